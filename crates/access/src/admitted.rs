@@ -47,6 +47,10 @@ pub enum Asked<'a> {
         /// The namespace.
         namespace: &'a str,
     },
+    /// To look at commands.
+    LookAtCommands,
+    /// To send, cancel and retry commands.
+    Command,
 }
 
 impl Access {
@@ -77,7 +81,11 @@ impl Admitted {
         let Some(known) = &self.0 else { return Ok(()) };
         let Known { caller, metrics, .. } = &**known;
         let suffices = |scope: &Scope| match (scope, asked) {
-            (Scope::Admin, _) | (Scope::Report, Asked::Reports) | (Scope::Read, Asked::Look { .. }) => true,
+            (Scope::Admin, _)
+            | (Scope::Report, Asked::Reports)
+            | (Scope::Read | Scope::Operate, Asked::Look { .. } | Asked::LookAtCommands)
+            | (Scope::Commands, Asked::LookAtCommands)
+            | (Scope::Commands | Scope::Operate, Asked::Command) => true,
             (Scope::Jobs(own), Asked::Look { namespace } | Asked::Work { namespace }) => {
                 own.as_str() == namespace
             }
@@ -88,10 +96,11 @@ impl Admitted {
             return Ok(());
         }
         metrics.judged(caller.name(), "forbidden");
-        let takes = if asked == Asked::Reports {
-            "admin or report"
-        } else {
-            "admin, or jobs:NAMESPACE of this namespace"
+        let takes = match asked {
+            Asked::Reports => "admin or report",
+            Asked::Look { .. } | Asked::Work { .. } => "admin, or jobs:NAMESPACE of this namespace",
+            Asked::LookAtCommands => "admin, read, commands or operate",
+            Asked::Command => "admin, commands or operate",
         };
         Err(caller.may_not(takes))
     }

@@ -14,8 +14,14 @@ pub enum Scope {
     Admin,
     /// Reading everything.
     Read,
-    /// Sending reports.
+    /// Sending reports, polling for commands, and answering them.
     Report,
+    /// Sending, cancelling and retrying commands, wishing, and looking at devices and their
+    /// commands.
+    Commands,
+    /// What [`Scope::Commands`] may; besides reading everything, sending deliveries again,
+    /// respawning dead letters, pausing and resuming. It registers, deletes and grants nothing.
+    Operate,
     /// Everything with the queues of a namespace.
     Jobs(Namespace),
     /// Reading a client's own devices and deliveries, and having the latter sent again.
@@ -24,7 +30,7 @@ pub enum Scope {
 
 impl Scope {
     /// What there is to choose from.
-    pub const FORMS: &str = "admin, read, report, jobs:NAMESPACE or client:ID";
+    pub const FORMS: &str = "admin, read, report, commands, operate, jobs:NAMESPACE or client:ID";
 
     /// The scope that is written so, if there is one.
     #[must_use]
@@ -33,6 +39,8 @@ impl Scope {
             ("admin", _) => Some(Self::Admin),
             ("read", _) => Some(Self::Read),
             ("report", _) => Some(Self::Report),
+            ("commands", _) => Some(Self::Commands),
+            ("operate", _) => Some(Self::Operate),
             (_, Some(("jobs", namespace))) => Namespace::new(namespace).map(Self::Jobs),
             (_, Some(("client", id))) => ClientId::new(id).map(Self::Client),
             _ => None,
@@ -46,6 +54,8 @@ impl fmt::Display for Scope {
             Self::Admin => f.write_str("admin"),
             Self::Read => f.write_str("read"),
             Self::Report => f.write_str("report"),
+            Self::Commands => f.write_str("commands"),
+            Self::Operate => f.write_str("operate"),
             Self::Jobs(namespace) => write!(f, "jobs:{}", namespace.as_str()),
             Self::Client(id) => write!(f, "client:{}", id.as_str()),
         }
@@ -79,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_scope_is_read_as_it_is_written() {
-        for text in ["admin", "read", "report", "jobs:mail-1", "client:acme_2"] {
+        for text in ["admin", "read", "report", "commands", "operate", "jobs:mail-1", "client:acme_2"] {
             assert_eq!(Scope::parse(text).map(|scope| scope.to_string()).as_deref(), Some(text));
         }
         for text in [
@@ -87,6 +97,7 @@ mod tests {
             "Admin",
             "admin ",
             "write",
+            "commands:0xA",
             "jobs",
             "jobs:",
             "jobs:_own",

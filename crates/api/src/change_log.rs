@@ -1,7 +1,7 @@
 //! Log lines for changes made through the API, and for refused callers.
 //!
 //! A line names the caller and its address; paths and names are escaped. Publishing jobs, working
-//! on them and reporting are not logged: metrics count them. A flood of refused callers must not
+//! on them, reporting, and sending and answering commands are not logged: metrics count them. A flood of refused callers must not
 //! fill the log, so their lines have a limit.
 
 use std::net::{IpAddr, SocketAddr};
@@ -81,7 +81,8 @@ fn refusal_of_a_caller(response: &Response) -> Option<&'static str> {
 fn is_change(method: &Method, route: &str) -> bool {
     const WORK: [&str; 4] = ["/jobs", "/aliases/", "/consume", "/ack"];
     let is_work = route.starts_with("/v1/queues/") && WORK.iter().any(|part| route.contains(part));
-    !method.is_safe() && !is_work && route != "/v1/reports"
+    const OF_DEVICES: [&str; 3] = ["/v1/reports", "/v1/devices/{id}/ack", "/v1/devices/{id}/commands"];
+    !method.is_safe() && !is_work && !OF_DEVICES.contains(&route)
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use base::{ClientId, DeviceId, PartitionId, Problem, Timestamp, hash};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use engine::ReadingKey;
-use engine::queries::FeedKey;
+use engine::queries::{FeedKey, TimelineKey};
 use engine::queues::QueueName;
-use engine::records::{DeliveryKey, EventKey, JobId, QuarantineKey};
+use engine::records::{CommandKey, DeliveryKey, EventKey, JobId, QuarantineKey};
 
 /// Changes with the layout of any key.
 const VERSION: u8 = 1;
@@ -163,7 +163,26 @@ macro_rules! feed_key {
         }
     )*};
 }
-feed_key!(EventKey, DeliveryKey, QuarantineKey);
+feed_key!(EventKey, DeliveryKey, QuarantineKey, CommandKey);
+
+impl Key for TimelineKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        write_moment(self.at, self.number, bytes);
+        bytes.push(self.is_entry.into());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (at, number, rest) = read_moment(bytes)?;
+        match rest {
+            [is_entry @ (0 | 1)] => Some(Self { at, is_entry: *is_entry == 1, number }),
+            _ => None,
+        }
+    }
+
+    fn before_all() -> Option<Self> {
+        Some(Self { at: Timestamp(i64::MIN), is_entry: false, number: 0 })
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -181,6 +200,10 @@ mod tests {
         let reading = ReadingKey { ts: Timestamp(-1), number: 3 };
         assert_eq!(read(7, &write(7, &reading)), Ok(reading));
         assert_eq!(read(7, &write(7, &device())), Ok(device()));
+        for is_entry in [false, true] {
+            let item = TimelineKey { at: Timestamp(1_800_000_000_000), is_entry, number: 7 };
+            assert_eq!(read(7, &write(7, &item)), Ok(item));
+        }
         let queue = QueueName::unchecked(&"n".repeat(255), &"q".repeat(255));
         assert_eq!(read(7, &write(7, &queue)), Ok(queue));
         assert_eq!(read(7, &write(7, &JobId([7; 16]))), Ok(JobId([7; 16])));

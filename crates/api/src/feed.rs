@@ -119,18 +119,10 @@ async fn first_item<L: Followable>(
     let _share = share_of_followers(api, &asked.0.whose)?;
     let (reads, following) = (&api.shared.follows, Arc::clone(&asked));
     let follower = reads.run(move || following.1.follow()).await?;
-    let mut stop = api.shared.stop.get().cloned();
-    let stopped = async {
-        match &mut stop {
-            // Whoever could say so is gone: then it has.
-            Some(stop) => drop(stop.wait_for(|stop| *stop).await),
-            None => pending().await,
-        }
-    };
     let over = async {
         select! {
             () = sleep_until(until) => {}
-            () = stopped => {}
+            () = api.stopped() => {}
         }
     };
     let found = async {

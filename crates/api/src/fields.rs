@@ -158,6 +158,17 @@ pub(crate) fn count(name: &str, json: &str) -> Result<u32, Problem> {
     })
 }
 
+/// A whole number within bounds.
+pub(crate) fn number_between(name: &str, json: &str, least: i8, most: i8) -> Result<i8, Problem> {
+    if !json.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return Err(wrong_type(name, json, "a whole number"));
+    }
+    json.parse().ok().filter(|number| (least..=most).contains(number)).ok_or_else(|| {
+        let detail = format!("{name} is {}; it must be a whole number, {least} to {most}", shown(json));
+        Problem::not_allowed("invalid_number", detail)
+    })
+}
+
 /// A number above 0.
 pub(crate) fn positive(name: &str, json: &str) -> Result<f64, Problem> {
     if !json.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {

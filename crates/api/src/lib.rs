@@ -166,6 +166,15 @@ impl ApiState {
         &self.shared.engine
     }
 
+    /// Returns when the server stops; never where nobody would say so.
+    async fn stopped(&self) {
+        match self.shared.stop.get().cloned() {
+            // Whoever could say so is gone: then it has.
+            Some(mut stop) => drop(stop.wait_for(|stop| *stop).await),
+            None => std::future::pending().await,
+        }
+    }
+
     fn queues(&self) -> Queues {
         self.shared.engine.queues()
     }

@@ -98,6 +98,14 @@ impl Params {
         self.take(name, &right, |text| words.iter().copied().find(|word| as_str(*word) == text))
     }
 
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn flag(&mut self, name: &'static str) -> Result<Option<bool>, Problem> {
+        self.take(name, "true or false", |text| text.parse().ok())
+    }
+
     /// A device's id.
     ///
     /// # Errors
@@ -152,14 +160,27 @@ impl Params {
     pub(crate) fn feed(&mut self) -> Result<Feed, Problem> {
         let (from, to) = self.span()?;
         let order = self.word("order", &Order::ALL, Order::as_str)?.unwrap_or(Order::Descending);
-        let right = format!("a duration such as 30s, at most {}", base::duration::format(WAIT_MAX));
-        let wait = self
-            .take("wait", &right, |text| base::duration::parse(text).ok().filter(|wait| *wait <= WAIT_MAX))?;
+        let wait = self.wait(WAIT_MAX)?;
         if wait.is_some() && self.form != Form::Page {
             return Err(invalid("wait is for pages; an export ends with what is there".to_owned()));
         }
         self.tail = order == Order::Ascending;
         Ok(Feed { from, to, order, wait: wait.unwrap_or_default() })
+    }
+
+    fn wait(&mut self, most: Duration) -> Result<Option<Duration>, Problem> {
+        let right = format!("a duration such as 30s, at most {}", base::duration::format(most));
+        self.take("wait", &right, |text| base::duration::parse(text).ok().filter(|wait| *wait <= most))
+    }
+
+    /// `wait`, of a call that has no other parameter; at once where it is left out.
+    ///
+    /// # Errors
+    /// `invalid_parameter`, `unknown_parameter`.
+    pub(crate) fn wait_alone(mut self, most: Duration) -> Result<Duration, Problem> {
+        let wait = self.wait(most)?;
+        self.end()?;
+        Ok(wait.unwrap_or_default())
     }
 
     /// `limit` and `cursor`, which end the list of parameters: what was not taken by now is

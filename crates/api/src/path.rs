@@ -6,6 +6,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{ClientId, DeviceId, EntityId, Problem};
+use engine::commands::COMMAND_ID_PREFIX;
 use net::problem::{Refused, quoted};
 
 pub(crate) use queue::{AliasInPath, JobInPath, QueueInPath, QueuesInPath};
@@ -25,6 +26,14 @@ pub(crate) struct LinkInPath(pub DeviceId, pub ClientId);
 /// `/v1/deliveries/{id}`
 #[derive(Debug)]
 pub(crate) struct DeliveryInPath(pub EntityId);
+
+/// `/v1/commands/{id}`
+#[derive(Debug)]
+pub(crate) struct CommandInPath(pub EntityId);
+
+/// `/v1/devices/{id}/desired/{key}`
+#[derive(Debug)]
+pub(crate) struct DesiredInPath(pub DeviceId, pub String);
 
 /// `/v1/quarantine/{id}`
 #[derive(Debug)]
@@ -66,6 +75,24 @@ impl<S: Send + Sync> FromRequestParts<S> for DeliveryInPath {
     }
 }
 
+impl<S: Send + Sync> FromRequestParts<S> for CommandInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let id: String = in_path(parts, state).await?;
+        EntityId::from_text(COMMAND_ID_PREFIX, &id).map(Self).ok_or_else(|| Refused(unknown_command(&id)))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for DesiredInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let (id, key): (String, String) = in_path(parts, state).await?;
+        Ok(Self(device(&id)?, key))
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for QuarantinedInPath {
     type Rejection = Refused;
 
@@ -85,6 +112,11 @@ pub(crate) fn unknown_quarantined(id: &str) -> Problem {
 /// A delivery that is not there.
 pub(crate) fn unknown_delivery(id: &str) -> Problem {
     Problem::unknown("unknown_delivery", format!("there is no delivery {}", quoted(id)))
+}
+
+/// A command that is not there.
+pub(crate) fn unknown_command(id: &str) -> Problem {
+    Problem::unknown("unknown_command", format!("there is no command {}", quoted(id)))
 }
 
 /// A device that is not there.

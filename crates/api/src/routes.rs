@@ -3,9 +3,11 @@
 
 mod backup;
 mod clients;
+mod commands;
 mod consuming;
 mod dead;
 mod deliveries;
+mod desired;
 mod devices;
 mod health;
 mod history;
@@ -13,9 +15,11 @@ mod import;
 mod jobs;
 mod links;
 mod openapi;
+mod polling;
 mod quarantine;
 mod queues;
 pub(crate) mod stats;
+mod timeline;
 
 use axum::Router;
 use axum::handler::Handler;
@@ -72,7 +76,11 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(queues::routes())
         .merge(jobs::routes())
         .merge(consuming::routes())
-        .merge(dead::routes());
+        .merge(dead::routes())
+        .merge(commands::routes())
+        .merge(desired::routes())
+        .merge(polling::routes())
+        .merge(timeline::routes());
     let Routes { router, mut calls } = of_the_store;
     let router = router.route_layer(only_with_a_store(api.clone()));
     let health = health::routes();

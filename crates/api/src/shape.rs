@@ -2,13 +2,16 @@
 //! forms.
 
 mod client;
+mod command;
 mod dead;
 mod delivery;
+mod desired;
 mod device;
 mod event;
 mod import;
 mod job;
 mod members;
+mod new_command;
 mod new_job;
 pub(crate) mod payload;
 mod quarantined;
@@ -16,13 +19,16 @@ mod queue;
 mod reading;
 mod stats;
 mod text;
+pub(crate) mod timeline;
 
 pub(crate) use client::{
     ClientShape, NewClientShape, SecretShape, change_of_client, client_changes_schema, new_client,
     new_client_schema,
 };
+pub(crate) use command::{CommandShape, NewCommandShape, PolledShape};
 pub(crate) use dead::{DeadShape, RespawnedShape};
 pub(crate) use delivery::{AttemptShape, AttemptedShape, DeliveryShape};
+pub(crate) use desired::{WishShape, WishesShape};
 pub(crate) use device::{
     DeviceShape, change_of_device, device_changes_schema, import_device, import_device_schema, new_device,
     new_device_schema,
@@ -30,8 +36,10 @@ pub(crate) use device::{
 pub(crate) use event::EventShape;
 pub(crate) use import::ImportedShape;
 pub(crate) use job::{AckedShape, ConsumedShape, JobShape, PublishedShape};
+pub(crate) use new_command::{desired_value, desired_value_schema, new_command, new_command_schema};
 pub(crate) use new_job::{change_of_job, job_changes_schema, new_jobs, new_jobs_schema};
 pub(crate) use quarantined::QuarantinedShape;
 pub(crate) use queue::{QueueShape, queue_settings, queue_settings_schema};
 pub(crate) use reading::ReadingShape;
 pub(crate) use stats::StatsShape;
+pub(crate) use timeline::TimelineShape;

@@ -16,6 +16,11 @@ pub(super) fn advice(refusal: &Refusal) -> Option<&'static str> {
         (_, Some("unknown_client")) => Some("`fieldpost client ls` lists those that there are"),
         (_, Some("unknown_delivery")) => Some("`fieldpost delivery ls` lists those that there are"),
         (_, Some("unknown_quarantined")) => Some("`fieldpost report rejected ls` lists those that there are"),
+        (_, Some("unknown_command")) => Some("`fieldpost command ls` lists those that there are"),
+        (_, Some("finished")) => {
+            Some("`fieldpost command retry` tries a failed, expired or cancelled one anew")
+        }
+        (_, Some("not_finished")) => Some("`fieldpost command cancel` calls it off"),
         (_, Some("unknown_job")) => Some("`fieldpost job ls` lists those that are not done"),
         (_, Some("stale_reservation")) => {
             Some("its ttr was over, or the job was done or cancelled: it has to be consumed again")

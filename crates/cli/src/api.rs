@@ -124,7 +124,18 @@ impl Api {
         body: &impl Serialize,
         key: Option<&str>,
     ) -> Result<Box<RawValue>, Failure> {
-        let request = with_body(path.request(Method::POST)?, body);
+        self.post_and_wait(path, body, key, Duration::ZERO)
+    }
+
+    /// The same where the server may `wait` before it answers.
+    pub(super) fn post_and_wait(
+        &self,
+        path: &Path,
+        body: &impl Serialize,
+        key: Option<&str>,
+        wait: Duration,
+    ) -> Result<Box<RawValue>, Failure> {
+        let request = with_body(path.request(Method::POST)?, body).timeout(ANSWER_TIMEOUT + wait);
         let request = match key {
             Some(key) => request
                 .idempotency_key(key)
@@ -142,6 +153,11 @@ impl Api {
     /// A `PUT` of a document.
     pub(super) fn set(&self, path: &Path, body: &impl Serialize) -> Result<(), Failure> {
         self.ask(&with_body(path.request(Method::PUT)?, body)).map(drop)
+    }
+
+    /// A `PUT` of a document, with a document for an answer.
+    pub(super) fn replace(&self, path: &Path, body: &impl Serialize) -> Result<Box<RawValue>, Failure> {
+        self.document(&with_body(path.request(Method::PUT)?, body))
     }
 
     pub(super) fn patch(&self, path: &Path, body: &impl Serialize) -> Result<Box<RawValue>, Failure> {

@@ -1,8 +1,10 @@
 //! `fieldpost device`: what is watched, and what became of what it said.
 
 mod change;
+mod desired;
 mod export;
 mod follower;
+mod timeline;
 mod view;
 mod watch;
 
@@ -49,6 +51,11 @@ pub enum Command {
     Readings(Readings),
     /// List changes, losses and restorations, the newest first.
     Events(Events),
+    /// List everything that happened to a device, the newest first: reports that changed something,
+    /// losses, connects, every notification and every command.
+    Timeline(timeline::Timeline),
+    /// Show what a device is to have and what it has confirmed, or change what it is to have.
+    Desired(desired::Desired),
 }
 
 #[derive(Args, Debug)]
@@ -77,6 +84,12 @@ pub(super) struct Filter {
     /// Only with this label; may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Label>,
+    /// Only those with a live MQTT session, or with =false those without.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    connected: Option<bool>,
+    /// Only those with commands that have not ended, or with =false those without.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    waiting: Option<bool>,
 }
 
 #[derive(Args, Debug)]
@@ -84,7 +97,7 @@ pub struct Ls {
     #[command(flatten)]
     filter: Filter,
     /// Only those of which this client is told.
-    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["kind", "connection", "label"])]
+    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["kind", "connection", "label", "connected", "waiting"])]
     client: Option<String>,
     #[command(flatten)]
     extent: Extent,
@@ -191,7 +204,11 @@ impl Filter {
             Connection::Lost => "lost",
             Connection::NeverSeen => "never_seen",
         });
-        let path = path.with_maybe("kind", self.kind.as_ref()).with_maybe("connection", connection);
+        let path = path
+            .with_maybe("kind", self.kind.as_ref())
+            .with_maybe("connection", connection)
+            .with_maybe("connected", self.connected)
+            .with_maybe("waiting", self.waiting);
         self.label.iter().fold(path, |path, label| label.narrow(path))
     }
 }
@@ -225,6 +242,8 @@ impl Command {
                 feed.show::<Reading>(api, screen, below(id, "readings"), extent, "no readings")
             }
             Self::Events(events) => events.run(api, screen),
+            Self::Timeline(timeline) => timeline.run(api, screen),
+            Self::Desired(desired) => desired.run(api, screen),
         }
     }
 }

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use super::api::{Api, Path};
 use super::failure::Failure;
 use super::list::{self, Extent, Row};
+use super::polling::patiently;
 use super::screen::Screen;
 use super::table::Table;
 
@@ -21,8 +22,7 @@ use super::table::Table;
 const WAIT: &str = "30s";
 /// The most that the server puts into a page.
 const PAGE_ITEMS_MAX: u64 = 1_000;
-/// Between two attempts to reach a server that went away, and at least between two looks that find
-/// nothing.
+/// At least between two looks that find nothing.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// An item of a feed.
@@ -68,28 +68,12 @@ pub(super) fn run<R: Timed>(
 
 /// The next look that has something to show or another place to go on from.
 fn wait_for_more(api: &Api, screen: &Screen, path: &Path, cursor: Option<&str>) -> Result<Page, Failure> {
-    let mut is_away = false;
-    loop {
-        let began = Instant::now();
-        match look(api, path, cursor) {
-            Ok(page) => {
-                if is_away {
-                    screen.note("the server is back");
-                }
-                if page.items.is_empty() {
-                    sleep(PAUSE.saturating_sub(began.elapsed()));
-                }
-                return Ok(page);
-            }
-            Err(failure) if failure.may_pass() => {
-                if !std::mem::replace(&mut is_away, true) {
-                    screen.note(&format!("{failure}; waiting for it"));
-                }
-                sleep(PAUSE);
-            }
-            Err(failure) => return Err(failure),
-        }
+    let began = Instant::now();
+    let page = patiently(screen, || look(api, path, cursor))?;
+    if page.items.is_empty() {
+        sleep(PAUSE.saturating_sub(began.elapsed()));
     }
+    Ok(page)
 }
 
 fn look(api: &Api, path: &Path, cursor: Option<&str>) -> Result<Page, Failure> {

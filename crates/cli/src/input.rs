@@ -9,6 +9,8 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use serde_json::value::RawValue;
+
 use super::failure::Failure;
 
 /// The most that is read at once, and so about the size of a request.
@@ -17,6 +19,12 @@ const PIECE_BYTES_MAX: usize = 1_024 * 1_024;
 const WHOLE_BYTES_MAX: u64 = 64 * 1_024;
 /// The name of stdin.
 const STDIN: &str = "-";
+
+/// JSON on the command line.
+pub(super) fn json(text: &str) -> Result<Box<RawValue>, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!("not JSON ({error}); a text is written with its quotes: '\"open\"'"))
+}
 
 /// Opens a file, or stdin for `-`.
 pub(super) fn open(file: &Path) -> Result<Box<dyn Read>, Failure> {

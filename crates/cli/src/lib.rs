@@ -1,5 +1,5 @@
-//! The commands that ask a server: `client`, `device`, `report`, `delivery`, `queue`, `job` and
-//! `stats`.
+//! The commands that ask a server: `client`, `device`, `report`, `command`, `delivery`, `queue`,
+//! `job` and `stats`.
 //!
 //! Each thing has a module with its flags and its calls, and in it one with how it is shown to
 //! people. They know the server only by its API, like any other program; nothing here sees an
@@ -8,6 +8,7 @@
 mod advice;
 mod api;
 mod client;
+mod command;
 mod delivery;
 mod device;
 mod failure;
@@ -17,6 +18,7 @@ mod import;
 mod input;
 mod job;
 mod list;
+mod polling;
 mod progress;
 mod queue;
 mod report;
@@ -47,6 +49,8 @@ pub enum RemoteCommand {
     Device(Noun<device::Command>),
     /// Send reports, and look at those that were rejected.
     Report(Noun<report::Command>),
+    /// Tell devices to do something, and see what becomes of it.
+    Command(Noun<command::Command>),
     /// What clients were told, and how it went.
     Delivery(Noun<delivery::Command>),
     /// Queues of jobs: how they stand, what is set for them, jobs that failed for good.
@@ -81,6 +85,7 @@ pub fn run(command: &RemoteCommand) -> ExitCode {
         RemoteCommand::Client(noun) => &noun.server,
         RemoteCommand::Device(noun) => &noun.server,
         RemoteCommand::Report(noun) => &noun.server,
+        RemoteCommand::Command(noun) => &noun.server,
         RemoteCommand::Delivery(noun) => &noun.server,
         RemoteCommand::Queue(noun) => &noun.server,
         RemoteCommand::Job(noun) => &noun.server,
@@ -106,6 +111,7 @@ fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<
         RemoteCommand::Client(noun) => noun.command.run(api, screen),
         RemoteCommand::Device(noun) => noun.command.run(api, screen),
         RemoteCommand::Report(noun) => noun.command.run(api, screen),
+        RemoteCommand::Command(noun) => noun.command.run(api, screen),
         RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
         RemoteCommand::Queue(noun) => noun.command.run(api, screen),
         RemoteCommand::Job(noun) => noun.command.run(&noun.server, api, screen),

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::api::{Api, Path};
 use super::failure::Failure;
 use super::import::{self, Count};
+use super::input::json;
 use super::screen::Screen;
 use super::when::When;
 
@@ -84,9 +85,4 @@ impl Send {
         let answer = api.post(&Path::of(&["reports"]), &report)?;
         screen.show(&answer, || Ok("accepted\n".to_owned()))
     }
-}
-
-fn json(text: &str) -> Result<Box<RawValue>, String> {
-    serde_json::from_str(text)
-        .map_err(|error| format!("not JSON ({error}); a text is written with its quotes: '\"open\"'"))
 }

@@ -54,6 +54,11 @@ impl Cell {
         Self { shortens: true, ..Self::text(&shown) }
     }
 
+    /// A text that is shortened only where there is no room.
+    pub(super) fn elastic(text: &str) -> Self {
+        Self { shortens: true, ..Self::text(text) }
+    }
+
     /// A number, which stands below the others digit by digit.
     pub(super) fn number(number: u64) -> Self {
         Self { text: grouped(number), style: PLAIN, to_the_right: true, shortens: false }

@@ -62,6 +62,11 @@ pub(super) fn with_age(text: &str) -> String {
     with_age_at(text, now())
 }
 
+/// How long ago a time of the API was: `3m12s`.
+pub(super) fn age_of(text: &str) -> String {
+    Timestamp::parse(text).map_or_else(|_| text.to_owned(), |moment| age(now().since(moment)))
+}
+
 fn with_age_at(text: &str, now: Timestamp) -> String {
     match Timestamp::parse(text) {
         Ok(moment) => format!("{} ({} ago)", to_second(text), age(now.since(moment))),

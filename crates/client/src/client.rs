@@ -9,8 +9,10 @@ use hyper::header::HeaderValue;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::commands::Commands;
 use crate::connection::Connection;
 use crate::consumer::Consumer;
+use crate::device::Device;
 use crate::error::{Error, SetupError};
 use crate::path::Path;
 use crate::queue::Queue;
@@ -137,6 +139,18 @@ impl Client {
     ) -> Consumer {
         let queues = queues.into_iter().map(Into::into).collect();
         Consumer::new(self.clone(), namespace.into(), queues)
+    }
+
+    /// A device. It need not be there.
+    #[must_use]
+    pub fn device(&self, id: impl Into<String>) -> Device {
+        Device::new(self.clone(), id.into())
+    }
+
+    /// The commands of all devices.
+    #[must_use]
+    pub fn commands(&self) -> Commands {
+        Commands::new(self.clone())
     }
 
     /// The queues that there are, in order of namespace and name.

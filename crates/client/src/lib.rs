@@ -1,12 +1,15 @@
-//! Typed jobs and a worker loop for Fieldpost's delay queues.
+//! Typed jobs and a worker loop for Fieldpost's delay queues, and commands to its devices.
 //!
 //! It knows the server only by its REST API, like any other program. The page below is the guide of
 //! the docs; its examples are compiled.
 #![doc = include_str!("../../../docs/client-rust.md")]
 
 mod client;
+mod command;
+mod commands;
 mod connection;
 mod consumer;
+mod device;
 mod error;
 mod fault;
 mod job;
@@ -23,7 +26,10 @@ mod trust;
 mod worker;
 
 pub use client::{Builder, Client};
+pub use command::{Command, CommandId, CommandStatus, DesiredEntry, LateAnswer, NewCommand, SentCommand};
+pub use commands::{CommandFilter, Commands};
 pub use consumer::{Acked, Consumer, Retry, Want};
+pub use device::Device;
 pub use error::{Error, Refusal, SetupError};
 pub use fault::ConnectionFault;
 /// The method of a [`Request`].

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use hyper::Method;
-use hyper::header::HeaderValue;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +17,7 @@ use crate::path::Path;
 use crate::publish::{Change, NewJob, Published};
 use crate::queue_stats::{Cursor, Figures, Page, Settings};
 use crate::request::Request;
-use crate::retry::Repeat;
+use crate::retry::{Repeat, idempotency_key};
 use crate::worker::Worker;
 
 /// The status of a thing that is not there.
@@ -305,10 +304,4 @@ impl Queue {
             Which::Alias(alias) => self.path(&["aliases", alias]),
         }
     }
-}
-
-/// A key that nobody else uses; `None` where the system has no chance to give.
-fn idempotency_key() -> Option<HeaderValue> {
-    let (high, low) = (getrandom::u64().ok()?, getrandom::u64().ok()?);
-    HeaderValue::from_str(&format!("{high:016x}{low:016x}")).ok()
 }

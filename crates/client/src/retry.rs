@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::header::HeaderValue;
 use tokio::time::{Instant, sleep};
 
 use crate::error::Error;
@@ -93,6 +94,12 @@ impl Waits {
         let spread = wait / 2 + (wait / 2).mul_f64(chance());
         spread.max(error.retry_after().unwrap_or_default())
     }
+}
+
+/// A key that nobody else uses; `None` where the system has no chance to give.
+pub(crate) fn idempotency_key() -> Option<HeaderValue> {
+    let (high, low) = (getrandom::u64().ok()?, getrandom::u64().ok()?);
+    HeaderValue::from_str(&format!("{high:016x}{low:016x}")).ok()
 }
 
 /// A number from 0 to 1. Without a source of chance the waits are only less spread.

@@ -3,6 +3,7 @@
 //! Outside they are [`Duration`] and [`SystemTime`]; nobody has to learn a library of dates for a
 //! delay.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
@@ -23,9 +24,15 @@ impl Span {
     }
 }
 
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.millis())
+    }
+}
+
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{}ms", self.millis()))
+        serializer.collect_str(self)
     }
 }
 
@@ -76,6 +83,17 @@ pub(crate) mod moment {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
         Moment::deserialize(deserializer).map(|moment| moment.0)
+    }
+}
+
+/// For `#[serde(with = ...)]` on an `Option<SystemTime>`.
+pub(crate) mod maybe_moment {
+    use super::{Deserialize, Deserializer, Moment, SystemTime};
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SystemTime>, D::Error> {
+        Ok(Option::<Moment>::deserialize(deserializer)?.map(|moment| moment.0))
     }
 }
 

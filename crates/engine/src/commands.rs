@@ -16,6 +16,10 @@ use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
 use crate::{Engine, Form};
 
+mod check;
+
+pub use check::{check_name, receiver_queue};
+
 /// What the text of a command's id begins with.
 pub const COMMAND_ID_PREFIX: &str = "cmd_";
 
@@ -205,23 +209,28 @@ struct Leaving {
 
 impl Leaving {
     async fn leave(&mut self) -> Result<(), NotAccepting> {
-        let Some((device, number)) = self.poll.take() else { return Ok(()) };
-        let input = Input::StopPolling { device: device.clone(), number };
-        self.engine.partition_of_device(&device).send(input).await
+        match self.poll.take() {
+            Some((device, number)) => stop_polling(&self.engine, device, number).await,
+            None => Ok(()),
+        }
     }
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        if self.poll.is_none() {
-            return;
-        }
-        let mut leaving = Self { engine: self.engine.clone(), poll: self.poll.take() };
+        let Some((device, number)) = self.poll.take() else { return };
+        let engine = self.engine.clone();
+        // A runtime that ends drops the task at once: nothing in it may do this again when dropped.
         tokio::spawn(async move {
             // A partition that takes nothing more holds no poll either.
-            let _not_accepting = leaving.leave().await;
+            let _not_accepting = stop_polling(&engine, device, number).await;
         });
     }
+}
+
+async fn stop_polling(engine: &Engine, device: DeviceId, number: u64) -> Result<(), NotAccepting> {
+    let input = Input::StopPolling { device: device.clone(), number };
+    engine.partition_of_device(&device).send(input).await
 }
 
 pub(crate) fn unknown_command(id: EntityId) -> Problem {

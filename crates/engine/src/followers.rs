@@ -40,6 +40,12 @@ pub enum FollowedFeed {
     Readings,
     /// Refused reports.
     Quarantine,
+    /// Commands that are given.
+    Commands,
+    /// Commands that are given, or come to stand elsewhere.
+    CommandsByStatus,
+    /// The timeline of a device.
+    Timeline,
 }
 
 /// The feeds that a batch adds to.
@@ -52,6 +58,11 @@ impl FeedSet {
     const PROGRESS: Self = Self(1 << 2);
     const READINGS: Self = Self(1 << 3);
     const QUARANTINE: Self = Self(1 << 4);
+    const COMMANDS: Self = Self(1 << 5);
+    const COMMAND_STATES: Self = Self(1 << 6);
+    const TIMELINE: Self = Self(1 << 7);
+    /// Whose batches do not say of which device it is.
+    const OF_NO_DEVICE: Self = Self(Self::PROGRESS.0 | Self::COMMAND_STATES.0);
 
     fn of(feed: FollowedFeed) -> Self {
         match feed {
@@ -60,6 +71,9 @@ impl FeedSet {
             FollowedFeed::DeliveriesByStatus => Self(Self::DELIVERIES.0 | Self::PROGRESS.0),
             FollowedFeed::Readings => Self::READINGS,
             FollowedFeed::Quarantine => Self::QUARANTINE,
+            FollowedFeed::Commands => Self::COMMANDS,
+            FollowedFeed::CommandsByStatus => Self(Self::COMMANDS.0 | Self::COMMAND_STATES.0),
+            FollowedFeed::Timeline => Self(Self::EVENTS.0 | Self::TIMELINE.0),
         }
     }
 
@@ -74,7 +88,7 @@ pub struct News {
     partition: PartitionId,
     stamp: Timestamp,
     feeds: FeedSet,
-    /// In order. A delivery that comes to stand elsewhere does not say whose it is.
+    /// In order. A delivery or a command that comes to stand elsewhere does not say whose it is.
     slots: Vec<DeviceSlot>,
 }
 
@@ -89,6 +103,9 @@ impl News {
                 Op::PutDelivery(delivery) => (FeedSet::DELIVERIES, Some(delivery.slot)),
                 Op::PutProgress(..) => (FeedSet::PROGRESS, None),
                 Op::PutQuarantined(_) => (FeedSet::QUARANTINE, None),
+                Op::PutCommand(command) => (FeedSet::COMMANDS, Some(command.slot)),
+                Op::PutCommandState(..) => (FeedSet::COMMAND_STATES, None),
+                Op::PutTimelineEntry(entry) => (FeedSet::TIMELINE, Some(entry.slot)),
                 _ => continue,
             };
             news.feeds.0 |= feeds.0;
@@ -102,8 +119,9 @@ impl News {
     fn concerns(&self, followed: Followed) -> bool {
         let feeds = FeedSet::of(followed.feed);
         let is_of = |(partition, slot)| {
-            let by_progress = feeds.meets(FeedSet::PROGRESS) && self.feeds.meets(FeedSet::PROGRESS);
-            partition == self.partition && (by_progress || self.slots.binary_search(&slot).is_ok())
+            let shared = FeedSet(feeds.0 & self.feeds.0);
+            let of_any = shared.meets(FeedSet::OF_NO_DEVICE);
+            partition == self.partition && (of_any || self.slots.binary_search(&slot).is_ok())
         };
         self.feeds.meets(feeds) && followed.device.is_none_or(is_of)
     }
@@ -260,6 +278,12 @@ mod tests {
             (FollowedFeed::DeliveriesByStatus, Some((1, 7)), news(FeedSet::PROGRESS, &[]), true),
             (FollowedFeed::Readings, Some((1, 7)), news(FeedSet::READINGS, &[7]), true),
             (FollowedFeed::Quarantine, None, news(FeedSet::QUARANTINE, &[]), true),
+            (FollowedFeed::Commands, Some((1, 7)), news(FeedSet::COMMANDS, &[7]), true),
+            (FollowedFeed::Commands, Some((1, 7)), news(FeedSet::COMMAND_STATES, &[]), false),
+            (FollowedFeed::CommandsByStatus, Some((1, 7)), news(FeedSet::COMMAND_STATES, &[]), true),
+            (FollowedFeed::Timeline, Some((1, 7)), news(FeedSet::TIMELINE, &[7]), true),
+            (FollowedFeed::Timeline, Some((1, 7)), news(FeedSet::EVENTS, &[7]), true),
+            (FollowedFeed::Timeline, Some((1, 7)), news(FeedSet::TIMELINE, &[8]), false),
         ] {
             assert_eq!(news.concerns(followed(feed, device)), expect, "{feed:?} {device:?} {news:?}");
         }

@@ -3,12 +3,14 @@
 //! It starts this same program as a server of its own on a temporary data directory, lets a few
 //! hundred simulated locks report to it and two receivers be told, breaks what may break in the
 //! field - a receiver, some locks, the server itself - and then holds what the locks and the
-//! receivers remember against the public API. Nothing here looks inside the server.
+//! receivers remember against the public API. A short part with commands follows: a terminal that
+//! is away is told what waits for it when it comes back. Nothing here looks inside the server.
 
 mod screen;
 mod stage;
 mod story;
 mod summary;
+mod terminal;
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -295,7 +295,7 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
             quarantine_bytes_max: settings.quarantine.bytes_max,
         },
         jobs_resident_max: settings.jobs.resident_max,
-        commands: engine::CommandSettings::default(),
+        commands: settings.commands.clone(),
         allow_private: notify.allow_private,
         render: Arc::new(notify::render),
     }

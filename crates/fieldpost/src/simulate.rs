@@ -6,6 +6,7 @@
 //! after which the answers that are still on their way are awaited; at the second signal at once.
 
 mod account;
+mod commands;
 mod flags;
 mod run;
 mod screen;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 use simulator::registration::{Imported, import_devices};
 
 use account::Account;
+use commands::CommandOrder;
 pub(crate) use flags::Flags;
 use flags::Order;
 use run::Run;
@@ -94,7 +96,7 @@ fn tell(account: &Account, json: bool) -> io::Result<bool> {
 }
 
 async fn play(order: &Order) -> Result<Account, Failure> {
-    make_room(order.connections)?;
+    make_room(order.connections + CommandOrder::connections(order))?;
     let mut screen = Screen::on_stderr();
     let mut signals = Signals::listen()?;
     let imported = tokio::select! {
@@ -109,6 +111,10 @@ async fn play(order: &Order) -> Result<Account, Failure> {
         order.connections,
         order.habits.seed
     ))?;
+    if let Some(commands) = &order.commands {
+        let how_many = format!("{} commands a second", commands.per_second);
+        screen.line(&format!("{how_many} are sent to {}", commands.http))?;
+    }
     run.watch(order, &mut screen, &mut signals).await?;
     screen.clear()?;
     Ok(run.account(order, imported).await)

@@ -89,7 +89,11 @@ fn made_id(bytes: [u8; 8]) -> ClientId {
         .expect("hex digits may be in a client id")
 }
 
-fn checked_secret(secret: Vec<u8>) -> Result<Vec<u8>, Problem> {
+/// The secret, if notifications may be signed with it.
+///
+/// # Errors
+/// `invalid_secret`.
+pub fn checked_secret(secret: Vec<u8>) -> Result<Vec<u8>, Problem> {
     if (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&secret.len()) {
         return Ok(secret);
     }

@@ -18,7 +18,7 @@ mod text;
 mod url;
 mod value;
 
-pub use client::{ClientPatch, Made, NewClient, SECRET_BYTES_MAX, SECRET_BYTES_MIN};
+pub use client::{ClientPatch, Made, NewClient, SECRET_BYTES_MAX, SECRET_BYTES_MIN, checked_secret};
 pub use device::{CheckedDevice, DevicePatch, NewDevice, Registration};
 pub use id::{client_id, device_id, kind};
 pub use import::{CheckedImport, ImportDevice};

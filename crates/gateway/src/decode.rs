@@ -7,11 +7,16 @@
 
 use base::{DeviceId, DeviceIdForm, Kind, Problem, Timestamp};
 use engine::{Report, Said};
+use net::canonical::not_json;
 
 use self::envelope::Message;
 use self::topic::Topic;
 
-pub mod canonical;
+pub use self::answer::UNKNOWN_COMMAND;
+pub use net::canonical;
+
+mod answer;
+mod compact;
 mod envelope;
 mod topic;
 
@@ -84,6 +89,12 @@ pub fn publish(topic: &str, payload: &[u8], id: Option<&str>, rules: Rules) -> R
             let alive = Message { said: Said::Alive, id: None };
             (kind, rules.device_id("the id in the topic", device)?, Ok(alive))
         }
+        Topic::Ack { kind, device } => {
+            (kind, rules.device_id("the id in the topic", device)?, of_command(payload, answer::answer))
+        }
+        Topic::Confirmed { kind, device } => {
+            (kind, rules.device_id("the id in the topic", device)?, of_command(payload, answer::confirmed))
+        }
         Topic::Unknown => return Err(unknown_topic(topic)),
     };
     let Some(known) = Kind::new(kind) else {
@@ -91,6 +102,22 @@ pub fn publish(topic: &str, payload: &[u8], id: Option<&str>, rules: Rules) -> R
         return Ok(report(device, None, Err(Problem::not_allowed("wrong_kind", detail))));
     };
     Ok(report(device, Some(known), message))
+}
+
+/// Decodes a device's answer to a command, or its progress: the payload of
+/// `dev/{kind}/{id}/ack`, and the body of `POST /v1/devices/{id}/ack`.
+///
+/// # Errors
+/// Why it is refused: [`UNKNOWN_COMMAND`], `missing_field`, `invalid_ok`, `value_too_large`,
+/// `value_too_deep`, `value_not_allowed`, `not_an_object`, `unreadable`. It is a sign of life all
+/// the same.
+pub fn answer(payload: &[u8]) -> Result<Said, Problem> {
+    answer::answer(text_of(payload)?)
+}
+
+/// What a device says of its commands has no id of its own: the command's is enough.
+fn of_command(payload: &[u8], read: fn(&str) -> Result<Said, Problem>) -> Result<Message, Problem> {
+    Ok(Message { said: read(text_of(payload)?)?, id: None })
 }
 
 /// A JSON object that has `data` is an envelope; any other JSON is the value itself.
@@ -114,7 +141,7 @@ fn report(device: DeviceId, kind: Option<Kind>, message: Result<Message, Problem
 
 fn unknown_topic(topic: &str) -> Problem {
     let detail = format!(
-        "reports go to dev/{{kind}}/{{id}}/state, dev/{{kind}}/{{id}}/heartbeat or sensors, not to {}",
+        "topics are sensors and dev/{{kind}}/{{id}}/ with state, heartbeat, ack or confirmed, not {}",
         quoted(topic)
     );
     Problem::not_allowed(UNKNOWN_TOPIC, detail)
@@ -137,17 +164,4 @@ pub(crate) fn quoted(text: &str) -> String {
 /// As much of a sender's text as is repeated, raw: for fields of the log, which escapes them.
 pub(crate) fn beginning(text: &str) -> &str {
     text.char_indices().nth(QUOTED_CHARS_MAX).map_or(text, |(end, _)| &text[..end])
-}
-
-/// Longest piece of what a JSON parser said that a detail repeats, in characters.
-const PARSER_CHARS_MAX: usize = 160;
-
-/// What a JSON parser said, without its line number: a message has one line.
-fn not_json(error: &serde_json::Error) -> Problem {
-    let said = error.to_string();
-    let what = said.rsplit_once(" at line ").map_or(said.as_str(), |(what, _)| what);
-    // It may repeat a string as long as the message.
-    let end = what.char_indices().nth(PARSER_CHARS_MAX).map_or(what.len(), |(end, _)| end);
-    let (what, dots) = (&what[..end], if end < what.len() { "..." } else { "" });
-    Problem::unreadable(format!("not readable JSON at byte {}: {what}{dots}", error.column()))
 }

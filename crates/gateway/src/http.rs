@@ -1,5 +1,5 @@
-//! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON; and
-//! the replay of refused ones.
+//! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON; the
+//! replay of refused ones; and what devices answer to commands.
 //!
 //! The answer comes when everything that is accepted is durable. A body that has begun is never
 //! answered "too busy": when the engine is behind, the body is read more slowly. Whoever serves
@@ -29,6 +29,7 @@ use self::refusals::{Refusals, Sender};
 use crate::decode::{self, Rules};
 use crate::metrics::ReportMetrics;
 
+mod ack;
 mod answer;
 mod body;
 mod lines;
@@ -50,6 +51,7 @@ pub fn routes(engine: &Engine, memory: &MemoryBudget, registry: &mut Registry) -
     let shared = Shared { engine: engine.clone(), intake, metrics, refusals, memory, memory_of_lines };
     Router::new()
         .route("/v1/reports", post(take).fallback(wrong_method))
+        .route("/v1/devices/{id}/ack", post(ack::ack).fallback(wrong_method))
         .route("/v1/quarantine/{id}/replay", post(replay::replay).fallback(wrong_method))
         .with_state(Arc::new(shared))
 }

@@ -13,10 +13,13 @@
 //! ```
 
 mod aliases;
+mod books;
 mod connect;
 mod control;
 pub mod dialogue;
+mod downlink;
 mod ending;
+mod fan_out;
 mod handshake;
 mod in_flight;
 mod keep_alive;
@@ -29,6 +32,7 @@ mod mirror;
 mod offline_session;
 mod protocol;
 mod qos2;
+mod reach;
 mod receive_budget;
 mod reply;
 mod rights;
@@ -67,6 +71,10 @@ struct Shared {
     labels: Arc<labels::Labels>,
     /// Shows subscribers what is accepted, while the listener runs.
     mirror: Option<Arc<mirror::Mirror>>,
+    /// Brings commands to sessions, while the listener runs.
+    commands: Option<Arc<downlink::CommandRoutes>>,
+    /// Where it is told who is there.
+    presence: engine::Presence,
     /// `None` lets everybody in.
     logins: Option<access::Logins>,
     /// Whoever connects where everybody is let in.
@@ -80,6 +88,8 @@ impl Shared {
         Self {
             labels: Arc::new(labels::Labels::new(metrics.label_lookups.clone())),
             mirror: None,
+            commands: None,
+            presence: engine.presence(),
             absent: offline_session::Room::new(limits.absent_bytes_max, metrics.absent_bytes.clone()),
             held: receive_budget::ReceiveBudget::new(limits::HELD_BYTES_MAX, metrics.held_bytes.clone()),
             begun: receive_budget::ReceiveBudget::new(limits::BEGUN_BYTES_MAX, metrics.begun_bytes.clone()),

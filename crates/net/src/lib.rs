@@ -6,6 +6,7 @@
 
 pub mod body;
 pub mod body_drain;
+pub mod canonical;
 pub mod content_encoding;
 pub mod hand_over;
 pub mod http;

@@ -3,6 +3,8 @@
 
 use base::{Incarnation, Timestamp};
 
+use crate::CommandStatus;
+
 /// Milliseconds of an hour and of a day.
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -18,6 +20,8 @@ pub enum Metric {
     Losses,
     /// Notifications made.
     Deliveries,
+    /// Commands that came to this status; those given count as scheduled, and every publish counts.
+    Commands(CommandStatus),
 }
 
 /// Whose are counted together.

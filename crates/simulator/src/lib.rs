@@ -7,6 +7,7 @@
 //!
 //! - [`traffic`] says what is reported and when, [`fleet`] carries it over a way in, [`sent`] is
 //!   what was sent;
+//! - [`commands`] are devices that take commands, and somebody who sends them;
 //! - [`receiver`] is the other end of the webhooks;
 //! - [`account`] finds what is missing;
 //! - [`api_client`], [`address`], [`endpoint`], [`access`] and [`server`] reach the server, start
@@ -16,6 +17,7 @@ pub mod access;
 pub mod account;
 pub mod address;
 pub mod api_client;
+pub mod commands;
 pub mod endpoint;
 pub mod fleet;
 pub mod grouped;

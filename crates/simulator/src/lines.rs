@@ -1,4 +1,4 @@
-//! Posting lines of JSON over a connection that is kept: reports for load, devices for an import.
+//! Posting over a connection that is kept: reports for load, devices for an import, commands.
 //!
 //! For calls one by one see [`crate::api_client`].
 
@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::http::request::Builder;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
@@ -19,6 +20,9 @@ use crate::wire::{CONNECT_TIMEOUT, Wire, permit_to_connect};
 
 /// Of an answer that is not the one expected, so much is told.
 const EXCERPT_BYTES: usize = 120;
+
+const LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+const DOCUMENT: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A connection that takes one request at a time.
 #[derive(Debug)]
@@ -54,11 +58,29 @@ impl Connection {
     /// # Errors
     /// Any status but 200, and a connection that breaks.
     pub(crate) async fn post(&mut self, path: &str, lines: Bytes) -> io::Result<Bytes> {
-        let mut request = Request::post(path)
-            .header(HOST, &self.host)
-            .header(CONTENT_TYPE, "application/x-ndjson")
-            .body(Full::new(lines))
-            .map_err(io::Error::other)?;
+        let (status, body) = self.ask(Request::post(path), LINES, lines).await?;
+        if status != StatusCode::OK {
+            return Err(io::Error::other(refusal(status, &body)));
+        }
+        Ok(body)
+    }
+
+    /// Posts a document; the answer, whatever its status.
+    ///
+    /// # Errors
+    /// A connection that breaks.
+    pub(crate) async fn post_document(&mut self, path: &str, body: Bytes) -> io::Result<(StatusCode, Bytes)> {
+        self.ask(Request::post(path), DOCUMENT, body).await
+    }
+
+    async fn ask(
+        &mut self,
+        request: Builder,
+        content_type: HeaderValue,
+        body: Bytes,
+    ) -> io::Result<(StatusCode, Bytes)> {
+        let request = request.header(HOST, &self.host).header(CONTENT_TYPE, content_type);
+        let mut request = request.body(Full::new(body)).map_err(io::Error::other)?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
@@ -66,10 +88,7 @@ impl Connection {
         let response = self.requests.send_request(request).await.map_err(io::Error::other)?;
         let status = response.status();
         let body = response.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
-        if status != StatusCode::OK {
-            return Err(io::Error::other(refusal(status, &body)));
-        }
-        Ok(body)
+        Ok((status, body))
     }
 }
 
@@ -81,7 +100,7 @@ fn bearer(token: &Secret) -> io::Result<HeaderValue> {
 }
 
 /// A refusal in few words: the status and what the server has to say to it.
-fn refusal(status: StatusCode, body: &[u8]) -> String {
+pub(crate) fn refusal(status: StatusCode, body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Problem {
         code: String,

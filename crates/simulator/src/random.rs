@@ -18,6 +18,12 @@ impl Probability {
     /// It happens each time.
     pub const ALWAYS: Self = Self { per_million: 1_000_000 };
 
+    /// In how many of a million cases.
+    #[must_use]
+    pub const fn per_million(self) -> u32 {
+        self.per_million
+    }
+
     /// `share` of 1, if it lies between 0 and 1.
     #[must_use]
     pub fn new(share: f64) -> Option<Self> {

@@ -5,12 +5,12 @@
 //! as broken connections.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_rustls::TlsConnector;
@@ -83,5 +83,64 @@ impl AsyncWrite for Wire {
             Self::Bare(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
         }
+    }
+}
+
+/// A wire with what was read and not taken yet, and what is still to be written. Reading never waits
+/// for writing.
+#[derive(Debug)]
+pub(crate) struct Buffered {
+    wire: Wire,
+    pub(crate) input: Vec<u8>,
+    pub(crate) output: Vec<u8>,
+    is_flushed: bool,
+}
+
+impl Buffered {
+    /// Nothing is read or written yet; so much room is held ready for reading.
+    pub(crate) fn new(wire: Wire, ready: usize) -> Self {
+        Self { wire, input: Vec::with_capacity(ready), output: Vec::new(), is_flushed: true }
+    }
+
+    /// Whether all has been written.
+    pub(crate) fn is_written(&self) -> bool {
+        self.output.is_empty() && self.is_flushed
+    }
+
+    /// Writes what the socket takes, and is ready when something was read.
+    pub(crate) fn exchange(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.write_some(context)?;
+        let Self { wire, input, .. } = self;
+        match pin!(wire.read_buf(input)).poll(context) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            read => read.map_ok(drop),
+        }
+    }
+
+    /// Writes what the socket takes without waiting.
+    pub(crate) fn write_some(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let mut written = 0;
+        while written < self.output.len() {
+            match Pin::new(&mut self.wire).poll_write(context, &self.output[written..]) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(count)) => written += count,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => break,
+            }
+        }
+        self.output.drain(..written);
+        if written > 0 || !self.is_flushed {
+            self.is_flushed = match Pin::new(&mut self.wire).poll_flush(context) {
+                Poll::Ready(flushed) => flushed.map(|()| true)?,
+                Poll::Pending => false,
+            };
+        }
+        Ok(())
+    }
+
+    /// Writes all that is left.
+    pub(crate) async fn write_all(mut self) -> io::Result<()> {
+        self.wire.write_all(&self.output).await?;
+        self.wire.flush().await
     }
 }

@@ -8,6 +8,7 @@
 
 mod agreement;
 mod basics;
+mod commands;
 mod deletion;
 mod history;
 mod keeping;
@@ -23,6 +24,11 @@ pub use basics::{
 };
 #[cfg(test)]
 pub(crate) use basics::{all, command, delivery, event, id, sign};
+pub use commands::{
+    a_command_is_shown_where_it_stands, a_large_payload_comes_back_whole,
+    a_timeline_is_that_of_its_device_as_far_as_it_is_kept,
+    desired_entries_and_sessions_belong_to_their_device, open_commands_are_found_in_each_of_their_orders,
+};
 pub use deletion::{a_deleted_device_is_gone_at_once_and_stays_so, a_device_registered_again_starts_anew};
 pub use history::readings_of_many_days_are_those_of_a_plain_list;
 pub use keeping::{
@@ -72,6 +78,11 @@ macro_rules! conformance_tests {
     ($subject:expr) => {
         $crate::conformance_tests!(
             $subject;
+            a_command_is_shown_where_it_stands,
+            a_large_payload_comes_back_whole,
+            a_timeline_is_that_of_its_device_as_far_as_it_is_kept,
+            desired_entries_and_sessions_belong_to_their_device,
+            open_commands_are_found_in_each_of_their_orders,
             a_late_reading_is_kept_from_its_receipt,
             a_deleted_device_is_gone_at_once_and_stays_so,
             a_device_registered_again_starts_anew,

@@ -116,6 +116,11 @@ pub trait Store: Send + Sync + 'static {
     /// is parked once before it is unparked, with the key that it was parked with; an alias has one
     /// parked job of a queue, and a key one answer. Ids of jobs and keys of queues that rise as
     /// time goes by cost least.
+    ///
+    /// In a partition of devices an open command is deleted as it was put, before it is put
+    /// elsewhere. A command and its state are put together, and where it stands is what
+    /// [`records::OpenCommand::of`] and [`records::FinishedCommand::of`] say. Commands that are given
+    /// later than those before them cost least.
     fn commit(&self, batch: Batch, done: CommitDone);
 
     /// What is durable of a partition now.

@@ -75,6 +75,13 @@ pub(crate) struct Index<P: 'static> {
     pub(crate) names: fn(&[u8], &[u8]) -> Result<Key, CodecError>,
 }
 
+/// Where a record's row and all rows of its indexes are.
+pub(crate) fn rows_of<R: Record>(place: &R::Place) -> Vec<(Table, Key)> {
+    let mut rows = vec![(R::TABLE, R::key(place))];
+    index_rows::<R>(place, |table, key, _| rows.push((table, key)));
+    rows
+}
+
 /// Hands out the rows of all indexes of a record.
 pub(crate) fn index_rows<R: Record>(place: &R::Place, mut each: impl FnMut(Table, Key, &[u8])) {
     for index in R::INDEXES {

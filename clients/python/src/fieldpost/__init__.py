@@ -1,4 +1,5 @@
-"""A client for Fieldpost: its delay queue with workers, for threads and for tasks, and the signatures of its webhooks.
+"""A client for Fieldpost: its delay queue with workers and its commands to devices, for threads and for tasks, and the
+signatures of its webhooks.
 
 import fieldpost
 
@@ -9,9 +10,12 @@ with fieldpost.Client("http://127.0.0.1:8080") as client:
 
 from ._version import __version__
 from .aio import AsyncClient, AsyncQueue
+from .aio_device import AsyncCommands, AsyncDevice
 from .aio_worker import AsyncWorker
 from .calls import Alias
 from .client import Client, Queue
+from .command import Command, CommandTerms, DesiredEntry, LateAnswer, SentCommand
+from .device import Commands, Device
 from .errors import (
     ApiError,
     ConflictError,
@@ -36,17 +40,25 @@ __all__ = [
     "Alias",
     "ApiError",
     "AsyncClient",
+    "AsyncCommands",
+    "AsyncDevice",
     "AsyncQueue",
     "AsyncWorker",
     "Client",
+    "Command",
+    "CommandTerms",
+    "Commands",
     "ConflictError",
     "ConnectionFailedError",
     "DeadLetter",
+    "DesiredEntry",
+    "Device",
     "FieldpostError",
     "Figures",
     "ForbiddenError",
     "Job",
     "JobView",
+    "LateAnswer",
     "NewJob",
     "NotFoundError",
     "OnConflict",
@@ -56,6 +68,7 @@ __all__ = [
     "RefusedError",
     "Retries",
     "Retry",
+    "SentCommand",
     "Settings",
     "StaleReservationError",
     "TooManyRequestsError",

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from . import calls
+from .aio_device import AsyncCommands, AsyncDevice
 from .aio_worker import AsyncHandler, AsyncWorker
 from .calls import Call, JobRef, Page, QueuePath
 from .errors import FieldpostError
@@ -56,6 +57,14 @@ class AsyncClient:
     def queue(self, namespace: str, name: str) -> AsyncQueue:
         """A queue; asks nothing of the server."""
         return AsyncQueue(self, QueuePath(namespace, name))
+
+    def device(self, device: str) -> AsyncDevice:
+        """A device; asks nothing of the server."""
+        return AsyncDevice(self, device)
+
+    def commands(self) -> AsyncCommands:
+        """The commands of all devices; asks nothing of the server."""
+        return AsyncCommands(self)
 
     def queues(self, namespace: str | None = None) -> AsyncIterator[Figures]:
         """How queues stand, in order of namespace and name."""

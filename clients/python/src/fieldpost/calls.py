@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Generic, TypeVar, Union
 from urllib.parse import quote, urlencode
 
+from .command import Command, CommandTerms, DesiredEntry, SentCommand, command_body
 from .model import (
     UNSET,
     Acked,
@@ -98,8 +99,11 @@ def _published(answer: Any) -> list[PublishedJob]:
 def publish(path: QueuePath, jobs: Sequence[NewJob], idempotency_key: str | None) -> Call[list[PublishedJob]]:
     """Publish jobs, all or none. The key makes it repeatable: the server answers a repeat as it did the first."""
     body = {"jobs": [job.body() for job in jobs]}
-    key = idempotency_key if idempotency_key is not None else uuid.uuid4().hex
-    return Call("POST", f"{path}/jobs", _published, _json(body), {"Idempotency-Key": key})
+    return Call("POST", f"{path}/jobs", _published, _json(body), _key(idempotency_key))
+
+
+def _key(given: str | None) -> dict[str, str]:
+    return {"Idempotency-Key": given if given is not None else uuid.uuid4().hex}
 
 
 def consume(
@@ -259,3 +263,69 @@ def resume(path: QueuePath) -> Call[None]:
 def delete(path: QueuePath) -> Call[None]:
     """Delete a queue with all that it holds."""
     return Call("DELETE", str(path), _nothing)
+
+
+def _device(device: str) -> str:
+    return f"/v1/devices/{quote(device, safe='')}"
+
+
+def _command(command: str) -> str:
+    return f"/v1/commands/{quote(command, safe='')}"
+
+
+def send(device: str, payload: Any, terms: CommandTerms, idempotency_key: str | None) -> Call[SentCommand]:
+    """Tell a device something. The key makes it repeatable."""
+    path = f"{_device(device)}/commands"
+    return Call("POST", path, SentCommand.read, _json(command_body(payload, terms)), _key(idempotency_key))
+
+
+def call(
+    device: str, payload: Any, terms: CommandTerms, wait: Duration, idempotency_key: str | None
+) -> Call[Command]:
+    """Tell a device something and wait for the end."""
+    path = _query(f"{_device(device)}/commands", wait=duration_text(wait))
+    body = _json(command_body(payload, terms))
+    return Call("POST", path, Command.read, body, _key(idempotency_key), patience=_seconds(wait))
+
+
+def command(command: str) -> Call[Command]:
+    """Look at a command."""
+    return Call("GET", _command(command), Command.read)
+
+
+def commands(
+    status: str | None, device: str | None, origin: str | None, limit: int, cursor: str | None
+) -> Call[Page[Command]]:
+    """A page of commands."""
+    path = _query("/v1/commands", status=status, device=device, origin=origin, limit=limit, cursor=cursor)
+    return Call("GET", path, _page(Command.read))
+
+
+def cancel_command(command: str) -> Call[None]:
+    """Call a command off. Not repeated: the second time it has ended."""
+    return Call("DELETE", _command(command), _nothing, repeatable=False)
+
+
+def retry_command(command: str) -> Call[None]:
+    """Try a command anew. Not repeated: the second time it has not ended."""
+    return Call("POST", f"{_command(command)}/retry", _nothing, repeatable=False)
+
+
+def desired(device: str) -> Call[list[DesiredEntry]]:
+    """What a device is to have."""
+
+    def read(answer: Any) -> list[DesiredEntry]:
+        return [DesiredEntry.read(item) for item in answer["items"]]
+
+    return Call("GET", f"{_device(device)}/desired", read)
+
+
+def wish(device: str, key: str, value: Any) -> Call[None]:
+    """A device is to have a value."""
+    path = f"{_device(device)}/desired/{quote(key, safe='')}"
+    return Call("PUT", path, _nothing, _json({"value": value}))
+
+
+def wish_deleted(device: str, key: str) -> Call[None]:
+    """A device is to have no such entry."""
+    return Call("DELETE", f"{_device(device)}/desired/{quote(key, safe='')}", _nothing)

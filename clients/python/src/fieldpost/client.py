@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 from . import calls
 from .calls import Call, JobRef, Page, QueuePath
 from .connections import Connections, HangUp
+from .device import Commands, Device
 from .errors import FieldpostError
 from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
 from .protocol import Retries, Server, read_answer
@@ -56,6 +57,14 @@ class Client:
     def queue(self, namespace: str, name: str) -> Queue:
         """A queue; asks nothing of the server."""
         return Queue(self, QueuePath(namespace, name))
+
+    def device(self, device: str) -> Device:
+        """A device; asks nothing of the server."""
+        return Device(self, device)
+
+    def commands(self) -> Commands:
+        """The commands of all devices; asks nothing of the server."""
+        return Commands(self)
 
     def queues(self, namespace: str | None = None) -> Iterator[Figures]:
         """How queues stand, in order of namespace and name."""

@@ -137,16 +137,24 @@ async fn may(
     about: &About,
 ) -> Result<bool, Problem> {
     let suffices = |scope: &Scope| match (scope, needs) {
-        (Scope::Admin, _) | (Scope::Read, Needs::Read(_)) | (Scope::Report, Needs::Report) => true,
-        (Scope::Read, Needs::Jobs | Needs::Queues) => is_safe,
-        (Scope::Jobs(namespace), Needs::Jobs) => about.in_path("ns") == Some(namespace.as_str()),
+        (Scope::Admin, _)
+        | (Scope::Read | Scope::Operate, Needs::Read(_) | Needs::Look(_))
+        | (Scope::Report, Needs::Report)
+        | (Scope::Commands, Needs::Look(_) | Needs::Command)
+        | (Scope::Operate, Needs::Command | Needs::Operate(_) | Needs::OperateJobs) => true,
+        (Scope::Read | Scope::Operate, Needs::Jobs | Needs::Queues) => is_safe,
+        (Scope::Jobs(namespace), Needs::Jobs | Needs::OperateJobs) => {
+            about.in_path("ns") == Some(namespace.as_str())
+        }
         (Scope::Jobs(namespace), Needs::Queues) => about.in_query("namespace") == Some(namespace.as_str()),
         _ => false,
     };
     if caller.scopes().iter().any(suffices) {
         return Ok(true);
     }
-    let (Needs::Read(own) | Needs::Admin(own)) = needs else { return Ok(false) };
+    let (Needs::Read(own) | Needs::Look(own) | Needs::Operate(own) | Needs::Admin(own)) = needs else {
+        return Ok(false);
+    };
     if own == Own::Never {
         return Ok(false);
     }

@@ -21,7 +21,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Sees {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let may_see = |scope: &Scope| matches!(scope, Scope::Admin | Scope::Read);
+        let may_see = |scope: &Scope| matches!(scope, Scope::Admin | Scope::Read | Scope::Operate);
         let caller = parts.extensions.get::<Caller>();
         let all = caller.is_none_or(|caller| caller.scopes().iter().any(may_see));
         Ok(if all { Self::Everything } else { Self::ItsOwn })

@@ -1,9 +1,10 @@
 //! Which scope each route takes. A route that is not in the table is for `admin` alone.
 //!
-//! `read` is for whoever may see everything, `admin` for whoever may change it. A client's scope
-//! reaches what is its own: its entry in the registry, the devices linked to it, its deliveries;
-//! and it may have its deliveries sent again, which reaches nobody but the client. It changes
-//! nothing else, and sees no other client.
+//! `read` is for whoever may see everything, `admin` for whoever may change it. `commands` sends
+//! commands and sees the devices that these are for; `operate` does so too, sees everything, and
+//! sets going again what has stopped. A client's scope reaches what is its own: its entry in the
+//! registry, the devices linked to it, its deliveries; and it may have its deliveries sent again,
+//! which reaches nobody but the client. It changes nothing else, and sees no other client.
 
 use axum::http::Method;
 
@@ -12,15 +13,23 @@ use axum::http::Method;
 pub(super) enum Needs {
     /// Nothing, not even a token: probes ask, and the answer tells nothing of devices.
     Nothing,
-    /// `read`, or a client's scope where it is its own.
+    /// `read` or `operate`, or a client's scope where it is its own.
     Read(Own),
+    /// `read`, `commands` or `operate`, or a client's scope where it is its own.
+    Look(Own),
     /// `report`.
     Report,
+    /// `commands` or `operate`.
+    Command,
+    /// `operate`, or a client's scope where it is its own.
+    Operate(Own),
     /// A client's scope where it is its own, or else `admin`.
     Admin(Own),
-    /// `jobs:NAMESPACE` of the `{ns}` in the path, or `read` if nothing is changed.
+    /// `jobs:NAMESPACE` of the `{ns}` in the path, or `read` or `operate` if nothing is changed.
     Jobs,
-    /// `read`, or `jobs:NAMESPACE` where that is asked for with `namespace=`.
+    /// `jobs:NAMESPACE` of the `{ns}` in the path, or `operate`.
+    OperateJobs,
+    /// `read` or `operate`, or `jobs:NAMESPACE` where that is asked for with `namespace=`.
     Queues,
 }
 
@@ -41,7 +50,7 @@ pub(super) enum Own {
     EitherInQuery,
 }
 
-use Needs::{Admin, Nothing, Queues, Read, Report};
+use Needs::{Admin, Command, Look, Nothing, Operate, Queues, Read, Report};
 use Own::{ClientInPath, ClientInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
 
 /// A method, a route as it is written for the router, and what it takes. HEAD is GET.
@@ -57,24 +66,36 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("PATCH", "/v1/clients/{id}", Admin(Never)),
     ("DELETE", "/v1/clients/{id}", Admin(Never)),
     ("GET", "/v1/clients/{id}/devices", Read(ClientInPath)),
-    ("POST", "/v1/clients/{id}/resend", Admin(ClientInPath)),
+    ("POST", "/v1/clients/{id}/resend", Operate(ClientInPath)),
     ("POST", "/v1/clients/{id}/rotate-secret", Admin(Never)),
     ("POST", "/v1/clients/{id}/test", Admin(ClientInPath)),
-    ("GET", "/v1/devices", Read(Never)),
+    ("GET", "/v1/commands", Look(Never)),
+    ("GET", "/v1/commands/{id}", Look(Never)),
+    ("DELETE", "/v1/commands/{id}", Command),
+    ("POST", "/v1/commands/{id}/retry", Command),
+    ("GET", "/v1/devices", Look(Never)),
     ("POST", "/v1/devices", Admin(Never)),
     ("POST", "/v1/devices/import", Admin(Never)),
-    ("GET", "/v1/devices/{id}", Read(DeviceInPath)),
+    ("GET", "/v1/devices/{id}", Look(DeviceInPath)),
     ("PATCH", "/v1/devices/{id}", Admin(Never)),
     ("DELETE", "/v1/devices/{id}", Admin(Never)),
     ("GET", "/v1/devices/{id}/clients", Read(Never)),
     ("PUT", "/v1/devices/{id}/clients/{client_id}", Admin(Never)),
     ("DELETE", "/v1/devices/{id}/clients/{client_id}", Admin(Never)),
+    ("POST", "/v1/devices/{id}/ack", Report),
+    ("GET", "/v1/devices/{id}/commands", Look(Never)),
+    ("POST", "/v1/devices/{id}/commands", Command),
+    ("GET", "/v1/devices/{id}/desired", Look(Never)),
+    ("PUT", "/v1/devices/{id}/desired/{key}", Command),
+    ("DELETE", "/v1/devices/{id}/desired/{key}", Command),
+    ("GET", "/v1/devices/{id}/poll", Report),
     ("GET", "/v1/devices/{id}/readings", Read(DeviceInPath)),
+    ("GET", "/v1/devices/{id}/timeline", Look(Never)),
     ("GET", "/v1/events", Read(EitherInQuery)),
     ("GET", "/v1/stats", Read(EitherInQuery)),
     ("GET", "/v1/deliveries", Read(ClientInQuery)),
     ("GET", "/v1/deliveries/{id}", Read(DeliveryInPath)),
-    ("POST", "/v1/deliveries/{id}/retry", Admin(DeliveryInPath)),
+    ("POST", "/v1/deliveries/{id}/retry", Operate(DeliveryInPath)),
     ("GET", "/v1/queues", Queues),
     ("POST", "/v1/reports", Report),
     ("GET", "/v1/quarantine", Read(Never)),
@@ -83,8 +104,13 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("POST", "/v1/quarantine/{id}/replay", Admin(Never)),
 ];
 
-/// Everything below a namespace of queues takes the same.
+/// Everything below a namespace of queues takes the same, but for what an operator does.
 const QUEUES: &str = "/v1/queues/{ns}/";
+const OPERATED: [&str; 3] = [
+    "/v1/queues/{ns}/{queue}/dead/respawn",
+    "/v1/queues/{ns}/{queue}/pause",
+    "/v1/queues/{ns}/{queue}/resume",
+];
 
 /// What a call takes. A method that a path does not have is for `admin` to be told of, too.
 pub(super) fn needs(method: &Method, route: &str) -> Needs {
@@ -92,6 +118,7 @@ pub(super) fn needs(method: &Method, route: &str) -> Needs {
     let row = ROUTES.iter().find(|(of_method, of_route, _)| (*of_method, *of_route) == (method, route));
     match row {
         Some((_, _, needs)) => *needs,
+        None if method == "POST" && OPERATED.contains(&route) => Needs::OperateJobs,
         None if route.starts_with(QUEUES) => Needs::Jobs,
         None => Admin(Never),
     }
@@ -103,23 +130,30 @@ impl Needs {
         match self {
             Nothing => "nothing",
             Report => "admin or report",
+            Command => "admin, commands or operate",
             Needs::Jobs => "admin, or jobs:NAMESPACE of this namespace",
-            Queues => "admin, read, or jobs:NAMESPACE with namespace=NAMESPACE in the query",
+            Needs::OperateJobs => "admin, operate, or jobs:NAMESPACE of this namespace",
+            Queues => "admin, read, operate, or jobs:NAMESPACE with namespace=NAMESPACE in the query",
             Read(own) => match own {
-                Never => "admin or read",
-                ClientInPath => "admin, read, or client:ID of this client",
-                DeviceInPath => "admin, read, or client:ID of a client that this device is linked to",
-                DeliveryInPath => "admin, read, or client:ID of the client that was told",
-                ClientInQuery => "admin, read, or client:ID with client=ID in the query",
+                Never => "admin, read or operate",
+                ClientInPath => "admin, read, operate, or client:ID of this client",
+                DeviceInPath => {
+                    "admin, read, operate, or client:ID of a client that this device is linked to"
+                }
+                DeliveryInPath => "admin, read, operate, or client:ID of the client that was told",
+                ClientInQuery => "admin, read, operate, or client:ID with client=ID in the query",
                 EitherInQuery => {
-                    "admin, read, or client:ID with client=ID or device= of a linked device in the query"
+                    "admin, read, operate, or client:ID with client=ID or device= of a linked device in the query"
                 }
             },
-            Admin(own) => match own {
-                ClientInPath => "admin, or client:ID of this client",
-                DeliveryInPath => "admin, or client:ID of the client that was told",
-                Never | DeviceInPath | ClientInQuery | EitherInQuery => "admin",
-            },
+            Look(DeviceInPath) => {
+                "admin, read, commands, operate, or client:ID of a client that this device is linked to"
+            }
+            Look(_) => "admin, read, commands or operate",
+            Operate(DeliveryInPath) => "admin, operate, or client:ID of the client that was told",
+            Operate(_) => "admin, operate, or client:ID of this client",
+            Admin(ClientInPath) => "admin, or client:ID of this client",
+            Admin(_) => "admin",
         }
     }
 }

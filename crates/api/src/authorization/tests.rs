@@ -53,6 +53,8 @@ fn tokens() -> Vec<Token> {
         token("admin", &["admin"]),
         token("read", &["read"]),
         token("report", &["report"]),
+        token("commands", &["commands"]),
+        token("operate", &["operate"]),
         token("jobs", &["jobs:mail"]),
         token("acme", &["client:acme"]),
         token("both", &["client:none", "client:acme", "report"]),
@@ -71,6 +73,7 @@ impl Rig {
         // Routes of other crates and of parts to come, to be guarded alike.
         let more = Router::new()
             .route("/v1/reports", post(async || "taken"))
+            .route("/v1/devices/{id}/ack", post(async || "taken"))
             .route("/v1/forgotten", get(async || "secrets"));
         Self { engine, router: router_with(&state, more) }
     }
@@ -159,28 +162,48 @@ async fn without_a_valid_token_only_probes_are_answered() {
 async fn a_scope_reaches_what_it_names_and_no_more() {
     let rig = Rig::start(Access::of(tokens())).await;
     for (call, allowed) in [
-        ("GET /v1/devices", &["admin", "read"][..]),
-        ("HEAD /v1/devices", &["admin", "read"]),
-        ("GET /metrics", &["admin", "read"]),
-        ("GET /v1/clients", &["admin", "read"]),
+        ("GET /v1/devices", &["admin", "read", "commands", "operate"][..]),
+        ("HEAD /v1/devices", &["admin", "read", "commands", "operate"]),
+        ("GET /v1/devices/d1", &["admin", "read", "commands", "operate"]),
+        ("GET /v1/commands?status=x", &["admin", "read", "commands", "operate"]),
+        ("GET /v1/commands/none", &["admin", "read", "commands", "operate"]),
+        ("DELETE /v1/commands/none", &["admin", "commands", "operate"]),
+        ("POST /v1/commands/none/retry", &["admin", "commands", "operate"]),
+        ("GET /v1/devices/d1/commands?status=x", &["admin", "read", "commands", "operate"]),
+        ("POST /v1/devices/d1/commands", &["admin", "commands", "operate"]),
+        ("GET /v1/devices/d1/desired?x=1", &["admin", "read", "commands", "operate"]),
+        ("PUT /v1/devices/d1/desired/k", &["admin", "commands", "operate"]),
+        ("DELETE /v1/devices/d1/desired/k?x=1", &["admin", "commands", "operate"]),
+        ("GET /v1/devices/d1/timeline?x=1", &["admin", "read", "commands", "operate"]),
+        ("GET /v1/devices/d1/poll?wait=x", &["admin", "report", "both"]),
+        ("POST /v1/devices/d1/ack", &["admin", "report", "both"]),
+        ("POST /v1/clients/nowhere/resend", &["admin", "operate"]),
+        ("POST /v1/clients/nowhere/test", &["admin"]),
+        ("POST /v1/deliveries/none/retry", &["admin", "operate"]),
+        ("GET /metrics", &["admin", "read", "operate"]),
+        ("GET /v1/clients", &["admin", "read", "operate"]),
         ("POST /v1/devices", &["admin"]),
         ("DELETE /v1/devices/d1", &["admin"]),
         ("PUT /v1/devices/d1/clients/acme", &["admin"]),
         ("POST /v1/reports", &["admin", "report", "both"]),
-        ("GET /v1/queues/mail/out/jobs", &["admin", "read", "jobs"]),
+        ("GET /v1/queues/mail/out/jobs", &["admin", "read", "operate", "jobs"]),
         ("POST /v1/queues/mail/out/jobs", &["admin", "jobs"]),
-        ("GET /v1/queues/other/out/jobs", &["admin", "read"]),
-        ("GET /v1/queues/mail/out", &["admin", "read", "jobs"]),
+        ("GET /v1/queues/other/out/jobs", &["admin", "read", "operate"]),
+        ("GET /v1/queues/mail/out", &["admin", "read", "operate", "jobs"]),
+        ("POST /v1/queues/mail/out/pause", &["admin", "operate", "jobs"]),
+        ("POST /v1/queues/other/out/resume", &["admin", "operate"]),
+        ("POST /v1/queues/mail/out/dead/respawn", &["admin", "operate", "jobs"]),
+        ("DELETE /v1/queues/other/out/dead", &["admin"]),
         ("DELETE /v1/queues/mail/out", &["admin", "jobs"]),
         ("DELETE /v1/queues/other/out", &["admin"]),
         ("POST /v1/queues/mail/a,b/consume", &["admin", "jobs"]),
         ("POST /v1/queues/mailbox/a/consume", &["admin"]),
         ("PUT /v1/queues/mail/out/settings", &["admin", "jobs"]),
         ("DELETE /v1/queues/m%61il/out/aliases/a", &["admin", "jobs"]),
-        ("GET /v1/queues", &["admin", "read"]),
-        ("GET /v1/queues?namespace=mail", &["admin", "read", "jobs"]),
-        ("GET /v1/queues?namespace=other", &["admin", "read"]),
-        ("GET /v1/queues?namespace=mail&namespace=other", &["admin", "read"]),
+        ("GET /v1/queues", &["admin", "read", "operate"]),
+        ("GET /v1/queues?namespace=mail", &["admin", "read", "operate", "jobs"]),
+        ("GET /v1/queues?namespace=other", &["admin", "read", "operate"]),
+        ("GET /v1/queues?namespace=mail&namespace=other", &["admin", "read", "operate"]),
         ("GET /v1/forgotten", &["admin"]),
     ] {
         for token in tokens() {

@@ -84,11 +84,27 @@ pub(crate) const OF_PUBLISHING: &[Coded] = &[
     (422, "too_many_jobs"),
     (422, "unknown_word"),
 ];
+/// A body with a command's fields.
+pub(crate) const OF_A_COMMAND: &[Coded] = &[
+    (422, "conflicting_fields"),
+    (422, "invalid_duration"),
+    (422, "invalid_name"),
+    (422, "invalid_number"),
+    (422, "invalid_secret"),
+    (422, "invalid_time"),
+    (422, "invalid_url"),
+    (422, "missing_field"),
+    (422, "payload_too_large"),
+    (422, "private_address"),
+    (422, "reserved_name"),
+    (422, "too_long"),
+];
 /// A body with a reservation.
 pub(crate) const OF_A_RESERVATION: &[Coded] = &[(409, "stale_reservation"), (422, "missing_field")];
 
 pub(crate) const UNKNOWN_JOB: Coded = (404, "unknown_job");
 pub(crate) const UNKNOWN_CLIENT: Coded = (404, "unknown_client");
+pub(crate) const UNKNOWN_COMMAND: Coded = (404, "unknown_command");
 pub(crate) const UNKNOWN_DELIVERY: Coded = (404, "unknown_delivery");
 pub(crate) const UNKNOWN_DEVICE: Coded = (404, "unknown_device");
 pub(crate) const UNKNOWN_QUARANTINED: Coded = (404, "unknown_quarantined");

@@ -1,5 +1,5 @@
-//! What is said of `POST /v1/reports` and of the replay of a refused report, which another crate
-//! answers.
+//! What is said of `POST /v1/reports`, of answers to commands over HTTP, and of the replay of a
+//! refused report, which another crate answers.
 
 use axum::http::Method;
 use serde::Serialize;
@@ -62,7 +62,13 @@ pub(crate) fn calls() -> Vec<Documented> {
             (422, "not_allowed"),
             (422, "unknown_topic"),
         ]);
+    let answered = Call::new("A device's answer to a command, or how far it is with it")
+        .reads(words::answer())
+        .gives::<TallyShape>(200, "it is durable")
+        .refuses(OF_A_REPORT)
+        .refuses(&[refusals::UNKNOWN_COMMAND, (422, "unknown_command"), (422, "invalid_ok")]);
     vec![
+        Documented { method: Method::POST, path: "/v1/devices/{id}/ack", call: answered },
         Documented { method: Method::POST, path: "/v1/reports", call },
         Documented { method: Method::POST, path: "/v1/quarantine/{id}/replay", call: again },
     ]

@@ -2,12 +2,16 @@
 
 use base::WayIn;
 use base::limits::{
-    CLIENT_ID_CHARS_MAX, CLIENTS_PER_DEVICE_MAX, DEVICE_ID_CHARS_MAX, JOB_NAME_BYTES_MAX, JOB_TRIES_MAX,
-    JOBS_PER_CALL_MAX, LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, QUEUE_NAME_CHARS_MAX,
-    QUEUES_PER_CONSUME_MAX, REPORT_ID_CHARS_MAX, TEXT_CHARS_MAX, URL_CHARS_MAX,
+    CLIENT_ID_CHARS_MAX, CLIENTS_PER_DEVICE_MAX, COMMAND_NAME_BYTES_MAX, COMMAND_PRIORITY_MAX,
+    DEVICE_ID_CHARS_MAX, JOB_NAME_BYTES_MAX, JOB_TRIES_MAX, JOBS_PER_CALL_MAX, LABEL_KEY_CHARS_MAX,
+    LABEL_VALUE_BYTES_MAX, LABELS_MAX, QUEUE_NAME_CHARS_MAX, QUEUES_PER_CONSUME_MAX, REPORT_ID_CHARS_MAX,
+    TEXT_CHARS_MAX, URL_CHARS_MAX,
 };
+use engine::commands::COMMAND_ID_PREFIX;
 use engine::queues::JobState;
-use engine::records::{AttemptError, Connection, DeadReason, DeliveryStatus, EventKind};
+use engine::records::{
+    AttemptError, CommandStatus, Connection, DeadReason, DeliveryStatus, DisconnectReason, EventKind,
+};
 use serde_json::json;
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, SchemaFormat, SchemaType, Type,
@@ -15,6 +19,7 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
 use crate::routes::stats::{By, METRICS, name_of};
+use crate::shape::timeline::{of_command, of_delivery};
 
 fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
@@ -88,6 +93,52 @@ pub(crate) fn delivery_id() -> Schema {
 
 pub(crate) fn quarantined_id() -> Schema {
     entity_id(base::id::QUARANTINE_ID_PREFIX)
+}
+
+pub(crate) fn command_id() -> Schema {
+    entity_id(COMMAND_ID_PREFIX)
+}
+
+pub(crate) fn command_status() -> Schema {
+    one_of(CommandStatus::ALL.map(CommandStatus::as_str))
+}
+
+/// The key of a command or of a desired entry, or an origin.
+pub(crate) fn command_name() -> Schema {
+    let about = format!("up to {COMMAND_NAME_BYTES_MAX} bytes of UTF-8");
+    text().min_length(Some(1)).max_length(Some(COMMAND_NAME_BYTES_MAX)).description(Some(about)).into()
+}
+
+pub(crate) fn priority() -> Schema {
+    let number = ObjectBuilder::new().schema_type(Type::Integer);
+    number
+        .minimum(Some(-f64::from(COMMAND_PRIORITY_MAX)))
+        .maximum(Some(f64::from(COMMAND_PRIORITY_MAX)))
+        .into()
+}
+
+/// Who is told how a command ended.
+pub(crate) fn receiver() -> Schema {
+    let about = "a url, which gets a signed POST, or a queue, which gets a job";
+    ObjectBuilder::new()
+        .property("url", url())
+        .property("secret", secret())
+        .property("queue", text().description(Some("NAMESPACE/QUEUE")))
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        .description(Some(about))
+        .into()
+}
+
+pub(crate) fn timeline_type() -> Schema {
+    let events = [EventKind::Changed, EventKind::Lost, EventKind::Restored].map(EventKind::as_str);
+    let others = ["connected", "disconnected", "delivery.attempt", "link.added", "link.removed"];
+    let deliveries = DeliveryStatus::ALL.into_iter().filter(|status| *status != DeliveryStatus::Pending);
+    let (deliveries, commands) = (deliveries.map(of_delivery), CommandStatus::ALL.map(of_command));
+    one_of(events.into_iter().chain(others).chain(deliveries).chain(commands))
+}
+
+pub(crate) fn disconnect_reason() -> Schema {
+    one_of(DisconnectReason::ALL.map(DisconnectReason::as_str))
 }
 
 pub(crate) fn way_in() -> Schema {
@@ -341,5 +392,17 @@ pub(crate) fn report() -> Schema {
         .property("ts", time())
         .property("id", report_id())
         .description(Some("sensor_id may stand for device_id"))
+        .into()
+}
+
+/// A device's answer to a command; members that are not named here are ignored.
+pub(crate) fn answer() -> Schema {
+    ObjectBuilder::new()
+        .property("message_id", command_id())
+        .required("message_id")
+        .property("ok", flag())
+        .property("result", any())
+        .property("progress", any())
+        .description(Some("ok, or progress: any JSON up to 1 KiB, which says that it is under way"))
         .into()
 }

@@ -33,6 +33,8 @@ pub(super) fn routes() -> Routes {
     let listed = Call::new("Devices in order of id")
         .query("kind", words::kind())
         .query("connection", words::connection())
+        .query("connected", words::flag())
+        .query("waiting", words::flag())
         .labels()
         .lists::<DeviceShape<'_>>();
     let shown = Call::new("A device with its state")
@@ -48,7 +50,7 @@ pub(super) fn routes() -> Routes {
         .refuses(OF_A_PATCH)
         .refuses(OF_A_DEVICE)
         .refuses(&[UNKNOWN_DEVICE]);
-    let removed = Call::new("Removes a device with its readings and events")
+    let removed = Call::new("Removes a device with its readings, events and commands")
         .only_if()
         .gives_nothing(204, "it is gone")
         .refuses(&[UNKNOWN_DEVICE]);
@@ -101,6 +103,8 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
         kind: params.take("kind", right, Kind::new)?,
         labels: params.labels()?,
         connection: params.word("connection", &connections, Connection::as_str)?,
+        connected: params.flag("connected")?,
+        waiting: params.flag("waiting")?,
     };
     list::answer(&api, params.page()?, Matching { queries: api.queries(), filter }).await
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::extract::State;
 use base::{Problem, Timestamp};
-use engine::queries::{StatsOf, StatsQuery};
-use engine::records::Metric;
+use engine::queries::{Queries, StatsOf, StatsQuery};
+use engine::records::{CommandStatus, Metric};
 use net::problem::Refused;
 
 use super::Routes;
@@ -49,8 +49,10 @@ impl By {
 }
 
 /// What can be counted.
-pub(crate) const METRICS: [Metric; 4] =
-    [Metric::Reports, Metric::Changes, Metric::Losses, Metric::Deliveries];
+/// Commands are counted by those given, and by status besides.
+const COMMANDS: Metric = Metric::Commands(CommandStatus::Scheduled);
+pub(crate) const METRICS: [Metric; 5] =
+    [Metric::Reports, Metric::Changes, Metric::Losses, Metric::Deliveries, COMMANDS];
 
 /// The name that the contract uses.
 pub(crate) fn name_of(metric: Metric) -> &'static str {
@@ -59,6 +61,7 @@ pub(crate) fn name_of(metric: Metric) -> &'static str {
         Metric::Changes => "changes",
         Metric::Losses => "losses",
         Metric::Deliveries => "deliveries",
+        Metric::Commands(_) => "commands",
     }
 }
 
@@ -79,8 +82,19 @@ pub(super) fn routes() -> Routes {
 async fn stats(State(api): State<ApiState>, params: Params) -> Result<Answer, Refused> {
     let query = query(params, api.engine().clock().now())?;
     let queries = api.queries();
-    let counts = api.shared.lists.run(move || queries.stats(&query)).await?;
-    Ok(Answer::ok(&StatsShape::from(counts)))
+    let counts = api.shared.lists.run(move || counts(&queries, query)).await?;
+    Ok(Answer::ok(&counts))
+}
+
+fn counts(queries: &Queries, query: StatsQuery) -> Result<StatsShape, Problem> {
+    let mut counts = StatsShape::from(queries.stats(&query)?);
+    if query.metric == COMMANDS {
+        for status in CommandStatus::ALL {
+            let of_status = StatsQuery { metric: Metric::Commands(status), ..query.clone() };
+            counts.add_status(status.as_str(), queries.stats(&of_status)?);
+        }
+    }
+    Ok(counts)
 }
 
 fn query(mut params: Params, now: Timestamp) -> Result<StatsQuery, Problem> {

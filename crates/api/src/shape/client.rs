@@ -18,7 +18,7 @@ use crate::openapi::words;
 use crate::row::{Cells, Row};
 
 /// What a secret's text begins with, by Standard Webhooks.
-const SECRET_PREFIX: &str = "whsec_";
+pub(super) const SECRET_PREFIX: &str = "whsec_";
 /// Secrets made elsewhere come with and without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
@@ -131,7 +131,7 @@ pub(crate) fn change_of_client(text: &str) -> Result<ClientPatch, Problem> {
 }
 
 /// The bytes of a secret. What was given is not shown: refusals are logged.
-fn secret(name: &str, json: &str) -> Result<Vec<u8>, Problem> {
+pub(super) fn secret(name: &str, json: &str) -> Result<Vec<u8>, Problem> {
     let text = string(name, json)?;
     let bytes = text.strip_prefix(SECRET_PREFIX).and_then(|digits| LENIENT.decode(digits).ok());
     bytes.ok_or_else(|| {

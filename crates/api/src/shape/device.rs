@@ -49,10 +49,12 @@ struct StateShape {
     last_seen_at: Option<Time>,
     #[schema(schema_with = words::connection)]
     connection: &'static str,
+    /// Whether a session of its own lives.
+    connected: bool,
 }
 
 impl<'a> From<&'a Device> for DeviceShape<'a> {
-    fn from(Device { profile, state, seen }: &'a Device) -> Self {
+    fn from(Device { profile, state, seen, connected }: &'a Device) -> Self {
         Self {
             id: profile.id.as_str(),
             kind: profile.kind.as_str(),
@@ -65,6 +67,7 @@ impl<'a> From<&'a Device> for DeviceShape<'a> {
                 changed_at: state.changed_at.map(Time),
                 last_seen_at: seen.map(|seen| Time(seen.at)),
                 connection: state.connection.as_str(),
+                connected: *connected,
             },
         }
     }
@@ -82,6 +85,7 @@ impl Row for DeviceShape<'_> {
         "changed_at",
         "last_seen_at",
         "connection",
+        "connected",
     ];
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -90,7 +94,7 @@ impl Row for DeviceShape<'_> {
         cells.text(self.report_interval.as_deref().unwrap_or_default()).shown(self.registered_at);
         let state = &self.state;
         cells.json(state.value.as_ref().map(Data::json)).shown_or_empty(state.changed_at);
-        cells.shown_or_empty(state.last_seen_at).text(state.connection);
+        cells.shown_or_empty(state.last_seen_at).text(state.connection).shown(state.connected);
     }
 }
 

@@ -45,6 +45,11 @@ pub(super) fn of_millis(ms: u64) -> String {
 pub(super) struct Data(Box<RawValue>);
 
 impl Data {
+    /// None.
+    pub(super) fn null() -> Self {
+        Self(RawValue::NULL.to_owned())
+    }
+
     /// Its JSON.
     pub(super) fn json(&self) -> &RawValue {
         &self.0

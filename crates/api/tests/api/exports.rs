@@ -73,7 +73,7 @@ async fn every_list_has_a_table() {
     for (path, names, column, cells) in [
         (
             "/v1/devices",
-            "id,kind,address,labels,report_interval,registered_at,value,changed_at,last_seen_at,connection",
+            "id,kind,address,labels,report_interval,registered_at,value,changed_at,last_seen_at,connection,connected",
             2,
             &["1, \"High\" St"][..],
         ),

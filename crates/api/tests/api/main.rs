@@ -2,8 +2,11 @@
 //! is answered.
 
 mod bodies;
+mod commands;
+mod commands_refused;
 mod conditions;
 mod described;
+mod desired;
 mod document;
 mod exports;
 mod following;
@@ -20,3 +23,4 @@ mod registry;
 mod repeats;
 mod rig;
 mod stats;
+mod timeline;

@@ -112,7 +112,7 @@ async fn a_device_has_just_the_members_of_the_contract() {
     let device = server.get("/v1/devices/0xA").await;
     let expect = ["address", "id", "kind", "labels", "registered_at", "report_interval", "state"];
     assert_eq!(names(&device), expect);
-    assert_eq!(names(&device["state"]), ["changed_at", "connection", "last_seen_at", "value"]);
+    assert_eq!(names(&device["state"]), ["changed_at", "connected", "connection", "last_seen_at", "value"]);
 }
 
 #[tokio::test]

@@ -29,6 +29,8 @@ struct State {
     changed_at: Option<String>,
     last_seen_at: Option<String>,
     connection: String,
+    /// Whether it has a live MQTT session; older servers do not say.
+    connected: Option<bool>,
 }
 
 /// Something that a device reported.
@@ -72,6 +74,10 @@ impl Device {
             ("last seen", Cell::maybe(self.last_seen_at().map(with_age).as_deref())),
             ("connection", self.connection()),
         ];
+        known.extend(self.state.connected.map(|connected| {
+            let session = if connected { Cell::text("connected").styled(GOOD) } else { Cell::text("none") };
+            ("session", session)
+        }));
         known.extend(joined(clients).map(|clients| ("told", Cell::text(&clients))));
         facts(&known)
     }

@@ -7,7 +7,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use base::{Timestamp, duration};
+use base::Timestamp;
 use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -18,13 +18,9 @@ use super::{below, of};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
 use crate::list::{self, Extent};
+use crate::polling::{interval, patiently};
 use crate::screen::Screen;
 use crate::table::{self, Cell};
-
-/// Between two attempts to reach a server that went away.
-const WAIT_FOR_SERVER: Duration = Duration::from_secs(1);
-/// More often than this is not live, only load.
-const EVERY_MIN: Duration = Duration::from_millis(50);
 
 #[derive(Args, Debug)]
 pub struct Watch {
@@ -91,25 +87,11 @@ impl Watch {
         let state = api.get(&feeds.device)?;
         let device: Device = api.read(&state)?;
         tell(screen, "state", &state, &device.line())?;
-        let mut is_away = false;
         loop {
             screen.flush()?;
             sleep(self.every);
-            match feeds.look(api) {
-                Ok(news) => {
-                    if std::mem::take(&mut is_away) {
-                        screen.note("the server is back");
-                    }
-                    news.iter().try_for_each(|new| tell(screen, new.what, &new.item, &new.cells))?;
-                }
-                Err(failure) if failure.may_pass() => {
-                    if !std::mem::replace(&mut is_away, true) {
-                        screen.note(&format!("{failure}; waiting for it"));
-                    }
-                    sleep(WAIT_FOR_SERVER);
-                }
-                Err(failure) => return Err(failure),
-            }
+            let news = patiently(screen, || feeds.look(api))?;
+            news.iter().try_for_each(|new| tell(screen, new.what, &new.item, &new.cells))?;
         }
     }
 }
@@ -186,9 +168,4 @@ fn tell(screen: &mut Screen, what: &str, item: &RawValue, cells: &[Cell]) -> Res
     } else {
         screen.tell(&table::line(cells))
     }
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let span = duration::parse(text).map_err(|error| error.to_string())?;
-    if span < EVERY_MIN { Err(format!("at least {}", duration::format(EVERY_MIN))) } else { Ok(span) }
 }

@@ -13,7 +13,7 @@ use super::One;
 use super::view::{Job, Published};
 use crate::api::Api;
 use crate::failure::Failure;
-use crate::input;
+use crate::input::{self, json};
 use crate::queue::Place;
 use crate::screen::Screen;
 
@@ -205,11 +205,6 @@ impl Change {
         let job = api.patch(&self.one.path(), &body)?;
         screen.show(&job, || Ok(api.read::<Job>(&job)?.facts()))
     }
-}
-
-fn json(text: &str) -> Result<Box<RawValue>, String> {
-    serde_json::from_str(text)
-        .map_err(|error| format!("not JSON ({error}); a text is written with its quotes: '\"ann\"'"))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! good server does too rarely to be waited for.
 
 mod calls;
+mod commands;
 mod ends;
 mod requests;
 mod stage;

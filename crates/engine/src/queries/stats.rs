@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use base::{ClientId, DeviceId, Problem, Timestamp, hash};
-use records::{CountedOf, CountsKey, EventKind, Metric};
+use records::{
+    CommandStatus, CountedOf, CountsKey, DeviceSlot, EventKind, Happening, Metric, TimelineEntryKey,
+};
 use store::{Page, View, Whose};
 
 use super::{Queries, unreadable};
@@ -125,6 +127,7 @@ impl Queries {
             }
             Metric::Changes => each_event(&*view, whose, EventKind::Changed, span, add),
             Metric::Losses => each_event(&*view, whose, EventKind::Lost, span, add),
+            Metric::Commands(wanted) => each_step(&*view, profile.slot, wanted, span, add),
             Metric::Deliveries => each(span, add, |page| {
                 let deliveries = view.deliveries(whose, page, &|_| true).map_err(unreadable)?;
                 Ok(deliveries.iter().map(|delivery| (delivery.id.at, delivery.id.into())).collect())
@@ -147,6 +150,26 @@ fn each_event(
 }
 
 /// Counts one for each record of a feed, page by page.
+fn each_step(
+    view: &dyn View,
+    slot: DeviceSlot,
+    wanted: CommandStatus,
+    (from, to): (Timestamp, Timestamp),
+    add: &mut dyn FnMut(Timestamp, u64),
+) -> Result<(), Problem> {
+    let is_wanted = |what: &Happening| matches!(what, Happening::Command { status, .. } if *status == wanted);
+    let mut after = None;
+    loop {
+        let page = Page { from, to, ascending: true, after, limit: READ_AT_ONCE };
+        let entries = view.timeline(slot, page).map_err(unreadable)?;
+        entries.iter().filter(|entry| is_wanted(&entry.what)).for_each(|entry| add(entry.at, 1));
+        if entries.len() < READ_AT_ONCE {
+            return Ok(());
+        }
+        after = entries.last().map(TimelineEntryKey::from);
+    }
+}
+
 fn each<K: Copy>(
     (from, to): (Timestamp, Timestamp),
     add: &mut dyn FnMut(Timestamp, u64),

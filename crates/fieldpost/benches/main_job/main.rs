@@ -18,6 +18,7 @@ mod registry;
 mod report;
 mod reports;
 mod sink;
+#[allow(dead_code, reason = "shared with another benchmark")]
 mod site;
 mod webhooks;
 

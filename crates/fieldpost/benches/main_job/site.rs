@@ -25,13 +25,28 @@ impl Fieldpost {
 
     /// With `more` than the settings that all of them share.
     pub(super) async fn start_with(more: &[(&str, &str)]) -> Result<Self, Failure> {
+        Self::start_site(Self::site(more)?).await
+    }
+
+    /// With a file of settings too.
+    pub(super) async fn start_with_config(config: &Path) -> Result<Self, Failure> {
+        let mut site = Self::site(&[])?;
+        let and_config = format!("exec \"$@\" --config '{}'", config.display());
+        site.start_through(["sh", "-c", &and_config, "sh"]);
+        Self::start_site(site).await
+    }
+
+    fn site(more: &[(&str, &str)]) -> Result<Site, Failure> {
         let shared = [
             ("FIELDPOST_DEVICES__UNKNOWN", "register"),
             ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
             ("FIELDPOST_DURABILITY__SYNC", "always"),
         ];
         let settings = [&shared, more].concat();
-        let site = Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &settings)?;
+        Ok(Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &settings)?)
+    }
+
+    async fn start_site(site: Site) -> Result<Self, Failure> {
         let server = site.start(PATIENCE).await?;
         Ok(Self { site, server })
     }

@@ -1,5 +1,6 @@
-//! One entry of a list of sections, such as `[[auth.tokens]]`: its fields are read by their shape,
-//! and those nobody asked for are mistakes.
+//! One entry of a list of sections, such as `[[auth.tokens]]`, or one section with a name of the
+//! user's own, such as `[kinds.face]`: its fields are read by their shape, and those nobody asked
+//! for are mistakes.
 //!
 //! Unlike the other settings a field has no default: it is there or it is not.
 
@@ -13,16 +14,23 @@ use super::shape::Shape;
 /// The fields of one entry.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The list's key, `auth.tokens`.
-    pub(super) key: &'static str,
+    /// The key of the list or section: `auth.tokens`, `kinds.face`.
+    key: String,
+    /// As a file writes it: `[[auth.tokens]]`, `[kinds.face]`.
+    heading: String,
     /// Where the entry begins.
     pub(super) origin: Origin,
-    pub(super) fields: BTreeMap<String, Given>,
+    fields: BTreeMap<String, Given>,
     /// The fields that were asked for.
-    pub(super) known: Vec<&'static str>,
+    known: Vec<&'static str>,
 }
 
 impl Entry {
+    /// An entry that was written at a place.
+    pub(super) fn new(key: String, heading: String, origin: Origin, fields: Vec<(String, Given)>) -> Self {
+        Self { key, heading, origin, fields: fields.into_iter().collect(), known: Vec::new() }
+    }
+
     /// A field as it was written.
     pub(super) fn take(&mut self, field: &'static str) -> Option<Given> {
         self.known.push(field);
@@ -77,12 +85,17 @@ impl Entry {
         from.refuse_at(self.origin.clone(), &self.key_of(field), wrong.to_owned(), right.to_owned());
     }
 
+    /// Notes that the section's own name is a mistake.
+    pub(super) fn refuse_name(&self, from: &mut Reader, wrong: &str, right: &str) {
+        from.refuse_at(self.origin.clone(), &self.key, wrong.to_owned(), right.to_owned());
+    }
+
     /// What nobody asked for is a mistake.
     pub(super) fn finish(self, from: &mut Reader) {
         for (field, given) in &self.fields {
             let right = match nearest(field, self.known.iter().copied()) {
                 Some(near) => format!("did you mean {near}?"),
-                None => format!("the fields of [[{}]] are {}", self.key, self.known.join(", ")),
+                None => format!("the fields of {} are {}", self.heading, self.known.join(", ")),
             };
             from.refuse_at(given.origin.clone(), &self.key_of(field), "unknown key".to_owned(), right);
         }

@@ -10,6 +10,7 @@
 //! with them is told like any other mistake.
 
 mod auth;
+mod commands;
 mod entry;
 mod layers;
 mod mistake;
@@ -19,7 +20,6 @@ mod shape;
 mod size;
 #[cfg(test)]
 mod tests;
-mod unbuilt;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use axum::http::HeaderValue;
 use base::DeviceIdAlphabet;
+use engine::CommandSettings;
 use gateway::amqp::{AmqpUrl, QueueName};
 
 pub(crate) use auth::Auth;
@@ -73,6 +74,8 @@ pub(crate) struct Settings {
     pub devices: Devices,
     /// How clients are told.
     pub notify: Notify,
+    /// How commands go out: `[commands]`, and what `[kinds.NAME]` says of them.
+    pub commands: CommandSettings,
     /// For how long things are kept.
     pub history: History,
     /// What is kept of refused reports.
@@ -301,12 +304,12 @@ impl Settings {
             amqp: amqp(&mut from),
             devices: devices(&mut from),
             notify: notify(&mut from),
+            commands: commands::read(&mut from),
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),
             durability: durability(&mut from),
         };
-        unbuilt::check(&mut from);
         settings.listeners_are_apart(&mut from);
         (settings, from)
     }

@@ -16,8 +16,6 @@ use super::shape::Shape;
 pub(super) struct Found<T> {
     pub(super) value: T,
     pub(super) origin: Origin,
-    /// What it is when nothing is said.
-    pub(super) default: T,
 }
 
 /// The layers while they are read.
@@ -39,10 +37,7 @@ impl Reader {
         let mut found: Option<Found<S::Value>> = None;
         for given in self.layers.by_key.get(key).into_iter().flatten() {
             match shape.parse(&given.value) {
-                Ok(value) => {
-                    let default = found.map_or_else(|| value.clone(), |below| below.default);
-                    found = Some(Found { value, origin: given.origin.clone(), default });
-                }
+                Ok(value) => found = Some(Found { value, origin: given.origin.clone() }),
                 Err(wrong) => self.mistakes.push(Mistake {
                     origin: given.origin.clone(),
                     key: key.to_owned(),
@@ -92,12 +87,9 @@ impl Reader {
 
     fn entry(&mut self, key: &'static str, given: Given) -> Option<Entry> {
         match given.value {
-            Written::Table(fields) => Some(Entry {
-                key,
-                origin: given.origin,
-                fields: fields.into_iter().collect(),
-                known: Vec::new(),
-            }),
+            Written::Table(fields) => {
+                Some(Entry::new(key.to_owned(), format!("[[{key}]]"), given.origin, fields))
+            }
             other => {
                 let wrong = format!("is a list with {} in it", other.kind());
                 self.refuse_at(given.origin, key, wrong, format!("write [[{key}]] above each entry"));
@@ -106,26 +98,29 @@ impl Reader {
         }
     }
 
-    /// Every key below a section that is empty by default, with the origin of what was written.
-    pub(super) fn take_section(&mut self, section: &str) -> Vec<(String, Origin)> {
-        let taken: Vec<_> = self.below(section).collect();
-        self.known.extend(taken.iter().map(|(key, _)| key.clone()));
-        taken
-    }
-
-    fn below(&self, section: &str) -> impl Iterator<Item = (String, Origin)> {
+    /// The sections `[section.NAME]` of a file, each with its name and fields.
+    pub(super) fn sections_below(&mut self, section: &str) -> Vec<(String, Entry)> {
         let prefix = format!("{section}.");
-        self.layers
-            .by_key
-            .iter()
-            .filter(move |(key, _)| key.starts_with(&prefix))
-            .flat_map(|(key, givens)| givens.iter().map(|given| (key.clone(), given.origin.clone())))
-    }
-
-    /// A key's default as the default file writes it.
-    pub(super) fn default_of(&self, key: &str) -> String {
-        let default = self.layers.by_key.get(key).and_then(|givens| givens.first());
-        default.map(|given| given.value.to_string()).unwrap_or_default()
+        let below = self.layers.by_key.iter().filter(|(key, _)| key.starts_with(&prefix));
+        let below: Vec<_> = below.map(|(key, givens)| (key.clone(), givens.clone())).collect();
+        let mut sections = Vec::new();
+        for (key, givens) in below {
+            self.known.insert(key.clone());
+            for Given { value, origin } in givens {
+                let wrong = match value {
+                    Written::Table(fields) => {
+                        let heading = format!("[{key}]");
+                        let name = key[prefix.len()..].to_owned();
+                        sections.push((name, Entry::new(key.clone(), heading, origin, fields)));
+                        continue;
+                    }
+                    Written::Untyped(_) => "is a section, which no variable can hold".to_owned(),
+                    other => format!("is {}, not a section", other.kind()),
+                };
+                self.refuse_at(origin, &key, wrong, format!("write [{key}] in a file"));
+            }
+        }
+        sections
     }
 
     /// Notes a mistake at the place where a key was last written.

@@ -76,6 +76,7 @@ fn the_defaults_are_those_of_the_contract() {
             per_client_in_flight: 16,
             allow_private: false,
         },
+        commands: CommandSettings::default(),
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },
@@ -84,17 +85,16 @@ fn the_defaults_are_those_of_the_contract() {
     assert_eq!(load("", &[]).as_ref(), Ok(&expect));
 }
 
-/// Keys whose part is not built are accepted with the contract's default, in whatever form it is
-/// written.
+/// In whatever form the default is written.
 #[test]
-fn every_other_key_of_the_contract_is_accepted_at_its_default() {
+fn every_key_of_the_contract_is_accepted_at_its_default() {
     check(
         r#"
             grpc.listen = "127.0.0.1:8081"
             lmstfy = { listen = "", admin_listen = "" }
             amqp = { url = "", queue = "sensors-queue", prefetch = 1000 }
             notify.stale_probe = "60m"
-            commands = { ack_timeout = "5000ms", max_attempts = 5, in_flight = 1, gap = "0s" }
+            commands = { ack_timeout = "5000ms", max_attempts = 5, in_flight = 1, gap = "0s", keep = "720h" }
             history = { readings = "90d", events = "400d", deliveries = "90d" }
             quarantine = { max_bytes = "256MB", max_age = "30d" }
             durability = { sync = "always", sync_interval = "1s" }
@@ -125,7 +125,7 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 43, "the contract's keys, and the four of connections");
+    assert_eq!(keys.len(), 44, "the contract's keys, and the four of connections");
 }
 
 #[test]
@@ -358,26 +358,30 @@ fn a_file_that_cannot_be_read_is_told_by_name() {
 }
 
 #[test]
-fn what_asks_for_a_part_that_is_not_built_is_refused() {
-    for (file, key, default) in [
-        ("commands.ack_timeout = \"6s\"", "commands.ack_timeout", "5s"),
-        ("commands.gap = \"1s\"", "commands.gap", "0s"),
-    ] {
-        let told = load(file, &[]).expect_err(file).to_string();
-        assert!(told.contains(&format!("{key}: ")), "{told}");
-        let allowed = format!(
-            "not part of this version, so this cannot be kept; leave it out, or at its default, {default:?}"
-        );
-        assert!(told.ends_with(&allowed), "{told}");
-    }
-    for (file, key) in [("commands.max_attempts = 6", "5"), ("commands.in_flight = 2", "1")] {
-        let told = load(file, &[]).expect_err(file).to_string();
-        assert!(told.ends_with(&format!("leave it out, or at its default, {key}")), "{told}");
-    }
+fn commands_are_paced_as_a_whole_and_by_kind() {
+    let file = "[commands]\nmax_attempts = 3\ngap = \"1s\"\n[kinds.face]\nin_flight = 4\n[kinds.gate-2]\n";
+    check(file, &[("FIELDPOST_COMMANDS__ACK_TIMEOUT", "250ms")], |settings| {
+        let pace = engine::settings::CommandPace { in_flight: 1, gap: SECOND };
+        let kind = |name| base::Kind::new(name).expect("a kind");
+        settings.commands.ack_timeout = 250 * MS;
+        settings.commands.attempts_max = 3;
+        settings.commands.pace = pace;
+        settings
+            .commands
+            .by_kind
+            .insert(kind("face"), engine::settings::CommandPace { in_flight: 4, ..pace });
+        settings.commands.by_kind.insert(kind("gate-2"), pace);
+    });
+    check_refused(
+        "[commands]\nin_flight = 0\nkeep = \"1s\"\n",
+        &[],
+        "f.toml:2:1: commands.in_flight: 0 is out of range; write a whole number from 1 to 1000\n\
+         f.toml:3:1: commands.keep: \"1s\" is out of range; write a duration from \"1m\" to \"3650d\"",
+    );
 }
 
 #[test]
-fn what_such_a_part_would_read_is_free_while_it_is_off() {
+fn the_interval_of_syncs_is_free_while_they_are_not_at_intervals() {
     check("durability.sync_interval = \"5s\"", &[], |_| {});
 }
 
@@ -439,11 +443,17 @@ fn a_queue_has_a_name_and_a_prefetch_that_bounds() {
 }
 
 #[test]
-fn kinds_are_refused_at_their_place() {
+fn what_is_wrong_with_a_kind_is_told_at_its_place() {
     check_refused(
-        "[kinds.face]\nenvelope = \"raw\"\n",
-        &[],
-        "f.toml:1:8: kinds.face: message formats of kinds are not part of this version, so this cannot be kept; leave it out",
+        "[kinds.face]\nin_flight = 2\ngap = \"2h\"\nin_flihgt = 3\n[kinds.Gate]\n[kinds]\nlock = 1\n",
+        &[("FIELDPOST_KINDS__FACE", "x")],
+        "f.toml:3:1: kinds.face.gap: \"2h\" is out of range; write a duration from \"0s\" to \"1h\"\n\
+         f.toml:4:1: kinds.face.in_flihgt: unknown key; did you mean in_flight?\n\
+         f.toml:5:8: kinds.Gate: is not a kind; write a name such as [kinds.face]: a letter, then up to 31 of \
+         a-z, 0-9, _ and -\n\
+         f.toml:7:1: kinds.lock: is a number, not a section; write [kinds.lock] in a file\n\
+         environment variable FIELDPOST_KINDS__FACE: kinds.face: is a section, which no variable can hold; write \
+         [kinds.face] in a file",
     );
 }
 

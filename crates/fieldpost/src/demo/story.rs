@@ -18,6 +18,7 @@ use super::stage::{
     ACME, CONNECTIONS, HURRIED, HURRIED_INTERVAL, LOCKS, REPORTS_PER_SECOND, START_PATIENCE, Stage, ZENITH,
 };
 use super::summary::{self, grouped};
+use super::terminal::{self, Told};
 
 /// How long anything that is awaited may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -151,6 +152,8 @@ impl Story<'_> {
             Expected { losses: HURRIED.map(|lock| (lock, 1)).collect(), disturbed, ..Expected::default() };
         let clients = [(ACME, &stage.acme), (ZENITH, &stage.zenith)];
         let audit = close(&stage.api, &outcome.sent, &clients, &expected, PATIENCE).await?;
+        screen.line("\nAnd commands, which wait for their device and are sent until it answers.\n")?;
+        let told = terminal::play(screen, &stage).await?;
         let stopped = server.stop(PATIENCE).await?;
         if !stopped.success() {
             return Err(format!(
@@ -159,8 +162,8 @@ impl Story<'_> {
             )
             .into());
         }
-        screen.event("account", "what locks and receivers remember is held against the public API\n")?;
-        conclude(screen, &mut stage, &audit, &outcome)
+        screen.event("account", "what devices and receivers remember is held against the public API\n")?;
+        conclude(screen, &mut stage, &audit, &outcome, &told)
     }
 
     /// Shows the figures for so long.
@@ -176,13 +179,17 @@ fn conclude(
     stage: &mut Stage,
     audit: &Audit,
     outcome: &Outcome,
+    told: &Told,
 ) -> Result<bool, Failure> {
-    for line in summary::table(audit, ACME) {
+    for line in summary::table(audit, ACME, told) {
         screen.line(&line)?;
     }
-    let missing = summary::missing(audit, outcome);
+    let mut missing = summary::missing(audit, outcome);
+    missing.extend(told.missing.iter().cloned());
     if missing.is_empty() {
-        screen.line("\nEvery acknowledged report and every due notification is accounted for.")?;
+        screen.line(
+            "\nEvery acknowledged report, every due notification and every command is accounted for.",
+        )?;
         return Ok(true);
     }
     for line in &missing {

@@ -4,11 +4,13 @@ use simulator::account::Audit;
 use simulator::fleet::Outcome;
 use simulator::latency::Latency;
 
+use super::terminal::Told;
+
 /// So many things that are missing are named; the others are counted.
 const NAMED_MAX: usize = 20;
 
 /// The figures; webhooks are timed at `client_id`, whose receiver was always well.
-pub(super) fn table(audit: &Audit, client_id: &str) -> Vec<String> {
+pub(super) fn table(audit: &Audit, client_id: &str, told: &Told) -> Vec<String> {
     let row = |what: &str, figures: &[(&str, u64)]| {
         let cells: Vec<String> =
             figures.iter().map(|(name, count)| format!("{name:>14} {:>7}", grouped(*count))).collect();
@@ -35,6 +37,14 @@ pub(super) fn table(audit: &Audit, client_id: &str) -> Vec<String> {
                 ("delivered", audit.delivered),
                 ("superseded", audit.superseded),
                 ("retried", audit.retried),
+            ],
+        ),
+        row(
+            "commands",
+            &[
+                ("received", told.counts.received),
+                ("answered", told.counts.answered),
+                ("acknowledged", told.acknowledged),
             ],
         ),
         latency_row("report to acknowledgement", &audit.report_to_ack),
@@ -108,7 +118,7 @@ mod tests {
     #[test]
     fn the_table_tells_all_figures() {
         let audit = Audit { reports_sent: 12_345, superseded: 77, ..Audit::default() };
-        let table = table(&audit, "acme").join("\n");
+        let table = table(&audit, "acme", &Told::default()).join("\n");
         assert!(
             table.contains("12,345") && table.contains("77") && table.contains("webhook (acme)"),
             "{table}"

@@ -9,6 +9,8 @@ use simulator::grouped::grouped;
 use simulator::latency::Latency;
 use simulator::registration::Imported;
 
+use super::commands::CommandAccount;
+
 /// So many reasons are told to people; a script gets all of them.
 const REASONS_TOLD: usize = 10;
 
@@ -30,6 +32,7 @@ pub(super) struct Account {
     pub(super) troubles: Reasons,
     pub(super) imported: Option<Imported>,
     pub(super) was_interrupted: bool,
+    pub(super) commands: Option<CommandAccount>,
 }
 
 impl Account {
@@ -58,6 +61,7 @@ impl Account {
             let what = if sent == 0 { "nothing was sent" } else { "nothing worked" };
             faults.push(what.to_owned());
         }
+        faults.extend(self.commands.iter().flat_map(CommandAccount::faults));
         faults
     }
 
@@ -95,6 +99,7 @@ impl Account {
             lines.push(format!("  {:<16}{} on purpose", "bad reports", grouped(figures.flawed)));
         }
         lines.extend(reasons("trouble", &self.troubles));
+        lines.extend(self.commands.iter().flat_map(CommandAccount::lines));
         lines.push(format!("  {:<16}{}", "seed", self.seed));
         lines
     }
@@ -133,6 +138,7 @@ impl Account {
                 "updated": imported.updated,
                 "rejected": imported.rejected,
             })),
+            "commands": self.commands.as_ref().map(CommandAccount::json),
             "interrupted": self.was_interrupted,
             "faults": self.faults(),
         })
@@ -144,14 +150,14 @@ impl Account {
     }
 }
 
-fn row(what: &str, cells: &[(&str, u64)]) -> String {
+pub(super) fn row(what: &str, cells: &[(&str, u64)]) -> String {
     let cells: Vec<String> =
         cells.iter().map(|(name, count)| format!("{name} {:<14}", grouped(*count))).collect();
     format!("  {what:<16}{}", cells.concat()).trim_end().to_owned()
 }
 
 /// The commonest reasons, commonest first.
-fn reasons(what: &str, reasons: &Reasons) -> Vec<String> {
+pub(super) fn reasons(what: &str, reasons: &Reasons) -> Vec<String> {
     let mut sorted: Vec<(&String, &u64)> = reasons.iter().collect();
     sorted.sort_by_key(|(_, times)| std::cmp::Reverse(**times));
     let heads = std::iter::once(what).chain(std::iter::repeat(""));
@@ -169,7 +175,7 @@ fn reasons(what: &str, reasons: &Reasons) -> Vec<String> {
 const PERCENTILES: [(&str, f64); 5] =
     [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("max", 100.0)];
 
-fn percentiles(latency: &Latency) -> String {
+pub(super) fn percentiles(latency: &Latency) -> String {
     if latency.count() == 0 {
         return "-".to_owned();
     }
@@ -177,7 +183,7 @@ fn percentiles(latency: &Latency) -> String {
     PERCENTILES.map(cell).join("  ")
 }
 
-fn percentiles_json(latency: &Latency) -> Value {
+pub(super) fn percentiles_json(latency: &Latency) -> Value {
     if latency.count() == 0 {
         return Value::Null;
     }
@@ -215,6 +221,7 @@ mod tests {
             troubles: Reasons::new(),
             imported: None,
             was_interrupted: false,
+            commands: None,
         }
     }
 

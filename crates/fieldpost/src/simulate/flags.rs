@@ -9,10 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueEnum};
 use simulator::access::{Access, Login, Queue, Secret};
 use simulator::address::{Address, Protocol};
+use simulator::commands::Manners;
 use simulator::fleet::{MqttDialect, MqttVersion, Payload, Qos, Way};
 use simulator::random::Probability;
 use simulator::registration::Registration;
 use simulator::traffic::{DeviceIds, End, Habits};
+
+use super::commands::CommandOrder;
 
 /// Where a server listens that was started without any setting.
 const HTTP_URL: &str = "http://127.0.0.1:8080";
@@ -78,6 +81,8 @@ pub(crate) struct Flags {
     #[command(flatten)]
     pub behaviour: BehaviourFlags,
     #[command(flatten)]
+    pub commands: CommandFlags,
+    #[command(flatten)]
     pub identity: IdentityFlags,
     #[command(flatten)]
     pub connection: ConnectionFlags,
@@ -132,6 +137,34 @@ pub(crate) struct BehaviourFlags {
     /// not answered.
     #[arg(long, value_name = "P", default_value = "0")]
     pub reconnects: Probability,
+}
+
+/// Commands to the devices, beside their reports.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Commands")]
+pub(crate) struct CommandFlags {
+    /// Commands a second that are sent over HTTP to the devices, which take and answer them over
+    /// connections of their own. For MQTT alone.
+    #[arg(long, value_name = "R", value_parser = rate)]
+    pub commands_per_second: Option<f64>,
+    /// How long a device takes for its answer.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = base::duration::parse, requires = "commands_per_second")]
+    pub answer_after: Duration,
+    /// How often a device answers that it could not do it, 0 to 1.
+    #[arg(long, value_name = "P", default_value = "0", requires = "commands_per_second")]
+    pub refuse: Probability,
+    /// How often a device never answers.
+    #[arg(long, value_name = "P", default_value = "0", requires = "commands_per_second")]
+    pub silent: Probability,
+    /// How often a device answers twice.
+    #[arg(long, value_name = "P", default_value = "0", requires = "commands_per_second")]
+    pub answer_twice: Probability,
+    /// How often a device answers late.
+    #[arg(long, value_name = "P", default_value = "0", requires = "commands_per_second")]
+    pub answer_late: Probability,
+    /// How much later that is.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = base::duration::parse, requires = "commands_per_second")]
+    pub late_by: Duration,
 }
 
 /// Who the devices are.
@@ -211,6 +244,8 @@ pub(crate) struct Order {
     pub(super) registering: Option<(Address, Registration)>,
     pub(super) payload: Payload,
     pub(super) habits: Habits,
+    /// How commands are sent and answered, if they are.
+    pub(super) commands: Option<CommandOrder>,
     pub(super) reports_per_second: f64,
     pub(super) end: End,
     pub(super) patience: Duration,
@@ -225,9 +260,11 @@ impl Flags {
     /// Flags that do not go together, in words.
     pub(crate) fn settle(self) -> Result<Order, String> {
         let via = self.way_in()?;
-        let Self { devices, url, http, pace, behaviour, identity, connection, json, .. } = self;
+        let Self { devices, url, http, pace, behaviour, commands, identity, connection, json, .. } = self;
         let address = url.unwrap_or_else(|| usual_address(via));
         let way = connection.way(via)?;
+        let habits = behaviour.habits();
+        let commands = commands.settle(via, http.as_ref(), habits.seed)?;
         let registering = identity.registering(http, &address);
         let connections = if connection.connection_per_device { devices } else { connection.shared(via) };
         let interval_rate = |interval: Duration| f64::from(devices) / interval.as_secs_f64();
@@ -240,7 +277,8 @@ impl Flags {
             access: connection.access(),
             registering,
             payload: if identity.ids { Payload::Identified { run: now_ms() } } else { Payload::Dated },
-            habits: behaviour.habits(),
+            habits,
+            commands,
             reports_per_second: pace.interval.map(interval_rate).or(pace.rate).unwrap_or(USUAL_RATE),
             end: End { reports: pace.reports, after: until },
             patience: pace.patience,
@@ -277,6 +315,32 @@ impl BehaviourFlags {
             flaw: self.bad_payloads,
             cut: self.reconnects,
         }
+    }
+}
+
+impl CommandFlags {
+    fn settle(&self, via: Via, http: Option<&Address>, seed: u64) -> Result<Option<CommandOrder>, String> {
+        let Some(per_second) = self.commands_per_second else { return Ok(None) };
+        if via != Via::Mqtt {
+            return Err(
+                "--commands-per-second is for MQTT alone, over which devices take commands".to_owned()
+            );
+        }
+        let manners = Manners {
+            answer_after: self.answer_after,
+            refuse: self.refuse,
+            silent: self.silent,
+            twice: self.answer_twice,
+            late: self.answer_late,
+            late_by: self.late_by,
+            seed,
+        };
+        if !manners.fit() {
+            let shares = "--refuse, --silent, --answer-twice and --answer-late";
+            return Err(format!("{shares} are shares of all commands, and are more than 1 together"));
+        }
+        let http = http.cloned().unwrap_or_else(|| usual_address(Via::Http));
+        Ok(Some(CommandOrder { per_second, manners, http }))
     }
 }
 

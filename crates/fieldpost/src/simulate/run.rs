@@ -11,6 +11,7 @@ use simulator::traffic::{Crowd, Timetable};
 use tokio::time::MissedTickBehavior;
 
 use super::account::Account;
+use super::commands::Commanding;
 use super::flags::Order;
 use super::screen::Screen;
 use super::signals::Signals;
@@ -18,11 +19,15 @@ use super::signals::Signals;
 /// Connections have so long to be made before the timetable starts without the rest.
 const CONNECTING_MAX: Duration = Duration::from_secs(10);
 
+/// Between two looks whether the timetable has started, which does not announce itself.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Run {
     fleet: Fleet,
     progress: Arc<Progress>,
+    commanding: Option<Commanding>,
     timetable: Arc<Timetable>,
     begun: Instant,
     behind: Duration,
@@ -34,6 +39,10 @@ impl Run {
     /// Sees that the server is there and lets everybody connect.
     pub(super) async fn start(order: &Order) -> io::Result<Self> {
         let endpoint = order.address.reach(order.access.clone(), order.ca.as_deref()).await?;
+        let commanding = match &order.commands {
+            Some(commands) => Some(Commanding::start(commands, order, &endpoint, CONNECTING_MAX).await?),
+            None => None,
+        };
         let lanes = order.connections;
         let timetable = Arc::new(Timetable::new(order.reports_per_second, order.end, lanes));
         let crowd = |lane| Crowd::new(&order.devices, order.habits, Arc::clone(&timetable), lane, lanes);
@@ -46,7 +55,15 @@ impl Run {
         };
         let fleet = Fleet::start(plan, (0..lanes).map(crowd).collect());
         let progress = fleet.progress();
-        Ok(Self { fleet, progress, timetable, begun: Instant::now(), behind: Duration::ZERO, stop_by: None })
+        Ok(Self {
+            fleet,
+            progress,
+            commanding,
+            timetable,
+            begun: Instant::now(),
+            behind: Duration::ZERO,
+            stop_by: None,
+        })
     }
 
     /// Shows how far it is until all is said and answered, or patience is over.
@@ -60,6 +77,7 @@ impl Run {
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + refresh, refresh);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
+            let are_commands_to_come = self.begin_commands(order);
             let deadline = self.deadline(order);
             tokio::select! {
                 biased;
@@ -78,9 +96,22 @@ impl Run {
                     }
                     self.timetable.start();
                 }
+                () = tokio::time::sleep(LOOK_EVERY), if are_commands_to_come => {}
                 _ = ticks.tick() => self.show(order, screen)?,
             }
         }
+    }
+
+    /// Commands are sent from when reports are; whether that is still to come.
+    fn begin_commands(&mut self, order: &Order) -> bool {
+        let is_started = self.timetable.started().is_some();
+        let Some(commanding) = self.commanding.as_mut().filter(|commanding| !commanding.has_begun()) else {
+            return false;
+        };
+        if is_started {
+            commanding.begin(order);
+        }
+        !is_started
     }
 
     /// Until when the present state of things may last.
@@ -99,7 +130,8 @@ impl Run {
         let sent = self.progress.figures().sent as f64;
         let by_reports = order.end.reports.map(|all| sent / all as f64);
         let share = by_time.into_iter().chain(by_reports).reduce(f64::max);
-        screen.figures(elapsed, share, &self.progress, behind)
+        let commands = self.commanding.as_ref().map(Commanding::counts);
+        screen.figures(elapsed, share, &self.progress, behind, commands)
     }
 
     /// How far reports were behind their time since the last look.
@@ -118,6 +150,10 @@ impl Run {
         self.look_behind();
         let elapsed = self.elapsed();
         let outcome = self.fleet.finish(Duration::ZERO).await;
+        let commands = match self.commanding {
+            Some(commanding) => Some(commanding.finish(order.patience).await),
+            None => None,
+        };
         Account {
             way: order.way,
             seed: order.habits.seed,
@@ -132,6 +168,7 @@ impl Run {
             troubles: self.progress.troubles(),
             imported,
             was_interrupted: self.stop_by.is_some(),
+            commands,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Stderr, Write, stderr};
 use std::time::{Duration, Instant};
 
+use simulator::commands::CommandCounts;
 use simulator::fleet::Progress;
 use simulator::grouped::grouped;
 
@@ -72,9 +73,14 @@ impl<W: Write> Screen<W> {
         share: Option<f64>,
         progress: &Progress,
         behind: Duration,
+        commands: Option<CommandCounts>,
     ) -> io::Result<()> {
         self.tell_new_troubles(progress)?;
         let line = format!("{:6.1} s  {}", elapsed.as_secs_f64(), self.live(elapsed, progress, behind));
+        let commands = commands.map_or(String::new(), |CommandCounts { sent, settled, .. }| {
+            format!("  commands {}  settled {}", grouped(sent), grouped(settled))
+        });
+        let line = format!("{line}{commands}");
         match share.filter(|_| self.is_terminal) {
             Some(share) => self.replace(&format!("{}  {line}", bar(share))),
             None => self.replace(&line),
@@ -151,7 +157,7 @@ mod tests {
         screen.step("registering", 5, 10).expect("memory takes everything");
         let behind = Duration::from_millis(1500);
         screen
-            .figures(Duration::from_secs(3), Some(0.25), &progress, behind)
+            .figures(Duration::from_secs(3), Some(0.25), &progress, behind, None)
             .expect("memory takes everything");
         screen.line("done").expect("memory takes everything");
         String::from_utf8(screen.out).expect("text")

@@ -1,6 +1,7 @@
 //! The commands that ask a server, as people and scripts use them: the built program against a
 //! built server.
 
+mod commands;
 mod contract;
 mod failures;
 mod feeds;

@@ -18,6 +18,6 @@ mod program;
 mod quarantine;
 mod registry;
 mod reports;
-mod rig;
+pub(crate) mod rig;
 mod silence;
 mod told;

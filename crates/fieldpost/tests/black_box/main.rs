@@ -7,6 +7,7 @@
 mod amqp;
 mod cli;
 mod client;
+mod commands;
 mod contract;
 mod directories;
 mod faults;

@@ -242,6 +242,24 @@ async fn a_fleet_that_cannot_be_registered_does_not_report() {
 }
 
 #[tokio::test]
+async fn devices_are_told_and_their_answers_are_accounted_for() {
+    let rig = Rig::start_with(&[("FIELDPOST_COMMANDS__ACK_TIMEOUT", "300ms")]).await;
+    let flags = "--devices 8 --id-prefix c --kind gate --rate 100 --duration 2s --seed 7 --commands-per-second 100 \
+                 --answer-after 5ms --refuse 0.2 --answer-twice 0.2 --silent 0.05 --json";
+    let output = ended(rig.over_mqtt(flags).await).await;
+    let account = account(&output, 0);
+    let commands = &account["commands"];
+    let count = |what: &str| commands[what].as_u64().unwrap_or_default();
+    assert!(count("sent") >= 150 && count("not_accepted") == 0, "{commands}");
+    assert_eq!((count("received"), count("unreceived")), (count("sent"), 0), "{commands}");
+    let outcome = |status: &str| commands["outcomes"][status].as_u64().unwrap_or_default();
+    assert_eq!(outcome("acknowledged") + outcome("failed"), count("sent"), "{commands}");
+    assert!(outcome("failed") >= 20 && count("received_again") > 0, "{commands}");
+    let received = &commands["latency_ms"]["accepted_to_received"];
+    assert!(received["p99"].as_f64().is_some(), "{commands}");
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_is_told_at_once() {
     let closed =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr()).expect("a port");

@@ -32,7 +32,7 @@ pub(super) struct Fields<'a> {
 }
 
 /// A field that is `null` is there; without this serde would take it for missing.
-fn there<'de, D: Deserializer<'de>>(field: D) -> Result<Option<&'de RawValue>, D::Error> {
+pub(super) fn there<'de, D: Deserializer<'de>>(field: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(field).map(Some)
 }
 
@@ -43,14 +43,7 @@ pub(super) fn is_object(text: &str) -> bool {
 
 impl<'a> Fields<'a> {
     pub(super) fn read(text: &'a str) -> Result<Self, Problem> {
-        // serde would also take an array for the fields in their order.
-        if !is_object(text) && serde_json::from_str::<&RawValue>(text).is_ok() {
-            return Err(Problem::not_allowed(
-                "not_an_object",
-                "a report is a JSON object, not another value",
-            ));
-        }
-        serde_json::from_str(text).map_err(|error| not_json(&error))
+        object_of(text)
     }
 
     pub(super) fn has_data(&self) -> bool {
@@ -88,13 +81,22 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// The fields of an object.
+pub(super) fn object_of<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
+    // serde would also take an array for the fields in their order.
+    if !is_object(text) && serde_json::from_str::<&RawValue>(text).is_ok() {
+        return Err(Problem::not_allowed("not_an_object", "a report is a JSON object, not another value"));
+    }
+    serde_json::from_str(text).map_err(|error| not_json(&error))
+}
+
 /// What a report says, and its sender's id of it.
 pub(super) struct Message {
     pub(super) said: Said,
     pub(super) id: Option<ReportId>,
 }
 
-fn missing(field: &str) -> Problem {
+pub(super) fn missing(field: &str) -> Problem {
     Problem::not_allowed("missing_field", format!("{field} is missing"))
 }
 
@@ -137,7 +139,7 @@ fn bad_report_id(shown: &str) -> Problem {
 }
 
 /// The text of a JSON string; `None` if it is another value.
-fn string_of(raw: &RawValue) -> Option<Cow<'_, str>> {
+pub(super) fn string_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
         serde_json::from_str(raw.get()).ok().map(Cow::Owned)

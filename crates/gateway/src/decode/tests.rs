@@ -1,11 +1,12 @@
 //! What is decoded to what, and what is refused with which code.
 
-use base::{Problem, Timestamp};
+use base::{EntityId, Problem, Timestamp};
+use engine::commands::COMMAND_ID_PREFIX;
 use engine::intake::ReportId;
 use engine::{Report, Said};
 use proptest::prelude::*;
 
-use super::{Rules, canonical, object, publish};
+use super::{Rules, answer, canonical, object, publish};
 
 const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, wall: Timestamp(1_795_222_800_000) };
 
@@ -26,6 +27,12 @@ fn line_of(decoded: Result<Report, Problem>) -> String {
         Said::Value { value, ts: None } => value.to_json(),
         Said::Value { value, ts: Some(ts) } => format!("{} at {ts}", value.to_json()),
         Said::Alive => "alive".into(),
+        Said::Answer { command, ok, result } => {
+            let result = result.map(|result| format!(" {result}")).unwrap_or_default();
+            format!("answer {} {ok}{result}", command.number)
+        }
+        Said::Progress { command, progress } => format!("progress {} {progress}", command.number),
+        Said::Confirmed { key, value } => format!("{key}={}", value.as_deref().unwrap_or("gone")),
         Said::Refused(problem) => format!("!{}", problem.code),
     };
     format!("{} {kind} {said}", report.device)
@@ -185,6 +192,100 @@ fn a_publish_is_read_by_its_topic() {
     }
 }
 
+/// The text of a command's id with this number.
+fn command_id(number: u32) -> String {
+    EntityId { routing: 1, at: Timestamp(2), number, tag: 3 }.to_text(COMMAND_ID_PREFIX)
+}
+
+#[test]
+fn what_devices_say_of_commands_is_read() {
+    let id = command_id(7);
+    let long = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+    let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    for (fields, expect) in [
+        (r#""ok":true"#, "answer 7 true"),
+        (r#""ok":false,"result":null"#, "answer 7 false"),
+        (r#""ok" : true , "n":[1], "result" : { "b" : [1.0 , 2] , "a b":" \\\" , " } "#, {
+            r#"answer 7 true {"b":[1.0,2],"a b":" \\\" , "}"#
+        }),
+        (r#""ok":true,"result":[ 1 , [] ]"#, "answer 7 true [1,[]]"),
+        (r#""ok":true,"result":12345678901234567890"#, "answer 7 true 12345678901234567890"),
+        (r#""ok":true,"progress":5"#, "answer 7 true"),
+        (r#""progress": {"done" : 5}"#, r#"progress 7 {"done":5}"#),
+        (r#""progress":null"#, "progress 7 null"),
+        (r#""ok":1,"progress":5"#, "progress 7 5"),
+        ("\"n\":0", "!missing_field"),
+        (r#""ok":null"#, "!invalid_ok"),
+        (r#""ok":"true""#, "!invalid_ok"),
+        (r#""ok":1"#, "!invalid_ok"),
+        (r#""ok":true,"ok":true"#, "!unreadable"),
+        (r#""ok":true,"result":[1e999]"#, "!value_not_allowed"),
+        (&format!(r#""ok":true,"result":1{}"#, "0".repeat(309)), "!value_not_allowed"),
+        (&format!(r#""ok":true,"result":{}"#, deep(64)), &format!("answer 7 true {}", deep(64))),
+        (&format!(r#""ok":true,"result":{}"#, deep(65)), "!value_too_deep"),
+        (&format!(r#""ok":true,"result":{}"#, long(65_536)), &format!("answer 7 true {}", long(65_536))),
+        (&format!(r#""ok":true,"result":{}"#, long(65_537)), "!value_too_large"),
+        (&format!(r#""progress":{}"#, long(1_024)), &format!("progress 7 {}", long(1_024))),
+        (&format!(r#""progress":{}"#, long(1_025)), "!value_too_large"),
+    ] {
+        let payload = format!(r#"{{"message_id":"{id}",{fields}}}"#);
+        for topic in ["dev/lock/0xA/ack", "dev/lock/0xA/Ack"] {
+            let line = line_of(publish(topic, payload.as_bytes(), Some("ignored"), RULES));
+            assert_eq!(line, format!("0xA lock {expect}"), "{payload}");
+        }
+        let same = answer(payload.as_bytes()).map_err(|problem| format!("!{}", problem.code));
+        assert_eq!(same.err().as_deref(), expect.starts_with('!').then_some(expect), "{payload}");
+    }
+}
+
+#[test]
+fn an_answer_names_a_command_of_ours_or_is_refused() {
+    let (id, upper) = (command_id(7), command_id(7).to_uppercase());
+    for (payload, expect) in [
+        (&*format!(r#"{{"message_id":"{upper}","ok":true}}"#), "!unknown_command"),
+        (&*format!(r#"{{"message_id":"{}","ok":true}}"#, &id[4..]), "!unknown_command"),
+        (r#"{"message_id":"17","ok":true}"#, "!unknown_command"),
+        (r#"{"message_id":17,"progress":1}"#, "!unknown_command"),
+        (r#"{"message_id":null,"ok":true}"#, "!unknown_command"),
+        (r#"{"ok":true}"#, "!missing_field"),
+        ("[true]", "!not_an_object"),
+        ("", "!unreadable"),
+    ] {
+        let line = line_of(publish("dev/lock/0xA/ack", payload.as_bytes(), None, RULES));
+        assert_eq!(line, format!("0xA lock {expect}"), "{payload}");
+    }
+    let answer = format!(r#"{{"message_id":"{id}","ok":true}}"#);
+    for (topic, expect) in [
+        ("dev/Lock/0xA/ack", "0xA - !wrong_kind"),
+        ("dev/lock/0x A/ack", "!invalid_id"),
+        ("dev/lock/0xA/ack/x", "!unknown_topic"),
+    ] {
+        assert_eq!(line_of(publish(topic, answer.as_bytes(), None, RULES)), expect, "{topic}");
+    }
+}
+
+#[test]
+fn what_was_changed_at_the_device_is_read() {
+    let name = "k".repeat(255);
+    let long = "x".repeat(4_095);
+    for (payload, expect) in [
+        (r#"{"key":"card:17","value":{"b":1.0,"a":2}}"#, r#"card:17={"a":2,"b":1}"#),
+        (r#"{"key":"a\n","value":1.50,"more":1}"#, "a\n=1.5"),
+        (r#"{"key":"a","value":null}"#, "a=gone"),
+        (&*format!(r#"{{"key":"{name}","value":1}}"#), &*format!("{name}=1")),
+        (&*format!(r#"{{"key":"{name}k","value":1}}"#), "!invalid_key"),
+        (r#"{"key":"","value":1}"#, "!invalid_key"),
+        (r#"{"key":5,"value":1}"#, "!invalid_key"),
+        (r#"{"value":1}"#, "!missing_field"),
+        (r#"{"key":"a"}"#, "!missing_field"),
+        (&*format!(r#"{{"key":"a","value":"{long}"}}"#), "!value_too_large"),
+        ("1", "!not_an_object"),
+    ] {
+        let line = line_of(publish("dev/lock/0xA/confirmed", payload.as_bytes(), None, RULES));
+        assert_eq!(line, format!("0xA lock {expect}"), "{payload}");
+    }
+}
+
 #[test]
 fn an_id_comes_beside_the_payload_or_within_it() {
     let of = |id: &str| Some(ReportId::of(id));
@@ -309,7 +410,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_decoding_panic(topic in "(dev/lock/0xA/state|sensors|.{0,12})", payload: Vec<u8>) {
+    fn no_bytes_make_decoding_panic(topic in "(dev/lock/0xA/(state|ack|confirmed)|sensors|.{0,12})", payload: Vec<u8>) {
         let _ = object(&payload, None, RULES);
         let _ = publish(&topic, &payload, None, RULES);
     }

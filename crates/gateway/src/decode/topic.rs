@@ -1,4 +1,4 @@
-//! Which topics carry reports, and what their levels say. Checks neither kind nor id.
+//! Which topics carry what devices say, and what their levels say. Checks neither kind nor id.
 
 use super::SENSORS;
 
@@ -9,6 +9,10 @@ pub(super) enum Topic<'a> {
     State { kind: &'a str, device: &'a str },
     /// `dev/{kind}/{id}/heartbeat`
     Heartbeat { kind: &'a str, device: &'a str },
+    /// `dev/{kind}/{id}/ack`, or `.../Ack`
+    Ack { kind: &'a str, device: &'a str },
+    /// `dev/{kind}/{id}/confirmed`
+    Confirmed { kind: &'a str, device: &'a str },
     /// `sensors`
     Sensors,
     /// Any other.
@@ -29,6 +33,8 @@ pub(super) fn parse(topic: &str) -> Topic<'_> {
     match last {
         "state" => Topic::State { kind, device },
         "heartbeat" => Topic::Heartbeat { kind, device },
+        "ack" | "Ack" => Topic::Ack { kind, device },
+        "confirmed" => Topic::Confirmed { kind, device },
         _ => Topic::Unknown,
     }
 }
@@ -51,7 +57,11 @@ mod tests {
             ("dev/lock/0xA/state/", Topic::Unknown),
             ("dev/lock/0xA", Topic::Unknown),
             ("dev/lock/0xA/State", Topic::Unknown),
-            ("dev/lock/0xA/ack", Topic::Unknown),
+            ("dev/lock/0xA/ack", Topic::Ack { kind: "lock", device: "0xA" }),
+            ("dev/lock/0xA/Ack", Topic::Ack { kind: "lock", device: "0xA" }),
+            ("dev/lock/0xA/confirmed", Topic::Confirmed { kind: "lock", device: "0xA" }),
+            ("dev/lock/0xA/ACK", Topic::Unknown),
+            ("dev/lock/0xA/ack/1", Topic::Unknown),
         ] {
             assert_eq!(parse(topic), expect, "{topic}");
         }

@@ -8,7 +8,9 @@ use rmqtt_codec::{v3, v5};
 use tokio_util::codec::Decoder;
 
 use super::Version;
-use super::limits::{CLIENT_ID_BYTES_MAX, USERNAME_BYTES_MAX};
+use super::limits::{
+    CLIENT_ID_BYTES_MAX, COMMANDS_UNACKNOWLEDGED_V5_MAX, COMMANDS_UNACKNOWLEDGED_V311_MAX, USERNAME_BYTES_MAX,
+};
 use super::reply::Client;
 use super::topic_rules;
 use super::will::Will;
@@ -78,7 +80,12 @@ fn v311(packet: Packet<'_>) -> Result<Hello, Reason> {
         delay_secs: 0,
     });
     Ok(Hello {
-        client: Client { version: Version::V311, wants_reasons: false, packet_bytes_max: 0 },
+        client: Client {
+            version: Version::V311,
+            wants_reasons: false,
+            packet_bytes_max: 0,
+            receive_max: COMMANDS_UNACKNOWLEDGED_V311_MAX,
+        },
         client_id: client_id.to_string(),
         id_is_assigned: false,
         credentials: credentials(username.as_deref(), password.as_ref()),
@@ -109,6 +116,7 @@ fn v5(packet: Packet<'_>) -> Result<Hello, Reason> {
             version: Version::V5,
             wants_reasons: connect.request_problem_info,
             packet_bytes_max: connect.max_packet_size.map_or(0, u32::from),
+            receive_max: connect.receive_max.map_or(u16::MAX, u16::from).min(COMMANDS_UNACKNOWLEDGED_V5_MAX),
         },
         client_id: connect.client_id.to_string(),
         id_is_assigned: false,
@@ -200,7 +208,8 @@ mod tests {
         assert_eq!((hello.clean_start, hello.session_expiry_secs), (false, u32::MAX));
         let hello = connect(V5, 0xc2, b"\x0c\x11\0\0\0\x05\x17\0\x27\0\0\0\x50\0\x02me\0\x01u\0\x01p")
             .expect("right");
-        let client = Client { version: Version::V5, wants_reasons: false, packet_bytes_max: 80 };
+        let receive_max = COMMANDS_UNACKNOWLEDGED_V5_MAX;
+        let client = Client { version: Version::V5, wants_reasons: false, packet_bytes_max: 80, receive_max };
         assert_eq!((hello.client, hello.clean_start, hello.session_expiry_secs), (client, true, 5));
         let credentials = hello.credentials.expect("some");
         assert_eq!((&*credentials.username, &*credentials.password), ("u", &b"p"[..]));

@@ -1,6 +1,7 @@
 //! Why a connection ends, and what follows from it: the reason that MQTT 5 has for it, the label it
 //! is counted under, and whether the will is applied.
 
+use engine::records::DisconnectReason;
 use rmqtt_codec::v5::DisconnectReasonCode as Code;
 
 /// Why a connection ends.
@@ -64,6 +65,19 @@ impl Ending {
     /// login is over its limit, which counts waiting sessions too.
     pub(super) fn leaves_session(self) -> bool {
         !matches!(self, Self::NotAccepting | Self::Stopping | Self::OverLoginLimit)
+    }
+
+    /// The reason that the timeline of a device shows.
+    pub(super) fn reason(self) -> DisconnectReason {
+        match self {
+            Self::Goodbye { .. } => DisconnectReason::ClientDisconnect,
+            Self::Gone => DisconnectReason::ConnectionLost,
+            Self::Silent | Self::Trickling => DisconnectReason::KeepAlive,
+            Self::TakenOver { .. } => DisconnectReason::TakenOver,
+            Self::NoRoom | Self::OverLoginLimit => DisconnectReason::Kicked,
+            Self::Broke(_) => DisconnectReason::ProtocolError,
+            Self::NotAccepting | Self::Stopping => DisconnectReason::ServerStopped,
+        }
     }
 
     pub(super) fn label(self) -> &'static str {

@@ -18,7 +18,6 @@ use tokio::time::sleep;
 use super::connect::{self, Hello};
 use super::keep_alive::KeepAlive;
 use super::limits::{CONNECT_BYTES_MAX, KEEP_ALIVE_OF_NONE_SECS, Limits};
-use super::offline_session::Kept;
 use super::protocol::{Protocol, Who};
 use super::reply::Terms;
 use super::rights::Rights;
@@ -31,24 +30,16 @@ use crate::decode::beginning;
 pub(super) struct HandshakeDone {
     hello: Hello,
     access: Rights,
-    peer: Option<SocketAddr>,
     seat: Seat,
     of_login: CapacityPermit,
-    /// The session that it goes on with.
-    kept: Kept,
-    /// What came behind the CONNECT.
-    unread: Vec<u8>,
-    /// The CONNACK.
-    out: BytesMut,
+    protocol: Protocol,
 }
 
 impl HandshakeDone {
     pub(super) fn into_session<S>(self, stream: S, shared: &Arc<Shared>) -> Session<S> {
-        let Hello { client, keep_alive, will, session_expiry_secs, .. } = self.hello;
-        let who = Who { number: self.seat.number(), peer: self.peer };
-        let protocol = Protocol::new(Arc::clone(shared), client, who, self.access.clone(), self.kept);
+        let Hello { keep_alive, will, session_expiry_secs, .. } = self.hello;
         Session {
-            protocol: protocol.going_on(self.unread, self.out),
+            protocol: self.protocol,
             shared: Arc::clone(shared),
             stream,
             unflushed: false,
@@ -71,7 +62,7 @@ pub(super) type HandshakeRefused = &'static str;
 /// more connection.
 pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     peer: Option<SocketAddr>,
     has_room: impl FnOnce() -> bool,
 ) -> Result<HandshakeDone, HandshakeRefused> {
@@ -116,8 +107,15 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     if kept.is_some() {
         shared.metrics.sessions_resumed.inc();
     }
-    let (access, kept) = (Rights::new(known_as), kept.unwrap_or_default());
-    Ok(HandshakeDone { hello, access, peer, seat, of_login, kept, unread, out })
+    let (access, who) = (Rights::new(known_as), Who { number: seat.number(), peer });
+    let kept = kept.unwrap_or_default();
+    let mut protocol = Protocol::new(Arc::clone(shared), hello.client, who, access.clone(), kept);
+    let client_id = if hello.id_is_assigned { "" } else { &hello.client_id };
+    if protocol.tell_begin(client_id).await.is_err() {
+        return Err(refuse(stream, version, Reason::ServerUnavailable).await);
+    }
+    let protocol = protocol.going_on(unread, out);
+    Ok(HandshakeDone { hello, access, seat, of_login, protocol })
 }
 
 /// Notes what follows from it that a login has all its connections.

@@ -4,7 +4,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use base::limits::VALUE_BYTES_MAX;
+use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// The limits of a listener that a caller may set.
 #[derive(Clone, Copy, Debug)]
@@ -124,15 +124,26 @@ pub(super) const MIRROR_INCOMING_BYTES_MAX: usize = 8 * 1_024 * 1_024;
 /// dropped.
 pub(super) const MIRROR_COPIES_BYTES_MAX: usize = 256 * 1_024;
 pub(super) const MIRROR_ALL_COPIES_BYTES_MAX: usize = 64 * 1_024 * 1_024;
-/// Connections that may watch more than devices they name: each of them is asked about every
-/// report.
-pub(super) const MIRROR_ANYWHERE_MAX: usize = 256;
-/// Connections that may watch one device by its id: each of them is asked about its reports.
-pub(super) const MIRROR_OF_DEVICE_MAX: usize = 128;
+/// Connections that may watch more than devices they name, for reports and for commands: each of
+/// them is asked about every one.
+pub(super) const WATCHING_ANYWHERE_MAX: usize = 256;
+/// Connections that may watch one device by its id: each of them is asked about its reports, or
+/// its commands.
+pub(super) const WATCHING_DEVICE_MAX: usize = 128;
 /// Kinds of devices that are remembered to name the topic of a report that came without one, and
 /// for how long.
 pub(super) const MIRROR_KINDS_MAX: usize = 16_384;
 pub(super) const MIRROR_KINDS_KEPT: Duration = Duration::from_secs(10);
+/// Commands that wait for one connection, in bytes, and for all of them, what is being written
+/// included. Beyond either, one is dropped: the engine sends it again.
+pub(super) const COMMANDS_WAITING_BYTES_MAX: usize = 1_024 * 1_024;
+pub(super) const COMMANDS_ALL_WAITING_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+/// Commands of QoS 1 that a client of 3.1.1 has not acknowledged. It cannot say how many it takes.
+pub(super) const COMMANDS_UNACKNOWLEDGED_V311_MAX: u16 = 64;
+/// The same for a client of 5, however large its receive maximum is.
+pub(super) const COMMANDS_UNACKNOWLEDGED_V5_MAX: u16 = 1_024;
+/// Devices that one session can be of, or reach by their ids, from its beginning to its end.
+pub(super) const DEVICES_PER_SESSION_MAX: usize = 256;
 /// Bytes that wait to be written to one client. Beyond it, its socket is not read until it takes
 /// some.
 pub(super) const OUT_BYTES_MAX: usize = 64 * 1_024;
@@ -150,4 +161,8 @@ pub(super) const LINGER: Duration = Duration::from_secs(1);
 const _: () = assert!(
     CONNECT_BYTES_MAX as usize > 2 * VALUE_BYTES_MAX,
     "a CONNECT holds a will with the largest value"
+);
+const _: () = assert!(
+    COMMANDS_WAITING_BYTES_MAX > 2 * COMMAND_PAYLOAD_BYTES_MAX,
+    "a connection that takes its commands takes the largest one"
 );

@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span, debug_span};
 
 use super::Shared;
+use super::downlink::CommandRoutes;
 use super::handshake::{HandshakeRefused, greet};
 use super::limits::{Limits, TCP_KEEPALIVE};
 use super::mirror::Mirror;
@@ -84,6 +85,9 @@ impl MqttListener {
         let Self { listener, mut shared, tls, files } = self;
         let showing = shared.limits.mirror.then(|| Showing::begin(&shared));
         shared.mirror = showing.as_ref().map(|showing| Arc::clone(&showing.mirror));
+        let commands = CommandRoutes::new(shared.metrics.commands.clone());
+        commands.carry_for(&shared.engine);
+        shared.commands = Some(commands);
         let (shared, tls) = (Arc::new(shared), tls.as_ref());
         let places = Places::new(&shared.limits, files);
         let for_greeting = shutdown.clone();

@@ -20,9 +20,30 @@ pub(super) struct MirrorMetrics {
     pub(super) dropped: ByWord,
 }
 
+/// What is shown of commands on their way to devices.
+#[derive(Clone, Debug)]
+pub(super) struct CommandMetrics {
+    pub(super) sent: Counter,
+    pub(super) dropped: ByWord,
+    pub(super) waiting_bytes: Gauge,
+    pub(super) unacknowledged: Gauge,
+}
+
+impl Default for CommandMetrics {
+    fn default() -> Self {
+        Self {
+            sent: Counter::default(),
+            dropped: ByWord::new("reason"),
+            waiting_bytes: Gauge::default(),
+            unacknowledged: Gauge::default(),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) mirror: MirrorMetrics,
+    pub(super) commands: CommandMetrics,
     pub(super) reports: ReportMetrics,
     pub(super) connections: Gauge,
     pub(super) connects: ByWord,
@@ -54,6 +75,7 @@ impl Default for Metrics {
                 copies: Counter::default(),
                 dropped: ByWord::new("reason"),
             },
+            commands: CommandMetrics::default(),
             reports: ReportMetrics::new(WayIn::Mqtt),
             connections: Gauge::default(),
             connects: ByWord::new("result"),
@@ -87,7 +109,19 @@ impl Metrics {
         self.wills.register(registry, "fieldpost_mqtt_wills", "Wills that were applied, by result");
         let help = "Copies of reports that were not sent, by reason: slow, behind";
         self.mirror.dropped.register(registry, "fieldpost_mqtt_mirror_dropped", help);
+        let help = "Commands that were not sent, by reason: nobody, slow, too_large, not_allowed";
+        self.commands.dropped.register(registry, "fieldpost_mqtt_commands_dropped", help);
         for (name, help, gauge) in [
+            (
+                "fieldpost_mqtt_commands_waiting_bytes",
+                "Memory of commands that connections have not taken, counted for each connection",
+                &self.commands.waiting_bytes,
+            ),
+            (
+                "fieldpost_mqtt_commands_unacknowledged",
+                "Commands of QoS 1 that wait for PUBACK",
+                &self.commands.unacknowledged,
+            ),
             (
                 "fieldpost_mqtt_mirror_watched",
                 "Devices that connections subscribe to, by connection; all devices count as one",
@@ -118,6 +152,11 @@ impl Metrics {
         }
         for (name, help, counter) in [
             ("fieldpost_mqtt_mirrored", "Copies of reports sent", &self.mirror.copies),
+            (
+                "fieldpost_mqtt_commands_sent",
+                "Commands sent, counted for each connection",
+                &self.commands.sent,
+            ),
             ("fieldpost_mqtt_acks", "PUBACKs and PUBRECs", &self.acks),
             ("fieldpost_mqtt_sessions_resumed", "CONNECTs that found their session", &self.sessions_resumed),
             ("fieldpost_mqtt_sessions_not_kept", "Sessions there was no room for", &self.sessions_not_kept),

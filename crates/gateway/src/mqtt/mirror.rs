@@ -5,9 +5,7 @@
 //! for it. A report without a topic is copied to its device's state topic. Without subscribers
 //! nothing is copied.
 
-mod copy_queue;
 mod topics;
-mod watchers;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
@@ -18,23 +16,23 @@ use base::{DeviceId, Kind};
 use engine::Engine;
 use engine::intake::Accepted;
 
-use self::copy_queue::{ReportCopy, Slow};
-use self::watchers::{Watchers, Watches};
+use super::fan_out::{Queued, Slow, Watched, Watcher, Watchers, Watches};
 use super::labels::Labels;
-use super::limits::{MIRROR_INCOMING_BYTES_MAX, MIRROR_KINDS_KEPT, MIRROR_KINDS_MAX};
+use super::limits::{
+    MIRROR_ALL_COPIES_BYTES_MAX, MIRROR_COPIES_BYTES_MAX, MIRROR_INCOMING_BYTES_MAX, MIRROR_KINDS_KEPT,
+    MIRROR_KINDS_MAX,
+};
 use super::metrics::MirrorMetrics;
 use super::rights::device_level;
 use crate::decode::{self, Rules};
 
-pub(super) use self::copy_queue::Watcher;
 pub(super) use self::topics::{matches, may_match};
-pub(super) use self::watchers::Watched;
 
 /// Shows connections what is accepted.
 pub(super) struct Mirror {
     engine: Engine,
     labels: Arc<Labels>,
-    watchers: Mutex<Watchers>,
+    watchers: Mutex<Watchers<ReportCopy>>,
     /// What is watched: devices, or all of them, by so many connections.
     watched: Arc<AtomicIsize>,
     incoming: Mutex<Incoming>,
@@ -42,6 +40,24 @@ pub(super) struct Mirror {
     /// Reports that wait for connections, in bytes, counted for each.
     waiting_bytes: AtomicUsize,
     metrics: MirrorMetrics,
+}
+
+/// A report that was accepted.
+#[derive(Debug)]
+pub(super) struct ReportCopy {
+    pub(super) topic: Box<str>,
+    pub(super) payload: Box<[u8]>,
+    /// The connection that it came over; 0 if that is not told.
+    pub(super) source: u64,
+}
+
+impl Queued for ReportCopy {
+    const CONNECTION_BYTES_MAX: usize = MIRROR_COPIES_BYTES_MAX;
+    const ALL_BYTES_MAX: usize = MIRROR_ALL_COPIES_BYTES_MAX;
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.topic.len() + self.payload.len()
+    }
 }
 
 /// What was accepted and is not shown yet.
@@ -101,7 +117,7 @@ impl Mirror {
     }
 
     /// Shows a connection what it watches: whether there was room for that.
-    pub(super) fn watch(&self, watcher: &Arc<Watcher>, watched: Watched) -> bool {
+    pub(super) fn watch(&self, watcher: &Arc<Watcher<ReportCopy>>, watched: Watched) -> bool {
         let watches = self.watchers().add(watcher, watched);
         if watches == Watches::New {
             self.watched.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +127,7 @@ impl Mirror {
     }
 
     /// No longer.
-    pub(super) fn unwatch(&self, watcher: &Arc<Watcher>, watched: Watched) {
+    pub(super) fn unwatch(&self, watcher: &Arc<Watcher<ReportCopy>>, watched: Watched) {
         if self.watchers().remove(watcher, watched) {
             self.watched.fetch_sub(1, Ordering::Relaxed);
             self.metrics.watched.dec();
@@ -119,13 +135,13 @@ impl Mirror {
     }
 
     /// The connection ended.
-    pub(super) fn leave(&self, watcher: &Arc<Watcher>, watched: impl Iterator<Item = Watched>) {
+    pub(super) fn leave(&self, watcher: &Arc<Watcher<ReportCopy>>, watched: impl Iterator<Item = Watched>) {
         watched.for_each(|watched| self.unwatch(watcher, watched));
         watcher.close(&self.waiting_bytes);
     }
 
     /// The next report that waits for a connection.
-    pub(super) fn next(&self, watcher: &Watcher) -> Option<Arc<ReportCopy>> {
+    pub(super) fn next(&self, watcher: &Watcher<ReportCopy>) -> Option<Arc<ReportCopy>> {
         watcher.take(&self.waiting_bytes)
     }
 
@@ -176,7 +192,7 @@ impl Mirror {
         self.came.notify_all();
     }
 
-    fn show(&self, Item { topic, payload, source }: Item, kinds: &mut Kinds, slow: &mut Slow) {
+    fn show(&self, Item { topic, payload, source }: Item, kinds: &mut Kinds, slow: &mut Slow<ReportCopy>) {
         let topic = topic.or_else(|| self.state_topic(&payload, kinds));
         let Some(topic) = topic else { return };
         let device = device_level(&topic).unwrap_or_default();
@@ -191,7 +207,7 @@ impl Mirror {
     }
 
     /// A label may have gone since the subscription.
-    fn may_see(&self, watcher: &Watcher, device: &str) -> bool {
+    fn may_see(&self, watcher: &Watcher<ReportCopy>, device: &str) -> bool {
         let Some(label) = watcher.label() else { return true };
         let Some(device) = DeviceId::new(device) else { return false };
         let known = self.labels.known(label.login, &device);
@@ -205,7 +221,7 @@ impl Mirror {
         Some(format!("dev/{}/{}/state", kind.as_str(), report.device.as_str()).into())
     }
 
-    fn watchers(&self) -> MutexGuard<'_, Watchers> {
+    fn watchers(&self) -> MutexGuard<'_, Watchers<ReportCopy>> {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

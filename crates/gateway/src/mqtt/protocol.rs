@@ -4,7 +4,9 @@
 //! is no room for: what does not fit waits in `unread`, and then no more is received.
 
 mod asking;
+mod commands;
 mod subscribing;
+mod telling;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,13 +19,17 @@ use engine::intake::{NotAccepting, Received};
 use futures_util::future::BoxFuture;
 use rmqtt_codec::types::QoS;
 
+use self::commands::Commands;
+use self::telling::Telling;
 use super::aliases::Aliases;
+use super::books::Books;
 use super::control::{self, Control};
 use super::ending::{Ending, Violation};
+use super::fan_out::Watcher;
 use super::in_flight::{Arrivals, Receipt, Refused, Ring, Wants};
 use super::labels::Answer;
 use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
-use super::mirror::Watcher;
+use super::mirror::ReportCopy;
 use super::offline_session::Kept;
 use super::qos2::{Begun, Qos2Exchanges, Released};
 use super::reply::{self, Client};
@@ -57,7 +63,13 @@ pub(super) struct Protocol {
     /// Labels of devices are looked up before the packet that is held back can be used.
     asking: Option<Box<Asking>>,
     /// If it receives reports.
-    watcher: Option<Arc<Watcher>>,
+    watcher: Option<Arc<Watcher<ReportCopy>>>,
+    /// If it receives commands.
+    commands: Option<Box<Commands>>,
+    /// What the engine knows of this session.
+    books: Books,
+    /// An answer waits until the engine knows what follows from it.
+    telling: Option<Box<Telling>>,
 }
 
 /// What is asked about labels, or was answered for the packet that was held back.
@@ -119,6 +131,9 @@ impl Protocol {
             who,
             asking: None,
             watcher: None,
+            commands: None,
+            books: Books::default(),
+            telling: None,
         };
         protocol.watch_again();
         protocol
@@ -145,7 +160,7 @@ impl Protocol {
 
     /// Whether it is we who do not listen.
     pub(super) fn waits_for_engine(&self) -> bool {
-        self.ring.room() == 0 || self.is_asking() || self.shared.held.is_full()
+        self.ring.room() == 0 || self.is_asking() || self.is_telling() || self.shared.held.is_full()
     }
 
     /// Whether a packet has begun that is not all there.
@@ -237,6 +252,10 @@ impl Protocol {
             }
             used += packet.bytes.len();
             self.used_packet = true;
+            if self.is_telling() {
+                self.held_back = true;
+                break Ok(());
+            }
         };
         self.ring.hand_in(&self.shared.intake, arrivals);
         (used, result)
@@ -250,6 +269,9 @@ impl Protocol {
     ) -> Result<(), Stop> {
         if packet.is_publish() {
             return self.publish(packet, arrivals, (rules, answers));
+        }
+        if packet.is_puback() {
+            return Ok(self.take_puback(wire::puback(self.client.version, packet)?)?);
         }
         if packet.is_pubrel() {
             return Ok(self.release(wire::pubrel(self.client.version, packet)?)?);
@@ -374,6 +396,7 @@ impl Protocol {
     pub(super) fn leave(&mut self) -> Kept {
         self.uncount();
         self.watch_no_more();
+        self.route_no_more();
         Kept {
             subscriptions: std::mem::take(&mut self.subscriptions),
             handshakes: std::mem::take(&mut self.handshakes).durable(),
@@ -399,5 +422,7 @@ impl Drop for Protocol {
         self.count_as(Counted::default());
         self.uncount();
         self.watch_no_more();
+        self.route_no_more();
+        self.tell_end_unawaited();
     }
 }

@@ -13,6 +13,7 @@ use tokio_util::codec::Encoder;
 use super::Version;
 use super::ending::Violation;
 use super::limits::{Limits, REASON_BYTES_MAX, TOPIC_ALIASES_MAX};
+use super::mirror::ReportCopy;
 use super::rights::NOT_ALLOWED;
 use super::subscriptions::Granted;
 use crate::decode::UNKNOWN_TOPIC;
@@ -25,6 +26,8 @@ pub(super) struct Client {
     pub(super) wants_reasons: bool,
     /// The largest packet it takes, in bytes; 0 is any (MQTT 5).
     pub(super) packet_bytes_max: u32,
+    /// How many of our publishes of QoS 1 it takes before it has acknowledged one.
+    pub(super) receive_max: u16,
 }
 
 /// On what terms a CONNECT is accepted. What is `None` is as the client asked for; 3.1.1 can only
@@ -214,13 +217,30 @@ fn reason_code(problem: &Problem) -> u8 {
     }
 }
 
-/// How large a PUBLISH of QoS 0 is at most that has so much in it, in bytes.
-const COPY_HEAD_BYTES_MAX: usize = 1 + 4 + 2 + 1;
+/// How large a PUBLISH is at most beside its topic and payload, in bytes.
+const PUBLISH_HEAD_BYTES_MAX: usize = 1 + 4 + 2 + 2 + 1;
 
-/// A PUBLISH of QoS 0 with this payload, if the client takes one of that size: whether it does.
-pub(super) fn copy(client: Client, topic: &str, payload: &[u8], out: &mut BytesMut) -> bool {
+/// A PUBLISH of ours.
+#[derive(Clone, Copy)]
+pub(super) struct Outgoing<'a> {
+    pub(super) topic: &'a str,
+    pub(super) payload: &'a [u8],
+    /// `None` with QoS 0.
+    pub(super) packet_id: Option<u16>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// A copy of a report.
+    pub(super) fn copy_of(report: &'a ReportCopy) -> Self {
+        Self { topic: &report.topic, payload: &report.payload, packet_id: None }
+    }
+}
+
+/// Writes a PUBLISH if the client takes one of that size: whether it does.
+pub(super) fn publish(client: Client, outgoing: Outgoing<'_>, out: &mut BytesMut) -> bool {
     let Client { version, packet_bytes_max, .. } = client;
-    let bytes_max = COPY_HEAD_BYTES_MAX + topic.len() + payload.len();
+    let Outgoing { topic, payload, packet_id } = outgoing;
+    let bytes_max = PUBLISH_HEAD_BYTES_MAX + topic.len() + payload.len();
     if packet_bytes_max != 0 && bytes_max > packet_bytes_max as usize {
         return false;
     }
@@ -228,9 +248,10 @@ pub(super) fn copy(client: Client, topic: &str, payload: &[u8], out: &mut BytesM
         Version::V311 => &[],
         Version::V5 => &[0],
     };
-    let mut length = 2 + topic.len() + properties.len() + payload.len();
+    let id_bytes = if packet_id.is_some() { 2 } else { 0 };
+    let mut length = 2 + topic.len() + id_bytes + properties.len() + payload.len();
     out.reserve(bytes_max);
-    out.put_u8(0x30);
+    out.put_u8(if packet_id.is_some() { 0x32 } else { 0x30 });
     while length >= 128 {
         out.put_u8((length % 128) as u8 | 0x80);
         length /= 128;
@@ -238,6 +259,9 @@ pub(super) fn copy(client: Client, topic: &str, payload: &[u8], out: &mut BytesM
     out.put_u8(length as u8);
     out.put_u16(topic.len() as u16);
     out.put_slice(topic.as_bytes());
+    if let Some(packet_id) = packet_id {
+        out.put_u16(packet_id);
+    }
     out.put_slice(properties);
     out.put_slice(payload);
     true
@@ -301,7 +325,8 @@ mod tests {
 
     use super::*;
 
-    const V5: Client = Client { version: Version::V5, wants_reasons: true, packet_bytes_max: 0 };
+    const V5: Client =
+        Client { version: Version::V5, wants_reasons: true, packet_bytes_max: 0, receive_max: 9 };
     const V311: Client = Client { version: Version::V311, ..V5 };
 
     fn puback(client: Client, problem: Option<&Problem>) -> BytesMut {
@@ -369,6 +394,22 @@ mod tests {
         assert_eq!(ack.max_qos, QoS::ExactlyOnce);
         assert!(ack.wildcard_subscription_available && !ack.retain_available);
         assert!(!ack.subscription_identifiers_available && !ack.shared_subscription_available);
+    }
+
+    fn copy(client: Client, topic: &str, payload: &[u8], out: &mut BytesMut) -> bool {
+        publish(client, Outgoing { topic, payload, packet_id: None }, out)
+    }
+
+    #[test]
+    fn a_publish_of_qos_1_has_its_packet_id() {
+        for (client, expect) in
+            [(V311, &b"\x32\x06\0\x01t\x01\x021"[..]), (V5, b"\x32\x07\0\x01t\x01\x02\x001")]
+        {
+            let mut out = BytesMut::new();
+            let outgoing = Outgoing { topic: "t", payload: b"1", packet_id: Some(0x102) };
+            assert!(publish(client, outgoing, &mut out));
+            assert_eq!(&out[..], expect, "{client:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use access::{KnownAs, Login};
 use base::{DeviceId, Problem};
 use engine::Report;
+use engine::presence::Who;
 
 use super::labels::{LabelOf, Labels};
 use crate::decode::{INVALID_ID, SENSORS, quoted};
@@ -56,6 +57,31 @@ impl Rights {
             }
             Login::Admin | Login::Device(_) | Login::Prefix(_) => None,
         }
+    }
+
+    /// For which devices the login speaks.
+    pub(super) fn who(&self) -> Who {
+        match &self.0.login {
+            Login::Admin => Who::Everybody,
+            Login::Device(device) => Who::Device(device.clone()),
+            Login::Prefix(prefix) => Who::Prefix(prefix.as_str().into()),
+            Login::Label { key, value } => Who::Label(key.as_str().into(), value.as_str().into()),
+        }
+    }
+
+    /// The device whose session this is before it says anything: that of its login, or the one whose
+    /// id its client id is. The login of a label may speak for it or not.
+    pub(super) fn own_device(&self, client_id: &str) -> Option<DeviceId> {
+        match &self.0.login {
+            Login::Device(device) => Some(device.clone()),
+            Login::Prefix(prefix) if !client_id.starts_with(&**prefix) => None,
+            Login::Admin | Login::Prefix(_) | Login::Label { .. } => DeviceId::new(client_id),
+        }
+    }
+
+    /// Whether the login speaks for this device.
+    pub(super) fn speaks_for(&self, device: &DeviceId, known: Known<'_>) -> Result<bool, Unknown> {
+        self.covers(device.as_str(), known)
     }
 
     /// The device whose label has to be known before it can be said whether something of this
@@ -144,6 +170,24 @@ pub(super) fn device_level(topic: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_is_of_its_login_or_of_the_device_that_its_client_id_names() {
+        let device = |id: &str| DeviceId::new(id).expect("an id");
+        let label = Login::Label { key: "site".into(), value: "12".into() };
+        for (login, client_id, expect) in [
+            (Login::Admin, "0xA", Some("0xA")),
+            (Login::Admin, "no id", None),
+            (Login::Device(device("0xA")), "0xB", Some("0xA")),
+            (Login::Prefix("0x".into()), "0xB", Some("0xB")),
+            (Login::Prefix("0x".into()), "1", None),
+            (label, "0xB", Some("0xB")),
+        ] {
+            let shown = format!("{login:?} {client_id}");
+            let rights = Rights::new(Arc::new(KnownAs { number: 1, username: "u".into(), login }));
+            assert_eq!(rights.own_device(client_id), expect.map(device), "{shown}");
+        }
+    }
 
     #[test]
     fn the_id_stands_in_the_third_level() {

@@ -110,6 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let ending = self.settle(ending).await;
         let outliving = self.outliving(ending);
         let (ending, waiting_will) = self.carry_out_will(ending, outliving.is_some()).await;
+        self.tell_end(ending).await;
         self.shared.metrics.disconnects.count(ending.label());
         tracing::debug!(client = self.seat.client_id(), reason = ending.label(), "a connection ended");
         let Self { shared, seat, access, mut stream, mut protocol, session_expiry_secs, .. } = self;
@@ -168,6 +169,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         if let Err(ending) = ready!(self.protocol.poll_answers(cx)) {
             return Poll::Ready(Err(ending));
         }
+        if let Err(ending) = ready!(self.protocol.poll_told(cx)) {
+            return Poll::Ready(Err(ending));
+        }
         if self.protocol.is_held_back() {
             return Poll::Ready(self.protocol.resume());
         }
@@ -180,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Poll::Ready(received.unwrap_or_else(|error| Err(gone(&error))))
     }
 
-    /// Writes what waits to be said, and copies of reports, until the client takes no more or
+    /// Writes what waits to be said, commands and copies of reports, until the client takes no more or
     /// nothing is left.
     fn say(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while let Poll::Ready(written) = self.poll_write(cx) {
@@ -291,6 +295,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     None
                 }
             },
+        }
+    }
+
+    /// Tells the engine that its devices are gone. What takes too long goes on by itself.
+    async fn tell_end(&mut self, ending: Ending) {
+        let Some(mut told) = self.protocol.tell_end(ending.reason()) else { return };
+        if timeout(self.shared.limits.settle_timeout, &mut told).await.is_err() {
+            tracing::debug!(client = self.seat.client_id(), "the end of a connection takes long to be told");
+            tokio::spawn(told);
         }
     }
 

@@ -1,8 +1,9 @@
-//! What one connection has subscribed to. Only the server publishes; copies of accepted reports are
-//! for `mirror.rs`.
+//! What one connection has subscribed to. Only the server publishes: commands (`downlink.rs`), and
+//! copies of accepted reports (`mirror.rs`).
 
 use rmqtt_codec::types::QoS;
 
+use super::mirror::matches;
 use super::topic_rules;
 
 /// The subscriptions of a connection.
@@ -60,6 +61,12 @@ impl Subscriptions {
         self.0.len() < before
     }
 
+    /// The QoS of what is published to a topic; `None` if no subscription matches it.
+    pub(super) fn qos_of(&self, topic: &str) -> Option<QoS> {
+        let matching = self.0.iter().filter(|known| matches(&known.filter, topic));
+        matching.map(|known| known.qos).max_by_key(|qos| qos.value())
+    }
+
     pub(super) fn filters(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|known| &*known.filter)
     }
@@ -95,6 +102,21 @@ mod tests {
         assert!(!subscriptions.remove("a"));
         assert_eq!(subscriptions.add("c", QoS::AtMostOnce, 2), Granted::Qos(QoS::AtMostOnce));
         assert!(subscriptions.filters().eq(["b/#", "c"]));
+    }
+
+    #[test]
+    fn the_highest_qos_of_those_that_match_counts() {
+        let mut subscriptions = Subscriptions::default();
+        for (filter, qos) in [("dev/+/+", QoS::AtMostOnce), ("dev/lock/0xA", QoS::AtLeastOnce)] {
+            subscriptions.add(filter, qos, 9);
+        }
+        for (topic, expect) in [
+            ("dev/lock/0xA", Some(QoS::AtLeastOnce)),
+            ("dev/lock/0xB", Some(QoS::AtMostOnce)),
+            ("dev/lock/0xB/state", None),
+        ] {
+            assert_eq!(subscriptions.qos_of(topic), expect, "{topic}");
+        }
     }
 
     #[test]

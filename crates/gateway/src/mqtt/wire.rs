@@ -1,4 +1,4 @@
-//! Packets on the wire: where one ends, and what a PUBLISH or PUBREL says, read in place.
+//! Packets on the wire: where one ends, and what a PUBLISH, PUBACK or PUBREL says, read in place.
 //!
 //! These are nearly all there is, so they are read here without a copy; every other packet goes
 //! through the codec (`connect.rs`, `control.rs`). The codec lets NUL and wildcards through: text
@@ -13,7 +13,8 @@ use super::topic_rules;
 /// Types of packets, as in the high bits of their first byte.
 pub(super) const CONNECT: u8 = 1;
 const PUBLISH: u8 = 3;
-/// The whole first byte of a PUBREL: its flags are fixed.
+/// The whole first byte of a PUBACK and of a PUBREL: their flags are fixed.
+const PUBACK_FIRST: u8 = 0x40;
 const PUBREL_FIRST: u8 = 0x62;
 
 /// A whole packet.
@@ -30,6 +31,10 @@ pub(super) struct Packet<'a> {
 impl Packet<'_> {
     pub(super) fn is_publish(self) -> bool {
         self.first >> 4 == PUBLISH
+    }
+
+    pub(super) fn is_puback(self) -> bool {
+        self.first == PUBACK_FIRST
     }
 
     pub(super) fn is_pubrel(self) -> bool {
@@ -94,22 +99,33 @@ pub(super) fn publish(version: Version, packet: Packet<'_>) -> Result<Publish<'_
     Ok(Publish { topic, alias, qos, packet_id, id, payload: body.0 })
 }
 
+/// Reads a PUBACK: its packet id. A client that refuses a command will not answer it either.
+pub(super) fn puback(version: Version, packet: Packet<'_>) -> Result<u16, Violation> {
+    const REASONS: &[u8] = &[0, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99];
+    acknowledgement(version, packet, REASONS)
+}
+
 /// Reads a PUBREL: its packet id. A reason only says that the client does not know the id either.
 pub(super) fn pubrel(version: Version, packet: Packet<'_>) -> Result<u16, Violation> {
+    acknowledgement(version, packet, &[0, 0x92])
+}
+
+/// Reads a packet id, and with MQTT 5 one of these reason codes, and properties.
+fn acknowledgement(version: Version, packet: Packet<'_>, reasons: &[u8]) -> Result<u16, Violation> {
     let mut body = Reader(packet.body);
     let packet_id = body.packet_id()?;
     if version == Version::V5 && !body.0.is_empty() {
-        if !matches!(body.u8()?, 0 | 0x92) {
+        if !reasons.contains(&body.u8()?) {
             return Err(Violation::Malformed);
         }
         if !body.0.is_empty() {
-            pubrel_properties(&mut body)?;
+            acknowledgement_properties(&mut body)?;
         }
     }
     if body.0.is_empty() { Ok(packet_id) } else { Err(Violation::Malformed) }
 }
 
-fn pubrel_properties(body: &mut Reader<'_>) -> Result<(), Violation> {
+fn acknowledgement_properties(body: &mut Reader<'_>) -> Result<(), Violation> {
     let length = body.variable()? as usize;
     let mut properties = Reader(body.take(length)?);
     let mut reason_seen = false;
@@ -130,7 +146,7 @@ fn pubrel_properties(body: &mut Reader<'_>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Properties of PUBLISH and PUBREL (MQTT 5, 2.2.2.2), by identifier.
+/// Properties of PUBLISH, PUBACK and PUBREL (MQTT 5, 2.2.2.2), by identifier.
 mod property {
     pub(super) const PAYLOAD_FORMAT: u8 = 0x01;
     pub(super) const MESSAGE_EXPIRY: u8 = 0x02;
@@ -350,12 +366,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_puback_may_refuse_with_mqtt_5() {
+        for (version, body, expect) in [
+            (Version::V311, &b"\x01\x02"[..], Ok(0x102)),
+            (Version::V5, b"\x01\x02\x83\0", Ok(0x102)),
+            (Version::V311, b"\x01\x02\x83", Err(Violation::Malformed)),
+            (Version::V5, b"\x01\x02\x92", Err(Violation::Malformed)),
+            (Version::V5, b"\0\0", Err(Violation::Malformed)),
+        ] {
+            let acknowledged = puback(version, Packet { first: PUBACK_FIRST, body, bytes: body });
+            assert_eq!(acknowledged, expect, "{version:?} {body:x?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_reading_panic(bytes: Vec<u8>, first: u8) {
             let _ = packet(&bytes, 64);
             for version in [Version::V311, Version::V5] {
                 let _ = read(version, first, &bytes);
+                let _ = puback(version, Packet { first: PUBACK_FIRST, body: &bytes, bytes: &bytes });
                 let _ = pubrel(version, Packet { first, body: &bytes, bytes: &bytes });
             }
         }

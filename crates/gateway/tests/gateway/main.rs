@@ -8,6 +8,7 @@ mod http_pages;
 mod http_reports;
 mod http_slow_readers;
 mod mqtt_clients;
+mod mqtt_commands;
 mod mqtt_endings;
 mod mqtt_logins;
 mod mqtt_mirror;

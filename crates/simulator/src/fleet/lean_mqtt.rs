@@ -6,11 +6,8 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::lane::{Ending, Lane, Pause, rest};
 use super::mqtt_packet::{Connack, Packet, Step, bad_packet, take_packet};
@@ -19,7 +16,7 @@ use super::mqtt_wire;
 use super::{MqttDialect, Qos};
 use crate::endpoint::Endpoint;
 use crate::traffic::Traffic;
-use crate::wire::{CONNECT_TIMEOUT, Wire, permit_to_connect};
+use crate::wire::{Buffered, CONNECT_TIMEOUT, Wire, permit_to_connect};
 
 /// Read at once, at most; and the least that is held ready for reading.
 const READ_BYTES_MAX: usize = 16 * 1024;
@@ -43,7 +40,7 @@ pub(super) async fn session<T: Traffic>(
         let pause = connection.fill(lane, now);
         connection.publish(lane, now);
         if pause == Pause::Cut {
-            poll_fn(|context| Poll::Ready(connection.write_some(context))).await?;
+            poll_fn(|context| Poll::Ready(connection.wire.write_some(context))).await?;
             return Ok(Ending::Cut);
         }
         if lane.is_done(pause) {
@@ -63,14 +60,11 @@ pub(super) async fn session<T: Traffic>(
 #[derive(Debug)]
 struct Connection {
     dialect: MqttDialect,
-    wire: Wire,
-    output: Vec<u8>,
-    input: Vec<u8>,
+    wire: Buffered,
     payload: Vec<u8>,
     window: Window,
     in_flight: usize,
     pings: Option<Pings>,
-    is_flushed: bool,
 }
 
 /// When to show that one is there, and whether the other is.
@@ -96,18 +90,21 @@ impl Connection {
         let ready = (wanted * ACKNOWLEDGEMENT_BYTES).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
         let mut connection = Self {
             dialect,
-            wire,
-            output: Vec::new(),
-            input: Vec::with_capacity(ready),
+            wire: Buffered::new(wire, ready),
             payload: Vec::new(),
             window: Window::new(),
             in_flight: wanted,
             pings: None,
-            is_flushed: true,
         };
         let login = endpoint.access().login.as_ref();
         let keep_alive_s = keep_alive.as_secs() as u16;
-        mqtt_wire::write_connect(dialect.version, client_id, login, keep_alive_s, &mut connection.output);
+        mqtt_wire::write_connect(
+            dialect.version,
+            client_id,
+            login,
+            keep_alive_s,
+            &mut connection.wire.output,
+        );
         let connack = connection.await_consent().await?;
         connection.in_flight = wanted.min(connack.receive_max.max(1).into());
         let keep_alive_s = connack.keep_alive_s.unwrap_or(keep_alive_s);
@@ -132,7 +129,7 @@ impl Connection {
 
     /// At QoS 0 there is no window; there the next reports wait until the last ones are written.
     fn fill<T: Traffic>(&mut self, lane: &mut Lane<T>, now: Instant) -> Pause {
-        if self.dialect.qos == Qos::AtMostOnce && !(self.output.is_empty() && self.is_flushed) {
+        if self.dialect.qos == Qos::AtMostOnce && !self.wire.is_written() {
             return Pause::Room;
         }
         lane.fill(self.in_flight, now)
@@ -144,7 +141,7 @@ impl Connection {
             self.payload.clear();
             lane.write_payload(report, &mut self.payload);
             let packet_id = (self.dialect.qos != Qos::AtMostOnce).then(|| self.window.publish());
-            let (devices, output) = (&lane.plan.devices, &mut self.output);
+            let (devices, output) = (&lane.plan.devices, &mut self.wire.output);
             mqtt_wire::write_publish(self.dialect, devices, report.device, packet_id, &self.payload, output);
         }
         if self.dialect.qos == Qos::AtMostOnce {
@@ -155,7 +152,7 @@ impl Connection {
     /// Hands each answer that has come to the lane. What was read is moved once for all of them,
     /// not for each.
     fn take_answers<T: Traffic>(&mut self, lane: &mut Lane<T>) -> io::Result<()> {
-        let mut input = std::mem::take(&mut self.input);
+        let mut input = std::mem::take(&mut self.wire.input);
         let mut rest = input.as_slice();
         let mut accepted = 0;
         let taken = self.settle_all(lane, &mut rest, &mut accepted);
@@ -163,7 +160,7 @@ impl Connection {
         lane.outbox.acknowledge(accepted, Instant::now());
         let taken_bytes = input.len() - rest.len();
         input.drain(..taken_bytes);
-        self.input = input;
+        self.wire.input = input;
         taken
     }
 
@@ -205,7 +202,7 @@ impl Connection {
         refusal: Option<String>,
     ) -> io::Result<()> {
         match self.window.answer(step, packet_id, refusal) {
-            Ok(true) => mqtt_wire::write_release(packet_id, &mut self.output),
+            Ok(true) => mqtt_wire::write_release(packet_id, &mut self.wire.output),
             Ok(false) => {}
             Err(out_of_turn) => {
                 lane.outbox.disorder();
@@ -216,10 +213,10 @@ impl Connection {
     }
 
     fn take_packet(&mut self) -> io::Result<Option<Packet>> {
-        let mut rest = self.input.as_slice();
+        let mut rest = self.wire.input.as_slice();
         let packet = take_packet(&mut rest, self.dialect.version)?;
-        let taken = self.input.len() - rest.len();
-        self.input.drain(..taken);
+        let taken = self.wire.input.len() - rest.len();
+        self.wire.input.drain(..taken);
         Ok(packet)
     }
 
@@ -234,59 +231,29 @@ impl Connection {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the server is silent"));
         }
         pings.next = now + pings.every;
-        mqtt_wire::write_ping(&mut self.output);
+        mqtt_wire::write_ping(&mut self.wire.output);
         Ok(())
     }
 
     /// Writes what the socket takes, and is ready when something was read, or when all has been
     /// written that had to wait.
     fn exchange(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let had_output = !self.output.is_empty() || !self.is_flushed;
-        self.write_some(context)?;
-        let Self { wire, input, .. } = self;
-        match pin!(wire.read_buf(input)).poll(context) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            Poll::Ready(Ok(_)) => {
-                if let Some(pings) = &mut self.pings {
-                    pings.is_unanswered = false;
-                }
-                return Poll::Ready(Ok(()));
+        let had_output = !self.wire.is_written();
+        if let Poll::Ready(read) = self.wire.exchange(context) {
+            if let Some(pings) = self.pings.as_mut().filter(|_| read.is_ok()) {
+                pings.is_unanswered = false;
             }
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            Poll::Pending => {}
+            return Poll::Ready(read);
         }
-        let is_written = self.output.is_empty() && self.is_flushed;
-        if self.dialect.qos == Qos::AtMostOnce && had_output && is_written {
+        if self.dialect.qos == Qos::AtMostOnce && had_output && self.wire.is_written() {
             return Poll::Ready(Ok(()));
         }
         Poll::Pending
     }
 
-    /// Writes what the socket takes without waiting.
-    fn write_some(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        let mut written = 0;
-        while written < self.output.len() {
-            match Pin::new(&mut self.wire).poll_write(context, &self.output[written..]) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(count)) => written += count,
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => break,
-            }
-        }
-        self.output.drain(..written);
-        if written > 0 || !self.is_flushed {
-            self.is_flushed = match Pin::new(&mut self.wire).poll_flush(context) {
-                Poll::Ready(flushed) => flushed.map(|()| true)?,
-                Poll::Pending => false,
-            };
-        }
-        Ok(())
-    }
-
     async fn close(mut self) -> io::Result<()> {
-        mqtt_wire::write_disconnect(&mut self.output);
-        self.wire.write_all(&self.output).await?;
-        self.wire.flush().await
+        mqtt_wire::write_disconnect(&mut self.wire.output);
+        self.wire.write_all().await
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) fn take_packet(input: &mut &[u8], version: MqttVersion) -> io::Result
 }
 
 /// An error about what the server has sent.
-pub(super) fn bad_packet(what: &str) -> io::Error {
+pub(crate) fn bad_packet(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
@@ -214,7 +214,7 @@ fn be_u16(bytes: &[u8]) -> Option<u16> {
 
 /// The remaining length at the start of `input` and the bytes it takes; `None` when it is not all
 /// there yet.
-fn read_length(input: &[u8]) -> io::Result<Option<(usize, usize)>> {
+pub(crate) fn read_length(input: &[u8]) -> io::Result<Option<(usize, usize)>> {
     let mut length = 0;
     for (position, byte) in input.iter().enumerate().take(LENGTH_BYTES_MAX) {
         length |= usize::from(byte & 0x7F) << (7 * position);

@@ -22,7 +22,7 @@ const TOPIC_HEAD: &[u8] = b"dev/";
 const TOPIC_TAIL: &[u8] = b"/state";
 
 /// Appends a CONNECT with a clean session; `keep_alive_s` zero means without.
-pub(super) fn write_connect(
+pub(crate) fn write_connect(
     version: MqttVersion,
     client_id: &str,
     login: Option<&Login>,
@@ -44,12 +44,12 @@ pub(super) fn write_connect(
 }
 
 /// Appends a DISCONNECT.
-pub(super) fn write_disconnect(out: &mut Vec<u8>) {
+pub(crate) fn write_disconnect(out: &mut Vec<u8>) {
     out.extend_from_slice(&[DISCONNECT, 0]);
 }
 
 /// Appends a PINGREQ.
-pub(super) fn write_ping(out: &mut Vec<u8>) {
+pub(crate) fn write_ping(out: &mut Vec<u8>) {
     out.extend_from_slice(&[PINGREQ, 0]);
 }
 
@@ -92,7 +92,7 @@ pub(super) fn topic(devices: &DeviceIds, device: u32) -> String {
 }
 
 /// Appends a remaining length.
-pub(super) fn write_length(mut length: usize, out: &mut Vec<u8>) {
+pub(crate) fn write_length(mut length: usize, out: &mut Vec<u8>) {
     loop {
         let more = if length > 127 { 0x80 } else { 0 };
         out.push((length % 128) as u8 | more);

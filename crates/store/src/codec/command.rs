@@ -8,9 +8,9 @@ use records::{
 };
 
 use super::field::{Field, choices, fields, stored, variants};
-use super::key::{self, Moment};
+use super::key::{self, Key, Moment};
 use super::{CodecError, Reader, Stored};
-use crate::record::{Index, record};
+use crate::record::{Index, Placed, record, rows_of};
 use crate::table::Table;
 
 stored!(
@@ -70,6 +70,15 @@ impl Stored for OutcomeReceiver {
     fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
         Field::get_field(reader)
     }
+}
+
+/// Where all rows of a command in this state are.
+pub(crate) fn rows_of_command(command: &Command, state: &CommandState) -> Vec<(Table, Key)> {
+    let mut rows = rows_of::<Command>(&command.place());
+    rows.extend(rows_of::<CommandState>(&command.id.into()));
+    rows.extend(OpenCommand::of(command, state).iter().flat_map(rows_of::<OpenCommand>));
+    rows.extend(FinishedCommand::of(command, state).iter().flat_map(rows_of::<FinishedCommand>));
+    rows
 }
 
 record!(

@@ -1,7 +1,7 @@
 //! The stored form of a day's counts.
 
 use base::Incarnation;
-use records::{CountedOf, Counts, CountsKey, Metric};
+use records::{CommandStatus, CountedOf, Counts, CountsKey, Metric};
 
 use super::bytes::{Reader, put_u64};
 use super::key;
@@ -9,8 +9,20 @@ use super::{CodecError, Stored};
 use crate::record::record;
 
 /// The metrics in the order of their bytes.
-pub(super) const METRICS: [Metric; 4] =
-    [Metric::Reports, Metric::Changes, Metric::Losses, Metric::Deliveries];
+pub(super) const METRICS: [Metric; 12] = [
+    Metric::Reports,
+    Metric::Changes,
+    Metric::Losses,
+    Metric::Deliveries,
+    Metric::Commands(CommandStatus::Scheduled),
+    Metric::Commands(CommandStatus::Published),
+    Metric::Commands(CommandStatus::Running),
+    Metric::Commands(CommandStatus::Acknowledged),
+    Metric::Commands(CommandStatus::Failed),
+    Metric::Commands(CommandStatus::Expired),
+    Metric::Commands(CommandStatus::Superseded),
+    Metric::Commands(CommandStatus::Cancelled),
+];
 
 /// Version 1: a set of the hours that counted anything, in 24 bits, then the count of each.
 impl Stored for Counts {
@@ -54,6 +66,14 @@ pub(super) fn metric_byte(metric: Metric) -> u8 {
         Metric::Changes => 1,
         Metric::Losses => 2,
         Metric::Deliveries => 3,
+        Metric::Commands(CommandStatus::Scheduled) => 4,
+        Metric::Commands(CommandStatus::Published) => 5,
+        Metric::Commands(CommandStatus::Running) => 6,
+        Metric::Commands(CommandStatus::Acknowledged) => 7,
+        Metric::Commands(CommandStatus::Failed) => 8,
+        Metric::Commands(CommandStatus::Expired) => 9,
+        Metric::Commands(CommandStatus::Superseded) => 10,
+        Metric::Commands(CommandStatus::Cancelled) => 11,
     }
 }
 

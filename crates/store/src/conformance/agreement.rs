@@ -1,5 +1,6 @@
 //! Random traffic: the store must show what the model shows, whatever happens to it in between.
 
+mod commands;
 mod queues;
 
 use base::random::Random;
@@ -59,6 +60,7 @@ pub fn agree(store: &dyn Store, model: &dyn Store, traffic: &Traffic, random: &m
     for _ in 0..12 {
         pages(view, model, traffic, random, context);
     }
+    commands::agree(view, model, traffic, random, context);
     queues::agree(view, model, traffic, random, context);
 }
 

@@ -4,6 +4,7 @@ use base::{Incarnation, Timestamp};
 use records::{DeviceSlot, DeviceState, Op, PartitionHead};
 
 use super::basics::{all, delivery, device, event, id, pair, sign};
+use super::commands::{SHOWN, everything_of, shown_of};
 use super::{Make, PARTITION, Subject, loaded, next, put};
 use crate::port::{Resident, Whose};
 
@@ -22,6 +23,7 @@ fn full(slot: u32, name: &str) -> Vec<Op> {
         Op::PutDelivery(Box::new(delivery(slot, 7, i64::from(slot), slot))),
     ];
     ops.extend(history(slot, 600));
+    ops.extend(everything_of(slot));
     ops
 }
 
@@ -47,6 +49,7 @@ fn assert_gone(subject: &dyn Subject, slot: u32, name: &str, context: &str) {
         Resident::Queue(..) | Resident::Job(_) | Resident::Client(_) | Resident::Quarantined(..) => false,
     };
     assert!(!loaded(subject.store(), PARTITION).1.iter().any(is_of), "{context}");
+    assert_eq!(shown_of(&*view, slot), [0; 9], "{context}");
     // what was on its way is still told of
     assert_eq!(view.deliveries(of, all(), &|_| true).expect("reads").len(), 1, "{context}");
 }
@@ -63,6 +66,7 @@ fn assert_there(subject: &dyn Subject, slot: u32, name: &str, context: &str) {
     let of = Whose { device: Some(device), client: None };
     assert_eq!(view.events(of, page, &|_| true).expect("reads").len(), 600, "{context}");
     assert_eq!(view.devices_of(Incarnation(7), None, 100).expect("reads").len(), 1, "{context}");
+    assert_eq!(shown_of(&*view, slot), SHOWN, "{context}");
 }
 
 /// Deleted from memory, from the tables, and half-way between; its neighbour in the slice keeps

@@ -13,7 +13,7 @@ use crate::port::{Resident, Whose};
 const DAY_MS: i64 = 86_400_000;
 
 /// Looks at it as it is, with everything in the tables, and after a restart.
-fn throughout(subject: &mut dyn Subject, look: impl Fn(&dyn Subject, &str)) {
+pub(super) fn throughout(subject: &mut dyn Subject, look: impl Fn(&dyn Subject, &str)) {
     look(subject, "just committed");
     (1..20).for_each(|turn| subject.churn(turn));
     look(subject, "later");

@@ -2,9 +2,13 @@
 
 use base::random::Random;
 use base::{Incarnation, Timestamp};
-use records::{DeliveryKey, DeviceSlot, EventKey, Op, PartitionHead};
+use records::{
+    CommandKey, CommandState, DeliveryKey, DeviceSlot, EventKey, Happening, Op, PartitionHead, TimelineEntry,
+    TimelineEntryKey,
+};
 
-use super::basics::{all, delivery, device, event, sign};
+use super::basics::{all, command, delivery, device, event, sign};
+use super::commands::given;
 use super::{Make, PARTITION, Subject, next, put};
 use crate::port::{Page, ReadingKey, Store, Whose};
 
@@ -22,6 +26,9 @@ fn go_on(subject: &mut dyn Subject, head: &mut PartitionHead, random: &mut Rando
         ops.push(Op::PutEvent(Box::new(event(slot, at, number))));
         ops.push(Op::PutDelivery(Box::new(delivery(slot, 1 + u64::from(slot % 3), at, number))));
         ops.push(sign(slot, number, f64::from(number % 2)));
+        ops.extend(given(&command(slot, at, number), &CommandState::WAITING));
+        let entry = TimelineEntry { slot: DeviceSlot(slot), at: Timestamp(at), number, what: connected() };
+        ops.push(Op::PutTimelineEntry(Box::new(entry)));
     }
     put(subject, next(head, ops));
     subject.churn(random.below(4));
@@ -69,6 +76,22 @@ fn deliveries(store: &dyn Store, whose: Whose, page: Page<DeliveryKey>) -> Vec<D
     let view = store.view(PARTITION).expect("opens");
     let found = view.deliveries(whose, page, &|_| true).expect("reads");
     found.iter().map(|delivery| DeliveryKey::from(delivery.id)).collect()
+}
+
+fn connected() -> Happening {
+    Happening::Connected { address: None }
+}
+
+fn commands(store: &dyn Store, device: Option<DeviceSlot>, page: Page<CommandKey>) -> Vec<CommandKey> {
+    let view = store.view(PARTITION).expect("opens");
+    let found = view.commands(device, page, &|_, _| true).expect("reads");
+    found.iter().map(|(command, _)| CommandKey::from(command.id)).collect()
+}
+
+fn timeline(store: &dyn Store, slot: DeviceSlot, page: Page<TimelineEntryKey>) -> Vec<TimelineEntryKey> {
+    let view = store.view(PARTITION).expect("opens");
+    let found = view.timeline(slot, page).expect("reads");
+    found.iter().map(TimelineEntryKey::from).collect()
 }
 
 fn readings(store: &dyn Store, slot: DeviceSlot, page: Page<ReadingKey>) -> Vec<ReadingKey> {
@@ -131,6 +154,17 @@ pub fn pages_neither_miss_nor_repeat(make: Make<'_>) {
                     follow(&mut *subject, &mut between, page, |store, page| deliveries(store, whose, page));
                 assert_once_in_order(&found, &there, ascending, &context);
             }
+            for device in [None, Some(slot)] {
+                let there = commands(subject.store(), device, Page { limit: usize::MAX, ..all() });
+                let page = first_page(ascending, 37);
+                let read = |store: &dyn Store, page| commands(store, device, page);
+                let found = follow(&mut *subject, &mut between, page, read);
+                assert_once_in_order(&found, &there, ascending, &context);
+            }
+            let there = timeline(subject.store(), slot, Page { limit: usize::MAX, ..all() });
+            let page = first_page(ascending, 5);
+            let found = follow(&mut *subject, &mut between, page, |store, page| timeline(store, slot, page));
+            assert_once_in_order(&found, &there, ascending, &context);
             let there = readings(subject.store(), slot, Page { limit: usize::MAX, ..all() });
             let page = first_page(ascending, 5);
             let found = follow(&mut *subject, &mut between, page, |store, page| readings(store, slot, page));

@@ -1,6 +1,7 @@
 //! Random batches that keep to the port's contract: slots are not used again, readings are counted,
 //! what is deleted was there. The same seed gives the same batches.
 
+mod commands;
 mod keeping;
 mod queues;
 
@@ -31,6 +32,7 @@ pub struct Traffic {
     pairs: Vec<(DeviceSlot, Incarnation)>,
     quarantined: Vec<QuarantineKey>,
     in_queues: queues::InQueues,
+    of_commands: commands::OfCommands,
 }
 
 /// A registered device.
@@ -65,6 +67,7 @@ impl Traffic {
             pairs: Vec::new(),
             quarantined: Vec::new(),
             in_queues: queues::InQueues::default(),
+            of_commands: commands::OfCommands::default(),
         }
     }
 
@@ -132,7 +135,7 @@ impl Traffic {
     }
 
     fn change(&mut self, ops: &mut Vec<Op>) {
-        match self.below(28) {
+        match self.below(38) {
             0..=10 => self.sign(ops),
             11..=12 => self.put_device(ops),
             13 => self.put_state(ops),
@@ -147,7 +150,8 @@ impl Traffic {
             24 => self.put_counts(ops),
             25 => self.put_quarantined(ops),
             26 => self.delete_quarantined(ops),
-            _ => self.delete_job(ops),
+            27 => self.delete_job(ops),
+            _ => self.change_of_commands(ops),
         }
     }
 
@@ -268,6 +272,7 @@ impl Traffic {
         let at = self.below(self.devices.len() as u64) as usize;
         let device = self.devices.swap_remove(at);
         self.pairs.retain(|(slot, _)| *slot != device.slot);
+        self.forget_commands_of(device.slot);
         ops.push(Op::DeleteDevice(device.id, device.slot));
     }
 

@@ -20,10 +20,10 @@ use std::time::Instant;
 
 use base::{PartitionId, Timestamp};
 use blocklog::Position;
-use records::{KeptFrom, Pair, PartitionHead};
+use records::{Pair, PartitionHead};
 
 use super::directory::Covered;
-use super::existence_filter::{BloomFilter, ExistenceFilter, Marks};
+use super::existence_filter::{BloomFilter, ExistenceFilter, LastCommand, Marks};
 use super::locks::locked;
 use super::overlay::Overlay;
 use super::partition::Partition;
@@ -33,6 +33,7 @@ use super::{EmbeddedStore, Progress, position};
 use crate::codec::{Stored, key};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
+pub(super) use expire::Expired;
 pub(super) use merge::{MergeCounters, Merging};
 
 /// What the tables cover, and where something is to be swept.
@@ -42,8 +43,8 @@ pub(super) struct Checkpointer {
     pub(super) covered: Vec<Position>,
     /// Partitions with deleted devices whose history is still there.
     pub(super) to_sweep: BTreeSet<usize>,
-    /// By the place of the partition: what is older is removed from the tables.
-    pub(super) expired: Vec<KeptFrom>,
+    /// By the place of the partition.
+    pub(super) expired: Vec<Expired>,
     /// Blobs that are to be merged.
     pub(super) merging: Merging,
 }
@@ -138,20 +139,18 @@ impl EmbeddedStore {
     /// A partition whose tables hold what it keeps no longer.
     fn expiring(&self, checkpointer: &Checkpointer) -> Option<usize> {
         let mut partitions = self.partitions.iter().zip(&checkpointer.expired);
-        partitions.position(|(partition, expired)| partition.head().kept_from != *expired)
+        partitions.position(|(partition, expired)| partition.head().kept_from != expired.kept)
     }
 
     /// Removes some of what a partition keeps no longer.
     fn expire(&self, checkpointer: &mut Checkpointer, index: usize) -> Result<(), StoreError> {
         let partition = &self.partitions[index];
         let head = partition.head();
-        let expire = |writer: &Writer<'_>| expire::expire(writer, partition.id, &head.kept_from);
+        let expired = &mut checkpointer.expired[index];
+        let expire = |writer: &Writer<'_>| expire::expire(writer, partition.id, &head.kept_from, expired);
         let removed = self.write_tables(expire)?;
         self.show_tables(None)?;
         self.counters.expired(removed);
-        if removed == 0 {
-            checkpointer.expired[index] = head.kept_from;
-        }
         Ok(())
     }
 
@@ -270,18 +269,28 @@ pub(super) fn existence_filter_of(
     head: &PartitionHead,
 ) -> Result<ExistenceFilter, StoreError> {
     if partition.queues_index().is_none() {
-        return filter_of(snapshot, partition).map(ExistenceFilter::Bloom);
+        let filter = filter_of(snapshot, partition)?;
+        let mut existence = ExistenceFilter::Devices(filter, LastCommand::default());
+        insert_last(snapshot, partition, Table::Commands, &mut existence)?;
+        return Ok(existence);
     }
     let mut existence = ExistenceFilter::Marks(Marks::default());
     for table in existence.tables() {
-        if let Some((last, _)) =
-            snapshot.range(*table, partition, &KeyRange::all())?.next_back().transpose()?
-        {
-            existence.insert(*table, &last);
-        }
+        insert_last(snapshot, partition, *table, &mut existence)?;
     }
     existence.insert_dead_before(head.next_dead);
     Ok(existence)
+}
+
+fn insert_last(
+    snapshot: &Snapshot,
+    partition: PartitionId,
+    table: Table,
+    existence: &mut ExistenceFilter,
+) -> Result<(), StoreError> {
+    let last = snapshot.range(table, partition, &KeyRange::all())?.next_back().transpose()?;
+    last.iter().for_each(|(key, _)| existence.insert(table, key));
+    Ok(())
 }
 
 fn filter_of(snapshot: &Snapshot, partition: PartitionId) -> Result<BloomFilter, StoreError> {

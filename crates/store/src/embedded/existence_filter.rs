@@ -3,14 +3,15 @@
 //! "No" is certain. Only tables whose rows mostly come and go are worth asking about; of the others
 //! the answer is always "perhaps", which costs a deletion written for nothing. A partition of
 //! queues need not remember what it wrote: what it keeps is numbered as time goes by, so whatever
-//! is behind the last of the tables is new. A partition of devices has a Bloom filter, wrong about
-//! one time in two hundred; rows that leave the tables stay in it, so it is made anew when more
-//! went in than it has room for.
+//! is behind the last of the tables is new. So it is with commands. Of other rows a partition of
+//! devices has a Bloom filter, wrong about one time in two hundred; rows that leave the tables stay
+//! in it, so it is made anew when more went in than it has room for.
 
+use base::Timestamp;
 use base::hash::derived;
 
 use super::tables::Table;
-use crate::codec::key::{JOB_BYTES, Key, TimedKey};
+use crate::codec::key::{JOB_BYTES, Key, Moment, TimedKey};
 
 /// Bits for each key: with [`PROBES`] probes about one wrong "perhaps" in two hundred.
 const BITS_PER_KEY: usize = 12;
@@ -24,7 +25,7 @@ const GROWTH: usize = 2;
 #[derive(Debug)]
 pub(super) enum ExistenceFilter {
     /// Of devices.
-    Bloom(BloomFilter),
+    Devices(BloomFilter, LastCommand),
     /// Of queues.
     Marks(Marks),
 }
@@ -34,7 +35,8 @@ impl ExistenceFilter {
     /// may be such a row; never wrong when it says no.
     pub(super) fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
         match self {
-            Self::Bloom(filter) => !FILTERED.contains(&table) || filter.may_hold(table, key),
+            Self::Devices(filter, _) if FILTERED.contains(&table) => filter.may_hold(table, key),
+            Self::Devices(_, last) => last.may_hold(table, key),
             Self::Marks(marks) => marks.may_hold(table, key, value),
         }
     }
@@ -42,7 +44,8 @@ impl ExistenceFilter {
     /// Notes a row of one of [`ExistenceFilter::tables`] that is there from now on.
     pub(super) fn insert(&mut self, table: Table, key: &[u8]) {
         match self {
-            Self::Bloom(filter) => filter.insert(table, key),
+            Self::Devices(_, last) if table == Table::Commands => last.insert(key),
+            Self::Devices(filter, _) => filter.insert(table, key),
             Self::Marks(marks) => marks.insert(table, key),
         }
     }
@@ -57,7 +60,7 @@ impl ExistenceFilter {
     /// The tables whose rows must be noted; of a partition of queues the last of each.
     pub(super) fn tables(&self) -> &'static [Table] {
         match self {
-            Self::Bloom(_) => &FILTERED,
+            Self::Devices(..) => &NOTED,
             Self::Marks(_) => &MARKED,
         }
     }
@@ -70,13 +73,14 @@ impl ExistenceFilter {
     /// Whether more went in than it has room for.
     pub(super) fn is_overfull(&self) -> bool {
         match self {
-            Self::Bloom(filter) => filter.keys > filter.keys_max,
+            Self::Devices(filter, _) => filter.keys > filter.keys_max,
             Self::Marks(_) => false,
         }
     }
 }
 
 const FILTERED: [Table; 3] = [Table::Pairs, Table::JobHeads, Table::JobBodies];
+const NOTED: [Table; 4] = [Table::Pairs, Table::JobHeads, Table::JobBodies, Table::Commands];
 const MARKED: [Table; 5] =
     [Table::JobHeads, Table::JobBodies, Table::ParkedJobs, Table::Queues, Table::QueueCounts];
 
@@ -130,7 +134,33 @@ fn is_up_to(last: Option<&Key>, key: &[u8]) -> bool {
     last.is_some_and(|last| *key <= **last)
 }
 
-/// A Bloom filter of what is in the tables of a partition of devices.
+/// When the latest command was given that is in the tables of a partition of devices: no row of a
+/// later one is there.
+#[derive(Debug, Default)]
+pub(super) struct LastCommand(Option<Timestamp>);
+
+impl LastCommand {
+    fn insert(&mut self, key: &[u8]) {
+        self.0 = self.0.max(Moment::at_end_of(key).ok().map(|command| command.at));
+    }
+
+    fn may_hold(&self, table: Table, key: &[u8]) -> bool {
+        match table {
+            Table::Commands
+            | Table::CommandsByDevice
+            | Table::CommandStates
+            | Table::OpenCommands
+            | Table::CommandsByDue
+            | Table::CommandsByKey
+            | Table::FinishedCommands => {
+                Moment::at_end_of(key).map_or(true, |command| Some(command.at) <= self.0)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// A Bloom filter of some of what is in the tables of a partition of devices.
 #[derive(Debug)]
 pub(super) struct BloomFilter {
     bits: Vec<u64>,
@@ -181,9 +211,37 @@ fn seed(table: Table) -> u64 {
 mod tests {
     use super::*;
 
+    fn of_devices(keys: usize) -> ExistenceFilter {
+        ExistenceFilter::Devices(BloomFilter::for_keys(keys), LastCommand::default())
+    }
+
+    #[test]
+    fn whatever_is_of_a_later_command_is_new() {
+        let mut existence = of_devices(0);
+        let key = |at| Moment { at: Timestamp(at), number: 9 }.below(&[]);
+        assert!(!existence.may_hold(Table::Commands, &key(i64::MIN), None));
+        existence.insert(Table::Commands, &key(7));
+        existence.insert(Table::Commands, &key(5));
+        for (at, may_hold) in [(6, true), (7, true), (8, false)] {
+            let below = |prefix: &[u8]| Moment { at: Timestamp(at), number: 0 }.below(prefix);
+            for (table, key) in [
+                (Table::Commands, key(at)),
+                (Table::CommandsByDevice, below(b"slot")),
+                (Table::CommandStates, key(at)),
+                (Table::OpenCommands, below(b"phase slot priority")),
+                (Table::CommandsByDue, below(b"due")),
+                (Table::CommandsByKey, below(b"slot hash")),
+                (Table::FinishedCommands, below(b"ended")),
+            ] {
+                assert_eq!(existence.may_hold(table, &key, None), may_hold, "{table:?} {at}");
+            }
+            assert!(existence.may_hold(Table::Timeline, &key(at), None));
+        }
+    }
+
     #[test]
     fn what_went_in_is_held_and_little_else() {
-        let mut existence = ExistenceFilter::Bloom(BloomFilter::for_keys(10_000));
+        let mut existence = of_devices(10_000);
         let keys = |from: u64| (from..from + 20_000).map(u64::to_be_bytes);
         assert!(!existence.may_hold(Table::Pairs, b"x", None));
         keys(0).for_each(|key| existence.insert(Table::Pairs, &key));
@@ -197,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_body_is_held_where_its_job_is() {
-        let mut existence = ExistenceFilter::Bloom(BloomFilter::for_keys(1));
+        let mut existence = of_devices(1);
         existence.insert(Table::JobHeads, b"job");
         assert!(existence.may_hold(Table::JobBodies, b"job", None));
         assert!(!existence.may_hold(Table::Pairs, b"job", None));
@@ -205,9 +263,7 @@ mod tests {
 
     #[test]
     fn what_nobody_remembers_may_be_there() {
-        for existence in
-            [ExistenceFilter::Bloom(BloomFilter::for_keys(0)), ExistenceFilter::Marks(Marks::default())]
-        {
+        for existence in [of_devices(0), ExistenceFilter::Marks(Marks::default())] {
             assert!(existence.may_hold(Table::Answers, b"key", Some(b"value")));
         }
     }

@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex};
 use base::random::unguessable;
 use base::{Lineage, PartitionId, Timestamp};
 use blocklog::{Disk, Frame, Log, LogError, LogId, Position};
-use records::KeptFrom;
 
-use super::checkpoint::{Checkpointer, Merging, existence_filter_of};
+use super::checkpoint::{Checkpointer, Expired, Merging, existence_filter_of};
 use super::commit::Committer;
 use super::directory::{Covered, Directory};
 use super::fault_injection::FaultInjection;
@@ -67,7 +66,7 @@ impl EmbeddedStore {
         let checkpointer = Checkpointer {
             covered: covered.iter().map(|(_, covered)| covered.position).collect(),
             to_sweep: to_sweep(&snapshot, &partitions)?,
-            expired: vec![KeptFrom::default(); partitions.len()],
+            expired: vec![Expired::default(); partitions.len()],
             merging: Merging::new(Timestamp(now)),
         };
         let store = Self {

@@ -3,6 +3,7 @@
 mod backups;
 mod checkpoints;
 mod checks;
+mod commands;
 mod conformance;
 mod crashes;
 mod damage;

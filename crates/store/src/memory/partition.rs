@@ -5,11 +5,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use base::Timestamp;
-use records::{DeviceSlot, ParkedJob, PartitionHead, Reading, Seen};
+use records::{Command, CommandState, DeviceSlot, OpenCommand, ParkedJob, PartitionHead, Reading, Seen};
 
 use crate::change::{Change, Prepared, SlotSign};
-use crate::codec::Stored;
 use crate::codec::key::{self, JOB_BYTES, Key};
+use crate::codec::{Stored, rows_of_command};
 use crate::key_range::KeyRange;
 use crate::port::ReadingKey;
 use crate::record::{Placed, index_rows};
@@ -85,16 +85,18 @@ impl MemoryPartition {
         }
     }
 
-    /// Pairs, events and readings of a device. Rows that lead to its events are all that its index
-    /// has.
+    /// Pairs, events, commands, what stands beside them, and readings of a device. Rows that lead to
+    /// its events are all that its index has.
     fn drop_device(&mut self, slot: DeviceSlot) {
         Arc::make_mut(&mut self.seen).remove(&slot);
         Arc::make_mut(&mut self.readings).retain(|(owner, _), _| *owner != slot);
         let prefix = key::slot(slot);
-        for table in [Table::Pairs, Table::EventsByDevice] {
-            let keys: Vec<Key> =
-                self.range(table, KeyRange::of(&prefix)).map(|(key, _)| key.clone()).collect();
-            for key in keys {
+        for key in self.keys(Table::CommandsByDevice, &prefix) {
+            self.drop_command(&key[prefix.len()..]);
+        }
+        let by_slot = [Table::Pairs, Table::Wishes, Table::DeviceSessions, Table::Timeline];
+        for table in by_slot.into_iter().chain([Table::EventsByDevice]) {
+            for key in self.keys(table, &prefix) {
                 self.rows_mut(table).remove(&key);
                 if table == Table::EventsByDevice {
                     self.rows_mut(Table::Events).remove(&key[prefix.len()..]);
@@ -103,13 +105,33 @@ impl MemoryPartition {
         }
     }
 
-    /// Panics on what the port does not allow of jobs, dead letters and answers: other stores would
-    /// keep rows that lead nowhere. `rest` are the changes that follow.
+    fn keys(&self, table: Table, prefix: &[u8]) -> Vec<Key> {
+        self.range(table, KeyRange::of(prefix)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Every row of a command.
+    fn drop_command(&mut self, key: &[u8]) {
+        let row = |table| self.get(table, key).unwrap_or_else(|| panic!("{table:?} has {key:?}"));
+        let command = Command::from_row(row(Table::Commands)).expect("it was encoded here");
+        let state = CommandState::from_row(row(Table::CommandStates)).expect("it was encoded here");
+        for (table, key) in rows_of_command(&command, &state) {
+            self.rows_mut(table).remove(&key);
+        }
+    }
+
+    /// Panics on what the port does not allow of jobs, dead letters, answers and open commands: other
+    /// stores would keep rows that lead nowhere. `rest` are the changes that follow.
     fn assert_allowed(&self, change: &Change, rest: &VecDeque<Change>) {
         match change {
             Change::Put { table, key, value } => self.assert_may_put(*table, key, value),
             Change::Delete { table: Table::JobHeads, key } => self.assert_not_parked(key),
-            Change::Delete { table: Table::ParkedJobs, key } => self.assert_as_parked(key, rest),
+            Change::Delete { table: Table::ParkedJobs, key } => {
+                assert!(self.get(Table::ParkedJobs, key).is_some(), "{key:?} is parked");
+                self.assert_as_put::<ParkedJob>(key, rest);
+            }
+            Change::Delete { table: Table::OpenCommands, key } => {
+                self.assert_as_put::<OpenCommand>(key, rest);
+            }
             Change::Delete { .. } | Change::Sign(_) | Change::DropDevice(_) => {}
         }
     }
@@ -123,9 +145,9 @@ impl MemoryPartition {
                     "an answer is deleted before the next one of its key"
                 );
             }
-            Table::ParkedByLine | Table::ParkedAliases | Table::DeadIds => {
+            Table::ParkedByLine | Table::ParkedAliases | Table::DeadIds | Table::OpenCommands => {
                 let other = self.get(table, key).filter(|other| ***other != *value);
-                assert_eq!(other, None, "{table:?}: the job before it has left the place {key:?}");
+                assert_eq!(other, None, "{table:?}: what was there before has left the place {key:?}");
             }
             Table::Dead => {
                 let number = key.last_chunk().map(|number| u64::from_be_bytes(*number));
@@ -136,14 +158,14 @@ impl MemoryPartition {
         }
     }
 
-    /// A deletion names every row by which the job is found.
-    fn assert_as_parked(&self, key: &[u8], rest: &VecDeque<Change>) {
-        let job = self.get(Table::ParkedJobs, key).unwrap_or_else(|| panic!("{key:?} is parked"));
-        let job = ParkedJob::from_row(job).expect("it was encoded here");
+    /// The deletion of a record that is there names every row by which it is found.
+    fn assert_as_put<R: Placed>(&self, key: &[u8], rest: &VecDeque<Change>) {
+        let Some(row) = self.get(R::TABLE, key) else { return };
+        let record = R::from_row(row).expect("it was encoded here");
         let mut named = rest.iter();
-        index_rows::<ParkedJob>(&job.place(), |place, key, _| {
+        index_rows::<R>(&record.place(), |place, key, _| {
             let is_named = matches!(named.next(), Some(Change::Delete { table, key: other }) if (*table, other) == (place, &key));
-            assert!(is_named, "a job is unparked as it was parked: {place:?} {key:?}");
+            assert!(is_named, "{} is deleted as it was put: {place:?} {key:?}", R::NAME);
         });
     }
 

@@ -8,7 +8,7 @@ use base::{DeviceId, EntityId, Problem, Timestamp, hash};
 use commands::{AnswerOutcome, CommandLanes, How, Moved, Pace, Refused};
 use records::{
     Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DeviceSession, DeviceSlot,
-    Happening,
+    Happening, Metric,
 };
 use smallvec::SmallVec;
 use store::StoreError;
@@ -327,7 +327,7 @@ impl Partition {
                     self.note_command(&one, CommandStatus::Published, step);
                     self.publish_command(&one.command, step)?;
                 }
-                How::Progressed => {}
+                How::Progressed => self.count_command(&one, CommandStatus::Running, step),
                 How::Ended => {
                     self.note_command(&one, one.state.status, step);
                     self.wish_ended(&one, step)?;
@@ -344,7 +344,14 @@ impl Partition {
 
     fn note_command(&mut self, moved: &Moved, status: CommandStatus, step: &mut DeviceStep<'_>) {
         let (id, tries) = (moved.command.id, moved.state.tries);
+        self.count_command(moved, status, step);
         self.put_timeline(moved.command.slot, Happening::Command { id, status, tries }, step);
+    }
+
+    fn count_command(&self, moved: &Moved, status: CommandStatus, step: &mut DeviceStep<'_>) {
+        if let Some(device) = self.devices.get(moved.command.slot) {
+            step.own.counted.add(device.group, Metric::Commands(status), self.head.stamp);
+        }
     }
 
     /// A command as its device is shown it; `None` for a device that is gone.

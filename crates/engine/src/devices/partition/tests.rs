@@ -1,6 +1,7 @@
 //! Tests of a device partition, driven input by input over a store in memory, on a clock that only
 //! the test moves.
 
+mod commands;
 mod import;
 mod intake;
 mod rig;

@@ -70,7 +70,7 @@ fn tokens_and_logins_are_read() {
 
 const RIGHT_SHA256: &str = "write 64 hexadecimal digits, as printf %s SECRET | sha256sum gives them";
 const RIGHT_SCOPES: &str =
-    "write a list such as [\"read\"] of admin, read, report, jobs:NAMESPACE or client:ID";
+    "write a list such as [\"read\"] of admin, read, report, commands, operate, jobs:NAMESPACE or client:ID";
 
 fn token(name: &str, sha256: &str, scopes: &str) -> String {
     format!("[[auth.tokens]]\nname = {name}\nsha256 = {sha256}\nscopes = {scopes}\n")
@@ -124,8 +124,8 @@ fn a_wrong_list_is_told_with_its_place() {
         ),
         (
             token("\"a\"", "\"SHA256\"", "[\"read\", \"jobs:\"]"),
-            "f.toml:4:19: auth.tokens.scopes: \"jobs:\" is not a scope; write admin, read, report, jobs:NAMESPACE \
-             or client:ID"
+            "f.toml:4:19: auth.tokens.scopes: \"jobs:\" is not a scope; write admin, read, report, commands, \
+             operate, jobs:NAMESPACE or client:ID"
                 .to_owned(),
         ),
         (

@@ -121,3 +121,28 @@ fn the_examples_of_the_page_are_right_lines() {
         assert!(order(example).is_ok(), "fieldpost simulate{example}: {:?}", order(example));
     }
 }
+
+#[test]
+fn commands_are_sent_over_http_and_answered_by_shares() {
+    let line = "--commands-per-second 50 --refuse 0.25 --silent 0.5 --answer-after 20ms --seed 7 --http http://127.0.0.1:9000";
+    let commands = order(line).expect("a right line").commands.expect("commands are sent");
+    assert_eq!((commands.per_second, commands.http.to_string().as_str()), (50.0, "http://127.0.0.1:9000"));
+    let manners = Manners {
+        answer_after: Duration::from_millis(20),
+        refuse: Probability::new(0.25).expect("a share"),
+        silent: Probability::new(0.5).expect("a share"),
+        late_by: Duration::from_secs(10),
+        seed: 7,
+        ..Manners::default()
+    };
+    assert_eq!(commands.manners, manners);
+    assert!(order("").expect("a right line").commands.is_none());
+    for (line, says) in [
+        ("--commands-per-second 5 --via http", "for MQTT alone"),
+        ("--commands-per-second 5 --refuse 0.6 --silent 0.6", "more than 1 together"),
+        ("--refuse 0.5", "required arguments were not provided"),
+    ] {
+        let told = order(line).expect_err(line);
+        assert!(told.contains(says), "{told}");
+    }
+}

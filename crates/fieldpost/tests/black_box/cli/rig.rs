@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use simulator::endpoint::Endpoint;
 use simulator::server::{Server, Site};
 
 /// Nothing here takes longer, even on a machine that is busy with other tests.
@@ -48,6 +49,11 @@ impl Rig {
 
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Where its devices connect.
+    pub(crate) fn mqtt(&self) -> &Endpoint {
+        &self.site.mqtt
     }
 
     /// Runs a line of words to its end.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fieldpost_client::{CancellationToken, Client, Error, Event, Failure, Figures, Job, Queue, Worker};
 use serde_json::Value;
+use simulator::endpoint::Endpoint;
 use simulator::server::{Server, Site};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -42,6 +43,11 @@ impl Rig {
     /// A new process on the same data.
     pub(crate) async fn start_again(&mut self) {
         self.server = Some(self.site.start(PATIENCE).await.expect("a server"));
+    }
+
+    /// Where devices connect.
+    pub(crate) fn mqtt(&self) -> &Endpoint {
+        &self.site.mqtt
     }
 
     pub(crate) fn queue(&self) -> Queue {

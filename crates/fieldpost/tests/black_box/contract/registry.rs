@@ -190,7 +190,9 @@ async fn a_device_that_is_registered_again_starts_anew() {
     assert_eq!(rig.json("GET", "/v1/devices/0xA/readings", "").await.status, 404);
     rig.device(&json!({"id": "0xA"})).await;
     let state = rig.get("/v1/devices/0xA").await["state"].clone();
-    let blank = json!({"value": null, "changed_at": null, "last_seen_at": null, "connection": "never_seen"});
+    let blank = json!({
+        "value": null, "changed_at": null, "last_seen_at": null, "connection": "never_seen", "connected": false,
+    });
     assert_eq!(state, blank);
     assert!(rig.items("/v1/devices/0xA/readings").await.is_empty());
     assert!(rig.items("/v1/events?device=0xA").await.is_empty());

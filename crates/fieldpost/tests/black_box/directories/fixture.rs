@@ -103,6 +103,7 @@ fn has_something_of_everything(fixture: &Path, checked: &str) {
 fn first_table_of_later(fixture: &Path) -> Option<&'static str> {
     match fixture.file_name().and_then(|name| name.to_str()) {
         Some("format-1") => Some("queues"),
+        Some("format-2") => Some("commands"),
         _ => None,
     }
 }

@@ -1,9 +1,12 @@
 //! Which topics a filter matches, and which filters can match a report at all.
 
 /// The topics that reports come on, level by level; `None` stands for any kind or id.
-const OF_REPORTS: [&[Option<&str>]; 3] = [
+const OF_REPORTS: [&[Option<&str>]; 6] = [
     &[Some("dev"), None, None, Some("state")],
     &[Some("dev"), None, None, Some("heartbeat")],
+    &[Some("dev"), None, None, Some("ack")],
+    &[Some("dev"), None, None, Some("Ack")],
+    &[Some("dev"), None, None, Some("confirmed")],
     &[Some("sensors")],
 ];
 
@@ -65,7 +68,9 @@ mod tests {
             ("+/+/+/state", true),
             ("sensors", true),
             ("dev/lock/0xA", false),
-            ("dev/lock/0xA/ack", false),
+            ("dev/lock/0xA/ack", true),
+            ("dev/+/+/confirmed", true),
+            ("dev/lock/0xA/answer", false),
             ("elsewhere/#", false),
             ("$SYS/#", false),
         ] {

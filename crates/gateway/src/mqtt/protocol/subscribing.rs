@@ -1,17 +1,22 @@
-//! SUBSCRIBE and UNSUBSCRIBE, and the copies of reports that a subscription receives.
+//! SUBSCRIBE and UNSUBSCRIBE, what follows from them, and the copies of reports that a subscription
+//! receives.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::task::Context;
 
+use bytes::BytesMut;
 use rmqtt_codec::types::QoS;
 
 use super::{Protocol, Stop};
+use crate::mqtt::books::Call;
 use crate::mqtt::ending::Violation;
+use crate::mqtt::fan_out::{Watched, Watcher};
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::OUT_BYTES_MAX;
-use crate::mqtt::mirror::{Watched, Watcher, matches, may_match};
-use crate::mqtt::reply;
+use crate::mqtt::mirror::{matches, may_match};
+use crate::mqtt::reach::{Covered, covered};
+use crate::mqtt::reply::{self, Outgoing};
 use crate::mqtt::subscriptions::{Granted, Subscriptions};
 
 /// Why a subscription to reports receives none (MQTT 5).
@@ -28,9 +33,11 @@ impl Protocol {
         answers: &[Answer],
     ) -> Result<(), Stop> {
         self.ask_for_filters(filters, answers)?;
-        let before = self.subscriptions.len();
-        let granted: Vec<_> =
-            filters.iter().map(|(filter, qos)| self.subscribe_to(filter, *qos, answers)).collect();
+        let (before, mut calls) = (self.subscriptions.len(), Vec::new());
+        let granted: Vec<_> = filters
+            .iter()
+            .map(|(filter, qos)| self.subscribe_to(filter, *qos, answers, &mut calls))
+            .collect();
         self.shared.metrics.subscriptions.inc_by((self.subscriptions.len() - before) as i64);
         let in_vain = !self.shared.limits.mirror
             && filters
@@ -39,10 +46,13 @@ impl Protocol {
                 .any(|((filter, _), granted)| matches!(granted, Granted::Qos(_)) && may_match(filter));
         let watched = granted.contains(&Granted::WatchedByTooMany).then_some(WATCHED_BY_TOO_MANY);
         let reason = in_vain.then_some(NO_MIRROR).or(watched);
-        Ok(self.client.suback(packet_id, granted.into_iter(), reason, &mut self.out)?)
+        let mut answer = BytesMut::new();
+        self.client.suback(packet_id, granted.into_iter(), reason, &mut answer)?;
+        self.answer_when_told(calls, answer);
+        Ok(())
     }
 
-    fn subscribe_to(&mut self, filter: &str, qos: QoS, answers: &[Answer]) -> Granted {
+    fn subscribe_to(&mut self, filter: &str, qos: QoS, answers: &[Answer], calls: &mut Vec<Call>) -> Granted {
         if let Some(refusal) = Subscriptions::refusal(filter) {
             return refusal;
         }
@@ -52,11 +62,20 @@ impl Protocol {
             // More devices than are looked up for one packet.
             Err(_unknown) => return Granted::TooMany,
         }
+        if matches!(covered(filter), Covered::Device { .. }) && !self.books.has_room() {
+            return Granted::TooMany;
+        }
         let granted = self.subscriptions.add(filter, qos, self.shared.limits.subscriptions_max);
-        if matches!(granted, Granted::Qos(_)) && !self.watch(filter) {
+        if !matches!(granted, Granted::Qos(_)) {
+            return granted;
+        }
+        if !(self.watch(filter) && self.route(filter)) {
             self.subscriptions.remove(filter);
+            self.unwatch(filter);
+            self.unroute(filter);
             return Granted::WatchedByTooMany;
         }
+        self.books.subscribe(filter, &self.access.who(), calls);
         granted
     }
 
@@ -64,8 +83,15 @@ impl Protocol {
         let before = self.subscriptions.len();
         let removed: Vec<_> = filters.iter().map(|filter| self.subscriptions.remove(filter)).collect();
         self.shared.metrics.subscriptions.dec_by((before - self.subscriptions.len()) as i64);
-        filters.iter().for_each(|filter| self.unwatch(filter));
-        self.client.unsuback(packet_id, removed.into_iter(), &mut self.out)
+        for filter in filters {
+            self.unwatch(filter);
+            self.unroute(filter);
+        }
+        let (mut calls, mut answer) = (Vec::new(), BytesMut::new());
+        self.books.keep(self.subscriptions.filters(), &mut calls);
+        self.client.unsuback(packet_id, removed.into_iter(), &mut answer)?;
+        self.answer_when_told(calls, answer);
+        Ok(())
     }
 
     /// Has reports come here that the filter may match: whether there was room for that.
@@ -91,12 +117,12 @@ impl Protocol {
         self.subscriptions.filters().filter(|filter| may_match(filter)).map(Watched::of)
     }
 
-    /// Goes on watching what the session of before watched. Where there is no room for that, the
-    /// subscription stays without copies.
+    /// Goes on receiving what the session of before received. Where there is no room for that, the
+    /// subscription stays in vain.
     pub(super) fn watch_again(&mut self) {
         let subscriptions = std::mem::take(&mut self.subscriptions);
         for filter in subscriptions.filters() {
-            if !self.watch(filter) {
+            if !(self.watch(filter) & self.route(filter)) {
                 tracing::debug!(filter, "too many connections watch the same");
             }
         }
@@ -109,9 +135,14 @@ impl Protocol {
         }
     }
 
-    /// Moves copies of reports to what waits to be written: whether there were any. What the client
-    /// reported over this connection it knows.
-    pub(in crate::mqtt) fn deliver(&mut self, cx: &Context<'_>) -> bool {
+    /// Moves commands and copies of reports to what waits to be written: whether there were any.
+    /// What the client reported over this connection it knows.
+    pub(in crate::mqtt) fn deliver(&mut self, cx: &mut Context<'_>) -> bool {
+        let has_commands = self.deliver_commands(cx);
+        self.deliver_copies(cx) || has_commands
+    }
+
+    fn deliver_copies(&mut self, cx: &Context<'_>) -> bool {
         let (Some(mirror), Some(watcher)) = (&self.shared.mirror, &self.watcher) else { return false };
         watcher.register(cx.waker());
         let before = self.out.len();
@@ -121,7 +152,7 @@ impl Protocol {
             let own = shown.source == self.who.number;
             if !own
                 && self.subscriptions.filters().any(|filter| matches(filter, &shown.topic))
-                && reply::copy(self.client, &shown.topic, &shown.payload, &mut self.out)
+                && reply::publish(self.client, Outgoing::copy_of(&shown), &mut self.out)
             {
                 mirror.count_copy();
             }

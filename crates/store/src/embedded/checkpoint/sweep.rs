@@ -1,21 +1,32 @@
-//! Sweeping what a deleted device left behind: its events, and its readings within the blobs that
-//! its slice shares.
+//! Sweeping what a deleted device left behind: its events, its commands and what stands beside
+//! them, and its readings within the blobs that its slice shares.
 //!
 //! It is hidden from views from the moment of the deletion by a mark, which goes last.
 
+use std::collections::BTreeMap;
+
 use base::PartitionId;
-use records::DeviceSlot;
+use records::{Command, CommandState, DeviceSlot};
 
 use crate::codec::key::{self, BlobKey, Key, Moment};
+use crate::codec::rows_of_command;
 use crate::embedded::blobs::{BlobWriter, damaged_blob};
 use crate::embedded::tables::{Table, Writer};
 use crate::embedded::view::damaged_row;
 use crate::history::{Blob, BlobIndex, Sealed};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
+use crate::record::Record;
 
 /// Most events removed at once: two rows each.
 const EVENTS_AT_ONCE: usize = 500;
+/// Most commands removed at once: seven rows each, and a payload.
+const COMMANDS_AT_ONCE: usize = 200;
+/// Most rows removed at once of a table whose keys begin with the slot.
+const ROWS_AT_ONCE: usize = 1_000;
+/// Tables whose keys begin with the slot of the device whose rows they are, and that no other leads
+/// to.
+const BY_SLOT: [Table; 3] = [Table::Wishes, Table::DeviceSessions, Table::Timeline];
 /// Most blobs written anew at once.
 const BLOBS_AT_ONCE: usize = 64;
 /// Enough bytes of these: all their readings are decoded and encoded again.
@@ -30,7 +41,11 @@ pub(super) fn sweep(writer: &Writer<'_>, partition: PartitionId) -> Result<bool,
         return deleted.remove(partition, mark).map(|()| false);
     };
     let slot = DeviceSlot(u32::from_be_bytes(slot));
-    if !events(writer, partition, mark)? && !blobs(writer, partition, slot)? {
+    let found_any = events(writer, partition, mark)?
+        || commands(writer, partition, mark)?
+        || by_slot(writer, partition, mark)?
+        || blobs(writer, partition, slot)?;
+    if !found_any {
         deleted.remove(partition, mark)?;
     }
     Ok(false)
@@ -49,6 +64,53 @@ fn events(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<boo
         index.remove(partition, key)?;
     }
     Ok(!found.is_empty())
+}
+
+/// Removes some commands of the device, each with all of its rows; whether there were any.
+fn commands(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<bool, StoreError> {
+    let index = writer.table(Table::CommandsByDevice)?;
+    let found = index.first(partition, &KeyRange::of(slot), COMMANDS_AT_ONCE, |_, _| Ok(true))?;
+    drop(index);
+    let mut gone: BTreeMap<Table, Vec<Key>> = BTreeMap::new();
+    for (key, _) in &found {
+        let damaged = |error| damaged_row(writer.name(), Table::CommandsByDevice, key, &error);
+        let moment = Moment::at_end_of(key).map_err(damaged)?.below(&[]);
+        let command: Option<Command> = record(writer, partition, &moment)?;
+        let state: Option<CommandState> = record(writer, partition, &moment)?;
+        let rows = command.zip(state).map(|(command, state)| rows_of_command(&command, &state));
+        let itself = [(Table::CommandsByDevice, key.clone())];
+        for (table, key) in rows.unwrap_or_default().into_iter().chain(itself) {
+            gone.entry(table).or_default().push(key);
+        }
+    }
+    for (table, keys) in gone {
+        let mut rows = writer.table(table)?;
+        keys.iter().try_for_each(|key| rows.remove(partition, key))?;
+    }
+    Ok(!found.is_empty())
+}
+
+fn record<R: Record>(
+    writer: &Writer<'_>,
+    partition: PartitionId,
+    key: &Key,
+) -> Result<Option<R>, StoreError> {
+    let row = writer.table(R::TABLE)?.get(partition, key)?;
+    let record = row.map(|row| R::from_row(&row)).transpose();
+    record.map_err(|error| damaged_row(writer.name(), R::TABLE, key, &error))
+}
+
+/// Removes some rows of tables by slot; whether there were any.
+fn by_slot(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<bool, StoreError> {
+    for table in BY_SLOT {
+        let mut rows = writer.table(table)?;
+        let found = rows.first(partition, &KeyRange::of(slot), ROWS_AT_ONCE, |_, _| Ok(true))?;
+        found.iter().try_for_each(|(key, _)| rows.remove(partition, key))?;
+        if !found.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Writes some blobs without the device's readings; whether there were any with them.

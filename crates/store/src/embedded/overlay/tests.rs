@@ -5,7 +5,7 @@ use base::{Value, WayIn};
 use records::{Reading, Seen};
 
 use super::*;
-use crate::embedded::existence_filter::BloomFilter;
+use crate::embedded::existence_filter::{BloomFilter, LastCommand};
 use base::Attended;
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn put(table: Table, number: u8, value: u64) -> Change {
 
 /// Nothing is in the tables.
 fn none() -> ExistenceFilter {
-    ExistenceFilter::Bloom(BloomFilter::for_keys(0))
+    ExistenceFilter::Devices(BloomFilter::for_keys(0), LastCommand::default())
 }
 
 fn batch(seq: u64, changes: Vec<Change>) -> Prepared {

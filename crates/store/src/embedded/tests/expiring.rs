@@ -2,8 +2,8 @@
 //! in between.
 
 use records::{
-    Attempt, CountedOf, Counts, CountsKey, DeliveryKey, DeliveryProgress, DeliveryStatus, KeptFrom, Metric,
-    Op, PartitionHead,
+    Attempt, CountedOf, Counts, CountsKey, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot,
+    Happening, KeptFrom, Metric, Op, PartitionHead, TimelineEntry,
 };
 
 use super::*;
@@ -17,8 +17,9 @@ const DAYS: i64 = 3;
 /// Events and deliveries of a day: more than are removed at once.
 const OF_A_DAY: u32 = 2_500;
 /// What has a time that is kept no longer.
-const EXPIRING: [Table; 9] = [
+const EXPIRING: [Table; 10] = [
     Table::Events,
+    Table::Timeline,
     Table::EventsByDevice,
     Table::Deliveries,
     Table::Progress,
@@ -49,6 +50,9 @@ fn of_day(day: i64) -> Vec<Op> {
         let (key, slot) = (key(day, number), number % 700);
         ops.push(sign(slot, number + 1, 1.0));
         ops.push(Op::PutEvent(Box::new(event(slot, key.at.0, number))));
+        let (at, what) = (key.at, Happening::Connected { address: None });
+        let entry = TimelineEntry { slot: DeviceSlot(slot), at, number, what };
+        ops.push(Op::PutTimelineEntry(Box::new(entry)));
         ops.push(Op::PutDelivery(Box::new(delivery(slot, 7, key.at.0, number))));
         ops.push(Op::PutAttempt(attempt(key)));
     }
@@ -148,7 +152,8 @@ fn history_of_one_sort_goes_without_the_others() {
     commit(&store, &mut head, Vec::new());
     while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {}
     for (table, (before, now)) in EXPIRING.into_iter().zip(before.into_iter().zip(all_rows(&store))) {
-        let with_events = matches!(table, Table::Events | Table::EventsByDevice | Table::Counts);
+        let with_events =
+            matches!(table, Table::Events | Table::Timeline | Table::EventsByDevice | Table::Counts);
         let expect = if with_events { before * 2 / 3 } else { before };
         assert_eq!(now, expect, "{table:?}");
     }

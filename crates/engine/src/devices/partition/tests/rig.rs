@@ -69,7 +69,7 @@ impl Rig {
     }
 
     /// Steps with these inputs until there is nothing more to do; everything is durable at once.
-    fn step(&mut self, inputs: Vec<Input>) -> Vec<Op> {
+    pub(super) fn step(&mut self, inputs: Vec<Input>) -> Vec<Op> {
         let (mut ops, more) = self.one_step(inputs);
         if more {
             ops.extend(self.step(Vec::new()));
@@ -95,7 +95,7 @@ impl Rig {
         (ops, step.more)
     }
 
-    fn ask<T>(&mut self, make: impl FnOnce(Reply<T>) -> Input) -> T {
+    pub(super) fn ask<T>(&mut self, make: impl FnOnce(Reply<T>) -> Input) -> T {
         let (reply, mut answer) = Reply::new();
         self.step(vec![make(reply)]);
         answer.try_recv().expect("answered once durable")
@@ -348,7 +348,7 @@ impl Rig {
         [never_seen, online, lost, pending]
     }
 
-    fn view(&self) -> Box<dyn store::View> {
+    pub(super) fn view(&self) -> Box<dyn store::View> {
         self.store.view(PARTITION).expect("readable")
     }
 }

@@ -14,7 +14,7 @@ use base::{Problem, Value};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::not_json;
+use crate::problem::quoted;
 
 /// How many arrays and objects may be inside one another. Far more than a device needs, and far
 /// below what a reader's stack holds.
@@ -148,7 +148,7 @@ impl Writer {
         }
         members.sort_by(|a, b| a.key.encode_utf16().cmp(b.key.encode_utf16()));
         if let Some(twice) = members.windows(2).find(|pair| pair[0].key == pair[1].key) {
-            let detail = format!("the value has the key {} twice", super::quoted(&twice[0].key));
+            let detail = format!("the value has the key {} twice", quoted(&twice[0].key));
             return self.refuse(Problem::unreadable(detail));
         }
         let from = members.iter().map(|member| member.written.start).min().unwrap_or(self.out.len());
@@ -274,4 +274,18 @@ impl<'de> Visitor<'de> for Key {
     fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
         Ok(Cow::Owned(key.to_owned()))
     }
+}
+
+/// Longest piece of what a JSON parser said that a detail repeats, in characters.
+const PARSER_CHARS_MAX: usize = 160;
+
+/// What a JSON parser said, without its line number: a message has one line.
+#[must_use]
+pub fn not_json(error: &serde_json::Error) -> Problem {
+    let said = error.to_string();
+    let what = said.rsplit_once(" at line ").map_or(said.as_str(), |(what, _)| what);
+    // It may repeat a string as long as the message.
+    let end = what.char_indices().nth(PARSER_CHARS_MAX).map_or(what.len(), |(end, _)| end);
+    let (what, dots) = (&what[..end], if end < what.len() { "..." } else { "" });
+    Problem::unreadable(format!("not readable JSON at byte {}: {what}{dots}", error.column()))
 }

@@ -6,18 +6,23 @@ use std::sync::Arc;
 
 use base::hash;
 
-use super::copy_queue::Watcher;
-use crate::mqtt::limits::{MIRROR_ANYWHERE_MAX, MIRROR_OF_DEVICE_MAX};
+use super::queue::Watcher;
+use crate::mqtt::limits::{WATCHING_ANYWHERE_MAX, WATCHING_DEVICE_MAX};
 use crate::mqtt::rights::device_level;
 
 /// The connections that watch.
-#[derive(Default)]
-pub(super) struct Watchers {
-    /// By the hash of a device's id. On a collision a connection is offered a copy that matches
-    /// none of its subscriptions, and ignores it.
-    by_device: HashMap<u64, Vec<Arc<Watcher>>>,
+pub(in crate::mqtt) struct Watchers<T> {
+    /// By the hash of a device's id. On a collision a connection is offered what matches none of
+    /// its subscriptions, and ignores it.
+    by_device: HashMap<u64, Vec<Arc<Watcher<T>>>>,
     /// With filters that name no device.
-    anywhere: Vec<Arc<Watcher>>,
+    anywhere: Vec<Arc<Watcher<T>>>,
+}
+
+impl<T> Default for Watchers<T> {
+    fn default() -> Self {
+        Self { by_device: HashMap::new(), anywhere: Vec::new() }
+    }
 }
 
 /// What a connection watches for a filter: a device, or all of them.
@@ -29,7 +34,7 @@ pub(in crate::mqtt) enum Watched {
 
 /// What came of watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Watches {
+pub(in crate::mqtt) enum Watches {
     New,
     Already,
     NoRoom,
@@ -47,11 +52,11 @@ impl Watched {
     }
 }
 
-impl Watchers {
-    pub(super) fn add(&mut self, watcher: &Arc<Watcher>, watched: Watched) -> Watches {
+impl<T> Watchers<T> {
+    pub(in crate::mqtt) fn add(&mut self, watcher: &Arc<Watcher<T>>, watched: Watched) -> Watches {
         let (all, most) = match watched {
-            Watched::Device(device) => (self.by_device.entry(device).or_default(), MIRROR_OF_DEVICE_MAX),
-            Watched::Anywhere => (&mut self.anywhere, MIRROR_ANYWHERE_MAX),
+            Watched::Device(device) => (self.by_device.entry(device).or_default(), WATCHING_DEVICE_MAX),
+            Watched::Anywhere => (&mut self.anywhere, WATCHING_ANYWHERE_MAX),
         };
         if all.iter().any(|known| Arc::ptr_eq(known, watcher)) {
             return Watches::Already;
@@ -66,7 +71,7 @@ impl Watchers {
     }
 
     /// Whether it was there.
-    pub(super) fn remove(&mut self, watcher: &Arc<Watcher>, watched: Watched) -> bool {
+    pub(in crate::mqtt) fn remove(&mut self, watcher: &Arc<Watcher<T>>, watched: Watched) -> bool {
         let all = match watched {
             Watched::Device(device) => self.by_device.get_mut(&device),
             Watched::Anywhere => Some(&mut self.anywhere),
@@ -83,8 +88,8 @@ impl Watchers {
         was_there
     }
 
-    /// Those who may want a report of this device, each once.
-    pub(super) fn of(&self, device: &str) -> Vec<Arc<Watcher>> {
+    /// Those who may want what is of this device, each once.
+    pub(in crate::mqtt) fn of(&self, device: &str) -> Vec<Arc<Watcher<T>>> {
         let mut all = self.anywhere.clone();
         let Watched::Device(device) = Watched::device(device) else { return all };
         for watcher in self.by_device.get(&device).into_iter().flatten() {
@@ -99,10 +104,11 @@ impl Watchers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mqtt::mirror::ReportCopy;
     use crate::mqtt::rights::Rights;
     use access::KnownAs;
 
-    fn watcher() -> Arc<Watcher> {
+    fn watcher() -> Arc<Watcher<ReportCopy>> {
         Arc::new(Watcher::new(&Rights::new(Arc::new(KnownAs::anybody()))))
     }
 
@@ -133,7 +139,7 @@ mod tests {
         ] {
             assert_eq!(watchers.add(watcher, device), expect, "{device:?}");
         }
-        let of = |watchers: &Watchers, device| {
+        let of = |watchers: &Watchers<_>, device| {
             let all = watchers.of(device);
             let has = |watcher| all.iter().filter(|known| Arc::ptr_eq(known, watcher)).count();
             (has(&one), has(&other))
@@ -150,7 +156,7 @@ mod tests {
     #[test]
     fn so_many_may_watch_everything() {
         let mut watchers = Watchers::default();
-        for _ in 0..MIRROR_ANYWHERE_MAX {
+        for _ in 0..WATCHING_ANYWHERE_MAX {
             assert_eq!(watchers.add(&watcher(), Watched::Anywhere), Watches::New);
         }
         let one_more = watcher();
@@ -163,7 +169,7 @@ mod tests {
         let mut watchers = Watchers::default();
         let first = watcher();
         assert_eq!(watchers.add(&first, Watched::device("0xA")), Watches::New);
-        for _ in 1..MIRROR_OF_DEVICE_MAX {
+        for _ in 1..WATCHING_DEVICE_MAX {
             assert_eq!(watchers.add(&watcher(), Watched::device("0xA")), Watches::New);
         }
         let one_more = watcher();

@@ -1,6 +1,6 @@
-//! The copies that wait for one subscribed connection.
+//! What waits for one subscribed connection: copies of reports, or commands.
 //!
-//! The connection matches them against its own subscriptions, which it keeps anyway. So an idle
+//! The connection matches it against its own subscriptions, which it keeps anyway. So an idle
 //! subscriber costs little more than any other connection.
 
 use std::collections::VecDeque;
@@ -11,28 +11,23 @@ use std::task::Waker;
 use futures_util::task::AtomicWaker;
 
 use crate::mqtt::labels::LabelOf;
-use crate::mqtt::limits::{MIRROR_ALL_COPIES_BYTES_MAX, MIRROR_COPIES_BYTES_MAX};
 use crate::mqtt::rights::Rights;
 
-/// A report that was accepted.
-#[derive(Debug)]
-pub(in crate::mqtt) struct ReportCopy {
-    pub(in crate::mqtt) topic: Box<str>,
-    pub(in crate::mqtt) payload: Box<[u8]>,
-    /// The connection that it came over; 0 if that is not told.
-    pub(in crate::mqtt) source: u64,
-}
+/// Something that waits for connections.
+pub(in crate::mqtt) trait Queued {
+    /// Most of it that waits for one connection, in bytes. Beyond it, one is dropped.
+    const CONNECTION_BYTES_MAX: usize;
+    /// Most of it that waits for all of them, in bytes.
+    const ALL_BYTES_MAX: usize;
 
-impl ReportCopy {
-    fn bytes(&self) -> usize {
-        size_of::<Self>() + self.topic.len() + self.payload.len()
-    }
+    /// What it takes in memory.
+    fn bytes(&self) -> usize;
 }
 
 /// A connection that watches.
-pub(in crate::mqtt) struct Watcher {
+pub(in crate::mqtt) struct Watcher<T> {
     label: Option<Box<LabelOf>>,
-    copies: Mutex<CopyQueue>,
+    queue: Mutex<Queue<T>>,
     waker: AtomicWaker,
     /// It took something since it was last looked at.
     moves: AtomicBool,
@@ -40,33 +35,37 @@ pub(in crate::mqtt) struct Watcher {
     listed: AtomicBool,
 }
 
-enum CopyQueue {
+enum Queue<T> {
     /// An idle connection holds no buffer.
     Empty,
-    Waiting(Box<Waiting>),
+    Waiting(Box<Waiting<T>>),
     /// Nobody takes any more.
     Closed,
 }
 
-#[derive(Default)]
-struct Waiting {
-    reports: VecDeque<Arc<ReportCopy>>,
+struct Waiting<T> {
+    items: VecDeque<Arc<T>>,
     bytes: usize,
 }
 
 /// Connections for which something waits, those first that have taken nothing for longest: theirs
-/// is dropped where there is no room for anything of others. For the one thread that puts.
-#[derive(Default)]
-pub(super) struct Slow {
-    connections: VecDeque<Weak<Watcher>>,
+/// is dropped where there is no room for anything of others. For whoever puts, one at a time.
+pub(in crate::mqtt) struct Slow<T> {
+    connections: VecDeque<Weak<Watcher<T>>>,
     /// Those who have taken everything are forgotten at this many.
     tidied_at: usize,
 }
 
-impl Slow {
+impl<T> Default for Slow<T> {
+    fn default() -> Self {
+        Self { connections: VecDeque::new(), tidied_at: 0 }
+    }
+}
+
+impl<T: Queued> Slow<T> {
     const FEW: usize = 64;
 
-    fn add(&mut self, watcher: &Arc<Watcher>) {
+    fn add(&mut self, watcher: &Arc<Watcher<T>>) {
         if watcher.listed.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -77,13 +76,12 @@ impl Slow {
         self.connections.push_back(Arc::downgrade(watcher));
     }
 
-    /// Drops what waits for those who take nothing until there is room for so much: how many
-    /// reports.
-    pub(super) fn make_room(&mut self, bytes: usize, all_waiting_bytes: &AtomicUsize) -> usize {
+    /// Drops what waits for those who take nothing until there is room for so much: how many items.
+    pub(in crate::mqtt) fn make_room(&mut self, bytes: usize, all_waiting_bytes: &AtomicUsize) -> usize {
         let mut dropped = 0;
         // Twice round: whoever took something meanwhile is passed over once.
         for _ in 0..2 * self.connections.len() {
-            if all_waiting_bytes.load(Ordering::Relaxed) + bytes <= MIRROR_ALL_COPIES_BYTES_MAX {
+            if all_waiting_bytes.load(Ordering::Relaxed) + bytes <= T::ALL_BYTES_MAX {
                 break;
             }
             let Some(first) = self.connections.pop_front() else { break };
@@ -99,12 +97,12 @@ impl Slow {
     }
 }
 
-impl Watcher {
+impl<T: Queued> Watcher<T> {
     pub(in crate::mqtt) fn new(access: &Rights) -> Self {
         let label = access.label().map(Box::new);
         Self {
             label,
-            copies: Mutex::new(CopyQueue::Empty),
+            queue: Mutex::new(Queue::Empty),
             waker: AtomicWaker::new(),
             moves: AtomicBool::new(false),
             listed: AtomicBool::new(false),
@@ -116,41 +114,41 @@ impl Watcher {
         self.waker.register(waker);
     }
 
-    pub(super) fn label(&self) -> Option<&LabelOf> {
+    pub(in crate::mqtt) fn label(&self) -> Option<&LabelOf> {
         self.label.as_deref()
     }
 
-    /// Puts a report where the connection takes it: how many were dropped, this one or those of a
+    /// Puts an item where the connection takes it: how many were dropped, this one or those of a
     /// connection that takes nothing.
-    pub(super) fn put(
+    pub(in crate::mqtt) fn put(
         self: &Arc<Self>,
-        shown: &Arc<ReportCopy>,
-        slow: &mut Slow,
+        item: &Arc<T>,
+        slow: &mut Slow<T>,
         all_waiting_bytes: &AtomicUsize,
     ) -> usize {
-        let bytes = shown.bytes();
+        let bytes = item.bytes();
         let dropped = slow.make_room(bytes, all_waiting_bytes);
         {
-            let mut copies = self.copies();
-            let waiting = match &mut *copies {
-                CopyQueue::Closed => return dropped,
-                CopyQueue::Waiting(waiting) => waiting,
-                empty @ CopyQueue::Empty => {
-                    *empty = CopyQueue::Waiting(Box::default());
-                    let CopyQueue::Waiting(waiting) = empty else { return dropped + 1 };
+            let mut queue = self.queue();
+            let waiting = match &mut *queue {
+                Queue::Closed => return dropped,
+                Queue::Waiting(waiting) => waiting,
+                empty @ Queue::Empty => {
+                    *empty = Queue::Waiting(Box::new(Waiting { items: VecDeque::new(), bytes: 0 }));
+                    let Queue::Waiting(waiting) = empty else { return dropped + 1 };
                     waiting
                 }
             };
             let of_all = all_waiting_bytes.load(Ordering::Relaxed) + bytes;
-            if waiting.bytes + bytes > MIRROR_COPIES_BYTES_MAX || of_all > MIRROR_ALL_COPIES_BYTES_MAX {
-                if waiting.reports.is_empty() {
-                    *copies = CopyQueue::Empty;
+            if waiting.bytes + bytes > T::CONNECTION_BYTES_MAX || of_all > T::ALL_BYTES_MAX {
+                if waiting.items.is_empty() {
+                    *queue = Queue::Empty;
                 }
                 return dropped + 1;
             }
             all_waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
             waiting.bytes += bytes;
-            waiting.reports.push_back(Arc::clone(shown));
+            waiting.items.push_back(Arc::clone(item));
         }
         slow.add(self);
         self.waker.wake();
@@ -159,55 +157,63 @@ impl Watcher {
 
     /// Whether something waits for it; it is listed again when something does.
     fn stays_listed(&self) -> bool {
-        let waits = matches!(&*self.copies(), CopyQueue::Waiting(_));
+        let waits = matches!(&*self.queue(), Queue::Waiting(_));
         self.listed.store(waits, Ordering::Relaxed);
         waits
     }
 
-    /// Drops what waits: how many reports.
+    /// Drops what waits: how many items.
     fn give_up(&self, all_waiting_bytes: &AtomicUsize) -> usize {
-        let mut copies = self.copies();
-        let CopyQueue::Waiting(waiting) = &mut *copies else { return 0 };
-        let reports = waiting.reports.len();
+        let mut queue = self.queue();
+        let Queue::Waiting(waiting) = &mut *queue else { return 0 };
+        let items = waiting.items.len();
         all_waiting_bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
-        *copies = CopyQueue::Empty;
-        reports
+        *queue = Queue::Empty;
+        items
     }
 
-    /// The next report that waits.
-    pub(super) fn take(&self, all_waiting_bytes: &AtomicUsize) -> Option<Arc<ReportCopy>> {
-        let mut copies = self.copies();
-        let CopyQueue::Waiting(waiting) = &mut *copies else { return None };
-        let shown = waiting.reports.pop_front();
-        if let Some(shown) = &shown {
+    /// The next item that waits.
+    pub(in crate::mqtt) fn take(&self, all_waiting_bytes: &AtomicUsize) -> Option<Arc<T>> {
+        let item = self.take_counted()?;
+        all_waiting_bytes.fetch_sub(item.bytes(), Ordering::Relaxed);
+        Some(item)
+    }
+
+    /// The next item that waits. Its bytes still count among those of all connections.
+    pub(in crate::mqtt) fn take_counted(&self) -> Option<Arc<T>> {
+        let mut queue = self.queue();
+        let Queue::Waiting(waiting) = &mut *queue else { return None };
+        let item = waiting.items.pop_front();
+        if let Some(item) = &item {
             self.moves.store(true, Ordering::Relaxed);
-            waiting.bytes -= shown.bytes();
-            all_waiting_bytes.fetch_sub(shown.bytes(), Ordering::Relaxed);
+            waiting.bytes -= item.bytes();
         }
-        if waiting.reports.is_empty() {
-            *copies = CopyQueue::Empty;
+        if waiting.items.is_empty() {
+            *queue = Queue::Empty;
         }
-        shown
+        item
     }
 
     /// Throws away what waits, and what comes yet.
-    pub(super) fn close(&self, all_waiting_bytes: &AtomicUsize) {
-        if let CopyQueue::Waiting(waiting) = std::mem::replace(&mut *self.copies(), CopyQueue::Closed) {
+    pub(in crate::mqtt) fn close(&self, all_waiting_bytes: &AtomicUsize) {
+        if let Queue::Waiting(waiting) = std::mem::replace(&mut *self.queue(), Queue::Closed) {
             all_waiting_bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
         }
     }
 
-    fn copies(&self) -> MutexGuard<'_, CopyQueue> {
-        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, Queue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mqtt::limits::{MIRROR_ALL_COPIES_BYTES_MAX, MIRROR_COPIES_BYTES_MAX};
+    use crate::mqtt::mirror::ReportCopy;
     use access::KnownAs;
 
-    fn watcher() -> Arc<Watcher> {
+    fn watcher() -> Arc<Watcher<ReportCopy>> {
         Arc::new(Watcher::new(&Rights::new(Arc::new(KnownAs::anybody()))))
     }
 
@@ -237,7 +243,7 @@ mod tests {
         let empty = watcher();
         assert_eq!(watcher().put(&shown(100), &mut slow, &all), 0);
         assert_eq!(empty.put(&shown(100), &mut slow, &all), 1);
-        assert!(matches!(&*empty.copies(), CopyQueue::Empty), "it holds no buffer");
+        assert!(matches!(&*empty.queue(), Queue::Empty), "it holds no buffer");
     }
 
     #[test]
@@ -260,12 +266,13 @@ mod tests {
 
     #[test]
     fn who_takes_everything_is_forgotten() {
+        const FEW: usize = Slow::<ReportCopy>::FEW;
         let (all, mut slow) = (AtomicUsize::new(0), Slow::default());
-        let watchers: Vec<_> = (0..10 * Slow::FEW).map(|_| watcher()).collect();
+        let watchers: Vec<_> = (0..10 * FEW).map(|_| watcher()).collect();
         for watcher in watchers.iter().chain(&watchers) {
             watcher.put(&shown(100), &mut slow, &all);
             assert!(watcher.take(&all).is_some());
         }
-        assert!(slow.connections.len() <= Slow::FEW);
+        assert!(slow.connections.len() <= FEW);
     }
 }

@@ -1,0 +1,236 @@
+//! Commands to devices: sending them, looking at them, cancelling them and trying them anew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, COMMAND_RESULT_BYTES_MAX, COMMAND_WAIT_MAX};
+use base::{EntityId, Problem, Timestamp};
+use engine::commands::COMMAND_ID_PREFIX;
+use engine::followers::{FollowedFeed, Follower};
+use engine::queries::{CommandFilter, FeedKey};
+use engine::queues::IdempotencyKey;
+use engine::records::{CommandKey, CommandState, CommandStatus};
+use engine::{Engine, Form, TrackedCommand};
+use net::problem::Refused;
+use serde::Deserialize;
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::feed::{self, Followable, follow};
+use crate::idempotency::Creation;
+use crate::list::List;
+use crate::openapi::refusals::{OF_A_COMMAND, OF_A_READ, UNKNOWN_COMMAND, UNKNOWN_DEVICE};
+use crate::openapi::{Call, words};
+use crate::page::Feed;
+use crate::params::Params;
+use crate::path::{CommandInPath, DeviceInPath, unknown_command};
+use crate::shape::{self, CommandShape, NewCommandShape};
+
+const OF_DEVICE: &str = "/v1/devices/{id}/commands";
+const BY_ID: &str = "/v1/commands/{id}";
+
+pub(super) fn routes() -> Routes {
+    let sent =
+        Call::new("Sends a device a command; it goes out while the device is reachable, until it answers")
+            .once()
+            .query("wait", words::duration())
+            .takes(shape::new_command_schema())
+            .gives::<NewCommandShape<'_>>(201, "the command; with wait as it has ended, or as it stands then")
+            .refuses(OF_A_COMMAND)
+            .refuses(OF_A_READ)
+            .refuses(&[UNKNOWN_DEVICE, (503, "too_many_waiting")]);
+    let of_device = filtered(Call::new("Commands of a device by the time at which they were sent"));
+    let all = Call::new("Commands by the time at which they were sent").query("device", words::device_id());
+    let all = filtered(all.labels());
+    let shown = Call::new("A command, and how far it has come")
+        .gives::<CommandShape<'_>>(200, "the command")
+        .refuses(&[UNKNOWN_COMMAND])
+        .refuses(OF_A_READ);
+    let cancelled =
+        Call::new("Cancels a command; one that is with its device may be done there all the same")
+            .gives_nothing(204, "it is cancelled")
+            .refuses(&[UNKNOWN_COMMAND, (409, "finished")]);
+    let retried = Call::new("Tries a failed, expired or cancelled command anew, under the same id")
+        .once()
+        .gives_nothing(202, "it waits for its turn")
+        .refuses(&[UNKNOWN_COMMAND, (409, "not_finished"), (409, "not_retryable")]);
+    Routes::default()
+        .post(OF_DEVICE, send, sent)
+        .get(OF_DEVICE, list_of_device, of_device)
+        .get("/v1/commands", list_all, all)
+        .get(BY_ID, show, shown)
+        .delete(BY_ID, cancel, cancelled)
+        .post("/v1/commands/{id}/retry", retry, retried)
+}
+
+fn filtered(call: Call) -> Call {
+    call.query("status", words::command_status())
+        .query("origin", words::command_name())
+        .feed()
+        .lists::<CommandShape<'_>>()
+        .refuses(&[UNKNOWN_DEVICE])
+}
+
+async fn send(
+    State(api): State<ApiState>,
+    DeviceInPath(device): DeviceInPath,
+    params: Params,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
+    let send = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+        let commands = api.engine().commands();
+        let command = shape::new_command(&body, &commands)?;
+        drop(body);
+        command.check(api.engine().clock().wall())?;
+        let write = |made: &_| Answer::of(made, |command| created(&as_given(command))).stored();
+        Answer::kept(&commands.send_as(device, command, Form { once, write }).await?)
+    };
+    let sent = creation.once(&api, send).await?;
+    if wait.is_zero() || sent.status != StatusCode::CREATED {
+        return Ok(sent);
+    }
+    let id = id_in(&sent)?;
+    // Whoever waits holds no answer.
+    drop(sent);
+    Ok(created(&ended(&api, id, wait).await?))
+}
+
+/// The command as it was taken. A reachable device may have it already: how far it came since then
+/// is for later calls to show.
+fn as_given(command: &TrackedCommand) -> TrackedCommand {
+    let TrackedCommand { command, state } = command;
+    let CommandState { is_held, expires_at, .. } = *state;
+    let state = CommandState { is_held, expires_at, ..CommandState::WAITING };
+    TrackedCommand { command: Arc::clone(command), state }
+}
+
+fn created(command: &TrackedCommand) -> Answer {
+    Answer::created(&NewCommandShape::from(command))
+}
+
+/// The id of the command that was answered.
+fn id_in(sent: &Answer) -> Result<EntityId, Problem> {
+    #[derive(Deserialize)]
+    struct Sent<'a> {
+        id: &'a str,
+    }
+    let sent: Option<Sent<'_>> = serde_json::from_slice(&sent.body).ok();
+    sent.and_then(|sent| EntityId::from_text(COMMAND_ID_PREFIX, sent.id))
+        .ok_or_else(|| Problem::new(500, "internal_error", "the command that was sent cannot be read"))
+}
+
+/// The command once it has ended, or as it stands when the time is over or the server stops.
+async fn ended(api: &ApiState, id: EntityId, wait: Duration) -> Result<TrackedCommand, Problem> {
+    let commands = api.engine().commands();
+    tokio::select! {
+        ended = commands.ended(id, wait) => ended,
+        () = api.stopped() => present(api, id).await,
+    }
+}
+
+async fn present(api: &ApiState, id: EntityId) -> Result<TrackedCommand, Problem> {
+    let queries = api.queries();
+    let unknown = move || unknown_command(&id.to_text(COMMAND_ID_PREFIX));
+    api.shared.lookups.run(move || queries.command(id)?.ok_or_else(unknown)).await
+}
+
+async fn show(State(api): State<ApiState>, CommandInPath(id): CommandInPath) -> Result<Answer, Refused> {
+    Ok(Answer::ok(&CommandShape::from(&present(&api, id).await?)))
+}
+
+async fn cancel(State(api): State<ApiState>, CommandInPath(id): CommandInPath) -> Result<Answer, Refused> {
+    api.engine().commands().cancel(id).await?;
+    Ok(Answer::nothing())
+}
+
+/// It makes nothing, but a repeat of it, which came too late, would be refused or send again.
+async fn retry(
+    State(api): State<ApiState>,
+    CommandInPath(id): CommandInPath,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    let retry = async move |api: ApiState, _: String, once: Option<IdempotencyKey>| {
+        let form = Form { once, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
+        Answer::kept(&api.engine().commands().retry_as(id, form).await?)
+    };
+    creation.once(&api, retry).await
+}
+
+struct Commands {
+    engine: Engine,
+    filter: CommandFilter,
+    feed: Feed,
+}
+
+impl List for Commands {
+    type Key = FeedKey<CommandKey>;
+    type Found = (FeedKey<CommandKey>, TrackedCommand);
+    type Shown<'a> = CommandShape<'a>;
+
+    const READ_MAX: usize = 32;
+    const ITEM_BYTES_MAX: usize = COMMAND_PAYLOAD_BYTES_MAX + 2 * COMMAND_RESULT_BYTES_MAX;
+
+    fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
+        self.engine.queries().commands(&self.filter, self.feed.page(after, limit))
+    }
+
+    fn bytes((_, TrackedCommand { command, state }): &Self::Found) -> usize {
+        let late = state.late.as_ref().and_then(|late| late.result.as_deref());
+        let texts = [state.result.as_deref(), late];
+        command.payload.len() + texts.into_iter().flatten().map(str::len).sum::<usize>()
+    }
+
+    fn key((key, _): &Self::Found) -> Self::Key {
+        *key
+    }
+
+    fn show((_, command): &Self::Found) -> CommandShape<'_> {
+        command.into()
+    }
+}
+
+impl Followable for Commands {
+    fn follow(&self) -> Result<Option<Follower>, Problem> {
+        // One that was sent before may come to have the status that is asked for.
+        let by_status = self.filter.status.is_some();
+        let feed = if by_status { FollowedFeed::CommandsByStatus } else { FollowedFeed::Commands };
+        follow(&self.engine, feed, self.filter.device.as_ref())
+    }
+
+    fn looked_until(&mut self, at: Timestamp) {
+        if self.filter.status.is_none() {
+            self.feed.skip_to(at);
+        }
+    }
+}
+
+async fn list_of_device(
+    State(api): State<ApiState>,
+    DeviceInPath(device): DeviceInPath,
+    params: Params,
+) -> Result<Response, Refused> {
+    list(api, CommandFilter { device: Some(device), ..CommandFilter::default() }, params).await
+}
+
+async fn list_all(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
+    let (device, labels) = (params.device("device")?, params.labels()?);
+    list(api, CommandFilter { device, labels, ..CommandFilter::default() }, params).await
+}
+
+async fn list(api: ApiState, filter: CommandFilter, mut params: Params) -> Result<Response, Refused> {
+    let filter = CommandFilter {
+        status: params.word("status", &CommandStatus::ALL, CommandStatus::as_str)?,
+        origin: params.take("origin", "text", |text| Some(text.to_owned()))?,
+        ..filter
+    };
+    let feed = params.feed()?;
+    let page = params.page()?;
+    let feed = feed.ending(page.form, api.engine().clock().now());
+    let commands = Commands { engine: api.engine().clone(), filter, feed };
+    feed::answer(&api, page, feed, commands).await
+}

@@ -1,0 +1,39 @@
+//! `/v1/devices/{id}/poll`: the next command, for a device that has no MQTT session. Its answer
+//! comes in as a report does, which is another crate's route.
+
+use axum::extract::State;
+use base::limits::POLL_WAIT_MAX;
+use net::problem::Refused;
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::openapi::refusals::UNKNOWN_DEVICE;
+use crate::openapi::{Call, words};
+use crate::params::Params;
+use crate::path::DeviceInPath;
+use crate::shape::PolledShape;
+
+pub(super) fn routes() -> Routes {
+    let polled =
+        Call::new("The command that the device has to answer next; it is reachable while this waits")
+            .query("wait", words::duration())
+            .gives::<PolledShape<'_>>(200, "the command, again until it is answered")
+            .gives_nothing(204, "there was none in time")
+            .refuses(&[UNKNOWN_DEVICE, (503, "too_many_waiting")]);
+    Routes::default().get("/v1/devices/{id}/poll", poll, polled)
+}
+
+async fn poll(
+    State(api): State<ApiState>,
+    DeviceInPath(device): DeviceInPath,
+    params: Params,
+) -> Result<Answer, Refused> {
+    let wait = params.wait_alone(POLL_WAIT_MAX)?;
+    let commands = api.engine().commands();
+    let command = tokio::select! {
+        command = commands.poll(device, wait) => command?,
+        () = api.stopped() => None,
+    };
+    Ok(command.map_or_else(Answer::nothing, |command| Answer::ok(&PolledShape::from(&command))))
+}

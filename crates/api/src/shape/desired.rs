@@ -1,0 +1,50 @@
+//! Desired entries of a device in answers.
+
+use engine::records::Wish;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::openapi::words;
+
+/// What is wished of a device, and what it has confirmed.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DesiredEntries)]
+pub(crate) struct WishesShape<'a> {
+    #[schema(max_items = 1000)]
+    items: Vec<WishShape<'a>>,
+}
+
+/// A desired entry. Null is no entry: none is wished, or the device has none.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DesiredEntry)]
+pub(crate) struct WishShape<'a> {
+    #[schema(schema_with = words::command_name)]
+    key: &'a str,
+    #[schema(schema_with = words::any, required)]
+    desired: Option<&'a RawValue>,
+    #[schema(schema_with = words::any, required)]
+    confirmed: Option<&'a RawValue>,
+    /// Whether the device has not yet confirmed what is wished.
+    pending: bool,
+}
+
+impl<'a> From<&'a Wish> for WishShape<'a> {
+    fn from(wish: &'a Wish) -> Self {
+        let json = |text: &'a Option<Box<str>>| {
+            text.as_deref().and_then(|text| serde_json::from_str::<&RawValue>(text).ok())
+        };
+        Self {
+            key: &wish.key,
+            desired: json(&wish.desired),
+            confirmed: json(&wish.confirmed),
+            pending: wish.command.is_some(),
+        }
+    }
+}
+
+impl<'a> From<&'a [Wish]> for WishesShape<'a> {
+    fn from(wishes: &'a [Wish]) -> Self {
+        Self { items: wishes.iter().map(WishShape::from).collect() }
+    }
+}

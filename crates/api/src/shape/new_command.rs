@@ -1,0 +1,107 @@
+//! Commands and desired entries as bodies ask for them. Which ranges their fields have, the engine
+//! decides.
+
+use base::Problem;
+use base::limits::{COMMAND_ATTEMPTS_MAX, COMMAND_PRIORITY_MAX};
+use engine::commands::receiver_queue;
+use engine::records::OutcomeReceiver;
+use engine::{Commands, NewCommand};
+use net::canonical;
+use utoipa::openapi::Schema;
+
+use super::client::secret;
+use super::payload::compact;
+use crate::fields::{Fields, count, duration, number_between, string, time, wrong_type};
+use crate::openapi::words;
+
+const FIELDS: [&str; 10] = [
+    "payload",
+    "ttl",
+    "not_before",
+    "ack_timeout",
+    "run_timeout",
+    "max_attempts",
+    "origin",
+    "key",
+    "priority",
+    "notify",
+];
+
+/// The schema of a command to be sent.
+pub(crate) fn new_command_schema() -> Schema {
+    words::body(&[
+        ("payload", words::any()),
+        ("ttl?", words::duration()),
+        ("not_before?", words::time()),
+        ("ack_timeout?", words::duration()),
+        ("run_timeout?", words::duration()),
+        ("max_attempts?", words::whole(1, COMMAND_ATTEMPTS_MAX.into())),
+        ("origin?", words::command_name()),
+        ("key?", words::command_name()),
+        ("priority?", words::priority()),
+        ("notify?", words::receiver()),
+    ])
+}
+
+/// The command that a body asks for.
+pub(crate) fn new_command(text: &str, commands: &Commands) -> Result<NewCommand, Problem> {
+    let fields = Fields::read(text, &FIELDS)?;
+    let payload = fields
+        .json("payload")
+        .ok_or_else(|| Problem::not_allowed("missing_field", "the field payload has to be there"))?;
+    let mut command = NewCommand::new(compact(payload).as_bytes().into());
+    command.ttl = fields.optional("ttl", duration)?;
+    command.not_before = fields.optional("not_before", time)?;
+    command.ack_timeout = fields.optional("ack_timeout", duration)?;
+    command.run_timeout = fields.optional("run_timeout", duration)?;
+    command.attempts_max = fields.optional("max_attempts", count)?;
+    command.origin = fields.optional("origin", string)?;
+    command.key = fields.optional("key", string)?;
+    command.priority = fields.optional("priority", priority)?.unwrap_or_default();
+    let notify = fields.json("notify").filter(|json| *json != "null");
+    command.notify = notify.map(|json| receiver(json, commands)).transpose()?;
+    Ok(command)
+}
+
+fn priority(name: &str, json: &str) -> Result<i8, Problem> {
+    number_between(name, json, -COMMAND_PRIORITY_MAX, COMMAND_PRIORITY_MAX)
+}
+
+/// Who is told how the command ended: `{"url","secret"?}` or `{"queue"}`.
+fn receiver(json: &str, commands: &Commands) -> Result<OutcomeReceiver, Problem> {
+    if !json.starts_with('{') {
+        return Err(wrong_type("notify", json, "an object with url or queue"));
+    }
+    let fields = Fields::read(json, &["url", "secret", "queue"])?;
+    let given = fields.optional("secret", secret)?;
+    match (fields.optional("url", string)?, fields.optional("queue", string)?) {
+        (Some(url), None) => commands.receiver_at(url, given),
+        (None, Some(_)) if given.is_some() => {
+            let detail = "notify has secret and queue; a secret belongs to a url";
+            Err(Problem::not_allowed("conflicting_fields", detail))
+        }
+        (None, Some(queue)) => receiver_queue(&queue),
+        (Some(_), Some(_)) => {
+            let detail = "notify has url and queue; it has one of the two";
+            Err(Problem::not_allowed("conflicting_fields", detail))
+        }
+        (None, None) => Err(Problem::not_allowed("missing_field", "notify needs url or queue")),
+    }
+}
+
+/// The schema of a desired value.
+pub(crate) fn desired_value_schema() -> Schema {
+    words::body(&[("value", words::any())])
+}
+
+/// The desired value that a body gives, as canonical JSON text; `None` for null, which is no entry.
+pub(crate) fn desired_value(text: &str) -> Result<Option<Box<str>>, Problem> {
+    let fields = Fields::read(text, &["value"])?;
+    let json = fields
+        .json("value")
+        .ok_or_else(|| Problem::not_allowed("missing_field", "the field value has to be there"))?;
+    Ok(match canonical::value(json)?.to_json() {
+        null if null == "null" => None,
+        value => Some(value.into()),
+    })
+}

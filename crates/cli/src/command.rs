@@ -1,0 +1,145 @@
+//! `fieldpost command`: devices are told to do something, and what becomes of it is seen.
+
+mod send;
+mod view;
+mod watch;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::api::{Api, Path};
+use super::device::Label;
+use super::failure::Failure;
+use super::feed::Feed;
+use super::list::Extent;
+use super::screen::Screen;
+use super::table::plain;
+use view::Seen;
+
+/// What can be done with commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Tell a device to do something. The command is durable when this returns; it goes out as soon
+    /// as the device is reachable, again and again until the device answers.
+    Send(Box<send::Send>),
+    /// List commands, the newest first.
+    Ls(Ls),
+    /// Show a command: where it stands, and what the device said.
+    Show(One),
+    /// Follow a command until it has ended, or all that a device has open. Exit code: 0 when the
+    /// device did it, 1 when not.
+    Watch(watch::Watch),
+    /// Call commands off that have not ended.
+    Cancel(Several),
+    /// Try failed, expired or cancelled commands anew, under the same ids.
+    Retry(Several),
+}
+
+#[derive(Args, Debug)]
+pub struct One {
+    /// The command.
+    #[arg(value_name = "COMMAND")]
+    id: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Several {
+    /// The commands.
+    #[arg(value_name = "COMMAND", required = true)]
+    ids: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Ls {
+    /// Only of this device.
+    #[arg(long)]
+    device: Option<String>,
+    /// Only those of this status.
+    #[arg(long, value_enum)]
+    status: Option<Status>,
+    /// Only of devices with this label; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Label>,
+    /// Only those of this origin.
+    #[arg(long, value_name = "TEXT")]
+    origin: Option<String>,
+    #[command(flatten)]
+    feed: Feed,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+/// Where a command stands.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Status {
+    /// It waits for its turn, its time, or its device.
+    Scheduled,
+    /// It went out, and the device has not answered.
+    Published,
+    /// The device says that it is at work.
+    Running,
+    /// The device did it.
+    Acknowledged,
+    /// The device could not do it, or never answered.
+    Failed,
+    /// Its time was over before an answer came.
+    Expired,
+    /// A newer one with its key took its place.
+    Superseded,
+    /// It was called off.
+    Cancelled,
+}
+
+impl Status {
+    /// Those of commands that have not ended.
+    const OPEN: [Self; 3] = [Self::Scheduled, Self::Published, Self::Running];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Published => "published",
+            Self::Running => "running",
+            Self::Acknowledged => "acknowledged",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+            Self::Superseded => "superseded",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl Command {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Send(send) => send.run(api, screen),
+            Self::Ls(ls) => ls.run(api, screen),
+            Self::Show(One { id }) => {
+                let command = api.get(&of(id))?;
+                screen.show(&command, || Ok(api.read::<Seen>(&command)?.facts()))
+            }
+            Self::Watch(watch) => watch.run(api, screen),
+            Self::Cancel(Several { ids }) => ids.iter().try_for_each(|id| {
+                api.delete(&of(id))?;
+                screen.tell(&format!("{} cancelled\n", plain(id)))
+            }),
+            Self::Retry(Several { ids }) => ids.iter().try_for_each(|id| {
+                api.start(&of(id).and(&["retry"]))?;
+                screen.tell(&format!("{} is tried anew\n", plain(id)))
+            }),
+        }
+    }
+}
+
+impl Ls {
+    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let path = Path::of(&["commands"])
+            .with_maybe("device", self.device.as_ref())
+            .with_maybe("status", self.status.map(Status::as_str))
+            .with_maybe("origin", self.origin.as_ref());
+        let path = self.label.iter().fold(path, |path, label| label.narrow(path));
+        self.feed.show::<Seen>(api, screen, path, &self.extent, "no commands")
+    }
+}
+
+fn of(id: &str) -> Path {
+    Path::of(&["commands", id])
+}

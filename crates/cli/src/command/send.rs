@@ -1,0 +1,221 @@
+//! `fieldpost command send`: what a device is to do, and on which terms.
+
+use std::time::Duration;
+
+use base::duration;
+use base::limits::COMMAND_WAIT_MAX;
+use clap::Args;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::view::Seen;
+use crate::api::{Api, Path};
+use crate::failure::Failure;
+use crate::input::json;
+use crate::screen::Screen;
+use crate::table::plain;
+
+#[derive(Args, Debug)]
+pub struct Send {
+    /// The device.
+    #[arg(value_name = "DEVICE")]
+    device: String,
+    /// What it is told, as JSON: 1, '"open"', '{"open":1}'.
+    #[arg(value_name = "PAYLOAD", allow_hyphen_values = true, value_parser = json)]
+    payload: Box<RawValue>,
+    /// Worth doing for this long (30s, 2h); then it expires.
+    #[arg(long, value_name = "DURATION")]
+    ttl: Option<String>,
+    /// Not to go out before this time (2026-11-21T01:02:03Z).
+    #[arg(long, value_name = "TIME")]
+    not_before: Option<String>,
+    /// How long the device has for its answer before the command goes out again; the server's
+    /// setting if left out.
+    #[arg(long, value_name = "DURATION")]
+    ack_timeout: Option<String>,
+    /// How long a device that says it is at work may go without saying so again; 10m if left out.
+    #[arg(long, value_name = "DURATION")]
+    run_timeout: Option<String>,
+    /// How often it goes out; the server's setting if left out.
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<u32>,
+    /// Who asks for it, in your words.
+    #[arg(long, value_name = "TEXT")]
+    origin: Option<String>,
+    /// A waiting command of the device with the same key gives way to this one.
+    #[arg(long)]
+    key: Option<String>,
+    /// From -100 to 100, higher ones go first; 0 if left out.
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    priority: Option<i32>,
+    /// Publish how it ended as a job of this queue.
+    #[arg(long, value_name = "NAMESPACE/QUEUE", group = "notify")]
+    notify_queue: Option<String>,
+    /// Post how it ended to this URL, signed.
+    #[arg(long, value_name = "URL", group = "notify")]
+    notify_url: Option<String>,
+    /// Wait for its end for so long, up to 5m. Exit code: 0 when the device did it, 1 when not.
+    #[arg(long, value_name = "DURATION", value_parser = wait)]
+    wait: Option<Duration>,
+    /// Send only once, however often this is asked with the same key within a day.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+/// A command on its way out.
+#[derive(Serialize)]
+struct Body<'a> {
+    payload: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_before: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ack_timeout: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_timeout: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notify: Option<Receiver<'a>>,
+}
+
+/// Who is told how it ended.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Receiver<'a> {
+    Queue(&'a str),
+    Url(&'a str),
+}
+
+impl Send {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let path = Path::of(&["devices", &self.device, "commands"]);
+        let path = path.with_maybe("wait", self.wait.map(duration::format));
+        let key = self.idempotency_key.as_deref();
+        let answer = api.post_and_wait(&path, &self.body(), key, self.wait.unwrap_or_default())?;
+        if self.wait.is_none() {
+            return screen.show(&answer, || sentence(api, &answer));
+        }
+        let command: Seen = api.read(&answer)?;
+        screen.show(&answer, || Ok(command.facts()))?;
+        command.verdict()
+    }
+
+    fn body(&self) -> Body<'_> {
+        let queue = self.notify_queue.as_deref().map(Receiver::Queue);
+        Body {
+            payload: &self.payload,
+            ttl: self.ttl.as_deref(),
+            not_before: self.not_before.as_deref(),
+            ack_timeout: self.ack_timeout.as_deref(),
+            run_timeout: self.run_timeout.as_deref(),
+            max_attempts: self.max_attempts,
+            origin: self.origin.as_deref(),
+            key: self.key.as_deref(),
+            priority: self.priority,
+            notify: queue.or(self.notify_url.as_deref().map(Receiver::Url)),
+        }
+    }
+}
+
+/// What was answered at once, with the secret that is shown this once.
+fn sentence(api: &Api, answer: &RawValue) -> Result<String, Failure> {
+    #[derive(serde::Deserialize)]
+    struct Sent {
+        id: String,
+        status: String,
+        #[serde(default)]
+        notify: Option<Notify>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Notify {
+        secret: Option<String>,
+    }
+    let Sent { id, status, notify } = api.read(answer)?;
+    let secret = notify.and_then(|notify| notify.secret).map(|secret| {
+        format!(
+            "secret  {}\nKeep the secret where the receiver can read it: it is not shown again.\n",
+            plain(&secret)
+        )
+    });
+    Ok(format!("{} {}\n{}", plain(&id), plain(&status), secret.unwrap_or_default()))
+}
+
+fn wait(text: &str) -> Result<Duration, String> {
+    let span = duration::parse(text).map_err(|error| error.to_string())?;
+    if span > COMMAND_WAIT_MAX {
+        let most = duration::format(COMMAND_WAIT_MAX);
+        return Err(format!("at most {most}; `fieldpost command watch` waits for as long as it takes"));
+    }
+    Ok(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        send: Send,
+    }
+
+    fn body(words: &[&str]) -> Option<String> {
+        let words = ["test", "face7"].iter().chain(words);
+        let line = Line::try_parse_from(words).ok()?;
+        Some(serde_json::to_string(&line.send.body()).expect("a body has only names for keys"))
+    }
+
+    #[test]
+    fn a_command_says_what_was_given_and_nothing_else() {
+        for (words, expect) in [
+            (&["-1"][..], Some(r#"{"payload":-1}"#)),
+            (
+                &[
+                    r#"{"n": 1.50}"#,
+                    "--ttl",
+                    "1h",
+                    "--key",
+                    "door",
+                    "--priority",
+                    "-5",
+                    "--notify-queue",
+                    "ops/done",
+                ],
+                Some(
+                    r#"{"payload":{"n": 1.50},"ttl":"1h","key":"door","priority":-5,"notify":{"queue":"ops/done"}}"#,
+                ),
+            ),
+            (
+                &[
+                    "1",
+                    "--max-attempts",
+                    "3",
+                    "--origin",
+                    "ann",
+                    "--notify-url",
+                    "https://a.example/x",
+                    "--wait",
+                    "5m",
+                ],
+                Some(
+                    r#"{"payload":1,"max_attempts":3,"origin":"ann","notify":{"url":"https://a.example/x"}}"#,
+                ),
+            ),
+            (&["open"], None),
+            (&["1", "--wait", "6m"], None),
+            (&["1", "--notify-url", "http://a", "--notify-queue", "a/b"], None),
+        ] {
+            assert_eq!(body(words).as_deref(), expect, "{words:?}");
+        }
+    }
+}

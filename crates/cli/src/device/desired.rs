@@ -1,0 +1,129 @@
+//! `fieldpost device desired`: what a device is to have, beside what it has confirmed.
+
+use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::below;
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::input;
+use crate::list::{self, Row};
+use crate::screen::Screen;
+use crate::table::{Cell, FAINT, GOOD, OPEN, Table, plain};
+
+#[derive(Args, Debug)]
+pub struct Desired {
+    /// The device.
+    #[arg(value_name = "DEVICE")]
+    id: String,
+    #[command(subcommand)]
+    change: Option<Change>,
+}
+
+/// How to change what a device is to have.
+#[derive(Debug, Subcommand)]
+enum Change {
+    /// It is to have this value under this key. A command brings it there.
+    Set {
+        /// The entry's key.
+        #[arg(value_name = "KEY")]
+        key: String,
+        /// Any JSON: 1, true, '"open"', '{"t":21}'.
+        #[arg(value_name = "VALUE", allow_hyphen_values = true, value_parser = input::json)]
+        value: Box<RawValue>,
+    },
+    /// It is to have no entry under this key. A command brings it there.
+    Delete {
+        /// The entry's key.
+        #[arg(value_name = "KEY")]
+        key: String,
+    },
+}
+
+/// A wish on its way out.
+#[derive(Serialize)]
+struct Wish<'a> {
+    value: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Entries {
+    items: Vec<Box<RawValue>>,
+}
+
+/// An entry: what is wished, and what the device has.
+#[derive(Deserialize)]
+struct Entry {
+    key: String,
+    desired: Option<Box<RawValue>>,
+    confirmed: Option<Box<RawValue>>,
+    pending: bool,
+}
+
+impl Desired {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let entries = below(&self.id, "desired");
+        match &self.change {
+            None => show(api, screen, &api.get(&entries)?),
+            Some(Change::Set { key, value }) => {
+                let entry = api.replace(&entries.and(&[key]), &Wish { value })?;
+                screen.show(&entry, || Ok(format!("{} is to be {}\n", plain(key), plain(value.get()))))
+            }
+            Some(Change::Delete { key }) => {
+                api.delete(&entries.and(&[key]))?;
+                screen.tell(&format!("{} is to be deleted\n", plain(key)))
+            }
+        }
+    }
+}
+
+/// Shows all entries, of which a device has a thousand at most.
+fn show(api: &Api, screen: &mut Screen, entries: &RawValue) -> Result<(), Failure> {
+    let Entries { items } = api.read(entries)?;
+    if items.is_empty() && !screen.is_for_programs() {
+        screen.note("no entries");
+    }
+    let mut table = Table::new(Entry::HEADINGS).within(screen.width());
+    list::show_items::<Entry>(api, screen, &mut table, &items)
+}
+
+impl Row for Entry {
+    const HEADINGS: &'static [&'static str] = &["KEY", "DESIRED", "CONFIRMED", ""];
+
+    fn cells(&self) -> Vec<Cell> {
+        let value = |value: &Option<Box<RawValue>>| {
+            value.as_deref().map_or_else(|| Cell::maybe(None), |value| Cell::short(value.get()))
+        };
+        let stands = match (self.pending, &self.desired) {
+            (true, _) => Cell::text("pending").styled(OPEN),
+            (false, Some(_)) => Cell::text("confirmed").styled(GOOD),
+            (false, None) => Cell::text("not desired").styled(FAINT),
+        };
+        vec![Cell::elastic(&self.key), value(&self.desired), value(&self.confirmed), stands]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_shows_whether_the_device_has_it() {
+        let items = [
+            r#"{"key":"volume","desired":5,"confirmed":3,"pending":true}"#,
+            r#"{"key":"lamp","desired":"on","confirmed":"on","pending":false}"#,
+            r#"{"key":"name","desired":null,"confirmed":"gate","pending":false}"#,
+        ];
+        let rows: Vec<_> =
+            items.iter().map(|item| serde_json::from_str::<Entry>(item).expect("an entry").cells()).collect();
+        let shown = Table::new(Entry::HEADINGS).lines(&rows);
+        assert_eq!(
+            anstream::adapter::strip_str(&shown).to_string(),
+            "KEY     DESIRED  CONFIRMED\n\
+             volume  5        3          pending\n\
+             lamp    \"on\"     \"on\"       confirmed\n\
+             name    -        \"gate\"     not desired\n"
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! `fieldpost device timeline`: everything that happened to a device, in one list.
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::below;
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::feed::Feed;
+use crate::follow::Timed;
+use crate::list::{Extent, Row};
+use crate::screen::Screen;
+use crate::table::{BAD, Cell, FAINT, GOOD, OPEN};
+use crate::when::to_millisecond;
+
+#[derive(Args, Debug)]
+pub struct Timeline {
+    /// The device.
+    #[arg(value_name = "DEVICE")]
+    id: String,
+    #[command(flatten)]
+    feed: Feed,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+/// Something that happened to a device.
+#[derive(Deserialize)]
+struct Happening {
+    at: String,
+    r#type: String,
+    #[serde(default)]
+    detail: Map<String, Value>,
+}
+
+impl Timeline {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let path = below(&self.id, "timeline");
+        self.feed.show::<Happening>(api, screen, path, &self.extent, "nothing has happened to it")
+    }
+}
+
+impl Happening {
+    /// `reason=keep_alive address=10.0.0.7`; what is empty is left out.
+    fn detail(&self) -> String {
+        let said =
+            self.detail.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| match value {
+                Value::String(text) => format!("{name}={text}"),
+                other => format!("{name}={other}"),
+            });
+        said.collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Row for Happening {
+    const HEADINGS: &'static [&'static str] = &["AT", "TYPE", "DETAIL"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let style = match self.r#type.as_str() {
+            "device.lost" | "delivery.failed" | "command.failed" | "command.expired" => BAD,
+            "device.restored" | "connected" | "delivery.delivered" | "command.acknowledged" => GOOD,
+            "device.changed" | "command.scheduled" | "command.published" | "command.running" => OPEN,
+            _ => FAINT,
+        };
+        vec![
+            Cell::text(&to_millisecond(&self.at)),
+            Cell::text(&self.r#type).styled(style),
+            Cell::elastic(&self.detail()),
+        ]
+    }
+}
+
+impl Timed for Happening {
+    fn time(&self) -> &str {
+        &self.at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Table;
+
+    #[test]
+    fn what_happened_is_a_row_that_fits_a_terminal() {
+        let items = [
+            r#"{"at":"2026-11-21T01:02:03.456Z","type":"disconnected","detail":{"reason":"keep_alive","address":null}}"#,
+            r#"{"at":"2026-11-21T01:02:04.000Z","type":"command.published",
+                "detail":{"command_id":"cmd_0123456789abcdefghjkmnpqrstvwxyz","tries":1}}"#,
+        ];
+        let rows: Vec<_> = items
+            .iter()
+            .map(|item| serde_json::from_str::<Happening>(item).expect("an item").cells())
+            .collect();
+        let shown = Table::new(Happening::HEADINGS).within(Some(80)).lines(&rows);
+        let shown = anstream::adapter::strip_str(&shown).to_string();
+        assert!(
+            shown.contains("2026-11-21 01:02:03.456Z  disconnected       reason=keep_alive\n"),
+            "{shown}"
+        );
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        let whole = Table::new(Happening::HEADINGS).lines(&rows);
+        assert!(whole.contains("command_id=cmd_0123456789abcdefghjkmnpqrstvwxyz tries=1"), "{whole}");
+    }
+}

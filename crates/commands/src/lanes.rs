@@ -1,0 +1,196 @@
+//! The calls to the rules.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Timestamp;
+use records::{Command, CommandKey, CommandState, DeviceSlot};
+
+use crate::lane::{DeviceLane, Pace};
+use crate::outcome::{AnswerOutcome, Moved, Progress, Refused};
+use crate::place::StoredTimes;
+use crate::step::LaneStep;
+use crate::store::CommandStore;
+use crate::table::LaneTable;
+use crate::unanswered::Unanswered;
+
+mod advance;
+mod answering;
+mod ending;
+mod opening;
+mod polling;
+mod publishing;
+mod sending;
+
+/// The commands of a partition.
+#[derive(Debug)]
+pub struct CommandLanes {
+    keep: Duration,
+    lanes: LaneTable,
+    times: StoredTimes,
+}
+
+impl CommandLanes {
+    /// The lanes of a partition that starts: nobody is reachable. Commands that wait for an answer
+    /// (`unanswered`) go on from where they were. Commands that have ended are kept for `keep`.
+    pub fn load<S: CommandStore>(
+        keep: Duration,
+        unanswered: Vec<(Arc<Command>, CommandState)>,
+        store: &S,
+    ) -> Result<Self, S::Error> {
+        let mut lanes = LaneTable::default();
+        for (command, state) in unanswered {
+            lanes.put(Unanswered::new(command, state));
+        }
+        let due = store.due(Timestamp::MAX, 1)?.first().and_then(|row| row.due);
+        let finished = store.finished(Timestamp::MAX, 1)?.first().map(|row| row.at);
+        Ok(Self { keep, lanes, times: StoredTimes { due, finished } })
+    }
+
+    /// Takes a new command. A waiting one with its key gives way.
+    pub fn send<S: CommandStore>(
+        &mut self,
+        now: Timestamp,
+        command: Arc<Command>,
+        store: &mut S,
+        moved: &mut Vec<Moved>,
+    ) -> Result<(), S::Error> {
+        self.step(now, store, moved).send(command)
+    }
+
+    /// A device is reachable from now on. What it owes an answer to goes out again, unless the
+    /// device is at work on it; then what waits. Without effect if it was reachable.
+    pub fn open<S: CommandStore>(
+        &mut self,
+        now: Timestamp,
+        slot: DeviceSlot,
+        pace: Pace,
+        store: &mut S,
+        moved: &mut Vec<Moved>,
+    ) -> Result<(), S::Error> {
+        self.step(now, store, moved).open(slot, pace)
+    }
+
+    /// A device is reachable no longer.
+    pub fn close(&mut self, slot: DeviceSlot) {
+        self.lanes.close(slot);
+    }
+
+    /// Whether the device is reachable as far as is known here.
+    #[must_use]
+    pub fn is_open(&self, slot: DeviceSlot) -> bool {
+        self.lanes.pace(slot).is_some()
+    }
+
+    /// Whether a lane could be forgotten without anybody noticing: nothing is unanswered, and
+    /// nothing waits. It counts as closed then.
+    pub fn forget_idle(&mut self, slot: DeviceSlot) -> bool {
+        let is_idle = self.lanes.get(slot).is_none_or(DeviceLane::is_idle);
+        if is_idle {
+            self.lanes.close(slot);
+        }
+        is_idle
+    }
+
+    /// The command that a polling device is given now: the first that it has not answered, with a
+    /// try more if its time to answer is over. Else the next that waits. `None` when there is none,
+    /// or while the gap forbids a try.
+    pub fn poll<S: CommandStore>(
+        &mut self,
+        now: Timestamp,
+        slot: DeviceSlot,
+        pace: Pace,
+        store: &mut S,
+        moved: &mut Vec<Moved>,
+    ) -> Result<Option<Arc<Command>>, S::Error> {
+        self.step(now, store, moved).poll(slot, pace)
+    }
+
+    /// The device's answer.
+    #[expect(clippy::too_many_arguments)]
+    pub fn answer<S: CommandStore>(
+        &mut self,
+        now: Timestamp,
+        slot: DeviceSlot,
+        key: CommandKey,
+        ok: bool,
+        result: Option<Box<str>>,
+        store: &mut S,
+        moved: &mut Vec<Moved>,
+    ) -> Result<AnswerOutcome, S::Error> {
+        self.step(now, store, moved).answer(slot, key, ok, result)
+    }
+
+    /// The device is at work.
+    pub fn progress<S: CommandStore>(
+        &mut self,
+        now: Timestamp,
+        slot: DeviceSlot,
+        key: CommandKey,
+        progress: Box<str>,
+        store: &mut S,
+        moved: &mut Vec<Moved>,
+    ) -> Result<AnswerOutcome, S::Error> {
+        self.step(now, store, moved).progress(slot, key, progress)
+    }
+
+    /// Calls a command off.
+    pub fn cancel<S: CommandStore>(
+        &mut self,
+        now: Timestamp,
+        key: CommandKey,
+        store: &mut S,
+        moved: &mut Vec<Moved>,
+    ) -> Result<Result<(), Refused>, S::Error> {
+        self.step(now, store, moved).cancel(key)
+    }
+
+    /// Tries a failed, expired or cancelled command anew.
+    pub fn retry<S: CommandStore>(
+        &mut self,
+        now: Timestamp,
+        key: CommandKey,
+        store: &mut S,
+        moved: &mut Vec<Moved>,
+    ) -> Result<Result<(), Refused>, S::Error> {
+        self.step(now, store, moved).retry(key)
+    }
+
+    /// The device is gone; its commands are swept with it.
+    pub fn forget(&mut self, slot: DeviceSlot) {
+        self.lanes.forget(slot);
+    }
+
+    /// What the passing of time brings, for `max` commands at most: answers that did not come, gaps
+    /// that are over, times that have come or run out, ended commands that are kept no longer.
+    pub fn advance<S: CommandStore>(
+        &mut self,
+        now: Timestamp,
+        max: usize,
+        store: &mut S,
+        moved: &mut Vec<Moved>,
+    ) -> Result<Progress, S::Error> {
+        self.step(now, store, moved).advance(max)?;
+        let is_due = self.next_wakeup().is_some_and(|at| at <= now);
+        Ok(if is_due { Progress::More } else { Progress::Done })
+    }
+
+    /// When the passing of time brings something next. A command that was to expire, and ended
+    /// before, may leave its time behind; then [`CommandLanes::advance`] has one look at the store.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        let lane = self.lanes.first().map(|(at, _)| at);
+        let forgotten_at = self.times.finished.map(|at| at.after(self.keep));
+        [lane, self.times.due, forgotten_at].into_iter().flatten().min()
+    }
+
+    fn step<'a, S>(
+        &'a mut self,
+        now: Timestamp,
+        store: &'a mut S,
+        moved: &'a mut Vec<Moved>,
+    ) -> LaneStep<'a, S> {
+        let Self { keep, lanes, times } = self;
+        LaneStep { now, keep: *keep, lanes, times, store, moved }
+    }
+}

@@ -1,0 +1,76 @@
+//! Time moves on.
+
+use base::Timestamp;
+use records::{CommandState, CommandStatus, Op, OpenCommand};
+
+use crate::place::CommandPlace;
+use crate::step::LaneStep;
+use crate::store::CommandStore;
+use crate::unanswered::has_expired;
+
+impl<S: CommandStore> LaneStep<'_, S> {
+    /// Commands whose time is over come first, so that they do not go out; then what goes out.
+    pub(crate) fn advance(&mut self, max: usize) -> Result<(), S::Error> {
+        let left = max - self.come_due(max)?;
+        let left = left - self.move_lanes(left)?;
+        self.forget_finished(left)
+    }
+
+    fn come_due(&mut self, max: usize) -> Result<usize, S::Error> {
+        if self.times.due.is_none_or(|at| at > self.now) {
+            return Ok(0);
+        }
+        let rows = self.store.due(self.now, max)?;
+        for row in &rows {
+            self.expire_or_release(row)?;
+        }
+        if rows.len() < max {
+            self.times.due = self.store.due(Timestamp::MAX, 1)?.first().and_then(|row| row.due);
+        }
+        Ok(rows.len())
+    }
+
+    /// The time of a command is over, or has come.
+    fn expire_or_release(&mut self, row: &OpenCommand) -> Result<(), S::Error> {
+        let Some((command, state)) = self.read_row(row)? else { return Ok(()) };
+        if has_expired(&state, self.now) {
+            return self.end(&command, state, CommandStatus::Expired);
+        }
+        let before = CommandPlace::of(&command, &state);
+        let state = CommandState { is_held: false, ..state };
+        self.write(before, &command, &state);
+        self.lanes.set_waiting(command.slot, true);
+        Ok(())
+    }
+
+    fn move_lanes(&mut self, max: usize) -> Result<usize, S::Error> {
+        let mut done = 0;
+        while let Some((at, slot)) = self.lanes.first()
+            && at <= self.now
+            && done < max
+        {
+            let moved = self.move_on(slot, max - done)?;
+            assert!(moved > 0, "a lane has something to do when its timer says so");
+            done += moved;
+        }
+        Ok(done)
+    }
+
+    fn forget_finished(&mut self, max: usize) -> Result<(), S::Error> {
+        let until = self.now.before(self.keep);
+        if self.times.finished.is_none_or(|at| at > until) {
+            return Ok(());
+        }
+        let rows = self.store.finished(until, max)?;
+        for row in &rows {
+            if self.store.state(row.key)?.is_some() {
+                self.store.write(Op::DeleteCommand(row.key, row.slot));
+            }
+            self.store.write(Op::DeleteFinishedCommand(*row));
+        }
+        if rows.len() < max {
+            self.times.finished = self.store.finished(Timestamp::MAX, 1)?.first().map(|row| row.at);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! What a device says of a command: its answer, or that it is at work.
+
+use records::{CommandKey, CommandPhase, CommandState, CommandStatus, DeviceSlot, LateAnswer};
+
+use crate::outcome::{AnswerOutcome, How};
+use crate::place::CommandPlace;
+use crate::step::{LaneStep, MOVES_MAX, Tracked};
+use crate::store::CommandStore;
+use crate::unanswered::Unanswered;
+
+/// The result of a device that could not do a command and says no more: JSON text.
+const NO_RESULT: &str = "null";
+
+impl<S: CommandStore> LaneStep<'_, S> {
+    pub(crate) fn answer(
+        &mut self,
+        slot: DeviceSlot,
+        key: CommandKey,
+        ok: bool,
+        result: Option<Box<str>>,
+    ) -> Result<AnswerOutcome, S::Error> {
+        let Some((command, state)) = self.sent(slot, key)? else { return Ok(AnswerOutcome::Unknown) };
+        if state.status.has_ended() {
+            let late = LateAnswer { ok, at: self.now, result };
+            return Ok(self.keep_late((command, state), late));
+        }
+        // A failure that the device told is known by its result.
+        let (status, result) = match ok {
+            true => (CommandStatus::Acknowledged, result),
+            false => (CommandStatus::Failed, Some(result.unwrap_or_else(|| NO_RESULT.into()))),
+        };
+        self.end(&command, CommandState { result, ..state }, status)?;
+        self.move_on(slot, MOVES_MAX)?;
+        Ok(AnswerOutcome::Moved)
+    }
+
+    pub(crate) fn progress(
+        &mut self,
+        slot: DeviceSlot,
+        key: CommandKey,
+        progress: Box<str>,
+    ) -> Result<AnswerOutcome, S::Error> {
+        let Some((command, state)) = self.sent(slot, key)? else { return Ok(AnswerOutcome::Unknown) };
+        if state.status.has_ended() {
+            let is_answered = is_answered(&state);
+            return Ok(if is_answered { AnswerOutcome::Repeated } else { AnswerOutcome::Late });
+        }
+        let (before, phase) = (CommandPlace::of(&command, &state), state.phase());
+        let (status, progress, progress_at) = (CommandStatus::Running, Some(progress), Some(self.now));
+        let state = CommandState { status, progress, progress_at, ..state };
+        self.write(before, &command, &state);
+        self.tell(&command, &state, How::Progressed);
+        self.lanes.put(Unanswered::new(command, state));
+        if phase == Some(CommandPhase::Waiting) {
+            self.look_for_waiting(slot)?;
+        }
+        self.move_on(slot, MOVES_MAX)?;
+        Ok(AnswerOutcome::Moved)
+    }
+
+    /// A command that was sent to this device. If its lane has it, it is taken out.
+    fn sent(&mut self, slot: DeviceSlot, key: CommandKey) -> Result<Option<Tracked>, S::Error> {
+        if let Some(unanswered) = self.lanes.take(slot, key) {
+            return Ok(Some((unanswered.command, unanswered.state)));
+        }
+        let found = self.read(key)?;
+        Ok(found.filter(|(command, state)| command.slot == slot && state.published_at.is_some()))
+    }
+
+    /// The first answer after the end is kept.
+    fn keep_late(&mut self, (command, state): Tracked, late: LateAnswer) -> AnswerOutcome {
+        if is_answered(&state) || state.late.is_some() {
+            return AnswerOutcome::Repeated;
+        }
+        let before = CommandPlace::of(&command, &state);
+        let state = CommandState { late: Some(Box::new(late)), ..state };
+        self.write(before, &command, &state);
+        self.tell(&command, &state, How::Late);
+        AnswerOutcome::Late
+    }
+}
+
+/// Whether a command ended by its device's answer. A failure has a result only then.
+fn is_answered(state: &CommandState) -> bool {
+    state.status == CommandStatus::Acknowledged || state.result.is_some()
+}

@@ -1,0 +1,51 @@
+//! A command ends.
+
+use std::sync::Arc;
+
+use records::{Command, CommandKey, CommandPhase, CommandState, CommandStatus, DeviceSlot};
+
+use crate::lane::DeviceLane;
+use crate::outcome::{How, Refused};
+use crate::place::CommandPlace;
+use crate::step::{LaneStep, MOVES_MAX};
+use crate::store::CommandStore;
+
+impl<S: CommandStore> LaneStep<'_, S> {
+    pub(crate) fn cancel(&mut self, key: CommandKey) -> Result<Result<(), Refused>, S::Error> {
+        let Some((command, state)) = self.read(key)? else { return Ok(Err(Refused::Unknown)) };
+        if state.status.has_ended() {
+            return Ok(Err(Refused::Stands(state.status)));
+        }
+        self.end(&command, state, CommandStatus::Cancelled)?;
+        self.move_on(command.slot, MOVES_MAX)?;
+        Ok(Ok(()))
+    }
+
+    /// Ends an open command. The next one may go out from now on, by [`LaneStep::move_on`].
+    pub(crate) fn end(
+        &mut self,
+        command: &Arc<Command>,
+        state: CommandState,
+        status: CommandStatus,
+    ) -> Result<(), S::Error> {
+        let (before, phase) = (CommandPlace::of(command, &state), state.phase());
+        let state = CommandState { status, is_held: false, finished_at: Some(self.now), ..state };
+        self.write(before, command, &state);
+        self.tell(command, &state, How::Ended);
+        self.lanes.take(command.slot, command.id.into());
+        if phase == Some(CommandPhase::Waiting) {
+            self.look_for_waiting(command.slot)?;
+        }
+        Ok(())
+    }
+
+    /// A waiting command left its line without going out: an open lane has to know if it was the
+    /// last.
+    pub(crate) fn look_for_waiting(&mut self, slot: DeviceSlot) -> Result<(), S::Error> {
+        if self.lanes.get(slot).is_some_and(DeviceLane::has_waiting) {
+            let has_waiting = !self.store.first(slot, CommandPhase::Waiting, 1)?.is_empty();
+            self.lanes.set_waiting(slot, has_waiting);
+        }
+        Ok(())
+    }
+}

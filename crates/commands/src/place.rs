@@ -1,0 +1,70 @@
+//! Where the store has a command besides its own rows, and the times that such rows bring.
+
+use base::Timestamp;
+use records::{Command, CommandState, FinishedCommand, OpenCommand};
+
+/// The row of a command that says what it waits for, or since when it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommandPlace {
+    /// It is new.
+    Nowhere,
+    /// It has not ended.
+    Open(OpenCommand),
+    /// It has ended.
+    Finished(FinishedCommand),
+}
+
+impl CommandPlace {
+    /// The place of a command in this state.
+    pub(crate) fn of(command: &Command, state: &CommandState) -> Self {
+        if let Some(open) = OpenCommand::of(command, state) {
+            return Self::Open(open);
+        }
+        let finished = |at| FinishedCommand { at, key: command.id.into(), slot: command.slot };
+        state.finished_at.map_or(Self::Nowhere, |at| Self::Finished(finished(at)))
+    }
+}
+
+/// Before these times no row of the store has to be looked at. A row that is gone since may leave a
+/// time behind, which then brings one look.
+#[derive(Debug, Default)]
+pub(crate) struct StoredTimes {
+    /// The first `due` of an open command.
+    pub(crate) due: Option<Timestamp>,
+    /// When the first finished command ended.
+    pub(crate) finished: Option<Timestamp>,
+}
+
+impl StoredTimes {
+    /// A command has this place from now on.
+    pub(crate) fn note(&mut self, place: CommandPlace) {
+        let earlier = |known: Option<Timestamp>, at| known.into_iter().chain(at).min();
+        match place {
+            CommandPlace::Nowhere => {}
+            CommandPlace::Open(open) => self.due = earlier(self.due, open.due),
+            CommandPlace::Finished(finished) => self.finished = earlier(self.finished, Some(finished.at)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unanswered::tests::sample;
+
+    #[test]
+    fn the_first_times_are_kept() {
+        let (mut times, mut one) = (StoredTimes::default(), sample(1, 0, 1));
+        for (expires_at, due) in
+            [(None, None), (Some(50), Some(50)), (Some(70), Some(50)), (Some(20), Some(20))]
+        {
+            one.state.expires_at = expires_at.map(Timestamp);
+            times.note(CommandPlace::of(&one.command, &one.state));
+            assert_eq!((times.due, times.finished), (due.map(Timestamp), None));
+        }
+        one.state.status = records::CommandStatus::Expired;
+        one.state.finished_at = Some(Timestamp(21));
+        times.note(CommandPlace::of(&one.command, &one.state));
+        assert_eq!((times.due, times.finished), (Some(Timestamp(20)), Some(Timestamp(21))));
+    }
+}

@@ -1,0 +1,34 @@
+//! The port through which the rules read and write commands.
+
+use std::sync::Arc;
+
+use base::Timestamp;
+use records::{
+    Command, CommandKey, CommandPhase, CommandState, DeviceSlot, FinishedCommand, Op, OpenCommand,
+};
+
+/// What the rules read and write. Reads see what was written before, in this step too.
+pub trait CommandStore {
+    /// Why a read failed.
+    type Error;
+
+    /// A command as it was given.
+    fn command(&self, key: CommandKey) -> Result<Option<Arc<Command>>, Self::Error>;
+    /// How far it has come.
+    fn state(&self, key: CommandKey) -> Result<Option<CommandState>, Self::Error>;
+    /// The first commands of a device in a phase: by priority, the highest first, then by key.
+    fn first(
+        &self,
+        slot: DeviceSlot,
+        phase: CommandPhase,
+        limit: usize,
+    ) -> Result<Vec<OpenCommand>, Self::Error>;
+    /// The waiting or held commands of a device whose keys have this hash.
+    fn with_key(&self, slot: DeviceSlot, key_hash: u64) -> Result<Vec<OpenCommand>, Self::Error>;
+    /// The first open commands by `due`, up to this time.
+    fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<OpenCommand>, Self::Error>;
+    /// The first finished commands by when they ended, up to this time.
+    fn finished(&self, until: Timestamp, limit: usize) -> Result<Vec<FinishedCommand>, Self::Error>;
+    /// Puts a change into the step's batch.
+    fn write(&mut self, op: Op);
+}

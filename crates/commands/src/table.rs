@@ -1,0 +1,190 @@
+//! The lanes that are in memory, and when each does something by itself.
+
+use std::collections::BTreeSet;
+
+use base::Timestamp;
+use foldhash::fast::FixedState;
+use records::{CommandKey, DeviceSlot};
+
+use crate::gaps::Gaps;
+use crate::lane::{DeviceLane, LaneMove, Pace};
+use crate::unanswered::Unanswered;
+
+/// A map by devices. Slots are numbers of our own: nobody can make up any that meet.
+pub(crate) type SlotMap<T> = hashbrown::HashMap<DeviceSlot, T, FixedState>;
+
+/// A map with room for fewer is not worth giving memory back.
+const LANES_KEPT: usize = 4_096;
+
+/// The lanes of a partition.
+#[derive(Debug, Default)]
+pub(crate) struct LaneTable {
+    lanes: SlotMap<DeviceLane>,
+    gaps: Gaps,
+    timers: BTreeSet<(Timestamp, DeviceSlot)>,
+}
+
+impl LaneTable {
+    pub(crate) fn get(&self, slot: DeviceSlot) -> Option<&DeviceLane> {
+        self.lanes.get(&slot)
+    }
+
+    /// How commands go to the device; `None` if it is not reachable.
+    pub(crate) fn pace(&self, slot: DeviceSlot) -> Option<Pace> {
+        self.get(slot).and_then(DeviceLane::pace)
+    }
+
+    /// When something may go out to the device again.
+    pub(crate) fn gap_end(&self, slot: DeviceSlot) -> Timestamp {
+        self.gaps.end(slot)
+    }
+
+    pub(crate) fn begin_gap(&mut self, slot: DeviceSlot, now: Timestamp, end: Timestamp) {
+        self.gaps.begin(slot, now, end);
+    }
+
+    pub(crate) fn next_move(&self, slot: DeviceSlot, now: Timestamp) -> Option<LaneMove> {
+        self.get(slot)?.next_move(now, self.gaps.end(slot))
+    }
+
+    /// The pace of a lane in which a new command would go out before any other.
+    pub(crate) fn goes_at_once(&self, slot: DeviceSlot, now: Timestamp) -> Option<Pace> {
+        self.get(slot)?.goes_at_once(now, self.gaps.end(slot))
+    }
+
+    /// Opens a lane, with all that its device has not answered.
+    pub(crate) fn open(&mut self, slot: DeviceSlot, pace: Pace, unanswered: Vec<Unanswered>, waiting: bool) {
+        self.lanes.entry(slot).or_default().open(pace, unanswered, waiting);
+        self.changed(slot);
+    }
+
+    pub(crate) fn close(&mut self, slot: DeviceSlot) {
+        self.update(slot, DeviceLane::close);
+    }
+
+    /// Notes whether commands of the device wait, if its lane is open.
+    pub(crate) fn set_waiting(&mut self, slot: DeviceSlot, waiting: bool) {
+        self.update(slot, |lane| lane.set_waiting(waiting));
+    }
+
+    /// Notes a command that its device has to answer, if there is a reason to.
+    pub(crate) fn put(&mut self, unanswered: Unanswered) {
+        let slot = unanswered.command.slot;
+        self.lanes.entry(slot).or_default().put(unanswered);
+        self.changed(slot);
+    }
+
+    pub(crate) fn take(&mut self, slot: DeviceSlot, key: CommandKey) -> Option<Unanswered> {
+        self.update(slot, |lane| lane.take(key)).flatten()
+    }
+
+    pub(crate) fn forget(&mut self, slot: DeviceSlot) {
+        self.remove(slot);
+        self.gaps.forget(slot);
+    }
+
+    /// The lane that does something first, and when.
+    pub(crate) fn first(&self) -> Option<(Timestamp, DeviceSlot)> {
+        self.timers.first().copied()
+    }
+
+    fn update<T>(&mut self, slot: DeviceSlot, change: impl FnOnce(&mut DeviceLane) -> T) -> Option<T> {
+        let done = change(self.lanes.get_mut(&slot)?);
+        self.changed(slot);
+        Some(done)
+    }
+
+    /// Has the lane's timer follow it, and forgets a lane that has nothing to remember.
+    fn changed(&mut self, slot: DeviceSlot) {
+        let Some(lane) = self.lanes.get_mut(&slot) else { return };
+        let moves_at = lane.moves_at(self.gaps.end(slot));
+        if lane.timer != moves_at {
+            if let Some(at) = lane.timer {
+                self.timers.remove(&(at, slot));
+            }
+            self.timers.extend(moves_at.map(|at| (at, slot)));
+            lane.timer = moves_at;
+        }
+        if lane.is_forgettable() {
+            self.remove(slot);
+        }
+    }
+
+    fn remove(&mut self, slot: DeviceSlot) {
+        let Some(lane) = self.lanes.remove(&slot) else { return };
+        if let Some(at) = lane.timer {
+            self.timers.remove(&(at, slot));
+        }
+        let (len, capacity) = (self.lanes.len(), self.lanes.capacity());
+        if capacity > LANES_KEPT && len < capacity / 8 {
+            self.lanes.shrink_to(2 * len);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::unanswered::tests::sample;
+
+    const DEVICE: DeviceSlot = DeviceSlot(1);
+    const PACE: Pace = Pace { in_flight: 1, gap: Duration::from_millis(30) };
+
+    #[test]
+    fn the_timer_of_a_lane_follows_what_it_does_next() {
+        let mut table = LaneTable::default();
+        table.open(DEVICE, PACE, Vec::new(), false);
+        assert_eq!(table.first(), None, "an idle lane wakes nobody");
+        table.put(sample(1, 0, 1));
+        assert_eq!(table.first(), Some((Timestamp(110), DEVICE)));
+        table.begin_gap(DEVICE, Timestamp(100), Timestamp(130));
+        table.set_waiting(DEVICE, true);
+        assert_eq!(table.first(), Some((Timestamp(130), DEVICE)), "the gap holds the repeat back");
+        table.take(DEVICE, sample(1, 0, 1).key());
+        assert_eq!(table.first(), Some((Timestamp(130), DEVICE)), "the next one waits for the gap");
+        table.close(DEVICE);
+        assert_eq!(table.first(), None);
+        assert_eq!(table.timers.len(), 0);
+    }
+
+    #[test]
+    fn a_closed_lane_is_gone_but_for_its_gap_and_a_last_try() {
+        let mut table = LaneTable::default();
+        table.open(DEVICE, PACE, Vec::new(), false);
+        table.begin_gap(DEVICE, Timestamp(100), Timestamp(130));
+        table.put(sample(1, 0, 3));
+        table.close(DEVICE);
+        assert_eq!(table.first(), Some((Timestamp(110), DEVICE)), "it fails by itself");
+        table.take(DEVICE, sample(1, 0, 3).key());
+        assert!(table.lanes.is_empty());
+        assert_eq!(table.gap_end(DEVICE), Timestamp(130));
+        table.set_waiting(DEVICE, true);
+        table.put(sample(2, 0, 1));
+        assert!(table.lanes.is_empty(), "a command for an absent device takes no memory");
+    }
+
+    #[test]
+    fn a_device_that_is_gone_leaves_nothing() {
+        let mut table = LaneTable::default();
+        table.open(DEVICE, PACE, vec![sample(1, 0, 1)], true);
+        table.begin_gap(DEVICE, Timestamp(100), Timestamp(130));
+        table.forget(DEVICE);
+        assert!(table.lanes.is_empty() && table.timers.is_empty());
+        assert!(table.gap_end(DEVICE) <= Timestamp(100));
+    }
+
+    #[test]
+    fn a_crowd_that_left_gives_its_memory_back() {
+        let mut table = LaneTable::default();
+        for device in 0..20_000 {
+            table.open(DeviceSlot(device), PACE, Vec::new(), false);
+        }
+        for device in 10..20_000 {
+            table.close(DeviceSlot(device));
+        }
+        assert_eq!(table.lanes.len(), 10);
+        assert!(table.lanes.capacity() <= LANES_KEPT, "{}", table.lanes.capacity());
+    }
+}

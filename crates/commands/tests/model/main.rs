@@ -1,0 +1,85 @@
+//! The rules of commands beside a naive model, under random operations, steps of time and restarts.
+//!
+//! The model shares only ids and input types with the rules. Every answer is compared; after every
+//! operation so are all states in the store, and what the caller was told, in order. The model
+//! looks at every millisecond, the rules only at the times that they name.
+
+mod naive;
+mod operation;
+mod store;
+mod world;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use operation::{Operation, Scope, Send, operations, paces};
+use world::World;
+
+const WIDE: Scope = Scope { devices: 3, special: 3, sending: 9 };
+const PLAIN: Scope = Scope { devices: 2, special: 0, sending: 9 };
+const CROWDED: Scope = Scope { devices: 1, special: 5, sending: 20 };
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_rules_do_what_the_model_does(paces in paces(WIDE), steps in vec(operations(WIDE), 1..120)) {
+        World::new(paces).run(&steps);
+    }
+
+    #[test]
+    fn so_they_do_with_plain_commands(paces in paces(PLAIN), steps in vec(operations(PLAIN), 1..120)) {
+        World::new(paces).run(&steps);
+    }
+
+    #[test]
+    fn so_they_do_with_a_crowded_device(paces in paces(CROWDED), steps in vec(operations(CROWDED), 1..200)) {
+        World::new(paces).run(&steps);
+    }
+}
+
+fn plain() -> Operation {
+    Operation::Send(Send {
+        device: 0,
+        priority: 0,
+        not_before: None,
+        ttl: None,
+        ack_timeout: 10,
+        run_timeout: 20,
+        attempts_max: 3,
+        key: None,
+    })
+}
+
+#[test]
+fn a_command_for_a_connected_device_reads_nothing_and_writes_one_state_a_step() {
+    let mut world = World::new(vec![(1, 0)]);
+    world.run(&[Operation::Open { device: 0 }]);
+    for _ in 0..3 {
+        let (reads, writes) = (world.stored.reads.get(), world.stored.state_writes);
+        world.apply(&plain());
+        assert_eq!(world.moved.len(), 2, "it is scheduled, and goes out");
+        assert_eq!(world.stored.state_writes, writes + 1, "both in one state");
+        // The test itself reads the command's device.
+        world.apply(&Operation::Answer { picked: 1, foreign: false, ok: true, result: None });
+        assert_eq!(world.moved.len(), 1, "it ends");
+        assert_eq!(world.stored.state_writes, writes + 2);
+        assert_eq!(world.stored.reads.get(), reads + 1);
+    }
+}
+
+#[test]
+fn progress_takes_a_retried_command_out_of_its_line() {
+    let mut world = World::new(vec![(2, 15)]);
+    let latest = 1;
+    // The gap holds the retried command back, and its device is at work on it all the same.
+    world.run(&[
+        Operation::Open { device: 0 },
+        plain(),
+        Operation::Cancel { picked: latest },
+        Operation::Retry { picked: latest },
+        Operation::Progress { picked: latest, foreign: false, progress: 1 },
+        Operation::Advance { max: 1 },
+        Operation::Pass { time: 50 },
+    ]);
+}

@@ -1,0 +1,435 @@
+//! Commands as a list that is searched from end to end, at every millisecond.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use commands::{AnswerOutcome, How, Refused};
+use records::{CommandKey, CommandStatus, DeviceSlot};
+
+/// A command: what it was given, and how far it has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) key: CommandKey,
+    pub(crate) slot: DeviceSlot,
+    pub(crate) priority: i8,
+    pub(crate) not_before: Option<i64>,
+    pub(crate) ttl: Option<u64>,
+    pub(crate) ack_timeout: u64,
+    pub(crate) run_timeout: u64,
+    pub(crate) attempts_max: u32,
+    pub(crate) name: Option<u8>,
+    pub(crate) come: Come,
+    /// Whether its end was its device's answer.
+    pub(crate) answered: bool,
+    /// Whether it need not wait for its deadline to go out again.
+    pub(crate) again: bool,
+}
+
+/// How far a command has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Come {
+    pub(crate) status: CommandStatus,
+    pub(crate) held: bool,
+    pub(crate) expires_at: Option<i64>,
+    pub(crate) tries: u32,
+    pub(crate) published_at: Option<i64>,
+    pub(crate) finished_at: Option<i64>,
+    pub(crate) progress: Option<(String, i64)>,
+    pub(crate) result: Option<String>,
+    pub(crate) late: Option<(bool, i64, Option<String>)>,
+}
+
+impl Come {
+    pub(crate) const GIVEN: Self = Self {
+        status: CommandStatus::Scheduled,
+        held: false,
+        expires_at: None,
+        tries: 0,
+        published_at: None,
+        finished_at: None,
+        progress: None,
+        result: None,
+        late: None,
+    };
+}
+
+/// What happened to a command of a device, in order.
+pub(crate) type Happened = (DeviceSlot, CommandKey, Come, &'static str);
+
+/// A device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Device {
+    window: usize,
+    gap: i64,
+    open: bool,
+    published_at: Option<i64>,
+}
+
+pub(crate) struct Naive {
+    pub(crate) now: i64,
+    pub(crate) keep: i64,
+    pub(crate) commands: Vec<Known>,
+    pub(crate) happened: Vec<Happened>,
+    devices: BTreeMap<DeviceSlot, Device>,
+    /// When rows are found whose commands went with their device.
+    leftovers: Vec<i64>,
+}
+
+impl Naive {
+    pub(crate) fn new(now: i64, keep: i64) -> Self {
+        let (commands, happened, devices) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { now, keep, commands, happened, devices, leftovers: Vec::new() }
+    }
+
+    pub(crate) fn add_device(&mut self, slot: DeviceSlot, (window, gap): (u32, u64)) {
+        let device = Device { window: window as usize, gap: gap as i64, open: false, published_at: None };
+        self.devices.insert(slot, device);
+    }
+
+    pub(crate) fn send(&mut self, mut new: Known) {
+        let gives_way = |old: &Known| {
+            old.slot == new.slot
+                && old.name.is_some()
+                && old.name == new.name
+                && old.come.status == CommandStatus::Scheduled
+        };
+        let older: Vec<_> = self.keys(gives_way);
+        for key in older {
+            self.end(key, CommandStatus::Superseded);
+        }
+        let later = new.not_before.filter(|at| *at > self.now);
+        new.come.held = later.is_some();
+        new.come.expires_at = new.ttl.map(|ttl| later.unwrap_or(self.now) + ttl as i64);
+        let (key, slot) = (new.key, new.slot);
+        self.commands.push(new);
+        self.tell(key, "scheduled");
+        self.go_on(slot);
+    }
+
+    pub(crate) fn open(&mut self, slot: DeviceSlot) {
+        if self.device(slot).open {
+            return;
+        }
+        self.remember_publishes(slot);
+        self.device(slot).open = true;
+        for known in self.commands.iter_mut().filter(|known| known.slot == slot) {
+            known.again = known.come.status == CommandStatus::Published;
+        }
+        self.go_on(slot);
+    }
+
+    pub(crate) fn close(&mut self, slot: DeviceSlot) {
+        self.device(slot).open = false;
+        for known in self.commands.iter_mut().filter(|known| known.slot == slot) {
+            known.again = false;
+        }
+    }
+
+    pub(crate) fn forget_idle(&mut self, slot: DeviceSlot) -> bool {
+        let is_busy = match self.device(slot).open {
+            true => self.first(slot, is_unanswered).or(self.first(slot, waits)).is_some(),
+            false => self.first(slot, |known| is_unanswered(known) && is_last(known)).is_some(),
+        };
+        if !is_busy {
+            self.close(slot);
+        }
+        !is_busy
+    }
+
+    pub(crate) fn poll(&mut self, slot: DeviceSlot) -> Option<CommandKey> {
+        if !self.device(slot).open {
+            self.remember_publishes(slot);
+        }
+        loop {
+            let is_free = self.gap_end(slot) <= self.now;
+            let next = self.first(slot, waits).filter(|_| is_free);
+            let key = self.first(slot, is_unanswered).or(next)?;
+            let known = self.get(key).clone();
+            if self.is_over(&known) {
+                self.end(key, CommandStatus::Expired);
+            } else if is_unanswered(&known) && deadline(&known) > self.now {
+                return Some(key);
+            } else if is_unanswered(&known) && is_last(&known) {
+                self.end(key, CommandStatus::Failed);
+            } else if !is_free {
+                return None;
+            } else {
+                self.publish(key);
+                return Some(key);
+            }
+        }
+    }
+
+    pub(crate) fn answer(
+        &mut self,
+        slot: DeviceSlot,
+        key: CommandKey,
+        ok: bool,
+        result: Option<String>,
+    ) -> AnswerOutcome {
+        let now = self.now;
+        let Some(known) = self.sent(slot, key) else { return AnswerOutcome::Unknown };
+        if known.come.finished_at.is_some() {
+            if known.answered || known.come.late.is_some() {
+                return AnswerOutcome::Repeated;
+            }
+            known.come.late = Some((ok, now, result));
+            self.tell(key, "late");
+            return AnswerOutcome::Late;
+        }
+        known.answered = true;
+        known.come.result = if ok { result } else { Some(result.unwrap_or("null".to_owned())) };
+        self.end(key, if ok { CommandStatus::Acknowledged } else { CommandStatus::Failed });
+        self.go_on(slot);
+        AnswerOutcome::Moved
+    }
+
+    pub(crate) fn progress(&mut self, slot: DeviceSlot, key: CommandKey, progress: String) -> AnswerOutcome {
+        let now = self.now;
+        let Some(known) = self.sent(slot, key) else { return AnswerOutcome::Unknown };
+        if known.come.finished_at.is_some() {
+            return if known.answered { AnswerOutcome::Repeated } else { AnswerOutcome::Late };
+        }
+        (known.come.status, known.again) = (CommandStatus::Running, false);
+        known.come.progress = Some((progress, now));
+        self.tell(key, "progressed");
+        self.go_on(slot);
+        AnswerOutcome::Moved
+    }
+
+    pub(crate) fn cancel(&mut self, key: CommandKey) -> Result<(), Refused> {
+        let known = self.find(key).ok_or(Refused::Unknown)?;
+        let (slot, come) = (known.slot, &known.come);
+        if come.finished_at.is_some() {
+            return Err(Refused::Stands(come.status));
+        }
+        self.end(key, CommandStatus::Cancelled);
+        self.go_on(slot);
+        Ok(())
+    }
+
+    pub(crate) fn retry(&mut self, key: CommandKey) -> Result<(), Refused> {
+        let now = self.now;
+        let known = self.find(key).ok_or(Refused::Unknown)?;
+        match known.come.status {
+            CommandStatus::Failed | CommandStatus::Expired | CommandStatus::Cancelled => {}
+            status => return Err(Refused::Stands(status)),
+        }
+        let expires_at = known.ttl.map(|ttl| now + ttl as i64);
+        known.come = Come { expires_at, published_at: known.come.published_at, ..Come::GIVEN };
+        known.answered = false;
+        let slot = known.slot;
+        self.tell(key, "scheduled");
+        self.go_on(slot);
+        Ok(())
+    }
+
+    /// The device is deleted, and all its commands with it.
+    pub(crate) fn remove_device(&mut self, slot: DeviceSlot) {
+        self.devices.remove(&slot);
+        let gone = self.commands.extract_if(.., |known| known.slot == slot);
+        let (mut dues, mut ends): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
+        for known in gone {
+            match known.come.finished_at {
+                Some(at) => ends.push(at + self.keep),
+                None => dues.extend(due(&known)),
+            }
+        }
+        self.leftovers.extend(dues.into_iter().chain(ends));
+    }
+
+    pub(crate) fn restart(&mut self) {
+        let slots: Vec<_> = self.devices.keys().copied().collect();
+        for slot in slots {
+            self.close(slot);
+            self.device(slot).published_at = None;
+        }
+    }
+
+    /// What the present time brings.
+    pub(crate) fn advance(&mut self) {
+        let now = self.now;
+        let mut dues: Vec<_> =
+            self.commands.iter().filter_map(|known| Some((due(known)?, known.key))).collect();
+        dues.sort_unstable();
+        for (_, key) in dues.into_iter().filter(|(at, _)| *at <= now) {
+            if self.is_over(self.get(key)) {
+                self.end(key, CommandStatus::Expired);
+            } else if let Some(known) = self.find(key) {
+                known.come.held = false;
+            }
+        }
+        let slots: Vec<_> = self.devices.keys().copied().collect();
+        for slot in slots {
+            self.go_on(slot);
+        }
+        let keep = self.keep;
+        self.commands.retain(|known| known.come.finished_at.is_none_or(|at| at + keep > now));
+        self.leftovers.retain(|at| *at > now);
+    }
+
+    /// When [`Naive::advance`] does something, if nothing is due now.
+    pub(crate) fn next_wakeup(&mut self) -> Option<i64> {
+        let ends = self.commands.iter().filter_map(|known| known.come.finished_at).map(|at| at + self.keep);
+        let dues = self.commands.iter().filter_map(due);
+        let mut times: Vec<_> = ends.chain(dues).chain(self.leftovers.iter().copied()).collect();
+        let (devices, commands) = (self.devices.clone(), self.commands.clone());
+        for (slot, device) in devices {
+            let gap_end = self.gap_end(slot);
+            let unanswered: Vec<_> =
+                commands.iter().filter(|known| known.slot == slot && is_unanswered(known)).collect();
+            for known in &unanswered {
+                match (is_last(known), device.open) {
+                    (true, _) => times.push(deadline(known)),
+                    (false, true) => {
+                        times.push(if known.again { gap_end } else { deadline(known).max(gap_end) })
+                    }
+                    (false, false) => {}
+                }
+            }
+            if device.open && unanswered.len() < device.window && self.first(slot, waits).is_some() {
+                times.push(gap_end);
+            }
+        }
+        times.into_iter().min()
+    }
+
+    /// Does what a device's commands can do now.
+    fn go_on(&mut self, slot: DeviceSlot) {
+        let now = self.now;
+        loop {
+            let overdue = |known: &Known| is_unanswered(known) && (known.again || deadline(known) <= now);
+            if let Some(key) =
+                self.first(slot, |known| is_unanswered(known) && is_last(known) && deadline(known) <= now)
+            {
+                self.end_or_expire(key);
+                continue;
+            }
+            let device = *self.device(slot);
+            if !device.open || self.gap_end(slot) > now {
+                return;
+            }
+            let unanswered = self.keys(|known| known.slot == slot && is_unanswered(known)).len();
+            let repeat = self.first(slot, |known| overdue(known) && !is_last(known));
+            let next = self.first(slot, waits).filter(|_| unanswered < device.window);
+            let Some(key) = repeat.or(next) else { return };
+            if self.is_over(self.get(key)) {
+                self.end(key, CommandStatus::Expired);
+            } else {
+                self.publish(key);
+            }
+        }
+    }
+
+    fn end_or_expire(&mut self, key: CommandKey) {
+        let is_over = self.is_over(self.get(key));
+        self.end(key, if is_over { CommandStatus::Expired } else { CommandStatus::Failed });
+    }
+
+    fn publish(&mut self, key: CommandKey) {
+        let now = self.now;
+        let known = self.find(key).expect("it is there");
+        known.come.status = CommandStatus::Published;
+        known.come.tries += 1;
+        known.come.published_at = Some(now);
+        known.again = false;
+        let slot = known.slot;
+        self.device(slot).published_at = Some(now);
+        self.tell(key, "published");
+    }
+
+    fn end(&mut self, key: CommandKey, status: CommandStatus) {
+        let now = self.now;
+        let known = self.find(key).expect("it is there");
+        (known.come.status, known.come.held, known.again) = (status, false, false);
+        known.come.finished_at = Some(now);
+        self.tell(key, "ended");
+    }
+
+    fn tell(&mut self, key: CommandKey, how: &'static str) {
+        let known = self.get(key);
+        self.happened.push((known.slot, key, known.come.clone(), how));
+    }
+
+    fn is_over(&self, known: &Known) -> bool {
+        known.come.expires_at.is_some_and(|at| at <= self.now)
+    }
+
+    fn gap_end(&mut self, slot: DeviceSlot) -> i64 {
+        let device = self.device(slot);
+        device.published_at.map_or(i64::MIN, |at| at + device.gap)
+    }
+
+    /// After a restart only what was not answered tells when something went out last.
+    fn remember_publishes(&mut self, slot: DeviceSlot) {
+        let unanswered = self.commands.iter().filter(|known| known.slot == slot && is_unanswered(known));
+        let latest = unanswered.filter_map(|known| known.come.published_at).max();
+        let device = self.device(slot);
+        device.published_at = device.published_at.max(latest);
+    }
+
+    fn device(&mut self, slot: DeviceSlot) -> &mut Device {
+        self.devices.get_mut(&slot).expect("the device is there")
+    }
+
+    fn find(&mut self, key: CommandKey) -> Option<&mut Known> {
+        self.commands.iter_mut().find(|known| known.key == key)
+    }
+
+    fn get(&self, key: CommandKey) -> &Known {
+        self.commands.iter().find(|known| known.key == key).expect("it is there")
+    }
+
+    fn sent(&mut self, slot: DeviceSlot, key: CommandKey) -> Option<&mut Known> {
+        self.find(key).filter(|known| known.slot == slot && known.come.published_at.is_some())
+    }
+
+    fn keys(&self, is_meant: impl Fn(&Known) -> bool) -> Vec<CommandKey> {
+        self.commands.iter().filter(|known| is_meant(known)).map(|known| known.key).collect()
+    }
+
+    /// The command of a device that goes before all others.
+    fn first(&self, slot: DeviceSlot, is_meant: impl Fn(&Known) -> bool) -> Option<CommandKey> {
+        let meant = self.commands.iter().filter(|known| known.slot == slot && is_meant(known));
+        meant.min_by_key(|known| (Reverse(known.priority), known.key)).map(|known| known.key)
+    }
+}
+
+fn is_unanswered(known: &Known) -> bool {
+    matches!(known.come.status, CommandStatus::Published | CommandStatus::Running)
+}
+
+fn waits(known: &Known) -> bool {
+    known.come.status == CommandStatus::Scheduled && !known.come.held
+}
+
+fn is_last(known: &Known) -> bool {
+    known.come.tries >= known.attempts_max
+}
+
+fn deadline(known: &Known) -> i64 {
+    match (known.come.status, &known.come.progress) {
+        (CommandStatus::Running, Some((_, at))) => at + known.run_timeout as i64,
+        _ => known.come.published_at.unwrap_or(0) + known.ack_timeout as i64,
+    }
+}
+
+/// When a command's time comes, or is over.
+fn due(known: &Known) -> Option<i64> {
+    if known.come.finished_at.is_some() {
+        return None;
+    }
+    let not_before = known.not_before.filter(|_| known.come.held);
+    not_before.into_iter().chain(known.come.expires_at).min()
+}
+
+/// What the rules call a step of a command.
+pub(crate) fn word(how: How) -> &'static str {
+    match how {
+        How::Scheduled => "scheduled",
+        How::Published => "published",
+        How::Progressed => "progressed",
+        How::Ended => "ended",
+        How::Late => "late",
+    }
+}

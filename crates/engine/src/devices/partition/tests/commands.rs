@@ -1,0 +1,358 @@
+//! Commands as callers, devices and readers see them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::{DeviceId, EntityId, Problem, Timestamp};
+use records::{CommandStatus, DisconnectReason, Happening, OutcomeReceiver, Wish};
+use store::Page;
+
+use super::rig::Rig;
+use crate::commands::{Downlink, NewCommand, PublishedCommand, TrackedCommand};
+use crate::devices::input::Input;
+use crate::devices::intake::Said;
+use crate::devices::sessions::PresenceChange;
+use crate::outcomes::{OutcomeDue, Told};
+use crate::presence::{Reach, Session, Who};
+
+const ACK_TIMEOUT: Duration = Duration::from_secs(5);
+const DEVICE: &str = "0xA";
+
+/// What went out.
+#[derive(Default)]
+struct Carried(Mutex<Vec<EntityId>>);
+
+impl Downlink for Carried {
+    fn publish(&self, command: PublishedCommand) {
+        self.0.lock().expect("no panic").push(command.id);
+    }
+}
+
+struct Bench {
+    rig: Rig,
+    carried: Arc<Carried>,
+}
+
+fn device() -> DeviceId {
+    DeviceId::new(DEVICE).expect("an id")
+}
+
+fn plain() -> NewCommand {
+    NewCommand {
+        payload: Arc::from(*b"{}"),
+        ttl: None,
+        not_before: None,
+        ack_timeout: None,
+        run_timeout: None,
+        attempts_max: None,
+        origin: None,
+        key: None,
+        priority: 0,
+        notify: None,
+    }
+}
+
+fn session(number: u64) -> Session {
+    Session { number, address: Some("127.0.0.1:5".into()) }
+}
+
+fn answer(command: EntityId, ok: bool) -> Said {
+    Said::Answer { command, ok, result: Some("7".into()) }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let rig = Rig::linked();
+        let carried = Arc::new(Carried::default());
+        let downlink: Arc<dyn Downlink> = Arc::clone(&carried) as _;
+        assert!(rig.context.devices.downlink.set(downlink).is_ok());
+        Self { rig, carried }
+    }
+
+    fn send(&mut self, command: NewCommand) -> EntityId {
+        self.try_send(command).expect("taken").command.id
+    }
+
+    fn try_send(&mut self, command: NewCommand) -> Result<TrackedCommand, Problem> {
+        let command = Box::new(command);
+        let sent = self.rig.ask(|reply| Input::SendCommand { device: device(), command, reply });
+        sent.map(|sent| *sent)
+    }
+
+    fn presence(&mut self, change: PresenceChange) {
+        self.rig.ask(|reply| Input::Presence { change, reply });
+    }
+
+    fn connect(&mut self, number: u64) {
+        let now = self.rig.now();
+        self.presence(PresenceChange::Connected(device(), session(number), now));
+        self.presence(PresenceChange::Reaches(device(), number, true));
+    }
+
+    fn disconnect(&mut self, number: u64) {
+        self.presence(PresenceChange::Disconnected(device(), number, DisconnectReason::ConnectionLost));
+    }
+
+    fn carried(&self) -> Vec<EntityId> {
+        std::mem::take(&mut self.carried.0.lock().expect("no panic"))
+    }
+
+    fn status(&self, id: EntityId) -> (CommandStatus, u32) {
+        let state = self.rig.view().command_state(id.into()).expect("readable").expect("there");
+        (state.status, state.tries)
+    }
+
+    fn cancel(&mut self, id: EntityId) -> Result<(), Problem> {
+        self.rig.ask(|reply| Input::CancelCommand { id, reply })
+    }
+
+    fn wish(&mut self, value: Option<&str>) -> Wish {
+        let (key, value) = ("card-1".into(), value.map(Box::from));
+        *self.rig.ask(|reply| Input::Wish { device: device(), key, value, reply }).expect("taken")
+    }
+
+    fn wishes(&self) -> Vec<(Option<String>, Option<String>, bool)> {
+        let slot = self.rig.view().device(&device()).expect("readable").expect("there").slot;
+        let text = |text: Option<Box<str>>| text.map(String::from);
+        let wishes = self.rig.view().wishes(slot).expect("readable");
+        wishes
+            .into_iter()
+            .map(|wish| (text(wish.desired), text(wish.confirmed), wish.command.is_some()))
+            .collect()
+    }
+
+    /// The timeline, oldest first.
+    fn timeline(&self) -> Vec<String> {
+        let slot = self.rig.view().device(&device()).expect("readable").expect("there").slot;
+        let page =
+            Page { from: Timestamp(0), to: Timestamp::MAX, ascending: true, after: None, limit: 1_000 };
+        let entries = self.rig.view().timeline(slot, page).expect("readable");
+        let word = |what: Happening| match what {
+            Happening::Connected { .. } => "connected".to_owned(),
+            Happening::Disconnected { reason, .. } => reason.as_str().to_owned(),
+            Happening::Command { status, tries, .. } => format!("{} {tries}", status.as_str()),
+            Happening::Link { linked, .. } => format!("linked {linked}"),
+            Happening::Delivery(_, status) => format!("delivery {}", status.as_str()),
+            Happening::DeliveryAttempt(..) => "attempt".to_owned(),
+        };
+        entries.into_iter().map(|entry| word(entry.what)).collect()
+    }
+
+    fn outcomes(&mut self) -> Vec<OutcomeDue> {
+        self.rig.step(Vec::new());
+        let mut due = Vec::new();
+        for (_, lane) in self.rig.context.devices.outcomes.take_now() {
+            due.extend(self.rig.ask(|reply| Input::LeaseOutcomes { lane, max: 10, reply }));
+        }
+        due
+    }
+}
+
+#[test]
+fn a_command_waits_for_its_device_and_goes_out_when_it_comes() {
+    let mut bench = Bench::new();
+    let (first, second) = (bench.send(plain()), bench.send(plain()));
+    bench.rig.pass(Duration::from_secs(3_600));
+    assert!(bench.carried().is_empty());
+    bench.connect(1);
+    assert_eq!(bench.carried(), [first]);
+    assert_eq!(bench.status(first), (CommandStatus::Published, 1));
+    assert_eq!(bench.status(second), (CommandStatus::Scheduled, 0));
+    bench.rig.say(DEVICE, answer(first, true));
+    assert_eq!(bench.status(first), (CommandStatus::Acknowledged, 1));
+    assert_eq!(bench.carried(), [second]);
+}
+
+#[test]
+fn without_an_answer_it_goes_out_again_and_the_next_one_goes_when_it_has_failed() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    let first = bench.send(NewCommand { attempts_max: Some(2), ..plain() });
+    let second = bench.send(plain());
+    bench.rig.pass(ACK_TIMEOUT);
+    assert_eq!(bench.carried(), [first, first]);
+    bench.rig.pass(ACK_TIMEOUT);
+    assert_eq!(bench.status(first), (CommandStatus::Failed, 2));
+    assert_eq!(bench.carried(), [second]);
+}
+
+#[test]
+fn what_was_under_way_when_the_process_died_goes_out_again_under_the_same_id() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    let id = bench.send(plain());
+    bench.rig.restart();
+    bench.carried();
+    assert_eq!(bench.status(id), (CommandStatus::Published, 1));
+    bench.connect(2);
+    assert_eq!(bench.carried(), [id]);
+    bench.rig.say(DEVICE, answer(id, false));
+    assert_eq!(bench.status(id), (CommandStatus::Failed, 2));
+    let expect = ["linked true", "connected", "scheduled 0", "published 1"];
+    let after = ["server_stopped", "connected", "published 2", "failed 2"];
+    assert_eq!(bench.timeline(), [expect, after].concat());
+}
+
+#[test]
+fn an_answer_is_its_devices_own_and_late_ones_are_kept() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    bench.rig.create("0xB").expect("registered");
+    let id = bench.send(NewCommand { ttl: Some(Duration::from_secs(2)), ..plain() });
+    assert_eq!(bench.rig.rejected("0xB", None, answer(id, true)), Some("unknown_command"));
+    assert_eq!(bench.status(id), (CommandStatus::Published, 1));
+    bench.rig.pass(Duration::from_secs(2));
+    assert_eq!(bench.status(id), (CommandStatus::Expired, 1));
+    assert_eq!(bench.rig.rejected(DEVICE, None, answer(id, true)), None);
+    let state = bench.rig.view().command_state(id.into()).expect("readable").expect("there");
+    assert_eq!(state.status, CommandStatus::Expired);
+    assert!(state.late.is_some_and(|late| late.ok && late.result.as_deref() == Some("7")));
+}
+
+#[test]
+fn a_command_that_is_called_off_does_not_go_out() {
+    let mut bench = Bench::new();
+    let id = bench.send(plain());
+    bench.cancel(id).expect("called off");
+    assert_eq!(bench.cancel(id).map_err(|problem| problem.code), Err("finished"));
+    bench.connect(1);
+    assert!(bench.carried().is_empty());
+    assert_eq!(bench.rig.ask(|reply| Input::RetryCommand { id, reply }), Ok(()));
+    assert_eq!(bench.carried(), [id]);
+}
+
+#[test]
+fn a_wildcard_reaches_devices_whose_commands_wait() {
+    let mut bench = Bench::new();
+    let id = bench.send(plain());
+    let reach = |kind: &str, who| Reach { kind: base::Kind::new(kind), who };
+    let other = Arc::from([reach("face", Who::Everybody), reach("lock", Who::Prefix("1".into()))]);
+    bench.presence(PresenceChange::ReachesWidely(1, other));
+    assert!(bench.carried().is_empty());
+    bench.presence(PresenceChange::ReachesWidely(1, Arc::from([reach("lock", Who::Prefix("0x".into()))])));
+    bench.rig.step(Vec::new());
+    assert_eq!(bench.carried(), [id]);
+    bench.rig.say(DEVICE, answer(id, true));
+    let next = bench.send(plain());
+    assert_eq!(bench.carried(), [next]);
+    bench.presence(PresenceChange::ReachesWidely(1, Arc::from([])));
+    bench.rig.pass(ACK_TIMEOUT);
+    assert!(bench.carried().is_empty(), "nobody is there to be asked again");
+}
+
+#[test]
+fn a_device_that_polls_gets_the_same_command_until_it_answers() {
+    let mut bench = Bench::new();
+    let (first, second) = (bench.send(plain()), bench.send(plain()));
+    let poll = |bench: &mut Bench| {
+        let given = bench.rig.ask(|reply| Input::Poll { device: device(), number: None, reply });
+        given.expect("known").map(|command| command.id)
+    };
+    assert_eq!(poll(&mut bench), Some(first));
+    assert_eq!(poll(&mut bench), Some(first));
+    assert_eq!(bench.status(first), (CommandStatus::Published, 1));
+    bench.rig.pass(ACK_TIMEOUT);
+    assert_eq!(poll(&mut bench), Some(first));
+    assert_eq!(bench.status(first), (CommandStatus::Published, 2));
+    bench.rig.say(DEVICE, answer(first, true));
+    assert_eq!(poll(&mut bench), Some(second));
+    bench.rig.say(DEVICE, answer(second, true));
+    assert_eq!(poll(&mut bench), None);
+}
+
+#[test]
+fn a_poll_that_waits_is_answered_by_the_next_command() {
+    let mut bench = Bench::new();
+    let (reply, mut given) = crate::kernel::reply::Reply::new();
+    bench.rig.step(vec![Input::Poll { device: device(), number: Some(1), reply }]);
+    assert!(given.try_recv().is_err());
+    let id = bench.send(plain());
+    let given = given.try_recv().expect("answered").expect("known").expect("a command");
+    assert_eq!(given.id, id);
+    bench.rig.pass(ACK_TIMEOUT);
+    assert_eq!(bench.status(id), (CommandStatus::Published, 1), "nobody waits any more");
+}
+
+#[test]
+fn a_wish_is_confirmed_by_the_answer_and_cleared_by_a_newer_change_at_the_device() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    let wished = |text: &str| Some(text.to_owned());
+    bench.wish(Some("1"));
+    let first = bench.carried()[0];
+    bench.wish(Some("2"));
+    bench.wish(Some("3"));
+    assert_eq!(bench.wishes(), [(wished("3"), None, true)]);
+    bench.rig.say(DEVICE, answer(first, true));
+    assert_eq!(bench.wishes(), [(wished("3"), wished("1"), true)]);
+    let third = bench.carried();
+    assert_eq!(third.len(), 1, "the one between was superseded");
+    bench.rig.say(DEVICE, answer(third[0], true));
+    assert_eq!(bench.wishes(), [(wished("3"), wished("3"), false)]);
+
+    bench.disconnect(1);
+    bench.wish(Some("4"));
+    bench.rig.say(DEVICE, Said::Confirmed { key: "card-1".into(), value: Some("9".into()) });
+    assert_eq!(bench.wishes(), [(None, wished("9"), false)]);
+    bench.connect(2);
+    assert!(bench.carried().is_empty(), "the device was changed later than the wish");
+    bench.wish(None);
+    let gone = bench.carried();
+    bench.rig.say(DEVICE, answer(gone[0], true));
+    assert!(bench.wishes().is_empty());
+}
+
+#[test]
+fn an_outcome_is_told_until_it_got_through_and_a_late_answer_once_more() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    let notify = Some(OutcomeReceiver::Queue { namespace: "a".into(), queue: "b".into() });
+    let id = bench.send(NewCommand { notify, ttl: Some(Duration::from_secs(1)), ..plain() });
+    assert!(bench.outcomes().is_empty());
+    bench.rig.pass(Duration::from_secs(1));
+    let due = bench.outcomes();
+    assert_eq!(due.iter().map(|due| (due.command.id, due.is_late)).collect::<Vec<_>>(), [(id, false)]);
+    let told = |bench: &mut Bench, due: &OutcomeDue, told| {
+        let reservation = due.reservation;
+        bench.rig.ask(|reply| Input::OutcomeTold { reservation, told, reply });
+    };
+    told(&mut bench, &due[0], Told::No(None));
+    assert!(bench.outcomes().is_empty(), "not at once");
+    bench.rig.pass(Duration::from_secs(60));
+    let again = bench.outcomes();
+    assert_eq!(again[0].idempotency_key(), due[0].idempotency_key());
+    told(&mut bench, &again[0], Told::Yes);
+    bench.rig.say(DEVICE, answer(id, true));
+    let late = bench.outcomes();
+    assert!(late[0].is_late && late[0].idempotency_key() != due[0].idempotency_key());
+    told(&mut bench, &late[0], Told::Yes);
+    bench.rig.restart();
+    assert!(bench.outcomes().is_empty());
+}
+
+#[test]
+fn whoever_waits_for_the_end_of_a_command_is_told() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    let id = bench.send(plain());
+    let (reply, mut ended) = crate::kernel::reply::Reply::new();
+    bench.rig.step(vec![Input::AwaitCommand { id, reply }]);
+    assert!(ended.try_recv().is_err());
+    bench.rig.say(DEVICE, answer(id, true));
+    let ended = ended.try_recv().expect("told").expect("known");
+    assert_eq!((ended.command.id, ended.state.status), (id, CommandStatus::Acknowledged));
+}
+
+#[test]
+fn the_commands_of_a_deleted_device_go_with_it() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    let id = bench.send(plain());
+    bench.rig.delete(DEVICE).expect("deleted");
+    assert_eq!(bench.cancel(id).map_err(|problem| problem.code), Err("unknown_command"));
+    bench.rig.pass(10 * ACK_TIMEOUT);
+    bench.rig.create(DEVICE).expect("registered");
+    bench.carried();
+    let next = bench.send(plain());
+    assert_eq!(bench.carried(), [next], "its session lives on");
+}

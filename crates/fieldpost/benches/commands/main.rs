@@ -1,0 +1,126 @@
+//! `make bench`: what this machine does with commands to devices: how many a second reach their
+//! device and are answered, how soon, beside reports too, what a million of them cost that wait, and
+//! how a storm of devices is told what waits for it.
+//!
+//! Everything is measured from outside, on the built binary with `durability.sync = "always"`; the
+//! devices and the senders share the machine with it. `cargo bench --bench commands -- storm` runs
+//! that part alone. Sizes for smaller runs come from the environment: see [`Sizes`].
+
+#[path = "../main_job/machine.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod machine;
+#[path = "../../tests/black_box/overload/raw.rs"]
+#[allow(dead_code, reason = "shared with the test of overload")]
+mod raw;
+#[path = "../main_job/report.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod report;
+#[path = "../main_job/site.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod site;
+
+mod absent;
+mod beside_reports;
+mod end_to_end;
+mod stage;
+mod storm;
+
+use std::error::Error;
+use std::time::Duration;
+
+use report::Report;
+use simulator::latency::Latency;
+
+/// What can go wrong in a benchmark: anything, and then there is no table.
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Nothing that is awaited takes longer.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Files that are open besides the devices' connections.
+const OTHER_FILES: u64 = 1_000;
+/// More devices than this are not asked for.
+const DEVICES_MAX: u64 = 19_000;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    /// Connected devices, each with a connection: `COMMANDS_DEVICES`, or as many as open files
+    /// allow, up to 19,000.
+    devices: u32,
+    /// Commands for absent devices: `COMMANDS_WAITING`, or 1,000,000.
+    waiting: u64,
+    /// The absent devices: `COMMANDS_ABSENT`, or 100,000.
+    absent: u32,
+    /// How long each rate is kept, in seconds: `COMMANDS_SECONDS`, or 10.
+    seconds: u64,
+    /// Reports a second that commands are sent beside: `COMMANDS_REPORTS`, or 50,000.
+    reports_per_second: u32,
+}
+
+impl Sizes {
+    fn of_environment() -> Result<Self, Failure> {
+        let open_files = rlimit::increase_nofile_limit(u64::MAX)?;
+        let devices = open_files.saturating_sub(OTHER_FILES).min(DEVICES_MAX);
+        Ok(Self {
+            devices: size("COMMANDS_DEVICES", devices)? as u32,
+            waiting: size("COMMANDS_WAITING", 1_000_000)?,
+            absent: size("COMMANDS_ABSENT", 100_000)? as u32,
+            seconds: size("COMMANDS_SECONDS", 10)?,
+            reports_per_second: size("COMMANDS_REPORTS", 50_000)? as u32,
+        })
+    }
+}
+
+fn size(variable: &str, usual: u64) -> Result<u64, Failure> {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().map_err(|_| format!("{variable} is a number, not {text:?}").into()),
+        Err(_) => Ok(usual),
+    }
+}
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo test --benches` runs this too, and only wants to know that it starts.
+    if arguments.iter().any(|argument| argument == "--test") {
+        return Ok(());
+    }
+    let named: Vec<&str> =
+        arguments.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(run(&named))
+}
+
+/// Runs the named parts, or all.
+async fn run(named: &[&str]) -> Result<(), Failure> {
+    const PARTS: [&str; 5] = ["end_to_end", "latency", "reports", "absent", "storm"];
+    if let Some(unknown) = named.iter().find(|name| !PARTS.contains(name)) {
+        return Err(format!("no part is called {unknown}; there are {}", PARTS.join(", ")).into());
+    }
+    let wanted = |part: &str| named.contains(&part) || named.is_empty();
+    let sizes = Sizes::of_environment()?;
+    let mut report = Report::open()?;
+    machine::describe(&mut report)?;
+    if wanted("end_to_end") {
+        end_to_end::one_command_each(sizes, &mut report).await?;
+    }
+    if wanted("latency") {
+        end_to_end::at_a_thousand_a_second(sizes, &mut report).await?;
+    }
+    if wanted("reports") {
+        beside_reports::commands(sizes, &mut report).await?;
+        beside_reports::reports(sizes, &mut report).await?;
+    }
+    if wanted("absent") {
+        absent::many_waiting(sizes, &mut report).await?;
+    }
+    if wanted("storm") {
+        storm::all_come_back(sizes, &mut report).await?;
+    }
+    report.finish()
+}
+
+/// `p50 / p99` in milliseconds.
+fn percentiles(latency: &Latency) -> String {
+    let [p50, p99] = [50.0, 99.0].map(|percent| machine::ms(latency.percentile(percent)));
+    format!("{p50:.2} / {p99:.2} ms")
+}

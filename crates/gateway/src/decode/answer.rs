@@ -1,0 +1,88 @@
+//! What a device says of its commands: an answer, progress, or an entry that was changed at the
+//! device. Other fields are ignored, as in reports.
+
+use base::limits::{COMMAND_NAME_BYTES_MAX, COMMAND_PROGRESS_BYTES_MAX, COMMAND_RESULT_BYTES_MAX};
+use base::{EntityId, Problem};
+use engine::Said;
+use engine::commands::COMMAND_ID_PREFIX;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::envelope::{missing, object_of, string_of, there};
+use super::{canonical, compact, quoted};
+
+/// The code of an answer to a command that the server cannot have sent.
+pub const UNKNOWN_COMMAND: &str = "unknown_command";
+
+/// `{"message_id","ok","result"?}` or `{"message_id","progress"}`.
+#[derive(Deserialize)]
+struct AnswerFields<'a> {
+    #[serde(borrow, default, deserialize_with = "there")]
+    message_id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "there")]
+    ok: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "there")]
+    progress: Option<&'a RawValue>,
+}
+
+/// `{"key","value"|null}`.
+#[derive(Deserialize)]
+struct ConfirmedFields<'a> {
+    #[serde(borrow, default, deserialize_with = "there")]
+    key: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "there")]
+    value: Option<&'a RawValue>,
+}
+
+/// Reads an answer, or progress.
+pub(super) fn answer(text: &str) -> Result<Said, Problem> {
+    let AnswerFields { message_id, ok, result, progress } = object_of(text)?;
+    let command = command_id(message_id.ok_or_else(|| missing("message_id"))?)?;
+    let is_ok = ok.and_then(|raw| raw.get().parse::<bool>().ok());
+    match (is_ok, progress, ok) {
+        (Some(ok), _, _) => Ok(Said::Answer { command, ok, result: result.map(result_text).transpose()? }),
+        (None, Some(progress), _) => {
+            let progress = compact::text(progress, "progress", COMMAND_PROGRESS_BYTES_MAX)?;
+            Ok(Said::Progress { command, progress })
+        }
+        (None, None, Some(raw)) => {
+            let detail = format!("ok must be true or false, not {}", quoted(raw.get()));
+            Err(Problem::not_allowed("invalid_ok", detail))
+        }
+        (None, None, None) => Err(missing("ok")),
+    }
+}
+
+/// Reads what was changed at the device.
+pub(super) fn confirmed(text: &str) -> Result<Said, Problem> {
+    let ConfirmedFields { key, value } = object_of(text)?;
+    let key = key.ok_or_else(|| missing("key"))?;
+    let value = value.ok_or_else(|| missing("value"))?;
+    let name = string_of(key).filter(|name| (1..=COMMAND_NAME_BYTES_MAX).contains(&name.len()));
+    let Some(name) = name else {
+        let shown = quoted(key.get());
+        let detail = format!("key must be a string of 1 to {COMMAND_NAME_BYTES_MAX} bytes, not {shown}");
+        return Err(Problem::not_allowed("invalid_key", detail));
+    };
+    let value = match value.get() {
+        "null" => None,
+        text => Some(canonical::value(text)?.to_json().into()),
+    };
+    Ok(Said::Confirmed { key: (&*name).into(), value })
+}
+
+/// What a device answered, as it is kept.
+pub(super) fn result_text(raw: &RawValue) -> Result<Box<str>, Problem> {
+    compact::text(raw, "result", COMMAND_RESULT_BYTES_MAX)
+}
+
+/// The command that a device names.
+pub(super) fn command_id(raw: &RawValue) -> Result<EntityId, Problem> {
+    let id = string_of(raw).and_then(|text| EntityId::from_text(COMMAND_ID_PREFIX, &text));
+    id.ok_or_else(|| {
+        let detail = format!("message_id is that of no command of this server: {}", quoted(raw.get()));
+        Problem::not_allowed(UNKNOWN_COMMAND, detail)
+    })
+}

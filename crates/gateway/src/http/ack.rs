@@ -1,0 +1,61 @@
+//! A device's answer to a command, or how far it is with it, over HTTP. It goes the way of a
+//! report: durable before it is answered, a sign of life, and kept in the quarantine if it is
+//! refused.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use base::{DeviceId, Problem};
+use engine::intake::{Received, Slice};
+use engine::{Outcome, Report, Said};
+use net::problem;
+
+use super::answer::{self, Tally};
+use super::refusals::Sender;
+use super::{Refused, Shared, body};
+use crate::decode;
+
+/// `POST /v1/devices/{id}/ack`
+pub(super) async fn ack(
+    State(shared): State<Arc<Shared>>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let sender = Sender::of(&request);
+    let id = match id {
+        Ok(Path(id)) => id,
+        Err(rejection) => return problem::response(&Problem::unreadable(format!("the path: {rejection}"))),
+    };
+    let (result, response) = match take(&shared, &sender, &id, request).await {
+        Ok(tally) => ("answered", answer::tally(&tally)),
+        Err(Refused::NotTaken(result, problem)) => (result, problem::response(&problem)),
+        Err(Refused::Report(problem)) => ("answered", problem::response(&problem)),
+    };
+    shared.metrics.bodies.count(result);
+    response
+}
+
+async fn take(shared: &Shared, sender: &Sender, id: &str, request: Request) -> Result<Tally, Refused> {
+    let device = DeviceId::new(id).ok_or_else(|| {
+        let detail =
+            format!("device {} is not registered; POST /v1/devices registers one", decode::quoted(id));
+        Refused::Report(Problem::unknown("unknown_device", detail))
+    })?;
+    let bytes = body::whole(request.into_body(), &shared.memory, &sender.key).await?;
+    shared.metrics.received_bytes.inc_by(bytes.len() as u64);
+    let said = decode::answer(&bytes).unwrap_or_else(|problem| Said::Refused(Box::new(problem)));
+    let report = Report { device: device.clone(), kind: None, said, id: None };
+    let mut slice = Slice::new();
+    slice.push(report, Received { payload: &bytes, topic: None });
+    let Outcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
+    if let Some(rejection) = rejected.into_iter().next() {
+        shared.refused(sender, Some(&device), &rejection.problem, "an answer to a command");
+        return Err(Refused::Report(rejection.problem));
+    }
+    shared.metrics.reports.accepted(accepted.into());
+    let mut tally = Tally::default();
+    tally.accept(accepted.into());
+    Ok(tally)
+}

@@ -1,0 +1,254 @@
+//! What the engine is told of one session: whose session it is, and which devices it reaches.
+//!
+//! [`Books`] decides what to tell and remembers it, so that the end of the session takes everything
+//! back. [`tell`] tells it.
+
+use base::DeviceId;
+use engine::Presence;
+use engine::intake::NotAccepting;
+use engine::presence::{Reach, Session, Who};
+use engine::records::DisconnectReason;
+use futures_util::future::{join_all, try_join_all};
+
+use super::limits::DEVICES_PER_SESSION_MAX;
+use super::reach::{Covered, covered};
+
+/// What the engine was told of a session. One that is nobody's and reaches nobody holds no memory.
+#[derive(Debug, Default)]
+pub(super) struct Books(Option<Box<Entries>>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    devices: Vec<Entry>,
+    wide: Vec<Reach>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    device: DeviceId,
+    connected: bool,
+    reached: bool,
+}
+
+/// Something to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// It is a session of this device.
+    Connected(DeviceId),
+    /// It was; it has ended.
+    Disconnected(DeviceId),
+    /// It reaches this device, or no longer.
+    Reaches(DeviceId, bool),
+    /// It reaches these.
+    ReachesWidely(Vec<Reach>),
+}
+
+impl Books {
+    /// Whether one more device fits. Devices of a session stay its own until it ends.
+    pub(super) fn has_room(&self) -> bool {
+        self.0.as_ref().is_none_or(|entries| entries.devices.len() < DEVICES_PER_SESSION_MAX)
+    }
+
+    /// It is a session of this device.
+    pub(super) fn connect(&mut self, device: DeviceId, calls: &mut Vec<Call>) {
+        let entry = self.entry(device);
+        if !std::mem::replace(&mut entry.connected, true) {
+            calls.push(Call::Connected(entry.device.clone()));
+        }
+    }
+
+    /// It subscribed to a filter; `who` says for which devices its login speaks.
+    pub(super) fn subscribe(&mut self, filter: &str, who: &Who, calls: &mut Vec<Call>) {
+        match covered(filter) {
+            Covered::Nothing => {}
+            Covered::Device { device, by_name } => {
+                if by_name {
+                    self.connect(device.clone(), calls);
+                }
+                let entry = self.entry(device);
+                if !std::mem::replace(&mut entry.reached, true) {
+                    calls.push(Call::Reaches(entry.device.clone(), true));
+                }
+            }
+            Covered::Widely(kind) => {
+                let wide = &mut self.entries().wide;
+                let reach = Reach { kind, who: who.clone() };
+                if !wide.contains(&reach) {
+                    wide.push(reach);
+                    calls.push(Call::ReachesWidely(wide.clone()));
+                }
+            }
+        }
+    }
+
+    /// It has only these subscriptions any more.
+    pub(super) fn keep<'a>(&mut self, filters: impl Iterator<Item = &'a str>, calls: &mut Vec<Call>) {
+        let Some(entries) = &mut self.0 else { return };
+        let (mut reached, mut kinds) = (Vec::new(), Vec::new());
+        for filter in filters {
+            match covered(filter) {
+                Covered::Nothing => {}
+                Covered::Device { device, .. } => reached.push(device),
+                Covered::Widely(kind) => kinds.push(kind),
+            }
+        }
+        for entry in &mut entries.devices {
+            if entry.reached && !reached.contains(&entry.device) {
+                entry.reached = false;
+                calls.push(Call::Reaches(entry.device.clone(), false));
+            }
+        }
+        let before = entries.wide.len();
+        entries.wide.retain(|reach| kinds.contains(&reach.kind));
+        if entries.wide.len() < before {
+            calls.push(Call::ReachesWidely(entries.wide.clone()));
+        }
+        entries.devices.retain(|entry| entry.connected || entry.reached);
+        if entries.devices.is_empty() && entries.wide.is_empty() {
+            self.0 = None;
+        }
+    }
+
+    /// It has ended.
+    pub(super) fn close(&mut self) -> Vec<Call> {
+        let Some(entries) = self.0.take() else { return Vec::new() };
+        let Entries { devices, wide } = *entries;
+        let ended = devices.into_iter().map(|entry| match entry.connected {
+            true => Call::Disconnected(entry.device),
+            false => Call::Reaches(entry.device, false),
+        });
+        ended.chain((!wide.is_empty()).then(|| Call::ReachesWidely(Vec::new()))).collect()
+    }
+
+    fn entries(&mut self) -> &mut Entries {
+        self.0.get_or_insert_default()
+    }
+
+    fn entry(&mut self, device: DeviceId) -> &mut Entry {
+        let devices = &mut self.entries().devices;
+        let at = devices.iter().position(|entry| entry.device == device).unwrap_or_else(|| {
+            // Most sessions are of one device, and many thousands of them are.
+            devices.reserve_exact(1);
+            devices.push(Entry { device, connected: false, reached: false });
+            devices.len() - 1
+        });
+        &mut devices[at]
+    }
+}
+
+/// Tells the engine; returns when all of it is durable. The order among different devices is left
+/// open.
+pub(super) async fn tell(presence: Presence, session: Session, calls: Vec<Call>) -> Result<(), NotAccepting> {
+    let told = calls.into_iter().map(|call| tell_one(&presence, &session, call, None));
+    try_join_all(told).await.map(drop)
+}
+
+/// Tells the engine that the session has ended. What cannot be told is found out at the next start.
+pub(super) async fn tell_end(
+    presence: Presence,
+    session: Session,
+    calls: Vec<Call>,
+    reason: DisconnectReason,
+) {
+    let told = calls.into_iter().map(|call| tell_one(&presence, &session, call, Some(reason)));
+    join_all(told).await;
+}
+
+async fn tell_one(
+    presence: &Presence,
+    session: &Session,
+    call: Call,
+    reason: Option<DisconnectReason>,
+) -> Result<(), NotAccepting> {
+    let number = session.number;
+    match call {
+        Call::Connected(device) => presence.connected(device, session.clone()).await,
+        Call::Disconnected(device) => {
+            let reason = reason.unwrap_or(DisconnectReason::ConnectionLost);
+            presence.disconnected(device, number, reason).await
+        }
+        Call::Reaches(device, reachable) => presence.reaches(device, number, reachable).await,
+        Call::ReachesWidely(reach) => presence.reaches_widely(number, reach).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Kind;
+
+    use super::*;
+
+    fn id(device: &str) -> DeviceId {
+        DeviceId::new(device).expect("an id")
+    }
+
+    fn connected(device: &str) -> Call {
+        Call::Connected(id(device))
+    }
+
+    fn reaches(device: &str, reachable: bool) -> Call {
+        Call::Reaches(id(device), reachable)
+    }
+
+    fn widely(kinds: &[Option<&str>]) -> Call {
+        let reach = |kind: &Option<&str>| Reach { kind: kind.and_then(Kind::new), who: Who::Everybody };
+        Call::ReachesWidely(kinds.iter().map(reach).collect())
+    }
+
+    fn subscribe(books: &mut Books, filter: &str) -> Vec<Call> {
+        let mut calls = Vec::new();
+        books.subscribe(filter, &Who::Everybody, &mut calls);
+        calls
+    }
+
+    fn keep(books: &mut Books, filters: &[&str]) -> Vec<Call> {
+        let mut calls = Vec::new();
+        books.keep(filters.iter().copied(), &mut calls);
+        calls
+    }
+
+    #[test]
+    fn a_device_is_told_of_once_and_ends_with_its_session() {
+        let (mut books, mut calls) = (Books::default(), Vec::new());
+        books.connect(id("0xA"), &mut calls);
+        books.connect(id("0xA"), &mut calls);
+        assert_eq!(calls, [connected("0xA")]);
+        assert_eq!(subscribe(&mut books, "dev/lock/0xA"), [reaches("0xA", true)]);
+        assert_eq!(subscribe(&mut books, "dev/+/0xA/#"), []);
+        assert_eq!(subscribe(&mut books, "dev/lock/0x1/#"), [reaches("0x1", true)]);
+        assert_eq!(subscribe(&mut books, "dev/lock/0xA/state"), []);
+        assert_eq!(books.close(), [Call::Disconnected(id("0xA")), reaches("0x1", false)]);
+        assert_eq!(books.close(), []);
+    }
+
+    #[test]
+    fn a_subscription_by_name_makes_the_session_the_devices() {
+        let mut books = Books::default();
+        assert_eq!(subscribe(&mut books, "dev/lock/0xA"), [connected("0xA"), reaches("0xA", true)]);
+        assert_eq!(keep(&mut books, &["dev/+/0xA"]), []);
+        assert_eq!(keep(&mut books, &[]), [reaches("0xA", false)]);
+        assert_eq!(subscribe(&mut books, "dev/lock/0xA"), [reaches("0xA", true)], "it is connected still");
+        assert_eq!(books.close(), [Call::Disconnected(id("0xA"))]);
+    }
+
+    #[test]
+    fn wildcards_are_told_of_all_together() {
+        let mut books = Books::default();
+        assert_eq!(subscribe(&mut books, "dev/lock/+"), [widely(&[Some("lock")])]);
+        assert_eq!(subscribe(&mut books, "#"), [widely(&[Some("lock"), None])]);
+        assert_eq!(subscribe(&mut books, "dev/#"), []);
+        assert_eq!(keep(&mut books, &["dev/#"]), [widely(&[None])]);
+        assert_eq!(keep(&mut books, &["dev/+/+/state"]), [widely(&[])]);
+        assert!(books.0.is_none(), "nothing is left");
+    }
+
+    #[test]
+    fn a_session_is_of_so_many_devices_and_no_more() {
+        let (mut books, mut calls) = (Books::default(), Vec::new());
+        for number in 0..DEVICES_PER_SESSION_MAX {
+            assert!(books.has_room());
+            books.connect(id(&number.to_string()), &mut calls);
+        }
+        assert!(!books.has_room());
+    }
+}

@@ -1,0 +1,202 @@
+//! Commands on their way to connections: on the topic of their device, to every live session with a
+//! subscription that covers it.
+//!
+//! The engine hands a command over and goes on. What a connection does not take in time is dropped,
+//! because the engine sends it again until the device answers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use base::DeviceId;
+use engine::commands::COMMAND_ID_PREFIX;
+use engine::{Downlink, Engine, PublishedCommand};
+
+use super::fan_out::{Queued, Slow, Watched, Watcher, Watchers, Watches};
+use super::limits::{COMMANDS_ALL_WAITING_BYTES_MAX, COMMANDS_WAITING_BYTES_MAX};
+use super::metrics::CommandMetrics;
+
+/// The connections that commands go to.
+pub(super) struct CommandRoutes {
+    watchers: Mutex<Watchers<CommandCopy>>,
+    slow: Mutex<Slow<CommandCopy>>,
+    /// Commands that are not written to their connections yet, in bytes, counted for each.
+    waiting_bytes: AtomicUsize,
+    metrics: CommandMetrics,
+}
+
+/// A command as its device is shown it.
+#[derive(Debug)]
+pub(super) struct CommandCopy {
+    pub(super) device: DeviceId,
+    pub(super) topic: Box<str>,
+    pub(super) payload: Box<[u8]>,
+}
+
+impl Queued for CommandCopy {
+    const CONNECTION_BYTES_MAX: usize = COMMANDS_WAITING_BYTES_MAX;
+    const ALL_BYTES_MAX: usize = COMMANDS_ALL_WAITING_BYTES_MAX;
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.topic.len() + self.payload.len()
+    }
+}
+
+impl CommandCopy {
+    fn of(command: &PublishedCommand) -> Self {
+        let id = command.id.to_text(COMMAND_ID_PREFIX);
+        let parts: [&[u8]; 5] =
+            [b"{\"message_id\":\"", id.as_bytes(), b"\",\"payload\":", &command.payload, b"}"];
+        Self {
+            topic: format!("dev/{}/{}", command.kind.as_str(), command.device.as_str()).into(),
+            payload: parts.concat().into(),
+            device: command.device.clone(),
+        }
+    }
+}
+
+/// What the engine has of the routes: it does not keep them alive.
+struct Carrier(Weak<CommandRoutes>);
+
+impl Downlink for Carrier {
+    fn publish(&self, command: PublishedCommand) {
+        if let Some(routes) = self.0.upgrade() {
+            routes.publish(&command);
+        }
+    }
+}
+
+impl CommandRoutes {
+    /// Nobody is there yet.
+    pub(super) fn new(metrics: CommandMetrics) -> Arc<Self> {
+        Arc::new(Self {
+            watchers: Mutex::default(),
+            slow: Mutex::default(),
+            waiting_bytes: AtomicUsize::new(0),
+            metrics,
+        })
+    }
+
+    /// Has the engine's commands go these ways.
+    pub(super) fn carry_for(self: &Arc<Self>, engine: &Engine) {
+        engine.carry_commands_by(Arc::new(Carrier(Arc::downgrade(self))));
+    }
+
+    /// Has commands come to a connection: whether there was room for that.
+    pub(super) fn add(&self, watcher: &Arc<Watcher<CommandCopy>>, watched: Watched) -> bool {
+        self.watchers().add(watcher, watched) != Watches::NoRoom
+    }
+
+    /// No longer.
+    pub(super) fn remove(&self, watcher: &Arc<Watcher<CommandCopy>>, watched: Watched) {
+        self.watchers().remove(watcher, watched);
+    }
+
+    /// The connection ended.
+    pub(super) fn leave(&self, watcher: &Arc<Watcher<CommandCopy>>, watched: impl Iterator<Item = Watched>) {
+        watched.for_each(|watched| self.remove(watcher, watched));
+        watcher.close(&self.waiting_bytes);
+        self.show_waiting();
+    }
+
+    /// These were written to their connection, or never will be.
+    pub(super) fn settle(&self, bytes: usize) {
+        if bytes > 0 {
+            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.show_waiting();
+        }
+    }
+
+    pub(super) fn metrics(&self) -> &CommandMetrics {
+        &self.metrics
+    }
+
+    pub(super) fn publish(&self, command: &PublishedCommand) {
+        let watchers = self.watchers().of(command.device.as_str());
+        if watchers.is_empty() {
+            return self.metrics.dropped.count("nobody");
+        }
+        let copy = Arc::new(CommandCopy::of(command));
+        for watcher in watchers {
+            let dropped = {
+                let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+                watcher.put(&copy, &mut slow, &self.waiting_bytes)
+            };
+            (0..dropped).for_each(|_| self.metrics.dropped.count("slow"));
+        }
+        self.show_waiting();
+    }
+
+    fn show_waiting(&self) {
+        self.metrics.waiting_bytes.set(self.waiting_bytes.load(Ordering::Relaxed) as i64);
+    }
+
+    fn watchers(&self) -> MutexGuard<'_, Watchers<CommandCopy>> {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for CommandRoutes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CommandRoutes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use access::KnownAs;
+    use base::{EntityId, Kind, Timestamp};
+
+    use super::*;
+    use crate::mqtt::rights::Rights;
+
+    fn watcher() -> Arc<Watcher<CommandCopy>> {
+        Arc::new(Watcher::new(&Rights::new(Arc::new(KnownAs::anybody()))))
+    }
+
+    fn command(device: &str, payload: &[u8]) -> PublishedCommand {
+        PublishedCommand {
+            device: DeviceId::new(device).expect("an id"),
+            kind: Kind::lock(),
+            id: EntityId { routing: 1, at: Timestamp(2), number: 3, tag: 4 },
+            payload: payload.into(),
+        }
+    }
+
+    #[test]
+    fn a_command_comes_to_who_watches_its_device_and_is_made_once() {
+        let routes = CommandRoutes::new(CommandMetrics::default());
+        let (one, wide, other) = (watcher(), watcher(), watcher());
+        assert!(routes.add(&one, Watched::of("dev/lock/0xA")) && routes.add(&wide, Watched::of("dev/#")));
+        assert!(routes.add(&other, Watched::of("dev/lock/0xB")));
+        let command = command("0xA", br#"{"open":true}"#);
+        routes.publish(&command);
+        let (copy, same) = (one.take_counted().expect("one"), wide.take_counted().expect("the same"));
+        assert!(Arc::ptr_eq(&copy, &same) && other.take_counted().is_none());
+        let id = command.id.to_text(COMMAND_ID_PREFIX);
+        assert_eq!(&*copy.topic, "dev/lock/0xA");
+        let payload = format!(r#"{{"message_id":"{id}","payload":{{"open":true}}}}"#);
+        assert_eq!(*copy.payload, *payload.as_bytes());
+        assert_eq!(routes.waiting_bytes.load(Ordering::Relaxed), 2 * copy.bytes(), "neither is written yet");
+        routes.settle(2 * copy.bytes());
+        assert_eq!(routes.waiting_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_a_slow_connection_does_not_take_is_dropped_and_counted() {
+        let routes = CommandRoutes::new(CommandMetrics::default());
+        let slow = watcher();
+        let large = command("0xA", &vec![b'1'; base::limits::COMMAND_PAYLOAD_BYTES_MAX]);
+        routes.publish(&large);
+        assert_eq!(routes.metrics.dropped.counter("nobody").get(), 1);
+        assert!(routes.add(&slow, Watched::of("dev/lock/0xA")));
+        let fit = COMMANDS_WAITING_BYTES_MAX / CommandCopy::of(&large).bytes();
+        for _ in 0..fit + 2 {
+            routes.publish(&large);
+        }
+        assert_eq!(routes.metrics.dropped.counter("slow").get(), 2);
+        routes.leave(&slow, [Watched::of("dev/lock/0xA")].into_iter());
+        assert_eq!(routes.waiting_bytes.load(Ordering::Relaxed), 0);
+        routes.publish(&large);
+        assert_eq!(routes.metrics.dropped.counter("nobody").get(), 2);
+    }
+}

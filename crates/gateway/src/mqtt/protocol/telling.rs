@@ -1,0 +1,121 @@
+//! What has to be told of this session before the client is answered: whose session it is, and
+//! which devices it reaches.
+//!
+//! Until all of that is durable no further packet is used. So what is told keeps its order.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use base::DeviceId;
+use bytes::BytesMut;
+use engine::intake::NotAccepting;
+use engine::presence::Session;
+use engine::records::DisconnectReason;
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+
+use super::Protocol;
+use crate::mqtt::books::{self, Call};
+use crate::mqtt::ending::Ending;
+use crate::mqtt::labels::Answer;
+use crate::mqtt::rights::Known;
+
+/// What is being told, and the answer to the client that waits for it.
+pub(super) struct Telling {
+    told: BoxFuture<'static, Result<(), NotAccepting>>,
+    answer: BytesMut,
+}
+
+type Lookup = BoxFuture<'static, Result<Vec<Answer>, NotAccepting>>;
+
+impl Protocol {
+    pub(super) fn is_telling(&self) -> bool {
+        self.telling.is_some()
+    }
+
+    /// Ready when nothing has to be told any more; then the client has its answer.
+    pub(in crate::mqtt) fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ending>> {
+        let Some(telling) = &mut self.telling else { return Poll::Ready(Ok(())) };
+        let told = ready!(telling.told.as_mut().poll(cx));
+        if let Some(telling) = self.telling.take() {
+            self.out.extend_from_slice(&telling.answer);
+        }
+        Poll::Ready(told.map_err(Ending::from))
+    }
+
+    /// Answers the client once these calls are made.
+    pub(super) fn answer_when_told(&mut self, calls: Vec<Call>, answer: BytesMut) {
+        if calls.is_empty() {
+            return self.out.extend_from_slice(&answer);
+        }
+        let told = Box::pin(books::tell(self.shared.presence.clone(), self.session(), calls));
+        self.telling = Some(Box::new(Telling { told, answer }));
+    }
+
+    /// Tells whose session this is, and what the subscriptions reach that it goes on with. Before
+    /// the CONNACK, so that it is so when the client has that. The client id is empty where the
+    /// client gave none.
+    ///
+    /// # Errors
+    /// When the server is not accepting.
+    pub(in crate::mqtt) async fn tell_begin(&mut self, client_id: &str) -> Result<(), NotAccepting> {
+        let own = self.access.own_device(client_id);
+        let answers = match self.labels_to_begin(own.as_ref()) {
+            Some(asked) => asked.await?,
+            None => Vec::new(),
+        };
+        let known = Known { labels: &self.shared.labels, answers: &answers };
+        let mut calls = Vec::new();
+        if let Some(own) = own.filter(|own| self.access.speaks_for(own, known) == Ok(true)) {
+            self.books.connect(own, &mut calls);
+        }
+        let who = self.access.who();
+        for filter in self.subscriptions.filters() {
+            if self.books.has_room() && self.access.subscribe(filter, known) == Ok(true) {
+                self.books.subscribe(filter, &who, &mut calls);
+            }
+        }
+        if calls.is_empty() {
+            return Ok(());
+        }
+        books::tell(self.shared.presence.clone(), self.session(), calls).await
+    }
+
+    /// The labels that say for which devices the login still speaks.
+    fn labels_to_begin(&self, own: Option<&DeviceId>) -> Option<Lookup> {
+        let label = self.access.label()?;
+        let known = self.shared.known(&[]);
+        let asked = self.subscriptions.filters().filter_map(|filter| self.access.asks_about(filter, known));
+        let mut devices: Vec<DeviceId> = own.cloned().into_iter().chain(asked).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let labels = Arc::clone(&self.shared.labels);
+        let engine = self.shared.engine.clone();
+        (!devices.is_empty()).then(|| Box::pin(labels.look_up(engine, label, devices)) as Lookup)
+    }
+
+    /// Tells that the session has ended; nothing if nobody has to know.
+    pub(in crate::mqtt) fn tell_end(&mut self, reason: DisconnectReason) -> Option<BoxFuture<'static, ()>> {
+        // What is still being told is overtaken by its end.
+        self.telling = None;
+        let calls = self.books.close();
+        let (presence, session) = (self.shared.presence.clone(), self.session());
+        (!calls.is_empty())
+            .then(|| Box::pin(books::tell_end(presence, session, calls, reason)) as BoxFuture<'static, ()>)
+    }
+
+    /// A connection that is dropped without an end: its greeting took too long, or the process
+    /// stops.
+    pub(super) fn tell_end_unawaited(&mut self) {
+        if let Some(told) = self.tell_end(DisconnectReason::ConnectionLost)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(told);
+        }
+    }
+
+    fn session(&self) -> Session {
+        let address = self.who.peer.map(|peer| peer.ip().to_canonical().to_string().into());
+        Session { number: self.who.number, address }
+    }
+}

@@ -1,0 +1,101 @@
+//! How devices answer: which command is refused, answered late or twice, or not at all.
+
+use std::time::Duration;
+
+use crate::random::{Probability, Random};
+
+/// How devices answer. Of a hundred commands so many are treated in each of these ways, and the
+/// others are done and answered once; what becomes of one depends on the seed and its id alone, so
+/// that it is treated alike each time that it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Manners {
+    /// How long a device takes for its answer.
+    pub answer_after: Duration,
+    /// Answered with `ok: false`.
+    pub refuse: Probability,
+    /// Never answered.
+    pub silent: Probability,
+    /// Answered twice.
+    pub twice: Probability,
+    /// Answered only after `late_by` more.
+    pub late: Probability,
+    /// How much later a late answer is.
+    pub late_by: Duration,
+    /// What chance depends on.
+    pub seed: u64,
+}
+
+/// What a device does with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reaction {
+    /// Whether it is done.
+    pub(super) ok: bool,
+    /// How often it is answered.
+    pub(super) times: u8,
+    /// When.
+    pub(super) after: Duration,
+}
+
+impl Manners {
+    /// Whether the shares leave room for each other.
+    #[must_use]
+    pub fn fit(&self) -> bool {
+        let shares = [self.refuse, self.silent, self.twice, self.late].map(Probability::per_million);
+        shares.iter().sum::<u32>() <= Probability::ALWAYS.per_million()
+    }
+
+    /// Whether every command is answered soon.
+    #[must_use]
+    pub fn answer_all(&self) -> bool {
+        self.silent == Probability::NEVER && self.late == Probability::NEVER
+    }
+
+    /// What becomes of the command with this hash of its id.
+    pub(super) fn reaction(&self, command: u64) -> Reaction {
+        let once = Reaction { ok: true, times: 1, after: self.answer_after };
+        let ways = [
+            (self.refuse, Reaction { ok: false, ..once }),
+            (self.silent, Reaction { times: 0, ..once }),
+            (self.twice, Reaction { times: 2, ..once }),
+            (self.late, Reaction { after: self.answer_after + self.late_by, ..once }),
+        ];
+        let drawn = Random::seeded(self.seed ^ command).below(Probability::ALWAYS.per_million().into());
+        let mut edge = 0;
+        for (share, reaction) in ways {
+            edge += u64::from(share.per_million());
+            if drawn < edge {
+                return reaction;
+            }
+        }
+        once
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_has_its_share_and_a_command_is_treated_alike() {
+        let share = |share| Probability::new(share).expect("a share");
+        let manners = Manners {
+            answer_after: Duration::from_millis(5),
+            refuse: share(0.1),
+            silent: share(0.2),
+            twice: share(0.3),
+            late: share(0.1),
+            late_by: Duration::from_secs(1),
+            seed: 7,
+        };
+        assert!(manners.fit() && !manners.answer_all());
+        assert!(!Manners { refuse: share(0.5), ..manners }.fit());
+        let all: Vec<_> = (0..10_000).map(|command| manners.reaction(command)).collect();
+        let count = |is: fn(&Reaction) -> bool| all.iter().filter(|reaction| is(reaction)).count();
+        let close = |count: usize, to: usize| count.abs_diff(to) < 200;
+        assert!(close(count(|reaction| !reaction.ok), 1_000));
+        assert!(close(count(|reaction| reaction.times == 0), 2_000));
+        assert!(close(count(|reaction| reaction.times == 2), 3_000));
+        assert!(close(count(|reaction| reaction.after > Duration::from_secs(1)), 1_000));
+        assert_eq!(manners.reaction(42), manners.reaction(42));
+    }
+}
