@@ -163,6 +163,7 @@ impl Commands {
         let partition = self.engine.partition_of_device(&device);
         let (reply, mut answer) = Reply::new();
         partition.send(Input::Poll { device: device.clone(), number, reply }).await?;
+        self.engine.device_polls(&device);
         // A device that hangs up is reachable no longer.
         let mut leaving =
             Leaving { engine: self.engine.clone(), poll: number.map(|number| (device, number)) };

@@ -14,6 +14,7 @@ use crate::kernel::idempotency::Form;
 use crate::kernel::reply::{Answered, Reply};
 use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
 use crate::queries::Device;
+use crate::rollouts::{Order, TurnReport};
 use crate::version::OnlyIf;
 
 /// An input to a device partition. Everything that happens to it comes as one of these.
@@ -224,6 +225,13 @@ pub enum Input {
         told: Told,
         /// Told when it is durable.
         reply: Reply<()>,
+    },
+    /// Do what rollouts order.
+    RolloutOrders {
+        /// The orders.
+        orders: Vec<Order>,
+        /// Gets what became of each.
+        reply: Reply<Vec<TurnReport>>,
     },
     /// What a request asks that may come again.
     Repeatable {

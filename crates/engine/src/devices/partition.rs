@@ -22,6 +22,7 @@ mod registration;
 mod reports;
 mod resending;
 mod retention;
+mod rollouts;
 mod stale;
 mod timeline;
 
@@ -126,6 +127,7 @@ impl Machine for Partition {
             Input::Import { lines, .. } => lines.len(),
             Input::Quarantine { messages, .. } => messages.len(),
             Input::AttemptsEnded { ended, .. } => ended.len(),
+            Input::RolloutOrders { orders, .. } => orders.len(),
             _ => 1,
         }
     }
@@ -324,6 +326,9 @@ impl Partition {
             Input::OutcomeTold { reservation, told, reply } => {
                 self.outcome_told(reservation, told, step);
                 DeviceEffect::Kept(reply)
+            }
+            Input::RolloutOrders { orders, reply } => {
+                DeviceEffect::RolloutReports(reply, self.rollout_orders(orders, step)?)
             }
             Input::Repeatable { act, reply } => DeviceEffect::Written(reply, self.repeatable(act, step)?),
         };

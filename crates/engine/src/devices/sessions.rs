@@ -147,6 +147,27 @@ impl SessionBook {
         self.of(partition).apply(change);
     }
 
+    /// Whether a session covers the topic of a device's commands.
+    pub(crate) fn can_be_reached<E>(
+        &self,
+        partition: PartitionId,
+        device: &DeviceId,
+        profile: impl Fn() -> Result<Option<Arc<DeviceProfile>>, E>,
+    ) -> Result<bool, E> {
+        let wide = {
+            let sessions = self.of(partition);
+            if sessions.reaches(device) {
+                return Ok(true);
+            }
+            if !sessions.has_wide() {
+                return Ok(false);
+            }
+            Sessions { by_device: HashMap::default(), wide: sessions.wide.clone() }
+        };
+        let Some(known) = profile()? else { return Ok(false) };
+        wide.reaches_widely(device, &known.kind, || Ok(Some(Arc::clone(&known))))
+    }
+
     pub(crate) fn sessions(&self, partition: PartitionId) -> Sessions {
         self.of(partition).clone()
     }

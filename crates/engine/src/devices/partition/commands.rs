@@ -57,6 +57,8 @@ pub(super) struct DeviceCommands {
     waiting: usize,
     /// What the rules moved and nobody was told of yet.
     moved: Vec<Moved>,
+    /// A rollout takes a command back: nobody is told of its end.
+    pub(super) is_taking_back: bool,
     /// Where the search for devices that a wildcard reaches goes on.
     pub(super) sweep: Option<presence::Sweep>,
 }
@@ -87,6 +89,7 @@ impl DeviceCommands {
             waiters: HashMap::default(),
             waiting: 0,
             moved: Vec::new(),
+            is_taking_back: false,
             sweep: None,
         })
     }
@@ -138,7 +141,17 @@ impl Partition {
         new: NewCommand,
         step: &mut DeviceStep<'_>,
     ) -> Result<TrackedCommand, Stop> {
-        let command = self.new_command(device, new, CommandCause::Call, step)?;
+        self.send_as(device, new, CommandCause::Call, step)
+    }
+
+    pub(super) fn send_as(
+        &mut self,
+        device: &DeviceId,
+        new: NewCommand,
+        cause: CommandCause,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<TrackedCommand, Stop> {
+        let command = self.new_command(device, new, cause, step)?;
         self.give(command, step)
     }
 
@@ -321,6 +334,7 @@ impl Partition {
     fn tell_moved(&mut self, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         let mut moved = std::mem::take(&mut self.commands.moved);
         for one in moved.drain(..) {
+            self.tell_rollout(&one, step);
             match one.how {
                 How::Scheduled => self.note_command(&one, CommandStatus::Scheduled, step),
                 How::Published => {
@@ -331,7 +345,9 @@ impl Partition {
                 How::Ended => {
                     self.note_command(&one, one.state.status, step);
                     self.wish_ended(&one, step)?;
-                    self.queue_outcome(&one, false, step);
+                    if !self.commands.is_taking_back {
+                        self.queue_outcome(&one, false, step);
+                    }
                     self.close_if_wide(one.command.slot);
                     self.command_ended(one, step);
                 }
