@@ -510,11 +510,10 @@ impl Engine {
         handle.ask(|reply| Input::Presence { change: change.clone(), reply }).await?;
         let rollouts = &self.shared.context.rollouts;
         match &change {
-            PresenceChange::Connected(device, ..) | PresenceChange::Reaches(device, _, true) => {
-                rollouts.look_at(device, Look::Came);
-            }
+            PresenceChange::Reaches(device, _, true) => rollouts.look_at(device, Look::Came),
             PresenceChange::ReachesWidely(_, reach) if !reach.is_empty() => rollouts.look_again(),
-            PresenceChange::Disconnected(..)
+            PresenceChange::Connected(..)
+            | PresenceChange::Disconnected(..)
             | PresenceChange::Reaches(..)
             | PresenceChange::ReachesWidely(..) => {}
         }

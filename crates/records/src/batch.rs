@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use base::limits::DEVICE_ID_CHARS_MAX;
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
 
 use crate::{
@@ -214,7 +213,9 @@ impl Op {
                         }
                     }
             }
-            Self::PutRolloutDevices(named) => PLAIN + named.devices.len() * DEVICE_ID_CHARS_MAX,
+            Self::PutRolloutDevices(named) => {
+                PLAIN + named.devices.iter().map(|id| id.as_str().len() + 2).sum::<usize>()
+            }
             Self::PutQuarantined(report) => report.cost() as usize,
             Self::PutCounts(..) | Self::PutReportIds(..) => PLAIN,
             Self::DeleteQuarantined(_)

@@ -7,7 +7,7 @@ use records::{DeviceProfile, MemberPlace, MemberStatus, Rollout, RolloutCursor};
 use store::{StoreError, View};
 
 use super::links::{FoundDevice, Search};
-use super::{RolloutNews, needs_reach};
+use super::{RolloutNews, entries, needs_reach};
 use crate::context::EngineContext;
 
 /// Devices that a search looks at, at a time.
@@ -64,9 +64,11 @@ fn devices(
                 (Vec::new(), None)
             } else {
                 let view = context.kernel.store.view(partition)?;
-                let profiles = view.devices(after.as_ref(), SEARCHED)?;
+                // Each device is as many rows as there are entries.
+                let limit = (SEARCHED / entries(rollout).max(1) as usize).max(1);
+                let profiles = view.devices(after.as_ref(), limit)?;
                 let next = match profiles.last() {
-                    Some(last) if profiles.len() == SEARCHED => {
+                    Some(last) if profiles.len() == limit => {
                         RolloutCursor::Partition(*index, Some(last.id.clone()))
                     }
                     _ => RolloutCursor::Partition(index + 1, None),

@@ -18,7 +18,7 @@ use store::{MemoryStore, Planned};
 
 const PARTITIONS: u16 = 4;
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings {
         device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,

@@ -127,7 +127,7 @@ impl RolloutBook {
                     continue;
                 }
                 let member = RolloutMember {
-                    place: place.clone(),
+                    place,
                     status: MemberStatus::Waiting,
                     is_recalled: false,
                     turn: 0,
@@ -139,7 +139,7 @@ impl RolloutBook {
                 if let Some(live) = self.live.get_mut(&rollout) {
                     rollouts::added(&mut live.state);
                     live.is_changed = true;
-                    live.consider(place);
+                    live.look_again();
                 }
             }
         }
@@ -246,6 +246,9 @@ impl RolloutBook {
         let rollout = Arc::clone(&live.rollout);
         member.status = rollouts::taken_back(&rollout, &mut live.state, now);
         live.is_changed = true;
+        if member.status == MemberStatus::Waiting {
+            live.look_again();
+        }
         (member.is_recalled, member.command) = (false, None);
         self.put_member(Some(MemberStatus::Scheduled), member, step);
         Ok(())
@@ -265,8 +268,10 @@ impl RolloutBook {
             let member = self.member(&place, step)?;
             let Some(live) = self.live.get_mut(&incarnation) else { continue };
             match member {
-                Some(member) if member.status == MemberStatus::Waiting => live.consider(place),
-                Some(member) if look == Look::Changed && !member.status.has_ended() => {
+                Some(member) if look == Look::Came && member.status == MemberStatus::Waiting => {
+                    live.consider(place);
+                }
+                Some(member) if look == Look::Changed && is_under_way(member.status) => {
                     self.order(&member, OrderKind::Ensure, step);
                 }
                 Some(_) => {}
@@ -279,6 +284,10 @@ impl RolloutBook {
         }
         Ok(())
     }
+}
+
+fn is_under_way(status: MemberStatus) -> bool {
+    matches!(status, MemberStatus::Scheduled | MemberStatus::Published)
 }
 
 impl Live {
