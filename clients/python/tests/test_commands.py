@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import unittest
+import urllib.request
+import uuid
 from datetime import datetime, timedelta, timezone
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import fieldpost
 from fieldpost import Retries
 
-from .live import Awaited
+from .live import PATIENCE, Awaited, AwaitedLive, Live
 from .scripted import HANG_UP, Scripted, answer
 
 SENT = answer(201, {"id": "cmd_1", "status": "scheduled", "notify": {"url": "https://a", "secret": "whsec_x"}})
@@ -119,3 +121,71 @@ class Looking(unittest.TestCase):
             self.assertEqual(server.requests[0][0], "PUT /v1/devices/gate7/desired/lamp%2F1")
             self.assertEqual(json.loads(server.requests[0][2]), {"value": {"on": True}})
             self.assertEqual(server.requests[1][0], "DELETE /v1/devices/gate7/desired/lamp%2F1")
+
+
+if TYPE_CHECKING:
+    Base = Live
+else:
+    Base = object
+
+
+class Commands(Base):
+    """What holds for both clients, with a device that polls."""
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """A request as a device makes it."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}{path}", data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def registered(self) -> str:
+        """A device of this test's own."""
+        device = f"p{uuid.uuid4().hex[:12]}"
+        self.ask("POST", "/v1/devices", {"id": device, "kind": "gate"})
+        return device
+
+    def test_a_device_does_what_it_is_told(self) -> None:
+        device = self.registered()
+        sent = self.client.device(device).send({"open": 1}, key="door", origin=device)
+        self.assertEqual(self.client.commands().get(sent.id).status, "scheduled")
+        told = self.ask("GET", f"/v1/devices/{device}/poll?wait=30s")
+        self.assertEqual((told["message_id"], told["payload"]), (sent.id, {"open": 1}))
+        self.ask("POST", f"/v1/devices/{device}/ack", {"message_id": sent.id, "ok": True, "result": [1.5]})
+        ended = self.client.commands().wait(sent.id, PATIENCE)
+        self.assertEqual((ended.status, ended.result, ended.tries, ended.key), ("acknowledged", [1.5], 1, "door"))
+        self.assertEqual([each.id for each in self.client.commands().list(origin=device)], [sent.id])
+
+    def test_a_waiting_command_is_called_off_and_tried_anew(self) -> None:
+        device, commands = self.registered(), self.client.commands()
+        waiting = self.client.device(device).call(1, wait=0.01)
+        self.assertEqual((waiting.status, waiting.has_ended), ("scheduled", False))
+        commands.cancel(waiting.id)
+        with self.assertRaises(fieldpost.ConflictError):
+            commands.cancel(waiting.id)
+        commands.retry(waiting.id)
+        self.assertEqual(commands.get(waiting.id).status, "scheduled")
+        with self.assertRaises(fieldpost.NotFoundError):
+            self.client.device("nobody").send(1)
+
+    def test_an_entry_is_pending_until_the_device_confirms_it(self) -> None:
+        device = self.registered()
+        self.client.device(device).wish("volume", 5)
+        self.assertEqual(
+            self.client.device(device).desired(), [fieldpost.DesiredEntry("volume", 5, None, True)]
+        )
+        told = self.ask("GET", f"/v1/devices/{device}/poll?wait=30s")
+        self.assertEqual(told["payload"], {"op": "set", "key": "volume", "value": 5})
+        self.ask("POST", f"/v1/devices/{device}/ack", {"message_id": told["message_id"], "ok": True})
+        self.assertEqual(
+            self.client.device(device).desired(), [fieldpost.DesiredEntry("volume", 5, 5, False)]
+        )
+
+
+class CommandsOfThreads(Commands, Live):
+    pass
+
+
+class CommandsOfTasks(Commands, AwaitedLive):
+    pass

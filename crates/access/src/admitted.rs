@@ -34,7 +34,7 @@ pub struct NotAdmitted {
 
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum RequestedAction<'a> {
     /// To send reports.
     Reports,
     /// To look at the queues of a namespace.
@@ -63,8 +63,8 @@ impl Access {
         let holder = guard.recognise(headers).await;
         let holder = holder.map_err(|why| NotAdmitted { problem: why.problem(), login: None })?;
         let caller = holder.caller().clone();
-        let under_way = holder.take().map_err(|beyond| NotAdmitted {
-            problem: holder.limited(&beyond),
+        let under_way = holder.take().map_err(|reached| NotAdmitted {
+            problem: holder.limited(&reached),
             login: Some(caller.called()),
         })?;
         let known = Known { caller, metrics: guard.metrics().clone(), _under_way: under_way };
@@ -77,16 +77,19 @@ impl Admitted {
     ///
     /// # Errors
     /// 403.
-    pub fn may(&self, asked: Asked<'_>) -> Result<(), Problem> {
+    pub fn may(&self, action: RequestedAction<'_>) -> Result<(), Problem> {
         let Some(known) = &self.0 else { return Ok(()) };
         let Known { caller, metrics, .. } = &**known;
-        let suffices = |scope: &Scope| match (scope, asked) {
+        let suffices = |scope: &Scope| match (scope, action) {
             (Scope::Admin, _)
-            | (Scope::Report, Asked::Reports)
-            | (Scope::Read | Scope::Operate, Asked::Look { .. } | Asked::LookAtCommands)
-            | (Scope::Commands, Asked::LookAtCommands)
-            | (Scope::Commands | Scope::Operate, Asked::Command) => true,
-            (Scope::Jobs(own), Asked::Look { namespace } | Asked::Work { namespace }) => {
+            | (Scope::Report, RequestedAction::Reports)
+            | (
+                Scope::Read | Scope::Operate,
+                RequestedAction::Look { .. } | RequestedAction::LookAtCommands,
+            )
+            | (Scope::Commands, RequestedAction::LookAtCommands)
+            | (Scope::Commands | Scope::Operate, RequestedAction::Command) => true,
+            (Scope::Jobs(own), RequestedAction::Look { namespace } | RequestedAction::Work { namespace }) => {
                 own.as_str() == namespace
             }
             _ => false,
@@ -96,11 +99,13 @@ impl Admitted {
             return Ok(());
         }
         metrics.judged(caller.name(), "forbidden");
-        let takes = match asked {
-            Asked::Reports => "admin or report",
-            Asked::Look { .. } | Asked::Work { .. } => "admin, or jobs:NAMESPACE of this namespace",
-            Asked::LookAtCommands => "admin, read, commands or operate",
-            Asked::Command => "admin, commands or operate",
+        let takes = match action {
+            RequestedAction::Reports => "admin or report",
+            RequestedAction::Look { .. } | RequestedAction::Work { .. } => {
+                "admin, or jobs:NAMESPACE of this namespace"
+            }
+            RequestedAction::LookAtCommands => "admin, read, commands or operate",
+            RequestedAction::Command => "admin, commands or operate",
         };
         Err(caller.may_not(takes))
     }

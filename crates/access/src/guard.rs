@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use crate::failed_auth::FailedAuth;
-use crate::limits::{Beyond, Limits, UnderWay};
+use crate::limits::{LimitReached, Limits, UnderWay};
 use crate::metrics::Metrics;
 use crate::{Access, Caller, Digest, Scope, Token};
 
@@ -177,7 +177,7 @@ impl<'a> Holder<'a> {
     ///
     /// # Errors
     /// When the token has reached one of its limits.
-    pub fn take(self) -> Result<UnderWay, Beyond> {
+    pub fn take(self) -> Result<UnderWay, LimitReached> {
         self.known.limits.take().inspect_err(|_| self.judged("limited"))
     }
 
@@ -193,8 +193,8 @@ impl<'a> Holder<'a> {
 
     /// What a caller is told that has reached a limit: 429.
     #[must_use]
-    pub fn limited(self, beyond: &Beyond) -> Problem {
-        let detail = format!("token {:?} has reached its {}, {}", self.name(), beyond.limit, beyond.most);
+    pub fn limited(self, reached: &LimitReached) -> Problem {
+        let detail = format!("token {:?} has reached its {}, {}", self.name(), reached.limit, reached.most);
         Problem::new(429, "too_many_requests", detail)
     }
 

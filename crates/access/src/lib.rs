@@ -17,11 +17,11 @@ mod token;
 
 use prometheus_client::registry::Registry;
 
-pub use admitted::{Admitted, Asked, NotAdmitted};
+pub use admitted::{Admitted, NotAdmitted, RequestedAction};
 pub use caller::Caller;
 pub use failed_auth::{FailedAuth, TooMany};
 pub use guard::{Guard, Holder, NotRecognised};
-pub use limits::{Beyond, UnderWay};
+pub use limits::{LimitReached, UnderWay};
 pub use logins::{Credentials, KnownAs, Login, Logins, UsernameTaken};
 pub use scope::{Namespace, Scope};
 pub use token::{Digest, Token};

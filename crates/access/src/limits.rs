@@ -23,7 +23,7 @@ const IN_FLIGHT_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a request is not taken now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beyond {
+pub struct LimitReached {
     /// Which limit, as the settings call it.
     pub limit: &'static str,
     /// How much that is.
@@ -69,7 +69,7 @@ impl<C: Clock + Clone> Limits<C> {
     }
 
     /// Takes a request in, or says when to come back.
-    pub(crate) fn take(&self) -> Result<UnderWay, Beyond> {
+    pub(crate) fn take(&self) -> Result<UnderWay, LimitReached> {
         let place = self.places.as_ref().map(Places::take).transpose()?;
         self.pace.as_ref().map_or(Ok(()), Pace::take)?;
         Ok(UnderWay::new(&self.in_flight, place))
@@ -77,8 +77,8 @@ impl<C: Clock + Clone> Limits<C> {
 }
 
 impl<C: Clock> Pace<C> {
-    fn take(&self) -> Result<(), Beyond> {
-        self.limiter.check().map_err(|not_until| Beyond {
+    fn take(&self) -> Result<(), LimitReached> {
+        self.limiter.check().map_err(|not_until| LimitReached {
             limit: "requests_per_second",
             most: self.per_second,
             again: not_until.wait_time_from(self.clock.now()),
@@ -87,8 +87,8 @@ impl<C: Clock> Pace<C> {
 }
 
 impl Places {
-    fn take(&self) -> Result<OwnedSemaphorePermit, Beyond> {
-        Arc::clone(&self.free).try_acquire_owned().map_err(|_| Beyond {
+    fn take(&self) -> Result<OwnedSemaphorePermit, LimitReached> {
+        Arc::clone(&self.free).try_acquire_owned().map_err(|_| LimitReached {
             limit: "requests_in_flight",
             most: self.most,
             again: IN_FLIGHT_AGAIN,
@@ -137,15 +137,12 @@ mod tests {
     use governor::clock::FakeRelativeClock;
 
     use super::*;
-    use crate::Digest;
 
     fn token(per_second: u32, in_flight: u32) -> Token {
         Token {
-            name: "t".to_owned(),
-            digest: Digest::of(b"secret"),
-            scopes: Vec::new(),
             requests_per_second: NonZeroU32::new(per_second),
             requests_in_flight: NonZeroU32::new(in_flight),
+            ..Token::for_tests("t", &[])
         }
     }
 
@@ -153,7 +150,7 @@ mod tests {
     fn a_second_s_worth_may_come_at_once_and_then_one_at_a_time() {
         let clock = FakeRelativeClock::default();
         let limits = Limits::new(&token(2, 0), &clock, Gauge::default());
-        let take = || limits.take().map(drop).map_err(|beyond| beyond.again.as_millis());
+        let take = || limits.take().map(drop).map_err(|reached| reached.again.as_millis());
         assert_eq!([take(), take(), take()], [Ok(()), Ok(()), Err(500)]);
         clock.advance(Duration::from_millis(500));
         assert_eq!([take(), take()], [Ok(()), Err(500)]);
@@ -165,8 +162,8 @@ mod tests {
         let limits = Limits::new(&token(0, 1), &DefaultClock::default(), in_flight.clone());
         let taken = limits.take().expect("the first");
         let answering = taken.until_answered(Response::new(Body::from("answer")));
-        let beyond = limits.take().expect_err("the second");
-        assert_eq!((beyond.limit, beyond.most.get(), in_flight.get()), ("requests_in_flight", 1, 1));
+        let reached = limits.take().expect_err("the second");
+        assert_eq!((reached.limit, reached.most.get(), in_flight.get()), ("requests_in_flight", 1, 1));
         drop(answering);
         assert_eq!(in_flight.get(), 0);
         let nothing_to_say = limits.take().expect("free").until_answered(Response::new(Body::empty()));

@@ -64,3 +64,18 @@ pub struct Token {
     /// `None`.
     pub requests_in_flight: Option<NonZeroU32>,
 }
+
+impl Token {
+    /// A token without limits that is itself what it is called, for tests.
+    #[cfg(any(test, feature = "for-tests"))]
+    #[must_use]
+    pub fn for_tests(name: &str, scopes: &[&str]) -> Self {
+        Self {
+            name: name.to_owned(),
+            digest: Digest::of(name.as_bytes()),
+            scopes: scopes.iter().map(|scope| Scope::parse(scope).expect("a scope")).collect(),
+            requests_per_second: None,
+            requests_in_flight: None,
+        }
+    }
+}

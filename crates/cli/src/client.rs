@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::api::{Api, Path};
 use super::failure::Failure;
 use super::input;
-use super::list::{self, Extent};
+use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
 use view::{Attempt, Client, Rotated};
@@ -76,7 +76,7 @@ pub struct Ls {
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     #[command(flatten)]
-    extent: Extent,
+    list_flags: ListFlags,
 }
 
 #[derive(Args, Debug)]
@@ -146,7 +146,7 @@ impl Ls {
             Some(device) => Path::of(&["devices", device, "clients"]),
             None => Path::of(&["clients"]),
         };
-        list::show::<Client>(api, screen, &path, &self.extent, "no clients")
+        list::show::<Client>(api, screen, &path, &self.list_flags, "no clients")
     }
 }
 

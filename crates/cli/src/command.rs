@@ -10,52 +10,49 @@ use super::api::{Api, Path};
 use super::device::Label;
 use super::failure::Failure;
 use super::feed::Feed;
-use super::list::Extent;
+use super::list::ListFlags;
 use super::screen::Screen;
 use super::table::plain;
-use view::Seen;
+use view::SeenCommand;
 
 /// What can be done with commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Tell a device to do something. The command is durable when this returns; it goes out as soon
     /// as the device is reachable, again and again until the device answers.
-    Send(Box<send::Send>),
+    Send(Box<send::SendCommand>),
     /// List commands, the newest first.
-    Ls(Ls),
+    Ls(LsCommands),
     /// Show a command: where it stands, and what the device said.
-    Show(One),
+    Show {
+        /// The command.
+        #[arg(value_name = "COMMAND")]
+        id: String,
+    },
     /// Follow a command until it has ended, or all that a device has open. Exit code: 0 when the
     /// device did it, 1 when not.
-    Watch(watch::Watch),
+    Watch(watch::WatchCommands),
     /// Call commands off that have not ended.
-    Cancel(Several),
+    Cancel(CommandIds),
     /// Try failed, expired or cancelled commands anew, under the same ids.
-    Retry(Several),
+    Retry(CommandIds),
 }
 
 #[derive(Args, Debug)]
-pub struct One {
-    /// The command.
-    #[arg(value_name = "COMMAND")]
-    id: String,
-}
-
-#[derive(Args, Debug)]
-pub struct Several {
+pub struct CommandIds {
     /// The commands.
     #[arg(value_name = "COMMAND", required = true)]
     ids: Vec<String>,
 }
 
 #[derive(Args, Debug)]
-pub struct Ls {
+pub struct LsCommands {
     /// Only of this device.
     #[arg(long)]
     device: Option<String>,
     /// Only those of this status.
     #[arg(long, value_enum)]
-    status: Option<Status>,
+    status: Option<StatusFlag>,
     /// Only of devices with this label; may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Label>,
@@ -65,12 +62,12 @@ pub struct Ls {
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
-    extent: Extent,
+    extent: ListFlags,
 }
 
 /// Where a command stands.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Status {
+enum StatusFlag {
     /// It waits for its turn, its time, or its device.
     Scheduled,
     /// It went out, and the device has not answered.
@@ -89,7 +86,7 @@ enum Status {
     Cancelled,
 }
 
-impl Status {
+impl StatusFlag {
     /// Those of commands that have not ended.
     const OPEN: [Self; 3] = [Self::Scheduled, Self::Published, Self::Running];
 
@@ -112,16 +109,16 @@ impl Command {
         match self {
             Self::Send(send) => send.run(api, screen),
             Self::Ls(ls) => ls.run(api, screen),
-            Self::Show(One { id }) => {
+            Self::Show { id } => {
                 let command = api.get(&of(id))?;
-                screen.show(&command, || Ok(api.read::<Seen>(&command)?.facts()))
+                screen.show(&command, || Ok(api.read::<SeenCommand>(&command)?.facts()))
             }
             Self::Watch(watch) => watch.run(api, screen),
-            Self::Cancel(Several { ids }) => ids.iter().try_for_each(|id| {
+            Self::Cancel(CommandIds { ids }) => ids.iter().try_for_each(|id| {
                 api.delete(&of(id))?;
                 screen.tell(&format!("{} cancelled\n", plain(id)))
             }),
-            Self::Retry(Several { ids }) => ids.iter().try_for_each(|id| {
+            Self::Retry(CommandIds { ids }) => ids.iter().try_for_each(|id| {
                 api.start(&of(id).and(&["retry"]))?;
                 screen.tell(&format!("{} is tried anew\n", plain(id)))
             }),
@@ -129,14 +126,14 @@ impl Command {
     }
 }
 
-impl Ls {
+impl LsCommands {
     fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = Path::of(&["commands"])
             .with_maybe("device", self.device.as_ref())
-            .with_maybe("status", self.status.map(Status::as_str))
+            .with_maybe("status", self.status.map(StatusFlag::as_str))
             .with_maybe("origin", self.origin.as_ref());
         let path = self.label.iter().fold(path, |path, label| label.narrow(path));
-        self.feed.show::<Seen>(api, screen, path, &self.extent, "no commands")
+        self.feed.show::<SeenCommand>(api, screen, path, &self.extent, "no commands")
     }
 }
 

@@ -8,7 +8,7 @@ use super::api::{Api, Path};
 use super::device::Label;
 use super::failure::Failure;
 use super::feed::Feed;
-use super::list::Extent;
+use super::list::ListFlags;
 use super::screen::Screen;
 use super::table::plain;
 use view::{Delivery, WithAttempts};
@@ -55,7 +55,7 @@ pub struct Ls {
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
-    extent: Extent,
+    list_flags: ListFlags,
 }
 
 /// How a delivery stands.
@@ -108,6 +108,6 @@ impl Ls {
             .with_maybe("device", self.device.as_ref())
             .with_maybe("status", self.status.map(Status::as_str));
         let path = self.label.iter().fold(path, |path, label| label.narrow(path));
-        self.feed.show::<Delivery>(api, screen, path, &self.extent, "no deliveries")
+        self.feed.show::<Delivery>(api, screen, path, &self.list_flags, "no deliveries")
     }
 }

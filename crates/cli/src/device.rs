@@ -17,7 +17,7 @@ use super::api::{Api, Path};
 use super::failure::Failure;
 use super::feed::Feed;
 use super::import::{self, Count};
-use super::list::{self, Extent};
+use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
 use view::{Device, Event, Reading};
@@ -53,7 +53,7 @@ pub enum Command {
     Events(Events),
     /// List everything that happened to a device, the newest first: reports that changed something,
     /// losses, connects, every notification and every command.
-    Timeline(timeline::Timeline),
+    Timeline(timeline::TimelineFlags),
     /// Show what a device is to have and what it has confirmed, or change what it is to have.
     Desired(desired::Desired),
 }
@@ -100,7 +100,7 @@ pub struct Ls {
     #[arg(long, value_name = "CLIENT", conflicts_with_all = ["kind", "connection", "label", "connected", "waiting"])]
     client: Option<String>,
     #[command(flatten)]
-    extent: Extent,
+    list_flags: ListFlags,
 }
 
 #[derive(Args, Debug)]
@@ -128,7 +128,7 @@ pub struct Readings {
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
-    extent: Extent,
+    list_flags: ListFlags,
 }
 
 #[derive(Args, Debug)]
@@ -148,7 +148,7 @@ pub struct Events {
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
-    extent: Extent,
+    list_flags: ListFlags,
 }
 
 /// Whether anything is heard of a device.
@@ -238,8 +238,8 @@ impl Command {
             }
             Self::Export(export) => export.run(api, screen),
             Self::Watch(watch) => watch.run(api, screen),
-            Self::Readings(Readings { id, feed, extent }) => {
-                feed.show::<Reading>(api, screen, below(id, "readings"), extent, "no readings")
+            Self::Readings(Readings { id, feed, list_flags }) => {
+                feed.show::<Reading>(api, screen, below(id, "readings"), list_flags, "no readings")
             }
             Self::Events(events) => events.run(api, screen),
             Self::Timeline(timeline) => timeline.run(api, screen),
@@ -254,7 +254,7 @@ impl Ls {
             Some(client) => Path::of(&["clients", client, "devices"]),
             None => self.filter.of(Path::of(&["devices"])),
         };
-        list::show::<Device>(api, screen, &path, &self.extent, "no devices")
+        list::show::<Device>(api, screen, &path, &self.list_flags, "no devices")
     }
 }
 
@@ -279,7 +279,7 @@ impl Events {
             .with_maybe("client", self.client.as_ref())
             .with_maybe("type", kind);
         let path = self.label.iter().fold(path, |path, label| label.narrow(path));
-        self.feed.show::<Event>(api, screen, path, &self.extent, "no events")
+        self.feed.show::<Event>(api, screen, path, &self.list_flags, "no events")
     }
 }
 
@@ -300,7 +300,7 @@ fn clients_of(id: &str, api: &Api) -> Result<Vec<String>, Failure> {
         id: String,
     }
     let mut ids = Vec::new();
-    list::each_page(api, &below(id, "clients"), &Extent::ALL, |clients| {
+    list::each_page(api, &below(id, "clients"), &ListFlags::ALL, |clients| {
         for client in clients {
             ids.push(api.read::<Client>(client)?.id);
         }

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use super::api::{Api, Path};
 use super::failure::Failure;
 use super::follow::{self, Timed};
-use super::list::{self, Extent};
+use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::when::When;
 
@@ -57,7 +57,7 @@ impl Feed {
         api: &Api,
         screen: &mut Screen,
         path: Path,
-        extent: &Extent,
+        list_flags: &ListFlags,
         nothing: &str,
     ) -> Result<(), Failure> {
         let path = self.span.of(path);
@@ -66,10 +66,10 @@ impl Feed {
                 let what = "--follow goes from the oldest to the newest: leave --order out";
                 return Err(Failure::Usage(what.to_owned()));
             }
-            (_, true) => return follow::run::<R>(api, screen, &path, extent, self.span.from.is_some()),
+            (_, true) => return follow::run::<R>(api, screen, &path, list_flags, self.span.from.is_some()),
             (Some(Order::Asc), false) => "asc",
             (Some(Order::Desc) | None, false) => "desc",
         };
-        list::show::<R>(api, screen, &path.with("order", order), extent, nothing)
+        list::show::<R>(api, screen, &path.with("order", order), list_flags, nothing)
     }
 }

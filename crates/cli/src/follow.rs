@@ -1,8 +1,8 @@
 //! A feed that is followed: what is there, then every item as it comes, until Ctrl-C.
 //!
 //! The server keeps nothing for whoever follows. Each answer has a cursor for what comes after it,
-//! which outlives the server's process too, and a look at the end of a feed is answered when there
-//! is something. A server that goes away is waited for.
+//! which outlives the server's process too. A request at the end of a feed is answered when there is
+//! something. A server that goes away is waited for.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::api::{Api, Path};
 use super::failure::Failure;
-use super::list::{self, Extent, Row};
+use super::list::{self, ListFlags, Row};
 use super::polling::patiently;
 use super::screen::Screen;
 use super::table::Table;
@@ -40,20 +40,20 @@ struct Page {
     tail_cursor: Option<String>,
 }
 
-/// Shows the feed of a path. It begins at the cursor of `extent`, at the path's own `from`, or so
-/// that the newest items are shown that `extent` asks for. Ends only by a failure.
+/// Shows the feed of a path. It begins at the cursor of `list_flags`, at the path's own `from`, or so
+/// that the newest items are shown that `list_flags` asks for. Ends only by a failure.
 pub(super) fn run<R: Timed>(
     api: &Api,
     screen: &mut Screen,
     path: &Path,
-    extent: &Extent,
+    list_flags: &ListFlags,
     has_from: bool,
 ) -> Result<(), Failure> {
-    let begins_itself = has_from || extent.all || extent.cursor.is_some();
-    let from = if begins_itself { None } else { time_of_nth_newest::<R>(api, path, extent.limit)? };
+    let begins_itself = has_from || list_flags.all || list_flags.cursor.is_some();
+    let from = if begins_itself { None } else { time_of_nth_newest::<R>(api, path, list_flags.limit)? };
     let path = path.clone().with_maybe("from", from).with("order", "asc").with("limit", &PAGE_ITEMS_MAX);
     let mut table = Table::new(R::HEADINGS).within(screen.width());
-    let mut cursor = extent.cursor.clone();
+    let mut cursor = list_flags.cursor.clone();
     // A server that cannot even be reached for the first time is not waited for.
     let mut page = look(api, &path, cursor.as_deref())?;
     loop {
@@ -83,7 +83,7 @@ fn look(api: &Api, path: &Path, cursor: Option<&str>) -> Result<Page, Failure> {
 /// The time from which on there are so many items now; `None` where there are none.
 fn time_of_nth_newest<R: Timed>(api: &Api, path: &Path, nth: u64) -> Result<Option<String>, Failure> {
     let mut time = None;
-    list::each_page(api, &path.clone().with("order", "desc"), &Extent::up_to(nth), |items| {
+    list::each_page(api, &path.clone().with("order", "desc"), &ListFlags::up_to(nth), |items| {
         if let Some(oldest) = items.last() {
             time = Some(api.read::<R>(oldest)?.time().to_owned());
         }

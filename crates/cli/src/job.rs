@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::api::{Api, Path};
 use super::failure::Failure;
-use super::list::{self, Extent};
-use super::queue::Place;
+use super::list::{self, ListFlags};
+use super::queue::QueueArgs;
 use super::screen::Screen;
 use super::server::ServerFlags;
 use super::table::{grouped, plain};
@@ -53,7 +53,7 @@ pub enum Command {
 #[command(group = ArgGroup::new("which").required(true).args(["job", "alias"]))]
 pub struct One {
     #[command(flatten)]
-    place: Place,
+    place: QueueArgs,
     /// The job.
     #[arg(value_name = "JOB")]
     job: Option<String>,
@@ -64,9 +64,9 @@ pub struct One {
 
 /// A job that was taken, and what shows it.
 #[derive(Args, Debug)]
-struct Held {
+struct HeldJob {
     #[command(flatten)]
-    place: Place,
+    place: QueueArgs,
     /// The job.
     #[arg(value_name = "JOB")]
     job: String,
@@ -78,7 +78,7 @@ struct Held {
 #[derive(Args, Debug)]
 pub struct Ack {
     #[command(flatten)]
-    place: Place,
+    place: QueueArgs,
     /// Reservations, as `job consume` told them.
     #[arg(value_name = "RESERVATION", required = true)]
     reservations: Vec<String>,
@@ -87,7 +87,7 @@ pub struct Ack {
 #[derive(Args, Debug)]
 pub struct Extend {
     #[command(flatten)]
-    held: Held,
+    held: HeldJob,
     /// How long it holds from now (30s, 5m).
     #[arg(long, value_name = "DURATION")]
     ttr: String,
@@ -96,7 +96,7 @@ pub struct Extend {
 #[derive(Args, Debug)]
 pub struct Release {
     #[command(flatten)]
-    held: Held,
+    held: HeldJob,
     /// Not to be tried again before this is over (30s, 1h).
     #[arg(long, value_name = "DURATION")]
     delay: Option<String>,
@@ -108,12 +108,12 @@ pub struct Release {
 #[derive(Args, Debug)]
 pub struct Ls {
     #[command(flatten)]
-    place: Place,
+    place: QueueArgs,
     /// Only those in this state.
     #[arg(long, value_enum)]
     state: Option<State>,
     #[command(flatten)]
-    extent: Extent,
+    list_flags: ListFlags,
 }
 
 /// Where a job stands.
@@ -159,9 +159,9 @@ impl Command {
                 api.delete(&one.path())?;
                 screen.tell(&format!("{} cancelled\n", plain(one.name())))
             }
-            Self::Ls(Ls { place, state, extent }) => {
+            Self::Ls(Ls { place, state, list_flags }) => {
                 let path = place.below(&["jobs"]).with_maybe("state", state.map(State::as_str));
-                list::show::<Job>(api, screen, &path, extent, "no jobs")
+                list::show::<Job>(api, screen, &path, list_flags, "no jobs")
             }
         }
     }
@@ -180,7 +180,7 @@ impl One {
     }
 }
 
-impl Held {
+impl HeldJob {
     fn path(&self, verb: &str) -> Path {
         self.place.below(&["jobs", &self.job, verb])
     }
@@ -201,7 +201,7 @@ impl Release {
 }
 
 /// Acknowledges, and fails where anything was not acknowledged: a script has to notice.
-fn ack(place: &Place, reservations: &[String], api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+fn ack(place: &QueueArgs, reservations: &[String], api: &Api, screen: &mut Screen) -> Result<(), Failure> {
     let answer = api.post(&place.below(&["ack"]), &json!({ "reservations": reservations }))?;
     let Acked { acked, stale } = api.read(&answer)?;
     screen.show(&answer, || {

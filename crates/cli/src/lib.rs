@@ -44,26 +44,26 @@ pub use server::ServerFlags;
 #[derive(Debug, Subcommand)]
 pub enum RemoteCommand {
     /// The applications that are told.
-    Client(Noun<client::Command>),
+    Client(CommandGroup<client::Command>),
     /// What is watched: registry, state, readings, events.
-    Device(Noun<device::Command>),
+    Device(CommandGroup<device::Command>),
     /// Send reports, and look at those that were rejected.
-    Report(Noun<report::Command>),
+    Report(CommandGroup<report::Command>),
     /// Tell devices to do something, and see what becomes of it.
-    Command(Noun<command::Command>),
+    Command(CommandGroup<command::Command>),
     /// What clients were told, and how it went.
-    Delivery(Noun<delivery::Command>),
+    Delivery(CommandGroup<delivery::Command>),
     /// Queues of jobs: how they stand, what is set for them, jobs that failed for good.
-    Queue(Noun<queue::Command>),
+    Queue(CommandGroup<queue::Command>),
     /// Publish jobs, take them and work on them.
-    Job(Noun<job::Command>),
+    Job(CommandGroup<job::Command>),
     /// Count reports, changes, losses or deliveries over time.
-    Stats(Alone<stats::Stats>),
+    Stats(SingleCommand<stats::Stats>),
 }
 
 /// A thing with commands of its own.
 #[derive(Args, Debug)]
-pub struct Noun<C: Subcommand> {
+pub struct CommandGroup<C: Subcommand> {
     #[command(subcommand)]
     command: C,
     #[command(flatten)]
@@ -72,7 +72,7 @@ pub struct Noun<C: Subcommand> {
 
 /// A command that stands for itself.
 #[derive(Args, Debug)]
-pub struct Alone<A: Args> {
+pub struct SingleCommand<A: Args> {
     #[command(flatten)]
     command: A,
     #[command(flatten)]

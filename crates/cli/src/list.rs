@@ -16,7 +16,7 @@ const PAGE_ITEMS_MAX: u64 = 1_000;
 /// How much of a list is shown.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "List")]
-pub(super) struct Extent {
+pub(super) struct ListFlags {
     /// Show at most so many.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) limit: u64,
@@ -28,7 +28,7 @@ pub(super) struct Extent {
     pub(super) cursor: Option<String>,
 }
 
-impl Extent {
+impl ListFlags {
     /// Everything from the beginning.
     pub(super) const ALL: Self = Self { limit: PAGE_ITEMS_MAX, all: true, cursor: None };
 
@@ -57,12 +57,12 @@ pub(super) fn show<R: Row>(
     api: &Api,
     screen: &mut Screen,
     path: &Path,
-    extent: &Extent,
+    list_flags: &ListFlags,
     nothing: &str,
 ) -> Result<(), Failure> {
     let mut table = Table::new(R::HEADINGS).within(screen.width());
     let mut count = 0;
-    let rest = each_page(api, path, extent, |items| {
+    let rest = each_page(api, path, list_flags, |items| {
         count += items.len();
         show_items::<R>(api, screen, &mut table, items)
     })?;
@@ -96,11 +96,11 @@ pub(super) fn show_items<R: Row>(
 pub(super) fn each_page(
     api: &Api,
     path: &Path,
-    extent: &Extent,
+    list_flags: &ListFlags,
     mut take: impl FnMut(&[Box<RawValue>]) -> Result<(), Failure>,
 ) -> Result<Option<String>, Failure> {
-    let mut cursor = extent.cursor.clone();
-    let mut left = if extent.all { u64::MAX } else { extent.limit };
+    let mut cursor = list_flags.cursor.clone();
+    let mut left = if list_flags.all { u64::MAX } else { list_flags.limit };
     loop {
         let asked =
             path.clone().with("limit", &left.min(PAGE_ITEMS_MAX)).with_maybe("cursor", cursor.as_ref());

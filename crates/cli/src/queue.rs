@@ -10,10 +10,10 @@ use serde_json::json;
 
 use super::api::{Api, Path};
 use super::failure::Failure;
-use super::list::{self, Extent};
+use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::{grouped, plain};
-use view::{DeadJob, Figures};
+use view::{DeadJob, QueueView};
 
 /// What can be done with queues.
 #[derive(Debug, Subcommand)]
@@ -21,26 +21,26 @@ pub enum Command {
     /// List queues with how many jobs they have.
     Ls(Ls),
     /// Show how a queue stands and what is set for it.
-    Stats(Place),
+    Stats(QueueArgs),
     /// Change what is set for a queue: order, concurrency, rate, limits.
     Set(set::Set),
     /// Hand out no more jobs.
-    Pause(Place),
+    Pause(QueueArgs),
     /// Hand out jobs again.
-    Resume(Place),
+    Resume(QueueArgs),
     /// List jobs that failed for good, the oldest first.
     Dead(Dead),
     /// Have jobs tried again that failed for good: these, or the oldest.
     Respawn(Respawn),
     /// Drop all jobs that failed for good.
-    ClearDead(Place),
+    ClearDead(QueueArgs),
     /// Delete a queue with all its jobs and what is set for it.
-    Delete(Place),
+    Delete(QueueArgs),
 }
 
 /// A queue.
 #[derive(Args, Debug)]
-pub struct Place {
+pub struct QueueArgs {
     /// The namespace.
     #[arg(value_name = "NAMESPACE")]
     namespace: String,
@@ -55,22 +55,22 @@ pub struct Ls {
     #[arg(long)]
     namespace: Option<String>,
     #[command(flatten)]
-    extent: Extent,
+    list_flags: ListFlags,
 }
 
 #[derive(Args, Debug)]
 pub struct Dead {
     #[command(flatten)]
-    place: Place,
+    place: QueueArgs,
     #[command(flatten)]
-    extent: Extent,
+    list_flags: ListFlags,
 }
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("which").required(true).args(["jobs", "oldest"]))]
 pub struct Respawn {
     #[command(flatten)]
-    place: Place,
+    place: QueueArgs,
     /// The jobs.
     #[arg(value_name = "JOB")]
     jobs: Vec<String>,
@@ -84,7 +84,7 @@ struct Respawned {
     respawned: u64,
 }
 
-impl Place {
+impl QueueArgs {
     pub(super) fn below(&self, parts: &[&str]) -> Path {
         Path::of(&[&["queues", &self.namespace, &self.queue], parts].concat())
     }
@@ -97,13 +97,13 @@ impl Place {
 impl Command {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
-            Self::Ls(Ls { namespace, extent }) => {
+            Self::Ls(Ls { namespace, list_flags }) => {
                 let path = Path::of(&["queues"]).with_maybe("namespace", namespace.as_ref());
-                list::show::<Figures>(api, screen, &path, extent, "no queues")
+                list::show::<QueueView>(api, screen, &path, list_flags, "no queues")
             }
             Self::Stats(place) => {
-                let figures = api.get(&place.below(&[]))?;
-                screen.show(&figures, || Ok(api.read::<Figures>(&figures)?.facts()))
+                let stats = api.get(&place.below(&[]))?;
+                screen.show(&stats, || Ok(api.read::<QueueView>(&stats)?.facts()))
             }
             Self::Set(set) => set.run(api, screen),
             Self::Pause(place) => {
@@ -114,8 +114,8 @@ impl Command {
                 api.start(&place.below(&["resume"]))?;
                 screen.tell(&format!("{} hands out jobs\n", place.name()))
             }
-            Self::Dead(Dead { place, extent }) => {
-                list::show::<DeadJob>(api, screen, &place.below(&["dead"]), extent, "no dead jobs")
+            Self::Dead(Dead { place, list_flags }) => {
+                list::show::<DeadJob>(api, screen, &place.below(&["dead"]), list_flags, "no dead jobs")
             }
             Self::Respawn(respawn) => respawn.run(api, screen),
             Self::ClearDead(place) => {

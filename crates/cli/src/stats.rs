@@ -22,8 +22,8 @@ pub struct Stats {
     #[arg(value_enum, value_name = "METRIC")]
     metric: Metric,
     /// How long each count is.
-    #[arg(long, value_enum, value_name = "SPAN", default_value_t = By::Hour)]
-    by: By,
+    #[arg(long, value_enum, value_name = "SPAN", default_value_t = Interval::Hour)]
+    by: Interval,
     /// Only of this device.
     #[arg(long, group = "of")]
     device: Option<String>,
@@ -52,7 +52,7 @@ enum Metric {
 
 /// How long each count is.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum By {
+enum Interval {
     Hour,
     Day,
 }
@@ -87,8 +87,8 @@ impl Stats {
             Metric::Deliveries => "deliveries",
         };
         let by = match self.by {
-            By::Hour => "hour",
-            By::Day => "day",
+            Interval::Hour => "hour",
+            Interval::Day => "day",
         };
         let path = Path::of(&["stats"])
             .with("metric", metric)

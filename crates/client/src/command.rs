@@ -56,13 +56,13 @@ pub struct NewCommand {
     #[serde(skip_serializing_if = "Option::is_none")]
     priority: Option<i8>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    notify: Option<Receiver>,
+    notify: Option<OutcomeTarget>,
 }
 
 /// Who is told how a command ended.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Receiver {
+enum OutcomeTarget {
     Queue(String),
     Url(String),
 }
@@ -139,14 +139,14 @@ impl NewCommand {
     /// How it ended becomes a job of this queue; in place of [`NewCommand::notify_url`].
     #[must_use]
     pub fn notify_queue(self, namespace: &str, queue: &str) -> Self {
-        Self { notify: Some(Receiver::Queue(format!("{namespace}/{queue}"))), ..self }
+        Self { notify: Some(OutcomeTarget::Queue(format!("{namespace}/{queue}"))), ..self }
     }
 
     /// How it ended is posted to this URL, signed with the secret that [`SentCommand`] shows; in
     /// place of [`NewCommand::notify_queue`].
     #[must_use]
     pub fn notify_url(self, url: impl Into<String>) -> Self {
-        Self { notify: Some(Receiver::Url(url.into())), ..self }
+        Self { notify: Some(OutcomeTarget::Url(url.into())), ..self }
     }
 }
 

@@ -6,7 +6,6 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base::{
     ClientId, DeviceId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash,
@@ -20,7 +19,6 @@ use engine::kernel::fetch::FromStore;
 use engine::kernel::machine::{Machine, Moment, Step};
 use engine::kernel::reply::Reply;
 use engine::records::Process;
-use engine::settings::{Keep, Retry, UnknownDevice};
 use engine::{NewDevice, Pending, Report, Said, Settings};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use store::{MemoryStore, Store};
@@ -42,33 +40,13 @@ fn id(number: u32) -> DeviceId {
     DeviceId::new(&format!("d{number}")).expect("an id")
 }
 
-fn settings() -> Settings {
-    let hour = Duration::from_secs(3_600);
-    Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: hour,
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
-        ways_configured: [true; 3],
-        retry: Retry { base: Duration::from_secs(30), max: hour, attempts_max: 10 },
-        attempt_timeout: Duration::from_secs(10),
-        stale_probe: hour,
-        keep: Keep::default(),
-        jobs_resident_max: 65_536,
-        commands: engine::CommandSettings::default(),
-        allow_private: false,
-        render: Arc::new(|_| Vec::new()),
-    }
-}
-
 fn client() -> LinkedClient {
     LinkedClient { incarnation: Incarnation(7), id: ClientId::new("acme").expect("an id") }
 }
 
 impl Scene {
     fn new(linked: bool) -> Self {
-        let settings = Arc::new(settings());
+        let settings = Arc::new(Settings { ways_configured: [true; 3], ..Settings::for_tests() });
         let store = Arc::new(MemoryStore::new(Lineage(1), 1));
         let clock = Arc::new(SystemClock::start(NOW));
         let context = EngineContext::new(Arc::clone(&store) as _, clock, &settings);

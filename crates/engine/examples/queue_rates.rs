@@ -14,33 +14,12 @@ use std::time::{Duration, Instant};
 
 use base::SystemClock;
 use engine::queues::{Due, NewJob, Payload, QueueName, Queues, Want};
-use engine::settings::{Keep, Retry, Settings, UnknownDevice};
-use engine::{Engine, Store};
+use engine::{Engine, Settings, Store};
 use store::{EmbeddedOptions, EmbeddedStore, Running};
 
 type Failed = Box<dyn Error + Send + Sync>;
 
 const PAYLOAD_BYTES: usize = 100;
-
-fn settings() -> Settings {
-    let hour = Duration::from_secs(3_600);
-    Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: hour,
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
-        ways_configured: [true, false, false],
-        retry: Retry { base: hour, max: hour, attempts_max: 10 },
-        attempt_timeout: hour,
-        stale_probe: hour,
-        keep: Keep::default(),
-        jobs_resident_max: 65_536,
-        commands: engine::CommandSettings::default(),
-        allow_private: true,
-        render: Arc::new(|_| Vec::new()),
-    }
-}
 
 fn job(due: Option<Due>) -> NewJob {
     let text = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES - 2));
@@ -108,7 +87,7 @@ async fn main() -> Result<(), Failed> {
     let store = Arc::new(EmbeddedStore::open(disk, EmbeddedOptions::default())?);
     let clock = Arc::new(SystemClock::start(store.recorded_now()));
     let running = Running::start(Arc::clone(&store), Arc::clone(&clock) as _)?;
-    let engine = Engine::start(settings(), store, clock).await?;
+    let engine = Engine::start(Settings::for_tests(), store, clock).await?;
     let queues = engine.queues();
     let name = |n: usize| QueueName::new("bench", &format!("q{n}"));
     for (what, workers, count) in

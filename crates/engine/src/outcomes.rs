@@ -26,6 +26,11 @@ pub struct OutcomeLane(pub(crate) u64);
 impl OutcomeLane {
     const QUEUES: Self = Self(0);
 
+    /// Every lane.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..=URL_LANES).map(Self)
+    }
+
     /// The lane of a receiver.
     pub(crate) fn of(receiver: &OutcomeReceiver) -> Self {
         match receiver {

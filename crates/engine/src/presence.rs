@@ -21,6 +21,15 @@ pub struct Session {
     pub address: Option<Box<str>>,
 }
 
+/// What a subscription that names a device has for its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OfKind {
+    /// Any.
+    Any,
+    /// This one: a device of another is not reached.
+    Only(Kind),
+}
+
 /// Devices that a session reaches by a wildcard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
@@ -74,9 +83,15 @@ impl Presence {
         self.tell(PresenceChange::Disconnected(device.clone(), session, reason), &device).await
     }
 
-    /// A session has, or no longer has, a subscription that names the topic of this device's commands.
-    pub async fn reaches(&self, device: DeviceId, session: u64, reachable: bool) -> Result<(), NotAccepting> {
-        self.tell(PresenceChange::Reaches(device.clone(), session, reachable), &device).await
+    /// A session has, or no longer has, a subscription that names the topic of this device's commands,
+    /// in place of what it said before.
+    pub async fn reaches(
+        &self,
+        device: DeviceId,
+        session: u64,
+        reach: Option<OfKind>,
+    ) -> Result<(), NotAccepting> {
+        self.tell(PresenceChange::Reaches(device.clone(), session, reach), &device).await
     }
 
     /// A session reaches devices by wildcards: all that it reaches so, in place of what it said

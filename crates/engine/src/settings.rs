@@ -50,6 +50,29 @@ impl Settings {
     pub fn registry_rules(&self) -> fleet::Rules {
         fleet::Rules { device_ids: self.device_ids, allow_private: self.allow_private }
     }
+
+    /// Where tests start from: HTTP alone is configured, nothing has grace, and every body is `{}`.
+    #[cfg(any(test, feature = "for-tests"))]
+    #[must_use]
+    pub fn for_tests() -> Self {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        Self {
+            device_ids: DeviceIdForm::DEFAULT,
+            unknown: UnknownDevice::Reject,
+            report_interval: HOUR,
+            loss_grace: Duration::ZERO,
+            restart_grace: Duration::ZERO,
+            ways_configured: [false, true, false],
+            retry: Retry { base: Duration::from_secs(30), max: HOUR, attempts_max: 10 },
+            attempt_timeout: Duration::from_secs(10),
+            stale_probe: HOUR,
+            keep: Keep::default(),
+            jobs_resident_max: 65_536,
+            commands: CommandSettings::default(),
+            allow_private: false,
+            render: Arc::new(|_| b"{}".to_vec()),
+        }
+    }
 }
 
 /// What to do with a report of a device that is not registered.

@@ -1,9 +1,9 @@
 //! Makes a fixture for the tests of data directories: `make fixture`, or
 //! `cargo run -p fieldpost --example fixture -- target/debug/fieldpost crates/fieldpost/tests/fixtures/NAME`.
 //!
-//! A server is filled over its API, asked for a backup, which writes everything to its tables, told
-//! a little more, and killed while it sweeps a queue that was deleted: what comes of that is
-//! packed, with what the server showed last of all others beside it.
+//! A server is filled over its API and asked for a backup, which writes everything to its tables.
+//! Then it is told a little more, and killed while it sweeps a queue that was deleted. Its directory
+//! is packed, and beside it what the server showed last of all other queues.
 
 #[path = "../tests/black_box/directories/contents.rs"]
 mod contents;

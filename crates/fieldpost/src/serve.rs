@@ -29,7 +29,7 @@ use api::ApiState;
 use base::{Clock, DeviceIdForm, WayIn};
 use engine::Engine;
 use gateway::mqtt::{Limits, MqttListener};
-use net::http::{Answers, HttpListener, WebAccess};
+use net::http::{HttpListener, LargeAnswers, WebAccess};
 use prometheus_client::registry::Registry;
 use store::{EmbeddedStore, Running, Store};
 use tokio::net::TcpListener;
@@ -143,7 +143,7 @@ struct Bootstrap {
     shares: Shares,
     /// Of every HTTP listener, as `answers`.
     web: WebAccess,
-    answers: Answers,
+    answers: LargeAnswers,
     memory: MemoryBudget,
     metrics: Registry,
 }
@@ -168,7 +168,7 @@ impl Bootstrap {
         }
         let (app, busy) = front::apps(&front);
         let memory = MemoryBudget::default();
-        let (web, answers) = (access::web_access(settings), Answers::new(&memory));
+        let (web, answers) = (access::web_access(settings), LargeAnswers::new(&memory));
         memory.register_metrics(&mut metrics);
         web.register_metrics(&mut metrics);
         answers.register_metrics(&mut metrics);
@@ -209,7 +209,7 @@ async fn open_edges(
     if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut metrics) {
         edges.spawn(consumer.run(stop.subscribe()));
     }
-    let reports = gateway::http::routes(engine, &memory, &mut metrics);
+    let reports = gateway::http::routes(engine, &Arc::default(), &memory, &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
     let access = Arc::new(access::access(settings));
     let edge = EdgeContext {
@@ -258,7 +258,7 @@ async fn bind_mqtt(
     };
     let bound = MqttListener::bind(listen, engine.clone(), limits).await;
     let listener = bound.map_err(|error| no_listener("mqtt.listen", listen, &error))?;
-    let mut listener = listener.with_open_files(shares.files);
+    let mut listener = listener.with_open_files(shares.files).with_kinds(settings.kinds.clone());
     if let Some(logins) = access::logins(settings).map_err(because("auth.mqtt"))? {
         listener = listener.with_logins(logins);
     }

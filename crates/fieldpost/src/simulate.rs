@@ -109,7 +109,7 @@ async fn play(order: &Order) -> Result<Account, Failure> {
         order.devices.count(),
         order.address,
         order.connections,
-        order.habits.seed
+        order.profile.seed
     ))?;
     if let Some(commands) = &order.commands {
         let how_many = format!("{} commands a second", commands.per_second);

@@ -5,8 +5,11 @@
 //! must be the tree in canonical form, a refused one must have a reason that the tree shows. What
 //! is accepted must come back from the report that is written from it.
 
-use base::limits::{REPORT_TS_AHEAD_MS_MAX, VALUE_BYTES_MAX};
-use base::{DeviceId, Problem, Timestamp};
+use base::limits::{
+    COMMAND_PROGRESS_BYTES_MAX, COMMAND_RESULT_BYTES_MAX, REPORT_TS_AHEAD_MS_MAX, VALUE_BYTES_MAX,
+};
+use base::{DeviceId, EntityId, Problem, Timestamp};
+use engine::commands::COMMAND_ID_PREFIX;
 use engine::{Report, Said};
 use gateway::decode::canonical::{self, VALUE_DEPTH_MAX};
 use gateway::decode::{self, Rules};
@@ -15,6 +18,15 @@ use serde_json::Value as Json;
 use crate::server::{BEGIN, check_detail};
 
 const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, wall: BEGIN };
+
+/// Topics that every payload comes on.
+const TOPICS: [&str; 5] = [
+    "dev/lock/0xA/state",
+    "dev/meter/m1/heartbeat",
+    "dev/lock/0xA/ack",
+    "dev/lock/0xA/confirmed",
+    decode::SENSORS,
+];
 
 /// Decodes the input in every way in which it may have come.
 pub fn run(data: &[u8]) {
@@ -27,7 +39,7 @@ pub fn run(data: &[u8]) {
     check_value(payload);
     check_object(payload, id);
     check_object(payload, None);
-    for topic in topic.into_iter().chain(["dev/lock/0xA/state", "dev/meter/m1/heartbeat", decode::SENSORS]) {
+    for topic in topic.into_iter().chain(TOPICS) {
         check_publish(topic, payload, id);
     }
 }
@@ -113,7 +125,7 @@ fn check_publish(topic: &str, payload: &[u8], id: Option<&str>) {
     }
     let parts: Vec<_> = topic.split('/').collect();
     match (decoded, &parts[..]) {
-        (Ok(report), ["dev", kind, device, last @ ("state" | "heartbeat")]) => {
+        (Ok(report), ["dev", kind, device, last @ ("state" | "heartbeat" | "ack" | "Ack" | "confirmed")]) => {
             assert_eq!(report.device.as_str(), *device);
             assert!(report.kind.as_ref().is_none_or(|known| known.as_str() == *kind));
             assert!(
@@ -122,7 +134,7 @@ fn check_publish(topic: &str, payload: &[u8], id: Option<&str>) {
             check_publish_said(&report, last, payload);
         }
         (Ok(report), _) => panic!("{topic:?} is no topic of ours, and gave {report:?}"),
-        (Err(problem), ["dev", _, device, "state" | "heartbeat"]) => {
+        (Err(problem), ["dev", _, device, "state" | "heartbeat" | "ack" | "Ack" | "confirmed"]) => {
             check_problem(&problem);
             let good = DeviceId::new(device).is_some();
             assert!(!good, "{topic:?}: {problem:?}");
@@ -139,6 +151,14 @@ fn check_publish_said(report: &Report, last: &str, payload: &[u8]) {
         (Said::Alive, "heartbeat") => assert!(report.id.is_none()),
         (Said::Alive, _) => panic!("a state says more than alive: {report:?}"),
         (Said::Refused(problem), _) => check_problem(problem),
+        (Said::Answer { .. } | Said::Progress { .. }, "ack" | "Ack") => {
+            check_of_command(&report.said, payload);
+        }
+        (Said::Confirmed { .. }, "confirmed") => check_of_command(&report.said, payload),
+        (Said::Answer { .. } | Said::Progress { .. } | Said::Confirmed { .. }, _)
+        | (Said::Value { .. }, "ack" | "Ack" | "confirmed") => {
+            panic!("that is not said on {last}: {report:?}")
+        }
         (Said::Value { .. }, "heartbeat") => panic!("a heartbeat has no value: {report:?}"),
         (Said::Value { .. }, _) => {
             let Some(tree) = tree_of(payload) else { return check_beyond_a_tree(payload) };
@@ -158,7 +178,34 @@ fn check_said(report: &Report, data: Option<&Json>, ts: Option<&Json>) {
             assert!(known.is_none_or(|ts| ts.since(BEGIN).as_millis() <= REPORT_TS_AHEAD_MS_MAX as u128));
         }
         Said::Refused(problem) => check_problem(problem),
-        Said::Alive => panic!("an object says more than alive: {report:?}"),
+        said => panic!("an object is a value, not {said:?}"),
+    }
+}
+
+/// What is said of commands is what the tree says.
+fn check_of_command(said: &Said, payload: &[u8]) {
+    let Some(tree) = tree_of(payload) else { return check_beyond_a_tree(payload) };
+    let kept = |text: &str| serde_json::from_str::<Json>(text).expect("what is kept can be read");
+    let command = |id: EntityId| Some(Json::from(id.to_text(COMMAND_ID_PREFIX)));
+    match said {
+        Said::Answer { command: id, ok, result } => {
+            assert_eq!(tree.get("message_id").cloned(), command(*id));
+            assert_eq!(tree.get("ok"), Some(&Json::from(*ok)));
+            let told = tree.get("result").filter(|result| !result.is_null());
+            assert_eq!(told.cloned(), result.as_deref().map(kept));
+            assert!(result.as_ref().is_none_or(|result| result.len() <= COMMAND_RESULT_BYTES_MAX));
+        }
+        Said::Progress { command: id, progress } => {
+            assert_eq!(tree.get("message_id").cloned(), command(*id));
+            assert_eq!(tree.get("progress").cloned(), Some(kept(progress)));
+            assert!(progress.len() <= COMMAND_PROGRESS_BYTES_MAX);
+        }
+        Said::Confirmed { key, value } => {
+            assert_eq!(tree.get("key").and_then(Json::as_str), Some(&**key));
+            let told = tree.get("value").filter(|value| !value.is_null());
+            assert_eq!(told.and_then(canonical_of).as_deref(), value.as_deref());
+        }
+        said => panic!("{said:?} is said of no command"),
     }
 }
 

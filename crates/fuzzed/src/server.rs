@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use access::Access;
 use api::{ApiState, router_with};
@@ -16,7 +15,6 @@ use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, Request};
 use base::{Clock, Lineage, Timestamp, WayIn};
-use engine::settings::{Keep, Retry, UnknownDevice};
 use engine::{Engine, NewClient, NewDevice, Settings};
 use futures_util::stream;
 use http_body_util::BodyExt;
@@ -107,7 +105,8 @@ impl Server {
     async fn start(partitions: u16) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), partitions));
         let clock = Arc::new(VirtualClock { start: Instant::now(), reads: AtomicI64::new(0) });
-        let engine = Engine::start(settings(), store, clock).await.expect("an empty store loads");
+        let settings = Settings { ways_configured: [true, true, false], ..Settings::for_tests() };
+        let engine = Engine::start(settings, store, clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
         for (id, kind) in [(LOCK, "lock"), (METER, "meter")] {
             let device = NewDevice { id: id.into(), kind: Some(kind.into()), ..NewDevice::default() };
@@ -121,11 +120,9 @@ impl Server {
         };
         engine.create_client(client).await.expect("a new client");
         let metrics = Arc::new(Mutex::new(Registry::default()));
-        let reports = gateway::http::routes(&engine, &MemoryBudget::default(), &mut Registry::default());
-        let router = router_with(
-            &ApiState::new(engine.clone(), Access::Open, &MemoryBudget::default(), metrics),
-            reports,
-        );
+        let memory = MemoryBudget::default();
+        let reports = gateway::http::routes(&engine, &Arc::default(), &memory, &mut Registry::default());
+        let router = router_with(&ApiState::new(engine.clone(), Access::Open, &memory, metrics), reports);
         Self { engine, router }
     }
 
@@ -154,25 +151,5 @@ impl Server {
             check_detail(detail);
         }
         answer
-    }
-}
-
-fn settings() -> Settings {
-    let hour = Duration::from_secs(3_600);
-    Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: hour,
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
-        ways_configured: [true, true, false],
-        retry: Retry { base: Duration::from_secs(30), max: hour, attempts_max: 2 },
-        attempt_timeout: Duration::from_secs(10),
-        stale_probe: hour,
-        keep: Keep::default(),
-        jobs_resident_max: 65_536,
-        commands: engine::CommandSettings::default(),
-        allow_private: false,
-        render: Arc::new(|_| b"{}".to_vec()),
     }
 }

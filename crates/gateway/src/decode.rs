@@ -18,6 +18,7 @@ pub use net::canonical;
 mod answer;
 mod compact;
 mod envelope;
+pub mod kinds;
 mod topic;
 
 #[cfg(test)]
@@ -80,7 +81,17 @@ pub fn object(bytes: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Pr
 /// When it cannot be said which device it is from: an unknown topic, or an id that no device can
 /// have.
 pub fn publish(topic: &str, payload: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Problem> {
-    let (kind, device, message) = match topic::parse(topic) {
+    publish_as(topic::parse(topic), topic, (payload, id, rules), answer::answer)
+}
+
+/// Decodes a publish to a topic of this meaning, whose answers are read so.
+fn publish_as(
+    meaning: Topic<'_>,
+    topic: &str,
+    (payload, id, rules): (&[u8], Option<&str>, Rules),
+    answer: impl FnOnce(&str) -> Result<Said, Problem>,
+) -> Result<Report, Problem> {
+    let (kind, device, message) = match meaning {
         Topic::Sensors => return object(payload, id, rules),
         Topic::State { kind, device } => {
             (kind, rules.device_id("the id in the topic", device)?, state(payload, id, rules))
@@ -90,7 +101,7 @@ pub fn publish(topic: &str, payload: &[u8], id: Option<&str>, rules: Rules) -> R
             (kind, rules.device_id("the id in the topic", device)?, Ok(alive))
         }
         Topic::Ack { kind, device } => {
-            (kind, rules.device_id("the id in the topic", device)?, of_command(payload, answer::answer))
+            (kind, rules.device_id("the id in the topic", device)?, of_command(payload, answer))
         }
         Topic::Confirmed { kind, device } => {
             (kind, rules.device_id("the id in the topic", device)?, of_command(payload, answer::confirmed))
@@ -116,7 +127,7 @@ pub fn answer(payload: &[u8]) -> Result<Said, Problem> {
 }
 
 /// What a device says of its commands has no id of its own: the command's is enough.
-fn of_command(payload: &[u8], read: fn(&str) -> Result<Said, Problem>) -> Result<Message, Problem> {
+fn of_command(payload: &[u8], read: impl FnOnce(&str) -> Result<Said, Problem>) -> Result<Message, Problem> {
     Ok(Message { said: read(text_of(payload)?)?, id: None })
 }
 

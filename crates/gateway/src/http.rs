@@ -19,13 +19,14 @@ use base::{DeviceId, Problem, WayIn};
 use engine::intake::{Received, Slice};
 use engine::{Engine, Intake, Outcome};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
-use net::metrics::ByWord;
+use net::metrics::LabelCounter;
 use net::problem;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use self::refusals::{Refusals, Sender};
+use crate::decode::kinds::KindForms;
 use crate::decode::{self, Rules};
 use crate::metrics::ReportMetrics;
 
@@ -40,15 +41,21 @@ mod replay;
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";
 
-/// The routes, for the router that serves the API. Bodies take their memory of `memory`. Its
-/// figures go into `registry`.
-pub fn routes(engine: &Engine, memory: &MemoryBudget, registry: &mut Registry) -> Router {
+/// The routes, for the router that serves the API. A replay reads the topics of these kinds as the
+/// MQTT listener does. Bodies take their memory of `memory`. Its figures go into `registry`.
+pub fn routes(
+    engine: &Engine,
+    kinds: &Arc<KindForms>,
+    memory: &MemoryBudget,
+    registry: &mut Registry,
+) -> Router {
     let metrics = Metrics::default();
     metrics.register(registry);
     let intake = engine.intake(WayIn::Http);
     let refusals = Refusals::default();
     let [memory, memory_of_lines] = [Purpose::Bodies, Purpose::Lines].map(|purpose| memory.part(purpose));
-    let shared = Shared { engine: engine.clone(), intake, metrics, refusals, memory, memory_of_lines };
+    let (engine, kinds) = (engine.clone(), Arc::clone(kinds));
+    let shared = Shared { engine, kinds, intake, metrics, refusals, memory, memory_of_lines };
     Router::new()
         .route("/v1/reports", post(take).fallback(wrong_method))
         .route("/v1/devices/{id}/ack", post(ack::ack).fallback(wrong_method))
@@ -60,6 +67,7 @@ pub fn routes(engine: &Engine, memory: &MemoryBudget, registry: &mut Registry) -
 #[derive(Debug)]
 struct Shared {
     engine: Engine,
+    kinds: Arc<KindForms>,
     intake: Intake,
     metrics: Metrics,
     refusals: Refusals,
@@ -78,7 +86,7 @@ impl Shared {
 #[derive(Debug)]
 struct Metrics {
     reports: ReportMetrics,
-    bodies: ByWord,
+    bodies: LabelCounter,
     received_bytes: Counter,
     slices_in_flight: Gauge,
     held_bytes: Gauge,
@@ -88,7 +96,7 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             reports: ReportMetrics::new(WayIn::Http),
-            bodies: ByWord::new("result"),
+            bodies: LabelCounter::new("result"),
             received_bytes: Counter::default(),
             slices_in_flight: Gauge::default(),
             held_bytes: Gauge::default(),

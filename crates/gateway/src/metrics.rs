@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use base::{DeviceId, LogLimit, Problem, WayIn, address};
-use net::metrics::ByWord;
+use net::metrics::LabelCounter;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
@@ -17,14 +17,14 @@ use prometheus_client::registry::Registry;
 #[derive(Debug)]
 pub(crate) struct ReportMetrics {
     way: WayIn,
-    results: ByWord,
+    results: LabelCounter,
     accepted: Counter,
     log: LogLimit<(Option<IpAddr>, &'static str)>,
 }
 
 impl ReportMetrics {
     pub(crate) fn new(way: WayIn) -> Self {
-        let results = ByWord::new("result");
+        let results = LabelCounter::new("result");
         let accepted = results.counter("accepted");
         Self { way, results, accepted, log: LogLimit::default() }
     }

@@ -1,15 +1,16 @@
 //! The MQTT listener for devices: 3.1.1 and 5, QoS 0, 1 and 2 in, with or without TLS.
 //!
 //! Not a broker: a publish is a report and goes to the engine, never straight to another
-//! connection. Subscribers receive copies of accepted reports (`mirror.rs`). A PUBACK or PUBREC
-//! leaves once the report is durable, or is refused and in the quarantine, in the order of arrival.
-//! Each connection is one task; the reports of one read go to the engine as one slice, and an idle
-//! connection holds no buffer.
+//! connection. Subscribers receive copies of accepted reports (`mirror.rs`), and devices the
+//! commands of the engine (`downlink.rs`), which is told whose sessions live (`books.rs`). A PUBACK
+//! or PUBREC leaves once the report is durable, or is refused and in the quarantine, in the order
+//! of arrival. Each connection is one task; the reports of one read go to the engine as one slice,
+//! and an idle connection holds no buffer.
 //!
 //! ```text
 //! bytes -> wire (packets) -> session -> decode, rights -> ring (slices under way) -> receipts -> bytes
-//!                               |
-//!                               '-> absence (the session while its client is away)
+//!                               |                                                              ^
+//!                               '-> absence (the session while its client is away)  commands --'
 //! ```
 
 mod aliases;
@@ -50,6 +51,8 @@ pub(crate) use rights::NOT_ALLOWED;
 
 use std::sync::Arc;
 
+use crate::decode::kinds::KindForms;
+
 /// The version that a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
@@ -73,6 +76,8 @@ struct Shared {
     mirror: Option<Arc<mirror::Mirror>>,
     /// Brings commands to sessions, while the listener runs.
     commands: Option<Arc<downlink::CommandRoutes>>,
+    /// The kinds with topics or messages of their own.
+    kinds: Arc<KindForms>,
     /// Where it is told who is there.
     presence: engine::Presence,
     /// `None` lets everybody in.
@@ -89,6 +94,7 @@ impl Shared {
             labels: Arc::new(labels::Labels::new(metrics.label_lookups.clone())),
             mirror: None,
             commands: None,
+            kinds: Arc::default(),
             presence: engine.presence(),
             absent: offline_session::Room::new(limits.absent_bytes_max, metrics.absent_bytes.clone()),
             held: receive_budget::ReceiveBudget::new(limits::HELD_BYTES_MAX, metrics.held_bytes.clone()),
@@ -105,6 +111,6 @@ impl Shared {
 
     /// What is known of labels, with what was just answered.
     fn known<'a>(&'a self, answers: &'a [(base::DeviceId, bool)]) -> rights::Known<'a> {
-        rights::Known { labels: &self.labels, answers }
+        rights::Known { labels: &self.labels, kinds: &self.kinds, answers }
     }
 }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{Admitted, Asked};
+use access::{Admitted, RequestedAction};
 use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX};
 use base::{Clock, Problem};
 use compact_str::CompactString;
@@ -40,7 +40,7 @@ impl Jobs {
         caller: &Admitted,
         request: proto::PublishRequest,
     ) -> Result<proto::PublishResponse, Problem> {
-        caller.may(Asked::Work { namespace: &request.namespace })?;
+        caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let queue = QueueName::new(&request.namespace, &request.queue)?;
         let once = publish::once(&request, &queue, caller.name())?;
         let count = request.jobs.len();
@@ -59,7 +59,7 @@ impl Jobs {
         caller: &Admitted,
         request: proto::ConsumeRequest,
     ) -> Result<(proto::ConsumeResponse, Option<HandOver>), Problem> {
-        caller.may(Asked::Work { namespace: &request.namespace })?;
+        caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let names = asked::queues(&request.namespace, &request.queues)?;
         let wait = request.wait.map_or(Ok(Duration::ZERO), |wait| read_span("wait", &wait))?;
         if wait > CONSUME_WAIT_MAX {
@@ -87,7 +87,7 @@ impl Jobs {
         caller: &Admitted,
         request: proto::AckRequest,
     ) -> Result<proto::AckResponse, Problem> {
-        caller.may(Asked::Work { namespace: &request.namespace })?;
+        caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let queue = QueueName::new(&request.namespace, &request.queue)?;
         let (mut held, mut stale) = (Vec::with_capacity(request.reservations.len()), Vec::new());
         for reservation in request.reservations {
@@ -106,7 +106,7 @@ impl Jobs {
         caller: &Admitted,
         request: proto::ExtendRequest,
     ) -> Result<proto::ExtendResponse, Problem> {
-        caller.may(Asked::Work { namespace: &request.namespace })?;
+        caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let queue = QueueName::new(&request.namespace, &request.queue)?;
         let ttr = request.ttr.ok_or_else(|| Problem::not_allowed("missing_field", "ttr has to be there"))?;
         let ttr = read_span("ttr", &ttr)?;
@@ -119,7 +119,7 @@ impl Jobs {
         caller: &Admitted,
         request: proto::ReleaseRequest,
     ) -> Result<proto::ReleaseResponse, Problem> {
-        caller.may(Asked::Work { namespace: &request.namespace })?;
+        caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let queue = QueueName::new(&request.namespace, &request.queue)?;
         let retry = retry(request.delay.as_ref(), &request.error)?;
         self.queues.release(&queue, asked::held(&request.reservation)?, retry).await?;
@@ -131,7 +131,7 @@ impl Jobs {
         caller: &Admitted,
         request: proto::GetRequest,
     ) -> Result<proto::GetResponse, Problem> {
-        caller.may(Asked::Look { namespace: &request.namespace })?;
+        caller.may(RequestedAction::Look { namespace: &request.namespace })?;
         let queue = QueueName::new(&request.namespace, &request.queue)?;
         let job = match &request.job {
             Some(get_request::Job::Id(id)) => asked::job(Some(id), None),
@@ -147,7 +147,7 @@ impl Jobs {
         caller: &Admitted,
         request: proto::CancelRequest,
     ) -> Result<proto::CancelResponse, Problem> {
-        caller.may(Asked::Work { namespace: &request.namespace })?;
+        caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let queue = QueueName::new(&request.namespace, &request.queue)?;
         let job = match &request.job {
             Some(cancel_request::Job::Id(id)) => asked::job(Some(id), None),

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use access::{Admitted, Asked};
+use access::{Admitted, RequestedAction};
 use base::limits::SLICE_REPORTS_MAX;
 use base::{Problem, WayIn};
 use engine::intake::{NotAccepting, Received, Slice};
@@ -58,7 +58,7 @@ impl reports_server::Reports for Reports {
         request: Request<Streaming<SendRequest>>,
     ) -> Result<Response<Self::SendStream>, Status> {
         let caller = caller(&request)?;
-        caller.may(Asked::Reports).map_err(|problem| status(&problem))?;
+        caller.may(RequestedAction::Reports).map_err(|problem| status(&problem))?;
         let sending = Sending {
             caller,
             peer: peer(&request),

@@ -95,7 +95,7 @@ struct Connection {
     places: ConnectionPlaces,
     checks: Arc<Semaphore>,
     watches: Arc<Semaphore>,
-    guest: Arc<PooledConnection>,
+    pooled: Arc<PooledConnection>,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -164,7 +164,7 @@ impl Grpc {
                     Ok(caller) => caller,
                     Err(not_admitted) => return call.not_admitted(&not_admitted),
                 };
-                connection.guest.is_admitted();
+                connection.pooled.is_admitted();
                 call.is_of(caller.clone());
                 if let Some(problem) = self.not_now() {
                     return call.refused(status(&problem));
@@ -239,14 +239,14 @@ impl Grpc {
 
 impl Protocol for Grpc {
     /// Speaks until the connection ends; once the server stops, until the calls under way are over.
-    async fn serve<S>(&self, stream: S, guest: Arc<PooledConnection>)
+    async fn serve<S>(&self, stream: S, pooled: Arc<PooledConnection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         // Once a call of it was let in, a connection counts as one long request: it stays as long
         // as it moves, or while there is room.
-        guest.awaits_admission();
-        let peer = guest.peer();
+        pooled.awaits_admission();
+        let peer = pooled.peer();
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new()).keep_alive_interval(ASK_AFTER).keep_alive_timeout(ANSWER_WITHIN);
         http.max_concurrent_streams(CALLS_MAX).max_header_list_size(METADATA_BYTES_MAX);
@@ -259,7 +259,7 @@ impl Protocol for Grpc {
             places: self.places.of_connection(),
             checks: Arc::new(Semaphore::new(CHECKS_OF_CONNECTION_MAX)),
             watches: Arc::new(Semaphore::new(WATCHES_OF_CONNECTION_MAX)),
-            guest,
+            pooled,
         };
         let service = service_fn(|request| {
             let (grpc, connection) = (self.clone(), of_connection.clone());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use jobs::{Jobs, NewJob, NoCalendar, Numbers, OnConflict};
+use jobs::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict};
 use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Terms};
 
 const CROWD: u64 = 10_000;
@@ -20,6 +20,7 @@ const HOLDER: Holder = Holder::Own(Process(1));
 
 struct Scene {
     jobs: Jobs,
+    calendar: NoCalendar,
     batch: Batch,
     wakes: Vec<QueueKey>,
     held: Vec<Reservation>,
@@ -29,7 +30,7 @@ struct Scene {
 fn crowd() -> Scene {
     let jobs = Jobs::new(Process(1), Numbers::default());
     let batch = Batch::new(PartitionId(0));
-    let mut scene = Scene { jobs, batch, wakes: Vec::new(), held: Vec::new() };
+    let mut scene = Scene { jobs, calendar: NoCalendar, batch, wakes: Vec::new(), held: Vec::new() };
     for number in 0..CROWD {
         publish(&mut scene, number, Timestamp(NOW.0 + 1_000_000 + (number * 7_919 % CROWD).cast_signed()));
     }
@@ -71,12 +72,14 @@ fn publish(scene: &mut Scene, number: u64, run_at: Timestamp) {
         alias,
         on_conflict: OnConflict::Replace,
     };
-    black_box(scene.jobs.publish(NOW, job, &mut scene.batch, &mut scene.wakes));
+    let step = &mut JobsStep::new(NOW, &mut scene.calendar, &mut scene.batch, &mut scene.wakes);
+    black_box(scene.jobs.publish(job, step));
 }
 
 fn lease(scene: &mut Scene) {
     let ttr = Duration::from_secs(40);
-    while let Some(leased) = scene.jobs.lease(NOW, QUEUE, HOLDER, ttr, &mut scene.batch) {
+    let step = &mut JobsStep::new(NOW, &mut scene.calendar, &mut scene.batch, &mut scene.wakes);
+    while let Some(leased) = scene.jobs.lease(QUEUE, HOLDER, ttr, step) {
         scene.held.push(leased.reservation);
     }
 }
@@ -100,9 +103,10 @@ fn lease_64(mut scene: Scene) -> Scene {
 #[library_benchmark]
 #[bench::all_leased(setup = leased)]
 fn done_64(mut scene: Scene) -> Scene {
-    let Scene { jobs, batch, wakes, held } = &mut scene;
+    let Scene { jobs, calendar, batch, wakes, held } = &mut scene;
+    let step = &mut JobsStep::new(NOW, calendar, batch, wakes);
     for reservation in held.drain(..) {
-        let acked = jobs.ack(NOW, black_box(reservation), &mut NoCalendar, batch, wakes);
+        let acked = jobs.ack(black_box(reservation), step);
         assert!(acked.is_ok(), "it was just leased");
     }
     scene

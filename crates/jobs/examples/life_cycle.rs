@@ -1,16 +1,16 @@
 //! What a job costs: time for a life cycle, time and memory for waiting ones, beside a growing
 //! crowd of waiting jobs.
 //!
-//! `cargo run --release -p jobs --example life_cycle`. The figures in the crate's documentation are
+//! `cargo run --release -p jobs --example life_cycle`. The numbers in the crate's documentation are
 //! from here.
-#![allow(clippy::print_stdout, reason = "printing the figures is what it is for")]
+#![allow(clippy::print_stdout, reason = "printing the numbers is what it is for")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use base::random::Random;
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, NewJob, NoCalendar, Numbers, OnConflict, Progress};
+use jobs::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict, Progress};
 use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Terms};
 
 const CROWDS: [u64; 4] = [1_000, 65_536, 1_000_000, 4_000_000];
@@ -42,7 +42,7 @@ fn main() {
     bench.jobs.set_resident_max(RESIDENT_MAX);
     let (publish, bytes) = bench.fill(PARKED);
     let worst = bench.worst.as_micros();
-    println!("{publish} ns a job (median), {worst} us the longest step of shrinking, {bytes} bytes a job");
+    println!("{publish} ns a job (median), {worst} us the longest step of eviction, {bytes} bytes a job");
 }
 
 /// Times of rounds; the median is what a round takes when the machine does nothing else meanwhile.
@@ -95,7 +95,7 @@ impl Bench {
                 self.publish(Timestamp(self.now.0 + 1_000_000 + delay), alias);
             }
             let full = Instant::now();
-            black_box(self.jobs.shrink(self.now, &mut self.batch));
+            self.call(|jobs, step| black_box(jobs.evict(step)));
             self.worst = self.worst.max(full.elapsed());
             rounds.note(begun);
             self.forget();
@@ -123,8 +123,7 @@ impl Bench {
             self.forget();
             let begun = Instant::now();
             for reservation in held.drain(..) {
-                let acked =
-                    self.jobs.ack(self.now, reservation, &mut NoCalendar, &mut self.batch, &mut self.wakes);
+                let acked = self.call(|jobs, step| jobs.ack(reservation, step));
                 assert!(acked.is_ok(), "it was just leased");
             }
             rounds[2].note(begun);
@@ -135,7 +134,7 @@ impl Bench {
 
     fn lease_all(&mut self, queue: QueueKey, held: &mut Vec<Reservation>) {
         let (holder, ttr) = (Holder::Own(Process(1)), Duration::from_mins(2));
-        while let Some(leased) = self.jobs.lease(self.now, queue, holder, ttr, &mut self.batch) {
+        while let Some(leased) = self.call(|jobs, step| jobs.lease(queue, holder, ttr, step)) {
             held.push(leased.reservation);
         }
     }
@@ -143,17 +142,11 @@ impl Bench {
     /// Moves the clock until all are ready.
     fn come_due(&mut self) -> u128 {
         let (mut rounds, mut passed) = (Rounds::default(), Vec::new());
+        self.now = Timestamp::MAX;
         loop {
             let begun = Instant::now();
             let limit = ROUND as usize;
-            let progress = self.jobs.advance(
-                Timestamp::MAX,
-                limit,
-                &mut NoCalendar,
-                &mut self.batch,
-                &mut self.wakes,
-                &mut passed,
-            );
+            let progress = self.call(|jobs, step| jobs.advance(limit, &mut passed, step));
             rounds.note(begun);
             self.forget();
             if progress == Progress::Done {
@@ -176,7 +169,11 @@ impl Bench {
             alias,
             on_conflict: OnConflict::Reject,
         };
-        black_box(self.jobs.publish(self.now, job, &mut self.batch, &mut self.wakes));
+        black_box(self.call(|jobs, step| jobs.publish(job, step)));
+    }
+
+    fn call<T>(&mut self, call: impl FnOnce(&mut Jobs, &mut JobsStep<'_>) -> T) -> T {
+        call(&mut self.jobs, &mut JobsStep::new(self.now, &mut NoCalendar, &mut self.batch, &mut self.wakes))
     }
 
     fn forget(&mut self) {

@@ -24,40 +24,29 @@ impl Moment {
             JobClock::Wall => self.wall,
         }
     }
-
-    /// A time of one clock on the other, by the difference that they have now.
-    pub(crate) fn convert(self, at: Timestamp, from: JobClock, to: JobClock) -> Timestamp {
-        let ahead_ms = self.on(to).0.saturating_sub(self.on(from).0);
-        Timestamp(at.0.saturating_add(ahead_ms))
-    }
 }
 
-/// The wall clock, and how far it was ahead of the engine clock.
+/// How far the wall clock is ahead of the engine clock.
 #[derive(Default)]
 pub(crate) struct Clocks {
-    /// `None` is the engine clock.
-    wall: Option<Timestamp>,
-    /// At the last reading; negative if it was behind.
+    /// Negative if it is behind.
     wall_ahead_ms: i64,
 }
 
 impl Clocks {
-    /// The wall clock shows this from now on.
-    pub(crate) fn set_wall(&mut self, wall: Timestamp) {
-        self.wall = Some(wall);
+    /// When the engine clock shows `now`, the wall clock shows `wall`.
+    pub(crate) fn set_wall(&mut self, now: Timestamp, wall: Timestamp) {
+        self.wall_ahead_ms = wall.0.saturating_sub(now.0);
     }
 
-    /// What both clocks show when the engine clock shows `now`; their difference holds until the
-    /// next reading.
-    pub(crate) fn read(&mut self, now: Timestamp) -> Moment {
-        let moment = self.peek(now);
-        self.wall_ahead_ms = moment.wall.0.saturating_sub(now.0);
-        moment
+    /// What both clocks show when the engine clock shows `now`.
+    pub(crate) fn at(&self, now: Timestamp) -> Moment {
+        Moment { now, wall: self.on_wall(now) }
     }
 
-    /// As [`Clocks::read`], but the difference stays as it was.
-    pub(crate) fn peek(&self, now: Timestamp) -> Moment {
-        Moment { now, wall: self.wall.unwrap_or(now) }
+    /// A time of the engine clock on the wall clock.
+    pub(crate) fn on_wall(&self, at: Timestamp) -> Timestamp {
+        Timestamp(at.0.saturating_add(self.wall_ahead_ms))
     }
 
     /// A time of a clock on the engine clock.
@@ -81,34 +70,23 @@ mod tests {
 
     #[test]
     fn without_a_wall_clock_both_are_the_engine_clock() {
-        let mut clocks = Clocks::default();
-        assert_eq!(clocks.read(Timestamp(5)), Moment { now: Timestamp(5), wall: Timestamp(5) });
+        let clocks = Clocks::default();
+        assert_eq!(clocks.at(Timestamp(5)), Moment { now: Timestamp(5), wall: Timestamp(5) });
         assert_eq!(clocks.on_engine(JobClock::Wall, Timestamp(9)), Timestamp(9));
     }
 
     #[test]
-    fn a_time_is_converted_by_the_difference_of_the_last_reading() {
+    fn a_time_is_converted_by_the_difference_of_the_clocks() {
         // (engine, wall, a time of the wall clock, the same on the engine clock, the earlier
         // meaning)
         let rows = [(10, 110, 150, 50, 50), (10, 4, 20, 26, 20), (10, 10, 7, 7, 7)];
         for (now, wall, at, on_engine, earliest) in rows {
             let mut clocks = Clocks::default();
-            clocks.set_wall(Timestamp(wall));
-            let moment = clocks.read(Timestamp(now));
+            clocks.set_wall(Timestamp(now), Timestamp(wall));
+            assert_eq!(clocks.at(Timestamp(now)).wall, Timestamp(wall));
             assert_eq!(clocks.on_engine(JobClock::Wall, Timestamp(at)), Timestamp(on_engine));
+            assert_eq!(clocks.on_wall(Timestamp(on_engine)), Timestamp(at), "and back");
             assert_eq!(clocks.earliest_on_engine(Timestamp(at)), Timestamp(earliest));
-            let converted = moment.convert(Timestamp(at), JobClock::Wall, JobClock::Engine);
-            assert_eq!(converted, Timestamp(on_engine), "both ways of converting agree");
         }
-    }
-
-    #[test]
-    fn peeking_leaves_the_difference_as_it_was() {
-        let mut clocks = Clocks::default();
-        clocks.set_wall(Timestamp(100));
-        clocks.read(Timestamp(0));
-        clocks.set_wall(Timestamp(500));
-        assert_eq!(clocks.peek(Timestamp(0)).wall, Timestamp(500));
-        assert_eq!(clocks.on_engine(JobClock::Wall, Timestamp(100)), Timestamp(0));
     }
 }

@@ -12,7 +12,7 @@ mod placement;
 pub(crate) mod publish;
 
 use base::Timestamp;
-use records::{AliasKey, Batch, JobClock, JobHead, JobId, Op, Process, QueueKey, QueueOrder};
+use records::{AliasKey, JobClock, JobHead, JobId, Op, Process, QueueKey, QueueOrder};
 
 use crate::clocks::Clocks;
 use crate::entry::{Entry, Next};
@@ -25,9 +25,8 @@ use crate::parked::eviction::Eviction;
 use crate::parked::read_queue::ReadQueue;
 use crate::parked::resident_limit::ResidentLimit;
 use crate::queues::{Queue, Queues};
-use crate::recurrence::NoCalendar;
 use crate::slab::Handle;
-use crate::step::StepContext;
+use crate::step::JobsStep;
 use crate::table::{Found, Table, expires_at};
 use crate::timers::Timers;
 
@@ -87,7 +86,7 @@ pub struct Counts {
 
 /// Why a job could not be rescheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unmoved {
+pub enum RescheduleError {
     /// There is no such job.
     #[error("there is no such job")]
     Unknown,
@@ -124,11 +123,11 @@ impl Jobs {
         Self { keeps_dead_letters: true, ..self }
     }
 
-    /// The wall clock, by which jobs of [`JobClock::Wall`] are due from now on. It may go back:
-    /// what is not ready yet then waits for longer, what is ready stays so. Without it the wall
-    /// clock is the engine clock.
-    pub fn set_wall(&mut self, wall: Timestamp) {
-        self.clocks.set_wall(wall);
+    /// When the engine clock shows `now`, the wall clock shows `wall`: from now on jobs of
+    /// [`JobClock::Wall`] are due by that. It may go back: what is not ready yet then waits for
+    /// longer, what is ready stays so. Without it the wall clock is the engine clock.
+    pub fn set_wall(&mut self, now: Timestamp, wall: Timestamp) {
+        self.clocks.set_wall(now, wall);
     }
 
     /// The counters after everything so far.
@@ -151,7 +150,7 @@ impl Jobs {
 
     /// Where the jobs of a queue stand.
     #[must_use]
-    pub fn figures(&self, queue: QueueKey) -> Counts {
+    pub fn counts_of(&self, queue: QueueKey) -> Counts {
         self.queues.get(queue).map(Queue::counts).unwrap_or_default()
     }
 
@@ -202,7 +201,7 @@ impl Jobs {
     #[must_use]
     pub fn is_overtaken(&self, queue: QueueKey, now: Timestamp) -> bool {
         let Some(queue) = self.queues.get(queue) else { return false };
-        let time = self.clocks.peek(now);
+        let time = self.clocks.at(now);
         let Some(timed_from) = queue.timed_from().filter(|from| *from <= now.max(time.wall)) else {
             return false;
         };
@@ -258,19 +257,11 @@ impl Jobs {
 
     /// Takes a job out of the world, waiting or reserved, and answers what it was. A reserved one's
     /// reservation is stale from now on; a recurring one does not come again; a successor starts.
-    pub fn cancel(
-        &mut self,
-        now: Timestamp,
-        id: JobId,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
-    ) -> Option<JobHead> {
-        let mut step =
-            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+    pub fn cancel(&mut self, id: JobId, step: &mut JobsStep<'_>) -> Option<JobHead> {
         match self.table.find(id)? {
             Found::Job(job) => {
                 let head = self.head(job);
-                self.retire(job, Body::Deleted, &mut step);
+                self.retire(job, Body::Deleted, step);
                 Some(head)
             }
             Found::SuccessorOf(job) => {
@@ -289,17 +280,13 @@ impl Jobs {
     /// When the job is reserved or not there.
     pub fn reschedule(
         &mut self,
-        now: Timestamp,
         id: JobId,
         clock: JobClock,
         run_at: Timestamp,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
-    ) -> Result<(), Unmoved> {
-        let mut step =
-            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
-        let on_engine = step.time.convert(run_at, clock, JobClock::Engine);
-        match self.table.find(id).ok_or(Unmoved::Unknown)? {
+        step: &mut JobsStep<'_>,
+    ) -> Result<(), RescheduleError> {
+        let on_engine = self.clocks.on_engine(clock, run_at);
+        match self.table.find(id).ok_or(RescheduleError::Unknown)? {
             Found::SuccessorOf(job) => {
                 if let Some(successor) = self.table.successor_mut(job) {
                     successor.run_at = run_at;
@@ -310,8 +297,8 @@ impl Jobs {
                 }
                 self.put(job, step.batch);
             }
-            Found::Job(job) if self.table[job].lease.is_some() => return Err(Unmoved::Reserved),
-            Found::Job(job) => self.update(job, &mut step, |table| {
+            Found::Job(job) if self.table[job].lease.is_some() => return Err(RescheduleError::Reserved),
+            Found::Job(job) => self.update(job, step, |table| {
                 let entry = &mut table[job];
                 if entry.attempt > 0 {
                     entry.visible_at = on_engine;
@@ -326,18 +313,18 @@ impl Jobs {
 
     /// Takes resident jobs of a queue that is deleted out of the world, with their successors,
     /// `max` of them: whether there are more. Nobody is told.
-    pub fn remove_queue_step(&mut self, queue: QueueKey, max: usize, batch: &mut Batch) -> bool {
+    pub fn remove_queue_step(&mut self, queue: QueueKey, max: usize, step: &mut JobsStep<'_>) -> bool {
         let Some(queue) = self.queues.find(queue) else { return false };
         let of_queue = self.table.iter().filter(|(_, entry)| entry.queue == queue);
         let gone: Vec<_> = of_queue.map(|(job, _)| job).take(max).collect();
         for job in gone {
-            self.set_successor(job, Next::Nobody, batch);
+            self.set_successor(job, Next::Nobody, step.batch);
             self.displace(job);
             self.end_lease(job);
             if let Some(group) = self.table.group(job) {
                 self.groups.forget_if_empty(queue, group);
             }
-            batch.ops.push(Op::DeleteJob(self.table.remove(job).id));
+            step.batch.ops.push(Op::DeleteJob(self.table.remove(job).id));
             self.queues[queue].uncount_job();
         }
         let more = self.queues[queue].has_jobs();
@@ -361,7 +348,7 @@ impl Jobs {
 }
 
 impl std::fmt::Debug for Jobs {
-    /// Figures only: there may be millions of jobs.
+    /// Counts only: there may be millions of jobs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Jobs")
             .field("process", &self.process)
@@ -378,7 +365,7 @@ mod tests {
     use base::{PartitionId, Timestamp};
     use records::{AliasKey, Batch, GroupKey, Holder, JobId, Process, QueueKey, Terms};
 
-    use crate::{Jobs, NewJob, NoCalendar, Numbers, OnConflict};
+    use crate::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict};
 
     /// What tables and slabs may keep for the next jobs, in entries.
     const KEPT_MAX: usize = 1 << 13;
@@ -386,7 +373,7 @@ mod tests {
     #[test]
     fn queues_that_once_had_a_job_leave_nothing_behind() {
         let mut jobs = Jobs::new(Process(1), Numbers::default());
-        let (mut batch, mut wakes) = (Batch::new(PartitionId(0)), Vec::new());
+        let (mut batch, mut wakes, mut calendar) = (Batch::new(PartitionId(0)), Vec::new(), NoCalendar);
         let now = Timestamp(0);
         for n in 0..50_000_u64 {
             let expires_at = n.is_multiple_of(3).then_some(Timestamp(1));
@@ -400,14 +387,14 @@ mod tests {
                 alias: Some(AliasKey(u128::from(n))),
                 on_conflict: OnConflict::Reject,
             };
-            jobs.publish(now, job, &mut batch, &mut wakes);
+            jobs.publish(job, &mut JobsStep::new(now, &mut calendar, &mut batch, &mut wakes));
         }
         assert_eq!((jobs.queues.len(), wakes.len(), jobs.groups.len()), (50_000, 50_000, 25_000));
         for queue in wakes.split_off(0) {
-            let leased = jobs.lease(now, queue, Holder::Outside, Duration::from_secs(1), &mut batch);
+            let mut step = JobsStep::new(now, &mut calendar, &mut batch, &mut wakes);
+            let leased = jobs.lease(queue, Holder::Outside, Duration::from_secs(1), &mut step);
             let reservation = leased.expect("it was named").reservation;
-            let acked = jobs.ack(now, reservation, &mut NoCalendar, &mut batch, &mut wakes);
-            acked.expect("it was just leased");
+            jobs.ack(reservation, &mut step).expect("it was just leased");
         }
         assert_eq!((jobs.queues.len(), jobs.table.len(), jobs.groups.len()), (0, 0, 0));
         assert_eq!(jobs.next_wakeup(), None);

@@ -98,7 +98,7 @@
 //! told by the first [`Jobs::advance`].
 //!
 //! # Parked jobs
-//! Memory has a limit: [`Jobs::set_resident_max`]. Above it [`Jobs::shrink`] parks the jobs that
+//! Memory has a limit: [`Jobs::set_resident_max`]. Above it [`Jobs::evict`] parks the jobs that
 //! are needed last (`ParkJob`): those whose time comes late, and the ends of lines. From then on a
 //! job that is published behind a [`Horizon`] parks at once.
 //!
@@ -119,8 +119,8 @@
 //!
 //! # Parts
 //! [`Jobs`] composes parts that keep their fields to themselves, and can be read alone. None of
-//! them knows [`Jobs`], the batch or the wake-ups; those are in the `StepContext` that `jobs/`
-//! hands on.
+//! them knows [`Jobs`], the batch or the wake-ups; those are in the [`JobsStep`] that `jobs/` hands
+//! on.
 //!
 //! | part | owns |
 //! |---|---|
@@ -144,7 +144,7 @@
 //! O(log n) at once. A timing wheel would file in O(1), but moves whole hours of jobs when a coarse
 //! bucket opens, and the queues need exact order anyway. An alias costs 32 bytes and its index, a
 //! lease 40, and a job that expires, recurs or has a group 40 and its place in a tree; a queue 56
-//! and its index while it has jobs, and nothing without. Shrinking looks at every resident job once
+//! and its index while it has jobs, and nothing without. Eviction looks at every resident job once
 //! for each three quarters of them that it parks.
 //!
 //! Measured with `examples/life_cycle.rs` on two cores that had other work, one partition, every
@@ -157,7 +157,7 @@
 //! | 4,000,000 | 99 | 0.7 us | 1.0 us | 9 us |
 //!
 //! With 65,536 resident at most, publishing 2,000,000 for later took 0.2 us each, and the longest
-//! step of shrinking 7 ms.
+//! step of eviction 7 ms.
 
 mod clocks;
 mod entry;
@@ -178,7 +178,8 @@ pub use jobs::advance::{Expired, Lapsed, Passed, Progress};
 pub use jobs::lease::{Acked, Charge, Leased, Loaded, Released, Retry, Stale};
 pub use jobs::paging::Want;
 pub use jobs::publish::{NewJob, OnConflict, Published};
-pub use jobs::{Counts, Jobs, Numbers, Unmoved};
+pub use jobs::{Counts, Jobs, Numbers, RescheduleError};
 pub use parked::horizon::Horizon;
 pub use recurrence::{Calendar, NoCalendar};
 pub use rules::QueueRules;
+pub use step::JobsStep;

@@ -290,8 +290,7 @@ mod tests {
         let mut clocks = Clocks::default();
         assert_eq!(index.next(&clocks), None, "no horizon is before it yet");
         index.pull_in(JobClock::Wall, (Timestamp(5_000), 3));
-        clocks.set_wall(Timestamp(3_000));
-        clocks.read(Timestamp(0));
+        clocks.set_wall(Timestamp(0), Timestamp(3_000));
         assert_eq!(index.next(&clocks), Some(Timestamp(1_000)));
     }
 

@@ -183,8 +183,7 @@ mod tests {
     fn the_next_time_is_told_on_the_engine_clock() {
         let (mut timers, mut entries, mut clocks) = (Timers::default(), Slab::default(), Clocks::default());
         assert_eq!(timers.next(&entries, &clocks), None);
-        clocks.set_wall(Timestamp(1_000));
-        clocks.read(Timestamp(0));
+        clocks.set_wall(Timestamp(0), Timestamp(1_000));
         let job = time(&mut timers, &mut entries, JobClock::Wall, 1_050);
         assert_eq!(timers.next(&entries, &clocks), Some(Timestamp(50)));
         timers.note_refill(Timestamp(40), entries[job].queue);

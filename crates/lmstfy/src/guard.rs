@@ -164,7 +164,7 @@ fn password(parts: &Parts) -> Result<String, Reason> {
 fn admitted(holder: Holder<'_>) -> Result<UnderWay, Answer> {
     let under_way = holder
         .take()
-        .map_err(|beyond| Answer::told(StatusCode::TOO_MANY_REQUESTS, &holder.limited(&beyond).detail))?;
+        .map_err(|reached| Answer::told(StatusCode::TOO_MANY_REQUESTS, &holder.limited(&reached).detail))?;
     holder.is_admitted();
     Ok(under_way)
 }

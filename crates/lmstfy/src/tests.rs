@@ -5,13 +5,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{Access, Digest, Scope, Token};
+use access::{Access, Token};
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use base::{Lineage, SystemClock, Timestamp};
-use engine::Engine;
-use engine::settings::{Keep, Retry, Settings, UnknownDevice};
+use engine::{Engine, Settings};
 use futures_util::future::{FutureExt, join_all};
 use net::memory_budget::MemoryBudget;
 use store::MemoryStore;
@@ -24,36 +23,6 @@ use crate::{Kept, KeptToken, Lmstfy, Tokens};
 /// More wrong tokens than are answered at once, and than may wait for their answer.
 const GUESSES: usize = 420;
 
-fn token(name: &str, scopes: &[&str]) -> Token {
-    let scopes = scopes.iter().map(|scope| Scope::parse(scope).expect("a scope"));
-    Token {
-        name: name.to_owned(),
-        digest: Digest::of(name.as_bytes()),
-        scopes: scopes.collect(),
-        requests_per_second: None,
-        requests_in_flight: None,
-    }
-}
-
-fn settings() -> Settings {
-    Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: Duration::from_secs(3_600),
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
-        ways_configured: [false, true, false],
-        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 2 },
-        attempt_timeout: Duration::from_secs(10),
-        stale_probe: Duration::from_secs(3_600),
-        keep: Keep::default(),
-        allow_private: false,
-        jobs_resident_max: 65_536,
-        commands: engine::CommandSettings::default(),
-        render: Arc::new(|_| b"{}".to_vec()),
-    }
-}
-
 struct Rig {
     api: Router,
     admin: Router,
@@ -65,7 +34,7 @@ impl Rig {
     async fn start(tokens: Vec<Token>) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), 2));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        let engine = Engine::start(settings(), store, clock).await.expect("an empty store loads");
+        let engine = Engine::start(Settings::for_tests(), store, clock).await.expect("an empty store loads");
         let access = Arc::new(Access::of(tokens));
         let text = |text: &str| text.to_owned();
         let own = KeptToken { namespace: text("ns"), token: text("secret"), description: text("") };
@@ -92,12 +61,12 @@ impl Rig {
 }
 
 fn limited(name: &str, scope: &str, per_second: u32) -> Token {
-    Token { requests_per_second: NonZeroU32::new(per_second), ..token(name, &[scope]) }
+    Token { requests_per_second: NonZeroU32::new(per_second), ..Token::for_tests(name, &[scope]) }
 }
 
 #[tokio::test]
 async fn who_guesses_waits_and_who_knows_does_not() {
-    let rig = Rig::start(vec![token("ops", &["admin"])]).await;
+    let rig = Rig::start(vec![Token::for_tests("ops", &["admin"])]).await;
     pause();
     let start = Instant::now();
     // Together, because both listeners share what may be guessed.
@@ -116,7 +85,7 @@ async fn who_guesses_waits_and_who_knows_does_not() {
 
 #[tokio::test]
 async fn a_token_that_may_not_do_this_is_no_guess() {
-    let rig = Rig::start(vec![token("reads", &["read"])]).await;
+    let rig = Rig::start(vec![Token::for_tests("reads", &["read"])]).await;
     pause();
     let start = Instant::now();
     let all = join_all((0..GUESSES).map(|_| rig.peek("reads"))).await;
@@ -133,7 +102,7 @@ async fn the_limits_of_a_token_hold_over_all_ways() {
 
 #[tokio::test]
 async fn a_request_is_under_way_until_it_is_answered() {
-    let token = Token { requests_in_flight: NonZeroU32::new(1), ..token("jobs", &["jobs:ns"]) };
+    let token = Token { requests_in_flight: NonZeroU32::new(1), ..Token::for_tests("jobs", &["jobs:ns"]) };
     let rig = Rig::start(vec![token]).await;
     let request = Request::builder().uri("/api/ns/q?timeout=600").header("x-token", "jobs");
     let mut waiting = Box::pin(rig.api.clone().call(request.body(Body::empty()).expect("a request")));

@@ -48,7 +48,7 @@ impl Pieces {
 async fn next_within(
     body: &mut Body,
     wait_max: Duration,
-    mut held: Option<&mut Held>,
+    mut held: Option<&mut BodyReservation>,
 ) -> Result<Option<(Bytes, Duration)>, Problem> {
     loop {
         let began = Instant::now();
@@ -73,12 +73,12 @@ async fn next_within(
 }
 
 /// What a large body has of the budget. While others wait for that, its sender has to keep a pace.
-struct Held {
+struct BodyReservation {
     reservation: Reservation,
     pace: PaceWatch,
 }
 
-impl Held {
+impl BodyReservation {
     async fn is_too_slow(&mut self) {
         let from = self.reservation.taken_from();
         poll_fn(|cx| self.pace.poll_too_slow(cx, || from.is_wanted())).await;
@@ -102,7 +102,7 @@ pub async fn whole(
         return Err(too_large(bytes_max));
     }
     let announced = size.exact().map_or(bytes_max, |bytes| bytes as usize);
-    let (mut bytes, mut held) = (Vec::new(), None::<Held>);
+    let (mut bytes, mut held) = (Vec::new(), None::<BodyReservation>);
     let mut waited = Duration::ZERO;
     loop {
         let left = wait_max(bytes.len()).saturating_sub(waited);
@@ -118,7 +118,7 @@ pub async fn whole(
         }
         if length > FREE_BYTES && held.is_none() {
             let reservation = memory.take_soon(sender, announced).await?;
-            held = Some(Held { reservation, pace: PaceWatch::new(RECEIVING) });
+            held = Some(BodyReservation { reservation, pace: PaceWatch::new(RECEIVING) });
         }
         if let Some(held) = &mut held {
             held.pace.moved(data.len());

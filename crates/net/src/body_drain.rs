@@ -48,17 +48,17 @@ impl BodyDrain {
             return request;
         }
         let places = Arc::clone(&self.0);
-        request.map(|body| Body::new(Watched { body, places }))
+        request.map(|body| Body::new(DrainedBody { body, places }))
     }
 }
 
 /// A body that is not simply dropped where it is not read to its end.
-struct Watched {
+struct DrainedBody {
     body: Body,
     places: Arc<Semaphore>,
 }
 
-impl HttpBody for Watched {
+impl HttpBody for DrainedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -78,7 +78,7 @@ impl HttpBody for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for DrainedBody {
     fn drop(&mut self) {
         if self.body.is_end_stream() {
             return;
@@ -119,14 +119,14 @@ mod tests {
     /// A body of so many MiB, a counter of those that were read, and a signal for when the body is
     /// dropped.
     fn counted(mib: usize) -> (Body, Arc<AtomicUsize>, Arc<Notify>) {
-        struct Told(Arc<Notify>);
-        impl Drop for Told {
+        struct NotifyOnDrop(Arc<Notify>);
+        impl Drop for NotifyOnDrop {
             fn drop(&mut self) {
                 self.0.notify_one();
             }
         }
         let (read, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-        let (counter, told) = (Arc::clone(&read), Told(Arc::clone(&dropped)));
+        let (counter, told) = (Arc::clone(&read), NotifyOnDrop(Arc::clone(&dropped)));
         let chunks = stream::iter((0..mib).map(move |_| {
             let _held = &told;
             counter.fetch_add(1, Ordering::SeqCst);
@@ -139,7 +139,7 @@ mod tests {
     async fn what_is_left_is_read_up_to_a_limit() {
         for (mib, expect) in [(0, 0), (3, 3), (64, 64), (1_000, 64)] {
             let (body, read, dropped) = counted(mib);
-            drop(Watched { body, places: Arc::new(Semaphore::new(1)) });
+            drop(DrainedBody { body, places: Arc::new(Semaphore::new(1)) });
             dropped.notified().await;
             assert_eq!(read.load(Ordering::SeqCst), expect, "of {mib} MiB");
         }
@@ -148,7 +148,7 @@ mod tests {
     #[tokio::test]
     async fn with_every_place_taken_nothing_is_read() {
         let (body, read, dropped) = counted(3);
-        drop(Watched { body, places: Arc::new(Semaphore::new(0)) });
+        drop(DrainedBody { body, places: Arc::new(Semaphore::new(0)) });
         dropped.notified().await;
         assert_eq!(read.load(Ordering::SeqCst), 0);
     }

@@ -3,8 +3,8 @@
 //!
 //! An answer that is dropped before that - the consumer hung up, the connection broke - gives its
 //! jobs back uncounted. A large one goes out in pieces, and the connection asks for the next one
-//! when the sockets took those before, so that a consumer that stops reading does not get what it
-//! never read. A small one is as good as sent when it is asked for: the sockets take it.
+//! when the sockets took those before. So a consumer that stops reading keeps no jobs
+//! that it never read. A small one is as good as sent when it is asked for: the sockets take it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,15 +18,15 @@ const PIECE_BYTES: usize = 64 * 1_024;
 
 /// A body that calls `taken` when its last byte is taken, and drops it otherwise.
 pub fn body<F: FnOnce() + Send + Unpin + 'static>(bytes: Bytes, taken: F) -> Body {
-    Body::new(Watched { rest: bytes, taken: Some(taken) })
+    Body::new(HandOverBody { rest: bytes, taken: Some(taken) })
 }
 
-struct Watched<F> {
+struct HandOverBody<F> {
     rest: Bytes,
     taken: Option<F>,
 }
 
-impl<F: FnOnce() + Unpin> HttpBody for Watched<F> {
+impl<F: FnOnce() + Unpin> HttpBody for HandOverBody<F> {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -23,7 +23,7 @@ pub use capacity::{Capacity, CapacityPermit, OpenFiles};
 pub use handshake_stream::HandshakeStream;
 pub use listener::{Listener, Protocol};
 pub use shutdown::stopped;
-pub use tls::{Disagreed, Handshakes, TlsSource, TlsStream};
+pub use tls::{HandshakeFailed, Handshakes, TlsSource, TlsStream};
 
 /// Connections that wait to be accepted, as far as the operating system allows: one more waits a
 /// second before it tries again.

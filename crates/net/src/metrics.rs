@@ -9,23 +9,23 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// Counts things by a word of a fixed set: the words are written in the code, senders choose none.
+/// A counter for each value of a label. The values are written in the code, senders choose none.
 #[derive(Clone, Debug)]
-pub struct ByWord {
+pub struct LabelCounter {
     label: &'static str,
     family: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
-impl ByWord {
+impl LabelCounter {
     /// Counted under the label `label`.
     #[must_use]
     pub fn new(label: &'static str) -> Self {
         Self { label, family: Family::default() }
     }
 
-    /// One more of this word.
-    pub fn count(&self, word: &'static str) {
-        self.family.get_or_create(&[(self.label, word)]).inc();
+    /// One more of this value.
+    pub fn count(&self, value: &'static str) {
+        self.family.get_or_create(&[(self.label, value)]).inc();
     }
 
     /// Puts the counters into the registry.
@@ -33,10 +33,10 @@ impl ByWord {
         registry.register(name, help, self.family.clone());
     }
 
-    /// The counter of one word, for a word that is counted often.
+    /// The counter of one value, for one that is counted often.
     #[must_use]
-    pub fn counter(&self, word: &'static str) -> Counter {
-        self.family.get_or_create_owned(&[(self.label, word)])
+    pub fn counter(&self, value: &'static str) -> Counter {
+        self.family.get_or_create_owned(&[(self.label, value)])
     }
 }
 

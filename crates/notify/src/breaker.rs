@@ -29,7 +29,7 @@ pub const FAILED_NOTIFICATIONS: usize = 5;
 
 /// An attempt that was made, as far as it tells of the receiver.
 #[derive(Clone, Debug)]
-pub struct Tried {
+pub struct AttemptReport {
     /// The client as it was when the attempt began: the very record of the directory.
     pub to: Arc<Client>,
     /// At which notification.
@@ -42,7 +42,7 @@ pub struct Tried {
 
 /// What a breaker did, for whoever watches.
 #[derive(Clone, Debug)]
-pub enum Turned {
+pub enum BreakerEvent {
     /// It opened: notifications wait.
     Opened {
         /// The client.
@@ -57,13 +57,13 @@ pub enum Turned {
         /// The client, as it was while the breaker was open.
         client: Arc<Client>,
         /// Why.
-        why: Why,
+        why: CloseReason,
     },
 }
 
 /// Why a breaker closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum CloseReason {
     /// A notification got through.
     Delivered,
     /// The client was changed, disabled or deleted.
@@ -72,7 +72,7 @@ pub enum Why {
 
 /// What may be sent to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
+pub(crate) enum BreakerState {
     /// As much as the limits allow.
     Closed,
     /// One notification while none is in flight, from then on.
@@ -110,32 +110,34 @@ impl Breakers {
     }
 
     /// What may be sent to the client as it is now.
-    pub(crate) fn gate(&self, client: &Arc<Client>) -> Gate {
+    pub(crate) fn state(&self, client: &Arc<Client>) -> BreakerState {
         match self.of.get(&client.incarnation) {
             Some(breaker) if breaker.is_open && Arc::ptr_eq(&breaker.client, client) => {
-                Gate::Open { next_at: breaker.latest.after(self.pause) }
+                BreakerState::Open { next_at: breaker.latest.after(self.pause) }
             }
-            _ => Gate::Closed,
+            _ => BreakerState::Closed,
         }
     }
 
     /// Whether an attempt may change anything. While every receiver is well, none does.
-    pub(crate) fn may_turn(&self, tried: &Tried) -> bool {
-        let is_success = matches!(tried.answer, Answer::Status { code: 200..=299, .. });
+    pub(crate) fn may_change(&self, report: &AttemptReport) -> bool {
+        let is_success = matches!(report.answer, Answer::Status { code: 200..=299, .. });
         !is_success || !self.of.is_empty()
     }
 
     /// An attempt at a client that is still as it was then.
-    pub(crate) fn tried(&mut self, tried: Tried) -> Option<Turned> {
-        match tried.answer {
-            Answer::Status { code: 200..=299, .. } => self.close(tried.to.incarnation, Why::Delivered),
+    pub(crate) fn report(&mut self, report: AttemptReport) -> Option<BreakerEvent> {
+        match report.answer {
+            Answer::Status { code: 200..=299, .. } => {
+                self.close(report.to.incarnation, CloseReason::Delivered)
+            }
             // The receiver wants nothing more, and the client is disabled: that is no failure.
             Answer::Status { code: 410, .. } | Answer::Withheld => None,
-            Answer::Status { .. } | Answer::Error(_) => self.failed(tried),
+            Answer::Status { .. } | Answer::Error(_) => self.failed(report),
         }
     }
 
-    fn failed(&mut self, Tried { to, delivery, at, answer }: Tried) -> Option<Turned> {
+    fn failed(&mut self, AttemptReport { to, delivery, at, answer }: AttemptReport) -> Option<BreakerEvent> {
         let breaker = self.of.entry(to.incarnation).or_insert_with(|| Breaker::new(&to, at));
         breaker.failed = breaker.failed.saturating_add(1);
         breaker.latest = breaker.latest.max(at);
@@ -149,23 +151,23 @@ impl Breakers {
         }
         breaker.is_open = true;
         self.open += 1;
-        Some(Turned::Opened { client: to, failed: breaker.failed, last: answer })
+        Some(BreakerEvent::Opened { client: to, failed: breaker.failed, last: answer })
     }
 
     /// Forgets what is known of a client.
-    pub(crate) fn close(&mut self, client: Incarnation, why: Why) -> Option<Turned> {
+    pub(crate) fn close(&mut self, client: Incarnation, why: CloseReason) -> Option<BreakerEvent> {
         let breaker = self.of.remove(&client)?;
         self.open -= usize::from(breaker.is_open);
-        breaker.is_open.then_some(Turned::Closed { client: breaker.client, why })
+        breaker.is_open.then_some(BreakerEvent::Closed { client: breaker.client, why })
     }
 
     /// The client is now this: what is known of another version of it is forgotten.
-    pub(crate) fn know(&mut self, client: &Arc<Client>) -> Option<Turned> {
+    pub(crate) fn know(&mut self, client: &Arc<Client>) -> Option<BreakerEvent> {
         let known = self.of.get(&client.incarnation)?;
         if Arc::ptr_eq(&known.client, client) {
             return None;
         }
-        self.close(client.incarnation, Why::Changed)
+        self.close(client.incarnation, CloseReason::Changed)
     }
 
     /// The clients of which something is known.

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::breaker::{Turned, Why};
+use crate::breaker::{BreakerEvent, CloseReason};
 use crate::connector::Connector;
 use crate::guard::Guard;
 use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits};
@@ -167,12 +167,12 @@ impl Driver {
     fn choose_leases(&mut self) {
         let shared = &self.shared;
         let now = shared.engine.clock().now();
-        while let Some(lease) = self.lanes.next(now, |client| shared.standing(client)) {
+        while let Some(lease) = self.lanes.next(now, |client| shared.status_of(client)) {
             self.exchanges.lease(lease);
         }
-        for turned in self.lanes.take_turned() {
-            log_turn(&turned);
-            self.metrics.breakers_opened.inc_by(u64::from(matches!(turned, Turned::Opened { .. })));
+        for event in self.lanes.take_breaker_events() {
+            log_breaker(&event);
+            self.metrics.breakers_opened.inc_by(u64::from(matches!(event, BreakerEvent::Opened { .. })));
         }
         self.metrics.breakers_open.set(self.lanes.breakers_open() as i64);
         self.metrics.in_flight.set(self.lanes.in_flight() as i64);
@@ -199,7 +199,7 @@ impl Driver {
             if let Some(ended) = ended {
                 self.exchanges.ended(partition, ended);
             }
-            self.lanes.finished(client, tried, |client| shared.standing(client));
+            self.lanes.finished(client, tried, |client| shared.status_of(client));
         }
     }
 
@@ -207,7 +207,7 @@ impl Driver {
     fn sweep(&mut self) {
         let shared = &self.shared;
         shared.sender.sweep();
-        self.lanes.sweep(|client| shared.standing(client));
+        self.lanes.sweep(|client| shared.status_of(client));
     }
 
     /// Lets what is under way end, and hands in how it ended. Nothing more is leased.
@@ -231,18 +231,18 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
 }
 
 /// Rare by itself: it takes many failed attempts each time.
-fn log_turn(turned: &Turned) {
-    match turned {
-        Turned::Opened { client, failed, last } => tracing::warn!(
+fn log_breaker(event: &BreakerEvent) {
+    match event {
+        BreakerEvent::Opened { client, failed, last } => tracing::warn!(
             client = %client.id,
             failed,
             last = AttemptResult::from(*last).as_str(),
             "a receiver keeps failing; its notifications wait, and one at a time is tried until one gets through"
         ),
-        Turned::Closed { client, why: Why::Delivered } => {
+        BreakerEvent::Closed { client, why: CloseReason::Delivered } => {
             tracing::info!(client = %client.id, "a receiver that kept failing takes notifications again");
         }
-        Turned::Closed { client, why: Why::Changed } => {
+        BreakerEvent::Closed { client, why: CloseReason::Changed } => {
             tracing::info!(client = %client.id, "a client whose receiver kept failing was changed; it begins anew");
         }
     }

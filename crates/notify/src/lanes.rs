@@ -15,7 +15,7 @@ use base::{Incarnation, PartitionId, Timestamp};
 use engine::lanes::Lane;
 use engine::records::Client;
 
-use crate::breaker::{Breakers, Gate, Tried, Turned, Why};
+use crate::breaker::{AttemptReport, BreakerEvent, BreakerState, Breakers, CloseReason};
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ pub struct Limits {
 
 /// How a client stands at this moment.
 #[derive(Clone, Debug)]
-pub enum Standing {
+pub enum ClientStatus {
     /// It may be sent to, as this record of the directory says.
     Enabled(Arc<Client>),
     /// Its notifications wait; nothing is leased until [`Lanes::clients_changed`].
@@ -71,7 +71,7 @@ pub struct Lanes {
     held: BTreeSet<(Timestamp, Incarnation)>,
     breakers: Breakers,
     /// What the breakers did and nobody took in yet; at most one for each attempt, change or sweep.
-    turned: Vec<Turned>,
+    events: Vec<BreakerEvent>,
     in_flight: usize,
     ready: usize,
 }
@@ -121,7 +121,7 @@ impl Lanes {
             aside: Vec::new(),
             held: BTreeSet::new(),
             breakers: Breakers::new(limits.breaker_pause),
-            turned: Vec::new(),
+            events: Vec::new(),
             in_flight: 0,
             ready: 0,
         }
@@ -152,11 +152,11 @@ impl Lanes {
     }
 
     /// The next lease, or `None` until something changes, or [`Lanes::next_wakeup`]. Asks
-    /// `standing` of each client just before it is chosen.
+    /// `status_of` of each client just before it is chosen.
     pub fn next(
         &mut self,
         now: Timestamp,
-        mut standing: impl FnMut(Incarnation) -> Standing,
+        mut status_of: impl FnMut(Incarnation) -> ClientStatus,
     ) -> Option<Lease> {
         while let Some((_, client)) = self.held.first().copied().filter(|(at, _)| *at <= now) {
             self.held.pop_first();
@@ -165,17 +165,17 @@ impl Lanes {
         while self.in_flight < self.limits.total {
             let client = self.round.pop_front()?;
             self.at(client).place = Place::Resting;
-            match self.know(client, standing(client)) {
-                Standing::Enabled(known) => {
+            match self.know(client, status_of(client)) {
+                ClientStatus::Enabled(known) => {
                     if let Some(lease) = self.lease_of(now, &known) {
                         return Some(lease);
                     }
                 }
-                Standing::Disabled => {
+                ClientStatus::Disabled => {
                     self.at(client).place = Place::Aside;
                     self.aside.push(client);
                 }
-                Standing::Gone => self.forget_ready(client),
+                ClientStatus::Gone => self.forget_ready(client),
             }
         }
         None
@@ -212,15 +212,15 @@ impl Lanes {
     pub fn finished(
         &mut self,
         client: Incarnation,
-        tried: Option<Tried>,
-        standing: impl FnOnce(Incarnation) -> Standing,
+        tried: Option<AttemptReport>,
+        status_of: impl FnOnce(Incarnation) -> ClientStatus,
     ) {
-        if let Some(tried) = tried.filter(|tried| self.breakers.may_turn(tried))
-            && let Standing::Enabled(known) = self.know(client, standing(client))
+        if let Some(tried) = tried.filter(|tried| self.breakers.may_change(tried))
+            && let ClientStatus::Enabled(known) = self.know(client, status_of(client))
             && Arc::ptr_eq(&known, &tried.to)
         {
-            let turned = self.breakers.tried(tried);
-            self.turned.extend(turned);
+            let event = self.breakers.report(tried);
+            self.events.extend(event);
         }
         self.at(client).in_flight -= 1;
         self.in_flight -= 1;
@@ -229,15 +229,15 @@ impl Lanes {
 
     /// Forgets the breakers of clients that have changed, whether anything is due for them or not.
     /// For now and then.
-    pub fn sweep(&mut self, mut standing: impl FnMut(Incarnation) -> Standing) {
+    pub fn sweep(&mut self, mut status_of: impl FnMut(Incarnation) -> ClientStatus) {
         for client in self.breakers.clients() {
-            self.know(client, standing(client));
+            self.know(client, status_of(client));
         }
     }
 
     /// What breakers did since this was last asked.
-    pub fn take_turned(&mut self) -> impl Iterator<Item = Turned> {
-        self.turned.drain(..)
+    pub fn take_breaker_events(&mut self) -> impl Iterator<Item = BreakerEvent> {
+        self.events.drain(..)
     }
 
     /// Breakers that are open.
@@ -269,13 +269,13 @@ impl Lanes {
     }
 
     /// A client stands so: its breaker is one of that version of it, or none.
-    fn know(&mut self, client: Incarnation, standing: Standing) -> Standing {
-        let turned = match &standing {
-            Standing::Enabled(known) => self.breakers.know(known),
-            Standing::Disabled | Standing::Gone => self.breakers.close(client, Why::Changed),
+    fn know(&mut self, client: Incarnation, status: ClientStatus) -> ClientStatus {
+        let event = match &status {
+            ClientStatus::Enabled(known) => self.breakers.know(known),
+            ClientStatus::Disabled | ClientStatus::Gone => self.breakers.close(client, CloseReason::Changed),
         };
-        self.turned.extend(turned);
-        standing
+        self.events.extend(event);
+        status
     }
 
     /// A lease of the client's first lane, if the client may have more in flight. What it may have
@@ -283,15 +283,15 @@ impl Lanes {
     /// away.
     fn lease_of(&mut self, now: Timestamp, known: &Arc<Client>) -> Option<Lease> {
         let client = known.incarnation;
-        let share = match self.breakers.gate(known) {
-            Gate::Closed => self.share(),
+        let share = match self.breakers.state(known) {
+            BreakerState::Closed => self.share(),
             // With one in flight it rests until that has ended.
-            Gate::Open { next_at } if next_at > now && self.at(client).in_flight == 0 => {
+            BreakerState::Open { next_at } if next_at > now && self.at(client).in_flight == 0 => {
                 self.at(client).place = Place::Held;
                 self.held.insert((next_at, client));
                 return None;
             }
-            Gate::Open { .. } => 1,
+            BreakerState::Open { .. } => 1,
         };
         let known = self.at(client);
         let room = share.saturating_sub(known.in_flight);

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use crate::endpoint::Endpoint;
 use crate::traffic::DeviceIds;
 
-use device::Connection;
+use device::DeviceConnection;
 pub use ledger::{CommandCounts, CommandLatencies, CommandLedger};
 pub use load::{CommandLoad, LoadPlan};
 pub use manners::Manners;
@@ -60,7 +60,7 @@ impl CommandedDevices {
         for number in 0..count.min(devices.count()) {
             let part = devices.lane(number, count);
             let connection =
-                Connection::new(endpoint.clone(), devices.clone(), part, manners, Arc::clone(ledger));
+                DeviceConnection::new(endpoint.clone(), devices.clone(), part, manners, Arc::clone(ledger));
             running.spawn(connection.run(stopped.clone()));
         }
         Self { ledger: Arc::clone(ledger), stop, connections: running }

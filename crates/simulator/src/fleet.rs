@@ -34,7 +34,7 @@ use crate::traffic::{DeviceIds, Traffic};
 
 use lane::{Lane, LaneOutcome};
 
-pub use progress::{Figures, Latencies, Progress, Reasons};
+pub use progress::{FleetStats, Latencies, Progress, Reasons};
 
 /// Between two looks at the figures, which do not announce themselves: counting must cost nothing.
 const FIGURES_EVERY: Duration = Duration::from_millis(1);
@@ -159,7 +159,7 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Outcome {
     /// Counts over all lanes.
-    pub figures: Figures,
+    pub figures: FleetStats,
     /// Reports that were still without an answer at the end.
     pub unanswered: u64,
     /// From first going out to the acknowledgement.
@@ -201,9 +201,9 @@ impl Fleet {
     }
 
     /// Waits until the live figures satisfy `done`; false when they have not within `patience`.
-    pub async fn until(&self, patience: Duration, mut done: impl FnMut(Figures) -> bool) -> bool {
+    pub async fn until(&self, patience: Duration, mut done: impl FnMut(FleetStats) -> bool) -> bool {
         let satisfied = async {
-            while !done(self.progress.figures()) {
+            while !done(self.progress.stats()) {
                 tokio::time::sleep(FIGURES_EVERY).await;
             }
         };
@@ -226,7 +226,7 @@ impl Fleet {
             self.drained().await;
         }
         let mut outcome = Outcome {
-            figures: self.progress.figures(),
+            figures: self.progress.stats(),
             unanswered: 0,
             latency: self.progress.latencies().since_sent,
             sent: Sent::nothing(self.devices),

@@ -1,9 +1,9 @@
 //! Simulated devices and receivers: only protocols, nothing of the inside.
 //!
-//! Everything here stands outside the server, as its users do: devices that publish over MQTT or
-//! HTTP and remember what was acknowledged, receivers that take webhooks and remember what they
-//! were told, and an account that holds both against what the public API says. The demo, the
-//! black-box tests and the benchmarks are made of these parts.
+//! Everything here stands outside the server, as its users do. Devices publish over MQTT or HTTP and
+//! remember what was acknowledged; receivers take webhooks and remember what they were told. An
+//! account holds both against what the public API says. The demo, the black-box tests and the
+//! benchmarks are made of these parts.
 //!
 //! - [`traffic`] says what is reported and when, [`fleet`] carries it over a way in, [`sent`] is
 //!   what was sent;
@@ -17,17 +17,17 @@ pub mod access;
 pub mod account;
 pub mod address;
 pub mod api_client;
+mod client_stream;
 pub mod commands;
 pub mod endpoint;
 pub mod fleet;
 pub mod grouped;
+mod json_lines;
 pub mod latency;
-mod lines;
 pub mod random;
 pub mod receiver;
 pub mod registration;
 pub mod sent;
 pub mod server;
 pub mod traffic;
-mod wire;
 pub mod wire_time;

@@ -1,9 +1,9 @@
 //! The other end of the webhooks: an application that is told about devices, and can be unwell.
 //!
-//! A [`Receiver`] listens on a loopback port of its own that stays the same, checks every signature
-//! with the library that the Standard Webhooks project gives to receivers, and keeps a [`Ledger`]
-//! of what it was told. At run time it can be made to refuse connections, fail, hang, redirect or
-//! say that it is gone. Tests wait on the ledger, never on time.
+//! A [`Receiver`] listens on a loopback port of its own that stays the same. It checks every
+//! signature with the library that the Standard Webhooks project gives to receivers, and keeps a
+//! [`Ledger`] of what it was told. At run time it can be made to refuse connections, fail, hang,
+//! redirect or say that it is gone. Tests wait on the ledger, never on time.
 
 mod gate;
 mod ledger;

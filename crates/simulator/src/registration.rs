@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::api_client::{Api, ApiError};
 use crate::endpoint::Endpoint;
-use crate::lines::Connection;
+use crate::json_lines::Connection;
 use crate::receiver::Receiver;
 use crate::traffic::DeviceIds;
 

@@ -1,9 +1,9 @@
 //! Jobs that wait in the store: how fast they are parked, what one takes of memory and of the
 //! disk's writes, and how long the soonest take to be read in.
 //!
-//! Due at random within a day, in batches of 1,000 over all partitions of queues, through the
-//! threads of the embedded store on a real disk below `target/`, every commit synced. What is read
-//! in is read after a restart. `PARKED_JOBS` says how many; one million if it does not. Nothing is
+//! They are due at random within a day, in batches of 1,000 over all partitions of queues. They go
+//! through the threads of the embedded store on a real disk below `target/`, every commit synced.
+//! What is read in is read after a restart. `PARKED_JOBS` says how many; one million if it does not. Nothing is
 //! compared with another program here.
 
 use std::error::Error;

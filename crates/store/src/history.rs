@@ -1,11 +1,11 @@
 //! Readings: the many small things a fleet leaves behind, kept in bulk.
 //!
 //! The 256 devices of a slice share their history. What was just committed is appended to a
-//! [`Chunk`] in memory; a checkpoint seals each chunk into [blobs](blob), one for each day it
-//! touches, that say in an [index row](BlobIndex) what may be in them, and as time goes by many
-//! small blobs are [merged](merging) into few large ones. A reading may carry any time of its own,
-//! so the times of chunks and blobs overlap; a [`ReadingPage`] gathers from all that may matter and
-//! from no others. Where blobs are kept is not known here.
+//! [`Chunk`] in memory. A checkpoint seals each chunk into [blobs](blob), one for each day it
+//! touches; their [index rows](BlobIndex) say what may be in them. As time goes by many small blobs
+//! are [merged](merging) into few large ones. A reading may carry any time of its own, so the times
+//! of chunks and blobs overlap; a [`ReadingPage`] gathers from all that may matter and from no
+//! others. Where blobs are kept is not known here.
 
 mod blob;
 mod chunk;

@@ -119,8 +119,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// In a partition of devices an open command is deleted as it was put, before it is put
     /// elsewhere. A command and its state are put together, and where it stands is what
-    /// [`records::OpenCommand::of`] and [`records::FinishedCommand::of`] say. Commands that are given
-    /// later than those before them cost least.
+    /// [`records::OpenCommand::of`] and [`records::FinishedCommand::of`] say. Commands that are
+    /// given later than those before them cost least.
     fn commit(&self, batch: Batch, done: CommitDone);
 
     /// What is durable of a partition now.

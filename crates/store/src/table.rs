@@ -161,8 +161,8 @@ tables! {
 
 impl Table {
     /// How many halves of a row's memory count for when checkpoints are due. A resident job may be
-    /// done, an open command may move on, and a session may end before a checkpoint has to write it,
-    /// and take it out again with the next. A parked job is not needed for a while.
+    /// done, an open command may move on, and a session may end before a checkpoint has to write
+    /// it, and take it out again with the next. A parked job is not needed for a while.
     pub(crate) fn weight_in_halves(self) -> usize {
         match self {
             Self::JobHeads | Self::JobBodies => 1,

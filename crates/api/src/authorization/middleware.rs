@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::task::{Context, Poll};
 
-use access::{Access, Beyond, Caller, Holder, NotRecognised, Scope, UnderWay};
+use access::{Access, Caller, Holder, LimitReached, NotRecognised, Scope, UnderWay};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, Method};
@@ -96,7 +96,7 @@ async fn judge(
     request: Request,
 ) -> Result<(Request, Option<UnderWay>), Response> {
     let caller = holder.caller();
-    let under_way = holder.take().map_err(|beyond| named(caller, limited(holder, &beyond)))?;
+    let under_way = holder.take().map_err(|reached| named(caller, limited(holder, &reached)))?;
     let (mut parts, body) = request.into_parts();
     if let Some(needs) = needs {
         // No path parameters is no error here: not every route has some.
@@ -173,9 +173,9 @@ fn forbidden(caller: &Caller, needs: Needs) -> Response {
     with_header(caller.may_not(needs.told()), WWW_AUTHENTICATE, challenge)
 }
 
-fn limited(holder: Holder<'_>, beyond: &Beyond) -> Response {
-    let seconds = time::millis(beyond.again).max(1).cast_unsigned().div_ceil(1_000);
-    with_header(holder.limited(beyond), RETRY_AFTER, seconds.into())
+fn limited(holder: Holder<'_>, reached: &LimitReached) -> Response {
+    let seconds = time::millis(reached.again).max(1).cast_unsigned().div_ceil(1_000);
+    with_header(holder.limited(reached), RETRY_AFTER, seconds.into())
 }
 
 fn with_header(problem: Problem, name: HeaderName, value: HeaderValue) -> Response {

@@ -4,17 +4,15 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use access::{Access, Digest, Scope, Token};
+use access::{Access, Token};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use axum::routing::{get, post};
 use base::id::DELIVERY_ID_PREFIX;
 use base::{ClientId, DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
-use engine::settings::{Retry, Settings, UnknownDevice};
-use engine::{AttemptDue, Engine, Report, Said, Slice};
+use engine::{AttemptDue, Engine, Report, Said, Settings, Slice};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
 use serde_json::Value as Json;
@@ -36,29 +34,18 @@ struct Answer {
     json: Json,
 }
 
-pub(crate) fn token(name: &str, scopes: &[&str]) -> Token {
-    let scopes = scopes.iter().map(|scope| Scope::parse(scope).expect("a scope"));
-    Token {
-        name: name.to_owned(),
-        digest: Digest::of(name.as_bytes()),
-        scopes: scopes.collect(),
-        requests_per_second: None,
-        requests_in_flight: None,
-    }
-}
-
 /// A token for each sort of scope, each called like the token itself.
 fn tokens() -> Vec<Token> {
     vec![
-        token("admin", &["admin"]),
-        token("read", &["read"]),
-        token("report", &["report"]),
-        token("commands", &["commands"]),
-        token("operate", &["operate"]),
-        token("jobs", &["jobs:mail"]),
-        token("acme", &["client:acme"]),
-        token("both", &["client:none", "client:acme", "report"]),
-        token("nobody", &[]),
+        Token::for_tests("admin", &["admin"]),
+        Token::for_tests("read", &["read"]),
+        Token::for_tests("report", &["report"]),
+        Token::for_tests("commands", &["commands"]),
+        Token::for_tests("operate", &["operate"]),
+        Token::for_tests("jobs", &["jobs:mail"]),
+        Token::for_tests("acme", &["client:acme"]),
+        Token::for_tests("both", &["client:none", "client:acme", "report"]),
+        Token::for_tests("nobody", &[]),
     ]
 }
 
@@ -66,7 +53,7 @@ impl Rig {
     async fn start(access: Access) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), 2));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        let engine = Engine::start(settings(), store, clock).await.expect("an empty store loads");
+        let engine = Engine::start(Settings::for_tests(), store, clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
         let state =
             ApiState::new(engine.clone(), access, &MemoryBudget::default(), Arc::new(Mutex::default()));
@@ -313,7 +300,7 @@ async fn a_clients_scope_reaches_its_own_deliveries() {
 async fn beyond_its_limit_a_token_is_told_when_to_come_back() {
     let of = |name, per_second| Token {
         requests_per_second: NonZeroU32::new(per_second),
-        ..token(name, &["read"])
+        ..Token::for_tests(name, &["read"])
     };
     let rig = Rig::start(Access::of(vec![of("slow", 1), of("free", 0)])).await;
     let limited = loop {
@@ -331,7 +318,11 @@ async fn beyond_its_limit_a_token_is_told_when_to_come_back() {
 
 #[tokio::test]
 async fn a_key_of_idempotency_belongs_to_its_token() {
-    let rig = Rig::start(Access::of(vec![token("one", &["admin"]), token("two", &["admin"])])).await;
+    let rig = Rig::start(Access::of(vec![
+        Token::for_tests("one", &["admin"]),
+        Token::for_tests("two", &["admin"]),
+    ]))
+    .await;
     let create = async |authorization: &str| {
         let request = Request::post("/v1/devices")
             .header("authorization", authorization)
@@ -347,7 +338,7 @@ async fn a_key_of_idempotency_belongs_to_its_token() {
 
 #[test]
 fn what_recognises_a_token_is_not_shown() {
-    let shown = format!("{:?}", Access::of(vec![token("ops", &["admin"])]));
+    let shown = format!("{:?}", Access::of(vec![Token::for_tests("ops", &["admin"])]));
     assert!(shown.contains("ops") && shown.contains("Digest(..)"), "{shown}");
 }
 
@@ -372,23 +363,4 @@ async fn the_table_has_a_row_for_every_route_and_no_other() {
         missing.is_empty() && gone.is_empty(),
         "routes without a row: {missing:?}, and rows without: {gone:?}"
     );
-}
-
-pub(crate) fn settings() -> Settings {
-    Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: Duration::from_secs(3_600),
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
-        ways_configured: [false, true, false],
-        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 2 },
-        attempt_timeout: Duration::from_secs(10),
-        stale_probe: Duration::from_secs(3_600),
-        keep: engine::settings::Keep::default(),
-        allow_private: false,
-        jobs_resident_max: 65_536,
-        commands: engine::CommandSettings::default(),
-        render: Arc::new(|_| b"{}".to_vec()),
-    }
 }

@@ -12,7 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Request};
 use base::id::DELIVERY_ID_PREFIX;
 use base::{Clock, DeviceId, Lineage, Timestamp, Value, WayIn};
-use engine::settings::{Retry, UnknownDevice};
+use engine::settings::Retry;
 use engine::{Answer as Answered, AttemptDue, AttemptEnd, Engine, Report, Said, Settings};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
@@ -297,20 +297,6 @@ pub(crate) fn names(object: &Json) -> Vec<&str> {
 }
 
 fn settings() -> Settings {
-    Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: Duration::from_secs(3_600),
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
-        ways_configured: [false, true, false],
-        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 2 },
-        attempt_timeout: Duration::from_secs(10),
-        stale_probe: Duration::from_secs(3_600),
-        keep: engine::settings::Keep::default(),
-        allow_private: false,
-        jobs_resident_max: 65_536,
-        commands: engine::CommandSettings::default(),
-        render: Arc::new(|_| b"{}".to_vec()),
-    }
+    let usual = Settings::for_tests();
+    Settings { retry: Retry { attempts_max: 2, ..usual.retry }, ..usual }
 }

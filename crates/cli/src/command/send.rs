@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::view::Seen;
+use super::view::SeenCommand;
 use crate::api::{Api, Path};
 use crate::failure::Failure;
 use crate::input::json;
@@ -16,7 +16,7 @@ use crate::screen::Screen;
 use crate::table::plain;
 
 #[derive(Args, Debug)]
-pub struct Send {
+pub struct SendCommand {
     /// The device.
     #[arg(value_name = "DEVICE")]
     device: String,
@@ -64,7 +64,7 @@ pub struct Send {
 
 /// A command on its way out.
 #[derive(Serialize)]
-struct Body<'a> {
+struct CommandBody<'a> {
     payload: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl: Option<&'a str>,
@@ -83,18 +83,18 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     priority: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    notify: Option<Receiver<'a>>,
+    notify: Option<NotifyTarget<'a>>,
 }
 
 /// Who is told how it ended.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Receiver<'a> {
+enum NotifyTarget<'a> {
     Queue(&'a str),
     Url(&'a str),
 }
 
-impl Send {
+impl SendCommand {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = Path::of(&["devices", &self.device, "commands"]);
         let path = path.with_maybe("wait", self.wait.map(duration::format));
@@ -103,14 +103,14 @@ impl Send {
         if self.wait.is_none() {
             return screen.show(&answer, || sentence(api, &answer));
         }
-        let command: Seen = api.read(&answer)?;
+        let command: SeenCommand = api.read(&answer)?;
         screen.show(&answer, || Ok(command.facts()))?;
         command.verdict()
     }
 
-    fn body(&self) -> Body<'_> {
-        let queue = self.notify_queue.as_deref().map(Receiver::Queue);
-        Body {
+    fn body(&self) -> CommandBody<'_> {
+        let queue = self.notify_queue.as_deref().map(NotifyTarget::Queue);
+        CommandBody {
             payload: &self.payload,
             ttl: self.ttl.as_deref(),
             not_before: self.not_before.as_deref(),
@@ -120,7 +120,7 @@ impl Send {
             origin: self.origin.as_deref(),
             key: self.key.as_deref(),
             priority: self.priority,
-            notify: queue.or(self.notify_url.as_deref().map(Receiver::Url)),
+            notify: queue.or(self.notify_url.as_deref().map(NotifyTarget::Url)),
         }
     }
 }
@@ -166,7 +166,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        send: Send,
+        send: SendCommand,
     }
 
     fn body(words: &[&str]) -> Option<String> {

@@ -11,7 +11,7 @@ use crate::when::{age_of, to_millisecond, with_age};
 
 /// A command, and how far it has come.
 #[derive(Deserialize)]
-pub(super) struct Seen {
+pub(super) struct SeenCommand {
     pub(super) id: String,
     device_id: String,
     pub(super) status: String,
@@ -31,21 +31,21 @@ pub(super) struct Seen {
     progress: Option<Box<RawValue>>,
     progress_at: Option<String>,
     result: Option<Box<RawValue>>,
-    late: Option<Late>,
+    late: Option<LateReply>,
 }
 
 /// An answer that came after the end.
 #[derive(Deserialize)]
-struct Late {
+struct LateReply {
     ok: bool,
     at: String,
     result: Option<Box<RawValue>>,
 }
 
-impl Seen {
+impl SeenCommand {
     /// Whether nothing more comes of it by itself.
     pub(super) fn has_ended(&self) -> bool {
-        !super::Status::OPEN.iter().any(|open| open.as_str() == self.status)
+        !super::StatusFlag::OPEN.iter().any(|open| open.as_str() == self.status)
     }
 
     /// Nothing if the device did it; else why a script should stop here.
@@ -108,7 +108,7 @@ impl Seen {
         if let Some(result) = &self.result {
             said.push(("result", Cell::text(result.get())));
         }
-        if let Some(Late { ok, at, result }) = &self.late {
+        if let Some(LateReply { ok, at, result }) = &self.late {
             let did = if *ok { "done" } else { "not done" };
             let result = result.as_deref().map_or(String::new(), |result| format!(" {}", result.get()));
             said.push(("late answer", Cell::text(&format!("{did}{result}  {}", with_age(at)))));
@@ -142,7 +142,7 @@ impl Seen {
     }
 }
 
-impl Row for Seen {
+impl Row for SeenCommand {
     const HEADINGS: &'static [&'static str] = &["ID", "DEVICE", "STATUS", "TRIES", "AGE"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -156,7 +156,7 @@ impl Row for Seen {
     }
 }
 
-impl Timed for Seen {
+impl Timed for SeenCommand {
     fn time(&self) -> &str {
         &self.created_at
     }
@@ -176,7 +176,7 @@ mod tests {
         "expires_at":"2026-11-21T02:00:00.000Z","published_at":"2026-11-21T01:02:04.000Z","finished_at":null,
         "progress":null,"result":RESULT,"late":null}"#;
 
-    fn command(status: &str, result: &str) -> Seen {
+    fn command(status: &str, result: &str) -> SeenCommand {
         let text = COMMAND.replace("STATUS", status).replace("RESULT", result);
         serde_json::from_str(&text).expect("a command")
     }
@@ -189,8 +189,8 @@ mod tests {
     fn a_command_is_a_row_of_80_columns() {
         let long = COMMAND.replace("cmd_1", &format!("cmd_{}", "0".repeat(32)));
         let long = long.replace("STATUS", "acknowledged").replace("RESULT", "null");
-        let long: Seen = serde_json::from_str(&long).expect("a command");
-        let shown = seen(&Table::new(Seen::HEADINGS).lines(&[long.cells()]));
+        let long: SeenCommand = serde_json::from_str(&long).expect("a command");
+        let shown = seen(&Table::new(SeenCommand::HEADINGS).lines(&[long.cells()]));
         assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
         assert!(
             shown.lines().nth(1).is_some_and(|row| row.contains("face7   acknowledged      2")),

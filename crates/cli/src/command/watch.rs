@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 
-use super::view::Seen;
-use super::{Status, of};
+use super::view::SeenCommand;
+use super::{StatusFlag, of};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
-use crate::list::{self, Extent};
+use crate::list::{self, ListFlags};
 use crate::polling::{interval, patiently};
 use crate::screen::Screen;
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("which").required(true).args(["id", "device"]))]
-pub struct Watch {
+pub struct WatchCommands {
     /// The command.
     #[arg(value_name = "COMMAND")]
     id: Option<String>,
@@ -31,12 +31,12 @@ pub struct Watch {
 }
 
 /// A command that is watched, and how it was shown last.
-struct Watched {
+struct WatchedCommand {
     id: String,
     shown: String,
 }
 
-impl Watch {
+impl WatchCommands {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let ids = match (&self.id, &self.device) {
             (Some(id), _) => vec![id.clone()],
@@ -45,7 +45,8 @@ impl Watch {
         if ids.is_empty() {
             screen.note("no commands that have not ended");
         }
-        let mut watched: Vec<_> = ids.into_iter().map(|id| Watched { id, shown: String::new() }).collect();
+        let mut watched: Vec<_> =
+            ids.into_iter().map(|id| WatchedCommand { id, shown: String::new() }).collect();
         let mut verdict = Ok(());
         while !watched.is_empty() {
             let mut open = Vec::with_capacity(watched.len());
@@ -67,9 +68,14 @@ impl Watch {
     }
 
     /// Shows a command if anything about it is new.
-    fn look(&self, command: &mut Watched, api: &Api, screen: &mut Screen) -> Result<Seen, Failure> {
+    fn look(
+        &self,
+        command: &mut WatchedCommand,
+        api: &Api,
+        screen: &mut Screen,
+    ) -> Result<SeenCommand, Failure> {
         let document = patiently(screen, || api.get(&of(&command.id)))?;
-        let seen: Seen = api.read(&document)?;
+        let seen: SeenCommand = api.read(&document)?;
         if command.shown != document.get() {
             document.get().clone_into(&mut command.shown);
             screen.show(&document, || Ok(seen.line()))?;
@@ -81,11 +87,11 @@ impl Watch {
 /// The ids of a device's commands that have not ended, the oldest first.
 fn open_commands(device: &str, api: &Api) -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
-    for status in Status::OPEN {
+    for status in StatusFlag::OPEN {
         let path = Path::of(&["devices", device, "commands"]).with("status", status.as_str());
-        list::each_page(api, &path.with("order", "asc"), &Extent::ALL, |items| {
+        list::each_page(api, &path.with("order", "asc"), &ListFlags::ALL, |items| {
             for item in items {
-                found.push(api.read::<Seen>(item)?.id);
+                found.push(api.read::<SeenCommand>(item)?.id);
             }
             Ok(())
         })?;

@@ -18,12 +18,12 @@ pub struct Desired {
     #[arg(value_name = "DEVICE")]
     id: String,
     #[command(subcommand)]
-    change: Option<Change>,
+    change: Option<DesiredChange>,
 }
 
 /// How to change what a device is to have.
 #[derive(Debug, Subcommand)]
-enum Change {
+enum DesiredChange {
     /// It is to have this value under this key. A command brings it there.
     Set {
         /// The entry's key.
@@ -43,18 +43,18 @@ enum Change {
 
 /// A wish on its way out.
 #[derive(Serialize)]
-struct Wish<'a> {
+struct DesiredValue<'a> {
     value: &'a RawValue,
 }
 
 #[derive(Deserialize)]
-struct Entries {
+struct DesiredRows {
     items: Vec<Box<RawValue>>,
 }
 
 /// An entry: what is wished, and what the device has.
 #[derive(Deserialize)]
-struct Entry {
+struct DesiredRow {
     key: String,
     desired: Option<Box<RawValue>>,
     confirmed: Option<Box<RawValue>>,
@@ -66,11 +66,11 @@ impl Desired {
         let entries = below(&self.id, "desired");
         match &self.change {
             None => show(api, screen, &api.get(&entries)?),
-            Some(Change::Set { key, value }) => {
-                let entry = api.replace(&entries.and(&[key]), &Wish { value })?;
+            Some(DesiredChange::Set { key, value }) => {
+                let entry = api.replace(&entries.and(&[key]), &DesiredValue { value })?;
                 screen.show(&entry, || Ok(format!("{} is to be {}\n", plain(key), plain(value.get()))))
             }
-            Some(Change::Delete { key }) => {
+            Some(DesiredChange::Delete { key }) => {
                 api.delete(&entries.and(&[key]))?;
                 screen.tell(&format!("{} is to be deleted\n", plain(key)))
             }
@@ -80,15 +80,15 @@ impl Desired {
 
 /// Shows all entries, of which a device has a thousand at most.
 fn show(api: &Api, screen: &mut Screen, entries: &RawValue) -> Result<(), Failure> {
-    let Entries { items } = api.read(entries)?;
+    let DesiredRows { items } = api.read(entries)?;
     if items.is_empty() && !screen.is_for_programs() {
         screen.note("no entries");
     }
-    let mut table = Table::new(Entry::HEADINGS).within(screen.width());
-    list::show_items::<Entry>(api, screen, &mut table, &items)
+    let mut table = Table::new(DesiredRow::HEADINGS).within(screen.width());
+    list::show_items::<DesiredRow>(api, screen, &mut table, &items)
 }
 
-impl Row for Entry {
+impl Row for DesiredRow {
     const HEADINGS: &'static [&'static str] = &["KEY", "DESIRED", "CONFIRMED", ""];
 
     fn cells(&self) -> Vec<Cell> {
@@ -115,9 +115,11 @@ mod tests {
             r#"{"key":"lamp","desired":"on","confirmed":"on","pending":false}"#,
             r#"{"key":"name","desired":null,"confirmed":"gate","pending":false}"#,
         ];
-        let rows: Vec<_> =
-            items.iter().map(|item| serde_json::from_str::<Entry>(item).expect("an entry").cells()).collect();
-        let shown = Table::new(Entry::HEADINGS).lines(&rows);
+        let rows: Vec<_> = items
+            .iter()
+            .map(|item| serde_json::from_str::<DesiredRow>(item).expect("an entry").cells())
+            .collect();
+        let shown = Table::new(DesiredRow::HEADINGS).lines(&rows);
         assert_eq!(
             anstream::adapter::strip_str(&shown).to_string(),
             "KEY     DESIRED  CONFIRMED\n\

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Filter, clients_of};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
-use crate::list::{self, Extent};
+use crate::list::{self, ListFlags};
 use crate::screen::Screen;
 
 #[derive(Args, Debug)]
@@ -38,7 +38,7 @@ struct Line {
 impl Export {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = self.filter.of(Path::of(&["devices"]));
-        list::each_page(api, &path, &Extent::ALL, |devices| {
+        list::each_page(api, &path, &ListFlags::ALL, |devices| {
             for device in devices {
                 let mut line: Line = api.read(device)?;
                 if self.clients {

@@ -27,7 +27,7 @@ pub(super) struct Follower {
 
 /// One look at the feed from [`Follower::from`] on, its items in order of time.
 #[derive(Debug)]
-pub(super) struct Look<'a> {
+pub(super) struct FeedScan<'a> {
     follower: &'a mut Follower,
     at: Option<(Timestamp, u32)>,
 }
@@ -42,8 +42,8 @@ impl Follower {
         self.from
     }
 
-    pub(super) fn look(&mut self) -> Look<'_> {
-        Look { follower: self, at: None }
+    pub(super) fn look(&mut self) -> FeedScan<'_> {
+        FeedScan { follower: self, at: None }
     }
 
     /// After a look: goes on behind what it gave, but not past `present`, before which new items
@@ -62,7 +62,7 @@ impl Follower {
     }
 }
 
-impl Look<'_> {
+impl FeedScan<'_> {
     /// Whether the next item, which has this time, was not there before.
     pub(super) fn is_new(&mut self, time: Timestamp) -> bool {
         let nth = match self.at {

@@ -9,39 +9,39 @@ use crate::api::Api;
 use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::follow::Timed;
-use crate::list::{Extent, Row};
+use crate::list::{ListFlags, Row};
 use crate::screen::Screen;
 use crate::table::{BAD, Cell, FAINT, GOOD, OPEN};
 use crate::when::to_millisecond;
 
 #[derive(Args, Debug)]
-pub struct Timeline {
+pub struct TimelineFlags {
     /// The device.
     #[arg(value_name = "DEVICE")]
     id: String,
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
-    extent: Extent,
+    extent: ListFlags,
 }
 
 /// Something that happened to a device.
 #[derive(Deserialize)]
-struct Happening {
+struct TimelineRow {
     at: String,
     r#type: String,
     #[serde(default)]
     detail: Map<String, Value>,
 }
 
-impl Timeline {
+impl TimelineFlags {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = below(&self.id, "timeline");
-        self.feed.show::<Happening>(api, screen, path, &self.extent, "nothing has happened to it")
+        self.feed.show::<TimelineRow>(api, screen, path, &self.extent, "nothing has happened to it")
     }
 }
 
-impl Happening {
+impl TimelineRow {
     /// `reason=keep_alive address=10.0.0.7`; what is empty is left out.
     fn detail(&self) -> String {
         let said =
@@ -53,7 +53,7 @@ impl Happening {
     }
 }
 
-impl Row for Happening {
+impl Row for TimelineRow {
     const HEADINGS: &'static [&'static str] = &["AT", "TYPE", "DETAIL"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -71,7 +71,7 @@ impl Row for Happening {
     }
 }
 
-impl Timed for Happening {
+impl Timed for TimelineRow {
     fn time(&self) -> &str {
         &self.at
     }
@@ -91,16 +91,16 @@ mod tests {
         ];
         let rows: Vec<_> = items
             .iter()
-            .map(|item| serde_json::from_str::<Happening>(item).expect("an item").cells())
+            .map(|item| serde_json::from_str::<TimelineRow>(item).expect("an item").cells())
             .collect();
-        let shown = Table::new(Happening::HEADINGS).within(Some(80)).lines(&rows);
+        let shown = Table::new(TimelineRow::HEADINGS).within(Some(80)).lines(&rows);
         let shown = anstream::adapter::strip_str(&shown).to_string();
         assert!(
             shown.contains("2026-11-21 01:02:03.456Z  disconnected       reason=keep_alive\n"),
             "{shown}"
         );
         assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
-        let whole = Table::new(Happening::HEADINGS).lines(&rows);
+        let whole = Table::new(TimelineRow::HEADINGS).lines(&rows);
         assert!(whole.contains("command_id=cmd_0123456789abcdefghjkmnpqrstvwxyz tries=1"), "{whole}");
     }
 }

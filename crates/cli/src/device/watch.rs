@@ -17,7 +17,7 @@ use super::view::{Device, Event, Reading};
 use super::{below, of};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
-use crate::list::{self, Extent};
+use crate::list::{self, ListFlags};
 use crate::polling::{interval, patiently};
 use crate::screen::Screen;
 use crate::table::{self, Cell};
@@ -40,7 +40,7 @@ struct Feeds {
 }
 
 /// Something new, with its time.
-struct News {
+struct FeedItem {
     ts: Timestamp,
     what: &'static str,
     item: Box<RawValue>,
@@ -113,7 +113,7 @@ impl Feeds {
     }
 
     /// What is new in both feeds, in order of time; what is in one feed stays in its order.
-    fn look(&mut self, api: &Api) -> Result<Vec<News>, Failure> {
+    fn look(&mut self, api: &Api) -> Result<Vec<FeedItem>, Failure> {
         let device: Device = api.read(&api.get(&self.device)?)?;
         let present = device.last_seen_at().map(|text| moment(text, api)).transpose()?;
         let mut news = look::<Event>(&mut self.events, None, api)?;
@@ -127,16 +127,16 @@ fn look<T: Watched>(
     (path, follower): &mut (Path, Follower),
     present: Option<Timestamp>,
     api: &Api,
-) -> Result<Vec<News>, Failure> {
+) -> Result<Vec<FeedItem>, Failure> {
     let path = path.clone().with("order", "asc").with_maybe("from", follower.from());
     let mut news = Vec::new();
     let mut look = follower.look();
-    list::each_page(api, &path, &Extent::ALL, |items| {
+    list::each_page(api, &path, &ListFlags::ALL, |items| {
         for item in items {
             let watched: T = api.read(item)?;
             let ts = moment(watched.ts(), api)?;
             if look.is_new(ts) {
-                news.push(News { ts, what: T::WHAT, item: item.clone(), cells: watched.cells() });
+                news.push(FeedItem { ts, what: T::WHAT, item: item.clone(), cells: watched.cells() });
             }
         }
         Ok(())
@@ -148,7 +148,7 @@ fn look<T: Watched>(
 /// The time of a feed's newest item.
 fn newest<T: Watched>(path: &Path, api: &Api) -> Result<Option<Timestamp>, Failure> {
     let mut newest = None;
-    list::each_page(api, &path.clone().with("order", "desc"), &Extent::up_to(1), |items| {
+    list::each_page(api, &path.clone().with("order", "desc"), &ListFlags::up_to(1), |items| {
         for item in items {
             newest = Some(moment(api.read::<T>(item)?.ts(), api)?);
         }

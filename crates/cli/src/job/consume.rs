@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::view::{self, Consumed, Taken};
+use super::view::{self, Consumed, ConsumedJobs};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
 use crate::list::Row;
@@ -42,7 +42,7 @@ pub struct Consume {
 
 impl Consume {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let Taken { jobs } = self.take(api)?;
+        let ConsumedJobs { jobs } = self.take(api)?;
         if jobs.is_empty() {
             if !screen.is_for_programs() {
                 screen.note("no jobs");
@@ -57,14 +57,14 @@ impl Consume {
     }
 
     /// Asks until there is a job or the wait is over.
-    fn take(&self, api: &Api) -> Result<Taken, Failure> {
+    fn take(&self, api: &Api) -> Result<ConsumedJobs, Failure> {
         let path = Path::of(&["queues", &self.namespace]).and_any_of(&self.queues).and(&["consume"]);
         let since = Instant::now();
         loop {
             let left = self.wait.saturating_sub(since.elapsed());
             let wait = duration::format(left.min(WAIT_MAX));
             let answer = api.post(&path, &json!({ "max": self.max, "ttr": self.ttr, "wait": wait }))?;
-            let taken: Taken = api.read(&answer)?;
+            let taken: ConsumedJobs = api.read(&answer)?;
             if !taken.jobs.is_empty() || left <= WAIT_MAX {
                 return Ok(taken);
             }

@@ -14,7 +14,7 @@ use super::view::{Job, Published};
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::input::{self, json};
-use crate::queue::Place;
+use crate::queue::QueueArgs;
 use crate::screen::Screen;
 
 /// The server takes a megabyte of payload, in a body of at most this.
@@ -49,7 +49,7 @@ struct Due {
 #[derive(Args, Debug)]
 pub struct Publish {
     #[command(flatten)]
-    place: Place,
+    place: QueueArgs,
     #[command(flatten)]
     carried: Payload,
     #[command(flatten)]

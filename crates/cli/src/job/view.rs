@@ -31,7 +31,7 @@ impl Published {
 
 /// Jobs that were taken.
 #[derive(Deserialize)]
-pub(super) struct Taken {
+pub(super) struct ConsumedJobs {
     pub(super) jobs: Vec<Box<RawValue>>,
 }
 

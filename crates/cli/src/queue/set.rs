@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 
-use super::Place;
+use super::QueueArgs;
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::screen::Screen;
@@ -31,7 +31,7 @@ const CHANGES: [&str; 11] = [
 #[command(group = ArgGroup::new("changes").required(true).multiple(true).args(CHANGES))]
 pub struct Set {
     #[command(flatten)]
-    place: Place,
+    place: QueueArgs,
     /// Which of the ready jobs is first: the one that became so first, or last.
     #[arg(long, value_enum)]
     order: Option<Order>,

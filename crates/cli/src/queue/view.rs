@@ -15,7 +15,7 @@ use crate::when::to_second;
 
 /// How a queue stands.
 #[derive(Deserialize)]
-pub(super) struct Figures {
+pub(super) struct QueueView {
     namespace: String,
     queue: String,
     scheduled: u64,
@@ -37,7 +37,7 @@ struct Settings {
     dead_max_age: Option<String>,
 }
 
-impl Figures {
+impl QueueView {
     pub(super) fn facts(&self) -> String {
         let Settings { order, concurrency, rate, jobs_max, dead_max, dead_max_age } = &self.settings;
         let limit = |limit: &Option<u64>| limit.map_or_else(none, Cell::number);
@@ -82,7 +82,7 @@ fn default_dead_max() -> Cell {
     Cell::text(&format!("{} (default)", grouped(DEAD_LETTERS_DEFAULT))).styled(FAINT)
 }
 
-impl Row for Figures {
+impl Row for QueueView {
     const HEADINGS: &'static [&'static str] =
         &["NAMESPACE", "QUEUE", "SCHEDULED", "READY", "RESERVED", "DEAD", "OLDEST READY", "HANDS OUT"];
 
@@ -139,16 +139,16 @@ mod tests {
 
     #[test]
     fn a_queue_is_a_row_and_alone_shows_what_is_set() {
-        let figures = r#"{"namespace":"shop","queue":"mail","scheduled":1200,"ready":2,"reserved":1,"dead":0,
+        let stats = r#"{"namespace":"shop","queue":"mail","scheduled":1200,"ready":2,"reserved":1,"dead":0,
             "oldest_ready_ms":61500,"paused":true,"settings":{"order":"fifo","concurrency":4,"rate":0.5,
             "jobs_max":null,"dead_max":null,"dead_max_age":"7d"}}"#;
-        let figures: Figures = serde_json::from_str(figures).expect("figures");
+        let stats: QueueView = serde_json::from_str(stats).expect("stats");
         assert_eq!(
-            seen(&Table::new(Figures::HEADINGS).lines(&[figures.cells()])),
+            seen(&Table::new(QueueView::HEADINGS).lines(&[stats.cells()])),
             "NAMESPACE  QUEUE  SCHEDULED  READY  RESERVED  DEAD  OLDEST READY  HANDS OUT\n\
              shop       mail       1,200      2         1     0  1m1s500ms     no, paused\n"
         );
-        let facts = seen(&figures.facts());
+        let facts = seen(&stats.facts());
         assert!(
             facts.contains("rate           0.5/s\n") && facts.contains("most jobs      no limit\n"),
             "{facts}"

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::follow::Timed;
 use crate::import::Tally;
-use crate::list::{Extent, Row};
+use crate::list::{ListFlags, Row};
 use crate::screen::Screen;
 use crate::table::{BAD, Cell, facts, plain};
 use crate::when::{to_millisecond, with_age};
@@ -31,7 +31,7 @@ pub struct Ls {
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
-    extent: Extent,
+    list_flags: ListFlags,
 }
 
 #[derive(Args, Debug)]
@@ -62,9 +62,13 @@ struct Rejected {
 impl Command {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
-            Self::Ls(Ls { feed, extent }) => {
-                feed.show::<Rejected>(api, screen, Path::of(&["quarantine"]), extent, "no rejected reports")
-            }
+            Self::Ls(Ls { feed, list_flags }) => feed.show::<Rejected>(
+                api,
+                screen,
+                Path::of(&["quarantine"]),
+                list_flags,
+                "no rejected reports",
+            ),
             Self::Show(One { id }) => {
                 let rejected = api.get(&of(id))?;
                 screen.show(&rejected, || Ok(api.read::<Rejected>(&rejected)?.facts()))

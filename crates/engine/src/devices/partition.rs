@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{ClientId, Incarnation, Lineage, PartitionId, Timestamp, WayIn};
-use jobs::{Jobs, NoCalendar};
+use jobs::Jobs;
 use records::{Counts, CountsKey, DeviceSlot, DeviceState, Op, PartitionHead, Process};
 use store::StoreError;
 use watch::{Connections, Noticed, Watch};
@@ -202,14 +202,7 @@ impl Partition {
             let silence =
                 self.watch.advance(step.now, DEVICES_AT_A_TIME, &mut step.batch, &mut step.own.noticed);
             self.tell_noticed(step);
-            let due = self.jobs.advance(
-                step.now,
-                JOBS_AT_A_TIME,
-                &mut NoCalendar,
-                &mut step.batch,
-                &mut step.wakes,
-                &mut passed,
-            );
+            let due = self.jobs.advance(JOBS_AT_A_TIME, &mut passed, &mut step.jobs());
             passed.drain(..).for_each(|passed| self.job_ended(passed.into(), step));
             let commands_are_due = self.advance_commands(step)?;
             let more = silence == watch::Progress::More || due == jobs::Progress::More || commands_are_due;

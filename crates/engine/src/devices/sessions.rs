@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::{DeviceId, PartitionId, Timestamp};
+use base::{DeviceId, Kind, PartitionId, Timestamp};
 use records::{DeviceProfile, DisconnectReason};
 use smallvec::SmallVec;
 
 use crate::kernel::hashed::HashMap;
-use crate::presence::{Reach, Session, Who};
+use crate::presence::{OfKind, Reach, Session, Who};
 
 /// What an edge tells of its sessions.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub enum PresenceChange {
     /// A session of a device ended.
     Disconnected(DeviceId, u64, DisconnectReason),
     /// A session names the topic of a device's commands, or no longer.
-    Reaches(DeviceId, u64, bool),
+    Reaches(DeviceId, u64, Option<OfKind>),
     /// All that a session reaches by wildcards.
     ReachesWidely(u64, Arc<[Reach]>),
 }
@@ -29,7 +29,7 @@ pub(super) struct Present {
     /// Where it is and since when, if the session is the device's own; what only reaches the device may
     /// be another's.
     pub(super) own: Option<(Session, Timestamp)>,
-    pub(super) reaches: bool,
+    pub(super) reach: Option<OfKind>,
 }
 
 /// The live sessions that concern devices of a partition.
@@ -48,13 +48,15 @@ impl Sessions {
             PresenceChange::Disconnected(device, session, _) => {
                 self.change(device, |present| present.retain(|one| one.session != *session));
             }
-            PresenceChange::Reaches(device, session, true) => self.present(device, *session).reaches = true,
-            PresenceChange::Reaches(device, session, false) => self.change(device, |present| {
+            PresenceChange::Reaches(device, session, None) => self.change(device, |present| {
                 present.retain(|one| {
-                    one.reaches &= one.session != *session;
-                    one.reaches || one.own.is_some()
+                    one.reach = one.reach.take().filter(|_| one.session != *session);
+                    one.reach.is_some() || one.own.is_some()
                 });
             }),
+            PresenceChange::Reaches(device, session, reach) => {
+                self.present(device, *session).reach.clone_from(reach);
+            }
             PresenceChange::ReachesWidely(session, reach) => {
                 self.wide.retain(|(of, _)| of != session);
                 if !reach.is_empty() {
@@ -67,7 +69,7 @@ impl Sessions {
     fn present(&mut self, device: &DeviceId, session: u64) -> &mut Present {
         let present = self.by_device.entry(device.clone()).or_default();
         let at = present.iter().position(|one| one.session == session).unwrap_or_else(|| {
-            present.push(Present { session, own: None, reaches: false });
+            present.push(Present { session, own: None, reach: None });
             present.len() - 1
         });
         &mut present[at]
@@ -86,9 +88,14 @@ impl Sessions {
         self.by_device.get(device).into_iter().flatten().filter_map(|one| one.own.as_ref())
     }
 
-    /// Whether a session names the topic of the device's commands.
-    pub(super) fn reaches(&self, device: &DeviceId) -> bool {
-        self.by_device.get(device).is_some_and(|present| present.iter().any(|one| one.reaches))
+    /// Whether a session names the topic of the commands of this device, which is of this kind.
+    pub(super) fn reaches(&self, device: &DeviceId, kind: &Kind) -> bool {
+        let covers = |one: &Present| match &one.reach {
+            Some(OfKind::Only(named)) => named == kind,
+            Some(OfKind::Any) => true,
+            None => false,
+        };
+        self.by_device.get(device).is_some_and(|present| present.iter().any(covers))
     }
 
     /// Whether a session reaches the device by a wildcard. `profile` is asked for only where labels
@@ -96,7 +103,7 @@ impl Sessions {
     pub(super) fn reaches_widely<E>(
         &self,
         device: &DeviceId,
-        kind: &base::Kind,
+        kind: &Kind,
         profile: impl Fn() -> Result<Option<Arc<DeviceProfile>>, E>,
     ) -> Result<bool, E> {
         let mut labels = None;

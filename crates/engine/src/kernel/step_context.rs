@@ -2,6 +2,7 @@
 //! wait for it.
 
 use base::{PartitionId, Timestamp};
+use jobs::{Calendar, JobsStep, NoCalendar};
 use records::{Batch, Op, PartitionHead, QueueKey};
 
 use super::fetch::Fetch;
@@ -29,6 +30,7 @@ pub(crate) struct StepContext<'a, E, O> {
     pub(crate) effects: Vec<E>,
     /// Lines of jobs that have something to lease since this step.
     pub(crate) wakes: Vec<QueueKey>,
+    no_calendar: NoCalendar,
     pub(crate) fetch: &'a dyn Fetch,
     pub(crate) own: O,
 }
@@ -51,9 +53,20 @@ impl<'a, E, O> StepContext<'a, E, O> {
             carried: 0,
             effects: Vec::new(),
             wakes: Vec::new(),
+            no_calendar: NoCalendar,
             fetch,
             own,
         }
+    }
+
+    /// This step for calls of [`jobs::Jobs`] in which no job comes again by a calendar.
+    pub(crate) fn jobs(&mut self) -> JobsStep<'_> {
+        JobsStep::new(self.now, &mut self.no_calendar, &mut self.batch, &mut self.wakes)
+    }
+
+    /// This step for calls of [`jobs::Jobs`] in which jobs may come again.
+    pub(crate) fn jobs_by<'s>(&'s mut self, calendar: &'s mut dyn Calendar) -> JobsStep<'s> {
+        JobsStep::new(self.now, calendar, &mut self.batch, &mut self.wakes)
     }
 
     /// Whether the answers take more payloads.

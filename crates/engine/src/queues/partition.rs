@@ -181,7 +181,7 @@ impl Machine for QueuePartition {
     ) -> Result<Step<QueueEffect>, StoreError> {
         let own = QueueStepPart::new(self.limits);
         let mut step = StepContext::new(self.id, &self.head, moment, fetch, own);
-        self.jobs.set_wall(step.wall);
+        self.jobs.set_wall(step.now, step.wall);
         if !self.open(&mut step) {
             return Ok(self.seal(step, true));
         }
@@ -364,7 +364,7 @@ impl QueuePartition {
         more |= self.sweep(step)?;
         more |= self.go_on_dropping(step)?;
         self.let_empty_go(step);
-        more |= self.jobs.shrink(step.now, &mut step.batch);
+        more |= self.jobs.evict(&mut step.jobs());
         // Where nothing more can leave, reading goes on without room.
         more |= self.jobs.wanted(step.now).is_some();
         Ok(more)

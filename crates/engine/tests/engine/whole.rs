@@ -8,38 +8,22 @@ use base::{
     ClientId, DeviceId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash,
 };
 use engine::queries::{DeliveryFilter, DeviceFilter, EventFilter};
-use engine::settings::{Retry, Settings, UnknownDevice};
 use engine::{
     Answer, AttemptDue, AttemptEnd, ClientPatch, Engine, NewClient, NewDevice, OnlyIf, Outcome, Page, Patch,
-    Pending, Report, Said,
+    Pending, Report, Said, Settings,
 };
-use records::{Connection, DeliveryStatus};
+use records::{Connection, Delivery, DeliveryStatus};
 use store::{MemoryStore, Planned};
 
 const PARTITIONS: u16 = 4;
 
 pub(crate) fn settings() -> Settings {
     Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: Duration::from_secs(3_600),
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
         ways_configured: [true, true, false],
-        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 10 },
-        attempt_timeout: Duration::from_secs(10),
-        stale_probe: Duration::from_secs(3_600),
-        keep: engine::settings::Keep::default(),
-        jobs_resident_max: 65_536,
-        commands: engine::CommandSettings::default(),
         allow_private: true,
         render: Arc::new(|picture| picture.sequence.to_string().into_bytes()),
+        ..Settings::for_tests()
     }
-}
-
-async fn start(store: &Arc<MemoryStore>) -> Engine {
-    let clock = Arc::new(SystemClock::start(Timestamp(0)));
-    Engine::start(settings(), Arc::clone(store) as Arc<dyn engine::Store>, clock).await.expect("loads")
 }
 
 fn id(text: &str) -> DeviceId {
@@ -49,25 +33,6 @@ fn id(text: &str) -> DeviceId {
 fn report(device: &str, value: f64) -> Report {
     let value = Value::number(value).expect("finite");
     Report { device: id(device), kind: None, said: Said::Value { value, ts: None }, id: None }
-}
-
-async fn create(engine: &Engine, device: &str) {
-    let device = NewDevice { id: device.to_owned(), ..NewDevice::default() };
-    engine.create_device(device).await.expect("registered");
-}
-
-async fn submit(engine: &Engine, reports: Vec<Report>) -> Pending {
-    engine.intake(WayIn::Http).submit(reports).await.expect("taken")
-}
-
-async fn acme(engine: &Engine) -> ClientId {
-    let client = NewClient {
-        id: Some("acme".to_owned()),
-        name: "Acme".to_owned(),
-        url: "http://127.0.0.1:9/".to_owned(),
-        secret: None,
-    };
-    engine.create_client(client).await.expect("registered").id
 }
 
 /// Lets other tasks run until `done`; a run that never gets there is ended by the test runner.
@@ -81,36 +46,144 @@ fn newest_first<K>() -> Page<K> {
     Page { from: Timestamp(0), to: Timestamp::MAX, ascending: false, after: None, limit: 100 }
 }
 
+/// An engine over a store in memory.
+struct Rig {
+    store: Arc<MemoryStore>,
+    engine: Engine,
+}
+
+impl Rig {
+    /// Every batch is durable at once, if nothing else is planned.
+    async fn start() -> Self {
+        Self::over(MemoryStore::new(Lineage(1), PARTITIONS)).await
+    }
+
+    async fn over(store: MemoryStore) -> Self {
+        let (store, clock) = (Arc::new(store), Arc::new(SystemClock::start(Timestamp(0))));
+        let port = Arc::clone(&store) as Arc<dyn engine::Store>;
+        Self { store, engine: Engine::start(settings(), port, clock).await.expect("loads") }
+    }
+
+    /// With a client, and a device 0xA that is linked to it and has reported 1.
+    async fn linked() -> (Self, ClientId) {
+        let rig = Self::start().await;
+        let acme = rig.acme().await;
+        rig.create_linked("0xA", &acme).await;
+        rig.accept(vec![report("0xA", 1.0)]).await;
+        (rig, acme)
+    }
+
+    async fn create(&self, device: &str) {
+        let device = NewDevice { id: device.to_owned(), ..NewDevice::default() };
+        self.engine.create_device(device).await.expect("registered");
+    }
+
+    /// Registers devices while the test has every batch written.
+    async fn create_stepping(&self, devices: impl IntoIterator<Item = &String>) {
+        for device in devices {
+            let (engine, id) = (self.engine.clone(), device.clone());
+            let device = NewDevice { id, ..NewDevice::default() };
+            let making = tokio::spawn(async move { engine.create_device(device).await });
+            until(|| self.store.step()).await;
+            making.await.expect("no panic").expect("registered");
+        }
+    }
+
+    async fn create_linked(&self, device: &str, client: &ClientId) {
+        self.create(device).await;
+        self.engine.link(id(device), client.clone()).await.expect("linked");
+    }
+
+    async fn acme(&self) -> ClientId {
+        let client = NewClient {
+            id: Some("acme".to_owned()),
+            name: "Acme".to_owned(),
+            url: "http://127.0.0.1:9/".to_owned(),
+            secret: None,
+        };
+        self.engine.create_client(client).await.expect("registered").id
+    }
+
+    fn client(&self, id: &ClientId) -> Arc<records::Client> {
+        self.engine.directory().by_id(id).expect("there")
+    }
+
+    async fn submit(&self, reports: Vec<Report>) -> Pending {
+        self.engine.intake(WayIn::Http).submit(reports).await.expect("taken")
+    }
+
+    /// Hands in reports of which none is refused, and waits until they are durable.
+    async fn accept(&self, reports: Vec<Report>) {
+        let count = reports.len() as u32;
+        let outcome = self.submit(reports).await.durable().await;
+        assert_eq!(outcome, Ok(Outcome { accepted: count, rejected: Vec::new() }));
+    }
+
+    async fn lease(&self, (partition, client): (PartitionId, Incarnation)) -> Vec<AttemptDue> {
+        self.engine.exchange(partition, Vec::new(), vec![(client, 10)]).await.concat()
+    }
+
+    /// Waits until an attempt is due and leases it.
+    async fn lease_next(&self) -> AttemptDue {
+        self.lease(self.engine.due_lanes().take().await[0]).await.remove(0)
+    }
+
+    async fn end(&self, due: &AttemptDue, to: &records::Client, code: u16) {
+        let answer = Answer::Status { code, retry_after: None };
+        self.engine.note_answer(to, answer).await.expect("accepting");
+        let end = AttemptEnd { at: self.engine.clock().now(), took: Duration::from_millis(3), answer };
+        self.engine.exchange(due.partition, vec![(due.reservation, end)], Vec::new()).await;
+    }
+
+    /// How the delivery of an attempt stands: its status, its number of attempts, and the status
+    /// code of each of them that has ended.
+    fn delivery(&self, due: &AttemptDue) -> (DeliveryStatus, u32, Vec<Option<u16>>) {
+        let delivery = self.engine.queries().delivery(due.delivery).expect("readable");
+        let (Delivery { progress, .. }, attempts) = delivery.expect("it is there");
+        let codes = attempts.iter().map(|attempt| attempt.status_code).collect();
+        (progress.status, progress.attempts, codes)
+    }
+
+    fn deliveries(&self, filter: &DeliveryFilter) -> Vec<Delivery> {
+        let deliveries = self.engine.queries().deliveries(filter, newest_first()).expect("readable");
+        deliveries.into_iter().map(|(_, delivery)| delivery).collect()
+    }
+
+    /// The sequence numbers of all events, newest first.
+    fn events(&self) -> Vec<u64> {
+        let events = self.engine.queries().events(&EventFilter::default(), newest_first());
+        events.expect("readable").iter().map(|(_, event)| event.sequence).collect()
+    }
+
+    fn devices(&self, filter: &DeviceFilter, after: Option<&str>, limit: usize) -> Vec<String> {
+        let after = after.map(id);
+        let devices = self.engine.queries().devices(filter, after.as_ref(), limit).expect("readable");
+        devices.into_iter().map(|device| device.profile.id.to_string()).collect()
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slice_is_acknowledged_only_when_every_part_is_durable() {
-    let store = Arc::new(MemoryStore::manual(Lineage(1), PARTITIONS));
-    let engine = start(&store).await;
+    let rig = Rig::over(MemoryStore::manual(Lineage(1), PARTITIONS)).await;
     let devices: Vec<String> = (0..40).map(|n| format!("d{n}")).collect();
-    for device in &devices {
-        let making = tokio::spawn({
-            let (engine, device) = (engine.clone(), device.clone());
-            async move { create(&engine, &device).await }
-        });
-        until(|| store.step()).await;
-        making.await.expect("registered");
-    }
+    rig.create_stepping(&devices).await;
     let reports = devices.iter().map(|device| report(device, 1.0)).collect();
-    let pending = submit(&engine, reports).await;
-    until(|| store.waiting() == usize::from(PARTITIONS)).await;
+    let pending = rig.submit(reports).await;
+    until(|| rig.store.waiting() == usize::from(PARTITIONS)).await;
     for _ in 1..PARTITIONS {
-        assert!(store.step());
+        assert!(rig.store.step());
         assert!(!pending.is_ready(), "acknowledged before it was durable");
     }
-    assert!(store.step());
+    assert!(rig.store.step());
     assert_eq!(pending.durable().await, Ok(Outcome { accepted: 40, rejected: Vec::new() }));
 }
 
 #[tokio::test]
 async fn what_is_refused_is_told_by_its_place() {
-    let engine = start(&Arc::new(MemoryStore::new(Lineage(1), PARTITIONS))).await;
-    create(&engine, "0xA").await;
+    let rig = Rig::start().await;
+    rig.create("0xA").await;
     let slice = vec![report("0xB", 1.0), report("0xA", 1.0), report("0xA", 7.0), report("0xC", 0.0)];
-    let outcome = submit(&engine, slice).await.durable().await.expect("durable");
+    let outcome = rig.submit(slice).await.durable().await.expect("durable");
     let rejected: Vec<_> = outcome.rejected.iter().map(|r| (r.index, r.problem.code)).collect();
     assert_eq!(rejected, [(0, "unknown_device"), (2, "value_not_allowed"), (3, "unknown_device")]);
     assert_eq!(outcome.accepted, 1);
@@ -118,80 +191,61 @@ async fn what_is_refused_is_told_by_its_place() {
 
 #[tokio::test]
 async fn a_batch_of_unknown_outcome_leaves_its_callers_without_an_answer_and_the_partition_running() {
-    let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
-    let engine = start(&store).await;
-    create(&engine, "0xA").await;
+    let rig = Rig::start().await;
+    rig.create("0xA").await;
     let partition = hash::device_partition(&id("0xA"), PARTITIONS);
     for planned in [Planned::UnknownLost, Planned::Fenced, Planned::UnknownWritten] {
-        store.plan(partition, planned);
+        rig.store.plan(partition, planned);
         let slice = vec![report("0xA", f64::from(u8::from(planned == Planned::UnknownWritten)))];
-        assert!(submit(&engine, slice).await.durable().await.is_err(), "{planned:?}");
+        assert!(rig.submit(slice).await.durable().await.is_err(), "{planned:?}");
     }
-    let device = engine.queries().device(&id("0xA")).expect("readable").expect("registered");
+    let device = rig.engine.queries().device(&id("0xA")).expect("readable").expect("registered");
     assert_eq!(device.state.value, Value::number(1.0), "the written one counts, the others do not");
-    let outcome = submit(&engine, vec![report("0xA", 0.0)]).await.durable().await.expect("running");
-    assert_eq!(outcome.accepted, 1);
-    let events = engine.queries().events(&EventFilter::default(), newest_first()).expect("readable");
-    assert_eq!(events.iter().map(|(_, event)| event.sequence).collect::<Vec<_>>(), [2, 1]);
+    rig.accept(vec![report("0xA", 0.0)]).await;
+    assert_eq!(rig.events(), [2, 1]);
 }
 
 #[tokio::test]
 async fn a_directory_change_of_unknown_outcome_is_as_the_store_has_it() {
-    let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
-    let engine = start(&store).await;
-    let acme = acme(&engine).await;
+    let rig = Rig::start().await;
+    let acme = rig.acme().await;
     let rename = |name: &str| ClientPatch { name: Patch::Set(name.to_owned()), ..ClientPatch::default() };
     for (planned, name, expect) in [(Planned::UnknownLost, "B", "Acme"), (Planned::UnknownWritten, "C", "C")]
     {
-        store.plan(PartitionId::REGISTRY, planned);
-        let refused =
-            engine.patch_client(acme.clone(), rename(name), OnlyIf::default()).await.expect_err("unknown");
-        assert_eq!(refused.status, 503);
-        let client = engine.directory().by_id(&acme).expect("there");
-        assert_eq!(client.name, expect);
+        rig.store.plan(PartitionId::REGISTRY, planned);
+        let refused = rig.engine.patch_client(acme.clone(), rename(name), OnlyIf::default()).await;
+        assert_eq!(refused.expect_err("unknown").status, 503);
+        assert_eq!(rig.client(&acme).name, expect);
     }
 }
 
 #[tokio::test]
 async fn a_failed_store_refuses_everything_and_says_why() {
-    let store = Arc::new(MemoryStore::new(Lineage(1), 1));
-    let engine = start(&store).await;
-    create(&engine, "0xA").await;
-    store.plan(PartitionId(0), Planned::Failed);
-    assert!(submit(&engine, vec![report("0xA", 1.0)]).await.durable().await.is_err());
-    assert!(engine.failure().is_some());
-    let refused = engine.delete_device(id("0xA"), OnlyIf::default()).await.expect_err("refused");
+    let rig = Rig::over(MemoryStore::new(Lineage(1), 1)).await;
+    rig.create("0xA").await;
+    rig.store.plan(PartitionId(0), Planned::Failed);
+    assert!(rig.submit(vec![report("0xA", 1.0)]).await.durable().await.is_err());
+    assert!(rig.engine.failure().is_some());
+    let refused = rig.engine.delete_device(id("0xA"), OnlyIf::default()).await.expect_err("refused");
     assert_eq!(refused.status, 503);
-    engine.stop().await;
+    rig.engine.stop().await;
 }
 
 #[tokio::test]
 async fn stopping_finishes_what_was_taken_and_takes_no_more() {
-    let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
-    let engine = start(&store).await;
-    create(&engine, "0xA").await;
+    let rig = Rig::start().await;
+    rig.create("0xA").await;
     let mut taken = Vec::new();
     for n in 0..50 {
-        taken.push(submit(&engine, vec![report("0xA", f64::from(n % 2))]).await);
+        taken.push(rig.submit(vec![report("0xA", f64::from(n % 2))]).await);
     }
-    engine.stop().await;
+    rig.engine.stop().await;
     for pending in taken {
         assert_eq!(pending.durable().await.map(|outcome| outcome.accepted), Ok(1));
     }
-    assert!(engine.intake(WayIn::Http).submit(vec![report("0xA", 1.0)]).await.is_err());
-    let readings = engine.queries().readings(&id("0xA"), newest_first()).expect("readable");
+    assert!(rig.engine.intake(WayIn::Http).submit(vec![report("0xA", 1.0)]).await.is_err());
+    let readings = rig.engine.queries().readings(&id("0xA"), newest_first()).expect("readable");
     assert_eq!(readings.len(), 50);
-}
-
-async fn lease(engine: &Engine, partition: PartitionId, client: Incarnation) -> Vec<AttemptDue> {
-    engine.exchange(partition, Vec::new(), vec![(client, 10)]).await.concat()
-}
-
-async fn end(engine: &Engine, due: &AttemptDue, to: &records::Client, code: u16) {
-    let answer = Answer::Status { code, retry_after: None };
-    engine.note_answer(to, answer).await.expect("accepting");
-    let end = AttemptEnd { at: engine.clock().now(), took: Duration::from_millis(3), answer };
-    engine.exchange(due.partition, vec![(due.reservation, end)], Vec::new()).await;
 }
 
 #[tokio::test]
@@ -199,147 +253,99 @@ async fn the_end_of_an_attempt_is_recorded_once_though_its_batch_was_lost() {
     for (planned, times) in
         [(Planned::UnknownLost, 1), (Planned::Fenced, 1), (Planned::UnknownWritten, 1), (Planned::Fenced, 3)]
     {
-        let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
-        let engine = start(&store).await;
-        let acme = acme(&engine).await;
-        create(&engine, "0xA").await;
-        engine.link(id("0xA"), acme.clone()).await.expect("linked");
-        submit(&engine, vec![report("0xA", 1.0)]).await.durable().await.expect("durable");
-        let (partition, client) = engine.due_lanes().take().await[0];
-        let due = lease(&engine, partition, client).await.remove(0);
-        (0..times).for_each(|_| store.plan(partition, planned));
-        let to = engine.directory().by_id(&acme).expect("there");
-        end(&engine, &due, &to, 200).await;
-        let (delivery, attempts) =
-            engine.queries().delivery(due.delivery).expect("readable").expect("it is there");
-        assert_eq!(delivery.progress.status, DeliveryStatus::Delivered, "{planned:?} {times} times");
-        assert_eq!(attempts.len(), 1, "{planned:?} {times} times");
-        engine.stop().await;
+        let (rig, acme) = Rig::linked().await;
+        let due = rig.lease_next().await;
+        (0..times).for_each(|_| rig.store.plan(due.partition, planned));
+        rig.end(&due, &rig.client(&acme), 200).await;
+        let expect = (DeliveryStatus::Delivered, 1, vec![Some(200)]);
+        assert_eq!(rig.delivery(&due), expect, "{planned:?} {times} times");
+        rig.engine.stop().await;
     }
 }
 
 #[tokio::test]
 async fn ends_that_are_lost_again_and_again_are_given_up() {
-    let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
-    let engine = start(&store).await;
-    let acme = acme(&engine).await;
-    create(&engine, "0xA").await;
-    engine.link(id("0xA"), acme.clone()).await.expect("linked");
-    submit(&engine, vec![report("0xA", 1.0)]).await.durable().await.expect("durable");
-    let (partition, client) = engine.due_lanes().take().await[0];
-    let due = lease(&engine, partition, client).await.remove(0);
-    (0..8).for_each(|_| store.plan(partition, Planned::Fenced));
-    let to = engine.directory().by_id(&acme).expect("there");
-    end(&engine, &due, &to, 200).await;
-    let (delivery, attempts) = engine.queries().delivery(due.delivery).expect("readable").expect("there");
-    assert_eq!((delivery.progress.status, attempts.len()), (DeliveryStatus::Pending, 0));
-    end(&engine, &due, &to, 200).await;
-    let (delivery, _) = engine.queries().delivery(due.delivery).expect("readable").expect("there");
-    assert_eq!(delivery.progress.status, DeliveryStatus::Delivered, "the partition goes on");
+    let (rig, acme) = Rig::linked().await;
+    let due = rig.lease_next().await;
+    (0..8).for_each(|_| rig.store.plan(due.partition, Planned::Fenced));
+    rig.end(&due, &rig.client(&acme), 200).await;
+    assert_eq!(rig.delivery(&due), (DeliveryStatus::Pending, 1, Vec::new()));
+    rig.end(&due, &rig.client(&acme), 200).await;
+    assert_eq!(rig.delivery(&due).0, DeliveryStatus::Delivered, "the partition goes on");
 }
 
 #[tokio::test]
 async fn a_change_is_leased_sent_and_remembered() {
-    let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
-    let engine = start(&store).await;
-    let acme = acme(&engine).await;
-    create(&engine, "0xA").await;
-    engine.link(id("0xA"), acme.clone()).await.expect("linked");
-    submit(&engine, vec![report("0xA", 1.0)]).await.durable().await.expect("durable");
-    let lanes = engine.due_lanes().take().await;
-    let (partition, client) = lanes[0];
-    let due = lease(&engine, partition, client).await;
+    let (rig, acme) = Rig::linked().await;
+    let lanes = rig.engine.due_lanes().take().await;
+    let due = rig.lease(lanes[0]).await;
     assert_eq!((lanes.len(), due.len(), &*due[0].body), (1, 1, &b"1"[..]));
-    let to = engine.directory().by_id(&acme).expect("there");
+    let to = rig.client(&acme);
     let elsewhere = records::Client { url: format!("{}/old", to.url), ..(*to).clone() };
-    end(&engine, &due[0], &elsewhere, 410).await;
-    assert!(engine.directory().by_id(&acme).expect("there").enabled, "another receiver is gone");
-    engine.due_lanes().take().await;
-    let due = lease(&engine, partition, client).await;
-    end(&engine, &due[0], &to, 410).await;
-    assert!(!engine.directory().by_id(&acme).expect("there").enabled, "410 disables the client");
-    engine.due_lanes().take().await;
-    let due = lease(&engine, partition, client).await;
-    end(&engine, &due[0], &to, 204).await;
-    assert!(lease(&engine, partition, client).await.is_empty());
-    let (delivery, attempts) = engine.queries().delivery(due[0].delivery).expect("readable").expect("there");
-    assert_eq!((delivery.progress.status, delivery.progress.attempts), (DeliveryStatus::Delivered, 3));
-    assert_eq!(
-        attempts.iter().map(|attempt| attempt.status_code).collect::<Vec<_>>(),
-        [Some(410), Some(410), Some(204)]
-    );
-    let filter =
-        DeliveryFilter { client: Some(acme), status: Some(DeliveryStatus::Pending), ..Default::default() };
-    assert!(engine.queries().deliveries(&filter, newest_first()).expect("readable").is_empty());
+    rig.end(&due[0], &elsewhere, 410).await;
+    assert!(rig.client(&acme).enabled, "another receiver is gone");
+    rig.end(&rig.lease_next().await, &to, 410).await;
+    assert!(!rig.client(&acme).enabled, "410 disables the client");
+    rig.end(&rig.lease_next().await, &to, 204).await;
+    assert!(rig.lease(lanes[0]).await.is_empty());
+    let expect = (DeliveryStatus::Delivered, 3, vec![Some(410), Some(410), Some(204)]);
+    assert_eq!(rig.delivery(&due[0]), expect);
+    let pending = Some(DeliveryStatus::Pending);
+    let filter = DeliveryFilter { client: Some(acme), status: pending, ..DeliveryFilter::default() };
+    assert_eq!(rig.deliveries(&filter), []);
 }
 
 #[tokio::test]
 async fn a_client_that_is_deleted_is_unlinked_everywhere() {
-    let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
-    let engine = start(&store).await;
-    let acme = acme(&engine).await;
+    let rig = Rig::start().await;
+    let acme = rig.acme().await;
     for n in 0..20 {
         let device = format!("d{n}");
-        create(&engine, &device).await;
-        engine.link(id(&device), acme.clone()).await.expect("linked");
-        submit(&engine, vec![report(&device, 1.0)]).await.durable().await.expect("durable");
+        rig.create_linked(&device, &acme).await;
+        rig.accept(vec![report(&device, 1.0)]).await;
     }
-    assert_eq!(engine.queries().devices_of(&acme, None, 100).expect("known").len(), 20);
-    engine.delete_client(acme.clone(), OnlyIf::default()).await.expect("deleted");
-    assert_eq!(engine.queries().devices_of(&acme, None, 100).expect_err("gone").code, "unknown_client");
-    let clients = engine.queries().clients_of(&id("d3")).expect("known");
-    assert!(clients.is_empty());
-    let deliveries =
-        engine.queries().deliveries(&DeliveryFilter::default(), newest_first()).expect("readable");
-    assert_eq!(deliveries.len(), 20);
-    assert!(deliveries.iter().all(|(_, delivery)| delivery.progress.status == DeliveryStatus::Cancelled));
+    let queries = rig.engine.queries();
+    assert_eq!(queries.devices_of(&acme, None, 100).expect("known").len(), 20);
+    rig.engine.delete_client(acme.clone(), OnlyIf::default()).await.expect("deleted");
+    assert_eq!(queries.devices_of(&acme, None, 100).expect_err("gone").code, "unknown_client");
+    assert!(queries.clients_of(&id("d3")).expect("known").is_empty());
+    let statuses = rig.deliveries(&DeliveryFilter::default()).into_iter();
+    let statuses: Vec<_> = statuses.map(|delivery| delivery.progress.status).collect();
+    assert_eq!(statuses, [DeliveryStatus::Cancelled; 20]);
 }
 
 #[tokio::test]
 async fn lists_are_in_order_of_id_over_all_partitions() {
-    let engine = start(&Arc::new(MemoryStore::new(Lineage(1), PARTITIONS))).await;
+    let rig = Rig::start().await;
     for n in 0..30 {
-        create(&engine, &format!("d{n:02}")).await;
+        rig.create(&format!("d{n:02}")).await;
     }
-    submit(&engine, vec![report("d07", 1.0), report("d11", 0.0)]).await.durable().await.expect("durable");
-    let names = |devices: Vec<engine::queries::Device>| {
-        devices.into_iter().map(|device| device.profile.id.to_string()).collect::<Vec<_>>()
-    };
-    let all = DeviceFilter::default();
-    let page = names(engine.queries().devices(&all, Some(&id("d04")), 3).expect("readable"));
-    assert_eq!(page, ["d05", "d06", "d07"]);
+    rig.accept(vec![report("d07", 1.0), report("d11", 0.0)]).await;
+    assert_eq!(rig.devices(&DeviceFilter::default(), Some("d04"), 3), ["d05", "d06", "d07"]);
     let online = DeviceFilter { connection: Some(Connection::Online), ..DeviceFilter::default() };
-    assert_eq!(names(engine.queries().devices(&online, None, 10).expect("readable")), ["d07", "d11"]);
+    assert_eq!(rig.devices(&online, None, 10), ["d07", "d11"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_feed_shows_nothing_younger_than_what_is_being_written() {
-    let store = Arc::new(MemoryStore::manual(Lineage(1), 2));
-    let engine = start(&store).await;
+    let rig = Rig::over(MemoryStore::manual(Lineage(1), 2)).await;
+    let (store, clock) = (&rig.store, rig.engine.clock());
     let on = |partition| {
         (0..).map(|n| format!("d{n}")).find(|d| hash::device_partition(&id(d), 2) == PartitionId(partition))
     };
     let (early, late) = (on(0).expect("one"), on(1).expect("one"));
-    for device in [&early, &late] {
-        let making = tokio::spawn({
-            let (engine, device) = (engine.clone(), device.clone());
-            async move { create(&engine, &device).await }
-        });
-        until(|| store.step()).await;
-        making.await.expect("registered");
-    }
-    let held = submit(&engine, vec![report(&early, 1.0)]).await;
+    rig.create_stepping([&early, &late]).await;
+    let held = rig.submit(vec![report(&early, 1.0)]).await;
     until(|| store.waiting() == 1).await;
-    let stamped = engine.clock().now();
-    until(|| engine.clock().now() > stamped).await;
-    let second = submit(&engine, vec![report(&late, 1.0)]).await;
+    let stamped = clock.now();
+    until(|| clock.now() > stamped).await;
+    let second = rig.submit(vec![report(&late, 1.0)]).await;
     until(|| store.waiting() == 2).await;
-    let seen = || engine.queries().events(&EventFilter::default(), newest_first()).expect("readable").len();
-    assert_eq!(seen(), 0);
+    assert_eq!(rig.events().len(), 0);
     assert!(store.step() && store.step());
     held.durable().await.expect("durable");
     second.durable().await.expect("durable");
-    let now = engine.clock().now();
-    until(|| engine.clock().now() > now).await;
-    assert_eq!(seen(), 2);
+    let now = clock.now();
+    until(|| clock.now() > now).await;
+    assert_eq!(rig.events().len(), 2);
 }

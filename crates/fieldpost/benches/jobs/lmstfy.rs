@@ -1,9 +1,9 @@
 //! The calls of lmstfy's API, beside what lmstfy itself did.
 //!
-//! lmstfy is in no distribution, so its figures are constants: release 725f59e on Redis 7.0 with an
-//! append-only file that is synced every second, on two cores of the kind that the runs in
-//! `benches/runs` name, with 64 connections and payloads of 100 bytes. It acknowledged before it
-//! synced; ours does not.
+//! lmstfy is in no distribution, so its numbers are constants. They are of release 725f59e on Redis
+//! 7.0 with an append-only file that is synced every second. It ran on two cores of the kind that
+//! the runs in `benches/runs` name, with 64 connections and payloads of 100 bytes. It acknowledged
+//! before it synced; ours does not.
 
 use std::net::SocketAddr;
 use std::time::Duration;

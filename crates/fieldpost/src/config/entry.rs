@@ -101,7 +101,8 @@ impl Entry {
         }
     }
 
-    fn key_of(&self, field: &str) -> String {
+    /// The whole key of a field.
+    pub(super) fn key_of(&self, field: &str) -> String {
         format!("{}.{field}", self.key)
     }
 }

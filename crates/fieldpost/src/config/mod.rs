@@ -12,6 +12,7 @@
 mod auth;
 mod commands;
 mod entry;
+mod kinds;
 mod layers;
 mod mistake;
 mod names;
@@ -31,6 +32,7 @@ use axum::http::HeaderValue;
 use base::DeviceIdAlphabet;
 use engine::CommandSettings;
 use gateway::amqp::{AmqpUrl, QueueName};
+use gateway::decode::kinds::KindForms;
 
 pub(crate) use auth::Auth;
 pub(crate) use mistake::ConfigErrors;
@@ -52,7 +54,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const KEPT_FOR: Span = Span(DAY, Duration::from_secs(3_650 * 86_400));
 
 /// Everything a server is told about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     /// Where everything is kept.
     pub data_dir: PathBuf,
@@ -76,6 +78,8 @@ pub(crate) struct Settings {
     pub notify: Notify,
     /// How commands go out: `[commands]`, and what `[kinds.NAME]` says of them.
     pub commands: CommandSettings,
+    /// The topics and messages that kinds have of their own.
+    pub kinds: KindForms,
     /// For how long things are kept.
     pub history: History,
     /// What is kept of refused reports.
@@ -277,6 +281,8 @@ impl Settings {
     /// What the layers say, and their mistakes so far. Files that they name are not looked at.
     fn read(layers: Layers) -> (Self, Reader) {
         let mut from = Reader::new(layers);
+        let commands = commands::read(&mut from);
+        let kinds = kinds::read(&mut from, commands.pace);
         let settings = Self {
             data_dir: from.read("data_dir", &Directory).value,
             auth: auth::read(&mut from),
@@ -304,7 +310,8 @@ impl Settings {
             amqp: amqp(&mut from),
             devices: devices(&mut from),
             notify: notify(&mut from),
-            commands: commands::read(&mut from),
+            commands: CommandSettings { by_kind: kinds.paces, ..commands },
+            kinds: kinds.forms,
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),

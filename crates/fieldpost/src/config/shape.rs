@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gateway::amqp::{AmqpUrl, QueueName};
+use gateway::decode::kinds::{JsonPointer, TopicTemplate};
+use serde_json::Value as Json;
 
 use super::layers::Written;
 use super::size;
@@ -274,5 +276,57 @@ impl Shape for Prefetch {
 
     fn right(&self) -> String {
         Self::RANGE.right()
+    }
+}
+
+/// A topic with a place for the id of a device.
+pub(super) struct DeviceTopic;
+
+impl Shape for DeviceTopic {
+    type Value = TopicTemplate;
+
+    fn parse(&self, written: &Written) -> Result<TopicTemplate, String> {
+        let text = text(written)?;
+        TopicTemplate::new(text).ok_or_else(|| format!("\"{text}\" is not such a topic"))
+    }
+
+    fn right(&self) -> String {
+        TopicTemplate::FORM.to_owned()
+    }
+}
+
+/// A place in a JSON value.
+pub(super) struct Pointer;
+
+impl Shape for Pointer {
+    type Value = JsonPointer;
+
+    fn parse(&self, written: &Written) -> Result<JsonPointer, String> {
+        let text = text(written)?;
+        JsonPointer::new(text).ok_or_else(|| format!("\"{text}\" is not one"))
+    }
+
+    fn right(&self) -> String {
+        JsonPointer::FORM.to_owned()
+    }
+}
+
+/// A value that JSON has too: a text, a whole number or a switch.
+pub(super) struct Scalar;
+
+impl Shape for Scalar {
+    type Value = Json;
+
+    fn parse(&self, written: &Written) -> Result<Json, String> {
+        match written {
+            Written::Text(text) => Ok(text.as_str().into()),
+            Written::Whole(number) => Ok((*number).into()),
+            Written::Switch(on) => Ok((*on).into()),
+            other => Err(format!("is {}", other.kind())),
+        }
+    }
+
+    fn right(&self) -> String {
+        "a text in quotes, a whole number, true or false".to_owned()
     }
 }

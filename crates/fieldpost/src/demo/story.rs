@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use simulator::account::{Audit, Expected, close};
 use simulator::fleet::{Fleet, Outcome};
+use simulator::grouped::grouped;
 use simulator::receiver::{Behaviour, Connection, Ledger};
 use simulator::server::Server;
 use simulator::traffic::DeviceIds;
@@ -17,8 +18,8 @@ use super::screen::Screen;
 use super::stage::{
     ACME, CONNECTIONS, HURRIED, HURRIED_INTERVAL, LOCKS, REPORTS_PER_SECOND, START_PATIENCE, Stage, ZENITH,
 };
-use super::summary::{self, grouped};
-use super::terminal::{self, Told};
+use super::summary;
+use super::terminal::{self, TerminalAccount};
 
 /// How long anything that is awaited may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -92,7 +93,7 @@ impl Story<'_> {
 
     async fn server_is_killed(&mut self, server: Server) -> Result<Server, Failure> {
         let killed = Instant::now();
-        let answered = self.fleet.progress().figures().acknowledged;
+        let answered = self.fleet.progress().stats().acknowledged;
         server.kill().await?;
         self.screen.event("server", &format!("SIGKILL, with {} reports acknowledged", grouped(answered)))?;
         let server = self.stage.site.start(START_PATIENCE).await?;
@@ -179,7 +180,7 @@ fn conclude(
     stage: &mut Stage,
     audit: &Audit,
     outcome: &Outcome,
-    told: &Told,
+    told: &TerminalAccount,
 ) -> Result<bool, Failure> {
     for line in summary::table(audit, ACME, told) {
         screen.line(&line)?;
@@ -231,7 +232,7 @@ async fn showing<T>(
 }
 
 fn live(stage: &Stage, fleet: &Fleet) -> String {
-    let figures = fleet.progress().figures();
+    let figures = fleet.progress().stats();
     let (acme, zenith) = (stage.acme.counts().taken, stage.zenith.counts().taken);
     format!(
         "sent {}  acknowledged {}  told: {ACME} {}, {ZENITH} {}",

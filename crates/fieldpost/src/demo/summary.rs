@@ -2,15 +2,16 @@
 
 use simulator::account::Audit;
 use simulator::fleet::Outcome;
+use simulator::grouped::grouped;
 use simulator::latency::Latency;
 
-use super::terminal::Told;
+use super::terminal::TerminalAccount;
 
 /// So many things that are missing are named; the others are counted.
 const NAMED_MAX: usize = 20;
 
 /// The figures; webhooks are timed at `client_id`, whose receiver was always well.
-pub(super) fn table(audit: &Audit, client_id: &str, told: &Told) -> Vec<String> {
+pub(super) fn table(audit: &Audit, client_id: &str, told: &TerminalAccount) -> Vec<String> {
     let row = |what: &str, figures: &[(&str, u64)]| {
         let cells: Vec<String> =
             figures.iter().map(|(name, count)| format!("{name:>14} {:>7}", grouped(*count))).collect();
@@ -77,29 +78,16 @@ fn latency_row(what: &str, latency: &Latency) -> String {
     format!("  {what:<28} {latency}")
 }
 
-/// A count with its thousands set apart: `12,345`.
-pub(super) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use simulator::account::Shortfall;
-    use simulator::fleet::Figures;
+    use simulator::fleet::FleetStats;
     use simulator::sent::Sent;
     use simulator::traffic::DeviceIds;
 
     use super::*;
 
-    fn outcome(figures: Figures, unanswered: u64) -> Outcome {
+    fn outcome(figures: FleetStats, unanswered: u64) -> Outcome {
         Outcome {
             figures,
             unanswered,
@@ -109,16 +97,9 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_set_apart() {
-        for (count, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(count), text);
-        }
-    }
-
-    #[test]
     fn the_table_tells_all_figures() {
         let audit = Audit { reports_sent: 12_345, superseded: 77, ..Audit::default() };
-        let table = table(&audit, "acme", &Told::default()).join("\n");
+        let table = table(&audit, "acme", &TerminalAccount::default()).join("\n");
         assert!(
             table.contains("12,345") && table.contains("77") && table.contains("webhook (acme)"),
             "{table}"
@@ -127,8 +108,8 @@ mod tests {
 
     #[test]
     fn nothing_missing_is_said_of_a_good_run_only() {
-        assert_eq!(missing(&Audit::default(), &outcome(Figures::default(), 0)), [""; 0]);
-        let refused = Figures { refused: 2, ..Figures::default() };
+        assert_eq!(missing(&Audit::default(), &outcome(FleetStats::default(), 0)), [""; 0]);
+        let refused = FleetStats { refused: 2, ..FleetStats::default() };
         assert_eq!(missing(&Audit::default(), &outcome(refused, 1)).len(), 2);
     }
 
@@ -136,7 +117,7 @@ mod tests {
     fn many_shortfalls_are_named_in_part() {
         let shortfall = Shortfall::DeviceWrong { device_id: "d0".into(), what: "gone".into() };
         let audit = Audit { shortfalls: vec![shortfall; 30], ..Audit::default() };
-        let missing = missing(&audit, &outcome(Figures::default(), 0));
+        let missing = missing(&audit, &outcome(FleetStats::default(), 0));
         assert_eq!((missing.len(), missing[20].as_str()), (21, "MISSING and 10 more"));
     }
 }

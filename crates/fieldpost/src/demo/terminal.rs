@@ -24,7 +24,7 @@ const VALUE: u64 = 5;
 
 /// What became of the commands, as far as it was seen from outside.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Told {
+pub(super) struct TerminalAccount {
     /// At the terminal's own end.
     pub(super) counts: CommandCounts,
     /// Commands that the API calls acknowledged.
@@ -34,17 +34,17 @@ pub(super) struct Told {
 }
 
 #[derive(Deserialize)]
-struct Command {
+struct SeenStatus {
     status: String,
 }
 
 #[derive(Deserialize)]
-struct Happening {
+struct SeenType {
     r#type: String,
 }
 
 /// Plays it.
-pub(super) async fn play(screen: &mut Screen, stage: &Stage) -> Result<Told, Failure> {
+pub(super) async fn play(screen: &mut Screen, stage: &Stage) -> Result<TerminalAccount, Failure> {
     let devices = DeviceIds::new("face", 1).of_kind("face");
     let terminal = devices.id(0);
     let _: Value = stage.api.post("/v1/devices", &json!({"id": terminal, "kind": "face"})).await?;
@@ -57,8 +57,8 @@ pub(super) async fn play(screen: &mut Screen, stage: &Stage) -> Result<Told, Fai
         .await?;
     let command = sent["id"].as_str().ok_or("a command has an id")?.to_owned();
     screen.event(&terminal, "a face terminal, is away and told to open: the command waits for it")?;
-    let waiting: Command = stage.api.get(&format!("/v1/commands/{command}")).await?;
-    let mut told = Told::default();
+    let waiting: SeenStatus = stage.api.get(&format!("/v1/commands/{command}")).await?;
+    let mut told = TerminalAccount::default();
     expect(&mut told, waiting.status == "scheduled", "a command for an absent terminal did not wait");
 
     let ledger = Arc::new(CommandLedger::default());
@@ -90,11 +90,11 @@ pub(super) async fn play(screen: &mut Screen, stage: &Stage) -> Result<Told, Fai
 }
 
 /// Holds what the terminal did against what the API tells of it.
-async fn look_back(stage: &Stage, terminal: &str, told: &mut Told) -> Result<(), Failure> {
-    let commands: Vec<Command> = stage.api.list(&format!("/v1/devices/{terminal}/commands")).await?;
+async fn look_back(stage: &Stage, terminal: &str, told: &mut TerminalAccount) -> Result<(), Failure> {
+    let commands: Vec<SeenStatus> = stage.api.list(&format!("/v1/devices/{terminal}/commands")).await?;
     told.acknowledged = commands.iter().filter(|command| command.status == "acknowledged").count() as u64;
     expect(told, told.acknowledged == 2, "not both commands are acknowledged");
-    let timeline: Vec<Happening> =
+    let timeline: Vec<SeenType> =
         stage.api.list(&format!("/v1/devices/{terminal}/timeline?order=asc")).await?;
     let types: Vec<_> = timeline.iter().map(|happening| happening.r#type.as_str()).collect();
     let story = ["command.scheduled", "connected", "command.published", "command.acknowledged"];
@@ -104,7 +104,7 @@ async fn look_back(stage: &Stage, terminal: &str, told: &mut Told) -> Result<(),
     Ok(())
 }
 
-fn expect(told: &mut Told, holds: bool, what: &str) {
+fn expect(told: &mut TerminalAccount, holds: bool, what: &str) {
     if !holds {
         told.missing.push(format!("MISSING {what}"));
     }

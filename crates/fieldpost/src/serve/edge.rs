@@ -8,7 +8,7 @@ use access::Access;
 use axum::Router;
 use engine::Engine;
 use lmstfy::Lmstfy;
-use net::http::{Answers, HttpListener, WebAccess};
+use net::http::{HttpListener, LargeAnswers, WebAccess};
 use net::memory_budget::MemoryBudget;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -27,7 +27,7 @@ pub(super) struct EdgeContext<'a> {
     pub(super) tls: Option<&'a TlsSource>,
     pub(super) shares: &'a Shares,
     pub(super) web: WebAccess,
-    pub(super) answers: Answers,
+    pub(super) answers: LargeAnswers,
     pub(super) memory: MemoryBudget,
     pub(super) metrics: &'a Arc<Mutex<Registry>>,
     pub(super) stop: &'a watch::Sender<bool>,

@@ -36,11 +36,11 @@ pub(super) struct Certificate {
     served: TlsSource,
     /// Of what was in the files when they were last looked at.
     looked_at: u64,
-    figures: Figures,
+    metrics: CertificateMetrics,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Figures {
+struct CertificateMetrics {
     expiry: Gauge,
     loads: Family<Loaded, Counter>,
 }
@@ -59,10 +59,10 @@ impl Certificate {
         let found = Found::look(files);
         let looked_at = found.fingerprint();
         let usable = found.pair(files)?;
-        let figures = Figures::default();
-        figures.loaded(&usable);
+        let metrics = CertificateMetrics::default();
+        metrics.loaded(&usable);
         tell(files, &usable);
-        Ok(Self { files: files.clone(), served: Arc::new(ArcSwap::new(usable.config)), looked_at, figures })
+        Ok(Self { files: files.clone(), served: Arc::new(ArcSwap::new(usable.config)), looked_at, metrics })
     }
 
     /// Where listeners find the certificate that is served.
@@ -72,7 +72,7 @@ impl Certificate {
 
     /// Puts `fieldpost_tls_*` into the registry.
     pub(super) fn register_metrics(&self, registry: &mut Registry) {
-        self.figures.register(registry);
+        self.metrics.register(registry);
     }
 
     /// Serves what is in the files now, if they have changed or it was asked for.
@@ -85,12 +85,12 @@ impl Certificate {
         self.looked_at = fingerprint;
         match found.pair(&self.files) {
             Ok(usable) => {
-                self.figures.loaded(&usable);
+                self.metrics.loaded(&usable);
                 tell(&self.files, &usable);
                 self.served.store(usable.config);
             }
             Err(unusable) => {
-                self.figures.refused();
+                self.metrics.refused();
                 error!("{}: {unusable}; the certificate of before is served on", unusable.key());
             }
         }
@@ -139,7 +139,7 @@ fn tell(files: &config::Tls, usable: &Usable) {
     }
 }
 
-impl Figures {
+impl CertificateMetrics {
     fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "fieldpost_tls_certificate_expiry",

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulator::fleet::{Figures, Latencies, Reasons, Way};
+use simulator::fleet::{FleetStats, Latencies, Reasons, Way};
 use simulator::grouped::grouped;
 use simulator::latency::Latency;
 use simulator::registration::Imported;
@@ -23,7 +23,7 @@ pub(super) struct Account {
     pub(super) connections: u32,
     /// From the start of the timetable to the last answer.
     pub(super) elapsed: Duration,
-    pub(super) figures: Figures,
+    pub(super) figures: FleetStats,
     pub(super) unanswered: u64,
     pub(super) latencies: Latencies,
     /// How far a report went out behind its time, at most.
@@ -38,8 +38,9 @@ pub(super) struct Account {
 impl Account {
     /// Everything that should not be so; empty when all was answered as it should be.
     pub(super) fn faults(&self) -> Vec<String> {
-        let Figures { sent, acknowledged, refused, disordered, flawed_acknowledged, flawed_refused, .. } =
-            self.figures;
+        let FleetStats {
+            sent, acknowledged, refused, disordered, flawed_acknowledged, flawed_refused, ..
+        } = self.figures;
         let mut faults = Vec::new();
         let mut fault = |count: u64, what: &str| {
             if count > 0 {
@@ -204,7 +205,7 @@ mod tests {
 
     const HTTP: Way = Way::Http { lines: 1 };
 
-    fn account(way: Way, figures: Figures) -> Account {
+    fn account(way: Way, figures: FleetStats) -> Account {
         let mut latencies = Latencies::default();
         latencies.since_due.record(Duration::from_millis(5));
         Account {
@@ -225,14 +226,14 @@ mod tests {
         }
     }
 
-    fn good() -> Figures {
-        Figures {
+    fn good() -> FleetStats {
+        FleetStats {
             sent: 1_010,
             acknowledged: 1_000,
             refused: 7,
             flawed: 7,
             flawed_refused: 7,
-            ..Figures::default()
+            ..FleetStats::default()
         }
     }
 
@@ -244,11 +245,11 @@ mod tests {
     #[test]
     fn every_wrong_answer_is_a_fault() {
         for (figures, fault) in [
-            (Figures { refused: 9, ..good() }, "2 right reports were refused"),
-            (Figures { flawed_acknowledged: 1, ..good() }, "1 bad reports were accepted"),
-            (Figures { disordered: 1, ..good() }, "1 acknowledgements came out of order"),
-            (Figures { sent: 5, ..Figures::default() }, "nothing worked"),
-            (Figures::default(), "nothing was sent"),
+            (FleetStats { refused: 9, ..good() }, "2 right reports were refused"),
+            (FleetStats { flawed_acknowledged: 1, ..good() }, "1 bad reports were accepted"),
+            (FleetStats { disordered: 1, ..good() }, "1 acknowledgements came out of order"),
+            (FleetStats { sent: 5, ..FleetStats::default() }, "nothing worked"),
+            (FleetStats::default(), "nothing was sent"),
         ] {
             assert_eq!(account(HTTP, figures).faults(), [fault]);
         }
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_way_that_cannot_tell_is_not_blamed() {
-        let figures = Figures { flawed_acknowledged: 4, ..good() };
+        let figures = FleetStats { flawed_acknowledged: 4, ..good() };
         assert_eq!(account(Way::Amqp { in_flight: 1 }, figures).faults(), [""; 0]);
     }
 

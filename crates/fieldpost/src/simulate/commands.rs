@@ -95,7 +95,7 @@ impl Commanding {
         let manners = commands.manners;
         let devices = CommandedDevices::connect(mqtt, &order.devices, connections, manners, &ledger);
         devices.subscribed(order.devices.count().into(), patience).await;
-        let origin = format!("simulate-{}-{}", std::process::id(), order.habits.seed);
+        let origin = format!("simulate-{}-{}", std::process::id(), order.profile.seed);
         Ok(Self { order: commands.clone(), http, origin, devices, load: None, ledger, begun: None })
     }
 

@@ -13,7 +13,7 @@ use simulator::commands::Manners;
 use simulator::fleet::{MqttDialect, MqttVersion, Payload, Qos, Way};
 use simulator::random::Probability;
 use simulator::registration::Registration;
-use simulator::traffic::{DeviceIds, End, Habits};
+use simulator::traffic::{DeviceIds, End, TrafficProfile};
 
 use super::commands::CommandOrder;
 
@@ -243,7 +243,7 @@ pub(crate) struct Order {
     /// Where and how devices are registered, if they are.
     pub(super) registering: Option<(Address, Registration)>,
     pub(super) payload: Payload,
-    pub(super) habits: Habits,
+    pub(super) profile: TrafficProfile,
     /// How commands are sent and answered, if they are.
     pub(super) commands: Option<CommandOrder>,
     pub(super) reports_per_second: f64,
@@ -263,8 +263,8 @@ impl Flags {
         let Self { devices, url, http, pace, behaviour, commands, identity, connection, json, .. } = self;
         let address = url.unwrap_or_else(|| usual_address(via));
         let way = connection.way(via)?;
-        let habits = behaviour.habits();
-        let commands = commands.settle(via, http.as_ref(), habits.seed)?;
+        let profile = behaviour.profile();
+        let commands = commands.settle(via, http.as_ref(), profile.seed)?;
         let registering = identity.registering(http, &address);
         let connections = if connection.connection_per_device { devices } else { connection.shared(via) };
         let interval_rate = |interval: Duration| f64::from(devices) / interval.as_secs_f64();
@@ -277,7 +277,7 @@ impl Flags {
             access: connection.access(),
             registering,
             payload: if identity.ids { Payload::Identified { run: now_ms() } } else { Payload::Dated },
-            habits,
+            profile,
             commands,
             reports_per_second: pace.interval.map(interval_rate).or(pace.rate).unwrap_or(USUAL_RATE),
             end: End { reports: pace.reports, after: until },
@@ -306,8 +306,8 @@ impl Flags {
 }
 
 impl BehaviourFlags {
-    fn habits(&self) -> Habits {
-        Habits {
+    fn profile(&self) -> TrafficProfile {
+        TrafficProfile {
             seed: self.seed.unwrap_or_else(now_ms),
             change: self.change_probability,
             silence: self.silence_probability,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use simulator::fleet::{Fleet, Keep, Plan, Progress};
 use simulator::registration::Imported;
-use simulator::traffic::{Crowd, Timetable};
+use simulator::traffic::{PacedTraffic, Timetable};
 use tokio::time::MissedTickBehavior;
 
 use super::account::Account;
@@ -45,7 +45,8 @@ impl Run {
         };
         let lanes = order.connections;
         let timetable = Arc::new(Timetable::new(order.reports_per_second, order.end, lanes));
-        let crowd = |lane| Crowd::new(&order.devices, order.habits, Arc::clone(&timetable), lane, lanes);
+        let traffic =
+            |lane| PacedTraffic::new(&order.devices, order.profile, Arc::clone(&timetable), lane, lanes);
         let plan = Plan {
             way: order.way,
             endpoint,
@@ -53,7 +54,7 @@ impl Run {
             payload: order.payload,
             keep: Keep::Counts,
         };
-        let fleet = Fleet::start(plan, (0..lanes).map(crowd).collect());
+        let fleet = Fleet::start(plan, (0..lanes).map(traffic).collect());
         let progress = fleet.progress();
         Ok(Self {
             fleet,
@@ -127,7 +128,7 @@ impl Run {
         let elapsed = self.elapsed();
         let behind = self.look_behind();
         let by_time = order.end.after.map(|time| elapsed.as_secs_f64() / time.as_secs_f64());
-        let sent = self.progress.figures().sent as f64;
+        let sent = self.progress.stats().sent as f64;
         let by_reports = order.end.reports.map(|all| sent / all as f64);
         let share = by_time.into_iter().chain(by_reports).reduce(f64::max);
         let commands = self.commanding.as_ref().map(Commanding::counts);
@@ -156,7 +157,7 @@ impl Run {
         };
         Account {
             way: order.way,
-            seed: order.habits.seed,
+            seed: order.profile.seed,
             devices: order.devices.count(),
             connections: order.connections,
             elapsed,

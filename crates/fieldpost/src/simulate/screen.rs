@@ -98,7 +98,7 @@ impl<W: Write> Screen<W> {
     }
 
     fn live(&mut self, elapsed: Duration, progress: &Progress, behind: Duration) -> String {
-        let figures = progress.figures();
+        let figures = progress.stats();
         let (now, done) = (Instant::now(), figures.acknowledged + figures.refused);
         let begun = now.checked_sub(elapsed).unwrap_or(now);
         let (then, before) = self.before.replace((now, done)).unwrap_or((begun, 0));

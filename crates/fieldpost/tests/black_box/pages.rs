@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The fenced blocks below a mark, in order, as one script.
-fn blocks(page: &str, mark: &str) -> String {
+pub(crate) fn blocks(page: &str, mark: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
     let text = std::fs::read_to_string(path).expect("the page is there");
     let mut script = String::new();
@@ -26,7 +26,7 @@ fn blocks(page: &str, mark: &str) -> String {
 }
 
 /// Three ports that nobody has at this moment.
-fn free_ports() -> [u16; 3] {
+pub(crate) fn free_ports() -> [u16; 3] {
     let listeners = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
     listeners.map(|listener| listener.local_addr().expect("it is bound").port())
 }
@@ -47,7 +47,7 @@ fn at_ports(block: &str, [http, mqtt, hook]: [u16; 3]) -> String {
 }
 
 /// Runs a script with the program on its path, and ends whatever it leaves behind.
-fn run(script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
+pub(crate) fn run(script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = Path::new(env!("CARGO_BIN_EXE_fieldpost")).parent().expect("the program lies in a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("there is a PATH"));

@@ -12,10 +12,24 @@
 //! - `model.rs` and `checkers.rs`: the naive model, and what answers and rows are held against;
 //! - `counts.rs` and `seeds.rs`: what a run saw, the seeds of CI, and those that found something.
 
-pub(crate) mod clock;
+pub(crate) mod calls;
+mod clock;
 pub(crate) mod counts;
-pub(crate) mod lives;
+pub(crate) mod fault_injection;
+pub(crate) mod feed;
+mod lives;
 pub(crate) mod machine;
+pub(crate) mod pair;
+pub(crate) mod port;
+pub(crate) mod process;
+mod rest;
+pub(crate) mod run;
 pub(crate) mod schedule;
-pub(crate) mod storage;
-pub(crate) mod trace;
+pub(crate) mod seeds;
+pub(crate) mod shrinking;
+mod storage;
+mod store_spy;
+mod trace;
+pub(crate) mod track;
+pub(crate) mod violation;
+pub(crate) mod workload;

@@ -3,10 +3,10 @@
 //! each step among those that are possible.
 //!
 //! # What goes wrong
-//! - **The process** dies at any moment, between any two steps or before any write or sync within
-//!   one - of a commit, a checkpoint, a sweep, the opening of a data directory - and starts again;
-//!   or it is asked to stop, and does so well. A machine sleeps for minutes or hours while
-//!   everything is under way.
+//! - **The process** dies at any moment and starts again: between any two steps, or before any
+//!   write or sync of a commit, a checkpoint, a sweep, the opening of a data directory. Or it is
+//!   asked to stop, and does so well. A machine sleeps for minutes or hours while everything is
+//!   under way.
 //! - **The power** fails, at any of these moments. What was synced stays; of what was not, all,
 //!   nothing, some writes, some sectors, or the writes up to a moment are left, torn and out of
 //!   order. It fails again while the process is down, or starts.
@@ -23,9 +23,9 @@
 //!   down. The engine clock is slewed after it, and starts at the later of both. Days pass, within
 //!   one life or between two, and with them goes what is kept for a day or two only, while some of
 //!   it is still to be told.
-//! - **Intake**: slices over several partitions, batches of any size, doors that close and open,
-//!   devices that fall silent and come back, reports that are late, ahead, of another kind,
-//!   refused, or of devices that nobody knows; ids that come again at once, later, after a start,
+//! - **Intake**: slices over several partitions, batches of any size, ways in that close and open,
+//!   devices that fall silent and come back; reports that are late, ahead, of another kind, refused,
+//!   or of devices that nobody knows; ids that come again at once, later, after a start,
 //!   or when they are forgotten; slices that come again because nobody answered. What is refused
 //!   fills a quarantine that is too small for it, and is discarded, or asked for in vain.
 //! - **Receivers** answer 2xx at once or slowly, 3xx, 4xx, 5xx, 410, 429 and 503 with
@@ -42,13 +42,13 @@
 //! over several partitions, and rot of the disk (the tests of `blocklog` and `store` flip bytes).
 //!
 //! # What is checked
-//! A naive [model] takes the same inputs in the same order and goes back with the store when
-//! batches are lost. Every answer, every batch, every body is held against it at once; [everything
-//! that is stored](checkers::contents) at random moments, after every start and at the end; every
-//! row that a life has left, as `fieldpost check` does, against the rows that it names and that
-//! name it; and the invariants of ARCHITECTURE.md, by [name](violation::Invariant), where they can
-//! be seen. At the end all faults stop, and within an hour of virtual time everything must have
-//! been told, on time, to everybody.
+//! A naive [model](devices::model) takes the same inputs in the same order and goes back with the
+//! store when batches are lost. Every answer, every batch, every body is held against it at once;
+//! [everything that is stored](devices::checkers::contents) at random moments, after every start and
+//! at the end; every row that a life has left, as `fieldpost check` does, against the rows that it
+//! names and that name it; and the invariants of ARCHITECTURE.md, by
+//! [name](harness::violation::Invariant), where they can be seen. At the end all faults stop, and
+//! within an hour of virtual time everything must have been told, on time, to everybody.
 //!
 //! Users' [queues] of jobs have runs of their own over the same machine, as nothing of a queue ever
 //! commits together with a device.
@@ -64,17 +64,7 @@
 //!   it found is mended together with a line in `FOUND_BUGS`, or, where later changes to what a
 //!   seed decides would lose it, with a test of its own.
 
-mod checkers;
-mod counts;
+mod both;
+mod devices;
 mod harness;
-mod meant;
-mod model;
-mod plan;
 mod queues;
-mod receivers;
-mod sabotage;
-mod sabotage_tests;
-mod seeds;
-mod tap;
-mod violation;
-mod world;

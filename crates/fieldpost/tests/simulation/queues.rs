@@ -7,11 +7,11 @@
 //!   that are too short, calendars; they repeat a request with its key when nobody answered, when
 //!   they were answered, after a restart, with another body, and a day later.
 //! - **Consumers** ask one queue or several in order, wait or do not, hang up, lose the answer on
-//!   its way, acknowledge at once or when it is too late, in vain, twice, of another queue; they
+//!   its way. They acknowledge at once or when it is too late, in vain, twice, of another queue; they
 //!   extend, give back with a delay, and vanish. Some are workers of the process.
 //! - **Those who look after queues** pause and resume them, set and reset order, concurrency, rates
-//!   and limits, delete them with all they have, cancel and change jobs that wait or run, respawn
-//!   the dead, and delete them.
+//!   and limits, and delete them with all they have. They cancel and change jobs that wait or run,
+//!   respawn the dead, and delete them.
 //! - **Memory** is so small in some runs that most jobs are parked in the store;
 //!   `SIM_RESIDENT_MAX=6` makes it so in any.
 //!
@@ -24,9 +24,11 @@
 
 mod checkers;
 mod counts;
+pub(crate) mod fault_injection;
+mod fault_tests;
+mod invariants;
 mod meant;
 mod model;
-mod plan;
-mod sabotage_tests;
+pub(crate) mod plan;
 mod seeds;
-mod world;
+pub(crate) mod world;

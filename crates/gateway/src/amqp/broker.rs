@@ -64,8 +64,8 @@ impl Broker {
     pub(super) async fn look(self, clock: Arc<dyn Clock>) -> lapin::Result<Look> {
         let at = clock.now();
         let seen = self.declare_passively().await?;
-        // RabbitMQ counts a message as gone when it is on its way to our channel, which may hand it
-        // over after the first answer, but does so before a second one.
+        // RabbitMQ counts a message as gone when it is on its way to our channel. The channel may
+        // hand it over after the first answer, but does so before a second one.
         self.declare_passively().await?;
         Ok(Look { at, waiting: seen.message_count(), consumers: seen.consumer_count() })
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use base::WayIn;
 use lapin::message::Delivery;
-use net::metrics::ByWord;
+use net::metrics::LabelCounter;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -15,8 +15,8 @@ use crate::metrics::ReportMetrics;
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) reports: ReportMetrics,
-    pub(super) connects: ByWord,
-    pub(super) disconnects: ByWord,
+    pub(super) connects: LabelCounter,
+    pub(super) disconnects: LabelCounter,
     pub(super) connected: Gauge,
     pub(super) attended: Gauge,
     pub(super) unacknowledged: Gauge,
@@ -34,8 +34,8 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             reports: ReportMetrics::new(WayIn::Amqp),
-            connects: ByWord::new("result"),
-            disconnects: ByWord::new("reason"),
+            connects: LabelCounter::new("result"),
+            disconnects: LabelCounter::new("reason"),
             connected: Gauge::default(),
             attended: Gauge::default(),
             unacknowledged: Gauge::default(),

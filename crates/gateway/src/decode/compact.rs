@@ -10,7 +10,8 @@ use super::canonical::VALUE_DEPTH_MAX;
 /// The compact text. `what` names it in refusals.
 ///
 /// # Errors
-/// `value_too_large`, `value_too_deep`, `value_not_allowed` (a number beyond a double).
+/// `value_too_large`, `value_too_deep`, `value_not_allowed` (a number beyond a double, half a
+/// surrogate pair).
 pub(super) fn text(raw: &RawValue, what: &str, bytes_max: usize) -> Result<Box<str>, Problem> {
     let mut squeezed = Squeezed::default();
     for piece in raw.get().split_inclusive(['"', ',', ':', '[', ']', '{', '}']) {
@@ -24,10 +25,11 @@ pub(super) fn text(raw: &RawValue, what: &str, bytes_max: usize) -> Result<Box<s
             return Err(Problem::not_allowed("value_too_deep", detail));
         }
     }
-    // It is JSON. What is left to refuse is a number that no reader takes.
-    let may_be_beyond = squeezed.out.len() > f64::MAX_10_EXP as usize || squeezed.out.contains(['e', 'E']);
+    // It is JSON by its grammar. What is left to refuse is what no reader takes.
+    let may_be_beyond =
+        squeezed.out.len() > f64::MAX_10_EXP as usize || squeezed.out.contains(['e', 'E', '\\']);
     if may_be_beyond && serde_json::from_str::<Value>(&squeezed.out).is_err() {
-        let detail = format!("a number of {what} is beyond an IEEE double");
+        let detail = format!("{what} has a number beyond an IEEE double, or half a character");
         return Err(Problem::not_allowed("value_not_allowed", detail));
     }
     Ok(squeezed.out.into())

@@ -220,6 +220,7 @@ fn what_devices_say_of_commands_is_read() {
         (r#""ok":1"#, "!invalid_ok"),
         (r#""ok":true,"ok":true"#, "!unreadable"),
         (r#""ok":true,"result":[1e999]"#, "!value_not_allowed"),
+        (r#""ok":true,"result":"\ud800""#, "!value_not_allowed"),
         (&format!(r#""ok":true,"result":1{}"#, "0".repeat(309)), "!value_not_allowed"),
         (&format!(r#""ok":true,"result":{}"#, deep(64)), &format!("answer 7 true {}", deep(64))),
         (&format!(r#""ok":true,"result":{}"#, deep(65)), "!value_too_deep"),
@@ -410,7 +411,10 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_decoding_panic(topic in "(dev/lock/0xA/(state|ack|confirmed)|sensors|.{0,12})", payload: Vec<u8>) {
+    fn no_bytes_make_decoding_panic(
+        topic in "(dev/lock/0xA/(state|ack|confirmed)|sensors|.{0,12})",
+        payload: Vec<u8>,
+    ) {
         let _ = object(&payload, None, RULES);
         let _ = publish(&topic, &payload, None, RULES);
     }

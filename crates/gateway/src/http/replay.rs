@@ -21,6 +21,7 @@ use net::problem;
 use super::answer::{self, Tally};
 use super::refusals::Sender;
 use super::{Refused, Shared};
+use crate::decode::kinds::KindForms;
 use crate::decode::{self, Rules};
 use crate::mqtt::NOT_ALLOWED;
 
@@ -49,7 +50,7 @@ async fn hand_in_again(shared: &Shared, sender: &Sender, id: &str) -> Result<Tal
         shared.refused(sender, quarantined.device.as_ref(), &problem, "a replay");
         return Err(Refused::Report(problem));
     }
-    let slice = slice_of(&quarantined, Rules::of(&shared.engine));
+    let slice = slice_of(&quarantined, &shared.kinds, Rules::of(&shared.engine));
     let outcome = shared.intake.submit(slice).await?.without_quarantine().durable().await?;
     if let Some(rejection) = outcome.rejected.into_iter().next() {
         shared.refused(sender, quarantined.device.as_ref(), &rejection.problem, "a replay");
@@ -81,10 +82,10 @@ async fn find(shared: &Shared, id: &str) -> Result<Quarantined, Problem> {
     }
 }
 
-fn slice_of(quarantined: &Quarantined, rules: Rules) -> Slice {
+fn slice_of(quarantined: &Quarantined, kinds: &KindForms, rules: Rules) -> Slice {
     let Quarantined { topic, payload, .. } = quarantined;
     let decoded = match topic {
-        Some(topic) => decode::publish(topic, payload, None, rules),
+        Some(topic) => kinds.publish(topic, payload, None, rules),
         None => decode::object(payload, None, rules),
     };
     let received = Received { payload, topic: topic.as_deref() };

@@ -6,12 +6,12 @@
 use base::DeviceId;
 use engine::Presence;
 use engine::intake::NotAccepting;
-use engine::presence::{Reach, Session, Who};
+use engine::presence::{OfKind, Reach, Session, Who};
 use engine::records::DisconnectReason;
 use futures_util::future::{join_all, try_join_all};
 
 use super::limits::DEVICES_PER_SESSION_MAX;
-use super::reach::{Covered, covered};
+use super::reach::Covered;
 
 /// What the engine was told of a session. One that is nobody's and reaches nobody holds no memory.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ struct Entries {
 struct Entry {
     device: DeviceId,
     connected: bool,
-    reached: bool,
+    reach: Option<OfKind>,
 }
 
 /// Something to tell.
@@ -38,7 +38,7 @@ pub(super) enum Call {
     /// It was; it has ended.
     Disconnected(DeviceId),
     /// It reaches this device, or no longer.
-    Reaches(DeviceId, bool),
+    Reaches(DeviceId, Option<OfKind>),
     /// It reaches these.
     ReachesWidely(Vec<Reach>),
 }
@@ -57,53 +57,56 @@ impl Books {
         }
     }
 
-    /// It subscribed to a filter; `who` says for which devices its login speaks.
-    pub(super) fn subscribe(&mut self, filter: &str, who: &Who, calls: &mut Vec<Call>) {
-        match covered(filter) {
+    /// It subscribed to what covers these; `who` says for which devices its login speaks.
+    pub(super) fn subscribe(&mut self, covered: Covered, who: &Who, calls: &mut Vec<Call>) {
+        match covered {
             Covered::Nothing => {}
-            Covered::Device { device, by_name } => {
+            Covered::Device { device, kind, by_name } => {
                 if by_name {
                     self.connect(device.clone(), calls);
                 }
                 let entry = self.entry(device);
-                if !std::mem::replace(&mut entry.reached, true) {
-                    calls.push(Call::Reaches(entry.device.clone(), true));
-                }
+                let reach = Some(with(entry.reach.clone(), kind));
+                entry.change(reach, calls);
             }
-            Covered::Widely(kind) => {
+            Covered::Widely(kinds) => {
                 let wide = &mut self.entries().wide;
-                let reach = Reach { kind, who: who.clone() };
-                if !wide.contains(&reach) {
-                    wide.push(reach);
+                let before = wide.len();
+                for kind in kinds {
+                    let reach = Reach { kind, who: who.clone() };
+                    if !wide.contains(&reach) {
+                        wide.push(reach);
+                    }
+                }
+                if wide.len() > before {
                     calls.push(Call::ReachesWidely(wide.clone()));
                 }
             }
         }
     }
 
-    /// It has only these subscriptions any more.
-    pub(super) fn keep<'a>(&mut self, filters: impl Iterator<Item = &'a str>, calls: &mut Vec<Call>) {
+    /// Its subscriptions cover only these any more.
+    pub(super) fn keep(&mut self, left: impl Iterator<Item = Covered>, calls: &mut Vec<Call>) {
         let Some(entries) = &mut self.0 else { return };
         let (mut reached, mut kinds) = (Vec::new(), Vec::new());
-        for filter in filters {
-            match covered(filter) {
+        for covered in left {
+            match covered {
                 Covered::Nothing => {}
-                Covered::Device { device, .. } => reached.push(device),
-                Covered::Widely(kind) => kinds.push(kind),
+                Covered::Device { device, kind, .. } => reached.push((device, kind)),
+                Covered::Widely(of) => kinds.extend(of),
             }
         }
         for entry in &mut entries.devices {
-            if entry.reached && !reached.contains(&entry.device) {
-                entry.reached = false;
-                calls.push(Call::Reaches(entry.device.clone(), false));
-            }
+            let of_device = reached.iter().filter(|(device, _)| *device == entry.device);
+            let reach = of_device.fold(None, |reach, (_, kind)| Some(with(reach, kind.clone())));
+            entry.change(reach, calls);
         }
         let before = entries.wide.len();
         entries.wide.retain(|reach| kinds.contains(&reach.kind));
         if entries.wide.len() < before {
             calls.push(Call::ReachesWidely(entries.wide.clone()));
         }
-        entries.devices.retain(|entry| entry.connected || entry.reached);
+        entries.devices.retain(|entry| entry.connected || entry.reach.is_some());
         if entries.devices.is_empty() && entries.wide.is_empty() {
             self.0 = None;
         }
@@ -115,7 +118,7 @@ impl Books {
         let Entries { devices, wide } = *entries;
         let ended = devices.into_iter().map(|entry| match entry.connected {
             true => Call::Disconnected(entry.device),
-            false => Call::Reaches(entry.device, false),
+            false => Call::Reaches(entry.device, None),
         });
         ended.chain((!wide.is_empty()).then(|| Call::ReachesWidely(Vec::new()))).collect()
     }
@@ -129,10 +132,28 @@ impl Books {
         let at = devices.iter().position(|entry| entry.device == device).unwrap_or_else(|| {
             // Most sessions are of one device, and many thousands of them are.
             devices.reserve_exact(1);
-            devices.push(Entry { device, connected: false, reached: false });
+            devices.push(Entry { device, connected: false, reach: None });
             devices.len() - 1
         });
         &mut devices[at]
+    }
+}
+
+impl Entry {
+    fn change(&mut self, reach: Option<OfKind>, calls: &mut Vec<Call>) {
+        if self.reach != reach {
+            calls.push(Call::Reaches(self.device.clone(), reach.clone()));
+            self.reach = reach;
+        }
+    }
+}
+
+/// The kinds of two filters that name the same device. It is of one of both, so what is told of two
+/// kinds is any.
+fn with(reach: Option<OfKind>, kind: OfKind) -> OfKind {
+    match reach {
+        Some(known) if known != kind => OfKind::Any,
+        _ => kind,
     }
 }
 
@@ -167,7 +188,7 @@ async fn tell_one(
             let reason = reason.unwrap_or(DisconnectReason::ConnectionLost);
             presence.disconnected(device, number, reason).await
         }
-        Call::Reaches(device, reachable) => presence.reaches(device, number, reachable).await,
+        Call::Reaches(device, reach) => presence.reaches(device, number, reach).await,
         Call::ReachesWidely(reach) => presence.reaches_widely(number, reach).await,
     }
 }
@@ -177,6 +198,12 @@ mod tests {
     use base::Kind;
 
     use super::*;
+    use crate::decode::kinds::KindForms;
+    use crate::mqtt::reach;
+
+    fn covered(filter: &str) -> Covered {
+        reach::covered(filter, &KindForms::default())
+    }
 
     fn id(device: &str) -> DeviceId {
         DeviceId::new(device).expect("an id")
@@ -186,8 +213,16 @@ mod tests {
         Call::Connected(id(device))
     }
 
-    fn reaches(device: &str, reachable: bool) -> Call {
-        Call::Reaches(id(device), reachable)
+    fn reaches(device: &str) -> Call {
+        Call::Reaches(id(device), Some(OfKind::Only(Kind::lock())))
+    }
+
+    fn reaches_any(device: &str) -> Call {
+        Call::Reaches(id(device), Some(OfKind::Any))
+    }
+
+    fn reaches_not(device: &str) -> Call {
+        Call::Reaches(id(device), None)
     }
 
     fn widely(kinds: &[Option<&str>]) -> Call {
@@ -197,13 +232,13 @@ mod tests {
 
     fn subscribe(books: &mut Books, filter: &str) -> Vec<Call> {
         let mut calls = Vec::new();
-        books.subscribe(filter, &Who::Everybody, &mut calls);
+        books.subscribe(covered(filter), &Who::Everybody, &mut calls);
         calls
     }
 
     fn keep(books: &mut Books, filters: &[&str]) -> Vec<Call> {
         let mut calls = Vec::new();
-        books.keep(filters.iter().copied(), &mut calls);
+        books.keep(filters.iter().map(|filter| covered(filter)), &mut calls);
         calls
     }
 
@@ -213,22 +248,32 @@ mod tests {
         books.connect(id("0xA"), &mut calls);
         books.connect(id("0xA"), &mut calls);
         assert_eq!(calls, [connected("0xA")]);
-        assert_eq!(subscribe(&mut books, "dev/lock/0xA"), [reaches("0xA", true)]);
-        assert_eq!(subscribe(&mut books, "dev/+/0xA/#"), []);
-        assert_eq!(subscribe(&mut books, "dev/lock/0x1/#"), [reaches("0x1", true)]);
+        assert_eq!(subscribe(&mut books, "dev/lock/0xA"), [reaches("0xA")]);
+        assert_eq!(subscribe(&mut books, "dev/lock/0xA/#"), []);
+        assert_eq!(subscribe(&mut books, "dev/lock/0x1/#"), [reaches("0x1")]);
         assert_eq!(subscribe(&mut books, "dev/lock/0xA/state"), []);
-        assert_eq!(books.close(), [Call::Disconnected(id("0xA")), reaches("0x1", false)]);
+        assert_eq!(books.close(), [Call::Disconnected(id("0xA")), reaches_not("0x1")]);
         assert_eq!(books.close(), []);
     }
 
     #[test]
     fn a_subscription_by_name_makes_the_session_the_devices() {
         let mut books = Books::default();
-        assert_eq!(subscribe(&mut books, "dev/lock/0xA"), [connected("0xA"), reaches("0xA", true)]);
-        assert_eq!(keep(&mut books, &["dev/+/0xA"]), []);
-        assert_eq!(keep(&mut books, &[]), [reaches("0xA", false)]);
-        assert_eq!(subscribe(&mut books, "dev/lock/0xA"), [reaches("0xA", true)], "it is connected still");
+        assert_eq!(subscribe(&mut books, "dev/lock/0xA"), [connected("0xA"), reaches("0xA")]);
+        assert_eq!(keep(&mut books, &["+/lock/0xA"]), []);
+        assert_eq!(keep(&mut books, &[]), [reaches_not("0xA")]);
+        assert_eq!(subscribe(&mut books, "dev/lock/0xA"), [reaches("0xA")], "it is connected still");
         assert_eq!(books.close(), [Call::Disconnected(id("0xA"))]);
+    }
+
+    #[test]
+    fn a_device_is_reached_if_it_is_of_a_kind_that_is_named() {
+        let mut books = Books::default();
+        assert_eq!(subscribe(&mut books, "+/lock/0xA"), [reaches("0xA")]);
+        assert_eq!(subscribe(&mut books, "+/meter/0xA"), [reaches_any("0xA")]);
+        assert_eq!(subscribe(&mut books, "dev/+/0xA"), []);
+        assert_eq!(keep(&mut books, &["+/lock/0xA", "dev/+/0xA"]), []);
+        assert_eq!(keep(&mut books, &["+/lock/0xA"]), [reaches("0xA")]);
     }
 
     #[test]

@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use base::DeviceId;
-use engine::commands::COMMAND_ID_PREFIX;
 use engine::{Downlink, Engine, PublishedCommand};
 
 use super::fan_out::{Queued, Slow, Watched, Watcher, Watchers, Watches};
 use super::limits::{COMMANDS_ALL_WAITING_BYTES_MAX, COMMANDS_WAITING_BYTES_MAX};
 use super::metrics::CommandMetrics;
+use crate::decode::kinds::KindForms;
 
 /// The connections that commands go to.
 pub(super) struct CommandRoutes {
+    kinds: Arc<KindForms>,
     watchers: Mutex<Watchers<CommandCopy>>,
     slow: Mutex<Slow<CommandCopy>>,
     /// Commands that are not written to their connections yet, in bytes, counted for each.
@@ -42,15 +43,11 @@ impl Queued for CommandCopy {
 }
 
 impl CommandCopy {
-    fn of(command: &PublishedCommand) -> Self {
-        let id = command.id.to_text(COMMAND_ID_PREFIX);
-        let parts: [&[u8]; 5] =
-            [b"{\"message_id\":\"", id.as_bytes(), b"\",\"payload\":", &command.payload, b"}"];
-        Self {
-            topic: format!("dev/{}/{}", command.kind.as_str(), command.device.as_str()).into(),
-            payload: parts.concat().into(),
-            device: command.device.clone(),
-        }
+    /// `None` if it has no place for its id.
+    fn of(command: &PublishedCommand, kinds: &KindForms) -> Option<Self> {
+        let PublishedCommand { device, kind, id, payload } = command;
+        let (topic, payload) = kinds.command((kind, device), *id, payload)?;
+        Some(Self { device: device.clone(), topic, payload })
     }
 }
 
@@ -67,8 +64,9 @@ impl Downlink for Carrier {
 
 impl CommandRoutes {
     /// Nobody is there yet.
-    pub(super) fn new(metrics: CommandMetrics) -> Arc<Self> {
+    pub(super) fn new(kinds: Arc<KindForms>, metrics: CommandMetrics) -> Arc<Self> {
         Arc::new(Self {
+            kinds,
             watchers: Mutex::default(),
             slow: Mutex::default(),
             waiting_bytes: AtomicUsize::new(0),
@@ -115,7 +113,9 @@ impl CommandRoutes {
         if watchers.is_empty() {
             return self.metrics.dropped.count("nobody");
         }
-        let copy = Arc::new(CommandCopy::of(command));
+        let Some(copy) = CommandCopy::of(command, &self.kinds).map(Arc::new) else {
+            return self.metrics.dropped.count("no_place");
+        };
         for watcher in watchers {
             let dropped = {
                 let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,12 +145,17 @@ impl std::fmt::Debug for CommandRoutes {
 mod tests {
     use access::KnownAs;
     use base::{EntityId, Kind, Timestamp};
+    use engine::commands::COMMAND_ID_PREFIX;
 
     use super::*;
     use crate::mqtt::rights::Rights;
 
     fn watcher() -> Arc<Watcher<CommandCopy>> {
         Arc::new(Watcher::new(&Rights::new(Arc::new(KnownAs::anybody()))))
+    }
+
+    fn watched(filter: &str) -> Watched {
+        Watched::of(filter, &KindForms::default())
     }
 
     fn command(device: &str, payload: &[u8]) -> PublishedCommand {
@@ -164,10 +169,10 @@ mod tests {
 
     #[test]
     fn a_command_comes_to_who_watches_its_device_and_is_made_once() {
-        let routes = CommandRoutes::new(CommandMetrics::default());
+        let routes = CommandRoutes::new(Arc::default(), CommandMetrics::default());
         let (one, wide, other) = (watcher(), watcher(), watcher());
-        assert!(routes.add(&one, Watched::of("dev/lock/0xA")) && routes.add(&wide, Watched::of("dev/#")));
-        assert!(routes.add(&other, Watched::of("dev/lock/0xB")));
+        assert!(routes.add(&one, watched("dev/lock/0xA")) && routes.add(&wide, watched("dev/#")));
+        assert!(routes.add(&other, watched("dev/lock/0xB")));
         let command = command("0xA", br#"{"open":true}"#);
         routes.publish(&command);
         let (copy, same) = (one.take_counted().expect("one"), wide.take_counted().expect("the same"));
@@ -183,18 +188,19 @@ mod tests {
 
     #[test]
     fn what_a_slow_connection_does_not_take_is_dropped_and_counted() {
-        let routes = CommandRoutes::new(CommandMetrics::default());
+        let routes = CommandRoutes::new(Arc::default(), CommandMetrics::default());
         let slow = watcher();
         let large = command("0xA", &vec![b'1'; base::limits::COMMAND_PAYLOAD_BYTES_MAX]);
         routes.publish(&large);
         assert_eq!(routes.metrics.dropped.counter("nobody").get(), 1);
-        assert!(routes.add(&slow, Watched::of("dev/lock/0xA")));
-        let fit = COMMANDS_WAITING_BYTES_MAX / CommandCopy::of(&large).bytes();
+        assert!(routes.add(&slow, watched("dev/lock/0xA")));
+        let fit =
+            COMMANDS_WAITING_BYTES_MAX / CommandCopy::of(&large, &routes.kinds).expect("a place").bytes();
         for _ in 0..fit + 2 {
             routes.publish(&large);
         }
         assert_eq!(routes.metrics.dropped.counter("slow").get(), 2);
-        routes.leave(&slow, [Watched::of("dev/lock/0xA")].into_iter());
+        routes.leave(&slow, [watched("dev/lock/0xA")].into_iter());
         assert_eq!(routes.waiting_bytes.load(Ordering::Relaxed), 0);
         routes.publish(&large);
         assert_eq!(routes.metrics.dropped.counter("nobody").get(), 2);

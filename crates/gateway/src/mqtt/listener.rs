@@ -25,6 +25,7 @@ use super::downlink::CommandRoutes;
 use super::handshake::{HandshakeRefused, greet};
 use super::limits::{Limits, TCP_KEEPALIVE};
 use super::mirror::Mirror;
+use crate::decode::kinds::KindForms;
 
 /// A bound MQTT listener.
 #[derive(Debug)]
@@ -59,6 +60,13 @@ impl MqttListener {
         self
     }
 
+    /// Knows the topics and messages of these kinds.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Arc<KindForms>) -> Self {
+        self.shared.kinds = kinds;
+        self
+    }
+
     /// Takes the files of its connections from these.
     #[must_use]
     pub fn with_open_files(mut self, files: OpenFiles) -> Self {
@@ -85,7 +93,7 @@ impl MqttListener {
         let Self { listener, mut shared, tls, files } = self;
         let showing = shared.limits.mirror.then(|| Showing::begin(&shared));
         shared.mirror = showing.as_ref().map(|showing| Arc::clone(&showing.mirror));
-        let commands = CommandRoutes::new(shared.metrics.commands.clone());
+        let commands = CommandRoutes::new(Arc::clone(&shared.kinds), shared.metrics.commands.clone());
         commands.carry_for(&shared.engine);
         shared.commands = Some(commands);
         let (shared, tls) = (Arc::new(shared), tls.as_ref());
@@ -115,7 +123,7 @@ struct Showing {
 
 impl Showing {
     fn begin(shared: &Shared) -> Self {
-        let mirror = Mirror::of(&shared.engine, &shared.labels, shared.metrics.mirror.clone());
+        let mirror = Mirror::of(&shared.engine, &shared.labels, &shared.kinds, shared.metrics.mirror.clone());
         let shows = Arc::clone(&mirror);
         Self { mirror, thread: Some(spawn_blocking(move || shows.run())) }
     }

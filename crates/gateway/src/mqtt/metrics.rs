@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use base::LogLimit;
-use net::metrics::ByWord;
+use net::metrics::LabelCounter;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -17,14 +17,14 @@ use crate::metrics::ReportMetrics;
 pub(super) struct MirrorMetrics {
     pub(super) watched: Gauge,
     pub(super) copies: Counter,
-    pub(super) dropped: ByWord,
+    pub(super) dropped: LabelCounter,
 }
 
 /// What is shown of commands on their way to devices.
 #[derive(Clone, Debug)]
 pub(super) struct CommandMetrics {
     pub(super) sent: Counter,
-    pub(super) dropped: ByWord,
+    pub(super) dropped: LabelCounter,
     pub(super) waiting_bytes: Gauge,
     pub(super) unacknowledged: Gauge,
 }
@@ -33,10 +33,23 @@ impl Default for CommandMetrics {
     fn default() -> Self {
         Self {
             sent: Counter::default(),
-            dropped: ByWord::new("reason"),
+            dropped: LabelCounter::new("reason"),
             waiting_bytes: Gauge::default(),
             unacknowledged: Gauge::default(),
         }
+    }
+}
+
+impl CommandMetrics {
+    fn register(&self, registry: &mut Registry) {
+        let help = "Commands that were not sent, by reason: nobody, slow, too_large, not_allowed, no_place";
+        self.dropped.register(registry, "fieldpost_mqtt_commands_dropped", help);
+        let help = "Commands sent, counted for each connection";
+        registry.register("fieldpost_mqtt_commands_sent", help, self.sent.clone());
+        let help = "Memory of commands that connections have not taken, counted for each connection";
+        registry.register("fieldpost_mqtt_commands_waiting_bytes", help, self.waiting_bytes.clone());
+        let help = "Commands of QoS 1 that wait for PUBACK";
+        registry.register("fieldpost_mqtt_commands_unacknowledged", help, self.unacknowledged.clone());
     }
 }
 
@@ -46,8 +59,8 @@ pub(super) struct Metrics {
     pub(super) commands: CommandMetrics,
     pub(super) reports: ReportMetrics,
     pub(super) connections: Gauge,
-    pub(super) connects: ByWord,
-    pub(super) disconnects: ByWord,
+    pub(super) connects: LabelCounter,
+    pub(super) disconnects: LabelCounter,
     pub(super) subscriptions: Gauge,
     pub(super) unacknowledged: Gauge,
     pub(super) unreleased: Gauge,
@@ -57,7 +70,7 @@ pub(super) struct Metrics {
     pub(super) begun_bytes: Gauge,
     pub(super) sessions_resumed: Counter,
     pub(super) sessions_not_kept: Counter,
-    pub(super) wills: ByWord,
+    pub(super) wills: LabelCounter,
     pub(super) label_lookups: Counter,
     pub(super) refused_logins: LogLimit<(Option<IpAddr>, &'static str)>,
     pub(super) full_logins: LogLimit<Arc<str>>,
@@ -73,13 +86,13 @@ impl Default for Metrics {
             mirror: MirrorMetrics {
                 watched: Gauge::default(),
                 copies: Counter::default(),
-                dropped: ByWord::new("reason"),
+                dropped: LabelCounter::new("reason"),
             },
             commands: CommandMetrics::default(),
             reports: ReportMetrics::new(WayIn::Mqtt),
             connections: Gauge::default(),
-            connects: ByWord::new("result"),
-            disconnects: ByWord::new("reason"),
+            connects: LabelCounter::new("result"),
+            disconnects: LabelCounter::new("reason"),
             subscriptions: Gauge::default(),
             unacknowledged: Gauge::default(),
             unreleased: Gauge::default(),
@@ -89,7 +102,7 @@ impl Default for Metrics {
             begun_bytes: Gauge::default(),
             sessions_resumed: Counter::default(),
             sessions_not_kept: Counter::default(),
-            wills: ByWord::new("result"),
+            wills: LabelCounter::new("result"),
             label_lookups: Counter::default(),
             refused_logins: LogLimit::default(),
             full_logins: LogLimit::default(),
@@ -109,19 +122,8 @@ impl Metrics {
         self.wills.register(registry, "fieldpost_mqtt_wills", "Wills that were applied, by result");
         let help = "Copies of reports that were not sent, by reason: slow, behind";
         self.mirror.dropped.register(registry, "fieldpost_mqtt_mirror_dropped", help);
-        let help = "Commands that were not sent, by reason: nobody, slow, too_large, not_allowed";
-        self.commands.dropped.register(registry, "fieldpost_mqtt_commands_dropped", help);
+        self.commands.register(registry);
         for (name, help, gauge) in [
-            (
-                "fieldpost_mqtt_commands_waiting_bytes",
-                "Memory of commands that connections have not taken, counted for each connection",
-                &self.commands.waiting_bytes,
-            ),
-            (
-                "fieldpost_mqtt_commands_unacknowledged",
-                "Commands of QoS 1 that wait for PUBACK",
-                &self.commands.unacknowledged,
-            ),
             (
                 "fieldpost_mqtt_mirror_watched",
                 "Devices that connections subscribe to, by connection; all devices count as one",

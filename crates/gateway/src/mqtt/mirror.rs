@@ -23,7 +23,7 @@ use super::limits::{
     MIRROR_KINDS_MAX,
 };
 use super::metrics::MirrorMetrics;
-use super::rights::device_level;
+use crate::decode::kinds::KindForms;
 use crate::decode::{self, Rules};
 
 pub(super) use self::topics::{matches, may_match};
@@ -32,6 +32,7 @@ pub(super) use self::topics::{matches, may_match};
 pub(super) struct Mirror {
     engine: Engine,
     labels: Arc<Labels>,
+    kinds: Arc<KindForms>,
     watchers: Mutex<Watchers<ReportCopy>>,
     /// What is watched: devices, or all of them, by so many connections.
     watched: Arc<AtomicIsize>,
@@ -100,10 +101,16 @@ impl engine::intake::Mirror for Door {
 
 impl Mirror {
     /// Of all that the engine accepts; [`Mirror::run`] shows it.
-    pub(super) fn of(engine: &Engine, labels: &Arc<Labels>, metrics: MirrorMetrics) -> Arc<Self> {
+    pub(super) fn of(
+        engine: &Engine,
+        labels: &Arc<Labels>,
+        kinds: &Arc<KindForms>,
+        metrics: MirrorMetrics,
+    ) -> Arc<Self> {
         let mirror = Arc::new(Self {
             engine: engine.clone(),
             labels: Arc::clone(labels),
+            kinds: Arc::clone(kinds),
             watchers: Mutex::default(),
             watched: Arc::default(),
             incoming: Mutex::default(),
@@ -195,7 +202,7 @@ impl Mirror {
     fn show(&self, Item { topic, payload, source }: Item, kinds: &mut Kinds, slow: &mut Slow<ReportCopy>) {
         let topic = topic.or_else(|| self.state_topic(&payload, kinds));
         let Some(topic) = topic else { return };
-        let device = device_level(&topic).unwrap_or_default();
+        let device = self.kinds.device_level(&topic).unwrap_or_default();
         let watchers = self.watchers().of(device);
         let may_see: Vec<_> = watchers.into_iter().filter(|watcher| self.may_see(watcher, device)).collect();
         let shown = Arc::new(ReportCopy { topic, payload, source });

@@ -37,7 +37,7 @@ use super::rights::{Rights, Unknown};
 use super::subscriptions::Subscriptions;
 use super::wire::{self, Packet};
 use super::{Shared, Version};
-use crate::decode::{self, Rules};
+use crate::decode::Rules;
 use crate::metrics::Sender;
 
 /// The conversation with one client.
@@ -155,7 +155,14 @@ impl Protocol {
     /// Whether more may be received. If not, it is because reports are under way or because the
     /// client does not take what we say; either wakes who polls for it.
     pub(super) fn has_room(&self) -> bool {
-        self.ring.room() > 0 && self.out.len() < OUT_BYTES_MAX
+        self.ring.room() > 0 && !self.is_out_full()
+    }
+
+    /// Whether the client does not take our answers. Commands do not count: a large one on a slow
+    /// line must not keep us from hearing its device.
+    fn is_out_full(&self) -> bool {
+        let of_commands = self.commands.as_ref().map_or(0, |commands| commands.unwritten_bytes());
+        self.out.len() >= OUT_BYTES_MAX + of_commands
     }
 
     /// Whether it is we who do not listen.
@@ -232,7 +239,7 @@ impl Protocol {
         self.held_back = false;
         let answers = self.take_answers();
         let result = loop {
-            if arrivals.len() >= reports_max || self.out.len() >= OUT_BYTES_MAX {
+            if arrivals.len() >= reports_max || self.is_out_full() {
                 self.held_back = true;
                 break Ok(());
             }
@@ -296,7 +303,7 @@ impl Protocol {
         let publish = wire::publish(self.client.version, packet)?;
         let handshakes_max = self.handshakes_max();
         let topic = self.aliases.resolve(publish.topic, publish.alias)?;
-        let decoded = decode::publish(topic, publish.payload, publish.id, rules);
+        let decoded = self.shared.kinds.publish(topic, publish.payload, publish.id, rules);
         let known = self.shared.known(answers);
         let allowed =
             self.access.publish(topic, decoded, known).map_err(|Unknown(device)| Stop::Asks(vec![device]))?;

@@ -1,36 +1,67 @@
 //! Which devices a subscription reaches: those whose commands it covers. Commands of a device go to
-//! `dev/{kind}/{id}`.
+//! `dev/{kind}/{id}`, or where the settings of its kind say.
 
 use base::{DeviceId, Kind};
+use engine::presence::OfKind;
+
+use crate::decode::kinds::KindForms;
 
 /// The devices whose commands a filter covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Covered {
     Nothing,
-    /// The device with this id, if it is of the filter's kind.
+    /// The device with this id, if it is of this kind.
     Device {
         device: DeviceId,
+        kind: OfKind,
         /// The filter is the topic itself, without a wildcard.
         by_name: bool,
     },
-    /// All devices, or those of this kind.
-    Widely(Option<Kind>),
+    /// All devices of these kinds; of any kind where it is `None`.
+    Widely(Vec<Option<Kind>>),
 }
 
 /// What a valid filter covers.
-pub(super) fn covered(filter: &str) -> Covered {
+pub(super) fn covered(filter: &str, kinds: &KindForms) -> Covered {
+    match of_contract(filter, kinds) {
+        Covered::Nothing => of_settings(filter, kinds),
+        // What covers a kind by its name may cover other kinds by their settings.
+        Covered::Widely(mut named) if !named.contains(&None) => {
+            named.extend(kinds.covered(filter).map(|(kind, _)| Some(kind.clone())));
+            Covered::Widely(named)
+        }
+        covered => covered,
+    }
+}
+
+fn of_settings(filter: &str, kinds: &KindForms) -> Covered {
+    let mut wide = Vec::new();
+    for (kind, id) in kinds.covered(filter) {
+        match id.map(DeviceId::new) {
+            Some(Some(device)) => {
+                let by_name = !filter.contains(['+', '#']);
+                return Covered::Device { device, kind: OfKind::Only(kind.clone()), by_name };
+            }
+            Some(None) => {}
+            None => wide.push(Some(kind.clone())),
+        }
+    }
+    if wide.is_empty() { Covered::Nothing } else { Covered::Widely(wide) }
+}
+
+fn of_contract(filter: &str, kinds: &KindForms) -> Covered {
     let mut levels = filter.split('/');
     let [first, kind, id, below] = std::array::from_fn(|_| levels.next());
     let more = levels.next().is_some();
     match (first, kind, id, below) {
-        (Some("#"), None, None, None) => return Covered::Widely(None),
+        (Some("#"), None, None, None) => return Covered::Widely(vec![None]),
         (Some("dev" | "+"), ..) => {}
         _ => return Covered::Nothing,
     }
     let named = match kind {
-        Some("#") => return Covered::Widely(None),
+        Some("#") => return Covered::Widely(vec![None]),
         Some("+") => None,
-        Some(kind) => match Kind::new(kind) {
+        Some(kind) => match Kind::new(kind).filter(|kind| !kinds.has_down(kind)) {
             Some(kind) => Some(kind),
             None => return Covered::Nothing,
         },
@@ -38,11 +69,11 @@ pub(super) fn covered(filter: &str) -> Covered {
     };
     match (id, below) {
         _ if more => Covered::Nothing,
-        (Some("#"), None) | (Some("+"), None | Some("#")) => Covered::Widely(named),
+        (Some("#"), None) | (Some("+"), None | Some("#")) => Covered::Widely(vec![named]),
         (Some(id), None | Some("#")) => match DeviceId::new(id) {
             Some(device) => {
                 let by_name = first == Some("dev") && named.is_some() && below.is_none();
-                Covered::Device { device, by_name }
+                Covered::Device { device, kind: named.map_or(OfKind::Any, OfKind::Only), by_name }
             }
             None => Covered::Nothing,
         },
@@ -53,23 +84,27 @@ pub(super) fn covered(filter: &str) -> Covered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::kinds::{KindTopics, TopicTemplate};
 
     #[test]
     fn a_filter_covers_a_device_or_many_or_none() {
-        let device = |by_name| Covered::Device { device: DeviceId::new("0xA").expect("an id"), by_name };
-        let locks = || Covered::Widely(Kind::new("lock"));
+        let of_kind =
+            |kind, by_name| Covered::Device { device: DeviceId::new("0xA").expect("an id"), kind, by_name };
+        let lock = |by_name| of_kind(OfKind::Only(Kind::lock()), by_name);
+        let locks = || Covered::Widely(vec![Kind::new("lock")]);
+        let all = || Covered::Widely(vec![None]);
         for (filter, expect) in [
-            ("dev/lock/0xA", device(true)),
-            ("dev/+/0xA", device(false)),
-            ("+/lock/0xA", device(false)),
-            ("+/+/0xA", device(false)),
-            ("dev/lock/0xA/#", device(false)),
-            ("#", Covered::Widely(None)),
-            ("+/#", Covered::Widely(None)),
-            ("dev/#", Covered::Widely(None)),
-            ("dev/+/#", Covered::Widely(None)),
-            ("dev/+/+", Covered::Widely(None)),
-            ("+/+/+/#", Covered::Widely(None)),
+            ("dev/lock/0xA", lock(true)),
+            ("dev/+/0xA", of_kind(OfKind::Any, false)),
+            ("+/lock/0xA", lock(false)),
+            ("+/+/0xA", of_kind(OfKind::Any, false)),
+            ("dev/lock/0xA/#", lock(false)),
+            ("#", all()),
+            ("+/#", all()),
+            ("dev/#", all()),
+            ("dev/+/#", all()),
+            ("dev/+/+", all()),
+            ("+/+/+/#", all()),
             ("dev/lock/#", locks()),
             ("dev/lock/+", locks()),
             ("dev/lock/+/#", locks()),
@@ -86,7 +121,35 @@ mod tests {
             ("$SYS/#", Covered::Nothing),
             ("elsewhere/#", Covered::Nothing),
         ] {
-            assert_eq!(covered(filter), expect, "{filter}");
+            assert_eq!(covered(filter, &KindForms::default()), expect, "{filter}");
+        }
+    }
+
+    #[test]
+    fn commands_of_some_kinds_go_elsewhere() {
+        let topics = KindTopics { down: TopicTemplate::new("mqtt/face/{id}"), ..KindTopics::default() };
+        let face = Kind::new("face").expect("a kind");
+        let kinds = KindForms::new([(face.clone(), topics)].into()).expect("one meaning");
+        let device = |kind: &Kind, by_name| Covered::Device {
+            device: DeviceId::new("0xA").expect("an id"),
+            kind: OfKind::Only(kind.clone()),
+            by_name,
+        };
+        let widely =
+            |kinds: &[&Kind]| Covered::Widely(kinds.iter().map(|kind| Some((*kind).clone())).collect());
+        for (filter, expect) in [
+            ("mqtt/face/0xA", device(&face, true)),
+            ("mqtt/+/0xA", device(&face, false)),
+            ("mqtt/face/+", widely(&[&face])),
+            ("mqtt/#", widely(&[&face])),
+            ("+/lock/+", widely(&[&Kind::lock()])),
+            ("#", Covered::Widely(vec![None])),
+            ("dev/face/0xA", Covered::Nothing),
+            ("dev/face/+", Covered::Nothing),
+            ("dev/lock/0xA", device(&Kind::lock(), true)),
+            ("mqtt/face/0xA/Ack", Covered::Nothing),
+        ] {
+            assert_eq!(covered(filter, &kinds), expect, "{filter}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a login may do: publish and subscribe under `dev/+/{its ids}/#`, and report on `sensors`
-//! for its own devices.
+//! What a login may do: publish and subscribe under `dev/+/{its ids}/#` and to what the settings of
+//! kinds have in place of that, and report on `sensors` for its own devices.
 //!
 //! Asked anew for every publish and subscription, because labels change.
 
@@ -11,6 +11,7 @@ use engine::Report;
 use engine::presence::Who;
 
 use super::labels::{LabelOf, Labels};
+use crate::decode::kinds::KindForms;
 use crate::decode::{INVALID_ID, SENSORS, quoted};
 
 /// The code of a publish that its login may not make; MQTT 5 has its own reason code for it.
@@ -25,6 +26,7 @@ pub(super) struct Rights(Arc<KnownAs>);
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) labels: &'a Labels,
+    pub(super) kinds: &'a KindForms,
     pub(super) answers: &'a [(DeviceId, bool)],
 }
 
@@ -89,7 +91,7 @@ impl Rights {
     pub(super) fn asks_about(&self, topic: &str, known: Known<'_>) -> Option<DeviceId> {
         match &self.0.login {
             Login::Label { .. } => {
-                let device = device_level(topic).and_then(DeviceId::new)?;
+                let device = known.kinds.device_level(topic).and_then(DeviceId::new)?;
                 known.has(self.0.number, &device).is_none().then_some(device)
             }
             Login::Admin | Login::Device(_) | Login::Prefix(_) => None,
@@ -114,7 +116,7 @@ impl Rights {
             Err(problem) if topic == SENSORS && problem.code == INVALID_ID => false,
             // Nobody can be found to have sent it, which is no reason to tell more than is there.
             Err(_) if topic == SENSORS => true,
-            Err(_) => match device_level(topic) {
+            Err(_) => match known.kinds.device_level(topic) {
                 Some(device) => self.covers(device, known)?,
                 None => false,
             },
@@ -128,7 +130,7 @@ impl Rights {
         if self.0.login == Login::Admin {
             return Ok(true);
         }
-        match device_level(filter) {
+        match known.kinds.device_level(filter) {
             Some(device) => self.covers(device, known),
             None => Ok(false),
         }
@@ -159,12 +161,6 @@ impl Rights {
             format!("login {username} speaks for {whose} only; it may not publish this to {}", quoted(topic));
         Problem::not_allowed(NOT_ALLOWED, detail)
     }
-}
-
-/// The level of a topic or filter where the id of a device stands: `dev/{kind}/{id}`, and anything
-/// below.
-pub(super) fn device_level(topic: &str) -> Option<&str> {
-    topic.strip_prefix("dev/")?.split('/').nth(1)
 }
 
 #[cfg(test)]
@@ -205,7 +201,7 @@ mod tests {
             ("sensors", None),
             ("$SYS/dev/lock/0xA", None),
         ] {
-            assert_eq!(device_level(topic), expect, "{topic}");
+            assert_eq!(KindForms::default().device_level(topic), expect, "{topic}");
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Who is here under which client id: at most one connection each, or a session whose client is
-//! away. This is where commands will find their way to a device.
+//! away.
 //!
 //! A newcomer closes the older connection and waits until that one has handed in its last report
 //! and its will, so that what the client said first stays first. Then it gets the session, if that

@@ -15,7 +15,7 @@ use super::Shared;
 use super::ending::Ending;
 use super::labels::Answer;
 use super::rights::{Rights, Unknown};
-use crate::decode::{self, Rules, beginning};
+use crate::decode::{Rules, beginning};
 use crate::metrics::Sender;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Will {
         let mut answers: Vec<Answer> = Vec::new();
         loop {
             let rules = Rules::of(&shared.engine);
-            let decoded = decode::publish(&self.topic, &self.payload, self.id.as_deref(), rules);
+            let decoded = shared.kinds.publish(&self.topic, &self.payload, self.id.as_deref(), rules);
             match (access.publish(&self.topic, decoded, shared.known(&answers)), access.label()) {
                 (Ok(allowed), _) => return Ok(allowed),
                 (Err(Unknown(device)), Some(label)) if answers.is_empty() => {

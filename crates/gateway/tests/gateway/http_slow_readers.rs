@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::any;
-use net::http::{Answers, HttpListener, WebAccess};
+use net::http::{HttpListener, LargeAnswers, WebAccess};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -58,7 +58,8 @@ async fn who_reads_nothing_holds_memory_that_is_counted_and_limited() {
     let address = bound.local_addr().expect("bound");
     let large = Bytes::from(vec![b'x'; ANSWER_BYTES]);
     let app = Router::new().route("/", any(async move || Body::from(large.clone())));
-    let (answers, mut registry, stop) = (Answers::default(), Registry::default(), watch::Sender::new(false));
+    let (answers, mut registry, stop) =
+        (LargeAnswers::default(), Registry::default(), watch::Sender::new(false));
     answers.register_metrics(&mut registry);
     let listener = HttpListener::new(bound, app, Router::new(), 99, WebAccess::open(&[]));
     tokio::spawn(listener.with_answers(answers).run(stop.subscribe()));

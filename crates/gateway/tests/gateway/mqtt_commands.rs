@@ -9,13 +9,14 @@ use engine::commands::COMMAND_ID_PREFIX;
 use engine::queries::TimelineItem;
 use engine::records::{CommandStatus, DisconnectReason, Happening};
 use engine::{NewCommand, TrackedCommand};
+use gateway::decode::kinds::{JsonPointer, KindForms, KindTopics, RawForm, TopicTemplate};
 use gateway::mqtt::Limits;
 use sha2::{Digest, Sha256};
 
 use crate::PATIENCE;
 use crate::raw_client::Version::{V5, V311};
 use crate::raw_client::{Connect, RawClient, Version, packet, puback, publish, reason_of, subscribe, text};
-use crate::rig::{LOCKS, Rig};
+use crate::rig::{LOCKS, METER, Rig};
 
 const SUBACK: u8 = 0x90;
 
@@ -189,6 +190,17 @@ async fn wildcards_reach_devices_and_are_not_their_sessions() {
 }
 
 #[tokio::test]
+async fn the_topic_of_another_kind_is_not_the_devices() {
+    let rig = Rig::start().await;
+    let sent = send(&rig, "0xA", command("1")).await;
+    let mut wrong = subscriber(&rig, named(V5, "0xA"), "dev/meter/0xA").await;
+    let state = rig.engine.queries().command(sent).expect("readable").expect("a command").state;
+    assert_eq!((state.status, state.tries), (CommandStatus::Scheduled, 0));
+    subscribed(&mut wrong, "dev/lock/0xA").await;
+    wrong.expect(&published(V5, "0xA", sent, "1", 1)).await;
+}
+
+#[tokio::test]
 async fn a_session_is_a_devices_by_client_id_or_by_the_name_of_its_topic() {
     let rig = Rig::start().await;
     let mut by_id = RawClient::connect(rig.mqtt, named(V5, "0xA")).await;
@@ -263,6 +275,42 @@ async fn a_session_whose_client_is_away_is_not_live_and_counts_again_when_it_is_
             RawClient::connect_to_session(rig.mqtt, Connect { clean: true, ..connect }).await;
         assert!(!session_present);
     }
+}
+
+#[tokio::test]
+async fn a_crowd_that_reconnects_at_once_loses_no_session_and_no_command() {
+    const DEVICES: usize = 200;
+    let rig = Rig::start().await;
+    let ids: Vec<String> = (0..DEVICES).map(|number| format!("d{number}")).collect();
+    for id in &ids {
+        let device = engine::NewDevice { id: id.clone(), ..engine::NewDevice::default() };
+        rig.engine.create_device(device).await.expect("a new device");
+    }
+    let connect = |id| Connect { client_id: id, ..Connect::lasting(V5) };
+    let mut older = Vec::new();
+    for id in &ids {
+        older.push(subscriber(&rig, connect(id), &format!("dev/lock/{id}")).await);
+    }
+    let mut sent = Vec::new();
+    for id in &ids {
+        sent.push(send(&rig, id, command("1")).await);
+    }
+    let answered = ids.iter().zip(&sent).map(async |(id, sent)| {
+        let (mut client, session_present) = RawClient::connect_to_session(rig.mqtt, connect(id)).await;
+        assert!(session_present, "{id}");
+        client.expect(&published(V5, id, *sent, "1", 1)).await;
+        client.send(&answer(V5, id, *sent, r#""ok":true"#)).await;
+        client.expect(&puback(9)).await;
+        client
+    });
+    let newer = futures_util::future::join_all(answered).await;
+    for (id, sent) in ids.iter().zip(&sent) {
+        assert_eq!(ended(&rig, *sent).await.state.status, CommandStatus::Acknowledged, "{id}");
+        assert!(is_connected(&rig, id), "{id}");
+        sessions_become(&rig, id, &[None, Some(DisconnectReason::TakenOver), None]).await;
+    }
+    rig.figure_becomes("fieldpost_mqtt_connections", newer.len() as u64).await;
+    assert_eq!(rig.figure("fieldpost_mqtt_commands_waiting_bytes"), 0);
 }
 
 fn logins() -> Logins {
@@ -362,6 +410,59 @@ async fn what_a_slow_client_does_not_take_is_dropped_and_comes_again() {
     };
     let message_id = sent[0].to_text(COMMAND_ID_PREFIX);
     assert!(String::from_utf8_lossy(&first).contains(&message_id), "the oldest comes first");
+}
+
+/// Terminals with topics and messages of their own, as kind `meter`.
+fn terminals() -> KindForms {
+    let template = |text| Some(TopicTemplate::new(text).expect("a template"));
+    let pointer = |text| JsonPointer::new(text).expect("a pointer");
+    let raw = RawForm {
+        id_path: pointer("/messageId"),
+        ack_id_path: pointer("/messageId"),
+        ack_ok_path: pointer("/code"),
+        ack_ok_value: 200.into(),
+    };
+    let topics = KindTopics {
+        down: template("mqtt/face/{id}"),
+        ack: template("mqtt/face/{id}/Ack"),
+        heartbeat: template("mqtt/face/{id}/heartbeat"),
+        raw: Some(raw),
+        ..KindTopics::default()
+    };
+    KindForms::new([(base::Kind::new("meter").expect("a kind"), topics)].into()).expect("one meaning each")
+}
+
+#[tokio::test]
+async fn devices_with_a_form_of_their_own_are_spoken_to_in_it() {
+    let mut logins = Logins::new();
+    for (username, login) in [("m1", Login::Device(id(METER))), ("0xA", Login::Device(id("0xA")))] {
+        logins.add(username, Sha256::digest("secret").into(), login).expect("a new name");
+    }
+    let rig = Rig::listening(Limits::default(), |listener| {
+        listener.with_logins(logins).with_kinds(terminals().into())
+    });
+    let rig = rig.await;
+    let login = |username| Connect { credentials: Some((username, "secret")), ..named(V311, username) };
+    let mut other = RawClient::connect(rig.mqtt, login("0xA")).await;
+    other.send(&subscribe(V311, &["mqtt/face/m1", "dev/meter/m1", "mqtt/face/+"])).await;
+    assert!(other.receive().await.ends_with(&[0x80, 0x80, 0x80]), "it is another's");
+    let sent = send(&rig, METER, command(r#"{"operator":"open"}"#)).await;
+    let mut terminal = subscriber(&rig, login("m1"), "mqtt/face/m1").await;
+    let text = sent.to_text(COMMAND_ID_PREFIX);
+    let down = format!(r#"{{"messageId":"{text}","operator":"open"}}"#);
+    terminal.expect(&publish(V311, 1, "mqtt/face/m1", &down)).await;
+    other.send(&publish(V311, 4, "mqtt/face/m1/Ack", &down)).await;
+    other.expect(&puback(4)).await;
+    let up = format!(r#"{{"messageId":"{text}","code":200,"info":"ok"}}"#);
+    terminal.send(&publish(V311, 2, "mqtt/face/m1/heartbeat", "")).await;
+    terminal.expect(&puback(2)).await;
+    terminal.send(&publish(V311, 3, "mqtt/face/m1/Ack", &up)).await;
+    let state = ended(&rig, sent).await.state;
+    assert_eq!((state.status, state.result.as_deref()), (CommandStatus::Acknowledged, Some(&*up)));
+    assert_eq!(rig.quarantines(1).await[0].0, "not_allowed", "nobody answers for others");
+    let no_place = NewCommand { attempts_max: Some(1), ..command("[1]") };
+    send(&rig, METER, no_place).await;
+    rig.figure_becomes("fieldpost_mqtt_commands_dropped_total{reason=\"no_place\"}", 1).await;
 }
 
 #[tokio::test]

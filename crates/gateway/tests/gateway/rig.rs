@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::Router;
 use base::{DeviceId, PartitionId, SystemClock, Timestamp, hash};
 use engine::records::Quarantined;
-use engine::settings::{Retry, UnknownDevice};
 use engine::{Engine, NewDevice, Page, Settings};
 use gateway::mqtt::{Limits, MqttListener};
 use net::memory_budget::MemoryBudget;
@@ -57,7 +56,7 @@ impl Rig {
         let partition = |id| hash::device_partition(&DeviceId::new(id).expect("an id"), store.partitions());
         assert_eq!(LOCKS.map(partition), [3, 0, 1].map(PartitionId));
         let mut registry = Registry::default();
-        let http = gateway::http::routes(&engine, &MemoryBudget::default(), &mut registry);
+        let http = gateway::http::routes(&engine, &Arc::default(), &MemoryBudget::default(), &mut registry);
         let listener = MqttListener::bind(([127, 0, 0, 1], 0).into(), engine.clone(), limits);
         let listener = arrange(listener.await.expect("a free port"));
         listener.register_metrics(&mut registry);
@@ -138,20 +137,6 @@ impl Rig {
 }
 
 fn settings() -> Settings {
-    Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: Duration::from_secs(3_600),
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::from_secs(120),
-        ways_configured: [true, true, false],
-        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 10 },
-        attempt_timeout: Duration::from_secs(10),
-        stale_probe: Duration::from_secs(3_600),
-        keep: engine::settings::Keep::default(),
-        jobs_resident_max: 65_536,
-        commands: engine::CommandSettings::default(),
-        allow_private: false,
-        render: Arc::new(|_| Vec::new()),
-    }
+    let restart_grace = Duration::from_secs(120);
+    Settings { restart_grace, ways_configured: [true, true, false], ..Settings::for_tests() }
 }

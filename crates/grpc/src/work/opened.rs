@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{Admitted, Asked};
+use access::{Admitted, RequestedAction};
 use base::Problem;
 use base::limits::QUEUES_PER_CONSUME_MAX;
 use engine::queues::QueueName;
@@ -21,7 +21,7 @@ pub(super) struct Opened {
 impl Opened {
     /// Reads what the stream is for; the caller has to be allowed to work there.
     pub(super) fn read(open: &Open, caller: &Admitted) -> Result<Self, Problem> {
-        caller.may(Asked::Work { namespace: &open.namespace })?;
+        caller.may(RequestedAction::Work { namespace: &open.namespace })?;
         let queues = asked::queues(&open.namespace, &open.queues)?;
         if !(1..=QUEUES_PER_CONSUME_MAX).contains(&queues.len()) {
             let detail = format!("queues must be 1 to {QUEUES_PER_CONSUME_MAX}, not {}", queues.len());

@@ -1,14 +1,13 @@
 //! Time moves on: jobs become available, leases run out, jobs expire.
 
 use base::Timestamp;
-use records::{AliasKey, Batch, GroupKey, Holder, JobId, QueueKey};
+use records::{AliasKey, GroupKey, Holder, JobId, QueueKey};
 
 use crate::entry::Entry;
 use crate::jobs::Jobs;
 use crate::jobs::lease::{Charge, Released};
-use crate::recurrence::Calendar;
 use crate::slab::Handle;
-use crate::step::StepContext;
+use crate::step::JobsStep;
 use crate::timers::Due;
 
 /// What time brought.
@@ -66,25 +65,16 @@ pub enum Progress {
 impl Jobs {
     /// Does what is due, `limit` jobs of it: those that expire first, then the oldest. Jobs become
     /// available, leases run out.
-    pub fn advance(
-        &mut self,
-        now: Timestamp,
-        limit: usize,
-        calendar: &mut dyn Calendar,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
-        passed: &mut Vec<Passed>,
-    ) -> Progress {
-        let time = self.clocks.read(now);
-        let mut step = StepContext { time, calendar, batch, wakes: Some(wakes) };
+    pub fn advance(&mut self, limit: usize, passed: &mut Vec<Passed>, step: &mut JobsStep<'_>) -> Progress {
+        let time = self.clocks.at(step.now);
         self.parked.advance_to(time);
-        self.unblock_lines(&mut step);
+        self.unblock_lines(step);
         for _ in 0..limit {
             let Some(due) = self.timers.due(self.table.entries(), time) else { return Progress::Done };
             match due {
-                Due::Expiry(job) => passed.push(Passed::Expired(self.expire(job, &mut step))),
-                Due::Job(job) => passed.extend(self.come_due(job, &mut step).map(Passed::Lapsed)),
-                Due::Refill(at, queue) => self.refill(queue, at, &mut step),
+                Due::Expiry(job) => passed.push(Passed::Expired(self.expire(job, step))),
+                Due::Job(job) => passed.extend(self.come_due(job, step).map(Passed::Lapsed)),
+                Due::Refill(at, queue) => self.refill(queue, at, step),
             }
         }
         match self.timers.due(self.table.entries(), time) {
@@ -95,7 +85,7 @@ impl Jobs {
 
     /// The `visible_at` of a job has come. A run whose time is over ends: the job is available from
     /// that time on, not from when it was noticed.
-    fn come_due(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Lapsed> {
+    fn come_due(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) -> Option<Lapsed> {
         let Some(holder) = self.table.lease(job).map(|lease| lease.holder) else {
             self.displace(job);
             match self.parking_of(job, step) {

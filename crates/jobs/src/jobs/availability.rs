@@ -8,18 +8,28 @@ use crate::jobs::Jobs;
 use crate::queues::Queue;
 use crate::rules::{Allowance, QueueRules, Rules};
 use crate::slab::Handle;
-use crate::step::StepContext;
+use crate::step::JobsStep;
 
 impl Jobs {
     /// Has these rules hold for a queue from now on. Jobs that are reserved already stay so,
     /// however many there are.
-    pub fn set_rules(
-        &mut self,
-        queue: QueueKey,
-        rules: QueueRules,
-        now: Timestamp,
-        wakes: &mut Vec<QueueKey>,
-    ) {
+    pub fn set_rules(&mut self, queue: QueueKey, rules: QueueRules, step: &mut JobsStep<'_>) {
+        let opened = self.change_rules(queue, rules, step.now);
+        step.wake(opened);
+    }
+
+    /// As [`Jobs::set_rules`], before the jobs of the queue are loaded.
+    pub fn load_rules(&mut self, queue: QueueKey, rules: QueueRules, now: Timestamp) {
+        self.change_rules(queue, rules, now);
+    }
+
+    /// Has no rules hold for a queue that is no longer one. Nobody is told.
+    pub fn forget_rules(&mut self, queue: QueueKey) {
+        self.change_rules(queue, QueueRules::default(), Timestamp(0));
+    }
+
+    /// Answers the queue if something of it can be leased now and could not be before.
+    fn change_rules(&mut self, queue: QueueKey, rules: QueueRules, now: Timestamp) -> Option<QueueKey> {
         let queue = self.queues.enter(queue);
         if self.queues.reorder(self.table.entries_mut(), queue, rules.order) {
             // How far it is resident was known in the other order.
@@ -36,18 +46,14 @@ impl Jobs {
         if let Some(at) = refill_at {
             self.timers.forget_refill(at, queue);
         }
-        wakes.extend(self.open_line(queue, now));
+        let opened = self.open_line(queue, now);
         self.queues.leave(queue);
-    }
-
-    /// Has no rules hold for a queue that is no longer one. Nobody is told.
-    pub fn forget_rules(&mut self, queue: QueueKey) {
-        self.set_rules(queue, QueueRules::default(), Timestamp(0), &mut Vec::new());
+        opened
     }
 
     /// Wakes consumers of a queue if something of it can be leased now and could not be before.
-    pub(super) fn announce_if_open(&mut self, queue: Handle<Queue>, step: &mut StepContext<'_>) {
-        let opened = self.open_line(queue, step.time.now);
+    pub(super) fn announce_if_open(&mut self, queue: Handle<Queue>, step: &mut JobsStep<'_>) {
+        let opened = self.open_line(queue, step.now);
         step.wake(opened);
     }
 
@@ -107,7 +113,7 @@ impl Jobs {
     }
 
     /// The rate of a queue allows more.
-    pub(super) fn refill(&mut self, queue: Handle<Queue>, at: Timestamp, step: &mut StepContext<'_>) {
+    pub(super) fn refill(&mut self, queue: Handle<Queue>, at: Timestamp, step: &mut JobsStep<'_>) {
         self.timers.forget_refill(at, queue);
         if let Some(rules) = self.queues[queue].rules_mut() {
             rules.set_refill_at(None);

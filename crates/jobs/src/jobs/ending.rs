@@ -10,7 +10,7 @@ use crate::jobs::advance::Expired;
 use crate::jobs::lease::{Charge, Released};
 use crate::recurrence::next_run;
 use crate::slab::Handle;
-use crate::step::StepContext;
+use crate::step::JobsStep;
 
 /// Whether what a job carried outlives it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,13 +27,13 @@ impl Jobs {
         job: Handle<Entry>,
         until: Timestamp,
         charge: Charge,
-        step: &mut StepContext<'_>,
+        step: &mut JobsStep<'_>,
     ) -> Released {
         if let Some(superseded) = self.supersede(job, step) {
             return superseded;
         }
         let entry = &self.table[job];
-        let has_expired = self.table.expires_by(job, step.time.now);
+        let has_expired = self.table.expires_by(job, step.now);
         let died = !has_expired && charge == Charge::Counted && entry.attempt >= entry.tries;
         if !has_expired && !died {
             return self.requeue(job, until, charge, step);
@@ -50,7 +50,7 @@ impl Jobs {
     }
 
     /// Ends a job whose run has ended if it is to be replaced then.
-    pub(super) fn supersede(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Released> {
+    pub(super) fn supersede(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) -> Option<Released> {
         if !self.table.is_superseded(job) {
             return None;
         }
@@ -63,9 +63,9 @@ impl Jobs {
         job: Handle<Entry>,
         until: Timestamp,
         charge: Charge,
-        step: &mut StepContext<'_>,
+        step: &mut JobsStep<'_>,
     ) -> Released {
-        let by_wall = step.time.convert(until, JobClock::Engine, JobClock::Wall);
+        let by_wall = self.clocks.on_wall(until);
         self.update(job, step, |table| {
             let entry = &mut table[job];
             if charge == Charge::Uncounted {
@@ -81,11 +81,12 @@ impl Jobs {
 
     /// Ends a run of a recurring job and has the next one wait; answers when that is due. `None`,
     /// and nothing is changed, if the job does not come again.
-    pub(super) fn recur(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Timestamp> {
+    pub(super) fn recur(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) -> Option<Timestamp> {
         let recurrence = self.table.recurrence(job)?;
         let Entry { id, run_at, clock, .. } = self.table[job];
-        let (next, clock) = next_run(&recurrence, (id, run_at, clock), step.time, step.calendar)?;
-        let (number, on_engine) = (self.numbers.take_job(), step.time.convert(next, clock, JobClock::Engine));
+        let (next, clock) =
+            next_run(&recurrence, (id, run_at, clock), self.clocks.at(step.now), step.calendar)?;
+        let (number, on_engine) = (self.numbers.take_job(), self.clocks.on_engine(clock, next));
         self.update(job, step, |table| {
             let entry = &mut table[job];
             (entry.clock, entry.run_at, entry.visible_at) = (clock, next, next);
@@ -98,7 +99,7 @@ impl Jobs {
     }
 
     /// A job expires that waits.
-    pub(super) fn expire(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Expired {
+    pub(super) fn expire(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) -> Expired {
         let Entry { id, queue, .. } = self.table[job];
         let queue = self.queues[queue].key();
         let alias = self.table.alias(job);
@@ -114,7 +115,7 @@ impl Jobs {
         &mut self,
         job: Handle<Entry>,
         body: Body,
-        step: &mut StepContext<'_>,
+        step: &mut JobsStep<'_>,
     ) -> Option<JobId> {
         let (queue, group) = (self.table[job].queue, self.table.group(job));
         self.displace(job);
@@ -126,7 +127,7 @@ impl Jobs {
         });
         let successor = removed.claim.and_then(|claim| Some((claim.alias, *claim.next.successor()?)));
         if let Some((alias, successor)) = successor {
-            let visible_at = successor.run_at.max(step.time.on(successor.terms.clock));
+            let visible_at = successor.run_at.max(self.clocks.at(step.now).on(successor.terms.clock));
             let head = head_of_successor(&successor, self.queues[queue].key(), alias, visible_at);
             self.admit(&head, step);
         }

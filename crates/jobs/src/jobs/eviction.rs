@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Timestamp;
-use records::{Batch, GroupKey, JobClock, JobId, Parking, QueueOrder};
+use records::{GroupKey, JobClock, JobId, Parking, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::jobs::Jobs;
@@ -12,6 +12,7 @@ use crate::parked::eviction::{Placed, split_end, split_latest};
 use crate::parked::horizon::{Horizon, READ_AHEAD};
 use crate::queues::Queue;
 use crate::slab::Handle;
+use crate::step::JobsStep;
 use crate::table::Found;
 
 /// Jobs parked at once.
@@ -27,16 +28,16 @@ impl Jobs {
     /// of these is left. Of those that come due in more than a minute, no more than an eighth
     /// stays: consumers have no use of them yet. First those leave whose time comes last, then the
     /// ends of lines. Some stay at the front of each line. Whether there is more to park at once.
-    pub fn shrink(&mut self, now: Timestamp, batch: &mut Batch) -> bool {
+    pub fn evict(&mut self, step: &mut JobsStep<'_>) -> bool {
         let was_stuck = self.eviction.is_stuck();
-        if !self.eviction.is_under_way() && !self.plan(now) {
+        if !self.eviction.is_under_way() && !self.plan(step.now) {
             // Reading waited for this, and goes on without room.
             return self.eviction.is_stuck() && !was_stuck;
         }
         let before = self.table.waiting();
         for _ in 0..PARKED_AT_A_TIME {
             let Some((id, parking)) = self.eviction.next() else { break };
-            self.park_if_behind(now, id, parking, batch);
+            self.park_if_behind(id, parking, step);
         }
         if self.eviction.is_under_way() {
             return true;
@@ -89,7 +90,7 @@ impl Jobs {
     /// Pulls the horizons in so far that `excess` jobs are behind them, if there are so many that
     /// come due later than `ahead`.
     fn plan_scheduled(&mut self, now: Timestamp, ahead: Duration, excess: usize) -> Vec<(JobId, Parking)> {
-        let time = self.clocks.read(now);
+        let time = self.clocks.at(now);
         let may_leave = |job, entry: &Entry| {
             entry.place == Place::Timed
                 && entry.visible_at > time.on(entry.clock).after(ahead)
@@ -200,12 +201,12 @@ impl Jobs {
     }
 
     /// Parks a job if it can still be, and a horizon is still before it.
-    fn park_if_behind(&mut self, now: Timestamp, id: JobId, parking: Parking, batch: &mut Batch) {
+    fn park_if_behind(&mut self, id: JobId, parking: Parking, step: &mut JobsStep<'_>) {
         let Some(Found::Job(job)) = self.table.find(id) else { return };
         let Entry { place, .. } = self.table[job];
         let group = self.table.group(job);
         let is_behind = self.table.can_be_parked(job)
-            && !self.expires_soon(job, now)
+            && !self.expires_soon(job, step.now)
             && match (parking, place) {
                 (Parking::Time, Place::Timed) => self.is_behind_time(job) && self.outlives_its_wait(job),
                 (Parking::Worker, Place::Ready) => group.is_none() && self.is_behind_planned_line(job, None),
@@ -219,7 +220,7 @@ impl Jobs {
             };
         if is_behind {
             self.displace(job);
-            self.park(job, parking, batch);
+            self.park(job, parking, step.batch);
         }
     }
 

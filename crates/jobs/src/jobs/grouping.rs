@@ -6,7 +6,7 @@ use crate::entry::{Entry, Place};
 use crate::jobs::Jobs;
 use crate::queues::Queue;
 use crate::slab::Handle;
-use crate::step::StepContext;
+use crate::step::JobsStep;
 
 impl Jobs {
     /// Has a job of a group wait that is in no place.
@@ -15,7 +15,7 @@ impl Jobs {
         job: Handle<Entry>,
         key: GroupKey,
         is_due: bool,
-        step: &mut StepContext<'_>,
+        step: &mut JobsStep<'_>,
     ) {
         let queue = self.table[job].queue;
         if self.table[job].is_started() {
@@ -31,7 +31,7 @@ impl Jobs {
     }
 
     /// Has the first of a group be active, and consumers be told of it.
-    pub(super) fn regroup(&mut self, queue: Handle<Queue>, key: GroupKey, step: &mut StepContext<'_>) {
+    pub(super) fn regroup(&mut self, queue: Handle<Queue>, key: GroupKey, step: &mut JobsStep<'_>) {
         self.choose_active(queue, key, step);
         self.schedule_read(queue, Some(key));
         // Leases of the queue may have waited for this group to be read, and do so no more.
@@ -40,7 +40,7 @@ impl Jobs {
 
     /// Makes the first of a group active if none is, or if the active one was due later and never
     /// started.
-    fn choose_active(&mut self, queue: Handle<Queue>, key: GroupKey, step: &mut StepContext<'_>) {
+    fn choose_active(&mut self, queue: Handle<Queue>, key: GroupKey, step: &mut JobsStep<'_>) {
         let line = self.group_line(queue, key);
         let Some(first) = self.groups.candidate(queue, key, line) else { return };
         if self.parked.may_miss_of(&self.queues[queue], first.order) {
@@ -53,7 +53,7 @@ impl Jobs {
         self.groups.activate(queue, key, first.job);
         self.withdraw(first.job);
         // Nobody gets one that has expired: it blocks the others until time moves on.
-        let has_expired = self.table.expires_by(first.job, step.time.now);
+        let has_expired = self.table.expires_by(first.job, step.now);
         self.place_alone(first.job, !has_expired, step);
         if let Some(before) = first.active {
             self.withdraw(before);
@@ -64,7 +64,7 @@ impl Jobs {
     /// A job was loaded by which its group is known, if others of that are parked. If it waits for
     /// the wall clock, its time had come before, and the clock has gone back since: the others do
     /// not wait for it to come again.
-    pub(super) fn restore_group(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
+    pub(super) fn restore_group(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) {
         let entry = &self.table[job];
         let (queue, clock) = (entry.queue, entry.clock_of_wait());
         if let Some(group) = self.table.group(job).filter(|_| clock == JobClock::Wall) {

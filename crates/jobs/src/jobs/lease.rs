@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use records::{Batch, Holder, JobHead, JobId, JobState, QueueKey, Reservation};
+use records::{Holder, JobHead, JobId, JobState, QueueKey, Reservation};
 
 use crate::entry::Entry;
 use crate::jobs::Jobs;
 use crate::jobs::ending::Body;
 use crate::queues::Queue;
-use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
-use crate::step::StepContext;
+use crate::step::JobsStep;
 
 /// A job that was leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,22 +131,21 @@ pub enum Loaded {
 impl Jobs {
     /// Takes in a job from the store. A lease of this very process is kept: its worker may be at it
     /// while the partition is loaded again.
-    pub fn load(&mut self, now: Timestamp, head: &JobHead, batch: &mut Batch) -> Loaded {
+    pub fn load(&mut self, head: &JobHead, step: &mut JobsStep<'_>) -> Loaded {
         debug_assert!(head.number < self.numbers.next_job, "counters are never behind the data");
-        let mut step =
-            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: None };
+        let step = &mut step.loading();
         let job = self.enter(head);
         match head.state {
             JobState::Reserved { holder: Holder::Own(process), .. } if process != self.process => {
                 // One that has expired meanwhile does so when time moves on.
-                let superseded = self.supersede(job, &mut step);
+                let superseded = self.supersede(job, step);
                 let released =
-                    superseded.unwrap_or_else(|| self.requeue(job, now, Charge::NeverLast, &mut step));
+                    superseded.unwrap_or_else(|| self.requeue(job, step.now, Charge::NeverLast, step));
                 Loaded::Interrupted { job: head.id, attempt: head.attempt, released }
             }
             JobState::Reserved { .. } | JobState::Waiting => {
-                self.place(job, &mut step);
-                self.restore_group(job, &mut step);
+                self.place(job, step);
+                self.restore_group(job, step);
                 Loaded::Kept
             }
         }
@@ -157,29 +155,28 @@ impl Jobs {
     /// it. The worker may act when the batch is durable.
     pub fn lease(
         &mut self,
-        now: Timestamp,
         queue: QueueKey,
         holder: Holder,
         ttr: Duration,
-        batch: &mut Batch,
+        step: &mut JobsStep<'_>,
     ) -> Option<Leased> {
         debug_assert!(
             matches!(holder, Holder::Outside) || holder == Holder::Own(self.process),
             "workers of another process do not ask here"
         );
         let queue = self.queues.find(queue)?;
-        self.pass_over_expired(queue, now);
-        if !self.can_lease(queue, now) {
+        self.pass_over_expired(queue, step.now);
+        if !self.can_lease(queue, step.now) {
             self.mark_closed(queue);
             return None;
         }
         let job = self.queues[queue].line().first()?;
         self.withdraw(job);
         self.stop_expiry(job);
-        let leased = self.reserve(job, now, holder, ttr);
+        let leased = self.reserve(job, step.now, holder, ttr);
         self.timers.time(self.table.entries_mut(), job);
-        self.put(job, batch);
-        if !self.can_lease(queue, now) {
+        self.put(job, step.batch);
+        if !self.can_lease(queue, step.now) {
             self.mark_closed(queue);
         }
         Some(leased)
@@ -232,20 +229,12 @@ impl Jobs {
     ///
     /// # Errors
     /// When the reservation no longer holds.
-    pub fn ack(
-        &mut self,
-        now: Timestamp,
-        reservation: Reservation,
-        calendar: &mut dyn Calendar,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
-    ) -> Result<Acked, Stale> {
-        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
-        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
-        let next_run = if self.table.is_superseded(job) { None } else { self.recur(job, &mut step) };
+    pub fn ack(&mut self, reservation: Reservation, step: &mut JobsStep<'_>) -> Result<Acked, Stale> {
+        let job = self.holding(reservation, step)?;
+        let next_run = if self.table.is_superseded(job) { None } else { self.recur(job, step) };
         let successor = match next_run {
             Some(_) => None,
-            None => self.retire(job, Body::Deleted, &mut step),
+            None => self.retire(job, Body::Deleted, step),
         };
         Ok(Acked { successor, next_run })
     }
@@ -256,17 +245,12 @@ impl Jobs {
     /// When the reservation no longer holds.
     pub fn release(
         &mut self,
-        now: Timestamp,
         reservation: Reservation,
         retry: Retry,
-        calendar: &mut dyn Calendar,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
+        step: &mut JobsStep<'_>,
     ) -> Result<Released, Stale> {
-        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
-        let until = now.after(retry.delay);
-        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
-        Ok(self.end_run(job, until, retry.charge, &mut step))
+        let job = self.holding(reservation, step)?;
+        Ok(self.end_run(job, step.now.after(retry.delay), retry.charge, step))
     }
 
     /// A lease did not reach its worker: it is as if it had not been made. The attempt was none,
@@ -277,14 +261,11 @@ impl Jobs {
     /// When the reservation no longer holds.
     pub fn give_back(
         &mut self,
-        now: Timestamp,
         reservation: Reservation,
-        calendar: &mut dyn Calendar,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
+        step: &mut JobsStep<'_>,
     ) -> Result<Released, Stale> {
-        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
-        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
+        let job = self.holding(reservation, step)?;
+        let now = step.now;
         if let Some(rules) = self.queues[self.table[job].queue].rules_mut() {
             rules.give_back_token(now);
         }
@@ -292,9 +273,9 @@ impl Jobs {
         let visible_at_before =
             self.table.lease(job).and_then(|lease| lease.visible_at_before).filter(|_| !is_over);
         let Some(visible_at_before) = visible_at_before else {
-            return Ok(self.end_run(job, now, Charge::Uncounted, &mut step));
+            return Ok(self.end_run(job, now, Charge::Uncounted, step));
         };
-        self.update(job, &mut step, |table| {
+        self.update(job, step, |table| {
             let entry = &mut table[job];
             entry.attempt = entry.attempt.saturating_sub(1);
             entry.visible_at = visible_at_before;
@@ -308,17 +289,20 @@ impl Jobs {
     /// When the reservation no longer holds.
     pub fn extend(
         &mut self,
-        now: Timestamp,
         reservation: Reservation,
         ttr: Duration,
-        batch: &mut Batch,
+        step: &mut JobsStep<'_>,
     ) -> Result<Timestamp, Stale> {
-        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
-        let until = now.after(ttr);
+        let job = self.holding(reservation, step)?;
+        let until = step.now.after(ttr);
         self.withdraw(job);
         self.table[job].visible_at = until;
         self.timers.time(self.table.entries_mut(), job);
-        self.put(job, batch);
+        self.put(job, step.batch);
         Ok(until)
+    }
+
+    fn holding(&self, reservation: Reservation, step: &JobsStep<'_>) -> Result<Handle<Entry>, Stale> {
+        self.table.by_reservation(step.now, reservation).ok_or(Stale)
     }
 }

@@ -5,7 +5,7 @@
 //! jobs that were found.
 
 use base::Timestamp;
-use records::{Batch, GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, QueueOrder};
+use records::{GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, QueueOrder};
 
 use crate::entry::Entry;
 use crate::groups::GroupLine;
@@ -13,9 +13,8 @@ use crate::jobs::Jobs;
 use crate::parked::horizon::Horizon;
 use crate::parked::read_queue::ReadPriority;
 use crate::queues::Queue;
-use crate::recurrence::NoCalendar;
 use crate::slab::Handle;
-use crate::step::StepContext;
+use crate::step::JobsStep;
 
 /// What the store should be read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +104,7 @@ impl Jobs {
         }
         // Of both clocks together, because together they are too many.
         let is_short = self.is_roomy() && self.limit.is_short_of_scheduled(self.counts().scheduled);
-        let time = self.clocks.read(now);
+        let time = self.clocks.at(now);
         for clock in [JobClock::Engine, JobClock::Wall] {
             let Some(horizon) = self.parked.horizon(clock) else { continue };
             if horizon.is_near(time.on(clock)) || is_short {
@@ -123,27 +122,18 @@ impl Jobs {
 
     /// Says how far that has been read in which was wanted; `None` if nothing of it is parked any
     /// more.
-    pub fn read_to(
-        &mut self,
-        now: Timestamp,
-        want: Want,
-        to: Option<Horizon>,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
-    ) {
-        let mut step =
-            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+    pub fn read_to(&mut self, want: Want, to: Option<Horizon>, step: &mut JobsStep<'_>) {
         match want {
             Want::Time { clock, .. } => {
                 self.reads.clock_was_read();
                 self.parked.read_to(clock, to);
-                self.unblock_lines(&mut step);
+                self.unblock_lines(step);
             }
             Want::Line { queue: key, group } => {
                 self.reads.line_was_read((key, group));
                 let Some(queue) = self.queues.find(key) else { return };
                 self.set_line(queue, group, to);
-                self.promote_next(queue, group, &mut step);
+                self.promote_next(queue, group, step);
                 // A job leads to it after a crash, be it one that has expired.
                 self.reads.calm((key, group));
             }
@@ -151,44 +141,28 @@ impl Jobs {
     }
 
     /// Makes a parked job resident that a call is about, wherever the horizons are.
-    pub fn unpark(
-        &mut self,
-        now: Timestamp,
-        parked: &ParkedJob,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
-    ) {
-        let mut step =
-            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
-        let job = self.enter_from_store(parked, &mut step);
+    pub fn unpark(&mut self, parked: &ParkedJob, step: &mut JobsStep<'_>) {
+        let job = self.enter_from_store(parked, step);
         let queue = self.table[job].queue;
-        self.keep_resident(job, parked.parking, &mut step);
-        self.unblock_queue(queue, &mut step);
+        self.keep_resident(job, parked.parking, step);
+        self.unblock_queue(queue, step);
     }
 
     /// Makes a parked job resident that was read because it was wanted; one that has come due
     /// behind its line stays parked, in that.
-    pub fn take_in(
-        &mut self,
-        now: Timestamp,
-        parked: &ParkedJob,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
-    ) {
-        let mut step =
-            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+    pub fn take_in(&mut self, parked: &ParkedJob, step: &mut JobsStep<'_>) {
         self.reads.count_taken_in();
-        let job = self.enter_from_store(parked, &mut step);
+        let job = self.enter_from_store(parked, step);
         let queue = self.table[job].queue;
-        let joins_line = parked.parking == Parking::Time && self.is_due(job, &step);
-        match self.parking_of(job, &step).filter(|_| joins_line) {
+        let joins_line = parked.parking == Parking::Time && self.is_due(job, step);
+        match self.parking_of(job, step).filter(|_| joins_line) {
             Some(parking) => self.park(job, parking, step.batch),
-            None => self.keep_resident(job, parked.parking, &mut step),
+            None => self.keep_resident(job, parked.parking, step),
         }
-        self.unblock_queue(queue, &mut step);
+        self.unblock_queue(queue, step);
     }
 
-    fn enter_from_store(&mut self, parked: &ParkedJob, step: &mut StepContext<'_>) -> Handle<Entry> {
+    fn enter_from_store(&mut self, parked: &ParkedJob, step: &mut JobsStep<'_>) -> Handle<Entry> {
         step.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
         let job = self.enter(&parked.head);
         let queue = self.table[job].queue;
@@ -196,7 +170,7 @@ impl Jobs {
         job
     }
 
-    fn keep_resident(&mut self, job: Handle<Entry>, parking: Parking, step: &mut StepContext<'_>) {
+    fn keep_resident(&mut self, job: Handle<Entry>, parking: Parking, step: &mut JobsStep<'_>) {
         self.put(job, step.batch);
         let entry = &self.table[job];
         let (queue, order) = (entry.queue, entry.order_in_group());

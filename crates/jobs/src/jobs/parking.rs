@@ -17,7 +17,7 @@ use crate::parked::queue::ParkedQueue;
 use crate::parked::read_queue::ReadPriority;
 use crate::queues::Queue;
 use crate::slab::Handle;
-use crate::step::StepContext;
+use crate::step::JobsStep;
 
 impl Jobs {
     /// Most jobs that are resident before some are parked. Without it none are.
@@ -64,8 +64,8 @@ impl Jobs {
         }
     }
 
-    /// The queues whose counts have changed since this was last asked, each with how many of its
-    /// jobs are parked that wait for their time, and that wait for a worker.
+    /// The queues whose counts have changed since this was last asked. Each is given with how many
+    /// of its parked jobs wait for their time, and how many for a worker.
     pub fn take_changed_counts(&mut self, changed: &mut Vec<(QueueKey, u64, u64)>) {
         for queue in self.parked.take_changed() {
             let record = &mut self.queues[queue];
@@ -78,21 +78,21 @@ impl Jobs {
     }
 
     /// Takes a parked job out of the world, with what it carries.
-    pub fn drop_parked(&mut self, parked: &ParkedJob, batch: &mut Batch) {
-        batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
-        batch.ops.push(Op::DeleteJobBody(parked.head.id));
+    pub fn drop_parked(&mut self, parked: &ParkedJob, step: &mut JobsStep<'_>) {
+        step.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
+        step.batch.ops.push(Op::DeleteJobBody(parked.head.id));
         let queue = self.queues.enter(parked.head.queue);
         self.parked.remove((queue, &mut self.queues[queue]), parked.parking);
         self.queues.leave(queue);
     }
 
     /// How the store keeps a job that is in no place and is to wait; `None` if it stays resident.
-    pub(super) fn parking_of(&self, job: Handle<Entry>, step: &StepContext<'_>) -> Option<Parking> {
+    pub(super) fn parking_of(&self, job: Handle<Entry>, step: &JobsStep<'_>) -> Option<Parking> {
         if self.parked.is_empty() || !self.table.can_be_parked(job) {
             return None;
         }
         if self.is_due(job, step) {
-            let lasts = !self.expires_soon(job, step.time.now);
+            let lasts = !self.expires_soon(job, step.now);
             (lasts && self.is_behind_line(job)).then_some(Parking::Worker)
         } else {
             (self.outlives_its_wait(job) && self.is_behind_time(job)).then_some(Parking::Time)
@@ -211,7 +211,7 @@ impl Jobs {
     }
 
     /// Looks again at the lines with a job that waited for others to be read, and waits no more.
-    pub(super) fn unblock_lines(&mut self, step: &mut StepContext<'_>) {
+    pub(super) fn unblock_lines(&mut self, step: &mut JobsStep<'_>) {
         while let Some((place, line)) = self.blocked_lines.first()
             && !self.parked.may_miss_before(place)
         {
@@ -224,7 +224,7 @@ impl Jobs {
     }
 
     /// Looks again at what waited for jobs of this queue to be read, if none of them is left.
-    pub(super) fn unblock_queue(&mut self, queue: Handle<Queue>, step: &mut StepContext<'_>) {
+    pub(super) fn unblock_queue(&mut self, queue: Handle<Queue>, step: &mut JobsStep<'_>) {
         if self.queues[queue].parked().and_then(ParkedQueue::earliest).is_some() {
             return;
         }

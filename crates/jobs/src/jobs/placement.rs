@@ -6,12 +6,12 @@ use crate::entry::{Entry, Place};
 use crate::jobs::Jobs;
 use crate::queues::Queue;
 use crate::slab::Handle;
-use crate::step::StepContext;
+use crate::step::JobsStep;
 use crate::table::Table;
 
 impl Jobs {
     /// Takes a job in that is new in memory.
-    pub(super) fn admit(&mut self, head: &JobHead, step: &mut StepContext<'_>) {
+    pub(super) fn admit(&mut self, head: &JobHead, step: &mut JobsStep<'_>) {
         let job = self.enter(head);
         self.store_or_park(job, step);
     }
@@ -27,7 +27,7 @@ impl Jobs {
     pub(super) fn update(
         &mut self,
         job: Handle<Entry>,
-        step: &mut StepContext<'_>,
+        step: &mut JobsStep<'_>,
         change: impl FnOnce(&mut Table),
     ) {
         let (queue, group) = (self.table[job].queue, self.table.group(job));
@@ -39,7 +39,7 @@ impl Jobs {
     }
 
     /// Stores a job that has changed, and has it wait: here, or where only the store has it.
-    fn store_or_park(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
+    fn store_or_park(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) {
         if let Some(parking) = self.parking_of(job, step) {
             self.park(job, parking, step.batch);
             return;
@@ -49,25 +49,25 @@ impl Jobs {
     }
 
     /// Has a job wait for a time, for its group or for a consumer.
-    pub(super) fn place(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
+    pub(super) fn place(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) {
         self.place_as(job, self.is_due(job, step), step);
     }
 
     /// Whether the time has come that a job waits for. While loading it never has: all jobs go
     /// through the timers then, and the first advance names their queues.
-    pub(super) fn is_due(&self, job: Handle<Entry>, step: &StepContext<'_>) -> bool {
+    pub(super) fn is_due(&self, job: Handle<Entry>, step: &JobsStep<'_>) -> bool {
         let entry = &self.table[job];
-        !step.is_loading() && entry.visible_at <= step.time.on(entry.clock_of_wait())
+        !step.is_loading() && entry.visible_at <= self.clocks.at(step.now).on(entry.clock_of_wait())
     }
 
     /// Has a job wait that is due, or not. One that has expired waits for time to move on.
-    pub(super) fn place_as(&mut self, job: Handle<Entry>, mut is_due: bool, step: &mut StepContext<'_>) {
+    pub(super) fn place_as(&mut self, job: Handle<Entry>, mut is_due: bool, step: &mut JobsStep<'_>) {
         let Entry { lease, number, .. } = self.table[job];
         if lease.is_some() {
             is_due = false;
         } else if let Some(at) = self.table.expires_at(job) {
             self.timers.note_expiry(at, number, job);
-            is_due &= at > step.time.now;
+            is_due &= at > step.now;
         }
         match self.table.group(job) {
             Some(group) => self.place_in_group(job, group, is_due, step),
@@ -76,7 +76,7 @@ impl Jobs {
     }
 
     /// Has a job wait for a time or for a consumer.
-    pub(super) fn place_alone(&mut self, job: Handle<Entry>, is_due: bool, step: &mut StepContext<'_>) {
+    pub(super) fn place_alone(&mut self, job: Handle<Entry>, is_due: bool, step: &mut JobsStep<'_>) {
         if is_due {
             self.make_ready(job, step);
         } else {
@@ -88,7 +88,7 @@ impl Jobs {
         }
     }
 
-    pub(super) fn make_ready(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
+    pub(super) fn make_ready(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) {
         self.queues.make_due(self.table.entries_mut(), job, Place::Ready);
         self.announce_if_open(self.table[job].queue, step);
     }
@@ -144,7 +144,7 @@ impl Jobs {
         &mut self,
         queue: Handle<Queue>,
         group: Option<GroupKey>,
-        step: &mut StepContext<'_>,
+        step: &mut JobsStep<'_>,
     ) {
         if let Some(group) = group {
             self.regroup(queue, group, step);

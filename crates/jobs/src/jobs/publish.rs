@@ -1,14 +1,14 @@
 //! New jobs, and what becomes of one whose alias is held.
 
 use base::Timestamp;
-use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Successor, Terms};
+use records::{AliasKey, JobHead, JobId, JobState, QueueKey, Starts, Successor, Terms};
 
 use crate::entry::{Entry, Next};
 use crate::jobs::Jobs;
 use crate::jobs::advance::Expired;
-use crate::recurrence::{Calendar, NoCalendar, comes_again};
+use crate::recurrence::comes_again;
 use crate::slab::Handle;
-use crate::step::StepContext;
+use crate::step::JobsStep;
 use crate::table::Found;
 
 /// A job to be published.
@@ -70,18 +70,10 @@ pub enum Published {
 impl Jobs {
     /// Takes a new job in. Where the answer says that something was stored, its body is for the
     /// caller to put.
-    pub fn publish(
-        &mut self,
-        now: Timestamp,
-        job: NewJob,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
-    ) -> Published {
-        let mut step =
-            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+    pub fn publish(&mut self, job: NewJob, step: &mut JobsStep<'_>) -> Published {
         let holder = job.alias.and_then(|alias| self.table.by_alias(self.queues.find(job.queue)?, alias));
         if let Some(holder) = holder {
-            return self.publish_behind(holder, &job, &mut step);
+            return self.publish_behind(holder, &job, step);
         }
         let head = JobHead {
             id: job.id,
@@ -96,7 +88,7 @@ impl Jobs {
             terms: job.terms,
             successor: None,
         };
-        self.admit(&head, &mut step);
+        self.admit(&head, step);
         Published::New
     }
 
@@ -105,18 +97,15 @@ impl Jobs {
     /// successor expires only here, or when it has started.
     pub fn expire_holder(
         &mut self,
-        now: Timestamp,
-        (queue, alias): (QueueKey, AliasKey),
-        calendar: &mut dyn Calendar,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
+        queue: QueueKey,
+        alias: AliasKey,
+        step: &mut JobsStep<'_>,
     ) -> Option<Expired> {
         let holder = self.table.by_alias(self.queues.find(queue)?, alias)?;
+        let now = step.now;
         let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
-        let time = self.clocks.read(now);
         if self.table[holder].lease.is_none() && is_over(self.table.expires_at(holder)) {
-            let mut step = StepContext { time, calendar, batch, wakes: Some(wakes) };
-            return Some(self.expire(holder, &mut step));
+            return Some(self.expire(holder, step));
         }
         // One that comes again makes its next run when it has started.
         let ends = |successor: &&Successor| {
@@ -124,37 +113,24 @@ impl Jobs {
             is_over(successor.terms.expires_at) && !comes_again
         };
         let job = self.table.successor(holder).filter(ends)?.id;
-        self.set_successor(holder, Next::Nobody, batch);
-        self.put(holder, batch);
+        self.set_successor(holder, Next::Nobody, step.batch);
+        self.put(holder, step.batch);
         Some(Expired { job, queue, alias: Some(alias), next_run: None })
     }
 
     /// Has a job that waits expire now, if that is due: a call is about it, before
     /// [`Jobs::advance`] comes to it.
-    pub fn expire_waiting(
-        &mut self,
-        now: Timestamp,
-        id: JobId,
-        calendar: &mut dyn Calendar,
-        batch: &mut Batch,
-        wakes: &mut Vec<QueueKey>,
-    ) -> Option<Expired> {
+    pub fn expire_waiting(&mut self, id: JobId, step: &mut JobsStep<'_>) -> Option<Expired> {
         let Some(Found::Job(job)) = self.table.find(id) else { return None };
-        let is_over = self.table.expires_by(job, now);
+        let is_over = self.table.expires_by(job, step.now);
         if self.table[job].lease.is_some() || !is_over {
             return None;
         }
-        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
-        Some(self.expire(job, &mut step))
+        Some(self.expire(job, step))
     }
 
     /// Publishes a job whose alias `holder` holds.
-    fn publish_behind(
-        &mut self,
-        holder: Handle<Entry>,
-        job: &NewJob,
-        step: &mut StepContext<'_>,
-    ) -> Published {
+    fn publish_behind(&mut self, holder: Handle<Entry>, job: &NewJob, step: &mut JobsStep<'_>) -> Published {
         let successor = self.table.successor(holder).map(|successor| successor.id);
         let is_reserved = self.table[holder].lease.is_some();
         let meant = successor.unwrap_or(self.table[holder].id);
@@ -174,7 +150,7 @@ impl Jobs {
         holder: Handle<Entry>,
         job: &NewJob,
         starts: Starts,
-        step: &mut StepContext<'_>,
+        step: &mut JobsStep<'_>,
     ) -> Published {
         let number = self.numbers.take_job();
         let NewJob { id, run_at, tries, terms, .. } = *job;
@@ -184,7 +160,7 @@ impl Jobs {
         Published::Succeeds { replaced }
     }
 
-    fn replace(&mut self, waiting: Handle<Entry>, job: &NewJob, step: &mut StepContext<'_>) -> Published {
+    fn replace(&mut self, waiting: Handle<Entry>, job: &NewJob, step: &mut JobsStep<'_>) -> Published {
         let dropped = self.set_successor(waiting, Next::Nobody, step.batch);
         let (replaced, number) = (self.table[waiting].id, self.numbers.take_job());
         self.update(waiting, step, |table| {

@@ -90,7 +90,7 @@ impl ParkedQueue {
         self.line.filter(|_| self.ready > 0)
     }
 
-    /// As [`ParkedQueue::line`], also while shrinking has only planned to park some of it.
+    /// As [`ParkedQueue::line`], also while eviction has only planned to park some of it.
     pub(crate) fn planned_line(&self) -> Option<Horizon> {
         self.line
     }

@@ -1,7 +1,7 @@
 //! Aliases: rejected, kept, replaced; and successors.
 
 use base::Timestamp;
-use jobs::{Acked, NewJob, Published, Released, Retry, Stale, Unmoved};
+use jobs::{Acked, NewJob, Published, Released, RescheduleError, Retry, Stale};
 use records::{AliasKey, Holder, QueueKey};
 
 use crate::rig::{ALIAS, QUEUE, Rig, aliased, id, job, ms};
@@ -214,7 +214,7 @@ fn a_successor_can_be_seen_moved_and_cancelled() {
     rig.publish(NewJob { run_at: Timestamp(5), ..aliased(2, Replace) });
     assert_eq!(rig.jobs.get(id(2)).expect("it is known").run_at, Timestamp(5));
     assert_eq!(rig.reschedule(id(2), 50), Ok(()));
-    assert_eq!(rig.reschedule(id(1), 50), Err(Unmoved::Reserved));
+    assert_eq!(rig.reschedule(id(1), 50), Err(RescheduleError::Reserved));
     assert_eq!(rig.cancel(id(2)).expect("it is known").run_at, Timestamp(50));
     assert_eq!((rig.jobs.get(id(2)), meant(&rig)), (None, Some(1)));
     assert!(rig.deleted.contains(&id(2)));

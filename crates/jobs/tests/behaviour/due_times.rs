@@ -1,7 +1,7 @@
 //! When a job becomes available, in which order, and who is told.
 
 use base::Timestamp;
-use jobs::{Counts, NewJob, Progress, Published, Unmoved};
+use jobs::{Counts, NewJob, Progress, Published, RescheduleError};
 use records::QueueKey;
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
@@ -96,8 +96,8 @@ fn a_waiting_job_can_be_given_another_time() {
     rig.at(300);
     assert_eq!(rig.jobs.get(id(2)).expect("it waits").run_at, Timestamp(300));
     let held = rig.take();
-    assert_eq!(rig.reschedule(id(2), 0), Err(Unmoved::Reserved));
-    assert_eq!(rig.reschedule(id(9), 0), Err(Unmoved::Unknown));
+    assert_eq!(rig.reschedule(id(2), 0), Err(RescheduleError::Reserved));
+    assert_eq!(rig.reschedule(id(9), 0), Err(RescheduleError::Unknown));
     assert!(rig.ack(held).is_ok());
 }
 

@@ -18,7 +18,11 @@ fn one_runs_at_a_time_and_others_pass() {
         rig.publish(grouped(number, 0));
     }
     rig.publish(NewJob { run_at: Timestamp(0), ..job(4) });
-    assert_eq!((rig.jobs.ready(QUEUE), rig.jobs.figures(QUEUE).ready), (2, 4), "those behind are ready, too");
+    assert_eq!(
+        (rig.jobs.ready(QUEUE), rig.jobs.counts_of(QUEUE).ready),
+        (2, 4),
+        "those behind are ready, too"
+    );
     let held = rig.take();
     assert_eq!((held.job, rig.take().job, rig.lease()), (id(1), id(4), None));
     rig.taken_wakes();

@@ -19,7 +19,7 @@ fn who_comes_due_last_is_parked_and_whoever_is_published_behind() {
     for number in 1..=4 {
         rig.publish(job_at(number, FAR + i64::from(number)));
     }
-    rig.shrink();
+    rig.evict();
     rig.publish(job_at(5, 2 * FAR));
     let all: Vec<_> = (1..=5).map(|number| (number, Parking::Time)).collect();
     assert_eq!((parked(&rig), rig.jobs.parked(QUEUE)), (all, (5, 0)));
@@ -34,15 +34,15 @@ fn an_eighth_of_the_room_is_for_jobs_that_wait_for_their_time() {
     for number in 1..=9 {
         rig.publish(job_at(number, FAR + i64::from(number)));
     }
-    rig.shrink_to(72);
+    rig.evict_to(72);
     assert_eq!(parked(&rig), [], "an eighth may stay");
-    rig.shrink_to(64);
+    rig.evict_to(64);
     assert_eq!(parked(&rig), [(7, Parking::Time), (8, Parking::Time), (9, Parking::Time)]);
     assert_eq!(rig.read_in(), [], "what stays is enough");
     for number in 101..=160 {
         rig.publish(job(number));
     }
-    rig.shrink_to(72);
+    rig.evict_to(72);
     assert_eq!(parked(&rig).len(), 3, "consumers can take these at once");
 }
 
@@ -56,7 +56,7 @@ fn jobs_of_one_clock_do_not_make_way_for_those_of_the_other() {
             ..job_at(number, FAR + i64::from(number))
         });
     }
-    rig.shrink_to(64);
+    rig.evict_to(64);
     assert!(parked(&rig).contains(&(9, Parking::Time)));
     assert_eq!(rig.read_in(), [], "none of that clock is in memory, but enough of the other");
 }
@@ -67,7 +67,7 @@ fn a_parked_job_is_read_in_before_its_time_and_comes_due_at_it() {
     for number in 1..=3 {
         rig.publish(job_at(number, FAR));
     }
-    rig.shrink();
+    rig.evict();
     rig.jobs.set_resident_max(2);
     let wakeup = rig.jobs.next_wakeup().expect("something is parked");
     assert!(wakeup < Timestamp(FAR), "there is time to read: {wakeup}");
@@ -85,7 +85,7 @@ fn the_end_of_a_line_is_parked_and_read_in_when_the_front_is_gone() {
     for number in 1..=4 {
         rig.publish(job(number));
     }
-    rig.shrink();
+    rig.evict();
     rig.publish(job(5));
     let behind: Vec<_> = (2..=5).map(|number| (number, Parking::Worker)).collect();
     assert_eq!((parked(&rig), rig.jobs.parked(QUEUE)), (behind, (0, 4)));
@@ -102,7 +102,7 @@ fn a_retry_waits_behind_what_is_parked_before_it() {
     for number in 1..=3 {
         rig.publish(job(number));
     }
-    rig.shrink();
+    rig.evict();
     let held = rig.take();
     rig.at(10);
     rig.release(held, Retry::counted(ms(0))).expect("it holds");
@@ -125,7 +125,7 @@ fn nobody_is_leased_a_job_before_those_are_read_whose_time_came_before() {
     for number in 1..=3 {
         rig.publish(job_at(number, FAR));
     }
-    rig.shrink();
+    rig.evict();
     rig.at(FAR + 10);
     rig.publish(job_at(4, FAR + 10));
     assert_eq!((rig.jobs.peek(QUEUE), rig.lease(), rig.taken_wakes()), (None, None, vec![]));
@@ -140,7 +140,7 @@ fn what_was_published_late_with_a_time_before_all_others_goes_first_whatever_is_
     for number in 1..=3 {
         rig.publish(job_at(number, FAR));
     }
-    rig.shrink();
+    rig.evict();
     rig.at(FAR + 10);
     rig.publish(job_at(4, 0));
     assert_eq!(rig.drain(), [id(4)]);
@@ -154,7 +154,7 @@ fn a_group_waits_for_those_of_it_whose_time_came_before_also_where_the_newest_go
     for number in 1..=2 {
         rig.publish(NewJob { terms, ..job_at(number, FAR) });
     }
-    rig.shrink();
+    rig.evict();
     rig.at(FAR + 10);
     rig.publish(NewJob { terms, ..job_at(3, FAR + 10) });
     assert_eq!(rig.lease(), None);
@@ -169,7 +169,7 @@ fn nobody_goes_before_the_first_of_a_group_because_that_is_parked() {
         rig.publish(NewJob { terms, ..job(number) });
     }
     rig.publish(job(4));
-    rig.shrink();
+    rig.evict();
     assert_eq!(parked(&rig), [2, 3, 4].map(|number| (number, Parking::Worker)));
     assert_eq!(rig.drain(), [id(1)]);
     rig.read_in();
@@ -188,7 +188,7 @@ fn what_is_parked_is_not_wanted_at_the_same_moment() {
         for number in 1..=3 {
             rig.publish(NewJob { id: id(number), ..first });
         }
-        rig.shrink();
+        rig.evict();
         assert_ne!(parked(&rig), []);
         assert_eq!(rig.jobs.wanted(rig.now).filter(|want| matches!(want, Want::Time { .. })), None);
         let wakeup = rig.jobs.next_wakeup();
@@ -205,7 +205,7 @@ fn a_group_keeps_its_active_job_and_asks_for_those_behind() {
     for number in 1..=4 {
         rig.publish(NewJob { terms, ..job(number) });
     }
-    rig.shrink();
+    rig.evict();
     assert_eq!(parked(&rig), [2, 3, 4].map(|number| (number, Parking::Worker)));
     let mut order = rig.drain();
     while !rig.read_in().is_empty() {
@@ -221,7 +221,7 @@ fn a_group_leaves_memory_with_its_head_which_leads_back_to_it_in_the_order_of_th
     for number in 1..=9 {
         rig.publish(NewJob { terms: of(u64::from(number) % 3), ..job(number) });
     }
-    rig.shrink();
+    rig.evict();
     let heads = [(2, Parking::Head), (3, Parking::Head)];
     assert_eq!(rig.stored.len(), 1, "the first of the queue");
     assert!(heads.iter().all(|head| parked(&rig).contains(head)), "{:?}", parked(&rig));
@@ -231,7 +231,7 @@ fn a_group_leaves_memory_with_its_head_which_leads_back_to_it_in_the_order_of_th
     while rig.jobs.has_parked() || rig.jobs.ready(QUEUE) > 0 {
         rig.read_in();
         order.extend(rig.drain());
-        rig.shrink();
+        rig.evict();
         assert!(rig.stored.len() <= 2, "{:?}", rig.stored);
     }
     assert_eq!(order, (1..=9).map(id).collect::<Vec<_>>());
@@ -246,7 +246,7 @@ fn a_late_job_of_a_group_goes_before_its_head_that_is_parked() {
     for number in 2..=4 {
         rig.publish(NewJob { terms, ..job_at(number, 40) });
     }
-    rig.shrink();
+    rig.evict();
     assert!(parked(&rig).contains(&(2, Parking::Head)), "{:?}", parked(&rig));
     rig.publish(NewJob { terms, ..job_at(5, 20) });
     assert_eq!(drained(&mut rig), [1, 5, 2, 3, 4].map(id));
@@ -260,7 +260,7 @@ fn when_the_head_of_a_group_is_gone_the_next_one_leads_to_what_is_parked() {
     for number in 2..=4 {
         rig.publish(NewJob { terms, ..job(number) });
     }
-    rig.shrink();
+    rig.evict();
     rig.unpark(id(2));
     assert!(rig.cancel(id(2)).is_some());
     assert_eq!(rig.jobs.wanted_at_once(), Some(Want::Line { queue: QUEUE, group: Some(GroupKey(4)) }));
@@ -278,7 +278,7 @@ fn lines_are_read_no_further_than_there_is_room() {
             rig.publish(NewJob { terms, ..job(1 + 20 * group as u8 + number) });
         }
     }
-    rig.shrink_to(16);
+    rig.evict_to(16);
     rig.restart(Process(2));
     rig.jobs.set_resident_max(16);
     rig.at(1);
@@ -286,7 +286,7 @@ fn lines_are_read_no_further_than_there_is_room() {
     while done < 200 {
         rig.read_in();
         done += rig.drain().len();
-        rig.shrink_to(16);
+        rig.evict_to(16);
         assert!(rig.stored.len() <= 20, "{} are resident", rig.stored.len());
     }
 }
@@ -303,7 +303,7 @@ fn a_group_is_known_after_a_start_by_jobs_that_the_wall_clock_has_left_behind() 
     for number in 3..=4 {
         rig.publish(NewJob { terms: by(JobClock::Engine), ..job_at(number, 60) });
     }
-    rig.shrink();
+    rig.evict();
     assert_eq!(parked(&rig), [2, 3, 4].map(|number| (number, Parking::Worker)));
     rig.restart(Process(2));
     rig.see_wall(10);
@@ -322,7 +322,7 @@ fn a_group_that_waited_for_what_was_parked_goes_on_as_soon_as_nothing_is() {
     rig.publish(NewJob { terms, ..job_at(1, FAR) });
     rig.publish(job_at(2, FAR));
     rig.publish(job_at(3, 2 * FAR));
-    rig.shrink();
+    rig.evict();
     rig.unpark(id(1));
     rig.unpark(id(2));
     rig.at(FAR + 10);
@@ -337,7 +337,7 @@ fn a_call_about_a_parked_job_makes_it_resident_wherever_it_is() {
     for number in 1..=3 {
         rig.publish(job_at(number, FAR));
     }
-    rig.shrink();
+    rig.evict();
     rig.unpark(id(3));
     assert_eq!(rig.reschedule(id(3), 5), Ok(()));
     rig.at(5);
@@ -352,7 +352,7 @@ fn a_job_that_expires_in_its_line_is_found_in_time() {
     for number in 1..=3 {
         rig.publish(NewJob { terms, ..job(number) });
     }
-    rig.shrink();
+    rig.evict();
     assert_eq!(parked(&rig).len(), 2);
     let wakeup = rig.jobs.next_wakeup().expect("something is parked");
     assert!(wakeup < Timestamp(FAR), "it is looked for before it expires: {wakeup}");
@@ -364,7 +364,7 @@ fn the_wall_clock_is_watched_for_jobs_that_are_parked_too() {
     let terms = Terms { clock: JobClock::Wall, ..Terms::default() };
     rig.publish(NewJob { terms, ..job_at(1, FAR) });
     rig.publish(NewJob { terms, ..job_at(2, FAR + 1) });
-    rig.shrink();
+    rig.evict();
     let resident: Vec<_> = rig.stored.keys().copied().collect();
     for id in resident {
         assert!(rig.cancel(id).is_some());
@@ -379,7 +379,7 @@ fn with_no_job_parked_there_are_no_horizons() {
     for number in 1..=3 {
         rig.publish(job_at(number, FAR));
     }
-    rig.shrink();
+    rig.evict();
     for number in 1..=3 {
         rig.unpark(id(number));
         assert!(rig.cancel(id(number)).is_some());
@@ -399,7 +399,7 @@ fn a_queue_is_named_when_its_group_need_not_be_read_any_more() {
     for number in 1..=3 {
         rig.publish(NewJob { terms, ..job(number) });
     }
-    rig.shrink();
+    rig.evict();
     let held = rig.take();
     assert_eq!(rig.lease(), None);
     rig.ack(held).expect("it holds");
@@ -418,7 +418,7 @@ fn a_queue_waits_for_its_own_parked_jobs_to_be_read_and_for_no_others() {
     for number in 3..=5 {
         rig.publish(NewJob { queue: QueueKey(8), ..job_at(number, FAR) });
     }
-    rig.shrink();
+    rig.evict();
     assert_eq!(rig.jobs.parked(QUEUE), (2, 0));
     rig.at(FAR + 10);
     rig.publish(job_at(6, FAR + 10));

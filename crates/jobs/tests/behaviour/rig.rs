@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use jobs::{
-    Acked, Calendar, Horizon, Jobs, Lapsed, Leased, Loaded, NewJob, Numbers, OnConflict, Passed, Progress,
-    Published, QueueRules, Want,
+    Acked, Calendar, Horizon, Jobs, JobsStep, Lapsed, Leased, Loaded, NewJob, Numbers, OnConflict, Passed,
+    Progress, Published, QueueRules, Want,
 };
-use jobs::{Released, Retry, Stale, Unmoved};
+use jobs::{Released, RescheduleError, Retry, Stale};
 use records::{
     AliasKey, Batch, Holder, JobClock, JobHead, JobId, Op, ParkedJob, Parking, Process, QueueKey,
     Reservation, Terms,
@@ -55,6 +55,8 @@ pub(crate) fn aliased(number: u8, on_conflict: OnConflict) -> NewJob {
 pub(crate) struct Rig {
     pub(crate) jobs: Jobs,
     pub(crate) now: Timestamp,
+    /// `None` is the engine clock.
+    wall: Option<Timestamp>,
     pub(crate) process: Process,
     /// Queues named since they were last taken.
     pub(crate) wakes: Vec<QueueKey>,
@@ -74,6 +76,7 @@ impl Rig {
         Self {
             jobs: Jobs::new(process, Numbers::default()),
             now: Timestamp(0),
+            wall: None,
             process,
             wakes: Vec::new(),
             stored: BTreeMap::new(),
@@ -85,13 +88,11 @@ impl Rig {
     }
 
     pub(crate) fn publish(&mut self, job: NewJob) -> Published {
-        let now = self.now;
-        self.call(|jobs, batch, wakes| jobs.publish(now, job, batch, wakes))
+        self.call(|jobs, step| jobs.publish(job, step))
     }
 
     pub(crate) fn lease_as(&mut self, holder: Holder, ttr: Duration) -> Option<Leased> {
-        let now = self.now;
-        self.call(|jobs, batch, _| jobs.lease(now, QUEUE, holder, ttr, batch))
+        self.call(|jobs, step| jobs.lease(QUEUE, holder, ttr, step))
     }
 
     /// Leases outside, for longer than the test takes.
@@ -105,43 +106,33 @@ impl Rig {
     }
 
     pub(crate) fn ack(&mut self, reservation: Reservation) -> Result<Acked, Stale> {
-        let now = self.now;
-        self.call(|jobs, batch, wakes| jobs.ack(now, reservation, &mut Hundreds, batch, wakes))
+        self.call(|jobs, step| jobs.ack(reservation, step))
     }
 
     pub(crate) fn release(&mut self, reservation: Reservation, retry: Retry) -> Result<Released, Stale> {
-        let now = self.now;
-        self.call(|jobs, batch, wakes| jobs.release(now, reservation, retry, &mut Hundreds, batch, wakes))
+        self.call(|jobs, step| jobs.release(reservation, retry, step))
     }
 
     pub(crate) fn give_back(&mut self, reservation: Reservation) -> Result<Released, Stale> {
-        let now = self.now;
-        self.call(|jobs, batch, wakes| jobs.give_back(now, reservation, &mut Hundreds, batch, wakes))
+        self.call(|jobs, step| jobs.give_back(reservation, step))
     }
 
     /// Has the holder of [`ALIAS`] expire if that is due.
     pub(crate) fn expire_holder(&mut self) -> Option<JobId> {
-        let now = self.now;
-        let expired = self
-            .call(|jobs, batch, wakes| jobs.expire_holder(now, (QUEUE, ALIAS), &mut Hundreds, batch, wakes));
+        let expired = self.call(|jobs, step| jobs.expire_holder(QUEUE, ALIAS, step));
         expired.map(|expired| expired.job)
     }
 
     pub(crate) fn extend(&mut self, reservation: Reservation, ttr: Duration) -> Result<Timestamp, Stale> {
-        let now = self.now;
-        self.call(|jobs, batch, _| jobs.extend(now, reservation, ttr, batch))
+        self.call(|jobs, step| jobs.extend(reservation, ttr, step))
     }
 
     pub(crate) fn cancel(&mut self, id: JobId) -> Option<JobHead> {
-        let now = self.now;
-        self.call(|jobs, batch, wakes| jobs.cancel(now, id, batch, wakes))
+        self.call(|jobs, step| jobs.cancel(id, step))
     }
 
-    pub(crate) fn reschedule(&mut self, id: JobId, run_at: i64) -> Result<(), Unmoved> {
-        let now = self.now;
-        self.call(|jobs, batch, wakes| {
-            jobs.reschedule(now, id, JobClock::Engine, Timestamp(run_at), batch, wakes)
-        })
+    pub(crate) fn reschedule(&mut self, id: JobId, run_at: i64) -> Result<(), RescheduleError> {
+        self.call(|jobs, step| jobs.reschedule(id, JobClock::Engine, Timestamp(run_at), step))
     }
 
     /// Moves the clock and does all that is due then.
@@ -154,9 +145,8 @@ impl Rig {
     }
 
     pub(crate) fn advance(&mut self, limit: usize) -> (Vec<Lapsed>, Progress) {
-        let (now, mut passed) = (self.now, Vec::new());
-        let progress = self
-            .call(|jobs, batch, wakes| jobs.advance(now, limit, &mut Hundreds, batch, wakes, &mut passed));
+        let mut passed = Vec::new();
+        let progress = self.call(|jobs, step| jobs.advance(limit, &mut passed, step));
         let mut lapsed = Vec::new();
         for passed in passed {
             match passed {
@@ -169,30 +159,29 @@ impl Rig {
 
     /// Has rules hold for the queue.
     pub(crate) fn rule(&mut self, rules: QueueRules) {
-        self.jobs.set_rules(QUEUE, rules, self.now, &mut self.wakes);
+        self.call(|jobs, step| jobs.set_rules(QUEUE, rules, step));
     }
 
-    /// The wall clock shows this.
+    /// The wall clock shows this until it is set again.
     pub(crate) fn see_wall(&mut self, wall: i64) {
-        self.jobs.set_wall(Timestamp(wall));
+        self.wall = Some(Timestamp(wall));
     }
 
     /// Parks as many jobs as can be, one at most being resident by right.
-    pub(crate) fn shrink(&mut self) {
-        self.shrink_to(1);
+    pub(crate) fn evict(&mut self) {
+        self.evict_to(1);
     }
 
     /// Parks what need not be resident where so many jobs may be.
-    pub(crate) fn shrink_to(&mut self, resident_max: usize) {
-        let now = self.now;
+    pub(crate) fn evict_to(&mut self, resident_max: usize) {
         self.jobs.set_resident_max(resident_max);
-        while self.call(|jobs, batch, _| jobs.shrink(now, batch)) {}
+        while self.call(|jobs, step| jobs.evict(step)) {}
     }
 
     /// Reads in all that is wanted, whatever is parked of it, in pages of one.
     pub(crate) fn read_in(&mut self) -> Vec<Want> {
-        let (now, mut wants) = (self.now, Vec::new());
-        while let Some(want) = self.jobs.wanted(now) {
+        let mut wants = Vec::new();
+        while let Some(want) = self.jobs.wanted(self.now) {
             assert!(wants.len() < 100, "reading comes to an end: {wants:?}");
             wants.push(want);
             let mut found: Vec<_> =
@@ -201,17 +190,17 @@ impl Rig {
             let to =
                 found.get(1).map(|_| Horizon { at: found[0].head.visible_at, number: found[0].head.number });
             for parked in found.iter().take(1) {
-                self.call(|jobs, batch, wakes| jobs.take_in(now, parked, batch, wakes));
+                self.call(|jobs, step| jobs.take_in(parked, step));
             }
-            self.call(|jobs, batch, wakes| jobs.read_to(now, want, to, batch, wakes));
+            self.call(|jobs, step| jobs.read_to(want, to, step));
         }
         wants
     }
 
     /// Makes one job resident.
     pub(crate) fn unpark(&mut self, id: JobId) {
-        let (now, parked) = (self.now, self.parked[&id].clone());
-        self.call(|jobs, batch, wakes| jobs.unpark(now, &parked, batch, wakes));
+        let parked = self.parked[&id].clone();
+        self.call(|jobs, step| jobs.unpark(&parked, step));
     }
 
     /// Loads what is stored, in `process`; nothing is told to be ready before the clock moves.
@@ -221,9 +210,9 @@ impl Rig {
         self.jobs = Jobs::new(process, numbers);
         let of = |parking| self.parked.values().filter(|parked| parked.parking == parking).count() as u64;
         self.jobs.load_counts(QUEUE, of(Parking::Time), of(Parking::Worker) + of(Parking::Head));
-        let (now, heads) = (self.now, self.stored.values().cloned().collect::<Vec<_>>());
+        let heads: Vec<_> = self.stored.values().cloned().collect();
         self.wakes.clear();
-        self.call(|jobs, batch, _| heads.iter().map(|head| jobs.load(now, head, batch)).collect())
+        self.call(|jobs, step| heads.iter().map(|head| jobs.load(head, step)).collect())
     }
 
     /// Leases and acknowledges everything ready; answers the ids in order.
@@ -240,9 +229,11 @@ impl Rig {
         std::mem::take(&mut self.wakes)
     }
 
-    fn call<T>(&mut self, call: impl FnOnce(&mut Jobs, &mut Batch, &mut Vec<QueueKey>) -> T) -> T {
+    fn call<T>(&mut self, call: impl FnOnce(&mut Jobs, &mut JobsStep<'_>) -> T) -> T {
         let mut batch = Batch::new(PartitionId(0));
-        let answer = call(&mut self.jobs, &mut batch, &mut self.wakes);
+        self.jobs.set_wall(self.now, self.wall.unwrap_or(self.now));
+        let answer =
+            call(&mut self.jobs, &mut JobsStep::new(self.now, &mut Hundreds, &mut batch, &mut self.wakes));
         for op in batch.ops {
             self.store(op);
         }

@@ -42,7 +42,7 @@ fn a_paused_queue_gives_nothing_and_is_named_when_resumed() {
     let mut rig = Rig::new();
     rig.rule(QueueRules { paused: true, ..QueueRules::default() });
     rig.publish(job(1));
-    assert_eq!((rig.taken_wakes(), rig.lease(), rig.jobs.figures(QUEUE).ready), (vec![], None, 1));
+    assert_eq!((rig.taken_wakes(), rig.lease(), rig.jobs.counts_of(QUEUE).ready), (vec![], None, 1));
     rig.rule(QueueRules::default());
     assert_eq!((rig.taken_wakes(), rig.drain()), (vec![QUEUE], vec![id(1)]));
 }
@@ -97,16 +97,16 @@ fn a_lease_that_reached_nobody_leaves_the_rate_as_it_was() {
 }
 
 #[test]
-fn figures_tell_where_the_jobs_of_a_queue_stand() {
+fn counts_tell_where_the_jobs_of_a_queue_stand() {
     let mut rig = Rig::new();
     rig.publish(job_at(1, -7));
     rig.publish(job(2));
     rig.publish(job_at(3, 50));
-    let figures = rig.jobs.figures(QUEUE);
-    assert_eq!((figures.scheduled, figures.ready, figures.reserved), (1, 2, 0));
+    let counts = rig.jobs.counts_of(QUEUE);
+    assert_eq!((counts.scheduled, counts.ready, counts.reserved), (1, 2, 0));
     rig.take();
-    let figures = rig.jobs.figures(QUEUE);
-    assert_eq!((figures.scheduled, figures.ready, figures.reserved), (1, 1, 1));
+    let counts = rig.jobs.counts_of(QUEUE);
+    assert_eq!((counts.scheduled, counts.ready, counts.reserved), (1, 1, 1));
 }
 
 #[test]

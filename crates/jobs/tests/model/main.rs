@@ -2,9 +2,9 @@
 //! wall clock and restarts.
 //!
 //! The model shares only ids and input types with the engine, and parks nothing. Every answer is
-//! compared; after every operation so are all jobs in memory and in the store, the bodies that a
-//! caller keeps, the figures, and the promise that a consumer which was given nothing is told of
-//! the next job.
+//! compared. After every operation so are all jobs in memory and in the store, the bodies that a
+//! caller keeps, and the counts. A consumer that was given nothing must have been told of the next
+//! job.
 
 mod allowed;
 mod calendar;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Timestamp;
 use base::time::millis;
 use jobs::{Acked, Charge, Expired, Lapsed, Leased, Loaded, NewJob, OnConflict, Passed, Progress, Published};
-use jobs::{Calendar, Released, Retry, Stale, Unmoved};
+use jobs::{Calendar, Released, RescheduleError, Retry, Stale};
 use records::{
     AliasKey, Holder, JobClock, JobId, Process, QueueKey, QueueOrder, Recurrence, Reservation, Rule, Terms,
 };
@@ -224,7 +224,7 @@ impl Naive {
         id: JobId,
         clock: JobClock,
         run_at: Timestamp,
-    ) -> Result<(), Unmoved> {
+    ) -> Result<(), RescheduleError> {
         let on_engine = self.on_engine(run_at, clock);
         let mut successors = self.jobs.iter_mut().filter_map(|job| job.next.as_mut());
         if let Some(next) = successors.find(|next| next.id == id) {
@@ -232,10 +232,10 @@ impl Naive {
             set_ttl(&mut next.terms, on_engine);
             return Ok(());
         }
-        let place = self.jobs.iter().position(|job| job.id == id).ok_or(Unmoved::Unknown)?;
+        let place = self.jobs.iter().position(|job| job.id == id).ok_or(RescheduleError::Unknown)?;
         let job = &mut self.jobs[place];
         if job.lease.is_some() {
-            return Err(Unmoved::Reserved);
+            return Err(RescheduleError::Reserved);
         }
         job.ready = false;
         if job.attempt > 0 {

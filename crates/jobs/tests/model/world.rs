@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, NewJob, Numbers, Passed, Progress, Published, QueueRules, Retry, Want};
+use jobs::{Jobs, JobsStep, NewJob, Numbers, Passed, Progress, Published, QueueRules, Retry, Want};
 use records::{
     AliasKey, Batch, GroupKey, Holder, JobHead, JobId, JobState, Process, QueueKey, QueueOrder, Recurrence,
     Reservation, Rule, Starts, Terms,
@@ -86,13 +86,14 @@ impl World {
 
     fn see_the_time(&mut self) {
         (self.model.now, self.model.wall_ahead_ms) = (self.now, self.wall_ahead_ms);
-        self.engine.set_wall(Timestamp(self.now.0 + self.wall_ahead_ms));
+        self.engine.set_wall(self.now, Timestamp(self.now.0 + self.wall_ahead_ms));
     }
 
     /// Calls the engine and stores what it says.
-    fn call<T>(&mut self, call: impl FnOnce(&mut Jobs, Timestamp, &mut Batch, &mut Vec<QueueKey>) -> T) -> T {
+    fn call<T>(&mut self, call: impl FnOnce(&mut Jobs, &mut JobsStep<'_>) -> T) -> T {
         let mut batch = Batch::new(PartitionId(0));
-        let answer = call(&mut self.engine, self.now, &mut batch, &mut self.wakes);
+        let answer =
+            call(&mut self.engine, &mut JobsStep::new(self.now, &mut Sevens, &mut batch, &mut self.wakes));
         self.stored.apply(batch);
         answer
     }
@@ -103,45 +104,40 @@ impl World {
             Operation::Lease { queue, own, ttr } => self.lease(QueueKey(queue), own, self.scaled(ttr)),
             Operation::Ack { picked } => {
                 let held = self.picked_reservation(picked);
-                let acked =
-                    self.call(|jobs, now, batch, wakes| jobs.ack(now, held, &mut Sevens, batch, wakes));
+                let acked = self.call(|jobs, step| jobs.ack(held, step));
                 assert_eq!(acked, self.model.ack(held));
             }
             Operation::Release { picked, delay, charge } => {
                 let retry = Retry { delay: self.scaled(delay), charge };
                 let held = self.picked_reservation(picked);
-                let released = self.call(|jobs, now, batch, wakes| {
-                    jobs.release(now, held, retry, &mut Sevens, batch, wakes)
-                });
+                let released = self.call(|jobs, step| jobs.release(held, retry, step));
                 assert_eq!(released, self.model.release(held, retry));
             }
             Operation::GiveBack { picked } => {
                 let held = self.picked_reservation(picked);
-                let released =
-                    self.call(|jobs, now, batch, wakes| jobs.give_back(now, held, &mut Sevens, batch, wakes));
+                let released = self.call(|jobs, step| jobs.give_back(held, step));
                 assert_eq!(released, self.model.give_back(held));
             }
             Operation::Extend { picked, ttr } => {
                 let (held, ttr) = (self.picked_reservation(picked), self.scaled(ttr));
-                let extended = self.call(|jobs, now, batch, _| jobs.extend(now, held, ttr, batch));
+                let extended = self.call(|jobs, step| jobs.extend(held, ttr, step));
                 assert_eq!(extended, self.model.extend(held, ttr));
             }
             Operation::Cancel { picked } => {
                 let id = self.picked_id(picked);
                 self.read_in(id);
                 let before = self.engine.get(id);
-                let cancelled = self.call(|jobs, now, batch, wakes| jobs.cancel(now, id, batch, wakes));
+                let cancelled = self.call(|jobs, step| jobs.cancel(id, step));
                 assert_eq!((cancelled.is_some(), &cancelled), (self.model.cancel(id), &before));
             }
             Operation::Reschedule { picked, clock, run_in } => {
                 let (id, run_at) = (self.picked_id(picked), self.later(run_in));
                 self.read_in(id);
-                let moved = self
-                    .call(|jobs, now, batch, wakes| jobs.reschedule(now, id, clock, run_at, batch, wakes));
+                let moved = self.call(|jobs, step| jobs.reschedule(id, clock, run_at, step));
                 assert_eq!(moved, self.model.reschedule(id, clock, run_at));
             }
             Operation::SetRules { queue, rules } => {
-                self.engine.set_rules(QueueKey(queue), rules, self.now, &mut self.wakes);
+                self.call(|jobs, step| jobs.set_rules(QueueKey(queue), rules, step));
                 self.model.set_rules(QueueKey(queue), rules);
             }
             Operation::RemoveQueue { queue, step } => self.remove_queue(QueueKey(queue), step),
@@ -193,7 +189,7 @@ impl World {
         if let Some(holder) = holder.map(|parked| parked.head.id) {
             self.read_in(holder);
         }
-        let published = self.call(|jobs, now, batch, wakes| jobs.publish(now, new, batch, wakes));
+        let published = self.call(|jobs, step| jobs.publish(new, step));
         assert_eq!(published, self.model.publish(&new));
         self.ids.push(new.id);
         match published {
@@ -205,8 +201,7 @@ impl World {
 
     fn lease(&mut self, queue: QueueKey, own: bool, ttr: Duration) {
         let holder = if own { Holder::Own(self.process) } else { Holder::Outside };
-        let lease =
-            |world: &mut Self| world.call(|jobs, now, batch, _| jobs.lease(now, queue, holder, ttr, batch));
+        let lease = |world: &mut Self| world.call(|jobs, step| jobs.lease(queue, holder, ttr, step));
         let mut leased = lease(self);
         if leased.is_none() && self.read_what_is_wanted() {
             // What is named by reading may go to the one who asks.
@@ -222,13 +217,13 @@ impl World {
         }
     }
 
-    fn remove_queue(&mut self, queue: QueueKey, step: usize) {
+    fn remove_queue(&mut self, queue: QueueKey, max: usize) {
         let parked: Vec<_> =
             self.stored.parked.values().filter(|parked| parked.head.queue == queue).cloned().collect();
         for parked in parked {
-            self.call(|jobs, _, batch, _| jobs.drop_parked(&parked, batch));
+            self.call(|jobs, step| jobs.drop_parked(&parked, step));
         }
-        while self.call(|jobs, _, batch, _| jobs.remove_queue_step(queue, step, batch)) {}
+        while self.call(|jobs, step| jobs.remove_queue_step(queue, max, step)) {}
         self.model.remove_queue(queue);
     }
 
@@ -237,8 +232,7 @@ impl World {
         let has_rates = self.model.rules().any(|(_, rules)| rules.rate.is_some());
         let limit = if has_rates { usize::MAX } else { limit };
         let mut passed: Vec<Passed> = Vec::new();
-        let progress = self
-            .call(|jobs, now, batch, wakes| jobs.advance(now, limit, &mut Sevens, batch, wakes, &mut passed));
+        let progress = self.call(|jobs, step| jobs.advance(limit, &mut passed, step));
         assert_eq!((passed, progress), self.model.advance(limit));
         assert!(limit < usize::MAX || progress == Progress::Done);
     }
@@ -247,10 +241,10 @@ impl World {
     fn settle_down(&mut self) {
         // What is due within a second is read before that: there is time to make room for it, step
         // by step.
-        while self.read_what_is_wanted() | self.call(|jobs, now, batch, _| jobs.shrink(now, batch)) {}
+        while self.read_what_is_wanted() | self.call(|jobs, step| jobs.evict(step)) {}
         self.advance(usize::MAX);
         self.read_what_is_wanted();
-        while self.call(|jobs, now, batch, _| jobs.shrink(now, batch)) {}
+        while self.call(|jobs, step| jobs.evict(step)) {}
         self.stored.check_groups();
     }
 
@@ -266,9 +260,9 @@ impl World {
             };
             let (page, to) = self.stored.page(want, order, 1 + self.pages % 4);
             for parked in page {
-                self.call(|jobs, now, batch, wakes| jobs.take_in(now, &parked, batch, wakes));
+                self.call(|jobs, step| jobs.take_in(&parked, step));
             }
-            self.call(|jobs, now, batch, wakes| jobs.read_to(now, want, to, batch, wakes));
+            self.call(|jobs, step| jobs.read_to(want, to, step));
         }
         self.pages > before
     }
@@ -276,7 +270,7 @@ impl World {
     /// A call is about this job.
     fn read_in(&mut self, id: JobId) {
         if let Some(parked) = self.stored.parked.get(&id).cloned() {
-            self.call(|jobs, now, batch, wakes| jobs.unpark(now, &parked, batch, wakes));
+            self.call(|jobs, step| jobs.unpark(&parked, step));
         }
     }
 
@@ -294,14 +288,14 @@ impl World {
             self.engine.set_resident_max(max);
         }
         for (queue, rules) in self.model.rules() {
-            self.engine.set_rules(queue, rules, self.now, &mut self.wakes);
+            self.engine.load_rules(queue, rules, self.now);
         }
         for (queue, (scheduled, ready)) in &self.stored.counts {
             self.engine.load_counts(*queue, *scheduled, *ready);
         }
         let heads: Vec<_> = self.stored.heads.values().cloned().collect();
         for head in heads {
-            let loaded = self.call(|jobs, now, batch, _| jobs.load(now, &head, batch));
+            let loaded = self.call(|jobs, step| jobs.load(&head, step));
             let expect = self.model.load(head.id, self.process);
             assert_eq!(loaded, expect);
         }
@@ -338,18 +332,18 @@ impl World {
         let bodies: BTreeSet<_> = self.stored.bodies.difference(&self.stored.dead).copied().collect();
         assert_eq!(bodies, ids, "bodies live as long as their jobs, and their dead letters");
         for queue in (0..QUEUES).map(QueueKey) {
-            self.check_figures(queue);
+            self.check_counts_of(queue);
         }
     }
 
-    fn check_figures(&self, queue: QueueKey) {
-        let figures = self.engine.figures(queue);
+    fn check_counts_of(&self, queue: QueueKey) {
+        let counts = self.engine.counts_of(queue);
         let heads = self.stored.heads.values().filter(|head| head.queue == queue);
         let reserved = heads.clone().filter(|head| head.state != JobState::Waiting).count();
-        assert_eq!(figures.reserved, reserved);
-        assert_eq!(figures.scheduled + figures.ready + figures.reserved, heads.count());
+        assert_eq!(counts.reserved, reserved);
+        assert_eq!(counts.scheduled + counts.ready + counts.reserved, heads.count());
         if self.resident_max.is_none() && !self.model.has_expired_unnoticed() {
-            assert_eq!(figures.ready, self.model.ready(queue));
+            assert_eq!(counts.ready, self.model.ready(queue));
         }
     }
 

@@ -15,7 +15,7 @@ use base::answers::TakenFrom;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::sending::PIECE_BYTES;
+use super::large_answers::PIECE_BYTES;
 use crate::pace::{Pace, PaceWatch};
 
 /// What has to be taken of an answer while others wait.
@@ -27,9 +27,9 @@ const _: () = assert!(COMES_BACK_WITHIN.as_secs() > TAKING.every.as_secs(), "eac
 
 /// When somebody was refused last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Refused(Arc<Mutex<Option<Instant>>>);
+pub(super) struct LastRefusal(Arc<Mutex<Option<Instant>>>);
 
-impl Refused {
+impl LastRefusal {
     pub(super) fn note(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -44,18 +44,18 @@ impl Refused {
 #[derive(Debug, Default)]
 pub(super) struct AnswerPace {
     begun: Notify,
-    going: Mutex<Weak<Going>>,
+    in_flight: Mutex<Weak<AnswerInFlight>>,
 }
 
 /// An answer that is on its way, as long as anything of it is there.
 #[derive(Debug)]
-pub(super) struct Going {
+pub(super) struct AnswerInFlight {
     taken: AtomicUsize,
-    refused: Refused,
+    refused: LastRefusal,
     from: Option<TakenFrom>,
 }
 
-impl Going {
+impl AnswerInFlight {
     /// The connection has sent so many bytes more.
     pub(super) fn takes(&self, bytes: usize) {
         self.taken.fetch_add(bytes, Ordering::Relaxed);
@@ -69,11 +69,12 @@ impl Going {
 impl AnswerPace {
     /// An answer is on its way; others wait for what it takes when somebody was refused lately, or
     /// wants it.
-    pub(super) fn begins(&self, refused: &Refused, from: Option<TakenFrom>) -> Arc<Going> {
-        let going = Arc::new(Going { taken: AtomicUsize::new(0), refused: refused.clone(), from });
-        *self.going.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&going);
+    pub(super) fn begins(&self, refused: &LastRefusal, from: Option<TakenFrom>) -> Arc<AnswerInFlight> {
+        let in_flight =
+            Arc::new(AnswerInFlight { taken: AtomicUsize::new(0), refused: refused.clone(), from });
+        *self.in_flight.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&in_flight);
         self.begun.notify_one();
-        going
+        in_flight
     }
 
     /// Resolves when too little was taken of an answer while others waited.
@@ -81,7 +82,7 @@ impl AnswerPace {
         loop {
             self.begun.notified().await;
             loop {
-                let watched = Weak::clone(&self.going.lock().unwrap_or_else(PoisonError::into_inner));
+                let watched = Weak::clone(&self.in_flight.lock().unwrap_or_else(PoisonError::into_inner));
                 if watched.strong_count() == 0 {
                     break;
                 }
@@ -95,12 +96,12 @@ impl AnswerPace {
 }
 
 /// Whether the answer was taken too slowly, which is known when it is over.
-async fn is_too_slow(watched: &Weak<Going>) -> bool {
+async fn is_too_slow(watched: &Weak<AnswerInFlight>) -> bool {
     let mut watch = PaceWatch::new(TAKING);
     poll_fn(|cx| {
-        let Some(going) = watched.upgrade() else { return Poll::Ready(false) };
-        watch.moved(going.taken.swap(0, Ordering::Relaxed));
-        watch.poll_too_slow(cx, || going.others_wait()).map(|()| true)
+        let Some(in_flight) = watched.upgrade() else { return Poll::Ready(false) };
+        watch.moved(in_flight.taken.swap(0, Ordering::Relaxed));
+        watch.poll_too_slow(cx, || in_flight.others_wait()).map(|()| true)
     })
     .await
 }
@@ -117,13 +118,13 @@ mod tests {
 
     /// Whether the connection is lost after each of so many looks, when so many bytes are taken
     /// between them.
-    async fn looks(pace: &AnswerPace, going: &Going, bytes: usize, looks: usize) -> bool {
+    async fn looks(pace: &AnswerPace, in_flight: &AnswerInFlight, bytes: usize, looks: usize) -> bool {
         let mut lost = pin!(pace.is_lost());
         for _ in 0..looks {
             if lost.as_mut().now_or_never().is_some() {
                 return true;
             }
-            going.takes(bytes);
+            in_flight.takes(bytes);
             advance(TAKING.every + Duration::from_millis(1)).await;
         }
         lost.now_or_never().is_some()
@@ -132,7 +133,7 @@ mod tests {
     #[tokio::test]
     async fn who_takes_little_is_lost_only_while_others_wait() {
         pause();
-        let (refused, wanted) = (Refused::default(), Wanted::default());
+        let (refused, wanted) = (LastRefusal::default(), Wanted::default());
         for (taken, waits, expect) in [
             (0, false, false),
             (TAKING.bytes_min - 1, true, true),
@@ -140,27 +141,31 @@ mod tests {
             (0, true, true),
         ] {
             let pace = AnswerPace::default();
-            let going = pace.begins(&refused, Some(TakenFrom([Wanted::default(), wanted.clone()])));
+            let in_flight = pace.begins(&refused, Some(TakenFrom([Wanted::default(), wanted.clone()])));
             let _waits = waits.then(|| wanted.wait());
-            assert_eq!(looks(&pace, &going, taken, 5).await, expect, "{taken} bytes, others wait: {waits}");
+            assert_eq!(
+                looks(&pace, &in_flight, taken, 5).await,
+                expect,
+                "{taken} bytes, others wait: {waits}"
+            );
         }
         let pace = AnswerPace::default();
-        let going = pace.begins(&refused, None);
-        assert!(!looks(&pace, &going, 0, 5).await);
+        let in_flight = pace.begins(&refused, None);
+        assert!(!looks(&pace, &in_flight, 0, 5).await);
         pace.begun.notify_one();
         refused.note();
-        assert!(looks(&pace, &going, 0, 2).await, "somebody was refused");
+        assert!(looks(&pace, &in_flight, 0, 2).await, "somebody was refused");
     }
 
     #[tokio::test]
     async fn an_answer_that_is_sent_is_not_looked_at() {
         pause();
-        let (pace, refused) = (AnswerPace::default(), Refused::default());
+        let (pace, refused) = (AnswerPace::default(), LastRefusal::default());
         drop(pace.begins(&refused, None));
         let next = pace.begins(&refused, None);
         refused.note();
         drop(next);
-        let none = Going { taken: AtomicUsize::new(0), refused, from: None };
+        let none = AnswerInFlight { taken: AtomicUsize::new(0), refused, from: None };
         assert!(!looks(&pace, &none, 0, 5).await);
     }
 }

@@ -33,7 +33,7 @@ use tower_service::Service;
 use tracing::debug;
 
 use super::answer_pace::AnswerPace;
-use super::sending::{Answers, Asked};
+use super::large_answers::{AnsweredRequest, LargeAnswers};
 use super::web::WebAccess;
 use crate::listen::{Listener, OpenFiles, PooledConnection, Protocol, TlsSource, stopped};
 
@@ -53,7 +53,7 @@ pub struct HttpListener<A> {
     app: A,
     busy: Router,
     web: WebAccess,
-    answers: Answers,
+    answers: LargeAnswers,
 }
 
 impl<A> HttpListener<A>
@@ -73,7 +73,7 @@ where
             app,
             busy,
             web,
-            answers: Answers::default(),
+            answers: LargeAnswers::default(),
         }
     }
 
@@ -91,7 +91,7 @@ where
 
     /// Counts its answers among these.
     #[must_use]
-    pub fn with_answers(self, answers: Answers) -> Self {
+    pub fn with_answers(self, answers: LargeAnswers) -> Self {
         Self { answers, ..self }
     }
 
@@ -116,7 +116,7 @@ struct Http<A> {
     app: A,
     busy: Router,
     web: WebAccess,
-    answers: Answers,
+    answers: LargeAnswers,
     http: http1::Builder,
     stop: watch::Receiver<bool>,
 }
@@ -131,24 +131,25 @@ where
 {
     const REJECTED_MAX: usize = 64;
 
-    async fn serve<S>(&self, stream: S, guest: Arc<PooledConnection>)
+    async fn serve<S>(&self, stream: S, pooled: Arc<PooledConnection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (sender, pace) = (address::sender(guest.peer().ip()), &AnswerPace::default());
+        let (sender, pace) = (address::sender(pooled.peer().ip()), &AnswerPace::default());
         let service = service_fn(|request: hyper::Request<Incoming>| {
-            guest.begins();
-            let paused = Paused(Arc::clone(&guest));
-            let asked = Asked { sender, is_safe: request.method().is_safe(), pace };
-            let answering = self.answered(self.app.clone(), with_peer(request, Some(guest.peer())));
-            answering.map(move |Ok(response)| Ok::<_, Infallible>(self.answers.send(response, asked, paused)))
+            pooled.begins();
+            let paused = Paused(Arc::clone(&pooled));
+            let answered = AnsweredRequest { sender, is_safe: request.method().is_safe(), pace };
+            let answering = self.answered(self.app.clone(), with_peer(request, Some(pooled.peer())));
+            answering
+                .map(move |Ok(response)| Ok::<_, Infallible>(self.answers.send(response, answered, paused)))
         });
         let connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             () = self.see_out(connection) => {}
             () = pace.is_lost() => {
                 self.answers.gives_up();
-                debug!(peer = %guest.peer(), "an answer was taken too slowly while others waited");
+                debug!(peer = %pooled.peer(), "an answer was taken too slowly while others waited");
             }
         }
     }

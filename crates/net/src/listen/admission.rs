@@ -20,9 +20,9 @@ use super::handshake_stream::HandshakeStream;
 
 /// How long a connection may take for its handshake (TLS, then CONNECT or the like) before it can
 /// be closed: longer than a slow link takes for one answer.
-const GREETING_MIN: Duration = Duration::from_secs(5);
+const HANDSHAKE_MIN: Duration = Duration::from_secs(5);
 /// The same for connections of an address that has more than its share.
-const GREETING_OF_MANY_MIN: Duration = Duration::from_secs(2);
+const HANDSHAKE_OF_MANY_MIN: Duration = Duration::from_secs(2);
 /// How long a connection may be silent before it can be closed: an honest caller speaks at once.
 const SILENT_MIN: Duration = Duration::from_secs(1);
 /// A request that is under way is left in peace for this long.
@@ -34,10 +34,10 @@ const PACE_MIN: u64 = 64;
 const PACE_WINDOW_MS: u64 = 30_000;
 /// The share of one address: one place in this many.
 const SHARE_PART: usize = 8;
-/// So large a part of the crowd is shown out at a time: finding out who moves least means to look
-/// at all of them.
+/// So large a part of the connections is closed at a time: finding out which move least means to
+/// look at all of them.
 const PART: usize = 32;
-/// How long somebody who is shown out may take to leave; then it is looked again.
+/// How long a connection that is to close may take; then the pool is looked at again.
 const LEAVING_MAX: Duration = Duration::from_millis(100);
 /// How long a newcomer of an address that has its share waits for connections that were asked to
 /// leave: on a busy machine that takes a while.
@@ -47,7 +47,7 @@ const ASKED_TO_LEAVE_MAX: Duration = Duration::from_secs(1);
 const STANDSTILL_MAX: Duration = Duration::from_millis(2_500);
 /// Once in this time: a host that keeps coming holds up the others for a tenth of it.
 const STANDSTILL_EVERY: Duration = Duration::from_secs(25);
-const _: () = assert!(STANDSTILL_MAX.as_millis() > GREETING_OF_MANY_MIN.as_millis());
+const _: () = assert!(STANDSTILL_MAX.as_millis() > HANDSHAKE_OF_MANY_MIN.as_millis());
 /// How often it is looked for one newcomer.
 const LOOKS_MAX: usize = 5;
 
@@ -79,8 +79,8 @@ struct Source(IpAddr);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
-    /// It introduces itself.
-    Greeting,
+    /// It agrees on TLS, or says who it is.
+    Handshake,
     /// It asks nothing.
     Silent,
     /// It has not shown yet that it may ask anything; whatever it moves until then is no progress.
@@ -92,9 +92,9 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     peer: SocketAddr,
-    /// The crowd's start.
+    /// The pool's start.
     start: Instant,
-    /// Milliseconds from the crowd's start to when it began what it does.
+    /// Milliseconds from the pool's start to when it began what it does.
     since_ms: AtomicU64,
     /// The number of the window that runs, and bytes that it moved in it and in the one before, as
     /// far as that was since then.
@@ -109,7 +109,7 @@ pub(crate) struct ConnectionState {
     leaves_for_few: AtomicBool,
 }
 
-/// A connection's seat; free again when this is dropped.
+/// A connection's place; free again when this is dropped.
 #[derive(Debug)]
 pub struct PooledConnection {
     pool: Arc<ConnectionPool>,
@@ -125,7 +125,7 @@ struct AddressShares {
     for_few: bool,
 }
 
-/// In which order connections are shown out: the least goes first.
+/// In which order connections are closed: the least goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct EvictionRank {
     /// Who makes progress goes only where nobody else can.
@@ -148,7 +148,7 @@ impl ConnectionPool {
     /// Connections that introduce themselves and then leave.
     #[must_use]
     pub fn of_handshakes(capacity: Capacity) -> Self {
-        Self::entered_as(Phase::Greeting, capacity)
+        Self::entered_as(Phase::Handshake, capacity)
     }
 
     fn entered_as(enters_as: Phase, capacity: Capacity) -> Self {
@@ -162,7 +162,7 @@ impl ConnectionPool {
         }
     }
 
-    /// A seat. Somebody may be shown out for it; `None` if everybody makes progress.
+    /// A place. A connection may be closed for it; `None` if all of them make progress.
     pub(crate) async fn enter(self: &Arc<Self>, peer: SocketAddr) -> Option<PooledConnection> {
         for _ in 0..LOOKS_MAX {
             let leaving = self.capacity.somebody_leaves();
@@ -178,7 +178,7 @@ impl ConnectionPool {
         None
     }
 
-    /// A seat, however long that takes for a newcomer whose address has less than its share. For
+    /// A place, however long that takes for a newcomer whose address has less than its share. For
     /// another one only as long as [`ConnectionPool::wait_max`] says; then `None`.
     pub async fn enter_in_turn(self: &Arc<Self>, peer: SocketAddr) -> Option<PooledConnection> {
         let mut waits_until = None;
@@ -200,8 +200,8 @@ impl ConnectionPool {
     }
 
     /// How long a newcomer of an address that has its share may wait. Others wait behind it, so it
-    /// waits for connections that were asked to leave, and now and then for those of its own
-    /// address that say nothing to become old enough for that.
+    /// waits for connections that were asked to leave. Now and then it also waits until silent ones
+    /// of its own address are old enough to be asked.
     fn wait_max(&self, somebody_leaves: bool, now: Instant) -> Duration {
         if somebody_leaves {
             return ASKED_TO_LEAVE_MAX;
@@ -263,7 +263,7 @@ impl ConnectionPool {
 }
 
 impl Table {
-    /// How many seats the address of this peer has.
+    /// How many places the address of this peer has.
     fn has(&self, peer: SocketAddr) -> usize {
         self.by_source.get(&Source::of(peer)).copied().unwrap_or(0)
     }
@@ -296,23 +296,23 @@ impl ConnectionState {
         }
     }
 
-    /// When it would be shown out. `None` if it is left in peace.
+    /// When it would be closed. `None` if it may stay.
     fn rank(&self, now_ms: u64, AddressShares { of_many, for_few }: AddressShares) -> Option<EvictionRank> {
         let since_ms = self.since_ms.load(Ordering::Relaxed);
         let pace = self.pace(now_ms, since_ms);
         let admitted = self.admitted.load(Ordering::Relaxed);
         let moves = pace >= PACE_MIN;
         let (peace, makes_progress) = match self.phase() {
-            Phase::Greeting if of_many && !moves => (GREETING_OF_MANY_MIN, false),
-            Phase::Greeting => (GREETING_MIN, moves),
-            Phase::Unadmitted if of_many => (GREETING_OF_MANY_MIN, false),
-            Phase::Unadmitted => (GREETING_MIN, false),
+            Phase::Handshake if of_many && !moves => (HANDSHAKE_OF_MANY_MIN, false),
+            Phase::Handshake => (HANDSHAKE_MIN, moves),
+            Phase::Unadmitted if of_many => (HANDSHAKE_OF_MANY_MIN, false),
+            Phase::Unadmitted => (HANDSHAKE_MIN, false),
             Phase::Silent => (SILENT_MIN, false),
             Phase::UnderWay => (UNDER_WAY_MIN, moves),
         };
         let gives_way = match (makes_progress, admitted) {
             (true, _) => of_many && for_few,
-            // Whoever crowds in from one address does not have an idle caller with a token closed.
+            // Many connections of one address do not have an idle caller with a token closed.
             (false, true) => of_many || for_few,
             (false, false) => true,
         };
@@ -341,7 +341,7 @@ impl ConnectionState {
 
     fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
-            phase if phase == Phase::Greeting as u8 => Phase::Greeting,
+            phase if phase == Phase::Handshake as u8 => Phase::Handshake,
             phase if phase == Phase::Silent as u8 => Phase::Silent,
             phase if phase == Phase::Unadmitted as u8 => Phase::Unadmitted,
             _ => Phase::UnderWay,

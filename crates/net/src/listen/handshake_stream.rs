@@ -1,5 +1,5 @@
-//! A stream whose guest is told what it moves, so that it is seen to make progress while it
-//! introduces itself.
+//! A stream that notes what it moves during the handshake, so that a connection that makes
+//! progress is not closed.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::admission::ConnectionState;
 
-/// A stream that is watched until [`HandshakeStream::is_greeted`].
+/// A stream that is watched until [`HandshakeStream::end_handshake`].
 #[derive(Debug)]
 pub struct HandshakeStream<S> {
     stream: S,
@@ -23,7 +23,7 @@ impl<S> HandshakeStream<S> {
     }
 
     /// It need not be watched any more.
-    pub(crate) fn is_greeted(&mut self) {
+    pub(crate) fn end_handshake(&mut self) {
         self.state = None;
     }
 

@@ -29,8 +29,8 @@ use super::admission::{ConnectionPool, PooledConnection};
 use super::capacity::{Capacity, CapacityPermit, OpenFiles};
 use super::shutdown::stopped;
 use super::stall_guard::StallGuard;
-use super::tls::{Disagreed, HANDSHAKES_MAX, Handshakes, TlsSource, TlsStream};
-use crate::metrics::{ByWord, Counted};
+use super::tls::{HANDSHAKES_MAX, HandshakeFailed, Handshakes, TlsSource, TlsStream};
+use crate::metrics::{Counted, LabelCounter};
 
 /// How long a caller may take nothing of what it is sent.
 const STALL_MAX: Duration = Duration::from_secs(30);
@@ -45,9 +45,10 @@ pub trait Protocol: Send + Sync + 'static {
     /// without a word.
     const REJECTED_MAX: usize = 0;
 
-    /// Speaks on a connection until it ends. Whoever speaks knows by itself when the server stops,
-    /// and tells the guest when what it asked for begins and ends: until then it is silent.
-    fn serve<S>(&self, stream: S, guest: Arc<PooledConnection>) -> impl Future<Output = ()> + Send
+    /// Speaks on a connection until it ends, or until the server stops, which the protocol knows by
+    /// itself. It notes in `pooled` when a request begins and ends: between them the connection is
+    /// silent.
+    fn serve<S>(&self, stream: S, pooled: Arc<PooledConnection>) -> impl Future<Output = ()> + Send
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
@@ -81,10 +82,10 @@ struct Tls {
 #[derive(Debug)]
 struct Metrics {
     connections: Gauge,
-    connects: ByWord,
+    connects: LabelCounter,
     accept_errors: Counter,
     shown_out: Counter,
-    handshakes: ByWord,
+    handshakes: LabelCounter,
 }
 
 impl Listener {
@@ -93,10 +94,10 @@ impl Listener {
     pub fn new(listener: TcpListener, name: &'static str, connections_max: usize) -> Self {
         let metrics = Metrics {
             connections: Gauge::default(),
-            connects: ByWord::new("result"),
+            connects: LabelCounter::new("result"),
             accept_errors: Counter::default(),
             shown_out: Counter::default(),
-            handshakes: ByWord::new("result"),
+            handshakes: LabelCounter::new("result"),
         };
         Self {
             listener,
@@ -144,11 +145,11 @@ impl Listener {
     /// Has `speaker` speak until `stop` is true, or its sender is gone; then waits for it some
     /// time, and cuts what is left.
     pub async fn run<P: Protocol>(self, speaker: P, mut stop: watch::Receiver<bool>) {
-        let (mut admission, speaker) = (AdmissionControl::of::<P>(&self), Arc::new(speaker));
+        let (mut control, speaker) = (AdmissionControl::of::<P>(&self), Arc::new(speaker));
         let mut connections = JoinSet::new();
         loop {
             let taken = tokio::select! {
-                taken = admission.backoff.accept(&self.listener) => taken,
+                taken = control.backoff.accept(&self.listener) => taken,
                 Some(_) = connections.join_next() => continue,
                 () = stopped(&mut stop) => break,
             };
@@ -157,28 +158,34 @@ impl Listener {
                 continue;
             };
             let turn = tokio::select! {
-                turn = admission.turn(peer) => turn,
+                turn = control.turn(peer) => turn,
                 () = stopped(&mut stop) => break,
             };
             let Ok(turn) = turn else {
                 self.metrics.connects.count("crowded");
                 continue;
             };
-            let Some(seat) = admission.seat(peer).await else {
+            let Some(admission) = control.admit(peer).await else {
                 self.metrics.connects.count("dropped");
                 continue;
             };
-            self.metrics.connects.count(seat.label());
+            self.metrics.connects.count(admission.label());
             let (speaker, metrics) = (Arc::clone(&speaker), Arc::clone(&self.metrics));
-            let connection = Accepted { seat, speaker, metrics };
+            let connection = Accepted { admission, speaker, metrics };
             if let Err(error) = stream.set_nodelay(true) {
                 debug!(%error, "a connection broke before it began");
                 continue;
             }
             match (&self.tls, turn) {
                 (Some(tls), Some(turn)) => {
-                    let handshakes = admission.agreeing.clone();
-                    connections.spawn(connection.greet(stream, tls.config(), handshakes, turn, stop.clone()))
+                    let handshakes = control.handshake_turns.clone();
+                    connections.spawn(connection.handshake(
+                        stream,
+                        tls.config(),
+                        handshakes,
+                        turn,
+                        stop.clone(),
+                    ))
                 }
                 _ => connections.spawn(connection.serve(stream)),
             };
@@ -203,7 +210,7 @@ impl Tls {
 }
 
 /// The address has its share of handshakes, and there is no room for more.
-struct Crowded;
+struct ShareExhausted;
 
 /// Where connections come in.
 struct AdmissionControl {
@@ -212,19 +219,19 @@ struct AdmissionControl {
     rejected: Arc<Capacity>,
     /// For those who agree on TLS.
     handshakes: Option<Arc<ConnectionPool>>,
-    agreeing: Handshakes,
+    handshake_turns: Handshakes,
 }
 
-/// A connection's seat, held as long as it lives.
-enum Seated {
+/// A connection's place, held as long as it lives.
+enum Admission {
     Served(PooledConnection),
     Rejected(CapacityPermit),
 }
 
-impl Seated {
-    fn guest(&self) -> Option<&PooledConnection> {
+impl Admission {
+    fn pooled(&self) -> Option<&PooledConnection> {
         match self {
-            Self::Served(guest) => Some(guest),
+            Self::Served(pooled) => Some(pooled),
             Self::Rejected(_) => None,
         }
     }
@@ -248,38 +255,38 @@ impl AdmissionControl {
                 let places = arrivals.connections_max.min(HANDSHAKES_MAX);
                 Arc::new(ConnectionPool::of_handshakes(Capacity::new(places)))
             }),
-            agreeing: Handshakes::new(),
+            handshake_turns: Handshakes::new(),
         }
     }
 
     /// The turn of a connection to agree on TLS, where that is spoken; others wait to be accepted
     /// meanwhile.
-    async fn turn(&self, peer: SocketAddr) -> Result<Option<PooledConnection>, Crowded> {
+    async fn turn(&self, peer: SocketAddr) -> Result<Option<PooledConnection>, ShareExhausted> {
         match &self.handshakes {
-            Some(handshakes) => handshakes.enter_in_turn(peer).await.map(Some).ok_or(Crowded),
+            Some(handshakes) => handshakes.enter_in_turn(peer).await.map(Some).ok_or(ShareExhausted),
             None => Ok(None),
         }
     }
 
     /// `None` where even saying that there is no room would take room that is not there.
-    async fn seat(&self, peer: SocketAddr) -> Option<Seated> {
+    async fn admit(&self, peer: SocketAddr) -> Option<Admission> {
         match self.served.enter(peer).await {
-            Some(guest) => Some(Seated::Served(guest)),
-            None => self.rejected.take().map(Seated::Rejected),
+            Some(pooled) => Some(Admission::Served(pooled)),
+            None => self.rejected.take().map(Admission::Rejected),
         }
     }
 }
 
-/// A connection with its seat.
+/// A connection with its place.
 struct Accepted<P> {
-    seat: Seated,
+    admission: Admission,
     speaker: Arc<P>,
     metrics: Arc<Metrics>,
 }
 
 impl<P: Protocol> Accepted<P> {
     /// Agrees on TLS first.
-    async fn greet(
+    async fn handshake(
         self,
         stream: TcpStream,
         config: Arc<ServerConfig>,
@@ -288,18 +295,18 @@ impl<P: Protocol> Accepted<P> {
         mut stop: watch::Receiver<bool>,
     ) {
         // How long this may take is for its turn to say.
-        if let Some(guest) = self.seat.guest() {
-            guest.begins();
+        if let Some(pooled) = self.admission.pooled() {
+            pooled.begins();
         }
         let agreed = tokio::select! {
             // In a box that is gone when it is spoken.
-            agreed = Box::pin(self.agree(handshakes.agree(stream, config, &turn))) => agreed,
+            agreed = Box::pin(self.finish_handshake(handshakes.agree(stream, config, &turn))) => agreed,
             () = turn.evicted() => return self.metrics.handshakes.count("too_slow"),
             () = stopped(&mut stop) => return,
         };
         drop((turn, stop));
-        if let Some(guest) = self.seat.guest() {
-            guest.pauses();
+        if let Some(pooled) = self.admission.pooled() {
+            pooled.pauses();
         }
         if let Some(stream) = agreed {
             self.serve(stream).await;
@@ -307,13 +314,13 @@ impl<P: Protocol> Accepted<P> {
     }
 
     /// Agrees on TLS with a caller, if that takes no longer than it may.
-    async fn agree(
+    async fn finish_handshake(
         &self,
-        agreeing: impl Future<Output = Result<TlsStream, Disagreed>>,
+        agreeing: impl Future<Output = Result<TlsStream, HandshakeFailed>>,
     ) -> Option<Box<TlsStream>> {
         let (result, stream) = match timeout(HANDSHAKE_MAX, agreeing).await {
             Ok(Ok(stream)) => ("agreed", Some(Box::new(stream))),
-            Ok(Err(Disagreed)) => ("failed", None),
+            Ok(Err(HandshakeFailed)) => ("failed", None),
             Err(_) => ("too_slow", None),
         };
         self.metrics.handshakes.count(result);
@@ -326,17 +333,17 @@ impl<P: Protocol> Accepted<P> {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let Self { seat, speaker, metrics } = self;
+        let Self { admission, speaker, metrics } = self;
         async move {
             let _counted = Counted::new(&metrics.connections);
-            match seat {
-                Seated::Rejected(_place) => speaker.reject(StallGuard::new(stream, STALL_MAX, None)).await,
-                Seated::Served(guest) => {
-                    let guest = Arc::new(guest);
-                    let stream = StallGuard::new(stream, STALL_MAX, Some(Arc::clone(&guest)));
+            match admission {
+                Admission::Rejected(_place) => speaker.reject(StallGuard::new(stream, STALL_MAX, None)).await,
+                Admission::Served(pooled) => {
+                    let pooled = Arc::new(pooled);
+                    let stream = StallGuard::new(stream, STALL_MAX, Some(Arc::clone(&pooled)));
                     tokio::select! {
-                        () = speaker.serve(stream, Arc::clone(&guest)) => {}
-                        () = guest.evicted() => {
+                        () = speaker.serve(stream, Arc::clone(&pooled)) => {}
+                        () = pooled.evicted() => {
                             metrics.shown_out.inc();
                             debug!("a slow connection makes room for another");
                         }
@@ -359,11 +366,11 @@ mod tests {
     struct Echo(watch::Receiver<bool>);
 
     impl Protocol for Echo {
-        async fn serve<S>(&self, mut stream: S, guest: Arc<PooledConnection>)
+        async fn serve<S>(&self, mut stream: S, pooled: Arc<PooledConnection>)
         where
             S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         {
-            guest.begins();
+            pooled.begins();
             let mut stop = self.0.clone();
             let mut byte = [0];
             loop {

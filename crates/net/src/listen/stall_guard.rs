@@ -21,17 +21,17 @@ pub(crate) struct StallGuard<S> {
     stall_max: Duration,
     /// Runs while the other side takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
-    guest: Option<Arc<PooledConnection>>,
+    pooled: Option<Arc<PooledConnection>>,
 }
 
 impl<S> StallGuard<S> {
-    pub(crate) fn new(stream: S, stall_max: Duration, guest: Option<Arc<PooledConnection>>) -> Self {
-        Self { stream, stall_max, stalled: None, guest }
+    pub(crate) fn new(stream: S, stall_max: Duration, pooled: Option<Arc<PooledConnection>>) -> Self {
+        Self { stream, stall_max, stalled: None, pooled }
     }
 
     fn moved(&self, bytes: usize) {
-        if let Some(guest) = &self.guest {
-            guest.moved(bytes);
+        if let Some(pooled) = &self.pooled {
+            pooled.moved(bytes);
         }
     }
 

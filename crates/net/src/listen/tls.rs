@@ -34,7 +34,7 @@ const COMPUTING_MAX: usize = 4;
 
 /// The client and the server did not agree; the log says why.
 #[derive(Debug)]
-pub struct Disagreed;
+pub struct HandshakeFailed;
 
 /// Who may compute. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -63,27 +63,27 @@ impl Handshakes {
         &self,
         stream: TcpStream,
         config: Arc<ServerConfig>,
-        guest: &PooledConnection,
-    ) -> Result<TlsStream, Disagreed> {
-        let accept = TlsAcceptor::from(config).accept(guest.watch(stream));
-        let agreeing = Agreeing { accept, computing: Arc::clone(&self.computing), turn: None };
+        pooled: &PooledConnection,
+    ) -> Result<TlsStream, HandshakeFailed> {
+        let accept = TlsAcceptor::from(config).accept(pooled.watch(stream));
+        let agreeing = PendingHandshake { accept, computing: Arc::clone(&self.computing), turn: None };
         let mut stream = agreeing.await.map_err(|error| {
             tracing::debug!(%error, "a client and the server did not agree on TLS");
-            Disagreed
+            HandshakeFailed
         })?;
-        stream.get_mut().0.is_greeted();
+        stream.get_mut().0.end_handshake();
         Ok(stream)
     }
 }
 
 /// A handshake that goes on only in its turn, and holds up nobody while it waits for its client.
-struct Agreeing {
+struct PendingHandshake {
     accept: Accept<HandshakeStream<TcpStream>>,
     computing: Arc<Semaphore>,
     turn: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
 }
 
-impl Future for Agreeing {
+impl Future for PendingHandshake {
     type Output = std::io::Result<TlsStream>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -29,9 +29,15 @@ fn status(code: u16) -> Answer {
 }
 
 /// Makes an attempt at notification `number`.
-fn tried(breakers: &mut Breakers, to: &Arc<Client>, number: u32, at: i64, answer: Answer) -> Option<Turned> {
+fn tried(
+    breakers: &mut Breakers,
+    to: &Arc<Client>,
+    number: u32,
+    at: i64,
+    answer: Answer,
+) -> Option<BreakerEvent> {
     let delivery = EntityId { routing: 0, at: Timestamp(0), number, tag: 0 };
-    breakers.tried(Tried { to: Arc::clone(to), delivery, at: Timestamp(at), answer })
+    breakers.report(AttemptReport { to: Arc::clone(to), delivery, at: Timestamp(at), answer })
 }
 
 /// Lets attempts fail, at each of so many notifications in turn; whether the breaker is open then.
@@ -40,17 +46,17 @@ fn opens_after(attempts: u32, notifications: u32, answer: Answer) -> bool {
     for attempt in 0..attempts {
         tried(&mut breakers, &client, attempt % notifications, 0, answer);
     }
-    assert_eq!(breakers.open(), usize::from(breakers.gate(&client) != Gate::Closed));
+    assert_eq!(breakers.open(), usize::from(breakers.state(&client) != BreakerState::Closed));
     breakers.open() == 1
 }
 
 /// A breaker that is open, its latest attempt begun at `at`.
 fn opened(client: &Arc<Client>, at: i64) -> Breakers {
     let mut breakers = breakers();
-    let turned: Vec<Turned> = (0..FAILED_IN_A_ROW)
+    let events: Vec<BreakerEvent> = (0..FAILED_IN_A_ROW)
         .filter_map(|number| tried(&mut breakers, client, number, at, status(500)))
         .collect();
-    assert!(matches!(turned[..], [Turned::Opened { failed: FAILED_IN_A_ROW, .. }]), "{turned:?}");
+    assert!(matches!(events[..], [BreakerEvent::Opened { failed: FAILED_IN_A_ROW, .. }]), "{events:?}");
     breakers
 }
 
@@ -108,9 +114,9 @@ fn a_410_among_failures_neither_counts_nor_begins_anew() {
 fn while_it_is_open_each_attempt_waits_for_the_latest_one() {
     let client = client(1);
     let mut breakers = opened(&client, 1_000);
-    let next_at = |breakers: &Breakers| match breakers.gate(&client) {
-        Gate::Open { next_at } => next_at.0,
-        Gate::Closed => panic!("it is open"),
+    let next_at = |breakers: &Breakers| match breakers.state(&client) {
+        BreakerState::Open { next_at } => next_at.0,
+        BreakerState::Closed => panic!("it is open"),
     };
     assert_eq!(next_at(&breakers), 1_000 + PAUSE_MS);
     assert!(tried(&mut breakers, &client, 0, 40_000, status(500)).is_none(), "it is told once");
@@ -123,9 +129,12 @@ fn while_it_is_open_each_attempt_waits_for_the_latest_one() {
 fn a_success_closes_it_and_nothing_is_kept() {
     let client = client(1);
     let mut breakers = opened(&client, 0);
-    let turned = tried(&mut breakers, &client, 77, 0, status(200));
-    assert!(matches!(turned, Some(Turned::Closed { why: Why::Delivered, .. })), "{turned:?}");
-    assert_eq!((breakers.gate(&client), breakers.open(), breakers.clients()), (Gate::Closed, 0, vec![]));
+    let event = tried(&mut breakers, &client, 77, 0, status(200));
+    assert!(matches!(event, Some(BreakerEvent::Closed { why: CloseReason::Delivered, .. })), "{event:?}");
+    assert_eq!(
+        (breakers.state(&client), breakers.open(), breakers.clients()),
+        (BreakerState::Closed, 0, vec![])
+    );
 }
 
 #[test]
@@ -134,8 +143,8 @@ fn another_version_of_the_client_begins_anew() {
     let mut breakers = opened(&old, 0);
     assert!(breakers.know(&old).is_none());
     let new = client(1);
-    assert_eq!(breakers.gate(&new), Gate::Closed);
-    assert!(matches!(breakers.know(&new), Some(Turned::Closed { why: Why::Changed, .. })));
+    assert_eq!(breakers.state(&new), BreakerState::Closed);
+    assert!(matches!(breakers.know(&new), Some(BreakerEvent::Closed { why: CloseReason::Changed, .. })));
     assert_eq!(breakers.open(), 0);
 }
 
@@ -146,7 +155,7 @@ fn one_client_does_not_open_the_breaker_of_another() {
     for number in 0..FAILED_IN_A_ROW - 1 {
         tried(&mut breakers, &other, number, 0, status(500));
     }
-    assert_eq!((breakers.gate(&other), breakers.open()), (Gate::Closed, 1));
+    assert_eq!((breakers.state(&other), breakers.open()), (BreakerState::Closed, 1));
 }
 
 #[test]

@@ -11,8 +11,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
-use crate::breaker::Tried;
-use crate::lanes::Standing;
+use crate::breaker::AttemptReport;
+use crate::lanes::ClientStatus;
 use crate::sender::Sender;
 
 /// What every task needs.
@@ -30,7 +30,7 @@ pub(super) struct Finished {
     /// What is to be recorded; `None` if it counts as interrupted.
     pub(super) ended: Option<(Reservation, AttemptEnd)>,
     /// The attempt, if one was made.
-    pub(super) tried: Option<Tried>,
+    pub(super) tried: Option<AttemptReport>,
 }
 
 /// Sends what is due, side by side, and tells what ended together in one message.
@@ -46,11 +46,11 @@ pub(super) async fn see_through(shared: Arc<Shared>, due: Vec<AttemptDue>) {
 }
 
 impl Shared {
-    pub(super) fn standing(&self, client: Incarnation) -> Standing {
+    pub(super) fn status_of(&self, client: Incarnation) -> ClientStatus {
         match self.engine.directory().get(client) {
-            None => Standing::Gone,
-            Some(client) if !client.enabled => Standing::Disabled,
-            Some(client) => Standing::Enabled(client),
+            None => ClientStatus::Gone,
+            Some(client) if !client.enabled => ClientStatus::Disabled,
+            Some(client) => ClientStatus::Enabled(client),
         }
     }
 
@@ -72,7 +72,7 @@ impl Shared {
             tracing::debug!(%partition, "the end of an attempt is not recorded; it will count as interrupted");
         }
         let ended = noted.is_ok().then_some((reservation, end));
-        Finished { client, partition, ended, tried: Some(Tried { to, delivery, at, answer }) }
+        Finished { client, partition, ended, tried: Some(AttemptReport { to, delivery, at, answer }) }
     }
 }
 

@@ -9,7 +9,7 @@ use base::{
 };
 use bytes::Bytes;
 use engine::records::{Attempt, Delivery, DeliveryStatus};
-use engine::settings::{Retry, UnknownDevice};
+use engine::settings::Retry;
 use engine::{Answer, ClientPatch, NewClient, NewDevice, Patch, Report, Said};
 use http_body_util::Full;
 use hyper::{Request, StatusCode};
@@ -94,20 +94,12 @@ async fn report(engine: &Engine, device: &DeviceId, value: f64) {
 
 fn settings() -> engine::Settings {
     engine::Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: Duration::from_secs(3_600),
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
         ways_configured: [true; 3],
         retry: Retry { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max: 10 },
         attempt_timeout: TIMEOUT,
-        stale_probe: Duration::from_secs(3_600),
-        keep: engine::settings::Keep::default(),
-        jobs_resident_max: 65_536,
-        commands: engine::CommandSettings::default(),
         allow_private: true,
         render: Arc::new(crate::render),
+        ..engine::Settings::for_tests()
     }
 }
 

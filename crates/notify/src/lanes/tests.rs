@@ -22,7 +22,7 @@ struct World {
     limits: Limits,
     now: Timestamp,
     due: BTreeMap<Lane, usize>,
-    standing: BTreeMap<Incarnation, Standing>,
+    statuses: BTreeMap<Incarnation, ClientStatus>,
     leases: Vec<Lease>,
     sending: BTreeMap<Incarnation, usize>,
     sent: usize,
@@ -54,9 +54,9 @@ fn record(client: Incarnation) -> Arc<Client> {
 }
 
 /// An attempt at a notification that is told by `number` from all others.
-fn attempt(to: &Arc<Client>, number: u32, at: Timestamp, code: u16) -> Tried {
+fn attempt(to: &Arc<Client>, number: u32, at: Timestamp, code: u16) -> AttemptReport {
     let delivery = EntityId { routing: 0, at: Timestamp(0), number, tag: 0 };
-    Tried { to: Arc::clone(to), delivery, at, answer: Answer::Status { code, retry_after: None } }
+    AttemptReport { to: Arc::clone(to), delivery, at, answer: Answer::Status { code, retry_after: None } }
 }
 
 impl World {
@@ -66,7 +66,7 @@ impl World {
             limits,
             now: Timestamp(0),
             due: BTreeMap::new(),
-            standing: BTreeMap::new(),
+            statuses: BTreeMap::new(),
             leases: Vec::new(),
             sending: BTreeMap::new(),
             sent: 0,
@@ -75,8 +75,8 @@ impl World {
         }
     }
 
-    fn standing(&mut self, client: Incarnation) -> Standing {
-        self.standing.entry(client).or_insert_with(|| Standing::Enabled(record(client))).clone()
+    fn status_of(&mut self, client: Incarnation) -> ClientStatus {
+        self.statuses.entry(client).or_insert_with(|| ClientStatus::Enabled(record(client))).clone()
     }
 
     fn add(&mut self, lane: Lane, count: usize) {
@@ -85,10 +85,10 @@ impl World {
     }
 
     fn next(&mut self) -> bool {
-        (0..CLIENTS).map(Incarnation).for_each(|client| drop(self.standing(client)));
-        let standing = &self.standing;
-        let Some(lease) = self.lanes.next(self.now, |client| standing[&client].clone()) else { return false };
-        assert!(matches!(standing[&lease.client], Standing::Enabled(_)));
+        (0..CLIENTS).map(Incarnation).for_each(|client| drop(self.status_of(client)));
+        let statuses = &self.statuses;
+        let Some(lease) = self.lanes.next(self.now, |client| statuses[&client].clone()) else { return false };
+        assert!(matches!(statuses[&lease.client], ClientStatus::Enabled(_)));
         assert!(lease.max > 0);
         let twice = |other: &Lease| (other.partition, other.client) == (lease.partition, lease.client);
         assert!(!self.leases.iter().any(twice), "a lane is leased by one at a time");
@@ -130,19 +130,19 @@ impl World {
         }
         self.sending.entry(client).and_modify(|sending| *sending -= 1);
         self.sent += 1;
-        let standing = self.standing(client);
-        let tried = match &standing {
-            Standing::Enabled(to) => Some(attempt(to, self.sent as u32, self.now, code)),
-            Standing::Disabled | Standing::Gone => None,
+        let status = self.status_of(client);
+        let tried = match &status {
+            ClientStatus::Enabled(to) => Some(attempt(to, self.sent as u32, self.now, code)),
+            ClientStatus::Disabled | ClientStatus::Gone => None,
         };
         match &tried {
             Some(_) if code == 200 => drop(self.failures.remove(&client)),
             Some(tried) => self.failures.entry(client).or_default().push(tried.at),
             None => {}
         }
-        self.lanes.finished(client, tried, |_| standing);
-        let turned: Vec<Turned> = self.lanes.take_turned().collect();
-        self.opened += turned.iter().filter(|turned| matches!(turned, Turned::Opened { .. })).count();
+        self.lanes.finished(client, tried, |_| status);
+        let events: Vec<BreakerEvent> = self.lanes.take_breaker_events().collect();
+        self.opened += events.iter().filter(|event| matches!(event, BreakerEvent::Opened { .. })).count();
         self.check();
     }
 
@@ -158,8 +158,8 @@ impl World {
         }
     }
 
-    fn set(&mut self, client: Incarnation, standing: Standing) {
-        self.standing.insert(client, standing);
+    fn set(&mut self, client: Incarnation, status: ClientStatus) {
+        self.statuses.insert(client, status);
         self.failures.remove(&client);
         self.lanes.clients_changed();
     }
@@ -183,8 +183,8 @@ impl World {
     /// Enables everybody and works, with receivers that are well, until nothing moves any more.
     fn work_off(&mut self) {
         for client in (0..CLIENTS).map(Incarnation) {
-            if matches!(self.standing(client), Standing::Disabled) {
-                self.set(client, Standing::Enabled(record(client)));
+            if matches!(self.status_of(client), ClientStatus::Disabled) {
+                self.set(client, ClientStatus::Enabled(record(client)));
             }
         }
         loop {
@@ -219,7 +219,7 @@ enum Op {
     Finish(Incarnation, u16),
     Turn(u16),
     Pass(i64),
-    Set(Incarnation, Standing),
+    Set(Incarnation, ClientStatus),
     Sweep,
 }
 
@@ -227,10 +227,11 @@ enum Op {
 fn op(failing: u32) -> impl Strategy<Value = Op> {
     let client = || (0..CLIENTS).prop_map(Incarnation);
     let lane = (0..PARTITIONS, client()).prop_map(|(partition, client)| (PartitionId(partition), client));
-    let standing = client().prop_flat_map(|client| {
-        let enabled = Just(()).prop_map(move |()| Standing::Enabled(record(client)));
-        let standing = prop_oneof![4 => enabled, 3 => Just(Standing::Disabled), 1 => Just(Standing::Gone)];
-        standing.prop_map(move |standing| (client, standing))
+    let status = client().prop_flat_map(|client| {
+        let enabled = Just(()).prop_map(move |()| ClientStatus::Enabled(record(client)));
+        let status =
+            prop_oneof![4 => enabled, 3 => Just(ClientStatus::Disabled), 1 => Just(ClientStatus::Gone)];
+        status.prop_map(move |status| (client, status))
     });
     let code = move || prop_oneof![10 - failing => Just(200), failing => Just(503)];
     prop_oneof![
@@ -240,7 +241,7 @@ fn op(failing: u32) -> impl Strategy<Value = Op> {
         60 => (client(), code()).prop_map(|(client, code)| Op::Finish(client, code)),
         60 => code().prop_map(Op::Turn),
         20 => (1..2 * PAUSE_MS).prop_map(Op::Pass),
-        4 => standing.prop_map(|(client, standing)| Op::Set(client, standing)),
+        4 => status.prop_map(|(client, status)| Op::Set(client, status)),
         4 => Just(Op::Sweep),
     ]
 }
@@ -266,16 +267,16 @@ proptest! {
                 Op::Finish(client, code) => world.finish(client, code),
                 Op::Turn(code) => world.turn(code),
                 Op::Pass(ms) => world.now.0 += ms,
-                Op::Set(client, standing) if !gone.contains(&client) => {
-                    if matches!(standing, Standing::Gone) {
+                Op::Set(client, status) if !gone.contains(&client) => {
+                    if matches!(status, ClientStatus::Gone) {
                         gone.insert(client);
                     }
-                    world.set(client, standing);
+                    world.set(client, status);
                 }
                 Op::Set(..) => {}
                 Op::Sweep => {
-                    let standing = world.standing.clone();
-                    world.lanes.sweep(|client| standing[&client].clone());
+                    let statuses = world.statuses.clone();
+                    world.lanes.sweep(|client| statuses[&client].clone());
                 }
             }
         }
@@ -350,17 +351,18 @@ fn a_lease_that_finds_nothing_is_no_attempt() {
 
 #[test]
 fn a_client_that_was_changed_or_enabled_is_sent_to_at_once() {
-    for standings in
-        [vec![Standing::Enabled(record(A))], vec![Standing::Disabled, Standing::Enabled(record(A))]]
-    {
+    for statuses in [
+        vec![ClientStatus::Enabled(record(A))],
+        vec![ClientStatus::Disabled, ClientStatus::Enabled(record(A))],
+    ] {
         let mut world = World::new(limits(4, 100));
         world.add((PartitionId(0), A), 100);
         while world.opened == 0 {
             world.turn(503);
         }
         assert!(!world.next());
-        for standing in standings {
-            world.set(A, standing);
+        for status in statuses {
+            world.set(A, status);
         }
         assert!(world.next());
         assert_eq!((world.in_flight(A), world.lanes.breakers_open()), (4, 0));
@@ -373,14 +375,14 @@ fn an_attempt_at_a_client_as_it_was_says_nothing_of_it_as_it_is() {
     world.add((PartitionId(0), A), 100);
     assert!(world.next());
     world.carry_out(0);
-    let Standing::Enabled(before) = world.standing(A) else { panic!("it is enabled") };
-    world.set(A, Standing::Enabled(record(A)));
+    let ClientStatus::Enabled(before) = world.status_of(A) else { panic!("it is enabled") };
+    world.set(A, ClientStatus::Enabled(record(A)));
     for number in 0..50 {
-        let standing = world.standing(A);
-        world.lanes.finished(A, Some(attempt(&before, number, Timestamp(0), 503)), |_| standing);
+        let status = world.status_of(A);
+        world.lanes.finished(A, Some(attempt(&before, number, Timestamp(0), 503)), |_| status);
     }
     assert_eq!(world.lanes.breakers_open(), 0);
-    assert_eq!(world.lanes.take_turned().count(), 0);
+    assert_eq!(world.lanes.take_breaker_events().count(), 0);
 }
 
 #[test]
@@ -393,8 +395,8 @@ fn breakers_of_clients_that_are_gone_are_swept() {
     world.now.0 += PAUSE_MS;
     world.turn(503);
     assert_eq!((world.lanes.clients(), world.lanes.breakers_open()), (0, 1), "nothing is due");
-    world.lanes.sweep(|_| Standing::Gone);
+    world.lanes.sweep(|_| ClientStatus::Gone);
     assert_eq!(world.lanes.breakers_open(), 0);
-    let turned: Vec<Turned> = world.lanes.take_turned().collect();
-    assert!(matches!(turned[..], [Turned::Closed { why: Why::Changed, .. }]), "{turned:?}");
+    let events: Vec<BreakerEvent> = world.lanes.take_breaker_events().collect();
+    assert!(matches!(events[..], [BreakerEvent::Closed { why: CloseReason::Changed, .. }]), "{events:?}");
 }

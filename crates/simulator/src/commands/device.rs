@@ -15,13 +15,13 @@ use tokio::sync::watch;
 
 use super::ledger::{CommandLedger, hash_of};
 use super::manners::Manners;
-use super::packet::{self, Incoming};
+use super::packet::{self, ServerPacket};
+use crate::client_stream::{Buffered, CONNECT_TIMEOUT, ClientStream, permit_to_connect};
 use crate::endpoint::Endpoint;
 use crate::fleet::MqttVersion;
 use crate::fleet::mqtt_packet::bad_packet;
 use crate::fleet::mqtt_wire;
 use crate::traffic::DeviceIds;
-use crate::wire::{Buffered, CONNECT_TIMEOUT, Wire, permit_to_connect};
 
 /// Between two attempts to connect; twice as long after each that came to nothing, up to the
 /// longest.
@@ -39,7 +39,7 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct DeviceConnection {
     number: u64,
     endpoint: Endpoint,
     devices: DeviceIds,
@@ -50,13 +50,13 @@ pub(super) struct Connection {
 
 /// The message of a command, as far as a device has to understand it.
 #[derive(Deserialize)]
-struct Message {
+struct CommandMessage {
     message_id: String,
 }
 
 /// An answer that is to be given.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Answer {
+struct DueAnswer {
     at: Instant,
     device: u32,
     message_id: String,
@@ -64,17 +64,17 @@ struct Answer {
 }
 
 /// What a connection has while it lasts.
-struct Session<'a> {
-    connection: &'a Connection,
+struct CommandedSession<'a> {
+    connection: &'a DeviceConnection,
     wire: Buffered,
-    answers: BinaryHeap<Reverse<Answer>>,
+    answers: BinaryHeap<Reverse<DueAnswer>>,
     /// Packet ids of answers that the server has not acknowledged, with the command of each.
     unacknowledged: VecDeque<(u16, u64)>,
     next_id: u16,
     next_ping: Instant,
 }
 
-impl Connection {
+impl DeviceConnection {
     pub(super) fn new(
         endpoint: Endpoint,
         devices: DeviceIds,
@@ -118,11 +118,11 @@ impl Connection {
     }
 
     /// Connects and subscribes for each device.
-    async fn open(&self) -> io::Result<Session<'_>> {
+    async fn open(&self) -> io::Result<CommandedSession<'_>> {
         let permit = permit_to_connect().await;
-        let wire = Wire::open(&self.endpoint).await?;
+        let wire = ClientStream::open(&self.endpoint).await?;
         let now = Instant::now();
-        let mut session = Session {
+        let mut session = CommandedSession {
             connection: self,
             wire: Buffered::new(wire, READ_BYTES),
             answers: BinaryHeap::new(),
@@ -137,8 +137,8 @@ impl Connection {
         mqtt_wire::write_connect(MqttVersion::V311, &client_id, login, keep_alive_s, out);
         session
             .awaits(|incoming| match incoming {
-                Incoming::Connack { code: 0 } => Ok(()),
-                Incoming::Connack { code } => Err(bad_packet(&format!("not let in: code {code}"))),
+                ServerPacket::Connack { code: 0 } => Ok(()),
+                ServerPacket::Connack { code } => Err(bad_packet(&format!("not let in: code {code}"))),
                 other => Err(bad_packet(&format!("not let in: {other:?}"))),
             })
             .await?;
@@ -148,7 +148,7 @@ impl Connection {
         packet::write_subscribe(SUBSCRIBE_ID, &topics, &mut session.wire.output);
         session
             .awaits(|incoming| match incoming {
-                Incoming::Suback { is_granted: true } => Ok(()),
+                ServerPacket::Suback { is_granted: true } => Ok(()),
                 other => Err(bad_packet(&format!("not subscribed: {other:?}"))),
             })
             .await?;
@@ -157,9 +157,9 @@ impl Connection {
     }
 }
 
-impl Session<'_> {
+impl CommandedSession<'_> {
     /// Waits for the next packet, which is to be such a one. What comes behind it stays.
-    async fn awaits(&mut self, check: impl FnOnce(Incoming<'_>) -> io::Result<()>) -> io::Result<()> {
+    async fn awaits(&mut self, check: impl FnOnce(ServerPacket<'_>) -> io::Result<()>) -> io::Result<()> {
         loop {
             let mut rest = self.wire.input.as_slice();
             if let Some(incoming) = packet::take(&mut rest)? {
@@ -201,11 +201,11 @@ impl Session<'_> {
         let mut rest = input.as_slice();
         while let Some(incoming) = packet::take(&mut rest)? {
             match incoming {
-                Incoming::Publish { topic, packet_id, payload } => {
+                ServerPacket::Publish { topic, packet_id, payload } => {
                     self.take_command(topic, packet_id, payload)?
                 }
-                Incoming::Puback { packet_id } => self.settle(packet_id)?,
-                Incoming::Pingresp => {}
+                ServerPacket::Puback { packet_id } => self.settle(packet_id)?,
+                ServerPacket::Pingresp => {}
                 other => return Err(bad_packet(&format!("{other:?} was not asked for"))),
             }
         }
@@ -220,24 +220,24 @@ impl Session<'_> {
         if let Some(packet_id) = packet_id {
             packet::write_puback(packet_id, &mut self.wire.output);
         }
-        let Connection { devices, ledger, manners, .. } = self.connection;
+        let DeviceConnection { devices, ledger, manners, .. } = self.connection;
         let id = topic.rsplit(|byte| *byte == b'/').next().and_then(|id| std::str::from_utf8(id).ok());
         let device = id.and_then(|id| devices.index(id));
         let device = device.ok_or_else(|| bad_packet("a command for somebody else"))?;
-        let Message { message_id } = serde_json::from_slice(payload).map_err(io::Error::other)?;
+        let CommandMessage { message_id } = serde_json::from_slice(payload).map_err(io::Error::other)?;
         let command = hash_of(&message_id);
         ledger.received(command, now);
         let reaction = manners.reaction(command);
         for _ in 0..reaction.times {
             let (at, ok, message_id) = (now + reaction.after, reaction.ok, message_id.clone());
-            self.answers.push(Reverse(Answer { at, device, message_id, ok }));
+            self.answers.push(Reverse(DueAnswer { at, device, message_id, ok }));
         }
         Ok(())
     }
 
     fn answer_due(&mut self, now: Instant) {
         while self.answers.peek().is_some_and(|Reverse(next)| next.at <= now) {
-            let Some(Reverse(Answer { device, message_id, ok, .. })) = self.answers.pop() else { return };
+            let Some(Reverse(DueAnswer { device, message_id, ok, .. })) = self.answers.pop() else { return };
             let devices = &self.connection.devices;
             let topic = format!("dev/{}/{}/ack", devices.kind(), devices.id(device));
             let payload = format!(r#"{{"message_id":"{message_id}","ok":{ok}}}"#);

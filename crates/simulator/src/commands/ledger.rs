@@ -38,13 +38,13 @@ pub struct CommandLedger {
 
 #[derive(Debug, Default)]
 struct Shard {
-    commands: HashMap<u64, Times, BuildHasherDefault<DefaultHasher>>,
+    commands: HashMap<u64, CommandTimes, BuildHasherDefault<DefaultHasher>>,
     latencies: CommandLatencies,
 }
 
 /// When a command came to each point, as far as it has.
 #[derive(Debug, Clone, Copy, Default)]
-struct Times {
+struct CommandTimes {
     accepted: Option<Instant>,
     received: Option<Instant>,
     settled: Option<Instant>,
@@ -73,7 +73,7 @@ pub struct CommandCounts {
     pub broken: u64,
     /// Commands that reached their device, each counted once.
     pub received: u64,
-    /// Times that a device got a command again.
+    /// CommandTimes that a device got a command again.
     pub repeated: u64,
     /// Commands that a device answered, each time counted.
     pub answered: u64,
@@ -144,7 +144,7 @@ impl CommandLedger {
     /// Commands that were accepted and have not reached their device.
     #[must_use]
     pub fn unreceived(&self) -> u64 {
-        let is_open = |times: &&Times| times.accepted.is_some() && times.received.is_none();
+        let is_open = |times: &&CommandTimes| times.accepted.is_some() && times.received.is_none();
         let count = |shard: &Mutex<Shard>| locked(shard).commands.values().filter(is_open).count() as u64;
         self.shards.iter().map(count).sum()
     }
@@ -217,7 +217,7 @@ impl CommandLedger {
     }
 
     /// Notes something about a command, and measures what can be measured from then on.
-    fn note(&self, command: u64, change: impl FnOnce(&mut Times)) {
+    fn note(&self, command: u64, change: impl FnOnce(&mut CommandTimes)) {
         let mut shard = locked(&self.shards[command as usize % SHARDS]);
         let Shard { commands, latencies } = &mut *shard;
         let times = commands.entry(command).or_default();

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::ledger::CommandLedger;
 use crate::endpoint::Endpoint;
-use crate::lines::{Connection, refusal};
+use crate::json_lines::{Connection, refusal};
 use crate::traffic::DeviceIds;
 
 /// Between two attempts to connect.
@@ -41,13 +41,13 @@ pub struct LoadPlan {
 /// Commands on their way.
 #[derive(Debug)]
 pub struct CommandLoad {
-    schedule: Arc<Schedule>,
+    schedule: Arc<LoadSchedule>,
     stop: watch::Sender<bool>,
     senders: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct Schedule {
+struct LoadSchedule {
     plan: LoadPlan,
     body: String,
     begin: Instant,
@@ -56,13 +56,13 @@ struct Schedule {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct LoadBody<'a> {
     payload: &'a RawValue,
     origin: &'a str,
 }
 
 #[derive(Deserialize)]
-struct Sent {
+struct AcceptedCommand {
     id: String,
 }
 
@@ -70,11 +70,11 @@ impl CommandLoad {
     /// Begins at once.
     #[must_use]
     pub fn start(plan: LoadPlan, ledger: &Arc<CommandLedger>) -> Self {
-        let body = Body { payload: &plan.payload, origin: &plan.origin };
+        let body = LoadBody { payload: &plan.payload, origin: &plan.origin };
         let body = serde_json::to_string(&body).expect("a body has only names for keys");
         let connections = plan.connections.max(1);
         let (next, behind_us) = (AtomicU64::new(0), AtomicU64::new(0));
-        let schedule = Arc::new(Schedule { plan, body, begin: Instant::now(), next, behind_us });
+        let schedule = Arc::new(LoadSchedule { plan, body, begin: Instant::now(), next, behind_us });
         let (stop, stopped) = watch::channel(false);
         let mut senders = JoinSet::new();
         for _ in 0..connections {
@@ -103,7 +103,11 @@ impl CommandLoad {
 }
 
 /// One sender's part: whichever command is next.
-async fn send_all(schedule: Arc<Schedule>, ledger: Arc<CommandLedger>, mut stopped: watch::Receiver<bool>) {
+async fn send_all(
+    schedule: Arc<LoadSchedule>,
+    ledger: Arc<CommandLedger>,
+    mut stopped: watch::Receiver<bool>,
+) {
     let mut line = None;
     loop {
         let number = schedule.next.fetch_add(1, Ordering::Relaxed);
@@ -159,11 +163,11 @@ fn accepted(status: StatusCode, answer: &[u8]) -> Result<String, String> {
     if status != StatusCode::CREATED {
         return Err(refusal(status, answer));
     }
-    let sent: Result<Sent, _> = serde_json::from_slice(answer);
+    let sent: Result<AcceptedCommand, _> = serde_json::from_slice(answer);
     sent.map(|sent| sent.id).map_err(|error| error.to_string())
 }
 
-impl Schedule {
+impl LoadSchedule {
     fn path(&self, number: u64) -> String {
         let devices = &self.plan.devices;
         let device = (number % u64::from(devices.count())) as u32;

@@ -20,7 +20,7 @@ const FIRST_REFUSAL: u8 = 0x80;
 
 /// What a server says to such a device.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Incoming<'a> {
+pub(super) enum ServerPacket<'a> {
     /// It is let in.
     Connack { code: u8 },
     /// It has its subscriptions, or some were refused.
@@ -37,7 +37,7 @@ pub(super) enum Incoming<'a> {
 ///
 /// # Errors
 /// A packet that such a device cannot get.
-pub(super) fn take<'a>(input: &mut &'a [u8]) -> io::Result<Option<Incoming<'a>>> {
+pub(super) fn take<'a>(input: &mut &'a [u8]) -> io::Result<Option<ServerPacket<'a>>> {
     let Some((length, length_bytes)) = read_length(&input[1.min(input.len())..])? else {
         return Ok(None);
     };
@@ -50,22 +50,24 @@ pub(super) fn take<'a>(input: &mut &'a [u8]) -> io::Result<Option<Incoming<'a>>>
     Ok(Some(packet))
 }
 
-fn read(head: u8, body: &[u8]) -> Option<Incoming<'_>> {
+fn read(head: u8, body: &[u8]) -> Option<ServerPacket<'_>> {
     match head {
-        CONNACK => Some(Incoming::Connack { code: *body.get(1)? }),
+        CONNACK => Some(ServerPacket::Connack { code: *body.get(1)? }),
         SUBACK => {
-            Some(Incoming::Suback { is_granted: body.get(2..)?.iter().all(|code| *code < FIRST_REFUSAL) })
+            Some(ServerPacket::Suback { is_granted: body.get(2..)?.iter().all(|code| *code < FIRST_REFUSAL) })
         }
-        PUBACK => Some(Incoming::Puback { packet_id: be_u16(body)? }),
-        PINGRESP => Some(Incoming::Pingresp),
+        PUBACK => Some(ServerPacket::Puback { packet_id: be_u16(body)? }),
+        PINGRESP => Some(ServerPacket::Pingresp),
         _ if head & 0xF0 == PUBLISH => {
             let topic_end = 2 + usize::from(be_u16(body)?);
             let (topic, rest) = (body.get(2..topic_end)?, body.get(topic_end..)?);
             match head & QOS_BITS {
-                0 => Some(Incoming::Publish { topic, packet_id: None, payload: rest }),
-                QOS_1 => {
-                    Some(Incoming::Publish { topic, packet_id: Some(be_u16(rest)?), payload: rest.get(2..)? })
-                }
+                0 => Some(ServerPacket::Publish { topic, packet_id: None, payload: rest }),
+                QOS_1 => Some(ServerPacket::Publish {
+                    topic,
+                    packet_id: Some(be_u16(rest)?),
+                    payload: rest.get(2..)?,
+                }),
                 _ => None,
             }
         }
@@ -125,11 +127,11 @@ mod tests {
         assert_eq!(
             packets,
             [
-                Incoming::Connack { code: 5 },
-                Incoming::Suback { is_granted: false },
-                Incoming::Publish { topic, packet_id: Some(7), payload: b"{}" },
-                Incoming::Puback { packet_id: 9 },
-                Incoming::Publish { topic: b"t", packet_id: None, payload: b"x" },
+                ServerPacket::Connack { code: 5 },
+                ServerPacket::Suback { is_granted: false },
+                ServerPacket::Publish { topic, packet_id: Some(7), payload: b"{}" },
+                ServerPacket::Puback { packet_id: 9 },
+                ServerPacket::Publish { topic: b"t", packet_id: None, payload: b"x" },
             ]
         );
         assert_eq!(input, [0xD0]);

@@ -44,7 +44,7 @@ async fn mqtt_connection(mut stream: TcpStream, ids: &[&str]) -> Vec<String> {
         held.extend_from_slice(&input[..read]);
         let mut rest = held.as_slice();
         while let Ok(Some(packet)) = packet::take(&mut rest) {
-            if let packet::Incoming::Publish { topic, packet_id: Some(id), payload } = packet {
+            if let packet::ServerPacket::Publish { topic, packet_id: Some(id), payload } = packet {
                 assert_eq!(topic, b"dev/face/d0/ack");
                 answers.push(String::from_utf8(payload.to_vec()).unwrap());
                 let mut out = Vec::new();

@@ -17,9 +17,9 @@ use lapin::{BasicProperties, Channel, Confirmation, ConnectionProperties, Publis
 
 use super::lane::{Ending, Lane, Pause, rest};
 use super::{Plan, payload};
+use crate::client_stream::{CONNECT_TIMEOUT, permit_to_connect};
 use crate::endpoint::Endpoint;
 use crate::traffic::{Report, Traffic};
-use crate::wire::{CONNECT_TIMEOUT, permit_to_connect};
 
 /// A message that survives a restart of the broker.
 const PERSISTENT: u8 = 2;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::lane::{Ending, Lane, Pause, rest};
 use super::payload;
-use crate::lines::Connection;
+use crate::json_lines::Connection;
 use crate::traffic::Traffic;
 
 /// Bytes of a line besides the device's id, about.

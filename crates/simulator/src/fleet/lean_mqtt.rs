@@ -14,9 +14,9 @@ use super::mqtt_packet::{Connack, Packet, Step, bad_packet, take_packet};
 use super::mqtt_window::{Settled, Window};
 use super::mqtt_wire;
 use super::{MqttDialect, Qos};
+use crate::client_stream::{Buffered, CONNECT_TIMEOUT, ClientStream, permit_to_connect};
 use crate::endpoint::Endpoint;
 use crate::traffic::Traffic;
-use crate::wire::{Buffered, CONNECT_TIMEOUT, Wire, permit_to_connect};
 
 /// Read at once, at most; and the least that is held ready for reading.
 const READ_BYTES_MAX: usize = 16 * 1024;
@@ -85,7 +85,7 @@ impl Connection {
         keep_alive: Duration,
     ) -> io::Result<Self> {
         let _permit = permit_to_connect().await;
-        let wire = Wire::open(endpoint).await?;
+        let wire = ClientStream::open(endpoint).await?;
         let wanted = usize::from(dialect.in_flight.max(1));
         let ready = (wanted * ACKNOWLEDGEMENT_BYTES).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
         let mut connection = Self {

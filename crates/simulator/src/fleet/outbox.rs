@@ -186,7 +186,7 @@ mod tests {
             std::iter::from_fn(|| outbox.next_to_write(now)).map(|report| report.ts_ms).collect();
         assert_eq!(again, [1, 2]);
         outbox.acknowledge(1, now);
-        let figures = outbox.progress.figures();
+        let figures = outbox.progress.stats();
         assert_eq!((figures.sent, figures.repeated, figures.acknowledged, figures.broken), (3, 2, 2, 1));
         assert_eq!(outbox.progress.latencies().since_sent.count(), 2);
         assert_eq!(outbox.progress.troubles()["reset"], 1);
@@ -202,7 +202,7 @@ mod tests {
         let mut outbox = outbox_with(1);
         outbox.next_to_write(Instant::now());
         outbox.refuse_oldest("unknown_device");
-        assert_eq!((outbox.len(), outbox.progress.figures().refused), (0, 1));
+        assert_eq!((outbox.len(), outbox.progress.stats().refused), (0, 1));
         assert_eq!(outbox.progress.refusals()["unknown_device"], 1);
         assert_eq!(outbox.into_parts().1.of(0)[0].answer, Answer::Refused);
     }
@@ -232,9 +232,9 @@ mod tests {
         while outbox.next_to_write(now).is_some() {}
         outbox.acknowledge(1, now);
         outbox.refuse_oldest("unreadable");
-        let figures = outbox.progress.figures();
+        let figures = outbox.progress.stats();
         assert_eq!((figures.flawed, figures.flawed_acknowledged, figures.flawed_refused), (3, 1, 1));
         outbox.forget_written();
-        assert_eq!((outbox.len(), outbox.progress.figures().acknowledged), (0, 1));
+        assert_eq!((outbox.len(), outbox.progress.stats().acknowledged), (0, 1));
     }
 }

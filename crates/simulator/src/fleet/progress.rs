@@ -56,7 +56,7 @@ pub struct Progress {
 
 /// A [`Progress`] at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
+pub struct FleetStats {
     /// Reports that went out, each counted once.
     pub sent: u64,
     /// Times that a report went out again after a broken connection.
@@ -82,9 +82,9 @@ pub struct Figures {
 impl Progress {
     /// The figures now.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn stats(&self) -> FleetStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Figures {
+        FleetStats {
             sent: read(&self.sent),
             repeated: read(&self.repeated),
             acknowledged: read(&self.acknowledged),
@@ -168,7 +168,7 @@ mod tests {
         }
         let refusals = progress.refusals();
         assert_eq!((refusals.len(), refusals["unknown_device"]), (REASONS_MAX + 1, 1000));
-        assert_eq!((refusals.values().sum::<u64>(), progress.figures().refused), (2000, 2000));
+        assert_eq!((refusals.values().sum::<u64>(), progress.stats().refused), (2000, 2000));
         assert_eq!(progress.troubles().len(), 0);
     }
 }

@@ -110,7 +110,7 @@ async fn every_report_is_acknowledged_once() {
         let (endpoint, _server) = mqtt_server(Arc::clone(&script)).await;
         let fleet = Fleet::start(plan(way, endpoint, Payload::Value), floods(2, 100));
         let outcome = fleet.finish(PATIENCE).await;
-        let expected = Figures { sent: 200, acknowledged: 200, ..Figures::default() };
+        let expected = FleetStats { sent: 200, acknowledged: 200, ..FleetStats::default() };
         assert_eq!((outcome.figures, outcome.unanswered), (expected, 0), "{way:?}");
         assert_eq!(outcome.latency.count(), 200);
         assert!((0..4).all(|device| outcome.sent.of(device).iter().all(|report| report.is_acknowledged())));

@@ -9,8 +9,8 @@ use super::{CodecError, Stored};
 /// What has no beginning takes one byte.
 const EVER: Timestamp = Timestamp(i64::MIN);
 
-/// Version 3: the fields in order, but the numbers of dead letters, commands and entries of timelines
-/// last. Version 2 has none of the last two, version 1 none of the three.
+/// Version 3: the fields in order, but the numbers of dead letters, commands and entries of
+/// timelines last. Version 2 has none of the last two, version 1 none of the three.
 impl Stored for PartitionHead {
     const VERSION: u8 = 3;
     const NAME: &'static str = "a partition's head";

@@ -349,7 +349,7 @@ pub(crate) fn open_commands(phase: CommandPhase, device: DeviceSlot) -> Key {
     key
 }
 
-/// An open command without the moment at its end: its device's, with its priority, the highest first.
+/// What the keys of a device's open commands of one priority begin with, the highest first.
 pub(crate) fn open_lane(open: &OpenCommand) -> Key {
     let mut key = open_commands(open.phase, open.slot);
     key.push((i16::from(i8::MAX) - i16::from(open.priority)) as u8);

@@ -2,9 +2,9 @@
 //!
 //! The committer applies durable batches here; a checkpoint freezes it and writes it to the tables.
 //! It holds versions: a view opened after batch *n* reads as of *n* for as long as it likes, and
-//! while no view is open nothing is kept twice. A deletion cancels out against a row that was born
-//! here - what begins and ends between two checkpoints never touches the tables - and is kept as a
-//! deletion otherwise.
+//! while no view is open nothing is kept twice. A deletion cancels out against a row that was made
+//! here, so a row that begins and ends between two checkpoints never touches the tables. Any other
+//! deletion is kept.
 
 mod rows;
 mod slice;

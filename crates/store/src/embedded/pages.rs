@@ -2,9 +2,9 @@
 //!
 //! The tables' library keeps checksums of its own, but looks at them only when it repairs. So what
 //! it sees as one flat file of pages lies here in a file with a checksum for every page, verified
-//! at every read. What the library needs of its file stays true: pages are written as they are, a
-//! checksum is durable when its page is, and a torn write of a page of checksums is harmless
-//! because the library never overwrites a page that it still needs.
+//! at every read. What the library needs of its file stays true: pages are written as they are, and
+//! a checksum is durable when its page is. A torn write of a page of checksums is harmless, because
+//! the library never overwrites a page that it still needs.
 //!
 //! ```text
 //! file    head, head copy, then groups: one page of checksums, 1,024 pages of data

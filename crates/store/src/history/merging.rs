@@ -1,9 +1,9 @@
 //! Which blobs of a slice and day are to be made one.
 //!
 //! Checkpoints leave a blob of each slice every minute or so. While a day lasts, [`FAN_IN`] or so
-//! of the same level become one of the next level, so that each reading is written again no more
-//! often than there are levels; with a day that is over, what is left becomes one. A blob that is
-//! large enough is left alone from then on.
+//! of the same level become one of the next level. So each reading is written again no more often
+//! than there are levels. When a day is over, what is left of it becomes one. A blob that is large
+//! enough is left alone from then on.
 //!
 //! Blobs keep their readings until all are too old. So that late readings do not keep those that
 //! came in time for longer, only blobs that were sealed within the same week after their day are

@@ -85,8 +85,8 @@ impl MemoryPartition {
         }
     }
 
-    /// Pairs, events, commands, what stands beside them, and readings of a device. Rows that lead to
-    /// its events are all that its index has.
+    /// Pairs, events, commands, what stands beside them, and readings of a device. Rows that lead
+    /// to its events are all that its index has.
     fn drop_device(&mut self, slot: DeviceSlot) {
         Arc::make_mut(&mut self.seen).remove(&slot);
         Arc::make_mut(&mut self.readings).retain(|(owner, _), _| *owner != slot);
@@ -119,8 +119,8 @@ impl MemoryPartition {
         }
     }
 
-    /// Panics on what the port does not allow of jobs, dead letters, answers and open commands: other
-    /// stores would keep rows that lead nowhere. `rest` are the changes that follow.
+    /// Panics on what the port does not allow of jobs, dead letters, answers and open commands:
+    /// other stores would keep rows that lead nowhere. `rest` are the changes that follow.
     fn assert_allowed(&self, change: &Change, rest: &VecDeque<Change>) {
         match change {
             Change::Put { table, key, value } => self.assert_may_put(*table, key, value),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use base::{EntityId, Incarnation, Timestamp, hash};
-use jobs::{NoCalendar, Released};
+use jobs::Released;
 use records::{
     Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Happening, Op,
     Pair, Reservation, Waiting,
@@ -102,11 +102,7 @@ impl Partition {
     }
 
     fn delivered(&mut self, tried: Tried, step: &mut DeviceStep<'_>) {
-        if self
-            .jobs
-            .ack(step.now, tried.reservation, &mut NoCalendar, &mut step.batch, &mut step.wakes)
-            .is_err()
-        {
+        if self.jobs.ack(tried.reservation, &mut step.jobs()).is_err() {
             return;
         }
         let Tried { slot, client, flight, .. } = tried;
@@ -131,9 +127,7 @@ impl Partition {
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         let job = tried.reservation.job;
-        let (reservation, calendar) = (tried.reservation, &mut NoCalendar);
-        let released =
-            self.jobs.release(step.now, reservation, retry, calendar, &mut step.batch, &mut step.wakes);
+        let released = self.jobs.release(tried.reservation, retry, &mut step.jobs());
         let Ok(released) = released else { return Ok(()) };
         if is_for_good(&released)
             && let Some(body) = self.stored_body(job, step)?

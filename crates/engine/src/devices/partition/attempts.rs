@@ -37,7 +37,7 @@ impl Partition {
             }
             let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
             let holder = Holder::Own(self.process);
-            let Some(leased) = self.jobs.lease(step.now, line, holder, ttr, &mut step.batch) else {
+            let Some(leased) = self.jobs.lease(line, holder, ttr, &mut step.jobs()) else {
                 break;
             };
             due.extend(self.take_off(client, &leased, step)?);
@@ -59,7 +59,7 @@ impl Partition {
             Some(Purpose::Outcome { .. }) | None => None,
         };
         let Some((slot, device)) = slot.and_then(|slot| Some((slot, self.devices.get(slot)?))) else {
-            self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
+            self.jobs.cancel(job, &mut step.jobs());
             return Ok(None);
         };
         let state = self.state(slot);
@@ -68,7 +68,7 @@ impl Partition {
             notification_state::start_attempt(&mut pair, step.now, state.value.as_ref())
         });
         let Some(waiting) = waiting else {
-            self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
+            self.jobs.cancel(job, &mut step.jobs());
             return Ok(None);
         };
         let fixed = if waiting.attempts == 0 { None } else { self.stored_body(job, step)? };

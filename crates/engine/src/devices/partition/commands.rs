@@ -151,19 +151,23 @@ impl Partition {
         cause: CommandCause,
         step: &mut DeviceStep<'_>,
     ) -> Result<TrackedCommand, Stop> {
+        if new.notify.is_some() {
+            self.check_room_for_outcome()?;
+        }
         let command = self.new_command(device, new, cause, step)?;
         self.give(command, step)
     }
 
-    /// Hands a new command to its lane, and answers how far it has come.
+    /// Hands a new command to its lane, and answers it as it was given: it may have gone out since.
     fn give(&mut self, command: Command, step: &mut DeviceStep<'_>) -> Result<TrackedCommand, Stop> {
         let (key, command) = (command.id.into(), Arc::new(command));
         self.open_if_reachable(command.slot, step)?;
         let given = Arc::clone(&command);
         self.with_lanes(step, |lanes, now, store, moved| lanes.send(now, given, store, moved))?;
         self.close_if_wide(command.slot);
-        let state = self.command_state(key, step)?.unwrap_or(CommandState::WAITING);
-        Ok(TrackedCommand { command, state })
+        let expires_at = self.command_state(key, step)?.and_then(|state| state.expires_at);
+        let is_held = command.terms.not_before.is_some();
+        Ok(TrackedCommand { command, state: CommandState { expires_at, is_held, ..CommandState::WAITING } })
     }
 
     fn new_command(

@@ -114,7 +114,7 @@ impl Partition {
         let moment = Moment { now, stamp: self.head.stamp, wall: now };
         let mut step = StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
         for head in jobs {
-            let loaded = self.jobs.load(now, &head, &mut step.batch);
+            let loaded = self.jobs.load(&head, &mut step.jobs());
             if let Loaded::Interrupted { released, .. } = loaded {
                 let end = JobEnd::Cut(released);
                 self.job_ended(EndedJob { line: head.queue, alias: head.alias, end }, &mut step);

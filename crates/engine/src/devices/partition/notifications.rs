@@ -128,7 +128,7 @@ impl Partition {
             alias: Some(purpose.alias()),
             on_conflict: OnConflict::Replace,
         };
-        let published = self.jobs.publish(step.now, job, &mut step.batch, &mut step.wakes);
+        let published = self.jobs.publish(job, &mut step.jobs());
         debug_assert!(
             !matches!(published, Published::Conflict(_) | Published::Kept(_)),
             "replace never declines"

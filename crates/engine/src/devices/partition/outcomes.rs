@@ -1,8 +1,8 @@
 //! Outcomes of commands: jobs that tell those who gave the commands.
 
-use base::hash;
+use base::{Problem, hash};
 use commands::Moved;
-use jobs::{NewJob, NoCalendar, OnConflict, Released};
+use jobs::{NewJob, OnConflict, Released};
 use records::{CommandKey, Holder, JobId, Reservation, Terms};
 use store::StoreError;
 
@@ -13,7 +13,24 @@ use super::{DeviceStep, Partition};
 use crate::kernel::job_purpose::JobEnd;
 use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
 
+/// Outcomes that wait in a partition, before it takes no more commands that want theirs told.
+const WAITING_MAX: usize = 65_536;
+
 impl Partition {
+    /// Refuses a command whose outcome would be told after too many others.
+    pub(super) fn check_room_for_outcome(&self) -> Result<(), Problem> {
+        let waiting = |lane: OutcomeLane| {
+            let counts = self.jobs.counts_of(JobLine::Outcomes(lane).key());
+            counts.scheduled + counts.ready + counts.reserved
+        };
+        if OutcomeLane::all().map(waiting).sum::<usize>() < WAITING_MAX {
+            return Ok(());
+        }
+        let detail = "too many outcomes of commands wait for receivers that do not take them; \
+                      try again later, or send without notify";
+        Err(Problem::new(503, "busy", detail))
+    }
+
     /// Tells the receiver of a command that it has ended, or was answered after the end.
     pub(super) fn queue_outcome(&mut self, moved: &Moved, is_late: bool, step: &mut DeviceStep<'_>) {
         let Some(receiver) = &moved.command.notify else { return };
@@ -28,7 +45,7 @@ impl Partition {
             alias: Some(purpose.alias()),
             on_conflict: OnConflict::Replace,
         };
-        self.jobs.publish(step.now, job, &mut step.batch, &mut step.wakes);
+        self.jobs.publish(job, &mut step.jobs());
     }
 
     pub(super) fn lease_outcomes(
@@ -45,7 +62,7 @@ impl Partition {
             }
             let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
             let holder = Holder::Own(self.process);
-            let Some(leased) = self.jobs.lease(step.now, line, holder, ttr, &mut step.batch) else { break };
+            let Some(leased) = self.jobs.lease(line, holder, ttr, &mut step.jobs()) else { break };
             due.extend(self.outcome_due(leased.reservation, step)?);
         }
         Ok(due)
@@ -66,24 +83,22 @@ impl Partition {
             let partition = self.id;
             return Ok(Some(OutcomeDue { partition, reservation, command, state, is_late }));
         }
-        self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
+        self.jobs.cancel(job, &mut step.jobs());
         Ok(None)
     }
 
     pub(super) fn outcome_told(&mut self, reservation: Reservation, told: Told, step: &mut DeviceStep<'_>) {
-        let (now, calendar) = (step.now, &mut NoCalendar);
         match told {
             Told::Yes => {
                 // A stale reservation: it was told, and another attempt will tell it again.
-                let _stale = self.jobs.ack(now, reservation, calendar, &mut step.batch, &mut step.wakes);
+                let _stale = self.jobs.ack(reservation, &mut step.jobs());
             }
             Told::No(patience) => {
                 let counted = self.jobs.get(reservation.job).map_or(1, |head| head.attempt);
                 let chance = chance_of(reservation.job, counted);
                 let delay = delay_after(&self.settings.retry, counted, patience, chance);
                 let retry = jobs::Retry::counted(delay);
-                let released =
-                    self.jobs.release(now, reservation, retry, calendar, &mut step.batch, &mut step.wakes);
+                let released = self.jobs.release(reservation, retry, &mut step.jobs());
                 if matches!(released, Ok(Released::Dead)) {
                     log_given_up(counted);
                 }

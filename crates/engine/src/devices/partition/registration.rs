@@ -137,7 +137,7 @@ impl Partition {
         // The first takes a successor away or the job itself, the second the reserved job before
         // it.
         while let Some(job) = self.jobs.by_alias(line, alias).map(|head| head.id) {
-            self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
+            self.jobs.cancel(job, &mut step.jobs());
         }
         let pending = pair.pending.map(|waiting| (waiting.delivery, waiting.attempts));
         // How the attempt under way ends is not recorded any more, so it is no attempt.

@@ -11,6 +11,7 @@ use super::{DeviceStep, Partition};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::Addressed;
 use crate::devices::intake::{Report, ReportId, Said, SlicePart};
+use crate::kernel::reply::answered;
 use crate::refusals::unknown_device;
 use crate::settings::UnknownDevice;
 
@@ -75,8 +76,8 @@ impl Partition {
                     (SignOfLife::Alive, self.command_answered(slot, command, answer, step)?.err())
                 }
                 Said::Confirmed { key, value } => {
-                    self.confirmed(slot, &key, value, step)?;
-                    (SignOfLife::Alive, None)
+                    let confirmed = answered(self.confirmed(slot, &key, value, step))?;
+                    (SignOfLife::Alive, confirmed.err())
                 }
                 Said::Refused(problem) => (SignOfLife::Alive, Some(*problem)),
             },

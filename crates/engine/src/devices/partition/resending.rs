@@ -56,11 +56,7 @@ impl Partition {
         let purpose = Purpose::Notification(slot, client);
         let job = self.jobs.by_alias(purpose.line().key(), purpose.alias()).map(|head| head.id);
         let Some(job) = job else { return };
-        if self
-            .jobs
-            .reschedule(step.now, job, JobClock::Engine, step.now, &mut step.batch, &mut step.wakes)
-            .is_ok()
-        {
+        if self.jobs.reschedule(job, JobClock::Engine, step.now, &mut step.jobs()).is_ok() {
             let attempts =
                 self.pairs.get(&(slot, client)).and_then(|pair| pair.pending).map_or(0, |w| w.attempts);
             step.push(due_now(id, attempts, step.now));

@@ -23,20 +23,14 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 #[test]
 fn the_first_report_is_told_with_a_complete_picture() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let due = rig.lease_all();
-    assert_eq!(due.len(), 1);
-    let told = rig.told(&due[0]);
-    assert_eq!(told, "changed 0xA lock value=1 previous=null seq=1 types=[Changed] skipped=0 online");
-    assert_eq!(due[0].attempt, 1);
+    let mut rig = Rig::with_change();
+    let due = rig.notifies("changed 0xA lock value=1 previous=null seq=1 types=[Changed] skipped=0 online");
+    assert_eq!(due.attempt, 1);
 }
 
 #[test]
 fn an_equal_report_tells_nobody_and_writes_one_sign_and_the_days_counts() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    rig.lease_all();
+    let (mut rig, _first) = Rig::with_attempt();
     let ops = rig.report("0xA", number(1));
     let is_count = |op: &records::Op| matches!(op, records::Op::PutCounts(..));
     assert!(matches!(ops[0], records::Op::Sign(_)) && ops[1..].iter().all(is_count), "{ops:?}");
@@ -44,33 +38,24 @@ fn an_equal_report_tells_nobody_and_writes_one_sign_and_the_days_counts() {
 
 #[test]
 fn a_delivered_notification_leaves_nothing_behind() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let due = rig.lease_all().remove(0);
+    let (mut rig, due) = Rig::with_attempt();
     rig.ended(&due, status(204));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Delivered, 1)]);
     assert_eq!(rig.partition.pairs.len(), 0);
     assert_eq!(rig.partition.next_wakeup_of_jobs(), None);
     rig.report("0xA", number(0));
-    let due = rig.lease_all();
-    assert_eq!(
-        rig.told(&due[0]),
-        "changed 0xA lock value=0 previous=1 seq=2 types=[Changed] skipped=0 online"
-    );
+    rig.notifies("changed 0xA lock value=0 previous=1 seq=2 types=[Changed] skipped=0 online");
 }
 
 #[test]
 fn a_failed_attempt_is_repeated_with_the_same_body_after_the_delay() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let first = rig.lease_all().remove(0);
+    let (mut rig, first) = Rig::with_attempt();
     rig.ended(&first, status(500));
-    assert_eq!(rig.lease_all().len(), 0, "never early");
+    rig.leases_nothing();
     rig.pass(Duration::from_millis(29_999));
-    assert_eq!(rig.lease_all().len(), 0, "never early");
+    rig.leases_nothing();
     rig.pass(Duration::from_secs(4));
-    let second = rig.lease_all().remove(0);
-    assert_eq!((second.delivery, second.attempt), (first.delivery, 2));
+    let second = rig.lease_again(&first);
     assert_eq!(second.body, first.body);
 }
 
@@ -80,7 +65,7 @@ fn a_client_is_told_the_address_as_it_is_now() {
     let mut told = |address: Patch<String>, value| {
         rig.address("0xA", address);
         rig.report("0xA", number(value));
-        let due = rig.lease_all().remove(0);
+        let due = rig.lease_one();
         rig.ended(&due, status(200));
         rig.told(&due).split_once(" at ").map(|(_, address)| address.to_owned())
     };
@@ -93,83 +78,61 @@ fn a_client_is_told_the_address_as_it_is_now() {
 
 #[test]
 fn a_new_change_replaces_the_pending_notification() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let first = rig.lease_all().remove(0);
+    let (mut rig, first) = Rig::with_attempt();
     rig.ended(&first, error(AttemptError::ConnectFailed));
     rig.report("0xA", number(0));
-    let second = rig.lease_all();
-    assert_eq!(second.len(), 1, "it goes out at once");
-    assert_ne!(second[0].delivery, first.delivery);
-    assert_eq!(second[0].attempt, 1);
-    assert_eq!(
-        rig.told(&second[0]),
-        "changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online"
-    );
+    // It goes out at once.
+    let second = rig
+        .notifies("changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online");
+    assert_ne!(second.delivery, first.delivery);
+    assert_eq!(second.attempt, 1);
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Superseded, 1), (DeliveryStatus::Pending, 1)]);
 }
 
 #[test]
 fn a_new_change_waits_for_the_one_in_flight_and_stops_its_retries() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let first = rig.lease_all().remove(0);
+    let (mut rig, first) = Rig::with_attempt();
     rig.report("0xA", number(0));
-    assert_eq!(rig.lease_all().len(), 0, "at most one in flight");
+    rig.leases_nothing();
     rig.ended(&first, status(503));
-    let second = rig.lease_all();
-    assert_eq!(
-        rig.told(&second[0]),
-        "changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online"
-    );
-    rig.ended(&second[0], status(200));
+    let second = rig
+        .notifies("changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online");
+    rig.ended(&second, status(200));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Superseded, 1), (DeliveryStatus::Delivered, 1)]);
     rig.pass(HOUR / 2);
-    assert_eq!(rig.lease_all().len(), 0);
+    rig.leases_nothing();
 }
 
 #[test]
 fn what_came_while_one_was_delivered_is_told_from_there_on() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let first = rig.lease_all().remove(0);
+    let (mut rig, first) = Rig::with_attempt();
     rig.report("0xA", number(0));
     rig.report("0xA", number(1));
     rig.ended(&first, status(200));
-    let second = rig.lease_all();
-    assert_eq!(
-        rig.told(&second[0]),
-        "changed 0xA lock value=1 previous=1 seq=3 types=[Changed, Changed] skipped=1 online"
-    );
+    rig.notifies("changed 0xA lock value=1 previous=1 seq=3 types=[Changed, Changed] skipped=1 online");
 }
 
 #[test]
 fn out_of_attempts_it_fails_for_good_and_the_next_change_tells_it() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
+    let mut rig = Rig::with_change();
     for attempt in 1..=3 {
-        let due = rig.lease_all().remove(0);
+        let due = rig.lease_one();
         assert_eq!(due.attempt, attempt);
         rig.ended(&due, status(500));
         rig.pass(Duration::from_secs(120));
     }
-    assert_eq!(rig.lease_all().len(), 0);
+    rig.leases_nothing();
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Failed, 3)]);
     rig.report("0xA", number(0));
-    let due = rig.lease_all();
-    assert_eq!(
-        rig.told(&due[0]),
-        "changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online"
-    );
+    rig.notifies("changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online");
 }
 
 #[test]
 fn an_interrupted_attempt_is_repeated_at_once_and_is_never_the_last() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
+    let mut rig = Rig::with_change();
     let mut bodies = Vec::new();
     for attempt in 1..=5 {
-        let due = rig.lease_all().remove(0);
+        let due = rig.lease_one();
         assert_eq!(due.attempt, attempt);
         bodies.push((due.delivery, due.body));
         rig.restart();
@@ -179,75 +142,56 @@ fn an_interrupted_attempt_is_repeated_at_once_and_is_never_the_last() {
     let attempts = rig.attempts(bodies[0].0);
     assert_eq!(attempts.len(), 5);
     assert!(attempts.iter().all(|attempt| attempt.error == Some(AttemptError::Interrupted)));
-    let due = rig.lease_all().remove(0);
-    rig.ended(&due, status(200));
+    rig.attempt(status(200));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Delivered, 6)]);
 }
 
 #[test]
 fn a_stored_notification_that_waited_for_too_long_failed_and_the_next_one_tells_it() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
+    let mut rig = Rig::with_change();
     rig.restart_with_time_to_live(Duration::from_secs(1));
     rig.pass(Duration::from_secs(2));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Failed, 0)]);
-    assert_eq!(rig.lease_all().len(), 0);
+    rig.leases_nothing();
     rig.report("0xA", number(0));
-    let due = rig.lease_all();
-    assert_eq!(
-        rig.told(&due[0]),
-        "changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online"
-    );
+    rig.notifies("changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online");
 }
 
 #[test]
 fn an_interrupted_attempt_gives_way_to_a_newer_change() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    rig.lease_all();
+    let (mut rig, _first) = Rig::with_attempt();
     rig.report("0xA", number(0));
     rig.restart();
-    let due = rig.lease_all();
-    assert_eq!(due.len(), 1);
-    assert_eq!(
-        rig.told(&due[0]),
-        "changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online"
-    );
+    rig.notifies("changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online");
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Superseded, 1), (DeliveryStatus::Pending, 1)]);
 }
 
 #[test]
 fn gone_is_recorded_and_does_not_count() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
+    let mut rig = Rig::with_change();
     for _ in 0..5 {
-        let due = rig.lease_all().remove(0);
-        rig.ended(&due, status(410));
+        rig.attempt(status(410));
     }
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Pending, 5)]);
 }
 
 #[test]
 fn what_was_not_sent_was_no_attempt() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let first = rig.lease_all().remove(0);
+    let (mut rig, first) = Rig::with_attempt();
     rig.ended(&first, Answer::Withheld);
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Pending, 0)]);
     assert!(rig.attempts(first.delivery).is_empty());
-    let second = rig.lease_all().remove(0);
+    let second = rig.lease_one();
     assert_eq!((second.delivery, second.attempt), (first.delivery, 1));
 }
 
 #[test]
 fn a_client_that_is_unlinked_is_told_nothing_more() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let due = rig.lease_all().remove(0);
+    let (mut rig, due) = Rig::with_attempt();
     rig.ended(&due, status(500));
     rig.link("0xA", false).expect("unlinked");
     rig.pass(HOUR / 2);
-    assert_eq!(rig.lease_all().len(), 0);
+    rig.leases_nothing();
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Cancelled, 1)]);
     rig.report("0xA", number(0));
     assert_eq!(rig.deliveries().len(), 1);
@@ -255,59 +199,41 @@ fn a_client_that_is_unlinked_is_told_nothing_more() {
 
 #[test]
 fn the_answer_to_an_attempt_of_an_unlinked_client_changes_nothing() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let due = rig.lease_all().remove(0);
+    let (mut rig, due) = Rig::with_attempt();
     rig.report("0xA", number(0));
     rig.link("0xA", false).expect("unlinked");
     rig.ended(&due, status(200));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Cancelled, 0), (DeliveryStatus::Cancelled, 0)]);
-    assert_eq!(rig.lease_all().len(), 0);
+    rig.leases_nothing();
 }
 
 #[test]
 fn a_silent_device_is_lost_once_and_restored_by_any_sign() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let due = rig.lease_all().remove(0);
+    let (mut rig, due) = Rig::with_attempt();
     rig.ended(&due, status(200));
     rig.pass_slowly(HOUR + SECOND);
-    let due = rig.lease_all();
-    assert_eq!(rig.told(&due[0]), "lost 0xA lock value=1 previous=1 seq=2 types=[Lost] skipped=0 lost");
-    rig.ended(&due[0], status(200));
+    let due = rig.notifies("lost 0xA lock value=1 previous=1 seq=2 types=[Lost] skipped=0 lost");
+    rig.ended(&due, status(200));
     rig.pass_slowly(HOUR + SECOND);
-    assert_eq!(rig.lease_all().len(), 0, "told once");
+    rig.leases_nothing();
     rig.say("0xA", Said::Alive);
-    let due = rig.lease_all();
-    assert_eq!(
-        rig.told(&due[0]),
-        "restored 0xA lock value=1 previous=1 seq=3 types=[Restored] skipped=0 online"
-    );
+    rig.notifies("restored 0xA lock value=1 previous=1 seq=3 types=[Restored] skipped=0 online");
 }
 
 #[test]
 fn a_report_that_restores_and_changes_is_told_as_a_change_that_names_both() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let due = rig.lease_all().remove(0);
+    let (mut rig, due) = Rig::with_attempt();
     rig.ended(&due, status(200));
     rig.pass_slowly(HOUR + SECOND);
-    let due = rig.lease_all().remove(0);
-    rig.ended(&due, status(200));
+    rig.attempt(status(200));
     rig.report("0xA", number(0));
-    let due = rig.lease_all();
-    assert_eq!(due.len(), 1);
-    assert_eq!(
-        rig.told(&due[0]),
-        "changed 0xA lock value=0 previous=1 seq=4 types=[Restored, Changed] skipped=1 online"
-    );
+    rig.notifies("changed 0xA lock value=0 previous=1 seq=4 types=[Restored, Changed] skipped=1 online");
     assert_eq!(rig.events(), [EventKind::Changed, EventKind::Lost, EventKind::Restored, EventKind::Changed]);
 }
 
 #[test]
 fn silence_before_a_crash_counts_and_the_outage_does_not() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
+    let mut rig = Rig::with_change();
     rig.pass_slowly(HOUR - Duration::from_secs(60));
     rig.restart();
     rig.pass(10 * HOUR);
@@ -332,22 +258,15 @@ fn a_refused_report_of_a_known_device_is_a_sign_of_life() {
 
 #[test]
 fn a_device_registered_again_starts_anew() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let due = rig.lease_all().remove(0);
+    let (mut rig, due) = Rig::with_attempt();
     rig.delete("0xA").expect("deleted");
     rig.ended(&due, status(500));
-    assert_eq!(rig.lease_all().len(), 0);
+    rig.leases_nothing();
     assert_eq!(rig.delete("0xA").expect_err("gone").code, "unknown_device");
-    rig.create("0xA").expect("registered");
-    rig.link("0xA", true).expect("linked");
+    rig.create_linked("0xA");
     rig.report("0xA", number(1));
-    let again = rig.lease_all();
-    assert_eq!(
-        rig.told(&again[0]),
-        "changed 0xA lock value=1 previous=null seq=1 types=[Changed] skipped=0 online"
-    );
-    assert_ne!(again[0].delivery, due.delivery);
+    let again = rig.notifies("changed 0xA lock value=1 previous=null seq=1 types=[Changed] skipped=0 online");
+    assert_ne!(again.delivery, due.delivery);
 }
 
 #[test]
@@ -362,8 +281,7 @@ fn a_client_that_is_gone_is_swept_from_every_device() {
     let mut rig = Rig::linked();
     for n in 0..450 {
         let id = format!("d{n}");
-        rig.create(&id).expect("registered");
-        rig.link(&id, true).expect("linked");
+        rig.create_linked(&id);
         rig.report(&id, number(1));
     }
     let mut sweeps = 1;
@@ -371,20 +289,17 @@ fn a_client_that_is_gone_is_swept_from_every_device() {
         sweeps += 1;
     }
     assert_eq!(sweeps, 3, "a bounded number at a time");
-    assert_eq!(rig.lease_all().len(), 0);
+    rig.leases_nothing();
     assert!(rig.deliveries().iter().all(|(status, _)| *status == DeliveryStatus::Cancelled));
     assert_eq!(rig.partition.pairs.len(), 0);
 }
 
 #[test]
 fn a_hanging_sender_loses_its_lease() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let first = rig.lease_all().remove(0);
+    let (mut rig, first) = Rig::with_attempt();
     rig.pass(Duration::from_secs(60));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Pending, 1)]);
-    let second = rig.lease_all().remove(0);
-    assert_eq!((second.delivery, second.attempt), (first.delivery, 2));
+    rig.lease_again(&first);
     rig.ended(&first, status(200));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Pending, 2)], "the stale reservation changes nothing");
     assert_eq!(rig.attempts(first.delivery)[0].error, Some(AttemptError::TimedOut));
@@ -392,34 +307,25 @@ fn a_hanging_sender_loses_its_lease() {
 
 #[test]
 fn a_lease_holds_until_the_time_that_it_names() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let first = rig.lease_all().remove(0);
+    let (mut rig, first) = Rig::with_attempt();
     let holds = first.until.since(first.delivery.at);
     let moment = Duration::from_millis(1);
     rig.pass(holds - moment);
-    assert_eq!(rig.lease_all().len(), 0);
+    rig.leases_nothing();
     rig.pass(moment);
     assert_eq!(rig.lease_all().len(), 1);
 }
 
 #[test]
 fn a_waiting_delivery_can_be_sent_now_and_a_delivered_one_again() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let first = rig.lease_all().remove(0);
+    let (mut rig, first) = Rig::with_attempt();
     rig.ended(&first, status(500));
     rig.retry(first.delivery).expect("accepted");
-    let second = rig.lease_all().remove(0);
-    assert_eq!((second.delivery, second.attempt), (first.delivery, 2));
+    let second = rig.lease_again(&first);
     rig.ended(&second, status(200));
     rig.retry(first.delivery).expect("accepted");
-    let again = rig.lease_all().remove(0);
+    let again = rig.notifies("changed 0xA lock value=1 previous=null seq=1 types=[Changed] skipped=0 online");
     assert_ne!(again.delivery, first.delivery);
-    assert_eq!(
-        rig.told(&again),
-        "changed 0xA lock value=1 previous=null seq=1 types=[Changed] skipped=0 online"
-    );
     rig.ended(&again, status(200));
     rig.report("0xA", number(0));
     assert_eq!(rig.retry(first.delivery).expect_err("newer").code, "superseded");
@@ -429,8 +335,7 @@ fn a_waiting_delivery_can_be_sent_now_and_a_delivered_one_again() {
 
 #[test]
 fn the_client_is_named_in_the_history_as_it_was_linked() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
+    let rig = Rig::with_change();
     let delivery = rig.all_deliveries().remove(0);
     assert_eq!(
         (delivery.client, delivery.client_id),
@@ -441,21 +346,18 @@ fn the_client_is_named_in_the_history_as_it_was_linked() {
 
 #[test]
 fn a_delivery_that_failed_for_good_is_sent_again_as_it_was() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let mut first = rig.lease_all().remove(0);
+    let (mut rig, mut first) = Rig::with_attempt();
     for attempt in 2..=4 {
         rig.ended(&first, status(500));
         rig.pass(Duration::from_secs(120));
         if attempt < 4 {
-            first = rig.lease_all().remove(0);
+            first = rig.lease_one();
         }
     }
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Failed, 3)]);
     rig.restart();
     rig.retry(first.delivery).expect("accepted");
-    let again = rig.lease_all().remove(0);
-    assert_eq!((again.delivery, again.attempt), (first.delivery, 4));
+    let again = rig.lease_again(&first);
     assert_eq!(again.body, first.body);
     rig.ended(&again, status(200));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Delivered, 4)]);

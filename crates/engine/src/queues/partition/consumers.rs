@@ -46,7 +46,7 @@ impl QueuePartition {
             if self.must_come_due_first(queue, step) {
                 break;
             }
-            let lease = self.jobs.lease(step.now, queue, holder, asking.ttr, &mut step.batch);
+            let lease = self.jobs.lease(queue, holder, asking.ttr, &mut step.jobs());
             let Some(lease) = lease else {
                 // What is ready may be in the store.
                 if (leased.is_empty() || step.has_room()) && self.read_in_of(queue, step)? {

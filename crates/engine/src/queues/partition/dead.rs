@@ -314,7 +314,7 @@ impl QueuePartition {
             alias,
             on_conflict: OnConflict::Reject,
         };
-        let published = self.jobs.publish(step.now, job, &mut step.batch, &mut step.wakes);
+        let published = self.jobs.publish(job, &mut step.jobs());
         debug_assert_eq!(
             published,
             jobs::Published::New,

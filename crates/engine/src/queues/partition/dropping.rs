@@ -142,7 +142,7 @@ impl QueuePartition {
     /// How many jobs of a queue are ready, resident or not.
     fn ready_in(&self, key: QueueKey) -> u64 {
         let (_, parked_ready) = self.jobs.parked(key);
-        self.jobs.figures(key).ready as u64 + parked_ready
+        self.jobs.counts_of(key).ready as u64 + parked_ready
     }
 
     /// Takes a step of what is to be dropped. Whether there is more to do at once.
@@ -189,7 +189,7 @@ impl QueuePartition {
             if !moment.had_ready(&head) {
                 return Ok(true);
             }
-            self.jobs.cancel(step.now, head.id, &mut step.batch, &mut step.wakes);
+            self.jobs.cancel(head.id, &mut step.jobs());
             step.own.counted.cancelled += 1;
             at_work.dropped += 1;
         }
@@ -219,7 +219,7 @@ impl QueuePartition {
             self.read_in_job(head.id, step)?;
             // It may have been leased, moved or done since the view's moment.
             if self.jobs.get(head.id).is_some_and(|head| head.queue == queue && moment.had_ready(&head)) {
-                self.jobs.cancel(step.now, head.id, &mut step.batch, &mut step.wakes);
+                self.jobs.cancel(head.id, &mut step.jobs());
                 step.own.counted.cancelled += 1;
                 at_work.dropped += 1;
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
-use jobs::{Calendar, Lapsed, Passed, Progress, Released};
+use jobs::{Calendar, Jobs, JobsStep, Lapsed, Passed, Progress, Released};
 use records::{AliasKey, DeadReason, GroupKey, JobHead, JobId, QueueKey, Reservation};
 use store::StoreError;
 
@@ -85,11 +85,7 @@ impl QueuePartition {
                 stale.push(place);
                 continue;
             };
-            let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
-            let acked =
-                self.jobs.ack(step.now, reservation, &mut calendars, &mut step.batch, &mut step.wakes);
-            calendars.broken.map_or(Ok(()), Err)?;
-            match acked {
+            match self.with_calendars(step, |jobs, step| jobs.ack(reservation, step))? {
                 Ok(_) => step.own.counted.acked += 1,
                 Err(jobs::Stale) => stale.push(place),
             }
@@ -106,7 +102,7 @@ impl QueuePartition {
         step: &mut QueueStep<'_>,
     ) -> Result<Timestamp, Problem> {
         let (reservation, _) = self.holding(self.key_of(queue), held, step.now).ok_or_else(stale)?;
-        self.jobs.extend(step.now, reservation, ttr, &mut step.batch).map_err(|jobs::Stale| stale())
+        self.jobs.extend(reservation, ttr, &mut step.jobs()).map_err(|jobs::Stale| stale())
     }
 
     pub(super) fn release(
@@ -118,7 +114,9 @@ impl QueuePartition {
         step: &mut QueueStep<'_>,
     ) -> Result<(), Stop> {
         let (reservation, head) = self.holding(self.key_of(queue), held, step.now).ok_or_else(stale)?;
-        let released = self.end_run(reservation, jobs::Retry::counted(delay), step)?.ok_or_else(stale)?;
+        let retry = jobs::Retry::counted(delay);
+        let released = self.with_calendars(step, |jobs, step| jobs.release(reservation, retry, step))?;
+        let released = released.map_err(|jobs::Stale| stale())?;
         step.own.counted.released += 1;
         self.run_ended(&EndedRun::from(&head), &released, DeadReason::Released, error, step)?;
         Ok(())
@@ -129,10 +127,7 @@ impl QueuePartition {
         for held in held {
             let Some(reservation) = held.reservation(self.lineage) else { continue };
             let Some(head) = self.jobs.held(step.now, reservation) else { continue };
-            let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
-            let released =
-                self.jobs.give_back(step.now, reservation, &mut calendars, &mut step.batch, &mut step.wakes);
-            calendars.broken.map_or(Ok(()), Err)?;
+            let released = self.with_calendars(step, |jobs, step| jobs.give_back(reservation, step))?;
             if let Ok(released) = released {
                 self.run_ended(&EndedRun::from(&head), &released, DeadReason::Released, None, step)?;
             }
@@ -140,17 +135,15 @@ impl QueuePartition {
         Ok(())
     }
 
-    fn end_run(
+    /// A call of the jobs in which some may come again.
+    fn with_calendars<T>(
         &mut self,
-        reservation: Reservation,
-        retry: jobs::Retry,
         step: &mut QueueStep<'_>,
-    ) -> Result<Option<Released>, StoreError> {
+        call: impl FnOnce(&mut Jobs, &mut JobsStep<'_>) -> T,
+    ) -> Result<T, StoreError> {
         let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
-        let released =
-            self.jobs.release(step.now, reservation, retry, &mut calendars, &mut step.batch, &mut step.wakes);
-        calendars.broken.map_or(Ok(()), Err)?;
-        Ok(released.ok())
+        let answer = call(&mut self.jobs, &mut step.jobs_by(&mut calendars));
+        calendars.broken.map_or(Ok(answer), Err)
     }
 
     /// What is left to do when a run has ended without success.
@@ -191,15 +184,7 @@ impl QueuePartition {
     ) -> Result<(), StoreError> {
         loop {
             self.read_in_alias(queue, alias, step)?;
-            let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
-            let expired = self.jobs.expire_holder(
-                step.now,
-                (queue, alias),
-                &mut calendars,
-                &mut step.batch,
-                &mut step.wakes,
-            );
-            calendars.broken.map_or(Ok(()), Err)?;
+            let expired = self.with_calendars(step, |jobs, step| jobs.expire_holder(queue, alias, step))?;
             if expired.is_none() {
                 return Ok(());
             }
@@ -210,10 +195,7 @@ impl QueuePartition {
 
     /// A job that a call is about has waited for too long.
     pub(super) fn expire_now(&mut self, id: JobId, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
-        let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
-        let expired =
-            self.jobs.expire_waiting(step.now, id, &mut calendars, &mut step.batch, &mut step.wakes);
-        calendars.broken.map_or(Ok(()), Err)?;
+        let expired = self.with_calendars(step, |jobs, step| jobs.expire_waiting(id, step))?;
         if let Some(expired) = expired {
             step.own.counted.expired += 1;
             step.own.touched.push(expired.queue);
@@ -244,16 +226,8 @@ impl QueuePartition {
     /// Jobs come due, leases run out, jobs expire. Whether there is more of it.
     fn advance_jobs(&mut self, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let mut passed = Vec::new();
-        let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
-        let progress = self.jobs.advance(
-            step.now,
-            JOBS_AT_A_TIME,
-            &mut calendars,
-            &mut step.batch,
-            &mut step.wakes,
-            &mut passed,
-        );
-        calendars.broken.map_or(Ok(()), Err)?;
+        let progress =
+            self.with_calendars(step, |jobs, step| jobs.advance(JOBS_AT_A_TIME, &mut passed, step))?;
         for passed in passed {
             match passed {
                 Passed::Lapsed(lapsed) => self.lapsed(&lapsed, step)?,

@@ -132,8 +132,7 @@ impl QueuePartition {
                 let detail = "the job's ttl ends before that time: it would never run";
                 return Err(Problem::not_allowed("invalid_time", detail).into());
             }
-            let moved =
-                self.jobs.reschedule(step.now, head.id, clock, run_at, &mut step.batch, &mut step.wakes);
+            let moved = self.jobs.reschedule(head.id, clock, run_at, &mut step.jobs());
             debug_assert!(moved.is_ok(), "it waits, as was just seen");
         }
         if let Some(payload) = payload {
@@ -156,7 +155,7 @@ impl QueuePartition {
         let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
         let head = self.find(key, job, step)?.ok_or_else(|| unknown_job(queue))?;
         self.read_in_job(head.id, step)?;
-        self.jobs.cancel(step.now, head.id, &mut step.batch, &mut step.wakes);
+        self.jobs.cancel(head.id, &mut step.jobs());
         step.own.counted.cancelled += 1;
         step.own.touched.push(key);
         Ok(())
@@ -178,7 +177,7 @@ impl QueuePartition {
                 settings: QueueSettings::default(),
             };
         };
-        let jobs = self.jobs.figures(key);
+        let jobs = self.jobs.counts_of(key);
         let (parked_scheduled, parked_ready) = self.jobs.parked(key);
         // Nobody waited for a job before it was published, whatever time it was given.
         let since = |job, at: Timestamp| at.max(id::published_at(job));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobs::QueueRules;
+use jobs::{JobsStep, NoCalendar, QueueRules};
 use records::{JobId, Op, QueueCounts, QueueKey, QueueSettings};
 use store::StoreError;
 
@@ -98,7 +98,7 @@ impl QueuePartition {
 
     fn set_rules(&mut self, key: QueueKey, step: &mut QueueStep<'_>) {
         if let Some(rules) = self.queues.get(&key).map(rules) {
-            self.jobs.set_rules(key, rules, step.now, &mut step.wakes);
+            self.jobs.set_rules(key, rules, &mut step.jobs());
         }
     }
 
@@ -125,7 +125,7 @@ impl QueuePartition {
 
     /// Jobs of a queue, dead letters not counted.
     pub(super) fn jobs_in(&self, key: QueueKey) -> u64 {
-        let jobs = self.jobs.figures(key);
+        let jobs = self.jobs.counts_of(key);
         let (parked_scheduled, parked_ready) = self.jobs.parked(key);
         (jobs.scheduled + jobs.ready + jobs.reserved) as u64 + parked_scheduled + parked_ready
     }
@@ -191,12 +191,14 @@ impl QueuePartition {
                 step.own.counted.cancelled += 1;
                 // A successor that starts here is found by the next pass.
                 sweep.found = true;
-                if self.jobs.cancel(step.now, head.id, &mut step.batch, &mut Vec::new()).is_some() {
+                let (mut no_calendar, mut no_wakes) = (NoCalendar, Vec::new());
+                let mut untold = JobsStep::new(step.now, &mut no_calendar, &mut step.batch, &mut no_wakes);
+                if self.jobs.cancel(head.id, &mut untold).is_some() {
                     continue;
                 }
                 // It may have been read in, and have gone, since the view's moment.
                 if let Some(parked) = self.parked_job(head.id, step)? {
-                    self.jobs.drop_parked(&parked, &mut step.batch);
+                    self.jobs.drop_parked(&parked, &mut step.jobs());
                 }
             }
             sweep.jobs_gone = next.is_none() && !sweep.found;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, Numbers};
+use jobs::{Jobs, JobsStep, NoCalendar, Numbers};
 use records::{Batch, JobHead, Process, QueueCounts};
 use store::{Resident, Store, StoreError};
 
@@ -45,7 +45,8 @@ impl QueuePartition {
         let numbers = Numbers { next_job: head.next_job, next_lease };
         let mut rules_of_jobs = Jobs::new(process, numbers).keeping_dead_letters();
         rules_of_jobs.set_resident_max(resident_max);
-        rules_of_jobs.set_wall(moment.wall);
+        let now = moment.now.max(head.now);
+        rules_of_jobs.set_wall(now, moment.wall);
         let mut partition = Self {
             id,
             lineage: store.lineage(),
@@ -74,12 +75,12 @@ impl QueuePartition {
             closing: false,
             head,
         };
-        let now = moment.now.max(partition.head.now);
-        let mut batch = Batch::new(id);
+        let (mut batch, mut calendar, mut wakes) = (Batch::new(id), NoCalendar, Vec::new());
+        let mut step = JobsStep::new(now, &mut calendar, &mut batch, &mut wakes);
         // One after the other: all at once take more memory than what they are loaded into.
         store.load(id, &mut |resident| match resident {
             Resident::Queue(queue, counts) => partition.load_queue(&queue, counts, now),
-            Resident::Job(head) => partition.load_job(&head, now, &mut batch),
+            Resident::Job(head) => partition.load_job(&head, &mut step),
             _ => debug_assert!(false, "only queues and jobs are in a partition of queues"),
         })?;
         partition.opening = batch.ops.into();
@@ -104,7 +105,7 @@ impl QueuePartition {
             dead_gone: None,
         };
         self.dead_total += counts.dead;
-        self.jobs.set_rules(key, rules(&queue), now, &mut Vec::new());
+        self.jobs.load_rules(key, rules(&queue), now);
         self.jobs.load_counts(key, counts.parked_scheduled, counts.parked_ready);
         self.names.insert(name, key);
         self.queues.insert(key, queue);
@@ -113,8 +114,8 @@ impl QueuePartition {
         self.watch_age(key, now);
     }
 
-    fn load_job(&mut self, head: &JobHead, now: Timestamp, batch: &mut Batch) {
-        self.jobs.load(now, head, batch);
+    fn load_job(&mut self, head: &JobHead, step: &mut JobsStep<'_>) {
+        self.jobs.load(head, step);
         let is_known = self.queues.contains_key(&head.queue) || self.sweeps.contains_key(&head.queue);
         debug_assert!(is_known, "a job's queue is there, or is being swept");
         if !is_known {

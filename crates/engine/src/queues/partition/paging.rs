@@ -128,9 +128,9 @@ impl QueuePartition {
             Want::Line { queue, group } => self.first_of_line(queue, group, page_max, step)?,
         };
         for parked in &jobs {
-            self.jobs.take_in(step.now, parked, &mut step.batch, &mut step.wakes);
+            self.jobs.take_in(parked, &mut step.jobs());
         }
-        self.jobs.read_to(step.now, want, to, &mut step.batch, &mut step.wakes);
+        self.jobs.read_to(want, to, &mut step.jobs());
         Ok(Some(jobs.len()))
     }
 

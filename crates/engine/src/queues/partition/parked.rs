@@ -113,6 +113,6 @@ impl QueuePartition {
     }
 
     fn unpark(&mut self, parked: &ParkedJob, step: &mut QueueStep<'_>) {
-        self.jobs.unpark(step.now, parked, &mut step.batch, &mut step.wakes);
+        self.jobs.unpark(parked, &mut step.jobs());
     }
 }

@@ -112,7 +112,7 @@ impl QueuePartition {
         let ToPublish { body, tries, alias, on_conflict, .. } = job;
         let new_id = id::job_id(self.lineage, self.id, self.jobs.numbers().next_job, step.now);
         let new = NewJob { id: new_id, queue, run_at, tries, terms, alias, on_conflict };
-        let published = self.jobs.publish(step.now, new, &mut step.batch, &mut step.wakes);
+        let published = self.jobs.publish(new, &mut step.jobs());
         let id = match published {
             Published::New | Published::Succeeds { .. } => new_id,
             Published::Replaced { job, .. } => job,

@@ -9,7 +9,7 @@ impl QueuePartition {
         let Self { queues, jobs, names, named, .. } = self;
         let now = |key| {
             let queue = queues.get(&key)?;
-            let resident = jobs.figures(key);
+            let resident = jobs.counts_of(key);
             let (parked_scheduled, parked_ready) = jobs.parked(key);
             Some(JobsByState {
                 scheduled: resident.scheduled as u64 + parked_scheduled,

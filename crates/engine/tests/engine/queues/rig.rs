@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use base::{Clock, Lineage, Timestamp};
 use engine::queues::{Due, NewJob, Payload, QueueName, Queues, Retry, Want};
-use engine::settings::{Settings, UnknownDevice};
-use engine::{Engine, records};
+use engine::{Engine, Settings, records};
 use prometheus_client::registry::Registry;
 use store::MemoryStore;
 
@@ -34,26 +33,6 @@ pub(crate) struct Rig {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<TestClock>,
     engine: Mutex<Engine>,
-}
-
-fn settings() -> Settings {
-    let hour = 3_600 * SECOND;
-    Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: hour,
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
-        ways_configured: [true, false, false],
-        retry: engine::settings::Retry { base: SECOND, max: hour, attempts_max: 10 },
-        attempt_timeout: SECOND,
-        stale_probe: hour,
-        keep: engine::settings::Keep::default(),
-        jobs_resident_max: 1_024,
-        commands: engine::CommandSettings::default(),
-        allow_private: true,
-        render: Arc::new(|_| Vec::new()),
-    }
 }
 
 impl Rig {
@@ -117,7 +96,7 @@ impl Rig {
         self.until_shown(&[&format!("fieldpost_engine_waiting_consumers {count}")]).await;
     }
 
-    /// Waits until figures have these lines, all at a time.
+    /// Waits until metrics have these lines, all at a time.
     pub(crate) async fn until_shown(&self, lines: &[&str]) {
         let mut registry = Registry::default();
         self.engine.lock().unwrap_or_else(PoisonError::into_inner).register_metrics(&mut registry);
@@ -136,14 +115,15 @@ impl Rig {
 
     /// Scheduled, ready, reserved, dead.
     pub(crate) async fn counts(&self) -> [u64; 4] {
-        let figures = self.queues().stats(&orders()).await.expect("asked");
-        [figures.scheduled, figures.ready, figures.reserved, figures.dead]
+        let stats = self.queues().stats(&orders()).await.expect("asked");
+        [stats.scheduled, stats.ready, stats.reserved, stats.dead]
     }
 }
 
 async fn open(store: &Arc<MemoryStore>, clock: &Arc<TestClock>) -> Engine {
     let store = Arc::clone(store) as Arc<dyn engine::Store>;
-    Engine::start(settings(), store, Arc::clone(clock) as Arc<dyn Clock>).await.expect("loads")
+    let settings = Settings { jobs_resident_max: 1_024, ..Settings::for_tests() };
+    Engine::start(settings, store, Arc::clone(clock) as Arc<dyn Clock>).await.expect("loads")
 }
 
 pub(crate) fn orders() -> QueueName {

@@ -51,7 +51,7 @@ fn year(year: &str) -> i64 {
 }
 
 fn loads(certificate: &Certificate, result: &'static str) -> u64 {
-    certificate.figures.loads.get_or_create(&Loaded { result }).get()
+    certificate.metrics.loads.get_or_create(&Loaded { result }).get()
 }
 
 #[test]
@@ -62,11 +62,11 @@ fn a_certificate_is_served_until_its_files_change() {
     let first = certificate.source().load_full();
     certificate.look(false);
     assert!(Arc::ptr_eq(&first, &certificate.source().load_full()), "nothing has changed");
-    assert_eq!(certificate.figures.expiry.get(), year("2040"));
+    assert_eq!(certificate.metrics.expiry.get(), year("2040"));
     rig.write(2_041);
     certificate.look(false);
     assert!(!Arc::ptr_eq(&first, &certificate.source().load_full()));
-    assert_eq!((certificate.figures.expiry.get(), loads(&certificate, "served")), (year("2041"), 2));
+    assert_eq!((certificate.metrics.expiry.get(), loads(&certificate, "served")), (year("2041"), 2));
 }
 
 #[test]
@@ -93,10 +93,10 @@ fn a_certificate_that_cannot_be_used_leaves_the_one_before() {
     assert_eq!(loads(&certificate, "refused"), 1, "told once for each change");
     fs::remove_file(&rig.files.key).expect("removed");
     certificate.look(false);
-    assert_eq!((certificate.figures.expiry.get(), loads(&certificate, "refused")), (year("2040"), 2));
+    assert_eq!((certificate.metrics.expiry.get(), loads(&certificate, "refused")), (year("2040"), 2));
     fs::write(&rig.files.key, key).expect("written");
     certificate.look(false);
-    assert_eq!((certificate.figures.expiry.get(), loads(&certificate, "served")), (year("2041"), 2));
+    assert_eq!((certificate.metrics.expiry.get(), loads(&certificate, "served")), (year("2041"), 2));
 }
 
 #[test]

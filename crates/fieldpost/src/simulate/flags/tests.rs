@@ -59,7 +59,7 @@ fn behaviour_and_dialect_are_taken_over() {
                 --reconnects 0.125 --qos 2 --mqtt-version 3.1.1 --ids --login gate --password secret";
     let order = order(line).expect("a right line");
     let share = |share| Probability::new(share).expect("a share");
-    let habits = Habits {
+    let profile = TrafficProfile {
         seed: 7,
         change: Probability::ALWAYS,
         silence: share(0.25),
@@ -67,7 +67,7 @@ fn behaviour_and_dialect_are_taken_over() {
         flaw: share(0.5),
         cut: share(0.125),
     };
-    assert_eq!(order.habits, habits);
+    assert_eq!(order.profile, profile);
     let dialect = MqttDialect { version: MqttVersion::V311, qos: Qos::ExactlyOnce, in_flight: 100 };
     assert_eq!(order.way, Way::MqttAs(dialect));
     assert!(matches!(order.payload, Payload::Identified { .. }));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use simulator::account::{Audit, Expected, close};
 use simulator::api_client::{Api, ApiError};
-use simulator::fleet::{Figures, Fleet, Keep, Payload, Plan, Way};
+use simulator::fleet::{Fleet, FleetStats, Keep, Payload, Plan, Way};
 use simulator::receiver::{Receiver, Retain};
 use simulator::registration::{register_client, register_locks};
 use simulator::sent::Sent;
@@ -58,8 +58,8 @@ impl Load {
         Ok(Self { api, devices, dial, fleets, well, troubled })
     }
 
-    pub(crate) fn figures(&self) -> impl Iterator<Item = Figures> {
-        self.fleets.iter().map(|(_, fleet)| fleet.progress().figures())
+    pub(crate) fn figures(&self) -> impl Iterator<Item = FleetStats> {
+        self.fleets.iter().map(|(_, fleet)| fleet.progress().stats())
     }
 
     fn acknowledged(&self) -> u64 {

@@ -1,8 +1,8 @@
 //! The virtual clocks: they stand still until the scheduler moves them.
 //!
-//! The engine clock follows the rule of the real one: it starts no earlier than what was recorded,
-//! runs on while the machine is up, and is slewed by at most a tenth towards the wall clock, which
-//! may be set by an hour either way.
+//! The engine clock follows the rule of the real one. It starts no earlier than what was recorded,
+//! and runs on while the machine is up. It is slewed by at most a tenth towards the wall clock,
+//! which may be set by an hour either way.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -3,138 +3,95 @@
 
 use std::sync::Arc;
 
-use base::{Clock, PartitionId};
-use records::Process;
+use base::Clock;
 use store::StoreError;
 
-use super::machine::Machine;
+use super::port::{AnyPort, Outcome};
+use super::process::Process;
+use super::run::Run;
 use super::storage::End;
-use crate::tap::Tap;
-use crate::violation::{Checked, Invariant};
+use super::store_spy::{Ending, StoreSpy};
+use super::violation::{Checked, Invariant};
+use super::workload::Workload;
 
 /// Steps that a clean stop may take: far more than any needs.
 const STOP_STEPS_MAX: usize = 10_000;
 
-/// A workload as far as its process lives and dies.
-pub(crate) trait Life {
-    /// The process while it is up.
-    type Server;
-
-    fn machine(&self) -> &Machine;
-
-    fn machine_mut(&mut self) -> &mut Machine;
-
-    fn is_up(&self) -> bool;
-
-    /// Before a process is loaded over a store that opened.
-    fn before_load(&mut self) {}
-
-    /// Loads the process.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    fn load(
-        &mut self,
-        tap: &Arc<Tap>,
-        clock: Arc<dyn Clock>,
-        process: Process,
-    ) -> Result<Self::Server, StoreError>;
-
-    /// The process is up; the model goes to where the store is.
-    fn started(&mut self, server: Self::Server) -> Checked;
-
-    /// The power has failed: what was answered and not synced is as if it had never been.
-    fn power_failed(&mut self);
-
-    /// What is committed is synced.
-    fn synced(&mut self);
-
-    /// The process is gone. Whoever waited for it waits for nothing.
-    fn bury(&mut self);
-
-    /// One step of a partition over at most so many inputs.
-    fn step_partition(&mut self, partition: PartitionId, count: usize) -> Checked;
-
-    /// A step of whoever has an input left, over all of them. Whether anybody had.
-    fn drain_inputs(&mut self) -> Checked<bool>;
-
-    /// No input is taken from now on.
-    fn close(&mut self);
-
-    /// Partitions that may still step.
-    fn living(&self) -> Vec<PartitionId>;
-
-    /// Whether everybody who is not dead is settled.
-    fn is_settled_or_dead(&self) -> bool;
-
-    /// After a clean stop, before the process is gone.
-    fn check_stopped(&self) -> Checked {
-        Ok(())
-    }
-
-    /// Outcomes of commits that are known and not told yet.
-    fn outcomes_waiting(&self) -> usize;
-
-    /// Tells a partition the outcome at `index`; those of one partition keep their order.
-    fn tell_outcome(&mut self, index: usize) -> Checked;
-
-    /// Compares what a crash at this moment would leave with what is durable.
-    fn audit_after_a_crash(&mut self) -> Checked;
-
+impl<W: Workload> Run<W> {
     /// The process starts. With faults of the disk it may not get far, and is started again later.
-    fn start(&mut self) -> Checked {
-        if self.machine().processes > 0 {
-            self.machine_mut().check_rows()?;
+    pub(super) fn start(&mut self) -> Checked {
+        if self.machine.processes() > 0 {
+            self.machine.check_rows()?;
         }
         let error = match self.try_start() {
-            Ok(server) => return self.started(server),
+            Ok(process) => return self.started(process),
             Err(error) => error,
         };
-        let machine = self.machine_mut();
-        machine.trace.note(format_args!("the start fails: {error}"));
-        if let Some(end) = machine.storage.take_end() {
-            machine.trace.note(format_args!("{end:?} while it starts"));
-            machine.counts.ends_in_a_start += 1;
+        self.workload.bury();
+        self.machine.trace.note(format_args!("the start fails: {error}"));
+        let end = self.machine.storage().take_end();
+        if let Some(end) = end {
+            self.machine.trace.note(format_args!("{end:?} while it starts"));
+            self.machine.count(|counts| counts.ends_in_a_start += 1);
             if end == End::Crash {
                 self.power_failed();
             }
             return Ok(());
         }
-        machine.counts.refused_opens += 1;
-        let excused = machine.storage.is_faulty();
-        Invariant::DurableBeforeAcknowledged
-            .check(excused, || format!("a disk without faults is refused: {error}"))?;
-        machine.storage.heal();
-        machine.storage.kill();
+        self.machine.count(|counts| counts.refused_opens += 1);
+        let mut storage = self.machine.storage();
+        Invariant::DURABLE_BEFORE_ACKNOWLEDGED
+            .check(storage.is_faulty(), || format!("a disk without faults is refused: {error}"))?;
+        storage.heal();
+        storage.kill();
         Ok(())
     }
 
-    fn try_start(&mut self) -> Result<Self::Server, StoreError> {
-        let machine = self.machine_mut();
-        let store = machine.storage.open()?;
-        machine.clock.start(store.recorded_now());
-        self.before_load();
-        let machine = self.machine_mut();
-        let tap = Tap::new(store, machine.plan.sabotage);
-        machine.processes += 1;
-        let clock = Arc::clone(&machine.clock) as Arc<dyn Clock>;
-        let process = Process(machine.processes);
-        self.load(&tap, clock, process)
+    fn try_start(&mut self) -> Result<Process, StoreError> {
+        let store = self.machine.storage().open()?;
+        self.machine.clock.start(store.recorded_now());
+        let spy = StoreSpy::new(store, self.machine.plan.injected);
+        let clock = Arc::clone(&self.machine.clock) as Arc<dyn Clock>;
+        let process = Process::new(self.machine.next_process(), spy, clock);
+        self.workload.load(&process)?;
+        Ok(process)
+    }
+
+    /// The process is up; the model goes to where the store is.
+    fn started(&mut self, process: Process) -> Checked {
+        let (machine, loaded) = (&self.machine, process.spy.take_loaded());
+        machine.trace.note(format_args!("process {} starts at {}", process.number.0, machine.now().0));
+        self.process = Some(process);
+        for (partition, head) in loaded {
+            self.machine.trace.note(format_args!("{partition} is loaded at batch {}", head.seq));
+            self.workload.loaded(partition, head.seq, true)?;
+        }
+        // An opening makes durable what it finds.
+        self.all_synced();
+        if self.machine.plan.audits_starts {
+            self.audit_all()?;
+            if self.machine.random.chance(1, 3) {
+                // What a start shows must be durable, whatever the life before it has left
+                // unsynced.
+                self.audit_after_a_crash()?;
+            }
+        }
+        self.workload.started()
     }
 
     /// The process ends without a word.
-    fn end_life(&mut self, end: End) {
-        let machine = self.machine_mut();
+    pub(super) fn end_life(&mut self, end: End) {
+        let machine = &self.machine;
         machine.trace.note(format_args!("{end:?}"));
         // The disk goes first: a process that dies writes nothing more.
         match end {
             End::Kill => {
-                machine.counts.kills += 1;
-                machine.storage.kill();
+                machine.count(|counts| counts.kills += 1);
+                machine.storage().kill();
             }
             End::Crash => {
-                machine.counts.crashes += 1;
-                machine.storage.crash(&mut machine.random);
+                machine.count(|counts| counts.crashes += 1);
+                machine.storage().crash(&mut machine.random.numbers());
             }
         }
         self.ended(end);
@@ -147,46 +104,55 @@ pub(crate) trait Life {
         self.bury();
     }
 
+    /// What was answered and not synced is as if it had never been.
+    fn power_failed(&mut self) {
+        for partition in self.workload.partitions() {
+            let (kept, taken) = self.workload.track(partition).power_failed();
+            self.machine.count(|counts| counts.taken_by_power += taken);
+            self.workload.power_failed(partition, kept);
+        }
+    }
+
+    fn bury(&mut self) {
+        self.process = None;
+        self.workload.bury();
+    }
+
     /// The process may have come to its end within what its store was just asked to do. Whether it
     /// has.
-    fn notice_end(&mut self) -> bool {
-        let machine = self.machine_mut();
-        let Some(end) = machine.storage.take_end() else { return false };
-        machine.trace.note(format_args!("{end:?} in the middle of a step"));
-        machine.counts.ends_in_a_step += 1;
+    pub(super) fn notice_end(&mut self) -> bool {
+        let Some(end) = self.machine.storage().take_end() else { return false };
+        self.machine.trace.note(format_args!("{end:?} in the middle of a step"));
+        self.machine.count(|counts| counts.ends_in_a_step += 1);
         self.ended(end);
         true
     }
 
     /// Syncs what is committed, where the store does so later than it answers.
-    fn sync(&mut self) {
-        let synced = self.machine_mut().storage.sync_step();
+    pub(super) fn sync(&mut self) {
+        let synced = self.machine.storage().sync_step();
         if !self.notice_end() && synced {
-            self.machine_mut().trace.note(format_args!("synced"));
+            self.machine.trace.note(format_args!("synced"));
             self.all_synced();
         }
     }
 
     fn all_synced(&mut self) {
-        self.machine_mut().unsynced_since = None;
-        self.synced();
+        self.machine.synced();
+        for partition in self.workload.partitions() {
+            self.workload.track(partition).synced();
+        }
     }
 
     /// The process is asked to stop: it finishes what it took, and then ends.
-    fn stop_well(&mut self) -> Checked {
-        self.machine_mut().trace.note(format_args!("stop"));
+    pub(super) fn stop_well(&mut self) -> Checked {
+        self.machine.trace.note(format_args!("stop"));
         for _ in 0..STOP_STEPS_MAX {
             if !self.drain_step()? {
                 break;
             }
         }
-        self.close();
-        for partition in self.living() {
-            // One that died of another's step takes none.
-            if self.living().contains(&partition) {
-                self.step_partition(partition, 0)?;
-            }
-        }
+        self.close()?;
         for _ in 0..STOP_STEPS_MAX {
             if !self.commit_and_tell()? {
                 break;
@@ -196,33 +162,76 @@ pub(crate) trait Life {
             // It came to another end.
             return Ok(());
         }
-        let settled = self.is_settled_or_dead();
-        Invariant::Bounded.check(settled, || "a clean stop does not come to an end".to_owned())?;
-        self.check_stopped()?;
-        self.machine_mut().counts.stops += 1;
+        let settled = self.ports().all(|port| port.is_dead() || port.is_settled());
+        Invariant::BOUNDED.check(settled, || "a clean stop does not come to an end".to_owned())?;
+        self.workload.check_stopped()?;
+        self.machine.count(|counts| counts.stops += 1);
         self.bury();
-        let synced = self.machine_mut().storage.stop();
+        let synced = self.machine.storage().stop();
         if !self.notice_end() && synced {
             self.all_synced();
         }
         Ok(())
     }
 
+    /// Nobody takes inputs any more; each takes its last step.
+    fn close(&mut self) -> Checked {
+        self.workload.closing();
+        let mut partitions = self.workload.partitions();
+        partitions.retain(|partition| self.workload.is_drawn(*partition));
+        for partition in &partitions {
+            if let Some(port) = self.workload.port_mut(*partition) {
+                port.close();
+            }
+        }
+        for partition in partitions {
+            if self.workload.port(partition).is_some_and(|port| !port.is_dead()) {
+                self.workload.step_partition(partition, 0)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A step of whoever has something left. Whether anybody had.
     fn drain_step(&mut self) -> Checked<bool> {
-        if !self.is_up() {
-            return Ok(false);
+        let waiting = self.ports().find(|port| port.may_take_input()).map(AnyPort::id);
+        match waiting {
+            Some(partition) => self.workload.step_partition(partition, usize::MAX).map(|()| true),
+            None => self.commit_and_tell(),
         }
-        if self.drain_inputs()? { Ok(true) } else { self.commit_and_tell() }
     }
 
     /// A commit, or an outcome. Whether there was either.
-    fn commit_and_tell(&mut self) -> Checked<bool> {
+    pub(super) fn commit_and_tell(&mut self) -> Checked<bool> {
         if self.outcomes_waiting() > 0 {
-            self.tell_outcome(0)?;
-            return Ok(true);
+            return self.tell_outcome(0).map(|()| true);
         }
-        let any = self.machine_mut().commit();
-        Ok(any && !self.notice_end())
+        Ok(self.is_up() && self.machine.commit() && !self.notice_end())
+    }
+
+    /// Outcomes of commits that are known and not told yet.
+    pub(super) fn outcomes_waiting(&self) -> usize {
+        self.process.as_ref().map_or(0, |process| process.outcomes.waiting())
+    }
+
+    /// Tells a partition the outcome at `index`; those of one partition keep their order. One that
+    /// was loaded again of it goes back to what the store has.
+    pub(super) fn tell_outcome(&mut self, index: usize) -> Checked {
+        let Some(process) = &self.process else { return Ok(()) };
+        let Some(outcome) = process.outcomes.take(index) else { return Ok(()) };
+        let Outcome { partition, seq, ending, result } = outcome;
+        self.machine.trace.note(format_args!("{partition} is told of batch {seq}: {ending:?}"));
+        if let Some(port) = self.workload.port_mut(partition) {
+            port.tell(result, ending, &self.machine.trace);
+            if ending == Ending::Durable && !port.is_dead() {
+                self.workload.track(partition).shown(seq);
+            }
+        }
+        for (partition, head) in process.spy.take_loaded() {
+            self.machine.count(|counts| counts.reloads += 1);
+            self.machine.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
+            self.workload.loaded(partition, head.seq, false)?;
+        }
+        self.workload.told()
     }
 }

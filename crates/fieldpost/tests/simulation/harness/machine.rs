@@ -1,7 +1,8 @@
 //! The machine under a simulated server: its clocks, its disk, and the chance that moves both.
 //!
-//! It knows no workload. It counts its own faults and ends.
+//! It knows no workload. All that runs on it shares it. It counts its own faults and ends.
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use base::{Clock, Timestamp};
 
 use super::clock::VirtualClock;
 use super::counts::counts;
+use super::fault_injection::InjectedFault;
 use super::storage::{self, Storage, check_rows};
 use super::trace::Trace;
-use crate::sabotage::Sabotage;
-use crate::violation::Checked;
+use super::violation::{Checked, Invariant};
 
 /// Which store a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,18 +43,46 @@ pub(crate) struct MachineWeights {
     pub(crate) audit: u64,
 }
 
+impl MachineWeights {
+    /// The process lives on, and its store is well: what it has in memory is not loaded again.
+    pub(crate) fn without_ends(self) -> Self {
+        Self { crash: 0, kill: 0, doom: 0, stop: 0, storage_fault: 0, ..self }
+    }
+}
+
 /// What a seed decides of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MachinePlan {
     pub(crate) seed: u64,
+    /// Runs of one seed that differ in this alone draw other numbers.
+    pub(crate) variation: u64,
+    /// Steps of the run before it becomes quiet.
+    pub(crate) steps: u64,
     pub(crate) storage: StorageKind,
     pub(crate) partitions: u16,
     pub(crate) weights: MachineWeights,
     /// Whether one batch may be larger than the log's usual limit.
     pub(crate) has_large_batches: bool,
-    /// What is answered is synced so much later at most.
-    pub(crate) sync_interval: Option<Duration>,
-    pub(crate) sabotage: Option<Sabotage>,
+    /// Everything that is stored is looked at after each start.
+    pub(crate) audits_starts: bool,
+    /// What is answered is synced so much later at most, if the store can do that.
+    pub(crate) syncs_later: Option<Duration>,
+    pub(crate) injected: Option<InjectedFault>,
+}
+
+impl MachinePlan {
+    /// How long a sync may be put off. Not with large batches: what may be lost is remembered
+    /// whole.
+    pub(crate) fn sync_interval(&self) -> Option<Duration> {
+        let can = self.storage == StorageKind::Embedded && !self.has_large_batches;
+        self.syncs_later.filter(|_| can)
+    }
+}
+
+/// Some seeds put syncs off, whatever else they decide.
+pub(crate) fn syncs_later(seed: u64) -> Option<Duration> {
+    let mut random = Random::new(seed ^ 0x0000_51bc_1a7e_0000);
+    random.chance(1, 4).then(|| Duration::from_millis(1 + random.below(5_000)))
 }
 
 counts! {
@@ -67,6 +96,11 @@ counts! {
     ends_in_a_start,
     stops,
     refused_opens,
+    /// Partitions that were loaded again within a life.
+    reloads,
+    batches,
+    /// Batches that were answered and not synced when the power failed.
+    taken_by_power,
     audits,
     /// Checks of all rows.
     row_checks,
@@ -74,32 +108,61 @@ counts! {
 
 /// How far the wall clock is set at most; twice as far off, it is set right.
 const WALL_STEP_MS: u64 = 3_600_000;
+/// Keeps the numbers of two variations of a seed apart.
+const VARIATION: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// All chance of a run.
+pub(crate) struct Chance(RefCell<Random>);
+
+impl Chance {
+    pub(crate) fn below(&self, bound: u64) -> u64 {
+        self.0.borrow_mut().below(bound)
+    }
+
+    pub(crate) fn chance(&self, ones: u64, of: u64) -> bool {
+        self.0.borrow_mut().chance(ones, of)
+    }
+
+    pub(crate) fn next_u64(&self) -> u64 {
+        self.0.borrow_mut().next_u64()
+    }
+
+    /// One of several, by its place.
+    pub(crate) fn one_of<T: Clone>(&self, several: &[T]) -> T {
+        several[self.below(several.len() as u64) as usize].clone()
+    }
+
+    /// For whoever draws many numbers; nobody else draws any meanwhile.
+    pub(crate) fn numbers(&self) -> RefMut<'_, Random> {
+        self.0.borrow_mut()
+    }
+}
 
 /// See the module.
 pub(crate) struct Machine {
     pub(crate) plan: MachinePlan,
-    pub(crate) random: Random,
+    pub(crate) random: Chance,
     pub(crate) clock: Arc<VirtualClock>,
-    pub(crate) storage: Box<dyn Storage>,
-    /// Processes that have been started.
-    pub(crate) processes: u64,
+    storage: RefCell<Box<dyn Storage>>,
+    processes: Cell<u64>,
     /// Since when something is committed and, with syncs at intervals, not synced.
-    pub(crate) unsynced_since: Option<Timestamp>,
+    unsynced_since: Cell<Option<Timestamp>>,
     pub(crate) trace: Trace,
-    pub(crate) counts: MachineCounts,
+    counts: Cell<MachineCounts>,
 }
 
 impl Machine {
     pub(crate) fn new(plan: MachinePlan) -> Self {
         let clock = Arc::new(VirtualClock::new());
+        let random = Random::new(plan.seed ^ plan.variation.wrapping_mul(VARIATION));
         Self {
-            random: Random::new(plan.seed),
-            storage: storage::of(&plan, &clock),
+            random: Chance(RefCell::new(random)),
+            storage: RefCell::new(storage::of(&plan, &clock)),
             clock,
-            processes: 0,
-            unsynced_since: None,
+            processes: Cell::new(0),
+            unsynced_since: Cell::new(None),
             trace: Trace::new(),
-            counts: MachineCounts::default(),
+            counts: Cell::new(MachineCounts::default()),
             plan,
         }
     }
@@ -108,29 +171,74 @@ impl Machine {
         self.clock.now()
     }
 
+    /// Up to when timers are due: nothing is where a broken harness wakes nobody.
+    pub(crate) fn timers_now(&self) -> Option<Timestamp> {
+        (!self.injects(InjectedFault::DeadlineLost)).then(|| self.now())
+    }
+
+    /// Processes that have been started.
+    pub(crate) fn processes(&self) -> u64 {
+        self.processes.get()
+    }
+
+    /// Whether this is broken on purpose.
+    pub(crate) fn injects(&self, fault: InjectedFault) -> bool {
+        self.plan.injected == Some(fault)
+    }
+
+    pub(super) fn storage(&self) -> RefMut<'_, Box<dyn Storage>> {
+        self.storage.borrow_mut()
+    }
+
+    /// Another process starts: which it is.
+    pub(super) fn next_process(&self) -> u64 {
+        self.processes.set(self.processes.get() + 1);
+        self.processes.get()
+    }
+
+    pub(super) fn count(&self, one: impl FnOnce(&mut MachineCounts)) {
+        let mut counts = self.counts.get();
+        one(&mut counts);
+        self.counts.set(counts);
+    }
+
+    pub(super) fn counts(&self) -> MachineCounts {
+        self.counts.get()
+    }
+
     /// Commits what waits. Whether there was anything.
-    pub(crate) fn commit(&mut self) -> bool {
-        let any = self.storage.commit_step(&mut self.random);
+    pub(super) fn commit(&self) -> bool {
+        let any = self.storage().commit_step(&mut self.random.numbers());
         if any {
-            self.unsynced_since.get_or_insert(self.clock.now());
+            self.unsynced_since.set(self.unsynced_since.get().or(Some(self.now())));
         }
         any
     }
 
+    /// What waits for the store, of so many partitions, keeps to its limit.
+    pub(super) fn check_bounded(&self, partitions: usize) -> Checked {
+        self.storage().is_bounded(partitions).map_err(|found| Invariant::BOUNDED.broken(found))
+    }
+
     /// Work of the store that nobody waits for.
-    pub(crate) fn upkeep(&mut self) {
-        let any = self.storage.upkeep_step(&mut self.random);
+    pub(super) fn upkeep(&self) {
+        let any = self.storage().upkeep_step(&mut self.random.numbers());
         self.trace.note(format_args!("upkeep: {any}"));
     }
 
+    /// Everything that was committed is synced.
+    pub(super) fn synced(&self) {
+        self.unsynced_since.set(None);
+    }
+
     /// Whether what is not synced would be too old `ms` from now.
-    pub(crate) fn must_sync_within(&self, ms: i64) -> bool {
-        let due = self.unsynced_since.zip(self.plan.sync_interval);
+    pub(super) fn must_sync_within(&self, ms: i64) -> bool {
+        let due = self.unsynced_since.get().zip(self.plan.sync_interval());
         due.is_some_and(|(since, interval)| since.after(interval).0 <= self.now().0 + ms)
     }
 
     /// Time passes, for a process that is up or for nobody.
-    pub(crate) fn pass(&mut self, ms: i64, is_up: bool) {
+    pub(super) fn pass(&self, ms: i64, is_up: bool) {
         if is_up {
             self.clock.pass(ms);
         } else {
@@ -140,7 +248,7 @@ impl Machine {
     }
 
     /// Somebody sets the wall clock.
-    pub(crate) fn set_wall(&mut self) {
+    pub(super) fn set_wall(&self) {
         let span = self.random.below(2 * WALL_STEP_MS) as i64 - WALL_STEP_MS as i64;
         // Away from the engine clock only so far: a day would refuse the start.
         let ahead = self.clock.wall_ahead();
@@ -150,24 +258,24 @@ impl Machine {
     }
 
     /// The disk fails from now on, or at one of the next calls.
-    pub(crate) fn fail_storage(&mut self) {
-        let fault = self.storage.fault(&mut self.random);
+    pub(super) fn fail_storage(&self) {
+        let fault = self.storage().fault(&mut self.random.numbers());
         self.trace.note(format_args!("storage: {fault}"));
     }
 
     /// The process is to end in the middle of one of the next steps.
-    pub(crate) fn doom(&mut self) {
-        let doom = self.storage.doom(&mut self.random);
+    pub(super) fn doom(&self) {
+        let doom = self.storage().doom(&mut self.random.numbers());
         self.trace.note(format_args!("storage: {doom}"));
     }
 
-    pub(crate) fn heal_storage(&mut self) {
+    pub(super) fn heal_storage(&self) {
         self.trace.note(format_args!("storage heals"));
-        self.storage.heal();
+        self.storage().heal();
     }
 
     /// How many inputs a step takes: mostly few, sometimes all.
-    pub(crate) fn batch_size(&mut self) -> usize {
+    pub(crate) fn batch_size(&self) -> usize {
         match self.random.below(4) {
             0 => usize::MAX,
             1 => 1,
@@ -176,11 +284,11 @@ impl Machine {
     }
 
     /// Checks the rows that are there, when a life has ended, and at the end of all.
-    pub(crate) fn check_rows(&mut self) -> Checked {
-        if !self.plan.sabotage.is_none_or(Sabotage::is_left_in_rows) {
+    pub(super) fn check_rows(&self) -> Checked {
+        if !self.plan.injected.is_none_or(InjectedFault::is_left_in_rows) {
             return Ok(());
         }
-        self.counts.row_checks += 1;
-        check_rows(&mut *self.storage)
+        self.count(|counts| counts.row_checks += 1);
+        check_rows(&mut **self.storage())
     }
 }

@@ -2,7 +2,6 @@
 //! for faults.
 
 mod embedded;
-mod lying_disk;
 mod memory;
 mod mortal_disk;
 
@@ -13,7 +12,7 @@ use store::{Store, StoreError};
 
 use crate::harness::clock::VirtualClock;
 use crate::harness::machine::{MachinePlan, StorageKind};
-use crate::violation::{Checked, Invariant};
+use crate::harness::violation::{Checked, Invariant};
 
 /// How a life of the process ends without a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +50,9 @@ pub(crate) trait Storage {
     /// Whether the process has come to such an end, and how. The store is as it is after it.
     fn take_end(&mut self) -> Option<End>;
 
-    /// Whether what it takes of the disk keeps to its limit; what there is, if not.
-    fn is_bounded(&self) -> Result<(), String>;
+    /// Whether what it takes of memory or disk, for so many partitions, keeps to its limit; what
+    /// there is, if not.
+    fn is_bounded(&self, partitions: usize) -> Result<(), String>;
 
     /// Whether faults may still come, or have come since it was healed.
     fn is_faulty(&self) -> bool;
@@ -91,9 +91,9 @@ pub(crate) trait Storage {
 pub(crate) fn check_rows(storage: &mut dyn Storage) -> Checked {
     let findings = storage.findings().map_err(|error| {
         let detail = format!("what a life has left does not open: {error}");
-        Invariant::DurableBeforeAcknowledged.broken(detail)
+        Invariant::DURABLE_BEFORE_ACKNOWLEDGED.broken(detail)
     })?;
-    Invariant::RowsAgree.check(findings.is_empty(), || findings.join("\n"))
+    Invariant::ROWS_AGREE.check(findings.is_empty(), || findings.join("\n"))
 }
 
 /// The store of a plan.

@@ -1,6 +1,7 @@
 //! What happened, line by line: hashed, so that two runs can be compared, and printed when somebody
 //! looks.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -8,7 +9,10 @@ use std::fmt;
 const KEPT_LINES: usize = 60;
 
 /// The trace of a run.
-pub(crate) struct Trace {
+pub(crate) struct Trace(RefCell<Lines>);
+
+#[derive(Default)]
+struct Lines {
     hash: u64,
     lines: u64,
     kept: VecDeque<String>,
@@ -19,30 +23,35 @@ impl Trace {
     /// `SIM_TRACE=1` prints every line at once.
     pub(crate) fn new() -> Self {
         let prints = std::env::var_os("SIM_TRACE").is_some();
-        Self { hash: 0, lines: 0, kept: VecDeque::new(), prints }
+        Self(RefCell::new(Lines { prints, ..Lines::default() }))
     }
 
-    pub(crate) fn note(&mut self, line: fmt::Arguments<'_>) {
+    /// All of it, for whoever comes after the run.
+    pub(super) fn taken(&self) -> Self {
+        Self(RefCell::new(self.0.take()))
+    }
+
+    pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
+        let mut lines = self.0.borrow_mut();
         let line = line.to_string();
-        self.lines += 1;
-        self.hash = base::hash::derived(self.hash, line.as_bytes());
-        if self.prints {
-            eprintln!("{:>6} {line}", self.lines);
+        lines.lines += 1;
+        lines.hash = base::hash::derived(lines.hash, line.as_bytes());
+        if lines.prints {
+            eprintln!("{:>6} {line}", lines.lines);
         }
-        if self.kept.len() == KEPT_LINES {
-            self.kept.pop_front();
+        if lines.kept.len() == KEPT_LINES {
+            lines.kept.pop_front();
         }
-        self.kept.push_back(line);
+        lines.kept.push_back(line);
     }
 
     /// Equal for equal traces.
     pub(crate) fn hash(&self) -> u64 {
-        self.hash
+        self.0.borrow().hash
     }
 
     /// The last lines.
     pub(crate) fn tail(&self) -> String {
-        let lines: Vec<&str> = self.kept.iter().map(String::as_str).collect();
-        lines.join("\n")
+        Vec::from(self.0.borrow().kept.clone()).join("\n")
     }
 }

@@ -6,10 +6,6 @@ use crate::harness::counts::counts;
 counts! {
     /// What a run saw.
     Counts:
-    batches,
-    /// Batches that were answered and not synced when the power failed.
-    taken_by_power,
-    reloads,
     /// Steps that came to the end of what was due.
     steps_to_the_end,
     published,

@@ -8,7 +8,7 @@ use engine::queues::driving::Dead;
 use engine::queues::{Due, IdempotencyKey, JobRef, NewJob, Payload, QueueName};
 use records::{JobId, Process, QueueSettings};
 
-use crate::meant::CallId;
+use crate::harness::calls::CallId;
 
 /// A lease, as everybody outside knows it: whom the job was given to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

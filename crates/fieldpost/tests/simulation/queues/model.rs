@@ -23,10 +23,10 @@ use base::Timestamp;
 use engine::queues::{PublishedJob, QueueName};
 use records::{AnswerKey, Process};
 
-use crate::meant::CallId;
+use crate::harness::calls::CallId;
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::counts::Counts;
 use crate::queues::meant::Meant;
-use crate::violation::{Checked, Invariant};
 use evidence::Evidence;
 use expected::Expected;
 use queue::Queue;
@@ -120,7 +120,7 @@ impl Partition {
             let found =
                 self.queues.values().find_map(|queue| Some((queue, &queue.jobs[queue.place_of(id)?])));
             let (invariant, job) = match found {
-                None => (Invariant::DoneStaysDone, None),
+                None => (Invariant::DONE_STAYS_DONE, None),
                 Some((queue, job)) => (queue.why_not(job, (self.now, self.wall)), Some(job)),
             };
             let first = found.and_then(|(queue, _)| queue.first().map(|place| &queue.jobs[place]));
@@ -212,7 +212,7 @@ impl Partition {
             }
             other => {
                 let detail = format!("the model does not know what to do with {other:?}");
-                return Err(Invariant::AsTheModel.broken(detail));
+                return Err(Invariant::AS_THE_MODEL.broken(detail));
             }
         };
         Ok(Some((*call, expected)))

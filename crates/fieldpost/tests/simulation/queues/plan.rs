@@ -1,10 +1,14 @@
 //! What a seed decides of a run with queues before it begins. The faults of the machine are those
 //! of every run.
 
+use std::sync::Arc;
+
 use base::random::Random;
+use engine::Settings;
 use engine::queues::QueueName;
 
-use crate::plan::Plan as OfMachine;
+use crate::devices::plan::machine_of;
+use crate::harness::workload;
 
 /// How often the scheduler picks what users do, relative to each other and to the faults.
 #[derive(Clone, Copy, Debug)]
@@ -19,23 +23,25 @@ pub(crate) struct Weights {
     pub(crate) manage: u64,
 }
 
-/// A run.
+/// Queues, and those who use them.
 #[derive(Clone)]
-pub(crate) struct Plan {
-    /// Storage, steps and faults.
-    pub(crate) machine: OfMachine,
+pub(crate) struct QueuesPlan {
+    pub(crate) settings: Arc<Settings>,
     pub(crate) weights: Weights,
-    /// By place in the list: the first is asked first.
-    pub(crate) queues: Vec<QueueName>,
+    /// Queues; the first is asked first.
+    pub(crate) queues: u64,
     /// Jobs that may be resident; few, so that others are parked, or enough.
-    pub(crate) resident_max: usize,
+    pub(crate) resident_max: u64,
     /// Jobs that a publisher leaves waiting in a queue before it stops.
-    pub(crate) backlog: usize,
+    pub(crate) backlog: u64,
     /// Whether consumers ask several queues, and wait to be told.
     pub(crate) asks_several: bool,
     /// Names that are given as aliases and groups in each queue: few, so that they meet.
     pub(crate) names: u64,
 }
+
+/// A run.
+pub(crate) type Plan = workload::Plan<QueuesPlan>;
 
 /// Steps of a run before it becomes quiet.
 const STEPS: u64 = 900;
@@ -43,28 +49,71 @@ const STEPS: u64 = 900;
 /// may be resident.
 const CROWDED_QUEUES: u64 = 4;
 const CROWDED_NAMES: u64 = 40;
-const CROWDED_BACKLOG: usize = 150;
-const CROWDED_RESIDENT: usize = 16;
+const CROWDED_BACKLOG: u64 = 150;
+const CROWDED_RESIDENT: u64 = 16;
 /// Jobs that may be resident: more than there ever are.
-const ENOUGH_RESIDENT: usize = 10_000;
+const ENOUGH_RESIDENT: u64 = 10_000;
 
 impl Plan {
     /// The run of `seed`.
     pub(crate) fn of(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x00c0_ffee_0b5e_1f00);
-        let mut machine = OfMachine::of_machine(seed);
-        machine.steps = (STEPS / 2 + random.below(STEPS)) as usize;
+        let (mut machine, settings) = machine_of(seed);
+        machine.steps = STEPS / 2 + random.below(STEPS);
         machine.partitions = 1 + random.below(2) as u16;
+        let workload = QueuesPlan::drawn(&mut random, settings);
+        Self { machine, workload }
+    }
+
+    /// So many jobs may be resident.
+    pub(crate) fn with_resident(mut self, resident_max: u64) -> Self {
+        self.workload.resident_max = resident_max;
+        self
+    }
+
+    /// Many jobs of many groups in several queues that are all polled, and room for few: steps read
+    /// little, and are many.
+    pub(crate) fn crowded(seed: u64) -> Self {
+        let mut plan = Self::of(seed).with_resident(CROWDED_RESIDENT);
+        (plan.machine.partitions, plan.machine.steps) = (1, STEPS);
+        let queues = &mut plan.workload;
+        (queues.queues, queues.names, queues.backlog) = (CROWDED_QUEUES, CROWDED_NAMES, CROWDED_BACKLOG);
+        (queues.weights.publish, queues.weights.consume) = (240, 120);
+        plan
+    }
+
+    /// Nobody looks at the store before the end: only what is answered can show that something is
+    /// wrong.
+    pub(crate) fn without_audits(mut self) -> Self {
+        (self.machine.weights.audit, self.machine.audits_starts) = (0, false);
+        self
+    }
+
+    /// The process lives on, and its store is well: what it has in memory is not loaded again.
+    pub(crate) fn without_ends(mut self) -> Self {
+        self.machine.weights = self.machine.weights.without_ends();
+        self
+    }
+
+    /// The process is killed all the time, and its store is well.
+    pub(crate) fn with_many_lives(mut self) -> Self {
+        let weights = &mut self.machine.weights;
+        (weights.kill, weights.crash, weights.storage_fault) = (30, 5, 0);
+        self
+    }
+}
+
+impl QueuesPlan {
+    pub(crate) fn drawn(random: &mut Random, settings: Arc<Settings>) -> Self {
         let few_are_resident = random.chance(1, 3);
-        let few = 5 + random.below(59) as usize;
-        let resident_max = if few_are_resident { few } else { ENOUGH_RESIDENT };
-        let count = 1 + random.below(4);
+        let few = 5 + random.below(59);
+        let queues = 1 + random.below(4);
         Self {
-            machine,
-            weights: weights(&mut random),
-            queues: (0..count).map(name).collect(),
-            resident_max,
-            backlog: 4 + random.below(40) as usize,
+            settings,
+            weights: weights(random),
+            queues,
+            resident_max: if few_are_resident { few } else { ENOUGH_RESIDENT },
+            backlog: 4 + random.below(40),
             asks_several: random.chance(1, 2),
             names: 1 + random.below(4),
         }
@@ -75,48 +124,13 @@ impl Plan {
         self.resident_max < ENOUGH_RESIDENT
     }
 
-    /// So many jobs may be resident.
-    pub(crate) fn with_resident(self, resident_max: usize) -> Self {
-        Self { resident_max, ..self }
+    pub(crate) fn names_of_queues(&self) -> Vec<QueueName> {
+        let name = |number: u64| {
+            let namespace = if number.is_multiple_of(2) { "shop" } else { "yard" };
+            QueueName::new(namespace, &format!("q{number}")).expect("letters and digits")
+        };
+        (0..self.queues).map(name).collect()
     }
-
-    /// Many jobs of many groups in several queues that are all polled, and room for few: steps read
-    /// little, and are many.
-    pub(crate) fn crowded(mut self) -> Self {
-        self.queues = (0..CROWDED_QUEUES).map(name).collect();
-        self.names = CROWDED_NAMES;
-        self.backlog = CROWDED_BACKLOG;
-        self.machine.partitions = 1;
-        self.machine.steps = STEPS as usize;
-        (self.weights.publish, self.weights.consume) = (240, 120);
-        self.with_resident(CROWDED_RESIDENT)
-    }
-
-    /// Nobody looks at the store before the end: only what is answered can show that something is
-    /// wrong.
-    pub(crate) fn without_audits(mut self) -> Self {
-        self.machine.weights.audit = 0;
-        self
-    }
-
-    /// The process lives on, and its store is well: what it has in memory is not loaded again.
-    pub(crate) fn without_ends(mut self) -> Self {
-        self.machine = self.machine.without_ends();
-        self
-    }
-
-    /// The process is killed all the time, and its store is well.
-    pub(crate) fn with_many_lives(mut self) -> Self {
-        self.machine.weights.kill = 30;
-        self.machine.weights.crash = 5;
-        self.machine.weights.storage_fault = 0;
-        self
-    }
-}
-
-fn name(number: u64) -> QueueName {
-    let namespace = if number.is_multiple_of(2) { "shop" } else { "yard" };
-    QueueName::new(namespace, &format!("q{number}")).expect("letters and digits")
 }
 
 fn weights(random: &mut Random) -> Weights {

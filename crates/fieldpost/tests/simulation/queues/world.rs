@@ -1,61 +1,54 @@
-//! A run with queues: the scheduler picks one of the steps that are possible, again and again, and
-//! the checkers look after each.
-//!
-//! The machine - clocks, disk, process, outcomes of commits - is that of every run. Everything
-//! happens on one thread, and all chance comes from the seed, so a run repeats to the last byte.
+//! Queues, and those who publish, consume and look after them, on a machine: what they ask of
+//! production's partitions, and what the model makes of it.
 
 pub(crate) mod calls;
 pub(crate) mod consumers;
-mod lives;
 mod managers;
 pub(crate) mod publishers;
-mod quiet;
-mod schedule;
+mod rest;
 mod server;
 mod steps;
+mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use base::{PartitionId, Timestamp, hash};
 use engine::queues::{QueueInput, QueueName};
 use records::JobId;
 
-use crate::harness::lives::Life;
-use crate::harness::machine::{Machine, MachineCounts};
-use crate::harness::schedule::Scheduled;
-use crate::harness::trace::Trace;
-use crate::meant::CallId;
-use crate::model::track::{Past, Track};
-use crate::queues::checkers::contents;
+use crate::harness::calls::{CallId, Calls, Expectations};
+use crate::harness::machine::Machine;
+use crate::harness::port::AnyPort;
+use crate::harness::track::Track;
+use crate::harness::workload::Workload;
 use crate::queues::checkers::history::{History, Source};
 use crate::queues::counts::Counts;
 use crate::queues::meant::{LeaseRef, Meant};
 use crate::queues::model::Partition;
-use crate::queues::plan::Plan;
-use crate::violation::{Checked, Violation};
-use calls::{Call, Expectations, Then, Waiting};
+use crate::queues::model::expected::Expected;
+use crate::queues::plan::QueuesPlan;
+use calls::{Answer, Call, Then, Waiting};
 use consumers::{Holding, Several};
 use publishers::Publishing;
+use rest::Phase;
 use server::Server;
 
-/// What a run saw: of the machine, and of what ran on it.
-pub(crate) type Seen = (MachineCounts, Counts);
-
-/// A run under way.
+/// The workload.
 pub(crate) struct World {
-    plan: Plan,
-    machine: Machine,
+    plan: QueuesPlan,
+    queues: Vec<QueueName>,
+    machine: Rc<Machine>,
     server: Option<Server>,
     /// By partition of queues.
     model: Vec<Track<Partition>>,
-    expectations: Expectations,
+    expectations: Expectations<Expected>,
     history: History,
-    calls: Vec<Call>,
-    last_call: CallId,
+    calls: Calls<Answer, Then>,
     /// The process stops well: its next step is its last.
     closing: bool,
-    /// Nothing new is asked, and what was asked has come to rest.
-    is_quiet: bool,
+    /// How far the run is with coming to rest.
+    phase: Phase,
     /// What consumers have, or had.
     holdings: Vec<Holding>,
     /// Consumers over several queues.
@@ -75,69 +68,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(plan: Plan) -> Self {
-        let machine = &plan.machine;
-        let syncs_later = machine.sync_interval().is_some();
-        let partition = || Partition::new(plan.is_parking());
-        Self {
-            machine: Machine::new(plan.machine.machine()),
-            server: None,
-            model: (0..machine.partitions).map(|_| Track::new(partition(), syncs_later)).collect(),
-            expectations: Expectations::default(),
-            history: History::default(),
-            calls: Vec::new(),
-            last_call: 0,
-            closing: false,
-            is_quiet: false,
-            holdings: Vec::new(),
-            several: BTreeMap::new(),
-            hung_up: Vec::new(),
-            nudged: BTreeSet::new(),
-            texts: BTreeMap::new(),
-            seen_jobs: Vec::new(),
-            repeats: Vec::new(),
-            last_payload: 0,
-            counts: Counts::default(),
-            plan,
-        }
-    }
-
-    /// The whole run.
-    ///
-    /// # Errors
-    /// The first violation.
-    pub(crate) fn run(&mut self) -> Checked {
-        let resident_max = self.plan.resident_max;
-        self.machine
-            .trace
-            .note(format_args!("{:?}, {resident_max} jobs may be resident", self.machine.plan.storage));
-        self.start()?;
-        for _ in 0..self.plan.machine.steps {
-            self.step()?;
-        }
-        self.become_quiet()?;
-        self.machine.check_rows()?;
-        self.counts.taken_by_power += self.model.iter().map(|track| track.taken).sum::<u64>();
-        for track in &self.model {
-            self.counts.add(&track.present.counts);
-        }
-        Ok(())
-    }
-
     fn next_call(&mut self) -> CallId {
-        self.last_call += 1;
-        self.last_call
+        self.calls.next_id()
     }
 
     /// Hands an input to a partition; whether it takes any.
     fn hand_in(&mut self, partition: PartitionId, input: QueueInput, meant: Meant) -> bool {
-        let Some(server) = &mut self.server else { return false };
-        let port = server.port(partition);
-        if port.dead {
-            return false;
-        }
-        port.inbox.push_back((input, meant));
-        true
+        self.server.as_mut().is_some_and(|server| server.door(partition).port.hand_in(input, meant))
     }
 
     /// Hands in a call about a queue, and waits for its answer.
@@ -153,14 +90,14 @@ impl World {
         waiting: Waiting,
         then: Then,
     ) {
-        let id = self.last_call;
+        let id = self.calls.last_id();
         self.machine.trace.note(format_args!("call {id}: {meant:?}"));
         if !self.hand_in(partition, input, meant) {
             self.unanswered(then);
             return;
         }
-        let life = self.server.as_mut().and_then(|server| server.life(partition));
-        self.calls.push(Call { id, waiting, partition, life, then });
+        let life = self.port(partition).and_then(AnyPort::life);
+        self.calls.waiting.push(Call { id, waiting, asked: vec![(partition, life)], then });
     }
 
     fn partition_of(&self, queue: &QueueName) -> PartitionId {
@@ -169,36 +106,7 @@ impl World {
 
     /// The model of the partition that a queue is in.
     fn model_of(&self, queue: &QueueName) -> &Partition {
-        let index = self.partition_of(queue).queues_index().unwrap_or_default();
-        &self.model[usize::from(index)].present
-    }
-
-    fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        (0..self.machine.plan.partitions).map(PartitionId::of_queues)
-    }
-
-    /// Compares all that a reader sees of a partition with what the model has at the same batch.
-    fn audit(&mut self, partition: PartitionId) -> Checked {
-        let Some(store) = self.machine.storage.reader() else { return Ok(()) };
-        self.machine.counts.audits += 1;
-        let track = &self.model[usize::from(partition.queues_index().unwrap_or_default())];
-        let checked = contents::check(&*store, partition, track, Past::Life);
-        let failed = self.machine.storage.is_faulty() && store.failure().is_some();
-        let seq = match checked {
-            Err(_) if failed => {
-                self.machine.trace.note(format_args!("the audit of {partition} met a fault of the storage"));
-                return Ok(());
-            }
-            checked => checked?,
-        };
-        self.machine.trace.note(format_args!("audit of {partition} at batch {seq}"));
-        // It was read: from now on it must stay.
-        self.shown(partition, seq);
-        Ok(())
-    }
-
-    fn shown(&mut self, partition: PartitionId, seq: u64) {
-        self.model[usize::from(partition.queues_index().unwrap_or_default())].shown(seq);
+        &self.model[index_of(self.partition_of(queue))].present
     }
 
     fn now(&self) -> Timestamp {
@@ -206,9 +114,7 @@ impl World {
     }
 }
 
-/// Runs a plan from beginning to end.
-pub(crate) fn run(plan: Plan) -> (Result<Seen, Violation>, Trace) {
-    let mut world = World::new(plan);
-    let result = world.run().map(|()| (world.machine.counts, world.counts));
-    (result, world.machine.trace)
+/// The place of a partition among those of queues.
+fn index_of(partition: PartitionId) -> usize {
+    usize::from(partition.queues_index().expect("only partitions of queues are asked for"))
 }

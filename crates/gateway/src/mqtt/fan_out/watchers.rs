@@ -7,8 +7,8 @@ use std::sync::Arc;
 use base::hash;
 
 use super::queue::Watcher;
+use crate::decode::kinds::KindForms;
 use crate::mqtt::limits::{WATCHING_ANYWHERE_MAX, WATCHING_DEVICE_MAX};
-use crate::mqtt::rights::device_level;
 
 /// The connections that watch.
 pub(in crate::mqtt) struct Watchers<T> {
@@ -42,8 +42,8 @@ pub(in crate::mqtt) enum Watches {
 
 impl Watched {
     /// What has to be watched for a filter.
-    pub(in crate::mqtt) fn of(filter: &str) -> Self {
-        let named = device_level(filter).filter(|device| !["+", "#"].contains(device));
+    pub(in crate::mqtt) fn of(filter: &str, kinds: &KindForms) -> Self {
+        let named = kinds.device_level(filter).filter(|device| !["+", "#"].contains(device));
         named.map_or(Self::Anywhere, Self::device)
     }
 
@@ -123,7 +123,7 @@ mod tests {
             ("sensors", Watched::Anywhere),
             ("+/lock/0xA/#", Watched::Anywhere),
         ] {
-            assert_eq!(Watched::of(filter), expect, "{filter}");
+            assert_eq!(Watched::of(filter, &KindForms::default()), expect, "{filter}");
         }
     }
 

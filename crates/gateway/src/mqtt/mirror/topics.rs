@@ -1,5 +1,7 @@
 //! Which topics a filter matches, and which filters can match a report at all.
 
+use crate::decode::kinds::KindForms;
+
 /// The topics that reports come on, level by level; `None` stands for any kind or id.
 const OF_REPORTS: [&[Option<&str>]; 6] = [
     &[Some("dev"), None, None, Some("state")],
@@ -11,8 +13,8 @@ const OF_REPORTS: [&[Option<&str>]; 6] = [
 ];
 
 /// Whether there are reports that the filter matches.
-pub(in crate::mqtt) fn may_match(filter: &str) -> bool {
-    OF_REPORTS.iter().any(|topic| matches_levels(filter, topic.iter().copied()))
+pub(in crate::mqtt) fn may_match(filter: &str, kinds: &KindForms) -> bool {
+    OF_REPORTS.iter().any(|topic| matches_levels(filter, topic.iter().copied())) || kinds.may_match(filter)
 }
 
 /// Whether a valid filter matches a topic, which begins with no `$`.
@@ -74,7 +76,7 @@ mod tests {
             ("elsewhere/#", false),
             ("$SYS/#", false),
         ] {
-            assert_eq!(may_match(filter), expect, "{filter}");
+            assert_eq!(may_match(filter, &KindForms::default()), expect, "{filter}");
         }
     }
 }

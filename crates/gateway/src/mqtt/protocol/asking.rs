@@ -10,7 +10,6 @@ use super::{Asking, Protocol, Stop};
 use crate::mqtt::ending::Ending;
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::LABELS_ASKED_MAX;
-use crate::mqtt::rights::device_level;
 use crate::mqtt::wire;
 
 impl Protocol {
@@ -70,7 +69,8 @@ impl Protocol {
         let mut asked: Vec<&str> = Vec::new();
         let mut unknown = Vec::new();
         for (filter, _) in filters {
-            let Some(level) = device_level(filter).filter(|level| !asked.contains(level)) else { continue };
+            let level = self.shared.kinds.device_level(filter);
+            let Some(level) = level.filter(|level| !asked.contains(level)) else { continue };
             if asked.len() >= most {
                 break;
             }

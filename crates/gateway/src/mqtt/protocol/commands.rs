@@ -72,6 +72,11 @@ impl Window {
 }
 
 impl Commands {
+    /// What was put into `out` since that was last empty, in bytes.
+    pub(super) fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes
+    }
+
     /// The client's PUBACK. It may belong to an earlier connection of its session.
     fn acknowledge(&mut self, packet_id: u16) {
         if self.window.close(packet_id) {
@@ -91,7 +96,8 @@ impl Drop for Commands {
 impl Protocol {
     /// Has commands come here that the filter covers: whether there was room for that.
     pub(super) fn route(&mut self, filter: &str) -> bool {
-        let routes = self.shared.commands.as_ref().filter(|_| covered(filter) != Covered::Nothing);
+        let covers = self.covered(filter) != Covered::Nothing;
+        let routes = self.shared.commands.as_ref().filter(|_| covers);
         let Some(routes) = routes else { return true };
         let commands = self.commands.get_or_insert_with(|| {
             Box::new(Commands {
@@ -102,12 +108,12 @@ impl Protocol {
                 checking: None,
             })
         });
-        routes.add(&commands.watcher, Watched::of(filter))
+        routes.add(&commands.watcher, Watched::of(filter, &self.shared.kinds))
     }
 
     /// No longer, unless another filter asks for the same.
     pub(super) fn unroute(&self, filter: &str) {
-        let watched = Watched::of(filter);
+        let watched = self.watched_by(filter);
         if let Some(commands) = &self.commands
             && self.routed().all(|other| other != watched)
         {
@@ -122,8 +128,13 @@ impl Protocol {
     }
 
     fn routed(&self) -> impl Iterator<Item = Watched> {
-        let covering = self.subscriptions.filters().filter(|filter| covered(filter) != Covered::Nothing);
-        covering.map(Watched::of)
+        let covers = |filter: &&str| self.covered(filter) != Covered::Nothing;
+        self.subscriptions.filters().filter(covers).map(|filter| self.watched_by(filter))
+    }
+
+    /// The devices whose commands a filter covers.
+    pub(super) fn covered(&self, filter: &str) -> Covered {
+        covered(filter, &self.shared.kinds)
     }
 
     /// Takes a PUBACK. A client that was never sent a command breaks the rules with it.
@@ -184,25 +195,27 @@ impl Protocol {
     fn write_command(&mut self, copy: &CommandCopy, allowed: bool) {
         let qos = self.subscriptions.qos_of(&copy.topic);
         let Some(commands) = &mut self.commands else { return };
-        commands.unwritten_bytes += copy.bytes();
-        let metrics = commands.routes.metrics();
+        let dropped = |reason| {
+            commands.routes.settle(copy.bytes());
+            commands.routes.metrics().dropped.count(reason);
+        };
         // Another topic with the same hash, or a subscription that is gone.
-        let Some(qos) = qos else { return metrics.dropped.count("nobody") };
+        let Some(qos) = qos else { return dropped("nobody") };
         if !allowed {
-            return metrics.dropped.count("not_allowed");
+            return dropped("not_allowed");
         }
         let packet_id = (qos != QoS::AtMostOnce).then(|| commands.window.open());
         let outgoing = Outgoing { topic: &copy.topic, payload: &copy.payload, packet_id };
         let is_written = reply::publish(self.client, outgoing, &mut self.out);
-        match (is_written, packet_id) {
-            (true, _) => {
-                metrics.sent.inc();
-                metrics.unacknowledged.inc_by(packet_id.is_some().into());
-            }
-            (false, packet_id) => {
-                metrics.dropped.count("too_large");
-                packet_id.map(|packet_id| commands.window.close(packet_id));
-            }
+        let Commands { routes, window, unwritten_bytes, .. } = &mut **commands;
+        if is_written {
+            *unwritten_bytes += copy.bytes();
+            routes.metrics().sent.inc();
+            routes.metrics().unacknowledged.inc_by(packet_id.is_some().into());
+        } else {
+            routes.settle(copy.bytes());
+            routes.metrics().dropped.count("too_large");
+            packet_id.map(|packet_id| window.close(packet_id));
         }
     }
 }

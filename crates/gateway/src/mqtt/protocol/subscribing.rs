@@ -43,7 +43,7 @@ impl Protocol {
             && filters
                 .iter()
                 .zip(&granted)
-                .any(|((filter, _), granted)| matches!(granted, Granted::Qos(_)) && may_match(filter));
+                .any(|((filter, _), granted)| matches!(granted, Granted::Qos(_)) && self.may_match(filter));
         let watched = granted.contains(&Granted::WatchedByTooMany).then_some(WATCHED_BY_TOO_MANY);
         let reason = in_vain.then_some(NO_MIRROR).or(watched);
         let mut answer = BytesMut::new();
@@ -62,7 +62,8 @@ impl Protocol {
             // More devices than are looked up for one packet.
             Err(_unknown) => return Granted::TooMany,
         }
-        if matches!(covered(filter), Covered::Device { .. }) && !self.books.has_room() {
+        let covered = self.covered(filter);
+        if matches!(covered, Covered::Device { .. }) && !self.books.has_room() {
             return Granted::TooMany;
         }
         let granted = self.subscriptions.add(filter, qos, self.shared.limits.subscriptions_max);
@@ -75,7 +76,7 @@ impl Protocol {
             self.unroute(filter);
             return Granted::WatchedByTooMany;
         }
-        self.books.subscribe(filter, &self.access.who(), calls);
+        self.books.subscribe(covered, &self.access.who(), calls);
         granted
     }
 
@@ -88,7 +89,9 @@ impl Protocol {
             self.unroute(filter);
         }
         let (mut calls, mut answer) = (Vec::new(), BytesMut::new());
-        self.books.keep(self.subscriptions.filters(), &mut calls);
+        let kinds = &self.shared.kinds;
+        let left = self.subscriptions.filters().map(|filter| covered(filter, kinds));
+        self.books.keep(left, &mut calls);
         self.client.unsuback(packet_id, removed.into_iter(), &mut answer)?;
         self.answer_when_told(calls, answer);
         Ok(())
@@ -96,15 +99,15 @@ impl Protocol {
 
     /// Has reports come here that the filter may match: whether there was room for that.
     fn watch(&mut self, filter: &str) -> bool {
-        let mirror = self.shared.mirror.as_ref().filter(|_| may_match(filter));
+        let mirror = self.shared.mirror.as_ref().filter(|_| self.may_match(filter));
         let Some(mirror) = mirror else { return true };
         let watcher = self.watcher.get_or_insert_with(|| Arc::new(Watcher::new(&self.access)));
-        mirror.watch(watcher, Watched::of(filter))
+        mirror.watch(watcher, Watched::of(filter, &self.shared.kinds))
     }
 
     /// No longer, unless another filter asks for the same.
     fn unwatch(&self, filter: &str) {
-        let watched = Watched::of(filter);
+        let watched = self.watched_by(filter);
         if let (Some(mirror), Some(watcher)) = (&self.shared.mirror, &self.watcher)
             && self.watched().all(|other| other != watched)
         {
@@ -114,7 +117,16 @@ impl Protocol {
 
     /// What the subscriptions ask for.
     fn watched(&self) -> impl Iterator<Item = Watched> {
-        self.subscriptions.filters().filter(|filter| may_match(filter)).map(Watched::of)
+        let may_match = |filter: &&str| self.may_match(filter);
+        self.subscriptions.filters().filter(may_match).map(|filter| self.watched_by(filter))
+    }
+
+    fn may_match(&self, filter: &str) -> bool {
+        may_match(filter, &self.shared.kinds)
+    }
+
+    pub(super) fn watched_by(&self, filter: &str) -> Watched {
+        Watched::of(filter, &self.shared.kinds)
     }
 
     /// Goes on receiving what the session of before received. Where there is no room for that, the

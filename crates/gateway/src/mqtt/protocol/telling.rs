@@ -18,7 +18,7 @@ use super::Protocol;
 use crate::mqtt::books::{self, Call};
 use crate::mqtt::ending::Ending;
 use crate::mqtt::labels::Answer;
-use crate::mqtt::rights::Known;
+use crate::mqtt::reach::covered;
 
 /// What is being told, and the answer to the client that waits for it.
 pub(super) struct Telling {
@@ -64,17 +64,21 @@ impl Protocol {
             Some(asked) => asked.await?,
             None => Vec::new(),
         };
-        let known = Known { labels: &self.shared.labels, answers: &answers };
+        let shared = Arc::clone(&self.shared);
+        let known = shared.known(&answers);
         let mut calls = Vec::new();
         if let Some(own) = own.filter(|own| self.access.speaks_for(own, known) == Ok(true)) {
             self.books.connect(own, &mut calls);
         }
         let who = self.access.who();
-        for filter in self.subscriptions.filters() {
-            if self.books.has_room() && self.access.subscribe(filter, known) == Ok(true) {
-                self.books.subscribe(filter, &who, &mut calls);
+        let subscriptions = std::mem::take(&mut self.subscriptions);
+        for filter in subscriptions.filters() {
+            let is_served = self.books.has_room() && self.route(filter);
+            if is_served && self.access.subscribe(filter, known) == Ok(true) {
+                self.books.subscribe(covered(filter, &shared.kinds), &who, &mut calls);
             }
         }
+        self.subscriptions = subscriptions;
         if calls.is_empty() {
             return Ok(());
         }

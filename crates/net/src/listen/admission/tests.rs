@@ -27,7 +27,7 @@ fn state(since_ms: u64, moved: u64, phase: Phase) -> ConnectionState {
 
 #[test]
 fn who_moves_least_goes_first_and_who_makes_progress_stays() {
-    use Phase::{Greeting, Silent, Unadmitted, UnderWay};
+    use Phase::{Handshake, Silent, Unadmitted, UnderWay};
     for (since_ms, moved, phase, expect) in [
         (59_500, 0, Silent, None),
         (59_000, 0, Silent, Some((0, 59_000))),
@@ -37,11 +37,11 @@ fn who_moves_least_goes_first_and_who_makes_progress_stays() {
         (30_000, 30 * 63, UnderWay, Some((63, 30_000))),
         (30_000, 30 * 64, UnderWay, None),
         (1_000, 30 * 64, UnderWay, None),
-        (56_000, 0, Greeting, None),
-        (55_000, 0, Greeting, Some((0, 55_000))),
-        (55_000, 300, Greeting, Some((60, 55_000))),
-        (55_000, 320, Greeting, None),
-        (50_000, 3_000, Greeting, None),
+        (56_000, 0, Handshake, None),
+        (55_000, 0, Handshake, Some((0, 55_000))),
+        (55_000, 300, Handshake, Some((60, 55_000))),
+        (55_000, 320, Handshake, None),
+        (50_000, 3_000, Handshake, None),
         (56_000, 9_000, Unadmitted, None),
         (55_000, 9_000, Unadmitted, Some((1_800, 55_000))),
     ] {
@@ -54,14 +54,14 @@ fn who_moves_least_goes_first_and_who_makes_progress_stays() {
 
 #[test]
 fn who_has_more_than_a_share_goes_first_for_who_has_less() {
-    use Phase::{Greeting, UnderWay};
+    use Phase::{Handshake, UnderWay};
     for (since_ms, moved, phase, of_many, for_few, expect) in [
-        (58_000, 0, Greeting, true, false, true),
-        (58_000, 0, Greeting, false, true, false),
-        (58_000, 9_000, Greeting, true, false, false),
-        (58_000, 9_000, Greeting, true, true, false),
-        (55_000, 9_000, Greeting, true, true, true),
-        (59_000, 9_000, Greeting, true, true, false),
+        (58_000, 0, Handshake, true, false, true),
+        (58_000, 0, Handshake, false, true, false),
+        (58_000, 9_000, Handshake, true, false, false),
+        (58_000, 9_000, Handshake, true, true, false),
+        (55_000, 9_000, Handshake, true, true, true),
+        (59_000, 9_000, Handshake, true, true, false),
         (30_000, 9_000, UnderWay, true, true, true),
         (30_000, 9_000, UnderWay, true, false, false),
         (31_000, 9_000, UnderWay, true, true, false),
@@ -79,7 +79,7 @@ fn progress_of_long_ago_counts_no_more() {
 }
 
 #[test]
-fn who_is_admitted_goes_last_of_the_idle_and_for_no_crowd() {
+fn who_is_admitted_goes_last_of_the_idle_and_for_no_address_above_its_share() {
     let (idle, stranger) = (state(1_000, 0, Phase::UnderWay), state(55_000, 9_000, Phase::Unadmitted));
     idle.admitted.store(true, Ordering::Relaxed);
     let rank =
@@ -109,7 +109,7 @@ async fn a_newcomer_takes_the_place_of_who_says_nothing() {
     let leaves = tokio::spawn(async move { silent.evicted().await });
     let newcomer = pool.enter(peer(1)).await;
     assert!(newcomer.is_some());
-    leaves.await.expect("shown out");
+    leaves.await.expect("evicted");
     assert!(pool.enter(peer(1)).await.is_none(), "everybody is quick");
 }
 
@@ -117,11 +117,11 @@ async fn a_newcomer_takes_the_place_of_who_says_nothing() {
 async fn who_speaks_up_in_time_stays() {
     pause();
     let pool = pool(1);
-    let guest = pool.enter(peer(1)).await.expect("room");
+    let pooled = pool.enter(peer(1)).await.expect("room");
     advance(Duration::from_secs(60)).await;
     assert_eq!(pool.evict(peer(2), Instant::now()), 1);
-    guest.begins();
-    let left = timeout(Duration::ZERO, guest.evicted()).await;
+    pooled.begins();
+    let left = timeout(Duration::ZERO, pooled.evicted()).await;
     assert!(left.is_err());
 }
 
@@ -129,7 +129,7 @@ async fn who_speaks_up_in_time_stays() {
 async fn whose_turn_it_is_enters_when_somebody_leaves() {
     pause();
     let pool = pool(1);
-    let guest = pool.enter(peer(1)).await.expect("room");
+    let pooled = pool.enter(peer(1)).await.expect("room");
     let next = tokio::spawn({
         let pool = Arc::clone(&pool);
         async move { pool.enter_in_turn(peer(2)).await.is_some() }
@@ -137,7 +137,7 @@ async fn whose_turn_it_is_enters_when_somebody_leaves() {
     tokio::task::yield_now().await;
     assert!(!next.is_finished());
     assert!(pool.enter_in_turn(peer(1)).await.is_none(), "its address has its share");
-    drop(guest);
+    drop(pooled);
     assert!(next.await.expect("no panic"));
     pool.all_left().await;
     let table = pool.table();
@@ -150,15 +150,15 @@ async fn one_address_gives_way_to_another() {
     let pool = pool(16);
     let mut of_one = Vec::new();
     for _ in 0..16 {
-        let guest = pool.enter(peer(1)).await.expect("room");
-        guest.begins();
-        of_one.push(guest);
+        let pooled = pool.enter(peer(1)).await.expect("room");
+        pooled.begins();
+        of_one.push(pooled);
     }
     advance(UNDER_WAY_MIN).await;
-    of_one.iter().for_each(|guest| guest.moved(1_000_000));
+    of_one.iter().for_each(|pooled| pooled.moved(1_000_000));
     assert!(pool.enter(peer(1)).await.is_none(), "everybody makes progress");
     let leaving: Vec<_> =
-        of_one.into_iter().map(|guest| tokio::spawn(async move { guest.evicted().await })).collect();
+        of_one.into_iter().map(|pooled| tokio::spawn(async move { pooled.evicted().await })).collect();
     assert!(pool.enter(peer(2)).await.is_some(), "its address has less than its share");
     assert_eq!(leaving.iter().filter(|leaving| leaving.is_finished()).count(), 1);
     leaving.iter().for_each(tokio::task::JoinHandle::abort);
@@ -173,13 +173,13 @@ async fn idle_strangers_go_before_a_fleet_behind_one_address() {
         fleet.push(pool.enter(peer(1)).await.expect("room"));
         strangers.push(pool.enter(peer(host)).await.expect("room"));
     }
-    advance(GREETING_MIN).await;
-    fleet.iter().for_each(|guest| guest.moved(10_000));
+    advance(HANDSHAKE_MIN).await;
+    fleet.iter().for_each(|pooled| pooled.moved(10_000));
     assert_eq!(pool.evict(peer(99), Instant::now()), 1);
     let mut leave = [0, 0];
-    for (leave, guests) in leave.iter_mut().zip([&fleet, &strangers]) {
-        for guest in guests {
-            *leave += usize::from(timeout(Duration::ZERO, guest.evicted()).await.is_ok());
+    for (leave, connections) in leave.iter_mut().zip([&fleet, &strangers]) {
+        for pooled in connections {
+            *leave += usize::from(timeout(Duration::ZERO, pooled.evicted()).await.is_ok());
         }
     }
     assert_eq!(leave, [0, 1]);
@@ -214,59 +214,59 @@ impl Does {
     }
 }
 
-/// Has connections greeted as a listener does, each for at most so long.
+/// Has connections make their handshakes as a listener does, each for at most so long.
 fn listen(places: usize, timeout_after: Duration) -> Backlog {
     let (backlog, mut waiting) = mpsc::unbounded_channel::<(SocketAddr, Does)>();
     let pool = Arc::new(ConnectionPool::of_handshakes(Capacity::new(places)));
     tokio::spawn(async move {
-        let mut greetings = JoinSet::new();
+        let mut handshakes = JoinSet::new();
         while let Some((peer, does)) = waiting.recv().await {
             match pool.enter_in_turn(peer).await {
-                Some(guest) => drop(greetings.spawn(timeout(timeout_after, greet(guest, does)))),
+                Some(pooled) => drop(handshakes.spawn(timeout(timeout_after, handshake(pooled, does)))),
                 None => does.again(peer),
             }
-            while greetings.try_join_next().is_some() {}
+            while handshakes.try_join_next().is_some() {}
         }
     });
     backlog
 }
 
-async fn greet(guest: PooledConnection, does: Does) {
+async fn handshake(pooled: PooledConnection, does: Does) {
     match does {
-        Does::Nothing => guest.evicted().await,
+        Does::Nothing => pooled.evicted().await,
         Does::Drips => {
             let drips = async {
                 loop {
-                    guest.moved(65);
+                    pooled.moved(65);
                     sleep(Duration::from_secs(1)).await;
                 }
             };
             tokio::select! {
                 () = drips => {}
-                () = guest.evicted() => {}
+                () = pooled.evicted() => {}
             }
         }
         Does::Connects { flight, backlog, done } => {
             let connects = async {
                 for bytes in [2_000, 150] {
-                    guest.moved(150);
+                    pooled.moved(150);
                     sleep(flight).await;
-                    guest.moved(bytes);
+                    pooled.moved(bytes);
                 }
             };
             tokio::select! {
-                () = connects => done.send(guest.peer()).expect("somebody counts"),
-                () = guest.evicted() => {
+                () = connects => done.send(pooled.peer()).expect("somebody counts"),
+                () = pooled.evicted() => {
                     let again = Does::Connects { flight, backlog: backlog.clone(), done };
-                    backlog.send((guest.peer(), again)).expect("it listens");
+                    backlog.send((pooled.peer(), again)).expect("it listens");
                 }
             }
         }
     }
 }
 
-/// How long it takes until so many devices have connected, each of the host that `host` says, while
-/// other hosts open so many connections a second that never say who they are.
+/// How long it takes until so many devices have connected, each from the host that `host` says.
+/// Meanwhile other hosts open so many connections a second that never say who they are.
 async fn fleet_connects(
     places: usize,
     host: impl Fn(u32) -> u32,

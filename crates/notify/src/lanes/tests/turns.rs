@@ -5,8 +5,8 @@ use super::*;
 const B: Incarnation = Incarnation(1);
 const NOW: Timestamp = Timestamp(0);
 
-fn enabled(client: Incarnation) -> Standing {
-    Standing::Enabled(record(client))
+fn enabled(client: Incarnation) -> ClientStatus {
+    ClientStatus::Enabled(record(client))
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn what_a_client_may_send_is_spread_over_its_lanes() {
 fn a_disabled_client_keeps_its_lanes_and_goes_on_when_it_is_enabled() {
     let mut lanes = Lanes::new(limits(4, 100));
     lanes.mark_due([(PartitionId(0), A), (PartitionId(0), B)]);
-    let only_b = |client| if client == A { Standing::Disabled } else { enabled(client) };
+    let only_b = |client| if client == A { ClientStatus::Disabled } else { enabled(client) };
     assert_eq!(lanes.next(NOW, only_b).expect("b").client, B);
     lanes.clients_changed();
     assert_eq!(lanes.next(NOW, only_b), None);
@@ -105,7 +105,7 @@ fn a_deleted_client_is_forgotten_once_nothing_of_it_is_in_flight() {
     let max = lease.max;
     lanes.leased(lease, max);
     lanes.finished(A, None, enabled);
-    assert_eq!(lanes.next(NOW, |_| Standing::Gone), None);
+    assert_eq!(lanes.next(NOW, |_| ClientStatus::Gone), None);
     assert_eq!((lanes.due(), lanes.clients(), lanes.in_flight()), (0, 1, 3));
     for _ in 0..3 {
         lanes.finished(A, None, enabled);

@@ -64,7 +64,10 @@ impl Traffic {
     fn command(&mut self, device: &Known, number: u32) -> Command {
         let cause = match self.below(3) {
             0 => CommandCause::Call,
-            1 => CommandCause::Wish(KEYS[self.below(4) as usize].into()),
+            1 => {
+                let key = KEYS[self.below(4) as usize].into();
+                CommandCause::Wish { key, value: self.maybe(|_| "true".into()) }
+            }
             _ => CommandCause::Rollout(self.entity(device, 5)),
         };
         Command {

@@ -1,6 +1,5 @@
-//! The pieces that a backup consists of: each numbered and under a checksum, so that one that is
-//! damaged, lost, repeated or of another backup is seen, and the end is known by a piece of its
-//! own.
+//! The pieces that a backup consists of. Each is numbered and under a checksum, so that one that is
+//! damaged, lost, repeated or of another backup is seen. The end has a piece of its own.
 //!
 //! ```text
 //! piece    magic "FPBP", kind, form (1 byte), zeros (2), stamp (8), number (8), bytes of the body (4), CRC-32C of all else (4),

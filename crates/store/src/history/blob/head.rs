@@ -1,7 +1,7 @@
 //! The head of a blob: where the readings of each device are.
 //!
-//! The readings of a device are in runs of up to [`RUN_READINGS_MAX`], in order of time, so that a
-//! page of a device that reports often reads little more than it shows.
+//! The readings of a device are in runs of up to [`RUN_READINGS_MAX`], in order of time. So a page
+//! of a device that reports often reads little more than it shows.
 
 use std::ops::Range;
 

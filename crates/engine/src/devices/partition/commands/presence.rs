@@ -14,10 +14,11 @@ use crate::kernel::reply::Reply;
 /// Devices that a search looks at in a step.
 const SWEPT_PER_STEP: usize = 256;
 
-/// The search for devices with commands, after a session began to reach devices by wildcards.
+/// The search for devices with commands, after sessions reach other devices by wildcards than before.
 #[derive(Debug)]
 pub(in crate::devices::partition) struct Sweep {
-    /// Devices with commands that were not durable when it began.
+    /// Devices whose lanes were open because of wildcards when it began, and those with commands that
+    /// were not durable then.
     pending: Vec<DeviceSlot>,
     phase: CommandPhase,
     after: Option<DeviceSlot>,
@@ -57,10 +58,10 @@ impl Partition {
                     self.close_if_unreachable(slot, step)?;
                 }
             }
-            PresenceChange::Reaches(device, _, reaches) => {
+            PresenceChange::Reaches(device, ..) => {
                 self.commands.sessions.apply(change);
                 if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
-                    if *reaches {
+                    if self.is_named(slot) {
                         self.open_lane(slot, step)?;
                     } else {
                         self.close_if_unreachable(slot, step)?;
@@ -69,13 +70,9 @@ impl Partition {
             }
             PresenceChange::ReachesWidely(..) => {
                 self.commands.sessions.apply(change);
-                for slot in std::mem::take(&mut self.commands.wide_open) {
-                    self.close_if_unreachable(slot, step)?;
-                }
-                if self.commands.sessions.has_wide() {
-                    let pending = self.commands.pending.slots().collect();
-                    self.commands.sweep = Some(Sweep::new(pending));
-                }
+                let opened = std::mem::take(&mut self.commands.wide_open);
+                let pending = opened.into_iter().chain(self.commands.pending.slots()).collect();
+                self.commands.sweep = Some(Sweep::new(pending));
             }
         }
         step.emit(DeviceEffect::Kept(reply));
@@ -209,12 +206,14 @@ impl Partition {
     /// Whether a session names the device, or the device polls.
     fn is_named(&self, slot: DeviceSlot) -> bool {
         let Some(device) = self.devices.get(slot) else { return false };
-        self.commands.sessions.reaches(&device.id) || self.commands.pollers.has(slot)
+        let kind = self.devices.kind(device);
+        self.commands.sessions.reaches(&device.id, kind) || self.commands.pollers.has(slot)
     }
 
     fn is_polled_only(&self, slot: DeviceSlot) -> bool {
         let Some(device) = self.devices.get(slot) else { return false };
-        self.commands.pollers.has(slot) && !self.commands.sessions.reaches(&device.id)
+        let kind = self.devices.kind(device);
+        self.commands.pollers.has(slot) && !self.commands.sessions.reaches(&device.id, kind)
     }
 
     fn is_reached_widely(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<bool, StoreError> {
@@ -226,7 +225,8 @@ impl Partition {
         self.commands.sessions.reaches_widely(&device.id, self.devices.kind(device), profile)
     }
 
-    /// Goes on with the search for devices that a wildcard reaches. Whether there are more.
+    /// Goes on with the search for devices whose reach by wildcards has changed. Whether there are
+    /// more.
     pub(super) fn sweep_reach(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
         let Some(mut sweep) = self.commands.sweep.take() else { return Ok(false) };
         let found = if sweep.pending.is_empty() {
@@ -238,18 +238,22 @@ impl Partition {
         };
         let is_phase_over = found.is_empty();
         for slot in found {
-            self.open_if_reachable(slot, step)?;
-            self.close_if_wide(slot);
+            if self.commands.lanes.is_open(slot) {
+                self.close_if_unreachable(slot, step)?;
+            } else {
+                self.open_if_reachable(slot, step)?;
+                self.close_if_wide(slot);
+            }
         }
-        let phase_after = match sweep.phase {
-            CommandPhase::Unanswered => Some(CommandPhase::Waiting),
-            CommandPhase::Waiting | CommandPhase::Held => None,
-        };
-        self.commands.sweep = match (is_phase_over, phase_after) {
+        let goes_on = self.commands.sessions.has_wide() || !sweep.pending.is_empty();
+        self.commands.sweep = match (is_phase_over, sweep.phase) {
             (false, _) => Some(sweep),
-            (true, Some(phase)) => Some(Sweep { phase, after: None, ..sweep }),
-            (true, None) => None,
-        };
+            (true, CommandPhase::Unanswered) => {
+                Some(Sweep { phase: CommandPhase::Waiting, after: None, ..sweep })
+            }
+            (true, CommandPhase::Waiting | CommandPhase::Held) => None,
+        }
+        .filter(|_| goes_on);
         Ok(self.commands.sweep.is_some())
     }
 }

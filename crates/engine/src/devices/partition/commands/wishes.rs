@@ -57,9 +57,11 @@ impl Partition {
     }
 
     fn check_room_for_wish(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<(), Stop> {
-        let durable = step.fetch.view().and_then(|view| view.wishes(slot))?.len();
+        let durable = step.fetch.view().and_then(|view| view.wishes(slot))?;
+        let is_settled = |wish: &&Wish| self.commands.wishes.get(&(slot, wish.key.clone())).is_none();
+        let settled = durable.iter().filter(is_settled).count();
         let pending = self.commands.wishes.present().filter(|wish| wish.slot == slot).count();
-        if durable + pending < WISHES_PER_DEVICE_MAX {
+        if settled + pending < WISHES_PER_DEVICE_MAX {
             return Ok(());
         }
         let detail = format!("a device has at most {WISHES_PER_DEVICE_MAX} desired entries; delete some");
@@ -73,9 +75,12 @@ impl Partition {
         key: &str,
         value: Option<Box<str>>,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), Stop> {
         let present = self.stored_wish(slot, key, step)?;
         let known = present.is_some();
+        if !known && value.is_some() {
+            self.check_room_for_wish(slot, step)?;
+        }
         let mut wish = present.unwrap_or_else(|| Wish {
             slot,
             key: key.into(),

@@ -13,7 +13,7 @@ use crate::devices::input::Input;
 use crate::devices::intake::Said;
 use crate::devices::sessions::PresenceChange;
 use crate::outcomes::{OutcomeDue, Told};
-use crate::presence::{Reach, Session, Who};
+use crate::presence::{OfKind, Reach, Session, Who};
 
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICE: &str = "0xA";
@@ -86,7 +86,7 @@ impl Bench {
     fn connect(&mut self, number: u64) {
         let now = self.rig.now();
         self.presence(PresenceChange::Connected(device(), session(number), now));
-        self.presence(PresenceChange::Reaches(device(), number, true));
+        self.presence(PresenceChange::Reaches(device(), number, Some(OfKind::Any)));
     }
 
     fn disconnect(&mut self, number: u64) {
@@ -222,6 +222,17 @@ fn a_command_that_is_called_off_does_not_go_out() {
 }
 
 #[test]
+fn a_subscription_for_devices_of_another_kind_does_not_reach() {
+    let mut bench = Bench::new();
+    let id = bench.send(plain());
+    let face = base::Kind::new("face").expect("a kind");
+    bench.presence(PresenceChange::Reaches(device(), 1, Some(OfKind::Only(face))));
+    assert!(bench.carried().is_empty());
+    bench.presence(PresenceChange::Reaches(device(), 1, Some(OfKind::Only(base::Kind::lock()))));
+    assert_eq!(bench.carried(), [id]);
+}
+
+#[test]
 fn a_wildcard_reaches_devices_whose_commands_wait() {
     let mut bench = Bench::new();
     let id = bench.send(plain());
@@ -300,6 +311,25 @@ fn a_wish_is_confirmed_by_the_answer_and_cleared_by_a_newer_change_at_the_device
     let gone = bench.carried();
     bench.rig.say(DEVICE, answer(gone[0], true));
     assert!(bench.wishes().is_empty());
+}
+
+#[test]
+fn a_device_has_so_many_entries_and_no_more_whoever_makes_them() {
+    let mut bench = Bench::new();
+    let most = base::limits::WISHES_PER_DEVICE_MAX;
+    let confirmed =
+        |entry: usize| Said::Confirmed { key: format!("{entry}").into(), value: Some("1".into()) };
+    for entry in 0..most {
+        assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(entry)), None);
+    }
+    assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(most)), Some("too_many_entries"));
+    assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(0)), None, "one that is there");
+    let wish = |key: &str, reply| Input::Wish { device: device(), key: key.into(), value: None, reply };
+    assert_eq!(
+        bench.rig.ask(|reply| wish("another", reply)).map_err(|problem| problem.code),
+        Err("too_many_entries")
+    );
+    assert!(bench.rig.ask(|reply| wish("0", reply)).is_ok());
 }
 
 #[test]

@@ -20,12 +20,11 @@ fn a_line_makes_a_device_with_its_links_and_another_brings_it_up_to_date() {
 
 #[test]
 fn a_client_that_a_line_does_not_name_is_told_nothing_more() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
+    let mut rig = Rig::with_change();
     let device = NewDevice { id: "0xA".to_owned(), ..NewDevice::default() };
     let line = ImportDevice { device, clients: Some(Vec::new()), expect_from: None };
     assert_eq!(rig.import(line), Ok(Imported::Updated));
-    assert_eq!(rig.lease_all().len(), 0);
+    rig.leases_nothing();
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Cancelled, 0)]);
 }
 

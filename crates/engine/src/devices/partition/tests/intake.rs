@@ -73,8 +73,7 @@ fn what_happens_is_counted_for_all_for_the_client_and_for_the_label() {
     let acme = CountedOf::Client(rig.client());
     rig.report("0xA", number(1));
     rig.report("0xA", number(1));
-    let due = rig.lease_all().remove(0);
-    rig.ended(&due, status(200));
+    rig.attempt(status(200));
     rig.restart();
     rig.attend();
     rig.report("0xA", number(0));
@@ -103,9 +102,7 @@ fn a_report_is_counted_in_the_hour_of_its_ts() {
 
 #[test]
 fn history_is_kept_for_its_days() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let due = rig.lease_all().remove(0);
+    let (mut rig, due) = Rig::with_attempt();
     rig.ended(&due, status(200));
     rig.pass(89 * 24 * HOUR);
     assert_eq!((rig.deliveries().len(), rig.events().len()), (1, 1));

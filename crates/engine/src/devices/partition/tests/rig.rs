@@ -24,8 +24,8 @@ use crate::kernel::fetch::FromStore;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::machine::{Machine, Moment};
 use crate::kernel::reply::Reply;
-use crate::settings::{Keep, Picture, Retry, Settings, UnknownDevice};
-use crate::{DeviceStats, Directory, OnlyIf};
+use crate::settings::{Keep, Picture, Retry, Settings};
+use crate::{DeviceStats, Directory, OnlyIf, Pending};
 
 const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(7);
@@ -63,9 +63,22 @@ impl Rig {
         let partition = load(&store, &settings, context.directory(), now, 1);
         let mut rig = Self { partition, store, settings, context, now, processes: 1 };
         rig.attend();
-        rig.create("0xA").expect("registered");
-        rig.link("0xA", true).expect("linked");
+        rig.create_linked("0xA");
         rig
+    }
+
+    /// As [`Self::linked`], and 0xA has reported its first value, 1.
+    pub(super) fn with_change() -> Self {
+        let mut rig = Self::linked();
+        rig.report("0xA", number(1));
+        rig
+    }
+
+    /// As [`Self::with_change`], and the notification of that is leased.
+    pub(super) fn with_attempt() -> (Self, AttemptDue) {
+        let mut rig = Self::with_change();
+        let due = rig.lease_one();
+        (rig, due)
     }
 
     /// Steps with these inputs until there is nothing more to do; everything is durable at once.
@@ -131,9 +144,23 @@ impl Rig {
     }
 
     pub(super) fn create(&mut self, id: &str) -> Result<(), Problem> {
-        let device = NewDevice { id: id.to_owned(), ..NewDevice::default() };
+        self.register(NewDevice { id: id.to_owned(), ..NewDevice::default() })
+    }
+
+    /// Registers a device of a kind.
+    pub(super) fn create_kind(&mut self, id: &str, kind: &str) {
+        let kind = Some(kind.to_owned());
+        self.register(NewDevice { id: id.to_owned(), kind, ..NewDevice::default() }).expect("registered");
+    }
+
+    fn register(&mut self, device: NewDevice) -> Result<(), Problem> {
         let device = Box::new(device.check(&self.settings.registry_rules())?);
         self.ask(|reply| Input::CreateDevice { device, reply }).map(|_| ())
+    }
+
+    pub(super) fn create_linked(&mut self, id: &str) {
+        self.create(id).expect("registered");
+        self.link(id, true).expect("linked");
     }
 
     pub(super) fn import(&mut self, line: ImportDevice) -> Result<Imported, Problem> {
@@ -185,15 +212,11 @@ impl Rig {
     }
 
     pub(super) fn say(&mut self, id: &str, said: Said) -> Vec<Op> {
-        let (_pending, input) = reports(id, None, said);
-        self.step(vec![input])
+        self.say_with_id(id, said, None)
     }
 
     pub(super) fn say_with_id(&mut self, id: &str, said: Said, report: Option<ReportId>) -> Vec<Op> {
-        let (_pending, mut input) = reports(id, None, said);
-        if let Input::Reports { reports, .. } = &mut input {
-            reports.iter_mut().for_each(|addressed| addressed.report.id = report);
-        }
+        let (_pending, input) = slice(id, None, vec![said], report);
         self.step(vec![input])
     }
 
@@ -234,34 +257,22 @@ impl Rig {
 
     pub(super) fn label(&mut self, id: &str, key: &str, value: &str) {
         let labels = Patch::Set(vec![(key.to_owned(), Some(value.to_owned()))]);
-        let patch = Box::new(DevicePatch { labels, ..DevicePatch::default() });
-        let only_if = OnlyIf::default();
-        self.ask(|reply| Input::PatchDevice { id: device(id), patch, only_if, reply }).expect("changed");
+        self.patch(id, DevicePatch { labels, ..DevicePatch::default() });
     }
 
     pub(super) fn address(&mut self, id: &str, address: Patch<String>) {
-        let patch = Box::new(DevicePatch { address, ..DevicePatch::default() });
-        let only_if = OnlyIf::default();
-        self.ask(|reply| Input::PatchDevice { id: device(id), patch, only_if, reply }).expect("changed");
+        self.patch(id, DevicePatch { address, ..DevicePatch::default() });
     }
 
-    /// Registers a device of a kind.
-    pub(super) fn create_kind(&mut self, id: &str, kind: &str) {
-        let device = NewDevice { id: id.to_owned(), kind: Some(kind.to_owned()), ..NewDevice::default() };
-        let device = Box::new(device.check(&self.settings.registry_rules()).expect("a device"));
-        self.ask(|reply| Input::CreateDevice { device, reply }).expect("registered");
+    fn patch(&mut self, id: &str, patch: DevicePatch) {
+        let (patch, only_if) = (Box::new(patch), OnlyIf::default());
+        self.ask(|reply| Input::PatchDevice { id: device(id), patch, only_if, reply }).expect("changed");
     }
 
     /// Hands in one slice; the weights of the batches that it took.
     pub(super) fn say_many(&mut self, id: &str, said: Vec<Said>) -> Vec<usize> {
-        let (pending, mut parts) = SlicePart::split(said.len() as u32, 1);
-        let part = parts.next().expect("one part");
-        let reports = (0..).zip(said).map(|(index, said)| Addressed {
-            index,
-            hash: hash::device_hash(id),
-            report: Report { device: device(id), kind: None, said, id: None },
-        });
-        let mut input = Some(Input::Reports { way: WayIn::Http, reports: reports.collect(), part });
+        let (pending, input) = slice(id, None, said, None);
+        let mut input = Some(input);
         let mut weights = Vec::new();
         while input.is_some() || self.partition.has_unfinished() {
             assert!(!pending.is_ready(), "acknowledged before its end");
@@ -274,7 +285,7 @@ impl Rig {
 
     /// The code with which a report is refused, if it is.
     pub(super) fn rejected(&mut self, id: &str, kind: Option<&str>, said: Said) -> Option<&'static str> {
-        let (pending, input) = reports(id, kind.and_then(Kind::new), said);
+        let (pending, input) = slice(id, kind.and_then(Kind::new), vec![said], None);
         self.step(vec![input]);
         let outcome = tokio::runtime::Builder::new_current_thread()
             .build()
@@ -304,6 +315,38 @@ impl Rig {
             return Vec::new();
         }
         self.ask(|reply| Input::Lease { client: CLIENT, max: 1_000, reply })
+    }
+
+    /// Leases the only notification that is due.
+    pub(super) fn lease_one(&mut self) -> AttemptDue {
+        let mut due = self.lease_all();
+        assert_eq!(due.len(), 1, "{due:?}");
+        due.remove(0)
+    }
+
+    /// Leases the only notification that is due: the next attempt of that one.
+    pub(super) fn lease_again(&mut self, before: &AttemptDue) -> AttemptDue {
+        let due = self.lease_one();
+        assert_eq!((due.delivery, due.attempt), (before.delivery, before.attempt + 1));
+        due
+    }
+
+    /// Leases the only notification that is due, which says that.
+    pub(super) fn notifies(&mut self, body: &str) -> AttemptDue {
+        let due = self.lease_one();
+        assert_eq!(self.told(&due), body);
+        due
+    }
+
+    pub(super) fn leases_nothing(&mut self) {
+        let due = self.lease_all();
+        assert!(due.is_empty(), "{due:?}");
+    }
+
+    /// Makes the only attempt that is due, which is answered so.
+    pub(super) fn attempt(&mut self, answer: Answer) {
+        let due = self.lease_one();
+        self.ended(&due, answer);
     }
 
     pub(super) fn ended(&mut self, due: &AttemptDue, answer: Answer) {
@@ -342,7 +385,7 @@ impl Rig {
         self.view().state(profile.slot).expect("readable").connection
     }
 
-    /// Devices never seen, online and lost, and pending deliveries, as figures show them.
+    /// Devices never seen, online and lost, and pending deliveries, as metrics show them.
     pub(super) fn shown(&self) -> [u64; 4] {
         let DeviceStats { never_seen, online, lost, pending } = self.context.devices.stats.sum();
         [never_seen, online, lost, pending]
@@ -373,12 +416,16 @@ fn load(
         .partition
 }
 
-fn reports(id: &str, kind: Option<Kind>, said: Said) -> (crate::Pending, Input) {
-    let (pending, mut parts) = SlicePart::split(1, 1);
+/// A slice with what a device says.
+fn slice(id: &str, kind: Option<Kind>, said: Vec<Said>, report: Option<ReportId>) -> (Pending, Input) {
+    let (pending, mut parts) = SlicePart::split(said.len() as u32, 1);
     let part = parts.next().expect("one part");
-    let report = Report { device: device(id), kind, said, id: None };
-    let reports = vec![Addressed { index: 0, hash: hash::device_hash(id), report }];
-    (pending, Input::Reports { way: WayIn::Http, reports, part })
+    let reports = (0..).zip(said).map(|(index, said)| Addressed {
+        index,
+        hash: hash::device_hash(id),
+        report: Report { device: device(id), kind: kind.clone(), said, id: report },
+    });
+    (pending, Input::Reports { way: WayIn::Http, reports: reports.collect(), part })
 }
 
 fn device(id: &str) -> DeviceId {
@@ -403,21 +450,12 @@ fn everything<K>() -> Page<K> {
 }
 
 fn settings() -> Settings {
+    let usual = Settings::for_tests();
     Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: Duration::from_secs(3_600),
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
-        ways_configured: [false, true, false],
-        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 3 },
-        attempt_timeout: Duration::from_secs(10),
-        stale_probe: Duration::from_secs(3_600),
-        keep: Keep { quarantine_bytes_max: 1_000_000, ..Keep::default() },
-        jobs_resident_max: 65_536,
-        commands: crate::CommandSettings::default(),
-        allow_private: false,
+        retry: Retry { attempts_max: 3, ..usual.retry },
+        keep: Keep { quarantine_bytes_max: 1_000_000, ..usual.keep },
         render: Arc::new(render),
+        ..usual
     }
 }
 

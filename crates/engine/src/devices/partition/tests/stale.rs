@@ -12,8 +12,7 @@ fn orders(rig: &Rig) -> Vec<StaleOrder> {
 /// The notification of 0xA has failed for good; 0xB is linked too.
 fn stale() -> Rig {
     let mut rig = Rig::linked();
-    rig.create("0xB").expect("registered");
-    rig.link("0xB", true).expect("linked");
+    rig.create_linked("0xB");
     rig.report("0xA", number(1));
     fail_for_good(&mut rig);
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Failed, 3)]);
@@ -22,8 +21,7 @@ fn stale() -> Rig {
 
 fn fail_for_good(rig: &mut Rig) {
     for _ in 0..3 {
-        let due = rig.lease_all().remove(0);
-        rig.ended(&due, status(500));
+        rig.attempt(status(500));
         rig.pass(HOUR / 4);
     }
 }
@@ -96,8 +94,7 @@ fn an_unlinked_client_is_not_told_again() {
 #[test]
 fn by_hand_every_device_that_has_events_is_told_again() {
     let mut rig = stale();
-    rig.create("0xC").expect("registered");
-    rig.link("0xC", true).expect("linked");
+    rig.create_linked("0xC");
     rig.report("0xB", number(1));
     get_through(&mut rig);
     rig.report("0xB", number(0));
@@ -116,11 +113,8 @@ fn by_hand_every_device_that_has_events_is_told_again() {
 
 #[test]
 fn by_hand_what_waits_for_its_retry_goes_at_once() {
-    let mut rig = Rig::linked();
-    rig.report("0xA", number(1));
-    let due = rig.lease_all().remove(0);
+    let (mut rig, due) = Rig::with_attempt();
     rig.ended(&due, status(500));
     rig.resend();
-    let again = rig.lease_all().remove(0);
-    assert_eq!((again.delivery, again.attempt), (due.delivery, 2));
+    rig.lease_again(&due);
 }

@@ -1,4 +1,4 @@
-//! What figures show of a partition's devices and notifications.
+//! What metrics show of a partition's devices and notifications.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn devices_are_shown_by_their_connection_and_deliveries_while_they_are_pending()
     assert_eq!(rig.shown(), [1, 0, 0, 0]);
     rig.report("0xA", number(1));
     assert_eq!(rig.shown(), [0, 1, 0, 1], "the change is to be told");
-    let due = rig.lease_all().remove(0);
+    let due = rig.lease_one();
     assert_eq!(rig.shown(), [0, 1, 0, 1], "it is under way");
     rig.report("0xA", number(0));
     assert_eq!(rig.shown(), [0, 1, 0, 2], "another one waits for its end");

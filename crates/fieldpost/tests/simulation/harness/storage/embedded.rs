@@ -10,12 +10,11 @@ use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
 use store::embedded::LOG_BYTES_FACTOR_MAX;
 use store::{Checked, EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError, SyncMode};
 
-use super::lying_disk::LyingDisk;
 use super::mortal_disk::{Doom, MortalDisk};
 use super::{End, Storage};
 use crate::harness::clock::VirtualClock;
+use crate::harness::fault_injection::InjectedFault;
 use crate::harness::machine::MachinePlan;
-use crate::sabotage::Sabotage;
 
 /// Calls after which a fault comes at the latest.
 const FAULT_WITHIN_CALLS: u64 = 60;
@@ -38,7 +37,7 @@ pub(crate) struct OnDisk {
     opened: Option<Arc<EmbeddedStore>>,
     faulty: bool,
     doom: Doom,
-    sabotage: Option<Sabotage>,
+    injected: Option<InjectedFault>,
     copies: u64,
     largest_commit_bytes: u64,
 }
@@ -53,19 +52,19 @@ impl OnDisk {
             opened: None,
             faulty: false,
             doom: Doom::default(),
-            sabotage: plan.sabotage,
+            injected: plan.injected,
             copies: 0,
             largest_commit_bytes: if plan.has_large_batches { LARGE_COMMIT_BYTES } else { COMMIT_BYTES },
         }
     }
 
     fn as_seen(&self) -> Arc<dyn Disk> {
-        let disk = Arc::new(MortalDisk { disk: self.disk.clone(), doom: self.doom.clone() });
-        match self.sabotage {
-            Some(Sabotage::ForgottenSync) => Arc::new(LyingDisk { disk, about: "" }),
-            Some(Sabotage::ForgottenCheckpointSync) => Arc::new(LyingDisk { disk, about: "tables" }),
-            _ => disk,
-        }
+        let never_synced = match self.injected {
+            Some(InjectedFault::ForgottenSync) => Some(""),
+            Some(InjectedFault::ForgottenCheckpointSync) => Some(TABLES),
+            _ => None,
+        };
+        Arc::new(MortalDisk { disk: self.disk.clone(), doom: self.doom.clone(), never_synced })
     }
 
     /// Bytes of the files that are meant.
@@ -84,7 +83,7 @@ fn options(plan: &MachinePlan, random: &mut Random) -> EmbeddedOptions {
         checkpoint_memory_bytes: 20_000 + random.below(400_000) as usize,
         checkpoint_age: Duration::from_secs(1 + random.below(120)),
         merged_blobs: 2 + (plan.seed % 7) as u32,
-        sync: plan.sync_interval.map_or(SyncMode::Always, SyncMode::Interval),
+        sync: plan.sync_interval().map_or(SyncMode::Always, SyncMode::Interval),
         log: LogOptions {
             segment_bytes: 1_500 + random.below(20_000),
             zeros_ahead_bytes: random.below(3) * 2_000,
@@ -97,7 +96,7 @@ fn options(plan: &MachinePlan, random: &mut Random) -> EmbeddedOptions {
 impl Storage for OnDisk {
     fn open(&mut self) -> Result<Arc<dyn Store>, StoreError> {
         let store = Arc::new(EmbeddedStore::open(self.as_seen(), self.options.clone())?);
-        if self.sabotage == Some(Sabotage::ForgottenPosition) {
+        if self.injected == Some(InjectedFault::ForgottenPosition) {
             store.forget_positions();
         }
         self.opened = Some(Arc::clone(&store));
@@ -124,7 +123,7 @@ impl Storage for OnDisk {
         let Some(store) = self.opened.as_ref().filter(|_| self.options.sync != SyncMode::Always) else {
             return false;
         };
-        if self.sabotage != Some(Sabotage::ForgottenLateSync) {
+        if self.injected != Some(InjectedFault::ForgottenLateSync) {
             store.sync_step();
         }
         store.failure().is_none()
@@ -168,7 +167,7 @@ impl Storage for OnDisk {
         Some(end)
     }
 
-    fn is_bounded(&self) -> Result<(), String> {
+    fn is_bounded(&self, _: usize) -> Result<(), String> {
         let bytes = self.bytes_of(|name| name != TABLES);
         let log = &self.options.log;
         let most = LOG_BYTES_FACTOR_MAX * self.options.checkpoint_log_bytes

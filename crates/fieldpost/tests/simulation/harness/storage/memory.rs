@@ -14,24 +14,24 @@ use records::{Batch, PartitionHead};
 use store::{CommitDone, CommitOutcome, Figure, MemoryStore, Planned, Resident, Store, StoreError, View};
 
 use super::{End, Storage};
+use crate::harness::fault_injection::InjectedFault;
 use crate::harness::machine::MachinePlan;
-use crate::sabotage::Sabotage;
 
 /// The store, whichever process has it.
 pub(crate) struct InMemory {
     committed: Arc<MemoryStore>,
     opened: Option<Arc<Held>>,
-    /// What was committed, kept only for the sabotage that loses some of it.
+    /// What was committed, kept only for the fault that loses some of it.
     log: Arc<Mutex<Vec<Batch>>>,
     /// Outcomes other than `Durable` that are still to come.
     planned: u64,
-    sabotage: Option<Sabotage>,
+    injected: Option<InjectedFault>,
 }
 
 impl InMemory {
     pub(crate) fn new(plan: &MachinePlan) -> Self {
         let committed = Arc::new(MemoryStore::new(Lineage(plan.seed), plan.partitions));
-        Self { committed, opened: None, log: Arc::default(), planned: 0, sabotage: plan.sabotage }
+        Self { committed, opened: None, log: Arc::default(), planned: 0, injected: plan.injected }
     }
 
     /// As if the last batch had never been written.
@@ -63,7 +63,7 @@ impl Storage for InMemory {
     fn open(&mut self) -> Result<Arc<dyn Store>, StoreError> {
         let held = Arc::new(Held {
             committed: Arc::clone(&self.committed),
-            log: self.sabotage.map(|_| Arc::clone(&self.log)),
+            log: self.injected.map(|_| Arc::clone(&self.log)),
             state: Mutex::default(),
         });
         self.opened = Some(Arc::clone(&held));
@@ -101,9 +101,9 @@ impl Storage for InMemory {
         None
     }
 
-    fn is_bounded(&self) -> Result<(), String> {
+    fn is_bounded(&self, partitions: usize) -> Result<(), String> {
         let waiting = self.opened.as_ref().map_or(0, |opened| opened.locked().waiting.len());
-        let most = BATCHES_IN_FLIGHT_MAX * (usize::from(self.committed.partitions()) + 1);
+        let most = BATCHES_IN_FLIGHT_MAX * partitions;
         if waiting <= most { Ok(()) } else { Err(format!("{waiting} batches wait; {most} are allowed")) }
     }
 
@@ -125,7 +125,7 @@ impl Storage for InMemory {
         for _ in 0..survivors {
             opened.write_first();
         }
-        if self.sabotage == Some(Sabotage::BatchLostAtRestart) {
+        if self.injected == Some(InjectedFault::BatchLostAtRestart) {
             self.lose_the_last();
         }
     }

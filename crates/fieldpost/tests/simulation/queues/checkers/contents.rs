@@ -2,21 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base::{PartitionId, Timestamp};
+use base::Timestamp;
 use engine::queues::QueueName;
 use records::{
     DeadJob, JobClock, JobHead, JobId, JobState, Queue as StoredQueue, QueueCounts, QueueKey, QueueSettings,
 };
-use store::{Resident, Store, StoredJob, View};
+use store::{Resident, StoredJob, View};
 
-use crate::checkers::feed::unreadable;
-use crate::model::track::{Past, Track};
+use crate::harness::violation::{Checked, Invariant, unreadable};
 use crate::queues::model::Partition;
 use crate::queues::model::dead::Dead;
 use crate::queues::model::evidence::{number_in, number_of};
 use crate::queues::model::job::Job;
 use crate::queues::model::queue::Queue;
-use crate::violation::{Checked, Invariant};
 
 /// More than a queue ever has.
 const ALL: usize = 1_000_000;
@@ -50,22 +48,13 @@ struct Loaded {
     jobs: BTreeMap<JobId, JobHead>,
 }
 
-/// Compares a partition; at which batch it is.
-pub(crate) fn check(
-    store: &dyn Store,
-    id: PartitionId,
-    track: &Track<Partition>,
-    past: Past,
-) -> Checked<u64> {
-    let mut residents = Vec::new();
-    let head = store.load(id, &mut |resident| residents.push(resident)).map_err(unreadable)?;
-    let model = track.at(head.seq, past)?;
-    let view = store.view(id).map_err(unreadable)?;
+/// Compares a partition.
+pub(crate) fn check(view: &dyn View, residents: Vec<Resident>, model: &Partition) -> Checked {
     let loaded = sorted(residents)?;
     let nothing = Queue::default();
     for (name, (stored, counts)) in &loaded.queues {
         let expected = model.queues.get(name).unwrap_or(&nothing);
-        check_queue(&*view, &loaded, (name, stored, *counts), expected)?;
+        check_queue(view, &loaded, (name, stored, *counts), expected)?;
     }
     let there: Vec<&QueueName> = loaded.queues.keys().collect();
     let missing: Vec<_> = model
@@ -74,10 +63,9 @@ pub(crate) fn check(
         .filter(|(name, queue)| !queue.is_empty() && !there.contains(name))
         .map(|(name, _)| name)
         .collect();
-    Invariant::DurableBeforeAcknowledged.same("queues that are missing", &missing, &Vec::new())?;
+    Invariant::DURABLE_BEFORE_ACKNOWLEDGED.same("queues that are missing", &missing, &Vec::new())?;
     check_strays(&loaded)?;
-    check_kept(&*view, model)?;
-    Ok(head.seq)
+    check_kept(view, model)
 }
 
 fn sorted(residents: Vec<Resident>) -> Checked<Loaded> {
@@ -88,13 +76,13 @@ fn sorted(residents: Vec<Resident>) -> Checked<Loaded> {
             Resident::Queue(queue, counts) => {
                 let name = QueueName::unchecked(&queue.namespace, &queue.name);
                 let before = loaded.queues.insert(name.clone(), (*queue, counts));
-                Invariant::OneEffectPerCause
+                Invariant::ONE_EFFECT_PER_CAUSE
                     .check(before.is_none(), || format!("there are two queues of the name {name}"))?;
             }
             Resident::Job(head) => drop(loaded.jobs.insert(head.id, *head)),
             other => {
                 let detail = format!("{other:?} is in a partition of queues");
-                return Err(Invariant::AsTheModel.broken(detail));
+                return Err(Invariant::AS_THE_MODEL.broken(detail));
             }
         }
     }
@@ -108,33 +96,33 @@ fn check_queue(
     expected: &Queue,
 ) -> Checked {
     let settings = |paused: bool, settings: QueueSettings| (paused, settings);
-    Invariant::AsTheModel.same(
+    Invariant::AS_THE_MODEL.same(
         format_args!("settings of {name}"),
         &settings(stored.paused, stored.settings),
         &settings(expected.paused, expected.settings),
     )?;
     let (heads, next) = view.jobs_of(stored.key, None, ALL, ALL, &|_| true).map_err(unreadable)?;
-    Invariant::AsTheModel.same("where a whole list goes on", &next, &None)?;
+    Invariant::AS_THE_MODEL.same("where a whole list goes on", &next, &None)?;
     let mut parked = 0;
     for head in &heads {
         match view.job(head.id).map_err(unreadable)? {
-            Some(StoredJob::Resident(_)) => Invariant::AsTheModel
+            Some(StoredJob::Resident(_)) => Invariant::AS_THE_MODEL
                 .check(loaded.jobs.contains_key(&head.id), || format!("{:?} is not loaded", head.id))?,
             Some(StoredJob::Parked(_)) => {
                 parked += 1;
                 let twice = loaded.jobs.contains_key(&head.id);
-                Invariant::OneEffectPerCause
+                Invariant::ONE_EFFECT_PER_CAUSE
                     .check(!twice, || format!("{:?} is parked and loaded", head.id))?;
             }
             None => {
                 let detail = format!("{:?} is listed and not there", head.id);
-                return Err(Invariant::AsTheModel.broken(detail));
+                return Err(Invariant::AS_THE_MODEL.broken(detail));
             }
         }
     }
     check_jobs(view, name, &heads, expected)?;
     let found = (counts.parked_scheduled + counts.parked_ready, counts.dead);
-    Invariant::FiguresAreRight.same(
+    Invariant::FIGURES_ARE_RIGHT.same(
         format_args!("counts of {name}"),
         &found,
         &(parked, expected.dead.len() as u64),
@@ -151,19 +139,19 @@ fn check_jobs(view: &dyn View, name: &QueueName, heads: &[JobHead], expected: &Q
     let ids = |lines: &[Line]| lines.iter().map(|line| line.id).collect::<Vec<_>>();
     let (found_ids, expected_ids) = (ids(&found), ids(&lines));
     let lost: Vec<_> = expected_ids.iter().filter(|id| !found_ids.contains(id)).collect();
-    Invariant::DurableBeforeAcknowledged
+    Invariant::DURABLE_BEFORE_ACKNOWLEDGED
         .check(lost.is_empty(), || format!("jobs of {name} are not in the store: {lost:?}"))?;
-    Invariant::DoneStaysDone.same(format_args!("jobs of {name}"), &found_ids, &expected_ids)?;
+    Invariant::DONE_STAYS_DONE.same(format_args!("jobs of {name}"), &found_ids, &expected_ids)?;
     for (found, expected) in found.iter().zip(&lines) {
         let what = format!("job of {name}");
         let invariant = match () {
-            () if found.attempt != expected.attempt => Invariant::AttemptsOnlyGrow,
-            () if found.is_reserved != expected.is_reserved => Invariant::OneLease,
-            () if found.again != expected.again => Invariant::RunsInTurn,
-            () if found.again.is_some() && found.run_at != expected.run_at => Invariant::RunsInTurn,
-            () if found.has_group != expected.has_group => Invariant::GroupOrder,
-            () if found.has_alias != expected.has_alias => Invariant::AliasIsUnique,
-            () => Invariant::AsTheModel,
+            () if found.attempt != expected.attempt => Invariant::ATTEMPTS_ONLY_GROW,
+            () if found.is_reserved != expected.is_reserved => Invariant::ONE_LEASE,
+            () if found.again != expected.again => Invariant::RUNS_IN_TURN,
+            () if found.again.is_some() && found.run_at != expected.run_at => Invariant::RUNS_IN_TURN,
+            () if found.has_group != expected.has_group => Invariant::GROUP_ORDER,
+            () if found.has_alias != expected.has_alias => Invariant::ALIAS_IS_UNIQUE,
+            () => Invariant::AS_THE_MODEL,
         };
         invariant.same(what, found, expected)?;
     }
@@ -174,7 +162,7 @@ fn found_line(view: &dyn View, head: &JobHead) -> Checked<Line> {
     let body = view.job_body(head.id).map_err(unreadable)?;
     if let Some(next) = &head.successor {
         let body = view.job_body(next.id).map_err(unreadable)?;
-        Invariant::DurableBeforeAcknowledged
+        Invariant::DURABLE_BEFORE_ACKNOWLEDGED
             .check(body.is_some(), || format!("the successor of {:?} carries nothing", head.id))?;
     }
     Ok(Line {
@@ -222,7 +210,7 @@ fn check_dead(view: &dyn View, name: &QueueName, found: &[DeadJob], expected: &[
     let line =
         |dead: &Dead| (dead.id, number_of(dead.payload()), dead.job.attempt, dead.reason, dead.died_at);
     let expected: Vec<_> = expected.iter().map(line).collect();
-    Invariant::AsTheModel.same(format_args!("dead letters of {name}"), &lines, &expected)
+    Invariant::AS_THE_MODEL.same(format_args!("dead letters of {name}"), &lines, &expected)
 }
 
 /// Every job belongs to a queue, or to one that was deleted and is not swept yet.
@@ -230,7 +218,7 @@ fn check_strays(loaded: &Loaded) -> Checked {
     let known: BTreeSet<QueueKey> =
         loaded.queues.values().map(|(queue, _)| queue.key).chain(loaded.deleted.iter().copied()).collect();
     let strays: Vec<_> = loaded.jobs.values().filter(|head| !known.contains(&head.queue)).collect();
-    Invariant::OneEffectPerCause.check(strays.is_empty(), || format!("jobs of no queue: {strays:?}"))
+    Invariant::ONE_EFFECT_PER_CAUSE.check(strays.is_empty(), || format!("jobs of no queue: {strays:?}"))
 }
 
 /// Answers are there as long as they are kept.
@@ -240,7 +228,7 @@ fn check_kept(view: &dyn View, model: &Partition) -> Checked {
             continue;
         }
         let found = view.answer(*key).map_err(unreadable)?.map(|found| (found.at, found.body));
-        Invariant::OneEffectPerCause.same(
+        Invariant::ONE_EFFECT_PER_CAUSE.same(
             format_args!("answer kept for {key:?}"),
             &found,
             &Some((kept.at, kept.body)),

@@ -14,10 +14,10 @@ use base::{Clock, PartitionId, Timestamp};
 use engine::queues::{Consumed, JobRef, NewJob, OnConflict, PublishedJob, QueueName};
 use records::{AnswerKey, JobId};
 
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::LeaseRef;
 use crate::queues::world::calls::{Answer, Call, Then};
 use crate::queues::world::publishers::Publishing;
-use crate::violation::{Checked, Invariant};
 use leases::KnownLease;
 
 /// For how long a request may be repeated at least, in milliseconds.
@@ -246,7 +246,7 @@ impl History {
             && publishing.once.is_some_and(|once| once.body == *body)
             && now.0 - at.0 < REPEATED_WITHIN_MS
         {
-            return Invariant::OneEffectPerCause.same(
+            return Invariant::ONE_EFFECT_PER_CAUSE.same(
                 "answer to a repeated request",
                 &jobs.to_vec(),
                 answered,
@@ -258,7 +258,7 @@ impl History {
         }
         for (new, job) in publishing.jobs.iter().zip(jobs) {
             let may_be_known = new.alias.is_some() && new.on_conflict != OnConflict::Reject;
-            Invariant::OneEffectPerCause.check(
+            Invariant::ONE_EFFECT_PER_CAUSE.check(
                 may_be_known || !self.known.get(&job.id).is_some_and(|known| known.is_given),
                 || format!("{:?} was given out before", job.id),
             )?;

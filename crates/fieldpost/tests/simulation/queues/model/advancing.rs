@@ -7,7 +7,7 @@ use super::Partition;
 use super::ending::Cost;
 use super::evidence::Evidence;
 use super::job::{Job, Stands};
-use crate::violation::Checked;
+use crate::harness::violation::Checked;
 
 impl Partition {
     pub(super) fn advance(&mut self, evidence: &mut Evidence) -> Checked {

@@ -9,9 +9,9 @@ use super::evidence::Evidence;
 use super::expected::{Expected, ShownLease};
 use super::job::{Job, Lease, Stands};
 use super::{Answers, Partition, Step};
-use crate::meant::CallId;
+use crate::harness::calls::CallId;
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::Asked;
-use crate::violation::{Checked, Invariant};
 
 impl Partition {
     /// What a consumer gets at once; `None` if it waits.
@@ -196,5 +196,5 @@ impl Partition {
 
 /// The promise that is broken when a job is not leased that is next.
 fn why_not(job: &Job) -> Invariant {
-    if job.group.is_some() { Invariant::GroupOrder } else { Invariant::NeverEarlyHardlyLate }
+    if job.group.is_some() { Invariant::GROUP_ORDER } else { Invariant::NEVER_EARLY_HARDLY_LATE }
 }

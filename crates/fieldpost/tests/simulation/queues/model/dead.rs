@@ -12,7 +12,7 @@ use super::evidence::Evidence;
 use super::expected::ShownDead;
 use super::job::{Job, Next, Stands};
 use super::queue::Queue;
-use crate::violation::{Checked, Invariant};
+use crate::harness::violation::{Checked, Invariant};
 
 /// A job that failed for good.
 #[derive(Clone, Debug)]
@@ -73,11 +73,11 @@ impl Partition {
         evidence: &mut Evidence,
     ) -> Checked {
         let found = evidence.next_dead(&job).ok_or_else(|| {
-            Invariant::AsTheModel.broken(format!("there is no dead letter of {:?}", job.payload))
+            Invariant::AS_THE_MODEL.broken(format!("there is no dead letter of {:?}", job.payload))
         })?;
         let own_id = job.again.is_some() && found != job.id;
         let is_last_run = job.again.as_ref().is_none_or(|again| again.left == Some(1));
-        Invariant::RunsInTurn.check(own_id != is_last_run, || {
+        Invariant::RUNS_IN_TURN.check(own_id != is_last_run, || {
             format!("the dead letter of {:?}, {:?}, has the id {found:?}", job.id, job.again)
         })?;
         self.counts.died += 1;

@@ -9,8 +9,8 @@ use records::{DeadReason, Process};
 use super::Partition;
 use super::evidence::Evidence;
 use super::job::{Job, Rule, Stands};
+use crate::harness::violation::Checked;
 use crate::queues::meant::LeaseRef;
-use crate::violation::Checked;
 
 /// How a run ended that was not done.
 #[derive(Clone, Copy)]

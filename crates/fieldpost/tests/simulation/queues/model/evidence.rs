@@ -8,7 +8,7 @@ use engine::queues::Payload;
 use records::{Batch, DeadJob, JobHead, JobId, JobState, Op};
 
 use super::job::{Again, Job};
-use crate::violation::{Checked, Invariant};
+use crate::harness::violation::{Checked, Invariant};
 
 /// How a payload of the workload begins and ends; between is its number.
 pub(crate) const MARK: (&str, char) = ("payload-", '.');
@@ -132,7 +132,7 @@ impl Evidence {
     }
 
     pub(super) fn no_death_is_left(&self) -> Checked {
-        Invariant::OneEffectPerCause
+        Invariant::ONE_EFFECT_PER_CAUSE
             .check(self.dead.is_empty(), || format!("dead letters of jobs that did not die: {:?}", self.dead))
     }
 }

@@ -6,7 +6,7 @@ use base::Timestamp;
 use engine::queues::{NewJob, Payload};
 use records::{JobId, Process};
 
-use crate::meant::CallId;
+use crate::harness::calls::CallId;
 
 /// A job that waits or is with a consumer.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use records::JobId;
 use super::evidence::Evidence;
 use super::job::{Again, Job, Next, Rule, Stands};
 use super::{ANSWERS_KEPT_MS, Kept, Partition};
-use crate::violation::{Checked, Invariant};
+use crate::harness::violation::{Checked, Invariant};
 
 impl Partition {
     pub(super) fn publish(
@@ -107,13 +107,13 @@ impl Partition {
     /// that it replaces.
     fn made(&mut self, new: &NewJob, instead_of: Option<&Job>, evidence: &Evidence) -> Checked<Job> {
         let id = evidence.id_of(&new.payload).ok_or_else(|| {
-            Invariant::DurableBeforeAcknowledged
+            Invariant::DURABLE_BEFORE_ACKNOWLEDGED
                 .broken(format!("{:?} was published and not stored", new.payload))
         })?;
         let number = self.next_number();
         let mut job = Job { number, ..self.make(new, id) };
         if let Some(before) = instead_of {
-            Invariant::AliasIsUnique.same("id of a job that was replaced", &id, &before.id)?;
+            Invariant::ALIAS_IS_UNIQUE.same("id of a job that was replaced", &id, &before.id)?;
             job.published_at = before.published_at;
         }
         Ok(job)

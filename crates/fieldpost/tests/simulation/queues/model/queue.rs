@@ -8,9 +8,9 @@ use records::{JobId, QueueOrder, QueueSettings};
 use super::dead::Dead;
 use super::expected::ShownDead;
 use super::job::{Job, Stands};
-use crate::meant::CallId;
+use crate::harness::calls::CallId;
+use crate::harness::violation::Invariant;
 use crate::queues::meant::Asked;
-use crate::violation::Invariant;
 
 /// Parts of a token of a rate: so many that every rate of the workload brings whole parts in a
 /// millisecond.
@@ -96,10 +96,10 @@ impl Queue {
     pub(crate) fn why_not(&self, job: &Job, (now, wall): (Timestamp, Timestamp)) -> Invariant {
         let place = self.jobs.iter().position(|other| other.id == job.id);
         match () {
-            () if job.is_reserved() => Invariant::OneLease,
-            () if !job.is_time(now, wall) => Invariant::NeverEarlyHardlyLate,
-            () if place.is_some_and(|place| !self.is_its_turn(place)) => Invariant::GroupOrder,
-            () => Invariant::AsTheModel,
+            () if job.is_reserved() => Invariant::ONE_LEASE,
+            () if !job.is_time(now, wall) => Invariant::NEVER_EARLY_HARDLY_LATE,
+            () if place.is_some_and(|place| !self.is_its_turn(place)) => Invariant::GROUP_ORDER,
+            () => Invariant::AS_THE_MODEL,
         }
     }
 

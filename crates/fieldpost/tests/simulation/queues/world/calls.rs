@@ -1,45 +1,22 @@
-//! Calls under way: what was asked, who answers, and what the answer is held against.
+//! Calls of this workload: in what form they are answered, what follows from an answer, and what it
+//! is held against.
 
-use std::collections::BTreeMap;
-
-use base::{PartitionId, Problem, Timestamp};
+use base::{Problem, Timestamp};
 use engine::queues::driving::{self, HandOver, Leases, Seen};
-use engine::queues::{Consumed, DeadView, JobView, Listed, PublishedJob, QueueName, QueueStats};
+use engine::queues::{Consumed, DeadView, JobView, PublishedJob, QueueName, QueueStats};
 use records::JobId;
 use tokio::sync::oneshot::Receiver;
-use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::meant::CallId;
+use crate::harness::calls::{self, CallId};
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::LeaseRef;
 use crate::queues::model::expected::{Expected, ShownDead, ShownFigures, ShownJob, ShownLease};
-use crate::violation::{Checked, Invariant};
+
+/// Who answers.
+pub(crate) type Waiting = calls::Waiting<Answer>;
 
 /// A call.
-pub(crate) struct Call {
-    pub(crate) id: CallId,
-    pub(crate) waiting: Waiting,
-    pub(crate) partition: PartitionId,
-    /// Which life of the partition was asked.
-    pub(crate) life: Option<u32>,
-    pub(crate) then: Then,
-}
-
-/// Who answers, and in what form.
-pub(crate) enum Waiting {
-    Published(Receiver<Result<Vec<PublishedJob>, Problem>>),
-    Leased(Receiver<Leases>),
-    Acked(Receiver<Vec<usize>>),
-    Extended(Receiver<Result<Timestamp, Problem>>),
-    Done(Receiver<Result<(), Problem>>),
-    Seen(Receiver<Result<Seen, Problem>>),
-    QueueStats(Receiver<QueueStats>),
-    Listed(Receiver<Listed>),
-    Dead(Receiver<Vec<DeadView>>),
-    Respawned(Receiver<Result<driving::Respawned, Problem>>),
-    Deleted(Receiver<usize>),
-    /// There is something to lease.
-    Told(Receiver<()>),
-}
+pub(crate) type Call = calls::Call<Answer, Then>;
 
 /// What follows from the answer.
 pub(crate) enum Then {
@@ -73,86 +50,17 @@ pub(crate) enum Answer {
     Told,
 }
 
-/// Whether an answer has come.
-pub(crate) enum Polled {
-    NotYet,
-    Answered(Answer),
-    /// Nobody will answer: the outcome is unknown.
-    Dropped,
+/// Leases are replied.
+pub(super) fn leased(receiver: Receiver<Leases>) -> Waiting {
+    Waiting::on(receiver, |leases| {
+        let (jobs, hand_over) = driving::consumed(leases).expect("what was written can be read");
+        Answer::Leased(jobs, hand_over)
+    })
 }
 
-impl Waiting {
-    pub(crate) fn poll(&mut self) -> Polled {
-        fn received<T>(receiver: &mut Receiver<T>, answer: impl FnOnce(T) -> Answer) -> Polled {
-            match receiver.try_recv() {
-                Ok(value) => Polled::Answered(answer(value)),
-                Err(TryRecvError::Empty) => Polled::NotYet,
-                Err(TryRecvError::Closed) => Polled::Dropped,
-            }
-        }
-        match self {
-            Self::Published(receiver) => received(receiver, Answer::Published),
-            Self::Leased(receiver) => received(receiver, |leases| {
-                let (jobs, hand_over) = driving::consumed(leases).expect("what was written can be read");
-                Answer::Leased(jobs, hand_over)
-            }),
-            Self::Acked(receiver) => received(receiver, Answer::Acked),
-            Self::Extended(receiver) => received(receiver, Answer::Extended),
-            Self::Done(receiver) => received(receiver, Answer::Done),
-            Self::Seen(receiver) => {
-                received(receiver, |seen| Answer::Seen(seen.and_then(driving::view).map(Box::new)))
-            }
-            Self::QueueStats(receiver) => received(receiver, |figures| Answer::QueueStats(vec![figures])),
-            Self::Listed(receiver) => received(receiver, |listed| Answer::QueueStats(listed.queues)),
-            Self::Dead(receiver) => received(receiver, Answer::Dead),
-            Self::Respawned(receiver) => {
-                received(receiver, |some| Answer::Count(some.map(|some| some.count)))
-            }
-            Self::Deleted(receiver) => received(receiver, |count| Answer::Count(Ok(count))),
-            Self::Told(receiver) => received(receiver, |()| Answer::Told),
-        }
-    }
-}
-
-/// What was stepped and not answered yet: the answers that the model expects, with the batch that
-/// each rests on.
-#[derive(Default)]
-pub(crate) struct Expectations {
-    by_call: BTreeMap<CallId, (PartitionId, u64, Expected)>,
-}
-
-impl Expectations {
-    pub(crate) fn expect(&mut self, call: CallId, partition: PartitionId, seq: u64, expected: Expected) {
-        self.by_call.insert(call, (partition, seq, expected));
-    }
-
-    /// A partition went back to batch `seq`.
-    pub(crate) fn forget_after(&mut self, partition: PartitionId, seq: u64) {
-        self.by_call.retain(|_, (of, made, _)| *of != partition || *made <= seq);
-    }
-
-    pub(crate) fn forget(&mut self, call: CallId) {
-        self.by_call.remove(&call);
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.by_call.clear();
-    }
-
-    /// What a call is to be answered, if its input was taken.
-    pub(crate) fn of(&self, call: CallId) -> Option<&Expected> {
-        self.by_call.get(&call).map(|(_, _, expected)| expected)
-    }
-
-    /// The same, once it is answered: whoever answers had better be sure of the batch that it rests
-    /// on.
-    pub(crate) fn take(&mut self, call: CallId) -> Checked<(u64, Expected)> {
-        let found = self.by_call.remove(&call);
-        found.map(|(_, seq, expected)| (seq, expected)).ok_or_else(|| {
-            Invariant::DurableBeforeAcknowledged
-                .broken(format!("call {call} is answered, and its partition has no such thing"))
-        })
-    }
+/// A job is replied.
+pub(super) fn seen(receiver: Receiver<Result<Seen, Problem>>) -> Waiting {
+    Waiting::on(receiver, |seen| Answer::Seen(seen.and_then(driving::view).map(Box::new)))
 }
 
 /// What the model knows of jobs that are parked.
@@ -188,12 +96,12 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parkin
         Answer::Count(count) => Expected::Count(coded(count, |count| *count)),
         Answer::Told => return Ok(()),
     };
-    Invariant::AsTheModel.same(format_args!("answer to call {call}"), &found, expected)
+    Invariant::AS_THE_MODEL.same(format_args!("answer to call {call}"), &found, expected)
 }
 
 fn check_figures(call: CallId, found: &[QueueStats], expected: &Expected, parking: Parking) -> Checked {
     let Expected::QueueStats { shown: expected, is_sure, late } = expected else {
-        return Err(Invariant::AsTheModel.broken(format!("call {call} is answered {found:?}")));
+        return Err(Invariant::AS_THE_MODEL.broken(format!("call {call} is answered {found:?}")));
     };
     let is_exact = parking == Parking::Nothing || (parking == Parking::Settled && *is_sure);
     let seen = |shown: ShownFigures| {
@@ -212,7 +120,7 @@ fn check_figures(call: CallId, found: &[QueueStats], expected: &Expected, parkin
         let more = found.scheduled.saturating_sub(expected.scheduled);
         expected.scheduled += more.min(*late);
     }
-    Invariant::FiguresAreRight.same(format_args!("answer to call {call}"), &found, &expected)
+    Invariant::FIGURES_ARE_RIGHT.same(format_args!("answer to call {call}"), &found, &expected)
 }
 
 fn check_peeked(
@@ -225,6 +133,6 @@ fn check_peeked(
         Ok(seen) => may_be.contains(&ShownJob::of(seen)),
         Err(problem) => problem.code == "unknown_job" && (may_be.is_empty() || parking == Parking::MayLag),
     };
-    Invariant::AsTheModel
+    Invariant::AS_THE_MODEL
         .check(is_right, || format!("call {call} is shown {seen:?}, and it should be one of {may_be:?}"))
 }

@@ -9,12 +9,12 @@ use engine::queues::{Consumed, HandOver, Held, QueueInput, QueueName, Want, driv
 use records::{JobId, Process};
 
 use super::World;
-use super::calls::{Polled, Then, Waiting};
-use crate::meant::CallId;
+use super::calls::{self, Answer, Then, Waiting};
+use crate::harness::calls::{CallId, Polled};
 use crate::queues::checkers::history::Source;
+use crate::queues::fault_injection::STALE_LEASE_HONOURED;
 use crate::queues::meant::{Asked, LeaseRef, Meant};
 use crate::queues::model::expected::Expected;
-use crate::sabotage::Sabotage;
 
 /// What a consumer has, or had.
 #[derive(Clone)]
@@ -58,9 +58,9 @@ impl World {
     /// Somebody asks for jobs.
     pub(super) fn consume(&mut self) {
         let asked = self.any_question();
-        if self.plan.queues.len() > 1 && self.plan.asks_several && self.machine.random.chance(1, 4) {
+        if self.queues.len() > 1 && self.plan.asks_several && self.machine.random.chance(1, 4) {
             let id = self.next_call();
-            let queues = self.plan.queues.clone();
+            let queues = self.queues.clone();
             self.several.insert(id, Several { queues, at: 0, asked, told: Vec::new(), waits: false });
             self.ask_next(id);
             return;
@@ -84,7 +84,7 @@ impl World {
             max: if self.machine.random.chance(1, 2) { 1 } else { 1 + self.machine.random.below(5) as usize },
             ttr,
             until: self.now().after(wait),
-            process: self.machine.random.chance(1, 6).then_some(Process(self.machine.processes)),
+            process: self.machine.random.chance(1, 6).then_some(Process(self.machine.processes())),
         }
     }
 
@@ -98,7 +98,7 @@ impl World {
         let (ttr, is_own) = (asked.ttr, asked.process.is_some());
         let meant = Meant::Consume { call, queue: queue.clone(), asked };
         let then = Then::Consumed(Consuming { queue: queue.clone(), ttr, is_own, several });
-        self.ask(queue, (input, meant), Waiting::Leased(receiver), then);
+        self.ask(queue, (input, meant), calls::leased(receiver), then);
     }
 
     /// A consumer over several queues asks the next one, which does not make it wait.
@@ -183,7 +183,12 @@ impl World {
             let (signal, told) = tokio::sync::oneshot::channel();
             let input = QueueInput::Watch { queue: queue.clone(), until, signal };
             let then = Then::Told(id, queue.clone());
-            self.ask(&queue, (input, Meant::Watch { queue: queue.clone() }), Waiting::Told(told), then);
+            self.ask(
+                &queue,
+                (input, Meant::Watch { queue: queue.clone() }),
+                Waiting::on(told, |()| Answer::Told),
+                then,
+            );
         }
     }
 
@@ -192,7 +197,7 @@ impl World {
     pub(super) fn told_of(&mut self, id: u64, queue: &QueueName) {
         self.counts.told += 1;
         let mut told = vec![queue.clone()];
-        self.calls.retain_mut(|call| {
+        self.calls.waiting.retain_mut(|call| {
             let Then::Told(of, queue) = &call.then else { return true };
             if *of != id {
                 return true;
@@ -216,7 +221,7 @@ impl World {
     /// Its time is over, or its partition has lost its memory.
     pub(super) fn told_nothing(&mut self, id: u64) {
         let is_its = |then: &Then| matches!(then, Then::Told(of, _) if *of == id);
-        if !self.calls.iter().any(|call| is_its(&call.then)) {
+        if !self.calls.waiting.iter().any(|call| is_its(&call.then)) {
             self.several_done(Some(id));
         }
     }
@@ -226,18 +231,18 @@ impl World {
         let waiting =
             |call: &super::calls::Call| matches!(&call.then, Then::Consumed(Consuming { several: None, .. }));
         let waiting: Vec<usize> =
-            (0..self.calls.len()).filter(|index| waiting(&self.calls[*index])).collect();
+            (0..self.calls.waiting.len()).filter(|index| waiting(&self.calls.waiting[*index])).collect();
         if waiting.is_empty() {
             return;
         }
         let index = waiting[self.machine.random.below(waiting.len() as u64) as usize];
-        let call = self.calls.remove(index);
+        let call = self.calls.waiting.remove(index);
         if let Then::Consumed(consuming) = &call.then {
             self.history.losing_leases(&consuming.queue);
         }
         self.machine.trace.note(format_args!("call {} hangs up", call.id));
         self.counts.hung_up += 1;
-        self.hung_up.push((call.id, call.partition));
+        self.hung_up.push((call.id, call.asked[0].0));
     }
 
     /// What leases stand for that came back: those that somebody saw, or that were on their way to
@@ -304,12 +309,12 @@ impl World {
         let input = QueueInput::Ack { queue: queue.clone(), held, reply };
         let meant = Meant::Ack { call, queue: queue.clone(), leases: leases.clone() };
         self.history.ending(&leases);
-        self.ask(queue, (input, meant), Waiting::Acked(receiver), Then::Acked(leases));
+        self.ask(queue, (input, meant), Waiting::on(receiver, Answer::Acked), Then::Acked(leases));
     }
 
     /// What a consumer shows: its own reservation, unless the harness is broken.
     fn as_shown(&self, holding: &Holding) -> Held {
-        if self.machine.plan.sabotage != Some(Sabotage::StaleLeaseHonoured) {
+        if !self.machine.injects(STALE_LEASE_HONOURED) {
             return holding.held;
         }
         let newest = self.holdings.iter().rev().find(|other| other.lease.job == holding.lease.job);
@@ -331,7 +336,7 @@ impl World {
         let input = QueueInput::Release { queue: queue.clone(), held, delay, error: given, reply };
         let meant = Meant::Release { call, queue: queue.clone(), lease, delay, error };
         self.history.ending(&[lease]);
-        self.ask(&queue, (input, meant), Waiting::Done(receiver), Then::Released(lease));
+        self.ask(&queue, (input, meant), Waiting::on(receiver, Answer::Done), Then::Released(lease));
     }
 
     fn extend(&mut self, holding: &Holding) {
@@ -342,7 +347,7 @@ impl World {
         let input = QueueInput::Extend { queue: queue.clone(), held, ttr, reply };
         let meant = Meant::Extend { call, queue: queue.clone(), lease, ttr };
         self.history.extending(lease);
-        self.ask(&queue, (input, meant), Waiting::Extended(receiver), Then::Extended(lease));
+        self.ask(&queue, (input, meant), Waiting::on(receiver, Answer::Extended), Then::Extended(lease));
     }
 
     /// What has been let go of is mostly forgotten; some try again.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use base::PartitionId;
 use engine::kernel::reply::Reply;
 use engine::queues::driving::{Dead, QueueCall};
-use engine::queues::{JobRef, QueueInput, QueueName};
+use engine::queues::{JobRef, Listed, QueueInput, QueueName};
 use records::{JobId, QueueOrder, QueueSettings};
 
 use super::World;
-use super::calls::{Then, Waiting};
+use super::calls::{self, Answer, Then, Waiting};
 use crate::queues::meant::Meant;
 
 /// Items of a list: more than there ever are.
@@ -28,7 +28,7 @@ impl World {
                 let job = if self.machine.random.chance(1, 4) { None } else { Some(job) };
                 let input = QueueInput::Look { queue: queue.clone(), job: job.clone(), reply };
                 let meant = Meant::Look { call, queue: queue.clone(), job };
-                self.ask(&queue, (input, meant), Waiting::Seen(receiver), Then::Nothing);
+                self.ask(&queue, (input, meant), calls::seen(receiver), Then::Nothing);
             }
             5..=7 => {
                 let (reply, receiver) = Reply::new();
@@ -43,14 +43,14 @@ impl World {
                     due,
                 };
                 let input = QueueInput::Change { queue: queue.clone(), job, payload, due, reply };
-                self.ask(&queue, (input, meant), Waiting::Seen(receiver), Then::Nothing);
+                self.ask(&queue, (input, meant), calls::seen(receiver), Then::Nothing);
             }
             _ => {
                 let (reply, receiver) = Reply::new();
                 self.history.touching(&job);
                 let meant = Meant::Cancel { call, queue: queue.clone(), job: job.clone() };
                 let input = QueueInput::Cancel { queue: queue.clone(), job, reply };
-                self.ask(&queue, (input, meant), Waiting::Done(receiver), Then::Cancelled(id));
+                self.ask(&queue, (input, meant), Waiting::on(receiver, Answer::Done), Then::Cancelled(id));
             }
         }
     }
@@ -61,7 +61,7 @@ impl World {
         self.history.touching(&job_ref);
         let meant = Meant::Cancel { call, queue: queue.clone(), job: job_ref.clone() };
         let input = QueueInput::Cancel { queue: queue.clone(), job: job_ref, reply };
-        self.ask(queue, (input, meant), Waiting::Done(receiver), Then::Cancelled(Some(job)));
+        self.ask(queue, (input, meant), Waiting::on(receiver, Answer::Done), Then::Cancelled(Some(job)));
     }
 
     fn any_job_ref(&mut self) -> (QueueName, JobRef) {
@@ -97,7 +97,12 @@ impl World {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let input = QueueInput::Queue(QueueCall::Stats(queue.clone(), reply));
         let meant = Meant::QueueStats { call, queue: queue.clone() };
-        self.ask(queue, (input, meant), Waiting::QueueStats(receiver), Then::Nothing);
+        self.ask(
+            queue,
+            (input, meant),
+            Waiting::on(receiver, |stats| Answer::QueueStats(vec![stats])),
+            Then::Nothing,
+        );
     }
 
     fn ask_list(&mut self) {
@@ -111,7 +116,12 @@ impl World {
         let of = namespace.as_deref().map(Into::into);
         let input = QueueInput::Queue(QueueCall::List { namespace: of, after: None, limit: LIMIT, reply });
         let meant = Meant::List { call, namespace };
-        self.ask_partition(partition, (input, meant), Waiting::Listed(receiver), Then::Nothing);
+        self.ask_partition(
+            partition,
+            (input, meant),
+            Waiting::on(receiver, |listed: Listed| Answer::QueueStats(listed.queues)),
+            Then::Nothing,
+        );
     }
 
     fn any_settings(&mut self) -> QueueSettings {
@@ -143,14 +153,14 @@ impl World {
         if settings.dead_max.is_some() || settings.dead_max_age_ms.is_some() {
             self.history.deleting_dead(queue);
         }
-        self.ask(queue, (input, meant), Waiting::Done(receiver), Then::Nothing);
+        self.ask(queue, (input, meant), Waiting::on(receiver, Answer::Done), Then::Nothing);
     }
 
     pub(super) fn pause(&mut self, queue: &QueueName, paused: bool) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let input = QueueInput::Queue(QueueCall::Pause(queue.clone(), paused, reply));
         let meant = Meant::Pause { call, queue: queue.clone(), paused };
-        self.ask(queue, (input, meant), Waiting::Done(receiver), Then::Nothing);
+        self.ask(queue, (input, meant), Waiting::on(receiver, Answer::Done), Then::Nothing);
     }
 
     pub(super) fn delete(&mut self, queue: &QueueName) {
@@ -158,14 +168,14 @@ impl World {
         let input = QueueInput::Queue(QueueCall::Delete(queue.clone(), reply));
         let meant = Meant::Delete { call, queue: queue.clone() };
         self.history.deleting(queue);
-        self.ask(queue, (input, meant), Waiting::Done(receiver), Then::Nothing);
+        self.ask(queue, (input, meant), Waiting::on(receiver, Answer::Done), Then::Nothing);
     }
 
     pub(super) fn ask_dead(&mut self, queue: &QueueName) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let input = QueueInput::Dead { queue: queue.clone(), after: None, limit: LIMIT, reply };
         let meant = Meant::Dead { call, queue: queue.clone() };
-        self.ask(queue, (input, meant), Waiting::Dead(receiver), Then::Nothing);
+        self.ask(queue, (input, meant), Waiting::on(receiver, Answer::Dead), Then::Nothing);
     }
 
     fn delete_dead(&mut self, queue: &QueueName) {
@@ -174,7 +184,12 @@ impl World {
         let input = QueueInput::DeleteDead(queue.clone(), which.clone(), reply);
         let meant = Meant::DeleteDead { call, queue: queue.clone(), which };
         self.history.deleting_dead(queue);
-        self.ask(queue, (input, meant), Waiting::Deleted(receiver), Then::Nothing);
+        self.ask(
+            queue,
+            (input, meant),
+            Waiting::on(receiver, |count| Answer::Count(Ok(count))),
+            Then::Nothing,
+        );
     }
 
     fn any_dead(&mut self, queue: &QueueName) -> Dead {
@@ -199,6 +214,11 @@ impl World {
         let input = QueueInput::Respawn { queue: queue.clone(), which: which.clone(), ttl, reply };
         let meant = Meant::Respawn { call, queue: queue.clone(), which, ttl };
         self.history.respawning(queue);
-        self.ask(queue, (input, meant), Waiting::Respawned(receiver), Then::Nothing);
+        self.ask(
+            queue,
+            (input, meant),
+            Waiting::on(receiver, |some| Answer::Count(some.map(|some| some.count))),
+            Then::Nothing,
+        );
     }
 }

@@ -12,11 +12,11 @@ use engine::queues::{
 use records::AnswerKey;
 
 use super::World;
-use super::calls::{Then, Waiting};
+use super::calls::{Answer, Then, Waiting};
+use crate::queues::fault_injection::{GROUP_IGNORED, JOBS_TOO_SOON};
 use crate::queues::meant::Meant;
 use crate::queues::model::evidence::MARK;
 use crate::queues::model::job::{CALENDARS, Rule};
-use crate::sabotage::Sabotage;
 
 /// A request to publish, as its publisher keeps it to repeat it.
 #[derive(Clone)]
@@ -48,7 +48,11 @@ impl World {
             return;
         }
         let queue = self.any_queue();
-        if self.model_of(&queue).queues.get(&queue).is_some_and(|there| there.jobs.len() > self.plan.backlog)
+        if self
+            .model_of(&queue)
+            .queues
+            .get(&queue)
+            .is_some_and(|there| there.jobs.len() as u64 > self.plan.backlog)
         {
             return;
         }
@@ -72,27 +76,28 @@ impl World {
         let input = QueueInput::Publish { queue: queue.clone(), jobs: made, once, reply };
         let meant = Meant::Publish { call, queue: queue.clone(), jobs, once };
         let then = Then::Published(Box::new(publishing));
-        self.ask(&queue, (input, meant), Waiting::Published(receiver), then);
+        self.ask(&queue, (input, meant), Waiting::on(receiver, Answer::Published), then);
     }
 
     /// Jobs as the server is given them: those that were meant, unless the harness is broken.
     fn as_given(&self, jobs: &[NewJob]) -> Vec<NewJob> {
         let mut jobs = jobs.to_vec();
-        match self.machine.plan.sabotage {
-            Some(Sabotage::GroupIgnored) => jobs.iter_mut().for_each(|job| job.group = None),
-            Some(Sabotage::JobsTooSoon) => jobs.iter_mut().for_each(|job| {
-                if let Some(Due::After(delay)) = &mut job.due {
-                    *delay /= 2;
-                }
-            }),
-            _ => {}
+        for job in &mut jobs {
+            if self.machine.injects(GROUP_IGNORED) {
+                job.group = None;
+            }
+            if self.machine.injects(JOBS_TOO_SOON)
+                && let Some(Due::After(delay)) = &mut job.due
+            {
+                *delay /= 2;
+            }
         }
         jobs
     }
 
     pub(super) fn any_queue(&mut self) -> QueueName {
-        let index = self.machine.random.below(self.plan.queues.len() as u64) as usize;
-        self.plan.queues[index].clone()
+        let index = self.machine.random.below(self.queues.len() as u64) as usize;
+        self.queues[index].clone()
     }
 
     fn any_job(&mut self) -> NewJob {

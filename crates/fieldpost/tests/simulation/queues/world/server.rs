@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use base::{Clock, PartitionId};
+use base::PartitionId;
+use engine::Settings;
 use engine::context::EngineContext;
 use engine::kernel::machine::Machine;
 use engine::kernel::runner::Runner;
 use engine::queues::partition::QueuePartition;
 use engine::queues::{Held, QueueInput};
-use engine::{Settings, Store};
-use records::Process;
 use store::StoreError;
 use tokio::sync::mpsc;
 
+use super::index_of;
+use crate::harness::port::Port;
+use crate::harness::process::Process;
 use crate::queues::meant::Meant;
-use crate::tap::Tap;
-use crate::world::server::{Outcomes, Port};
 
 /// Leases on their way back that wait at most: far more than a run has.
 const RETURNS_MAX: usize = 4_096;
@@ -41,9 +41,7 @@ impl Door {
 
 /// A running process.
 pub(crate) struct Server {
-    pub(crate) tap: Arc<Tap>,
     pub(crate) doors: Vec<Door>,
-    pub(crate) outcomes: Outcomes,
 }
 
 impl Server {
@@ -52,64 +50,32 @@ impl Server {
     /// # Errors
     /// When the store cannot be read.
     pub(crate) fn start(
-        tap: &Arc<Tap>,
-        clock: Arc<dyn Clock>,
-        settings: &Arc<Settings>,
-        process: Process,
+        process: &Process,
+        partitions: &[PartitionId],
+        settings: &Settings,
         resident_max: usize,
     ) -> Result<Self, StoreError> {
-        let context = EngineContext::new(Arc::clone(tap) as Arc<dyn Store>, clock, settings);
-        let ids = (0..tap.partitions()).map(PartitionId::of_queues);
-        let doors = ids.map(|id| load(&context, process, resident_max, id)).collect::<Result<_, _>>()?;
-        Ok(Self { tap: Arc::clone(tap), doors, outcomes: Outcomes::default() })
+        let context = process.context(settings);
+        let load = |id: &PartitionId| load(process, &context, resident_max, *id);
+        Ok(Self { doors: partitions.iter().map(load).collect::<Result<_, _>>()? })
     }
 
     pub(crate) fn door(&mut self, partition: PartitionId) -> &mut Door {
-        let index = partition.queues_index().expect("only partitions of queues are asked for");
-        &mut self.doors[usize::from(index)]
-    }
-
-    pub(crate) fn port(&mut self, partition: PartitionId) -> &mut Port<QueuePartition, Meant> {
-        &mut self.door(partition).port
-    }
-
-    /// Whether nothing waits for an input to be taken or for a batch to be durable.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.ports().all(|port| port.runner.is_settled() && !port.has_input() && !port.more)
-    }
-
-    /// The same of those that are not dead.
-    pub(crate) fn is_settled_or_dead(&self) -> bool {
-        self.ports().all(|port| port.dead || port.runner.is_settled() && !port.has_input())
-    }
-
-    /// Whether somebody takes nothing more, because its store does not go on.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.ports().any(|port| port.dead)
-    }
-
-    /// How often a partition lost its memory; nothing for one that is dead.
-    pub(crate) fn life(&mut self, partition: PartitionId) -> Option<u32> {
-        let port = self.port(partition);
-        (!port.dead).then_some(port.life)
-    }
-
-    pub(crate) fn ports(&self) -> impl Iterator<Item = &Port<QueuePartition, Meant>> {
-        self.doors.iter().map(|door| &door.port)
+        &mut self.doors[index_of(partition)]
     }
 }
 
 fn load(
+    process: &Process,
     context: &EngineContext,
-    process: Process,
     resident_max: usize,
     id: PartitionId,
 ) -> Result<Door, StoreError> {
-    let kernel = Arc::clone(&context.kernel);
+    let (kernel, number) = (Arc::clone(&context.kernel), process.number);
     let load =
-        move || QueuePartition::load(&*kernel.store, id, resident_max, process, kernel.moment_of_load());
+        move || QueuePartition::load(&*kernel.store, id, resident_max, number, kernel.moment_of_load());
     let (kernel, effects) = (Arc::clone(&context.kernel), Arc::clone(&context.queues));
-    let port = Port::new(Runner::new(id, load()?, Box::new(load), kernel, effects));
+    let port = Port::new(Runner::new(id, load()?, Box::new(load), kernel, effects), process);
     let (inbox, returns) = mpsc::channel(RETURNS_MAX);
     Ok(Door { port, inbox, returns })
 }

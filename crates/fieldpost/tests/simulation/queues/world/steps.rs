@@ -1,21 +1,20 @@
-//! The steps of the partitions, and outcomes and answers on their way back. The model follows each.
+//! The steps of the partitions, and answers on their way back. The model follows each.
 
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 
 use base::{Clock, PartitionId};
-use store::StoreError;
 
-use super::World;
-use super::calls::{Answer, Call, Parking, Polled, Then, compare};
-use crate::meant::CallId;
+use super::calls::{Answer, Call, Parking, Then, compare};
+use super::rest::Phase;
+use super::{World, index_of};
+use crate::harness::calls::CallId;
+use crate::harness::port::{AnyPort, Stepped};
+use crate::harness::violation::{Checked, Invariant};
+use crate::harness::workload::Workload;
 use crate::queues::meant::Meant;
 use crate::queues::model::evidence::Evidence;
 use crate::queues::model::expected::Expected;
 use crate::queues::model::{Moment, Step};
-use crate::tap::Ending;
-use crate::violation::{Checked, Invariant};
-use crate::world::server::Outcome;
 
 impl World {
     /// One step of a partition over some of its inbox.
@@ -23,43 +22,28 @@ impl World {
         let moment = Moment { now: self.machine.clock.now(), wall: self.machine.clock.wall() };
         let gone = self.gone();
         let Some(server) = &mut self.server else { return Ok(()) };
-        let (tap, outcomes) = (server.tap.clone(), server.outcomes.clone());
-        let port = server.port(partition);
-        let stepped = port.step(count, &tap, &outcomes);
-        let more = port.more;
-        let inputs = match stepped {
-            Ok(inputs) => inputs,
-            Err(error) => {
-                self.partition_dies(partition, &error);
-                return self.take_answers();
-            }
+        let port = &mut server.door(partition).port;
+        let Some(Stepped { inputs, batch, more }) = port.step(count, &self.machine) else {
+            return self.take_answers();
         };
         let (resident, reserved) = port.runner.machine().resident();
-        let batch = tap.take_batch();
-        let line = batch.as_ref().map(|batch| (batch.head.seq, batch.ops.len()));
-        self.machine.trace.note(format_args!(
-            "{partition} steps at {} over {}: {line:?}",
-            moment.now.0,
-            inputs.len()
-        ));
         let head = batch.as_ref().map(|batch| batch.head.clone());
         let mut evidence = Evidence::of(batch);
         self.counts.parked += evidence.parked;
         let step = Step { moment, inputs: &inputs, gone: &gone, more, closing: self.closing };
-        let track = &mut self.model[usize::from(partition.queues_index().unwrap_or_default())];
+        let track = &mut self.model[index_of(partition)];
         let answers = track.present.step(&step, &mut evidence)?;
         if !more {
-            let most = track.present.resident_most(self.plan.resident_max);
-            Invariant::Bounded.check(resident - reserved <= most, || {
+            let most = track.present.resident_most(self.plan.resident_max as usize);
+            Invariant::BOUNDED.check(resident - reserved <= most, || {
                 format!(
                     "{resident} jobs are resident, {reserved} of them reserved, and {most} should be at most"
                 )
             })?;
         }
         if let Some(head) = head {
-            Invariant::AsTheModel.same("time of a batch", &head.now, &track.present.now)?;
+            Invariant::AS_THE_MODEL.same("time of a batch", &head.now, &track.present.now)?;
             track.made(head.seq)?;
-            self.counts.batches += 1;
         }
         let seq = track.latest();
         for (call, expected) in answers {
@@ -72,53 +56,6 @@ impl World {
     /// Consumers that have hung up.
     fn gone(&self) -> BTreeSet<CallId> {
         self.hung_up.iter().map(|(call, _)| *call).collect()
-    }
-
-    fn partition_dies(&mut self, partition: PartitionId, error: &StoreError) {
-        self.machine.trace.note(format_args!("{partition} stops: {error}"));
-        if let Some(server) = &mut self.server {
-            server.port(partition).die();
-        }
-    }
-
-    /// Tells a partition the outcome at `index`; those of one partition keep their order.
-    pub(super) fn tell_of_batch(&mut self, index: usize) -> Checked {
-        let Some(server) = &mut self.server else { return Ok(()) };
-        let mut outcomes = server.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(chosen) = outcomes.get(index).map(|outcome| outcome.partition) else { return Ok(()) };
-        let first = outcomes.iter().position(|outcome| outcome.partition == chosen);
-        let Some(outcome) = first.and_then(|first| outcomes.remove(first)) else { return Ok(()) };
-        drop(outcomes);
-        let Outcome { partition, seq, ending, told } = outcome;
-        let result = server.port(partition).runner.outcome(told);
-        self.machine.trace.note(format_args!("{partition} is told of batch {seq}: {ending:?}"));
-        if let Err(error) = result {
-            self.partition_dies(partition, &error);
-        } else if ending == Ending::Durable {
-            self.shown(partition, seq);
-        } else {
-            server.port(partition).life += 1;
-        }
-        self.follow_reload()?;
-        self.collect_returns();
-        self.take_answers()
-    }
-
-    /// A partition that was loaded again in this process goes back to what the store has.
-    fn follow_reload(&mut self) -> Checked {
-        let now = self.now();
-        let Some(server) = &self.server else { return Ok(()) };
-        for (partition, head) in server.tap.take_loaded() {
-            self.counts.reloads += 1;
-            self.machine.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
-            self.expectations.forget_after(partition, head.seq);
-            // What was on its way to who has hung up is lost with what held it, though its lease
-            // may be durable.
-            let expectations = &self.expectations;
-            self.hung_up.retain(|(call, of)| *of != partition || expectations.of(*call).is_none());
-            self.load_model(partition, head.seq, now)?;
-        }
-        Ok(())
     }
 
     /// Leases that reached nobody go back to their partitions.
@@ -146,20 +83,11 @@ impl World {
     /// Takes every answer that has come.
     pub(super) fn take_answers(&mut self) -> Checked {
         loop {
-            let mut answered = Vec::new();
-            let mut waiting = Vec::new();
-            for mut call in std::mem::take(&mut self.calls) {
-                match call.waiting.poll() {
-                    Polled::NotYet => waiting.push(call),
-                    Polled::Answered(answer) => answered.push((call, Some(answer))),
-                    Polled::Dropped => answered.push((call, None)),
-                }
-            }
-            self.calls = waiting;
-            if answered.is_empty() {
+            let ended = self.calls.take_ended();
+            if ended.is_empty() {
                 return Ok(());
             }
-            for (call, answer) in answered {
+            for (call, answer) in ended {
                 match answer {
                     Some(answer) => self.answered(call, answer)?,
                     None => self.dropped(call)?,
@@ -174,19 +102,20 @@ impl World {
             self.told_of(*consumer, queue);
             return Ok(());
         }
-        let (seq, expected) = self.expectations.take(call.id)?;
+        let mut expected = self.expectations.take(&call)?;
+        let (batch, expected) = expected.remove(0);
         // What was answered is held first against what was answered before: a checker that knows no
         // rules but the promises.
-        self.history.note(&*self.machine.clock, (call.partition, seq), &call, &answer)?;
+        self.history.note(&*self.machine.clock, batch, &call, &answer)?;
         compare(call.id, &answer, &expected, self.parking())?;
-        self.shown(call.partition, seq);
+        self.track(batch.0).shown(batch.1);
         self.count_answer(&expected);
         match (call.then, answer) {
             (Then::Published(publishing), Answer::Published(outcome)) => {
                 self.published(*publishing, &outcome);
             }
             (Then::Consumed(consuming), Answer::Leased(jobs, hand_over)) => {
-                self.consumed((call.id, (call.partition, seq)), &consuming, &jobs, hand_over);
+                self.consumed((call.id, batch), &consuming, &jobs, hand_over);
             }
             (Then::Acked(leases), Answer::Acked(_)) => self.let_go(&leases),
             (Then::Released(lease), Answer::Done(_)) => self.let_go(&[lease]),
@@ -203,11 +132,8 @@ impl World {
             self.told_nothing(consumer);
             return Ok(());
         }
-        let life = self.server.as_mut().and_then(|server| server.life(call.partition));
         self.machine.trace.note(format_args!("call {} is dropped", call.id));
-        Invariant::Bounded.check(call.life.is_none() || life != call.life, || {
-            format!("call {} was dropped in silence", call.id)
-        })?;
+        call.check_dropped(|partition| self.port(partition).and_then(AnyPort::life))?;
         self.expectations.forget(call.id);
         self.unanswered(call.then);
         Ok(())
@@ -226,10 +152,10 @@ impl World {
     }
 
     fn parking(&self) -> Parking {
-        match (self.plan.is_parking(), self.is_quiet) {
+        match (self.plan.is_parking(), self.phase) {
             (false, _) => Parking::Nothing,
-            (true, false) => Parking::MayLag,
-            (true, true) => Parking::Settled,
+            (true, Phase::Busy) => Parking::MayLag,
+            (true, _) => Parking::Settled,
         }
     }
 

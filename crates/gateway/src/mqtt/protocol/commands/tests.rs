@@ -32,6 +32,12 @@ fn packet_ids_in_use_are_not_given_out_again() {
     assert_eq!(window.packet_ids.capacity(), 0);
 }
 
+#[test]
+fn a_device_that_waits_for_commands_holds_little() {
+    let of_commands = size_of::<Commands>() + size_of::<Watcher<CommandCopy>>() + 2 * size_of::<usize>();
+    assert!(of_commands <= 192, "{of_commands} bytes of 1.5 KiB, beside those of its connection");
+}
+
 /// A listener without a socket, whose routes carry what the test hands them.
 struct Bench {
     shared: Arc<Shared>,
@@ -47,7 +53,7 @@ impl Bench {
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(settings(), store, clock).await.expect("an empty store");
         let mut shared = Shared::new(engine, Limits::default());
-        shared.commands = Some(CommandRoutes::new(shared.metrics.commands.clone()));
+        shared.commands = Some(CommandRoutes::new(Arc::default(), shared.metrics.commands.clone()));
         shared.anybody = Arc::new(anybody);
         Self { shared: Arc::new(shared) }
     }
@@ -178,6 +184,42 @@ async fn a_client_is_sent_nothing_that_is_too_large_for_it() {
     assert_eq!(bench.dropped("too_large"), 1);
     client.write_all(b"\x40\x03\0\x02\x83").await.expect("room");
     expect(&mut client, &v5(3, 3)).await;
+}
+
+#[tokio::test]
+async fn a_device_is_heard_while_it_takes_a_large_command() {
+    let bench = Bench::start().await;
+    let mut client = bench.subscriber("dev/lock/0xA", 0).await;
+    bench.publish("0xA", 1, &format!("\"{}\"", "x".repeat(base::limits::COMMAND_PAYLOAD_BYTES_MAX - 2)));
+    // Nothing of it is read, and yet a goodbye is heard.
+    client.write_all(b"\xc0\0\xe0\0").await.expect("room");
+    let heard = async {
+        while bench.shared.metrics.connections.get() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), heard).await.expect("in time");
+}
+
+#[tokio::test]
+async fn a_session_that_never_began_is_taken_back() {
+    let bench = Bench::start().await;
+    let engine = &bench.shared.engine;
+    let device = engine::NewDevice { id: "0xA".into(), ..engine::NewDevice::default() };
+    engine.create_device(device).await.expect("a new device");
+    let id = DeviceId::new("0xA").expect("an id");
+    let is_connected = || engine.queries().device(&id).expect("readable").expect("registered").connected;
+    let (mut client, mut server) = duplex(4_096);
+    client.write_all(b"\x10\x0f\0\x04MQTT\x04\x02\0\x3c\0\x030xA").await.expect("room");
+    let greeted = greet(&mut server, &bench.shared, None, || true).await;
+    assert!(greeted.is_ok() && is_connected());
+    drop(greeted);
+    let taken_back = async {
+        while is_connected() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), taken_back).await.expect("in time");
 }
 
 #[tokio::test]

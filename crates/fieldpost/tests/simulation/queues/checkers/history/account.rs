@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use records::JobId;
 
 use super::History;
-use crate::violation::{Checked, Invariant};
+use crate::harness::violation::{Checked, Invariant};
 
 impl History {
     /// `dead` is what the lists of dead letters show, once nothing waits any more.
@@ -20,7 +20,7 @@ impl History {
                 || self.asked.respawned.contains(queue)
                 || self.asked.dead_deleted.contains(queue);
             let is_there = known.acked.is_some() || dead.contains(id);
-            Invariant::DurableBeforeAcknowledged
+            Invariant::DURABLE_BEFORE_ACKNOWLEDGED
                 .check(is_there || somebody_may_have || may_have_died || new.recurs.is_some(), || {
                     format!("{id:?} of {queue} was published and answered, and is nowhere: {new:?}")
                 })?;

@@ -7,9 +7,9 @@ use engine::queues::{Consumed, Due, NewJob, QueueName, Recurs};
 use records::JobId;
 
 use super::{Asked, Known};
-use crate::meant::CallId;
+use crate::harness::calls::CallId;
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::LeaseRef;
-use crate::violation::{Checked, Invariant};
 
 /// A lease that somebody was told of.
 #[derive(Clone, Debug)]
@@ -51,14 +51,14 @@ pub(super) fn check_done(asked: &Asked, known: &Known, lease: &KnownLease) -> Ch
     let is_moved = comes_again && asked.touched.contains(&lease.lease.job);
     let is_done =
         known.acked.is_some_and(|run_at| !comes_again || lease.run_at <= run_at && known.new.is_some());
-    Invariant::DoneStaysDone.check((!is_done || is_moved) && !known.is_cancelled, || {
+    Invariant::DONE_STAYS_DONE.check((!is_done || is_moved) && !known.is_cancelled, || {
         format!("{lease:?} is of a job that was acknowledged at {:?} or cancelled", known.acked)
     })
 }
 
 pub(super) fn check_one(asked: &Asked, known: &Known, lease: &KnownLease) -> Checked {
     let other = known.leases.iter().find(|other| other.surely_holds(asked, lease.at));
-    Invariant::OneLease.check(other.is_none(), || format!("{lease:?}, while there is {other:?}"))
+    Invariant::ONE_LEASE.check(other.is_none(), || format!("{lease:?}, while there is {other:?}"))
 }
 
 /// Within a run each lease counts one attempt more, unless one before it never reached its
@@ -68,7 +68,7 @@ pub(super) fn check_attempts(asked: &Asked, queue: &QueueName, known: &Known, le
     let of_run = known.leases.iter().filter(|other| other.run_at == lease.run_at);
     let counted = of_run.filter(|other| !asked.given_back.contains(&other.lease));
     let most = counted.map(|other| other.attempt).max().unwrap_or(0);
-    let invariant = Invariant::AttemptsOnlyGrow;
+    let invariant = Invariant::ATTEMPTS_ONLY_GROW;
     invariant.check(begins_anew || asked.touched.contains(&lease.lease.job) || lease.attempt > most, || {
         format!("{lease:?} after {:?}", known.leases)
     })
@@ -85,7 +85,7 @@ pub(super) fn check_time(asked: &Asked, known: &Known, lease: &KnownLease) -> Ch
         known.new.as_ref().is_some_and(|new| !is_by_wall(new)) && !asked.touched.contains(&lease.lease.job);
     let promised = known.promised.filter(|_| lease.attempt == 1 && is_known);
     let least = promised.map_or(lease.run_at, |promised| promised.max(lease.run_at));
-    Invariant::NeverEarlyHardlyLate.check(!is_known || lease.at >= least, || {
+    Invariant::NEVER_EARLY_HARDLY_LATE.check(!is_known || lease.at >= least, || {
         format!("{lease:?} of a job that is due at {least}: {:?}", known.new)
     })
 }
@@ -109,7 +109,7 @@ pub(super) fn check_runs(asked: &Asked, queue: &QueueName, known: &Known, lease:
     runs.dedup();
     let too_many = executions.is_some_and(|most| runs.len() > most as usize);
     let is_first_by_delay = matches!(recurs, Recurs::Cron { .. });
-    Invariant::RunsInTurn.check(!goes_back && !too_many && (apart == 0 || is_first_by_delay), || {
+    Invariant::RUNS_IN_TURN.check(!goes_back && !too_many && (apart == 0 || is_first_by_delay), || {
         format!("{lease:?}, {apart} ms from its times, is the run of a job that had {runs:?}: {recurs:?}")
     })
 }
@@ -128,11 +128,11 @@ pub(super) fn check_together(
     }
     let is_touched = held.alias.as_ref().is_some_and(|alias| asked.touched_aliases.contains(alias));
     let same_alias = lease.alias.is_some() && lease.alias == held.alias && !is_touched;
-    Invariant::AliasIsUnique
+    Invariant::ALIAS_IS_UNIQUE
         .check(!same_alias, || format!("{lease:?} has the alias of {other:?}: {held:?}"))?;
     let group = |known: &Known| known.new.as_ref().and_then(|new| new.group.clone());
     let same_group = group(known).is_some() && group(known) == group(theirs);
-    Invariant::GroupOrder.check(!same_group, || format!("{lease:?} is of the group of {other:?}: {held:?}"))
+    Invariant::GROUP_ORDER.check(!same_group, || format!("{lease:?} is of the group of {other:?}: {held:?}"))
 }
 
 /// The first lease of a job comes after the first lease of every job of its group that was due
@@ -165,7 +165,7 @@ pub(super) fn check_group_order(
     };
     let unseen = asked.unseen_leases.get(queue).copied().unwrap_or(0);
     let is_overtaken = group == their_group && their_due < due && unseen < tries;
-    Invariant::GroupOrder.check(!is_overtaken, || {
+    Invariant::GROUP_ORDER.check(!is_overtaken, || {
         format!("{lease:?}, due at {due}, is leased before {other:?} of its group, due at {their_due}")
     })
 }

@@ -1,0 +1,15 @@
+//! Devices and clients in the simulation: production's partitions of devices and its registry behind
+//! their inboxes, the lanes of webhooks, and everybody who reports, registers and is told. The
+//! [top](crate) says what goes wrong and what is checked.
+
+pub(crate) mod checkers;
+mod counts;
+pub(crate) mod fault_injection;
+mod fault_tests;
+mod invariants;
+mod meant;
+mod model;
+pub(crate) mod plan;
+mod receivers;
+mod seeds;
+pub(crate) mod world;

@@ -1,0 +1,127 @@
+//! Calls of this workload: in what form they are answered, what follows from an answer, and what it
+//! is held against.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use base::{DeviceId, Incarnation, PartitionId, Problem, WayIn};
+use engine::devices::input::Imported;
+use engine::queries::Device;
+use engine::{AttemptDue, Outcome, Pending, Report};
+use notify::lanes::Lease;
+use records::{Client, DeviceSlot};
+use tokio::sync::oneshot::Receiver;
+
+use crate::devices::meant::ImportLine;
+use crate::devices::model::Expected;
+use crate::devices::model::device::Shown;
+use crate::devices::model::registry::KnownClient;
+use crate::harness::calls::{self, BatchRef, CallId, Polled};
+use crate::harness::violation::{Checked, Invariant};
+
+/// Who answers.
+pub(crate) type Waiting = calls::Waiting<Answer>;
+
+/// A call.
+pub(crate) type Call = calls::Call<Answer, Then>;
+
+/// What follows from the answer.
+pub(crate) enum Then {
+    Nothing,
+    /// A slice was handed in: if nobody says what became of it, it comes again.
+    Repeat(WayIn, Vec<Report>),
+    /// A device, or its link to a client, is gone once this is answered well.
+    Cut(DeviceId, Option<Incarnation>),
+    /// The devices of an import may have lost links.
+    Imported(Vec<ImportLine>),
+    /// A client is gone: its links are swept.
+    Gone,
+    /// The next partition is swept.
+    SweepOn(Incarnation, PartitionId),
+    /// The client is told again of more devices of this partition, or of those of the next.
+    ResendOn(Incarnation, PartitionId),
+    /// Attempts begin.
+    Send(Lease),
+    /// An attempt's end is recorded, now that its client is disabled.
+    Record(Box<super::sender::Ended>),
+}
+
+/// What came of a call.
+pub(crate) enum Answer {
+    Slice(Outcome),
+    Device(Result<Box<Device>, Problem>),
+    Client(Result<Box<Client>, Problem>),
+    Done(Result<(), Problem>),
+    Swept(bool),
+    Resent(Option<DeviceSlot>),
+    Leased(Vec<AttemptDue>),
+    Imported(Vec<(u32, Result<Imported, Problem>)>),
+    Kept,
+}
+
+/// A device is replied.
+pub(super) fn device(receiver: Receiver<Result<Device, Problem>>) -> Waiting {
+    Waiting::on(receiver, |device| Answer::Device(device.map(Box::new)))
+}
+
+/// A client is replied.
+pub(super) fn client(receiver: Receiver<Result<Client, Problem>>) -> Waiting {
+    Waiting::on(receiver, |client| Answer::Client(client.map(Box::new)))
+}
+
+/// What became of a slice is replied.
+pub(super) fn slice(pending: Pending) -> Waiting {
+    let mut pending = Some(pending);
+    Waiting::new(move || poll_slice(&mut pending))
+}
+
+fn poll_slice(pending: &mut Option<Pending>) -> Polled<Answer> {
+    let Some(ready) = pending.take_if(|pending| pending.is_ready()) else { return Polled::NotYet };
+    let done = pin!(ready.durable()).poll(&mut Context::from_waker(Waker::noop()));
+    match done {
+        Poll::Ready(Ok(outcome)) => Polled::Answered(Answer::Slice(outcome)),
+        Poll::Ready(Err(_)) => Polled::Dropped,
+        Poll::Pending => Polled::NotYet,
+    }
+}
+
+/// Holds an answer against what was expected. Attempts are compared elsewhere.
+pub(crate) fn compare(call: CallId, answer: &Answer, expected: &[(BatchRef, Expected)]) -> Checked {
+    let what = format!("answer to call {call}");
+    let code = |problem: &Problem| problem.code;
+    let found = match answer {
+        Answer::Slice(outcome) => return compare_slice(call, outcome, expected),
+        Answer::Leased(_) => return Ok(()),
+        Answer::Device(device) => Expected::Device(
+            device
+                .as_ref()
+                .map_err(code)
+                .map(|device| Shown::of(&device.profile, &device.state, device.seen)),
+        ),
+        Answer::Client(client) => Expected::Client(client.as_ref().map_err(code).map(|c| KnownClient::of(c))),
+        Answer::Done(done) => Expected::Done(done.as_ref().map_err(code).copied()),
+        Answer::Imported(outcomes) => {
+            let outcome = |(index, outcome): &(u32, Result<Imported, Problem>)| {
+                (*index, outcome.as_ref().map_err(code).copied())
+            };
+            Expected::Imported(outcomes.iter().map(outcome).collect())
+        }
+        Answer::Kept => Expected::Kept,
+        Answer::Swept(more) => Expected::Swept(*more),
+        Answer::Resent(next) => Expected::Resent(*next),
+    };
+    let expected: Vec<&Expected> = expected.iter().map(|(_, expected)| expected).collect();
+    Invariant::AS_THE_MODEL.same(what, &vec![&found], &expected)
+}
+
+fn compare_slice(call: CallId, outcome: &Outcome, expected: &[(BatchRef, Expected)]) -> Checked {
+    let mut refused: Vec<(u32, &str)> = Vec::new();
+    for (_, expected) in expected {
+        if let Expected::Refused(part) = expected {
+            refused.extend(part);
+        }
+    }
+    refused.sort_unstable();
+    let found: Vec<(u32, &str)> = outcome.rejected.iter().map(|r| (r.index, r.problem.code)).collect();
+    Invariant::AS_THE_MODEL.same(format_args!("reports refused of call {call}"), &found, &refused)
+}

@@ -1,0 +1,17 @@
+//! What is promised of queues, besides what is promised of everything.
+
+use crate::harness::violation::Invariant;
+
+impl Invariant {
+    pub(crate) const GROUP_ORDER: Self = Self("GroupOrder");
+    /// One waiting or reserved job of a queue has an alias.
+    pub(crate) const ALIAS_IS_UNIQUE: Self = Self("AliasIsUnique");
+    /// Nothing but a new beginning that somebody asked for makes a job forget its attempts.
+    pub(crate) const ATTEMPTS_ONLY_GROW: Self = Self("AttemptsOnlyGrow");
+    /// What was acknowledged or cancelled never comes back.
+    pub(crate) const DONE_STAYS_DONE: Self = Self("DoneStaysDone");
+    /// A recurring job has its runs one after the other, at their times, and as many as were asked
+    /// for.
+    pub(crate) const RUNS_IN_TURN: Self = Self("RunsInTurn");
+    pub(crate) const FIGURES_ARE_RIGHT: Self = Self("FiguresAreRight");
+}

@@ -1,0 +1,93 @@
+//! Commands and answers in a fixed form of the devices' own. The command's id goes to a place of
+//! the payload, and comes back at a place of the answer.
+
+use base::limits::COMMAND_RESULT_BYTES_MAX;
+use base::{EntityId, Problem};
+use engine::Said;
+use engine::commands::COMMAND_ID_PREFIX;
+use serde_json::Value as Json;
+use serde_json::value::RawValue;
+
+use crate::decode::envelope::{missing, object_of};
+use crate::decode::{UNKNOWN_COMMAND, compact, quoted};
+
+/// How a kind's commands and answers look.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawForm {
+    /// Where the id of a command goes, in its payload.
+    pub id_path: JsonPointer,
+    /// Where it stands in an answer.
+    pub ack_id_path: JsonPointer,
+    /// Where an answer says how it went.
+    pub ack_ok_path: JsonPointer,
+    /// What stands there if it went well. Numbers are equal as numbers: 200 and 200.0.
+    pub ack_ok_value: Json,
+}
+
+/// A place in a JSON value (RFC 6901), not its root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JsonPointer(Box<str>);
+
+impl JsonPointer {
+    /// What a pointer has to be.
+    pub const FORM: &str = "a JSON pointer such as \"/messageId\" or \"/header/id\"";
+
+    /// The pointer that is written so, if it is one.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let escapes_right = text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
+        (text.starts_with('/') && escapes_right).then(|| Self(text.into()))
+    }
+
+    fn in_value<'a>(&self, value: &'a Json) -> Option<&'a Json> {
+        value.pointer(&self.0)
+    }
+
+    /// Puts a text there; objects on the way are made. Whether there is such a place.
+    fn put(&self, value: &mut Json, text: &str) -> bool {
+        let mut at = value;
+        for name in self.0.split('/').skip(1) {
+            let Json::Object(members) = at else { return false };
+            let name = name.replace("~1", "/").replace("~0", "~");
+            at = members.entry(name).or_insert_with(|| Json::Object(serde_json::Map::new()));
+        }
+        *at = text.into();
+        true
+    }
+}
+
+impl RawForm {
+    /// The payload with the command's id in it.
+    pub(super) fn command(&self, id: &str, payload: &[u8]) -> Option<Vec<u8>> {
+        let mut value: Json = serde_json::from_slice(payload).ok()?;
+        self.id_path.put(&mut value, id).then(|| value.to_string().into_bytes())
+    }
+
+    /// Reads an answer. All of it is the result.
+    pub(super) fn answer(&self, text: &str) -> Result<Said, Problem> {
+        // Whatever is no object is refused as such.
+        drop(object_of::<serde_json::Map<String, Json>>(text)?);
+        let raw: &RawValue = object_of_raw(text)?;
+        let result = compact::text(raw, "an answer", COMMAND_RESULT_BYTES_MAX)?;
+        let value: Json = serde_json::from_str(&result).map_err(|error| crate::decode::not_json(&error))?;
+        let id = self.ack_id_path.in_value(&value).ok_or_else(|| missing(&self.ack_id_path.0))?;
+        let known = id.as_str().and_then(|id| EntityId::from_text(COMMAND_ID_PREFIX, id));
+        let command = known.ok_or_else(|| {
+            let detail = format!("{} is that of no command: {}", self.ack_id_path.0, quoted(&id.to_string()));
+            Problem::not_allowed(UNKNOWN_COMMAND, detail)
+        })?;
+        let said = self.ack_ok_path.in_value(&value).ok_or_else(|| missing(&self.ack_ok_path.0))?;
+        Ok(Said::Answer { command, ok: same(said, &self.ack_ok_value), result: Some(result) })
+    }
+}
+
+fn object_of_raw(text: &str) -> Result<&RawValue, Problem> {
+    serde_json::from_str(text).map_err(|error| crate::decode::not_json(&error))
+}
+
+fn same(one: &Json, other: &Json) -> bool {
+    match (one.as_f64(), other.as_f64()) {
+        (Some(one), Some(other)) => one == other,
+        _ => one == other,
+    }
+}
