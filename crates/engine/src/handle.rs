@@ -26,15 +26,15 @@ use crate::queries::Device;
 use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
 use crate::registry::RegistryInput;
-use crate::rollouts::Look;
 use crate::{
     ClientPatch, Commands, DevicePatch, Directory, Downlink, DueLanes, ImportDevice, Imported, Intake,
-    NewClient, NewDevice, OnlyIf, Presence, Queries, Queues, Rollouts, Settings,
+    NewClient, NewDevice, OnlyIf, Presence, Queries, Queues, Settings,
 };
 
 mod attempts;
 mod idempotent;
 mod import;
+mod rollouts;
 mod start;
 
 use idempotent::{made, unguessable};
@@ -233,32 +233,6 @@ impl Engine {
     #[must_use]
     pub fn commands(&self) -> Commands {
         Commands::new(self.clone())
-    }
-
-    /// The calls about rollouts.
-    #[must_use]
-    pub fn rollouts(&self) -> Rollouts {
-        Rollouts::new(self.clone())
-    }
-
-    pub(crate) fn registry(&self) -> &PartitionHandle<RegistryInput> {
-        &self.shared.registry
-    }
-
-    /// Has places named by these labels, in this order. There is one such order: a second is not taken.
-    pub fn name_places_by(&self, labels: Vec<String>) {
-        let _there_is_one = self.shared.place_labels.set(labels);
-    }
-
-    /// The labels that the segments of a place are.
-    #[must_use]
-    pub fn place_labels(&self) -> &[String] {
-        self.shared.place_labels.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// A device polls: it takes what it is given now.
-    pub(crate) fn device_polls(&self, device: &DeviceId) {
-        self.shared.context.rollouts.look_at(device, Look::Came);
     }
 
     /// Has commands carried to devices by this one. There is one: a second is not taken.
@@ -508,15 +482,7 @@ impl Engine {
         self.shared.context.devices.sessions.note(partition, &change);
         let handle = &self.shared.partitions[usize::from(partition.0)];
         handle.ask(|reply| Input::Presence { change: change.clone(), reply }).await?;
-        let rollouts = &self.shared.context.rollouts;
-        match &change {
-            PresenceChange::Reaches(device, _, true) => rollouts.look_at(device, Look::Came),
-            PresenceChange::ReachesWidely(_, reach) if !reach.is_empty() => rollouts.look_again(),
-            PresenceChange::Connected(..)
-            | PresenceChange::Disconnected(..)
-            | PresenceChange::Reaches(..)
-            | PresenceChange::ReachesWidely(..) => {}
-        }
+        self.tell_rollouts_who_came(&change);
         Ok(())
     }
 

@@ -32,7 +32,9 @@ use crate::registry::RegistryInput;
 use crate::{Engine, calendar};
 
 pub(crate) use book::{RolloutBook, RolloutEffect};
-pub use links::{CommandAt, CommandMove, FoundDevice, Look, Order, OrderKind, OrderOutcome, TurnReport, Search};
+pub use links::{
+    CommandAt, CommandMove, DeviceLook, FoundDevice, OrderKind, OrderOutcome, Search, TurnOrder, TurnReport,
+};
 
 /// What the text of a rollout's id begins with, where the server made it.
 pub const ROLLOUT_ID_PREFIX: &str = "rol_";
@@ -177,7 +179,7 @@ pub enum RolloutNews {
     /// Orders were carried out.
     Reported(Vec<TurnReport>),
     /// Devices came, or changed.
-    Looks(Vec<(DeviceId, Look)>),
+    Looks(Vec<(DeviceId, DeviceLook)>),
     /// Devices may have come that nobody noted.
     LookAgain,
     /// Moves may have been lost.
@@ -225,7 +227,8 @@ impl Rollouts {
         is_put: bool,
     ) -> Result<(TrackedRollout, bool), Problem> {
         let new = Box::new(new);
-        let input = |reply| RegistryInput::Rollouts(RolloutInput::Create { id: id.clone(), new, is_put, reply });
+        let input =
+            |reply| RegistryInput::Rollouts(RolloutInput::Create { id: id.clone(), new, is_put, reply });
         let (begun, is_new) = *self.engine.registry().ask(input).await??;
         if !is_new {
             return Ok((begun, false));

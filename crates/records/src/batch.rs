@@ -208,7 +208,8 @@ impl Op {
                     + match &rollout.work {
                         RolloutWork::Command(command) => command.payload.len(),
                         RolloutWork::Wishes(wishes) => {
-                            let bytes = |value: &Option<Box<str>>| value.as_ref().map_or(0, |text| text.len());
+                            let bytes =
+                                |value: &Option<Box<str>>| value.as_ref().map_or(0, |text| text.len());
                             wishes.iter().map(|wish| PLAIN + wish.key.len() + bytes(&wish.value)).sum()
                         }
                     }

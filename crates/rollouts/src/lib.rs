@@ -26,7 +26,7 @@ pub use stage::{StageEnd, stage_devices};
 
 /// How many commands may be handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allowance {
+pub enum HandOutAllowance {
     /// So many now, at least one.
     Now(u64),
     /// None before that time.
@@ -37,7 +37,7 @@ pub enum Allowance {
 
 /// Why a rollout cannot be paused, resumed, approved or cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum CallRefused {
     /// It has ended so.
     HasEnded(RolloutStanding),
     /// Its stage needs no approval, or there is no stage.
@@ -74,18 +74,18 @@ pub fn added(state: &mut RolloutState) {
 
 /// How many commands may be handed out now, windows left aside.
 #[must_use]
-pub fn allowance(rollout: &Rollout, state: &RolloutState, now: Timestamp) -> Allowance {
+pub fn allowance(rollout: &Rollout, state: &RolloutState, now: Timestamp) -> HandOutAllowance {
     let is_staged = stage::is_staged(rollout, state);
     let knows_whose_turn = state.collecting.is_none() && (!is_staged || state.boundary.is_some());
     if state.standing != RolloutStanding::Running || !knows_whose_turn {
-        return Allowance::None;
+        return HandOutAllowance::None;
     }
     let room = rollout.in_flight.map_or(u64::MAX, |max| u64::from(max).saturating_sub(in_flight(state)));
     if room == 0 || state.counts.of(MemberStatus::Waiting) == 0 {
-        return Allowance::None;
+        return HandOutAllowance::None;
     }
     match rate::allowance(rollout, state, now) {
-        Allowance::Now(by_rate) => Allowance::Now(by_rate.min(room)),
+        HandOutAllowance::Now(by_rate) => HandOutAllowance::Now(by_rate.min(room)),
         later => later,
     }
 }
@@ -145,7 +145,7 @@ pub fn collected(rollout: &Rollout, state: &mut RolloutState, now: Timestamp) {
 ///
 /// # Errors
 /// When it has ended.
-pub fn pause(state: &mut RolloutState) -> Result<(), Refused> {
+pub fn pause(state: &mut RolloutState) -> Result<(), CallRefused> {
     check_goes_on(state)?;
     if state.standing == RolloutStanding::Running {
         state.standing = RolloutStanding::Paused;
@@ -157,7 +157,7 @@ pub fn pause(state: &mut RolloutState) -> Result<(), Refused> {
 ///
 /// # Errors
 /// When it has ended.
-pub fn resume(rollout: &Rollout, state: &mut RolloutState, now: Timestamp) -> Result<(), Refused> {
+pub fn resume(rollout: &Rollout, state: &mut RolloutState, now: Timestamp) -> Result<(), CallRefused> {
     check_goes_on(state)?;
     if state.standing == RolloutStanding::Stopped {
         (state.ended, state.failed) = (0, 0);
@@ -172,7 +172,7 @@ pub fn resume(rollout: &Rollout, state: &mut RolloutState, now: Timestamp) -> Re
 ///
 /// # Errors
 /// When it has ended.
-pub fn cancel(state: &mut RolloutState, now: Timestamp) -> Result<(), Refused> {
+pub fn cancel(state: &mut RolloutState, now: Timestamp) -> Result<(), CallRefused> {
     check_goes_on(state)?;
     state.standing = RolloutStanding::Cancelled;
     state.collecting = None;
@@ -185,11 +185,11 @@ pub fn cancel(state: &mut RolloutState, now: Timestamp) -> Result<(), Refused> {
 ///
 /// # Errors
 /// When there is nothing to approve of, or the rollout has ended.
-pub fn approve(rollout: &Rollout, state: &mut RolloutState) -> Result<(), Refused> {
+pub fn approve(rollout: &Rollout, state: &mut RolloutState) -> Result<(), CallRefused> {
     check_goes_on(state)?;
     let stage = rollout.stages.get(state.stage as usize);
     if stage.is_none_or(|stage| !stage.approve) {
-        return Err(Refused::NothingToApprove);
+        return Err(CallRefused::NothingToApprove);
     }
     state.approved = true;
     Ok(())
@@ -259,8 +259,8 @@ fn stop_if_too_many_failed(rollout: &Rollout, state: &mut RolloutState) {
     }
 }
 
-fn check_goes_on(state: &RolloutState) -> Result<(), Refused> {
-    if state.standing.has_ended() { Err(Refused::HasEnded(state.standing)) } else { Ok(()) }
+fn check_goes_on(state: &RolloutState) -> Result<(), CallRefused> {
+    if state.standing.has_ended() { Err(CallRefused::HasEnded(state.standing)) } else { Ok(()) }
 }
 
 #[cfg(test)]

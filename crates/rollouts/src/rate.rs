@@ -3,7 +3,7 @@
 use base::Timestamp;
 use records::{Rollout, RolloutState};
 
-use crate::Allowance;
+use crate::HandOutAllowance;
 
 /// Somebody who comes so late makes up for what was left out; later than that it is forgotten, so
 /// that a pause is not followed by a burst.
@@ -13,13 +13,13 @@ const WITHOUT_RATE: u64 = u64::MAX;
 const MINUTE_US: u64 = 60_000_000;
 
 /// How many commands the rate allows now.
-pub(crate) fn allowance(rollout: &Rollout, state: &RolloutState, now: Timestamp) -> Allowance {
-    let Some(interval_us) = interval_us(rollout) else { return Allowance::Now(WITHOUT_RATE) };
+pub(crate) fn allowance(rollout: &Rollout, state: &RolloutState, now: Timestamp) -> HandOutAllowance {
+    let Some(interval_us) = interval_us(rollout) else { return HandOutAllowance::Now(WITHOUT_RATE) };
     let (now_us, next_us) = (micros(now), next_us(state, now));
     if next_us > now_us {
-        return Allowance::At(Timestamp(next_us.div_ceil(1_000).cast_signed()));
+        return HandOutAllowance::At(Timestamp(next_us.div_ceil(1_000).cast_signed()));
     }
-    Allowance::Now((now_us - next_us) / interval_us + 1)
+    HandOutAllowance::Now((now_us - next_us) / interval_us + 1)
 }
 
 /// One is handed out now.

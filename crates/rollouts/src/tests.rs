@@ -45,13 +45,13 @@ fn a_rate_is_spread_evenly_and_a_break_is_not_made_up_for() {
     let rollout = Rollout { rate: Some(60), ..rollout() };
     let mut state = with_devices(&rollout, 100);
     let at = |state: &RolloutState, now| allowance(&rollout, state, Timestamp(now));
-    assert_eq!(at(&state, 500_000), Allowance::Now(1));
+    assert_eq!(at(&state, 500_000), HandOutAllowance::Now(1));
     hand_out(&rollout, &mut state, 500_000, 1);
-    assert_eq!(at(&state, 500_000), Allowance::At(Timestamp(501_000)));
-    assert_eq!(at(&state, 501_300), Allowance::Now(1));
+    assert_eq!(at(&state, 500_000), HandOutAllowance::At(Timestamp(501_000)));
+    assert_eq!(at(&state, 501_300), HandOutAllowance::Now(1));
     hand_out(&rollout, &mut state, 501_300, 1);
-    assert_eq!(at(&state, 501_300), Allowance::At(Timestamp(502_000)), "being late does not add up");
-    assert_eq!(at(&state, 900_000), Allowance::Now(1));
+    assert_eq!(at(&state, 501_300), HandOutAllowance::At(Timestamp(502_000)), "being late does not add up");
+    assert_eq!(at(&state, 900_000), HandOutAllowance::Now(1));
 }
 
 #[test]
@@ -60,7 +60,11 @@ fn a_stage_ends_after_its_last_answer_and_an_approval() {
     let rollout = Rollout { stages: vec![stage], ..rollout() };
     let mut state = with_devices(&rollout, 30);
     let end_at = |state: &RolloutState, idle, now| stage_end(&rollout, state, idle, Timestamp(now));
-    assert_eq!(allowance(&rollout, &state, Timestamp(5)), Allowance::None, "its devices are not known");
+    assert_eq!(
+        allowance(&rollout, &state, Timestamp(5)),
+        HandOutAllowance::None,
+        "its devices are not known"
+    );
     assert_eq!(stage_devices(&stage, 30), 3);
     state.boundary = Some(77);
     assert!(may_have_turn(&rollout, &state, 77) && !may_have_turn(&rollout, &state, 78));
@@ -76,7 +80,7 @@ fn a_stage_ends_after_its_last_answer_and_an_approval() {
     assert_eq!(end_at(&state, true, 1_200), StageEnd::Now);
     next_stage(&mut state);
     assert_eq!(end_at(&state, true, 1_200), StageEnd::None);
-    assert_eq!(approve(&rollout, &mut state), Err(Refused::NothingToApprove));
+    assert_eq!(approve(&rollout, &mut state), Err(CallRefused::NothingToApprove));
     assert!(may_have_turn(&rollout, &state, u64::MAX));
 }
 
@@ -100,7 +104,7 @@ fn too_many_failures_stop_it_and_absent_devices_are_none() {
     assert_eq!(state.standing, RolloutStanding::Running, "too few to judge");
     end(&rollout, &mut state, 3, M::Acknowledged, 1);
     assert_eq!(state.standing, RolloutStanding::Stopped);
-    assert_eq!(allowance(&rollout, &state, Timestamp(4)), Allowance::None);
+    assert_eq!(allowance(&rollout, &state, Timestamp(4)), HandOutAllowance::None);
     assert!(takes_back(&state));
     assert_eq!(resume(&rollout, &mut state, Timestamp(4)), Ok(()));
     end(&rollout, &mut state, 5, M::Acknowledged, 9);
@@ -121,7 +125,7 @@ fn it_is_done_when_every_device_has_ended() {
     assert_eq!(state.standing, RolloutStanding::Running);
     end(&rollout, &mut state, 3, M::Failed, 1);
     assert_eq!((state.standing, state.ended_at), (RolloutStanding::Done, Some(Timestamp(3))));
-    assert_eq!(pause(&mut state), Err(Refused::HasEnded(RolloutStanding::Done)));
+    assert_eq!(pause(&mut state), Err(CallRefused::HasEnded(RolloutStanding::Done)));
     moved(&rollout, &mut state, Timestamp(4), (M::Failed, M::Scheduled), true);
     assert_eq!(state.standing, RolloutStanding::Running, "somebody tries one anew");
     let later = Rollout { include_later: true, ..rollout };
@@ -177,6 +181,74 @@ impl Naive {
         let share = f64::from(stop.failed_ppm) / 1e6;
         self.is_stopped |= runs && all >= stop.after as usize && failed / all as f64 > share + 1e-12;
     }
+
+    /// Both do the same thing at that time.
+    fn both(&mut self, doing: &Do, rollout: &Rollout, state: &mut RolloutState, now: i64) {
+        let at = Timestamp(now);
+        match *doing {
+            Do::Wait(_) => {}
+            Do::HandOut => {
+                let HandOutAllowance::Now(most) = allowance(rollout, state, at) else { return };
+                assert!(most > 0 && !self.is_paused && !self.is_stopped);
+                let first = self.pick(0, M::Waiting).expect("one waits");
+                handed_out(rollout, state, at);
+                self.statuses[first] = M::Scheduled;
+                self.handed_at.push(now);
+            }
+            Do::Publish(of) => {
+                let Some(one) = self.pick(of, M::Scheduled) else { return };
+                moved(rollout, state, at, (M::Scheduled, M::Published), true);
+                self.statuses[one] = M::Published;
+            }
+            Do::End(of, ok) => {
+                let Some(one) = self.pick(of, M::Published) else { return };
+                let to = if ok { M::Acknowledged } else { M::Failed };
+                moved(rollout, state, at, (M::Published, to), true);
+                self.statuses[one] = to;
+                self.ended.push(ok);
+                self.judge(rollout.stop.expect("there is a rule"));
+            }
+            Do::TakeBack(of) => {
+                let Some(one) = self.pick(of, M::Scheduled) else { return };
+                self.statuses[one] = taken_back(rollout, state, at);
+            }
+            Do::Pause => {
+                pause(state).expect("it goes on");
+                self.is_paused |= !self.is_stopped;
+            }
+            Do::Resume => {
+                resume(rollout, state, at).expect("it goes on");
+                if self.is_stopped {
+                    self.ended.clear();
+                }
+                (self.is_paused, self.is_stopped) = (false, false);
+            }
+        }
+    }
+
+    fn agrees(&self, rollout: &Rollout, state: &RolloutState) {
+        let expect = match (self.is_paused, self.is_stopped) {
+            (_, true) => RolloutStanding::Stopped,
+            (true, false) => RolloutStanding::Paused,
+            (false, false) => RolloutStanding::Running,
+        };
+        assert_eq!(state.standing, expect);
+        for status in M::ALL {
+            assert_eq!(state.counts.of(status), self.count(status) as u64, "{status:?}");
+        }
+        let open = self.count(M::Scheduled) + self.count(M::Published);
+        assert!(rollout.in_flight.is_none_or(|max| open <= max as usize));
+    }
+
+    /// Of any stretch of time: as many as its minutes allow, and what a second makes up for.
+    fn kept_to(&self, rate: u32) {
+        let most = |ms: i64| f64::from(rate) / 60_000.0 * (ms + 1_000) as f64 + 2.0;
+        for (at, first) in self.handed_at.iter().enumerate() {
+            for (last, end) in self.handed_at.iter().enumerate().skip(at) {
+                assert!((last - at + 1) as f64 <= most(end - first));
+            }
+        }
+    }
 }
 
 proptest! {
@@ -199,65 +271,12 @@ proptest! {
         };
         let mut now = 10_000_000_i64;
         for doing in doings {
-            match doing {
-                Do::Wait(ms) => now += i64::from(ms),
-                Do::HandOut => {
-                    let Allowance::Now(most) = allowance(&rollout, &state, Timestamp(now)) else { continue };
-                    prop_assert!(most > 0 && !naive.is_paused && !naive.is_stopped);
-                    let at = naive.pick(0, M::Waiting).expect("one waits");
-                    handed_out(&rollout, &mut state, Timestamp(now));
-                    naive.statuses[at] = M::Scheduled;
-                    naive.handed_at.push(now);
-                }
-                Do::Publish(of) => {
-                    let Some(at) = naive.pick(of, M::Scheduled) else { continue };
-                    moved(&rollout, &mut state, Timestamp(now), (M::Scheduled, M::Published), true);
-                    naive.statuses[at] = M::Published;
-                }
-                Do::End(of, ok) => {
-                    let Some(at) = naive.pick(of, M::Published) else { continue };
-                    let to = if ok { M::Acknowledged } else { M::Failed };
-                    moved(&rollout, &mut state, Timestamp(now), (M::Published, to), true);
-                    naive.statuses[at] = to;
-                    naive.ended.push(ok);
-                    naive.judge(stop);
-                }
-                Do::TakeBack(of) => {
-                    let Some(at) = naive.pick(of, M::Scheduled) else { continue };
-                    naive.statuses[at] = taken_back(&rollout, &mut state, Timestamp(now));
-                }
-                Do::Pause => {
-                    pause(&mut state).expect("it goes on");
-                    naive.is_paused |= !naive.is_stopped;
-                }
-                Do::Resume => {
-                    resume(&rollout, &mut state, Timestamp(now)).expect("it goes on");
-                    if naive.is_stopped {
-                        naive.ended.clear();
-                    }
-                    (naive.is_paused, naive.is_stopped) = (false, false);
-                }
+            if let Do::Wait(ms) = doing {
+                now += i64::from(ms);
             }
-            let expect = match (naive.is_paused, naive.is_stopped) {
-                (_, true) => RolloutStanding::Stopped,
-                (true, false) => RolloutStanding::Paused,
-                (false, false) => RolloutStanding::Running,
-            };
-            prop_assert_eq!(state.standing, expect);
-            for status in M::ALL {
-                prop_assert_eq!(state.counts.of(status), naive.count(status) as u64, "{:?}", status);
-            }
-            let open = naive.count(M::Scheduled) + naive.count(M::Published);
-            prop_assert!(in_flight.is_none_or(|max| open <= max as usize));
+            naive.both(&doing, &rollout, &mut state, now);
+            naive.agrees(&rollout, &state);
         }
-        if let Some(rate) = rate {
-            // Of any stretch of time: as many as its minutes allow, and what a second makes up for.
-            let most = |ms: i64| f64::from(rate) / 60_000.0 * (ms + 1_000) as f64 + 2.0;
-            for (at, first) in naive.handed_at.iter().enumerate() {
-                for (last, end) in naive.handed_at.iter().enumerate().skip(at) {
-                    prop_assert!((last - at + 1) as f64 <= most(end - first));
-                }
-            }
-        }
+        rate.iter().for_each(|rate| naive.kept_to(*rate));
     }
 }

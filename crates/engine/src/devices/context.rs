@@ -20,7 +20,7 @@ use crate::followers::{Followers, News};
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
 use crate::outcomes::OutcomeLane;
-use crate::rollouts::Look;
+use crate::rollouts::DeviceLook;
 use crate::rollouts::links::RolloutLinks;
 
 /// What partitions of devices reach outside.
@@ -128,7 +128,7 @@ impl MachineContext for DeviceContext {
             E::RolloutReports(reply, reports) => reply.send(reports),
             E::RolloutMoved(moved) => self.rollouts.moved(*moved),
             E::RolloutsAskAgain => self.rollouts.ask_again(),
-            E::DeviceChanged(device) => self.rollouts.look_at(&device, Look::Changed),
+            E::DeviceChanged(device) => self.rollouts.look_at(&device, DeviceLook::Changed),
             E::Connected(partition, slot, is) => self.connected.set(partition, slot, is),
             E::StatsChanged(partition, stats) => self.stats.set(partition, stats),
         }

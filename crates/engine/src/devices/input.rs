@@ -14,7 +14,7 @@ use crate::kernel::idempotency::Form;
 use crate::kernel::reply::{Answered, Reply};
 use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
 use crate::queries::Device;
-use crate::rollouts::{Order, TurnReport};
+use crate::rollouts::{TurnOrder, TurnReport};
 use crate::version::OnlyIf;
 
 /// An input to a device partition. Everything that happens to it comes as one of these.
@@ -229,7 +229,7 @@ pub enum Input {
     /// Do what rollouts order.
     RolloutOrders {
         /// The orders.
-        orders: Vec<Order>,
+        orders: Vec<TurnOrder>,
         /// Gets what became of each.
         reply: Reply<Vec<TurnReport>>,
     },

@@ -310,9 +310,10 @@ impl Partition {
             Input::AwaitCommand { id, reply } => return self.await_command(id, reply, step),
             Input::Poll { device, number, reply } => return self.poll(&device, number, reply, step),
             Input::StopPolling { device, number } => return self.stop_polling(&device, number, step),
-            Input::Wish { device, key, value, reply } => {
-                DeviceEffect::Wished(reply, answered(self.wish(&device, &key, value, None, step).map(Box::new))?)
-            }
+            Input::Wish { device, key, value, reply } => DeviceEffect::Wished(
+                reply,
+                answered(self.wish(&device, &key, value, None, step).map(Box::new))?,
+            ),
             Input::LeaseOutcomes { lane, max, reply } => {
                 DeviceEffect::OutcomesLeased(reply, self.lease_outcomes(lane, max, step)?)
             }

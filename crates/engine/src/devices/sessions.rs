@@ -161,18 +161,19 @@ impl SessionBook {
         device: &DeviceId,
         profile: impl Fn() -> Result<Option<Arc<DeviceProfile>>, E>,
     ) -> Result<bool, E> {
-        let wide = {
+        // The store is not read under the lock.
+        let concerned = {
             let sessions = self.of(partition);
-            if sessions.reaches(device) {
-                return Ok(true);
-            }
-            if !sessions.has_wide() {
-                return Ok(false);
-            }
-            Sessions { by_device: HashMap::default(), wide: sessions.wide.clone() }
+            let present = sessions.by_device.get_key_value(device);
+            let present = present.map(|(device, present)| (device.clone(), present.clone()));
+            Sessions { by_device: present.into_iter().collect(), wide: sessions.wide.clone() }
         };
+        if concerned.by_device.is_empty() && !concerned.has_wide() {
+            return Ok(false);
+        }
         let Some(known) = profile()? else { return Ok(false) };
-        wide.reaches_widely(device, &known.kind, || Ok(Some(Arc::clone(&known))))
+        Ok(concerned.reaches(device, &known.kind)
+            || concerned.reaches_widely(device, &known.kind, || Ok(Some(Arc::clone(&known))))?)
     }
 
     pub(crate) fn sessions(&self, partition: PartitionId) -> Sessions {

@@ -34,8 +34,7 @@ impl Queries {
             after = states.last().map(|state| state.id.clone());
             for state in states {
                 let rollout = view.rollout(&state.id).map_err(unreadable)?;
-                let of_commands =
-                    |rollout: &Rollout| matches!(rollout.work, RolloutWork::Command(_));
+                let of_commands = |rollout: &Rollout| matches!(rollout.work, RolloutWork::Command(_));
                 if let Some(rollout) = rollout.filter(of_commands) {
                     found.push(TrackedRollout { rollout: Arc::new(rollout), state });
                 }

@@ -18,8 +18,8 @@ use records::{
 };
 use store::{Store, StoreError};
 
-use super::links::{Order, RolloutLinks, Search};
-use super::windows::Window;
+use super::links::{RolloutLinks, Search, TurnOrder};
+use super::windows::WindowState;
 use super::{DoneReply, TrackedRollout};
 use crate::kernel::hashed::{HashMap, HashSet};
 use crate::kernel::pending_writes::PendingWrites;
@@ -39,7 +39,7 @@ pub enum RolloutEffect {
     /// It is written, or known.
     Kept(Reply<()>),
     /// A device's partition is to do this.
-    Order(Order),
+    TurnOrder(TurnOrder),
     /// This is to be looked for.
     Search(Search),
     /// Devices that come and change matter, or no longer.
@@ -52,7 +52,7 @@ impl RolloutEffect {
             Self::Begun(reply, answer) => reply.send(answer),
             Self::Done(reply, answer) => reply.send(answer),
             Self::Kept(reply) => reply.send(()),
-            Self::Order(order) => links.order(order),
+            Self::TurnOrder(order) => links.order(order),
             Self::Search(search) => links.search(search),
             Self::Wanted(is) => links.want(is),
         }
@@ -93,13 +93,13 @@ struct Live {
     /// Devices whose turn may come next.
     candidates: VecDeque<MemberPlace>,
     /// The search for more of them.
-    pass: Pass,
+    pass: CandidateSearch,
     /// Devices, or a boundary, are looked for.
     is_searching: bool,
     /// Where looking for devices goes on that came to be meant while the server was away.
     looking_later: Option<RolloutCursor>,
     /// The windows by time zone, as of a moment before.
-    windows: BTreeMap<Option<Box<str>>, Window>,
+    windows: BTreeMap<Option<Box<str>>, WindowState>,
     /// When a window opens of a device that could have had its turn; on the wall clock.
     opens_at: Option<Timestamp>,
     /// When a window shuts in which something was handed out; on the wall clock.
@@ -120,7 +120,7 @@ struct Live {
 
 /// The search for devices whose turn may come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Pass {
+enum CandidateSearch {
     /// All were seen: only those that come matter.
     Over,
     /// It goes on behind this one.
@@ -150,7 +150,7 @@ impl Live {
             is_changed: false,
             written: 0,
             candidates: VecDeque::new(),
-            pass: Pass::Wanted(None),
+            pass: CandidateSearch::Wanted(None),
             is_searching: false,
             looking_later: None,
             windows: BTreeMap::new(),
@@ -207,8 +207,8 @@ impl Live {
 
     fn look_again(&mut self) {
         match &mut self.pass {
-            Pass::UnderWay { again } => *again = true,
-            pass => *pass = Pass::Wanted(None),
+            CandidateSearch::UnderWay { again } => *again = true,
+            pass => *pass = CandidateSearch::Wanted(None),
         }
     }
 
@@ -244,7 +244,8 @@ impl RolloutBook {
                 book.by_incarnation.insert(rollout.incarnation, rollout.id.clone());
                 let incarnation = rollout.incarnation;
                 let live = Live::loaded(rollout, state, seq);
-                let is_open = live.state.counts.of(MemberStatus::Waiting) + rollouts::in_flight(&live.state) > 0;
+                let is_open =
+                    live.state.counts.of(MemberStatus::Waiting) + rollouts::in_flight(&live.state) > 0;
                 match live.state.ended_at {
                     Some(at) if !is_open => drop(book.ended.insert((at, incarnation))),
                     _ => drop(book.live.insert(incarnation, live)),
@@ -269,7 +270,8 @@ impl RolloutBook {
             sweeping.is_some_and(due)
                 || (can_order && [live.taking_back.as_ref(), asking].into_iter().flatten().any(due))
         };
-        let of_live = self.live.values().filter_map(|live| if scans(live) { Some(now) } else { live.wake_at });
+        let of_live =
+            self.live.values().filter_map(|live| if scans(live) { Some(now) } else { live.wake_at });
         of_live.chain(self.next_forgotten().map(|at| at.max(now))).min()
     }
 

@@ -10,7 +10,7 @@ use records::RolloutWork;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::links::{Order, OrderKind, TurnReport, RolloutLinks};
+use super::links::{OrderKind, RolloutLinks, TurnOrder, TurnReport};
 use super::search::{partition_of, search};
 use super::{RolloutInput, RolloutNews};
 use crate::context::EngineContext;
@@ -92,8 +92,8 @@ impl Courier {
         &self.context.rollouts
     }
 
-    async fn carry_out(&self, orders: Vec<Order>) -> Result<(), NotAccepting> {
-        let mut by_partition: BTreeMap<PartitionId, Vec<Order>> = BTreeMap::new();
+    async fn carry_out(&self, orders: Vec<TurnOrder>) -> Result<(), NotAccepting> {
+        let mut by_partition: BTreeMap<PartitionId, Vec<TurnOrder>> = BTreeMap::new();
         for order in orders {
             by_partition.entry(partition_of(&self.context, &order.place.device)).or_default().push(order);
         }
@@ -101,13 +101,16 @@ impl Courier {
         join_all(carried).await.into_iter().collect()
     }
 
-    async fn carry_to(&self, partition: PartitionId, mut orders: Vec<Order>) -> Result<(), NotAccepting> {
+    async fn carry_to(&self, partition: PartitionId, mut orders: Vec<TurnOrder>) -> Result<(), NotAccepting> {
         let Some(inbox) = self.partitions.get(usize::from(partition.0)) else { return Ok(()) };
         while !orders.is_empty() {
             let rest = orders.split_off(per_input(&orders).min(orders.len()));
             let taken = std::mem::replace(&mut orders, rest);
             let (reply, answer) = Reply::<Vec<TurnReport>>::new();
-            inbox.send(Input::RolloutOrders { orders: taken.clone(), reply }).await.map_err(|_| NotAccepting)?;
+            inbox
+                .send(Input::RolloutOrders { orders: taken.clone(), reply })
+                .await
+                .map_err(|_| NotAccepting)?;
             match answer.await {
                 Ok(reports) => self.tell(RolloutNews::Reported(reports)).await?,
                 Err(_) => {
@@ -130,14 +133,14 @@ impl Courier {
     }
 }
 
-fn again(order: Order) -> Order {
+fn again(order: TurnOrder) -> TurnOrder {
     let what = if order.what == OrderKind::Give { OrderKind::Ensure } else { order.what };
-    Order { what, ..order }
+    TurnOrder { what, ..order }
 }
 
 /// How many orders go into one input.
-fn per_input(orders: &[Order]) -> usize {
-    let payload = |order: &Order| match &order.rollout.work {
+fn per_input(orders: &[TurnOrder]) -> usize {
+    let payload = |order: &TurnOrder| match &order.rollout.work {
         RolloutWork::Command(command) => command.payload.len(),
         RolloutWork::Wishes(wishes) => {
             let wish = wishes.get(order.place.entry as usize);

@@ -18,7 +18,7 @@ const HINTS_MAX: usize = 1 << 16;
 
 /// What a device's partition is to do for a rollout.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct TurnOrder {
     /// The rollout.
     pub rollout: Arc<Rollout>,
     /// The device.
@@ -103,7 +103,7 @@ pub enum Search {
 
 /// Why a device is to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum DeviceLook {
     /// It can be reached.
     Came,
     /// It was registered, changed or removed.
@@ -114,7 +114,7 @@ pub enum Look {
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     pub(super) moves: HashMap<MemberPlace, CommandMove>,
-    pub(super) looks: HashMap<DeviceId, Look>,
+    pub(super) looks: HashMap<DeviceId, DeviceLook>,
     /// Moves were lost: what is under way is to be asked for.
     pub(super) ask_again: bool,
     /// Devices may have come that were not noted.
@@ -130,7 +130,7 @@ impl Hints {
 /// What the registry and the partitions of devices have for each other.
 #[derive(Debug, Default)]
 pub(crate) struct RolloutLinks {
-    orders: Mutex<Vec<Order>>,
+    orders: Mutex<Vec<TurnOrder>>,
     hints: Mutex<Hints>,
     pub(super) to_carry: Notify,
     searches: Mutex<Vec<Search>>,
@@ -139,7 +139,7 @@ pub(crate) struct RolloutLinks {
 }
 
 impl RolloutLinks {
-    pub(crate) fn order(&self, order: Order) {
+    pub(crate) fn order(&self, order: TurnOrder) {
         locked(&self.orders).push(order);
         self.to_carry.notify_one();
     }
@@ -155,14 +155,14 @@ impl RolloutLinks {
     }
 
     /// A device can be reached, or changed.
-    pub(crate) fn look_at(&self, device: &DeviceId, why: Look) {
+    pub(crate) fn look_at(&self, device: &DeviceId, why: DeviceLook) {
         if !self.is_wanted.load(Ordering::SeqCst) {
             return;
         }
         let mut hints = locked(&self.hints);
         if hints.looks.len() < HINTS_MAX {
             let look = hints.looks.entry(device.clone()).or_insert(why);
-            if why == Look::Changed {
+            if why == DeviceLook::Changed {
                 *look = why;
             }
         } else {
@@ -197,7 +197,7 @@ impl RolloutLinks {
         self.to_carry.notify_one();
     }
 
-    pub(super) fn take_orders(&self) -> Vec<Order> {
+    pub(super) fn take_orders(&self) -> Vec<TurnOrder> {
         std::mem::take(&mut *locked(&self.orders))
     }
 

@@ -9,14 +9,14 @@ use crate::calendar;
 
 /// Whether a window is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Window {
+pub(super) enum WindowState {
     /// It is, until then.
     Open(Timestamp),
     /// It opens then, if ever.
     Shut(Option<Timestamp>),
 }
 
-impl Window {
+impl WindowState {
     /// The window at a moment, for a device in this time zone. A zone that is none is left aside. All
     /// times are on the wall clock.
     pub(super) fn at(window: &RolloutWindow, tz: Option<&str>, wall: Timestamp) -> Self {
@@ -37,20 +37,21 @@ mod tests {
 
     #[test]
     fn a_window_opens_on_the_clock_of_the_device() {
-        let window = RolloutWindow {
-            cron: "0 2 * * *".into(),
-            for_ms: 3_600_000,
-            tz: Some("Asia/Tokyo".into()),
-        };
+        let window =
+            RolloutWindow { cron: "0 2 * * *".into(), for_ms: 3_600_000, tz: Some("Asia/Tokyo".into()) };
         let at = |text| Timestamp::parse(text).expect("a time");
         for (tz, now, expect) in [
-            (None, "2026-03-01T17:30:00Z", Window::Open(at("2026-03-01T18:00:00Z"))),
-            (None, "2026-03-01T18:00:00Z", Window::Shut(Some(at("2026-03-02T17:00:00Z")))),
-            (Some("Europe/Berlin"), "2026-03-01T17:30:00Z", Window::Shut(Some(at("2026-03-02T01:00:00Z")))),
-            (Some("Europe/Berlin"), "2026-03-02T01:00:00Z", Window::Open(at("2026-03-02T02:00:00Z"))),
-            (Some("Nowhere"), "2026-03-01T17:30:00Z", Window::Open(at("2026-03-01T18:00:00Z"))),
+            (None, "2026-03-01T17:30:00Z", WindowState::Open(at("2026-03-01T18:00:00Z"))),
+            (None, "2026-03-01T18:00:00Z", WindowState::Shut(Some(at("2026-03-02T17:00:00Z")))),
+            (
+                Some("Europe/Berlin"),
+                "2026-03-01T17:30:00Z",
+                WindowState::Shut(Some(at("2026-03-02T01:00:00Z"))),
+            ),
+            (Some("Europe/Berlin"), "2026-03-02T01:00:00Z", WindowState::Open(at("2026-03-02T02:00:00Z"))),
+            (Some("Nowhere"), "2026-03-01T17:30:00Z", WindowState::Open(at("2026-03-01T18:00:00Z"))),
         ] {
-            assert_eq!(Window::at(&window, tz, at(now)), expect, "{tz:?} {now}");
+            assert_eq!(WindowState::at(&window, tz, at(now)), expect, "{tz:?} {now}");
         }
     }
 }

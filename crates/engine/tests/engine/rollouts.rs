@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{DeviceId, EntityId, Lineage, PartitionId, SystemClock, Timestamp, WayIn, hash};
 use engine::fleet::Selection;
-use engine::presence::Session;
+use engine::presence::{OfKind, Session};
 use engine::rollouts::NewRollout;
 use engine::{
     Downlink, Engine, NewCommand, NewDevice, PublishedCommand, Report, RolloutCall, Said, TrackedRollout,
@@ -41,8 +41,9 @@ impl Fleet {
     async fn start(store: &Arc<MemoryStore>) -> Self {
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let store = Arc::clone(store);
-        let engine =
-            Engine::start(settings(), Arc::clone(&store) as Arc<dyn engine::Store>, clock).await.expect("loads");
+        let engine = Engine::start(settings(), Arc::clone(&store) as Arc<dyn engine::Store>, clock)
+            .await
+            .expect("loads");
         let wire = Wire::default();
         engine.carry_commands_by(Arc::new(wire.clone()));
         Self { store, engine, wire }
@@ -65,7 +66,7 @@ impl Fleet {
     async fn come(&self, number: usize) {
         let (presence, session) = (self.engine.presence(), number as u64);
         presence.connected(id(number), Session { number: session, address: None }).await.expect("told");
-        presence.reaches(id(number), session, true).await.expect("told");
+        presence.reaches(id(number), session, Some(OfKind::Any)).await.expect("told");
     }
 
     async fn leave(&self, number: usize) {
@@ -95,7 +96,8 @@ impl Fleet {
     async fn answer(&self, command: &PublishedCommand, ok: bool) {
         let said = Said::Answer { command: command.id, ok, result: None };
         let report = Report { device: command.device.clone(), kind: None, said, id: None };
-        let outcome = self.engine.intake(WayIn::Http).submit(vec![report]).await.expect("taken").durable().await;
+        let outcome =
+            self.engine.intake(WayIn::Http).submit(vec![report]).await.expect("taken").durable().await;
         assert_eq!(outcome.expect("durable").accepted, 1);
     }
 
@@ -167,7 +169,8 @@ async fn devices_that_are_there_go_first_and_others_when_they_come() {
     until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Done).await;
     assert_eq!(fleet.count(&rollout, MemberStatus::Failed), 1);
     let failed = fleet.engine.queries().rollout_devices(&rollout, Some(MemberStatus::Failed), None, 9);
-    let failed: Vec<EntityId> = failed.expect("readable").iter().filter_map(|device| device.command).collect();
+    let failed: Vec<EntityId> =
+        failed.expect("readable").iter().filter_map(|device| device.command).collect();
     assert_eq!(failed, [polled.id]);
 }
 

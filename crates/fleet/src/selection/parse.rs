@@ -18,13 +18,11 @@ impl Selection {
     /// `bad_selector`, with the position of what is wrong, in characters from 0.
     pub fn parse(text: &str) -> Result<Self, Problem> {
         if text.len() > SELECTOR_BYTES_MAX {
-            let detail = format!(
-                "the selector has {} bytes; it may have at most {SELECTOR_BYTES_MAX}",
-                text.len()
-            );
+            let detail =
+                format!("the selector has {} bytes; it may have at most {SELECTOR_BYTES_MAX}", text.len());
             return Err(Refusal::BadSelector.problem(detail));
         }
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = SelectorReader { text, at: 0 };
         let requirements = reader.requirements();
         let requirements = requirements.map_err(|wrong| reader.problem(&wrong))?;
         Ok(Self { requirements })
@@ -32,19 +30,19 @@ impl Selection {
 }
 
 /// What is wrong, and where, in bytes.
-struct Wrong {
+struct SelectorFault {
     at: usize,
     what: String,
 }
 
 /// A text, and how far it was read, in bytes.
-struct Reader<'a> {
+struct SelectorReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn requirements(&mut self) -> Result<Vec<Requirement>, Wrong> {
+impl<'a> SelectorReader<'a> {
+    fn requirements(&mut self) -> Result<Vec<Requirement>, SelectorFault> {
         let mut requirements = Vec::new();
         self.skip_spaces();
         if self.peek().is_none() {
@@ -61,7 +59,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn requirement(&mut self) -> Result<Requirement, Wrong> {
+    fn requirement(&mut self) -> Result<Requirement, SelectorFault> {
         if self.take('!') {
             return Ok(Requirement { key: self.key()?, test: Test::Missing });
         }
@@ -87,25 +85,31 @@ impl<'a> Reader<'a> {
         Ok(Requirement { key, test })
     }
 
-    fn key(&mut self) -> Result<SelectionKey, Wrong> {
+    fn key(&mut self) -> Result<SelectionKey, SelectorFault> {
         self.skip_spaces();
         let begin = self.at;
         let name = self.word();
         if !is_key(name) {
-            let what = if name.is_empty() { "expected a key".to_owned() } else { format!("{name:?} is no key") };
+            let what =
+                if name.is_empty() { "expected a key".to_owned() } else { format!("{name:?} is no key") };
             let what = format!("{what}: a label's, or kind, connection, connected or client");
-            return Err(Wrong { at: begin, what });
+            return Err(SelectorFault { at: begin, what });
         }
         self.skip_spaces();
         Ok(SelectionKey::named(name))
     }
 
-    fn one_of_several(&mut self, key: &SelectionKey) -> Result<Test, Wrong> {
+    fn one_of_several(&mut self, key: &SelectionKey) -> Result<Test, SelectorFault> {
         let begin = self.at;
         let make = match self.word() {
             "in" => Test::In,
             "notin" => Test::NotIn,
-            _ => return Err(Wrong { at: begin, what: "expected =, ==, !=, in, notin or a comma".to_owned() }),
+            _ => {
+                return Err(SelectorFault {
+                    at: begin,
+                    what: "expected =, ==, !=, in, notin or a comma".to_owned(),
+                });
+            }
         };
         self.skip_spaces();
         if !self.take('(') {
@@ -127,19 +131,19 @@ impl<'a> Reader<'a> {
     }
 
     /// A value, plain or quoted. Nothing at all is the empty value.
-    fn value(&mut self, key: &SelectionKey) -> Result<Box<str>, Wrong> {
+    fn value(&mut self, key: &SelectionKey) -> Result<Box<str>, SelectorFault> {
         self.skip_spaces();
         let begin = self.at;
         let value = if self.peek() == Some('"') { self.quoted()? } else { self.word().to_owned() };
         self.skip_spaces();
         if let Some(known) = key.values().filter(|known| !known.contains(&&*value)) {
             let what = format!("{} is one of {}, not {value:?}", key.as_str(), known.join(", "));
-            return Err(Wrong { at: begin, what });
+            return Err(SelectorFault { at: begin, what });
         }
         Ok(value.into())
     }
 
-    fn quoted(&mut self) -> Result<String, Wrong> {
+    fn quoted(&mut self) -> Result<String, SelectorFault> {
         let begin = self.at;
         let mut value = String::new();
         let mut chars = self.text[begin + 1..].char_indices();
@@ -153,13 +157,13 @@ impl<'a> Reader<'a> {
                     Some((_, escaped @ ('"' | '\\'))) => value.push(escaped),
                     _ => {
                         let what = "only \\\" and \\\\ are written with a backslash".to_owned();
-                        return Err(Wrong { at: begin + 1 + at, what });
+                        return Err(SelectorFault { at: begin + 1 + at, what });
                     }
                 },
                 plain => value.push(plain),
             }
         }
-        Err(Wrong { at: begin, what: "the closing quote is missing".to_owned() })
+        Err(SelectorFault { at: begin, what: "the closing quote is missing".to_owned() })
     }
 
     /// The characters up to the next that means something.
@@ -188,11 +192,11 @@ impl<'a> Reader<'a> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    fn wrong(&self, what: &str) -> Wrong {
-        Wrong { at: self.at, what: what.to_owned() }
+    fn wrong(&self, what: &str) -> SelectorFault {
+        SelectorFault { at: self.at, what: what.to_owned() }
     }
 
-    fn problem(&self, wrong: &Wrong) -> Problem {
+    fn problem(&self, wrong: &SelectorFault) -> Problem {
         let position = self.text[..wrong.at].chars().count();
         Refusal::BadSelector.problem(format!("selector, at character {position}: {}", wrong.what))
     }

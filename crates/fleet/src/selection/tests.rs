@@ -131,7 +131,8 @@ fn requirement() -> impl Strategy<Value = Requirement> {
         values.prop_map(Test::NotIn),
     ];
     // The other built-in keys take few values.
-    (open, test).prop_filter("a key of few values", |(key, _)| key.values().is_none())
+    (open, test)
+        .prop_filter("a key of few values", |(key, _)| key.values().is_none())
         .prop_map(|(key, test)| Requirement { key, test })
 }
 

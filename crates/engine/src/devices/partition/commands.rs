@@ -141,9 +141,14 @@ impl Partition {
         new: NewCommand,
         step: &mut DeviceStep<'_>,
     ) -> Result<TrackedCommand, Stop> {
+        if new.notify.is_some() {
+            self.check_room_for_outcome()?;
+        }
         self.send_as(device, new, CommandCause::Call, step)
     }
 
+    /// The same for whoever made it. Outcomes of a rollout's commands are as few as it may have in
+    /// flight: they are always taken.
     pub(super) fn send_as(
         &mut self,
         device: &DeviceId,
@@ -151,9 +156,6 @@ impl Partition {
         cause: CommandCause,
         step: &mut DeviceStep<'_>,
     ) -> Result<TrackedCommand, Stop> {
-        if new.notify.is_some() {
-            self.check_room_for_outcome()?;
-        }
         let command = self.new_command(device, new, cause, step)?;
         self.give(command, step)
     }

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use base::Timestamp;
 use commands::{How, Moved};
-use records::{Command, CommandCause, CommandKey, CommandStatus, DeviceSlot, MemberPlace, RolloutTurn, RolloutWork};
+use records::{
+    Command, CommandCause, CommandKey, CommandStatus, DeviceSlot, MemberPlace, RolloutTurn, RolloutWork,
+};
 use store::{Page, StoreError};
 
 use super::{DeviceStep, Partition};
 use crate::commands::NewCommand;
 use crate::devices::effect::DeviceEffect;
 use crate::kernel::reply::{Stop, answered};
-use crate::rollouts::{CommandAt, CommandMove, Order, OrderKind, OrderOutcome, TurnReport};
+use crate::rollouts::{CommandAt, CommandMove, OrderKind, OrderOutcome, TurnOrder, TurnReport};
 
 /// The clocks of two partitions differ by no more.
 const CLOCKS_APART: Duration = Duration::from_secs(60);
@@ -20,7 +22,7 @@ const CLOCKS_APART: Duration = Duration::from_secs(60);
 impl Partition {
     pub(super) fn rollout_orders(
         &mut self,
-        orders: Vec<Order>,
+        orders: Vec<TurnOrder>,
         step: &mut DeviceStep<'_>,
     ) -> Result<Vec<TurnReport>, StoreError> {
         let mut reports = Vec::with_capacity(orders.len());
@@ -33,14 +35,13 @@ impl Partition {
 
     fn rollout_order(
         &mut self,
-        order: &Order,
+        order: &TurnOrder,
         step: &mut DeviceStep<'_>,
     ) -> Result<OrderOutcome, StoreError> {
         let Some(slot) = self.devices.find(&order.place.device).map(|device| device.slot) else {
             return Ok(OrderOutcome::Nobody);
         };
-        let turn =
-            RolloutTurn { rollout: order.place.rollout, entry: order.place.entry, turn: order.turn };
+        let turn = RolloutTurn { rollout: order.place.rollout, entry: order.place.entry, turn: order.turn };
         let given = match (order.command, order.what) {
             (Some(id), _) => self.stored_command(id.into(), step)?.filter(|command| command.slot == slot),
             // Nobody was told of one that is new.
@@ -79,7 +80,7 @@ impl Partition {
 
     fn give_turn(
         &mut self,
-        order: &Order,
+        order: &TurnOrder,
         turn: RolloutTurn,
         step: &mut DeviceStep<'_>,
     ) -> Result<OrderOutcome, StoreError> {

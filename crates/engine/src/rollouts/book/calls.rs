@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{Incarnation, Problem};
 use records::{MemberStatus, Op, PartitionHead, Rollout, RolloutStanding};
-use rollouts::Refused;
+use rollouts::CallRefused;
 use store::StoreError;
 
 use super::{Live, RolloutBook, RolloutEffect, Scan, emit};
@@ -135,7 +135,7 @@ impl RolloutBook {
 }
 
 impl Live {
-    fn call(&mut self, call: RolloutCall, now: base::Timestamp, seq: u64) -> Result<(), Refused> {
+    fn call(&mut self, call: RolloutCall, now: base::Timestamp, seq: u64) -> Result<(), CallRefused> {
         let rollout = Arc::clone(&self.rollout);
         match call {
             RolloutCall::Pause => rollouts::pause(&mut self.state)?,
@@ -169,12 +169,12 @@ impl Live {
     }
 }
 
-fn problem(refused: Refused) -> Problem {
+fn problem(refused: CallRefused) -> Problem {
     match refused {
-        Refused::HasEnded(standing) => {
+        CallRefused::HasEnded(standing) => {
             Problem::conflict("finished", format!("the rollout has ended: it is {}", standing.as_str()))
         }
-        Refused::NothingToApprove => {
+        CallRefused::NothingToApprove => {
             let detail = "the rollout is in no stage that needs an approval";
             Problem::conflict("nothing_to_approve", detail)
         }

@@ -6,9 +6,11 @@ use base::{DeviceId, Incarnation};
 use records::{CommandStatus, MemberPlace, MemberStatus, Op, RolloutCursor, RolloutMember};
 use store::StoreError;
 
-use super::{Live, Pass, RolloutBook, RolloutEffect, Scan, emit};
+use super::{CandidateSearch, Live, RolloutBook, RolloutEffect, Scan, emit};
 use crate::registry::RegistryStep;
-use crate::rollouts::links::{CommandAt, FoundDevice, Look, OrderKind, OrderOutcome, TurnReport, Search};
+use crate::rollouts::links::{
+    CommandAt, DeviceLook, FoundDevice, OrderKind, OrderOutcome, Search, TurnReport,
+};
 use crate::rollouts::{RolloutNews, entries};
 
 /// Devices whose turn may come next, for each rollout.
@@ -150,9 +152,9 @@ impl RolloutBook {
         let Some(live) = self.live.get_mut(&rollout) else { return };
         live.candidates.extend(places);
         live.pass = match (&live.pass, after) {
-            (Pass::UnderWay { again: true }, _) => Pass::Wanted(None),
-            (_, Some(after)) => Pass::Wanted(Some(after)),
-            (_, None) => Pass::Over,
+            (CandidateSearch::UnderWay { again: true }, _) => CandidateSearch::Wanted(None),
+            (_, Some(after)) => CandidateSearch::Wanted(Some(after)),
+            (_, None) => CandidateSearch::Over,
         };
     }
 
@@ -184,8 +186,11 @@ impl RolloutBook {
         step: &mut RegistryStep<'_>,
     ) -> Result<(), StoreError> {
         let Some(mut member) = self.member(place, step)? else { return Ok(()) };
-        if member.turn != turn || member.status == MemberStatus::Waiting {
+        if member.turn != turn {
             return Ok(());
+        }
+        if member.status == MemberStatus::Waiting {
+            return self.stands_late(member, command, step);
         }
         if member.is_recalled && command.status == CommandStatus::Cancelled {
             return self.taken_back(place, turn, step);
@@ -203,6 +208,28 @@ impl RolloutBook {
             member.is_recalled = false;
         }
         self.moved(was, member, command.was_published, step)
+    }
+
+    /// A device that waits has a command after all: the order to give it came later than the one to
+    /// take it back.
+    fn stands_late(
+        &mut self,
+        mut member: RolloutMember,
+        command: CommandAt,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        match command.status {
+            CommandStatus::Cancelled => Ok(()),
+            CommandStatus::Scheduled => {
+                member.command = Some(command.id);
+                self.order(&member, OrderKind::TakeBack, step);
+                Ok(())
+            }
+            status => {
+                (member.status, member.command) = (status.into(), Some(command.id));
+                self.moved(MemberStatus::Waiting, member, command.was_published, step)
+            }
+        }
     }
 
     /// Writes where a device stands now, and counts it.
@@ -258,20 +285,24 @@ impl RolloutBook {
     fn look_at(
         &mut self,
         device: &DeviceId,
-        look: Look,
+        look: DeviceLook,
         step: &mut RegistryStep<'_>,
     ) -> Result<(), StoreError> {
-        let incarnations: Vec<Incarnation> =
-            self.live.values().filter(|live| live.wants_devices()).map(|live| live.rollout.incarnation).collect();
+        let incarnations: Vec<Incarnation> = self
+            .live
+            .values()
+            .filter(|live| live.wants_devices())
+            .map(|live| live.rollout.incarnation)
+            .collect();
         for incarnation in incarnations {
             let place = MemberPlace::of(incarnation, device, 0);
             let member = self.member(&place, step)?;
             let Some(live) = self.live.get_mut(&incarnation) else { continue };
             match member {
-                Some(member) if look == Look::Came && member.status == MemberStatus::Waiting => {
+                Some(member) if look == DeviceLook::Came && member.status == MemberStatus::Waiting => {
                     live.consider(place);
                 }
-                Some(member) if look == Look::Changed && is_under_way(member.status) => {
+                Some(member) if look == DeviceLook::Changed && is_under_way(member.status) => {
                     self.order(&member, OrderKind::Ensure, step);
                 }
                 Some(_) => {}

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use base::{Incarnation, Timestamp};
 use records::{MemberPlace, MemberStatus, Op, RolloutMember, RolloutStanding};
-use rollouts::{Allowance, StageEnd};
+use rollouts::{HandOutAllowance, StageEnd};
 use store::StoreError;
 
-use super::{Live, Pass, RolloutBook, RolloutEffect, Scan, emit};
+use super::{CandidateSearch, Live, RolloutBook, RolloutEffect, Scan, emit};
 use crate::registry::RegistryStep;
-use crate::rollouts::links::{Order, OrderKind, Search};
-use crate::rollouts::windows::Window;
+use crate::rollouts::links::{OrderKind, Search, TurnOrder};
 use crate::rollouts::ttl;
+use crate::rollouts::windows::WindowState;
 
 /// Orders that are under way at a time.
 pub(super) const ORDERS_MAX: usize = 2_048;
@@ -44,7 +44,11 @@ impl RolloutBook {
     }
 
     /// Devices have their turns, as many as may now.
-    fn hand_out(&mut self, incarnation: Incarnation, step: &mut RegistryStep<'_>) -> Result<bool, StoreError> {
+    fn hand_out(
+        &mut self,
+        incarnation: Incarnation,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<bool, StoreError> {
         let (wall, now) = (step.wall, step.now);
         let Some(live) = self.live.get_mut(&incarnation) else { return Ok(false) };
         live.wake_at = None;
@@ -52,9 +56,9 @@ impl RolloutBook {
         for _ in 0..TURNS_PER_STEP {
             let Some(live) = self.live.get_mut(&incarnation) else { return Ok(false) };
             match rollouts::allowance(&live.rollout, &live.state, now) {
-                Allowance::Now(_) if self.ordered.len() < ORDERS_MAX => {}
-                Allowance::Now(_) | Allowance::None => return Ok(false),
-                Allowance::At(at) => {
+                HandOutAllowance::Now(_) if self.ordered.len() < ORDERS_MAX => {}
+                HandOutAllowance::Now(_) | HandOutAllowance::None => return Ok(false),
+                HandOutAllowance::At(at) => {
                     if !live.candidates.is_empty() {
                         live.wake(at);
                     }
@@ -100,7 +104,7 @@ impl RolloutBook {
     pub(super) fn order(&mut self, member: &RolloutMember, what: OrderKind, step: &mut RegistryStep<'_>) {
         let Some(live) = self.live.get(&member.place.rollout) else { return };
         if self.ordered.insert(member.place.clone()) {
-            let order = Order {
+            let order = TurnOrder {
                 rollout: Arc::clone(&live.rollout),
                 place: member.place.clone(),
                 turn: member.turn,
@@ -108,7 +112,7 @@ impl RolloutBook {
                 command: member.command,
                 what,
             };
-            emit(RolloutEffect::Order(order), step);
+            emit(RolloutEffect::TurnOrder(order), step);
         }
     }
 
@@ -116,13 +120,14 @@ impl RolloutBook {
     fn scan(&mut self, incarnation: Incarnation, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
         let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
         if let Some((to, scan)) = live.sweeping.take() {
-            let scan = self.walk(incarnation, MemberStatus::Waiting, scan, step, |book, mut member, step| {
-                let Some(live) = book.live.get_mut(&incarnation) else { return };
-                rollouts::count(&mut live.state, MemberStatus::Waiting, to);
-                live.is_changed = true;
-                member.status = to;
-                book.put_member(Some(MemberStatus::Waiting), member, step);
-            })?;
+            let scan =
+                self.walk(incarnation, MemberStatus::Waiting, scan, step, |book, mut member, step| {
+                    let Some(live) = book.live.get_mut(&incarnation) else { return };
+                    rollouts::count(&mut live.state, MemberStatus::Waiting, to);
+                    live.is_changed = true;
+                    member.status = to;
+                    book.put_member(Some(MemberStatus::Waiting), member, step);
+                })?;
             if let Some(live) = self.live.get_mut(&incarnation) {
                 live.sweeping = scan.map(|scan| (to, scan));
                 let rollout = Arc::clone(&live.rollout);
@@ -142,9 +147,7 @@ impl RolloutBook {
         if self.ordered.len() < ORDERS_MAX
             && let Some((status, scan)) = live.asking.take()
         {
-            let scan = self.walk(incarnation, status, scan, step, |book, member, step| {
-                book.order(&member, OrderKind::Ensure, step);
-            })?;
+            let scan = self.walk(incarnation, status, scan, step, Self::ask)?;
             let next = (status == MemberStatus::Scheduled)
                 .then(|| (MemberStatus::Published, Scan::behind(self.durable)));
             if let Some(live) = self.live.get_mut(&incarnation) {
@@ -152,6 +155,16 @@ impl RolloutBook {
             }
         }
         Ok(())
+    }
+
+    /// Asks where a command stands. One that never came to its device is given now, unless nothing is
+    /// to go out: then it is taken back.
+    fn ask(&mut self, member: RolloutMember, step: &mut RegistryStep<'_>) {
+        let live = self.live.get(&member.place.rollout);
+        let is_held = live.is_none_or(|live| rollouts::takes_back(&live.state));
+        if !is_held || member.status != MemberStatus::Scheduled {
+            self.order(&member, OrderKind::Ensure, step);
+        }
     }
 
     /// Calls a device's command off, unless it went out.
@@ -255,12 +268,12 @@ impl Live {
         }
         let may = matches!(
             rollouts::allowance(&self.rollout, &self.state, step.now),
-            Allowance::Now(_) | Allowance::At(_)
+            HandOutAllowance::Now(_) | HandOutAllowance::At(_)
         );
         match &self.pass {
-            Pass::Wanted(after) if may && self.candidates.is_empty() => {
+            CandidateSearch::Wanted(after) if may && self.candidates.is_empty() => {
                 let search = Search::Candidates(rollout(), after.clone(), self.state.boundary);
-                self.pass = Pass::UnderWay { again: false };
+                self.pass = CandidateSearch::UnderWay { again: false };
                 Some(search)
             }
             _ => None,
@@ -272,7 +285,7 @@ impl Live {
         if self.state.standing != RolloutStanding::Running || self.state.collecting.is_some() {
             return;
         }
-        let is_idle = self.candidates.is_empty() && self.pass == Pass::Over && !has_orders;
+        let is_idle = self.candidates.is_empty() && self.pass == CandidateSearch::Over && !has_orders;
         let is_staging = self.state.boundary.is_some();
         let end = rollouts::stage_end(&self.rollout, &self.state, is_idle, now);
         match end {
@@ -292,7 +305,9 @@ impl Live {
         }
         let expires_at = self.state.passed_at.zip(ttl(&self.rollout)).map(|(passed, ttl)| passed.after(ttl));
         let waits = self.state.counts.of(MemberStatus::Waiting) > 0;
-        if let Some(at) = expires_at.filter(|_| waits && !self.rollout.include_later && self.sweeping.is_none()) {
+        if let Some(at) =
+            expires_at.filter(|_| waits && !self.rollout.include_later && self.sweeping.is_none())
+        {
             if at <= now {
                 self.sweeping = Some((MemberStatus::Expired, Scan::behind(self.written)));
             } else {
@@ -309,18 +324,19 @@ impl Live {
         let Some(window) = &self.rollout.window else { return true };
         let zone = tz.map(Box::from);
         let known = self.windows.get(&zone).copied().filter(|known| match known {
-            Window::Open(until) => *until > wall,
-            Window::Shut(opens) => opens.is_some_and(|opens| opens > wall),
+            WindowState::Open(until) => *until > wall,
+            WindowState::Shut(opens) => opens.is_some_and(|opens| opens > wall),
         });
-        let at = known.unwrap_or_else(|| Window::at(window, tz, wall));
+        let at = known.unwrap_or_else(|| WindowState::at(window, tz, wall));
         self.windows.insert(zone, at);
-        let earliest = |one: Option<Timestamp>, other: Timestamp| Some(one.map_or(other, |one| one.min(other)));
+        let earliest =
+            |one: Option<Timestamp>, other: Timestamp| Some(one.map_or(other, |one| one.min(other)));
         match at {
-            Window::Open(until) => {
+            WindowState::Open(until) => {
                 self.shuts_at = earliest(self.shuts_at, until);
                 true
             }
-            Window::Shut(opens) => {
+            WindowState::Shut(opens) => {
                 if let Some(opens) = opens {
                     self.opens_at = earliest(self.opens_at, opens);
                 }
@@ -344,6 +360,8 @@ impl Live {
         if self.shuts_at.is_some_and(|shuts| shuts <= wall) {
             self.shuts_at = None;
             self.take_back(seq);
+            // Notes when it opens again.
+            let _is_shut = self.is_open_for(None, wall);
         }
         let next = self.opens_at.into_iter().chain(self.shuts_at).min();
         if let Some(next) = next {

@@ -84,14 +84,21 @@ fn state() -> RolloutState {
 }
 
 pub(super) fn everything() -> Vec<Op> {
-    let named = RolloutDevices { rollout: ROLLOUT, number: 1, devices: vec![member("c", MemberStatus::Waiting).place.device] };
+    let named = RolloutDevices {
+        rollout: ROLLOUT,
+        number: 1,
+        devices: vec![member("c", MemberStatus::Waiting).place.device],
+    };
     vec![
         Op::PutRollout(Box::new(rollout())),
         Op::PutRolloutState(Box::new(state())),
         Op::PutRolloutDevices(Box::new(named)),
         Op::PutRolloutMember(Box::new(member("a", MemberStatus::Waiting))),
         Op::PutRolloutMember(Box::new(member("b", MemberStatus::Scheduled))),
-        Op::DeleteRolloutMember(Box::new(member("b", MemberStatus::Scheduled).place), MemberStatus::Scheduled),
+        Op::DeleteRolloutMember(
+            Box::new(member("b", MemberStatus::Scheduled).place),
+            MemberStatus::Scheduled,
+        ),
         Op::PutRolloutMember(Box::new(member("b", MemberStatus::Failed))),
     ]
 }
