@@ -72,6 +72,7 @@ fn the_defaults_are_those_of_the_contract() {
             loss_grace: seconds(0),
             restart_grace: seconds(120),
         },
+        place: Vec::new(),
         notify: Notify {
             retry_base: seconds(30),
             retry_max: seconds(3_600),

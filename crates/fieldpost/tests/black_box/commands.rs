@@ -9,6 +9,7 @@ mod page;
 mod polling;
 mod presence;
 mod restarts;
+mod rollouts;
 mod turns;
 
 use serde_json::{Value, json};
