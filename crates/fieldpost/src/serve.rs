@@ -210,7 +210,7 @@ async fn open_edges(
     if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut metrics) {
         edges.spawn(consumer.run(stop.subscribe()));
     }
-    let reports = gateway::http::routes(engine, &Arc::default(), &memory, &mut metrics);
+    let reports = gateway::http::routes(engine, &settings.kinds, &memory, &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
     let access = Arc::new(access::access(settings));
     let edge = EdgeContext {
@@ -259,7 +259,7 @@ async fn bind_mqtt(
     };
     let bound = MqttListener::bind(listen, engine.clone(), limits).await;
     let listener = bound.map_err(|error| no_listener("mqtt.listen", listen, &error))?;
-    let mut listener = listener.with_open_files(shares.files).with_kinds(settings.kinds.clone());
+    let mut listener = listener.with_open_files(shares.files).with_kinds(Arc::clone(&settings.kinds));
     if let Some(logins) = access::logins(settings).map_err(because("auth.mqtt"))? {
         listener = listener.with_logins(logins);
     }

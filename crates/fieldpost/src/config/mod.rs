@@ -26,6 +26,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderValue;
@@ -81,7 +82,7 @@ pub(crate) struct Settings {
     /// How commands go out: `[commands]`, and what `[kinds.NAME]` says of them.
     pub commands: CommandSettings,
     /// The topics and messages that kinds have of their own.
-    pub kinds: KindForms,
+    pub kinds: Arc<KindForms>,
     /// For how long things are kept.
     pub history: History,
     /// What is kept of refused reports.
@@ -314,7 +315,7 @@ impl Settings {
             place: from.read("fleet.place", &Items(LabelKey)).value,
             notify: notify(&mut from),
             commands: CommandSettings { by_kind: kinds.paces, ..commands },
-            kinds: kinds.forms,
+            kinds: Arc::new(kinds.forms),
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),

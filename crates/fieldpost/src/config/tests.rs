@@ -83,6 +83,7 @@ fn the_defaults_are_those_of_the_contract() {
             allow_private: false,
         },
         commands: CommandSettings::default(),
+        kinds: Arc::default(),
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },
