@@ -4,7 +4,8 @@
 use std::error::Error;
 
 const PROTO: &str = "proto";
-const FILES: [&str; 2] = ["fieldpost/v1/jobs.proto", "fieldpost/v1/reports.proto"];
+const FILES: [&str; 3] =
+    ["fieldpost/v1/commands.proto", "fieldpost/v1/jobs.proto", "fieldpost/v1/reports.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={PROTO}");

@@ -1,8 +1,8 @@
 //! Log lines for changes made through the API, and for refused callers.
 //!
 //! A line names the caller and its address; paths and names are escaped. Publishing jobs, working
-//! on them, reporting, and sending and answering commands are not logged: metrics count them. A flood of refused callers must not
-//! fill the log, so their lines have a limit.
+//! on them, reporting, and sending and answering commands are not logged: metrics count them. A
+//! flood of refused callers must not fill the log, so their lines have a limit.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;

@@ -91,6 +91,9 @@
 //! A waiting or held command takes no memory. A lane takes about 100 bytes while it is open, and
 //! about 150 more for each unanswered command; closed, it keeps only commands on their last try.
 //!
+//! A call about a device looks at each of its unanswered commands a few times. A poll, in a closed
+//! lane, reads them.
+//!
 //! In an open lane where nothing waits, send, publish and answer read nothing from the store,
 //! unless the command has a key. A closed lane wakes nobody, but for a last try whose deadline
 //! comes.

@@ -17,11 +17,9 @@ pub(crate) enum CommandPlace {
 impl CommandPlace {
     /// The place of a command in this state.
     pub(crate) fn of(command: &Command, state: &CommandState) -> Self {
-        if let Some(open) = OpenCommand::of(command, state) {
-            return Self::Open(open);
-        }
-        let finished = |at| FinishedCommand { at, key: command.id.into(), slot: command.slot };
-        state.finished_at.map_or(Self::Nowhere, |at| Self::Finished(finished(at)))
+        let open = OpenCommand::of(command, state).map(Self::Open);
+        let finished = || FinishedCommand::of(command, state).map(Self::Finished);
+        open.or_else(finished).unwrap_or(Self::Nowhere)
     }
 }
 

@@ -23,3 +23,8 @@ pub(crate) fn caller<T>(request: &Request<T>) -> Result<Admitted, Status> {
     let admitted = request.extensions().get::<Admitted>();
     admitted.cloned().ok_or_else(|| status(&Problem::new(401, "unauthorized", "nobody let this call in")))
 }
+
+/// Who asks, and for what.
+pub(crate) fn heard<T>(request: Request<T>) -> Result<(Admitted, T), Status> {
+    Ok((caller(&request)?, request.into_inner()))
+}

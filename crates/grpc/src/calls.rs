@@ -30,6 +30,7 @@ const STATUS: &str = "grpc-status";
 pub(crate) enum Service {
     Jobs,
     Reports,
+    Commands,
     Health,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Method {
 }
 
 /// Every method: its path, its service, its name, whether it streams.
-const METHODS: [(&str, Service, &str, bool); 11] = [
+const METHODS: [(&str, Service, &str, bool); 17] = [
     ("/fieldpost.v1.Jobs/Work", Service::Jobs, "Work", true),
     ("/fieldpost.v1.Jobs/Publish", Service::Jobs, "Publish", false),
     ("/fieldpost.v1.Jobs/Consume", Service::Jobs, "Consume", false),
@@ -52,6 +53,12 @@ const METHODS: [(&str, Service, &str, bool); 11] = [
     ("/fieldpost.v1.Jobs/Get", Service::Jobs, "Get", false),
     ("/fieldpost.v1.Jobs/Cancel", Service::Jobs, "Cancel", false),
     ("/fieldpost.v1.Reports/Send", Service::Reports, "Send", true),
+    ("/fieldpost.v1.Commands/Send", Service::Commands, "Commands.Send", false),
+    ("/fieldpost.v1.Commands/Get", Service::Commands, "Commands.Get", false),
+    ("/fieldpost.v1.Commands/List", Service::Commands, "Commands.List", false),
+    ("/fieldpost.v1.Commands/Cancel", Service::Commands, "Commands.Cancel", false),
+    ("/fieldpost.v1.Commands/Retry", Service::Commands, "Commands.Retry", false),
+    ("/fieldpost.v1.Commands/Call", Service::Commands, "Commands.Call", false),
     ("/grpc.health.v1.Health/Check", Service::Health, "Check", false),
     ("/grpc.health.v1.Health/Watch", Service::Health, "Watch", true),
 ];
@@ -72,7 +79,7 @@ impl Method {
     pub(crate) fn sends(self) -> Sends {
         match self.service {
             Service::Jobs | Service::Reports if self.streams => Sends::Stream,
-            Service::Jobs | Service::Reports | Service::Health => Sends::One,
+            Service::Jobs | Service::Reports | Service::Commands | Service::Health => Sends::One,
         }
     }
 }
@@ -231,6 +238,7 @@ mod tests {
         let described = [
             include_str!("../proto/fieldpost/v1/jobs.proto"),
             include_str!("../proto/fieldpost/v1/reports.proto"),
+            include_str!("../proto/fieldpost/v1/commands.proto"),
         ];
         let mut found = 0;
         for text in described {
@@ -239,8 +247,10 @@ mod tests {
             for line in calls.lines().filter_map(|line| line.strip_prefix("  rpc ")) {
                 let (name, _) = line.split_once('(').expect("its message");
                 let method = Method::at(&format!("/fieldpost.v1.{service}/{name}"));
+                // Where two services have a call of one name, the later one's has the service's too.
+                let short = |method: Method| method.name.rsplit('.').next().unwrap_or_default();
                 assert_eq!(
-                    method.map(|method| (method.name, method.streams)),
+                    method.map(|method| (short(method), method.streams)),
                     Some((name, line.contains("stream")))
                 );
                 found += 1;

@@ -20,7 +20,7 @@ use crate::watches::Replaced;
 /// How often whoever watches is looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The services that may be asked for by name; the server as a whole has none.
-const NAMES: [&str; 3] = ["", "fieldpost.v1.Jobs", "fieldpost.v1.Reports"];
+const NAMES: [&str; 4] = ["", "fieldpost.v1.Jobs", "fieldpost.v1.Reports", "fieldpost.v1.Commands"];
 
 /// Knows whether the server serves.
 #[derive(Clone)]

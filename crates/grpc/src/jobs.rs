@@ -13,11 +13,11 @@ use engine::queues::{HandOver, QueueName, Queues, Retry, Want};
 use futures_util::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::callers::caller;
+use crate::callers::{caller, heard};
 use crate::calls::HandsOver;
 use crate::metrics::Metrics;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
-use crate::status::status;
+use crate::status::{status, told};
 use crate::stopping::Stop;
 use crate::time::{moment, read_span};
 use crate::{asked, publish, shape, work};
@@ -163,15 +163,6 @@ impl Jobs {
 pub(crate) fn retry(delay: Option<&prost_types::Duration>, error: &str) -> Result<Retry, Problem> {
     let delay = delay.map_or(Ok(Duration::ZERO), |delay| read_span("delay", delay))?;
     Ok(Retry { delay, error: (!error.is_empty()).then(|| CompactString::new(error)) })
-}
-
-/// Who asks, and for what.
-fn heard<T>(request: Request<T>) -> Result<(Admitted, T), Status> {
-    Ok((caller(&request)?, request.into_inner()))
-}
-
-fn told<T>(answer: Result<T, Problem>) -> Result<Response<T>, Status> {
-    answer.map(Response::new).map_err(|problem| status(&problem))
 }
 
 #[tonic::async_trait]

@@ -1,4 +1,4 @@
-//! gRPC, package `fieldpost.v1`: jobs of queues, and reports of devices.
+//! gRPC, package `fieldpost.v1`: jobs of queues, reports of devices, and commands to them.
 //!
 //! It reads messages, asks the engine and writes answers. Tokens are those of the HTTP API, handed
 //! in as [`access::Access`], and so is the reading of a report, as a [`ReadReport`]. [`Grpc`]
@@ -7,6 +7,7 @@
 mod asked;
 mod callers;
 mod calls;
+mod commands;
 mod health;
 mod jobs;
 mod metrics;

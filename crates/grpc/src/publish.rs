@@ -106,7 +106,17 @@ pub(crate) fn once(
     queue: &QueueName,
     caller: &str,
 ) -> Result<Option<IdempotencyKey>, Problem> {
-    let key = &request.idempotency_key;
+    // None of the parts can have a line break in it.
+    let belongs = format!("grpc Publish\n{queue}\n{caller}");
+    once_for(&request.idempotency_key, &belongs, || request.encode_to_vec())
+}
+
+/// A key that belongs to something, and to what is sent with it; empty is none.
+pub(crate) fn once_for(
+    key: &str,
+    belongs: &str,
+    sent: impl FnOnce() -> Vec<u8>,
+) -> Result<Option<IdempotencyKey>, Problem> {
     if key.is_empty() {
         return Ok(None);
     }
@@ -114,10 +124,7 @@ pub(crate) fn once(
         let detail = format!("idempotency_key must be up to {KEY_CHARS_MAX} printable ASCII characters");
         return Err(Problem::not_allowed("invalid_idempotency_key", detail));
     }
-    // None of the parts can have a line break in it.
-    let belongs = format!("grpc Publish\n{queue}\n{caller}\n{key}");
-    Ok(Some(IdempotencyKey {
-        key: AnswerKey(hash::wide(belongs.as_bytes())),
-        body: hash::wide(&request.encode_to_vec()),
-    }))
+    let belongs = format!("{belongs}\n{key}");
+    let (key, body) = (AnswerKey(hash::wide(belongs.as_bytes())), hash::wide(&sent()));
+    Ok(Some(IdempotencyKey { key, body }))
 }

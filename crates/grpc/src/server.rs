@@ -32,9 +32,11 @@ use tracing::debug;
 use crate::MESSAGE_BYTES_MAX;
 use crate::callers::Peer;
 use crate::calls::{Answering, Call, Method, Service, WatchPlace};
+use crate::commands::Commands;
 use crate::health::Health;
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
+use crate::proto::commands_server::CommandsServer;
 use crate::proto::jobs_server::JobsServer;
 use crate::proto::reports_server::ReportsServer;
 use crate::receiving::{ConnectionPlaces, Places};
@@ -79,6 +81,7 @@ pub struct Grpc {
     access: Arc<Access>,
     jobs: JobsServer<Jobs>,
     reports: ReportsServer<Reports>,
+    commands: CommandsServer<Commands>,
     health: HealthServer<Health>,
     places: Places,
     wide_windows: Arc<Pool>,
@@ -122,6 +125,8 @@ impl Grpc {
             access,
             jobs: JobsServer::new(jobs).max_decoding_message_size(MESSAGE_BYTES_MAX),
             reports: ReportsServer::new(reports).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            commands: CommandsServer::new(Commands::new(engine, stop.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
             health: HealthServer::new(Health::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
             places: Places::new(memory, &metrics),
@@ -159,7 +164,7 @@ impl Grpc {
         parts.extensions.insert(Peer(connection.peer));
         let sender = match method.service {
             Service::Health => SenderKey::of_address(connection.peer.ip()),
-            Service::Jobs | Service::Reports => {
+            Service::Jobs | Service::Reports | Service::Commands => {
                 let caller = match self.access.admit(&parts.headers).await {
                     Ok(caller) => caller,
                     Err(not_admitted) => return call.not_admitted(&not_admitted),
@@ -179,6 +184,7 @@ impl Grpc {
         let Ok(response) = match method.service {
             Service::Jobs => self.jobs.call(request).await,
             Service::Reports => self.reports.call(request).await,
+            Service::Commands => self.commands.call(request).await,
             Service::Health if method.streams => return self.watch_health(call, request, &connection).await,
             Service::Health => return self.check_health(call, request, &connection).await,
         };

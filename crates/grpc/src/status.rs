@@ -2,20 +2,32 @@
 
 use base::Problem;
 use tonic::metadata::MetadataValue;
-use tonic::{Code, Status};
+use tonic::{Code, Response, Status};
 
 /// The metadata that has the stable code of a refusal.
 pub(crate) const CODE: &str = "fieldpost-code";
 
 /// The status that says the same.
 pub(crate) fn status(problem: &Problem) -> Status {
-    let mut status = Status::new(code_of(problem), problem.detail.clone());
-    status.metadata_mut().insert(CODE, MetadataValue::from_static(problem.code));
+    status_of(problem.status, problem.code, &problem.detail)
+}
+
+/// The same of a problem whose code is no constant any more.
+pub(crate) fn status_of(http_status: u16, code: &str, detail: &str) -> Status {
+    let mut status = Status::new(code_of(http_status, code), detail);
+    if let Ok(code) = MetadataValue::try_from(code) {
+        status.metadata_mut().insert(CODE, code);
+    }
     status
 }
 
-fn code_of(problem: &Problem) -> Code {
-    match (problem.status, problem.code) {
+/// What became of a call.
+pub(crate) fn told<T>(answer: Result<T, Problem>) -> Result<Response<T>, Status> {
+    answer.map(Response::new).map_err(|problem| status(&problem))
+}
+
+fn code_of(status: u16, code: &str) -> Code {
+    match (status, code) {
         (400 | 422 | 413, _) => Code::InvalidArgument,
         (401, _) => Code::Unauthenticated,
         (403, _) => Code::PermissionDenied,

@@ -54,10 +54,11 @@ impl CommandedDevices {
         manners: Manners,
         ledger: &Arc<CommandLedger>,
     ) -> Self {
-        let count = connections.max(devices.count().div_ceil(DEVICES_PER_CONNECTION_MAX));
+        let count =
+            connections.max(devices.count().div_ceil(DEVICES_PER_CONNECTION_MAX)).min(devices.count());
         let (stop, stopped) = watch::channel(false);
         let mut running = JoinSet::new();
-        for number in 0..count.min(devices.count()) {
+        for number in 0..count {
             let part = devices.lane(number, count);
             let connection =
                 DeviceConnection::new(endpoint.clone(), devices.clone(), part, manners, Arc::clone(ledger));

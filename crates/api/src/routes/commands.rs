@@ -1,6 +1,5 @@
 //! Commands to devices: sending them, looking at them, cancelling them and trying them anew.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -12,7 +11,7 @@ use engine::commands::COMMAND_ID_PREFIX;
 use engine::followers::{FollowedFeed, Follower};
 use engine::queries::{CommandFilter, FeedKey};
 use engine::queues::IdempotencyKey;
-use engine::records::{CommandKey, CommandState, CommandStatus};
+use engine::records::{CommandKey, CommandStatus};
 use engine::{Engine, Form, TrackedCommand};
 use net::problem::Refused;
 use serde::Deserialize;
@@ -87,7 +86,7 @@ async fn send(
         let command = shape::new_command(&body, &commands)?;
         drop(body);
         command.check(api.engine().clock().wall())?;
-        let write = |made: &_| Answer::of(made, |command| created(&as_given(command))).stored();
+        let write = |made: &_| Answer::of(made, given).stored();
         Answer::kept(&commands.send_as(device, command, Form { once, write }).await?)
     };
     let sent = creation.once(&api, send).await?;
@@ -100,13 +99,8 @@ async fn send(
     Ok(created(&ended(&api, id, wait).await?))
 }
 
-/// The command as it was taken. A reachable device may have it already: how far it came since then
-/// is for later calls to show.
-fn as_given(command: &TrackedCommand) -> TrackedCommand {
-    let TrackedCommand { command, state } = command;
-    let CommandState { is_held, expires_at, .. } = *state;
-    let state = CommandState { is_held, expires_at, ..CommandState::WAITING };
-    TrackedCommand { command: Arc::clone(command), state }
+fn given(command: &TrackedCommand) -> Answer {
+    created(&command.as_given())
 }
 
 fn created(command: &TrackedCommand) -> Answer {

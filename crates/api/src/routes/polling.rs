@@ -2,6 +2,8 @@
 //! comes in as a report does, which is another crate's route.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
+use base::Problem;
 use base::limits::POLL_WAIT_MAX;
 use net::problem::Refused;
 
@@ -27,8 +29,10 @@ pub(super) fn routes() -> Routes {
 async fn poll(
     State(api): State<ApiState>,
     DeviceInPath(device): DeviceInPath,
+    headers: HeaderMap,
     params: Params,
 ) -> Result<Answer, Refused> {
+    refuse_foreign_pages(&headers)?;
     let wait = params.wait_alone(POLL_WAIT_MAX)?;
     let commands = api.engine().commands();
     let command = tokio::select! {
@@ -36,4 +40,13 @@ async fn poll(
         () = api.stopped() => None,
     };
     Ok(command.map_or_else(Answer::nothing, |command| Answer::ok(&PolledShape::from(&command))))
+}
+
+/// A GET that acts: an image of a foreign page would make it, without an `Origin`. Browsers say so
+/// otherwise.
+fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get("sec-fetch-site").map(|site| site.as_bytes()) {
+        None | Some(b"same-origin" | b"none") => Ok(()),
+        Some(_) => Err(Problem::new(403, "foreign_origin", "a page of another origin may not poll")),
+    }
 }

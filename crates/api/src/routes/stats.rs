@@ -48,9 +48,10 @@ impl By {
     }
 }
 
-/// What can be counted.
 /// Commands are counted by those given, and by status besides.
 const COMMANDS: Metric = Metric::Commands(CommandStatus::Scheduled);
+
+/// What can be counted.
 pub(crate) const METRICS: [Metric; 5] =
     [Metric::Reports, Metric::Changes, Metric::Losses, Metric::Deliveries, COMMANDS];
 

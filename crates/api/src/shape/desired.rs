@@ -25,7 +25,7 @@ pub(crate) struct WishShape<'a> {
     desired: Option<&'a RawValue>,
     #[schema(schema_with = words::any, required)]
     confirmed: Option<&'a RawValue>,
-    /// Whether the device has not yet confirmed what is wished.
+    /// Whether a command is on its way that brings the device there.
     pending: bool,
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct CountShape {
     count: u64,
     /// Commands that came to each status; of commands only.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false)]
     by_status: BTreeMap<&'static str, u64>,
 }
 

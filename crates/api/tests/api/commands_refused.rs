@@ -1,7 +1,9 @@
 //! Calls about commands that are refused, each with its code and with words that say why.
 
+use axum::body::Body;
+
 use crate::commands::with_locks;
-use crate::rig::Server;
+use crate::rig::{Server, request};
 
 /// An id that a command may have, and none has.
 const NO_COMMAND: &str = "cmd_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -110,6 +112,17 @@ async fn a_wrong_parameter_is_refused() {
         server.check(&call, if call.starts_with("POST") { r#"{"payload":1}"# } else { "" }, 422, code).await;
     }
     server.check("GET /v1/commands?cursor=x", "", 400, "invalid_cursor").await;
+}
+
+/// An image of a foreign page comes without an `Origin`.
+#[tokio::test]
+async fn a_foreign_page_cannot_poll_for_a_device() {
+    let server = with_locks().await;
+    for (site, expect) in [("cross-site", 403), ("same-site", 403), ("same-origin", 204), ("none", 204)] {
+        let poll = request("GET /v1/devices/0xA/poll", "").header("sec-fetch-site", site);
+        let answer = server.send(poll.body(Body::empty()).expect("a request")).await;
+        assert_eq!(answer.status, expect, "{site}: {}", answer.text);
+    }
 }
 
 #[tokio::test]

@@ -85,3 +85,25 @@ async fn what_cannot_be_counted_is_refused() {
         server.check(&format!("GET /v1/stats?{query}"), "", status, code).await;
     }
 }
+
+#[tokio::test]
+async fn commands_are_counted_by_the_status_they_came_to() {
+    let server = with_reports().await;
+    let sent = server.check("POST /v1/devices/a/commands", r#"{"payload":1}"#, 201, "{}").await;
+    server.check("POST /v1/devices/b/commands", r#"{"payload":1}"#, 201, "{}").await;
+    let cancel = format!("DELETE /v1/commands/{}", sent["id"].as_str().expect("an id"));
+    server.check(&cancel, "", 204, "").await;
+    let by_status = |stats: &Json, status: &str| {
+        let items = stats["items"].as_array().expect("a list");
+        items.iter().filter_map(|item| item["by_status"][status].as_u64()).sum::<u64>()
+    };
+    for (query, sent, cancelled) in
+        [("", 2, 1), ("&by=day", 2, 1), ("&device=a", 1, 1), ("&device=b", 1, 0), ("&label.site=12", 1, 1)]
+    {
+        let stats = server.get(&format!("/v1/stats?metric=commands{query}")).await;
+        let counted = (total(&stats), by_status(&stats, "scheduled"), by_status(&stats, "cancelled"));
+        assert_eq!(counted, (sent, sent, cancelled), "{query}: {stats}");
+    }
+    let reports = server.get("/v1/stats?metric=reports").await;
+    assert!(reports["items"][0]["by_status"].is_null(), "{reports}");
+}

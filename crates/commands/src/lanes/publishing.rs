@@ -74,9 +74,10 @@ impl<S: CommandStore> LaneStep<'_, S> {
 
     /// Nothing goes out after its time, also when nobody has noticed yet that it is over.
     fn publish_or_expire(&mut self, command: Arc<Command>, state: CommandState) -> Result<(), S::Error> {
-        let Some(pace) = self.lanes.pace(command.slot).filter(|_| !has_expired(&state, self.now)) else {
+        if has_expired(&state, self.now) {
             return self.end(&command, state, CommandStatus::Expired);
-        };
+        }
+        let pace = self.lanes.pace(command.slot).expect("only an open lane lets commands out");
         self.publish(CommandPlace::of(&command, &state), command, state, pace.gap);
         Ok(())
     }

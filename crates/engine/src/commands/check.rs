@@ -9,9 +9,9 @@ use base::limits::{
     COMMAND_ATTEMPTS_MAX, COMMAND_NAME_BYTES_MAX, COMMAND_PAYLOAD_BYTES_MAX, COMMAND_PRIORITY_MAX,
 };
 use base::{Problem, Timestamp, random};
-use records::OutcomeReceiver;
+use records::{CommandState, OutcomeReceiver};
 
-use super::{Commands, NewCommand};
+use super::{Commands, NewCommand, TrackedCommand};
 use crate::queues::QueueName;
 
 impl NewCommand {
@@ -60,6 +60,17 @@ impl NewCommand {
             text.as_deref().map_or(Ok(()), |text| check_name(name, text))?;
         }
         Ok(())
+    }
+}
+
+impl TrackedCommand {
+    /// The command as it was taken: what its sender is answered. A reachable device may have it
+    /// already; how far it came since then is for later calls to show.
+    #[must_use]
+    pub fn as_given(&self) -> Self {
+        let CommandState { is_held, expires_at, .. } = self.state;
+        let state = CommandState { is_held, expires_at, ..CommandState::WAITING };
+        Self { command: Arc::clone(&self.command), state }
     }
 }
 

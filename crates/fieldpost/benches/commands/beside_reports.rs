@@ -78,10 +78,10 @@ pub(super) async fn commands(sizes: Sizes, report: &mut Report) -> Result<(), Fa
     stage::all_settled(&ledger, commands).await?;
     load.sent().await;
     let pubacks = reporting.stop().await?;
-    let latency = ledger.latencies().accepted_to_received;
+    let latency = ledger.latencies().asked_to_received;
     let rate = pubacks.count() / sizes.seconds;
     report.note(&format!("  {name}: {latency}; {rate} reports a second, PUBACK {pubacks}"))?;
-    report.figure(&format!("{name} accepted_to_received p50 / p99"), percentiles(&latency));
+    report.figure(&format!("{name} asked_to_received p50 / p99"), percentiles(&latency));
     connected.disconnect().await;
     server.stop().await
 }

@@ -1,6 +1,7 @@
-//! `make bench`: what this machine does with commands to devices: how many a second reach their
-//! device and are answered, how soon, beside reports too, what a million of them cost that wait, and
-//! how a storm of devices is told what waits for it.
+//! `make bench`: what this machine does with commands to devices.
+//!
+//! How many a second are answered, and how soon, also beside reports. What a million commands for
+//! absent devices cost. How soon a storm of devices is told what waits for it.
 //!
 //! Everything is measured from outside, on the built binary with `durability.sync = "always"`; the
 //! devices and the senders share the machine with it. `cargo bench --bench commands -- storm` runs

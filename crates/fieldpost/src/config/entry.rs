@@ -1,5 +1,5 @@
 //! One entry of a list of sections, such as `[[auth.tokens]]`, or one section with a name of the
-//! user's own, such as `[kinds.face]`: its fields are read by their shape, and those nobody asked
+//! user's own, such as `[kinds.face]`. Its fields are read by their shape, and those nobody asked
 //! for are mistakes.
 //!
 //! Unlike the other settings a field has no default: it is there or it is not.

@@ -1,5 +1,5 @@
-//! The part with commands: a face terminal that is away is told to open, and does it once it comes
-//! back; then it is to have another volume, and confirms that.
+//! The part with commands. A face terminal that is away is told to open, and does it once it comes
+//! back. Then it is to have another volume, and confirms that.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

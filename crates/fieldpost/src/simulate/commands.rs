@@ -1,5 +1,5 @@
-//! The part of a simulation in which devices are told to do something: sent over REST beside the
-//! reports, taken and answered over connections of their own, and called to account.
+//! The part of a simulation in which devices are told to do something. Commands are sent over REST
+//! beside the reports, taken and answered over connections of their own, and called to account.
 
 use std::io;
 use std::sync::Arc;
@@ -218,6 +218,7 @@ impl CommandAccount {
                 "outcomes",
                 if outcomes.is_empty() { "-".to_owned() } else { outcomes.join("  ") }
             ),
+            format!("  {:<16}{}  until received", "since sent", percentiles(&latencies.asked_to_received)),
             format!(
                 "  {:<16}{}  until received",
                 "since accepted",
@@ -244,6 +245,7 @@ impl CommandAccount {
             "outcomes": self.outcomes,
             "settled_per_second": counts.settled as f64 / self.elapsed.as_secs_f64().max(1e-3),
             "latency_ms": {
+                "asked_to_received": percentiles_json(&self.latencies.asked_to_received),
                 "accepted_to_received": percentiles_json(&self.latencies.accepted_to_received),
                 "accepted_to_settled": percentiles_json(&self.latencies.accepted_to_settled),
             },

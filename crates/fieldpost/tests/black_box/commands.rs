@@ -5,6 +5,7 @@ mod answers;
 mod desired;
 mod device;
 mod outcomes;
+mod over_grpc;
 mod page;
 mod polling;
 mod presence;

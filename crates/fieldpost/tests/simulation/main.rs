@@ -43,26 +43,33 @@
 //!
 //! # What is checked
 //! A naive [model](devices::model) takes the same inputs in the same order and goes back with the
-//! store when batches are lost. Every answer, every batch, every body is held against it at once;
-//! [everything that is stored](devices::checkers::contents) at random moments, after every start and
-//! at the end; every row that a life has left, as `fieldpost check` does, against the rows that it
-//! names and that name it; and the invariants of ARCHITECTURE.md, by
-//! [name](harness::violation::Invariant), where they can be seen. At the end all faults stop, and
+//! store when batches are lost. Every answer, every batch, every body is held against it at once.
+//! [Everything that is stored](devices::checkers::contents) is at random moments, after every start
+//! and at the end. Every row that a life has left is held against the rows that it names and that
+//! name it, as `fieldpost check` does. The invariants of ARCHITECTURE.md are checked by
+//! [name](harness::violation::Invariant) where they can be seen. At the end all faults stop, and
 //! within an hour of virtual time everything must have been told, on time, to everybody.
 //!
-//! Users' [queues] of jobs have runs of their own over the same machine, as nothing of a queue ever
-//! commits together with a device.
+//! Users' [queues] of jobs are a workload of their own, as nothing of a queue ever commits together
+//! with a device. [Both] run in one life too: one process, one store, one machine with its faults.
 //!
 //! # Running it
 //! - `cargo test -p fieldpost --test simulation`: the seeds of CI.
 //! - `SEED=17 cargo test -p fieldpost --test simulation many_lives_keep -- --nocapture`: one run
 //!   again, exactly; with `SIM_TRACE=1` every step is printed. `many_lives_of_queues` in its place:
-//!   one with queues.
+//!   one with queues; `many_lives_of_both`: one with both.
 //! - `SEEDS=1000..2000` in place of `SEED`: many others.
+//! - `SIM_WITH="steps=40 crash=0"` besides: with numbers that are others than the seed says. Each
+//!   plan has its own, of which `knobs` tells; `resident_max=6` parks most jobs of queues.
 //! - `make simulate-long`: seeds that begin with the present second, for a night (`SIM_SECONDS`),
-//!   optimised; the first that fails ends it and is printed with the command that repeats it. What
-//!   it found is mended together with a line in `FOUND_BUGS`, or, where later changes to what a
-//!   seed decides would lose it, with a test of its own.
+//!   optimised.
+//!
+//! The first run that fails ends them. It is printed with the command that repeats it, and with one
+//! that repeats a smaller run that fails so. What it found is mended together with a line in
+//! `FOUND_BUGS`, or, where later changes to what a seed decides would lose it, with a test of its
+//! own.
+//!
+//! [Both]: both
 
 mod both;
 mod devices;

@@ -13,7 +13,7 @@
 //!   and limits, and delete them with all they have. They cancel and change jobs that wait or run,
 //!   respawn the dead, and delete them.
 //! - **Memory** is so small in some runs that most jobs are parked in the store;
-//!   `SIM_RESIDENT_MAX=6` makes it so in any.
+//!   `SIM_WITH="resident_max=6"` makes it so in any.
 //!
 //! # What is checked
 //! The [model] takes the same inputs in the same order, and every answer and every batch is held

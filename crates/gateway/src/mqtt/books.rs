@@ -11,20 +11,20 @@ use engine::records::DisconnectReason;
 use futures_util::future::{join_all, try_join_all};
 
 use super::limits::DEVICES_PER_SESSION_MAX;
-use super::reach::Covered;
+use super::reach::CoveredDevices;
 
 /// What the engine was told of a session. One that is nobody's and reaches nobody holds no memory.
 #[derive(Debug, Default)]
-pub(super) struct Books(Option<Box<Entries>>);
+pub(super) struct Books(Option<Box<BookedSession>>);
 
 #[derive(Debug, Default)]
-struct Entries {
-    devices: Vec<Entry>,
+struct BookedSession {
+    devices: Vec<BookedDevice>,
     wide: Vec<Reach>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct BookedDevice {
     device: DeviceId,
     connected: bool,
     reach: Option<OfKind>,
@@ -32,7 +32,7 @@ struct Entry {
 
 /// Something to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum PresenceCall {
     /// It is a session of this device.
     Connected(DeviceId),
     /// It was; it has ended.
@@ -50,18 +50,18 @@ impl Books {
     }
 
     /// It is a session of this device.
-    pub(super) fn connect(&mut self, device: DeviceId, calls: &mut Vec<Call>) {
+    pub(super) fn connect(&mut self, device: DeviceId, calls: &mut Vec<PresenceCall>) {
         let entry = self.entry(device);
         if !std::mem::replace(&mut entry.connected, true) {
-            calls.push(Call::Connected(entry.device.clone()));
+            calls.push(PresenceCall::Connected(entry.device.clone()));
         }
     }
 
     /// It subscribed to what covers these; `who` says for which devices its login speaks.
-    pub(super) fn subscribe(&mut self, covered: Covered, who: &Who, calls: &mut Vec<Call>) {
+    pub(super) fn subscribe(&mut self, covered: CoveredDevices, who: &Who, calls: &mut Vec<PresenceCall>) {
         match covered {
-            Covered::Nothing => {}
-            Covered::Device { device, kind, by_name } => {
+            CoveredDevices::Nothing => {}
+            CoveredDevices::Device { device, kind, by_name } => {
                 if by_name {
                     self.connect(device.clone(), calls);
                 }
@@ -69,7 +69,7 @@ impl Books {
                 let reach = Some(with(entry.reach.clone(), kind));
                 entry.change(reach, calls);
             }
-            Covered::Widely(kinds) => {
+            CoveredDevices::Widely(kinds) => {
                 let wide = &mut self.entries().wide;
                 let before = wide.len();
                 for kind in kinds {
@@ -79,21 +79,21 @@ impl Books {
                     }
                 }
                 if wide.len() > before {
-                    calls.push(Call::ReachesWidely(wide.clone()));
+                    calls.push(PresenceCall::ReachesWidely(wide.clone()));
                 }
             }
         }
     }
 
     /// Its subscriptions cover only these any more.
-    pub(super) fn keep(&mut self, left: impl Iterator<Item = Covered>, calls: &mut Vec<Call>) {
+    pub(super) fn keep(&mut self, left: impl Iterator<Item = CoveredDevices>, calls: &mut Vec<PresenceCall>) {
         let Some(entries) = &mut self.0 else { return };
         let (mut reached, mut kinds) = (Vec::new(), Vec::new());
         for covered in left {
             match covered {
-                Covered::Nothing => {}
-                Covered::Device { device, kind, .. } => reached.push((device, kind)),
-                Covered::Widely(of) => kinds.extend(of),
+                CoveredDevices::Nothing => {}
+                CoveredDevices::Device { device, kind, .. } => reached.push((device, kind)),
+                CoveredDevices::Widely(of) => kinds.extend(of),
             }
         }
         for entry in &mut entries.devices {
@@ -104,7 +104,7 @@ impl Books {
         let before = entries.wide.len();
         entries.wide.retain(|reach| kinds.contains(&reach.kind));
         if entries.wide.len() < before {
-            calls.push(Call::ReachesWidely(entries.wide.clone()));
+            calls.push(PresenceCall::ReachesWidely(entries.wide.clone()));
         }
         entries.devices.retain(|entry| entry.connected || entry.reach.is_some());
         if entries.devices.is_empty() && entries.wide.is_empty() {
@@ -113,36 +113,36 @@ impl Books {
     }
 
     /// It has ended.
-    pub(super) fn close(&mut self) -> Vec<Call> {
+    pub(super) fn close(&mut self) -> Vec<PresenceCall> {
         let Some(entries) = self.0.take() else { return Vec::new() };
-        let Entries { devices, wide } = *entries;
+        let BookedSession { devices, wide } = *entries;
         let ended = devices.into_iter().map(|entry| match entry.connected {
-            true => Call::Disconnected(entry.device),
-            false => Call::Reaches(entry.device, None),
+            true => PresenceCall::Disconnected(entry.device),
+            false => PresenceCall::Reaches(entry.device, None),
         });
-        ended.chain((!wide.is_empty()).then(|| Call::ReachesWidely(Vec::new()))).collect()
+        ended.chain((!wide.is_empty()).then(|| PresenceCall::ReachesWidely(Vec::new()))).collect()
     }
 
-    fn entries(&mut self) -> &mut Entries {
+    fn entries(&mut self) -> &mut BookedSession {
         self.0.get_or_insert_default()
     }
 
-    fn entry(&mut self, device: DeviceId) -> &mut Entry {
+    fn entry(&mut self, device: DeviceId) -> &mut BookedDevice {
         let devices = &mut self.entries().devices;
         let at = devices.iter().position(|entry| entry.device == device).unwrap_or_else(|| {
             // Most sessions are of one device, and many thousands of them are.
             devices.reserve_exact(1);
-            devices.push(Entry { device, connected: false, reach: None });
+            devices.push(BookedDevice { device, connected: false, reach: None });
             devices.len() - 1
         });
         &mut devices[at]
     }
 }
 
-impl Entry {
-    fn change(&mut self, reach: Option<OfKind>, calls: &mut Vec<Call>) {
+impl BookedDevice {
+    fn change(&mut self, reach: Option<OfKind>, calls: &mut Vec<PresenceCall>) {
         if self.reach != reach {
-            calls.push(Call::Reaches(self.device.clone(), reach.clone()));
+            calls.push(PresenceCall::Reaches(self.device.clone(), reach.clone()));
             self.reach = reach;
         }
     }
@@ -159,7 +159,11 @@ fn with(reach: Option<OfKind>, kind: OfKind) -> OfKind {
 
 /// Tells the engine; returns when all of it is durable. The order among different devices is left
 /// open.
-pub(super) async fn tell(presence: Presence, session: Session, calls: Vec<Call>) -> Result<(), NotAccepting> {
+pub(super) async fn tell(
+    presence: Presence,
+    session: Session,
+    calls: Vec<PresenceCall>,
+) -> Result<(), NotAccepting> {
     let told = calls.into_iter().map(|call| tell_one(&presence, &session, call, None));
     try_join_all(told).await.map(drop)
 }
@@ -168,7 +172,7 @@ pub(super) async fn tell(presence: Presence, session: Session, calls: Vec<Call>)
 pub(super) async fn tell_end(
     presence: Presence,
     session: Session,
-    calls: Vec<Call>,
+    calls: Vec<PresenceCall>,
     reason: DisconnectReason,
 ) {
     let told = calls.into_iter().map(|call| tell_one(&presence, &session, call, Some(reason)));
@@ -178,18 +182,18 @@ pub(super) async fn tell_end(
 async fn tell_one(
     presence: &Presence,
     session: &Session,
-    call: Call,
+    call: PresenceCall,
     reason: Option<DisconnectReason>,
 ) -> Result<(), NotAccepting> {
     let number = session.number;
     match call {
-        Call::Connected(device) => presence.connected(device, session.clone()).await,
-        Call::Disconnected(device) => {
+        PresenceCall::Connected(device) => presence.connected(device, session.clone()).await,
+        PresenceCall::Disconnected(device) => {
             let reason = reason.unwrap_or(DisconnectReason::ConnectionLost);
             presence.disconnected(device, number, reason).await
         }
-        Call::Reaches(device, reach) => presence.reaches(device, number, reach).await,
-        Call::ReachesWidely(reach) => presence.reaches_widely(number, reach).await,
+        PresenceCall::Reaches(device, reach) => presence.reaches(device, number, reach).await,
+        PresenceCall::ReachesWidely(reach) => presence.reaches_widely(number, reach).await,
     }
 }
 
@@ -201,7 +205,7 @@ mod tests {
     use crate::decode::kinds::KindForms;
     use crate::mqtt::reach;
 
-    fn covered(filter: &str) -> Covered {
+    fn covered(filter: &str) -> CoveredDevices {
         reach::covered(filter, &KindForms::default())
     }
 
@@ -209,34 +213,34 @@ mod tests {
         DeviceId::new(device).expect("an id")
     }
 
-    fn connected(device: &str) -> Call {
-        Call::Connected(id(device))
+    fn connected(device: &str) -> PresenceCall {
+        PresenceCall::Connected(id(device))
     }
 
-    fn reaches(device: &str) -> Call {
-        Call::Reaches(id(device), Some(OfKind::Only(Kind::lock())))
+    fn reaches(device: &str) -> PresenceCall {
+        PresenceCall::Reaches(id(device), Some(OfKind::Only(Kind::lock())))
     }
 
-    fn reaches_any(device: &str) -> Call {
-        Call::Reaches(id(device), Some(OfKind::Any))
+    fn reaches_any(device: &str) -> PresenceCall {
+        PresenceCall::Reaches(id(device), Some(OfKind::Any))
     }
 
-    fn reaches_not(device: &str) -> Call {
-        Call::Reaches(id(device), None)
+    fn reaches_not(device: &str) -> PresenceCall {
+        PresenceCall::Reaches(id(device), None)
     }
 
-    fn widely(kinds: &[Option<&str>]) -> Call {
+    fn widely(kinds: &[Option<&str>]) -> PresenceCall {
         let reach = |kind: &Option<&str>| Reach { kind: kind.and_then(Kind::new), who: Who::Everybody };
-        Call::ReachesWidely(kinds.iter().map(reach).collect())
+        PresenceCall::ReachesWidely(kinds.iter().map(reach).collect())
     }
 
-    fn subscribe(books: &mut Books, filter: &str) -> Vec<Call> {
+    fn subscribe(books: &mut Books, filter: &str) -> Vec<PresenceCall> {
         let mut calls = Vec::new();
         books.subscribe(covered(filter), &Who::Everybody, &mut calls);
         calls
     }
 
-    fn keep(books: &mut Books, filters: &[&str]) -> Vec<Call> {
+    fn keep(books: &mut Books, filters: &[&str]) -> Vec<PresenceCall> {
         let mut calls = Vec::new();
         books.keep(filters.iter().map(|filter| covered(filter)), &mut calls);
         calls
@@ -252,7 +256,7 @@ mod tests {
         assert_eq!(subscribe(&mut books, "dev/lock/0xA/#"), []);
         assert_eq!(subscribe(&mut books, "dev/lock/0x1/#"), [reaches("0x1")]);
         assert_eq!(subscribe(&mut books, "dev/lock/0xA/state"), []);
-        assert_eq!(books.close(), [Call::Disconnected(id("0xA")), reaches_not("0x1")]);
+        assert_eq!(books.close(), [PresenceCall::Disconnected(id("0xA")), reaches_not("0x1")]);
         assert_eq!(books.close(), []);
     }
 
@@ -263,7 +267,7 @@ mod tests {
         assert_eq!(keep(&mut books, &["+/lock/0xA"]), []);
         assert_eq!(keep(&mut books, &[]), [reaches_not("0xA")]);
         assert_eq!(subscribe(&mut books, "dev/lock/0xA"), [reaches("0xA")], "it is connected still");
-        assert_eq!(books.close(), [Call::Disconnected(id("0xA"))]);
+        assert_eq!(books.close(), [PresenceCall::Disconnected(id("0xA"))]);
     }
 
     #[test]

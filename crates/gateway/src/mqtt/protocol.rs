@@ -19,8 +19,8 @@ use engine::intake::{NotAccepting, Received};
 use futures_util::future::BoxFuture;
 use rmqtt_codec::types::QoS;
 
-use self::commands::Commands;
-use self::telling::Telling;
+use self::commands::CommandReceiver;
+use self::telling::HeldAnswer;
 use super::aliases::Aliases;
 use super::books::Books;
 use super::control::{self, Control};
@@ -65,11 +65,11 @@ pub(super) struct Protocol {
     /// If it receives reports.
     watcher: Option<Arc<Watcher<ReportCopy>>>,
     /// If it receives commands.
-    commands: Option<Box<Commands>>,
+    commands: Option<Box<CommandReceiver>>,
     /// What the engine knows of this session.
     books: Books,
     /// An answer waits until the engine knows what follows from it.
-    telling: Option<Box<Telling>>,
+    telling: Option<Box<HeldAnswer>>,
 }
 
 /// What is asked about labels, or was answered for the packet that was held back.

@@ -45,6 +45,7 @@ struct Shard {
 /// When a command came to each point, as far as it has.
 #[derive(Debug, Clone, Copy, Default)]
 struct CommandTimes {
+    asked: Option<Instant>,
     accepted: Option<Instant>,
     received: Option<Instant>,
     settled: Option<Instant>,
@@ -56,6 +57,8 @@ pub struct CommandLatencies {
     /// From the server's 201, as its sender read it, to the device's first reading of the command;
     /// nothing if the device was first.
     pub accepted_to_received: Latency,
+    /// From the sender's request to the device's first reading of the command.
+    pub asked_to_received: Latency,
     /// From the server's 201 to its acknowledgement of the device's answer.
     pub accepted_to_settled: Latency,
 }
@@ -136,6 +139,7 @@ impl CommandLedger {
         for shard in &self.shards {
             let shard = locked(shard);
             all.accepted_to_received.merge(&shard.latencies.accepted_to_received);
+            all.asked_to_received.merge(&shard.latencies.asked_to_received);
             all.accepted_to_settled.merge(&shard.latencies.accepted_to_settled);
         }
         all
@@ -155,10 +159,10 @@ impl CommandLedger {
         locked(&self.troubles).clone()
     }
 
-    /// The server has accepted a command.
-    pub(super) fn accepted(&self, id: &str, at: Instant) {
+    /// The server has accepted a command that it was asked for.
+    pub(super) fn accepted(&self, id: &str, asked: Instant, at: Instant) {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        self.note(hash_of(id), |times| times.accepted = Some(at));
+        self.note(hash_of(id), |times| (times.asked, times.accepted) = (Some(asked), Some(at)));
     }
 
     /// The server has not accepted a command.
@@ -224,13 +228,14 @@ impl CommandLedger {
         let before = *times;
         change(times);
         let spans = [
-            (before.received, times.received, &mut latencies.accepted_to_received),
-            (before.settled, times.settled, &mut latencies.accepted_to_settled),
+            (times.asked, before.received, times.received, &mut latencies.asked_to_received),
+            (times.accepted, before.received, times.received, &mut latencies.accepted_to_received),
+            (times.accepted, before.settled, times.settled, &mut latencies.accepted_to_settled),
         ];
-        for (end_before, end, latency) in spans {
+        for (begin, end_before, end, latency) in spans {
             let was_known = before.accepted.is_some() && end_before.is_some();
-            if let (Some(accepted), Some(end), false) = (times.accepted, end, was_known) {
-                latency.record(end.saturating_duration_since(accepted));
+            if let (Some(begin), Some(end), false) = (begin, end, was_known) {
+                latency.record(end.saturating_duration_since(begin));
             }
         }
     }
@@ -256,18 +261,18 @@ mod tests {
     fn either_end_may_be_first_and_each_command_is_measured_once() {
         let ledger = CommandLedger::default();
         let (begin, ms) = (Instant::now(), Duration::from_millis);
-        ledger.accepted("a", begin);
+        ledger.accepted("a", begin, begin);
         for late in [5, 9] {
             ledger.received(hash_of("a"), begin + ms(late));
             ledger.settled(hash_of("a"), begin + ms(late + 10));
         }
         ledger.received(hash_of("b"), begin);
-        ledger.accepted("b", begin + ms(3));
-        ledger.accepted("c", begin);
+        ledger.accepted("b", begin, begin + ms(3));
+        ledger.accepted("c", begin, begin);
         let counts = ledger.counts();
         assert_eq!((counts.sent, counts.received, counts.repeated, counts.settled), (3, 2, 1, 1));
         let latencies = ledger.latencies();
-        assert_eq!(latencies.accepted_to_received.count(), 2);
+        assert_eq!((latencies.accepted_to_received.count(), latencies.asked_to_received.count()), (2, 2));
         assert!(latencies.accepted_to_received.percentile(100.0).abs_diff(ms(5)) < ms(1));
         assert!(latencies.accepted_to_settled.percentile(100.0).abs_diff(ms(15)) < ms(1));
         assert_eq!(ledger.unreceived(), 1);

@@ -123,9 +123,10 @@ async fn send_all(
         else {
             return;
         };
+        let asked = Instant::now();
         match connection.post_document(&schedule.path(number), schedule.body.clone().into()).await {
             Ok((status, answer)) => match accepted(status, &answer) {
-                Ok(id) => ledger.accepted(&id, Instant::now()),
+                Ok(id) => ledger.accepted(&id, asked, Instant::now()),
                 Err(why) => ledger.not_accepted(&why),
             },
             Err(error) => {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::random::{Probability, Random};
 
-/// How devices answer. Of a hundred commands so many are treated in each of these ways, and the
-/// others are done and answered once; what becomes of one depends on the seed and its id alone, so
-/// that it is treated alike each time that it comes.
+/// How devices answer. Each share of the commands is treated in its own way; the others are done
+/// and answered once. The seed and a command's id alone decide, so that a command is treated alike
+/// each time that it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Manners {
     /// How long a device takes for its answer.

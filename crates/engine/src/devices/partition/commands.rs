@@ -73,7 +73,11 @@ impl DeviceCommands {
         let mut unanswered = Vec::new();
         for open in view.unanswered_commands()? {
             let (command, state) = (view.command(open.key)?, view.command_state(open.key)?);
-            unanswered.extend(command.map(Arc::new).zip(state));
+            // Others go on when their device is back, and take no memory until then.
+            let is_last_try = |(command, state): &(Arc<Command>, CommandState)| {
+                state.tries >= command.terms.attempts_max
+            };
+            unanswered.extend(command.map(Arc::new).zip(state).filter(is_last_try));
         }
         let mut batch = records::Batch::new(base::PartitionId::REGISTRY);
         let store = StoredCommands { pending: &mut pending, fetch, batch: &mut batch, seq: 0 };
@@ -160,16 +164,15 @@ impl Partition {
         self.give(command, step)
     }
 
-    /// Hands a new command to its lane, and answers it as it was given: it may have gone out since.
+    /// Hands a new command to its lane, and answers how far it has come.
     fn give(&mut self, command: Command, step: &mut DeviceStep<'_>) -> Result<TrackedCommand, Stop> {
         let (key, command) = (command.id.into(), Arc::new(command));
         self.open_if_reachable(command.slot, step)?;
         let given = Arc::clone(&command);
         self.with_lanes(step, |lanes, now, store, moved| lanes.send(now, given, store, moved))?;
         self.close_if_wide(command.slot);
-        let expires_at = self.command_state(key, step)?.and_then(|state| state.expires_at);
-        let is_held = command.terms.not_before.is_some();
-        Ok(TrackedCommand { command, state: CommandState { expires_at, is_held, ..CommandState::WAITING } })
+        let state = self.command_state(key, step)?.unwrap_or(CommandState::WAITING);
+        Ok(TrackedCommand { command, state })
     }
 
     fn new_command(

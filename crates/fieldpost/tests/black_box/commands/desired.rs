@@ -46,13 +46,13 @@ async fn a_wish_is_brought_to_its_device_and_confirmed() {
 }
 
 #[tokio::test]
-async fn a_refused_wish_stays_pending() {
+async fn a_refused_wish_stays_unconfirmed() {
     let rig = with_locks().await;
     let mut device = Device::ready(&rig, Version::New, "0xA").await;
     wish(&rig, &json!(1)).await;
     let (id, _) = device.command().await;
     device.answer(&id, false, &json!("no")).await;
-    assert_eq!(entry(&rig).await, (json!(1), Value::Null, json!(true)));
+    assert_eq!(entry(&rig).await, (json!(1), Value::Null, json!(false)), "nothing is on its way");
     wish(&rig, &json!(2)).await;
     let (id, payload) = device.command().await;
     assert_eq!(payload["value"], 2);

@@ -5,32 +5,30 @@ use records::Op;
 
 use crate::harness::fault_injection::{InjectedFault, Shows, StoredFault};
 
-/// The sender begins every attempt twice.
-pub(crate) const ATTEMPT_TWICE: InjectedFault = InjectedFault::Around("an attempt begins twice");
-/// The sender lets attempts wait, whatever becomes of their links meanwhile.
-pub(crate) const ATTEMPTS_WAIT: InjectedFault = InjectedFault::Around("attempts wait");
-/// Retries come in half the time that is set.
-pub(crate) const RETRIES_TOO_SOON: InjectedFault = InjectedFault::Around("retries come too soon");
-/// A way in closes its door, and the partitions are told that it is open.
-pub(crate) const SILENT_DOOR: InjectedFault = InjectedFault::Around("a door closes without a word");
-/// The reports of a slice are handed in backwards.
-pub(crate) const SWAPPED_REPORTS: InjectedFault = InjectedFault::Around("reports are swapped");
-/// Reports that were said before lose the id by which that could be known.
-pub(crate) const REPEATS_TAKEN_FOR_NEW: InjectedFault = InjectedFault::Around("repeats lose their id");
-/// Bodies never say what was skipped.
-pub(crate) const NOTHING_SKIPPED: InjectedFault = InjectedFault::Around("bodies hide what was skipped");
-/// An end of an attempt is taken for that of whoever holds the lease now.
-pub(crate) const STALE_LEASE_HONOURED: InjectedFault = InjectedFault::Around("a stale lease is honoured");
-/// A client may have one more in flight than is set.
-pub(crate) const LIMIT_IGNORED: InjectedFault = InjectedFault::Around("one more is in flight");
-/// Breakers are not told of attempts that fail.
-pub(crate) const BREAKER_IGNORED: InjectedFault = InjectedFault::Around("breakers are not told");
-/// What waits for a breaker is forgotten.
-pub(crate) const BREAKER_DROPS: InjectedFault = InjectedFault::Around("a breaker drops what it holds back");
+pub(crate) const ATTEMPT_TWICE: InjectedFault =
+    InjectedFault::Around("the sender begins every attempt twice");
+pub(crate) const ATTEMPTS_WAIT: InjectedFault =
+    InjectedFault::Around("the sender lets attempts wait, whatever becomes of their links meanwhile");
+pub(crate) const RETRIES_TOO_SOON: InjectedFault =
+    InjectedFault::Around("retries come in half the time that is set");
+pub(crate) const SILENT_DOOR: InjectedFault =
+    InjectedFault::Around("a way in closes its door, and the partitions are told that it is open");
+pub(crate) const SWAPPED_REPORTS: InjectedFault =
+    InjectedFault::Around("the reports of a slice are handed in backwards");
+pub(crate) const REPEATS_TAKEN_FOR_NEW: InjectedFault =
+    InjectedFault::Around("reports that were said before lose the id by which that could be known");
+pub(crate) const NOTHING_SKIPPED: InjectedFault = InjectedFault::Around("bodies never say what was skipped");
+pub(crate) const STALE_LEASE_HONOURED: InjectedFault =
+    InjectedFault::Around("an end of an attempt is taken for that of whoever holds the lease now");
+pub(crate) const LIMIT_IGNORED: InjectedFault =
+    InjectedFault::Around("a client may have one more in flight than is set");
+pub(crate) const BREAKER_IGNORED: InjectedFault =
+    InjectedFault::Around("breakers are not told of attempts that fail");
+pub(crate) const BREAKER_DROPS: InjectedFault =
+    InjectedFault::Around("what waits for a breaker is forgotten");
 
-/// Every third event is recorded twice.
 pub(crate) const EVENT_TWICE: InjectedFault = InjectedFault::Stored(StoredFault {
-    name: "an event is recorded twice",
+    name: "every third event is recorded twice",
     shows: Shows::InBatch,
     change: |batch, events| {
         let put: Vec<Op> = batch.ops.iter().filter(|op| matches!(op, Op::PutEvent(_))).cloned().collect();
@@ -47,9 +45,8 @@ pub(crate) const EVENT_TWICE: InjectedFault = InjectedFault::Stored(StoredFault 
     },
 });
 
-/// One state of a device is stored with another value.
 pub(crate) const STATE_CORRUPTED: InjectedFault = InjectedFault::Stored(StoredFault {
-    name: "a state is stored with another value",
+    name: "one state of a device is stored with another value",
     shows: Shows::InStore,
     change: |batch, seen| {
         for op in &mut batch.ops {
@@ -62,9 +59,8 @@ pub(crate) const STATE_CORRUPTED: InjectedFault = InjectedFault::Stored(StoredFa
     },
 });
 
-/// One reading is stored with another value.
 pub(crate) const READING_CORRUPTED: InjectedFault = InjectedFault::Stored(StoredFault {
-    name: "a reading is stored with another value",
+    name: "one reading is stored with another value",
     shows: Shows::InStore,
     change: |batch, seen| {
         let signs =

@@ -110,6 +110,7 @@ impl World {
 
     /// Hands in the latest call, and waits for its answer; whether the partition takes any.
     fn ask(&mut self, partition: PartitionId, input: Input, meant: Meant, answer: (Waiting, Then)) -> bool {
+        self.machine.trace.note(format_args!("call {}: {meant:?}", self.calls.last_id()));
         let takes = self.hand_in(partition, input, meant);
         if takes {
             self.await_answer(vec![partition], answer);

@@ -35,7 +35,7 @@ impl<W: Workload> Run<W> {
     }
 
     fn check_rest(&mut self) -> Checked {
-        let settled = self.is_up() && self.ports().all(|port| port.is_settled());
+        let settled = self.is_up() && self.ports().all(AnyPort::is_settled);
         Invariant::BOUNDED.check(settled, || "no rest is found".to_owned())?;
         self.audit_all()?;
         self.audit_after_a_crash()?;

@@ -13,7 +13,7 @@ use super::counts::Counted;
 use super::fault_injection::InjectedFault;
 use super::machine::StorageKind;
 use super::run::{self, Seen};
-use super::shrinking::{self, Limits};
+use super::shrinking;
 use super::trace::Trace;
 use super::violation::{Invariant, Violation};
 use super::workload::{Plan, Workload};
@@ -82,21 +82,14 @@ pub(crate) fn check_fault_is_found<W: Workload>(
 ) {
     for mut plan in plans {
         let seed = plan.machine.seed;
-        (plan.machine.injected, plan.machine.storage) = (Some(fault), storage);
-        if let Err(failure) = run_plan::<W>(plan) {
+        plan.machine.storage = storage;
+        if let Err(failure) = run_plan::<W>(plan.with_fault(fault)) {
             let found = failure.invariant().is_some_and(|invariant| expected.contains(&invariant));
             assert!(found, "{fault:?}, seed {seed} {failure}");
             return;
         }
     }
     panic!("{fault:?} is never found out");
-}
-
-/// What to run.
-enum Asked {
-    Seeds(Range<u64>),
-    /// From this seed on, until then.
-    Until(u64, Instant),
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -108,18 +101,18 @@ fn number(text: &str) -> u64 {
 }
 
 /// What the environment asks for.
-fn asked_for() -> Option<Asked> {
+fn asked_for() -> Option<Seeds> {
     if let Some(seed) = variable("SEED") {
-        return Some(Asked::Seeds(number(&seed)..number(&seed) + 1));
+        return Some(Seeds::of(number(&seed)..number(&seed) + 1));
     }
     if let Some(seconds) = variable("SIM_SECONDS") {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
-        let until = Instant::now() + Duration::from_secs(number(&seconds));
-        return Some(Asked::Until(since_1970.as_secs(), until));
+        let until = Some(Instant::now() + Duration::from_secs(number(&seconds)));
+        return Some(Seeds { until, ..Seeds::of(since_1970.as_secs()..u64::MAX) });
     }
     variable("SEEDS").map(|range| match range.split_once("..") {
-        Some((from, to)) => Asked::Seeds(number(from)..number(to)),
-        None => Asked::Seeds(0..number(&range)),
+        Some((from, to)) => Seeds::of(number(from)..number(to)),
+        None => Seeds::of(0..number(&range)),
     })
 }
 
@@ -132,12 +125,9 @@ struct Seeds {
 }
 
 impl Seeds {
-    fn new(asked: &Asked) -> Self {
-        let (from, end, until) = match asked {
-            Asked::Seeds(range) => (range.start, range.end, None),
-            Asked::Until(from, until) => (*from, u64::MAX, Some(*until)),
-        };
-        Self { next: AtomicU64::new(from), end, until, found: AtomicBool::new(false) }
+    fn of(range: Range<u64>) -> Self {
+        let (next, end) = (AtomicU64::new(range.start), range.end);
+        Self { next, end, until: None, found: AtomicBool::new(false) }
     }
 
     fn take(&self) -> Option<u64> {
@@ -149,21 +139,14 @@ impl Seeds {
 }
 
 impl<W: Workload> Runs<W> {
-    /// Runs the seeds of CI, or what the environment asks for: what they saw together, and how many
-    /// runs it took.
-    pub(crate) fn check(&self) -> (Seen<W>, u64) {
-        let asked = asked_for().unwrap_or(Asked::Seeds(self.in_ci.clone()));
-        let (all, runs) = self.run_all(&asked);
+    /// Runs what the environment asks for, or the seeds of CI. These must see enough, or they prove
+    /// less than they seem to.
+    pub(crate) fn check(&self, is_enough: impl Fn(&Seen<W>, u64) -> bool) {
+        let asked = asked_for();
+        let is_ci = asked.is_none() && variable(WITH).is_none();
+        let (all, runs) = self.run_all(&asked.unwrap_or_else(|| Seeds::of(self.in_ci.clone())));
         println!("{runs} runs: {all:?}");
-        (all, runs)
-    }
-
-    /// The same; the seeds of CI must see everything once, or they prove less than they seem to.
-    pub(crate) fn check_everything(&self) {
-        let (all, _) = self.check();
-        let is_ci = asked_for().is_none() && variable(WITH).is_none();
-        let unseen = all.unseen();
-        assert!(!is_ci || unseen.is_empty(), "the seeds of CI leave out {unseen:?}: {all:?}");
+        assert!(!is_ci || is_enough(&all, runs), "the seeds of CI leave out {:?}: {all:?}", all.unseen());
     }
 
     /// What once went wrong stays right.
@@ -187,19 +170,16 @@ impl<W: Workload> Runs<W> {
         assert!(hashes.len() > 1, "all seeds are one run");
     }
 
-    /// A run with a fault that is found is made much smaller, and what is printed repeats it.
-    pub(crate) fn check_shrinks(&self, seed: u64, fault: InjectedFault) {
-        let mut plan = (self.plan)(seed);
-        plan.machine.injected = Some(fault);
-        let broken = run_plan::<W>(plan.clone()).expect_err("the fault is found").invariant();
-        let limits = Limits { runs: 120, ..Limits::default() };
-        let small = shrinking::shrink::<W>(&plan, broken, &limits);
-        let with = shrinking::differences::<W>(&plan, &small.plan);
-        println!("after {} runs: {}", small.runs, self.command(seed, &with));
-        assert!(small.runs < limits.runs + 3 && small.plan.machine.steps * 4 <= plan.machine.steps, "{with}");
-        let mut again = self.plan_with(seed, &with);
-        again.machine.injected = Some(fault);
-        assert_eq!(run_plan::<W>(again).expect_err("the fault is found").invariant(), broken, "{with}");
+    /// A seed whose plan has a fault is found, made much smaller, and repeated by what is printed.
+    pub(crate) fn check_shrinks(&self, seed: u64) {
+        let report = self.run_one(seed, "").expect_err("the fault is found");
+        let command = report.rsplit(WITH).next().unwrap_or_default();
+        println!("{seed}: {}", command.trim_start_matches('='));
+        let small = self.plan_with(seed, command.split('"').nth(1).unwrap_or_default());
+        let (steps, whole) = (small.machine.steps, (self.plan)(seed));
+        assert!(steps * 4 <= whole.machine.steps, "{steps} steps are left: {report}");
+        let broken = |plan| run_plan::<W>(plan).expect_err("the fault is found").invariant();
+        assert_eq!(broken(small), broken(whole), "{report}");
     }
 
     fn run(&self, seed: u64) -> (Result<Seen<W>, Violation>, Trace) {
@@ -220,7 +200,7 @@ impl<W: Workload> Runs<W> {
             Ok(seen) => return Ok(seen),
             Err(failure) => failure,
         };
-        let small = shrinking::shrink::<W>(&plan, failure.invariant(), &Limits::default());
+        let small = shrinking::shrink::<W>(&plan, failure.invariant());
         let (first, whole) = (self.command(seed, with), (self.plan)(seed));
         let with = shrinking::differences::<W>(&whole, &small.plan);
         let (second, runs) = (self.command(seed, &with), small.runs);
@@ -253,18 +233,15 @@ impl<W: Workload> Runs<W> {
     }
 
     /// Runs all that is asked for, on several threads. The first that breaks a promise ends it.
-    fn run_all(&self, asked: &Asked) -> (Seen<W>, u64) {
-        let seeds = Seeds::new(asked);
+    fn run_all(&self, seeds: &Seeds) -> (Seen<W>, u64) {
         let (mut all, mut runs) = (Seen::<W>::default(), 0);
         let part = || {
             let mut seen = Seen::<W>::default();
-            self.run_rest(&seeds, |one| seen.add(one)).map(|runs| (seen, runs))
+            self.run_rest(seeds, |one| seen.add(one)).map(|runs| (seen, runs))
         };
         thread::scope(|scope| {
-            let count = match asked {
-                Asked::Seeds(_) => THREADS,
-                Asked::Until(..) => thread::available_parallelism().map_or(THREADS, usize::from),
-            };
+            let all_cores = thread::available_parallelism().map_or(THREADS, usize::from);
+            let count = if seeds.until.is_some() { all_cores } else { THREADS };
             let threads: Vec<_> = (0..count).map(|_| scope.spawn(part)).collect();
             for thread in threads {
                 match thread.join() {

@@ -15,6 +15,9 @@ use super::workload::{Plan, Workload};
 
 /// Variations of its chance in which a smaller plan is tried.
 const VARIATIONS: u64 = 3;
+/// Runs, and the time, in which smaller plans are looked for.
+const RUNS_MAX: u64 = 400;
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A number of a plan that can be made smaller.
 pub(crate) struct Knob<'a> {
@@ -29,25 +32,13 @@ impl<'a> Knob<'a> {
     }
 }
 
-/// How long smaller plans are looked for.
-pub(crate) struct Limits {
-    pub(crate) runs: u64,
-    pub(crate) time: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { runs: 400, time: Duration::from_secs(60) }
-    }
-}
-
 /// The smallest plan that was found.
-pub(crate) struct Shrunk<P> {
-    pub(crate) plan: Plan<P>,
+pub(super) struct Shrunk<P> {
+    pub(super) plan: Plan<P>,
     /// How it fails; nothing if it is the plan that there was.
-    pub(crate) failure: Option<Failure>,
+    pub(super) failure: Option<Failure>,
     /// Plans that were tried.
-    pub(crate) runs: u64,
+    pub(super) runs: u64,
 }
 
 impl MachinePlan {
@@ -105,12 +96,8 @@ pub(super) fn differences<W: Workload>(from: &Plan<W::Plan>, to: &Plan<W::Plan>)
 }
 
 /// A smaller plan that breaks the same promise, or panics where the first one did.
-pub(crate) fn shrink<W: Workload>(
-    plan: &Plan<W::Plan>,
-    broken: Option<Invariant>,
-    limits: &Limits,
-) -> Shrunk<W::Plan> {
-    let until = Instant::now() + limits.time;
+pub(super) fn shrink<W: Workload>(plan: &Plan<W::Plan>, broken: Option<Invariant>) -> Shrunk<W::Plan> {
+    let until = Instant::now() + TIME_MAX;
     let mut best = Shrunk { plan: plan.clone(), failure: None, runs: 0 };
     let count = knobs::<W>(&mut plan.clone()).len();
     loop {
@@ -118,7 +105,7 @@ pub(crate) fn shrink<W: Workload>(
         // First all of it, then half of it, then less.
         for part in [1, 2, 4, 8] {
             for index in 0..count {
-                let goes_on = |best: &Shrunk<_>| best.runs < limits.runs && Instant::now() < until;
+                let goes_on = |best: &Shrunk<_>| best.runs < RUNS_MAX && Instant::now() < until;
                 while goes_on(&best) && make_smaller::<W>(&mut best, (index, part), broken) {}
             }
         }

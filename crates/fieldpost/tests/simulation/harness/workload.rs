@@ -6,6 +6,7 @@ use base::{PartitionId, Timestamp};
 use store::{Resident, StoreError, View};
 
 use super::counts::Counted;
+use super::fault_injection::InjectedFault;
 use super::machine::{Machine, MachinePlan};
 use super::port::AnyPort;
 use super::process::Process;
@@ -19,6 +20,14 @@ use super::violation::Checked;
 pub(crate) struct Plan<P> {
     pub(crate) machine: MachinePlan,
     pub(crate) workload: P,
+}
+
+impl<P> Plan<P> {
+    /// The same run, broken on purpose.
+    pub(crate) fn with_fault(mut self, fault: InjectedFault) -> Self {
+        self.machine.injected = Some(fault);
+        self
+    }
 }
 
 /// What a reader sees of a partition.

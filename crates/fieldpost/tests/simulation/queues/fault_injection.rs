@@ -6,21 +6,20 @@ use records::{Batch, Holder, JobHead, JobState, Op, Rule};
 
 use crate::harness::fault_injection::{InjectedFault, Shows, StoredFault};
 
-/// Jobs are published without their group.
-pub(crate) const GROUP_IGNORED: InjectedFault = InjectedFault::Around("groups are ignored");
-/// Jobs that are to come later come in half the time.
-pub(crate) const JOBS_TOO_SOON: InjectedFault = InjectedFault::Around("jobs come too soon");
-/// A consumer shows the reservation of whoever has the job now.
-pub(crate) const STALE_LEASE_HONOURED: InjectedFault = InjectedFault::Around("a stale reservation holds");
+pub(crate) const GROUP_IGNORED: InjectedFault =
+    InjectedFault::Around("jobs are published without their group");
+pub(crate) const JOBS_TOO_SOON: InjectedFault =
+    InjectedFault::Around("jobs that are to come later come in half the time");
+pub(crate) const STALE_LEASE_HONOURED: InjectedFault =
+    InjectedFault::Around("a consumer shows the reservation of whoever has the job now");
 
-/// Every third job that ends, and with it its alias, stays in the store.
-pub(crate) const ALIAS_NOT_FREED: InjectedFault = stored("a job that ends stays", |batch, seen| {
-    batch.ops.retain(|op| !(matches!(op, Op::DeleteJob(_)) && is_third(seen)));
-});
+pub(crate) const ALIAS_NOT_FREED: InjectedFault =
+    stored("every third job that ends, and with it its alias, stays in the store", |batch, seen| {
+        batch.ops.retain(|op| !(matches!(op, Op::DeleteJob(_)) && is_third(seen)));
+    });
 
-/// Every third job that ends leaves what it carried in the store.
 pub(crate) const BODY_STAYS: InjectedFault = InjectedFault::Stored(StoredFault {
-    name: "a body stays",
+    name: "every third job that ends leaves what it carried in the store",
     shows: Shows::InRows,
     change: |batch, seen| {
         for op in &mut batch.ops {
@@ -33,61 +32,60 @@ pub(crate) const BODY_STAYS: InjectedFault = InjectedFault::Stored(StoredFault {
     },
 });
 
-/// A lease of a consumer outside is stored as if there were none.
-pub(crate) const LEASE_FORGOTTEN: InjectedFault = stored("a lease is forgotten", |batch, _| {
-    let now = batch.head.now;
-    for head in heads(batch) {
-        if matches!(head.state, JobState::Reserved { holder: Holder::Outside, .. }) {
-            head.state = JobState::Waiting;
-            head.visible_at = now;
+pub(crate) const LEASE_FORGOTTEN: InjectedFault =
+    stored("a lease of a consumer outside is stored as if there were none", |batch, _| {
+        let now = batch.head.now;
+        for head in heads(batch) {
+            if matches!(head.state, JobState::Reserved { holder: Holder::Outside, .. }) {
+                head.state = JobState::Waiting;
+                head.visible_at = now;
+            }
         }
-    }
-});
+    });
 
-/// A job that was tried is stored as if it had not been.
-pub(crate) const ATTEMPTS_FORGOTTEN: InjectedFault = stored("attempts are forgotten", |batch, _| {
-    heads(batch).filter(|head| is_tried(head)).for_each(|head| head.attempt = 0);
-});
+pub(crate) const ATTEMPTS_FORGOTTEN: InjectedFault =
+    stored("a job that was tried is stored as if it had not been", |batch, _| {
+        heads(batch).filter(|head| is_tried(head)).for_each(|head| head.attempt = 0);
+    });
 
-/// A job that was tried is stored without its group: that is free after a start.
-pub(crate) const GROUP_FORGOTTEN: InjectedFault = stored("a group is forgotten", |batch, _| {
-    heads(batch).filter(|head| is_tried(head)).for_each(|head| head.terms.group = None);
-});
+pub(crate) const GROUP_FORGOTTEN: InjectedFault =
+    stored("a job that was tried is stored without its group: that is free after a start", |batch, _| {
+        heads(batch).filter(|head| is_tried(head)).for_each(|head| head.terms.group = None);
+    });
 
-/// A job that dies stays in the store, and with it its alias.
-pub(crate) const DEATH_FORGOTTEN: InjectedFault = stored("a death is forgotten", |batch, _| {
-    batch.ops.retain(|op| !matches!(op, Op::DeleteJobHead(_)));
-});
+pub(crate) const DEATH_FORGOTTEN: InjectedFault =
+    stored("a job that dies stays in the store, and with it its alias", |batch, _| {
+        batch.ops.retain(|op| !matches!(op, Op::DeleteJobHead(_)));
+    });
 
-/// Every third job that is not to be in memory is not stored either.
-pub(crate) const PARKED_FORGOTTEN: InjectedFault = stored("a parked job is forgotten", |batch, seen| {
-    batch.ops.retain(|op| !(matches!(op, Op::ParkJob(_)) && is_third(seen)));
-});
+pub(crate) const PARKED_FORGOTTEN: InjectedFault =
+    stored("every third job that is not to be in memory is not stored either", |batch, seen| {
+        batch.ops.retain(|op| !(matches!(op, Op::ParkJob(_)) && is_third(seen)));
+    });
 
-/// The next run of a job is stored as due one interval after it is made.
-pub(crate) const RUNS_FROM_NOW: InjectedFault = stored("runs are counted from now", |batch, _| {
-    let now = batch.head.now;
-    for head in heads(batch) {
-        let next = head.terms.recurrence.filter(|again| again.run > 1 && head.attempt == 0);
-        if let Some(Rule::Every(ms)) = next.map(|again| again.rule) {
-            head.run_at = now.after(Duration::from_millis(ms));
-            head.visible_at = head.run_at;
+pub(crate) const RUNS_FROM_NOW: InjectedFault =
+    stored("the next run of a job is stored as due one interval after it is made", |batch, _| {
+        let now = batch.head.now;
+        for head in heads(batch) {
+            let next = head.terms.recurrence.filter(|again| again.run > 1 && head.attempt == 0);
+            if let Some(Rule::Every(ms)) = next.map(|again| again.rule) {
+                head.run_at = now.after(Duration::from_millis(ms));
+                head.visible_at = head.run_at;
+            }
         }
-    }
-});
+    });
 
-/// Answers to requests that may be repeated are not stored.
-pub(crate) const ANSWERS_FORGOTTEN: InjectedFault = stored("answers are forgotten", |batch, _| {
-    batch.ops.retain(|op| !matches!(op, Op::PutAnswer(_)));
-});
+pub(crate) const ANSWERS_FORGOTTEN: InjectedFault =
+    stored("answers to requests that may be repeated are not stored", |batch, _| {
+        batch.ops.retain(|op| !matches!(op, Op::PutAnswer(_)));
+    });
 
-/// How many jobs are parked, and dead, is not stored.
-pub(crate) const COUNTS_FORGOTTEN: InjectedFault = stored("counts are forgotten", |batch, _| {
-    batch.ops.retain(|op| !matches!(op, Op::PutQueueCounts(..)));
-});
+pub(crate) const COUNTS_FORGOTTEN: InjectedFault =
+    stored("how many jobs are parked, and dead, is not stored", |batch, _| {
+        batch.ops.retain(|op| !matches!(op, Op::PutQueueCounts(..)));
+    });
 
-/// A pause is not stored.
-pub(crate) const PAUSE_FORGOTTEN: InjectedFault = stored("a pause is forgotten", |batch, _| {
+pub(crate) const PAUSE_FORGOTTEN: InjectedFault = stored("a pause is not stored", |batch, _| {
     for op in &mut batch.ops {
         if let Op::PutQueue(queue) = op {
             queue.paused = false;

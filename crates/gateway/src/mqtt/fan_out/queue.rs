@@ -27,7 +27,7 @@ pub(in crate::mqtt) trait Queued {
 /// A connection that watches.
 pub(in crate::mqtt) struct Watcher<T> {
     label: Option<Box<LabelOf>>,
-    queue: Mutex<Queue<T>>,
+    queue: Mutex<ItemQueue<T>>,
     waker: AtomicWaker,
     /// It took something since it was last looked at.
     moves: AtomicBool,
@@ -35,7 +35,7 @@ pub(in crate::mqtt) struct Watcher<T> {
     listed: AtomicBool,
 }
 
-enum Queue<T> {
+enum ItemQueue<T> {
     /// An idle connection holds no buffer.
     Empty,
     Waiting(Box<Waiting<T>>),
@@ -102,7 +102,7 @@ impl<T: Queued> Watcher<T> {
         let label = access.label().map(Box::new);
         Self {
             label,
-            queue: Mutex::new(Queue::Empty),
+            queue: Mutex::new(ItemQueue::Empty),
             waker: AtomicWaker::new(),
             moves: AtomicBool::new(false),
             listed: AtomicBool::new(false),
@@ -131,18 +131,18 @@ impl<T: Queued> Watcher<T> {
         {
             let mut queue = self.queue();
             let waiting = match &mut *queue {
-                Queue::Closed => return dropped,
-                Queue::Waiting(waiting) => waiting,
-                empty @ Queue::Empty => {
-                    *empty = Queue::Waiting(Box::new(Waiting { items: VecDeque::new(), bytes: 0 }));
-                    let Queue::Waiting(waiting) = empty else { return dropped + 1 };
+                ItemQueue::Closed => return dropped,
+                ItemQueue::Waiting(waiting) => waiting,
+                empty @ ItemQueue::Empty => {
+                    *empty = ItemQueue::Waiting(Box::new(Waiting { items: VecDeque::new(), bytes: 0 }));
+                    let ItemQueue::Waiting(waiting) = empty else { return dropped + 1 };
                     waiting
                 }
             };
             let of_all = all_waiting_bytes.load(Ordering::Relaxed) + bytes;
             if waiting.bytes + bytes > T::CONNECTION_BYTES_MAX || of_all > T::ALL_BYTES_MAX {
                 if waiting.items.is_empty() {
-                    *queue = Queue::Empty;
+                    *queue = ItemQueue::Empty;
                 }
                 return dropped + 1;
             }
@@ -157,7 +157,7 @@ impl<T: Queued> Watcher<T> {
 
     /// Whether something waits for it; it is listed again when something does.
     fn stays_listed(&self) -> bool {
-        let waits = matches!(&*self.queue(), Queue::Waiting(_));
+        let waits = matches!(&*self.queue(), ItemQueue::Waiting(_));
         self.listed.store(waits, Ordering::Relaxed);
         waits
     }
@@ -165,10 +165,10 @@ impl<T: Queued> Watcher<T> {
     /// Drops what waits: how many items.
     fn give_up(&self, all_waiting_bytes: &AtomicUsize) -> usize {
         let mut queue = self.queue();
-        let Queue::Waiting(waiting) = &mut *queue else { return 0 };
+        let ItemQueue::Waiting(waiting) = &mut *queue else { return 0 };
         let items = waiting.items.len();
         all_waiting_bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
-        *queue = Queue::Empty;
+        *queue = ItemQueue::Empty;
         items
     }
 
@@ -182,26 +182,26 @@ impl<T: Queued> Watcher<T> {
     /// The next item that waits. Its bytes still count among those of all connections.
     pub(in crate::mqtt) fn take_counted(&self) -> Option<Arc<T>> {
         let mut queue = self.queue();
-        let Queue::Waiting(waiting) = &mut *queue else { return None };
+        let ItemQueue::Waiting(waiting) = &mut *queue else { return None };
         let item = waiting.items.pop_front();
         if let Some(item) = &item {
             self.moves.store(true, Ordering::Relaxed);
             waiting.bytes -= item.bytes();
         }
         if waiting.items.is_empty() {
-            *queue = Queue::Empty;
+            *queue = ItemQueue::Empty;
         }
         item
     }
 
     /// Throws away what waits, and what comes yet.
     pub(in crate::mqtt) fn close(&self, all_waiting_bytes: &AtomicUsize) {
-        if let Queue::Waiting(waiting) = std::mem::replace(&mut *self.queue(), Queue::Closed) {
+        if let ItemQueue::Waiting(waiting) = std::mem::replace(&mut *self.queue(), ItemQueue::Closed) {
             all_waiting_bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue<T>> {
+    fn queue(&self) -> MutexGuard<'_, ItemQueue<T>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -243,7 +243,7 @@ mod tests {
         let empty = watcher();
         assert_eq!(watcher().put(&shown(100), &mut slow, &all), 0);
         assert_eq!(empty.put(&shown(100), &mut slow, &all), 1);
-        assert!(matches!(&*empty.queue(), Queue::Empty), "it holds no buffer");
+        assert!(matches!(&*empty.queue(), ItemQueue::Empty), "it holds no buffer");
     }
 
     #[test]

@@ -18,15 +18,15 @@ use crate::mqtt::ending::Violation;
 use crate::mqtt::fan_out::{Queued, Watched, Watcher};
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::OUT_BYTES_MAX;
-use crate::mqtt::reach::{Covered, covered};
+use crate::mqtt::reach::{CoveredDevices, covered};
 use crate::mqtt::reply::{self, Outgoing};
 use crate::mqtt::rights::Unknown;
 
 /// The commands of one connection.
-pub(super) struct Commands {
+pub(super) struct CommandReceiver {
     routes: Arc<CommandRoutes>,
     watcher: Arc<Watcher<CommandCopy>>,
-    window: Window,
+    window: PacketIds,
     /// What was put into `out` and is not all written yet, in bytes.
     unwritten_bytes: usize,
     /// The label of this one's device is looked up first.
@@ -37,12 +37,12 @@ type Check = BoxFuture<'static, Result<Vec<Answer>, NotAccepting>>;
 
 /// The packet ids of commands that wait for their PUBACKs.
 #[derive(Debug, Default)]
-struct Window {
+struct PacketIds {
     packet_ids: Vec<u16>,
     last_id: u16,
 }
 
-impl Window {
+impl PacketIds {
     fn is_full(&self, max: u16) -> bool {
         self.packet_ids.len() >= max.into()
     }
@@ -71,7 +71,7 @@ impl Window {
     }
 }
 
-impl Commands {
+impl CommandReceiver {
     /// What was put into `out` since that was last empty, in bytes.
     pub(super) fn unwritten_bytes(&self) -> usize {
         self.unwritten_bytes
@@ -85,7 +85,7 @@ impl Commands {
     }
 }
 
-impl Drop for Commands {
+impl Drop for CommandReceiver {
     fn drop(&mut self) {
         let checked = self.checking.as_ref().map_or(0, |(copy, _)| copy.bytes());
         self.routes.settle(self.unwritten_bytes + checked);
@@ -96,14 +96,14 @@ impl Drop for Commands {
 impl Protocol {
     /// Has commands come here that the filter covers: whether there was room for that.
     pub(super) fn route(&mut self, filter: &str) -> bool {
-        let covers = self.covered(filter) != Covered::Nothing;
+        let covers = self.covered(filter) != CoveredDevices::Nothing;
         let routes = self.shared.commands.as_ref().filter(|_| covers);
         let Some(routes) = routes else { return true };
         let commands = self.commands.get_or_insert_with(|| {
-            Box::new(Commands {
+            Box::new(CommandReceiver {
                 routes: Arc::clone(routes),
                 watcher: Arc::new(Watcher::new(&self.access)),
-                window: Window::default(),
+                window: PacketIds::default(),
                 unwritten_bytes: 0,
                 checking: None,
             })
@@ -128,12 +128,12 @@ impl Protocol {
     }
 
     fn routed(&self) -> impl Iterator<Item = Watched> {
-        let covers = |filter: &&str| self.covered(filter) != Covered::Nothing;
+        let covers = |filter: &&str| self.covered(filter) != CoveredDevices::Nothing;
         self.subscriptions.filters().filter(covers).map(|filter| self.watched_by(filter))
     }
 
     /// The devices whose commands a filter covers.
-    pub(super) fn covered(&self, filter: &str) -> Covered {
+    pub(super) fn covered(&self, filter: &str) -> CoveredDevices {
         covered(filter, &self.shared.kinds)
     }
 
@@ -207,7 +207,7 @@ impl Protocol {
         let packet_id = (qos != QoS::AtMostOnce).then(|| commands.window.open());
         let outgoing = Outgoing { topic: &copy.topic, payload: &copy.payload, packet_id };
         let is_written = reply::publish(self.client, outgoing, &mut self.out);
-        let Commands { routes, window, unwritten_bytes, .. } = &mut **commands;
+        let CommandReceiver { routes, window, unwritten_bytes, .. } = &mut **commands;
         if is_written {
             *unwritten_bytes += copy.bytes();
             routes.metrics().sent.inc();

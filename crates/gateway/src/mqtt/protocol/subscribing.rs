@@ -9,13 +9,13 @@ use bytes::BytesMut;
 use rmqtt_codec::types::QoS;
 
 use super::{Protocol, Stop};
-use crate::mqtt::books::Call;
+use crate::mqtt::books::PresenceCall;
 use crate::mqtt::ending::Violation;
 use crate::mqtt::fan_out::{Watched, Watcher};
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::OUT_BYTES_MAX;
 use crate::mqtt::mirror::{matches, may_match};
-use crate::mqtt::reach::{Covered, covered};
+use crate::mqtt::reach::{CoveredDevices, covered};
 use crate::mqtt::reply::{self, Outgoing};
 use crate::mqtt::subscriptions::{Granted, Subscriptions};
 
@@ -52,7 +52,13 @@ impl Protocol {
         Ok(())
     }
 
-    fn subscribe_to(&mut self, filter: &str, qos: QoS, answers: &[Answer], calls: &mut Vec<Call>) -> Granted {
+    fn subscribe_to(
+        &mut self,
+        filter: &str,
+        qos: QoS,
+        answers: &[Answer],
+        calls: &mut Vec<PresenceCall>,
+    ) -> Granted {
         if let Some(refusal) = Subscriptions::refusal(filter) {
             return refusal;
         }
@@ -63,7 +69,7 @@ impl Protocol {
             Err(_unknown) => return Granted::TooMany,
         }
         let covered = self.covered(filter);
-        if matches!(covered, Covered::Device { .. }) && !self.books.has_room() {
+        if matches!(covered, CoveredDevices::Device { .. }) && !self.books.has_room() {
             return Granted::TooMany;
         }
         let granted = self.subscriptions.add(filter, qos, self.shared.limits.subscriptions_max);

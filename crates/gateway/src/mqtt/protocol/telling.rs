@@ -15,13 +15,13 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 
 use super::Protocol;
-use crate::mqtt::books::{self, Call};
+use crate::mqtt::books::{self, PresenceCall};
 use crate::mqtt::ending::Ending;
 use crate::mqtt::labels::Answer;
 use crate::mqtt::reach::covered;
 
 /// What is being told, and the answer to the client that waits for it.
-pub(super) struct Telling {
+pub(super) struct HeldAnswer {
     told: BoxFuture<'static, Result<(), NotAccepting>>,
     answer: BytesMut,
 }
@@ -44,12 +44,12 @@ impl Protocol {
     }
 
     /// Answers the client once these calls are made.
-    pub(super) fn answer_when_told(&mut self, calls: Vec<Call>, answer: BytesMut) {
+    pub(super) fn answer_when_told(&mut self, calls: Vec<PresenceCall>, answer: BytesMut) {
         if calls.is_empty() {
             return self.out.extend_from_slice(&answer);
         }
         let told = Box::pin(books::tell(self.shared.presence.clone(), self.session(), calls));
-        self.telling = Some(Box::new(Telling { told, answer }));
+        self.telling = Some(Box::new(HeldAnswer { told, answer }));
     }
 
     /// Tells whose session this is, and what the subscriptions reach that it goes on with. Before

@@ -33,7 +33,6 @@ impl World {
         for (partition, lines) in split {
             let (call, (reply, receiver)) = (self.next_call(), Reply::new());
             let (lines, meant): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
-            self.machine.trace.note(format_args!("call {call}: import {meant:?}"));
             let linked = meant.clone();
             let answer = (Waiting::on(receiver, Answer::Imported), Then::Imported(meant.clone()));
             let (input, meant) = (Input::Import { lines, reply }, Meant::Import { call, lines: meant });

@@ -60,7 +60,6 @@ impl World {
         }
         for (partition, messages) in split {
             let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-            self.machine.trace.note(format_args!("call {call}: keep {} refused reports", messages.len()));
             let meant = Meant::Quarantine { call, way, messages: messages.clone() };
             let answer = (Waiting::on(receiver, |()| Answer::Kept), Then::Nothing);
             self.ask(partition, Input::Quarantine { way, messages, reply }, meant, answer);
@@ -78,7 +77,6 @@ impl World {
             id.number += 1_000_000;
         }
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.machine.trace.note(format_args!("call {call}: discard {id:?}"));
         let answer = (Waiting::on(receiver, Answer::Done), Then::Nothing);
         self.ask(partition, Input::Discard { id, reply }, Meant::Discard { call, id }, answer);
     }

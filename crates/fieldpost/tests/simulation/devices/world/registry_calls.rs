@@ -112,7 +112,6 @@ impl World {
         let checked = device.clone().check(&self.settings.registry_rules());
         let checked = Box::new(checked.expect("the workload makes devices that may be"));
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.machine.trace.note(format_args!("call {call}: create {id}"));
         let partition = self.partition_of(id);
         let (input, meant) = (Input::CreateDevice { device: checked, reply }, Meant::Create { call, device });
         self.ask(partition, input, meant, (calls::device(receiver), Then::Nothing));
@@ -139,7 +138,6 @@ impl World {
             ..DevicePatch::default()
         };
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.machine.trace.note(format_args!("call {call}: patch {id}"));
         let partition = self.partition_of(&id);
         let input = Input::PatchDevice {
             id: id.clone(),
@@ -172,7 +170,6 @@ impl World {
     fn delete_device(&mut self) {
         let (id, _) = self.any_device();
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.machine.trace.note(format_args!("call {call}: delete {id}"));
         let partition = self.partition_of(&id);
         let input = Input::DeleteDevice { id: id.clone(), only_if: OnlyIf::default(), reply };
         let answer = (Waiting::on(receiver, Answer::Done), Then::Cut(id.clone(), None));
@@ -190,7 +187,6 @@ impl World {
         let Some(known) = server.context.directory().by_id(&client) else { return };
         let incarnation = known.incarnation;
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.machine.trace.note(format_args!("call {call}: link {id} {client} {linked}"));
         let partition = self.partition_of(&id);
         let input = Input::Link {
             id: id.clone(),
@@ -214,7 +210,6 @@ impl World {
         let back = self.machine.random.below(4).min(last as u64) as usize;
         let id: EntityId = deliveries[last - back].id;
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.machine.trace.note(format_args!("call {call}: retry {id:?}"));
         let answer = (Waiting::on(receiver, Answer::Done), Then::Nothing);
         self.ask(partition, Input::RetryDelivery { id, reply }, Meant::Retry { call, id }, answer);
     }
@@ -226,7 +221,6 @@ impl World {
         let secret = self.any_secret();
         let made = Box::new(Made { id: [7; 8], secret });
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.machine.trace.note(format_args!("call {call}: create {client:?}"));
         let input = RegistryInput::Create { client: Box::new(client.clone()), made, reply };
         let meant = MeantClient::Create { call, client, secret };
         self.ask_registry(input, meant, calls::client(receiver), Then::Nothing);
@@ -240,7 +234,6 @@ impl World {
         let id = ClientId::new(&self.any_client_id()).expect("letters and digits");
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let secret = self.any_secret();
-        self.machine.trace.note(format_args!("call {call}: give {id} another secret"));
         let input = RegistryInput::Rotate { id: id.clone(), secret: Box::new(secret), reply };
         let meant = MeantClient::Rotate { call, id, secret };
         self.ask_registry(input, meant, calls::client(receiver), Then::Nothing);
@@ -263,7 +256,6 @@ impl World {
 
     fn patch(&mut self, id: ClientId, patch: ClientPatch) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.machine.trace.note(format_args!("call {call}: patch {id}: {patch:?}"));
         let input = RegistryInput::Patch {
             id: id.clone(),
             patch: Box::new(patch.clone()),
@@ -299,13 +291,13 @@ impl World {
 
     fn delete(&mut self, id: ClientId) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.machine.trace.note(format_args!("call {call}: delete {id}"));
         let input = RegistryInput::Delete { id: id.clone(), only_if: OnlyIf::default(), reply };
         let meant = MeantClient::Delete { call, id };
         self.ask_registry(input, meant, calls::client(receiver), Then::Gone);
     }
 
     fn ask_registry(&mut self, input: RegistryInput, meant: MeantClient, waiting: Waiting, then: Then) {
+        self.machine.trace.note(format_args!("call {}: {meant:?}", self.calls.last_id()));
         if self.hand_in_registry(input, meant) {
             self.await_answer(vec![PartitionId::REGISTRY], (waiting, then));
         }

@@ -167,7 +167,6 @@ impl World {
             return;
         }
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.machine.trace.note(format_args!("call {call}: tell client {} again in {partition}", client.0));
         let input = Input::Resend { client, after, reply };
         let answer = (Waiting::on(receiver, calls::Answer::Resent), Then::ResendOn(client, partition));
         self.ask(partition, input, Meant::Resend { call, client, after }, answer);

@@ -20,7 +20,7 @@ const CONNACK: &[u8] = b"\x20\x02\0\0";
 
 #[test]
 fn packet_ids_in_use_are_not_given_out_again() {
-    let mut window = Window { packet_ids: Vec::new(), last_id: u16::MAX - 1 };
+    let mut window = PacketIds { packet_ids: Vec::new(), last_id: u16::MAX - 1 };
     assert_eq!([window.open(), window.open(), window.open()], [u16::MAX, 1, 2]);
     assert!(window.is_full(3) && !window.is_full(4));
     assert!(window.close(1) && !window.close(1));
@@ -34,7 +34,8 @@ fn packet_ids_in_use_are_not_given_out_again() {
 
 #[test]
 fn a_device_that_waits_for_commands_holds_little() {
-    let of_commands = size_of::<Commands>() + size_of::<Watcher<CommandCopy>>() + 2 * size_of::<usize>();
+    let of_commands =
+        size_of::<CommandReceiver>() + size_of::<Watcher<CommandCopy>>() + 2 * size_of::<usize>();
     assert!(of_commands <= 192, "{of_commands} bytes of 1.5 KiB, beside those of its connection");
 }
 

@@ -1,0 +1,213 @@
+//! The service `Commands`: each call is read, judged, asked of the engine, and answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::{Admitted, RequestedAction};
+use base::limits::COMMAND_WAIT_MAX;
+use base::{DeviceId, EntityId, Problem};
+use engine::commands::COMMAND_ID_PREFIX;
+use engine::records::OutcomeReceiver;
+use engine::{Engine, Form, TrackedCommand};
+use tokio::sync::Semaphore;
+use tonic::{Request, Response, Status};
+
+use crate::callers::heard;
+use crate::commands::kept::{keep, kept};
+use crate::proto::{self, commands_server};
+use crate::status::{status, told};
+use crate::stopping::Stop;
+use crate::time::read_span;
+
+mod kept;
+mod list;
+mod new_command;
+mod shape;
+
+/// Reads of the store that run at the same time, and those that wait for their turn.
+const READS_RUNNING_MAX: usize = 2;
+const READS_WAITING_MAX: usize = 256;
+/// How long a call waits that does not say.
+const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+
+/// The calls about commands.
+pub(crate) struct Commands {
+    engine: Engine,
+    stop: Stop,
+    places: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
+}
+
+impl Commands {
+    pub(crate) fn new(engine: &Engine, stop: Stop) -> Self {
+        Self {
+            engine: engine.clone(),
+            stop,
+            places: Arc::new(Semaphore::new(READS_RUNNING_MAX + READS_WAITING_MAX)),
+            turns: Arc::new(Semaphore::new(READS_RUNNING_MAX)),
+        }
+    }
+
+    async fn send(
+        &self,
+        caller: &Admitted,
+        request: proto::SendCommandRequest,
+    ) -> Result<proto::SendCommandResponse, Status> {
+        let once = new_command::once(&request, caller.name()).map_err(|problem| status(&problem))?;
+        let device = device(&request.device_id).map_err(|problem| status(&problem))?;
+        let commands = self.engine.commands();
+        let command = new_command::read(request.command.unwrap_or_default(), &self.engine);
+        let command = command.map_err(|problem| status(&problem))?;
+        let sent = commands.send_as(device, command, Form { once, write: keep }).await;
+        kept(&sent.map_err(|problem| status(&problem))?)
+    }
+
+    async fn call(
+        &self,
+        caller: &Admitted,
+        request: proto::CallRequest,
+    ) -> Result<proto::CallResponse, Status> {
+        let wait = request.wait.as_ref().map_or(Ok(WAIT_DEFAULT), |wait| read_span("wait", wait));
+        let wait = wait.and_then(check_wait).map_err(|problem| status(&problem))?;
+        let proto::CallRequest { device_id, command, idempotency_key, wait: _ } = request;
+        let sending = proto::SendCommandRequest { device_id, command, idempotency_key };
+        let proto::SendCommandResponse { command, notify_secret } = self.send(caller, sending).await?;
+        let id = command.map(|command| command.id).unwrap_or_default();
+        let ended = async {
+            let id = id_of(&id)?;
+            let commands = self.engine.commands();
+            let mut stop = self.stop.clone();
+            tokio::select! {
+                ended = commands.ended(id, wait) => ended,
+                () = stop.told() => self.present(id).await,
+            }
+        };
+        let command = ended.await.map_err(|problem| status(&problem))?;
+        Ok(proto::CallResponse { command: Some(shape::command(&command)), notify_secret })
+    }
+
+    async fn present(&self, id: EntityId) -> Result<TrackedCommand, Problem> {
+        let queries = self.engine.queries();
+        self.read(move || queries.command(id)?.ok_or_else(unknown_command)).await
+    }
+
+    /// Reads the store in its turn.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let busy = |_| Problem::new(503, "busy", "too many reads wait for their turn; try again in a moment");
+        let _place = self.places.try_acquire().map_err(busy)?;
+        let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the turns are never closed");
+        let reading = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            read()
+        });
+        match reading.await {
+            Ok(read) => read,
+            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+            Err(_) => Err(Problem::unavailable("the server is stopping")),
+        }
+    }
+}
+
+/// What signs the POST that tells of a command.
+fn secret_of(command: &TrackedCommand) -> bytes::Bytes {
+    match command.command.notify.as_deref() {
+        Some(OutcomeReceiver::Url { secret, .. }) => bytes::Bytes::copy_from_slice(secret),
+        _ => bytes::Bytes::new(),
+    }
+}
+
+fn check_wait(wait: Duration) -> Result<Duration, Problem> {
+    if wait <= COMMAND_WAIT_MAX {
+        return Ok(wait);
+    }
+    let detail = format!("wait must be at most {}", base::duration::format(COMMAND_WAIT_MAX));
+    Err(Problem::not_allowed("invalid_duration", detail))
+}
+
+fn device(id: &str) -> Result<DeviceId, Problem> {
+    DeviceId::new(id).ok_or_else(|| Problem::unknown("unknown_device", "there is no such device"))
+}
+
+fn id_of(text: &str) -> Result<EntityId, Problem> {
+    EntityId::from_text(COMMAND_ID_PREFIX, text).ok_or_else(unknown_command)
+}
+
+fn unknown_command() -> Problem {
+    Problem::unknown("unknown_command", "there is no such command: an id is as sending gave it")
+}
+
+#[tonic::async_trait]
+impl commands_server::Commands for Commands {
+    async fn send(
+        &self,
+        request: Request<proto::SendCommandRequest>,
+    ) -> Result<Response<proto::SendCommandResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
+        Commands::send(self, &caller, request).await.map(Response::new)
+    }
+
+    async fn get(
+        &self,
+        request: Request<proto::GetCommandRequest>,
+    ) -> Result<Response<proto::GetCommandResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        let shown = async {
+            caller.may(RequestedAction::LookAtCommands)?;
+            let command = self.present(id_of(&request.id)?).await?;
+            Ok(proto::GetCommandResponse { command: Some(shape::command(&command)) })
+        };
+        told(shown.await)
+    }
+
+    async fn list(
+        &self,
+        request: Request<proto::ListCommandsRequest>,
+    ) -> Result<Response<proto::ListCommandsResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        let listed = async {
+            caller.may(RequestedAction::LookAtCommands)?;
+            let (list, queries) = (list::List::read(request)?, self.engine.queries());
+            self.read(move || list.page(&queries)).await
+        };
+        told(listed.await)
+    }
+
+    async fn cancel(
+        &self,
+        request: Request<proto::CancelCommandRequest>,
+    ) -> Result<Response<proto::CancelCommandResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        let cancelled = async {
+            caller.may(RequestedAction::Command)?;
+            self.engine.commands().cancel(id_of(&request.id)?).await?;
+            Ok(proto::CancelCommandResponse {})
+        };
+        told(cancelled.await)
+    }
+
+    async fn retry(
+        &self,
+        request: Request<proto::RetryCommandRequest>,
+    ) -> Result<Response<proto::RetryCommandResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        let retried = async {
+            caller.may(RequestedAction::Command)?;
+            self.engine.commands().retry(id_of(&request.id)?).await?;
+            Ok(proto::RetryCommandResponse {})
+        };
+        told(retried.await)
+    }
+
+    async fn call(
+        &self,
+        request: Request<proto::CallRequest>,
+    ) -> Result<Response<proto::CallResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
+        Commands::call(self, &caller, request).await.map(Response::new)
+    }
+}

@@ -1,0 +1,113 @@
+//! Pages of commands.
+
+use base::limits::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
+use base::{DeviceId, PartitionId, Problem, Timestamp};
+use bytes::Bytes;
+use engine::queries::{CommandFilter, FeedKey};
+use engine::records::CommandKey;
+use engine::{Page, Queries};
+use prost::Message;
+
+use super::shape;
+use crate::proto;
+use crate::time::read_moment;
+
+/// Commands that are read at a time: each may be large.
+const READ_MAX: usize = 32;
+/// A page ends when its commands have become so heavy, in bytes.
+const PAGE_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+const PAGE_KEY_BYTES: usize = 14;
+
+/// What is asked for.
+pub(super) struct List {
+    filter: CommandFilter,
+    page: Page<FeedKey<CommandKey>>,
+}
+
+impl List {
+    pub(super) fn read(request: proto::ListCommandsRequest) -> Result<Self, Problem> {
+        let device = (!request.device_id.is_empty()).then(|| {
+            DeviceId::new(&request.device_id)
+                .ok_or_else(|| Problem::unknown("unknown_device", "there is no such device"))
+        });
+        let filter = CommandFilter {
+            device: device.transpose()?,
+            labels: request.labels.into_iter().collect(),
+            status: shape::read_status(request.status)?,
+            origin: request.origin,
+        };
+        let limit = request.limit.map_or(PAGE_ITEMS_DEFAULT, |limit| limit as usize);
+        if !(1..=PAGE_ITEMS_MAX).contains(&limit) {
+            let detail = format!("limit must be 1 to {PAGE_ITEMS_MAX}, not {limit}");
+            return Err(Problem::not_allowed("invalid_number", detail));
+        }
+        let time = |field: &str, at: Option<prost_types::Timestamp>, else_at: Timestamp| {
+            at.map_or(Ok(else_at), |at| read_moment(field, &at))
+        };
+        let page = Page {
+            from: time("from", request.from, Timestamp(i64::MIN))?,
+            to: time("to", request.to, Timestamp::MAX)?,
+            ascending: request.ascending,
+            after: (!request.page.is_empty()).then(|| key_in(&request.page)).transpose()?,
+            limit,
+        };
+        Ok(Self { filter, page })
+    }
+
+    pub(super) fn page(self, queries: &Queries) -> Result<proto::ListCommandsResponse, Problem> {
+        let Self { filter, mut page } = self;
+        let (wanted, mut commands, mut bytes) = (page.limit, Vec::new(), 0);
+        let next_page = loop {
+            page.limit = (wanted - commands.len()).min(READ_MAX);
+            let found = queries.commands(&filter, page.clone())?;
+            let has_ended = found.len() < page.limit;
+            page.after = found.last().map(|(key, _)| *key).or(page.after);
+            for (_, command) in found {
+                let command = shape::command(&command);
+                bytes += command.encoded_len();
+                commands.push(command);
+            }
+            if has_ended {
+                break Bytes::new();
+            }
+            if commands.len() == wanted || bytes >= PAGE_BYTES_MAX {
+                break page.after.map(written).unwrap_or_default();
+            }
+        };
+        Ok(proto::ListCommandsResponse { commands, next_page })
+    }
+}
+
+fn written(at: FeedKey<CommandKey>) -> Bytes {
+    let mut bytes = Vec::with_capacity(PAGE_KEY_BYTES);
+    bytes.extend_from_slice(&at.key.at.0.to_be_bytes());
+    bytes.extend_from_slice(&at.key.number.to_be_bytes());
+    bytes.extend_from_slice(&at.partition.0.to_be_bytes());
+    bytes.into()
+}
+
+fn key_in(bytes: &[u8]) -> Result<FeedKey<CommandKey>, Problem> {
+    let read = || {
+        let (at, rest) = bytes.split_first_chunk()?;
+        let (number, partition) = rest.split_first_chunk()?;
+        let key = CommandKey { at: Timestamp(i64::from_be_bytes(*at)), number: u32::from_be_bytes(*number) };
+        let partition = PartitionId(u16::from_be_bytes(partition.try_into().ok()?));
+        Some(FeedKey { key, partition })
+    };
+    read().ok_or_else(|| Problem::new(400, "invalid_cursor", "page is not one that this call gave"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_on_where_it_was_left() {
+        let key = CommandKey { at: Timestamp(1_800_000_000_000), number: u32::MAX };
+        let at = FeedKey { key, partition: PartitionId(7) };
+        assert_eq!(key_in(&written(at)), Ok(at));
+        for bytes in [&[0; 13][..], &[0; 15], b"x"] {
+            assert_eq!(key_in(bytes).map_err(|problem| problem.status), Err(400), "{bytes:?}");
+        }
+    }
+}
