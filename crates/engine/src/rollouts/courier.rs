@@ -8,6 +8,7 @@ use base::PartitionId;
 use futures_util::future::join_all;
 use records::RolloutWork;
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::links::{OrderKind, RolloutLinks, TurnOrder, TurnReport};
@@ -77,7 +78,10 @@ impl Courier {
                 woken.await;
             }
             for wanted in searches {
-                match search(&self.context, wanted) {
+                // A search may look at thousands of rows.
+                let context = self.context.clone();
+                let found = spawn_blocking(move || search(&context, wanted)).await;
+                match found.map_err(|_| NotAccepting)? {
                     Ok(news) => self.tell(news).await?,
                     Err(error) => {
                         tracing::error!(%error, "devices of a rollout cannot be looked for");
