@@ -16,7 +16,8 @@ use view::{SeenRollout, SeenRolloutDevice};
 /// What can be done with rollouts.
 #[derive(Debug, Subcommand)]
 pub enum RolloutAction {
-    /// Give many devices a command. The rollout is durable when this returns, and goes on by itself.
+    /// Give many devices a command. The rollout is durable when this returns, and goes on by
+    /// itself.
     Run(Box<run::RunRollout>),
     /// List rollouts, in order of id.
     Ls(ListRollouts),

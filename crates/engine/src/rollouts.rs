@@ -5,9 +5,9 @@
 //! command, and carries back what became of it. An order that may have been lost is given again: a
 //! device's partition knows a turn that it has had.
 //!
-//! Only devices that can be reached have their turns. So nothing of a rollout waits in partitions of
-//! devices for long, and whoever pauses one has little to wait for: commands that were handed out
-//! and did not go out are taken back before the pause is answered.
+//! Only devices that can be reached have their turns. So nothing of a rollout waits in partitions
+//! of devices for long, and a pause has little to wait for. What was handed out and did not go out
+//! is taken back before the pause is answered.
 
 mod book;
 pub(crate) mod courier;
@@ -197,8 +197,8 @@ impl Rollouts {
         Self { engine }
     }
 
-    /// Begins a rollout under an id that the server makes. The same request under the same key makes
-    /// the same id, and so the same rollout.
+    /// Begins a rollout under an id that the server makes. The same request under the same key
+    /// makes the same id, and so the same rollout.
     ///
     /// # Errors
     /// 409 `too_many_rollouts`; 503 when not accepting, here and for every call below.
@@ -211,8 +211,8 @@ impl Rollouts {
         Ok(self.begin(id, new, once.is_some()).await?.0)
     }
 
-    /// [`Rollouts::create`] under the caller's id: the same request again is the same rollout. Whether
-    /// it is new.
+    /// [`Rollouts::create`] under the caller's id: the same request again is the same rollout.
+    /// Whether it is new.
     ///
     /// # Errors
     /// 409 `exists` if another request made it.
@@ -283,8 +283,8 @@ fn ttl(rollout: &Rollout) -> Option<Duration> {
     }
 }
 
-/// Whether only devices that can be reached have their turns. What is wished of a device is kept for
-/// it, whether it is there or not.
+/// Whether only devices that can be reached have their turns. What is wished of a device is kept
+/// for it, whether it is there or not.
 fn needs_reach(rollout: &Rollout) -> bool {
     matches!(rollout.work, RolloutWork::Command(_))
 }

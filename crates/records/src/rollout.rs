@@ -21,8 +21,8 @@ pub struct Rollout {
     pub work: RolloutWork,
     /// Which devices: a selector in its canonical form.
     pub selector: Option<Box<str>>,
-    /// Which devices: only those that were named ([`RolloutDevices`]). Together with a selector both
-    /// must hold.
+    /// Which devices: only those that were named ([`RolloutDevices`]). Together with a selector
+    /// both must hold.
     pub is_named: bool,
     /// Commands that are handed out in a minute.
     pub rate: Option<u32>,

@@ -1,7 +1,8 @@
 //! Rollouts: how many commands may be handed out now, and when a rollout waits, stops and ends.
 //!
-//! The rules decide over a [`Rollout`] and its [`RolloutState`] alone. Which devices there are, which
-//! of them can be reached and whose window is open is known elsewhere; so is what a device is told.
+//! The rules decide over a [`Rollout`] and its [`RolloutState`] alone. Which devices there are,
+//! which of them can be reached and whose window is open is known elsewhere; so is what a device is
+//! told.
 //!
 //! ```text
 //!                 pause              stop rule

@@ -20,7 +20,8 @@ impl Engine {
         &self.shared.registry
     }
 
-    /// Has places named by these labels, in this order. There is one such order: a second is not taken.
+    /// Has places named by these labels, in this order. There is one such order: a second is not
+    /// taken.
     pub fn name_places_by(&self, labels: Vec<String>) {
         let _there_is_one = self.shared.place_labels.set(labels);
     }

@@ -17,8 +17,8 @@ pub(super) enum WindowState {
 }
 
 impl WindowState {
-    /// The window at a moment, for a device in this time zone. A zone that is none is left aside. All
-    /// times are on the wall clock.
+    /// The window at a moment, for a device in this time zone. A zone that is none is left aside.
+    /// All times are on the wall clock.
     pub(super) fn at(window: &RolloutWindow, tz: Option<&str>, wall: Timestamp) -> Self {
         let own = tz.filter(|tz| calendar::check(&window.cron, Some(tz)).is_ok());
         let zone = own.or(window.tz.as_deref());

@@ -1,4 +1,5 @@
-//! Rollouts as the edges hold them: devices that come and answer, restarts, and batches that are lost.
+//! Rollouts as the edges hold them: devices that come and answer, restarts, and batches that are
+//! lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -309,7 +310,8 @@ async fn a_process_that_ends_in_the_middle_goes_on_after_the_start() {
     for number in 10..30 {
         fleet.come(number).await;
     }
-    // Those that were asked before are asked again under the same id, the others for the first time.
+    // Those that were asked before are asked again under the same id, the others for the first
+    // time.
     until(|| fleet.count("r-1", MemberStatus::Published) == 30).await;
     let mut ids: BTreeMap<DeviceId, EntityId> = BTreeMap::new();
     for command in fleet.published() {

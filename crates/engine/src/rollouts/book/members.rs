@@ -73,8 +73,8 @@ impl RolloutBook {
         Ok(())
     }
 
-    /// Devices that were looked for. What was found before is not counted twice: the cursor has gone
-    /// on.
+    /// Devices that were looked for. What was found before is not counted twice: the cursor has
+    /// gone on.
     fn found(
         &mut self,
         rollout: Incarnation,

@@ -1,4 +1,5 @@
-//! Rollouts that have ended are kept as long as commands are, then forgotten with all their devices.
+//! Rollouts that have ended are kept as long as commands are, then forgotten with all their
+//! devices.
 
 use base::{Incarnation, Timestamp};
 use records::Op;
@@ -19,8 +20,8 @@ impl RolloutBook {
         }
     }
 
-    /// Forgets some devices of a rollout that is kept no longer, and at last the rollout. Never before
-    /// the batch before is durable: what is read is what is there.
+    /// Forgets some devices of a rollout that is kept no longer, and at last the rollout. Never
+    /// before the batch before is durable: what is read is what is there.
     pub(super) fn forget(&mut self, step: &mut RegistryStep<'_>) -> Result<bool, StoreError> {
         if self.forgetting.is_none() {
             let oldest = self.ended.first().copied().filter(|(at, _)| at.after(self.keep) <= step.now);

@@ -157,8 +157,8 @@ impl RolloutBook {
         Ok(())
     }
 
-    /// Asks where a command stands. One that never came to its device is given now, unless nothing is
-    /// to go out: then it is taken back.
+    /// Asks where a command stands. One that never came to its device is given now, unless nothing
+    /// is to go out: then it is taken back.
     fn ask(&mut self, member: RolloutMember, step: &mut RegistryStep<'_>) {
         let live = self.live.get(&member.place.rollout);
         let is_held = live.is_none_or(|live| rollouts::takes_back(&live.state));
