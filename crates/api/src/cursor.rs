@@ -1,9 +1,9 @@
 //! Cursors: where a list goes on, in a form that is of use only to the list that gave it.
 //!
 //! `version, key, check` in base64url. The check is a hash of the rest, seeded with the list's path
-//! and filters. By it a cursor of another list, of other filters or with a flipped byte is told from
-//! a good one. Nothing else is remembered: a cursor holds across a restart and for as long as its
-//! list exists. It is no secret and gives no rights.
+//! and filters. By it a cursor of another list, of other filters or with a flipped byte is told
+//! from a good one. Nothing else is remembered: a cursor holds across a restart and for as long as
+//! its list exists. It is no secret and gives no rights.
 
 use base::{ClientId, DeviceId, PartitionId, Problem, Timestamp, hash};
 use base64::Engine as _;

@@ -1,8 +1,8 @@
 //! A feed that is followed: what is there, then every item as it comes, until Ctrl-C.
 //!
 //! The server keeps nothing for whoever follows. Each answer has a cursor for what comes after it,
-//! which outlives the server's process too. A request at the end of a feed is answered when there is
-//! something. A server that goes away is waited for.
+//! which outlives the server's process too. A request at the end of a feed is answered when there
+//! is something. A server that goes away is waited for.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -40,8 +40,8 @@ struct Page {
     tail_cursor: Option<String>,
 }
 
-/// Shows the feed of a path. It begins at the cursor of `list_flags`, at the path's own `from`, or so
-/// that the newest items are shown that `list_flags` asks for. Ends only by a failure.
+/// Shows the feed of a path. It begins at the cursor of `list_flags`, at the path's own `from`, or
+/// so that the newest items are shown that `list_flags` asks for. Ends only by a failure.
 pub(super) fn run<R: Timed>(
     api: &Api,
     screen: &mut Screen,

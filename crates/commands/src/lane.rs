@@ -75,6 +75,12 @@ impl DeviceLane {
         (self.pace, self.unanswered, self.has_waiting) = (Some(pace), unanswered, has_waiting);
     }
 
+    /// The device is reachable in another way: what it has not answered goes out again.
+    pub(crate) fn reopen(&mut self, pace: Pace) {
+        self.pace = Some(pace);
+        self.unanswered.iter_mut().for_each(Unanswered::came_back);
+    }
+
     pub(crate) fn close(&mut self) {
         (self.pace, self.has_waiting) = (None, false);
         self.unanswered.retain(Unanswered::is_on_last_try);

@@ -62,6 +62,11 @@ impl LaneTable {
         self.update(slot, DeviceLane::close);
     }
 
+    /// A lane that is open goes on as one that opens, at this pace.
+    pub(crate) fn reopen(&mut self, slot: DeviceSlot, pace: Pace) {
+        self.update(slot, |lane| lane.reopen(pace));
+    }
+
     /// Notes whether commands of the device wait, if its lane is open.
     pub(crate) fn set_waiting(&mut self, slot: DeviceSlot, waiting: bool) {
         self.update(slot, |lane| lane.set_waiting(waiting));

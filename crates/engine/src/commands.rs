@@ -11,12 +11,12 @@ use base::{DeviceId, EntityId, Kind, Problem, Timestamp};
 use records::{Command, CommandState, OutcomeReceiver, Wish};
 use tokio::time::timeout;
 
-use crate::devices::input::{Input, Repeatable};
+use crate::devices::input::{CommandInput, Input, Repeatable};
 use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
 use crate::{Engine, Form};
 
-mod check;
+pub(crate) mod check;
 
 pub use check::{check_name, receiver_queue};
 
@@ -95,7 +95,8 @@ impl Commands {
     /// 404 for an unknown device; 503 when not accepting, here and for every call below.
     pub async fn send(&self, device: DeviceId, command: NewCommand) -> Result<TrackedCommand, Problem> {
         let (partition, command) = (self.engine.partition_of_device(&device), Box::new(command));
-        let sent = partition.ask(|reply| Input::SendCommand { device: device.clone(), command, reply });
+        let sent =
+            partition.ask(|reply| CommandInput::Send { device: device.clone(), command, reply }.into());
         Ok(*sent.await??)
     }
 
@@ -119,7 +120,7 @@ impl Commands {
     /// # Errors
     /// 404 `unknown_command`; 409 `finished` once it has ended.
     pub async fn cancel(&self, id: EntityId) -> Result<(), Problem> {
-        self.engine.partition_of_entity(id).ask(|reply| Input::CancelCommand { id, reply }).await?
+        self.engine.partition_of_entity(id).ask(|reply| CommandInput::Cancel { id, reply }.into()).await?
     }
 
     /// Tries a failed, expired or cancelled command anew, under the same id.
@@ -128,7 +129,7 @@ impl Commands {
     /// 404 `unknown_command`; 409 `not_finished`, or `not_retryable` for an acknowledged or superseded
     /// one.
     pub async fn retry(&self, id: EntityId) -> Result<(), Problem> {
-        self.engine.partition_of_entity(id).ask(|reply| Input::RetryCommand { id, reply }).await?
+        self.engine.partition_of_entity(id).ask(|reply| CommandInput::Retry { id, reply }.into()).await?
     }
 
     /// [`Commands::retry`] for a request that may come again.
@@ -146,7 +147,7 @@ impl Commands {
     /// 404 `unknown_command`.
     pub async fn ended(&self, id: EntityId, wait: Duration) -> Result<TrackedCommand, Problem> {
         let partition = self.engine.partition_of_entity(id);
-        let ended = partition.ask(|reply| Input::AwaitCommand { id, reply });
+        let ended = partition.ask(|reply| CommandInput::Await { id, reply }.into());
         match timeout(wait, ended).await {
             Ok(ended) => Ok(*ended??),
             Err(_) => self.engine.queries().command(id)?.ok_or_else(|| unknown_command(id)),
@@ -162,7 +163,7 @@ impl Commands {
         let number = (!wait.is_zero()).then(|| POLLS.fetch_add(1, Ordering::Relaxed));
         let partition = self.engine.partition_of_device(&device);
         let (reply, mut answer) = Reply::new();
-        partition.send(Input::Poll { device: device.clone(), number, reply }).await?;
+        partition.send(CommandInput::Poll { device: device.clone(), number, reply }.into()).await?;
         self.engine.device_polls(&device);
         // A device that hangs up is reachable no longer.
         let mut leaving =
@@ -193,8 +194,10 @@ impl Commands {
         key: String,
         value: Option<Box<str>>,
     ) -> Result<Wish, Problem> {
+        check::check_entry_key(&key)?;
         let (partition, key) = (self.engine.partition_of_device(&device), key.into_boxed_str());
-        let wished = partition.ask(|reply| Input::Wish { device: device.clone(), key, value, reply });
+        let wished =
+            partition.ask(|reply| CommandInput::Wish { device: device.clone(), key, value, reply }.into());
         Ok(*wished.await??)
     }
 }
@@ -230,7 +233,7 @@ impl Drop for Leaving {
 }
 
 async fn stop_polling(engine: &Engine, device: DeviceId, number: u64) -> Result<(), NotAccepting> {
-    let input = Input::StopPolling { device: device.clone(), number };
+    let input = CommandInput::StopPolling { device: device.clone(), number }.into();
     engine.partition_of_device(&device).send(input).await
 }
 

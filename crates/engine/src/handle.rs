@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::context::EngineContext;
 use crate::devices::connected::Connected;
-use crate::devices::input::{Addressed, Input, LinkedClient, RefusedMessage};
+use crate::devices::input::{Addressed, CommandInput, Input, LinkedClient, RefusedMessage};
 use crate::devices::intake::{Mirror, Pending, Slice, SlicePart};
 use crate::devices::lanes::Due;
 use crate::devices::sessions::PresenceChange;
@@ -481,7 +481,7 @@ impl Engine {
     ) -> Result<(), NotAccepting> {
         self.shared.context.devices.sessions.note(partition, &change);
         let handle = &self.shared.partitions[usize::from(partition.0)];
-        handle.ask(|reply| Input::Presence { change: change.clone(), reply }).await?;
+        handle.ask(|reply| CommandInput::Presence { change: change.clone(), reply }.into()).await?;
         self.tell_rollouts_who_came(&change);
         Ok(())
     }

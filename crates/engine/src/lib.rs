@@ -45,5 +45,5 @@ pub use queues::Queues;
 pub use records;
 pub use rollouts::{NewRollout, RolloutCall, Rollouts, TrackedRollout};
 pub use settings::{CommandSettings, Settings};
-pub use store::{Figure, Page, ReadingKey, Store, StoreError};
+pub use store::{Page, ReadingKey, Store, StoreError, StoreMetric};
 pub use version::{OnlyIf, Version};

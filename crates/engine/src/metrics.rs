@@ -162,21 +162,21 @@ impl std::fmt::Debug for EngineCollector {
 
 impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        for figure in self.store.figures() {
-            if figure.counter {
-                let counter = ConstCounter::new(figure.value);
-                let name = figure.name.trim_end_matches("_total");
+        for metric in self.store.metrics() {
+            if metric.counter {
+                let counter = ConstCounter::new(metric.value);
+                let name = metric.name.trim_end_matches("_total");
                 counter.encode(encoder.encode_descriptor(
                     name,
-                    figure.help,
+                    metric.help,
                     None,
                     counter.metric_type(),
                 )?)?;
             } else {
-                let gauge = ConstGauge::new(figure.value);
+                let gauge = ConstGauge::new(metric.value);
                 gauge.encode(encoder.encode_descriptor(
-                    figure.name,
-                    figure.help,
+                    metric.name,
+                    metric.help,
                     None,
                     gauge.metric_type(),
                 )?)?;

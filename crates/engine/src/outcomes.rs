@@ -11,7 +11,7 @@ use base::{PartitionId, hash};
 use records::{AnswerKey, Command, CommandState, OutcomeReceiver, Reservation};
 
 use crate::Engine;
-use crate::devices::input::Input;
+use crate::devices::input::CommandInput;
 use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::partition_handle::NotAccepting;
 
@@ -26,6 +26,12 @@ pub struct OutcomeLane(pub(crate) u64);
 impl OutcomeLane {
     const QUEUES: Self = Self(0);
 
+    /// Whether its outcomes go to queues.
+    #[must_use]
+    pub fn is_of_queues(self) -> bool {
+        self == Self::QUEUES
+    }
+
     /// Every lane.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         (0..=URL_LANES).map(Self)
@@ -35,7 +41,11 @@ impl OutcomeLane {
     pub(crate) fn of(receiver: &OutcomeReceiver) -> Self {
         match receiver {
             OutcomeReceiver::Queue { .. } => Self::QUEUES,
-            OutcomeReceiver::Url { url, .. } => Self(1 + hash::derived(0, url.as_bytes()) % URL_LANES),
+            OutcomeReceiver::Url { url, .. } => {
+                let origin =
+                    url.splitn(4, '/').take(3).fold(0, |seed, part| hash::derived(seed, part.as_bytes()));
+                Self(1 + origin % URL_LANES)
+            }
         }
     }
 }
@@ -56,11 +66,20 @@ pub struct OutcomeDue {
 }
 
 impl OutcomeDue {
+    /// What no other outcome of the command has, however often that is tried anew.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        let late = self.state.late.as_ref().filter(|_| self.is_late);
+        let at = late.map_or(self.state.finished_at, |late| Some(late.at)).unwrap_or_default();
+        let of_command = hash::derived(u64::from(self.is_late), &self.command.id.to_bytes());
+        hash::derived(of_command, &at.0.to_le_bytes())
+    }
+
     /// The mark under which its job is published, so that telling it again publishes none.
     #[must_use]
     pub fn idempotency_key(&self) -> IdempotencyKey {
-        let id = self.command.id.to_bytes();
-        let half = |seed: u64| u128::from(hash::derived(seed | u64::from(self.is_late), &id));
+        let number = self.number();
+        let half = |seed: u64| u128::from(hash::derived(seed, &number.to_le_bytes()));
         IdempotencyKey { key: AnswerKey(half(2) << 64 | half(4)), body: half(6) }
     }
 }
@@ -85,7 +104,7 @@ impl Engine {
         max: usize,
     ) -> Result<Vec<OutcomeDue>, NotAccepting> {
         let handle = self.device_partition(partition)?;
-        handle.ask(|reply| Input::LeaseOutcomes { lane, max, reply }).await
+        handle.ask(|reply| CommandInput::LeaseOutcomes { lane, max, reply }.into()).await
     }
 
     /// Records what came of telling an outcome; a stale reservation changes nothing.
@@ -99,6 +118,6 @@ impl Engine {
         told: Told,
     ) -> Result<(), NotAccepting> {
         let handle = self.device_partition(partition)?;
-        handle.ask(|reply| Input::OutcomeTold { reservation, told, reply }).await
+        handle.ask(|reply| CommandInput::OutcomeTold { reservation, told, reply }.into()).await
     }
 }

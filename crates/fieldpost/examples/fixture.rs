@@ -2,8 +2,8 @@
 //! `cargo run -p fieldpost --example fixture -- target/debug/fieldpost crates/fieldpost/tests/fixtures/NAME`.
 //!
 //! A server is filled over its API and asked for a backup, which writes everything to its tables.
-//! Then it is told a little more, and killed while it sweeps a queue that was deleted. Its directory
-//! is packed, and beside it what the server showed last of all other queues.
+//! Then it is told a little more, and killed while it sweeps a queue that was deleted. Its
+//! directory is packed, and beside it what the server showed last of all other queues.
 
 #[path = "../tests/black_box/directories/contents.rs"]
 mod contents;

@@ -1,11 +1,10 @@
 //! `fieldpost demo`: the main job on this machine in half a minute, and an account of it.
 //!
 //! It starts this same program as a server of its own on a temporary data directory. A few hundred
-//! simulated locks report to it, and two receivers are told. It breaks what may break in the field: a
-//! receiver, some locks, the server itself. Then it holds what the locks and the receivers remember
-//! against the public API. A short part with commands
-//! follows: a terminal that is away is told what waits for it when it comes back. Nothing here looks
-//! inside the server.
+//! simulated locks report to it, and two receivers are told. It breaks what may break in the field:
+//! a receiver, some locks, the server itself. Then it holds what the locks and the receivers
+//! remember against the public API. A short part with commands follows: a terminal that is away is
+//! told what waits for it when it comes back. Nothing here looks inside the server.
 
 mod screen;
 mod stage;

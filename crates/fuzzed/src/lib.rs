@@ -19,12 +19,15 @@ pub mod settings;
 pub mod stored;
 pub mod webhook_answers;
 
-/// The settings of the binary, which has no library that could be depended on.
-#[allow(dead_code, unused_imports, reason = "most of it is used by the rest of the binary")]
-#[path = "../../fieldpost/src/config/mod.rs"]
-mod config;
 mod pieces;
 mod server;
+
+/// The binary, which has no library that could be depended on: its settings.
+#[path = "../../fieldpost/src"]
+mod binary {
+    #[allow(dead_code, unused_imports, reason = "most of it is used by the rest of the binary")]
+    pub(crate) mod config;
+}
 
 /// A target: its name, which is also that of its corpus, and its body.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use crate::config::Settings;
+use crate::binary::config::Settings;
 
 /// How far the text is moved down, in lines.
 const MOVED: usize = 3;

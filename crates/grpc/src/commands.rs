@@ -72,7 +72,7 @@ impl Commands {
         let proto::CallRequest { device_id, command, idempotency_key, wait: _ } = request;
         let sending = proto::SendCommandRequest { device_id, command, idempotency_key };
         let proto::SendCommandResponse { command, notify_secret } = self.send(caller, sending).await?;
-        let id = command.map(|command| command.id).unwrap_or_default();
+        let (sent, id) = (command.clone(), command.map(|command| command.id).unwrap_or_default());
         let ended = async {
             let id = id_of(&id)?;
             let commands = self.engine.commands();
@@ -82,8 +82,16 @@ impl Commands {
                 () = stop.told() => self.present(id).await,
             }
         };
-        let command = ended.await.map_err(|problem| status(&problem))?;
-        Ok(proto::CallResponse { command: Some(shape::command(&command)), notify_secret })
+        // The command was given, whatever becomes of the wait.
+        let known = match ended.await {
+            Ok(ended) => Some(shape::command(&ended)),
+            Err(_) => self
+                .present(id_of(&id).map_err(|problem| status(&problem))?)
+                .await
+                .ok()
+                .map(|now| shape::command(&now)),
+        };
+        Ok(proto::CallResponse { command: known.or(sent), notify_secret })
     }
 
     async fn present(&self, id: EntityId) -> Result<TrackedCommand, Problem> {

@@ -18,7 +18,7 @@ use crate::clocks::Clocks;
 use crate::entry::{Entry, Next};
 use crate::groups::Groups;
 use crate::heap::Heap;
-use crate::jobs::ending::Body;
+use crate::jobs::ending::BodyDisposal;
 use crate::parked::ParkedIndex;
 use crate::parked::blocked_lines::BlockedLines;
 use crate::parked::eviction::Eviction;
@@ -27,7 +27,7 @@ use crate::parked::resident_limit::ResidentLimit;
 use crate::queues::{Queue, Queues};
 use crate::slab::Handle;
 use crate::step::JobsStep;
-use crate::table::{Found, Table, expires_at};
+use crate::table::{FoundJob, Table, expires_at};
 use crate::timers::Timers;
 
 /// Most ready jobs that are looked at for the oldest where the first should be that.
@@ -236,8 +236,8 @@ impl Jobs {
     #[must_use]
     pub fn get(&self, id: JobId) -> Option<JobHead> {
         match self.table.find(id)? {
-            Found::Job(job) => Some(self.head(job)),
-            Found::SuccessorOf(job) => self.head_of_successor(job),
+            FoundJob::Job(job) => Some(self.head(job)),
+            FoundJob::SuccessorOf(job) => self.head_of_successor(job),
         }
     }
 
@@ -245,7 +245,7 @@ impl Jobs {
     /// time is.
     #[must_use]
     pub fn is_successor(&self, id: JobId) -> bool {
-        matches!(self.table.find(id), Some(Found::SuccessorOf(_)))
+        matches!(self.table.find(id), Some(FoundJob::SuccessorOf(_)))
     }
 
     /// The job that an alias means: the successor of the one that holds it, if there is one.
@@ -259,12 +259,12 @@ impl Jobs {
     /// reservation is stale from now on; a recurring one does not come again; a successor starts.
     pub fn cancel(&mut self, id: JobId, step: &mut JobsStep<'_>) -> Option<JobHead> {
         match self.table.find(id)? {
-            Found::Job(job) => {
+            FoundJob::Job(job) => {
                 let head = self.head(job);
-                self.retire(job, Body::Deleted, step);
+                self.retire(job, BodyDisposal::Deleted, step);
                 Some(head)
             }
-            Found::SuccessorOf(job) => {
+            FoundJob::SuccessorOf(job) => {
                 let head = self.head_of_successor(job);
                 self.set_successor(job, Next::Nobody, step.batch);
                 self.put(job, step.batch);
@@ -287,7 +287,7 @@ impl Jobs {
     ) -> Result<(), RescheduleError> {
         let on_engine = self.clocks.on_engine(clock, run_at);
         match self.table.find(id).ok_or(RescheduleError::Unknown)? {
-            Found::SuccessorOf(job) => {
+            FoundJob::SuccessorOf(job) => {
                 if let Some(successor) = self.table.successor_mut(job) {
                     successor.run_at = run_at;
                     successor.terms.clock = clock;
@@ -297,8 +297,8 @@ impl Jobs {
                 }
                 self.put(job, step.batch);
             }
-            Found::Job(job) if self.table[job].lease.is_some() => return Err(RescheduleError::Reserved),
-            Found::Job(job) => self.update(job, step, |table| {
+            FoundJob::Job(job) if self.table[job].lease.is_some() => return Err(RescheduleError::Reserved),
+            FoundJob::Job(job) => self.update(job, step, |table| {
                 let entry = &mut table[job];
                 if entry.attempt > 0 {
                     entry.visible_at = on_engine;

@@ -102,10 +102,11 @@
 //! are needed last (`ParkJob`): those whose time comes late, and the ends of lines. From then on a
 //! job that is published behind a [`Horizon`] parks at once.
 //!
-//! The caller reads parked jobs back, once a step. [`Jobs::wanted`] says which, [`Jobs::page_max`]
-//! how many at once. Each goes to [`Jobs::take_in`], then the page ends with [`Jobs::read_to`]. How
-//! many pages a step reads is up to the caller, but [`Jobs::wanted_at_once`] is read in the same
-//! step. Before a call about a parked job, the caller makes it resident ([`Jobs::unpark`]).
+//! The caller reads parked jobs back, once a step. [`Jobs::next_read`] says which,
+//! [`Jobs::page_max`] how many at once. Each goes to [`Jobs::take_in`], then the page ends with
+//! [`Jobs::read_to`]. How many pages a step reads is up to the caller, but
+//! [`Jobs::next_urgent_read`] is read in the same step. Before a call about a parked job, the
+//! caller makes it resident ([`Jobs::unpark`]).
 //!
 //! Consumers see one difference: a lease may have to be asked for again after reading, because
 //! nobody is given a job while a parked one may go before it. (Where the newest goes first, a job
@@ -175,8 +176,8 @@ mod table;
 mod timers;
 
 pub use jobs::advance::{Expired, Lapsed, Passed, Progress};
-pub use jobs::lease::{Acked, Charge, Leased, Loaded, Released, Retry, Stale};
-pub use jobs::paging::Want;
+pub use jobs::lease::{Acked, Charge, Leased, LoadOutcome, Released, Retry, Stale};
+pub use jobs::paging::ReadRequest;
 pub use jobs::publish::{NewJob, OnConflict, Published};
 pub use jobs::{Counts, Jobs, Numbers, RescheduleError};
 pub use parked::horizon::Horizon;

@@ -28,7 +28,7 @@ pub struct QueueRules {
 pub(crate) struct Rules {
     is_paused: bool,
     concurrency: Option<u32>,
-    bucket: Option<Bucket>,
+    bucket: Option<TokenBucket>,
     /// When a token is waited for.
     refill_at: Option<Timestamp>,
 }
@@ -50,7 +50,7 @@ impl Rules {
         Self {
             is_paused: rules.paused,
             concurrency: rules.concurrency,
-            bucket: rules.rate.map(|rate| Bucket::new(rate, left, now)),
+            bucket: rules.rate.map(|rate| TokenBucket::new(rate, left, now)),
             refill_at: None,
         }
     }
@@ -90,7 +90,7 @@ impl Rules {
 }
 
 /// Tokens that come evenly.
-struct Bucket {
+struct TokenBucket {
     /// Parts that come in a millisecond; not 0.
     per_ms: u64,
     /// Parts that were there at `at`.
@@ -98,7 +98,7 @@ struct Bucket {
     at: Timestamp,
 }
 
-impl Bucket {
+impl TokenBucket {
     fn new(rate: f64, left: Option<u64>, now: Timestamp) -> Self {
         // A cast of what is too large or not a number saturates.
         let per_ms = ((rate * (TOKEN / MS_PER_SECOND) as f64).round() as u64).max(1);
@@ -140,7 +140,7 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    fn taken_until(bucket: &mut Bucket, end: i64) -> usize {
+    fn taken_until(bucket: &mut TokenBucket, end: i64) -> usize {
         let times = std::iter::from_fn(|| {
             let at = bucket.next(bucket.at);
             (at.0 < end).then(|| bucket.take(at))
@@ -161,14 +161,14 @@ mod tests {
             (0.001, 2_000_001, 3),
         ];
         for (rate, end, expect) in rows {
-            let mut bucket = Bucket::new(rate, None, Timestamp(0));
+            let mut bucket = TokenBucket::new(rate, None, Timestamp(0));
             assert_eq!(taken_until(&mut bucket, end), expect, "{rate} a second until {end}");
         }
     }
 
     #[test]
     fn nobody_saves_more_than_a_second() {
-        let mut bucket = Bucket::new(5.0, None, Timestamp(0));
+        let mut bucket = TokenBucket::new(5.0, None, Timestamp(0));
         assert_eq!(taken_until(&mut bucket, 1), 5);
         bucket.at = Timestamp(0);
         assert_eq!(bucket.tokens(Timestamp(3_600_000)), 5 * TOKEN);
@@ -177,10 +177,10 @@ mod tests {
     #[test]
     fn rates_beyond_measure_are_kept_within_what_can_be_counted() {
         for rate in [0.0, -1.0, f64::NAN, 1e-30] {
-            let bucket = Bucket::new(rate, Some(0), Timestamp(0));
+            let bucket = TokenBucket::new(rate, Some(0), Timestamp(0));
             assert_eq!(bucket.next(Timestamp(0)), Timestamp(1_000_000_000), "{rate}");
         }
-        let mut bucket = Bucket::new(f64::INFINITY, None, Timestamp(0));
+        let mut bucket = TokenBucket::new(f64::INFINITY, None, Timestamp(0));
         bucket.take(Timestamp(0));
         assert_eq!(bucket.next(Timestamp(0)), Timestamp(0));
     }

@@ -22,7 +22,7 @@ pub(crate) use indexes::is_sparse;
 
 /// What an id stands for.
 #[derive(Clone, Copy)]
-pub(crate) enum Found {
+pub(crate) enum FoundJob {
     Job(Handle<Entry>),
     /// The successor of this one.
     SuccessorOf(Handle<Entry>),
@@ -85,7 +85,7 @@ impl Table {
         &mut self.records.entries
     }
 
-    pub(crate) fn find(&self, id: JobId) -> Option<Found> {
+    pub(crate) fn find(&self, id: JobId) -> Option<FoundJob> {
         self.indexes.find_id(&self.records, id)
     }
 
@@ -96,7 +96,7 @@ impl Table {
 
     /// The job that a reservation holds, if it still does.
     pub(crate) fn by_reservation(&self, now: Timestamp, reservation: Reservation) -> Option<Handle<Entry>> {
-        let Some(Found::Job(job)) = self.find(reservation.job) else { return None };
+        let Some(FoundJob::Job(job)) = self.find(reservation.job) else { return None };
         let holds = self.lease(job).is_some_and(|lease| lease.number == reservation.lease)
             && now < self[job].visible_at;
         holds.then_some(job)
@@ -370,7 +370,7 @@ mod tests {
         let (mut table, mut queues) = (Table::default(), Queues::default());
         let (queue, other) = (queues.enter(QUEUE), queues.enter(QueueKey(8)));
         let job = table.insert(&head(1, Some(77)), queue);
-        assert!(matches!(table.find(JobId([1; 16])), Some(Found::Job(found)) if found == job));
+        assert!(matches!(table.find(JobId([1; 16])), Some(FoundJob::Job(found)) if found == job));
         assert!(table.by_alias(queue, AliasKey(77)) == Some(job));
         assert!(table.by_alias(other, AliasKey(77)).is_none(), "an alias is one of its queue");
         assert_eq!(table.head(job, QUEUE), head(1, Some(77)));
@@ -386,7 +386,9 @@ mod tests {
         let job = table.insert(&head(1, Some(77)), queue);
         for (id, starts, supersedes) in [(2, Starts::AfterJob, false), (3, Starts::AfterRun, true)] {
             table.set_next(job, Next::from_stored(Some(successor(id, starts))));
-            assert!(matches!(table.find(JobId([id; 16])), Some(Found::SuccessorOf(found)) if found == job));
+            assert!(
+                matches!(table.find(JobId([id; 16])), Some(FoundJob::SuccessorOf(found)) if found == job)
+            );
             assert_eq!(table.is_superseded(job), supersedes);
             assert!(!table.can_be_parked(job), "something waits for it");
         }

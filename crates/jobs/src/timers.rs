@@ -28,7 +28,7 @@ pub(crate) struct Timers {
 }
 
 /// What is due.
-pub(crate) enum Due {
+pub(crate) enum DueTimer {
     /// A waiting job has expired.
     Expiry(Handle<Entry>),
     /// The `visible_at` of a job has come: it is available, or its lease is over.
@@ -40,17 +40,20 @@ pub(crate) enum Due {
 impl Timers {
     /// What is due first: jobs that expire, so that nobody gets them, then by the engine clock and
     /// by the wall clock.
-    pub(crate) fn due(&self, entries: &Slab<Entry>, time: Moment) -> Option<Due> {
+    pub(crate) fn due(&self, entries: &Slab<Entry>, time: Moment) -> Option<DueTimer> {
         if let Some(((at, _), job)) = self.expiries.first_key_value()
             && *at <= time.now
         {
-            return Some(Due::Expiry(*job));
+            return Some(DueTimer::Expiry(*job));
         }
         let is_due = |timer: &Heap, by| timer.first().filter(|job| entries[*job].visible_at <= by);
         if let Some(job) = is_due(&self.engine, time.now).or_else(|| is_due(&self.wall, time.wall)) {
-            return Some(Due::Job(job));
+            return Some(DueTimer::Job(job));
         }
-        self.refills.first().filter(|(at, _)| *at <= time.now).map(|(at, queue)| Due::Refill(*at, *queue))
+        self.refills
+            .first()
+            .filter(|(at, _)| *at <= time.now)
+            .map(|(at, queue)| DueTimer::Refill(*at, *queue))
     }
 
     /// Whether a job is due that goes before this place.
@@ -144,8 +147,8 @@ mod tests {
 
     fn due_job(timers: &Timers, entries: &Slab<Entry>, time: Moment) -> Option<Handle<Entry>> {
         match timers.due(entries, time)? {
-            Due::Job(job) => Some(job),
-            Due::Expiry(_) | Due::Refill(..) => None,
+            DueTimer::Job(job) => Some(job),
+            DueTimer::Expiry(_) | DueTimer::Refill(..) => None,
         }
     }
 
@@ -171,10 +174,10 @@ mod tests {
         timers.note_refill(Timestamp(0), queue);
         timers.note_expiry(Timestamp(2), 0, job);
         assert!(due_job(&timers, &entries, at(1, 1)) == Some(job), "it has not expired yet");
-        assert!(matches!(timers.due(&entries, at(2, 2)), Some(Due::Expiry(_))));
+        assert!(matches!(timers.due(&entries, at(2, 2)), Some(DueTimer::Expiry(_))));
         timers.forget_expiry(Timestamp(2), 0);
         timers.take_out(&mut entries, job);
-        assert!(matches!(timers.due(&entries, at(2, 2)), Some(Due::Refill(Timestamp(0), _))));
+        assert!(matches!(timers.due(&entries, at(2, 2)), Some(DueTimer::Refill(Timestamp(0), _))));
         timers.forget_refill(Timestamp(0), queue);
         assert!(timers.due(&entries, at(2, 2)).is_none());
     }

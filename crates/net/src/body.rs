@@ -89,8 +89,8 @@ impl BodyReservation {
 /// one takes memory of the budget until it is read.
 ///
 /// # Errors
-/// `body_too_large`, `body_too_slow`, `busy` when there is no memory for it, or `unreadable` when the
-/// sender breaks off.
+/// `body_too_large`, `body_too_slow`, `busy` when there is no memory for it, or `unreadable` when
+/// the sender breaks off.
 pub async fn whole(
     mut body: Body,
     bytes_max: usize,

@@ -2,10 +2,11 @@
 //! their way, of all edges.
 //!
 //! A body takes its memory before it is read or made, and gives back what it turns out not to need.
-//! Each [`Purpose`] has a part of the budget, so that whoever is slow at one of them stops no other:
-//! callers that do not read their answers do not stop reports. A sender has half of a part, and
-//! whoever waits for its own half holds nothing that others wait for. What fits in a few network
-//! packets is not counted: a body of up to [`FREE_BYTES`] is bounded by the number of connections.
+//! Each [`Purpose`] has a part of the budget, so that whoever is slow at one of them stops no
+//! other: callers that do not read their answers do not stop reports. A sender has half of a part,
+//! and whoever waits for its own half holds nothing that others wait for. What fits in a few
+//! network packets is not counted: a body of up to [`FREE_BYTES`] is bounded by the number of
+//! connections.
 
 use std::sync::Arc;
 use std::time::Duration;

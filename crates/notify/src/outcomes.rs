@@ -18,8 +18,10 @@ use tokio::task::{self, JoinSet};
 use crate::body;
 use crate::sender::Sender;
 
-/// Outcomes of a lane that are told at a time.
-const OF_A_LANE_MAX: usize = 16;
+/// Outcomes of a lane that are published at a time.
+const PUBLISHED_MAX: usize = 16;
+/// Outcomes of a lane that are posted at a time: one receiver may take as many of each partition.
+const POSTED_MAX: u32 = 4;
 /// Outcomes that are posted at a time.
 const POSTS_MAX: usize = 256;
 /// Incarnations of clients count registrations and never come near this bit: it marks receivers of
@@ -71,8 +73,14 @@ pub(crate) async fn run(engine: Engine, sender: Arc<Sender>, mut shutdown: watch
 /// Tells what a lane has due.
 async fn empty(outcomes: Arc<Outcomes>, lane: Lane) {
     // Without an answer the server is stopping, or the partition names the lane again.
-    while let Ok(due) = outcomes.engine.lease_outcomes(lane, OF_A_LANE_MAX).await {
-        let is_last = due.len() < OF_A_LANE_MAX;
+    loop {
+        // The places come first: a lease does not wait for one.
+        let is_of_queues = lane.1.is_of_queues();
+        let places = if is_of_queues { 0 } else { POSTED_MAX };
+        let Ok(_places) = outcomes.posts.acquire_many(places).await else { return };
+        let max = if is_of_queues { PUBLISHED_MAX } else { POSTED_MAX as usize };
+        let Ok(due) = outcomes.engine.lease_outcomes(lane, max).await else { return };
+        let is_last = due.len() < max;
         join_all(due.into_iter().map(|due| outcomes.tell(due))).await;
         if is_last {
             break;
@@ -105,10 +113,9 @@ impl Outcomes {
     }
 
     async fn post(&self, due: &OutcomeDue, url: &str, secret: &[u8]) -> Told {
-        let Ok(_place) = self.posts.acquire().await else { return Told::No(None) };
         let mut id = due.command.id;
-        // A late answer is another message.
-        id.tag ^= u64::from(due.is_late);
+        // Another outcome of the same command is another message.
+        id.tag = due.number() & ((1 << 48) - 1);
         let marked = hash::derived(hash::derived(0, url.as_bytes()), secret) | RECEIVER_BIT;
         let receiver = Client {
             id: base::ClientId::new("command").expect("letters may be in a client id"),

@@ -1,7 +1,7 @@
 //! Simulated devices and receivers: only protocols, nothing of the inside.
 //!
-//! Everything here stands outside the server, as its users do. Devices publish over MQTT or HTTP and
-//! remember what was acknowledged; receivers take webhooks and remember what they were told. An
+//! Everything here stands outside the server, as its users do. Devices publish over MQTT or HTTP
+//! and remember what was acknowledged; receivers take webhooks and remember what they were told. An
 //! account holds both against what the public API says. The demo, the black-box tests and the
 //! benchmarks are made of these parts.
 //!

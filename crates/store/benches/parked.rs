@@ -3,8 +3,8 @@
 //!
 //! They are due at random within a day, in batches of 1,000 over all partitions of queues. They go
 //! through the threads of the embedded store on a real disk below `target/`, every commit synced.
-//! What is read in is read after a restart. `PARKED_JOBS` says how many; one million if it does not. Nothing is
-//! compared with another program here.
+//! What is read in is read after a restart. `PARKED_JOBS` says how many; one million if it does
+//! not. Nothing is compared with another program here.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -79,8 +79,8 @@ fn written_bytes() -> Result<u64, Failure> {
     proc("/proc/self/io", "write_bytes:")
 }
 
-fn figure(store: &EmbeddedStore, name: &str) -> f64 {
-    store.figures().iter().find(|figure| figure.name == name).map_or(0.0, |figure| figure.value)
+fn metric(store: &EmbeddedStore, name: &str) -> f64 {
+    store.metrics().iter().find(|metric| metric.name == name).map_or(0.0, |metric| metric.value)
 }
 
 fn memory() -> Result<String, Failure> {
@@ -201,10 +201,10 @@ fn park(folder: &Path, jobs: usize) -> Result<(), Failure> {
     tell(&format!(
         "a job: {:.0} B written in all, {:.0} B in frames, {:.0} B in rows by {} checkpoints; {:.0} B of tables",
         each((written_bytes()? - written) as f64),
-        each(figure(&store, log)),
-        each(figure(&store, rows)),
-        figure(&store, "fieldpost_store_checkpoints_total"),
-        each(figure(&store, "fieldpost_store_tables_bytes")),
+        each(metric(&store, log)),
+        each(metric(&store, rows)),
+        metric(&store, "fieldpost_store_checkpoints_total"),
+        each(metric(&store, "fieldpost_store_tables_bytes")),
     ))?;
     Ok(())
 }

@@ -88,7 +88,7 @@ fn measure(fleet: &Fleet, rows: &mut Vec<(String, String, String)>) -> Result<()
     let (took, written) = (began.elapsed(), written_bytes()? - before);
     note(&format!("{}: stored in {:.1} s", fleet.name, took.as_secs_f64()))?;
     for figure in
-        filling.store.figures().iter().filter(|figure| figure.counter || figure.name.contains("blobs"))
+        filling.store.metrics().iter().filter(|figure| figure.counter || figure.name.contains("blobs"))
     {
         note(&format!("  {} {}", figure.name, figure.value))?;
     }
@@ -163,7 +163,7 @@ struct Filling<'a> {
 }
 
 fn merges(store: &EmbeddedStore) -> f64 {
-    let figures = store.figures();
+    let figures = store.metrics();
     figures
         .iter()
         .find(|figure| figure.name == "fieldpost_store_merges_total")

@@ -9,7 +9,7 @@
 //! called by a [`Running`] driver, or by a simulation.
 //!
 //! After the first failed write, sync or checkpoint nothing more is accepted: every commit and
-//! every view is refused, and only [`Store::failure`] and [`Store::figures`] still answer.
+//! every view is refused, and only [`Store::failure`] and [`Store::metrics`] still answer.
 
 mod backpressure;
 mod backup;
@@ -43,7 +43,7 @@ use blocklog::{LogId, LogOptions, Position};
 use records::Batch;
 
 use crate::change::Prepared;
-use crate::port::{CommitDone, CommitOutcome, Figure, Store, StoreError, View};
+use crate::port::{CommitDone, CommitOutcome, Store, StoreError, StoreMetric, View};
 use checkpoint::Checkpointer;
 use commit::Committer;
 use directory::Directory;
@@ -256,8 +256,8 @@ impl Store for EmbeddedStore {
         self.health.failure()
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        stats::figures(self)
+    fn metrics(&self) -> Vec<StoreMetric> {
+        stats::metrics(self)
     }
 }
 

@@ -22,6 +22,6 @@ pub use embedded::{
 };
 pub use memory::{MemoryStore, Planned};
 pub use port::{
-    BATCH_BYTES_MAX, CommitDone, CommitOutcome, Figure, PARKED_SPAN_MS, Page, ParkedTimes, ReadingKey,
-    Resident, Store, StoreError, StoredJob, View, Whose, parked_span, parked_time,
+    BATCH_BYTES_MAX, CommitDone, CommitOutcome, PARKED_SPAN_MS, Page, ParkedTimes, ReadingKey, Resident,
+    Store, StoreError, StoreMetric, StoredJob, View, Whose, parked_span, parked_time,
 };

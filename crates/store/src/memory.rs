@@ -18,7 +18,7 @@ use base::{Lineage, PartitionId, Timestamp};
 use records::Batch;
 
 use crate::change::Prepared;
-use crate::port::{CommitDone, CommitOutcome, Figure, Store, StoreError, View};
+use crate::port::{CommitDone, CommitOutcome, Store, StoreError, StoreMetric, View};
 use partition::MemoryPartition;
 use view::MemoryView;
 
@@ -178,10 +178,10 @@ impl Store for MemoryStore {
         self.locked().failure.clone()
     }
 
-    fn figures(&self) -> Vec<Figure> {
+    fn metrics(&self) -> Vec<StoreMetric> {
         let batches = self.locked().batches as f64;
         let help = "Batches committed";
-        vec![Figure { name: "fieldpost_store_batches_total", help, counter: true, value: batches }]
+        vec![StoreMetric { name: "fieldpost_store_batches_total", help, counter: true, value: batches }]
     }
 }
 

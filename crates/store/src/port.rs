@@ -134,12 +134,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Figures for `/metrics`, as (name, help, value): counters and gauges of log, checkpoints and
     /// tables.
-    fn figures(&self) -> Vec<Figure>;
+    fn metrics(&self) -> Vec<StoreMetric>;
 }
 
-/// One figure of the store.
+/// One metric of the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figure {
+pub struct StoreMetric {
     /// The metric's name, `fieldpost_store_<what>_<unit>`.
     pub name: &'static str,
     /// What it counts.

@@ -93,10 +93,13 @@ async fn send(
     if wait.is_zero() || sent.status != StatusCode::CREATED {
         return Ok(sent);
     }
+    // The command was given, whatever becomes of the wait.
     let id = id_in(&sent)?;
-    // Whoever waits holds no answer.
-    drop(sent);
-    Ok(created(&ended(&api, id, wait).await?))
+    let known = match ended(&api, id, wait).await {
+        Ok(ended) => Ok(ended),
+        Err(_) => present(&api, id).await,
+    };
+    Ok(known.map_or(sent, |command| created(&command)))
 }
 
 fn given(command: &TrackedCommand) -> Answer {

@@ -83,12 +83,12 @@ pub(super) fn routes() -> Routes {
 async fn stats(State(api): State<ApiState>, params: Params) -> Result<Answer, Refused> {
     let query = query(params, api.engine().clock().now())?;
     let queries = api.queries();
-    let counts = api.shared.lists.run(move || counts(&queries, query)).await?;
+    let counts = api.shared.lists.run(move || counts(&queries, &query)).await?;
     Ok(Answer::ok(&counts))
 }
 
-fn counts(queries: &Queries, query: StatsQuery) -> Result<StatsShape, Problem> {
-    let mut counts = StatsShape::from(queries.stats(&query)?);
+fn counts(queries: &Queries, query: &StatsQuery) -> Result<StatsShape, Problem> {
+    let mut counts = StatsShape::from(queries.stats(query)?);
     if query.metric == COMMANDS {
         for status in CommandStatus::ALL {
             let of_status = StatsQuery { metric: Metric::Commands(status), ..query.clone() };

@@ -40,6 +40,9 @@ impl<S: CommandStore> LaneStep<'_, S> {
         let state = CommandState { is_held: false, ..state };
         self.write(before, &command, &state);
         self.lanes.set_waiting(command.slot, true);
+        if self.lanes.pace(command.slot).is_none() {
+            self.released.push(command.slot);
+        }
         Ok(())
     }
 

@@ -20,6 +20,14 @@ impl<S: CommandStore> LaneStep<'_, S> {
         self.move_on(slot, MOVES_MAX).map(drop)
     }
 
+    pub(crate) fn reopen(&mut self, slot: DeviceSlot, pace: Pace) -> Result<(), S::Error> {
+        if self.lanes.pace(slot).is_none() {
+            return self.open(slot, pace);
+        }
+        self.lanes.reopen(slot, pace);
+        self.move_on(slot, MOVES_MAX).map(drop)
+    }
+
     /// What a device has not answered. Its gap goes on where it was, also after a restart.
     pub(crate) fn read_unanswered(
         &mut self,

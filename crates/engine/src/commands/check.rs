@@ -14,6 +14,9 @@ use records::{CommandState, OutcomeReceiver};
 use super::{Commands, NewCommand, TrackedCommand};
 use crate::queues::QueueName;
 
+/// What the keys of the commands of desired entries begin with.
+pub(crate) const WISH_KEY_PREFIX: &str = "desired/";
+
 impl NewCommand {
     /// A command with this payload; all else is left to the settings.
     #[must_use]
@@ -35,7 +38,8 @@ impl NewCommand {
     /// Whether every field is within its range. `wall` is the wall clock.
     ///
     /// # Errors
-    /// `payload_too_large`, `invalid_duration`, `invalid_time`, `invalid_number` or `invalid_name`.
+    /// `payload_too_large`, `invalid_duration`, `invalid_time`, `invalid_number`, `invalid_name` or
+    /// `reserved_name`.
     pub fn check(&self, wall: Timestamp) -> Result<(), Problem> {
         let bytes = self.payload.len();
         if bytes > COMMAND_PAYLOAD_BYTES_MAX {
@@ -59,6 +63,12 @@ impl NewCommand {
         for (name, text) in [("origin", &self.origin), ("key", &self.key)] {
             text.as_deref().map_or(Ok(()), |text| check_name(name, text))?;
         }
+        if self.key.as_deref().is_some_and(|key| key.starts_with(WISH_KEY_PREFIX)) {
+            let detail = format!(
+                "key must not begin with {WISH_KEY_PREFIX:?}: such keys are those of desired entries"
+            );
+            return Err(Problem::not_allowed("reserved_name", detail));
+        }
         Ok(())
     }
 }
@@ -74,7 +84,20 @@ impl TrackedCommand {
     }
 }
 
-/// Whether the text may be the key of a command or of a desired entry, or an origin.
+/// Whether the text may be the key of a desired entry that is wished: what JSON writes as it is.
+///
+/// # Errors
+/// `invalid_name` or `invalid_key`.
+pub fn check_entry_key(text: &str) -> Result<(), Problem> {
+    check_name("key", text)?;
+    if text.contains(['"', '\\']) || text.contains(char::is_control) {
+        let detail = "the key of an entry must have no quote, backslash or control character";
+        return Err(Problem::not_allowed("invalid_key", detail));
+    }
+    Ok(())
+}
+
+/// Whether the text may be the key of a command, or an origin.
 ///
 /// # Errors
 /// `invalid_name`.

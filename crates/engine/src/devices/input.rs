@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, Problem, WayIn};
 use fleet::{CheckedDevice, CheckedImport, DevicePatch};
-use records::{DeviceSlot, Reservation, Wish};
+use records::{DeviceSlot, Reservation};
 
-use crate::commands::{NewCommand, PublishedCommand, TrackedCommand};
+use crate::commands::{NewCommand, TrackedCommand};
 use crate::devices::intake::{Report, SlicePart};
 use crate::devices::lanes::{AttemptDue, AttemptEnd};
-use crate::devices::sessions::PresenceChange;
 use crate::kernel::idempotency::Form;
 use crate::kernel::reply::{Answered, Reply};
-use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
 use crate::queries::Device;
 use crate::rollouts::{TurnOrder, TurnReport};
 use crate::version::OnlyIf;
+
+mod commands;
+
+pub use commands::CommandInput;
 
 /// An input to a device partition. Everything that happens to it comes as one of these.
 #[derive(Debug)]
@@ -144,88 +146,8 @@ pub enum Input {
         /// Gets the outcome.
         reply: Reply<Answered<()>>,
     },
-    /// What an edge tells of its sessions.
-    Presence {
-        /// What changed.
-        change: PresenceChange,
-        /// Told when it is durable.
-        reply: Reply<()>,
-    },
-    /// Give a device a command.
-    SendCommand {
-        /// The device.
-        device: DeviceId,
-        /// Checked.
-        command: Box<NewCommand>,
-        /// Gets the command, and how far it has come.
-        reply: Reply<Answered<Box<TrackedCommand>>>,
-    },
-    /// Call a command off.
-    CancelCommand {
-        /// The command.
-        id: EntityId,
-        /// Gets the outcome.
-        reply: Reply<Answered<()>>,
-    },
-    /// Try a command anew that has ended without success.
-    RetryCommand {
-        /// The command.
-        id: EntityId,
-        /// Gets the outcome.
-        reply: Reply<Answered<()>>,
-    },
-    /// Wait for the end of a command.
-    AwaitCommand {
-        /// The command.
-        id: EntityId,
-        /// Gets the command once it has ended.
-        reply: Reply<Answered<Box<TrackedCommand>>>,
-    },
-    /// A device asks for its next command.
-    Poll {
-        /// The device.
-        device: DeviceId,
-        /// By what [`Input::StopPolling`] names this poll; without one it does not wait.
-        number: Option<u64>,
-        /// Gets the command.
-        reply: Reply<Answered<Option<Box<PublishedCommand>>>>,
-    },
-    /// A poll waits no longer.
-    StopPolling {
-        /// The device.
-        device: DeviceId,
-        /// The poll.
-        number: u64,
-    },
-    /// Wish an entry of a device to be this.
-    Wish {
-        /// The device.
-        device: DeviceId,
-        /// The entry's key; checked.
-        key: Box<str>,
-        /// JSON text; `None` deletes the entry.
-        value: Option<Box<str>>,
-        /// Gets the entry.
-        reply: Reply<Answered<Box<Wish>>>,
-    },
-    /// Lease outcomes of commands that are due.
-    LeaseOutcomes {
-        /// The lane.
-        lane: OutcomeLane,
-        /// Most to lease.
-        max: usize,
-        /// Gets them; fewer than `max` when there are no more.
-        reply: Reply<Vec<OutcomeDue>>,
-    },
-    /// An outcome was told, or not.
-    OutcomeTold {
-        /// What was shown for it.
-        reservation: Reservation,
-        /// What came of it.
-        told: Told,
-        /// Told when it is durable.
-        reply: Reply<()>,
-    },
+    /// What concerns commands to devices, and who is there to take them.
+    Commands(CommandInput),
     /// Do what rollouts order.
     RolloutOrders {
         /// The orders.

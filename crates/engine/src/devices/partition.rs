@@ -38,7 +38,7 @@ use watch::{Connections, Noticed, Watch};
 
 use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
-use crate::devices::input::{Input, Repeatable};
+use crate::devices::input::{CommandInput, Input, Repeatable};
 use crate::devices::stats::DeviceStats;
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
@@ -123,7 +123,7 @@ impl Machine for Partition {
     fn weight(input: &Input) -> usize {
         match input {
             Input::Reports { reports, .. } => reports.len(),
-            Input::Lease { max, .. } | Input::LeaseOutcomes { max, .. } => *max,
+            Input::Lease { max, .. } | Input::Commands(CommandInput::LeaseOutcomes { max, .. }) => *max,
             Input::Import { lines, .. } => lines.len(),
             Input::Quarantine { messages, .. } => messages.len(),
             Input::AttemptsEnded { ended, .. } => ended.len(),
@@ -196,6 +196,7 @@ impl Partition {
     /// more of it now.
     fn advance(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
         let mut passed = Vec::new();
+        let searches = self.sweep_reach(step)?;
         // Once also where inputs have filled the batch: time passes however many come, and who is
         // due must not wait for their end.
         let more_is_due = loop {
@@ -211,7 +212,7 @@ impl Partition {
             }
         };
         let too_old = self.shrink_quarantine(step);
-        Ok(too_old || more_is_due || self.backlog.is_some())
+        Ok(searches || too_old || more_is_due || self.backlog.is_some())
     }
 
     /// What a request asks that may come again: done once, and the answer is kept with it.
@@ -296,31 +297,7 @@ impl Partition {
             Input::RetryDelivery { id, reply } => {
                 DeviceEffect::Done(reply, answered(self.retry_delivery(id, step))?)
             }
-            Input::Presence { change, reply } => return self.presence_changed(&change, reply, step),
-            Input::SendCommand { device, command, reply } => {
-                let sent = self.send_command(&device, *command, step);
-                DeviceEffect::Command(reply, answered(sent.map(Box::new))?)
-            }
-            Input::CancelCommand { id, reply } => {
-                DeviceEffect::Done(reply, answered(self.cancel_command(id, step))?)
-            }
-            Input::RetryCommand { id, reply } => {
-                DeviceEffect::Done(reply, answered(self.retry_command(id, step))?)
-            }
-            Input::AwaitCommand { id, reply } => return self.await_command(id, reply, step),
-            Input::Poll { device, number, reply } => return self.poll(&device, number, reply, step),
-            Input::StopPolling { device, number } => return self.stop_polling(&device, number, step),
-            Input::Wish { device, key, value, reply } => DeviceEffect::Wished(
-                reply,
-                answered(self.wish(&device, &key, value, None, step).map(Box::new))?,
-            ),
-            Input::LeaseOutcomes { lane, max, reply } => {
-                DeviceEffect::OutcomesLeased(reply, self.lease_outcomes(lane, max, step)?)
-            }
-            Input::OutcomeTold { reservation, told, reply } => {
-                self.outcome_told(reservation, told, step);
-                DeviceEffect::Kept(reply)
-            }
+            Input::Commands(input) => return self.apply_to_commands(input, step),
             Input::RolloutOrders { orders, reply } => {
                 DeviceEffect::RolloutReports(reply, self.rollout_orders(orders, step)?)
             }

@@ -366,7 +366,7 @@ impl QueuePartition {
         self.let_empty_go(step);
         more |= self.jobs.evict(&mut step.jobs());
         // Where nothing more can leave, reading goes on without room.
-        more |= self.jobs.wanted(step.now).is_some();
+        more |= self.jobs.next_read(step.now).is_some();
         Ok(more)
     }
 

@@ -24,8 +24,8 @@
 //!   one life or between two, and with them goes what is kept for a day or two only, while some of
 //!   it is still to be told.
 //! - **Intake**: slices over several partitions, batches of any size, ways in that close and open,
-//!   devices that fall silent and come back; reports that are late, ahead, of another kind, refused,
-//!   or of devices that nobody knows; ids that come again at once, later, after a start,
+//!   devices that fall silent and come back; reports that are late, ahead, of another kind,
+//!   refused, or of devices that nobody knows; ids that come again at once, later, after a start,
 //!   or when they are forgotten; slices that come again because nobody answered. What is refused
 //!   fills a quarantine that is too small for it, and is discarded, or asked for in vain.
 //! - **Receivers** answer 2xx at once or slowly, 3xx, 4xx, 5xx, 410, 429 and 503 with

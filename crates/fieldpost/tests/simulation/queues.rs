@@ -7,8 +7,8 @@
 //!   that are too short, calendars; they repeat a request with its key when nobody answered, when
 //!   they were answered, after a restart, with another body, and a day later.
 //! - **Consumers** ask one queue or several in order, wait or do not, hang up, lose the answer on
-//!   its way. They acknowledge at once or when it is too late, in vain, twice, of another queue; they
-//!   extend, give back with a delay, and vanish. Some are workers of the process.
+//!   its way. They acknowledge at once or when it is too late, in vain, twice, of another queue;
+//!   they extend, give back with a delay, and vanish. Some are workers of the process.
 //! - **Those who look after queues** pause and resume them, set and reset order, concurrency, rates
 //!   and limits, and delete them with all they have. They cancel and change jobs that wait or run,
 //!   respawn the dead, and delete them.

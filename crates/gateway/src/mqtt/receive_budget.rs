@@ -1,8 +1,8 @@
 //! What all connections together hold of what they received, in bytes, and who waits until it is
 //! less.
 //!
-//! Each connection has limits of its own, but there are many of them. All may be behind at once: the
-//! disk hangs, or far more comes than can be made durable. Then none reads on until others have
+//! Each connection has limits of its own, but there are many of them. All may be behind at once:
+//! the disk hangs, or far more comes than can be made durable. Then none reads on until others have
 //! settled what they hold.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

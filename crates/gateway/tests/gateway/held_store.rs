@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use base::{Lineage, PartitionId, Timestamp};
 use engine::records::{Batch, PartitionHead};
-use store::{CommitDone, Figure, MemoryStore, Planned, Resident, Store, StoreError, View};
+use store::{CommitDone, MemoryStore, Planned, Resident, Store, StoreError, StoreMetric, View};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -111,7 +111,7 @@ impl Store for HeldStore {
         self.inner.failure()
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        self.inner.figures()
+    fn metrics(&self) -> Vec<StoreMetric> {
+        self.inner.metrics()
     }
 }

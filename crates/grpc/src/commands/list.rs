@@ -59,7 +59,7 @@ impl List {
         let (wanted, mut commands, mut bytes) = (page.limit, Vec::new(), 0);
         let next_page = loop {
             page.limit = (wanted - commands.len()).min(READ_MAX);
-            let found = queries.commands(&filter, page.clone())?;
+            let found = queries.commands(&filter, page)?;
             let has_ended = found.len() < page.limit;
             page.after = found.last().map(|(key, _)| *key).or(page.after);
             for (_, command) in found {

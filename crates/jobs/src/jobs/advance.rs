@@ -8,7 +8,7 @@ use crate::jobs::Jobs;
 use crate::jobs::lease::{Charge, Released};
 use crate::slab::Handle;
 use crate::step::JobsStep;
-use crate::timers::Due;
+use crate::timers::DueTimer;
 
 /// What time brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,9 +72,9 @@ impl Jobs {
         for _ in 0..limit {
             let Some(due) = self.timers.due(self.table.entries(), time) else { return Progress::Done };
             match due {
-                Due::Expiry(job) => passed.push(Passed::Expired(self.expire(job, step))),
-                Due::Job(job) => passed.extend(self.come_due(job, step).map(Passed::Lapsed)),
-                Due::Refill(at, queue) => self.refill(queue, at, step),
+                DueTimer::Expiry(job) => passed.push(Passed::Expired(self.expire(job, step))),
+                DueTimer::Job(job) => passed.extend(self.come_due(job, step).map(Passed::Lapsed)),
+                DueTimer::Refill(at, queue) => self.refill(queue, at, step),
             }
         }
         match self.timers.due(self.table.entries(), time) {

@@ -14,7 +14,7 @@ use crate::step::JobsStep;
 
 /// Whether what a job carried outlives it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum BodyDisposal {
     Deleted,
     /// As far as dead letters are kept.
     KeptForDeadLetter,
@@ -42,10 +42,10 @@ impl Jobs {
             return Released::Recurs { died, next_run };
         }
         if died {
-            self.retire(job, Body::KeptForDeadLetter, step);
+            self.retire(job, BodyDisposal::KeptForDeadLetter, step);
             return Released::Dead;
         }
-        self.retire(job, Body::Deleted, step);
+        self.retire(job, BodyDisposal::Deleted, step);
         Released::Expired
     }
 
@@ -54,7 +54,7 @@ impl Jobs {
         if !self.table.is_superseded(job) {
             return None;
         }
-        self.retire(job, Body::Deleted, step).map(|successor| Released::Superseded { successor })
+        self.retire(job, BodyDisposal::Deleted, step).map(|successor| Released::Superseded { successor })
     }
 
     /// Ends the run of a job that is to be tried again.
@@ -105,7 +105,7 @@ impl Jobs {
         let alias = self.table.alias(job);
         let next_run = self.recur(job, step);
         if next_run.is_none() {
-            self.retire(job, Body::Deleted, step);
+            self.retire(job, BodyDisposal::Deleted, step);
         }
         Expired { job: id, queue, alias, next_run }
     }
@@ -114,7 +114,7 @@ impl Jobs {
     pub(super) fn retire(
         &mut self,
         job: Handle<Entry>,
-        body: Body,
+        body: BodyDisposal,
         step: &mut JobsStep<'_>,
     ) -> Option<JobId> {
         let (queue, group) = (self.table[job].queue, self.table.group(job));
@@ -122,8 +122,8 @@ impl Jobs {
         self.end_lease(job);
         let removed = self.table.remove(job);
         step.batch.ops.push(match body {
-            Body::KeptForDeadLetter if self.keeps_dead_letters => Op::DeleteJobHead(removed.id),
-            Body::KeptForDeadLetter | Body::Deleted => Op::DeleteJob(removed.id),
+            BodyDisposal::KeptForDeadLetter if self.keeps_dead_letters => Op::DeleteJobHead(removed.id),
+            BodyDisposal::KeptForDeadLetter | BodyDisposal::Deleted => Op::DeleteJob(removed.id),
         });
         let successor = removed.claim.and_then(|claim| Some((claim.alias, *claim.next.successor()?)));
         if let Some((alias, successor)) = successor {

@@ -13,7 +13,7 @@ use crate::parked::horizon::{Horizon, READ_AHEAD};
 use crate::queues::Queue;
 use crate::slab::Handle;
 use crate::step::JobsStep;
-use crate::table::Found;
+use crate::table::FoundJob;
 
 /// Jobs parked at once.
 const PARKED_AT_A_TIME: usize = 1_000;
@@ -178,7 +178,7 @@ impl Jobs {
 
     fn parking_in_line(&self, id: JobId) -> Parking {
         match self.table.find(id) {
-            Some(Found::Job(job)) if self.table[job].place == Place::Ready => {
+            Some(FoundJob::Job(job)) if self.table[job].place == Place::Ready => {
                 if self.table.group(job).is_some() { Parking::Head } else { Parking::Worker }
             }
             _ => Parking::Worker,
@@ -202,7 +202,7 @@ impl Jobs {
 
     /// Parks a job if it can still be, and a horizon is still before it.
     fn park_if_behind(&mut self, id: JobId, parking: Parking, step: &mut JobsStep<'_>) {
-        let Some(Found::Job(job)) = self.table.find(id) else { return };
+        let Some(FoundJob::Job(job)) = self.table.find(id) else { return };
         let Entry { place, .. } = self.table[job];
         let group = self.table.group(job);
         let is_behind = self.table.can_be_parked(job)

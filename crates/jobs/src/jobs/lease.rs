@@ -7,7 +7,7 @@ use records::{Holder, JobHead, JobId, JobState, QueueKey, Reservation};
 
 use crate::entry::Entry;
 use crate::jobs::Jobs;
-use crate::jobs::ending::Body;
+use crate::jobs::ending::BodyDisposal;
 use crate::queues::Queue;
 use crate::slab::Handle;
 use crate::step::JobsStep;
@@ -114,7 +114,7 @@ pub enum Released {
 
 /// What loading a job made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loaded {
+pub enum LoadOutcome {
     /// It is as it was stored.
     Kept,
     /// The worker that held it is gone with its process: the attempt counts, but never as the last.
@@ -131,7 +131,7 @@ pub enum Loaded {
 impl Jobs {
     /// Takes in a job from the store. A lease of this very process is kept: its worker may be at it
     /// while the partition is loaded again.
-    pub fn load(&mut self, head: &JobHead, step: &mut JobsStep<'_>) -> Loaded {
+    pub fn load(&mut self, head: &JobHead, step: &mut JobsStep<'_>) -> LoadOutcome {
         debug_assert!(head.number < self.numbers.next_job, "counters are never behind the data");
         let step = &mut step.loading();
         let job = self.enter(head);
@@ -141,12 +141,12 @@ impl Jobs {
                 let superseded = self.supersede(job, step);
                 let released =
                     superseded.unwrap_or_else(|| self.requeue(job, step.now, Charge::NeverLast, step));
-                Loaded::Interrupted { job: head.id, attempt: head.attempt, released }
+                LoadOutcome::Interrupted { job: head.id, attempt: head.attempt, released }
             }
             JobState::Reserved { .. } | JobState::Waiting => {
                 self.place(job, step);
                 self.restore_group(job, step);
-                Loaded::Kept
+                LoadOutcome::Kept
             }
         }
     }
@@ -234,7 +234,7 @@ impl Jobs {
         let next_run = if self.table.is_superseded(job) { None } else { self.recur(job, step) };
         let successor = match next_run {
             Some(_) => None,
-            None => self.retire(job, Body::Deleted, step),
+            None => self.retire(job, BodyDisposal::Deleted, step),
         };
         Ok(Acked { successor, next_run })
     }

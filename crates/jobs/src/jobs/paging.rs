@@ -18,7 +18,7 @@ use crate::step::JobsStep;
 
 /// What the store should be read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum ReadRequest {
     /// The soonest of the jobs that wait for their time on this clock, or that expire while they
     /// wait for a worker.
     Time {
@@ -40,50 +40,50 @@ pub enum Want {
 impl Jobs {
     /// What should be read from the store now: [`Jobs::take_in`] each job that is found, then
     /// [`Jobs::read_to`]. Some of it may wait for a later step, but for what is
-    /// [`Jobs::wanted_at_once`].
-    pub fn wanted(&mut self, now: Timestamp) -> Option<Want> {
+    /// [`Jobs::next_urgent_read`].
+    pub fn next_read(&mut self, now: Timestamp) -> Option<ReadRequest> {
         self.reads.begin();
-        if let Some(want) = self.wanted_at_once() {
-            return Some(want);
+        if let Some(request) = self.next_urgent_read() {
+            return Some(request);
         }
         if self.reads.is_turn_of_clock() {
-            self.wanted_time(now).or_else(|| self.wanted_line())
+            self.next_time_read(now).or_else(|| self.next_line_read())
         } else {
-            self.wanted_line().or_else(|| self.wanted_time(now))
+            self.next_line_read().or_else(|| self.next_time_read(now))
         }
     }
 
     /// What must be read in this step: of a group with parked jobs one is resident, or parked as
     /// its head, so that it is found again after a crash. There is one such group at most for each
     /// job of a group that ended, or was moved, in the step.
-    pub fn wanted_at_once(&mut self) -> Option<Want> {
+    pub fn next_urgent_read(&mut self) -> Option<ReadRequest> {
         self.reads.begin();
         self.next_line(ReadPriority::Orphan)
     }
 
     /// What should be read before the next job of this queue can be leased.
-    pub fn wanted_of(&mut self, queue: QueueKey) -> Option<Want> {
+    pub fn next_read_of(&mut self, queue: QueueKey) -> Option<ReadRequest> {
         self.reads.begin();
         let (queue, group) = self.reads.next_of(queue)?;
-        Some(Want::Line { queue, group })
+        Some(ReadRequest::Line { queue, group })
     }
 
     /// How many jobs should be taken in of what is wanted: a part of those that there is room for,
     /// and one at least.
     #[must_use]
-    pub fn page_max(&self, want: Want) -> usize {
-        match want {
-            Want::Time { from, .. } => self.limit.timed_page_max(from == Horizon::LEAST.at),
-            Want::Line { .. } => self.limit.line_page_max(self.table.waiting()),
+    pub fn page_max(&self, request: ReadRequest) -> usize {
+        match request {
+            ReadRequest::Time { from, .. } => self.limit.timed_page_max(from == Horizon::LEAST.at),
+            ReadRequest::Line { .. } => self.limit.line_page_max(self.table.waiting()),
         }
     }
 
-    fn wanted_line(&mut self) -> Option<Want> {
+    fn next_line_read(&mut self) -> Option<ReadRequest> {
         self.next_line(ReadPriority::Blocking)
             .or_else(|| if self.is_roomy() { self.next_line(ReadPriority::Prefetch) } else { None })
     }
 
-    fn next_line(&mut self, need: ReadPriority) -> Option<Want> {
+    fn next_line(&mut self, need: ReadPriority) -> Option<ReadRequest> {
         while let Some((key, group)) = self.reads.next(need) {
             let Some(queue) = self.queues.find(key) else {
                 self.reads.remove((key, group));
@@ -91,14 +91,14 @@ impl Jobs {
             };
             // One that waited for what is no longer parked is told so by reading nothing.
             if need != ReadPriority::Prefetch || self.read_priority(queue, group).is_some() {
-                return Some(Want::Line { queue: key, group });
+                return Some(ReadRequest::Line { queue: key, group });
             }
             self.reads.remove((key, group));
         }
         None
     }
 
-    fn wanted_time(&mut self, now: Timestamp) -> Option<Want> {
+    fn next_time_read(&mut self, now: Timestamp) -> Option<ReadRequest> {
         if self.parked.is_empty() || self.eviction.is_under_way() || self.must_evict_first() {
             return None;
         }
@@ -109,7 +109,7 @@ impl Jobs {
             let Some(horizon) = self.parked.horizon(clock) else { continue };
             if horizon.is_near(time.on(clock)) || is_short {
                 self.parked.begin_reading();
-                return Some(Want::Time { clock, from: horizon.at });
+                return Some(ReadRequest::Time { clock, from: horizon.at });
             }
         }
         None
@@ -122,14 +122,14 @@ impl Jobs {
 
     /// Says how far that has been read in which was wanted; `None` if nothing of it is parked any
     /// more.
-    pub fn read_to(&mut self, want: Want, to: Option<Horizon>, step: &mut JobsStep<'_>) {
-        match want {
-            Want::Time { clock, .. } => {
+    pub fn read_to(&mut self, request: ReadRequest, to: Option<Horizon>, step: &mut JobsStep<'_>) {
+        match request {
+            ReadRequest::Time { clock, .. } => {
                 self.reads.clock_was_read();
                 self.parked.read_to(clock, to);
                 self.unblock_lines(step);
             }
-            Want::Line { queue: key, group } => {
+            ReadRequest::Line { queue: key, group } => {
                 self.reads.line_was_read((key, group));
                 let Some(queue) = self.queues.find(key) else { return };
                 self.set_line(queue, group, to);

@@ -9,7 +9,7 @@ use crate::jobs::advance::Expired;
 use crate::recurrence::comes_again;
 use crate::slab::Handle;
 use crate::step::JobsStep;
-use crate::table::Found;
+use crate::table::FoundJob;
 
 /// A job to be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Jobs {
     /// Has a job that waits expire now, if that is due: a call is about it, before
     /// [`Jobs::advance`] comes to it.
     pub fn expire_waiting(&mut self, id: JobId, step: &mut JobsStep<'_>) -> Option<Expired> {
-        let Some(Found::Job(job)) = self.table.find(id) else { return None };
+        let Some(FoundJob::Job(job)) = self.table.find(id) else { return None };
         let is_over = self.table.expires_by(job, step.now);
         if self.table[job].lease.is_some() || !is_over {
             return None;

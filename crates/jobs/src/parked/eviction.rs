@@ -13,9 +13,9 @@ pub(crate) struct Eviction {
     /// The last leaves first.
     planned: Vec<(JobId, Parking)>,
     /// Of all that are resident.
-    backoff: Backoff,
+    backoff: EvictionBackoff,
     /// Of those that wait for their time.
-    scheduled_backoff: Backoff,
+    scheduled_backoff: EvictionBackoff,
 }
 
 impl Eviction {
@@ -68,9 +68,9 @@ impl Eviction {
 
 /// How many jobs there were when too few of them could be parked; 0 if enough could.
 #[derive(Default)]
-struct Backoff(usize);
+struct EvictionBackoff(usize);
 
-impl Backoff {
+impl EvictionBackoff {
     /// Whether there are more than `max`, and many more than when too few could be parked.
     fn is_over(&mut self, count: usize, max: usize) -> bool {
         if count <= max {

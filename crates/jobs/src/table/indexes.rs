@@ -6,7 +6,7 @@ use base::hash;
 use hashbrown::HashTable;
 use records::{AliasKey, JobId};
 
-use super::{Found, Records};
+use super::{FoundJob, Records};
 use crate::entry::Entry;
 use crate::queues::Queue;
 use crate::slab::Handle;
@@ -22,7 +22,7 @@ pub(super) struct Indexes {
 }
 
 impl Indexes {
-    pub(super) fn find_id(&self, records: &Records, id: JobId) -> Option<Found> {
+    pub(super) fn find_id(&self, records: &Records, id: JobId) -> Option<FoundJob> {
         self.ids.find(hash_of_id(id), |place| records.id_at(*place) == id).map(|place| place.found())
     }
 
@@ -85,8 +85,8 @@ impl Indexes {
 impl Records {
     fn id_at(&self, place: IdPlace) -> JobId {
         match place.found() {
-            Found::Job(job) => self.entries[job].id,
-            Found::SuccessorOf(job) => {
+            FoundJob::Job(job) => self.entries[job].id,
+            FoundJob::SuccessorOf(job) => {
                 let successor = self.claim(job).and_then(|claim| claim.next.successor());
                 successor.expect("a successor's id is forgotten before the successor").id
             }
@@ -124,10 +124,10 @@ impl IdPlace {
         Self(job.number() | Self::SUCCESSOR)
     }
 
-    fn found(self) -> Found {
+    fn found(self) -> FoundJob {
         let number = NonZeroU32::new(self.0.get() & !Self::SUCCESSOR);
         let job = Handle::from_number(number.expect("the number of a handle is not 0"));
-        if self.0.get() & Self::SUCCESSOR == 0 { Found::Job(job) } else { Found::SuccessorOf(job) }
+        if self.0.get() & Self::SUCCESSOR == 0 { FoundJob::Job(job) } else { FoundJob::SuccessorOf(job) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Jobs that are in the store only, until they are needed.
 
 use base::Timestamp;
-use jobs::{NewJob, QueueRules, Retry, Want};
+use jobs::{NewJob, QueueRules, ReadRequest, Retry};
 use records::{GroupKey, JobClock, JobId, Parking, Process, QueueKey, QueueOrder, Terms};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
@@ -72,8 +72,8 @@ fn a_parked_job_is_read_in_before_its_time_and_comes_due_at_it() {
     let wakeup = rig.jobs.next_wakeup().expect("something is parked");
     assert!(wakeup < Timestamp(FAR), "there is time to read: {wakeup}");
     rig.at(wakeup.0 + 1);
-    let wants = rig.read_in();
-    assert!(matches!(wants[..], [Want::Time { clock: JobClock::Engine, .. }, ..]), "{wants:?}");
+    let requests = rig.read_in();
+    assert!(matches!(requests[..], [ReadRequest::Time { clock: JobClock::Engine, .. }, ..]), "{requests:?}");
     assert_eq!((parked(&rig), rig.lease()), (vec![], None));
     rig.at(FAR);
     assert_eq!(rig.drain(), [id(1), id(2), id(3)]);
@@ -91,8 +91,8 @@ fn the_end_of_a_line_is_parked_and_read_in_when_the_front_is_gone() {
     assert_eq!((parked(&rig), rig.jobs.parked(QUEUE)), (behind, (0, 4)));
     assert_eq!((rig.take().job, rig.lease()), (id(1), None));
     rig.taken_wakes();
-    let wants = rig.read_in();
-    assert!(wants.contains(&Want::Line { queue: QUEUE, group: None }), "{wants:?}");
+    let requests = rig.read_in();
+    assert!(requests.contains(&ReadRequest::Line { queue: QUEUE, group: None }), "{requests:?}");
     assert_eq!((rig.taken_wakes(), rig.take().job), (vec![QUEUE], id(2)), "who was given nothing is told");
 }
 
@@ -190,11 +190,14 @@ fn what_is_parked_is_not_wanted_at_the_same_moment() {
         }
         rig.evict();
         assert_ne!(parked(&rig), []);
-        assert_eq!(rig.jobs.wanted(rig.now).filter(|want| matches!(want, Want::Time { .. })), None);
+        assert_eq!(
+            rig.jobs.next_read(rig.now).filter(|request| matches!(request, ReadRequest::Time { .. })),
+            None
+        );
         let wakeup = rig.jobs.next_wakeup();
         assert!(wakeup.is_some_and(|wakeup| wakeup > rig.now), "{wakeup:?}");
         rig.at(1);
-        assert!(rig.read_in().iter().any(|want| matches!(want, Want::Time { .. })));
+        assert!(rig.read_in().iter().any(|request| matches!(request, ReadRequest::Time { .. })));
     }
 }
 
@@ -263,9 +266,12 @@ fn when_the_head_of_a_group_is_gone_the_next_one_leads_to_what_is_parked() {
     rig.evict();
     rig.unpark(id(2));
     assert!(rig.cancel(id(2)).is_some());
-    assert_eq!(rig.jobs.wanted_at_once(), Some(Want::Line { queue: QUEUE, group: Some(GroupKey(4)) }));
+    assert_eq!(
+        rig.jobs.next_urgent_read(),
+        Some(ReadRequest::Line { queue: QUEUE, group: Some(GroupKey(4)) })
+    );
     rig.read_in();
-    assert_eq!(rig.jobs.wanted_at_once(), None);
+    assert_eq!(rig.jobs.next_urgent_read(), None);
     assert_eq!(drained(&mut rig), [1, 3, 4].map(id));
 }
 
@@ -403,7 +409,7 @@ fn a_queue_is_named_when_its_group_need_not_be_read_any_more() {
     let held = rig.take();
     assert_eq!(rig.lease(), None);
     rig.ack(held).expect("it holds");
-    assert!(rig.jobs.wanted_at_once().is_some(), "nothing leads to what is parked");
+    assert!(rig.jobs.next_urgent_read().is_some(), "nothing leads to what is parked");
     rig.taken_wakes();
     rig.publish(NewJob { terms, ..job_at(4, -10) });
     assert_eq!(rig.taken_wakes(), [QUEUE], "who was given nothing is told");

@@ -1,7 +1,7 @@
 //! What is stored comes back: waiting jobs and leases outside as they were, our own leases cut off.
 
 use base::Timestamp;
-use jobs::{Acked, Loaded, NewJob, OnConflict, Released, Retry, Stale};
+use jobs::{Acked, LoadOutcome, NewJob, OnConflict, Released, Retry, Stale};
 use records::{Holder, Process};
 
 use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, job_at, ms};
@@ -14,7 +14,7 @@ fn waiting_jobs_are_told_by_the_first_advance() {
     let mut rig = Rig::new();
     rig.publish(job_at(1, 10));
     rig.publish(job(2));
-    assert_eq!(rig.restart(NEXT), [Loaded::Kept, Loaded::Kept]);
+    assert_eq!(rig.restart(NEXT), [LoadOutcome::Kept, LoadOutcome::Kept]);
     assert_eq!((rig.lease(), rig.taken_wakes()), (None, vec![]));
     rig.at(5);
     assert_eq!(rig.taken_wakes(), [QUEUE]);
@@ -28,7 +28,7 @@ fn a_lease_outside_survives() {
     let mut rig = Rig::new();
     rig.publish(job(1));
     let held = rig.take();
-    assert_eq!(rig.restart(NEXT), [Loaded::Kept]);
+    assert_eq!(rig.restart(NEXT), [LoadOutcome::Kept]);
     rig.at(5);
     assert_eq!(rig.lease(), None);
     assert_eq!(rig.ack(held), Ok(Acked { successor: None, next_run: None }));
@@ -41,7 +41,7 @@ fn our_own_lease_is_cut_and_counts_but_not_as_the_last() {
     let held = rig.lease_as(OWN, LONG).expect("it is due").reservation;
     rig.now = Timestamp(5);
     let released = Released::Waiting { until: Timestamp(5) };
-    assert_eq!(rig.restart(NEXT), [Loaded::Interrupted { job: id(1), attempt: 1, released }]);
+    assert_eq!(rig.restart(NEXT), [LoadOutcome::Interrupted { job: id(1), attempt: 1, released }]);
     rig.at(5);
     assert_eq!(rig.ack(held), Err(Stale));
     let leased = rig.lease().expect("it is back at once");
@@ -54,7 +54,7 @@ fn our_own_lease_holds_when_its_process_loads_again() {
     let mut rig = Rig::new();
     rig.publish(job(1));
     let held = rig.lease_as(OWN, LONG).expect("it is due").reservation;
-    assert_eq!(rig.restart(Process(1)), [Loaded::Kept]);
+    assert_eq!(rig.restart(Process(1)), [LoadOutcome::Kept]);
     assert!(rig.ack(held).is_ok());
 }
 
@@ -69,7 +69,7 @@ fn a_cut_run_makes_way_for_its_replacement_but_not_for_a_kept_successor() {
         rig.publish(aliased(1, on_conflict));
         rig.lease_as(OWN, LONG).expect("it is due");
         rig.publish(aliased(2, on_conflict));
-        assert_eq!(rig.restart(NEXT), [Loaded::Interrupted { job: id(1), attempt: 1, released }]);
+        assert_eq!(rig.restart(NEXT), [LoadOutcome::Interrupted { job: id(1), attempt: 1, released }]);
         rig.at(0);
         assert_eq!((rig.taken_wakes(), rig.take().job), (vec![QUEUE], first));
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use jobs::{
-    Acked, Calendar, Horizon, Jobs, JobsStep, Lapsed, Leased, Loaded, NewJob, Numbers, OnConflict, Passed,
-    Progress, Published, QueueRules, Want,
+    Acked, Calendar, Horizon, Jobs, JobsStep, Lapsed, Leased, LoadOutcome, NewJob, Numbers, OnConflict,
+    Passed, Progress, Published, QueueRules, ReadRequest,
 };
 use jobs::{Released, RescheduleError, Retry, Stale};
 use records::{
@@ -179,22 +179,22 @@ impl Rig {
     }
 
     /// Reads in all that is wanted, whatever is parked of it, in pages of one.
-    pub(crate) fn read_in(&mut self) -> Vec<Want> {
-        let mut wants = Vec::new();
-        while let Some(want) = self.jobs.wanted(self.now) {
-            assert!(wants.len() < 100, "reading comes to an end: {wants:?}");
-            wants.push(want);
+    pub(crate) fn read_in(&mut self) -> Vec<ReadRequest> {
+        let mut requests = Vec::new();
+        while let Some(request) = self.jobs.next_read(self.now) {
+            assert!(requests.len() < 100, "reading comes to an end: {requests:?}");
+            requests.push(request);
             let mut found: Vec<_> =
-                self.parked.values().filter(|parked| is_of(parked, want)).cloned().collect();
+                self.parked.values().filter(|parked| is_of(parked, request)).cloned().collect();
             found.sort_by_key(|parked| (parked.head.visible_at, parked.head.number));
             let to =
                 found.get(1).map(|_| Horizon { at: found[0].head.visible_at, number: found[0].head.number });
             for parked in found.iter().take(1) {
                 self.call(|jobs, step| jobs.take_in(parked, step));
             }
-            self.call(|jobs, step| jobs.read_to(want, to, step));
+            self.call(|jobs, step| jobs.read_to(request, to, step));
         }
-        wants
+        requests
     }
 
     /// Makes one job resident.
@@ -204,7 +204,7 @@ impl Rig {
     }
 
     /// Loads what is stored, in `process`; nothing is told to be ready before the clock moves.
-    pub(crate) fn restart(&mut self, process: Process) -> Vec<Loaded> {
+    pub(crate) fn restart(&mut self, process: Process) -> Vec<LoadOutcome> {
         let numbers = self.jobs.numbers();
         self.process = process;
         self.jobs = Jobs::new(process, numbers);
@@ -266,11 +266,11 @@ impl Rig {
     }
 }
 
-fn is_of(parked: &ParkedJob, want: Want) -> bool {
+fn is_of(parked: &ParkedJob, request: ReadRequest) -> bool {
     let JobHead { queue, terms, .. } = parked.head;
-    match want {
-        Want::Time { clock, .. } => parked.parking == Parking::Time && terms.clock == clock,
-        Want::Line { queue: of, group } => {
+    match request {
+        ReadRequest::Time { clock, .. } => parked.parking == Parking::Time && terms.clock == clock,
+        ReadRequest::Line { queue: of, group } => {
             let is_in_line = match parked.parking {
                 Parking::Time => false,
                 Parking::Worker => terms.group == group,

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use base::Timestamp;
 use base::time::millis;
-use jobs::{Acked, Charge, Expired, Lapsed, Leased, Loaded, NewJob, OnConflict, Passed, Progress, Published};
+use jobs::{
+    Acked, Charge, Expired, Lapsed, Leased, LoadOutcome, NewJob, OnConflict, Passed, Progress, Published,
+};
 use jobs::{Calendar, Released, RescheduleError, Retry, Stale};
 use records::{
     AliasKey, Holder, JobClock, JobId, Process, QueueKey, QueueOrder, Recurrence, Reservation, Rule, Terms,
@@ -296,7 +298,7 @@ impl Naive {
     }
 
     /// A restart of the server comes to this job.
-    pub(crate) fn load(&mut self, id: JobId, process: Process) -> Loaded {
+    pub(crate) fn load(&mut self, id: JobId, process: Process) -> LoadOutcome {
         let place = self.jobs.iter().position(|job| job.id == id).expect("listed just before");
         match self.jobs[place].lease {
             Some((_, Holder::Own(holder))) if holder != process => {
@@ -307,9 +309,9 @@ impl Naive {
                 if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
                     job.terms.expires_at = expires_at;
                 }
-                Loaded::Interrupted { job: id, attempt, released }
+                LoadOutcome::Interrupted { job: id, attempt, released }
             }
-            _ => Loaded::Kept,
+            _ => LoadOutcome::Kept,
         }
     }
 

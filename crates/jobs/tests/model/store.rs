@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Timestamp;
-use jobs::{Horizon, Jobs, Want};
+use jobs::{Horizon, Jobs, ReadRequest};
 use records::{Batch, JobClock, JobHead, JobId, Op, ParkedJob, Parking, QueueKey, QueueOrder};
 
 /// The tables.
@@ -69,20 +69,25 @@ impl Stored {
     /// The first jobs of what is wanted, `limit` of them, and how far that reaches.
     pub(crate) fn page(
         &self,
-        want: Want,
+        request: ReadRequest,
         order: QueueOrder,
         limit: usize,
     ) -> (Vec<ParkedJob>, Option<Horizon>) {
-        let mut found: Vec<_> =
-            self.parked.values().filter_map(|parked| Some((place(parked, want)?, parked.clone()))).collect();
+        let mut found: Vec<_> = self
+            .parked
+            .values()
+            .filter_map(|parked| Some((place(parked, request)?, parked.clone())))
+            .collect();
         found.sort_by_key(|(place, _)| *place);
-        if order == QueueOrder::Lifo && matches!(want, Want::Line { group: None, .. }) {
+        if order == QueueOrder::Lifo && matches!(request, ReadRequest::Line { group: None, .. }) {
             found.reverse();
         }
         let rest = found.split_off(limit.min(found.len()));
-        let to = rest.first().and_then(|((at, number), _)| match want {
-            Want::Time { .. } => Some(Horizon::just_before(*at, *number)),
-            Want::Line { .. } => found.last().map(|((at, number), _)| Horizon { at: *at, number: *number }),
+        let to = rest.first().and_then(|((at, number), _)| match request {
+            ReadRequest::Time { .. } => Some(Horizon::just_before(*at, *number)),
+            ReadRequest::Line { .. } => {
+                found.last().map(|((at, number), _)| Horizon { at: *at, number: *number })
+            }
         });
         (found.into_iter().map(|(_, parked)| parked).collect(), to)
     }
@@ -128,17 +133,19 @@ impl Stored {
 }
 
 /// Where a parked job is in the order of what is wanted, if it is of that.
-fn place(parked: &ParkedJob, want: Want) -> Option<(Timestamp, u64)> {
+fn place(parked: &ParkedJob, request: ReadRequest) -> Option<(Timestamp, u64)> {
     let JobHead { queue, visible_at, number, terms, .. } = parked.head;
-    match (want, parked.parking) {
-        (Want::Time { clock, .. }, Parking::Time) => (terms.clock == clock).then_some((visible_at, number)),
-        (Want::Time { clock: JobClock::Engine, .. }, Parking::Worker | Parking::Head) => {
+    match (request, parked.parking) {
+        (ReadRequest::Time { clock, .. }, Parking::Time) => {
+            (terms.clock == clock).then_some((visible_at, number))
+        }
+        (ReadRequest::Time { clock: JobClock::Engine, .. }, Parking::Worker | Parking::Head) => {
             Some((terms.expires_at?, 0))
         }
-        (Want::Line { queue: of, group }, Parking::Worker | Parking::Head) => {
+        (ReadRequest::Line { queue: of, group }, Parking::Worker | Parking::Head) => {
             let is_head = parked.parking == Parking::Head && group.is_none();
             (queue == of && (terms.group == group || is_head)).then_some((visible_at, number))
         }
-        (Want::Time { .. } | Want::Line { .. }, _) => None,
+        (ReadRequest::Time { .. } | ReadRequest::Line { .. }, _) => None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, JobsStep, NewJob, Numbers, Passed, Progress, Published, QueueRules, Retry, Want};
+use jobs::{Jobs, JobsStep, NewJob, Numbers, Passed, Progress, Published, QueueRules, ReadRequest, Retry};
 use records::{
     AliasKey, Batch, GroupKey, Holder, JobHead, JobId, JobState, Process, QueueKey, QueueOrder, Recurrence,
     Reservation, Rule, Starts, Terms,
@@ -251,18 +251,18 @@ impl World {
     /// Whether anything was.
     fn read_what_is_wanted(&mut self) -> bool {
         let before = self.pages;
-        while let Some(want) = self.engine.wanted(self.now) {
+        while let Some(request) = self.engine.next_read(self.now) {
             self.pages += 1;
             assert!(self.pages - before < 10_000, "reading comes to an end");
-            let order = match want {
-                Want::Line { queue, .. } => self.rules_of(queue).order,
-                Want::Time { .. } => QueueOrder::Fifo,
+            let order = match request {
+                ReadRequest::Line { queue, .. } => self.rules_of(queue).order,
+                ReadRequest::Time { .. } => QueueOrder::Fifo,
             };
-            let (page, to) = self.stored.page(want, order, 1 + self.pages % 4);
+            let (page, to) = self.stored.page(request, order, 1 + self.pages % 4);
             for parked in page {
                 self.call(|jobs, step| jobs.take_in(&parked, step));
             }
-            self.call(|jobs, step| jobs.read_to(want, to, step));
+            self.call(|jobs, step| jobs.read_to(request, to, step));
         }
         self.pages > before
     }

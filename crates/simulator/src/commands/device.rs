@@ -202,7 +202,7 @@ impl CommandedSession<'_> {
         while let Some(incoming) = packet::take(&mut rest)? {
             match incoming {
                 ServerPacket::Publish { topic, packet_id, payload } => {
-                    self.take_command(topic, packet_id, payload)?
+                    self.take_command(topic, packet_id, payload)?;
                 }
                 ServerPacket::Puback { packet_id } => self.settle(packet_id)?,
                 ServerPacket::Pingresp => {}

@@ -1,10 +1,10 @@
 //! When the reports of a fleet are due, whatever the server does.
 //!
 //! Time is divided into turns at an even rate, and turn `n` belongs to device `n` modulo the number
-//! of devices. A turn's time depends on nothing but the common start: a server that answers late does
-//! not slow the reports down, and a report that waits is measured from when it was due. All lanes of
-//! a run share one timetable; it starts when the last of them is connected, so that connecting is not
-//! measured as lateness.
+//! of devices. A turn's time depends on nothing but the common start: a server that answers late
+//! does not slow the reports down, and a report that waits is measured from when it was due. All
+//! lanes of a run share one timetable; it starts when the last of them is connected, so that
+//! connecting is not measured as lateness.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

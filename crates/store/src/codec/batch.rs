@@ -1,9 +1,9 @@
 //! A batch as one frame of the log.
 //!
 //! An equal report is all that most frames hold, so its form is the one that counts. It is a byte
-//! with its way in, flags and a value of 0 or 1, then slot and readings as varints. That is at most 7
-//! bytes for a lock with two million readings in a partition of two million devices. Everything else
-//! is a byte that names the change and the record with its version.
+//! with its way in, flags and a value of 0 or 1, then slot and readings as varints. That is at most
+//! 7 bytes for a lock with two million readings in a partition of two million devices. Everything
+//! else is a byte that names the change and the record with its version.
 
 use base::{PartitionId, Timestamp, Value, WayIn};
 use records::{Batch, DeviceSlot, Op, PartitionHead, Sign, SignReading};

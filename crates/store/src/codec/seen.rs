@@ -16,9 +16,9 @@ const NEVER: u8 = 3;
 const MARKS_PER_BYTE: usize = 4;
 
 /// Version 1: a version byte; a mark of two bits for each device; then the devices that were seen.
-/// Of each there are its time and attended time, as differences from those of the device before that
-/// was seen the same way. Its readings follow, then the newest `ts` of its reports, if any carried
-/// one, as a difference from its time.
+/// Of each there are its time and attended time, as differences from those of the device before
+/// that was seen the same way. Its readings follow, then the newest `ts` of its reports, if any
+/// carried one, as a difference from its time.
 ///
 /// To change it: see the module above.
 pub(crate) fn encode_seen_slice(slice: &SeenSlice) -> Vec<u8> {

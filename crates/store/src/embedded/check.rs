@@ -2,9 +2,9 @@
 //! backup.
 //!
 //! Nothing is changed: the directory is opened as a server would open it, but on an
-//! [`UnchangingDisk`]. It is brought to a cut in memory, so that what is only in the log is looked at
-//! too. Findings are told as they come, each with its file and offset or key; a check goes on behind
-//! them as far as that makes sense.
+//! [`UnchangingDisk`]. It is brought to a cut in memory, so that what is only in the log is looked
+//! at too. Findings are told as they come, each with its file and offset or key; a check goes on
+//! behind them as far as that makes sense.
 
 mod commands;
 mod queues;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::EmbeddedStore;
 use super::checkpoint::MergeCounters;
-use crate::port::Figure;
+use crate::port::StoreMetric;
 
 /// What was counted since the store was opened.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Counters {
     pub(super) merging: MergeCounters,
 }
 
-/// Bounds of sync durations, each with the name of its figure.
+/// Bounds of sync durations, each with the name of its metric.
 const SYNC_BOUNDS: [(Duration, &str); 6] = [
     (Duration::from_micros(300), "fieldpost_store_syncs_within_300us_total"),
     (Duration::from_millis(1), "fieldpost_store_syncs_within_1ms_total"),
@@ -73,21 +73,21 @@ impl Counters {
     }
 }
 
-pub(super) fn figures(store: &EmbeddedStore) -> Vec<Figure> {
+pub(super) fn metrics(store: &EmbeddedStore) -> Vec<StoreMetric> {
     let within = SYNC_BOUNDS.iter().zip(&store.counters.syncs_within);
     let within = within.map(|((_, name), syncs)| {
         let value = syncs.load(Ordering::Relaxed) as f64;
-        Figure { name, help: "Syncs of the log that took no longer", counter: true, value }
+        StoreMetric { name, help: "Syncs of the log that took no longer", counter: true, value }
     });
     gauges(store)
         .into_iter()
         .chain(totals(&store.counters))
         .chain(within)
-        .chain(store.merge_figures())
+        .chain(store.merge_metrics())
         .collect()
 }
 
-fn gauges(store: &EmbeddedStore) -> [Figure; 6] {
+fn gauges(store: &EmbeddedStore) -> [StoreMetric; 6] {
     let sizes = store.partitions.iter().map(super::Partition::overlay_size);
     let (records, readings) = sizes.fold((0, 0), |all, size| (all.0 + size.0, all.1 + size.1));
     let log_bytes = store.log_bytes.load(Ordering::Relaxed);
@@ -107,10 +107,10 @@ fn gauges(store: &EmbeddedStore) -> [Figure; 6] {
         ),
         ("fieldpost_store_tables_bytes", "Bytes of the file of the tables", table_bytes as f64),
     ]
-    .map(|(name, help, value)| Figure { name, help, counter: false, value })
+    .map(|(name, help, value)| StoreMetric { name, help, counter: false, value })
 }
 
-fn totals(counters: &Counters) -> [Figure; 10] {
+fn totals(counters: &Counters) -> [StoreMetric; 10] {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let seconds = |counter: &AtomicU64| count(counter) / 1e9;
     [
@@ -141,5 +141,5 @@ fn totals(counters: &Counters) -> [Figure; 10] {
         ),
         ("fieldpost_store_expired_rows_total", "Rows removed for their age", count(&counters.expired_rows)),
     ]
-    .map(|(name, help, value)| Figure { name, help, counter: true, value })
+    .map(|(name, help, value)| StoreMetric { name, help, counter: true, value })
 }

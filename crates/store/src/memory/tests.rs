@@ -75,7 +75,7 @@ fn after_a_failure_nothing_is_accepted_or_shown() {
     }
     assert!(store.failure().is_some());
     assert!(matches!(store.view(PartitionId(1)), Err(StoreError::Poisoned(_))));
-    assert_eq!(store.figures().len(), 1);
+    assert_eq!(store.metrics().len(), 1);
 }
 
 #[test]

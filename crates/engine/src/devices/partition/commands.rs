@@ -13,13 +13,15 @@ use records::{
 use smallvec::SmallVec;
 use store::StoreError;
 
+use super::devices::Devices;
 use super::{DeviceStep, Partition};
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
 use crate::devices::effect::DeviceEffect;
+use crate::devices::input::CommandInput;
 use crate::devices::sessions::Sessions;
 use crate::kernel::hashed::{HashMap, HashSet};
 use crate::kernel::pending_writes::PendingWrites;
-use crate::kernel::reply::{Answered, Reply, Stop};
+use crate::kernel::reply::{Answered, Reply, Stop, answered};
 use crate::refusals::unknown_device;
 
 mod polling;
@@ -74,13 +76,14 @@ impl DeviceCommands {
         for open in view.unanswered_commands()? {
             let (command, state) = (view.command(open.key)?, view.command_state(open.key)?);
             // Others go on when their device is back, and take no memory until then.
-            let is_last_try = |(command, state): &(Arc<Command>, CommandState)| {
-                state.tries >= command.terms.attempts_max
-            };
+            let is_last_try =
+                |(command, state): &(Arc<Command>, CommandState)| state.tries >= command.terms.attempts_max;
             unanswered.extend(command.map(Arc::new).zip(state).filter(is_last_try));
         }
         let mut batch = records::Batch::new(base::PartitionId::REGISTRY);
-        let store = StoredCommands { pending: &mut pending, fetch, batch: &mut batch, seq: 0 };
+        // only times are asked for
+        let devices = &Devices::default();
+        let store = StoredCommands { pending: &mut pending, devices, fetch, batch: &mut batch, seq: 0 };
         let lanes = CommandLanes::load(keep, unanswered, &store)?;
         Ok(Self {
             lanes,
@@ -106,7 +109,9 @@ impl DeviceCommands {
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
-        self.lanes.next_wakeup()
+        // A search that is under way goes on at once.
+        let search = self.sweep.as_ref().map(|_| Timestamp(0));
+        search.or_else(|| self.lanes.next_wakeup())
     }
 }
 
@@ -124,19 +129,60 @@ impl Partition {
     ) -> Result<T, StoreError> {
         let DeviceCommands { lanes, pending, moved, .. } = &mut self.commands;
         let (fetch, seq) = (step.fetch, step.seq);
-        let mut store = StoredCommands { pending, fetch, batch: &mut step.batch, seq };
+        let devices = &self.devices;
+        let mut store = StoredCommands { pending, devices, fetch, batch: &mut step.batch, seq };
         let done = act(lanes, step.now, &mut store, moved)?;
         self.tell_moved(step)?;
         Ok(done)
     }
 
+    /// Applies an input about commands.
+    pub(super) fn apply_to_commands(
+        &mut self,
+        input: CommandInput,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let effect = match input {
+            CommandInput::Presence { change, reply } => return self.presence_changed(&change, reply, step),
+            CommandInput::Send { device, command, reply } => {
+                let sent = self.send_command(&device, *command, step);
+                DeviceEffect::Command(reply, answered(sent.map(Box::new))?)
+            }
+            CommandInput::Cancel { id, reply } => {
+                DeviceEffect::Done(reply, answered(self.cancel_command(id, step))?)
+            }
+            CommandInput::Retry { id, reply } => {
+                DeviceEffect::Done(reply, answered(self.retry_command(id, step))?)
+            }
+            CommandInput::Await { id, reply } => return self.await_command(id, reply, step),
+            CommandInput::Poll { device, number, reply } => return self.poll(&device, number, reply, step),
+            CommandInput::StopPolling { device, number } => return self.stop_polling(&device, number, step),
+            CommandInput::Wish { device, key, value, reply } => DeviceEffect::Wished(
+                reply,
+                answered(self.wish(&device, &key, value, None, step).map(Box::new))?,
+            ),
+            CommandInput::LeaseOutcomes { lane, max, reply } => {
+                DeviceEffect::OutcomesLeased(reply, self.lease_outcomes(lane, max, step)?)
+            }
+            CommandInput::OutcomeTold { reservation, told, reply } => {
+                self.outcome_told(reservation, told, step);
+                DeviceEffect::Kept(reply)
+            }
+        };
+        step.emit(effect);
+        Ok(())
+    }
+
     /// What the passing of time brings to commands. Whether there is more of it now.
     pub(super) fn advance_commands(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
-        let swept = self.sweep_reach(step)?;
         let progress = self.with_lanes(step, |lanes, now, store, moved| {
             lanes.advance(now, COMMANDS_AT_A_TIME, store, moved)
         })?;
-        Ok(swept || progress == commands::Progress::More)
+        for slot in self.commands.lanes.take_released() {
+            self.open_if_reachable(slot, step)?;
+            self.close_if_wide(slot);
+        }
+        Ok(progress == commands::Progress::More)
     }
 
     pub(super) fn send_command(
@@ -345,7 +391,10 @@ impl Partition {
         for one in moved.drain(..) {
             self.tell_rollout(&one, step);
             match one.how {
-                How::Scheduled => self.note_command(&one, CommandStatus::Scheduled, step),
+                How::Scheduled => {
+                    self.note_command(&one, CommandStatus::Scheduled, step);
+                    self.wish_scheduled(&one, step)?;
+                }
                 How::Published => {
                     self.note_command(&one, CommandStatus::Published, step);
                     self.publish_command(&one.command, step)?;
@@ -410,9 +459,13 @@ impl Partition {
     }
 
     /// A device is gone, and its commands with it.
-    pub(super) fn forget_commands(&mut self, slot: DeviceSlot) {
+    pub(super) fn forget_commands(&mut self, slot: DeviceSlot, id: &DeviceId, step: &mut DeviceStep<'_>) {
         self.commands.lanes.forget(slot);
-        self.commands.pollers.forget(slot);
+        self.commands.wide_open.remove(&slot);
+        for reply in self.commands.pollers.forget(slot) {
+            step.emit(DeviceEffect::Polled(reply, Err(unknown_device(id))));
+        }
+        step.emit(DeviceEffect::Connected(self.id, slot, false));
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Incarnation, PartitionId, Timestamp};
-use jobs::{Jobs, Loaded, Numbers};
+use jobs::{Jobs, LoadOutcome, Numbers};
 use records::{JobHead, Process};
 use store::{Resident, Store, StoreError};
 use watch::Watch;
@@ -115,7 +115,7 @@ impl Partition {
         let mut step = StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
         for head in jobs {
             let loaded = self.jobs.load(&head, &mut step.jobs());
-            if let Loaded::Interrupted { released, .. } = loaded {
+            if let LoadOutcome::Interrupted { released, .. } = loaded {
                 let end = JobEnd::Cut(released);
                 self.job_ended(EndedJob { line: head.queue, alias: head.alias, end }, &mut step);
             }

@@ -78,7 +78,9 @@ impl Partition {
         let purpose = self.jobs.get(job).and_then(|head| Purpose::of(head.queue, head.alias));
         if let Some(Purpose::Outcome { key, is_late, .. }) = purpose
             && let Some(command) = self.stored_command(key, step)?
-            && let Some(state) = self.command_state(key, step)?.filter(|state| state.status.has_ended())
+            && let Some(state) = self
+                .command_state(key, step)?
+                .filter(|state| state.status.has_ended() && (state.late.is_some() || !is_late))
         {
             let partition = self.id;
             return Ok(Some(OutcomeDue { partition, reservation, command, state, is_late }));

@@ -67,7 +67,7 @@ impl Partition {
             self.cancel_pair(slot, client, step);
         }
         self.watch.forget(slot);
-        self.forget_commands(slot);
+        self.forget_commands(slot, id, step);
         step.emit(DeviceEffect::DeviceChanged(id.clone()));
         self.addresses.remove(&slot);
         step.push(Op::DeleteDevice(id.clone(), slot));

@@ -1,7 +1,7 @@
 //! Reads parked jobs in, within the step's budget: those due soon, and the fronts of short lines.
 
 use base::Timestamp;
-use jobs::{Horizon, Want};
+use jobs::{Horizon, ReadRequest};
 use records::{GroupKey, JobClock, JobId, ParkedJob, QueueKey, QueueOrder};
 use store::{StoreError, StoredJob, parked_time};
 
@@ -45,10 +45,10 @@ impl QueuePartition {
         step: &mut QueueStep<'_>,
     ) -> Result<bool, StoreError> {
         let mut any = self.read_at_once(step)?;
-        while let Some(want) = self.jobs.wanted(step.now) {
+        while let Some(request) = self.jobs.next_read(step.now) {
             any = true;
             let left = left(step);
-            if left == 0 || !self.read_one(want, left, step)? {
+            if left == 0 || !self.read_one(request, left, step)? {
                 break;
             }
             self.read_at_once(step)?;
@@ -63,13 +63,13 @@ impl QueuePartition {
         queue: QueueKey,
         step: &mut QueueStep<'_>,
     ) -> Result<bool, StoreError> {
-        let Some(want) = self.jobs.wanted_of(queue) else { return Ok(false) };
+        let Some(request) = self.jobs.next_read_of(queue) else { return Ok(false) };
         match step.own.budget.left_to_read() {
             0 => {
                 self.waiting.set_unread(queue);
                 Ok(false)
             }
-            left => self.read_one(want, left, step),
+            left => self.read_one(request, left, step),
         }
     }
 
@@ -84,9 +84,9 @@ impl QueuePartition {
         if step.own.budget.left_to_read() > 0 {
             return self.read_in_of(queue, step);
         }
-        let want = self.jobs.wanted_of(queue).filter(|_| step.own.budget.may_read_at_once());
-        let Some(want) = want else { return Ok(false) };
-        let read = self.read_page(want, 1, step)?;
+        let request = self.jobs.next_read_of(queue).filter(|_| step.own.budget.may_read_at_once());
+        let Some(request) = request else { return Ok(false) };
+        let read = self.read_page(request, 1, step)?;
         step.own.budget.read_at_once(read.unwrap_or_default().max(1));
         Ok(read.is_some())
     }
@@ -95,18 +95,23 @@ impl QueuePartition {
     /// there was any.
     pub(super) fn read_at_once(&mut self, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let mut any = false;
-        while let Some(want) = self.jobs.wanted_at_once() {
+        while let Some(request) = self.jobs.next_urgent_read() {
             any = true;
-            let read = self.read_page(want, 1, step)?;
+            let read = self.read_page(request, 1, step)?;
             step.own.budget.read_at_once(read.unwrap_or_default());
         }
         Ok(any)
     }
 
     /// One page. Whether it could be read.
-    fn read_one(&mut self, want: Want, left: usize, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
-        let page_max = self.jobs.page_max(want).min(left);
-        let Some(read) = self.read_page(want, page_max, step)? else { return Ok(false) };
+    fn read_one(
+        &mut self,
+        request: ReadRequest,
+        left: usize,
+        step: &mut QueueStep<'_>,
+    ) -> Result<bool, StoreError> {
+        let page_max = self.jobs.page_max(request).min(left);
+        let Some(read) = self.read_page(request, page_max, step)? else { return Ok(false) };
         // A page without jobs is work too.
         step.own.budget.read(read.max(1));
         Ok(true)
@@ -115,22 +120,22 @@ impl QueuePartition {
     /// How many jobs were read; `None` if it is not known yet which.
     fn read_page(
         &mut self,
-        want: Want,
+        request: ReadRequest,
         page_max: usize,
         step: &mut QueueStep<'_>,
     ) -> Result<Option<usize>, StoreError> {
         self.note_parked(step);
-        let (jobs, to) = match want {
-            Want::Time { clock, .. } => match self.soonest(clock, page_max, step)? {
+        let (jobs, to) = match request {
+            ReadRequest::Time { clock, .. } => match self.soonest(clock, page_max, step)? {
                 Some(page) => page,
                 None => return Ok(None),
             },
-            Want::Line { queue, group } => self.first_of_line(queue, group, page_max, step)?,
+            ReadRequest::Line { queue, group } => self.first_of_line(queue, group, page_max, step)?,
         };
         for parked in &jobs {
             self.jobs.take_in(parked, &mut step.jobs());
         }
-        self.jobs.read_to(want, to, &mut step.jobs());
+        self.jobs.read_to(request, to, &mut step.jobs());
         Ok(Some(jobs.len()))
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Lineage, PartitionId, Timestamp};
 use records::{Batch, PartitionHead};
-use store::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
+use store::{CommitDone, CommitOutcome, Resident, Store, StoreError, StoreMetric, View};
 
 use super::fault_injection::{InjectedFault, Shows, StoredFault};
 
@@ -134,7 +134,7 @@ impl Store for StoreSpy {
         self.store.failure()
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        self.store.figures()
+    fn metrics(&self) -> Vec<StoreMetric> {
+        self.store.metrics()
     }
 }

@@ -17,7 +17,7 @@ use crate::embedded::tables::{Snapshot, Table, Writer};
 use crate::embedded::{EmbeddedStore, Progress};
 use crate::history::{BlobIndex, Sealed, day_of, plan};
 use crate::key_range::KeyRange;
-use crate::port::{Figure, StoreError};
+use crate::port::{StoreError, StoreMetric};
 
 /// Bytes of blobs after which no more are merged in the same step.
 const BYTES_AT_ONCE: u64 = 512 * 1_024;
@@ -216,7 +216,7 @@ impl EmbeddedStore {
     }
 
     /// Figures of blobs and merges.
-    pub(in crate::embedded) fn merge_figures(&self) -> [Figure; 5] {
+    pub(in crate::embedded) fn merge_metrics(&self) -> [StoreMetric; 5] {
         let counters = &self.counters.merging;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
         let blobs = count(&counters.blobs);
@@ -238,7 +238,7 @@ impl EmbeddedStore {
                 count(&counters.merged_bytes),
             ),
         ]
-        .map(|(name, help, counter, value)| Figure { name, help, counter, value })
+        .map(|(name, help, counter, value)| StoreMetric { name, help, counter, value })
     }
 }
 

@@ -21,9 +21,9 @@ fn commit_to(store: &EmbeddedStore, partition: PartitionId, head: &mut Partition
     assert!(matches!(outcome.try_recv(), Ok(CommitOutcome::Durable)));
 }
 
-fn figure(store: &EmbeddedStore, name: &str) -> f64 {
-    let figures = store.figures();
-    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no {name}")).value
+fn metric(store: &EmbeddedStore, name: &str) -> f64 {
+    let metrics = store.metrics();
+    metrics.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("no {name}")).value
 }
 
 fn segments(disk: &SimulatedDisk) -> usize {
@@ -75,7 +75,7 @@ fn a_change_is_written_when_it_is_old_enough() {
     assert_eq!(store.checkpoint_step(Timestamp(due.0 - 1)), Progress::Idle);
     assert_eq!(store.checkpoint_step(due), Progress::Worked);
     assert_eq!((store.next_checkpoint(), store.checkpoint_step(Timestamp::MAX)), (None, Progress::Idle));
-    assert_eq!(figure(&store, "fieldpost_store_overlay_records"), 0.0);
+    assert_eq!(metric(&store, "fieldpost_store_overlay_records"), 0.0);
 }
 
 #[test]
@@ -91,10 +91,10 @@ fn a_long_log_brings_checkpoints_and_is_freed_behind_them() {
         }
         // not by age
         while store.checkpoint_step(Timestamp(0)) == Progress::Worked {}
-        assert!(figure(&store, "fieldpost_store_log_bytes") <= 3.0 * 64.0 * 1_024.0);
+        assert!(metric(&store, "fieldpost_store_log_bytes") <= 3.0 * 64.0 * 1_024.0);
         assert!(segments(&disk) <= 40, "{}", segments(&disk));
     }
-    assert!(figure(&store, "fieldpost_store_checkpoints_total") >= 5.0);
+    assert!(metric(&store, "fieldpost_store_checkpoints_total") >= 5.0);
 }
 
 /// Also when only one partition changes, and the others would hold the log for ever.
@@ -143,9 +143,9 @@ fn what_comes_and_goes_between_checkpoints_never_touches_the_tables() {
         commit(&store, &mut head, put_jobs(numbers.clone()));
         commit(&store, &mut head, delete_jobs(numbers));
     }
-    assert_eq!(figure(&store, "fieldpost_store_overlay_records"), 0.0);
+    assert_eq!(metric(&store, "fieldpost_store_overlay_records"), 0.0);
     assert_eq!(store.checkpoint_step(Timestamp::MAX), Progress::Worked);
-    assert_eq!(figure(&store, "fieldpost_store_checkpoint_bytes_total"), 0.0);
+    assert_eq!(metric(&store, "fieldpost_store_checkpoint_bytes_total"), 0.0);
 }
 
 /// More jobs than the filter of what may be in the tables has room for at first.
@@ -185,7 +185,7 @@ fn many_devices_that_give_a_sign_write_few_rows() {
     };
     commit(&store, &mut head, (0..10_000).map(sign).collect());
     store.checkpoint_step(Timestamp::MAX);
-    let bytes = figure(&store, "fieldpost_store_checkpoint_bytes_total");
+    let bytes = metric(&store, "fieldpost_store_checkpoint_bytes_total");
     assert!(bytes < 10_000.0 * 6.0, "{bytes}");
 }
 

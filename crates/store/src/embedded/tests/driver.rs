@@ -16,9 +16,9 @@ fn running(path: &std::path::Path, options: EmbeddedOptions) -> (Arc<EmbeddedSto
     (store, running)
 }
 
-fn figure(store: &EmbeddedStore, name: &str) -> f64 {
-    let figures = store.figures();
-    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no {name}")).value
+fn metric(store: &EmbeddedStore, name: &str) -> f64 {
+    let metrics = store.metrics();
+    metrics.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("no {name}")).value
 }
 
 /// Commits from a thread of each partition, a few batches under way at a time, far beyond the room
@@ -47,10 +47,10 @@ fn commits_of_all_partitions_become_durable_and_make_room_for_each_other() {
         }
     });
     running.stop();
-    assert!(figure(&store, "fieldpost_store_checkpoints_total") > 1.0);
+    assert!(metric(&store, "fieldpost_store_checkpoints_total") > 1.0);
     let frames = f64::from(batches * PARTITIONS_OF_TEST.len() as i32);
-    assert_eq!(figure(&store, "fieldpost_store_frames_total"), frames);
-    assert!(figure(&store, "fieldpost_store_syncs_total") <= frames);
+    assert_eq!(metric(&store, "fieldpost_store_frames_total"), frames);
+    assert!(metric(&store, "fieldpost_store_syncs_total") <= frames);
     drop(store);
     let (store, _running) = self::running(path.path(), small());
     for id in PARTITIONS_OF_TEST {
@@ -217,7 +217,7 @@ fn commits_are_slowed_and_held_while_checkpoints_hang_and_go_on_when_there_is_ro
     let clock = Arc::new(SystemClock::start(Timestamp(0)));
     let running = Running::start(Arc::clone(&store), clock).expect("starts");
     let mut traffic = all_traffic(5);
-    // figures read the tables too, and would wait with them
+    // metrics read the tables too, and would wait with them
     while store.log_bytes.load(Ordering::Acquire) * 2 < 5 * small().checkpoint_log_bytes {
         let outcome = give(&store, traffic[0].next_batch(100)).recv();
         assert!(matches!(outcome, Ok(CommitOutcome::Durable)), "{outcome:?}");
@@ -231,5 +231,5 @@ fn commits_are_slowed_and_held_while_checkpoints_hang_and_go_on_when_there_is_ro
     gate.set_shut(false);
     assert!(matches!(last.recv(), Ok(CommitOutcome::Durable)));
     running.stop();
-    assert!(figure(&store, "fieldpost_store_checkpoints_total") > 1.0);
+    assert!(metric(&store, "fieldpost_store_checkpoints_total") > 1.0);
 }

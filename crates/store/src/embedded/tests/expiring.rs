@@ -104,9 +104,9 @@ fn all_rows(store: &EmbeddedStore) -> Vec<usize> {
 }
 
 fn expired(store: &EmbeddedStore) -> f64 {
-    let figures = store.figures();
-    let figure = figures.iter().find(|figure| figure.name == "fieldpost_store_expired_rows_total");
-    figure.expect("there is such a figure").value
+    let metrics = store.metrics();
+    let metric = metrics.iter().find(|metric| metric.name == "fieldpost_store_expired_rows_total");
+    metric.expect("there is such a metric").value
 }
 
 #[test]

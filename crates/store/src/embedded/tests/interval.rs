@@ -12,9 +12,9 @@ fn open_at_intervals(disk: &SimulatedDisk) -> EmbeddedStore {
     EmbeddedStore::open(Arc::new(disk.clone()) as Arc<dyn Disk>, options()).expect("opens")
 }
 
-fn figure(store: &EmbeddedStore, name: &str) -> f64 {
-    let figures = store.figures();
-    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no {name}")).value
+fn metric(store: &EmbeddedStore, name: &str) -> f64 {
+    let metrics = store.metrics();
+    metrics.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("no {name}")).value
 }
 
 fn commit(store: &EmbeddedStore, traffic: &mut Traffic) {
@@ -40,12 +40,12 @@ fn a_commit_is_one_write_and_many_share_a_later_sync() {
     }
     let after = disk.counters();
     assert_eq!((after.writes - before.writes, after.syncs), (4, before.syncs));
-    assert_eq!(figure(&store, "fieldpost_store_unsynced_batches"), 4.0);
+    assert_eq!(metric(&store, "fieldpost_store_unsynced_batches"), 4.0);
     assert_eq!((store.sync_step(), store.sync_step()), (Progress::Worked, Progress::Idle));
     let synced = disk.counters();
     assert_eq!((synced.writes, synced.syncs), (after.writes, before.syncs + 1));
-    assert_eq!(figure(&store, "fieldpost_store_unsynced_batches"), 0.0);
-    assert_eq!(figure(&store, "fieldpost_store_synced_batches_total"), 4.0);
+    assert_eq!(metric(&store, "fieldpost_store_unsynced_batches"), 0.0);
+    assert_eq!(metric(&store, "fieldpost_store_synced_batches_total"), 4.0);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_store_that_always_syncs_has_nothing_left_to_sync() {
     let disk = SimulatedDisk::new(1);
     let store = open(&disk).expect("opens");
     commit(&store, &mut all_traffic(1)[0]);
-    assert_eq!(figure(&store, "fieldpost_store_unsynced_batches"), 0.0);
+    assert_eq!(metric(&store, "fieldpost_store_unsynced_batches"), 0.0);
     let before = disk.counters();
     assert_eq!((store.sync_step(), disk.counters()), (Progress::Idle, before));
 }
@@ -84,7 +84,7 @@ fn a_checkpoint_syncs_what_it_covers() {
         commit(&store, &mut traffic[0]);
         commit(&store, &mut traffic[index]);
         assert_eq!(store.checkpoint_step(Timestamp::MAX), Progress::Worked);
-        assert_eq!(figure(&store, "fieldpost_store_unsynced_batches"), 0.0);
+        assert_eq!(metric(&store, "fieldpost_store_unsynced_batches"), 0.0);
         let left = open(&disk.copy_of_durable(1)).expect("the tables are not ahead of the log");
         for id in PARTITIONS_OF_TEST {
             assert_eq!(left.partition(id).head().seq, store.partition(id).head().seq);

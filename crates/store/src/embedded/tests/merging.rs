@@ -125,9 +125,9 @@ fn blobs_of(store: &EmbeddedStore) -> Vec<(BlobKey, BlobIndex)> {
     blobs
 }
 
-fn figure(store: &EmbeddedStore, name: &str) -> f64 {
-    let figures = store.figures();
-    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no {name}")).value
+fn metric(store: &EmbeddedStore, name: &str) -> f64 {
+    let metrics = store.metrics();
+    metrics.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("no {name}")).value
 }
 
 fn merge_all(store: &EmbeddedStore, now: Timestamp) {
@@ -147,10 +147,10 @@ fn many_blobs_become_few_and_say_the_same() {
     let after = blobs_of(&store).len();
     assert!(before >= 90 && after <= 3 * (DAYS as usize + 2), "{before} {after}");
     check(&store, &readings, "after");
-    assert_eq!(figure(&store, "fieldpost_store_blobs"), after as f64);
-    assert_eq!(figure(&store, "fieldpost_store_merges_waiting"), 0.0);
-    let merged = figure(&store, "fieldpost_store_merged_blobs_total");
-    assert_eq!(before as f64 - merged + figure(&store, "fieldpost_store_merges_total"), after as f64);
+    assert_eq!(metric(&store, "fieldpost_store_blobs"), after as f64);
+    assert_eq!(metric(&store, "fieldpost_store_merges_waiting"), 0.0);
+    let merged = metric(&store, "fieldpost_store_merged_blobs_total");
+    assert_eq!(before as f64 - merged + metric(&store, "fieldpost_store_merges_total"), after as f64);
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn a_new_directory_draws_its_own_lineage() {
     assert_ne!(open(1), open(2));
 }
 
-/// Everything is refused from the first failure on; failure and figures still answer.
+/// Everything is refused from the first failure on; failure and metrics still answer.
 pub(super) fn assert_poisoned(store: &EmbeddedStore, traffic: &mut Traffic) {
     let failure = store.failure().expect("a failure");
     let outcome = give(store, traffic.next_batch(5)).try_recv();
@@ -92,8 +92,8 @@ pub(super) fn assert_poisoned(store: &EmbeddedStore, traffic: &mut Traffic) {
     }
     assert_eq!(store.checkpoint_step(Timestamp::MAX), Progress::Idle);
     assert_eq!((store.idle_step(), store.sync_step()), (Progress::Idle, Progress::Idle));
-    let figures = store.figures();
-    assert!(figures.iter().any(|figure| figure.name == "fieldpost_store_failed" && figure.value == 1.0));
+    let metrics = store.metrics();
+    assert!(metrics.iter().any(|metric| metric.name == "fieldpost_store_failed" && metric.value == 1.0));
 }
 
 #[test]

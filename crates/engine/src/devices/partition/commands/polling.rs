@@ -51,8 +51,10 @@ impl Pollers {
         Some(reply)
     }
 
-    pub(super) fn forget(&mut self, slot: DeviceSlot) {
-        self.waiting -= self.by_slot.remove(&slot).map_or(0, |polls| polls.len());
+    pub(super) fn forget(&mut self, slot: DeviceSlot) -> impl Iterator<Item = PollReply> + use<> {
+        let polls = self.by_slot.remove(&slot).unwrap_or_default();
+        self.waiting -= polls.len();
+        polls.into_iter().map(|(_, reply)| reply)
     }
 }
 

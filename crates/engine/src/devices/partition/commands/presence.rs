@@ -20,13 +20,15 @@ pub(in crate::devices::partition) struct Sweep {
     /// Devices whose lanes were open because of wildcards when it began, and those with commands that
     /// were not durable then.
     pending: Vec<DeviceSlot>,
+    /// Whether all devices with commands are looked at, also where no wildcard reaches any.
+    everywhere: bool,
     phase: CommandPhase,
     after: Option<DeviceSlot>,
 }
 
 impl Sweep {
     fn new(pending: Vec<DeviceSlot>) -> Self {
-        Self { pending, phase: CommandPhase::Unanswered, after: None }
+        Self { pending, everywhere: false, phase: CommandPhase::Unanswered, after: None }
     }
 }
 
@@ -58,11 +60,13 @@ impl Partition {
                     self.close_if_unreachable(slot, step)?;
                 }
             }
-            PresenceChange::Reaches(device, ..) => {
+            PresenceChange::Reaches(device, _, reach) => {
                 self.commands.sessions.apply(change);
                 if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
-                    if self.is_named(slot) {
-                        self.open_lane(slot, step)?;
+                    if reach.is_some() && self.is_named(slot) {
+                        // What went out before may have gone to another session.
+                        self.commands.wide_open.remove(&slot);
+                        self.reopen_lane(slot, step)?;
                     } else {
                         self.close_if_unreachable(slot, step)?;
                     }
@@ -71,8 +75,12 @@ impl Partition {
             PresenceChange::ReachesWidely(..) => {
                 self.commands.sessions.apply(change);
                 let opened = std::mem::take(&mut self.commands.wide_open);
-                let pending = opened.into_iter().chain(self.commands.pending.slots()).collect();
-                self.commands.sweep = Some(Sweep::new(pending));
+                let before = self.commands.sweep.take();
+                let everywhere = before.as_ref().is_some_and(|sweep| sweep.everywhere);
+                let left = before.map(|sweep| sweep.pending).unwrap_or_default();
+                let fresh = self.commands.pending.slots();
+                let pending = opened.into_iter().chain(left).chain(fresh).collect();
+                self.commands.sweep = Some(Sweep { everywhere, ..Sweep::new(pending) });
             }
         }
         step.emit(DeviceEffect::Kept(reply));
@@ -82,7 +90,7 @@ impl Partition {
     /// Goes on with the sessions that lived before the partition was loaded again.
     pub(crate) fn go_on_with_sessions(&mut self, sessions: Sessions) {
         self.commands.sessions = sessions;
-        self.commands.sweep = Some(Sweep::new(Vec::new()));
+        self.commands.sweep = Some(Sweep { everywhere: true, ..Sweep::new(Vec::new()) });
     }
 
     /// Whether the device has a live session of its own.
@@ -171,12 +179,19 @@ impl Partition {
         slot: DeviceSlot,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let pace = if self.is_polled_only(slot) {
-            Pace { in_flight: 1, ..self.pace(slot) }
-        } else {
-            self.pace(slot)
-        };
+        let pace = self.pace_of_reach(slot);
         self.with_lanes(step, |lanes, now, store, moved| lanes.open(now, slot, pace, store, moved))
+    }
+
+    fn reopen_lane(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        let pace = self.pace_of_reach(slot);
+        self.with_lanes(step, |lanes, now, store, moved| lanes.reopen(now, slot, pace, store, moved))
+    }
+
+    /// A device that polls is given one command at a time.
+    fn pace_of_reach(&self, slot: DeviceSlot) -> Pace {
+        let pace = self.pace(slot);
+        if self.is_polled_only(slot) { Pace { in_flight: 1, ..pace } } else { pace }
     }
 
     pub(super) fn close_if_unreachable(
@@ -227,7 +242,10 @@ impl Partition {
 
     /// Goes on with the search for devices whose reach by wildcards has changed. Whether there are
     /// more.
-    pub(super) fn sweep_reach(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
+    pub(in crate::devices::partition) fn sweep_reach(
+        &mut self,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<bool, StoreError> {
         let Some(mut sweep) = self.commands.sweep.take() else { return Ok(false) };
         let found = if sweep.pending.is_empty() {
             let found = step.fetch.view()?.slots_with_commands(sweep.phase, sweep.after, SWEPT_PER_STEP)?;
@@ -245,7 +263,7 @@ impl Partition {
                 self.close_if_wide(slot);
             }
         }
-        let goes_on = self.commands.sessions.has_wide() || !sweep.pending.is_empty();
+        let goes_on = sweep.everywhere || self.commands.sessions.has_wide() || !sweep.pending.is_empty();
         self.commands.sweep = match (is_phase_over, sweep.phase) {
             (false, _) => Some(sweep),
             (true, CommandPhase::Unanswered) => {

@@ -10,6 +10,7 @@ use records::{
 };
 use store::StoreError;
 
+use crate::devices::partition::devices::Devices;
 use crate::kernel::fetch::Fetch;
 use crate::kernel::pending_writes::PendingWrites;
 
@@ -60,6 +61,9 @@ impl PendingCommands {
 /// What the rules of commands read and write in a step.
 pub(super) struct StoredCommands<'a> {
     pub(super) pending: &'a mut PendingCommands,
+    /// Whose commands these are. A device is gone before its deletion is durable; whatever was
+    /// written of its commands from then on, the store would not sweep.
+    pub(super) devices: &'a Devices,
     pub(super) fetch: &'a dyn Fetch,
     pub(super) batch: &'a mut Batch,
     pub(super) seq: u64,
@@ -103,7 +107,9 @@ impl CommandStore for StoredCommands<'_> {
     type Error = StoreError;
 
     fn command(&self, key: CommandKey) -> Result<Option<Arc<Command>>, StoreError> {
-        self.pending.commands.get_or_read(&key, || Ok(self.fetch.view()?.command(key)?.map(Arc::new)))
+        let found =
+            self.pending.commands.get_or_read(&key, || Ok(self.fetch.view()?.command(key)?.map(Arc::new)))?;
+        Ok(found.filter(|command: &Arc<Command>| self.devices.get(command.slot).is_some()))
     }
 
     fn state(&self, key: CommandKey) -> Result<Option<CommandState>, StoreError> {

@@ -4,15 +4,21 @@ use std::sync::Arc;
 
 use base::limits::WISHES_PER_DEVICE_MAX;
 use base::{DeviceId, Problem, Timestamp};
-use commands::{How, Moved};
-use records::{CommandCause, CommandKey, CommandStatus, DeviceSlot, Op, RolloutTurn, Wish};
+use commands::{CommandStore, How, Moved};
+use records::{
+    CommandCause, CommandKey, CommandPhase, CommandStatus, DeviceSlot, Op, OpenCommand, RolloutTurn, Wish,
+};
 use store::StoreError;
 
 use super::super::{DeviceStep, Partition};
 use crate::commands::NewCommand;
+use crate::commands::check::WISH_KEY_PREFIX;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::Stop;
 use crate::refusals::unknown_device;
+
+/// Unanswered commands that are looked through for those of an entry.
+const UNANSWERED_MAX: usize = 1_000;
 
 /// Wishes that are not durable yet.
 pub(in crate::devices::partition) type PendingWishes = PendingWrites<(DeviceSlot, Box<str>), Wish>;
@@ -97,20 +103,59 @@ impl Partition {
         let changed = wish.confirmed != value;
         wish.confirmed_at = Some(step.now);
         if changed {
-            wish.confirmed.clone_from(&value);
             let fulfilled = wish.desired == value;
+            wish.confirmed = value;
             if !fulfilled {
                 wish.desired = None;
+                wish.command = None;
             }
-            let command = wish.command.take();
             self.put_wish(wish, step);
-            if let Some(command) = command {
-                // One that has ended meanwhile has nothing to call off.
-                let _ended = self
-                    .with_lanes(step, |lanes, now, store, moved| lanes.cancel(now, command, store, moved))?;
-            }
+            self.call_off_wishes(slot, key, fulfilled, step)?;
         } else {
             self.put_wish(wish, step);
+        }
+        Ok(())
+    }
+
+    /// Calls off the commands of an entry that was changed at the device. Where that is what was
+    /// wished, one that is with the device is left to be answered.
+    fn call_off_wishes(
+        &mut self,
+        slot: DeviceSlot,
+        key: &str,
+        fulfilled: bool,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let key_of_command = command_key(key);
+        self.with_lanes(step, |lanes, now, store, moved| {
+            let mut open = store.with_key(slot, OpenCommand::key_hash(&key_of_command))?;
+            if !fulfilled {
+                open.extend(store.first(slot, CommandPhase::Unanswered, UNANSWERED_MAX)?);
+            }
+            for row in open {
+                let command = store.command(row.key)?;
+                if command.is_some_and(|command| command.key.as_deref() == Some(&*key_of_command)) {
+                    // One that has ended meanwhile has nothing to call off.
+                    let _ended = lanes.cancel(now, row.key, store, moved)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The command of a wish is given, or tried anew by hand: it is the wish's if that still says so.
+    pub(super) fn wish_scheduled(
+        &mut self,
+        moved: &Moved,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let Some((key, value)) = moved.command.cause.wish() else { return Ok(()) };
+        let key_of_command = CommandKey::from(moved.command.id);
+        let wish = self.stored_wish(moved.command.slot, key, step)?;
+        if let Some(wish) =
+            wish.filter(|wish| wish.desired.as_deref() == value && wish.command != Some(key_of_command))
+        {
+            self.put_wish(Wish { command: Some(key_of_command), ..wish }, step);
         }
         Ok(())
     }
@@ -156,11 +201,16 @@ impl Partition {
     }
 }
 
+/// The key of the commands of an entry: callers can give none that begins so.
+fn command_key(entry: &str) -> String {
+    format!("{WISH_KEY_PREFIX}{entry}")
+}
+
 /// The command that brings a device to a wish. A key has nothing that JSON writes otherwise.
 fn wish_command(key: &str, value: Option<&str>) -> NewCommand {
     let payload = match value {
         Some(value) => format!(r#"{{"op":"set","key":"{key}","value":{value}}}"#),
-        None => format!(r#"{{"op":"delete","key":"{key}"}}"#),
+        None => format!(r#"{{"op":"delete","key":"{key}","value":null}}"#),
     };
     NewCommand {
         payload: Arc::from(payload.into_bytes()),
@@ -170,7 +220,7 @@ fn wish_command(key: &str, value: Option<&str>) -> NewCommand {
         run_timeout: None,
         attempts_max: None,
         origin: None,
-        key: Some(format!("desired/{key}")),
+        key: Some(command_key(key)),
         priority: 0,
         notify: None,
     }

@@ -4,16 +4,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Problem, Timestamp};
-use records::{CommandStatus, DisconnectReason, Happening, OutcomeReceiver, Wish};
+use records::{CommandStatus, DisconnectReason, Happening, Op, OutcomeReceiver, Wish};
 use store::Page;
 
 use super::rig::Rig;
 use crate::commands::{Downlink, NewCommand, PublishedCommand, TrackedCommand};
-use crate::devices::input::Input;
+use crate::devices::input::CommandInput;
 use crate::devices::intake::Said;
 use crate::devices::sessions::PresenceChange;
+use crate::kernel::reply::Reply;
 use crate::outcomes::{OutcomeDue, Told};
 use crate::presence::{OfKind, Reach, Session, Who};
+use crate::version::OnlyIf;
 
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICE: &str = "0xA";
@@ -75,12 +77,12 @@ impl Bench {
 
     fn try_send(&mut self, command: NewCommand) -> Result<TrackedCommand, Problem> {
         let command = Box::new(command);
-        let sent = self.rig.ask(|reply| Input::SendCommand { device: device(), command, reply });
+        let sent = self.rig.ask(|reply| CommandInput::Send { device: device(), command, reply }.into());
         sent.map(|sent| *sent)
     }
 
     fn presence(&mut self, change: PresenceChange) {
-        self.rig.ask(|reply| Input::Presence { change, reply });
+        self.rig.ask(|reply| CommandInput::Presence { change, reply }.into());
     }
 
     fn connect(&mut self, number: u64) {
@@ -103,12 +105,15 @@ impl Bench {
     }
 
     fn cancel(&mut self, id: EntityId) -> Result<(), Problem> {
-        self.rig.ask(|reply| Input::CancelCommand { id, reply })
+        self.rig.ask(|reply| CommandInput::Cancel { id, reply }.into())
     }
 
     fn wish(&mut self, value: Option<&str>) -> Wish {
         let (key, value) = ("card-1".into(), value.map(Box::from));
-        *self.rig.ask(|reply| Input::Wish { device: device(), key, value, reply }).expect("taken")
+        *self
+            .rig
+            .ask(|reply| CommandInput::Wish { device: device(), key, value, reply }.into())
+            .expect("taken")
     }
 
     fn wishes(&self) -> Vec<(Option<String>, Option<String>, bool)> {
@@ -142,7 +147,7 @@ impl Bench {
         self.rig.step(Vec::new());
         let mut due = Vec::new();
         for (_, lane) in self.rig.context.devices.outcomes.take_now() {
-            due.extend(self.rig.ask(|reply| Input::LeaseOutcomes { lane, max: 10, reply }));
+            due.extend(self.rig.ask(|reply| CommandInput::LeaseOutcomes { lane, max: 10, reply }.into()));
         }
         due
     }
@@ -217,7 +222,7 @@ fn a_command_that_is_called_off_does_not_go_out() {
     assert_eq!(bench.cancel(id).map_err(|problem| problem.code), Err("finished"));
     bench.connect(1);
     assert!(bench.carried().is_empty());
-    assert_eq!(bench.rig.ask(|reply| Input::RetryCommand { id, reply }), Ok(()));
+    assert_eq!(bench.rig.ask(|reply| CommandInput::Retry { id, reply }.into()), Ok(()));
     assert_eq!(bench.carried(), [id]);
 }
 
@@ -256,7 +261,8 @@ fn a_device_that_polls_gets_the_same_command_until_it_answers() {
     let mut bench = Bench::new();
     let (first, second) = (bench.send(plain()), bench.send(plain()));
     let poll = |bench: &mut Bench| {
-        let given = bench.rig.ask(|reply| Input::Poll { device: device(), number: None, reply });
+        let given =
+            bench.rig.ask(|reply| CommandInput::Poll { device: device(), number: None, reply }.into());
         given.expect("known").map(|command| command.id)
     };
     assert_eq!(poll(&mut bench), Some(first));
@@ -275,7 +281,7 @@ fn a_device_that_polls_gets_the_same_command_until_it_answers() {
 fn a_poll_that_waits_is_answered_by_the_next_command() {
     let mut bench = Bench::new();
     let (reply, mut given) = crate::kernel::reply::Reply::new();
-    bench.rig.step(vec![Input::Poll { device: device(), number: Some(1), reply }]);
+    bench.rig.step(vec![CommandInput::Poll { device: device(), number: Some(1), reply }.into()]);
     assert!(given.try_recv().is_err());
     let id = bench.send(plain());
     let given = given.try_recv().expect("answered").expect("known").expect("a command");
@@ -324,7 +330,9 @@ fn a_device_has_so_many_entries_and_no_more_whoever_makes_them() {
     }
     assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(most)), Some("too_many_entries"));
     assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(0)), None, "one that is there");
-    let wish = |key: &str, reply| Input::Wish { device: device(), key: key.into(), value: None, reply };
+    let wish = |key: &str, reply| {
+        CommandInput::Wish { device: device(), key: key.into(), value: None, reply }.into()
+    };
     assert_eq!(
         bench.rig.ask(|reply| wish("another", reply)).map_err(|problem| problem.code),
         Err("too_many_entries")
@@ -344,7 +352,7 @@ fn an_outcome_is_told_until_it_got_through_and_a_late_answer_once_more() {
     assert_eq!(due.iter().map(|due| (due.command.id, due.is_late)).collect::<Vec<_>>(), [(id, false)]);
     let told = |bench: &mut Bench, due: &OutcomeDue, told| {
         let reservation = due.reservation;
-        bench.rig.ask(|reply| Input::OutcomeTold { reservation, told, reply });
+        bench.rig.ask(|reply| CommandInput::OutcomeTold { reservation, told, reply }.into());
     };
     told(&mut bench, &due[0], Told::No(None));
     assert!(bench.outcomes().is_empty(), "not at once");
@@ -366,7 +374,7 @@ fn whoever_waits_for_the_end_of_a_command_is_told() {
     bench.connect(1);
     let id = bench.send(plain());
     let (reply, mut ended) = crate::kernel::reply::Reply::new();
-    bench.rig.step(vec![Input::AwaitCommand { id, reply }]);
+    bench.rig.step(vec![CommandInput::Await { id, reply }.into()]);
     assert!(ended.try_recv().is_err());
     bench.rig.say(DEVICE, answer(id, true));
     let ended = ended.try_recv().expect("told").expect("known");
@@ -385,4 +393,19 @@ fn the_commands_of_a_deleted_device_go_with_it() {
     bench.carried();
     let next = bench.send(plain());
     assert_eq!(bench.carried(), [next], "its session lives on");
+}
+
+/// Its deletion is in the same batch, so the store does not hide its commands yet.
+#[test]
+fn nothing_more_is_written_of_the_commands_of_a_device_that_is_gone() {
+    let mut bench = Bench::new();
+    let id = bench.send(plain());
+    let ((deleted, _), (cancelled, mut refused)) = (Reply::new(), Reply::new());
+    let ops = bench.rig.step(vec![
+        Input::DeleteDevice { id: device(), only_if: OnlyIf::default(), reply: deleted },
+        Input::CancelCommand { id, reply: cancelled },
+    ]);
+    assert!(matches!(ops.last(), Some(Op::DeleteDevice(..))), "{ops:?}");
+    let refused = refused.try_recv().expect("answered").expect_err("it went with its device");
+    assert_eq!(refused.status, 404);
 }

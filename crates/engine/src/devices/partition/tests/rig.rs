@@ -285,7 +285,8 @@ impl Rig {
 
     /// The code with which a report is refused, if it is.
     pub(super) fn rejected(&mut self, id: &str, kind: Option<&str>, said: Said) -> Option<&'static str> {
-        let (pending, input) = slice(id, kind.and_then(Kind::new), vec![said], None);
+        let kind = kind.and_then(Kind::new);
+        let (pending, input) = slice(id, kind.as_ref(), vec![said], None);
         self.step(vec![input]);
         let outcome = tokio::runtime::Builder::new_current_thread()
             .build()
@@ -417,13 +418,13 @@ fn load(
 }
 
 /// A slice with what a device says.
-fn slice(id: &str, kind: Option<Kind>, said: Vec<Said>, report: Option<ReportId>) -> (Pending, Input) {
+fn slice(id: &str, kind: Option<&Kind>, said: Vec<Said>, report: Option<ReportId>) -> (Pending, Input) {
     let (pending, mut parts) = SlicePart::split(said.len() as u32, 1);
     let part = parts.next().expect("one part");
     let reports = (0..).zip(said).map(|(index, said)| Addressed {
         index,
         hash: hash::device_hash(id),
-        report: Report { device: device(id), kind: kind.clone(), said, id: report },
+        report: Report { device: device(id), kind: kind.cloned(), said, id: report },
     });
     (pending, Input::Reports { way: WayIn::Http, reports: reports.collect(), part })
 }

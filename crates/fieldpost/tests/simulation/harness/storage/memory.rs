@@ -11,7 +11,9 @@ use base::random::Random;
 use base::{Lineage, PartitionId, Timestamp};
 use engine::kernel::runner::BATCHES_IN_FLIGHT_MAX;
 use records::{Batch, PartitionHead};
-use store::{CommitDone, CommitOutcome, Figure, MemoryStore, Planned, Resident, Store, StoreError, View};
+use store::{
+    CommitDone, CommitOutcome, MemoryStore, Planned, Resident, Store, StoreError, StoreMetric, View,
+};
 
 use super::{End, Storage};
 use crate::harness::fault_injection::InjectedFault;
@@ -279,7 +281,7 @@ impl Store for Held {
         self.locked().failure.clone()
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        self.committed.figures()
+    fn metrics(&self) -> Vec<StoreMetric> {
+        self.committed.metrics()
     }
 }

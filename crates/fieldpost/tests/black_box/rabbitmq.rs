@@ -2,7 +2,7 @@
 //! be cut.
 //!
 //! It takes seconds to start, so the tests share one: each uses queues of its own, and one that
-//! kills it waits until the others are done. `broker.sh` beside this file does the work; the broker
+//! kills it waits until the others are done. `rabbitmq/broker.sh` does the work; the broker
 //! ends with this process, however that ends.
 
 use std::fs::write;
