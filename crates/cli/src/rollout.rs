@@ -4,7 +4,7 @@ mod run;
 mod view;
 mod watch;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use super::api::{Api, Path};
 use super::failure::Failure;
@@ -63,47 +63,12 @@ pub struct ListRolloutDevices {
     /// The rollout.
     #[arg(value_name = "ROLLOUT")]
     id: String,
-    /// Only those that stand there.
-    #[arg(long, value_enum)]
-    status: Option<MemberStatusFlag>,
+    /// Only those that stand there: waiting, scheduled, published, acknowledged, failed, expired,
+    /// superseded or cancelled.
+    #[arg(long)]
+    status: Option<String>,
     #[command(flatten)]
     extent: ListFlags,
-}
-
-/// Where a device of a rollout stands.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum MemberStatusFlag {
-    /// Its turn has not come, or it is away.
-    Waiting,
-    /// Its command is handed out.
-    Scheduled,
-    /// The command went out, and the device has not answered.
-    Published,
-    /// The device did it.
-    Acknowledged,
-    /// The device could not do it, or never answered.
-    Failed,
-    /// Its time was over before an answer came.
-    Expired,
-    /// A newer command with its key took its place.
-    Superseded,
-    /// It was called off.
-    Cancelled,
-}
-
-impl MemberStatusFlag {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Scheduled => "scheduled",
-            Self::Published => "published",
-            Self::Acknowledged => "acknowledged",
-            Self::Failed => "failed",
-            Self::Expired => "expired",
-            Self::Superseded => "superseded",
-            Self::Cancelled => "cancelled",
-        }
-    }
 }
 
 impl RolloutAction {
@@ -118,8 +83,7 @@ impl RolloutAction {
                 screen.show(&rollout, || Ok(api.read::<SeenRollout>(&rollout)?.facts()))
             }
             Self::Devices(ListRolloutDevices { id, status, extent }) => {
-                let path =
-                    of(id).and(&["devices"]).with_maybe("status", status.map(MemberStatusFlag::as_str));
+                let path = of(id).and(&["devices"]).with_maybe("status", status.as_ref());
                 list::show::<SeenRolloutDevice>(api, screen, &path, extent, "no devices")
             }
             Self::Watch(watch) => watch.run(api, screen),

@@ -31,6 +31,7 @@ pub(super) fn routes() -> Routes {
             (409, "too_many_rollouts"),
             (422, "bad_place"),
             (422, "bad_selector"),
+            (422, "invalid_key"),
             (422, "invalid_name"),
             (422, "line_too_long"),
             (422, "missing_field"),

@@ -248,7 +248,7 @@ fn bulk_entry(line: &str) -> Result<RolloutWish, Problem> {
     }
     let fields = Fields::read(line, &["key", "value"])?;
     let key = fields.required("key", string)?;
-    engine::commands::check_name("key", &key)?;
+    engine::commands::check_entry_key(&key)?;
     let json = fields.json("value");
     let json = json.ok_or_else(|| {
         Problem::not_allowed("missing_field", "the field value has to be there; null deletes the entry")

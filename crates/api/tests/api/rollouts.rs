@@ -138,6 +138,7 @@ async fn entries_are_wished_of_every_device_that_is_meant() {
         ("", "missing_field"),
         ("{\"key\":\"pin\"}", "missing_field"),
         ("{\"key\":\"\",\"value\":1}", "invalid_name"),
+        (r#"{"key":"a\"b","value":1}"#, "invalid_key"),
         ("{\"key\":\"pin\",\"value\":1,\"at\":2}", "unknown_field"),
     ] {
         server.check("POST /v1/desired?selector=", lines, 422, code).await;
