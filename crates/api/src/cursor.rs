@@ -93,6 +93,20 @@ impl Key for QueueName {
     }
 }
 
+/// The place of something that is found by a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NameKey(pub Box<str>);
+
+impl Key for NameKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.0.as_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        std::str::from_utf8(bytes).ok().map(|name| Self(name.into()))
+    }
+}
+
 impl Key for JobId {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.0);

@@ -2,6 +2,7 @@
 //! OpenAPI document says of it.
 
 mod backup;
+mod bulk_desired;
 mod clients;
 mod commands;
 mod consuming;
@@ -18,6 +19,7 @@ mod openapi;
 mod polling;
 mod quarantine;
 mod queues;
+mod rollouts;
 pub(crate) mod stats;
 mod timeline;
 
@@ -80,7 +82,9 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(commands::routes())
         .merge(desired::routes())
         .merge(polling::routes())
-        .merge(timeline::routes());
+        .merge(timeline::routes())
+        .merge(rollouts::routes())
+        .merge(bulk_desired::routes());
     let Routes { router, mut calls } = of_the_store;
     let router = router.route_layer(only_with_a_store(api.clone()));
     let health = health::routes();

@@ -1,5 +1,5 @@
-//! The commands that ask a server: `client`, `device`, `report`, `command`, `delivery`, `queue`,
-//! `job` and `stats`.
+//! The commands that ask a server: `client`, `device`, `report`, `command`, `rollout`, `delivery`,
+//! `queue`, `job` and `stats`.
 //!
 //! Each thing has a module with its flags and its calls, and in it one with how it is shown to
 //! people. They know the server only by its API, like any other program; nothing here sees an
@@ -22,6 +22,7 @@ mod polling;
 mod progress;
 mod queue;
 mod report;
+mod rollout;
 mod screen;
 mod server;
 mod stats;
@@ -51,6 +52,8 @@ pub enum RemoteCommand {
     Report(CommandGroup<report::Command>),
     /// Tell devices to do something, and see what becomes of it.
     Command(CommandGroup<command::Command>),
+    /// Tell many devices to do something, little by little.
+    Rollout(CommandGroup<rollout::RolloutAction>),
     /// What clients were told, and how it went.
     Delivery(CommandGroup<delivery::Command>),
     /// Queues of jobs: how they stand, what is set for them, jobs that failed for good.
@@ -86,6 +89,7 @@ pub fn run(command: &RemoteCommand) -> ExitCode {
         RemoteCommand::Device(noun) => &noun.server,
         RemoteCommand::Report(noun) => &noun.server,
         RemoteCommand::Command(noun) => &noun.server,
+        RemoteCommand::Rollout(noun) => &noun.server,
         RemoteCommand::Delivery(noun) => &noun.server,
         RemoteCommand::Queue(noun) => &noun.server,
         RemoteCommand::Job(noun) => &noun.server,
@@ -112,6 +116,7 @@ fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<
         RemoteCommand::Device(noun) => noun.command.run(api, screen),
         RemoteCommand::Report(noun) => noun.command.run(api, screen),
         RemoteCommand::Command(noun) => noun.command.run(api, screen),
+        RemoteCommand::Rollout(noun) => noun.command.run(api, screen),
         RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
         RemoteCommand::Queue(noun) => noun.command.run(api, screen),
         RemoteCommand::Job(noun) => noun.command.run(&noun.server, api, screen),

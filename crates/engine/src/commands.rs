@@ -18,7 +18,7 @@ use crate::{Engine, Form};
 
 pub(crate) mod check;
 
-pub use check::{check_name, receiver_queue};
+pub use check::{check_entry_key, check_name, receiver_queue};
 
 /// What the text of a command's id begins with.
 pub const COMMAND_ID_PREFIX: &str = "cmd_";
@@ -164,6 +164,7 @@ impl Commands {
         let partition = self.engine.partition_of_device(&device);
         let (reply, mut answer) = Reply::new();
         partition.send(CommandInput::Poll { device: device.clone(), number, reply }.into()).await?;
+        self.engine.device_polls(&device);
         // A device that hangs up is reachable no longer.
         let mut leaving =
             Leaving { engine: self.engine.clone(), poll: number.map(|number| (device, number)) };

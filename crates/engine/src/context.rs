@@ -11,6 +11,7 @@ use crate::kernel::context::KernelContext;
 use crate::metrics::BatchMetrics;
 use crate::queues::context::QueueContext;
 use crate::registry::RegistryContext;
+use crate::rollouts::links::RolloutLinks;
 use crate::{Directory, Settings};
 
 /// The outside of an engine, a part for each machine.
@@ -24,6 +25,7 @@ pub struct EngineContext {
     pub queues: Arc<QueueContext>,
     /// Of the registry.
     pub registry: Arc<RegistryContext>,
+    pub(crate) rollouts: Arc<RolloutLinks>,
     pub(crate) metrics: Arc<BatchMetrics>,
 }
 
@@ -38,10 +40,11 @@ impl EngineContext {
             let stale = Arc::clone(&stale);
             Box::new(move |client| stale.reached(client))
         };
+        let rollouts = Arc::new(RolloutLinks::default());
         let devices = DeviceContext::new(
             Arc::clone(&clock),
             Arc::clone(&directory),
-            stale,
+            (stale, Arc::clone(&rollouts)),
             Arc::clone(&metrics),
             store.partitions(),
         );
@@ -49,7 +52,13 @@ impl EngineContext {
             kernel: Arc::new(KernelContext::new(store, clock)),
             devices: Arc::new(devices),
             queues: Arc::new(QueueContext::new(Arc::clone(&metrics))),
-            registry: Arc::new(RegistryContext::new(directory, on_enabled, Arc::clone(&metrics))),
+            registry: Arc::new(RegistryContext::new(
+                directory,
+                on_enabled,
+                Arc::clone(&rollouts),
+                Arc::clone(&metrics),
+            )),
+            rollouts,
             metrics,
         }
     }

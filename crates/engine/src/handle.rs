@@ -31,6 +31,7 @@ mod attempts;
 mod commands;
 mod idempotent;
 mod import;
+mod rollouts;
 mod start;
 
 use idempotent::{made, unguessable};
@@ -58,6 +59,7 @@ struct SharedEngine {
     stop: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
     mirror: OnceLock<Arc<dyn Mirror>>,
+    place_labels: OnceLock<Vec<String>>,
 }
 
 impl Engine {
@@ -82,6 +84,7 @@ impl Engine {
             .map(|index| starting.start_queues(PartitionId::of_queues(index)))
             .collect::<Result<Vec<_>, _>>()?;
         starting.tell_stale_clients(&partitions);
+        starting.carry_rollouts(&registry, &partitions);
         let Starting { attended, stop, tasks, orphans, .. } = starting;
         let shared = SharedEngine {
             settings,
@@ -93,6 +96,7 @@ impl Engine {
             stop,
             tasks: Mutex::new(tasks),
             mirror: OnceLock::new(),
+            place_labels: OnceLock::new(),
         };
         let engine = Self { shared: Arc::new(shared) };
         for client in orphans {

@@ -17,10 +17,12 @@ pub mod presence;
 pub mod queries;
 pub mod queues;
 pub mod registry;
+pub mod rollouts;
 pub mod settings;
 
 pub mod context;
 
+mod calendar;
 mod directory;
 mod handle;
 mod metrics;
@@ -34,13 +36,14 @@ pub use devices::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
 pub use devices::stats::DeviceStats;
 pub use devices::{intake, lanes};
 pub use directory::Directory;
-pub use fleet::{ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};
+pub use fleet::{self, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};
 pub use handle::Engine;
 pub use kernel::idempotency::Form;
 pub use presence::Presence;
 pub use queries::Queries;
 pub use queues::Queues;
 pub use records;
+pub use rollouts::{NewRollout, RolloutCall, Rollouts, TrackedRollout};
 pub use settings::{CommandSettings, Settings};
 pub use store::{Page, ReadingKey, Store, StoreError, StoreMetric};
 pub use version::{OnlyIf, Version};

@@ -7,7 +7,6 @@
 
 mod answers;
 mod body;
-mod calendar;
 mod calls;
 mod checks;
 mod consuming;

@@ -1,5 +1,5 @@
-//! The registry partition: clients. A state machine like every other; what it commits feeds the
-//! [`Directory`](crate::Directory).
+//! The registry partition: clients and rollouts. A state machine like every other; what it commits of
+//! clients feeds the [`Directory`](crate::Directory).
 
 mod effect;
 
@@ -18,6 +18,7 @@ use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, Reply};
 use crate::kernel::step_context::StepContext;
 use crate::refusals::unknown_client;
+use crate::rollouts::{RolloutBook, RolloutInput};
 use crate::settings::Settings;
 use crate::version::{OnlyIf, Version};
 
@@ -77,6 +78,8 @@ pub enum RegistryInput {
         /// Gets the client that was removed.
         reply: Reply<Answered<Client>>,
     },
+    /// Something about rollouts.
+    Rollouts(RolloutInput),
     /// What a request asks that may come again.
     Repeatable {
         /// What to do.
@@ -113,11 +116,12 @@ pub struct Registry {
     settings: Arc<Settings>,
     head: PartitionHead,
     clients: BTreeMap<ClientId, Client>,
+    rollouts: RolloutBook,
     answers: KeptAnswers,
 }
 
 /// A step of the registry.
-type RegistryStep<'a> = StepContext<'a, RegistryEffect, ()>;
+pub(crate) type RegistryStep<'a> = StepContext<'a, RegistryEffect, ()>;
 
 impl Registry {
     /// Loads the registry partition.
@@ -132,7 +136,8 @@ impl Registry {
             }
         })?;
         let answers = KeptAnswers::load(&*store.view(PartitionId::REGISTRY)?)?;
-        Ok(Self { settings: Arc::clone(settings), head, clients, answers })
+        let rollouts = RolloutBook::load(store, settings.commands.keep, head.seq)?;
+        Ok(Self { settings: Arc::clone(settings), head, clients, rollouts, answers })
     }
 
     /// The clients it loaded.
@@ -146,6 +151,7 @@ impl Registry {
                 let answer = self.create(*client, &made, step).map(Box::new);
                 step.emit(RegistryEffect::Client(reply, answer));
             }
+            RegistryInput::Rollouts(input) => self.rollouts.apply(input, &mut self.head, step)?,
             RegistryInput::Repeatable { act, form, reply } => {
                 let answer = self.repeatable(act, &form, step)?;
                 step.emit(RegistryEffect::Written(reply, answer));
@@ -275,19 +281,24 @@ impl Machine for Registry {
         fetch: &dyn Fetch,
     ) -> Result<Step<RegistryEffect>, StoreError> {
         let mut step = StepContext::new(PartitionId::REGISTRY, &self.head, moment, fetch, ());
+        // At least one: whoever runs this has taken it from its inbox.
         for input in inputs {
             self.apply(input, &mut step)?;
+            if !step.has_room() {
+                break;
+            }
         }
-        let more = self.answers.forget(&mut step)?;
+        let more = self.rollouts.advance(&mut step)? | self.answers.forget(&mut step)?;
         let (batch, effects) = step.seal(&mut self.head, false, |_| {});
         Ok(Step { batch, effects, more })
     }
 
     fn settled(&mut self, seq: u64) {
         self.answers.settle(seq);
+        self.rollouts.settle(seq);
     }
 
-    fn next_wakeup(&self, _: Timestamp) -> Option<Timestamp> {
-        self.answers.next_wakeup()
+    fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
+        self.answers.next_wakeup().into_iter().chain(self.rollouts.next_wakeup(now)).min()
     }
 }

@@ -39,7 +39,7 @@ pub(crate) use auth::Auth;
 pub(crate) use mistake::ConfigErrors;
 
 use layers::Layers;
-use names::{Host, Items, WebOrigin};
+use names::{Host, Items, LabelKey, WebOrigin};
 use reader::{Found, Reader};
 use shape::{
     Address, AddressOrOff, AmqpUrlOrOff, Bytes, Directory, FileOrNone, Prefetch, Queue, Span, Switch, Whole,
@@ -75,6 +75,8 @@ pub(crate) struct Settings {
     pub amqp: Amqp,
     /// What holds for every device that does not say otherwise.
     pub devices: Devices,
+    /// The labels that the segments of a place are: `[fleet] place`.
+    pub place: Vec<String>,
     /// How clients are told.
     pub notify: Notify,
     /// How commands go out: `[commands]`, and what `[kinds.NAME]` says of them.
@@ -310,6 +312,7 @@ impl Settings {
             },
             amqp: amqp(&mut from),
             devices: devices(&mut from),
+            place: from.read("fleet.place", &Items(LabelKey)).value,
             notify: notify(&mut from),
             commands: CommandSettings { by_kind: kinds.paces, ..commands },
             kinds: Arc::new(kinds.forms),

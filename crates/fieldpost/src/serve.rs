@@ -96,6 +96,7 @@ async fn serve(
         let engine = Engine::start(engine_settings(settings), Arc::<EmbeddedStore>::clone(&store), clock)
             .await
             .map_err(because("the data cannot be loaded"))?;
+        engine.name_places_by(settings.place.clone());
         let mut edges = JoinSet::new();
         open_edges(settings, bootstrap, (&engine, &store), &mut addresses, &mut edges, stop).await?;
         if let Some(file) = ready_file {

@@ -72,7 +72,7 @@ fn check(key: &str, value: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-fn is_key(text: &str) -> bool {
+pub(crate) fn is_key(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-');
     text.len() <= LABEL_KEY_CHARS_MAX
         && text.bytes().next().is_some_and(|b| b.is_ascii_lowercase())

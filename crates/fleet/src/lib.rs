@@ -1,5 +1,5 @@
-//! The rules of the registry: what may be registered, changed and linked, and which values a device
-//! may report.
+//! The rules of the registry: what may be registered, changed and linked, which values a device may
+//! report, and which devices a selection means.
 //!
 //! Pure functions from what a caller asks for to records, or to a refusal that says what would be
 //! right. Looking things up, keeping them and reading wire forms happens elsewhere.
@@ -13,6 +13,7 @@ mod label;
 mod link;
 mod patch;
 mod refusal;
+pub mod selection;
 mod text;
 mod url;
 mod value;
@@ -26,6 +27,7 @@ pub use label::LabelChange;
 pub use link::{Linked, link, sweep, unlink};
 pub use patch::Patch;
 pub use refusal::Refusal;
+pub use selection::{Selectable, Selection};
 pub use url::check_url;
 pub use value::check_value;
 

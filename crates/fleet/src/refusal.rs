@@ -37,11 +37,15 @@ pub enum Refusal {
     ValueNotAllowed,
     /// The value is larger than a device's value may be.
     ValueTooLarge,
+    /// A selector cannot be read.
+    BadSelector,
+    /// A place has too many segments, or an empty one.
+    BadPlace,
 }
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::InvalidId,
         Self::InvalidKind,
         Self::InvalidUrl,
@@ -56,6 +60,8 @@ impl Refusal {
         Self::CannotClear,
         Self::ValueNotAllowed,
         Self::ValueTooLarge,
+        Self::BadSelector,
+        Self::BadPlace,
     ];
 
     /// The stable word for programs.
@@ -76,6 +82,8 @@ impl Refusal {
             Self::CannotClear => "cannot_clear",
             Self::ValueNotAllowed => "value_not_allowed",
             Self::ValueTooLarge => "value_too_large",
+            Self::BadSelector => "bad_selector",
+            Self::BadPlace => "bad_place",
         }
     }
 

@@ -7,8 +7,9 @@ use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn
 use crate::{
     AnswerKey, Attempt, Client, Command, CommandKey, CommandState, Counts, CountsKey, DeadJob, Delivery,
     DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSession, DeviceSlot, DeviceState, Event,
-    FinishedCommand, JobHead, JobId, KeptAnswer, OpenCommand, Pair, ParkedJob, ParkedKey, PartitionHead,
-    QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, TimelineEntry, Wish,
+    FinishedCommand, JobHead, JobId, KeptAnswer, MemberPlace, MemberStatus, OpenCommand, Pair, ParkedJob,
+    ParkedKey, PartitionHead, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
+    RolloutDevices, RolloutMember, RolloutState, TimelineEntry, Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -124,6 +125,20 @@ pub enum Op {
     PutClient(Box<Client>),
     /// A client is gone. Registry partition only.
     DeleteClient(ClientId),
+    /// A rollout was asked for. Registry partition only, like all that follows.
+    PutRollout(Box<Rollout>),
+    /// A rollout is kept no longer. Its devices are deleted one by one.
+    DeleteRollout(Box<str>),
+    /// A rollout has come this far.
+    PutRolloutState(Box<RolloutState>),
+    /// A rollout names these devices.
+    PutRolloutDevices(Box<RolloutDevices>),
+    /// It has looked for those of this number.
+    DeleteRolloutDevices(Incarnation, u32),
+    /// A device belongs to a rollout, and stands here.
+    PutRolloutMember(Box<RolloutMember>),
+    /// A device of a rollout stands here no longer.
+    DeleteRolloutMember(Box<MemberPlace>, MemberStatus),
 }
 
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
@@ -179,15 +194,10 @@ impl Op {
             Self::PutDevice(_) | Self::PutClient(_) => 64 * PLAIN,
             Self::PutDelivery(_) | Self::DeleteDevice(..) | Self::PutJob(_) => 2 * PLAIN,
             Self::PutCommand(command) => 4 * PLAIN + command.payload.len(),
-            Self::PutCommandState(_, state) => {
-                let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-                let late = state.late.as_ref().map_or(0, |late| text(&late.result));
-                PLAIN + text(&state.progress) + text(&state.result) + late
-            }
-            Self::PutWish(wish) => {
-                let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-                2 * PLAIN + text(&wish.desired) + text(&wish.confirmed)
-            }
+            Self::PutCommandState(_, state) => PLAIN + state.text_bytes(),
+            Self::PutWish(wish) => 2 * PLAIN + wish.text_bytes(),
+            Self::PutRollout(rollout) => 8 * PLAIN + rollout.work.bytes(PLAIN),
+            Self::PutRolloutDevices(named) => PLAIN + named.bytes(),
             Self::PutQuarantined(report) => report.cost() as usize,
             Self::PutCounts(..) | Self::PutReportIds(..) => PLAIN,
             Self::DeleteQuarantined(_)
@@ -207,10 +217,15 @@ impl Op {
             | Self::DeleteFinishedCommand(_)
             | Self::DeleteWish(..)
             | Self::DeleteDeviceSession(_)
+            | Self::DeleteRollout(_)
+            | Self::DeleteRolloutDevices(..)
             | Self::DeleteClient(_) => PLAIN,
             Self::PutOpenCommand(_)
             | Self::DeleteOpenCommand(_)
             | Self::PutDeviceSession(_)
+            | Self::PutRolloutState(_)
+            | Self::PutRolloutMember(_)
+            | Self::DeleteRolloutMember(..)
             | Self::PutTimelineEntry(_) => 2 * PLAIN,
         }
     }

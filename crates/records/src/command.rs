@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{DeviceId, EntityId, Timestamp, hash};
+use base::{DeviceId, EntityId, Incarnation, Timestamp, hash};
 
 use crate::DeviceSlot;
 
@@ -74,7 +74,47 @@ pub enum CommandCause {
         value: Option<Box<str>>,
     },
     /// A rollout.
-    Rollout(EntityId),
+    Rollout(RolloutTurn),
+    /// A bulk assignment wishes a desired entry.
+    RolloutWish {
+        /// The entry's key.
+        key: Box<str>,
+        /// What is wished: JSON text; `None` if the entry is to be deleted.
+        value: Option<Box<str>>,
+        /// The device's turn.
+        turn: RolloutTurn,
+    },
+}
+
+impl CommandCause {
+    /// The entry that is wished, and what it is to be.
+    #[must_use]
+    pub fn wish(&self) -> Option<(&str, Option<&str>)> {
+        match self {
+            Self::Wish { key, value } | Self::RolloutWish { key, value, .. } => Some((key, value.as_deref())),
+            Self::Call | Self::Rollout(_) => None,
+        }
+    }
+
+    /// The turn in a rollout.
+    #[must_use]
+    pub fn turn(&self) -> Option<RolloutTurn> {
+        match self {
+            Self::Rollout(turn) | Self::RolloutWish { turn, .. } => Some(*turn),
+            Self::Call | Self::Wish { .. } => None,
+        }
+    }
+}
+
+/// A device's turn in a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolloutTurn {
+    /// The rollout.
+    pub rollout: Incarnation,
+    /// Which of the entries that are wished; 0 for a command.
+    pub entry: u32,
+    /// Counts the device's turns from 1.
+    pub turn: u32,
 }
 
 /// Who is told how a command ended.
@@ -136,6 +176,13 @@ impl CommandState {
         result: None,
         late: None,
     };
+
+    /// Bytes of its texts.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let late = self.late.as_ref().map_or(0, |late| bytes_of(&late.result));
+        bytes_of(&self.progress) + bytes_of(&self.result) + late
+    }
 
     /// What it waits for; `None` once it has ended.
     #[must_use]
@@ -320,6 +367,18 @@ pub struct Wish {
     pub confirmed_at: Option<Timestamp>,
     /// The command that brings the device there, until it has ended well.
     pub command: Option<CommandKey>,
+}
+
+impl Wish {
+    /// Bytes of its values.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        bytes_of(&self.desired) + bytes_of(&self.confirmed)
+    }
+}
+
+pub(crate) fn bytes_of(text: &Option<Box<str>>) -> usize {
+    text.as_ref().map_or(0, |text| text.len())
 }
 
 /// A live session of a device, as it is kept so that a crash does not leave it open in the books.

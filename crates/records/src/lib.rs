@@ -19,6 +19,7 @@ mod kept;
 mod quarantine;
 mod queue;
 mod report_ids;
+mod rollout;
 mod timeline;
 
 pub use answer::{AnswerKey, KeptAnswer};
@@ -27,7 +28,7 @@ pub use by_slot::BySlot;
 pub use client::{Client, PreviousSecret};
 pub use command::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms,
-    DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, Wish,
+    DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, RolloutTurn, Wish,
 };
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
@@ -44,4 +45,9 @@ pub use kept::KeptFrom;
 pub use quarantine::{QuarantineKey, Quarantined};
 pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings};
 pub use report_ids::ReportIds;
+pub use rollout::{
+    MemberPlace, MemberStatus, Rollout, RolloutCommand, RolloutCounts, RolloutCursor, RolloutDevices,
+    RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWindow, RolloutWish,
+    RolloutWork,
+};
 pub use timeline::{DisconnectReason, Happening, TimelineEntry, TimelineEntryKey};

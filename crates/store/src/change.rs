@@ -10,7 +10,8 @@ use base::DeviceId;
 use records::{
     Batch, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress, DeviceSession, DeviceSlot,
     DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Op, OpenCommand, Pair, ParkedJob,
-    PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Seen, Sign, Wish,
+    PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Rollout, RolloutDevices,
+    RolloutMember, RolloutState, Seen, Sign, Wish,
 };
 
 use crate::codec::encode_batch;
@@ -84,6 +85,12 @@ fn delete<R: Record>(place: &R::Place, out: &mut Vec<Change>) {
     index_rows::<R>(place, |table, key, _| out.push(Change::Delete { table, key }));
 }
 
+/// A record, and what is kept apart of it.
+fn delete_both<R: Record, S: Record>(place: &R::Place, apart: &S::Place, out: &mut Vec<Change>) {
+    delete::<R>(place, out);
+    delete::<S>(apart, out);
+}
+
 fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
     match op {
         Op::Sign(sign) => out.push(Change::Sign(slot_sign(sign, head))),
@@ -114,10 +121,7 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         }
         Op::UnparkJob(key) => delete::<ParkedJob>(&key, out),
         Op::PutQueue(queue) => put(&*queue, out),
-        Op::DeleteQueue(queue) => {
-            delete::<Queue>(&queue, out);
-            delete::<QueueCounts>(&queue, out);
-        }
+        Op::DeleteQueue(queue) => delete_both::<Queue, QueueCounts>(&queue, &queue, out),
         Op::PutQueueCounts(queue, counts) => put_at(&queue, &counts, out),
         Op::PutDead(dead) => put(&*dead, out),
         Op::DeleteDead(queue, number, id) => delete::<DeadJob>(&(queue, number, id), out),
@@ -126,10 +130,7 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::PutClient(client) => put(&*client, out),
         Op::DeleteClient(id) => delete::<records::Client>(&id, out),
         Op::PutCommand(command) => put(&*command, out),
-        Op::DeleteCommand(command, slot) => {
-            delete::<Command>(&(command, slot), out);
-            delete::<CommandState>(&command, out);
-        }
+        Op::DeleteCommand(at, slot) => delete_both::<Command, CommandState>(&(at, slot), &at, out),
         Op::PutCommandState(command, state) => put_at(&command, &*state, out),
         Op::PutOpenCommand(open) => put(&*open, out),
         Op::DeleteOpenCommand(open) => delete::<OpenCommand>(&open, out),
@@ -140,6 +141,13 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::PutDeviceSession(session) => put(&*session, out),
         Op::DeleteDeviceSession(slot) => delete::<DeviceSession>(&slot, out),
         Op::PutTimelineEntry(entry) => put(&*entry, out),
+        Op::PutRollout(rollout) => put(&*rollout, out),
+        Op::DeleteRollout(id) => delete_both::<Rollout, RolloutState>(&id, &id, out),
+        Op::PutRolloutState(state) => put(&*state, out),
+        Op::PutRolloutDevices(devices) => put(&*devices, out),
+        Op::DeleteRolloutDevices(rollout, number) => delete::<RolloutDevices>(&(rollout, number), out),
+        Op::PutRolloutMember(member) => put(&*member, out),
+        Op::DeleteRolloutMember(place, status) => delete::<RolloutMember>(&(*place, status), out),
     }
 }
 

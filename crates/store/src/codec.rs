@@ -26,6 +26,7 @@ pub(crate) mod key;
 mod quarantine;
 mod queue;
 mod report_ids;
+mod rollout;
 mod seen;
 mod terms;
 mod timeline;

@@ -8,6 +8,7 @@ mod devices;
 mod feeds;
 mod jobs;
 mod residents;
+mod rollouts;
 
 use crate::codec::key::Key;
 use crate::codec::{CodecError, Stored};

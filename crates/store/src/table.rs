@@ -147,6 +147,16 @@ tables! {
     DeviceSessions = "device_sessions", Devices, Rows;
     /// slot, time, number -> entry.
     Timeline = "timeline", Devices, Rows;
+    /// id -> rollout as it was asked for.
+    Rollouts = "rollouts", Devices, Rows;
+    /// id -> how far the rollout has come.
+    RolloutStates = "rollout_states", Devices, Rows;
+    /// rollout, number -> some of the devices that it names.
+    RolloutDevices = "rollout_devices", Devices, Rows;
+    /// rollout, rank, id of a device, 0, entry -> where the device stands.
+    RolloutMembers = "rollout_members", Devices, Rows;
+    /// rollout, status, rank, id of a device, 0, entry -> nothing.
+    MembersByStatus = "rollout_members_by_status", Devices, Rows;
 }
 
 impl Table {

@@ -11,7 +11,9 @@ use engine::commands::COMMAND_ID_PREFIX;
 use engine::queues::JobState;
 use engine::records::{
     AttemptError, CommandStatus, Connection, DeadReason, DeliveryStatus, DisconnectReason, EventKind,
+    MemberStatus,
 };
+use engine::rollouts::ROLLOUT_ID_CHARS_MAX;
 use serde_json::json;
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, SchemaFormat, SchemaType, Type,
@@ -101,6 +103,28 @@ pub(crate) fn command_id() -> Schema {
 
 pub(crate) fn command_status() -> Schema {
     one_of(CommandStatus::ALL.map(CommandStatus::as_str))
+}
+
+pub(crate) fn command_id_or_null() -> Schema {
+    or_null(command_id())
+}
+
+pub(crate) fn rollout_id() -> Schema {
+    matching("^[A-Za-z0-9_-]+$", ROLLOUT_ID_CHARS_MAX)
+}
+
+pub(crate) fn rollout_status() -> Schema {
+    one_of(["running", "waiting", "paused", "stopped", "cancelled", "done"])
+}
+
+/// Where a device of a rollout stands.
+pub(crate) fn rollout_device_status() -> Schema {
+    one_of(MemberStatus::ALL.map(MemberStatus::as_str))
+}
+
+/// An array of such.
+pub(crate) fn array_of(item: Schema) -> Schema {
+    ArrayBuilder::new().items(RefOr::T(item)).into()
 }
 
 /// The key of a command or of a desired entry, or an origin.

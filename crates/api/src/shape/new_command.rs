@@ -14,7 +14,8 @@ use super::payload::compact;
 use crate::fields::{Fields, count, duration, number_between, string, time, wrong_type};
 use crate::openapi::words;
 
-const FIELDS: [&str; 10] = [
+/// The fields of a command.
+pub(super) const COMMAND_FIELDS: [&str; 10] = [
     "payload",
     "ttl",
     "not_before",
@@ -45,7 +46,11 @@ pub(crate) fn new_command_schema() -> Schema {
 
 /// The command that a body asks for.
 pub(crate) fn new_command(text: &str, commands: &Commands) -> Result<NewCommand, Problem> {
-    let fields = Fields::read(text, &FIELDS)?;
+    command_of(&Fields::read(text, &COMMAND_FIELDS)?, commands)
+}
+
+/// The command that the fields of a body ask for.
+pub(super) fn command_of(fields: &Fields<'_>, commands: &Commands) -> Result<NewCommand, Problem> {
     let payload = fields
         .json("payload")
         .ok_or_else(|| Problem::not_allowed("missing_field", "the field payload has to be there"))?;

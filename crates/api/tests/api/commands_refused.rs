@@ -23,7 +23,6 @@ async fn what_no_command_can_be_is_refused() {
     let (origin, key) =
         (format!(r#"{{"payload":1,"origin":"{name}"}}"#), format!(r#"{{"payload":1,"key":"{name}"}}"#));
     let large = format!(r#"{{"payload":"{}"}}"#, "x".repeat(256 * 1_024 - 1));
-    let url = format!(r#"{{"payload":1,"notify":{{"url":"https://a.example/{}"}}}}"#, "x".repeat(2_048));
     let rows: &[(&str, u16, &str, &str)] = &[
         ("", 400, "unreadable", "JSON"),
         ("{", 400, "unreadable", "JSON"),
@@ -51,6 +50,17 @@ async fn what_no_command_can_be_is_refused() {
         (r#"{"payload":1,"priority":-1000}"#, 422, "invalid_number", "-100 to 100"),
         (r#"{"payload":1,"priority":1.5}"#, 422, "invalid_number", "1.5"),
         (r#"{"payload":1,"priority":"high"}"#, 422, "wrong_type", "priority is a string"),
+    ];
+    check_refused(&server, "POST /v1/devices/0xA/commands", rows).await;
+    let body = format!(r#"{{"payload":"{}"}}"#, "x".repeat(16 * 1_024 * 1_024));
+    server.check("POST /v1/devices/0xA/commands", &body, 413, "body_too_large").await;
+}
+
+#[tokio::test]
+async fn who_cannot_be_told_of_an_outcome_is_refused() {
+    let server = with_locks().await;
+    let url = format!(r#"{{"payload":1,"notify":{{"url":"https://a.example/{}"}}}}"#, "x".repeat(2_048));
+    let rows: &[(&str, u16, &str, &str)] = &[
         (r#"{"payload":1,"notify":"https://a.example/"}"#, 422, "wrong_type", "notify is a string"),
         (r#"{"payload":1,"notify":{}}"#, 422, "missing_field", "url or queue"),
         (r#"{"payload":1,"notify":{"mail":"a@b"}}"#, 422, "unknown_field", "mail"),
@@ -86,8 +96,6 @@ async fn what_no_command_can_be_is_refused() {
         (r#"{"payload":1,"notify":{"queue":"_own/done"}}"#, 422, "reserved_name", "begin with"),
     ];
     check_refused(&server, "POST /v1/devices/0xA/commands", rows).await;
-    let body = format!(r#"{{"payload":"{}"}}"#, "x".repeat(16 * 1_024 * 1_024));
-    server.check("POST /v1/devices/0xA/commands", &body, 413, "body_too_large").await;
 }
 
 #[tokio::test]

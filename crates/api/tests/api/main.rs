@@ -22,5 +22,6 @@ mod refusals;
 mod registry;
 mod repeats;
 mod rig;
+mod rollouts;
 mod stats;
 mod timeline;

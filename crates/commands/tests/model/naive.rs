@@ -282,7 +282,7 @@ impl Naive {
                 match (is_last(known), device.open) {
                     (true, _) => times.push(deadline(known)),
                     (false, true) => {
-                        times.push(if known.again { gap_end } else { deadline(known).max(gap_end) })
+                        times.push(if known.again { gap_end } else { deadline(known).max(gap_end) });
                     }
                     (false, false) => {}
                 }

@@ -124,7 +124,7 @@ fn said() -> impl Strategy<Value = Operation> {
     let (picked, foreign) = (0..1_000_usize, prop::bool::weighted(0.05));
     let result = prop_oneof![1 => Just(None), 1 => (0..3_u8).prop_map(Some)];
     prop_oneof![
-        3 => (picked.clone(), foreign.clone(), any::<bool>(), result)
+        3 => (picked.clone(), foreign, any::<bool>(), result)
             .prop_map(|(picked, foreign, ok, result)| Operation::Answer { picked, foreign, ok, result }),
         1 => (picked, foreign, 0..3_u8)
             .prop_map(|(picked, foreign, progress)| Operation::Progress { picked, foreign, progress }),

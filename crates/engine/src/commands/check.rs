@@ -88,7 +88,7 @@ impl TrackedCommand {
 ///
 /// # Errors
 /// `invalid_name` or `invalid_key`.
-pub(crate) fn check_entry_key(text: &str) -> Result<(), Problem> {
+pub fn check_entry_key(text: &str) -> Result<(), Problem> {
     check_name("key", text)?;
     if text.contains(['"', '\\']) || text.contains(char::is_control) {
         let detail = "the key of an entry must have no quote, backslash or control character";

@@ -20,6 +20,8 @@ use crate::followers::{Followers, News};
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
 use crate::outcomes::OutcomeLane;
+use crate::rollouts::DeviceLook;
+use crate::rollouts::links::RolloutLinks;
 
 /// What partitions of devices reach outside.
 pub struct DeviceContext {
@@ -39,6 +41,8 @@ pub struct DeviceContext {
     pub(crate) sessions: SessionBook,
     /// Who carries commands to devices.
     pub(crate) downlink: OnceLock<Arc<dyn Downlink>>,
+    /// What partitions have to tell rollouts.
+    pub(crate) rollouts: Arc<RolloutLinks>,
     /// Log lines of notifications that failed for good, by client.
     given_up: LogLimit<Incarnation>,
     metrics: Arc<BatchMetrics>,
@@ -48,7 +52,7 @@ impl DeviceContext {
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
         directory: Arc<Directory>,
-        stale: Arc<StaleClients>,
+        (stale, rollouts): (Arc<StaleClients>, Arc<RolloutLinks>),
         metrics: Arc<BatchMetrics>,
         partitions: u16,
     ) -> Self {
@@ -63,6 +67,7 @@ impl DeviceContext {
             connected: Connected::new(partitions),
             sessions: SessionBook::new(partitions),
             downlink: OnceLock::new(),
+            rollouts,
             given_up: LogLimit::default(),
             metrics,
         }
@@ -120,6 +125,10 @@ impl MachineContext for DeviceContext {
                 self.outcomes.mark(lanes.into_iter().map(|lane| (partition, lane)));
             }
             E::OutcomesLeased(reply, due) => reply.send(due),
+            E::RolloutReports(reply, reports) => reply.send(reports),
+            E::RolloutMoved(moved) => self.rollouts.moved(*moved),
+            E::RolloutsAskAgain => self.rollouts.ask_again(),
+            E::DeviceChanged(device) => self.rollouts.look_at(&device, DeviceLook::Changed),
             E::Connected(partition, slot, is) => self.connected.set(partition, slot, is),
             E::StatsChanged(partition, stats) => self.stats.set(partition, stats),
         }

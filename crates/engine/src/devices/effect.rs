@@ -14,6 +14,7 @@ use crate::commands::{PublishedCommand, TrackedCommand};
 use crate::kernel::reply::{Answered, Reply};
 use crate::outcomes::{OutcomeDue, OutcomeLane};
 use crate::queries::Device;
+use crate::rollouts::{CommandMove, TurnReport};
 
 /// What the outside may see once it is durable.
 #[derive(Debug)]
@@ -34,6 +35,14 @@ pub enum DeviceEffect {
     Swept(Reply<bool>, bool),
     /// Attempts may be made.
     Leased(Reply<Vec<AttemptDue>>, Vec<AttemptDue>),
+    /// What became of rollouts' orders.
+    RolloutReports(Reply<Vec<TurnReport>>, Vec<TurnReport>),
+    /// A command of a rollout moved on.
+    RolloutMoved(Box<CommandMove>),
+    /// The partition was loaded: what it had to tell rollouts before may be lost.
+    RolloutsAskAgain,
+    /// A device was registered, changed or removed.
+    DeviceChanged(DeviceId),
     /// Lanes have due work.
     LanesDue(PartitionId, Vec<Incarnation>),
     /// A client has stale devices in a partition, or none any more.

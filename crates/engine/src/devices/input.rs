@@ -12,6 +12,7 @@ use crate::devices::lanes::{AttemptDue, AttemptEnd};
 use crate::kernel::idempotency::Form;
 use crate::kernel::reply::{Answered, Reply};
 use crate::queries::Device;
+use crate::rollouts::{TurnOrder, TurnReport};
 use crate::version::OnlyIf;
 
 mod commands;
@@ -147,6 +148,13 @@ pub enum Input {
     },
     /// What concerns commands to devices, and who is there to take them.
     Commands(CommandInput),
+    /// Do what rollouts order.
+    RolloutOrders {
+        /// The orders.
+        orders: Vec<TurnOrder>,
+        /// Gets what became of each.
+        reply: Reply<Vec<TurnReport>>,
+    },
     /// What a request asks that may come again.
     Repeatable {
         /// What to do, and how it is answered.

@@ -22,6 +22,7 @@ mod registration;
 mod reports;
 mod resending;
 mod retention;
+mod rollouts;
 mod stale;
 mod timeline;
 
@@ -126,6 +127,7 @@ impl Machine for Partition {
             Input::Import { lines, .. } => lines.len(),
             Input::Quarantine { messages, .. } => messages.len(),
             Input::AttemptsEnded { ended, .. } => ended.len(),
+            Input::RolloutOrders { orders, .. } => orders.len(),
             _ => 1,
         }
     }
@@ -251,13 +253,7 @@ impl Partition {
             Input::CreateDevice { device, reply } => {
                 DeviceEffect::Device(reply, self.create_device(*device, step).map(Box::new))
             }
-            Input::Import { lines, reply } => {
-                let mut outcomes = Vec::with_capacity(lines.len());
-                for line in lines {
-                    outcomes.push((line.index, answered(self.import(line, step))?));
-                }
-                DeviceEffect::Imported(reply, outcomes)
-            }
+            Input::Import { lines, reply } => DeviceEffect::Imported(reply, self.import_lines(lines, step)?),
             Input::PatchDevice { id, patch, only_if, reply } => DeviceEffect::Device(
                 reply,
                 answered(self.patch_device(&id, *patch, &only_if, step))?.map(Box::new),
@@ -296,6 +292,9 @@ impl Partition {
                 DeviceEffect::Done(reply, answered(self.retry_delivery(id, step))?)
             }
             Input::Commands(input) => return self.apply_to_commands(input, step),
+            Input::RolloutOrders { orders, reply } => {
+                DeviceEffect::RolloutReports(reply, self.rollout_orders(orders, step)?)
+            }
             Input::Repeatable { act, reply } => DeviceEffect::Written(reply, self.repeatable(act, step)?),
         };
         step.effects.push(effect);

@@ -154,6 +154,28 @@ impl SessionBook {
         self.of(partition).apply(change);
     }
 
+    /// Whether a session covers the topic of a device's commands.
+    pub(crate) fn can_be_reached<E>(
+        &self,
+        partition: PartitionId,
+        device: &DeviceId,
+        profile: impl Fn() -> Result<Option<Arc<DeviceProfile>>, E>,
+    ) -> Result<bool, E> {
+        // The store is not read under the lock.
+        let concerned = {
+            let sessions = self.of(partition);
+            let present = sessions.by_device.get_key_value(device);
+            let present = present.map(|(device, present)| (device.clone(), present.clone()));
+            Sessions { by_device: present.into_iter().collect(), wide: sessions.wide.clone() }
+        };
+        if concerned.by_device.is_empty() && !concerned.has_wide() {
+            return Ok(false);
+        }
+        let Some(known) = profile()? else { return Ok(false) };
+        Ok(concerned.reaches(device, &known.kind)
+            || concerned.reaches_widely(device, &known.kind, || Ok(Some(Arc::clone(&known))))?)
+    }
+
     pub(crate) fn sessions(&self, partition: PartitionId) -> Sessions {
         self.of(partition).clone()
     }

@@ -60,6 +60,8 @@ impl Engine {
     ) -> Result<(), NotAccepting> {
         self.shared.context.devices.sessions.note(partition, &change);
         let handle = &self.shared.partitions[usize::from(partition.0)];
-        handle.ask(|reply| CommandInput::Presence { change, reply }.into()).await
+        handle.ask(|reply| CommandInput::Presence { change: change.clone(), reply }.into()).await?;
+        self.tell_rollouts_who_came(&change);
+        Ok(())
     }
 }

@@ -26,6 +26,7 @@ use crate::kernel::runner::Runner;
 use crate::queues::QueueInput;
 use crate::queues::partition::QueuePartition;
 use crate::registry::{Registry, RegistryInput};
+use crate::rollouts::courier::Courier;
 
 /// What is put together while the engine starts.
 pub(super) struct Starting {
@@ -109,6 +110,33 @@ impl Starting {
         let driver = Driver { runner, inbox: inputs, stop: self.stop.subscribe(), kernel };
         self.tasks.spawn(driver.run().instrument(debug_span!("partition", %id)));
         PartitionHandle { inbox, writing_since }
+    }
+
+    /// Starts the tasks between the registry and the partitions of devices.
+    pub(super) fn carry_rollouts(
+        &mut self,
+        registry: &PartitionHandle<RegistryInput>,
+        partitions: &[PartitionHandle<Input>],
+    ) {
+        let courier = Courier {
+            context: self.context.clone(),
+            registry: registry.inbox.clone(),
+            partitions: partitions.iter().map(|partition| partition.inbox.clone()).collect(),
+        };
+        let (carrier, searcher) = (courier.clone(), courier);
+        let (mut stop, mut stop_searching) = (self.stop.subscribe(), self.stop.subscribe());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => {}
+                _not_accepting = carrier.carry() => {}
+            }
+        });
+        self.tasks.spawn(async move {
+            tokio::select! {
+                _ = stop_searching.wait_for(|stop| *stop) => {}
+                _not_accepting = searcher.search() => {}
+            }
+        });
     }
 
     /// Starts the task that tells partitions which stale clients to tell again.

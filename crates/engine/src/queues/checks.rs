@@ -12,7 +12,8 @@ use compact_str::CompactString;
 use records::{AliasKey, GroupKey, QueueSettings, Rule};
 
 use super::input::ToPublish;
-use super::{Due, NewJob, Payload, QueueName, Recurs, Want, body, calendar};
+use super::{Due, NewJob, Payload, QueueName, Recurs, Want, body};
+use crate::calendar;
 
 /// Shortest interval of a recurring job.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);

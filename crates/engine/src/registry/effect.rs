@@ -1,4 +1,5 @@
-//! What the outside sees of a step of the registry: answers, and the directory of clients.
+//! What the outside sees of a step of the registry: answers, the directory of clients, and what
+//! rollouts have to be done.
 
 use std::sync::Arc;
 
@@ -9,6 +10,8 @@ use crate::Directory;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
+use crate::rollouts::RolloutEffect;
+use crate::rollouts::links::RolloutLinks;
 
 /// What the outside may see once it is durable.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub enum RegistryEffect {
     DirectoryRemove(ClientId),
     /// A client is enabled again.
     Enabled(Incarnation),
+    /// Something about rollouts.
+    Rollouts(RolloutEffect),
 }
 
 /// What the registry reaches outside.
@@ -33,6 +38,7 @@ pub struct RegistryContext {
     pub directory: Arc<Directory>,
     /// Called with a client that is enabled again.
     on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
+    rollouts: Arc<RolloutLinks>,
     metrics: Arc<BatchMetrics>,
 }
 
@@ -40,9 +46,10 @@ impl RegistryContext {
     pub(crate) fn new(
         directory: Arc<Directory>,
         on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
+        rollouts: Arc<RolloutLinks>,
         metrics: Arc<BatchMetrics>,
     ) -> Self {
-        Self { directory, on_enabled, metrics }
+        Self { directory, on_enabled, rollouts, metrics }
     }
 }
 
@@ -58,6 +65,7 @@ impl MachineContext for RegistryContext {
             RegistryEffect::DirectoryPut(client) => self.directory.put(*client),
             RegistryEffect::DirectoryRemove(id) => self.directory.remove(&id),
             RegistryEffect::Enabled(client) => (self.on_enabled)(client),
+            RegistryEffect::Rollouts(effect) => effect.release(&self.rollouts),
         }
     }
 

@@ -1,4 +1,5 @@
 //! The engine as the edges hold it.
 
 mod queues;
+mod rollouts;
 mod whole;

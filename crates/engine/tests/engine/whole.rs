@@ -17,7 +17,7 @@ use store::{MemoryStore, Planned};
 
 const PARTITIONS: u16 = 4;
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings {
         ways_configured: [true, true, false],
         allow_private: true,

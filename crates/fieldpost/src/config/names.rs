@@ -1,6 +1,7 @@
 //! Lists of names: in a file a list of texts, in a variable one text with commas.
 
 use axum::http::{HeaderValue, Uri};
+use base::limits::LABEL_KEY_CHARS_MAX;
 
 use super::layers::{Given, Written};
 use super::shape::{Shape, text};
@@ -62,6 +63,21 @@ impl Name for Host {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
         let fits = (1..=HOST_CHARS_MAX).contains(&text.len()) && text.bytes().all(plain);
         fits.then(|| text.to_ascii_lowercase())
+    }
+}
+
+/// The key of a label.
+pub(super) struct LabelKey;
+
+impl Name for LabelKey {
+    type Value = String;
+    const RIGHT: &'static str = "[\"country\", \"city\"], keys of labels";
+
+    fn read(&self, text: &str) -> Option<String> {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-');
+        let begins = text.bytes().next().is_some_and(|first| first.is_ascii_lowercase());
+        let fits = begins && text.len() <= LABEL_KEY_CHARS_MAX && text.bytes().all(plain);
+        fits.then(|| text.to_owned())
     }
 }
 

@@ -72,6 +72,7 @@ fn the_defaults_are_those_of_the_contract() {
             loss_grace: seconds(0),
             restart_grace: seconds(120),
         },
+        place: Vec::new(),
         notify: Notify {
             retry_base: seconds(30),
             retry_max: seconds(3_600),
@@ -131,7 +132,7 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 44, "the contract's keys, and the four of connections");
+    assert_eq!(keys.len(), 45, "the contract's keys, and the four of connections");
 }
 
 #[test]

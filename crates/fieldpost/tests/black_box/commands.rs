@@ -10,6 +10,7 @@ mod page;
 mod polling;
 mod presence;
 mod restarts;
+mod rollouts;
 mod turns;
 
 use serde_json::{Value, json};

@@ -89,6 +89,13 @@ changes! {
     39 => PutDeviceSession(session);
     40 => DeleteDeviceSession(slot);
     41 => PutTimelineEntry(entry);
+    42 => PutRollout(rollout);
+    43 => DeleteRollout(id);
+    44 => PutRolloutState(state);
+    45 => PutRolloutDevices(devices);
+    46 => DeleteRolloutDevices(rollout, number);
+    47 => PutRolloutMember(member);
+    48 => DeleteRolloutMember(place, status);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use records::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms, DeviceSlot,
-    FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver,
+    FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, RolloutTurn,
 };
 
 use super::field::{Field, choices, fields, stored, variants};
@@ -40,6 +40,7 @@ stored!(
 
 fields! {
     CommandKey: at, number;
+    RolloutTurn: rollout, entry, turn;
     CommandTerms: priority, not_before, ttl_ms, ack_timeout_ms, run_timeout_ms, attempts_max;
 }
 
@@ -51,7 +52,8 @@ choices! {
 
 variants! {
     CommandCause, "what made a command":
-        Call {} = 0, Wish { key: key, value: value } = 1, Rollout { 0: rollout } = 2;
+        Call {} = 0, Wish { key: key, value: value } = 1, Rollout { 0: turn } = 2,
+        RolloutWish { key: key, value: value, turn: turn } = 3;
     OutcomeReceiver, "who is told of an outcome":
         Queue { namespace: namespace, queue: queue } = 0, Url { url: url, secret: secret } = 1;
 }

@@ -8,7 +8,7 @@ use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
     DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, PreviousSecret,
-    QuarantineKey, QueueCounts, QueueKey, Waiting,
+    QuarantineKey, QueueCounts, QueueKey, RolloutStage, RolloutWish, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -237,7 +237,7 @@ macro_rules! lists {
     )+};
 }
 
-lists!(EventKind, Incarnation, (String, String));
+lists!(DeviceId, EventKind, Incarnation, RolloutStage, RolloutWish, (String, String));
 
 impl Field for (String, String) {
     fn put_field(&self, out: &mut Vec<u8>) {

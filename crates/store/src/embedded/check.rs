@@ -10,6 +10,7 @@ mod commands;
 mod queues;
 mod readings;
 mod references;
+mod rollouts;
 mod rows;
 mod telling;
 mod unchanging;

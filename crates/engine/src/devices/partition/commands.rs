@@ -59,6 +59,8 @@ pub(super) struct DeviceCommands {
     waiting: usize,
     /// What the rules moved and nobody was told of yet.
     moved: Vec<Moved>,
+    /// A rollout takes a command back: nobody is told of its end.
+    pub(super) is_taking_back: bool,
     /// Where the search for devices that a wildcard reaches goes on.
     pub(super) sweep: Option<presence::Sweep>,
 }
@@ -94,6 +96,7 @@ impl DeviceCommands {
             waiters: HashMap::default(),
             waiting: 0,
             moved: Vec::new(),
+            is_taking_back: false,
             sweep: None,
         })
     }
@@ -154,9 +157,10 @@ impl Partition {
             CommandInput::Await { id, reply } => return self.await_command(id, reply, step),
             CommandInput::Poll { device, number, reply } => return self.poll(&device, number, reply, step),
             CommandInput::StopPolling { device, number } => return self.stop_polling(&device, number, step),
-            CommandInput::Wish { device, key, value, reply } => {
-                DeviceEffect::Wished(reply, answered(self.wish(&device, &key, value, step).map(Box::new))?)
-            }
+            CommandInput::Wish { device, key, value, reply } => DeviceEffect::Wished(
+                reply,
+                answered(self.wish(&device, &key, value, None, step).map(Box::new))?,
+            ),
             CommandInput::LeaseOutcomes { lane, max, reply } => {
                 DeviceEffect::OutcomesLeased(reply, self.lease_outcomes(lane, max, step)?)
             }
@@ -190,7 +194,19 @@ impl Partition {
         if new.notify.is_some() {
             self.check_room_for_outcome()?;
         }
-        let command = self.new_command(device, new, CommandCause::Call, step)?;
+        self.send_as(device, new, CommandCause::Call, step)
+    }
+
+    /// The same for whoever made it. Outcomes of a rollout's commands are as few as it may have in
+    /// flight: they are always taken.
+    pub(super) fn send_as(
+        &mut self,
+        device: &DeviceId,
+        new: NewCommand,
+        cause: CommandCause,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<TrackedCommand, Stop> {
+        let command = self.new_command(device, new, cause, step)?;
         self.give(command, step)
     }
 
@@ -376,6 +392,7 @@ impl Partition {
     fn tell_moved(&mut self, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         let mut moved = std::mem::take(&mut self.commands.moved);
         for one in moved.drain(..) {
+            self.tell_rollout(&one, step);
             match one.how {
                 How::Scheduled => {
                     self.note_command(&one, CommandStatus::Scheduled, step);
@@ -389,7 +406,9 @@ impl Partition {
                 How::Ended => {
                     self.note_command(&one, one.state.status, step);
                     self.wish_ended(&one, step)?;
-                    self.queue_outcome(&one, false, step);
+                    if !self.commands.is_taking_back {
+                        self.queue_outcome(&one, false, step);
+                    }
                     self.close_if_wide(one.command.slot);
                     self.command_ended(one, step);
                 }

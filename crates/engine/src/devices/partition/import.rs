@@ -3,12 +3,26 @@
 use base::{Incarnation, Problem};
 use fleet::{CheckedImport, Registration};
 use records::{DeviceProfile, DeviceSlot};
+use store::StoreError;
 
 use super::{DeviceStep, Partition};
 use crate::devices::input::{Imported, LinkedClient, ToImport};
-use crate::kernel::reply::Stop;
+use crate::kernel::reply::{Answered, Stop, answered};
 
 impl Partition {
+    /// Applies lines: what became of each, by its place.
+    pub(super) fn import_lines(
+        &mut self,
+        lines: Vec<ToImport>,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<Vec<(u32, Answered<Imported>)>, StoreError> {
+        let mut outcomes = Vec::with_capacity(lines.len());
+        for line in lines {
+            outcomes.push((line.index, answered(self.import(line, step))?));
+        }
+        Ok(outcomes)
+    }
+
     pub(super) fn import(&mut self, line: ToImport, step: &mut DeviceStep<'_>) -> Result<Imported, Stop> {
         let ToImport { import, clients, .. } = line;
         let clients = clients.map(|clients| self.know(clients));

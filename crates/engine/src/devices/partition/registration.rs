@@ -9,6 +9,7 @@ use store::StoreError;
 
 use super::purpose::Purpose;
 use super::{DeviceStep, Partition};
+use crate::devices::effect::DeviceEffect;
 use crate::devices::input::LinkedClient;
 use crate::kernel::reply::Stop;
 use crate::queries::Device;
@@ -67,6 +68,7 @@ impl Partition {
         }
         self.watch.forget(slot);
         self.forget_commands(slot, id, step);
+        step.emit(DeviceEffect::DeviceChanged(id.clone()));
         self.addresses.remove(&slot);
         step.push(Op::DeleteDevice(id.clone(), slot));
         self.pending.profiles.put(step.seq, id.clone(), None);
@@ -191,6 +193,7 @@ impl Partition {
         }
         self.pending.profiles.put(step.seq, profile.id.clone(), Some(Arc::new(profile.clone())));
         step.push(Op::PutDevice(Box::new(profile.clone())));
+        step.emit(DeviceEffect::DeviceChanged(profile.id.clone()));
     }
 
     /// The device as a caller sees it.

@@ -10,10 +10,11 @@ use records::{AliasKey, DeadReason, GroupKey, JobHead, JobId, QueueKey, Reservat
 use store::StoreError;
 
 use super::{JOBS_AT_A_TIME, QueuePartition, QueueStep};
+use crate::calendar;
 use crate::kernel::fetch::Fetch;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::Stop;
-use crate::queues::{Held, QueueName, body, calendar, id};
+use crate::queues::{Held, QueueName, body, id};
 
 /// When jobs come again that a calendar governs: read from their bodies.
 struct Calendars<'a> {

@@ -3,7 +3,7 @@
 //! A command stands where it and its state say; it moves from there to anywhere.
 
 use base::{ClientId, EntityId};
-use records::{
+use records::{RolloutTurn, 
     Attempt, Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DeliveryKey,
     DeliveryStatus, DeviceSession, DeviceSlot, DisconnectReason, FinishedCommand, Happening, LateAnswer, Op,
     OpenCommand, OutcomeReceiver, TimelineEntry, Wish,
@@ -68,7 +68,7 @@ impl Traffic {
                 let key = KEYS[self.below(4) as usize].into();
                 CommandCause::Wish { key, value: self.maybe(|_| "true".into()) }
             }
-            _ => CommandCause::Rollout(self.entity(device, 5)),
+            _ => CommandCause::Rollout(RolloutTurn { rollout: Incarnation(self.below(5)), entry: 0, turn: 1 }),
         };
         Command {
             id: self.entity(device, number),

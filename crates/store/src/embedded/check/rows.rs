@@ -125,6 +125,7 @@ impl<'a, 't> RowCheck<'a, 't> {
             let mut within = Within::new(partition, head);
             if partition == PartitionId::REGISTRY {
                 self.clients(&within);
+                self.rollouts(&within);
             }
             self.heads(&within);
             let foreign = if partition.queues_index().is_some() { Of::Devices } else { Of::Queues };

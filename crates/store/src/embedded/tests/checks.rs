@@ -15,6 +15,7 @@ use records::{
 
 mod commands;
 mod queues;
+mod rollouts;
 mod telling;
 
 use super::*;
@@ -196,6 +197,7 @@ fn directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let store = open_real(directory.path()).expect("opens");
     put(&store, PartitionId::REGISTRY, 1, vec![Op::PutClient(Box::new(client()))]);
+    put(&store, PartitionId::REGISTRY, 2, rollouts::everything());
     put(&store, PARTITION, 1, everything());
     put(&store, PARTITION, 2, commands::everything());
     put(&store, queues::PARTITION, 1, queues::everything());
@@ -263,6 +265,7 @@ fn a_directory_that_is_in_use_or_none_is_not_looked_at() {
 fn partition_of(table: Table) -> PartitionId {
     match table {
         Table::Clients => PartitionId::REGISTRY,
+        table if rollouts::TABLES_OF_ROLLOUTS.contains(&table) => PartitionId::REGISTRY,
         table if queues::TABLES_OF_QUEUES.contains(&table) => queues::PARTITION,
         _ => PARTITION,
     }
@@ -352,6 +355,7 @@ fn a_row_that_makes_no_sense_is_told_in_every_table() {
         Table::ParkedByTime,
         Table::AnswersByTime,
         Table::CommandsByDevice,
+        Table::MembersByStatus,
         // told by the row of their blob
         Table::Blobs,
         // bytes as they were given

@@ -37,6 +37,14 @@ impl PendingCommands {
         self.states.get(key)
     }
 
+    /// A command that is not durable yet.
+    pub(in crate::devices::partition) fn find(
+        &self,
+        is_it: impl Fn(&Command) -> bool,
+    ) -> Option<Arc<Command>> {
+        self.commands.present().find(|command| is_it(command)).cloned()
+    }
+
     /// The devices with open commands that are not durable yet, some more than once.
     pub(super) fn slots(&self) -> impl Iterator<Item = DeviceSlot> {
         self.open.present().map(|open| open.slot)

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use base::limits::WISHES_PER_DEVICE_MAX;
 use base::{DeviceId, Problem, Timestamp};
 use commands::{CommandStore, How, Moved};
-use records::{CommandCause, CommandKey, CommandPhase, CommandStatus, DeviceSlot, Op, OpenCommand, Wish};
+use records::{
+    CommandCause, CommandKey, CommandPhase, CommandStatus, DeviceSlot, Op, OpenCommand, RolloutTurn, Wish,
+};
 use store::StoreError;
 
 use super::super::{DeviceStep, Partition};
@@ -28,6 +30,7 @@ impl Partition {
         id: &DeviceId,
         key: &str,
         value: Option<Box<str>>,
+        turn: Option<RolloutTurn>,
         step: &mut DeviceStep<'_>,
     ) -> Result<Wish, Stop> {
         let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
@@ -39,7 +42,10 @@ impl Partition {
             Some(wish) => (wish.confirmed, wish.confirmed_at),
             None => (None, None),
         };
-        let cause = CommandCause::Wish { key: key.into(), value: value.clone() };
+        let cause = match turn {
+            None => CommandCause::Wish { key: key.into(), value: value.clone() },
+            Some(turn) => CommandCause::RolloutWish { key: key.into(), value: value.clone(), turn },
+        };
         let command = self.new_command(id, wish_command(key, value.as_deref()), cause, step)?;
         let wish = Wish {
             slot,
@@ -144,10 +150,11 @@ impl Partition {
         moved: &Moved,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let CommandCause::Wish { key, value } = &moved.command.cause else { return Ok(()) };
+        let Some((key, value)) = moved.command.cause.wish() else { return Ok(()) };
         let key_of_command = CommandKey::from(moved.command.id);
         let wish = self.stored_wish(moved.command.slot, key, step)?;
-        if let Some(wish) = wish.filter(|wish| wish.desired == *value && wish.command != Some(key_of_command))
+        if let Some(wish) =
+            wish.filter(|wish| wish.desired.as_deref() == value && wish.command != Some(key_of_command))
         {
             self.put_wish(Wish { command: Some(key_of_command), ..wish }, step);
         }
@@ -156,7 +163,7 @@ impl Partition {
 
     /// The command of a wish has ended.
     pub(super) fn wish_ended(&mut self, moved: &Moved, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
-        let CommandCause::Wish { key, value } = &moved.command.cause else { return Ok(()) };
+        let Some((key, value)) = moved.command.cause.wish() else { return Ok(()) };
         debug_assert_eq!(moved.how, How::Ended);
         let Some(mut wish) = self.stored_wish(moved.command.slot, key, step)? else { return Ok(()) };
         let is_latest = wish.command == Some(CommandKey::from(moved.command.id));
@@ -164,7 +171,7 @@ impl Partition {
             wish.command = None;
         }
         if moved.state.status == CommandStatus::Acknowledged {
-            wish.confirmed.clone_from(value);
+            wish.confirmed = value.map(Box::from);
             wish.confirmed_at = Some(step.now);
         } else if !is_latest {
             return Ok(());

@@ -56,6 +56,12 @@ pub(super) fn first(expression: &str, zone: Option<&str>, now: Timestamp) -> Opt
     calendar.first_after(seconds(now)).map(moment)
 }
 
+/// The last moment of the calendar at or before `now`.
+pub(super) fn latest(expression: &str, zone: Option<&str>, now: Timestamp) -> Option<Timestamp> {
+    let calendar = Calendar::read(expression, zone).ok()?;
+    calendar.last_until(seconds(now)).map(moment)
+}
+
 /// What a job that was due at `after` is due at next: the latest moment up to `now`, into which
 /// earlier ones that were missed fold, and where none was missed the first one to come.
 ///

@@ -1,0 +1,93 @@
+//! `/v1/desired`: the same desired entries for many devices.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use engine::records::RolloutWork;
+use engine::rollouts::{NewRollout, request_hash};
+use engine::{RolloutCall, queues::IdempotencyKey};
+use net::problem::Refused;
+
+use super::Routes;
+use super::rollouts::present;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::idempotency::Creation;
+use crate::openapi::refusals::OF_A_READ;
+use crate::openapi::{Call, words};
+use crate::params::Params;
+use crate::shape::{self, BulkShape, NewBulkShape};
+
+const BY_ID: &str = "/v1/desired/{id}";
+
+pub(super) fn routes() -> Routes {
+    let begun = Call::new("Wishes entries of every device that is meant, a line for each entry")
+        .once()
+        .query("selector", words::any_text())
+        .query("place", words::any_text())
+        .takes_lines(&shape::bulk_entry_schema())
+        .gives::<NewBulkShape<'_>>(202, "the assignment; its devices may still be looked for")
+        .refuses(&[
+            (400, "unreadable"),
+            (409, "too_many_rollouts"),
+            (422, "bad_place"),
+            (422, "bad_selector"),
+            (422, "invalid_key"),
+            (422, "invalid_name"),
+            (422, "line_too_long"),
+            (422, "missing_field"),
+            (422, "not_an_object"),
+            (422, "too_many_lines"),
+            (422, "unknown_field"),
+            (422, "wrong_type"),
+            (422, "unknown_parameter"),
+            (422, "value_not_allowed"),
+            (422, "value_too_deep"),
+            (422, "value_too_large"),
+        ]);
+    let shown = Call::new("How far a bulk assignment has come")
+        .gives::<BulkShape<'_>>(200, "the assignment")
+        .refuses(&[(404, "unknown_rollout")])
+        .refuses(OF_A_READ);
+    let cancelled = Call::new("Cancels what was not sent of a bulk assignment")
+        .gives_nothing(204, "nothing more is sent")
+        .refuses(&[(404, "unknown_rollout"), (409, "finished")]);
+    Routes::default()
+        .post("/v1/desired", assign, begun)
+        .get(BY_ID, show, shown)
+        .delete(BY_ID, cancel, cancelled)
+}
+
+async fn assign(
+    State(api): State<ApiState>,
+    mut params: Params,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    let text = |text: &str| Some(text.to_owned());
+    let (selector, place) = (params.take("selector", "text", text)?, params.take("place", "text", text)?);
+    params.end()?;
+    let selection = shape::selected(selector.as_deref(), place.as_deref(), api.engine())?.unwrap_or_default();
+    let assign = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+        let wishes = shape::bulk_entries(&body)?;
+        let entries = wishes.len() as u64;
+        let request = request_hash(format!("{selection}\n{body}").as_bytes());
+        let mut new = NewRollout::of(RolloutWork::Wishes(wishes), request);
+        new.selection = Some(selection);
+        drop(body);
+        let begun = api.engine().rollouts().create(new, once).await?;
+        let mut answer = Answer::ok(&NewBulkShape::of(&begun, entries));
+        answer.status = StatusCode::ACCEPTED;
+        Ok(answer)
+    };
+    creation.once(&api, assign).await
+}
+
+async fn show(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+    let found = present(&api, id, |work| matches!(work, RolloutWork::Wishes(_))).await?;
+    Ok(Answer::ok(&BulkShape::from(&found)))
+}
+
+async fn cancel(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+    let found = present(&api, id, |work| matches!(work, RolloutWork::Wishes(_))).await?;
+    api.engine().rollouts().call(&found.rollout.id, RolloutCall::Cancel).await?;
+    Ok(Answer::nothing())
+}

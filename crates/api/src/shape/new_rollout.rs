@@ -1,0 +1,257 @@
+//! Rollouts as bodies ask for them.
+
+use base::{DeviceId, Problem};
+use engine::fleet::selection::{self, Selection};
+use engine::records::{RolloutCommand, RolloutStage, RolloutStop, RolloutWindow, RolloutWish, RolloutWork};
+use engine::rollouts::{NewRollout, check_window, request_hash};
+use engine::{Engine, NewCommand};
+use net::problem::quoted;
+use serde_json::value::RawValue;
+use utoipa::openapi::Schema;
+
+use super::new_command::{COMMAND_FIELDS, command_of, desired_value};
+use crate::fields::{Fields, boolean, count, duration, some_duration, string, strings, wrong_type};
+use crate::openapi::words;
+
+const FIELDS: [&str; 9] =
+    ["selector", "place", "devices", "rate", "in_flight", "stages", "window", "stop", "include_later"];
+/// Devices that a body names.
+const DEVICES_MAX: usize = 1_000_000;
+/// Stages of a rollout.
+const STAGES_MAX: usize = 100;
+/// Entries of a bulk assignment.
+const ENTRIES_MAX: usize = 1_000;
+
+/// The schema of a rollout to be begun.
+pub(crate) fn new_rollout_schema() -> Schema {
+    words::body(&[
+        ("payload", words::any()),
+        ("selector?", words::any_text()),
+        ("place?", words::any_text()),
+        ("devices?", words::array_of(words::device_id())),
+        ("rate?", words::whole(1, u32::MAX.into())),
+        ("in_flight?", words::whole(1, u32::MAX.into())),
+        ("stages?", words::array_of(stage_schema())),
+        ("window?", window_schema()),
+        ("stop?", stop_schema()),
+        ("include_later?", words::flag()),
+        ("ttl?", words::duration()),
+        ("not_before?", words::time()),
+        ("ack_timeout?", words::duration()),
+        ("run_timeout?", words::duration()),
+        ("max_attempts?", words::whole(1, base::limits::COMMAND_ATTEMPTS_MAX.into())),
+        ("origin?", words::command_name()),
+        ("key?", words::command_name()),
+        ("priority?", words::priority()),
+        ("notify?", words::receiver()),
+    ])
+}
+
+fn stage_schema() -> Schema {
+    words::body(&[("share", words::positive()), ("soak?", words::duration()), ("approve?", words::flag())])
+}
+
+fn window_schema() -> Schema {
+    words::body(&[("cron", words::any_text()), ("for", words::duration()), ("tz?", words::any_text())])
+}
+
+fn stop_schema() -> Schema {
+    words::body(&[("failed_share", words::positive()), ("after?", words::whole(1, u32::MAX.into()))])
+}
+
+/// The rollout that a body asks for.
+pub(crate) fn new_rollout(text: &str, engine: &Engine) -> Result<NewRollout, Problem> {
+    let known: Vec<&str> = COMMAND_FIELDS.into_iter().chain(FIELDS).collect();
+    let fields = Fields::read(text, &known)?;
+    let command = command_of(&fields, &engine.commands())?;
+    command.check(engine.clock().wall())?;
+    let work = RolloutWork::Command(Box::new(for_many(command)));
+    let mut new = NewRollout::of(work, request_hash(text.as_bytes()));
+    new.selection = selected(
+        fields.optional("selector", string)?.as_deref(),
+        fields.optional("place", string)?.as_deref(),
+        engine,
+    )?;
+    new.devices = fields.optional("devices", device_ids)?;
+    new.include_later = fields.optional("include_later", boolean)?.unwrap_or_default();
+    if new.selection.is_none() && new.devices.is_none() {
+        let detail = "a rollout needs selector, place or devices; the selector \"\" means every device";
+        return Err(Problem::not_allowed("missing_field", detail));
+    }
+    if new.include_later && new.devices.is_some() {
+        let detail = "include_later stands beside devices; devices that are named cannot come to be meant";
+        return Err(Problem::not_allowed("conflicting_fields", detail));
+    }
+    new.rate = fields.optional("rate", count)?;
+    new.in_flight = fields.optional("in_flight", count)?;
+    new.stages = fields.optional("stages", stages)?.unwrap_or_default();
+    new.window = fields.optional("window", window)?;
+    new.stop = fields.optional("stop", stop)?;
+    Ok(new)
+}
+
+/// What a selector and a place mean together; `None` where neither is given.
+pub(crate) fn selected(
+    selector: Option<&str>,
+    place: Option<&str>,
+    engine: &Engine,
+) -> Result<Option<Selection>, Problem> {
+    let selector = selector.map(Selection::parse).transpose()?;
+    let place = place.map(|place| selection::place(place, engine.place_labels())).transpose()?;
+    Ok(match (selector, place) {
+        (Some(selector), Some(place)) => Some(selector.and(place)),
+        (selector, place) => selector.or(place),
+    })
+}
+
+fn for_many(command: NewCommand) -> RolloutCommand {
+    let ms = |span: std::time::Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    RolloutCommand {
+        payload: command.payload,
+        ttl_ms: command.ttl.map(ms),
+        not_before: command.not_before,
+        ack_timeout_ms: command.ack_timeout.map(ms),
+        run_timeout_ms: command.run_timeout.map(ms),
+        attempts_max: command.attempts_max,
+        origin: command.origin.map(String::into_boxed_str),
+        key: command.key.map(String::into_boxed_str),
+        priority: command.priority,
+        notify: command.notify,
+    }
+}
+
+fn device_ids(name: &str, json: &str) -> Result<Vec<DeviceId>, Problem> {
+    let texts = strings(name, json)?;
+    if texts.len() > DEVICES_MAX {
+        let detail = format!("{name} has {} items; it may have {DEVICES_MAX}", texts.len());
+        return Err(Problem::not_allowed("too_many_devices", detail));
+    }
+    let id = |text: &String| {
+        let wrong = || {
+            let detail = format!("{name} has {}, which cannot be a device's id", quoted(text));
+            Problem::not_allowed("invalid_id", detail)
+        };
+        DeviceId::new(text).ok_or_else(wrong)
+    };
+    texts.iter().map(id).collect()
+}
+
+fn items<'a>(name: &str, json: &'a str, right: &str) -> Result<Vec<&'a RawValue>, Problem> {
+    serde_json::from_str(json).map_err(|_| wrong_type(name, json, right))
+}
+
+fn stages(name: &str, json: &str) -> Result<Vec<RolloutStage>, Problem> {
+    let items = items(name, json, "an array of stages")?;
+    if items.len() > STAGES_MAX {
+        let detail = format!("stages has {} items; it may have {STAGES_MAX}", items.len());
+        return Err(Problem::not_allowed("invalid_stages", detail));
+    }
+    let stages = items.into_iter().map(|item| stage(item.get())).collect::<Result<Vec<_>, _>>()?;
+    if stages.windows(2).any(|pair| pair[0].share_ppm >= pair[1].share_ppm) {
+        let detail = "the shares of stages are cumulative: each has to be larger than the one before";
+        return Err(Problem::not_allowed("invalid_stages", detail));
+    }
+    Ok(stages)
+}
+
+fn stage(json: &str) -> Result<RolloutStage, Problem> {
+    if !json.starts_with('{') {
+        return Err(wrong_type("a stage", json, "an object with share, and soak and approve if wanted"));
+    }
+    let fields = Fields::read(json, &["share", "soak", "approve"])?;
+    let soak = fields.optional("soak", duration)?.unwrap_or_default();
+    Ok(RolloutStage {
+        share_ppm: fields.required("share", share)?,
+        soak_ms: u64::try_from(soak.as_millis()).unwrap_or(u64::MAX),
+        approve: fields.optional("approve", boolean)?.unwrap_or_default(),
+    })
+}
+
+/// A share of all, in millionths: above 0, at most 1.
+fn share(name: &str, json: &str) -> Result<u32, Problem> {
+    share_from(name, json, f64::MIN_POSITIVE)
+}
+
+fn share_or_none(name: &str, json: &str) -> Result<u32, Problem> {
+    share_from(name, json, 0.0)
+}
+
+fn share_from(name: &str, json: &str, least: f64) -> Result<u32, Problem> {
+    if !json.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return Err(wrong_type(name, json, "a number from 0 to 1"));
+    }
+    let number = json.parse().ok().filter(|number: &f64| (least..=1.0).contains(number));
+    number.map(|number| (number * 1e6).round() as u32).ok_or_else(|| {
+        let detail = format!("{name} must be a share of all devices: from 0 to 1, such as 0.01");
+        Problem::not_allowed("invalid_number", detail)
+    })
+}
+
+fn window(name: &str, json: &str) -> Result<RolloutWindow, Problem> {
+    if !json.starts_with('{') {
+        return Err(wrong_type(name, json, "an object with cron, for, and tz if wanted"));
+    }
+    let fields = Fields::read(json, &["cron", "for", "tz"])?;
+    let (cron, tz) = (fields.required("cron", string)?, fields.optional("tz", string)?);
+    check_window(&cron, tz.as_deref()).map_err(|wrong| Problem::not_allowed("invalid_schedule", wrong))?;
+    let open_for = fields.required("for", some_duration)?;
+    Ok(RolloutWindow {
+        cron: cron.into(),
+        for_ms: u64::try_from(open_for.as_millis()).unwrap_or(u64::MAX),
+        tz: tz.map(String::into_boxed_str),
+    })
+}
+
+fn stop(name: &str, json: &str) -> Result<RolloutStop, Problem> {
+    if !json.starts_with('{') {
+        return Err(wrong_type(name, json, "an object with failed_share, and after if wanted"));
+    }
+    let fields = Fields::read(json, &["failed_share", "after"])?;
+    Ok(RolloutStop {
+        failed_ppm: fields.required("failed_share", share_or_none)?,
+        after: fields.optional("after", count)?.unwrap_or(1),
+    })
+}
+
+/// The schema of a line of a bulk assignment.
+pub(crate) fn bulk_entry_schema() -> Schema {
+    words::body(&[("key", words::command_name()), ("value", words::any())])
+}
+
+/// The bulk assignment that lines ask for. A later line with a key replaces an earlier one.
+pub(crate) fn bulk_entries(text: &str) -> Result<Vec<RolloutWish>, Problem> {
+    let mut wishes: Vec<RolloutWish> = Vec::new();
+    for (line, number) in text.lines().zip(1_u64..) {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let wish = bulk_entry(line)
+            .map_err(|problem| Problem { detail: format!("line {number}: {}", problem.detail), ..problem })?;
+        wishes.retain(|earlier| earlier.key != wish.key);
+        wishes.push(wish);
+        if wishes.len() > ENTRIES_MAX {
+            let detail = format!("there are more than {ENTRIES_MAX} entries; a device has no more");
+            return Err(Problem::not_allowed("too_many_lines", detail));
+        }
+    }
+    if wishes.is_empty() {
+        let detail = "the body has no entry; each line is one, such as {\"key\":\"pin\",\"value\":1}";
+        return Err(Problem::not_allowed("missing_field", detail));
+    }
+    Ok(wishes)
+}
+
+fn bulk_entry(line: &str) -> Result<RolloutWish, Problem> {
+    if line.len() > base::limits::NDJSON_LINE_BYTES_MAX {
+        let detail = format!("a line has at most {} bytes", base::limits::NDJSON_LINE_BYTES_MAX);
+        return Err(Problem::not_allowed("line_too_long", detail));
+    }
+    let fields = Fields::read(line, &["key", "value"])?;
+    let key = fields.required("key", string)?;
+    engine::commands::check_entry_key(&key)?;
+    let json = fields.json("value");
+    let json = json.ok_or_else(|| {
+        Problem::not_allowed("missing_field", "the field value has to be there; null deletes the entry")
+    })?;
+    Ok(RolloutWish { key: key.into(), value: desired_value(&format!("{{\"value\":{json}}}"))? })
+}

@@ -1,0 +1,250 @@
+//! Rollouts and their devices in answers.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use engine::TrackedRollout;
+use engine::commands::COMMAND_ID_PREFIX;
+use engine::records::{
+    MemberStatus, OutcomeReceiver, RolloutCounts, RolloutMember, RolloutStanding, RolloutState, RolloutWork,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::client::SECRET_PREFIX;
+use super::text::Time;
+use crate::openapi::words;
+use crate::row::{Cells, Row};
+
+/// A rollout, and how many of its devices stand where.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Rollout)]
+pub(crate) struct RolloutShape<'a> {
+    #[schema(schema_with = words::rollout_id)]
+    id: &'a str,
+    #[schema(schema_with = words::rollout_status)]
+    status: &'static str,
+    created_at: Time,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::command_name, required = false)]
+    origin: Option<&'a str>,
+    /// The selection in its canonical form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::any_text, required = false)]
+    selector: Option<&'a str>,
+    /// The stage that it is in, from 1; null without stages, or behind the last one.
+    #[schema(required)]
+    stage: Option<u32>,
+    /// Devices that are known so far.
+    devices: u64,
+    /// Those whose turn has not come, or that are away.
+    waiting: u64,
+    scheduled: u64,
+    published: u64,
+    acknowledged: u64,
+    failed: u64,
+    expired: u64,
+    superseded: u64,
+    cancelled: u64,
+}
+
+/// A rollout that was just begun.
+#[derive(Serialize, ToSchema)]
+#[schema(as = NewRollout)]
+pub(crate) struct NewRolloutShape<'a> {
+    #[serde(flatten)]
+    rollout: RolloutShape<'a>,
+    /// Who is told how each command ends. The secret is shown here only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::receiver, required = false)]
+    notify: Option<ToldShape<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ToldShape<'a> {
+    Queue { queue: String },
+    Url { url: &'a str, secret: String },
+}
+
+/// A device of a rollout.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RolloutDevice)]
+pub(crate) struct RolloutDeviceShape<'a> {
+    #[schema(schema_with = words::device_id)]
+    device_id: &'a str,
+    #[schema(schema_with = words::command_id_or_null, required)]
+    command_id: Option<String>,
+    #[schema(schema_with = words::rollout_device_status)]
+    status: &'static str,
+}
+
+/// A bulk assignment that was just begun.
+#[derive(Serialize, ToSchema)]
+#[schema(as = NewBulkAssignment)]
+pub(crate) struct NewBulkShape<'a> {
+    #[schema(schema_with = words::rollout_id)]
+    id: &'a str,
+    devices: u64,
+    entries: u64,
+}
+
+/// How far a bulk assignment has come. All counts are of entries times devices.
+#[derive(Serialize, ToSchema)]
+#[schema(as = BulkAssignment)]
+pub(crate) struct BulkShape<'a> {
+    #[schema(schema_with = words::rollout_id)]
+    id: &'a str,
+    #[schema(schema_with = words::rollout_status)]
+    status: &'static str,
+    devices: u64,
+    /// Those that have ended, well or not.
+    done: u64,
+    /// Those that their devices have confirmed.
+    confirmed: u64,
+}
+
+impl<'a> From<&'a TrackedRollout> for RolloutShape<'a> {
+    fn from(TrackedRollout { rollout, state }: &'a TrackedRollout) -> Self {
+        let counts = shown(state);
+        let of = |status| counts.of(status);
+        let origin = match &rollout.work {
+            RolloutWork::Command(command) => command.origin.as_deref(),
+            RolloutWork::Wishes(_) => None,
+        };
+        let is_staged = (state.stage as usize) < rollout.stages.len();
+        Self {
+            id: &rollout.id,
+            status: status(state),
+            created_at: Time(rollout.created_at),
+            ended_at: state.ended_at.map(Time),
+            origin,
+            selector: rollout.selector.as_deref(),
+            stage: is_staged.then(|| state.stage + 1),
+            devices: counts.total(),
+            waiting: of(MemberStatus::Waiting),
+            scheduled: of(MemberStatus::Scheduled),
+            published: of(MemberStatus::Published),
+            acknowledged: of(MemberStatus::Acknowledged),
+            failed: of(MemberStatus::Failed),
+            expired: of(MemberStatus::Expired),
+            superseded: of(MemberStatus::Superseded),
+            cancelled: of(MemberStatus::Cancelled),
+        }
+    }
+}
+
+/// What waits in a cancelled rollout is cancelled, even while its rows are still being changed.
+fn shown(state: &RolloutState) -> RolloutCounts {
+    let mut counts = state.counts;
+    if state.standing == RolloutStanding::Cancelled {
+        let waiting = std::mem::take(&mut counts.0[MemberStatus::Waiting as usize]);
+        counts.0[MemberStatus::Cancelled as usize] += waiting;
+    }
+    counts
+}
+
+fn status(state: &RolloutState) -> &'static str {
+    match state.standing {
+        RolloutStanding::Running if state.is_waiting => "waiting",
+        standing => standing.as_str(),
+    }
+}
+
+impl<'a> From<&'a TrackedRollout> for NewRolloutShape<'a> {
+    fn from(tracked: &'a TrackedRollout) -> Self {
+        let receiver = match &tracked.rollout.work {
+            RolloutWork::Command(command) => command.notify.as_ref(),
+            RolloutWork::Wishes(_) => None,
+        };
+        let notify = receiver.map(|receiver| match receiver {
+            OutcomeReceiver::Queue { namespace, queue } => {
+                ToldShape::Queue { queue: format!("{namespace}/{queue}") }
+            }
+            OutcomeReceiver::Url { url, secret } => {
+                ToldShape::Url { url, secret: format!("{SECRET_PREFIX}{}", STANDARD.encode(secret)) }
+            }
+        });
+        Self { rollout: tracked.into(), notify }
+    }
+}
+
+impl<'a> From<&'a RolloutMember> for RolloutDeviceShape<'a> {
+    fn from(member: &'a RolloutMember) -> Self {
+        Self {
+            device_id: member.place.device.as_str(),
+            command_id: member.command.map(|command| command.to_text(COMMAND_ID_PREFIX)),
+            status: member.status.as_str(),
+        }
+    }
+}
+
+impl<'a> NewBulkShape<'a> {
+    pub(crate) fn of(tracked: &'a TrackedRollout, entries: u64) -> Self {
+        let members = tracked.state.counts.total();
+        Self { id: &tracked.rollout.id, devices: members / entries.max(1), entries }
+    }
+}
+
+impl<'a> From<&'a TrackedRollout> for BulkShape<'a> {
+    fn from(TrackedRollout { rollout, state }: &'a TrackedRollout) -> Self {
+        let counts = shown(state);
+        let ended = MemberStatus::ALL.into_iter().filter(|status| status.has_ended());
+        Self {
+            id: &rollout.id,
+            status: status(state),
+            devices: counts.total(),
+            done: ended.map(|status| counts.of(status)).sum(),
+            confirmed: counts.of(MemberStatus::Acknowledged),
+        }
+    }
+}
+
+impl Row for RolloutShape<'_> {
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "status",
+        "created_at",
+        "ended_at",
+        "origin",
+        "selector",
+        "stage",
+        "devices",
+        "waiting",
+        "scheduled",
+        "published",
+        "acknowledged",
+        "failed",
+        "expired",
+        "superseded",
+        "cancelled",
+    ];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(self.id).text(self.status).shown(self.created_at).shown_or_empty(self.ended_at);
+        cells.text(self.origin.unwrap_or_default()).text(self.selector.unwrap_or_default());
+        cells.shown_or_empty(self.stage);
+        for count in [
+            self.devices,
+            self.waiting,
+            self.scheduled,
+            self.published,
+            self.acknowledged,
+            self.failed,
+            self.expired,
+            self.superseded,
+            self.cancelled,
+        ] {
+            cells.shown(count);
+        }
+    }
+}
+
+impl Row for RolloutDeviceShape<'_> {
+    const COLUMNS: &'static [&'static str] = &["device_id", "command_id", "status"];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(self.device_id).text(self.command_id.as_deref().unwrap_or_default()).text(self.status);
+    }
+}

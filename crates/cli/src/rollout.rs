@@ -1,0 +1,110 @@
+//! `fieldpost rollout`: one command to many devices, handed out little by little.
+
+mod run;
+mod view;
+mod watch;
+
+use clap::{Args, Subcommand};
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::list::{self, ListFlags};
+use super::screen::Screen;
+use super::table::plain;
+use view::{SeenRollout, SeenRolloutDevice};
+
+/// What can be done with rollouts.
+#[derive(Debug, Subcommand)]
+pub enum RolloutAction {
+    /// Give many devices a command. The rollout is durable when this returns, and goes on by
+    /// itself.
+    Run(Box<run::RunRollout>),
+    /// List rollouts, in order of id.
+    Ls(ListRollouts),
+    /// Show a rollout: how many of its devices stand where.
+    Show(OneRollout),
+    /// List the devices of a rollout, in the order of their turns.
+    Devices(ListRolloutDevices),
+    /// Follow a rollout until it has ended, or has stopped. Exit code: 0 when it is done and not
+    /// too many devices failed, 1 when not.
+    Watch(watch::WatchRollout),
+    /// Hand out nothing more until it is resumed.
+    Pause(SeveralRollouts),
+    /// Go on with rollouts that were paused, or have stopped.
+    Resume(SeveralRollouts),
+    /// Approve of what comes behind the present stage.
+    Approve(SeveralRollouts),
+    /// Call off what was not sent.
+    Cancel(SeveralRollouts),
+}
+
+#[derive(Args, Debug)]
+pub struct OneRollout {
+    /// The rollout.
+    #[arg(value_name = "ROLLOUT")]
+    id: String,
+}
+
+#[derive(Args, Debug)]
+pub struct SeveralRollouts {
+    /// The rollouts.
+    #[arg(value_name = "ROLLOUT", required = true)]
+    ids: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct ListRollouts {
+    #[command(flatten)]
+    extent: ListFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct ListRolloutDevices {
+    /// The rollout.
+    #[arg(value_name = "ROLLOUT")]
+    id: String,
+    /// Only those that stand there: waiting, scheduled, published, acknowledged, failed, expired,
+    /// superseded or cancelled.
+    #[arg(long)]
+    status: Option<String>,
+    #[command(flatten)]
+    extent: ListFlags,
+}
+
+impl RolloutAction {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Run(run) => run.run(api, screen),
+            Self::Ls(ListRollouts { extent }) => {
+                list::show::<SeenRollout>(api, screen, &Path::of(&["rollouts"]), extent, "no rollouts")
+            }
+            Self::Show(OneRollout { id }) => {
+                let rollout = api.get(&of(id))?;
+                screen.show(&rollout, || Ok(api.read::<SeenRollout>(&rollout)?.facts()))
+            }
+            Self::Devices(ListRolloutDevices { id, status, extent }) => {
+                let path = of(id).and(&["devices"]).with_maybe("status", status.as_ref());
+                list::show::<SeenRolloutDevice>(api, screen, &path, extent, "no devices")
+            }
+            Self::Watch(watch) => watch.run(api, screen),
+            Self::Pause(SeveralRollouts { ids }) => tell(ids, "pause", "is paused", api, screen),
+            Self::Resume(SeveralRollouts { ids }) => tell(ids, "resume", "goes on", api, screen),
+            Self::Approve(SeveralRollouts { ids }) => tell(ids, "approve", "is approved", api, screen),
+            Self::Cancel(SeveralRollouts { ids }) => ids.iter().try_for_each(|id| {
+                api.delete(&of(id))?;
+                screen.tell(&format!("{} cancelled\n", plain(id)))
+            }),
+        }
+    }
+}
+
+fn tell(ids: &[String], what: &str, done: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    ids.iter().try_for_each(|id| {
+        api.start(&of(id).and(&[what]))?;
+        screen.tell(&format!("{} {done}\n", plain(id)))
+    })
+}
+
+fn of(id: &str) -> Path {
+    Path::of(&["rollouts", id])
+}

@@ -1,0 +1,169 @@
+//! Rollouts' orders in a device's partition: commands are given once for each turn, or taken back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Timestamp;
+use commands::{How, Moved};
+use records::{
+    Command, CommandCause, CommandKey, CommandStatus, DeviceSlot, MemberPlace, RolloutTurn, RolloutWork,
+};
+use store::{Page, StoreError};
+
+use super::{DeviceStep, Partition};
+use crate::commands::NewCommand;
+use crate::devices::effect::DeviceEffect;
+use crate::kernel::reply::{Stop, answered};
+use crate::rollouts::{CommandAt, CommandMove, OrderKind, OrderOutcome, TurnOrder, TurnReport};
+
+/// The clocks of two partitions differ by no more.
+const CLOCKS_APART: Duration = Duration::from_secs(60);
+
+impl Partition {
+    pub(super) fn rollout_orders(
+        &mut self,
+        orders: Vec<TurnOrder>,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<Vec<TurnReport>, StoreError> {
+        let mut reports = Vec::with_capacity(orders.len());
+        for order in orders {
+            let outcome = self.rollout_order(&order, step)?;
+            reports.push(TurnReport { place: order.place, turn: order.turn, outcome });
+        }
+        Ok(reports)
+    }
+
+    fn rollout_order(
+        &mut self,
+        order: &TurnOrder,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<OrderOutcome, StoreError> {
+        let Some(slot) = self.devices.find(&order.place.device).map(|device| device.slot) else {
+            return Ok(OrderOutcome::Nobody);
+        };
+        let turn = RolloutTurn { rollout: order.place.rollout, entry: order.place.entry, turn: order.turn };
+        let given = match (order.command, order.what) {
+            (Some(id), _) => self.stored_command(id.into(), step)?.filter(|command| command.slot == slot),
+            // Nobody was told of one that is new.
+            (None, OrderKind::Give) => None,
+            (None, OrderKind::Ensure | OrderKind::TakeBack) => {
+                self.command_of_turn(slot, turn, order.handed_at, step)?
+            }
+        };
+        match (given, order.what) {
+            (Some(command), OrderKind::TakeBack) => self.take_back(&command, step),
+            (Some(command), OrderKind::Give | OrderKind::Ensure) => self.stands(&command, step),
+            (None, OrderKind::TakeBack) => Ok(OrderOutcome::TakenBack),
+            // It was deleted, with the device that had it.
+            (None, _) if order.command.is_some() => Ok(OrderOutcome::Nobody),
+            (None, OrderKind::Give | OrderKind::Ensure) => self.give_turn(order, turn, step),
+        }
+    }
+
+    /// The command of a turn, if it was given before.
+    fn command_of_turn(
+        &self,
+        slot: DeviceSlot,
+        turn: RolloutTurn,
+        handed_at: Timestamp,
+        step: &DeviceStep<'_>,
+    ) -> Result<Option<Arc<Command>>, StoreError> {
+        let is_its = |command: &Command| command.slot == slot && command.cause.turn() == Some(turn);
+        if let Some(pending) = self.commands.pending.find(is_its) {
+            return Ok(Some(pending));
+        }
+        let from = handed_at.before(CLOCKS_APART);
+        let page = Page { from, to: Timestamp::MAX, ascending: true, after: None, limit: 1 };
+        let found = step.fetch.view()?.commands(Some(slot), page, &|command, _| is_its(command))?;
+        Ok(found.into_iter().next().map(|(command, _)| Arc::new(command)))
+    }
+
+    fn give_turn(
+        &mut self,
+        order: &TurnOrder,
+        turn: RolloutTurn,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<OrderOutcome, StoreError> {
+        let device = &order.place.device;
+        let given = match &order.rollout.work {
+            RolloutWork::Command(of_rollout) => {
+                let ms = |ms: &Option<u64>| ms.map(Duration::from_millis);
+                let new = NewCommand {
+                    payload: Arc::clone(&of_rollout.payload),
+                    ttl: ms(&of_rollout.ttl_ms),
+                    not_before: of_rollout.not_before,
+                    ack_timeout: ms(&of_rollout.ack_timeout_ms),
+                    run_timeout: ms(&of_rollout.run_timeout_ms),
+                    attempts_max: of_rollout.attempts_max,
+                    origin: of_rollout.origin.as_deref().map(str::to_owned),
+                    key: of_rollout.key.as_deref().map(str::to_owned),
+                    priority: of_rollout.priority,
+                    notify: of_rollout.notify.clone(),
+                };
+                let sent = self.send_as(device, new, CommandCause::Rollout(turn), step);
+                answered(sent.map(|tracked| Some(tracked.command)))?
+            }
+            RolloutWork::Wishes(wishes) => {
+                let Some(wish) = wishes.get(turn.entry as usize) else { return Ok(OrderOutcome::Nobody) };
+                let wished = self.wish(device, &wish.key, wish.value.clone(), Some(turn), step);
+                match answered(wished)? {
+                    Ok(wish) => match wish.command {
+                        Some(key) => Ok(self.stored_command(key, step)?),
+                        None => Ok(None),
+                    },
+                    Err(refused) => Err(refused),
+                }
+            }
+        };
+        match given {
+            Ok(Some(command)) => self.stands(&command, step),
+            // Such a device takes no such wish: it has too many.
+            Ok(None) | Err(_) => Ok(OrderOutcome::Nobody),
+        }
+    }
+
+    fn take_back(
+        &mut self,
+        command: &Command,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<OrderOutcome, StoreError> {
+        let state = self.command_state(CommandKey::from(command.id), step)?;
+        if state.is_some_and(|state| state.status == CommandStatus::Scheduled) {
+            self.commands.is_taking_back = true;
+            let cancelled = self.cancel_command(command.id, step);
+            self.commands.is_taking_back = false;
+            match cancelled {
+                Ok(()) => return Ok(OrderOutcome::TakenBack),
+                Err(Stop::Broken(error)) => return Err(error),
+                Err(Stop::Refused(_)) => {}
+            }
+        }
+        self.stands(command, step)
+    }
+
+    fn stands(&self, command: &Command, step: &DeviceStep<'_>) -> Result<OrderOutcome, StoreError> {
+        let state = self.command_state(CommandKey::from(command.id), step)?;
+        Ok(state.map_or(OrderOutcome::Nobody, |state| {
+            OrderOutcome::Stands(CommandAt {
+                id: command.id,
+                status: state.status,
+                was_published: state.published_at.is_some(),
+            })
+        }))
+    }
+
+    /// Tells the rollout of a command that it has moved on.
+    pub(super) fn tell_rollout(&self, moved: &Moved, step: &mut DeviceStep<'_>) {
+        let Some(RolloutTurn { rollout, entry, turn }) = moved.command.cause.turn() else { return };
+        if matches!(moved.how, How::Progressed | How::Late) {
+            return;
+        }
+        let place = MemberPlace::of(rollout, &moved.command.device, entry);
+        let command = CommandAt {
+            id: moved.command.id,
+            status: moved.state.status,
+            was_published: moved.state.published_at.is_some(),
+        };
+        step.emit(DeviceEffect::RolloutMoved(Box::new(CommandMove { place, turn, command })));
+    }
+}

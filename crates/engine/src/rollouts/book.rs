@@ -1,0 +1,318 @@
+//! The registry's part of rollouts: which there are, how far each has come, and what is to be done.
+//!
+//! In memory are the rollouts that have not ended, with their counts, and for each a bounded number
+//! of devices whose turn may come next. All devices of a rollout are rows.
+
+mod calls;
+mod members;
+mod retention;
+mod turns;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Incarnation, PartitionId, Timestamp};
+use records::{
+    MemberPlace, MemberStatus, Op, Rollout, RolloutCursor, RolloutMember, RolloutStanding, RolloutState,
+};
+use store::{Store, StoreError};
+
+use super::links::{RolloutLinks, Search, TurnOrder};
+use super::windows::WindowState;
+use super::{DoneReply, TrackedRollout};
+use crate::kernel::hashed::{HashMap, HashSet};
+use crate::kernel::pending_writes::PendingWrites;
+use crate::kernel::reply::{Answered, Reply};
+use crate::registry::{RegistryEffect, RegistryStep};
+
+/// Rollouts that are read at a time when the registry is loaded.
+const LOADED_PER_READ: usize = 100;
+
+/// What the outside may see of rollouts once it is durable.
+#[derive(Debug)]
+pub enum RolloutEffect {
+    /// A rollout was asked for, or that was refused.
+    Begun(Reply<Answered<Box<(TrackedRollout, bool)>>>, Answered<Box<(TrackedRollout, bool)>>),
+    /// Something was done, or refused.
+    Done(DoneReply, Answered<()>),
+    /// It is written, or known.
+    Kept(Reply<()>),
+    /// A device's partition is to do this.
+    TurnOrder(TurnOrder),
+    /// This is to be looked for.
+    Search(Search),
+    /// Devices that come and change matter, or no longer.
+    Wanted(bool),
+}
+
+impl RolloutEffect {
+    pub(crate) fn release(self, links: &RolloutLinks) {
+        match self {
+            Self::Begun(reply, answer) => reply.send(answer),
+            Self::Done(reply, answer) => reply.send(answer),
+            Self::Kept(reply) => reply.send(()),
+            Self::TurnOrder(order) => links.order(order),
+            Self::Search(search) => links.search(search),
+            Self::Wanted(is) => links.want(is),
+        }
+    }
+}
+
+/// All rollouts.
+#[derive(Debug)]
+pub(crate) struct RolloutBook {
+    keep: Duration,
+    /// Every rollout that is kept.
+    ids: BTreeMap<Box<str>, Incarnation>,
+    by_incarnation: HashMap<Incarnation, Box<str>>,
+    /// Those that have something to do.
+    live: BTreeMap<Incarnation, Live>,
+    /// Those that have ended, by when: they are forgotten some time later.
+    ended: BTreeSet<(Timestamp, Incarnation)>,
+    /// Devices whose rows are not durable yet.
+    members: PendingWrites<MemberPlace, RolloutMember>,
+    /// Devices with an order under way.
+    ordered: HashSet<MemberPlace>,
+    /// All batches up to this one are durable.
+    durable: u64,
+    is_wanted: bool,
+    /// Where forgetting a rollout's devices goes on.
+    forgetting: Option<(Incarnation, Scan)>,
+}
+
+/// A rollout that has something to do.
+#[derive(Debug)]
+struct Live {
+    rollout: Arc<Rollout>,
+    state: RolloutState,
+    /// The state is to be written.
+    is_changed: bool,
+    /// The latest batch that wrote it.
+    written: u64,
+    /// Devices whose turn may come next.
+    candidates: VecDeque<MemberPlace>,
+    /// The search for more of them.
+    pass: CandidateSearch,
+    /// Devices, or a boundary, are looked for.
+    is_searching: bool,
+    /// Where looking for devices goes on that came to be meant while the server was away.
+    looking_later: Option<RolloutCursor>,
+    /// The windows by time zone, as of a moment before.
+    windows: BTreeMap<Option<Box<str>>, WindowState>,
+    /// When a window opens of a device that could have had its turn; on the wall clock.
+    opens_at: Option<Timestamp>,
+    /// When a window shuts in which something was handed out; on the wall clock.
+    shuts_at: Option<Timestamp>,
+    /// Handed-out commands are taken back.
+    taking_back: Option<Scan>,
+    /// What was handed out is asked for.
+    asking: Option<(MemberStatus, Scan)>,
+    /// Devices that wait are put there.
+    sweeping: Option<(MemberStatus, Scan)>,
+    /// Who waits until nothing can go out any more.
+    quiet_waiters: Vec<DoneReply>,
+    /// Who waits until all devices are known.
+    collected_waiters: Vec<Reply<()>>,
+    /// When the rules have something to do next.
+    wake_at: Option<Timestamp>,
+}
+
+/// The search for devices whose turn may come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum CandidateSearch {
+    /// All were seen: only those that come matter.
+    Over,
+    /// It goes on behind this one.
+    Wanted(Option<MemberPlace>),
+    /// It is under way; whether it is to begin anew then.
+    UnderWay { again: bool },
+}
+
+/// A walk over rows of devices, once the batches up to one are durable.
+#[derive(Clone, Debug)]
+struct Scan {
+    from_seq: u64,
+    after: Option<MemberPlace>,
+}
+
+impl Scan {
+    fn behind(seq: u64) -> Self {
+        Self { from_seq: seq, after: None }
+    }
+}
+
+impl Live {
+    fn new(rollout: Arc<Rollout>, state: RolloutState) -> Self {
+        Self {
+            rollout,
+            state,
+            is_changed: false,
+            written: 0,
+            candidates: VecDeque::new(),
+            pass: CandidateSearch::Wanted(None),
+            is_searching: false,
+            looking_later: None,
+            windows: BTreeMap::new(),
+            opens_at: None,
+            shuts_at: None,
+            taking_back: None,
+            asking: None,
+            sweeping: None,
+            quiet_waiters: Vec::new(),
+            collected_waiters: Vec::new(),
+            wake_at: None,
+        }
+    }
+
+    /// As it was left by an earlier process: what was under way goes on.
+    fn loaded(rollout: Rollout, state: RolloutState, seq: u64) -> Self {
+        let mut live = Self::new(Arc::new(rollout), state);
+        live.asking = Some((MemberStatus::Scheduled, Scan::behind(seq)));
+        live.go_on_with_end(seq);
+        if live.rollout.include_later && live.state.collecting.is_none() && !live.state.standing.has_ended() {
+            live.looking_later = Some(RolloutCursor::Partition(0, None));
+        }
+        live
+    }
+
+    /// What pausing, stopping and cancelling bring with them.
+    fn go_on_with_end(&mut self, seq: u64) {
+        if rollouts::takes_back(&self.state) {
+            self.candidates.clear();
+            self.taking_back = Some(Scan::behind(seq));
+        }
+        if self.state.standing == RolloutStanding::Cancelled {
+            self.sweeping = Some((MemberStatus::Cancelled, Scan::behind(seq)));
+        }
+    }
+
+    /// Whether nothing is left to do, whatever comes.
+    fn is_over(&self) -> bool {
+        let waits = self.state.counts.of(MemberStatus::Waiting) + rollouts::in_flight(&self.state);
+        let idle = self.taking_back.is_none() && self.sweeping.is_none() && self.asking.is_none();
+        self.state.standing.has_ended() && waits == 0 && idle && !self.is_changed
+    }
+
+    /// Devices that wait may have their turns once they come.
+    fn wants_devices(&self) -> bool {
+        let waits = self.state.counts.of(MemberStatus::Waiting) > 0 || rollouts::in_flight(&self.state) > 0;
+        !self.state.standing.has_ended() && (waits || self.rollout.include_later)
+    }
+
+    /// The rules have something to do at that time, or before.
+    fn wake(&mut self, at: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(at, |wake| wake.min(at)));
+    }
+
+    fn look_again(&mut self) {
+        match &mut self.pass {
+            CandidateSearch::UnderWay { again } => *again = true,
+            pass => *pass = CandidateSearch::Wanted(None),
+        }
+    }
+
+    fn tracked(&self) -> TrackedRollout {
+        TrackedRollout { rollout: Arc::clone(&self.rollout), state: self.state.clone() }
+    }
+}
+
+impl RolloutBook {
+    /// What the store has. `seq` is the registry's latest batch.
+    pub(crate) fn load(store: &dyn Store, keep: Duration, seq: u64) -> Result<Self, StoreError> {
+        let mut book = Self {
+            keep,
+            ids: BTreeMap::new(),
+            by_incarnation: HashMap::default(),
+            live: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            members: PendingWrites::default(),
+            ordered: HashSet::default(),
+            durable: seq,
+            is_wanted: false,
+            forgetting: None,
+        };
+        let view = store.view(PartitionId::REGISTRY)?;
+        let mut after: Option<Box<str>> = None;
+        loop {
+            let states = view.rollout_states(after.as_deref(), LOADED_PER_READ)?;
+            let Some(last) = states.last() else { return Ok(book) };
+            after = Some(last.id.clone());
+            for state in states {
+                let Some(rollout) = view.rollout(&state.id)? else { continue };
+                book.ids.insert(rollout.id.clone(), rollout.incarnation);
+                book.by_incarnation.insert(rollout.incarnation, rollout.id.clone());
+                let incarnation = rollout.incarnation;
+                let live = Live::loaded(rollout, state, seq);
+                let is_open =
+                    live.state.counts.of(MemberStatus::Waiting) + rollouts::in_flight(&live.state) > 0;
+                match live.state.ended_at {
+                    Some(at) if !is_open => drop(book.ended.insert((at, incarnation))),
+                    _ => drop(book.live.insert(incarnation, live)),
+                }
+            }
+        }
+    }
+
+    /// All batches up to this one are durable.
+    pub(crate) fn settle(&mut self, seq: u64) {
+        self.durable = seq;
+        self.members.settle(seq);
+    }
+
+    /// When the passing of time, or of batches, brings something next.
+    pub(crate) fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
+        let scans = |live: &Live| {
+            let asking = live.asking.as_ref().map(|(_, scan)| scan);
+            let sweeping = live.sweeping.as_ref().map(|(_, scan)| scan);
+            let due = |scan: &Scan| scan.from_seq <= self.durable;
+            let can_order = self.ordered.len() < turns::ORDERS_MAX;
+            sweeping.is_some_and(due)
+                || (can_order && [live.taking_back.as_ref(), asking].into_iter().flatten().any(due))
+        };
+        let of_live =
+            self.live.values().filter_map(|live| if scans(live) { Some(now) } else { live.wake_at });
+        of_live.chain(self.next_forgotten().map(|at| at.max(now))).min()
+    }
+
+    fn member(
+        &self,
+        place: &MemberPlace,
+        step: &RegistryStep<'_>,
+    ) -> Result<Option<RolloutMember>, StoreError> {
+        self.members.get_or_read(place, || step.fetch.view()?.rollout_member(place))
+    }
+
+    /// Writes where a device stands now.
+    fn put_member(&mut self, was: Option<MemberStatus>, member: RolloutMember, step: &mut RegistryStep<'_>) {
+        if let Some(was) = was.filter(|was| *was != member.status) {
+            step.push(Op::DeleteRolloutMember(Box::new(member.place.clone()), was));
+        }
+        self.members.put(step.seq, member.place.clone(), Some(member.clone()));
+        step.push(Op::PutRolloutMember(Box::new(member)));
+    }
+
+    /// A rollout that something happens to, also one that has ended.
+    fn alive(
+        &mut self,
+        incarnation: Incarnation,
+        step: &RegistryStep<'_>,
+    ) -> Result<Option<&mut Live>, StoreError> {
+        if !self.live.contains_key(&incarnation) {
+            let Some(id) = self.by_incarnation.get(&incarnation) else { return Ok(None) };
+            let view = step.fetch.view()?;
+            let Some((rollout, state)) = view.rollout(id)?.zip(view.rollout_state(id)?) else {
+                return Ok(None);
+            };
+            if let Some(at) = state.ended_at {
+                self.ended.remove(&(at, incarnation));
+            }
+            self.live.insert(incarnation, Live::new(Arc::new(rollout), state));
+        }
+        Ok(self.live.get_mut(&incarnation))
+    }
+}
+
+fn emit(effect: RolloutEffect, step: &mut RegistryStep<'_>) {
+    step.emit(RegistryEffect::Rollouts(effect));
+}

@@ -1,0 +1,333 @@
+//! Devices of rollouts: they are found, and their commands move on.
+
+use std::sync::Arc;
+
+use base::{DeviceId, Incarnation};
+use records::{CommandStatus, MemberPlace, MemberStatus, Op, RolloutCursor, RolloutMember};
+use store::StoreError;
+
+use super::{CandidateSearch, Live, RolloutBook, RolloutEffect, Scan, emit};
+use crate::registry::RegistryStep;
+use crate::rollouts::links::{
+    CommandAt, DeviceLook, FoundDevice, OrderKind, OrderOutcome, Search, TurnReport,
+};
+use crate::rollouts::{RolloutNews, entries};
+
+/// Devices whose turn may come next, for each rollout.
+pub(super) const CANDIDATES_MAX: usize = 1_024;
+
+/// Who says where a command stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ToldBy {
+    /// The command, when it moved.
+    Move,
+    /// The answer to an order, which may be older than a move.
+    Report,
+}
+
+impl RolloutBook {
+    pub(super) fn take_news(
+        &mut self,
+        news: RolloutNews,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        match news {
+            RolloutNews::Found(rollout, cursor, devices, next) => {
+                self.found(rollout, &cursor, devices, next, step)?;
+            }
+            RolloutNews::Joined(rollout, devices) => drop(self.add(rollout, devices, step)?),
+            RolloutNews::Candidates(rollout, places, after) => self.candidates(rollout, places, after),
+            RolloutNews::Boundary(rollout, stage, rank) => {
+                if let Some(live) = self.live.get_mut(&rollout) {
+                    live.is_searching = false;
+                    if live.state.stage == stage {
+                        live.state.boundary = Some(rank.unwrap_or(u64::MAX));
+                        live.is_changed = true;
+                        live.look_again();
+                    }
+                }
+            }
+            RolloutNews::Moved(moves) => {
+                for moved in moves {
+                    self.stands(&moved.place, moved.turn, moved.command, ToldBy::Move, step)?;
+                }
+            }
+            RolloutNews::Reported(reports) => {
+                for report in reports {
+                    self.reported(&report, step)?;
+                }
+            }
+            RolloutNews::Looks(looks) => {
+                for (device, look) in looks {
+                    self.look_at(&device, look, step)?;
+                }
+            }
+            RolloutNews::LookAgain => self.live.values_mut().for_each(Live::look_again),
+            RolloutNews::AskAgain => {
+                let seq = step.seq;
+                for live in self.live.values_mut() {
+                    live.asking = Some((MemberStatus::Scheduled, Scan::behind(seq)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Devices that were looked for. What was found before is not counted twice: the cursor has
+    /// gone on.
+    fn found(
+        &mut self,
+        rollout: Incarnation,
+        cursor: &RolloutCursor,
+        devices: Vec<FoundDevice>,
+        next: Option<RolloutCursor>,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(live) = self.live.get_mut(&rollout) else { return Ok(()) };
+        live.is_searching = false;
+        if live.looking_later.as_ref() == Some(cursor) {
+            live.looking_later = next;
+            return self.add(rollout, devices, step);
+        }
+        if live.state.collecting.as_ref() != Some(cursor) {
+            return Ok(());
+        }
+        if let RolloutCursor::Named(number) = cursor {
+            step.push(Op::DeleteRolloutDevices(rollout, *number));
+        }
+        self.add(rollout, devices, step)?;
+        let Some(live) = self.live.get_mut(&rollout) else { return Ok(()) };
+        live.is_changed = true;
+        if next.is_some() {
+            live.state.collecting = next;
+            return Ok(());
+        }
+        let of = Arc::clone(&live.rollout);
+        rollouts::collected(&of, &mut live.state, step.now);
+        for waiter in std::mem::take(&mut live.collected_waiters) {
+            emit(RolloutEffect::Kept(waiter), step);
+        }
+        Ok(())
+    }
+
+    /// Devices belong to a rollout from now on, unless they do.
+    fn add(
+        &mut self,
+        rollout: Incarnation,
+        devices: Vec<FoundDevice>,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(live) = self.live.get(&rollout) else { return Ok(()) };
+        if live.state.standing.has_ended() {
+            return Ok(());
+        }
+        let entries = entries(&live.rollout);
+        for (device, tz) in devices {
+            for entry in 0..entries {
+                let place = MemberPlace::of(rollout, &device, entry);
+                if self.member(&place, step)?.is_some() {
+                    continue;
+                }
+                let member = RolloutMember {
+                    place,
+                    status: MemberStatus::Waiting,
+                    is_recalled: false,
+                    turn: 0,
+                    handed_at: None,
+                    command: None,
+                    tz: tz.clone(),
+                };
+                self.put_member(None, member, step);
+                if let Some(live) = self.live.get_mut(&rollout) {
+                    rollouts::added(&mut live.state);
+                    live.is_changed = true;
+                    live.look_again();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn candidates(&mut self, rollout: Incarnation, places: Vec<MemberPlace>, after: Option<MemberPlace>) {
+        let Some(live) = self.live.get_mut(&rollout) else { return };
+        live.candidates.extend(places);
+        live.pass = match (&live.pass, after) {
+            (CandidateSearch::UnderWay { again: true }, _) => CandidateSearch::Wanted(None),
+            (_, Some(after)) => CandidateSearch::Wanted(Some(after)),
+            (_, None) => CandidateSearch::Over,
+        };
+    }
+
+    fn reported(&mut self, report: &TurnReport, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
+        self.ordered.remove(&report.place);
+        match report.outcome {
+            OrderOutcome::Stands(command) => {
+                self.stands(&report.place, report.turn, command, ToldBy::Report, step)
+            }
+            OrderOutcome::TakenBack => self.taken_back(&report.place, report.turn, step),
+            OrderOutcome::Nobody => {
+                let Some(mut member) = self.member(&report.place, step)? else { return Ok(()) };
+                if member.turn != report.turn || member.status.has_ended() {
+                    return Ok(());
+                }
+                let was = std::mem::replace(&mut member.status, MemberStatus::Cancelled);
+                self.moved(was, member, false, step)
+            }
+        }
+    }
+
+    /// A device's command stands here.
+    fn stands(
+        &mut self,
+        place: &MemberPlace,
+        turn: u32,
+        command: CommandAt,
+        told_by: ToldBy,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(mut member) = self.member(place, step)? else { return Ok(()) };
+        if member.turn != turn {
+            return Ok(());
+        }
+        if member.status == MemberStatus::Waiting {
+            return self.stands_late(member, command, step);
+        }
+        if member.is_recalled && command.status == CommandStatus::Cancelled {
+            return self.taken_back(place, turn, step);
+        }
+        let (was, now) = (member.status, MemberStatus::from(command.status));
+        let is_older = told_by == ToldBy::Report && (now < was || was.has_ended());
+        if is_older && member.command.is_some() {
+            return Ok(());
+        }
+        member.command = Some(command.id);
+        if !is_older {
+            member.status = now;
+        }
+        if member.status != MemberStatus::Scheduled {
+            member.is_recalled = false;
+        }
+        self.moved(was, member, command.was_published, step)
+    }
+
+    /// A device that waits has a command after all: the order to give it came later than the one to
+    /// take it back.
+    fn stands_late(
+        &mut self,
+        mut member: RolloutMember,
+        command: CommandAt,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        match command.status {
+            CommandStatus::Cancelled => Ok(()),
+            CommandStatus::Scheduled => {
+                member.command = Some(command.id);
+                self.order(&member, OrderKind::TakeBack, step);
+                Ok(())
+            }
+            status => {
+                (member.status, member.command) = (status.into(), Some(command.id));
+                self.moved(MemberStatus::Waiting, member, command.was_published, step)
+            }
+        }
+    }
+
+    /// Writes where a device stands now, and counts it.
+    fn moved(
+        &mut self,
+        was: MemberStatus,
+        member: RolloutMember,
+        was_published: bool,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let (seq, now) = (step.seq, step.now);
+        let to = member.status;
+        if let Some(live) = self.alive(member.place.rollout, step)?
+            && was != to
+        {
+            let rollout = Arc::clone(&live.rollout);
+            let standing = live.state.standing;
+            rollouts::moved(&rollout, &mut live.state, now, (was, to), was_published);
+            live.is_changed = true;
+            if live.state.standing != standing {
+                live.go_on_with_end(seq);
+            }
+        }
+        self.put_member(Some(was), member, step);
+        Ok(())
+    }
+
+    /// A command did not go out, and will not: its device waits again, or is called off.
+    fn taken_back(
+        &mut self,
+        place: &MemberPlace,
+        turn: u32,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(mut member) = self.member(place, step)? else { return Ok(()) };
+        if member.turn != turn || member.status != MemberStatus::Scheduled {
+            return Ok(());
+        }
+        let now = step.now;
+        let Some(live) = self.alive(place.rollout, step)? else { return Ok(()) };
+        let rollout = Arc::clone(&live.rollout);
+        member.status = rollouts::taken_back(&rollout, &mut live.state, now);
+        live.is_changed = true;
+        if member.status == MemberStatus::Waiting {
+            live.look_again();
+        }
+        (member.is_recalled, member.command) = (false, None);
+        self.put_member(Some(MemberStatus::Scheduled), member, step);
+        Ok(())
+    }
+
+    /// A device can be reached, or was changed or removed.
+    fn look_at(
+        &mut self,
+        device: &DeviceId,
+        look: DeviceLook,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let incarnations: Vec<Incarnation> = self
+            .live
+            .values()
+            .filter(|live| live.wants_devices())
+            .map(|live| live.rollout.incarnation)
+            .collect();
+        for incarnation in incarnations {
+            let place = MemberPlace::of(incarnation, device, 0);
+            let member = self.member(&place, step)?;
+            let Some(live) = self.live.get_mut(&incarnation) else { continue };
+            match member {
+                Some(member) if look == DeviceLook::Came && member.status == MemberStatus::Waiting => {
+                    live.consider(place);
+                }
+                Some(member) if look == DeviceLook::Changed && is_under_way(member.status) => {
+                    self.order(&member, OrderKind::Ensure, step);
+                }
+                Some(_) => {}
+                None if live.rollout.include_later => {
+                    let search = Search::Among(Arc::clone(&live.rollout), vec![device.clone()]);
+                    emit(RolloutEffect::Search(search), step);
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_under_way(status: MemberStatus) -> bool {
+    matches!(status, MemberStatus::Scheduled | MemberStatus::Published)
+}
+
+impl Live {
+    /// A device may have its turn. With too many of them all are looked at later.
+    fn consider(&mut self, place: MemberPlace) {
+        if self.candidates.len() < CANDIDATES_MAX {
+            self.candidates.push_back(place);
+        } else {
+            self.look_again();
+        }
+    }
+}

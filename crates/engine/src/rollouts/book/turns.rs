@@ -1,0 +1,372 @@
+//! What rollouts do next: devices have their turns, commands are taken back, stages end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Incarnation, Timestamp};
+use records::{MemberPlace, MemberStatus, Op, RolloutMember, RolloutStanding};
+use rollouts::{HandOutAllowance, StageEnd};
+use store::StoreError;
+
+use super::{CandidateSearch, Live, RolloutBook, RolloutEffect, Scan, emit};
+use crate::registry::RegistryStep;
+use crate::rollouts::links::{OrderKind, Search, TurnOrder};
+use crate::rollouts::ttl;
+use crate::rollouts::windows::WindowState;
+
+/// Orders that are under way at a time.
+pub(super) const ORDERS_MAX: usize = 2_048;
+/// Rows that a walk reads in a step.
+const SCANNED_PER_STEP: usize = 500;
+/// Devices that a rollout hands out in a step.
+const TURNS_PER_STEP: usize = 500;
+
+impl RolloutBook {
+    /// What is to be done now. Whether there is more of it at once.
+    pub(crate) fn advance(&mut self, step: &mut RegistryStep<'_>) -> Result<bool, StoreError> {
+        let incarnations: Vec<Incarnation> = self.live.keys().copied().collect();
+        let mut more = false;
+        for incarnation in incarnations {
+            if !step.has_room() {
+                more = true;
+                break;
+            }
+            self.scan(incarnation, step)?;
+            more |= self.hand_out(incarnation, step)?;
+            self.look_ahead(incarnation, step);
+            self.write(incarnation, step);
+        }
+        let is_wanted = self.live.values().any(Live::wants_devices);
+        if std::mem::replace(&mut self.is_wanted, is_wanted) != is_wanted {
+            emit(RolloutEffect::Wanted(is_wanted), step);
+        }
+        Ok(self.forget(step)? || more)
+    }
+
+    /// Devices have their turns, as many as may now.
+    fn hand_out(
+        &mut self,
+        incarnation: Incarnation,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<bool, StoreError> {
+        let (wall, now) = (step.wall, step.now);
+        let Some(live) = self.live.get_mut(&incarnation) else { return Ok(false) };
+        live.wake_at = None;
+        live.open_and_shut(now, wall, step.seq);
+        for _ in 0..TURNS_PER_STEP {
+            let Some(live) = self.live.get_mut(&incarnation) else { return Ok(false) };
+            match rollouts::allowance(&live.rollout, &live.state, now) {
+                HandOutAllowance::Now(_) if self.ordered.len() < ORDERS_MAX => {}
+                HandOutAllowance::Now(_) | HandOutAllowance::None => return Ok(false),
+                HandOutAllowance::At(at) => {
+                    if !live.candidates.is_empty() {
+                        live.wake(at);
+                    }
+                    return Ok(false);
+                }
+            }
+            if !step.has_room() {
+                return Ok(true);
+            }
+            let Some(place) = live.candidates.pop_front() else { return Ok(false) };
+            self.have_turn(incarnation, &place, step)?;
+        }
+        Ok(true)
+    }
+
+    /// A device has its turn, if it waits for one and its window is open.
+    fn have_turn(
+        &mut self,
+        incarnation: Incarnation,
+        place: &MemberPlace,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let waiting = self.member(place, step)?.filter(|member| member.status == MemberStatus::Waiting);
+        let Some(mut member) = waiting else { return Ok(()) };
+        let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
+        if !rollouts::may_have_turn(&live.rollout, &live.state, place.rank)
+            || !live.is_open_for(member.tz.as_deref(), step.wall)
+        {
+            return Ok(());
+        }
+        let rollout = Arc::clone(&live.rollout);
+        rollouts::handed_out(&rollout, &mut live.state, step.now);
+        live.is_changed = true;
+        member.status = MemberStatus::Scheduled;
+        member.turn += 1;
+        member.handed_at = Some(step.now);
+        self.order(&member, OrderKind::Give, step);
+        self.put_member(Some(MemberStatus::Waiting), member, step);
+        Ok(())
+    }
+
+    /// Has a device's partition do something, unless it is at it.
+    pub(super) fn order(&mut self, member: &RolloutMember, what: OrderKind, step: &mut RegistryStep<'_>) {
+        let Some(live) = self.live.get(&member.place.rollout) else { return };
+        if self.ordered.insert(member.place.clone()) {
+            let order = TurnOrder {
+                rollout: Arc::clone(&live.rollout),
+                place: member.place.clone(),
+                turn: member.turn,
+                handed_at: member.handed_at.unwrap_or(step.now),
+                command: member.command,
+                what,
+            };
+            emit(RolloutEffect::TurnOrder(order), step);
+        }
+    }
+
+    /// Goes on with what concerns all devices that stand somewhere.
+    fn scan(&mut self, incarnation: Incarnation, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
+        let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
+        if let Some((to, scan)) = live.sweeping.take() {
+            let scan =
+                self.walk(incarnation, MemberStatus::Waiting, scan, step, |book, mut member, step| {
+                    let Some(live) = book.live.get_mut(&incarnation) else { return };
+                    rollouts::count(&mut live.state, MemberStatus::Waiting, to);
+                    live.is_changed = true;
+                    member.status = to;
+                    book.put_member(Some(MemberStatus::Waiting), member, step);
+                })?;
+            if let Some(live) = self.live.get_mut(&incarnation) {
+                live.sweeping = scan.map(|scan| (to, scan));
+                let rollout = Arc::clone(&live.rollout);
+                rollouts::end_if_over(&rollout, &mut live.state, step.now);
+            }
+        }
+        let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
+        if self.ordered.len() < ORDERS_MAX
+            && let Some(scan) = live.taking_back.take()
+        {
+            let scan = self.walk(incarnation, MemberStatus::Scheduled, scan, step, Self::take_back)?;
+            if let Some(live) = self.live.get_mut(&incarnation) {
+                live.taking_back = scan.or(live.taking_back.take());
+            }
+        }
+        let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
+        if self.ordered.len() < ORDERS_MAX
+            && let Some((status, scan)) = live.asking.take()
+        {
+            let scan = self.walk(incarnation, status, scan, step, Self::ask)?;
+            let next = (status == MemberStatus::Scheduled)
+                .then(|| (MemberStatus::Published, Scan::behind(self.durable)));
+            if let Some(live) = self.live.get_mut(&incarnation) {
+                live.asking = scan.map(|scan| (status, scan)).or(next);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks where a command stands. One that never came to its device is given now, unless nothing
+    /// is to go out: then it is taken back.
+    #[expect(clippy::needless_pass_by_value, reason = "as whatever a walk does")]
+    fn ask(&mut self, member: RolloutMember, step: &mut RegistryStep<'_>) {
+        let live = self.live.get(&member.place.rollout);
+        let is_held = live.is_none_or(|live| rollouts::takes_back(&live.state));
+        if !is_held || member.status != MemberStatus::Scheduled {
+            self.order(&member, OrderKind::Ensure, step);
+        }
+    }
+
+    /// Calls a device's command off, unless it went out.
+    fn take_back(&mut self, mut member: RolloutMember, step: &mut RegistryStep<'_>) {
+        let Some(live) = self.live.get_mut(&member.place.rollout) else { return };
+        let is_shut = !live.is_open_for(member.tz.as_deref(), step.wall);
+        if !is_shut && !rollouts::takes_back(&live.state) {
+            return;
+        }
+        if self.ordered.contains(&member.place) {
+            // It is just being given: it is called off when that is answered.
+            live.take_back(step.seq + 1);
+        }
+        member.is_recalled = true;
+        self.order(&member, OrderKind::TakeBack, step);
+        self.put_member(None, member, step);
+    }
+
+    /// Some more rows of devices that stand somewhere; where to go on, if there are more.
+    fn walk(
+        &mut self,
+        rollout: Incarnation,
+        status: MemberStatus,
+        scan: Scan,
+        step: &mut RegistryStep<'_>,
+        mut each: impl FnMut(&mut Self, RolloutMember, &mut RegistryStep<'_>),
+    ) -> Result<Option<Scan>, StoreError> {
+        if scan.from_seq > self.durable {
+            return Ok(Some(scan));
+        }
+        let view = step.fetch.view()?;
+        let found = view.rollout_members(rollout, Some(status), scan.after.as_ref(), SCANNED_PER_STEP)?;
+        let is_whole = found.len() < SCANNED_PER_STEP;
+        let after = found.last().map(|member| member.place.clone());
+        for member in found {
+            // As it is now, durable or not.
+            let member = self.member(&member.place, step)?.filter(|member| member.status == status);
+            if let Some(member) = member {
+                each(self, member, step);
+            }
+        }
+        Ok((!is_whole).then_some(Scan { after, ..scan }))
+    }
+
+    /// Looks for what is missing, and ends stages.
+    fn look_ahead(&mut self, incarnation: Incarnation, step: &mut RegistryStep<'_>) {
+        let has_orders = !self.ordered.is_empty();
+        let Some(live) = self.live.get_mut(&incarnation) else { return };
+        if let Some(search) = live.next_search(step) {
+            emit(RolloutEffect::Search(search), step);
+        }
+        live.end_stage(step.now, has_orders);
+        // One that was resumed meanwhile has nothing to wait for.
+        if live.is_quiet() || live.state.standing == RolloutStanding::Running {
+            for waiter in std::mem::take(&mut live.quiet_waiters) {
+                emit(RolloutEffect::Done(waiter, Ok(())), step);
+            }
+        }
+    }
+
+    /// Writes how far a rollout has come. One that is over is needed no longer.
+    fn write(&mut self, incarnation: Incarnation, step: &mut RegistryStep<'_>) {
+        let durable = self.durable;
+        let Some(live) = self.live.get_mut(&incarnation) else { return };
+        if std::mem::take(&mut live.is_changed) {
+            live.written = step.seq;
+            step.push(Op::PutRolloutState(Box::new(live.state.clone())));
+        }
+        if live.is_over() && live.written <= durable {
+            if let Some(at) = live.state.ended_at {
+                self.ended.insert((at, incarnation));
+            }
+            self.live.remove(&incarnation);
+        }
+    }
+}
+
+impl Live {
+    /// What is to be looked for now.
+    fn next_search(&mut self, step: &RegistryStep<'_>) -> Option<Search> {
+        if self.state.standing.has_ended() {
+            return None;
+        }
+        let rollout = || Arc::clone(&self.rollout);
+        if self.is_searching {
+            return None;
+        }
+        let cursor = self.state.collecting.clone().or_else(|| self.looking_later.clone());
+        if let Some(cursor) = cursor {
+            self.is_searching = true;
+            return Some(Search::Devices(rollout(), cursor));
+        }
+        if self.state.standing != RolloutStanding::Running {
+            return None;
+        }
+        let stage = self.rollout.stages.get(self.state.stage as usize);
+        if let (Some(stage), None) = (stage, self.state.boundary) {
+            self.is_searching = true;
+            let devices = rollouts::stage_devices(stage, self.state.counts.total());
+            return Some(Search::Boundary(rollout(), self.state.stage, devices));
+        }
+        let may = matches!(
+            rollouts::allowance(&self.rollout, &self.state, step.now),
+            HandOutAllowance::Now(_) | HandOutAllowance::At(_)
+        );
+        match &self.pass {
+            CandidateSearch::Wanted(after) if may && self.candidates.is_empty() => {
+                let search = Search::Candidates(rollout(), after.clone(), self.state.boundary);
+                self.pass = CandidateSearch::UnderWay { again: false };
+                Some(search)
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends the present stage if its time has come, and notes what it waits for.
+    fn end_stage(&mut self, now: Timestamp, has_orders: bool) {
+        if self.state.standing != RolloutStanding::Running || self.state.collecting.is_some() {
+            return;
+        }
+        let is_idle = self.candidates.is_empty() && self.pass == CandidateSearch::Over && !has_orders;
+        let is_staging = self.state.boundary.is_some();
+        let end = rollouts::stage_end(&self.rollout, &self.state, is_idle, now);
+        match end {
+            StageEnd::Now if is_staging => {
+                rollouts::next_stage(&mut self.state);
+                self.is_changed = true;
+                self.look_again();
+                // There may be another stage, or devices, to look for at once.
+                self.wake(now);
+            }
+            StageEnd::Soaks(at) => self.wake(at),
+            StageEnd::None if is_idle && self.state.passed_at.is_none() && self.opens_at.is_none() => {
+                self.state.passed_at = Some(now);
+                self.is_changed = true;
+            }
+            _ => {}
+        }
+        let expires_at = self.state.passed_at.zip(ttl(&self.rollout)).map(|(passed, ttl)| passed.after(ttl));
+        let waits = self.state.counts.of(MemberStatus::Waiting) > 0;
+        if let Some(at) =
+            expires_at.filter(|_| waits && !self.rollout.include_later && self.sweeping.is_none())
+        {
+            if at <= now {
+                self.sweeping = Some((MemberStatus::Expired, Scan::behind(self.written)));
+            } else {
+                self.wake(at);
+            }
+        }
+        let is_shut = self.candidates.is_empty() && self.opens_at.is_some();
+        let is_waiting = waits && (is_shut || matches!(end, StageEnd::Soaks(_) | StageEnd::NeedsApproval));
+        self.is_changed |= std::mem::replace(&mut self.state.is_waiting, is_waiting) != is_waiting;
+    }
+
+    /// Whether the window of devices in this time zone is open; when not, when it opens is noted.
+    fn is_open_for(&mut self, tz: Option<&str>, wall: Timestamp) -> bool {
+        let Some(window) = &self.rollout.window else { return true };
+        let zone = tz.map(Box::from);
+        let known = self.windows.get(&zone).copied().filter(|known| match known {
+            WindowState::Open(until) => *until > wall,
+            WindowState::Shut(opens) => opens.is_some_and(|opens| opens > wall),
+        });
+        let at = known.unwrap_or_else(|| WindowState::at(window, tz, wall));
+        self.windows.insert(zone, at);
+        let earliest =
+            |one: Option<Timestamp>, other: Timestamp| Some(one.map_or(other, |one| one.min(other)));
+        match at {
+            WindowState::Open(until) => {
+                self.shuts_at = earliest(self.shuts_at, until);
+                true
+            }
+            WindowState::Shut(opens) => {
+                if let Some(opens) = opens {
+                    self.opens_at = earliest(self.opens_at, opens);
+                }
+                false
+            }
+        }
+    }
+
+    /// Windows open, and shut, as time passes.
+    fn open_and_shut(&mut self, now: Timestamp, wall: Timestamp, seq: u64) {
+        if self.rollout.window.is_none() {
+            return;
+        }
+        if self.state.counts.total() == 0 || self.windows.is_empty() {
+            let _known_from_the_begin = self.is_open_for(None, wall);
+        }
+        if self.opens_at.is_some_and(|opens| opens <= wall) {
+            self.opens_at = None;
+            self.look_again();
+        }
+        if self.shuts_at.is_some_and(|shuts| shuts <= wall) {
+            self.shuts_at = None;
+            self.take_back(seq);
+            // Notes when it opens again.
+            let _is_shut = self.is_open_for(None, wall);
+        }
+        let next = self.opens_at.into_iter().chain(self.shuts_at).min();
+        if let Some(next) = next {
+            self.wake(now.after(next.since(wall).max(Duration::from_millis(1))));
+        }
+    }
+}

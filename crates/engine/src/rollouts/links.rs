@@ -1,0 +1,219 @@
+//! What the registry and the partitions of devices have for each other, on its way: orders for
+//! devices' partitions, what became of commands, and devices to look at.
+//!
+//! Everything here may be lost with the process. The registry asks again after a start for whatever
+//! it does not know the end of.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::{DeviceId, EntityId, Timestamp};
+use records::{CommandStatus, MemberPlace, Rollout, RolloutCursor};
+use tokio::sync::Notify;
+
+use crate::kernel::hashed::HashMap;
+
+/// Hints of one kind that wait at most; with more of them everything is looked at.
+const HINTS_MAX: usize = 1 << 16;
+
+/// What a device's partition is to do for a rollout.
+#[derive(Clone, Debug)]
+pub struct TurnOrder {
+    /// The rollout.
+    pub rollout: Arc<Rollout>,
+    /// The device.
+    pub place: MemberPlace,
+    /// Its turn.
+    pub turn: u32,
+    /// When it was handed out.
+    pub handed_at: Timestamp,
+    /// The command, where it is known.
+    pub command: Option<EntityId>,
+    /// What is to be done.
+    pub what: OrderKind,
+}
+
+/// What is to be done for a device's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderKind {
+    /// Give the device its command.
+    Give,
+    /// The same, unless it was done before.
+    Ensure,
+    /// Call the command off, unless it went out.
+    TakeBack,
+}
+
+/// What became of an order.
+#[derive(Clone, Debug)]
+pub struct TurnReport {
+    /// The device.
+    pub place: MemberPlace,
+    /// Its turn.
+    pub turn: u32,
+    /// What became of it.
+    pub outcome: OrderOutcome,
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderOutcome {
+    /// The command stands here.
+    Stands(CommandAt),
+    /// The command was called off before it went out.
+    TakenBack,
+    /// There is no such device, or it takes no such command.
+    Nobody,
+}
+
+/// A command, and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandAt {
+    /// The command.
+    pub id: EntityId,
+    /// Where it stands.
+    pub status: CommandStatus,
+    /// Whether it ever went out.
+    pub was_published: bool,
+}
+
+/// A command of a rollout moved on.
+#[derive(Clone, Debug)]
+pub struct CommandMove {
+    /// The device.
+    pub place: MemberPlace,
+    /// Its turn.
+    pub turn: u32,
+    /// The command.
+    pub command: CommandAt,
+}
+
+/// What is to be looked for outside of the registry.
+#[derive(Clone, Debug)]
+pub enum Search {
+    /// The devices of a rollout, from here on.
+    Devices(Arc<Rollout>, RolloutCursor),
+    /// Which of these devices a rollout means.
+    Among(Arc<Rollout>, Vec<DeviceId>),
+    /// Devices that wait and can be reached, behind this one, up to this rank.
+    Candidates(Arc<Rollout>, Option<MemberPlace>, Option<u64>),
+    /// The rank of the last of so many devices of a rollout, for this stage.
+    Boundary(Arc<Rollout>, u32, u64),
+}
+
+/// Why a device is to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceLook {
+    /// It can be reached.
+    Came,
+    /// It was registered, changed or removed.
+    Changed,
+}
+
+/// What the partitions of devices had to say since it was last taken.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    pub(super) moves: HashMap<MemberPlace, CommandMove>,
+    pub(super) looks: HashMap<DeviceId, DeviceLook>,
+    /// Moves were lost: what is under way is to be asked for.
+    pub(super) ask_again: bool,
+    /// Devices may have come that were not noted.
+    pub(super) look_again: bool,
+}
+
+impl Hints {
+    fn is_empty(&self) -> bool {
+        self.moves.is_empty() && self.looks.is_empty() && !self.ask_again && !self.look_again
+    }
+}
+
+/// What the registry and the partitions of devices have for each other.
+#[derive(Debug, Default)]
+pub(crate) struct RolloutLinks {
+    orders: Mutex<Vec<TurnOrder>>,
+    hints: Mutex<Hints>,
+    pub(super) to_carry: Notify,
+    searches: Mutex<Vec<Search>>,
+    pub(super) to_search: Notify,
+    is_wanted: AtomicBool,
+}
+
+impl RolloutLinks {
+    pub(crate) fn order(&self, order: TurnOrder) {
+        locked(&self.orders).push(order);
+        self.to_carry.notify_one();
+    }
+
+    pub(crate) fn search(&self, search: Search) {
+        locked(&self.searches).push(search);
+        self.to_search.notify_one();
+    }
+
+    /// Whether any rollout cares for devices that come and change.
+    pub(crate) fn want(&self, is_wanted: bool) {
+        self.is_wanted.store(is_wanted, Ordering::SeqCst);
+    }
+
+    /// A device can be reached, or changed.
+    pub(crate) fn look_at(&self, device: &DeviceId, why: DeviceLook) {
+        if !self.is_wanted.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut hints = locked(&self.hints);
+        if hints.looks.len() < HINTS_MAX {
+            let look = hints.looks.entry(device.clone()).or_insert(why);
+            if why == DeviceLook::Changed {
+                *look = why;
+            }
+        } else {
+            (hints.look_again, hints.ask_again) = (true, true);
+        }
+        drop(hints);
+        self.to_carry.notify_one();
+    }
+
+    /// Many devices may be reached that could not be before.
+    pub(crate) fn look_again(&self) {
+        if self.is_wanted.load(Ordering::SeqCst) {
+            locked(&self.hints).look_again = true;
+            self.to_carry.notify_one();
+        }
+    }
+
+    pub(crate) fn moved(&self, moved: CommandMove) {
+        let mut hints = locked(&self.hints);
+        if hints.moves.len() < HINTS_MAX {
+            hints.moves.insert(moved.place.clone(), moved);
+        } else {
+            hints.ask_again = true;
+        }
+        drop(hints);
+        self.to_carry.notify_one();
+    }
+
+    /// A partition of devices was loaded: what it had to tell before may be lost.
+    pub(crate) fn ask_again(&self) {
+        locked(&self.hints).ask_again = true;
+        self.to_carry.notify_one();
+    }
+
+    pub(super) fn take_orders(&self) -> Vec<TurnOrder> {
+        std::mem::take(&mut *locked(&self.orders))
+    }
+
+    pub(super) fn take_searches(&self) -> Vec<Search> {
+        std::mem::take(&mut *locked(&self.searches))
+    }
+
+    pub(super) fn take_hints(&self) -> Option<Hints> {
+        let hints = std::mem::take(&mut *locked(&self.hints));
+        (!hints.is_empty()).then_some(hints)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A device that a rollout means, and its time zone.
+pub type FoundDevice = (DeviceId, Option<Box<str>>);

@@ -1,0 +1,179 @@
+//! What is looked for outside of the registry's machine: devices that a rollout means, and those
+//! whose turn may come. A search reads a bounded stretch, and says where to go on.
+
+use base::{DeviceId, PartitionId, hash};
+use fleet::{Selectable, Selection};
+use records::{DeviceProfile, MemberPlace, MemberStatus, Rollout, RolloutCursor};
+use store::{StoreError, View};
+
+use super::links::{FoundDevice, Search};
+use super::{RolloutNews, entries, needs_reach};
+use crate::context::EngineContext;
+
+/// Devices that a search looks at, at a time.
+const SEARCHED: usize = 1_000;
+/// Rows that the search for candidates looks at, at a time.
+const LOOKED_AT: usize = 5_000;
+/// Candidates that are found at a time.
+const CANDIDATES_FOUND: usize = 512;
+/// By which label a device says in what time zone it is.
+const ZONE_LABEL: &str = "tz";
+
+/// Looks for something.
+pub(super) fn search(context: &EngineContext, search: Search) -> Result<RolloutNews, StoreError> {
+    match search {
+        Search::Devices(rollout, cursor) => devices(context, &rollout, cursor),
+        Search::Among(rollout, ids) => {
+            let found = among(context, &selection(&rollout), &ids)?;
+            Ok(RolloutNews::Joined(rollout.incarnation, found))
+        }
+        Search::Candidates(rollout, after, boundary) => candidates(context, &rollout, after, boundary),
+        Search::Boundary(rollout, stage, devices) => {
+            let view = context.kernel.store.view(PartitionId::REGISTRY)?;
+            let rank = view.rollout_rank(rollout.incarnation, devices.saturating_sub(1))?;
+            Ok(RolloutNews::Boundary(rollout.incarnation, stage, rank))
+        }
+    }
+}
+
+/// A selector that is stored was read before.
+fn selection(rollout: &Rollout) -> Selection {
+    let stored = rollout.selector.as_deref().map(Selection::parse);
+    stored.and_then(Result::ok).unwrap_or_default()
+}
+
+fn devices(
+    context: &EngineContext,
+    rollout: &Rollout,
+    cursor: RolloutCursor,
+) -> Result<RolloutNews, StoreError> {
+    let selection = selection(rollout);
+    let (found, next) = match &cursor {
+        RolloutCursor::Named(number) => {
+            let view = context.kernel.store.view(PartitionId::REGISTRY)?;
+            match view.rollout_devices(rollout.incarnation, *number)? {
+                Some(named) => {
+                    (among(context, &selection, &named.devices)?, Some(RolloutCursor::Named(number + 1)))
+                }
+                None => (Vec::new(), None),
+            }
+        }
+        RolloutCursor::Partition(index, after) => {
+            let partition = PartitionId(u16::try_from(*index).unwrap_or(u16::MAX));
+            if partition.0 >= context.kernel.store.partitions() {
+                (Vec::new(), None)
+            } else {
+                let view = context.kernel.store.view(partition)?;
+                // Each device is as many rows as there are entries.
+                let limit = (SEARCHED / entries(rollout).max(1) as usize).max(1);
+                let profiles = view.devices(after.as_ref(), limit)?;
+                let next = match profiles.last() {
+                    Some(last) if profiles.len() == limit => {
+                        RolloutCursor::Partition(*index, Some(last.id.clone()))
+                    }
+                    _ => RolloutCursor::Partition(index + 1, None),
+                };
+                let mut found = Vec::new();
+                for profile in profiles {
+                    found.extend(meant(context, (partition, &*view), &selection, profile)?);
+                }
+                (found, Some(next))
+            }
+        }
+    };
+    Ok(RolloutNews::Found(rollout.incarnation, cursor, found, next))
+}
+
+/// Those of some devices that are meant.
+fn among(
+    context: &EngineContext,
+    selection: &Selection,
+    ids: &[DeviceId],
+) -> Result<Vec<FoundDevice>, StoreError> {
+    let mut found = Vec::new();
+    for id in ids {
+        let partition = partition_of(context, id);
+        let view = context.kernel.store.view(partition)?;
+        if let Some(profile) = view.device(id)? {
+            found.extend(meant(context, (partition, &*view), selection, profile)?);
+        }
+    }
+    Ok(found)
+}
+
+fn meant(
+    context: &EngineContext,
+    (partition, view): (PartitionId, &dyn View),
+    selection: &Selection,
+    profile: DeviceProfile,
+) -> Result<Option<FoundDevice>, StoreError> {
+    let known: Vec<_> = match selection.asks_for_clients() {
+        true => profile.clients.iter().filter_map(|client| context.directory().get(*client)).collect(),
+        false => Vec::new(),
+    };
+    let clients: Vec<&str> = known.iter().map(|client| client.id.as_str()).collect();
+    let is_meant = selection.matches(Selectable {
+        kind: profile.kind.as_str(),
+        labels: &profile.labels,
+        connection: view.state(profile.slot)?.connection,
+        connected: context.devices.connected.contains(partition, profile.slot),
+        clients: &clients,
+    });
+    let zone = profile.labels.iter().find(|(key, _)| key == ZONE_LABEL);
+    Ok(is_meant.then(|| (profile.id, zone.map(|(_, zone)| zone.as_str().into()))))
+}
+
+/// Devices that wait and can be reached, by rank.
+fn candidates(
+    context: &EngineContext,
+    rollout: &Rollout,
+    mut after: Option<MemberPlace>,
+    boundary: Option<u64>,
+) -> Result<RolloutNews, StoreError> {
+    let view = context.kernel.store.view(PartitionId::REGISTRY)?;
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    let anybody = !needs_reach(rollout);
+    let next = loop {
+        let page =
+            view.rollout_members(rollout.incarnation, Some(MemberStatus::Waiting), after.as_ref(), SEARCHED)?;
+        let is_whole = page.len() < SEARCHED;
+        looked_at += page.len();
+        let mut is_over = is_whole;
+        for member in page {
+            if boundary.is_some_and(|boundary| member.place.rank > boundary) {
+                is_over = true;
+                break;
+            }
+            after = Some(member.place.clone());
+            if anybody || can_be_reached(context, &member.place.device)? {
+                found.push(member.place);
+            }
+            if found.len() >= CANDIDATES_FOUND {
+                is_over = false;
+                break;
+            }
+        }
+        if is_over {
+            break None;
+        }
+        if looked_at >= LOOKED_AT || found.len() >= CANDIDATES_FOUND {
+            break after;
+        }
+    };
+    Ok(RolloutNews::Candidates(rollout.incarnation, found, next))
+}
+
+/// Whether a session covers the topic of a device's commands, as far as the listener has told.
+fn can_be_reached(context: &EngineContext, id: &DeviceId) -> Result<bool, StoreError> {
+    let partition = partition_of(context, id);
+    let profile = || {
+        let profile = context.kernel.store.view(partition)?.device(id)?;
+        Ok::<_, StoreError>(profile.map(std::sync::Arc::new))
+    };
+    context.devices.sessions.can_be_reached(partition, id, profile)
+}
+
+pub(super) fn partition_of(context: &EngineContext, id: &DeviceId) -> PartitionId {
+    hash::device_partition(id, context.kernel.store.partitions())
+}
