@@ -7,8 +7,9 @@ use store::StoreError;
 
 use super::super::{DeviceStep, Partition};
 use super::Pace;
+use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
-use crate::devices::sessions::{PresenceChange, Sessions};
+use crate::devices::sessions::PresenceChange;
 use crate::kernel::reply::Reply;
 
 /// Devices that a search looks at in a step.
@@ -80,8 +81,8 @@ impl Partition {
     }
 
     /// Goes on with the sessions that lived before the partition was loaded again.
-    pub(crate) fn go_on_with_sessions(&mut self, sessions: Sessions) {
-        self.commands.sessions = sessions;
+    pub fn go_on_with_sessions(&mut self, context: &DeviceContext) {
+        self.commands.sessions = context.sessions.sessions(self.id);
         self.commands.sweep = Some(Sweep::new(Vec::new()));
     }
 
