@@ -327,6 +327,11 @@ impl Partition {
         for one in moved.drain(..) {
             match one.how {
                 How::Scheduled => self.note_command(&one, CommandStatus::Scheduled, step),
+                How::Ready => {
+                    // A device that is reached by a wildcard alone has no lane while it has no work.
+                    self.open_if_reachable(one.command.slot, step)?;
+                    self.close_if_wide(one.command.slot);
+                }
                 How::Published => {
                     self.note_command(&one, CommandStatus::Published, step);
                     self.publish_command(&one.command, step)?;

@@ -26,7 +26,10 @@ pub(in crate::devices::partition) struct Sweep {
 }
 
 impl Sweep {
-    fn new(pending: Vec<DeviceSlot>) -> Self {
+    fn new(mut pending: Vec<DeviceSlot>) -> Self {
+        // In the same order each time: what a run of the simulation does depends on it.
+        pending.sort_unstable();
+        pending.dedup();
         Self { pending, phase: CommandPhase::Unanswered, after: None }
     }
 }
@@ -199,7 +202,8 @@ impl Partition {
 
     /// The lane of a device that is reached by wildcards alone takes memory only while it has work.
     pub(super) fn close_if_wide(&mut self, slot: DeviceSlot) {
-        if self.commands.wide_open.contains(&slot) && self.commands.lanes.forget_idle(slot) {
+        let is_wide = self.commands.wide_open.contains(&slot) && !self.is_named(slot);
+        if is_wide && self.commands.lanes.forget_idle(slot) {
             self.commands.wide_open.remove(&slot);
         }
     }
