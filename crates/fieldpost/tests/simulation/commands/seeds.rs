@@ -5,7 +5,7 @@ use super::world::World;
 use crate::harness::counts::Counted;
 use crate::harness::seeds::Runs;
 
-const RUNS: Runs<World> = Runs { test: "many_lives_of_commands", in_ci: 0..60, plan: Plan::of };
+const RUNS: Runs<World> = Runs { test: "many_lives_of_commands", in_ci: 0..120, plan: Plan::of };
 
 #[test]
 fn many_lives_of_commands_keep_every_promise() {

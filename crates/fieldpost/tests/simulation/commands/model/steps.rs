@@ -232,8 +232,10 @@ impl Partition {
         let is_next = new.tries == old.tries + 1 && new.tries <= terms.attempts_max;
         Invariant::ONE_EFFECT_PER_CAUSE.check(is_next, what)?;
         let is_over = new.expires_at.is_some_and(|at| at <= step.now);
+        // What is tried anew is not held back again.
+        let is_again = known.was_retried || step.retries(command.id);
         let is_early = terms.not_before.is_some_and(|at| at > step.now);
-        Invariant::NEVER_EARLY_HARDLY_LATE.check(!is_over && !is_early || known.was_retried && !is_over, what)?;
+        Invariant::NEVER_EARLY_HARDLY_LATE.check(!is_over && (!is_early || is_again), what)?;
         let pace = step.pace(&command.device);
         let unanswered = || self.of_device(&command.device).filter(|other| other.is_unanswered());
         let count = unanswered().filter(|other| other.command.id != command.id).count() + 1;
@@ -303,7 +305,9 @@ impl Partition {
     ) -> Checked {
         for key in published {
             let known = &self.commands[key];
-            if known.state.tries != 1 {
+            // A device that is at work on an earlier try is asked again before what waits.
+            let was_unanswered = before.get(key).is_some_and(|was| was.is_unanswered());
+            if known.state.tries != 1 || was_unanswered {
                 continue;
             }
             let waits = |other: &&Rc<Known>| {
