@@ -75,7 +75,9 @@ impl Partition {
             PresenceChange::ReachesWidely(..) => {
                 self.commands.sessions.apply(change);
                 let opened = std::mem::take(&mut self.commands.wide_open);
-                let pending = opened.into_iter().chain(self.commands.pending.slots()).collect();
+                // What the search before has not looked at yet is still open, too.
+                let left = self.commands.sweep.take().map_or_else(Vec::new, |sweep| sweep.pending);
+                let pending = opened.into_iter().chain(left).chain(self.commands.pending.slots()).collect();
                 self.commands.sweep = Some(Sweep::new(pending));
             }
         }
