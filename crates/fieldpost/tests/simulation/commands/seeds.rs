@@ -3,9 +3,27 @@
 use super::plan::Plan;
 use super::world::World;
 use crate::harness::counts::Counted;
-use crate::harness::seeds::Runs;
+use crate::harness::seeds::{Found, Runs};
 
 const RUNS: Runs<World> = Runs { test: "many_lives_of_commands", in_ci: 0..120, plan: Plan::of };
+
+const FOUND_BUGS: &[Found] = &[
+    Found {
+        seed: 0,
+        with: "",
+        what: "a command whose time came for a device whose lane was closed for want of work stayed where it was",
+    },
+    Found {
+        seed: 430,
+        with: "",
+        what: "of two changes of wildcards in one step, the second forgot whose lanes the first might close",
+    },
+];
+
+#[test]
+fn what_once_went_wrong_with_commands_stays_right() {
+    RUNS.check_found(FOUND_BUGS);
+}
 
 #[test]
 fn many_lives_of_commands_keep_every_promise() {
