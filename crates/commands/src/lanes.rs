@@ -28,8 +28,6 @@ pub struct CommandLanes {
     keep: Duration,
     lanes: LaneTable,
     times: StoredTimes,
-    /// Devices without an open lane that got something to wait for their turn.
-    released: Vec<DeviceSlot>,
 }
 
 impl CommandLanes {
@@ -46,7 +44,7 @@ impl CommandLanes {
         }
         let due = store.due(Timestamp::MAX, 1)?.first().and_then(|row| row.due);
         let finished = store.finished(Timestamp::MAX, 1)?.first().map(|row| row.at);
-        Ok(Self { keep, lanes, times: StoredTimes { due, finished }, released: Vec::new() })
+        Ok(Self { keep, lanes, times: StoredTimes { due, finished } })
     }
 
     /// Takes a new command. A waiting one with its key gives way.
@@ -84,12 +82,6 @@ impl CommandLanes {
         moved: &mut Vec<Moved>,
     ) -> Result<(), S::Error> {
         self.step(now, store, moved).reopen(slot, pace)
-    }
-
-    /// Devices whose lanes are closed, and of which commands wait whose time has come since this
-    /// was last asked. Whoever knows that one is reachable opens its lane.
-    pub fn take_released(&mut self) -> Vec<DeviceSlot> {
-        std::mem::take(&mut self.released)
     }
 
     /// A device is reachable no longer.
@@ -211,7 +203,7 @@ impl CommandLanes {
         store: &'a mut S,
         moved: &'a mut Vec<Moved>,
     ) -> LaneStep<'a, S> {
-        let Self { keep, lanes, times, released } = self;
-        LaneStep { now, keep: *keep, lanes, times, released, store, moved }
+        let Self { keep, lanes, times } = self;
+        LaneStep { now, keep: *keep, lanes, times, store, moved }
     }
 }

@@ -20,6 +20,8 @@ pub struct Moved {
 pub enum How {
     /// It was given, or is tried anew by hand.
     Scheduled,
+    /// Its `not_before` has come: it goes out in its turn, once its lane is open.
+    Ready,
     /// It goes out.
     Published,
     /// The device says that it is at work.

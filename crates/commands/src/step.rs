@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Timestamp;
-use records::{Command, CommandKey, CommandState, DeviceSlot, Op, OpenCommand};
+use records::{Command, CommandKey, CommandState, Op, OpenCommand};
 
 use crate::outcome::{How, Moved};
 use crate::place::{CommandPlace, StoredTimes};
@@ -23,7 +23,6 @@ pub(crate) struct LaneStep<'a, S> {
     pub(crate) keep: Duration,
     pub(crate) lanes: &'a mut LaneTable,
     pub(crate) times: &'a mut StoredTimes,
-    pub(crate) released: &'a mut Vec<DeviceSlot>,
     pub(crate) store: &'a mut S,
     pub(crate) moved: &'a mut Vec<Moved>,
 }

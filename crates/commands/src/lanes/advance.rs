@@ -3,6 +3,7 @@
 use base::Timestamp;
 use records::{CommandState, CommandStatus, Op, OpenCommand};
 
+use crate::outcome::How;
 use crate::place::CommandPlace;
 use crate::step::LaneStep;
 use crate::store::CommandStore;
@@ -39,10 +40,8 @@ impl<S: CommandStore> LaneStep<'_, S> {
         let before = CommandPlace::of(&command, &state);
         let state = CommandState { is_held: false, ..state };
         self.write(before, &command, &state);
+        self.tell(&command, &state, How::Ready);
         self.lanes.set_waiting(command.slot, true);
-        if self.lanes.pace(command.slot).is_none() {
-            self.released.push(command.slot);
-        }
         Ok(())
     }
 

@@ -257,6 +257,7 @@ impl Naive {
                 self.end(key, CommandStatus::Expired);
             } else if let Some(known) = self.find(key) {
                 known.come.held = false;
+                self.tell(key, "ready");
             }
         }
         let slots: Vec<_> = self.devices.keys().copied().collect();
@@ -427,6 +428,7 @@ fn due(known: &Known) -> Option<i64> {
 pub(crate) fn word(how: How) -> &'static str {
     match how {
         How::Scheduled => "scheduled",
+        How::Ready => "ready",
         How::Published => "published",
         How::Progressed => "progressed",
         How::Ended => "ended",

@@ -11,7 +11,7 @@ use records::Batch;
 use super::connected::Connected;
 use super::effect::{DeviceEffect, GivenUp};
 use super::lanes::{Due, DueLanes};
-use super::sessions::SessionBook;
+use super::sessions::{PresenceChange, SessionBook};
 use super::stale_clients::StaleClients;
 use super::stats::AllDeviceStats;
 use crate::Directory;
@@ -40,7 +40,7 @@ pub struct DeviceContext {
     /// The sessions that the edges have told of.
     pub(crate) sessions: SessionBook,
     /// Who carries commands to devices.
-    pub(crate) downlink: OnceLock<Arc<dyn Downlink>>,
+    downlink: OnceLock<Arc<dyn Downlink>>,
     /// What partitions have to tell rollouts.
     pub(crate) rollouts: Arc<RolloutLinks>,
     /// Log lines of notifications that failed for good, by client.
@@ -71,6 +71,16 @@ impl DeviceContext {
             given_up: LogLimit::default(),
             metrics,
         }
+    }
+
+    /// Has commands carried to devices by this one. There is one: a second is not taken.
+    pub fn carry_commands_by(&self, downlink: Arc<dyn Downlink>) {
+        let _there_is_one = self.downlink.set(downlink);
+    }
+
+    /// An edge tells of its sessions: a partition that is loaded again goes on with them.
+    pub fn note_presence(&self, partition: PartitionId, change: &PresenceChange) {
+        self.sessions.note(partition, change);
     }
 
     fn log_given_up(&self, given_up: &GivenUp) {

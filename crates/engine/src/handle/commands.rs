@@ -23,7 +23,7 @@ impl Engine {
 
     /// Has commands carried to devices by this one. There is one: a second is not taken.
     pub fn carry_commands_by(&self, downlink: Arc<dyn Downlink>) {
-        let _there_is_one = self.shared.context.devices.downlink.set(downlink);
+        self.shared.context.devices.carry_commands_by(downlink);
     }
 
     /// Where the listener tells who is there.
@@ -58,7 +58,7 @@ impl Engine {
         partition: PartitionId,
         change: PresenceChange,
     ) -> Result<(), NotAccepting> {
-        self.shared.context.devices.sessions.note(partition, &change);
+        self.shared.context.devices.note_presence(partition, &change);
         let handle = &self.shared.partitions[usize::from(partition.0)];
         handle.ask(|reply| CommandInput::Presence { change: change.clone(), reply }.into()).await?;
         self.tell_rollouts_who_came(&change);

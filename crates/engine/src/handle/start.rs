@@ -74,7 +74,7 @@ impl Starting {
             for way in WayIn::ALL {
                 opened.partition.attend(moment.now, way, attended[way.index()].load(Ordering::SeqCst));
             }
-            opened.partition.go_on_with_sessions(context.devices.sessions.sessions(id));
+            opened.partition.go_on_with_sessions(&context.devices);
             Ok(opened)
         };
         let opened = load()?;

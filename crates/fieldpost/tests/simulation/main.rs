@@ -72,6 +72,7 @@
 //! [Both]: both
 
 mod both;
+mod commands;
 mod devices;
 mod harness;
 mod queues;

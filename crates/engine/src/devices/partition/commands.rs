@@ -178,10 +178,6 @@ impl Partition {
         let progress = self.with_lanes(step, |lanes, now, store, moved| {
             lanes.advance(now, COMMANDS_AT_A_TIME, store, moved)
         })?;
-        for slot in self.commands.lanes.take_released() {
-            self.open_if_reachable(slot, step)?;
-            self.close_if_wide(slot);
-        }
         Ok(progress == commands::Progress::More)
     }
 
@@ -397,6 +393,11 @@ impl Partition {
                 How::Scheduled => {
                     self.note_command(&one, CommandStatus::Scheduled, step);
                     self.wish_scheduled(&one, step)?;
+                }
+                How::Ready => {
+                    // A device that is reached by a wildcard alone has no lane while it has no work.
+                    self.open_if_reachable(one.command.slot, step)?;
+                    self.close_if_wide(one.command.slot);
                 }
                 How::Published => {
                     self.note_command(&one, CommandStatus::Published, step);

@@ -2,11 +2,11 @@
 //!
 //! A command stands where it and its state say; it moves from there to anywhere.
 
-use base::{ClientId, EntityId};
-use records::{RolloutTurn, 
+use base::{ClientId, EntityId, Incarnation};
+use records::{
     Attempt, Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DeliveryKey,
     DeliveryStatus, DeviceSession, DeviceSlot, DisconnectReason, FinishedCommand, Happening, LateAnswer, Op,
-    OpenCommand, OutcomeReceiver, TimelineEntry, Wish,
+    OpenCommand, OutcomeReceiver, RolloutTurn, TimelineEntry, Wish,
 };
 
 use super::{Known, Traffic};
@@ -68,7 +68,9 @@ impl Traffic {
                 let key = KEYS[self.below(4) as usize].into();
                 CommandCause::Wish { key, value: self.maybe(|_| "true".into()) }
             }
-            _ => CommandCause::Rollout(RolloutTurn { rollout: Incarnation(self.below(5)), entry: 0, turn: 1 }),
+            _ => {
+                CommandCause::Rollout(RolloutTurn { rollout: Incarnation(self.below(5)), entry: 0, turn: 1 })
+            }
         };
         Command {
             id: self.entity(device, number),

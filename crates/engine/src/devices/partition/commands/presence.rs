@@ -7,8 +7,9 @@ use store::StoreError;
 
 use super::super::{DeviceStep, Partition};
 use super::Pace;
+use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
-use crate::devices::sessions::{PresenceChange, Sessions};
+use crate::devices::sessions::PresenceChange;
 use crate::kernel::reply::Reply;
 
 /// Devices that a search looks at in a step.
@@ -28,7 +29,10 @@ pub(in crate::devices::partition) struct Sweep {
 }
 
 impl Sweep {
-    fn new(pending: Vec<DeviceSlot>) -> Self {
+    fn new(mut pending: Vec<DeviceSlot>) -> Self {
+        // In the same order each time: what a run of the simulation does depends on it.
+        pending.sort_unstable();
+        pending.dedup();
         Self { pending, everywhere: false, phase: CommandPhase::Unanswered, after: None }
     }
 }
@@ -89,8 +93,8 @@ impl Partition {
     }
 
     /// Goes on with the sessions that lived before the partition was loaded again.
-    pub(crate) fn go_on_with_sessions(&mut self, sessions: Sessions) {
-        self.commands.sessions = sessions;
+    pub fn go_on_with_sessions(&mut self, context: &DeviceContext) {
+        self.commands.sessions = context.sessions.sessions(self.id);
         self.commands.sweep = Some(Sweep { everywhere: true, ..Sweep::new(Vec::new()) });
     }
 
@@ -214,7 +218,8 @@ impl Partition {
 
     /// The lane of a device that is reached by wildcards alone takes memory only while it has work.
     pub(super) fn close_if_wide(&mut self, slot: DeviceSlot) {
-        if self.commands.wide_open.contains(&slot) && self.commands.lanes.forget_idle(slot) {
+        let is_wide = self.commands.wide_open.contains(&slot) && !self.is_named(slot);
+        if is_wide && self.commands.lanes.forget_idle(slot) {
             self.commands.wide_open.remove(&slot);
         }
     }

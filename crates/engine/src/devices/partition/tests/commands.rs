@@ -67,7 +67,7 @@ impl Bench {
         let rig = Rig::linked();
         let carried = Arc::new(Carried::default());
         let downlink: Arc<dyn Downlink> = Arc::clone(&carried) as _;
-        assert!(rig.context.devices.downlink.set(downlink).is_ok());
+        rig.context.devices.carry_commands_by(downlink);
         Self { rig, carried }
     }
 

@@ -1,0 +1,4 @@
+//! Checkers apart from the model: what is stored, and what was told.
+
+pub(crate) mod contents;
+pub(crate) mod history;

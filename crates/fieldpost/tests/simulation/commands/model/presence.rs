@@ -1,0 +1,58 @@
+//! Who can be reached.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::DeviceId;
+use engine::devices::sessions::PresenceChange;
+use engine::presence::{OfKind, Reach, Who};
+
+use crate::commands::plan::kind_of;
+
+/// The live sessions, as far as they reach somebody.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Presence {
+    named: BTreeMap<(DeviceId, u64), OfKind>,
+    wide: BTreeMap<u64, Arc<[Reach]>>,
+}
+
+impl Presence {
+    pub(crate) fn apply(&mut self, change: &PresenceChange) {
+        match change {
+            PresenceChange::Connected(..) => {}
+            PresenceChange::Disconnected(device, session, _) => {
+                self.named.remove(&(device.clone(), *session));
+            }
+            PresenceChange::Reaches(device, session, None) => {
+                self.named.remove(&(device.clone(), *session));
+            }
+            PresenceChange::Reaches(device, session, Some(kind)) => {
+                self.named.insert((device.clone(), *session), kind.clone());
+            }
+            PresenceChange::ReachesWidely(session, reach) => {
+                self.wide.insert(*session, Arc::clone(reach));
+            }
+        }
+    }
+
+    /// Whether a session has a subscription that covers the topic of this device's commands.
+    pub(crate) fn reaches(&self, device: &DeviceId) -> bool {
+        let kind = kind_of(device);
+        let named = self.named.iter().filter(|((of, _), _)| of == device);
+        let by_name = named.into_iter().any(|(_, of_kind)| match of_kind {
+            OfKind::Any => true,
+            OfKind::Only(only) => *only == kind,
+        });
+        let covers = |reach: &Reach| {
+            let is_of_kind = reach.kind.as_ref().is_none_or(|only| *only == kind);
+            is_of_kind
+                && match &reach.who {
+                    Who::Everybody => true,
+                    Who::Device(one) => one == device,
+                    Who::Prefix(prefix) => device.as_str().starts_with(&**prefix),
+                    Who::Label(..) => false,
+                }
+        };
+        by_name || self.wide.values().flat_map(|reach| reach.iter()).any(covers)
+    }
+}

@@ -1,0 +1,60 @@
+//! Calls of this workload: in what form they are answered, and what follows from an answer.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use base::{DeviceId, EntityId, Problem};
+use engine::{Outcome, Pending, PublishedCommand, TrackedCommand};
+
+use super::fleet::Saying;
+use crate::harness::calls::{self, Polled};
+
+/// Who answers.
+pub(crate) type Waiting = calls::Waiting<Answer>;
+
+/// A call.
+pub(crate) type Call = calls::Call<Answer, Then>;
+
+/// What follows from the answer.
+pub(crate) enum Then {
+    Nothing,
+    /// The command of this number was given to a device.
+    Given(u64, DeviceId),
+    /// A command was called off, after it was tried anew so often.
+    Cancelled(EntityId, u32),
+    Retried(EntityId),
+    /// Somebody waited for the end of a command.
+    Awaited(EntityId),
+    /// A device asked for a command.
+    Polled {
+        device: DeviceId,
+        number: Option<u64>,
+    },
+    /// A device said something, after the command was tried anew so often. If nobody takes it in it
+    /// says so again.
+    Said(Saying, u32),
+}
+
+/// What came of a call.
+pub(crate) enum Answer {
+    Created(Option<Problem>),
+    Command(Result<Box<TrackedCommand>, Problem>),
+    Done(Result<(), Problem>),
+    Polled(Result<Option<Box<PublishedCommand>>, Problem>),
+    Kept,
+    Slice(Outcome),
+}
+
+/// What became of a slice is replied.
+pub(super) fn slice(pending: Pending) -> Waiting {
+    let mut pending = Some(pending);
+    Waiting::new(move || {
+        let Some(ready) = pending.take_if(|pending| pending.is_ready()) else { return Polled::NotYet };
+        let done = pin!(ready.durable()).poll(&mut Context::from_waker(Waker::noop()));
+        match done {
+            Poll::Ready(Ok(outcome)) => Polled::Answered(Answer::Slice(outcome)),
+            Poll::Ready(Err(_)) => Polled::Dropped,
+            Poll::Pending => Polled::NotYet,
+        }
+    })
+}

@@ -1,0 +1,78 @@
+//! One life of the server process: the production partitions of devices behind inboxes, and who
+//! carries commands to devices.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::PartitionId;
+use engine::context::EngineContext;
+use engine::devices::partition::Partition;
+use engine::kernel::runner::Runner;
+use engine::{Downlink, PublishedCommand, Settings};
+use store::StoreError;
+
+use crate::commands::meant::Meant;
+use crate::harness::port::Port;
+use crate::harness::process::Process;
+
+/// A running process.
+pub(crate) struct Server {
+    pub(crate) context: EngineContext,
+    pub(crate) partitions: Vec<Port<Partition, Meant>>,
+    outbox: Arc<Outbox>,
+}
+
+/// Commands on their way to sessions.
+#[derive(Default)]
+struct Outbox(Mutex<Vec<PublishedCommand>>);
+
+impl Downlink for Outbox {
+    fn publish(&self, command: PublishedCommand) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+    }
+}
+
+impl Server {
+    /// Loads everything, as the engine does when it starts.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) fn start(
+        process: &Process,
+        partitions: impl Iterator<Item = PartitionId>,
+        settings: &Arc<Settings>,
+    ) -> Result<Self, StoreError> {
+        let context = process.context(settings);
+        let outbox: Arc<Outbox> = Arc::default();
+        context.devices.carry_commands_by(Arc::clone(&outbox) as Arc<dyn Downlink>);
+        let partitions =
+            partitions.map(|id| load(process, &context, settings, id)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { context, partitions, outbox })
+    }
+
+    pub(crate) fn port(&mut self, partition: PartitionId) -> &mut Port<Partition, Meant> {
+        &mut self.partitions[usize::from(partition.0)]
+    }
+
+    /// What goes out to sessions.
+    pub(crate) fn take_published(&self) -> Vec<PublishedCommand> {
+        std::mem::take(&mut *self.outbox.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn load(
+    process: &Process,
+    context: &EngineContext,
+    settings: &Arc<Settings>,
+    id: PartitionId,
+) -> Result<Port<Partition, Meant>, StoreError> {
+    let (settings, shared, number) = (Arc::clone(settings), context.clone(), process.number);
+    let load = move || {
+        let (kernel, moment) = (&shared.kernel, shared.kernel.moment_of_load());
+        let mut opened = Partition::load(&*kernel.store, id, &settings, number, moment, shared.directory())?;
+        opened.partition.go_on_with_sessions(&shared.devices);
+        Ok(opened.partition)
+    };
+    let partition = load()?;
+    let (kernel, effects) = (Arc::clone(&context.kernel), Arc::clone(&context.devices));
+    Ok(Port::new(Runner::new(id, partition, Box::new(load), kernel, effects), process))
+}
