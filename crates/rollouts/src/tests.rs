@@ -1,3 +1,5 @@
+//! The rules, beside a naive model of them.
+
 use base::{Incarnation, Timestamp};
 use proptest::prelude::*;
 use records::{RolloutStage, RolloutStop, RolloutWork};

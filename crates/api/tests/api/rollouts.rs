@@ -5,7 +5,8 @@ use std::time::Duration;
 use base::EntityId;
 use engine::Said;
 use serde_json::{Value as Json, json};
-use tokio::time::{sleep, timeout};
+use tokio::task::yield_now;
+use tokio::time::timeout;
 
 use crate::commands::{say, with_locks};
 use crate::rig::{Server, names};
@@ -29,7 +30,7 @@ async fn once(server: &Server, path: &str, is_so: impl Fn(&Json) -> bool) -> Jso
             if is_so(&found) {
                 return found;
             }
-            sleep(Duration::from_millis(1)).await;
+            yield_now().await;
         }
     };
     timeout(PATIENCE, found).await.expect("it comes to be so")

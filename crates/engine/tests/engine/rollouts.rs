@@ -346,7 +346,8 @@ async fn batches_that_are_lost_give_nobody_a_command_twice() {
                 answered += 1;
             }
             // The clock has to move: an order whose partition was loaded anew is given again later.
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            let moves = fleet.engine.clock().now().after(Duration::from_millis(2));
+            fleet.engine.until(moves).await;
         }
         let mut ids: BTreeMap<DeviceId, EntityId> = BTreeMap::new();
         for command in fleet.published() {

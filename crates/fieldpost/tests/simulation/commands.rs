@@ -5,21 +5,21 @@
 //! # What goes wrong
 //! All that goes wrong with the machine goes wrong here too: see the [top](crate). Besides:
 //! - **Devices** come and go: they are reached by name, for their kind or any, or by a wildcard of
-//!   somebody else; they say goodbye, or break off with a command in hand, and come back. Some poll,
-//!   wait or do not, and lose the answer on its way. They answer at once, late, twice, once so and
-//!   once otherwise, refuse, say that they are at work, or say nothing. What nobody took in they say
-//!   again.
+//!   somebody else; they say goodbye, or break off with a command in hand, and come back. Some
+//!   poll, wait or do not, and lose the answer on its way. They answer at once, late, twice, once
+//!   so and once otherwise, refuse, say that they are at work, or say nothing. What nobody took in
+//!   they say again.
 //! - **Callers** give commands of all priorities, with keys that meet, times to live that are too
-//!   short, times that have not come; to devices that nobody knows. They call commands off, try them
-//!   anew, and wait for their ends.
+//!   short, times that have not come; to devices that nobody knows. They call commands off, try
+//!   them anew, and wait for their ends.
 //!
 //! # What is checked
-//! The [model] follows every batch and asks of each step of a command whether it may be: by what was
-//! handed in, by the clock, by who can be reached, by window, gap and order. What is
+//! The [model] follows every batch and asks of each step of a command whether it may be: by what
+//! was handed in, by the clock, by who can be reached, by window, gap and order. What is
 //! [stored](checkers::contents) is held against it at random moments, after every start and at the
 //! end. A [history](checkers::history) of what callers and devices were told looks for what
-//! contradicts them. At the end all faults stop, all devices are there and answer, and every command
-//! that was accepted must have ended.
+//! contradicts them. At the end all faults stop, all devices are there and answer, and every
+//! command that was accepted must have ended.
 
 mod checkers;
 mod counts;

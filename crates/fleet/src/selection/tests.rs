@@ -1,3 +1,5 @@
+//! Selections: what is read and printed, and which devices they mean.
+
 use proptest::prelude::*;
 
 use super::*;

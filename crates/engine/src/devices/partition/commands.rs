@@ -395,7 +395,8 @@ impl Partition {
                     self.wish_scheduled(&one, step)?;
                 }
                 How::Ready => {
-                    // A device that is reached by a wildcard alone has no lane while it has no work.
+                    // A device that is reached by a wildcard alone has no lane while it has no
+                    // work.
                     self.open_if_reachable(one.command.slot, step)?;
                     self.close_if_wide(one.command.slot);
                 }

@@ -67,10 +67,10 @@ impl Partition {
                     let detail = || format!("a command is forgotten too soon: {known:?}");
                     return Err(Invariant::DURABLE_BEFORE_ACKNOWLEDGED.broken(detail()));
                 }
-                Op::PutCommandState(key, state) => {
-                    if self.moved(step, *key, state, given.get(key), &reached)? {
-                        published.insert(*key);
-                    }
+                Op::PutCommandState(key, state)
+                    if self.moved(step, *key, state, given.get(key), &reached)? =>
+                {
+                    published.insert(*key);
                 }
                 Op::PutTimelineEntry(entry) => {
                     if let Happening::Command { id, status, tries } = entry.what {

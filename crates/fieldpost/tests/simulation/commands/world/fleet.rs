@@ -162,6 +162,7 @@ impl World {
     }
 
     /// An edge tells of a session: noted at once, and handed in where it concerns somebody.
+    #[expect(clippy::needless_pass_by_value, reason = "whoever tells makes it")]
     fn tell_presence(&mut self, change: PresenceChange) {
         let partitions: Vec<PartitionId> = match &change {
             PresenceChange::Connected(id, ..)
