@@ -8,7 +8,8 @@ pub(crate) const ANSWER_INVENTED: InjectedFault =
     InjectedFault::Around("progress of a device is taken for its answer");
 pub(crate) const WINDOW_IGNORED: InjectedFault =
     InjectedFault::Around("a device may have one command more unanswered than is set");
-pub(crate) const GOODBYE_UNHEARD: InjectedFault = InjectedFault::Around("nobody hears that a session has ended");
+pub(crate) const GOODBYE_UNHEARD: InjectedFault =
+    InjectedFault::Around("nobody hears that a session has ended");
 pub(crate) const CANCELLED_GOES_ON: InjectedFault =
     InjectedFault::Around("a command that was called off is tried anew, and nobody has asked for that");
 pub(crate) const GAP_IGNORED: InjectedFault = InjectedFault::Around("there is no gap between two publishes");
@@ -17,9 +18,8 @@ pub(crate) const PUBLISH_FORGOTTEN: InjectedFault = InjectedFault::Stored(Stored
     name: "it is not stored that a command went out",
     shows: Shows::InStore,
     change: |batch, seen| {
-        let is_publish = |op: &Op| {
-            matches!(op, Op::PutCommandState(_, state) if state.status == CommandStatus::Published)
-        };
+        let is_publish =
+            |op: &Op| matches!(op, Op::PutCommandState(_, state) if state.status == CommandStatus::Published);
         let found = batch.ops.iter().filter(|op| is_publish(op)).count() as u64;
         *seen += found;
         if found > 0 && *seen > 3 {

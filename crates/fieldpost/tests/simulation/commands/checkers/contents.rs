@@ -13,7 +13,10 @@ use crate::harness::violation::{Checked, Invariant, unreadable};
 pub(crate) fn check(view: &dyn View, model: &Partition) -> Checked {
     let listed = both_ways(|page| {
         let found = view.commands(None, page, &|_, _| true)?;
-        Ok(found.into_iter().map(|(command, state)| (CommandKey::from(command.id), (command, state))).collect())
+        Ok(found
+            .into_iter()
+            .map(|(command, state)| (CommandKey::from(command.id), (command, state)))
+            .collect())
     })?;
     let expected: Vec<_> =
         model.commands.values().map(|known| ((*known.command).clone(), known.state.clone())).collect();

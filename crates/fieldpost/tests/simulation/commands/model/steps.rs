@@ -127,7 +127,13 @@ impl Partition {
             self.commands.entry(key).or_insert_with(|| {
                 let state = CommandState::WAITING;
                 let command = Arc::clone(command);
-                Rc::new(Known { command, state, timeline: Vec::new(), was_cancelled: false, was_retried: false })
+                Rc::new(Known {
+                    command,
+                    state,
+                    timeline: Vec::new(),
+                    was_cancelled: false,
+                    was_retried: false,
+                })
             });
         }
         let known = self.commands.get_mut(&key).map(Rc::make_mut);
@@ -159,8 +165,7 @@ impl Partition {
             (known.command.id, known.state.clone())
         };
         let one_effect = |holds: bool, what: &str| {
-            Invariant::ONE_EFFECT_PER_CAUSE
-                .check(holds, || format!("{id:?} {what}: from {old:?} to {new:?}"))
+            Invariant::ONE_EFFECT_PER_CAUSE.check(holds, || format!("{id:?} {what}: from {old:?} to {new:?}"))
         };
         let mut retried = false;
         if old.status.has_ended() && !new.status.has_ended() {
@@ -290,9 +295,8 @@ impl Partition {
             }
             CommandStatus::Scheduled | CommandStatus::Published | CommandStatus::Running => true,
         };
-        Invariant::ONE_EFFECT_PER_CAUSE.check(has_cause, || {
-            format!("{:?} ends by itself, from {old:?} to {new:?}", command.id)
-        })
+        Invariant::ONE_EFFECT_PER_CAUSE
+            .check(has_cause, || format!("{:?} ends by itself, from {old:?} to {new:?}", command.id))
     }
 
     /// What goes out for the first time goes before all that waited when the step began, and still
@@ -318,9 +322,8 @@ impl Partition {
             let passed = self.of_device(&known.command.device).filter(waits);
             let passed: Vec<_> =
                 passed.filter(|other| other.rank() < known.rank()).map(|other| other.command.id).collect();
-            Invariant::ORDER_PER_DEVICE.check(passed.is_empty(), || {
-                format!("{:?} goes out before {passed:?}", known.command.id)
-            })?;
+            Invariant::ORDER_PER_DEVICE
+                .check(passed.is_empty(), || format!("{:?} goes out before {passed:?}", known.command.id))?;
         }
         Ok(())
     }

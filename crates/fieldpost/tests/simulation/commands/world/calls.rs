@@ -26,7 +26,10 @@ pub(crate) enum Then {
     /// Somebody waited for the end of a command.
     Awaited(EntityId),
     /// A device asked for a command.
-    Polled { device: DeviceId, number: Option<u64> },
+    Polled {
+        device: DeviceId,
+        number: Option<u64>,
+    },
     /// A device said something, after the command was tried anew so often. If nobody takes it in it
     /// says so again.
     Said(Saying, u32),

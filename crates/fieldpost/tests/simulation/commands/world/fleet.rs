@@ -167,9 +167,7 @@ impl World {
             PresenceChange::Connected(id, ..)
             | PresenceChange::Disconnected(id, ..)
             | PresenceChange::Reaches(id, ..) => vec![self.partition_of(id)],
-            PresenceChange::ReachesWidely(..) => {
-                (0..self.machine.plan.partitions).map(PartitionId).collect()
-            }
+            PresenceChange::ReachesWidely(..) => (0..self.machine.plan.partitions).map(PartitionId).collect(),
         };
         self.book.apply(&change);
         let unheard = self.machine.injects(GOODBYE_UNHEARD)
@@ -228,8 +226,7 @@ impl World {
             }
             _ => Vec::new(),
         };
-        let saying =
-            |(at, said)| Saying { at, device: command.device.clone(), id: command.id, said };
+        let saying = |(at, said)| Saying { at, device: command.device.clone(), id: command.id, said };
         self.fleet.sayings.extend(sayings.into_iter().map(saying));
     }
 

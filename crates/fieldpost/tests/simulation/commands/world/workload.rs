@@ -108,8 +108,7 @@ impl Workload for World {
     }
 
     fn load(&mut self, process: &Process) -> Result<(), StoreError> {
-        self.server =
-            Some(Server::start(process, self.partitions().into_iter(), &self.settings_as_given())?);
+        self.server = Some(Server::start(process, self.partitions().into_iter(), &self.settings_as_given())?);
         Ok(())
     }
 
