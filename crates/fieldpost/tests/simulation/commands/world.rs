@@ -48,6 +48,8 @@ pub(crate) struct World {
     last_number: u64,
     /// Everybody is well, and nothing new is asked.
     is_quiet: bool,
+    /// The process stops well, and takes no input any more.
+    is_closing: bool,
     rounds: u64,
     counts: Counts,
 }
@@ -71,7 +73,8 @@ impl World {
     }
 
     fn hand_in(&mut self, partition: PartitionId, input: Input, meant: Meant) -> bool {
-        self.server.as_mut().is_some_and(|server| server.port(partition).hand_in(input, meant))
+        let server = self.server.as_mut().filter(|_| !self.is_closing);
+        server.is_some_and(|server| server.port(partition).hand_in(input, meant))
     }
 
     fn next_call(&mut self) -> CallId {

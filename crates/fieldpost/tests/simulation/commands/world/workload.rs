@@ -58,6 +58,7 @@ impl Workload for World {
             given: Vec::new(),
             last_number: 0,
             is_quiet: false,
+            is_closing: false,
             rounds: 0,
             counts: Counts::default(),
             plan,
@@ -120,12 +121,16 @@ impl Workload for World {
         Ok(())
     }
 
+    fn closing(&mut self) {
+        self.is_closing = true;
+    }
+
     fn power_failed(&mut self, partition: PartitionId, kept: u64) {
         self.history.forget_after(partition, kept);
     }
 
     fn bury(&mut self) {
-        self.server = None;
+        (self.server, self.is_closing) = (None, false);
         self.book = Presence::default();
         self.fleet.cut_off();
         for call in std::mem::take(&mut self.calls.waiting) {
