@@ -118,7 +118,7 @@ pub struct RolloutTurn {
 }
 
 /// Who is told how a command ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum OutcomeReceiver {
     /// A queue gets a job.
     Queue {
@@ -134,6 +134,16 @@ pub enum OutcomeReceiver {
         /// What it is signed with.
         secret: Box<[u8]>,
     },
+}
+
+impl std::fmt::Debug for OutcomeReceiver {
+    /// Leaves the secret out: it must never reach a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Queue { namespace, queue } => write!(f, "Queue({namespace}/{queue})"),
+            Self::Url { url, .. } => write!(f, "Url({url})"),
+        }
+    }
 }
 
 /// How far a command has come. Kept apart from the rest, so that it can move without the rest being

@@ -133,6 +133,13 @@ pub(crate) fn command_name() -> Schema {
     text().min_length(Some(1)).max_length(Some(COMMAND_NAME_BYTES_MAX)).description(Some(about)).into()
 }
 
+/// The key of a command as it is shown: that of an entry says so in front.
+pub(crate) fn shown_command_key() -> Schema {
+    let longest = COMMAND_NAME_BYTES_MAX + "desired/".len();
+    let about = format!("up to {longest} bytes of UTF-8; `desired/` and the key for that of an entry");
+    text().min_length(Some(1)).max_length(Some(longest)).description(Some(about)).into()
+}
+
 pub(crate) fn priority() -> Schema {
     let number = ObjectBuilder::new().schema_type(Type::Integer);
     number

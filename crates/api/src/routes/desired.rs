@@ -28,6 +28,7 @@ pub(super) fn routes() -> Routes {
         .refuses(&[
             UNKNOWN_DEVICE,
             (409, "too_many_entries"),
+            (422, "invalid_key"),
             (422, "invalid_name"),
             (422, "missing_field"),
             (422, "value_not_allowed"),
@@ -36,7 +37,7 @@ pub(super) fn routes() -> Routes {
         ]);
     let deleted = Call::new("Wishes that a device had no such entry; a command brings it there")
         .gives_nothing(204, "it is wished")
-        .refuses(&[UNKNOWN_DEVICE, (409, "too_many_entries"), (422, "invalid_name")]);
+        .refuses(&[UNKNOWN_DEVICE, (409, "too_many_entries"), (422, "invalid_key"), (422, "invalid_name")]);
     Routes::default().get(OF_DEVICE, list, listed).put(BY_KEY, put_one, put).delete(BY_KEY, delete, deleted)
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct CommandShape<'a> {
     #[schema(schema_with = words::command_name, required = false)]
     origin: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = words::command_name, required = false)]
+    #[schema(schema_with = words::shown_command_key, required = false)]
     key: Option<&'a str>,
     #[schema(schema_with = words::priority)]
     priority: i8,

@@ -196,7 +196,6 @@ impl Partition {
     /// more of it now.
     fn advance(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
         let mut passed = Vec::new();
-        let searches = self.sweep_reach(step)?;
         // Once also where inputs have filled the batch: time passes however many come, and who is
         // due must not wait for their end.
         let more_is_due = loop {
@@ -211,6 +210,8 @@ impl Partition {
                 break more;
             }
         };
+        // Behind what time brings: a command whose time has come takes its place before lanes open.
+        let searches = self.sweep_reach(step)?;
         let too_old = self.shrink_quarantine(step);
         Ok(searches || too_old || more_is_due || self.backlog.is_some())
     }

@@ -60,10 +60,13 @@ pub(super) fn confirmed(text: &str) -> Result<Said, Problem> {
     let ConfirmedFields { key, value } = object_of(text)?;
     let key = key.ok_or_else(|| missing("key"))?;
     let value = value.ok_or_else(|| missing("value"))?;
-    let name = string_of(key).filter(|name| (1..=COMMAND_NAME_BYTES_MAX).contains(&name.len()));
+    let name = string_of(key).filter(|name| engine::commands::check_entry_key(name).is_ok());
     let Some(name) = name else {
         let shown = quoted(key.get());
-        let detail = format!("key must be a string of 1 to {COMMAND_NAME_BYTES_MAX} bytes, not {shown}");
+        let detail = format!(
+            "key must be a string of 1 to {COMMAND_NAME_BYTES_MAX} bytes without quotes, backslashes and \
+             control characters, not {shown}"
+        );
         return Err(Problem::not_allowed("invalid_key", detail));
     };
     let value = match value.get() {

@@ -396,7 +396,8 @@ async fn what_a_slow_client_does_not_take_is_dropped_and_comes_again() {
         if rig.figure("fieldpost_mqtt_commands_dropped_total{reason=\"slow\"}") > 0 {
             break;
         }
-        tokio::task::yield_now().await;
+        let repeated = rig.engine.clock().now().after(Duration::from_millis(20));
+        rig.engine.until(repeated).await;
     }
     assert!(rig.figure("fieldpost_mqtt_commands_dropped_total{reason=\"slow\"}") > 0);
     assert!(rig.figure("fieldpost_mqtt_commands_waiting_bytes") <= 2 * 1_024 * 1_024);

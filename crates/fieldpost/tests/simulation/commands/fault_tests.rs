@@ -20,7 +20,12 @@ fn check(fault: InjectedFault, expected: &[Invariant]) {
 
 #[test]
 fn answers_let_go_before_they_are_durable_are_found() {
-    let expected = [Invariant::DURABLE_BEFORE_ACKNOWLEDGED, Invariant::AS_THE_MODEL, Invariant::BOUNDED];
+    let expected = [
+        Invariant::DURABLE_BEFORE_ACKNOWLEDGED,
+        Invariant::AS_THE_MODEL,
+        Invariant::BOUNDED,
+        Invariant::ORDER_PER_DEVICE,
+    ];
     check(InjectedFault::EffectsBeforeDurable, &expected);
 }
 

@@ -317,7 +317,8 @@ impl Partition {
             let waits = |other: &&Rc<Known>| {
                 let is_over = other.state.expires_at.is_some_and(|at| at <= step.now);
                 let waited = before.get(&other.command.id.into()).is_some_and(|was| was.state == other.state);
-                other.is_waiting() && waited && !is_over
+                // One that was called off and tried anew in this step has not waited all the time.
+                other.is_waiting() && waited && !is_over && !step.retries(other.command.id)
             };
             let passed = self.of_device(&known.command.device).filter(waits);
             let passed: Vec<_> =
