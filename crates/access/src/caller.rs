@@ -44,6 +44,22 @@ impl Caller {
         Problem::new(403, "forbidden", detail)
     }
 
+    /// Whether it may have the server publish to queues of a namespace.
+    ///
+    /// # Errors
+    /// 403 `forbidden`.
+    pub fn may_publish(&self, namespace: &str) -> Result<(), Problem> {
+        let suffices = |scope: &Scope| match scope {
+            Scope::Admin => true,
+            Scope::Jobs(own) => own.as_str() == namespace,
+            _ => false,
+        };
+        if self.scopes().iter().any(suffices) {
+            return Ok(());
+        }
+        Err(self.may_not("admin, or jobs:NAMESPACE of the queue in notify"))
+    }
+
     pub(crate) fn token(&self) -> &Token {
         &self.token
     }

@@ -11,5 +11,24 @@ mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use access::Caller;
+use base::Problem;
+use engine::records::OutcomeReceiver;
+
 pub(crate) use middleware::KeepsOut;
 pub(crate) use sees::Sees;
+
+/// Whether who gives a command may have its outcome told so. A queue takes the right to publish
+/// there: a token for commands is none for queues.
+///
+/// # Errors
+/// 403 `forbidden`.
+pub(crate) fn check_receiver(
+    caller: Option<&Caller>,
+    receiver: Option<&OutcomeReceiver>,
+) -> Result<(), Problem> {
+    match (caller, receiver) {
+        (Some(caller), Some(OutcomeReceiver::Queue { namespace, .. })) => caller.may_publish(namespace),
+        _ => Ok(()),
+    }
+}

@@ -21,8 +21,8 @@ use std::time::Duration;
 use base::{DeviceId, EntityId, Problem, hash, random};
 use fleet::Selection;
 use records::{
-    Rollout, RolloutCommand, RolloutDevices, RolloutStage, RolloutState, RolloutStop, RolloutWindow,
-    RolloutWork,
+    OutcomeReceiver, Rollout, RolloutCommand, RolloutDevices, RolloutStage, RolloutState, RolloutStop,
+    RolloutWindow, RolloutWork,
 };
 use tokio::time::timeout;
 
@@ -71,6 +71,15 @@ pub struct NewRollout {
 }
 
 impl NewRollout {
+    /// Who is told how each of its commands ended.
+    #[must_use]
+    pub fn receiver(&self) -> Option<&OutcomeReceiver> {
+        match &self.work {
+            RolloutWork::Command(command) => command.notify.as_ref(),
+            RolloutWork::Wishes(_) => None,
+        }
+    }
+
     /// A rollout of that work to all devices, without bounds.
     #[must_use]
     pub fn of(work: RolloutWork, request: u128) -> Self {

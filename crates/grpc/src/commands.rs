@@ -58,6 +58,9 @@ impl Commands {
         let commands = self.engine.commands();
         let command = new_command::read(request.command.unwrap_or_default(), &self.engine);
         let command = command.map_err(|problem| status(&problem))?;
+        if let Some(OutcomeReceiver::Queue { namespace, .. }) = &command.notify {
+            caller.may(RequestedAction::Work { namespace }).map_err(|problem| status(&problem))?;
+        }
         let sent = commands.send_as(device, command, Form { once, write: keep }).await;
         kept(&sent.map_err(|problem| status(&problem))?)
     }

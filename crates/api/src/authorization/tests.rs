@@ -46,6 +46,7 @@ fn tokens() -> Vec<Token> {
         Token::for_tests("acme", &["client:acme"]),
         Token::for_tests("both", &["client:none", "client:acme", "report"]),
         Token::for_tests("nobody", &[]),
+        Token::for_tests("dispatcher", &["commands", "jobs:mail"]),
     ]
 }
 
@@ -340,6 +341,29 @@ async fn a_key_of_idempotency_belongs_to_its_token() {
 fn what_recognises_a_token_is_not_shown() {
     let shown = format!("{:?}", Access::of(vec![Token::for_tests("ops", &["admin"])]));
     assert!(shown.contains("ops") && shown.contains("Digest(..)"), "{shown}");
+}
+
+#[tokio::test]
+async fn outcomes_are_published_only_where_the_token_may_publish() {
+    let rig = Rig::start(Access::of(tokens())).await;
+    rig.make("POST /v1/devices", r#"{"id":"0xA"}"#).await;
+    let body = |queue: &str| format!(r#"{{"payload":1,"devices":["0xA"],"notify":{{"queue":"{queue}"}}}}"#);
+    let alone = |queue: &str| body(queue).replace(r#","devices":["0xA"]"#, "");
+    for (token, queue, expect) in [
+        ("commands", "mail/done", 403),
+        ("operate", "mail/done", 403),
+        ("dispatcher", "billing/done", 403),
+        ("dispatcher", "mail/done", 201),
+        ("admin", "billing/done", 201),
+    ] {
+        let sent = rig.with(token, "POST /v1/devices/0xA/commands", &alone(queue)).await;
+        assert_eq!(sent.status, expect, "{token} {queue}: {}", sent.json);
+        let begun = rig.with(token, "POST /v1/rollouts", &body(queue)).await;
+        assert_eq!(begun.status, expect, "{token} {queue}: {}", begun.json);
+        let put = rig.with(token, &format!("PUT /v1/rollouts/{token}"), &body(queue)).await;
+        assert_eq!(put.status, expect, "{token} {queue}: {}", put.json);
+    }
+    assert_eq!(rig.with("commands", "POST /v1/devices/0xA/commands", r#"{"payload":1}"#).await.status, 201);
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use access::Caller;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -19,6 +21,7 @@ use serde::Deserialize;
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
+use crate::authorization::check_receiver;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
 use crate::list::List;
@@ -78,6 +81,7 @@ async fn send(
     State(api): State<ApiState>,
     DeviceInPath(device): DeviceInPath,
     params: Params,
+    caller: Option<Extension<Caller>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
     let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
@@ -86,6 +90,7 @@ async fn send(
         let command = shape::new_command(&body, &commands)?;
         drop(body);
         command.check(api.engine().clock().wall())?;
+        check_receiver(caller.as_deref(), command.notify.as_ref())?;
         let write = |made: &_| Answer::of(made, given).stored();
         Answer::kept(&commands.send_as(device, command, Form { once, write }).await?)
     };

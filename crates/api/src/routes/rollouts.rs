@@ -1,5 +1,7 @@
 //! `/v1/rollouts`: one command to many devices.
 
+use access::Caller;
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use base::{DeviceId, Problem};
@@ -12,6 +14,7 @@ use net::problem::{Refused, quoted};
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
+use crate::authorization::check_receiver;
 use crate::body::Text;
 use crate::cursor::NameKey;
 use crate::idempotency::Creation;
@@ -76,9 +79,14 @@ pub(super) fn routes() -> Routes {
         .get("/v1/rollouts/{id}/devices", list_devices, devices)
 }
 
-async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
-    let create = async |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+async fn create(
+    State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    let create = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
         let new = shape::new_rollout(&body, api.engine())?;
+        check_receiver(caller.as_deref(), new.receiver())?;
         drop(body);
         let begun = api.engine().rollouts().create(new, once).await?;
         Ok(Answer::created(&NewRolloutShape::from(&begun)))
@@ -89,10 +97,12 @@ async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answe
 async fn put_one(
     State(api): State<ApiState>,
     Path(id): Path<String>,
+    caller: Option<Extension<Caller>>,
     Text(body): Text,
 ) -> Result<Answer, Refused> {
     check_id(&id)?;
     let new = shape::new_rollout(&body, api.engine())?;
+    check_receiver(caller.as_deref(), new.receiver())?;
     drop(body);
     let (rollout, is_new) = api.engine().rollouts().put(&id, new).await?;
     Ok(match is_new {

@@ -1,5 +1,7 @@
 //! Rollouts as bodies ask for them.
 
+use std::collections::{BTreeMap, HashMap};
+
 use base::{DeviceId, Problem};
 use engine::fleet::selection::{self, Selection};
 use engine::records::{RolloutCommand, RolloutStage, RolloutStop, RolloutWindow, RolloutWish, RolloutWork};
@@ -220,15 +222,18 @@ pub(crate) fn bulk_entry_schema() -> Schema {
 
 /// The bulk assignment that lines ask for. A later line with a key replaces an earlier one.
 pub(crate) fn bulk_entries(text: &str) -> Result<Vec<RolloutWish>, Problem> {
-    let mut wishes: Vec<RolloutWish> = Vec::new();
+    let mut wishes: BTreeMap<u64, RolloutWish> = BTreeMap::new();
+    let mut lines: HashMap<Box<str>, u64> = HashMap::new();
     for (line, number) in text.lines().zip(1_u64..) {
         if line.trim_ascii().is_empty() {
             continue;
         }
         let wish = bulk_entry(line)
             .map_err(|problem| Problem { detail: format!("line {number}: {}", problem.detail), ..problem })?;
-        wishes.retain(|earlier| earlier.key != wish.key);
-        wishes.push(wish);
+        if let Some(earlier) = lines.insert(wish.key.clone(), number) {
+            wishes.remove(&earlier);
+        }
+        wishes.insert(number, wish);
         if wishes.len() > ENTRIES_MAX {
             let detail = format!("there are more than {ENTRIES_MAX} entries; a device has no more");
             return Err(Problem::not_allowed("too_many_lines", detail));
@@ -238,7 +243,7 @@ pub(crate) fn bulk_entries(text: &str) -> Result<Vec<RolloutWish>, Problem> {
         let detail = "the body has no entry; each line is one, such as {\"key\":\"pin\",\"value\":1}";
         return Err(Problem::not_allowed("missing_field", detail));
     }
-    Ok(wishes)
+    Ok(wishes.into_values().collect())
 }
 
 fn bulk_entry(line: &str) -> Result<RolloutWish, Problem> {

@@ -271,7 +271,8 @@ fn what_was_changed_at_the_device_is_read() {
     let long = "x".repeat(4_095);
     for (payload, expect) in [
         (r#"{"key":"card:17","value":{"b":1.0,"a":2}}"#, r#"card:17={"a":2,"b":1}"#),
-        (r#"{"key":"a\n","value":1.50,"more":1}"#, "a\n=1.5"),
+        (r#"{"key":"a b","value":1.50,"more":1}"#, "a b=1.5"),
+        (r#"{"key":"a\n","value":1}"#, "!invalid_key"),
         (r#"{"key":"a","value":null}"#, "a=gone"),
         (&*format!(r#"{{"key":"{name}","value":1}}"#), &*format!("{name}=1")),
         (&*format!(r#"{{"key":"{name}k","value":1}}"#), "!invalid_key"),

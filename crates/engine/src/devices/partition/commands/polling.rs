@@ -15,6 +15,8 @@ use crate::refusals::unknown_device;
 
 /// Polls that wait in a partition.
 const POLLERS_MAX: usize = 4_096;
+/// Polls of one device that wait; a newer one sends the oldest home.
+const OF_A_DEVICE_MAX: usize = 4;
 
 type PollReply = Reply<Answered<Option<Box<PublishedCommand>>>>;
 
@@ -33,6 +35,12 @@ impl Pollers {
     fn push(&mut self, slot: DeviceSlot, number: u64, reply: PollReply) {
         self.by_slot.entry(slot).or_default().push((number, reply));
         self.waiting += 1;
+    }
+
+    /// The poll that has to go before the device may have another.
+    fn take_crowded_out(&mut self, slot: DeviceSlot) -> Option<PollReply> {
+        let is_full = self.by_slot.get(&slot).is_some_and(|polls| polls.len() >= OF_A_DEVICE_MAX);
+        is_full.then(|| self.take(slot)).flatten()
     }
 
     /// The poll that has waited longest.
@@ -84,6 +92,9 @@ impl Partition {
             step.emit(DeviceEffect::Polled(reply, Ok(None)));
             return Ok(());
         };
+        if let Some(oldest) = self.commands.pollers.take_crowded_out(slot) {
+            step.emit(DeviceEffect::Polled(oldest, Ok(None)));
+        }
         if self.commands.pollers.waiting >= POLLERS_MAX {
             let detail = "too many devices wait for commands; poll without wait";
             step.emit(DeviceEffect::Polled(reply, Err(Problem::new(503, "too_many_waiting", detail))));

@@ -291,6 +291,19 @@ fn a_poll_that_waits_is_answered_by_the_next_command() {
 }
 
 #[test]
+fn a_device_that_polls_too_often_at_once_sends_its_oldest_poll_home() {
+    let mut bench = Bench::new();
+    let mut answers = Vec::new();
+    for number in 0..5 {
+        let (reply, answer) = crate::kernel::reply::Reply::new();
+        bench.rig.step(vec![CommandInput::Poll { device: device(), number: Some(number), reply }.into()]);
+        answers.push(answer);
+    }
+    assert_eq!(answers[0].try_recv(), Ok(Ok(None)));
+    assert!(answers[1..].iter_mut().all(|answer| answer.try_recv().is_err()));
+}
+
+#[test]
 fn a_wish_is_confirmed_by_the_answer_and_cleared_by_a_newer_change_at_the_device() {
     let mut bench = Bench::new();
     bench.connect(1);
