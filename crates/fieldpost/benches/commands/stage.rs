@@ -11,7 +11,7 @@ use super::site::Fieldpost;
 use super::{Failure, PATIENCE};
 
 /// Connections that commands are sent over, each with one request at a time.
-pub(super) const SENDERS: u32 = 128;
+pub(super) const SENDERS: u32 = 240;
 
 /// So many devices, none of which is registered yet.
 pub(super) fn devices(count: u32) -> DeviceIds {

@@ -17,14 +17,14 @@ const OWN_FILES: usize = 256;
 /// Where open files are few, they get one in [`WEBHOOKS_PART`], and some in any case.
 const WEBHOOK_FILES: usize = 2 * notify::IN_FLIGHT_MAX;
 const WEBHOOK_FILES_MIN: usize = 64;
-const WEBHOOKS_PART: usize = 16;
+const WEBHOOKS_PART: usize = 40;
 /// Connections over MQTT that have not said who they are, where there are many files; otherwise one
 /// in so many.
 const GREETING_FILES: usize = 4_096;
 const GREETING_PART: usize = 4;
 /// One in so many is left to HTTP, and to those that have not said who they are, so that they can
 /// be told.
-const SPARE_PART: usize = 64;
+const SPARE_PART: usize = 80;
 
 /// Who may have how many.
 #[derive(Clone, Debug)]
@@ -85,8 +85,8 @@ mod tests {
     fn few_files_are_shared_out_and_many_leave_the_settings_as_they_are() {
         for (files, expect) in [
             (1_048_576, (16_384, 65_536, 4_096, 2_048)),
-            (20_000, (9_247, 18_205, 4_096, 625)),
-            (1_024, (352, 693, 176, 32)),
+            (20_000, (9_622, 19_003, 4_096, 250)),
+            (1_024, (352, 695, 176, 32)),
             (100, (2, 3, 1, 32)),
         ] {
             let shares = Shares::of(files, [16_384, 16_384, 65_536]);

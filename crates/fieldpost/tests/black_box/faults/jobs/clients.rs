@@ -59,8 +59,11 @@ impl Client {
     /// publishes nothing twice.
     pub(super) async fn publish(mut self, first: u64) {
         let mut next = first;
-        while !self.is_over() {
-            self.run.ledger.until_fewer_than(OPEN_MAX).await;
+        loop {
+            self.until_wanted().await;
+            if self.is_over() {
+                return;
+            }
             let numbers = next..next + 1 + self.random.below(IN_A_CALL_MAX);
             next = numbers.end;
             let body = json!({"jobs": self.jobs(numbers.clone())});
@@ -70,6 +73,16 @@ impl Client {
             let answer = self.caller.keyed(&format!("from-{}", numbers.start), &path, &body).await;
             assert_eq!(answer.status, 201, "{answer:?}");
             self.run.ledger.published(numbers, &answer.body);
+        }
+    }
+
+    /// Waits until the run is over, or fewer jobs are open than may be. Once consumers have
+    /// stopped, nobody ends those that are.
+    async fn until_wanted(&self) {
+        let mut stop = self.run.stop.subscribe();
+        tokio::select! {
+            _ = stop.wait_for(|is_over| *is_over) => (),
+            () = self.run.ledger.until_fewer_than(OPEN_MAX) => (),
         }
     }
 
