@@ -53,6 +53,10 @@ impl RolloutBook {
         let Some(live) = self.live.get_mut(&incarnation) else { return Ok(false) };
         live.wake_at = None;
         live.open_and_shut(now, wall, step.seq);
+        if let Some(at) = live.busy_until.filter(|at| *at > now) {
+            live.wake(at);
+            return Ok(false);
+        }
         for _ in 0..TURNS_PER_STEP {
             let Some(live) = self.live.get_mut(&incarnation) else { return Ok(false) };
             match rollouts::allowance(&live.rollout, &live.state, now) {
