@@ -20,6 +20,8 @@ use store::{MemoryStore, Planned};
 
 use crate::whole::settings;
 
+mod time;
+
 const PARTITIONS: u16 = 4;
 
 /// What went out, in order.

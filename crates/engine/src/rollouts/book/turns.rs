@@ -365,6 +365,8 @@ impl Live {
         if self.shuts_at.is_some_and(|shuts| shuts <= wall) {
             self.shuts_at = None;
             self.take_back(seq);
+            // The walk over the rows waits for this batch: there has to be one.
+            self.is_changed = true;
             // Notes when it opens again.
             let _is_shut = self.is_open_for(None, wall);
         }
