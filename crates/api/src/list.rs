@@ -3,7 +3,8 @@
 //! One item more than asked for is read, so that `next_cursor` is null exactly where the list ends
 //! now. Where items may be large, few are read at a time, and a page ends early when it has become
 //! heavy. A list that leaves many items out ends a page early too, even without any: that has a
-//! `next_cursor` all the same. The same lists in other forms, from one end to the other, are in [`crate::export`].
+//! `next_cursor` all the same. The same lists in other forms, from one end to the other, are in
+//! [`crate::export`].
 
 use std::sync::Arc;
 

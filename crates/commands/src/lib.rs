@@ -104,8 +104,8 @@
 //! lane, reads them.
 //!
 //! In an open lane where nothing waits, send, publish and answer read nothing from the store,
-//! unless the command has a key or is not remembered. A closed lane wakes nobody, but for a last try whose deadline
-//! comes.
+//! unless the command has a key or is not remembered. A closed lane wakes nobody, but for a
+//! last try whose deadline comes.
 
 mod gaps;
 mod lane;

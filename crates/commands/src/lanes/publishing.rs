@@ -77,7 +77,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
         self.end(&command, state, status)
     }
 
-    /// Takes an unanswered command out of its lane. One that went with its device is no longer there.
+    /// Takes an unanswered command out of its lane. One that went with its device is not there.
     fn take(&mut self, slot: DeviceSlot, key: CommandKey) -> Result<Option<Tracked>, S::Error> {
         match self.lanes.take(slot, key) {
             Some(unanswered) => self.known(unanswered),
