@@ -134,12 +134,12 @@ impl<L: List> Walk<L> {
     fn read(mut self) -> Result<(Bytes, Option<Self>), Problem> {
         let most = PIECE_ITEMS.min(L::READ_MAX);
         let asked = self.left.map_or(most, |left| left.min(most));
-        let found = self.list.read(self.after.as_ref(), asked)?;
+        let (found, stopped) = self.list.search(self.after.as_ref(), asked)?;
         let bytes = self.written(&found);
         self.begun = true;
         self.left = self.left.map(|left| left - found.len());
-        self.after = found.last().map(L::key);
-        let ended = found.len() < asked || self.left == Some(0);
+        let ended = (found.len() < asked && stopped.is_none()) || self.left == Some(0);
+        self.after = stopped.or_else(|| found.last().map(L::key));
         let bytes = self.compressed(bytes, ended);
         Ok((bytes, if ended { None } else { Some(self) }))
     }

@@ -2,7 +2,9 @@
 //!
 //! One item more than asked for is read, so that `next_cursor` is null exactly where the list ends
 //! now. Where items may be large, few are read at a time, and a page ends early when it has become
-//! heavy. The same lists in other forms, from one end to the other, are in [`crate::export`].
+//! heavy. A list that leaves many items out ends a page early too, even without any: that has a
+//! `next_cursor` all the same. The same lists in other forms, from one end to the other, are in
+//! [`crate::export`].
 
 use std::sync::Arc;
 
@@ -43,6 +45,15 @@ pub(crate) trait List: Send + Sync + 'static {
     /// At most `limit` items behind `after`; fewer only at the end of the list. Reads the store.
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem>;
 
+    /// As [`List::read`], where many items may be left out: it may find fewer, and says where it
+    /// stopped. It goes on behind that place.
+    fn search(&self, after: Option<&Self::Key>, limit: usize) -> Result<SearchOf<Self>, Problem>
+    where
+        Self: Sized,
+    {
+        Ok((self.read(after, limit)?, None))
+    }
+
     /// What of the item's size is not the same for all, in bytes.
     fn bytes(_: &Self::Found) -> usize {
         0
@@ -54,6 +65,9 @@ pub(crate) trait List: Send + Sync + 'static {
     /// The item's shape.
     fn show(found: &Self::Found) -> Self::Shown<'_>;
 }
+
+/// Items that were found, and where the search for more stopped before its end.
+pub(crate) type SearchOf<L> = (Vec<<L as List>::Found>, Option<<L as List>::Key>);
 
 /// The part of the list that was asked for, in the form that was asked for.
 ///
@@ -125,23 +139,26 @@ fn bytes_max<L: List>(items: usize) -> usize {
 
 fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
     let (mut found, mut bytes, wanted) = (Vec::new(), 0, page.items() + 1);
-    let more = loop {
+    let (more, stopped) = loop {
         let asked = (wanted - found.len()).min(L::READ_MAX);
         let last = found.last().map(L::key);
-        let read = list.read(last.as_ref().or(page.after.as_ref()), asked)?;
+        let (read, stopped) = list.search(last.as_ref().or(page.after.as_ref()), asked)?;
         let ended = read.len() < asked;
         bytes += read.iter().map(L::bytes).sum::<usize>();
         found.extend(read);
         if found.len() == wanted || (bytes >= PAGE_BYTES_MAX && found.len() > 1) {
             // The last one is left for the next page, so that there is one.
             found.pop();
-            break true;
+            break (true, None);
+        }
+        if stopped.is_some() {
+            break (true, stopped);
         }
         if ended {
-            break false;
+            break (false, None);
         }
     };
-    let last = found.last().map(L::key).map(|key| cursor::write(page.fingerprint, &key));
+    let last = stopped.or_else(|| found.last().map(L::key)).map(|key| cursor::write(page.fingerprint, &key));
     let tail_cursor = if page.tail { last.clone().or_else(|| tail_of_nothing(page)) } else { None };
     let next_cursor = last.filter(|_| more);
     let items = found.iter().map(L::show).collect();
@@ -149,7 +166,7 @@ fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
     let compressed = if page.gzip { compression::page(&answer.body) } else { None };
     let is_compressed = compressed.is_some();
     answer.body = compressed.unwrap_or(answer.body);
-    Ok(Read { answer, is_compressed, is_empty: found.is_empty() })
+    Ok(Read { answer, is_compressed, is_empty: found.is_empty() && !more })
 }
 
 /// Where a feed goes on that has nothing to show: where it was asked for, or from its beginning on.

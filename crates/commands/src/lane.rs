@@ -37,6 +37,8 @@ pub(crate) struct DeviceLane {
     unanswered: Vec<Unanswered>,
     /// Where the table has the lane among its timers.
     pub(crate) timer: Option<Timestamp>,
+    /// What the table has counted of it as remembered, in bytes.
+    pub(crate) counted_bytes: usize,
 }
 
 /// What a lane does next.
@@ -57,6 +59,11 @@ impl DeviceLane {
 
     pub(crate) fn has_waiting(&self) -> bool {
         self.has_waiting
+    }
+
+    /// What its unanswered commands take.
+    pub(crate) fn remembered_bytes(&self) -> usize {
+        self.unanswered.iter().map(Unanswered::remembered_bytes).sum()
     }
 
     /// Whether it could be closed without anybody noticing.

@@ -32,19 +32,21 @@ pub struct CommandLanes {
 
 impl CommandLanes {
     /// The lanes of a partition that starts: nobody is reachable. Commands that wait for an answer
-    /// (`unanswered`) go on from where they were. Commands that have ended are kept for `keep`.
+    /// (`unanswered`, which may be read one by one) go on from where they were. Commands that have
+    /// ended are kept for `keep`.
     pub fn load<S: CommandStore>(
         keep: Duration,
-        unanswered: Vec<(Arc<Command>, CommandState)>,
+        unanswered: impl Iterator<Item = Result<(Arc<Command>, CommandState), S::Error>>,
         store: &S,
     ) -> Result<Self, S::Error> {
         let mut lanes = LaneTable::default();
-        for (command, state) in unanswered {
+        for one in unanswered {
+            let (command, state) = one?;
             lanes.put(Unanswered::new(command, state));
         }
-        let due = store.due(Timestamp::MAX, 1)?.first().and_then(|row| row.due);
+        let due = store.due(None, Timestamp::MAX, 1)?.first().and_then(|row| row.due);
         let finished = store.finished(Timestamp::MAX, 1)?.first().map(|row| row.at);
-        Ok(Self { keep, lanes, times: StoredTimes { due, finished } })
+        Ok(Self { keep, lanes, times: StoredTimes { due, finished, put_off: None } })
     }
 
     /// Takes a new command. A waiting one with its key gives way.
@@ -158,7 +160,8 @@ impl CommandLanes {
         self.step(now, store, moved).cancel(key)
     }
 
-    /// Tries a failed, expired or cancelled command anew.
+    /// Tries a failed, expired or cancelled command anew. A waiting one with its key gives way if
+    /// it is older; if it is newer, the retry is refused.
     pub fn retry<S: CommandStore>(
         &mut self,
         now: Timestamp,
@@ -184,17 +187,19 @@ impl CommandLanes {
         moved: &mut Vec<Moved>,
     ) -> Result<Progress, S::Error> {
         self.step(now, store, moved).advance(max)?;
-        let is_due = self.next_wakeup().is_some_and(|at| at <= now);
+        let is_due = self.next_wakeup(|| store.has_room_for_outcome()).is_some_and(|at| at <= now);
         Ok(if is_due { Progress::More } else { Progress::Done })
     }
 
     /// When the passing of time brings something next. A command that was to expire, and ended
     /// before, may leave its time behind; then [`CommandLanes::advance`] has one look at the store.
-    #[must_use]
-    pub fn next_wakeup(&self) -> Option<Timestamp> {
+    /// Commands whose time is over and which were put off bring something only while there is room
+    /// for their outcomes.
+    pub fn next_wakeup(&self, has_room_for_outcome: impl FnOnce() -> bool) -> Option<Timestamp> {
+        let put_off = self.times.put_off.filter(|_| has_room_for_outcome()).map(|(due, _)| due);
         let lane = self.lanes.first().map(|(at, _)| at);
         let forgotten_at = self.times.finished.map(|at| at.after(self.keep));
-        [lane, self.times.due, forgotten_at].into_iter().flatten().min()
+        [put_off, lane, self.times.due, forgotten_at].into_iter().flatten().min()
     }
 
     fn step<'a, S>(

@@ -42,10 +42,11 @@
 //! | published, running | running | [`CommandLanes::progress`] | |
 //! | published, running | acknowledged, failed | [`CommandLanes::answer`] | |
 //! | waiting again | running, acknowledged, failed | what the device says of an earlier try | |
-//! | held, waiting | superseded | [`CommandLanes::send`] with its key | |
+//! | held, waiting | superseded | [`CommandLanes::send`] or `retry` of a newer one with its key | |
 //! | any of these | expired | its `expires_at` has come: [`CommandLanes::advance`] | |
 //! | any of these | cancelled | [`CommandLanes::cancel`] | |
 //! | failed, expired, cancelled | waiting | [`CommandLanes::retry`] | it goes out at once |
+//! | failed, expired, cancelled | held | [`CommandLanes::retry`] with a `not_before` to come | |
 //! | ended | - | `keep` later: [`CommandLanes::advance`] | |
 //!
 //! Held and waiting are both the status `scheduled`. The time to answer is the command's
@@ -53,8 +54,14 @@
 //! closed lane.
 //!
 //! The `ttl` is counted from when the command was given, from its `not_before`, or from when it was
-//! retried, whichever is latest. A retried command is not held again. Whatever its device said
-//! before is forgotten. That it went out is not: an answer counts before the next try too.
+//! retried, whichever is latest. A retried command whose `not_before` is still to come is held
+//! again, and one with a key gives way to a newer one that waits: the retry is refused. Whatever
+//! its device said before is forgotten. That it went out is not: an answer counts before the next
+//! try too.
+//!
+//! A command that somebody is to be told of expires only while there is room for its outcome. Until
+//! then it is put off, and does not go out; others expire and come due past it. Where it is found
+//! expired otherwise, because its turn has come, it ends at once.
 //!
 //! **Answers**: the first one ends a command. After an end by the device's answer every other one
 //! is [`AnswerOutcome::Repeated`]. After any other end the first one is kept as `late`, and changes
@@ -89,14 +96,16 @@
 //!
 //! # Cost
 //! A waiting or held command takes no memory. A lane takes about 100 bytes while it is open, and
-//! about 150 more for each unanswered command; closed, it keeps only commands on their last try.
+//! about 250 more for each unanswered command; closed, it keeps only commands on their last try.
+//! Beside that, small unanswered commands are remembered with their payloads, within a bound for
+//! each and for all of a partition. The others are read from the store when they move on.
 //!
 //! A call about a device looks at each of its unanswered commands a few times. A poll, in a closed
 //! lane, reads them.
 //!
 //! In an open lane where nothing waits, send, publish and answer read nothing from the store,
-//! unless the command has a key. A closed lane wakes nobody, but for a last try whose deadline
-//! comes.
+//! unless the command has a key or is not remembered. A closed lane wakes nobody, but for a
+//! last try whose deadline comes.
 
 mod gaps;
 mod lane;

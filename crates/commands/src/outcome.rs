@@ -52,6 +52,8 @@ pub enum Refused {
     Unknown,
     /// It stands here.
     Stands(CommandStatus),
+    /// A newer command with its key waits: it would take the place of that one.
+    GivesWay,
 }
 
 /// Whether there is more to do now.

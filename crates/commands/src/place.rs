@@ -1,7 +1,7 @@
 //! Where the store has a command besides its own rows, and the times that such rows bring.
 
 use base::Timestamp;
-use records::{Command, CommandState, FinishedCommand, OpenCommand};
+use records::{Command, CommandKey, CommandState, FinishedCommand, OpenCommand};
 
 /// The row of a command that says what it waits for, or since when it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,11 @@ impl CommandPlace {
 /// time behind, which then brings one look.
 #[derive(Debug, Default)]
 pub(crate) struct StoredTimes {
-    /// The first `due` of an open command.
+    /// The first `due` of an open command, those aside that were put off.
     pub(crate) due: Option<Timestamp>,
+    /// The last command that was put off; so were all before it. Their time is over, and there was
+    /// no room for their outcomes.
+    pub(crate) put_off: Option<(Timestamp, CommandKey)>,
     /// When the first finished command ended.
     pub(crate) finished: Option<Timestamp>,
 }
@@ -48,21 +51,21 @@ impl StoredTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unanswered::tests::sample;
+    use crate::unanswered::tests::tracked;
 
     #[test]
     fn the_first_times_are_kept() {
-        let (mut times, mut one) = (StoredTimes::default(), sample(1, 0, 1));
+        let (mut times, (command, mut state)) = (StoredTimes::default(), tracked(1, 0, 1));
         for (expires_at, due) in
             [(None, None), (Some(50), Some(50)), (Some(70), Some(50)), (Some(20), Some(20))]
         {
-            one.state.expires_at = expires_at.map(Timestamp);
-            times.note(CommandPlace::of(&one.command, &one.state));
+            state.expires_at = expires_at.map(Timestamp);
+            times.note(CommandPlace::of(&command, &state));
             assert_eq!((times.due, times.finished), (due.map(Timestamp), None));
         }
-        one.state.status = records::CommandStatus::Expired;
-        one.state.finished_at = Some(Timestamp(21));
-        times.note(CommandPlace::of(&one.command, &one.state));
+        state.status = records::CommandStatus::Expired;
+        state.finished_at = Some(Timestamp(21));
+        times.note(CommandPlace::of(&command, &state));
         assert_eq!((times.due, times.finished), (Some(Timestamp(20)), Some(Timestamp(21))));
     }
 }

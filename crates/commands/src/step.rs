@@ -10,9 +10,12 @@ use crate::outcome::{How, Moved};
 use crate::place::{CommandPlace, StoredTimes};
 use crate::store::CommandStore;
 use crate::table::LaneTable;
+use crate::unanswered::Unanswered;
 
 /// Most commands that a call moves, but for [`crate::CommandLanes::advance`]. What is left is due.
 pub(crate) const MOVES_MAX: usize = 1_000;
+/// Payload bytes after which a lane lets nothing more out in a call. What is left is due.
+pub(crate) const MOVED_BYTES_MAX: usize = 1 << 20;
 
 /// A command, and how far it has come.
 pub(crate) type Tracked = (Arc<Command>, CommandState);
@@ -32,6 +35,15 @@ impl<S: CommandStore> LaneStep<'_, S> {
     pub(crate) fn read(&self, key: CommandKey) -> Result<Option<Tracked>, S::Error> {
         let Some(command) = self.store.command(key)? else { return Ok(None) };
         Ok(self.store.state(key)?.map(|state| (command, state)))
+    }
+
+    /// A command that was unanswered, from memory if it is remembered.
+    pub(crate) fn known(&self, unanswered: Unanswered) -> Result<Option<Tracked>, S::Error> {
+        let key = unanswered.key();
+        match unanswered.remembered() {
+            Some(known) => Ok(Some(known)),
+            None => self.read(key),
+        }
     }
 
     /// The command of a row. A row without one goes.

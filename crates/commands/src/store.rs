@@ -25,10 +25,17 @@ pub trait CommandStore {
     ) -> Result<Vec<OpenCommand>, Self::Error>;
     /// The waiting or held commands of a device whose keys have this hash.
     fn with_key(&self, slot: DeviceSlot, key_hash: u64) -> Result<Vec<OpenCommand>, Self::Error>;
-    /// The first open commands by `due`, up to this time.
-    fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<OpenCommand>, Self::Error>;
+    /// The first open commands by `due`, then by key, behind this place and up to this time.
+    fn due(
+        &self,
+        after: Option<(Timestamp, CommandKey)>,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<OpenCommand>, Self::Error>;
     /// The first finished commands by when they ended, up to this time.
     fn finished(&self, until: Timestamp, limit: usize) -> Result<Vec<FinishedCommand>, Self::Error>;
+    /// Whether a command may expire now whose outcome somebody is to be told.
+    fn has_room_for_outcome(&self) -> bool;
     /// Puts a change into the step's batch.
     fn write(&mut self, op: Op);
 }

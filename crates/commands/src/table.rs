@@ -8,7 +8,7 @@ use records::{CommandKey, DeviceSlot};
 
 use crate::gaps::Gaps;
 use crate::lane::{DeviceLane, LaneMove, Pace};
-use crate::unanswered::Unanswered;
+use crate::unanswered::{REMEMBERED_EACH_BYTES_MAX, Unanswered};
 
 /// A map by devices. Slots are numbers of our own: nobody can make up any that meet.
 pub(crate) type SlotMap<T> = hashbrown::HashMap<DeviceSlot, T, FixedState>;
@@ -16,10 +16,17 @@ pub(crate) type SlotMap<T> = hashbrown::HashMap<DeviceSlot, T, FixedState>;
 /// A map with room for fewer is not worth giving memory back.
 const LANES_KEPT: usize = 4_096;
 
+/// Memory for the unanswered commands of a partition, in bytes. Beyond that only their times are
+/// kept, and each is read from the store when it moves on.
+const REMEMBERED_BYTES_MAX: usize = 8 << 20;
+const _: () = assert!(REMEMBERED_EACH_BYTES_MAX < REMEMBERED_BYTES_MAX);
+
 /// The lanes of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct LaneTable {
     lanes: SlotMap<DeviceLane>,
+    /// What the unanswered commands of all lanes take.
+    remembered_bytes: usize,
     gaps: Gaps,
     timers: BTreeSet<(Timestamp, DeviceSlot)>,
 }
@@ -53,7 +60,18 @@ impl LaneTable {
     }
 
     /// Opens a lane, with all that its device has not answered.
-    pub(crate) fn open(&mut self, slot: DeviceSlot, pace: Pace, unanswered: Vec<Unanswered>, waiting: bool) {
+    pub(crate) fn open(
+        &mut self,
+        slot: DeviceSlot,
+        pace: Pace,
+        mut unanswered: Vec<Unanswered>,
+        waiting: bool,
+    ) {
+        let mut room = self.room();
+        for one in &mut unanswered {
+            one.remember_within(room);
+            room -= one.remembered_bytes();
+        }
         self.lanes.entry(slot).or_default().open(pace, unanswered, waiting);
         self.changed(slot);
     }
@@ -73,8 +91,9 @@ impl LaneTable {
     }
 
     /// Notes a command that its device has to answer, if there is a reason to.
-    pub(crate) fn put(&mut self, unanswered: Unanswered) {
-        let slot = unanswered.command.slot;
+    pub(crate) fn put(&mut self, mut unanswered: Unanswered) {
+        let slot = unanswered.slot;
+        unanswered.remember_within(self.room());
         self.lanes.entry(slot).or_default().put(unanswered);
         self.changed(slot);
     }
@@ -93,15 +112,22 @@ impl LaneTable {
         self.timers.first().copied()
     }
 
+    /// How much more may be remembered.
+    fn room(&self) -> usize {
+        REMEMBERED_BYTES_MAX.saturating_sub(self.remembered_bytes)
+    }
+
     fn update<T>(&mut self, slot: DeviceSlot, change: impl FnOnce(&mut DeviceLane) -> T) -> Option<T> {
         let done = change(self.lanes.get_mut(&slot)?);
         self.changed(slot);
         Some(done)
     }
 
-    /// Has the lane's timer follow it, and forgets a lane that has nothing to remember.
+    /// Has the lane's timer and memory follow it, and forgets a lane that has nothing to remember.
     fn changed(&mut self, slot: DeviceSlot) {
         let Some(lane) = self.lanes.get_mut(&slot) else { return };
+        self.remembered_bytes = self.remembered_bytes - lane.counted_bytes + lane.remembered_bytes();
+        lane.counted_bytes = lane.remembered_bytes();
         let moves_at = lane.moves_at(self.gaps.end(slot));
         if lane.timer != moves_at {
             if let Some(at) = lane.timer {
@@ -117,6 +143,7 @@ impl LaneTable {
 
     fn remove(&mut self, slot: DeviceSlot) {
         let Some(lane) = self.lanes.remove(&slot) else { return };
+        self.remembered_bytes -= lane.counted_bytes;
         if let Some(at) = lane.timer {
             self.timers.remove(&(at, slot));
         }
@@ -129,10 +156,13 @@ impl LaneTable {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
+    use records::Command;
+
     use super::*;
-    use crate::unanswered::tests::sample;
+    use crate::unanswered::tests::{sample, tracked};
 
     const DEVICE: DeviceSlot = DeviceSlot(1);
     const PACE: Pace = Pace { in_flight: 1, gap: Duration::from_millis(30) };
@@ -178,6 +208,27 @@ mod tests {
         table.forget(DEVICE);
         assert!(table.lanes.is_empty() && table.timers.is_empty());
         assert!(table.gap_end(DEVICE) <= Timestamp(100));
+    }
+
+    #[test]
+    fn what_unanswered_commands_take_is_bounded() {
+        let mut table = LaneTable::default();
+        let (command, state) = tracked(1, 0, 1);
+        let payload = Arc::from(vec![b'1'; REMEMBERED_EACH_BYTES_MAX / 2]);
+        let command = Command { payload, ..Command::clone(&command) };
+        let devices = (2 * REMEMBERED_BYTES_MAX / REMEMBERED_EACH_BYTES_MAX) as u32 + 1_000;
+        for device in (0..devices).map(DeviceSlot) {
+            table.open(device, PACE, Vec::new(), false);
+            let command = Arc::new(Command { slot: device, ..command.clone() });
+            table.put(Unanswered::new(command, state.clone()));
+        }
+        assert!(table.remembered_bytes <= REMEMBERED_BYTES_MAX);
+        assert!(table.remembered_bytes > REMEMBERED_BYTES_MAX - REMEMBERED_EACH_BYTES_MAX);
+        let last = DeviceSlot(devices - 1);
+        assert_eq!(table.next_move(last, Timestamp(110)), Some(LaneMove::Repeat(command.id.into())));
+        assert!(table.take(last, command.id.into()).expect("it is there").remembered().is_none());
+        (0..devices).for_each(|device| table.close(DeviceSlot(device)));
+        assert_eq!((table.lanes.len(), table.remembered_bytes), (0, 0), "nothing is left");
     }
 
     #[test]

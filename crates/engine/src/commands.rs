@@ -126,8 +126,8 @@ impl Commands {
     /// Tries a failed, expired or cancelled command anew, under the same id.
     ///
     /// # Errors
-    /// 404 `unknown_command`; 409 `not_finished`, or `not_retryable` for an acknowledged or
-    /// superseded one.
+    /// 404 `unknown_command`; 409 `not_finished`, `not_retryable` for an acknowledged or superseded
+    /// one, or `superseded` while a newer one with its key waits.
     pub async fn retry(&self, id: EntityId) -> Result<(), Problem> {
         self.engine.partition_of_entity(id).ask(|reply| CommandInput::Retry { id, reply }.into()).await?
     }

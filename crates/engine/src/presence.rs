@@ -5,12 +5,16 @@
 
 use std::sync::Arc;
 
-use base::{DeviceId, Kind, PartitionId, hash};
+use base::{DeviceId, PartitionId, hash};
 use records::DisconnectReason;
 
 use crate::Engine;
 use crate::devices::intake::NotAccepting;
 use crate::devices::sessions::PresenceChange;
+
+mod of_kind;
+
+pub use of_kind::OfKind;
 
 /// A live session of an edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,34 +25,32 @@ pub struct Session {
     pub address: Option<Box<str>>,
 }
 
-/// What a subscription that names a device has for its kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OfKind {
-    /// Any.
-    Any,
-    /// This one: a device of another is not reached.
-    Only(Kind),
-}
-
-/// Devices that a session reaches by a wildcard.
+/// Devices that a session reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// Those of this kind; all if `None`.
-    pub kind: Option<Kind>,
+    /// Those of these kinds.
+    pub kind: OfKind,
     /// Among those, whom its login speaks for.
     pub who: Who,
 }
 
+impl From<OfKind> for Reach {
+    fn from(kind: OfKind) -> Self {
+        Self { kind, who: Who::Everybody }
+    }
+}
+
 /// The devices that a login speaks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Who {
     /// All.
+    #[default]
     Everybody,
     /// This one.
     Device(DeviceId),
     /// Those whose ids begin with this.
     Prefix(Box<str>),
-    /// Those with this label.
+    /// Those with this label; as the labels are when something goes out.
     Label(Box<str>, Box<str>),
 }
 
@@ -89,7 +91,7 @@ impl Presence {
         &self,
         device: DeviceId,
         session: u64,
-        reach: Option<OfKind>,
+        reach: Option<Reach>,
     ) -> Result<(), NotAccepting> {
         self.tell(PresenceChange::Reaches(device.clone(), session, reach), &device).await
     }

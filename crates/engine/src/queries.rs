@@ -17,7 +17,7 @@ mod merge;
 mod rollouts;
 mod stats;
 
-pub use commands::{CommandFilter, TimelineItem, TimelineKey};
+pub use commands::{CommandFilter, FoundCommands, TimelineItem, TimelineKey};
 pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder};
 pub use stats::{StatsOf, StatsQuery};
 

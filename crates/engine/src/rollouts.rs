@@ -18,8 +18,9 @@ mod windows;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{DeviceId, EntityId, Problem, hash, random};
+use base::{DeviceId, EntityId, Kind, Problem, hash, random};
 use fleet::Selection;
+use fleet::selection::{SelectionKey, Test};
 use records::{
     OutcomeReceiver, Rollout, RolloutCommand, RolloutDevices, RolloutStage, RolloutState, RolloutStop,
     RolloutWindow, RolloutWork,
@@ -210,7 +211,8 @@ impl Rollouts {
     /// makes the same id, and so the same rollout.
     ///
     /// # Errors
-    /// 409 `too_many_rollouts`; 503 when not accepting, here and for every call below.
+    /// 422 `no_place` for a payload that a kind of the selection cannot be shown; 409
+    /// `too_many_rollouts`; 503 when not accepting, here and for every call below.
     pub async fn create(
         &self,
         new: NewRollout,
@@ -235,6 +237,7 @@ impl Rollouts {
         new: NewRollout,
         is_put: bool,
     ) -> Result<(TrackedRollout, bool), Problem> {
+        self.check_payload(&new)?;
         let new = Box::new(new);
         let input =
             |reply| RegistryInput::Rollouts(RolloutInput::Create { id: id.clone(), new, is_put, reply });
@@ -248,6 +251,20 @@ impl Rollouts {
         let _so_far = timeout(COLLECTED_WAIT, self.engine.registry().ask(input)).await;
         let known = self.engine.queries().rollout(&id)?;
         Ok((known.unwrap_or(begun), true))
+    }
+
+    /// Refuses a command that devices of a kind that is asked for cannot be shown. Devices of other
+    /// kinds are looked at when it is their turn.
+    fn check_payload(&self, new: &NewRollout) -> Result<(), Problem> {
+        let RolloutWork::Command(command) = &new.work else { return Ok(()) };
+        let requirements = new.selection.as_ref().map_or(&[][..], Selection::requirements);
+        for requirement in requirements.iter().filter(|one| one.key == SelectionKey::Kind) {
+            let Test::In(kinds) = &requirement.test else { continue };
+            for kind in kinds.iter().filter_map(|kind| Kind::new(kind)) {
+                (self.engine.settings().check_payload)(&kind, &command.payload)?;
+            }
+        }
+        Ok(())
     }
 
     /// Pauses, resumes, approves or cancels a rollout. When a pause or a cancellation is answered,

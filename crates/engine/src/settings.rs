@@ -5,11 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{DeviceId, DeviceIdForm, EntityId, Kind, Timestamp, Value};
+use base::{DeviceId, DeviceIdForm, EntityId, Kind, Problem, Timestamp, Value};
 use records::{Connection, EventKind};
 
 /// Makes the body that shows a picture.
 pub type Render = Arc<dyn Fn(&Picture<'_>) -> Vec<u8> + Send + Sync>;
+
+/// Whether devices of a kind can be shown a command with this payload; else why not.
+pub type PayloadCheck = Arc<dyn Fn(&Kind, &[u8]) -> Result<(), Problem> + Send + Sync>;
+
+/// Every device can be shown every payload.
+#[must_use]
+pub fn any_payload() -> PayloadCheck {
+    Arc::new(|_, _| Ok(()))
+}
 
 /// The engine's settings.
 #[derive(Clone)]
@@ -42,6 +51,8 @@ pub struct Settings {
     pub allow_private: bool,
     /// Makes a notification's body; the wire form is the sender's affair.
     pub render: Render,
+    /// Refuses commands that devices of a kind cannot be shown; the wire form is the edge's affair.
+    pub check_payload: PayloadCheck,
 }
 
 impl Settings {
@@ -71,6 +82,7 @@ impl Settings {
             commands: CommandSettings::default(),
             allow_private: false,
             render: Arc::new(|_| b"{}".to_vec()),
+            check_payload: any_payload(),
         }
     }
 }

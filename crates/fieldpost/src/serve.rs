@@ -271,6 +271,7 @@ async fn bind_mqtt(
 
 fn engine_settings(settings: &Settings) -> engine::Settings {
     let (devices, notify) = (&settings.devices, &settings.notify);
+    let kinds = Arc::clone(&settings.kinds);
     engine::Settings {
         device_ids: DeviceIdForm { chars_max: devices.id_max_len, alphabet: devices.id_chars },
         unknown: match devices.unknown {
@@ -299,6 +300,7 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
         commands: settings.commands.clone(),
         allow_private: notify.allow_private,
         render: Arc::new(notify::render),
+        check_payload: Arc::new(move |kind, payload| kinds.check_payload(kind, payload)),
     }
 }
 

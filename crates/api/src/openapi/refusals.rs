@@ -94,6 +94,7 @@ pub(crate) const OF_A_COMMAND: &[Coded] = &[
     (422, "invalid_time"),
     (422, "invalid_url"),
     (422, "missing_field"),
+    (422, "no_place"),
     (422, "payload_too_large"),
     (422, "private_address"),
     (422, "reserved_name"),

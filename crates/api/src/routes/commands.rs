@@ -24,7 +24,7 @@ use crate::answer::Answer;
 use crate::authorization::check_receiver;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
-use crate::list::List;
+use crate::list::{List, SearchOf};
 use crate::openapi::refusals::{OF_A_COMMAND, OF_A_READ, UNKNOWN_COMMAND, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -59,7 +59,7 @@ pub(super) fn routes() -> Routes {
     let retried = Call::new("Tries a failed, expired or cancelled command anew, under the same id")
         .once()
         .gives_nothing(202, "it waits for its turn")
-        .refuses(&[UNKNOWN_COMMAND, (409, "not_finished"), (409, "not_retryable")]);
+        .refuses(&[UNKNOWN_COMMAND, (409, "not_finished"), (409, "not_retryable"), (409, "superseded")]);
     Routes::default()
         .post(OF_DEVICE, send, sent)
         .get(OF_DEVICE, list_of_device, of_device)
@@ -178,6 +178,10 @@ impl List for Commands {
     const ITEM_BYTES_MAX: usize = COMMAND_PAYLOAD_BYTES_MAX + 2 * COMMAND_RESULT_BYTES_MAX;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
+        Ok(self.search(after, limit)?.0)
+    }
+
+    fn search(&self, after: Option<&Self::Key>, limit: usize) -> Result<SearchOf<Self>, Problem> {
         self.engine.queries().commands(&self.filter, self.feed.page(after, limit))
     }
 

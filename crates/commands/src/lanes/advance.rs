@@ -18,23 +18,50 @@ impl<S: CommandStore> LaneStep<'_, S> {
     }
 
     fn come_due(&mut self, max: usize) -> Result<usize, S::Error> {
-        if self.times.due.is_none_or(|at| at > self.now) {
-            return Ok(0);
+        let done = self.end_put_off(max)?;
+        if self.times.due.is_none_or(|at| at > self.now) || done == max {
+            return Ok(done);
         }
-        let rows = self.store.due(self.now, max)?;
+        let rows = self.store.due(self.times.put_off, self.now, max - done)?;
+        for row in &rows {
+            self.expire_or_release(row)?;
+        }
+        if rows.len() < max - done {
+            self.look_for_due()?;
+        }
+        Ok(done + rows.len())
+    }
+
+    /// Ends commands that were put off, once there is room for their outcomes.
+    fn end_put_off(&mut self, max: usize) -> Result<usize, S::Error> {
+        let Some((until, _)) = self.times.put_off.filter(|_| self.store.has_room_for_outcome()) else {
+            return Ok(0);
+        };
+        let rows = self.store.due(None, until, max)?;
         for row in &rows {
             self.expire_or_release(row)?;
         }
         if rows.len() < max {
-            self.times.due = self.store.due(Timestamp::MAX, 1)?.first().and_then(|row| row.due);
+            self.times.put_off = None;
+            self.look_for_due()?;
         }
         Ok(rows.len())
+    }
+
+    fn look_for_due(&mut self) -> Result<(), S::Error> {
+        let first = self.store.due(self.times.put_off, Timestamp::MAX, 1)?;
+        self.times.due = first.first().and_then(|row| row.due);
+        Ok(())
     }
 
     /// The time of a command is over, or has come.
     fn expire_or_release(&mut self, row: &OpenCommand) -> Result<(), S::Error> {
         let Some((command, state)) = self.read_row(row)? else { return Ok(()) };
         if has_expired(&state, self.now) {
+            if command.notify.is_some() && !self.store.has_room_for_outcome() {
+                self.times.put_off = row.due.map(|due| (due, row.key));
+                return Ok(());
+            }
             return self.end(&command, state, CommandStatus::Expired);
         }
         let before = CommandPlace::of(&command, &state);

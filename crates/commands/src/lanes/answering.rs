@@ -60,8 +60,8 @@ impl<S: CommandStore> LaneStep<'_, S> {
 
     /// A command that was sent to this device. If its lane has it, it is taken out.
     fn sent(&mut self, slot: DeviceSlot, key: CommandKey) -> Result<Option<Tracked>, S::Error> {
-        if let Some(unanswered) = self.lanes.take(slot, key) {
-            return Ok(Some((unanswered.command, unanswered.state)));
+        if let Some(known) = self.lanes.take(slot, key).and_then(Unanswered::remembered) {
+            return Ok(Some(known));
         }
         let found = self.read(key)?;
         Ok(found.filter(|(command, state)| command.slot == slot && state.published_at.is_some()))

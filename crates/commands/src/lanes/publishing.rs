@@ -8,20 +8,25 @@ use records::{Command, CommandKey, CommandPhase, CommandState, CommandStatus, De
 use crate::lane::LaneMove;
 use crate::outcome::How;
 use crate::place::CommandPlace;
-use crate::step::{LaneStep, Tracked};
+use crate::step::{LaneStep, MOVED_BYTES_MAX, Tracked};
 use crate::store::CommandStore;
 use crate::unanswered::{Unanswered, has_expired};
 
 impl<S: CommandStore> LaneStep<'_, S> {
-    /// Has a lane do what it can do now, for `max` commands at most. How many it was.
+    /// Has a lane do what it can do now, for `max` commands at most, or [`MOVED_BYTES_MAX`]. How
+    /// many it was.
     pub(crate) fn move_on(&mut self, slot: DeviceSlot, max: usize) -> Result<usize, S::Error> {
+        let mut bytes = 0;
         for done in 0..max {
-            let Some(next) = self.lanes.next_move(slot, self.now) else { return Ok(done) };
+            let next = self.lanes.next_move(slot, self.now).filter(|_| bytes < MOVED_BYTES_MAX);
+            let Some(next) = next else { return Ok(done) };
+            let before = self.moved.len();
             match next {
                 LaneMove::Fail(key) => self.fail(slot, key)?,
                 LaneMove::Repeat(key) => self.repeat(slot, key)?,
                 LaneMove::Fill => self.publish_next(slot)?,
             }
+            bytes += self.moved[before..].iter().map(|moved| moved.command.payload.len()).sum::<usize>();
         }
         Ok(max)
     }
@@ -59,17 +64,25 @@ impl<S: CommandStore> LaneStep<'_, S> {
     }
 
     fn repeat(&mut self, slot: DeviceSlot, key: CommandKey) -> Result<(), S::Error> {
-        match self.lanes.take(slot, key) {
-            Some(unanswered) => self.publish_or_expire(unanswered.command, unanswered.state),
+        match self.take(slot, key)? {
+            Some((command, state)) => self.publish_or_expire(command, state),
             None => Ok(()),
         }
     }
 
     fn fail(&mut self, slot: DeviceSlot, key: CommandKey) -> Result<(), S::Error> {
-        let Some(Unanswered { command, state, .. }) = self.lanes.take(slot, key) else { return Ok(()) };
+        let Some((command, state)) = self.take(slot, key)? else { return Ok(()) };
         let is_over = has_expired(&state, self.now);
         let status = if is_over { CommandStatus::Expired } else { CommandStatus::Failed };
         self.end(&command, state, status)
+    }
+
+    /// Takes an unanswered command out of its lane. One that went with its device is not there.
+    fn take(&mut self, slot: DeviceSlot, key: CommandKey) -> Result<Option<Tracked>, S::Error> {
+        match self.lanes.take(slot, key) {
+            Some(unanswered) => self.known(unanswered),
+            None => Ok(None),
+        }
     }
 
     /// Nothing goes out after its time, also when nobody has noticed yet that it is over.

@@ -8,16 +8,14 @@ use records::{Command, CommandKey, CommandState, CommandStatus, Op, OpenCommand}
 
 use crate::outcome::{How, Refused};
 use crate::place::CommandPlace;
-use crate::step::{LaneStep, MOVES_MAX};
+use crate::step::{LaneStep, MOVES_MAX, Tracked};
 use crate::store::CommandStore;
 use crate::unanswered::has_expired;
 
 impl<S: CommandStore> LaneStep<'_, S> {
     pub(crate) fn send(&mut self, command: Arc<Command>) -> Result<(), S::Error> {
         self.supersede(&command)?;
-        let not_before = command.terms.not_before.filter(|at| *at > self.now);
-        let expires_at = end_of(&command, not_before.unwrap_or(self.now));
-        let state = CommandState { is_held: not_before.is_some(), expires_at, ..CommandState::WAITING };
+        let state = scheduled(&command, self.now);
         self.store.write(Op::PutCommand(Box::new(Command::clone(&command))));
         self.schedule(CommandPlace::Nowhere, command, state)
     }
@@ -29,10 +27,13 @@ impl<S: CommandStore> LaneStep<'_, S> {
         if !is_retryable {
             return Ok(Err(Refused::Stands(state.status)));
         }
+        if self.has_newer(&command)? {
+            return Ok(Err(Refused::GivesWay));
+        }
+        self.supersede(&command)?;
         let before = CommandPlace::of(&command, &state);
         // The device may answer to what went out before.
-        let (expires_at, published_at) = (end_of(&command, self.now), state.published_at);
-        let state = CommandState { expires_at, published_at, ..CommandState::WAITING };
+        let state = CommandState { published_at: state.published_at, ..scheduled(&command, self.now) };
         self.schedule(before, command, state).map(Ok)
     }
 
@@ -57,20 +58,37 @@ impl<S: CommandStore> LaneStep<'_, S> {
         self.move_on(slot, MOVES_MAX).map(drop)
     }
 
-    /// Waiting commands of the device with the same key give way to a new one.
+    /// Waiting commands of the device with the same key give way to one that is given or retried.
     fn supersede(&mut self, new: &Command) -> Result<(), S::Error> {
-        let Some(key) = new.key.as_deref() else { return Ok(()) };
-        for row in self.store.with_key(new.slot, OpenCommand::key_hash(key))? {
-            let Some((command, state)) = self.read_row(&row)? else { continue };
-            if command.key.as_deref() == Some(key) {
-                self.end(&command, state, CommandStatus::Superseded)?;
-            }
+        for (command, state) in self.rivals(new)? {
+            self.end(&command, state, CommandStatus::Superseded)?;
         }
         Ok(())
     }
+
+    /// Whether a command with the same key waits that was given later.
+    fn has_newer(&mut self, old: &Command) -> Result<bool, S::Error> {
+        let is_newer = |one: &Command| CommandKey::from(one.id) > CommandKey::from(old.id);
+        Ok(self.rivals(old)?.iter().any(|(command, _)| is_newer(command)))
+    }
+
+    /// Waiting commands of the device with the key of this one.
+    fn rivals(&mut self, of: &Command) -> Result<Vec<Tracked>, S::Error> {
+        let Some(key) = of.key.as_deref() else { return Ok(Vec::new()) };
+        let mut rivals = Vec::new();
+        for row in self.store.with_key(of.slot, OpenCommand::key_hash(key))? {
+            let found = self.read_row(&row)?;
+            rivals.extend(found.filter(|(command, _)| command.key.as_deref() == Some(key)));
+        }
+        Ok(rivals)
+    }
 }
 
-/// When a command ends that may go out from this time on.
-fn end_of(command: &Command, from: Timestamp) -> Option<Timestamp> {
-    command.terms.ttl_ms.map(|ttl_ms| from.after(Duration::from_millis(ttl_ms)))
+/// How far a command has come that is given or retried now. Its `ttl` counts from when it may go
+/// out.
+fn scheduled(command: &Command, now: Timestamp) -> CommandState {
+    let not_before = command.terms.not_before.filter(|at| *at > now);
+    let ttl = command.terms.ttl_ms.map(Duration::from_millis);
+    let expires_at = ttl.map(|ttl| not_before.unwrap_or(now).after(ttl));
+    CommandState { is_held: not_before.is_some(), expires_at, ..CommandState::WAITING }
 }

@@ -39,7 +39,11 @@ proptest! {
 }
 
 fn plain() -> Operation {
-    Operation::Send(Send {
+    Operation::Send(plain_command())
+}
+
+fn plain_command() -> Send {
+    Send {
         device: 0,
         priority: 0,
         not_before: None,
@@ -48,7 +52,9 @@ fn plain() -> Operation {
         run_timeout: 20,
         attempts_max: 3,
         key: None,
-    })
+        payload_bytes: 1,
+        is_told: false,
+    }
 }
 
 #[test]
@@ -82,4 +88,31 @@ fn progress_takes_a_retried_command_out_of_its_line() {
         Operation::Advance { max: 1 },
         Operation::Pass { time: 50 },
     ]);
+}
+
+#[test]
+fn commands_whose_outcomes_have_no_room_expire_once_there_is_some() {
+    use records::CommandStatus::{Expired, Scheduled};
+
+    let mut world = World::new(vec![(1, 0), (1, 0)]);
+    let told = Send { ttl: Some(10), is_told: true, ..plain_command() };
+    let held = Send { device: 1, not_before: Some(20), ..plain_command() };
+    for _ in 0..3 {
+        world.apply(&Operation::Send(told.clone()));
+    }
+    world.apply(&Operation::Send(Send { ttl: Some(10), ..plain_command() }));
+    world.apply(&Operation::Send(held));
+    let statuses = |world: &World| world.stored.states.values().map(|state| state.status).collect::<Vec<_>>();
+    world.stored.is_full = true;
+    world.apply(&Operation::Pass { time: 30 });
+    assert_eq!(statuses(&world), [Scheduled, Scheduled, Scheduled, Expired, Scheduled]);
+    assert!(world.stored.states.values().all(|state| !state.is_held), "others come due past them");
+    assert_eq!(world.next_wakeup().filter(|at| at.0 <= 1_030), None, "nobody looks in vain");
+    let reads = world.stored.reads.get();
+    world.apply(&Operation::Advance { max: 10 });
+    assert_eq!(world.stored.reads.get(), reads, "not even when asked");
+    world.stored.is_full = false;
+    assert!(world.next_wakeup().is_some_and(|at| at.0 <= 1_030));
+    world.apply(&Operation::Advance { max: 2 });
+    assert_eq!(statuses(&world)[..3], [Expired; 3]);
 }

@@ -87,14 +87,7 @@ impl Naive {
     }
 
     pub(crate) fn send(&mut self, mut new: Known) {
-        let gives_way = |old: &Known| {
-            old.slot == new.slot
-                && old.name.is_some()
-                && old.name == new.name
-                && old.come.status == CommandStatus::Scheduled
-        };
-        let older: Vec<_> = self.keys(gives_way);
-        for key in older {
+        for key in self.rivals(&new) {
             self.end(key, CommandStatus::Superseded);
         }
         let later = new.not_before.filter(|at| *at > self.now);
@@ -215,13 +208,32 @@ impl Naive {
             CommandStatus::Failed | CommandStatus::Expired | CommandStatus::Cancelled => {}
             status => return Err(Refused::Stands(status)),
         }
-        let expires_at = known.ttl.map(|ttl| now + ttl as i64);
-        known.come = Come { expires_at, published_at: known.come.published_at, ..Come::GIVEN };
+        let retried = known.clone();
+        let rivals = self.rivals(&retried);
+        if rivals.iter().any(|rival| *rival > key) {
+            return Err(Refused::GivesWay);
+        }
+        for rival in rivals {
+            self.end(rival, CommandStatus::Superseded);
+        }
+        let known = self.find(key).expect("it is there");
+        let later = known.not_before.filter(|at| *at > now);
+        let expires_at = known.ttl.map(|ttl| later.unwrap_or(now) + ttl as i64);
+        let (held, published_at) = (later.is_some(), known.come.published_at);
+        known.come = Come { held, expires_at, published_at, ..Come::GIVEN };
         known.answered = false;
         let slot = known.slot;
         self.tell(key, "scheduled");
         self.go_on(slot);
         Ok(())
+    }
+
+    /// Waiting commands of a device with the key of this one.
+    fn rivals(&self, of: &Known) -> Vec<CommandKey> {
+        let is_rival = |one: &Known| {
+            one.slot == of.slot && one.name == of.name && one.come.status == CommandStatus::Scheduled
+        };
+        if of.name.is_some() { self.keys(is_rival) } else { Vec::new() }
     }
 
     /// The device is deleted, and all its commands with it.

@@ -66,6 +66,9 @@ pub(crate) struct Send {
     pub(crate) run_timeout: u64,
     pub(crate) attempts_max: u32,
     pub(crate) key: Option<u8>,
+    pub(crate) payload_bytes: usize,
+    /// Whether somebody is to be told how it ends.
+    pub(crate) is_told: bool,
 }
 
 /// Which devices there are, and what of their commands is special.
@@ -106,8 +109,17 @@ fn send(scope: Scope) -> impl Strategy<Value = Send> {
     let ttl = prop_oneof![plain => Just(None), special => (0..40_u64).prop_map(Some)];
     let key = prop_oneof![plain => Just(None), special => (0..2_u8).prop_map(Some)];
     let terms = (1..15_u64, 1..25_u64, 1..4_u32);
-    (0..scope.devices, priority, not_before, ttl, terms, key).prop_map(
-        |(device, priority, not_before, ttl, (ack_timeout, run_timeout, attempts_max), key)| Send {
+    // Large ones are not kept in memory.
+    let payload_bytes = prop_oneof![9 => Just(1), 1 => Just(1 << 12)];
+    (0..scope.devices, priority, not_before, ttl, terms, (key, payload_bytes)).prop_map(
+        |(
+            device,
+            priority,
+            not_before,
+            ttl,
+            (ack_timeout, run_timeout, attempts_max),
+            (key, payload_bytes),
+        )| Send {
             device,
             priority,
             not_before,
@@ -116,6 +128,8 @@ fn send(scope: Scope) -> impl Strategy<Value = Send> {
             run_timeout,
             attempts_max,
             key,
+            payload_bytes,
+            is_told: false,
         },
     )
 }

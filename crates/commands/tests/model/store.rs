@@ -25,6 +25,8 @@ pub(crate) struct Stored {
     /// How often something was read, and a state written.
     pub(crate) reads: Cell<usize>,
     pub(crate) state_writes: usize,
+    /// There is no room for outcomes.
+    pub(crate) is_full: bool,
 }
 
 impl Stored {
@@ -106,13 +108,24 @@ impl CommandStore for Stored {
         self.rows(is_meant, |row| (None, Reverse(0), row.key), usize::MAX)
     }
 
-    fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<OpenCommand>, Infallible> {
-        let is_meant = |row: &OpenCommand| row.due.is_some_and(|due| due <= until);
+    fn due(
+        &self,
+        after: Option<(Timestamp, CommandKey)>,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<OpenCommand>, Infallible> {
+        let is_behind = |place| after.is_none_or(|after| place > after);
+        let is_meant =
+            |row: &OpenCommand| row.due.is_some_and(|due| due <= until && is_behind((due, row.key)));
         self.rows(is_meant, |row| (row.due, Reverse(0), row.key), limit)
     }
 
     fn finished(&self, until: Timestamp, limit: usize) -> Result<Vec<FinishedCommand>, Infallible> {
         self.read(self.finished.iter().filter(|row| row.at <= until).take(limit).copied().collect())
+    }
+
+    fn has_room_for_outcome(&self) -> bool {
+        !self.is_full
     }
 
     fn write(&mut self, op: Op) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{DeviceId, EntityId, Timestamp};
 use commands::{CommandLanes, CommandStore, Moved, Pace, Progress};
-use records::{Command, CommandCause, CommandKey, CommandState, CommandTerms, DeviceSlot};
+use records::{Command, CommandCause, CommandKey, CommandState, CommandTerms, DeviceSlot, OutcomeReceiver};
 
 use crate::naive::{Come, Happened, Known, Naive, word};
 use crate::operation::{Operation, Send};
@@ -142,7 +142,7 @@ impl World {
             id,
             slot,
             device: DeviceId::new("0xA").expect("an id"),
-            payload: Arc::from(&b"{}"[..]),
+            payload: Arc::from(vec![b'1'; new.payload_bytes]),
             origin: None,
             key: new.key.map(|key| key.to_string().into()),
             terms: CommandTerms {
@@ -154,7 +154,9 @@ impl World {
                 attempts_max: new.attempts_max,
             },
             cause: CommandCause::Call,
-            notify: None,
+            notify: new
+                .is_told
+                .then(|| Box::new(OutcomeReceiver::Queue { namespace: "a".into(), queue: "b".into() })),
         };
         self.keys.push(id.into());
         ok(self.rules.send(Timestamp(self.now), Arc::new(command), &mut self.stored, &mut self.moved));
@@ -193,11 +195,15 @@ impl World {
     fn pass(&mut self, time: i64) {
         for _ in 0..time {
             self.set_time(self.now + 1);
-            if self.rules.next_wakeup().is_some_and(|at| at.0 <= self.now) {
+            if self.next_wakeup().is_some_and(|at| at.0 <= self.now) {
                 self.advance(1_000);
             }
             self.model.advance();
         }
+    }
+
+    pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
+        self.rules.next_wakeup(|| self.stored.has_room_for_outcome())
     }
 
     fn set_time(&mut self, now: i64) {
@@ -237,7 +243,7 @@ impl World {
 
     /// Asked when time has moved on.
     fn check_next_wakeup(&mut self) {
-        let (next, expect) = (self.rules.next_wakeup().map(|at| at.0), self.model.next_wakeup());
+        let (next, expect) = (self.next_wakeup().map(|at| at.0), self.model.next_wakeup());
         let was_left_behind = next.is_some_and(|next| {
             let end = Timestamp(next - KEEP);
             let is_past =
@@ -260,7 +266,7 @@ impl World {
 
 fn load(stored: &Stored) -> CommandLanes {
     let keep = Duration::from_millis(KEEP as u64);
-    ok(CommandLanes::load(keep, stored.unanswered(), stored))
+    ok(CommandLanes::load(keep, stored.unanswered().into_iter().map(Ok), stored))
 }
 
 fn pace((in_flight, gap): (u32, u64)) -> Pace {

@@ -38,6 +38,16 @@ impl Connected {
         words.get(word).is_some_and(|word| word & bit != 0)
     }
 
+    /// The connected devices of a partition, in order.
+    pub(crate) fn slots(&self, partition: PartitionId) -> Vec<DeviceSlot> {
+        let Some(words) = self.partitions.get(usize::from(partition.0)) else { return Vec::new() };
+        let words = words.read().unwrap_or_else(PoisonError::into_inner);
+        let slots = words.iter().zip(0_u32..).flat_map(|(word, at)| {
+            (0..u64::BITS).filter(move |bit| word >> bit & 1 == 1).map(move |bit| DeviceSlot(at * 64 + bit))
+        });
+        slots.collect()
+    }
+
     pub(crate) fn count(&self) -> usize {
         let ones = |words: &RwLock<Vec<u64>>| {
             let words = words.read().unwrap_or_else(PoisonError::into_inner);
@@ -49,4 +59,21 @@ impl Connected {
 
 fn place(slot: DeviceSlot) -> (usize, u64) {
     (slot.0 as usize / 64, 1 << (slot.0 % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connected_devices_are_listed_in_order() {
+        let (connected, here) = (Connected::new(2), PartitionId(1));
+        for slot in [200, 3, 64, 63] {
+            connected.set(here, DeviceSlot(slot), true);
+        }
+        connected.set(here, DeviceSlot(3), false);
+        assert_eq!(connected.slots(here), [63, 64, 200].map(DeviceSlot));
+        assert_eq!(connected.slots(PartitionId(0)), []);
+        assert!(connected.contains(here, DeviceSlot(64)) && connected.count() == 3);
+    }
 }

@@ -174,7 +174,8 @@ impl Machine for Partition {
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         let next_move = || retention::next_move(now, &self.settings.keep, self.head.kept_from);
         let days_are_over = (self.head.seq > 0).then(next_move).flatten();
-        let own = [self.watch.next_wakeup(now), self.jobs.next_wakeup(), self.commands.next_wakeup()];
+        let own =
+            [self.watch.next_wakeup(now), self.jobs.next_wakeup(), self.commands.next_wakeup(&self.jobs)];
         let kept = [self.quarantine.next_wakeup(), self.answers.next_wakeup(), days_are_over];
         own.into_iter().chain(kept).flatten().min()
     }
@@ -204,14 +205,17 @@ impl Partition {
             self.tell_noticed(step);
             let due = self.jobs.advance(JOBS_AT_A_TIME, &mut passed, &mut step.jobs());
             passed.drain(..).for_each(|passed| self.job_ended(passed.into(), step));
-            let commands_are_due = self.advance_commands(step)?;
-            let more = silence == watch::Progress::More || due == jobs::Progress::More || commands_are_due;
-            if !more || !step.has_room() {
+            let commands = self.advance_commands(step)?;
+            let others_are_due = silence == watch::Progress::More || due == jobs::Progress::More;
+            let more = others_are_due || commands.are_due;
+            // Commands that have to wait for room weigh nothing, and cost a look each.
+            let looked_only = !others_are_due && !commands.have_moved;
+            if !more || looked_only || !step.has_room() {
                 break more;
             }
         };
         // Behind what time brings: a command whose time has come takes its place before lanes open.
-        let searches = self.sweep_reach(step)?;
+        let searches = self.sweep_reach(step)? | self.check_sessions(step)?;
         let too_old = self.shrink_quarantine(step);
         Ok(searches || too_old || more_is_due || self.backlog.is_some())
     }
@@ -229,9 +233,7 @@ impl Partition {
             Repeatable::RetryDelivery(id, form) => {
                 self.once(&form, step, |partition, step| partition.retry_delivery(id, step))
             }
-            Repeatable::SendCommand(device, command, form) => {
-                self.once(&form, step, |partition, step| partition.send_command(&device, *command, step))
-            }
+            Repeatable::SendCommand(device, command, form) => self.send_once(&device, *command, &form, step),
             Repeatable::RetryCommand(id, form) => {
                 self.once(&form, step, |partition, step| partition.retry_command(id, step))
             }

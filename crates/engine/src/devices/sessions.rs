@@ -7,7 +7,7 @@ use records::{DeviceProfile, DisconnectReason};
 use smallvec::SmallVec;
 
 use crate::kernel::hashed::HashMap;
-use crate::presence::{OfKind, Reach, Session, Who};
+use crate::presence::{Reach, Session, Who};
 
 /// What an edge tells of its sessions.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub enum PresenceChange {
     /// A session of a device ended.
     Disconnected(DeviceId, u64, DisconnectReason),
     /// A session names the topic of a device's commands, or no longer.
-    Reaches(DeviceId, u64, Option<OfKind>),
+    Reaches(DeviceId, u64, Option<Reach>),
     /// All that a session reaches by wildcards.
     ReachesWidely(u64, Arc<[Reach]>),
 }
@@ -29,7 +29,7 @@ pub(super) struct Present {
     /// Where it is and since when, if the session is the device's own; what only reaches the device
     /// may be another's.
     pub(super) own: Option<(Session, Timestamp)>,
-    pub(super) reach: Option<OfKind>,
+    pub(super) reach: Option<Reach>,
 }
 
 /// The live sessions that concern devices of a partition.
@@ -89,53 +89,64 @@ impl Sessions {
     }
 
     /// Whether a session names the topic of the commands of this device, which is of this kind.
-    pub(super) fn reaches(&self, device: &DeviceId, kind: &Kind) -> bool {
-        let covers = |one: &Present| match &one.reach {
-            Some(OfKind::Only(named)) => named == kind,
-            Some(OfKind::Any) => true,
-            None => false,
-        };
-        self.by_device.get(device).is_some_and(|present| present.iter().any(covers))
+    /// `profile` is asked for only where labels decide.
+    pub(super) fn reaches<E>(
+        &self,
+        device: &DeviceId,
+        kind: &Kind,
+        profile: impl Fn() -> Result<Option<Arc<DeviceProfile>>, E>,
+    ) -> Result<bool, E> {
+        let present = self.by_device.get(device).into_iter().flatten();
+        any_covers(present.filter_map(|one| one.reach.as_ref()), (device, kind), profile)
     }
 
-    /// Whether a session reaches the device by a wildcard. `profile` is asked for only where labels
-    /// decide.
+    /// Whether a session reaches the device by a wildcard; as [`Sessions::reaches`].
     pub(super) fn reaches_widely<E>(
         &self,
         device: &DeviceId,
         kind: &Kind,
         profile: impl Fn() -> Result<Option<Arc<DeviceProfile>>, E>,
     ) -> Result<bool, E> {
-        let mut labels = None;
-        for reach in self.wide.iter().flat_map(|(_, reach)| reach.iter()) {
-            if reach.kind.as_ref().is_some_and(|wanted| wanted != kind) {
-                continue;
-            }
-            let covers = match &reach.who {
-                Who::Everybody => true,
-                Who::Device(one) => one == device,
-                Who::Prefix(prefix) => device.as_str().starts_with(&**prefix),
-                Who::Label(key, value) => {
-                    if labels.is_none() {
-                        labels = Some(profile()?);
-                    }
-                    let profile = labels.as_ref().and_then(Option::as_ref);
-                    profile.is_some_and(|profile| {
-                        profile.labels.iter().any(|(k, v)| **k == **key && **v == **value)
-                    })
-                }
-            };
-            if covers {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        any_covers(self.wide.iter().flat_map(|(_, reach)| reach.iter()), (device, kind), profile)
+    }
+
+    /// The devices with sessions of their own.
+    pub(super) fn connected(&self) -> impl Iterator<Item = &DeviceId> {
+        let own = self.by_device.iter().filter(|(_, present)| present.iter().any(|one| one.own.is_some()));
+        own.map(|(device, _)| device)
     }
 
     /// Whether any session reaches devices by wildcards.
     pub(super) fn has_wide(&self) -> bool {
         !self.wide.is_empty()
     }
+}
+
+/// Whether a device is within reach. Its profile is read once at most.
+fn any_covers<'a, E>(
+    mut reach: impl Iterator<Item = &'a Reach>,
+    (device, kind): (&DeviceId, &Kind),
+    profile: impl Fn() -> Result<Option<Arc<DeviceProfile>>, E>,
+) -> Result<bool, E> {
+    let mut known = None;
+    while let Some(Reach { who, .. }) = reach.find(|reach| reach.kind.covers(kind)) {
+        let covers = match who {
+            Who::Everybody => true,
+            Who::Device(one) => one == device,
+            Who::Prefix(prefix) => device.as_str().starts_with(&**prefix),
+            Who::Label(key, value) => {
+                if known.is_none() {
+                    known = Some(profile()?);
+                }
+                let mut labels = known.iter().flatten().flat_map(|profile| profile.labels.iter());
+                labels.any(|(k, v)| **k == **key && **v == **value)
+            }
+        };
+        if covers {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The sessions of every partition as the edges last told them: a partition that is loaded again
@@ -172,8 +183,9 @@ impl SessionBook {
             return Ok(false);
         }
         let Some(known) = profile()? else { return Ok(false) };
-        Ok(concerned.reaches(device, &known.kind)
-            || concerned.reaches_widely(device, &known.kind, || Ok(Some(Arc::clone(&known))))?)
+        let profile = || Ok(Some(Arc::clone(&known)));
+        Ok(concerned.reaches(device, &known.kind, profile)?
+            || concerned.reaches_widely(device, &known.kind, profile)?)
     }
 
     pub(crate) fn sessions(&self, partition: PartitionId) -> Sessions {

@@ -104,6 +104,8 @@ struct Live {
     opens_at: Option<Timestamp>,
     /// When a window shuts in which something was handed out; on the wall clock.
     shuts_at: Option<Timestamp>,
+    /// Nothing is handed out before that time: a partition of devices had no room.
+    busy_until: Option<Timestamp>,
     /// Handed-out commands are taken back.
     taking_back: Option<Scan>,
     /// What was handed out is asked for.
@@ -156,6 +158,7 @@ impl Live {
             windows: BTreeMap::new(),
             opens_at: None,
             shuts_at: None,
+            busy_until: None,
             taking_back: None,
             asking: None,
             sweeping: None,

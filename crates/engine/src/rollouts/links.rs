@@ -64,6 +64,8 @@ pub enum OrderOutcome {
     TakenBack,
     /// There is no such device, or it takes no such command.
     Nobody,
+    /// The device's partition has no room for another outcome that is to be told: not now.
+    Busy,
 }
 
 /// A command, and where it stands.

@@ -20,6 +20,8 @@ use store::{MemoryStore, Planned};
 
 use crate::whole::settings;
 
+mod time;
+
 const PARTITIONS: u16 = 4;
 
 /// What went out, in order.
@@ -40,7 +42,10 @@ struct Fleet {
 
 impl Fleet {
     async fn start(store: &Arc<MemoryStore>) -> Self {
-        let clock = Arc::new(SystemClock::start(Timestamp(0)));
+        Self::start_by(store, Arc::new(SystemClock::start(Timestamp(0)))).await
+    }
+
+    async fn start_by(store: &Arc<MemoryStore>, clock: Arc<dyn base::Clock>) -> Self {
         let store = Arc::clone(store);
         let engine = Engine::start(settings(), Arc::clone(&store) as Arc<dyn engine::Store>, clock)
             .await
@@ -53,21 +58,25 @@ impl Fleet {
     /// With so many devices, `d000` and on, of which the first come.
     async fn of(devices: usize, present: usize) -> Self {
         let fleet = Self::start(&Arc::new(MemoryStore::new(Lineage(1), PARTITIONS))).await;
+        fleet.register(devices, present).await;
+        fleet
+    }
+
+    async fn register(&self, devices: usize, present: usize) {
         for number in 0..devices {
             let labels = vec![("site".to_owned(), (number % 2).to_string())];
             let device = NewDevice { id: name(number), labels, ..NewDevice::default() };
-            fleet.engine.create_device(device).await.expect("registered");
+            self.engine.create_device(device).await.expect("registered");
         }
         for number in 0..present {
-            fleet.come(number).await;
+            self.come(number).await;
         }
-        fleet
     }
 
     async fn come(&self, number: usize) {
         let (presence, session) = (self.engine.presence(), number as u64);
         presence.connected(id(number), Session { number: session, address: None }).await.expect("told");
-        presence.reaches(id(number), session, Some(OfKind::Any)).await.expect("told");
+        presence.reaches(id(number), session, Some(OfKind::Any.into())).await.expect("told");
     }
 
     async fn leave(&self, number: usize) {

@@ -135,6 +135,23 @@ impl KindForms {
         })
     }
 
+    /// Whether a command with this payload can be sent to devices of a kind.
+    ///
+    /// # Errors
+    /// 422 `no_place` when the payload has no place for the command's id where the kind has it.
+    pub fn check_payload(&self, kind: &Kind, payload: &[u8]) -> Result<(), Problem> {
+        let Some(raw) = self.0.get(kind).and_then(|topics| topics.raw.as_ref()) else { return Ok(()) };
+        if raw.has_place(payload) {
+            return Ok(());
+        }
+        let detail = format!(
+            "devices of kind {kind} are shown the id of a command at {} of its payload, by the setting \
+             kinds.{kind}.id_path; the payload must be an object, and so must what leads there",
+            raw.id_path,
+        );
+        Err(Problem::not_allowed("no_place", detail))
+    }
+
     /// Where a command goes, and what stands there. `None` if its payload has no place for an id.
     pub(crate) fn command(
         &self,
@@ -159,19 +176,25 @@ impl KindForms {
         Some((topic.into(), payload.into()))
     }
 
-    /// The level of a topic or filter where the id of a device stands.
+    /// The level of a topic or filter where the id of a device stands; `None` too where a filter
+    /// covers topics of several devices.
     pub(crate) fn device_level<'a>(&self, topic: &'a str) -> Option<&'a str> {
         let of_contract = topic.strip_prefix("dev/").and_then(|levels| levels.split('/').nth(1));
         if of_contract.is_some() || self.0.is_empty() {
             return of_contract;
         }
-        let mut templates = self.0.values().flat_map(KindTopics::all);
-        templates.find_map(|(_, template)| template.id_in(topic).flatten())
+        let mut levels =
+            self.0.values().flat_map(KindTopics::all).filter_map(|(_, template)| template.id_in(topic));
+        let first = levels.next()??;
+        // A filter may cover topics of the contract as well.
+        let beside = topic.strip_prefix("+/").and_then(|levels| levels.split('/').nth(1));
+        (levels.all(|level| level == Some(first)) && beside.is_none_or(|level| level == first))
+            .then_some(first)
     }
 
-    /// Whether commands to devices of this kind go to a topic of the settings.
-    pub(crate) fn has_down(&self, kind: &Kind) -> bool {
-        self.0.get(kind).is_some_and(|topics| topics.down.is_some())
+    /// The kinds whose commands go to topics of the settings.
+    pub(crate) fn with_down(&self) -> impl Iterator<Item = &Kind> {
+        self.0.iter().filter(|(_, topics)| topics.down.is_some()).map(|(kind, _)| kind)
     }
 
     /// The kinds whose topics of commands, as the settings have them, a filter covers: each with

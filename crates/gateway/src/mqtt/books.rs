@@ -17,10 +17,13 @@ use super::reach::CoveredDevices;
 #[derive(Debug, Default)]
 pub(super) struct Books(Option<Box<BookedSession>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct BookedSession {
     devices: Vec<BookedDevice>,
-    wide: Vec<Reach>,
+    /// The kinds whose devices it reaches by wildcards.
+    wide: OfKind,
+    /// The devices that its login speaks for.
+    who: Who,
 }
 
 #[derive(Debug)]
@@ -38,15 +41,16 @@ pub(super) enum PresenceCall {
     /// It was; it has ended.
     Disconnected(DeviceId),
     /// It reaches this device, or no longer.
-    Reaches(DeviceId, Option<OfKind>),
+    Reaches(DeviceId, Option<Reach>),
     /// It reaches these.
     ReachesWidely(Vec<Reach>),
 }
 
 impl Books {
-    /// Whether one more device fits. Devices of a session stay its own until it ends.
-    pub(super) fn has_room(&self) -> bool {
-        self.0.as_ref().is_none_or(|entries| entries.devices.len() < DEVICES_PER_SESSION_MAX)
+    /// Whether so many more devices fit. Devices of a session stay its own until it ends.
+    pub(super) fn has_room_for(&self, devices: usize) -> bool {
+        let booked = self.0.as_ref().map_or(0, |entries| entries.devices.len());
+        booked + devices <= DEVICES_PER_SESSION_MAX
     }
 
     /// It is a session of this device.
@@ -59,55 +63,47 @@ impl Books {
 
     /// It subscribed to what covers these; `who` says for which devices its login speaks.
     pub(super) fn subscribe(&mut self, covered: CoveredDevices, who: &Who, calls: &mut Vec<PresenceCall>) {
-        match covered {
-            CoveredDevices::Nothing => {}
-            CoveredDevices::Device { device, kind, by_name } => {
-                if by_name {
-                    self.connect(device.clone(), calls);
-                }
-                let entry = self.entry(device);
-                let reach = Some(with(entry.reach.clone(), kind));
-                entry.change(reach, calls);
-            }
-            CoveredDevices::Widely(kinds) => {
-                let wide = &mut self.entries().wide;
-                let before = wide.len();
-                for kind in kinds {
-                    let reach = Reach { kind, who: who.clone() };
-                    if !wide.contains(&reach) {
-                        wide.push(reach);
-                    }
-                }
-                if wide.len() > before {
-                    calls.push(PresenceCall::ReachesWidely(wide.clone()));
-                }
-            }
+        if covered.is_nothing() {
+            return;
         }
+        if self.entries().who != *who {
+            self.entries().who = who.clone();
+        }
+        for (device, kind) in covered.named {
+            if covered.by_name {
+                self.connect(device.clone(), calls);
+            }
+            let entry = self.entry(device);
+            let reach = match entry.reach.clone() {
+                Some(known) => known.or(kind),
+                None => kind,
+            };
+            entry.change(Some(reach), who, calls);
+        }
+        let entries = self.entries();
+        let wide = entries.wide.clone().or(covered.widely);
+        entries.change_wide(wide, calls);
     }
 
     /// Its subscriptions cover only these any more.
     pub(super) fn keep(&mut self, left: impl Iterator<Item = CoveredDevices>, calls: &mut Vec<PresenceCall>) {
         let Some(entries) = &mut self.0 else { return };
-        let (mut reached, mut kinds) = (Vec::new(), Vec::new());
+        let (mut reached, mut wide) = (Vec::new(), OfKind::among([]));
         for covered in left {
-            match covered {
-                CoveredDevices::Nothing => {}
-                CoveredDevices::Device { device, kind, .. } => reached.push((device, kind)),
-                CoveredDevices::Widely(of) => kinds.extend(of),
-            }
+            reached.extend(covered.named);
+            wide = wide.or(covered.widely);
         }
+        let who = entries.who.clone();
         for entry in &mut entries.devices {
             let of_device = reached.iter().filter(|(device, _)| *device == entry.device);
-            let reach = of_device.fold(None, |reach, (_, kind)| Some(with(reach, kind.clone())));
-            entry.change(reach, calls);
+            let kinds = of_device.map(|(_, kind)| kind.clone());
+            entry.change(kinds.reduce(OfKind::or), &who, calls);
         }
-        let before = entries.wide.len();
-        entries.wide.retain(|reach| kinds.contains(&reach.kind));
-        if entries.wide.len() < before {
-            calls.push(PresenceCall::ReachesWidely(entries.wide.clone()));
-        }
+        // What it was not told of stays so.
+        let wide = entries.wide.clone().and(wide);
+        entries.change_wide(wide, calls);
         entries.devices.retain(|entry| entry.connected || entry.reach.is_some());
-        if entries.devices.is_empty() && entries.wide.is_empty() {
+        if entries.devices.is_empty() && entries.wide.is_nothing() {
             self.0 = None;
         }
     }
@@ -115,16 +111,19 @@ impl Books {
     /// It has ended.
     pub(super) fn close(&mut self) -> Vec<PresenceCall> {
         let Some(entries) = self.0.take() else { return Vec::new() };
-        let BookedSession { devices, wide } = *entries;
+        let BookedSession { devices, wide, .. } = *entries;
         let ended = devices.into_iter().map(|entry| match entry.connected {
             true => PresenceCall::Disconnected(entry.device),
             false => PresenceCall::Reaches(entry.device, None),
         });
-        ended.chain((!wide.is_empty()).then(|| PresenceCall::ReachesWidely(Vec::new()))).collect()
+        ended.chain((!wide.is_nothing()).then(|| PresenceCall::ReachesWidely(Vec::new()))).collect()
     }
 
     fn entries(&mut self) -> &mut BookedSession {
-        self.0.get_or_insert_default()
+        self.0.get_or_insert_with(|| {
+            let (wide, who) = (OfKind::among([]), Who::default());
+            Box::new(BookedSession { devices: Vec::new(), wide, who })
+        })
     }
 
     fn entry(&mut self, device: DeviceId) -> &mut BookedDevice {
@@ -139,21 +138,31 @@ impl Books {
     }
 }
 
-impl BookedDevice {
-    fn change(&mut self, reach: Option<OfKind>, calls: &mut Vec<PresenceCall>) {
-        if self.reach != reach {
-            calls.push(PresenceCall::Reaches(self.device.clone(), reach.clone()));
-            self.reach = reach;
+impl BookedSession {
+    fn change_wide(&mut self, wide: OfKind, calls: &mut Vec<PresenceCall>) {
+        if self.wide == wide {
+            return;
         }
+        let reach = Reach { kind: wide.clone(), who: self.who.clone() };
+        let reach = (!wide.is_nothing()).then_some(reach);
+        calls.push(PresenceCall::ReachesWidely(reach.into_iter().collect()));
+        self.wide = wide;
     }
 }
 
-/// The kinds of two filters that name the same device. It is of one of both, so what is told of two
-/// kinds is any.
-fn with(reach: Option<OfKind>, kind: OfKind) -> OfKind {
-    match reach {
-        Some(known) if known != kind => OfKind::Any,
-        _ => kind,
+impl BookedDevice {
+    /// That the login spoke for the device when it subscribed was found already. Only labels may
+    /// change.
+    fn change(&mut self, reach: Option<OfKind>, who: &Who, calls: &mut Vec<PresenceCall>) {
+        if self.reach == reach {
+            return;
+        }
+        self.reach = reach;
+        let told = self.reach.clone().map(|kind| match who {
+            Who::Label(..) => Reach { kind, who: who.clone() },
+            Who::Everybody | Who::Device(_) | Who::Prefix(_) => Reach::from(kind),
+        });
+        calls.push(PresenceCall::Reaches(self.device.clone(), told));
     }
 }
 
@@ -218,20 +227,20 @@ mod tests {
     }
 
     fn reaches(device: &str) -> PresenceCall {
-        PresenceCall::Reaches(id(device), Some(OfKind::Only(Kind::lock())))
+        PresenceCall::Reaches(id(device), Some(OfKind::Only(Kind::lock()).into()))
     }
 
-    fn reaches_any(device: &str) -> PresenceCall {
-        PresenceCall::Reaches(id(device), Some(OfKind::Any))
+    fn reaches_kinds(device: &str, kinds: &[&str]) -> PresenceCall {
+        let kinds = OfKind::among(kinds.iter().filter_map(|kind| Kind::new(kind)));
+        PresenceCall::Reaches(id(device), Some(kinds.into()))
     }
 
     fn reaches_not(device: &str) -> PresenceCall {
         PresenceCall::Reaches(id(device), None)
     }
 
-    fn widely(kinds: &[Option<&str>]) -> PresenceCall {
-        let reach = |kind: &Option<&str>| Reach { kind: kind.and_then(Kind::new), who: Who::Everybody };
-        PresenceCall::ReachesWidely(kinds.iter().map(reach).collect())
+    fn widely(kind: Option<OfKind>) -> PresenceCall {
+        PresenceCall::ReachesWidely(kind.into_iter().map(Reach::from).collect())
     }
 
     fn subscribe(books: &mut Books, filter: &str) -> Vec<PresenceCall> {
@@ -274,8 +283,9 @@ mod tests {
     fn a_device_is_reached_if_it_is_of_a_kind_that_is_named() {
         let mut books = Books::default();
         assert_eq!(subscribe(&mut books, "+/lock/0xA"), [reaches("0xA")]);
-        assert_eq!(subscribe(&mut books, "+/meter/0xA"), [reaches_any("0xA")]);
-        assert_eq!(subscribe(&mut books, "dev/+/0xA"), []);
+        assert_eq!(subscribe(&mut books, "+/meter/0xA"), [reaches_kinds("0xA", &["lock", "meter"])]);
+        let any = || PresenceCall::Reaches(id("0xA"), Some(OfKind::Any.into()));
+        assert_eq!(subscribe(&mut books, "dev/+/0xA"), [any()]);
         assert_eq!(keep(&mut books, &["+/lock/0xA", "dev/+/0xA"]), []);
         assert_eq!(keep(&mut books, &["+/lock/0xA"]), [reaches("0xA")]);
     }
@@ -283,11 +293,13 @@ mod tests {
     #[test]
     fn wildcards_are_told_of_all_together() {
         let mut books = Books::default();
-        assert_eq!(subscribe(&mut books, "dev/lock/+"), [widely(&[Some("lock")])]);
-        assert_eq!(subscribe(&mut books, "#"), [widely(&[Some("lock"), None])]);
+        let locks = || Some(OfKind::Only(Kind::lock()));
+        assert_eq!(subscribe(&mut books, "dev/lock/+"), [widely(locks())]);
+        assert_eq!(subscribe(&mut books, "#"), [widely(Some(OfKind::Any))]);
         assert_eq!(subscribe(&mut books, "dev/#"), []);
-        assert_eq!(keep(&mut books, &["dev/#"]), [widely(&[None])]);
-        assert_eq!(keep(&mut books, &["dev/+/+/state"]), [widely(&[])]);
+        assert_eq!(keep(&mut books, &["dev/#", "dev/lock/+"]), []);
+        assert_eq!(keep(&mut books, &["dev/lock/+"]), [widely(locks())]);
+        assert_eq!(keep(&mut books, &["dev/+/+/state"]), [widely(None)]);
         assert!(books.0.is_none(), "nothing is left");
     }
 
@@ -295,9 +307,18 @@ mod tests {
     fn a_session_is_of_so_many_devices_and_no_more() {
         let (mut books, mut calls) = (Books::default(), Vec::new());
         for number in 0..DEVICES_PER_SESSION_MAX {
-            assert!(books.has_room());
+            assert!(books.has_room_for(1));
             books.connect(id(&number.to_string()), &mut calls);
         }
-        assert!(!books.has_room());
+        assert!(!books.has_room_for(1));
+    }
+
+    #[test]
+    fn the_label_of_a_login_is_told_with_the_devices_that_it_names() {
+        let (mut books, mut calls) = (Books::default(), Vec::new());
+        let who = Who::Label("site".into(), "12".into());
+        books.subscribe(covered("+/lock/0xA"), &who, &mut calls);
+        let reach = Reach { kind: OfKind::Only(Kind::lock()), who };
+        assert_eq!(calls, [PresenceCall::Reaches(id("0xA"), Some(reach))]);
     }
 }

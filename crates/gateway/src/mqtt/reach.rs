@@ -8,76 +8,88 @@ use crate::decode::kinds::KindForms;
 
 /// The devices whose commands a filter covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CoveredDevices {
-    Nothing,
-    /// The device with this id, if it is of this kind.
-    Device {
-        device: DeviceId,
-        kind: OfKind,
-        /// The filter is the topic itself, without a wildcard.
-        by_name: bool,
-    },
-    /// All devices of these kinds; of any kind where it is `None`.
-    Widely(Vec<Option<Kind>>),
+pub(super) struct CoveredDevices {
+    /// Those with these ids, if they are of these kinds.
+    pub(super) named: Vec<(DeviceId, OfKind)>,
+    /// The filter is the topic of a device itself, without a wildcard.
+    pub(super) by_name: bool,
+    /// All devices of these kinds.
+    pub(super) widely: OfKind,
+}
+
+impl CoveredDevices {
+    pub(super) fn nothing() -> Self {
+        Self { named: Vec::new(), by_name: false, widely: OfKind::among([]) }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        self.named.is_empty() && self.widely.is_nothing()
+    }
+
+    fn device(device: DeviceId, kind: OfKind, by_name: bool) -> Self {
+        Self { named: vec![(device, kind)], by_name, ..Self::nothing() }
+    }
+
+    fn widely(widely: OfKind) -> Self {
+        Self { widely, ..Self::nothing() }
+    }
+
+    fn add(&mut self, device: DeviceId, kind: OfKind) {
+        match self.named.iter_mut().find(|(known, _)| *known == device) {
+            Some((_, of)) => *of = of.clone().or(kind),
+            None => self.named.push((device, kind)),
+        }
+    }
 }
 
 /// What a valid filter covers.
 pub(super) fn covered(filter: &str, kinds: &KindForms) -> CoveredDevices {
-    match of_contract(filter, kinds) {
-        CoveredDevices::Nothing => of_settings(filter, kinds),
-        // What covers a kind by its name may cover other kinds by their settings.
-        CoveredDevices::Widely(mut named) if !named.contains(&None) => {
-            named.extend(kinds.covered(filter).map(|(kind, _)| Some(kind.clone())));
-            CoveredDevices::Widely(named)
-        }
-        covered => covered,
-    }
-}
-
-fn of_settings(filter: &str, kinds: &KindForms) -> CoveredDevices {
-    let mut wide = Vec::new();
+    let mut covered = of_contract(filter, kinds);
     for (kind, id) in kinds.covered(filter) {
+        let only = OfKind::Only(kind.clone());
         match id.map(DeviceId::new) {
             Some(Some(device)) => {
-                let by_name = !filter.contains(['+', '#']);
-                return CoveredDevices::Device { device, kind: OfKind::Only(kind.clone()), by_name };
+                covered.by_name |= !filter.contains(['+', '#']);
+                covered.add(device, only);
             }
             Some(None) => {}
-            None => wide.push(Some(kind.clone())),
+            None => covered.widely = covered.widely.or(only),
         }
     }
-    if wide.is_empty() { CoveredDevices::Nothing } else { CoveredDevices::Widely(wide) }
+    covered
 }
 
+/// The devices whose commands go where the contract has it.
 fn of_contract(filter: &str, kinds: &KindForms) -> CoveredDevices {
+    let all = || OfKind::except(kinds.with_down().cloned());
     let mut levels = filter.split('/');
     let [first, kind, id, below] = std::array::from_fn(|_| levels.next());
     let more = levels.next().is_some();
     match (first, kind, id, below) {
-        (Some("#"), None, None, None) => return CoveredDevices::Widely(vec![None]),
+        (Some("#"), None, None, None) => return CoveredDevices::widely(all()),
         (Some("dev" | "+"), ..) => {}
-        _ => return CoveredDevices::Nothing,
+        _ => return CoveredDevices::nothing(),
     }
-    let named = match kind {
-        Some("#") => return CoveredDevices::Widely(vec![None]),
-        Some("+") => None,
-        Some(kind) => match Kind::new(kind).filter(|kind| !kinds.has_down(kind)) {
-            Some(kind) => Some(kind),
-            None => return CoveredDevices::Nothing,
+    let (of_kind, is_named) = match kind {
+        Some("#") => return CoveredDevices::widely(all()),
+        Some("+") => (all(), false),
+        Some(kind) => match Kind::new(kind).filter(|kind| kinds.with_down().all(|other| other != kind)) {
+            Some(kind) => (OfKind::Only(kind), true),
+            None => return CoveredDevices::nothing(),
         },
-        None => return CoveredDevices::Nothing,
+        None => return CoveredDevices::nothing(),
     };
     match (id, below) {
-        _ if more => CoveredDevices::Nothing,
-        (Some("#"), None) | (Some("+"), None | Some("#")) => CoveredDevices::Widely(vec![named]),
+        _ if more => CoveredDevices::nothing(),
+        (Some("#"), None) | (Some("+"), None | Some("#")) => CoveredDevices::widely(of_kind),
         (Some(id), None | Some("#")) => match DeviceId::new(id) {
             Some(device) => {
-                let by_name = first == Some("dev") && named.is_some() && below.is_none();
-                CoveredDevices::Device { device, kind: named.map_or(OfKind::Any, OfKind::Only), by_name }
+                let by_name = first == Some("dev") && is_named && below.is_none();
+                CoveredDevices::device(device, of_kind, by_name)
             }
-            None => CoveredDevices::Nothing,
+            None => CoveredDevices::nothing(),
         },
-        _ => CoveredDevices::Nothing,
+        _ => CoveredDevices::nothing(),
     }
 }
 
@@ -88,14 +100,11 @@ mod tests {
 
     #[test]
     fn a_filter_covers_a_device_or_many_or_none() {
-        let of_kind = |kind, by_name| CoveredDevices::Device {
-            device: DeviceId::new("0xA").expect("an id"),
-            kind,
-            by_name,
-        };
+        let of_kind =
+            |kind, by_name| CoveredDevices::device(DeviceId::new("0xA").expect("an id"), kind, by_name);
         let lock = |by_name| of_kind(OfKind::Only(Kind::lock()), by_name);
-        let locks = || CoveredDevices::Widely(vec![Kind::new("lock")]);
-        let all = || CoveredDevices::Widely(vec![None]);
+        let locks = || CoveredDevices::widely(OfKind::Only(Kind::lock()));
+        let all = || CoveredDevices::widely(OfKind::Any);
         for (filter, expect) in [
             ("dev/lock/0xA", lock(true)),
             ("dev/+/0xA", of_kind(OfKind::Any, false)),
@@ -112,17 +121,17 @@ mod tests {
             ("dev/lock/+", locks()),
             ("dev/lock/+/#", locks()),
             ("+/lock/+", locks()),
-            ("dev", CoveredDevices::Nothing),
-            ("dev/lock", CoveredDevices::Nothing),
-            ("dev/Lock/+", CoveredDevices::Nothing),
-            ("dev/lock/0x A", CoveredDevices::Nothing),
-            ("dev/lock/0xA/state", CoveredDevices::Nothing),
-            ("dev/lock/0xA/+", CoveredDevices::Nothing),
-            ("dev/+/+/+", CoveredDevices::Nothing),
-            ("dev/lock/0xA/state/#", CoveredDevices::Nothing),
-            ("sensors", CoveredDevices::Nothing),
-            ("$SYS/#", CoveredDevices::Nothing),
-            ("elsewhere/#", CoveredDevices::Nothing),
+            ("dev", CoveredDevices::nothing()),
+            ("dev/lock", CoveredDevices::nothing()),
+            ("dev/Lock/+", CoveredDevices::nothing()),
+            ("dev/lock/0x A", CoveredDevices::nothing()),
+            ("dev/lock/0xA/state", CoveredDevices::nothing()),
+            ("dev/lock/0xA/+", CoveredDevices::nothing()),
+            ("dev/+/+/+", CoveredDevices::nothing()),
+            ("dev/lock/0xA/state/#", CoveredDevices::nothing()),
+            ("sensors", CoveredDevices::nothing()),
+            ("$SYS/#", CoveredDevices::nothing()),
+            ("elsewhere/#", CoveredDevices::nothing()),
         ] {
             assert_eq!(covered(filter, &KindForms::default()), expect, "{filter}");
         }
@@ -133,27 +142,45 @@ mod tests {
         let topics = KindTopics { down: TopicTemplate::new("mqtt/face/{id}"), ..KindTopics::default() };
         let face = Kind::new("face").expect("a kind");
         let kinds = KindForms::new([(face.clone(), topics)].into()).expect("one meaning");
-        let device = |kind: &Kind, by_name| CoveredDevices::Device {
-            device: DeviceId::new("0xA").expect("an id"),
-            kind: OfKind::Only(kind.clone()),
-            by_name,
+        let named = |kind: OfKind, by_name| {
+            CoveredDevices::device(DeviceId::new("0xA").expect("an id"), kind, by_name)
         };
-        let widely = |kinds: &[&Kind]| {
-            CoveredDevices::Widely(kinds.iter().map(|kind| Some((*kind).clone())).collect())
-        };
+        let device = |kind: &Kind, by_name| named(OfKind::Only(kind.clone()), by_name);
+        let widely =
+            |kinds: &[&Kind]| CoveredDevices::widely(OfKind::among(kinds.iter().map(|kind| (*kind).clone())));
+        let others = || OfKind::except([face.clone()]);
         for (filter, expect) in [
             ("mqtt/face/0xA", device(&face, true)),
             ("mqtt/+/0xA", device(&face, false)),
             ("mqtt/face/+", widely(&[&face])),
             ("mqtt/#", widely(&[&face])),
             ("+/lock/+", widely(&[&Kind::lock()])),
-            ("#", CoveredDevices::Widely(vec![None])),
-            ("dev/face/0xA", CoveredDevices::Nothing),
-            ("dev/face/+", CoveredDevices::Nothing),
+            ("#", CoveredDevices::widely(OfKind::Any)),
+            ("+/#", CoveredDevices::widely(OfKind::Any)),
+            ("dev/#", CoveredDevices::widely(others())),
+            ("dev/+/+", CoveredDevices::widely(others())),
+            ("dev/+/0xA", named(others(), false)),
+            ("+/+/0xA", named(OfKind::Any, false)),
+            ("dev/face/0xA", CoveredDevices::nothing()),
+            ("dev/face/+", CoveredDevices::nothing()),
             ("dev/lock/0xA", device(&Kind::lock(), true)),
-            ("mqtt/face/0xA/Ack", CoveredDevices::Nothing),
+            ("mqtt/face/0xA/Ack", CoveredDevices::nothing()),
         ] {
             assert_eq!(covered(filter, &kinds), expect, "{filter}");
         }
+    }
+
+    #[test]
+    fn a_filter_may_cover_topics_of_several_kinds() {
+        let kind = |name: &str| Kind::new(name).expect("a kind");
+        let topics = |down: &str| KindTopics { down: TopicTemplate::new(down), ..KindTopics::default() };
+        let kinds = [(kind("door"), topics("a/{id}/x")), (kind("gate"), topics("b/k/{id}"))];
+        let kinds = KindForms::new(kinds.into()).expect("one meaning");
+        let covered = covered("+/+/x", &kinds);
+        assert_eq!(covered.widely, OfKind::Only(kind("door")));
+        let id = DeviceId::new("x").expect("an id");
+        assert_eq!(covered.named, [(id, OfKind::except([kind("door")]))]);
+        assert_eq!(kinds.device_level("+/+/x"), None, "it stands for more than one device");
+        assert_eq!(kinds.device_level("b/k/x"), Some("x"));
     }
 }

@@ -59,9 +59,9 @@ impl List {
         let (wanted, mut commands, mut bytes) = (page.limit, Vec::new(), 0);
         let next_page = loop {
             page.limit = (wanted - commands.len()).min(READ_MAX);
-            let found = queries.commands(&filter, page)?;
-            let has_ended = found.len() < page.limit;
-            page.after = found.last().map(|(key, _)| *key).or(page.after);
+            let (found, stopped) = queries.commands(&filter, page)?;
+            let has_ended = found.len() < page.limit && stopped.is_none();
+            page.after = stopped.or(found.last().map(|(key, _)| *key)).or(page.after);
             for (_, command) in found {
                 let command = shape::command(&command);
                 bytes += command.encoded_len();
@@ -70,7 +70,7 @@ impl List {
             if has_ended {
                 break Bytes::new();
             }
-            if commands.len() == wanted || bytes >= PAGE_BYTES_MAX {
+            if commands.len() == wanted || bytes >= PAGE_BYTES_MAX || stopped.is_some() {
                 break page.after.map(written).unwrap_or_default();
             }
         };

@@ -89,13 +89,19 @@ pub fn open_commands_are_found_in_each_of_their_orders(make: Make<'_>) {
         assert_eq!(slots(CommandPhase::Unanswered, Some(SLOT)), [OTHER], "{context}");
         assert_eq!(slots(CommandPhase::Waiting, None), [SLOT], "{context}");
         assert_eq!(slots(CommandPhase::Held, Some(OTHER)), [], "{context}");
-        let due = |until, limit| numbers(&view.commands_due(Timestamp(until), limit).expect("reads"));
+        let due = |until, limit| numbers(&view.commands_due(None, Timestamp(until), limit).expect("reads"));
         assert_eq!(
             (due(50, 10), due(49, 10), due(29, 10)),
             (vec![6, 3, 2, 4], vec![6, 3], vec![]),
             "{context}"
         );
         assert_eq!((due(i64::MAX, 2), due(i64::MAX, 99).len()), (vec![6, 3], 7), "{context}");
+        let all = view.commands_due(None, Timestamp::MAX, 99).expect("reads");
+        for (at, open) in all.iter().enumerate() {
+            let after = open.due.map(|due| (due, open.key));
+            let behind = view.commands_due(after, Timestamp::MAX, 99).expect("reads");
+            assert_eq!(behind, all[at + 1..], "{context}");
+        }
         let with_key =
             |slot, key| numbers(&view.commands_with_key(slot, OpenCommand::key_hash(key)).expect("reads"));
         // what went out does not give way
@@ -162,7 +168,7 @@ fn assert_stands(view: &dyn View, command: &Command, state: &CommandState, conte
         let of_phase = expect.iter().filter(|open| open.phase == phase);
         assert!(open.iter().eq(of_phase), "{context} {phase:?}: {open:?}");
     }
-    assert_eq!(view.commands_due(Timestamp::MAX, 9).expect("reads"), expect, "{context}");
+    assert_eq!(view.commands_due(None, Timestamp::MAX, 9).expect("reads"), expect, "{context}");
     let finished: Vec<_> = FinishedCommand::of(command, state).into_iter().collect();
     assert_eq!(view.finished_commands(Timestamp::MAX, 9).expect("reads"), finished, "{context}");
     assert!(view.finished_commands(Timestamp(29), 9).expect("reads").is_empty(), "{context}");
@@ -278,7 +284,7 @@ pub(super) fn shown_of(view: &dyn View, slot: u32) -> [usize; 9] {
         view.commands(Some(slot), page, &|_, _| true).expect("reads").len(),
         commands.iter().filter(|(of, _)| view.command(of.id.into()).expect("reads").is_some()).count(),
         view.unanswered_commands().expect("reads").into_iter().filter(of).count(),
-        view.commands_due(Timestamp::MAX, usize::MAX).expect("reads").into_iter().filter(of).count(),
+        view.commands_due(None, Timestamp::MAX, usize::MAX).expect("reads").into_iter().filter(of).count(),
         finished.iter().filter(|finished| finished.slot == slot).count(),
         slots.into_iter().filter(|slots| slots.as_ref().expect("reads").contains(&slot)).count(),
         view.commands_with_key(slot, hash).expect("reads").len(),

@@ -145,10 +145,17 @@ impl dyn View + '_ {
         rows.map(|row| row.and_then(|(key, value)| self.surely_named(index, &key, &value))).collect()
     }
 
-    /// The open commands that are due at `until` or before, by when they are, then by key.
-    pub fn commands_due(&self, until: Timestamp, limit: usize) -> Result<Vec<OpenCommand>, StoreError> {
+    /// The open commands that are due behind `after` and at `until` or before, by when they are,
+    /// then by key.
+    pub fn commands_due(
+        &self,
+        after: Option<(Timestamp, CommandKey)>,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<OpenCommand>, StoreError> {
         let index = index_of::<OpenCommand>(Table::CommandsByDue);
-        let rows = self.rows(index.table, up_to(until), true)?;
+        let last = after.map(|(due, key)| Moment::from(key).below(&key::time(due)));
+        let rows = self.rows(index.table, up_to(until).after(last), true)?;
         let named = |(key, value): (Key, Vec<u8>)| self.surely_named(index, &key, &value);
         self.of_devices(rows.map(|row| row.and_then(named)), limit, |open: &OpenCommand| open.slot)
     }

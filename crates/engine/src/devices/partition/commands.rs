@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Problem, Timestamp, hash};
-use commands::{AnswerOutcome, CommandLanes, How, Moved, Pace, Refused};
+use commands::{AnswerOutcome, CommandLanes, How, Moved, Pace};
+use jobs::Jobs;
 use records::{
     Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DeviceSession, DeviceSlot,
     Happening, Metric,
@@ -14,7 +15,7 @@ use smallvec::SmallVec;
 use store::StoreError;
 
 use super::devices::Devices;
-use super::{DeviceStep, Partition};
+use super::{DeviceStep, Partition, outcomes};
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::CommandInput;
@@ -24,8 +25,10 @@ use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::{Answered, Reply, Stop, answered};
 use crate::refusals::unknown_device;
 
+mod by_hand;
 mod polling;
 mod presence;
+mod sent_once;
 mod stored;
 mod wishes;
 
@@ -61,8 +64,18 @@ pub(super) struct DeviceCommands {
     moved: Vec<Moved>,
     /// A rollout takes a command back: nobody is told of its end.
     pub(super) is_taking_back: bool,
+    /// Devices whose books have to be compared with the sessions that live.
+    unsure_sessions: Vec<DeviceSlot>,
     /// Where the search for devices that a wildcard reaches goes on.
     pub(super) sweep: Option<presence::Sweep>,
+}
+
+/// What the passing of time brought to commands.
+pub(super) struct CommandsAdvanced {
+    /// There is more of it now.
+    pub(super) are_due: bool,
+    /// Something was written.
+    pub(super) have_moved: bool,
 }
 
 type Waiter = Reply<Answered<Box<TrackedCommand>>>;
@@ -72,18 +85,21 @@ impl DeviceCommands {
     pub(super) fn load(keep: Duration, fetch: &dyn crate::kernel::fetch::Fetch) -> Result<Self, StoreError> {
         let mut pending = PendingCommands::default();
         let view = fetch.view()?;
-        let mut unanswered = Vec::new();
-        for open in view.unanswered_commands()? {
-            let (command, state) = (view.command(open.key)?, view.command_state(open.key)?);
-            // Others go on when their device is back, and take no memory until then.
-            let is_last_try =
-                |(command, state): &(Arc<Command>, CommandState)| state.tries >= command.terms.attempts_max;
-            unanswered.extend(command.map(Arc::new).zip(state).filter(is_last_try));
-        }
+        let unanswered = view.unanswered_commands()?.into_iter().filter_map(|open| {
+            let read = || -> Result<_, StoreError> {
+                let command = view.command(open.key)?.map(Arc::new);
+                let tracked = command.zip(view.command_state(open.key)?);
+                // Others go on when their device is back, and take no memory until then.
+                Ok(tracked.filter(|(command, state)| state.tries >= command.terms.attempts_max))
+            };
+            read().transpose()
+        });
         let mut batch = records::Batch::new(base::PartitionId::REGISTRY);
         // only times are asked for
         let devices = &Devices::default();
-        let store = StoredCommands { pending: &mut pending, devices, fetch, batch: &mut batch, seq: 0 };
+        let (batch, has_room_for_outcome) = (&mut batch, &|| true);
+        let store =
+            StoredCommands { pending: &mut pending, devices, fetch, batch, seq: 0, has_room_for_outcome };
         let lanes = CommandLanes::load(keep, unanswered, &store)?;
         Ok(Self {
             lanes,
@@ -97,6 +113,7 @@ impl DeviceCommands {
             waiting: 0,
             moved: Vec::new(),
             is_taking_back: false,
+            unsure_sessions: Vec::new(),
             sweep: None,
         })
     }
@@ -108,10 +125,12 @@ impl DeviceCommands {
         self.pending_sessions.settle(seq);
     }
 
-    pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
+    pub(super) fn next_wakeup(&self, jobs: &Jobs) -> Option<Timestamp> {
         // A search that is under way goes on at once.
-        let search = self.sweep.as_ref().map(|_| Timestamp(0));
-        search.or_else(|| self.lanes.next_wakeup())
+        let is_searching = self.sweep.is_some() || !self.unsure_sessions.is_empty();
+        is_searching
+            .then_some(Timestamp(0))
+            .or_else(|| self.lanes.next_wakeup(|| outcomes::has_room_for_expired(jobs)))
     }
 }
 
@@ -129,8 +148,10 @@ impl Partition {
     ) -> Result<T, StoreError> {
         let DeviceCommands { lanes, pending, moved, .. } = &mut self.commands;
         let (fetch, seq) = (step.fetch, step.seq);
-        let devices = &self.devices;
-        let mut store = StoredCommands { pending, devices, fetch, batch: &mut step.batch, seq };
+        let (devices, jobs) = (&self.devices, &self.jobs);
+        let has_room_for_outcome = &|| outcomes::has_room_for_expired(jobs);
+        let batch = &mut step.batch;
+        let mut store = StoredCommands { pending, devices, fetch, batch, seq, has_room_for_outcome };
         let done = act(lanes, step.now, &mut store, moved)?;
         self.tell_moved(step)?;
         Ok(done)
@@ -173,12 +194,17 @@ impl Partition {
         Ok(())
     }
 
-    /// What the passing of time brings to commands. Whether there is more of it now.
-    pub(super) fn advance_commands(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
+    /// What the passing of time brings to commands.
+    pub(super) fn advance_commands(
+        &mut self,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<CommandsAdvanced, StoreError> {
+        let before = step.batch.ops.len();
         let progress = self.with_lanes(step, |lanes, now, store, moved| {
             lanes.advance(now, COMMANDS_AT_A_TIME, store, moved)
         })?;
-        Ok(progress == commands::Progress::More)
+        let have_moved = step.batch.ops.len() > before;
+        Ok(CommandsAdvanced { are_due: progress == commands::Progress::More, have_moved })
     }
 
     pub(super) fn send_command(
@@ -193,8 +219,7 @@ impl Partition {
         self.send_as(device, new, CommandCause::Call, step)
     }
 
-    /// The same for whoever made it. Outcomes of a rollout's commands are as few as it may have in
-    /// flight: they are always taken.
+    /// The same for whoever made it, and has looked whether there is room for its outcome.
     pub(super) fn send_as(
         &mut self,
         device: &DeviceId,
@@ -212,7 +237,7 @@ impl Partition {
         self.open_if_reachable(command.slot, step)?;
         let given = Arc::clone(&command);
         self.with_lanes(step, |lanes, now, store, moved| lanes.send(now, given, store, moved))?;
-        self.close_if_wide(command.slot);
+        self.close_if_wide(command.slot, step)?;
         let state = self.command_state(key, step)?.unwrap_or(CommandState::WAITING);
         Ok(TrackedCommand { command, state })
     }
@@ -225,6 +250,7 @@ impl Partition {
         step: &DeviceStep<'_>,
     ) -> Result<Command, Problem> {
         let found = self.devices.find(device).ok_or_else(|| unknown_device(device))?;
+        (self.settings.check_payload)(self.devices.kind(found), &new.payload)?;
         let (slot, number) = (found.slot, self.head.next_command);
         let id = self.entity_id(found, number, &[CAUSE_COMMAND]);
         self.head.next_command = number.wrapping_add(1);
@@ -281,42 +307,6 @@ impl Partition {
         }
     }
 
-    pub(super) fn cancel_command(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
-        let key = self.command_with(id, step)?.id.into();
-        let outcome =
-            self.with_lanes(step, |lanes, now, store, moved| lanes.cancel(now, key, store, moved))?;
-        outcome.map_err(|refused| match refused {
-            Refused::Unknown => unknown_command(id).into(),
-            Refused::Stands(status) => {
-                let detail = format!("the command has ended: it is {}", status.as_str());
-                Problem::conflict("finished", detail).into()
-            }
-        })
-    }
-
-    pub(super) fn retry_command(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
-        let command = self.command_with(id, step)?;
-        let (key, slot) = (command.id.into(), command.slot);
-        self.open_if_reachable(slot, step)?;
-        let outcome =
-            self.with_lanes(step, |lanes, now, store, moved| lanes.retry(now, key, store, moved))?;
-        self.close_if_wide(slot);
-        outcome.map_err(|refused| match refused {
-            Refused::Unknown => unknown_command(id).into(),
-            Refused::Stands(status) => {
-                let detail = format!(
-                    "only a failed, expired or cancelled command is tried anew; this one is {}",
-                    status.as_str()
-                );
-                if status.has_ended() {
-                    Problem::conflict("not_retryable", detail).into()
-                } else {
-                    Problem::conflict("not_finished", detail).into()
-                }
-            }
-        })
-    }
-
     /// Answers when a command has ended.
     pub(super) fn await_command(
         &mut self,
@@ -369,7 +359,7 @@ impl Partition {
             DeviceAnswer::Final { ok, result } => lanes.answer(now, slot, key, ok, result, store, moved),
             DeviceAnswer::Progress(progress) => lanes.progress(now, slot, key, progress, store, moved),
         })?;
-        self.close_if_wide(slot);
+        self.close_if_wide(slot, step)?;
         Ok(match outcome {
             AnswerOutcome::Moved | AnswerOutcome::Late | AnswerOutcome::Repeated => Ok(()),
             AnswerOutcome::Unknown => Err(unknown_command(id)),
@@ -398,7 +388,7 @@ impl Partition {
                     // A device that is reached by a wildcard alone has no lane while it has no
                     // work.
                     self.open_if_reachable(one.command.slot, step)?;
-                    self.close_if_wide(one.command.slot);
+                    self.close_if_wide(one.command.slot, step)?;
                 }
                 How::Published => {
                     self.note_command(&one, CommandStatus::Published, step);
@@ -411,7 +401,7 @@ impl Partition {
                     if !self.commands.is_taking_back {
                         self.queue_outcome(&one, false, step);
                     }
-                    self.close_if_wide(one.command.slot);
+                    self.close_if_wide(one.command.slot, step)?;
                     self.command_ended(one, step);
                 }
                 How::Late => self.queue_outcome(&one, true, step),
@@ -446,6 +436,7 @@ impl Partition {
 
     fn publish_command(&mut self, command: &Command, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         let Some(published) = self.published(command).map(Box::new) else { return Ok(()) };
+        step.carried += command.payload.len();
         if let Some(reply) = self.commands.pollers.take(command.slot) {
             step.emit(DeviceEffect::Polled(reply, Ok(Some(published.clone()))));
             self.close_if_unreachable(command.slot, step)?;

@@ -26,6 +26,8 @@ pub(super) struct Device {
     kind: u16,
     /// Whether its profile has an address: only then the profile is read to tell a client of it.
     pub(super) has_address: bool,
+    /// How many desired entries it has, once somebody had to know.
+    pub(super) wishes: Option<u16>,
 }
 
 /// All devices of a partition.
@@ -49,6 +51,7 @@ impl Devices {
             report_ids: None,
             kind: self.kind_index(&profile.kind),
             has_address: profile.address.is_some(),
+            wishes: None,
         };
         self.by_slot.put(profile.slot, device);
         let by_slot = &self.by_slot;

@@ -78,7 +78,7 @@ impl Partition {
         if profile.expected_from != present.expected_from {
             self.watch.expect_from(profile.slot, profile.expected_from);
         }
-        self.put_changed(&present, &profile, step);
+        self.put_changed(&present, &profile, step)?;
         Ok(())
     }
 
@@ -104,10 +104,20 @@ impl Partition {
     }
 
     /// Writes a profile that changed, and lets those know who keep a part of it.
-    pub(super) fn put_changed(&mut self, was: &DeviceProfile, is: &DeviceProfile, step: &mut DeviceStep<'_>) {
+    pub(super) fn put_changed(
+        &mut self,
+        was: &DeviceProfile,
+        is: &DeviceProfile,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
         if is.report_interval_ms != was.report_interval_ms {
             self.watch.set_interval(is.slot, is.report_interval_ms);
         }
         self.put_links(is, step);
+        if is.labels != was.labels {
+            // A login that is known by a label may speak for it no longer, or from now on.
+            self.reach_changed(is.slot, step)?;
+        }
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use base::{Problem, hash};
 use commands::Moved;
-use jobs::{NewJob, OnConflict, Released};
+use jobs::{Jobs, NewJob, OnConflict, Released};
 use records::{CommandKey, Holder, JobId, Reservation, Terms};
 use store::StoreError;
 
@@ -15,15 +15,28 @@ use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
 
 /// Outcomes that wait in a partition, before it takes no more commands that want theirs told.
 const WAITING_MAX: usize = 65_536;
+/// Outcomes that wait, before commands whose outcomes are to be told expire no more: very many may
+/// have been sent to expire at one moment. What is left is for those that end otherwise.
+const WAITING_OF_EXPIRED_MAX: usize = WAITING_MAX / 2;
+
+/// Whether a command may expire whose outcome is to be told. Until then it stays where it is found
+/// by its time, and does not go out.
+pub(super) fn has_room_for_expired(jobs: &Jobs) -> bool {
+    waiting(jobs) < WAITING_OF_EXPIRED_MAX
+}
+
+fn waiting(jobs: &Jobs) -> usize {
+    let waiting = |lane: OutcomeLane| {
+        let counts = jobs.counts_of(JobLine::Outcomes(lane).key());
+        counts.scheduled + counts.ready + counts.reserved
+    };
+    OutcomeLane::all().map(waiting).sum()
+}
 
 impl Partition {
     /// Refuses a command whose outcome would be told after too many others.
     pub(super) fn check_room_for_outcome(&self) -> Result<(), Problem> {
-        let waiting = |lane: OutcomeLane| {
-            let counts = self.jobs.counts_of(JobLine::Outcomes(lane).key());
-            counts.scheduled + counts.ready + counts.reserved
-        };
-        if OutcomeLane::all().map(waiting).sum::<usize>() < WAITING_MAX {
+        if waiting(&self.jobs) < WAITING_MAX {
             return Ok(());
         }
         let detail = "too many outcomes of commands wait for receivers that do not take them; \

@@ -86,6 +86,11 @@ impl Partition {
     ) -> Result<OrderOutcome, StoreError> {
         let device = &order.place.device;
         let given = match &order.rollout.work {
+            RolloutWork::Command(of_rollout)
+                if of_rollout.notify.is_some() && self.check_room_for_outcome().is_err() =>
+            {
+                return Ok(OrderOutcome::Busy);
+            }
             RolloutWork::Command(of_rollout) => {
                 let ms = |ms: &Option<u64>| ms.map(Duration::from_millis);
                 let new = NewCommand {

@@ -1,6 +1,7 @@
 //! Devices of rollouts: they are found, and their commands move on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{DeviceId, Incarnation};
 use records::{CommandStatus, MemberPlace, MemberStatus, Op, RolloutCursor, RolloutMember};
@@ -15,6 +16,9 @@ use crate::rollouts::{RolloutNews, entries};
 
 /// Devices whose turn may come next, for each rollout.
 pub(super) const CANDIDATES_MAX: usize = 1_024;
+
+/// How long a rollout hands nothing out after a device's partition had no room.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who says where a command stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +169,12 @@ impl RolloutBook {
                 self.stands(&report.place, report.turn, command, ToldBy::Report, step)
             }
             OrderOutcome::TakenBack => self.taken_back(&report.place, report.turn, step),
+            OrderOutcome::Busy => {
+                if let Some(live) = self.live.get_mut(&report.place.rollout) {
+                    live.busy_until = Some(step.now.after(BUSY_PAUSE));
+                }
+                self.taken_back(&report.place, report.turn, step)
+            }
             OrderOutcome::Nobody => {
                 let Some(mut member) = self.member(&report.place, step)? else { return Ok(()) };
                 if member.turn != report.turn || member.status.has_ended() {

@@ -53,6 +53,10 @@ impl RolloutBook {
         let Some(live) = self.live.get_mut(&incarnation) else { return Ok(false) };
         live.wake_at = None;
         live.open_and_shut(now, wall, step.seq);
+        if let Some(at) = live.busy_until.filter(|at| *at > now) {
+            live.wake(at);
+            return Ok(false);
+        }
         for _ in 0..TURNS_PER_STEP {
             let Some(live) = self.live.get_mut(&incarnation) else { return Ok(false) };
             match rollouts::allowance(&live.rollout, &live.state, now) {
@@ -361,6 +365,8 @@ impl Live {
         if self.shuts_at.is_some_and(|shuts| shuts <= wall) {
             self.shuts_at = None;
             self.take_back(seq);
+            // The walk over the rows waits for this batch: there has to be one.
+            self.is_changed = true;
             // Notes when it opens again.
             let _is_shut = self.is_open_for(None, wall);
         }

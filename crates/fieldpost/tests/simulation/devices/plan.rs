@@ -221,6 +221,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         commands: engine::CommandSettings::default(),
         allow_private: false,
         render: Arc::new(notify::render),
+        check_payload: engine::settings::any_payload(),
     }
 }
 

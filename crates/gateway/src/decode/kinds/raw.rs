@@ -1,6 +1,8 @@
 //! Commands and answers in a fixed form of the devices' own. The command's id goes to a place of
 //! the payload, and comes back at a place of the answer.
 
+use std::fmt;
+
 use base::limits::COMMAND_RESULT_BYTES_MAX;
 use base::{EntityId, Problem};
 use engine::Said;
@@ -43,6 +45,19 @@ impl JsonPointer {
         value.pointer(&self.0)
     }
 
+    /// Whether [`JsonPointer::put`] finds or makes the place.
+    fn has_place(&self, value: &Json) -> bool {
+        let mut at = Some(value);
+        self.0.split('/').skip(1).all(|name| match at {
+            Some(Json::Object(members)) => {
+                at = members.get(&name.replace("~1", "/").replace("~0", "~"));
+                true
+            }
+            Some(_) => false,
+            None => true,
+        })
+    }
+
     /// Puts a text there; objects on the way are made. Whether there is such a place.
     fn put(&self, value: &mut Json, text: &str) -> bool {
         let mut at = value;
@@ -56,7 +71,18 @@ impl JsonPointer {
     }
 }
 
+impl fmt::Display for JsonPointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl RawForm {
+    /// Whether the payload has a place for a command's id.
+    pub(super) fn has_place(&self, payload: &[u8]) -> bool {
+        serde_json::from_slice(payload).is_ok_and(|value| self.id_path.has_place(&value))
+    }
+
     /// The payload with the command's id in it.
     pub(super) fn command(&self, id: &str, payload: &[u8]) -> Option<Vec<u8>> {
         let mut value: Json = serde_json::from_slice(payload).ok()?;
@@ -89,5 +115,31 @@ fn same(one: &Json, other: &Json) -> bool {
     match (one.as_f64(), other.as_f64()) {
         (Some(one), Some(other)) => one == other,
         _ => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_found_where_an_id_can_be_put() {
+        for (pointer, mut payload, expect) in [
+            ("/id", json!({}), true),
+            ("/id", json!({"id": 7}), true),
+            ("/a/b", json!({}), true),
+            ("/a/b", json!({"a": {}}), true),
+            ("/a/b", json!({"a": 1}), false),
+            ("/a~1b/c", json!({"a/b": []}), false),
+            ("/a/0", json!({"a": [1]}), false),
+            ("/id", json!([1]), false),
+            ("/id", json!("text"), false),
+        ] {
+            let pointer = JsonPointer::new(pointer).expect("a pointer");
+            assert_eq!(pointer.has_place(&payload), expect, "{pointer} {payload}");
+            assert_eq!(pointer.put(&mut payload, "cmd_1"), expect, "{pointer} {payload}");
+        }
     }
 }

@@ -96,7 +96,7 @@ impl Drop for CommandReceiver {
 impl Protocol {
     /// Has commands come here that the filter covers: whether there was room for that.
     pub(super) fn route(&mut self, filter: &str) -> bool {
-        let covers = self.covered(filter) != CoveredDevices::Nothing;
+        let covers = !self.covered(filter).is_nothing();
         let routes = self.shared.commands.as_ref().filter(|_| covers);
         let Some(routes) = routes else { return true };
         let commands = self.commands.get_or_insert_with(|| {
@@ -128,7 +128,7 @@ impl Protocol {
     }
 
     fn routed(&self) -> impl Iterator<Item = Watched> {
-        let covers = |filter: &&str| self.covered(filter) != CoveredDevices::Nothing;
+        let covers = |filter: &&str| !self.covered(filter).is_nothing();
         self.subscriptions.filters().filter(covers).map(|filter| self.watched_by(filter))
     }
 

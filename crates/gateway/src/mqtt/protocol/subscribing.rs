@@ -15,7 +15,7 @@ use crate::mqtt::fan_out::{Watched, Watcher};
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::OUT_BYTES_MAX;
 use crate::mqtt::mirror::{matches, may_match};
-use crate::mqtt::reach::{CoveredDevices, covered};
+use crate::mqtt::reach::covered;
 use crate::mqtt::reply::{self, Outgoing};
 use crate::mqtt::subscriptions::{Granted, Subscriptions};
 
@@ -69,7 +69,7 @@ impl Protocol {
             Err(_unknown) => return Granted::TooMany,
         }
         let covered = self.covered(filter);
-        if matches!(covered, CoveredDevices::Device { .. }) && !self.books.has_room() {
+        if !self.books.has_room_for(covered.named.len()) {
             return Granted::TooMany;
         }
         let granted = self.subscriptions.add(filter, qos, self.shared.limits.subscriptions_max);

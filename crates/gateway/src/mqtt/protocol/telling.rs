@@ -73,9 +73,10 @@ impl Protocol {
         let who = self.access.who();
         let subscriptions = std::mem::take(&mut self.subscriptions);
         for filter in subscriptions.filters() {
-            let is_served = self.books.has_room() && self.route(filter);
+            let covered = covered(filter, &shared.kinds);
+            let is_served = self.books.has_room_for(covered.named.len()) && self.route(filter);
             if is_served && self.access.subscribe(filter, known) == Ok(true) {
-                self.books.subscribe(covered(filter, &shared.kinds), &who, &mut calls);
+                self.books.subscribe(covered, &who, &mut calls);
             }
         }
         self.subscriptions = subscriptions;

@@ -57,7 +57,7 @@ fn by_time(view: &dyn View, model: &dyn View, traffic: &Traffic, random: &mut Ra
     let (start, end) = traffic.times();
     let until = Timestamp(start.0 + random.below((end.0 - start.0) as u64) as i64);
     let limit = random.below(20) as usize;
-    let due = |view: &dyn View| read(view.commands_due(until, limit));
+    let due = |view: &dyn View| read(view.commands_due(None, until, limit));
     assert_eq!(due(view), due(model), "{context} {until:?} {limit}");
     let finished = |view: &dyn View| read(view.finished_commands(until, limit));
     assert_eq!(finished(view), finished(model), "{context} {until:?} {limit}");

@@ -45,10 +45,12 @@ impl Partition {
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         match change {
-            PresenceChange::Connected(device, ..) => {
+            PresenceChange::Connected(device, session, _) => {
                 let was_connected = self.commands.sessions.own(device).next().is_some();
                 self.commands.sessions.apply(change);
-                if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
+                if let Some(slot) = self.devices.find(device).map(|device| device.slot)
+                    && !(was_connected && self.is_booked(slot, session.number, step)?)
+                {
                     self.session_began(slot, was_connected, step)?;
                 }
             }
@@ -68,7 +70,7 @@ impl Partition {
             PresenceChange::Reaches(device, _, reach) => {
                 self.commands.sessions.apply(change);
                 if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
-                    if reach.is_some() && self.is_named(slot) {
+                    if reach.is_some() && self.is_named(slot, step)? {
                         // What went out before may have gone to another session.
                         self.commands.wide_open.remove(&slot);
                         self.reopen_lane(slot, step)?;
@@ -92,10 +94,69 @@ impl Partition {
         Ok(())
     }
 
-    /// Goes on with the sessions that lived before the partition was loaded again.
+    /// Goes on with the sessions that live now. The partition is loaded again: sessions may have
+    /// begun or ended whose telling was lost.
     pub fn go_on_with_sessions(&mut self, context: &DeviceContext) {
-        self.commands.sessions = context.sessions.sessions(self.id);
+        let sessions = context.sessions.sessions(self.id);
+        let mut unsure = context.connected.slots(self.id);
+        let alive = sessions.connected().filter_map(|device| self.devices.find(device));
+        unsure.extend(alive.map(|device| device.slot));
+        // In the same order each time: what a run of the simulation does depends on it.
+        unsure.sort_unstable();
+        unsure.dedup();
+        self.commands.unsure_sessions = unsure;
+        self.commands.sessions = sessions;
         self.commands.sweep = Some(Sweep { everywhere: true, ..Sweep::new(Vec::new()) });
+    }
+
+    /// Brings the books of some devices up to the sessions that live, where they are not sure after
+    /// the partition was loaded again. Whether there are more.
+    pub(in crate::devices::partition) fn check_sessions(
+        &mut self,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<bool, StoreError> {
+        let unsure = &mut self.commands.unsure_sessions;
+        for slot in unsure.split_off(unsure.len().saturating_sub(SWEPT_PER_STEP)) {
+            self.check_session(slot, step)?;
+        }
+        Ok(!self.commands.unsure_sessions.is_empty())
+    }
+
+    fn check_session(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        let Some(device) = self.devices.get(slot) else {
+            step.emit(DeviceEffect::Connected(self.id, slot, false));
+            return Ok(());
+        };
+        let alive = self.commands.sessions.own(&device.id).last().map(|(session, _)| session.number);
+        let booked = self.booked_session(slot, step)?;
+        if booked.as_ref().map(|session| session.number) == alive {
+            step.emit(DeviceEffect::Connected(self.id, slot, alive.is_some()));
+            return Ok(());
+        }
+        if let Some(DeviceSession { address, since, .. }) = booked {
+            // How it ended was told in vain.
+            let reason = DisconnectReason::ConnectionLost;
+            self.put_timeline(slot, Happening::Disconnected { reason, address, since }, step);
+        }
+        if alive.is_some() {
+            self.note_connected(slot, step);
+        } else {
+            self.book_session(slot, step);
+        }
+        Ok(())
+    }
+
+    /// The session that stands in the books of a device.
+    fn booked_session(
+        &self,
+        slot: DeviceSlot,
+        step: &DeviceStep<'_>,
+    ) -> Result<Option<DeviceSession>, StoreError> {
+        self.commands.pending_sessions.get_or_read(&slot, || step.fetch.view()?.device_session(slot))
+    }
+
+    fn is_booked(&self, slot: DeviceSlot, number: u64, step: &DeviceStep<'_>) -> Result<bool, StoreError> {
+        Ok(self.booked_session(slot, step)?.is_some_and(|session| session.number == number))
     }
 
     /// Whether the device has a live session of its own.
@@ -122,11 +183,7 @@ impl Partition {
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         if !was_connected {
-            let stored = self
-                .commands
-                .pending_sessions
-                .get_or_read(&slot, || step.fetch.view()?.device_session(slot))?;
-            if let Some(DeviceSession { address, since, .. }) = stored {
+            if let Some(DeviceSession { address, since, .. }) = self.booked_session(slot, step)? {
                 // Its end was never told: the process died before.
                 let reason = DisconnectReason::ServerStopped;
                 self.put_timeline(slot, Happening::Disconnected { reason, address, since }, step);
@@ -169,7 +226,7 @@ impl Partition {
         if self.commands.lanes.is_open(slot) {
             return Ok(());
         }
-        if self.is_named(slot) {
+        if self.is_named(slot, step)? {
             return self.open_lane(slot, step);
         }
         if self.is_reached_widely(slot, step)? {
@@ -184,19 +241,33 @@ impl Partition {
         slot: DeviceSlot,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let pace = self.pace_of_reach(slot);
+        let pace = self.pace_of_reach(slot, step)?;
         self.with_lanes(step, |lanes, now, store, moved| lanes.open(now, slot, pace, store, moved))
     }
 
     fn reopen_lane(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
-        let pace = self.pace_of_reach(slot);
+        let pace = self.pace_of_reach(slot, step)?;
         self.with_lanes(step, |lanes, now, store, moved| lanes.reopen(now, slot, pace, store, moved))
     }
 
     /// A device that polls is given one command at a time.
-    fn pace_of_reach(&self, slot: DeviceSlot) -> Pace {
+    fn pace_of_reach(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<Pace, StoreError> {
         let pace = self.pace(slot);
-        if self.is_polled_only(slot) { Pace { in_flight: 1, ..pace } } else { pace }
+        let is_polled_only = self.commands.pollers.has(slot) && !self.is_subscribed(slot, step)?;
+        Ok(if is_polled_only { Pace { in_flight: 1, ..pace } } else { pace })
+    }
+
+    /// Opens or closes the lane of a device that may be within reach no longer, or from now on.
+    pub(in crate::devices::partition) fn reach_changed(
+        &mut self,
+        slot: DeviceSlot,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        if self.commands.lanes.is_open(slot) {
+            return self.close_if_unreachable(slot, step);
+        }
+        self.open_if_reachable(slot, step)?;
+        self.close_if_wide(slot, step)
     }
 
     pub(super) fn close_if_unreachable(
@@ -204,37 +275,41 @@ impl Partition {
         slot: DeviceSlot,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        if self.is_named(slot) {
+        if self.is_named(slot, step)? {
             return Ok(());
         }
         if self.is_reached_widely(slot, step)? {
             self.commands.wide_open.insert(slot);
-            self.close_if_wide(slot);
-        } else {
-            self.commands.lanes.close(slot);
+            return self.close_if_wide(slot, step);
         }
+        self.commands.wide_open.remove(&slot);
+        self.commands.lanes.close(slot);
         Ok(())
     }
 
     /// The lane of a device that is reached by wildcards alone takes memory only while it has work.
-    pub(super) fn close_if_wide(&mut self, slot: DeviceSlot) {
-        let is_wide = self.commands.wide_open.contains(&slot) && !self.is_named(slot);
+    pub(super) fn close_if_wide(
+        &mut self,
+        slot: DeviceSlot,
+        step: &DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let is_wide = self.commands.wide_open.contains(&slot) && !self.is_named(slot, step)?;
         if is_wide && self.commands.lanes.forget_idle(slot) {
             self.commands.wide_open.remove(&slot);
         }
+        Ok(())
     }
 
     /// Whether a session names the device, or the device polls.
-    fn is_named(&self, slot: DeviceSlot) -> bool {
-        let Some(device) = self.devices.get(slot) else { return false };
-        let kind = self.devices.kind(device);
-        self.commands.sessions.reaches(&device.id, kind) || self.commands.pollers.has(slot)
+    fn is_named(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<bool, StoreError> {
+        Ok(self.commands.pollers.has(slot) || self.is_subscribed(slot, step)?)
     }
 
-    fn is_polled_only(&self, slot: DeviceSlot) -> bool {
-        let Some(device) = self.devices.get(slot) else { return false };
-        let kind = self.devices.kind(device);
-        self.commands.pollers.has(slot) && !self.commands.sessions.reaches(&device.id, kind)
+    /// Whether a session names the device.
+    fn is_subscribed(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<bool, StoreError> {
+        let Some(device) = self.devices.get(slot) else { return Ok(false) };
+        let profile = || self.stored_profile(&device.id, step);
+        self.commands.sessions.reaches(&device.id, self.devices.kind(device), profile)
     }
 
     fn is_reached_widely(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<bool, StoreError> {
@@ -262,12 +337,7 @@ impl Partition {
         };
         let is_phase_over = found.is_empty();
         for slot in found {
-            if self.commands.lanes.is_open(slot) {
-                self.close_if_unreachable(slot, step)?;
-            } else {
-                self.open_if_reachable(slot, step)?;
-                self.close_if_wide(slot);
-            }
+            self.reach_changed(slot, step)?;
         }
         let goes_on = sweep.everywhere || self.commands.sessions.has_wide() || !sweep.pending.is_empty();
         self.commands.sweep = match (is_phase_over, sweep.phase) {

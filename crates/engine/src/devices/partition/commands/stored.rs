@@ -67,6 +67,8 @@ pub(super) struct StoredCommands<'a> {
     pub(super) fetch: &'a dyn Fetch,
     pub(super) batch: &'a mut Batch,
     pub(super) seq: u64,
+    /// Whether a command may expire whose outcome is to be told.
+    pub(super) has_room_for_outcome: &'a dyn Fn() -> bool,
 }
 
 impl StoredCommands<'_> {
@@ -140,13 +142,23 @@ impl CommandStore for StoredCommands<'_> {
         )
     }
 
-    fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<OpenCommand>, StoreError> {
+    fn due(
+        &self,
+        after: Option<(Timestamp, CommandKey)>,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<OpenCommand>, StoreError> {
+        let is_behind = |due, open: &OpenCommand| after.is_none_or(|after| (due, open.key) > after);
         self.open(
             limit,
-            |limit| self.fetch.view()?.commands_due(until, limit),
+            |limit| self.fetch.view()?.commands_due(after, until, limit),
             |open| (open.due, Reverse(0), open.key),
-            |open| open.due.is_some_and(|due| due <= until),
+            |open| open.due.is_some_and(|due| due <= until && is_behind(due, open)),
         )
+    }
+
+    fn has_room_for_outcome(&self) -> bool {
+        (self.has_room_for_outcome)()
     }
 
     fn finished(&self, until: Timestamp, limit: usize) -> Result<Vec<FinishedCommand>, StoreError> {

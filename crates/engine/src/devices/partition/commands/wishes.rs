@@ -35,7 +35,8 @@ impl Partition {
     ) -> Result<Wish, Stop> {
         let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
         let present = self.stored_wish(slot, key, step)?;
-        if present.is_none() {
+        let is_new = present.is_none();
+        if is_new {
             self.check_room_for_wish(slot, step)?;
         }
         let (confirmed, confirmed_at) = match present {
@@ -56,22 +57,34 @@ impl Partition {
             confirmed_at,
             command: Some(command.id.into()),
         };
-        self.put_wish(wish.clone(), step);
+        self.put_wish(wish.clone(), is_new, step);
         self.give(command, step)?;
         // The command may be over at once: a device may answer no sooner, but its time may be up.
         Ok(self.stored_wish(slot, key, step)?.unwrap_or(wish))
     }
 
-    fn check_room_for_wish(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<(), Stop> {
-        let durable = step.fetch.view().and_then(|view| view.wishes(slot))?;
-        let is_settled = |wish: &&Wish| self.commands.wishes.get(&(slot, wish.key.clone())).is_none();
-        let settled = durable.iter().filter(is_settled).count();
-        let pending = self.commands.wishes.present().filter(|wish| wish.slot == slot).count();
-        if settled + pending < WISHES_PER_DEVICE_MAX {
+    fn check_room_for_wish(&mut self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<(), Stop> {
+        if usize::from(self.count_wishes(slot, step)?) < WISHES_PER_DEVICE_MAX {
             return Ok(());
         }
         let detail = format!("a device has at most {WISHES_PER_DEVICE_MAX} desired entries; delete some");
         Err(Problem::conflict("too_many_entries", detail).into())
+    }
+
+    /// How many entries a device has. They are read once; then the count is kept with the device.
+    fn count_wishes(&mut self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<u16, StoreError> {
+        if let Some(known) = self.devices.get(slot).and_then(|device| device.wishes) {
+            return Ok(known);
+        }
+        let durable = step.fetch.view()?.wishes(slot)?;
+        let is_settled = |wish: &&Wish| self.commands.wishes.get(&(slot, wish.key.clone())).is_none();
+        let settled = durable.iter().filter(is_settled).count();
+        let pending = self.commands.wishes.present().filter(|wish| wish.slot == slot).count();
+        let count = u16::try_from(settled + pending).unwrap_or(u16::MAX);
+        if let Some(device) = self.devices.get_mut(slot) {
+            device.wishes = Some(count);
+        }
+        Ok(count)
     }
 
     /// An entry was changed at the device. A wish that says otherwise is older, and gives way.
@@ -109,10 +122,10 @@ impl Partition {
                 wish.desired = None;
                 wish.command = None;
             }
-            self.put_wish(wish, step);
+            self.put_wish(wish, !known, step);
             self.call_off_wishes(slot, key, fulfilled, step)?;
         } else {
-            self.put_wish(wish, step);
+            self.put_wish(wish, !known, step);
         }
         Ok(())
     }
@@ -156,7 +169,7 @@ impl Partition {
         if let Some(wish) =
             wish.filter(|wish| wish.desired.as_deref() == value && wish.command != Some(key_of_command))
         {
-            self.put_wish(Wish { command: Some(key_of_command), ..wish }, step);
+            self.put_wish(Wish { command: Some(key_of_command), ..wish }, false, step);
         }
         Ok(())
     }
@@ -176,7 +189,7 @@ impl Partition {
         } else if !is_latest {
             return Ok(());
         }
-        self.put_wish(wish, step);
+        self.put_wish(wish, false, step);
         Ok(())
     }
 
@@ -191,9 +204,13 @@ impl Partition {
     }
 
     /// Puts a wish; one that says nothing any more is deleted.
-    fn put_wish(&mut self, wish: Wish, step: &mut DeviceStep<'_>) {
+    fn put_wish(&mut self, wish: Wish, is_new: bool, step: &mut DeviceStep<'_>) {
         let place = (wish.slot, wish.key.clone());
         let says_something = wish.desired.is_some() || wish.confirmed.is_some() || wish.command.is_some();
+        let count = self.devices.get_mut(wish.slot).and_then(|device| device.wishes.as_mut());
+        if let Some(count) = count {
+            *count = *count + u16::from(is_new) - u16::from(!says_something);
+        }
         self.commands.wishes.put(step.seq, place, says_something.then(|| wish.clone()));
         step.push(match says_something {
             true => Op::PutWish(Box::new(wish)),

@@ -17,6 +17,9 @@ use crate::outcomes::{OutcomeDue, Told};
 use crate::presence::{OfKind, Reach, Session, Who};
 use crate::version::OnlyIf;
 
+mod again;
+mod reach;
+
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICE: &str = "0xA";
 
@@ -88,7 +91,7 @@ impl Bench {
     fn connect(&mut self, number: u64) {
         let now = self.rig.now();
         self.presence(PresenceChange::Connected(device(), session(number), now));
-        self.presence(PresenceChange::Reaches(device(), number, Some(OfKind::Any)));
+        self.presence(PresenceChange::Reaches(device(), number, Some(OfKind::Any.into())));
     }
 
     fn disconnect(&mut self, number: u64) {
@@ -215,25 +218,13 @@ fn an_answer_is_its_devices_own_and_late_ones_are_kept() {
 }
 
 #[test]
-fn a_command_that_is_called_off_does_not_go_out() {
-    let mut bench = Bench::new();
-    let id = bench.send(plain());
-    bench.cancel(id).expect("called off");
-    assert_eq!(bench.cancel(id).map_err(|problem| problem.code), Err("finished"));
-    bench.connect(1);
-    assert!(bench.carried().is_empty());
-    assert_eq!(bench.rig.ask(|reply| CommandInput::Retry { id, reply }.into()), Ok(()));
-    assert_eq!(bench.carried(), [id]);
-}
-
-#[test]
 fn a_subscription_for_devices_of_another_kind_does_not_reach() {
     let mut bench = Bench::new();
     let id = bench.send(plain());
     let face = base::Kind::new("face").expect("a kind");
-    bench.presence(PresenceChange::Reaches(device(), 1, Some(OfKind::Only(face))));
+    bench.presence(PresenceChange::Reaches(device(), 1, Some(OfKind::Only(face).into())));
     assert!(bench.carried().is_empty());
-    bench.presence(PresenceChange::Reaches(device(), 1, Some(OfKind::Only(base::Kind::lock()))));
+    bench.presence(PresenceChange::Reaches(device(), 1, Some(OfKind::Only(base::Kind::lock()).into())));
     assert_eq!(bench.carried(), [id]);
 }
 
@@ -241,7 +232,8 @@ fn a_subscription_for_devices_of_another_kind_does_not_reach() {
 fn a_wildcard_reaches_devices_whose_commands_wait() {
     let mut bench = Bench::new();
     let id = bench.send(plain());
-    let reach = |kind: &str, who| Reach { kind: base::Kind::new(kind), who };
+    let of_kind = |kind: &str| OfKind::among(base::Kind::new(kind));
+    let reach = |kind: &str, who| Reach { kind: of_kind(kind), who };
     let other = Arc::from([reach("face", Who::Everybody), reach("lock", Who::Prefix("1".into()))]);
     bench.presence(PresenceChange::ReachesWidely(1, other));
     assert!(bench.carried().is_empty());
@@ -335,7 +327,7 @@ fn a_wish_is_confirmed_by_the_answer_and_cleared_by_a_newer_change_at_the_device
 #[test]
 fn a_command_whose_time_comes_goes_out_though_only_a_wildcard_reaches_its_device() {
     let mut bench = Bench::new();
-    let everybody = Reach { kind: None, who: Who::Everybody };
+    let everybody = Reach::from(OfKind::Any);
     bench.presence(PresenceChange::ReachesWidely(1, Arc::from([everybody])));
     let not_before = Some(bench.rig.now().after(Duration::from_secs(60)));
     let id = bench.send(NewCommand { not_before, ..plain() });
@@ -348,7 +340,7 @@ fn a_command_whose_time_comes_goes_out_though_only_a_wildcard_reaches_its_device
 #[test]
 fn a_device_that_comes_gets_what_went_to_another_session_before() {
     let mut bench = Bench::new();
-    let everybody = Reach { kind: None, who: Who::Everybody };
+    let everybody = Reach::from(OfKind::Any);
     bench.presence(PresenceChange::ReachesWidely(1, Arc::from([everybody])));
     let id = bench.send(NewCommand { ack_timeout: Some(Duration::from_secs(3_600)), ..plain() });
     assert_eq!(bench.carried(), [id]);
@@ -359,7 +351,7 @@ fn a_device_that_comes_gets_what_went_to_another_session_before() {
 #[test]
 fn wildcards_that_end_together_leave_no_lane_open() {
     let mut bench = Bench::new();
-    let everybody = || Arc::from([Reach { kind: None, who: Who::Everybody }]);
+    let everybody = || Arc::from([Reach::from(OfKind::Any)]);
     bench.presence(PresenceChange::ReachesWidely(1, everybody()));
     bench.presence(PresenceChange::ReachesWidely(2, everybody()));
     let id = bench.send(plain());

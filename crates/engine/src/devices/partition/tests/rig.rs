@@ -143,6 +143,12 @@ impl Rig {
             load(&self.store, &self.settings, self.context.directory(), self.now, self.processes);
     }
 
+    /// The same process loads the store again.
+    pub(super) fn reload(&mut self) {
+        self.partition =
+            load(&self.store, &self.settings, self.context.directory(), self.now, self.processes);
+    }
+
     pub(super) fn create(&mut self, id: &str) -> Result<(), Problem> {
         self.register(NewDevice { id: id.to_owned(), ..NewDevice::default() })
     }

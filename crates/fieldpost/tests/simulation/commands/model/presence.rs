@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use base::DeviceId;
 use engine::devices::sessions::PresenceChange;
-use engine::presence::{OfKind, Reach, Who};
+use engine::presence::{Reach, Who};
 
 use crate::commands::plan::kind_of;
 
 /// The live sessions, as far as they reach somebody.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Presence {
-    named: BTreeMap<(DeviceId, u64), OfKind>,
+    named: BTreeMap<(DeviceId, u64), Reach>,
     wide: BTreeMap<u64, Arc<[Reach]>>,
 }
 
@@ -26,8 +26,8 @@ impl Presence {
             PresenceChange::Reaches(device, session, None) => {
                 self.named.remove(&(device.clone(), *session));
             }
-            PresenceChange::Reaches(device, session, Some(kind)) => {
-                self.named.insert((device.clone(), *session), kind.clone());
+            PresenceChange::Reaches(device, session, Some(reach)) => {
+                self.named.insert((device.clone(), *session), reach.clone());
             }
             PresenceChange::ReachesWidely(session, reach) => {
                 self.wide.insert(*session, Arc::clone(reach));
@@ -39,13 +39,8 @@ impl Presence {
     pub(crate) fn reaches(&self, device: &DeviceId) -> bool {
         let kind = kind_of(device);
         let named = self.named.iter().filter(|((of, _), _)| of == device);
-        let by_name = named.into_iter().any(|(_, of_kind)| match of_kind {
-            OfKind::Any => true,
-            OfKind::Only(only) => *only == kind,
-        });
         let covers = |reach: &Reach| {
-            let is_of_kind = reach.kind.as_ref().is_none_or(|only| *only == kind);
-            is_of_kind
+            reach.kind.covers(&kind)
                 && match &reach.who {
                     Who::Everybody => true,
                     Who::Device(one) => one == device,
@@ -53,6 +48,7 @@ impl Presence {
                     Who::Label(..) => false,
                 }
         };
-        by_name || self.wide.values().flat_map(|reach| reach.iter()).any(covers)
+        let named = named.map(|(_, reach)| reach);
+        named.chain(self.wide.values().flat_map(|reach| reach.iter())).any(covers)
     }
 }

@@ -237,10 +237,8 @@ impl Partition {
         let is_next = new.tries == old.tries + 1 && new.tries <= terms.attempts_max;
         Invariant::ONE_EFFECT_PER_CAUSE.check(is_next, what)?;
         let is_over = new.expires_at.is_some_and(|at| at <= step.now);
-        // What is tried anew is not held back again.
-        let is_again = known.was_retried || step.retries(command.id);
         let is_early = terms.not_before.is_some_and(|at| at > step.now);
-        Invariant::NEVER_EARLY_HARDLY_LATE.check(!is_over && (!is_early || is_again), what)?;
+        Invariant::NEVER_EARLY_HARDLY_LATE.check(!is_over && !is_early, what)?;
         let pace = step.pace(&command.device);
         let unanswered = || self.of_device(&command.device).filter(|other| other.is_unanswered());
         let count = unanswered().filter(|other| other.command.id != command.id).count() + 1;
@@ -291,7 +289,13 @@ impl Partition {
                 let is = |device: &DeviceId, _: u64, name: Option<&str>| {
                     *device == command.device && name.is_some() && name == command.key.as_deref()
                 };
-                old.status == CommandStatus::Scheduled && step.sends(is)
+                // A newer one that is tried anew takes its place too.
+                let mut others = self.of_device(&command.device);
+                let is_retried = others.any(|other| {
+                    let is_newer = CommandKey::from(other.command.id) > key;
+                    is_newer && other.command.key == command.key && step.retries(other.command.id)
+                });
+                old.status == CommandStatus::Scheduled && (step.sends(is) || is_retried)
             }
             CommandStatus::Scheduled | CommandStatus::Published | CommandStatus::Running => true,
         };

@@ -92,7 +92,7 @@ impl World {
             }
             (Some(session), 1) => self.tell_presence(PresenceChange::Reaches(id, session, None)),
             (Some(session), 2) => {
-                self.tell_presence(PresenceChange::Reaches(id, session, Some(OfKind::Any)));
+                self.tell_presence(PresenceChange::Reaches(id, session, Some(OfKind::Any.into())));
             }
             (Some(_), 3) => self.break_off(&id, DisconnectReason::ConnectionLost),
             (Some(_), _) => self.break_off(&id, DisconnectReason::ClientDisconnect),
@@ -114,7 +114,7 @@ impl World {
             _ => Some(OfKind::Any),
         };
         if reach.is_some() {
-            self.tell_presence(PresenceChange::Reaches(id, number, reach));
+            self.tell_presence(PresenceChange::Reaches(id, number, reach.map(Reach::from)));
         }
     }
 
@@ -127,7 +127,7 @@ impl World {
         member.is_settled = true;
         if let Some(session) = member.session {
             let id = member.id.clone();
-            self.tell_presence(PresenceChange::Reaches(id, session, Some(OfKind::Any)));
+            self.tell_presence(PresenceChange::Reaches(id, session, Some(OfKind::Any.into())));
         }
     }
 
@@ -151,7 +151,10 @@ impl World {
             1 => Who::Prefix("0xb".into()),
             _ => Who::Device(self.fleet.devices[self.any_member()].id.clone()),
         };
-        let kind = self.machine.random.chance(1, 3).then(base::Kind::lock);
+        let kind = match self.machine.random.chance(1, 3) {
+            true => OfKind::Only(base::Kind::lock()),
+            false => OfKind::Any,
+        };
         let reach: Arc<[Reach]> = if is_new || self.machine.random.chance(1, 2) {
             [Reach { kind, who }].into()
         } else {

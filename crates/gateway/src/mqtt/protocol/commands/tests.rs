@@ -280,5 +280,6 @@ fn settings() -> Settings {
         commands: engine::CommandSettings::default(),
         allow_private: false,
         render: Arc::new(|_| Vec::new()),
+        check_payload: engine::settings::any_payload(),
     }
 }

@@ -1,0 +1,62 @@
+//! Commands are called off, or tried anew, by a caller.
+
+use base::{EntityId, Problem};
+use commands::Refused;
+
+use super::super::{DeviceStep, Partition};
+use crate::commands::unknown_command;
+use crate::kernel::reply::Stop;
+
+impl Partition {
+    pub(in crate::devices::partition) fn cancel_command(
+        &mut self,
+        id: EntityId,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), Stop> {
+        let key = self.command_with(id, step)?.id.into();
+        let outcome =
+            self.with_lanes(step, |lanes, now, store, moved| lanes.cancel(now, key, store, moved))?;
+        outcome.map_err(|refused| match refused {
+            Refused::Unknown => unknown_command(id).into(),
+            Refused::GivesWay => gives_way().into(),
+            Refused::Stands(status) => {
+                let detail = format!("the command has ended: it is {}", status.as_str());
+                Problem::conflict("finished", detail).into()
+            }
+        })
+    }
+
+    pub(in crate::devices::partition) fn retry_command(
+        &mut self,
+        id: EntityId,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), Stop> {
+        let command = self.command_with(id, step)?;
+        let (key, slot) = (command.id.into(), command.slot);
+        self.open_if_reachable(slot, step)?;
+        let outcome =
+            self.with_lanes(step, |lanes, now, store, moved| lanes.retry(now, key, store, moved))?;
+        self.close_if_wide(slot, step)?;
+        outcome.map_err(|refused| match refused {
+            Refused::Unknown => unknown_command(id).into(),
+            Refused::GivesWay => gives_way().into(),
+            Refused::Stands(status) => {
+                let detail = format!(
+                    "only a failed, expired or cancelled command is tried anew; this one is {}",
+                    status.as_str()
+                );
+                if status.has_ended() {
+                    Problem::conflict("not_retryable", detail).into()
+                } else {
+                    Problem::conflict("not_finished", detail).into()
+                }
+            }
+        })
+    }
+}
+
+fn gives_way() -> Problem {
+    let detail = "a newer command with the same key waits for the device; this one would only take its place \
+                  back: cancel the newer one first, or send a new command";
+    Problem::conflict("superseded", detail)
+}

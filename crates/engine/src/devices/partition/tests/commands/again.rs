@@ -1,0 +1,109 @@
+//! Commands that are tried anew by hand, and entries that are counted.
+
+use super::*;
+
+#[test]
+fn a_command_that_is_called_off_does_not_go_out() {
+    let mut bench = Bench::new();
+    let id = bench.send(plain());
+    bench.cancel(id).expect("called off");
+    assert_eq!(bench.cancel(id).map_err(|problem| problem.code), Err("finished"));
+    bench.connect(1);
+    assert!(bench.carried().is_empty());
+    assert_eq!(bench.rig.ask(|reply| CommandInput::Retry { id, reply }.into()), Ok(()));
+    assert_eq!(bench.carried(), [id]);
+}
+
+#[test]
+fn a_retried_command_keeps_its_time_and_gives_way_to_a_newer_one_of_its_key() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    let key = || Some("door".to_owned());
+    let not_before = Some(bench.rig.now().after(Duration::from_secs(60)));
+    let first = bench.send(NewCommand { key: key(), not_before, ..plain() });
+    let retry = |bench: &mut Bench, id| bench.rig.ask(|reply| CommandInput::Retry { id, reply }.into());
+    bench.cancel(first).expect("called off");
+    assert_eq!(retry(&mut bench, first), Ok(()));
+    assert!(bench.carried().is_empty(), "its time has not come");
+    bench.cancel(first).expect("called off");
+    let second = bench.send(NewCommand { key: key(), not_before, ..plain() });
+    let refused = retry(&mut bench, first).expect_err("a newer one waits");
+    assert_eq!((refused.status, refused.code), (409, "superseded"));
+    bench.cancel(second).expect("called off");
+    assert_eq!(retry(&mut bench, first), Ok(()));
+    assert_eq!(retry(&mut bench, second), Ok(()));
+    assert_eq!(bench.status(first).0, CommandStatus::Superseded, "the older one gives way");
+    bench.rig.pass(Duration::from_secs(60));
+    assert_eq!(bench.carried(), [second]);
+}
+
+#[test]
+fn the_entries_of_a_device_are_counted_as_they_come_and_go() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    let confirmed =
+        |key: &str, value: Option<&str>| Said::Confirmed { key: key.into(), value: value.map(Box::from) };
+    let check = |bench: &Bench, expect: u16| {
+        let device = bench.rig.partition.devices.find(&device()).expect("registered");
+        assert_eq!(bench.rig.view().wishes(device.slot).expect("readable").len(), usize::from(expect));
+        assert!(device.wishes.is_none_or(|count| count == expect), "{:?}", device.wishes);
+    };
+    for (said, expect) in [
+        (confirmed("a", Some("1")), 1),
+        (confirmed("b", Some("1")), 2),
+        (confirmed("b", Some("2")), 2),
+        (confirmed("b", None), 1),
+        (confirmed("b", None), 1),
+    ] {
+        bench.rig.say(DEVICE, said);
+        check(&bench, expect);
+    }
+    bench.wish(Some("7"));
+    check(&bench, 2);
+    bench.wish(None);
+    let last = *bench.carried().last().expect("it goes out");
+    bench.rig.say(DEVICE, answer(last, true));
+    let deleted = bench.carried();
+    deleted.into_iter().for_each(|id| drop(bench.rig.say(DEVICE, answer(id, true))));
+    check(&bench, 1);
+}
+
+#[test]
+fn a_request_that_comes_again_is_answered_alike_and_keeps_no_second_payload() {
+    use crate::Form;
+    use crate::devices::input::Repeatable;
+    use crate::kernel::idempotency::IdempotencyKey;
+
+    fn write(made: &Result<TrackedCommand, Problem>) -> Arc<[u8]> {
+        match made {
+            Ok(sent) => {
+                let TrackedCommand { command, state } = sent.as_given();
+                let head = format!("{} {:?} ", command.id.number, state.expires_at);
+                [head.as_bytes(), &*command.payload].concat().into()
+            }
+            Err(problem) => problem.code.as_bytes().into(),
+        }
+    }
+    let mut bench = Bench::new();
+    let once = Some(IdempotencyKey { key: records::AnswerKey(7), body: 9 });
+    let payload: Arc<[u8]> = Arc::from(vec![b'1'; 100_000]);
+    let mut kept_bytes = Vec::new();
+    let mut send = |bench: &mut Bench| {
+        let ttl = Some(Duration::from_secs(60));
+        let command = Box::new(NewCommand { payload: Arc::clone(&payload), ttl, ..plain() });
+        let act = Repeatable::SendCommand(device(), command, Form { once, write });
+        let (reply, mut answer) = Reply::new();
+        let ops = bench.rig.step(vec![Input::Repeatable { act, reply }]);
+        kept_bytes.extend(ops.iter().filter_map(|op| match op {
+            Op::PutAnswer(kept) => Some(kept.answer.len()),
+            _ => None,
+        }));
+        answer.try_recv().expect("answered").expect("no other body")
+    };
+    let first = send(&mut bench);
+    bench.rig.pass(Duration::from_secs(5));
+    assert_eq!(send(&mut bench), first);
+    bench.rig.delete(DEVICE).expect("deleted");
+    assert_eq!(&*send(&mut bench), b"unknown_command");
+    assert!(kept_bytes.len() == 1 && kept_bytes[0] < 100, "{kept_bytes:?}");
+}

@@ -1,0 +1,84 @@
+//! Who can be reached when labels change, and after a partition was loaded again.
+
+use super::*;
+use base::PartitionId;
+
+fn site(value: &str) -> Who {
+    Who::Label("site".into(), value.into())
+}
+
+impl Bench {
+    /// What the edge tells reaches the book of sessions, and is lost on its way to the partition.
+    fn tell_in_vain(&self, change: PresenceChange) {
+        self.rig.context.devices.note_presence(PartitionId(0), &change);
+    }
+
+    fn is_shown_connected(&self) -> bool {
+        let slot = self.rig.view().device(&device()).expect("readable").expect("there").slot;
+        self.rig.context.devices.connected.contains(PartitionId(0), slot)
+    }
+
+    /// The partition is loaded again, in the same process.
+    fn reload(&mut self) {
+        self.rig.reload();
+        let context = &self.rig.context.devices;
+        self.rig.partition.go_on_with_sessions(context);
+        self.rig.step(Vec::new());
+    }
+}
+
+#[test]
+fn a_label_that_is_taken_away_closes_the_lane_of_a_login_that_had_it() {
+    for is_wide in [false, true] {
+        let mut bench = Bench::new();
+        bench.rig.label(DEVICE, "site", "12");
+        let reach = Reach { kind: OfKind::Any, who: site("12") };
+        bench.presence(match is_wide {
+            true => PresenceChange::ReachesWidely(1, Arc::from([reach])),
+            false => PresenceChange::Reaches(device(), 1, Some(reach)),
+        });
+        let id = bench.send(plain());
+        assert_eq!(bench.carried(), [id]);
+        bench.rig.label(DEVICE, "site", "13");
+        bench.rig.pass(10 * ACK_TIMEOUT);
+        assert!(bench.carried().is_empty(), "the login speaks for it no longer");
+        assert_eq!(bench.status(id), (CommandStatus::Published, 1), "no try is lost");
+        bench.rig.label(DEVICE, "site", "12");
+        assert_eq!(bench.carried(), [id]);
+    }
+}
+
+#[test]
+fn a_session_that_ended_while_its_partition_was_loaded_again_is_over() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    assert!(bench.is_shown_connected());
+    bench.tell_in_vain(PresenceChange::Disconnected(device(), 1, DisconnectReason::KeepAlive));
+    bench.reload();
+    assert!(!bench.is_shown_connected());
+    assert_eq!(bench.timeline(), ["linked true", "connected", "connection_lost"]);
+    bench.connect(2);
+    assert_eq!(bench.timeline().last().map(String::as_str), Some("connected"), "it ended once");
+}
+
+#[test]
+fn a_session_that_began_while_its_partition_was_loaded_again_is_there_once() {
+    let mut bench = Bench::new();
+    let began = PresenceChange::Connected(device(), session(1), bench.rig.now());
+    bench.tell_in_vain(began.clone());
+    bench.reload();
+    assert!(bench.is_shown_connected());
+    bench.presence(began);
+    assert_eq!(bench.timeline(), ["linked true", "connected"]);
+}
+
+#[test]
+fn a_session_that_lives_on_is_not_told_of_again() {
+    let mut bench = Bench::new();
+    let began = PresenceChange::Connected(device(), session(1), bench.rig.now());
+    bench.tell_in_vain(began.clone());
+    bench.presence(began);
+    bench.reload();
+    assert!(bench.is_shown_connected());
+    assert_eq!(bench.timeline(), ["linked true", "connected"]);
+}

@@ -1,0 +1,46 @@
+//! Pages of commands whose filter leaves most of them out.
+
+use std::sync::Arc;
+
+use base::{DeviceId, Lineage, SystemClock, Timestamp};
+use engine::queries::CommandFilter;
+use engine::{Engine, NewCommand, NewDevice, Page};
+use store::MemoryStore;
+
+use crate::whole::settings;
+
+/// Large commands, so that few are enough to end a page.
+const PAYLOAD_BYTES: usize = 100 << 10;
+const COMMANDS: usize = 100;
+
+#[tokio::test]
+async fn a_page_passes_by_so_many_commands_and_says_where_it_goes_on() {
+    let (store, clock) = (MemoryStore::new(Lineage(1), 4), SystemClock::start(Timestamp(0)));
+    let engine = Engine::start(settings(), Arc::new(store), Arc::new(clock)).await.expect("it loads");
+    let device = DeviceId::new("0xA").expect("an id");
+    let new = NewDevice { id: device.as_str().to_owned(), ..NewDevice::default() };
+    engine.create_device(new).await.expect("registered");
+    let payload: Arc<[u8]> = vec![b'1'; PAYLOAD_BYTES].into();
+    let mut sent = Vec::new();
+    for number in 0..COMMANDS {
+        let mut command = NewCommand::new(Arc::clone(&payload));
+        command.origin = Some(if number == 0 { "first" } else { "other" }.to_owned());
+        sent.push(engine.commands().send(device.clone(), command).await.expect("sent").command.id);
+    }
+    let filter = CommandFilter { origin: Some("first".to_owned()), ..CommandFilter::default() };
+    let (mut after, mut pages, mut found) = (None, 0, Vec::new());
+    loop {
+        let (from, to) = (Timestamp(i64::MIN), Timestamp::MAX);
+        let page = Page { from, to, ascending: false, after, limit: 10 };
+        let (commands, stopped) = engine.queries().commands(&filter, page).expect("readable");
+        found.extend(commands.into_iter().map(|(_, tracked)| tracked.command.id));
+        pages += 1;
+        assert!(pages <= COMMANDS, "it comes to an end");
+        match stopped {
+            Some(place) => after = Some(place),
+            None => break,
+        }
+    }
+    assert_eq!(found, [sent[0]], "the oldest is found");
+    assert!(pages > 1, "one page does not look through all of them");
+}
