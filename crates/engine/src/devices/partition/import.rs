@@ -78,8 +78,7 @@ impl Partition {
         if profile.expected_from != present.expected_from {
             self.watch.expect_from(profile.slot, profile.expected_from);
         }
-        self.put_changed(&present, &profile, step);
-        Ok(())
+        Ok(self.put_changed(&present, &profile, step)?)
     }
 
     /// What the registry gives a device that is registered now.
@@ -104,10 +103,20 @@ impl Partition {
     }
 
     /// Writes a profile that changed, and lets those know who keep a part of it.
-    pub(super) fn put_changed(&mut self, was: &DeviceProfile, is: &DeviceProfile, step: &mut DeviceStep<'_>) {
+    pub(super) fn put_changed(
+        &mut self,
+        was: &DeviceProfile,
+        is: &DeviceProfile,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
         if is.report_interval_ms != was.report_interval_ms {
             self.watch.set_interval(is.slot, is.report_interval_ms);
         }
         self.put_links(is, step);
+        if is.pace != was.pace {
+            self.devices.set_pace(is.slot, is.pace);
+            self.pace_changed(is.slot, step)?;
+        }
+        Ok(())
     }
 }

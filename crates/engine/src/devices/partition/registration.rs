@@ -46,7 +46,7 @@ impl Partition {
         only_if.check(Version::of_device(&present))?;
         let profile = patch.merged(&present)?;
         if profile != *present {
-            self.put_changed(&present, &profile, step);
+            self.put_changed(&present, &profile, step)?;
         }
         Ok(self.shown(profile))
     }

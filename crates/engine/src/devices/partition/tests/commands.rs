@@ -17,6 +17,8 @@ use crate::outcomes::{OutcomeDue, Told};
 use crate::presence::{OfKind, Reach, Session, Who};
 use crate::version::OnlyIf;
 
+mod pace;
+
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICE: &str = "0xA";
 
