@@ -61,10 +61,10 @@ async fn make(binary: &Path, fixture: &Path) -> Result<(), Box<dyn Error>> {
     if packed.success() { Ok(()) } else { Err(format!("tar ended with {packed}").into()) }
 }
 
-/// A session of a device, which takes no commands.
+/// A session of a device that only the list of all devices shows, and that takes no commands.
 async fn hold_session(site: &Site) -> Result<JoinHandle<()>, ApiError> {
     let port = site.mqtt.address().await.port();
-    let mut options = rumqttc::MqttOptions::new("lockB", "127.0.0.1", port);
+    let mut options = rumqttc::MqttOptions::new("quiet", "127.0.0.1", port);
     options.set_keep_alive(Duration::from_secs(30));
     let (client, mut events) = rumqttc::AsyncClient::new(options, 10);
     let session = tokio::spawn(async move {
@@ -73,7 +73,7 @@ async fn hold_session(site: &Site) -> Result<JoinHandle<()>, ApiError> {
     });
     let is_there = |device: &Value| device["state"]["connected"] == true;
     let _there: Value = Api::new(site.http.clone(), story::PATIENCE)
-        .until("/v1/devices/lockB", story::PATIENCE, is_there)
+        .until("/v1/devices/quiet", story::PATIENCE, is_there)
         .await?;
     Ok(session)
 }
