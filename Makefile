@@ -37,6 +37,7 @@ unit: ## the tests of one crate: make unit CRATE=watch
 	$(CARGO) test $(LOCKED) --package $(or $(CRATE),$(error name the crate: make unit CRATE=watch))
 
 # Eight hours unless it is said otherwise: make simulate-long SIM_SECONDS=600
+# Every workload has its `many_lives`: devices, queues, both together, and commands.
 simulate-long: export SIM_SECONDS ?= 28800
 simulate-long: ## simulate lives of the server all night; a seed that fails is printed with how to repeat it
 	@scripts/setup build
@@ -82,8 +83,8 @@ fuzz: ## let libFuzzer look for inputs that a reader gets wrong, by default each
 	    scripts/fuzz $$target $(SECONDS); done
 
 # Only when a stored format gets a new version: the fixtures of before stay, and go on being opened.
-fixture: ## make a data directory of the stored formats as they are now, to be opened by a test for ever after: make fixture NAME=format-2
-	@test -n "$(NAME)" || { echo "make fixture NAME=format-2" >&2; exit 2; }
+fixture: ## make a data directory of the stored formats as they are now, to be opened by a test for ever after: make fixture NAME=format-3
+	@test -n "$(NAME)" || { echo "make fixture NAME=format-3" >&2; exit 2; }
 	$(CARGO) build $(LOCKED) --package fieldpost --bin fieldpost
 	$(CARGO) run $(LOCKED) --package fieldpost --example fixture -- target/debug/fieldpost crates/fieldpost/tests/fixtures/$(NAME)
 

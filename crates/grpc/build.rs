@@ -4,8 +4,12 @@
 use std::error::Error;
 
 const PROTO: &str = "proto";
-const FILES: [&str; 3] =
-    ["fieldpost/v1/commands.proto", "fieldpost/v1/jobs.proto", "fieldpost/v1/reports.proto"];
+const FILES: [&str; 4] = [
+    "fieldpost/v1/commands.proto",
+    "fieldpost/v1/jobs.proto",
+    "fieldpost/v1/reports.proto",
+    "fieldpost/v1/rollouts.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={PROTO}");

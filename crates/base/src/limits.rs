@@ -86,6 +86,10 @@ pub const COMMAND_NAME_BYTES_MAX: usize = 255;
 pub const COMMAND_PRIORITY_MAX: i8 = 100;
 /// Most times that a command goes out.
 pub const COMMAND_ATTEMPTS_MAX: u32 = 1_000;
+/// Most commands of a device that may be unanswered at a time.
+pub const COMMANDS_IN_FLIGHT_MAX: u32 = 1_000;
+/// Longest of the least times from one publish to a device to the next, in milliseconds.
+pub const COMMAND_GAP_MS_MAX: u64 = 60 * 60 * 1_000;
 /// Largest progress that a device tells of a command, in bytes of its compact JSON text.
 pub const COMMAND_PROGRESS_BYTES_MAX: usize = 1_024;
 /// Largest result in a device's answer, in bytes of its compact JSON text.

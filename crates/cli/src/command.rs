@@ -1,10 +1,13 @@
 //! `fieldpost command`: devices are told to do something, and what becomes of it is seen.
 
 mod send;
+mod terms;
 mod view;
 mod watch;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use fieldpost_client::CommandStatus;
 
 use super::api::{Api, Path};
 use super::device::Label;
@@ -13,6 +16,7 @@ use super::feed::Feed;
 use super::list::ListFlags;
 use super::screen::Screen;
 use super::table::plain;
+pub(super) use terms::TermFlags;
 use view::SeenCommand;
 
 /// What can be done with commands.
@@ -51,8 +55,8 @@ pub struct LsCommands {
     #[arg(long)]
     device: Option<String>,
     /// Only those of this status.
-    #[arg(long, value_enum)]
-    status: Option<StatusFlag>,
+    #[arg(long, value_parser = PossibleValuesParser::new(CommandStatus::ALL.map(CommandStatus::as_str)))]
+    status: Option<String>,
     /// Only of devices with this label; may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Label>,
@@ -65,43 +69,9 @@ pub struct LsCommands {
     extent: ListFlags,
 }
 
-/// Where a command stands.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum StatusFlag {
-    /// It waits for its turn, its time, or its device.
-    Scheduled,
-    /// It went out, and the device has not answered.
-    Published,
-    /// The device says that it is at work.
-    Running,
-    /// The device did it.
-    Acknowledged,
-    /// The device could not do it, or never answered.
-    Failed,
-    /// Its time was over before an answer came.
-    Expired,
-    /// A newer one with its key took its place.
-    Superseded,
-    /// It was called off.
-    Cancelled,
-}
-
-impl StatusFlag {
-    /// Those of commands that have not ended.
-    const OPEN: [Self; 3] = [Self::Scheduled, Self::Published, Self::Running];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Published => "published",
-            Self::Running => "running",
-            Self::Acknowledged => "acknowledged",
-            Self::Failed => "failed",
-            Self::Expired => "expired",
-            Self::Superseded => "superseded",
-            Self::Cancelled => "cancelled",
-        }
-    }
+/// The statuses of commands that have not ended.
+fn open_statuses() -> impl Iterator<Item = &'static str> {
+    CommandStatus::ALL.into_iter().filter(|status| !status.has_ended()).map(CommandStatus::as_str)
 }
 
 impl Command {
@@ -130,7 +100,7 @@ impl LsCommands {
     fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = Path::of(&["commands"])
             .with_maybe("device", self.device.as_ref())
-            .with_maybe("status", self.status.map(StatusFlag::as_str))
+            .with_maybe("status", self.status.as_ref())
             .with_maybe("origin", self.origin.as_ref());
         let path = self.label.iter().fold(path, |path, label| label.narrow(path));
         self.feed.show::<SeenCommand>(api, screen, path, &self.extent, "no commands")

@@ -1,4 +1,6 @@
-//! `fieldpost stats`: counts over time, each with a bar.
+//! `fieldpost stats`: counts over time, each with a bar. Commands are counted by status too.
+
+use std::collections::BTreeMap;
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -48,6 +50,8 @@ enum Metric {
     Losses,
     /// Notifications that were made, whatever became of them.
     Deliveries,
+    /// Commands that were sent, and what became of commands meanwhile.
+    Commands,
 }
 
 /// How long each count is.
@@ -66,6 +70,9 @@ struct Counts {
 struct Count {
     from: String,
     count: u64,
+    /// Commands that came to each status.
+    #[serde(default)]
+    by_status: BTreeMap<String, u64>,
 }
 
 impl Stats {
@@ -76,7 +83,8 @@ impl Stats {
             return items.iter().try_for_each(|item| screen.write_line(item.get()));
         }
         let counts = items.iter().map(|item| api.read(item)).collect::<Result<Vec<Count>, _>>()?;
-        screen.tell(&bars(&counts))
+        let is_of_commands = matches!(self.metric, Metric::Commands);
+        screen.tell(&if is_of_commands { statuses(&counts) } else { bars(&counts) })
     }
 
     fn path(&self) -> Path {
@@ -85,6 +93,7 @@ impl Stats {
             Metric::Changes => "changes",
             Metric::Losses => "losses",
             Metric::Deliveries => "deliveries",
+            Metric::Commands => "commands",
         };
         let by = match self.by {
             Interval::Hour => "hour",
@@ -103,12 +112,26 @@ impl Stats {
 /// A row for each count, its bar in proportion to the largest.
 fn bars(counts: &[Count]) -> String {
     let largest = counts.iter().map(|count| count.count).max().unwrap_or(0).max(1);
-    let row = |Count { from, count }: &Count| {
+    let row = |Count { from, count, .. }: &Count| {
         let length = count.saturating_mul(BAR_CHARS_MAX).div_ceil(largest) as usize;
         vec![Cell::text(&to_second(from)), Cell::number(*count), Cell::text(&"█".repeat(length))]
     };
     let rows: Vec<_> = counts.iter().map(row).collect();
     Table::new(&["FROM", "COUNT", ""]).lines(&rows)
+}
+
+/// A row for each count of commands: how many were sent, and how many came to each other status.
+fn statuses(counts: &[Count]) -> String {
+    const STATUSES: [&str; 6] = ["published", "acknowledged", "failed", "expired", "superseded", "cancelled"];
+    const HEADINGS: [&str; 8] =
+        ["FROM", "SENT", "PUBLISHED", "ACKNOWLEDGED", "FAILED", "EXPIRED", "SUPERSEDED", "CANCELLED"];
+    let row = |Count { from, count, by_status }: &Count| {
+        let of = |status| Cell::number(by_status.get(status).copied().unwrap_or_default());
+        let sent = [Cell::text(&to_second(from)), Cell::number(*count)];
+        sent.into_iter().chain(STATUSES.map(of)).collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = counts.iter().map(row).collect();
+    Table::new(&HEADINGS).lines(&rows)
 }
 
 #[cfg(test)]
@@ -117,7 +140,8 @@ mod tests {
 
     #[test]
     fn a_bar_is_in_proportion_and_only_nothing_has_none() {
-        let count = |count| Count { from: "2026-11-21T00:00:00.000Z".to_owned(), count };
+        let from = || "2026-11-21T00:00:00.000Z".to_owned();
+        let count = |count| Count { from: from(), count, by_status: BTreeMap::new() };
         let lines = bars(&[count(0), count(1), count(400), count(800)]);
         let lengths: Vec<_> = lines.lines().skip(1).map(|line| line.matches('█').count()).collect();
         assert_eq!(lengths, [0, 1, 20, 40]);

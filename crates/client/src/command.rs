@@ -174,6 +174,18 @@ pub enum CommandStatus {
 }
 
 impl CommandStatus {
+    /// Every status that this version knows.
+    pub const ALL: [Self; 8] = [
+        Self::Scheduled,
+        Self::Published,
+        Self::Running,
+        Self::Acknowledged,
+        Self::Failed,
+        Self::Expired,
+        Self::Superseded,
+        Self::Cancelled,
+    ];
+
     /// Whether nothing more comes of it by itself.
     #[must_use]
     pub fn has_ended(self) -> bool {

@@ -1,6 +1,7 @@
 //! The least time between two publishes to a device.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use base::Timestamp;
 use records::DeviceSlot;
@@ -11,24 +12,32 @@ use crate::table::SlotMap;
 /// soon is spared all the same. Devices without a gap are not here.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
-    ends: SlotMap<Timestamp>,
+    running: SlotMap<Gap>,
     by_end: BTreeSet<(Timestamp, DeviceSlot)>,
+}
+
+/// A gap, from a publish on.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    began_at: Timestamp,
+    end: Timestamp,
 }
 
 impl Gaps {
     /// When something may go out to the device again.
     pub(crate) fn end(&self, slot: DeviceSlot) -> Timestamp {
-        self.ends.get(&slot).copied().unwrap_or(Timestamp(i64::MIN))
+        self.running.get(&slot).map_or(Timestamp(i64::MIN), |gap| gap.end)
     }
 
-    /// Nothing goes out to the device before `end`. Gaps that are over are dropped, two for each
-    /// that begins: so there are never more than devices that are in one.
-    pub(crate) fn begin(&mut self, slot: DeviceSlot, now: Timestamp, end: Timestamp) {
+    /// Nothing goes out to the device before `span` has passed since `began_at`. Gaps that are over
+    /// are dropped, two for each that begins: so there are never more than devices that are in one.
+    pub(crate) fn begin(&mut self, slot: DeviceSlot, now: Timestamp, began_at: Timestamp, span: Duration) {
+        let end = began_at.after(span);
         if end <= now.max(self.end(slot)) {
             return;
         }
         self.forget(slot);
-        self.ends.insert(slot, end);
+        self.running.insert(slot, Gap { began_at, end });
         self.by_end.insert((end, slot));
         for _ in 0..2 {
             if let Some((_, over)) = self.by_end.first().copied().filter(|(end, _)| *end <= now) {
@@ -37,9 +46,19 @@ impl Gaps {
         }
     }
 
+    /// The gap of the device that goes on now, if any does, takes `span` from its begin.
+    pub(crate) fn change(&mut self, slot: DeviceSlot, now: Timestamp, span: Duration) {
+        let running = self.running.get(&slot).filter(|gap| gap.end > now);
+        let began_at = running.map(|gap| gap.began_at);
+        self.forget(slot);
+        if let Some(began_at) = began_at {
+            self.begin(slot, now, began_at, span);
+        }
+    }
+
     pub(crate) fn forget(&mut self, slot: DeviceSlot) {
-        if let Some(end) = self.ends.remove(&slot) {
-            self.by_end.remove(&(end, slot));
+        if let Some(gap) = self.running.remove(&slot) {
+            self.by_end.remove(&(gap.end, slot));
         }
     }
 }
@@ -48,26 +67,45 @@ impl Gaps {
 mod tests {
     use super::*;
 
+    const DEVICE: DeviceSlot = DeviceSlot(1);
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
     #[test]
-    fn a_gap_never_becomes_shorter() {
-        let (mut gaps, device) = (Gaps::default(), DeviceSlot(1));
-        gaps.begin(device, Timestamp(0), Timestamp(10));
-        gaps.begin(device, Timestamp(0), Timestamp(5));
-        assert_eq!(gaps.end(device), Timestamp(10));
-        gaps.begin(device, Timestamp(0), Timestamp(15));
-        assert_eq!(gaps.end(device), Timestamp(15));
+    fn a_publish_makes_no_gap_shorter() {
+        let mut gaps = Gaps::default();
+        gaps.begin(DEVICE, Timestamp(0), Timestamp(0), ms(10));
+        gaps.begin(DEVICE, Timestamp(0), Timestamp(0), ms(5));
+        assert_eq!(gaps.end(DEVICE), Timestamp(10));
+        gaps.begin(DEVICE, Timestamp(0), Timestamp(5), ms(10));
+        assert_eq!(gaps.end(DEVICE), Timestamp(15));
         assert_eq!(gaps.by_end.len(), 1);
+    }
+
+    #[test]
+    fn a_gap_that_goes_on_takes_another_span_from_its_begin() {
+        for (now, span, end) in
+            [(8, 15, Some(25)), (12, 5, Some(15)), (12, 2, None), (12, 0, None), (20, 90, None)]
+        {
+            let mut gaps = Gaps::default();
+            gaps.begin(DEVICE, Timestamp(0), Timestamp(10), ms(10));
+            gaps.change(DEVICE, Timestamp(now), ms(span));
+            assert_eq!(gaps.end(DEVICE), Timestamp(end.unwrap_or(i64::MIN)), "{span} ms, at {now}");
+            assert_eq!(gaps.by_end.len(), gaps.running.len());
+        }
     }
 
     #[test]
     fn only_devices_in_a_gap_take_memory() {
         let mut gaps = Gaps::default();
         for time in 0..1_000 {
-            gaps.begin(DeviceSlot(time as u32), Timestamp(time), Timestamp(time + 10));
-            assert!(gaps.ends.len() <= 11 && gaps.by_end.len() == gaps.ends.len(), "at {time}");
+            gaps.begin(DeviceSlot(time as u32), Timestamp(time), Timestamp(time), ms(10));
+            assert!(gaps.running.len() <= 11 && gaps.by_end.len() == gaps.running.len(), "at {time}");
         }
-        gaps.begin(DeviceSlot(0), Timestamp(1_000), Timestamp(1_000));
+        gaps.begin(DeviceSlot(0), Timestamp(1_000), Timestamp(1_000), ms(0));
         assert!(gaps.end(DeviceSlot(0)) <= Timestamp(1_000), "no gap is none");
-        assert!(!gaps.ends.contains_key(&DeviceSlot(0)));
+        assert!(!gaps.running.contains_key(&DeviceSlot(0)));
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use base::Timestamp;
+use base::limits::COMMANDS_IN_FLIGHT_MAX;
 use records::CommandKey;
 
 use crate::unanswered::Unanswered;
 
 /// Most commands that a device has unanswered at a time, whatever its pace.
-pub(crate) const UNANSWERED_MAX: usize = 1_000;
+pub(crate) const UNANSWERED_MAX: usize = COMMANDS_IN_FLIGHT_MAX as usize;
 
 /// How commands go to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,17 @@ impl DeviceLane {
     pub(crate) fn reopen(&mut self, pace: Pace) {
         self.pace = Some(pace);
         self.unanswered.iter_mut().for_each(Unanswered::came_back);
+    }
+
+    /// Commands go out at another pace from now on. What went out stays with its device.
+    pub(crate) fn set_pace(&mut self, pace: Pace) {
+        self.pace = self.pace.map(|_| pace);
+    }
+
+    /// When a command went out last that its device has not answered. Only known while open.
+    pub(crate) fn published_at(&self) -> Option<Timestamp> {
+        let unanswered = self.unanswered.iter().filter(|_| self.pace.is_some());
+        unanswered.filter_map(|one| one.published_at).max()
     }
 
     pub(crate) fn close(&mut self) {

@@ -86,6 +86,19 @@ impl CommandLanes {
         self.step(now, store, moved).reopen(slot, pace)
     }
 
+    /// Commands go to a device at another pace from now on. A wider window lets out what waits; a
+    /// narrower one takes nothing back. A gap that goes on ends as the new one says, or now.
+    pub fn set_pace<S: CommandStore>(
+        &mut self,
+        now: Timestamp,
+        slot: DeviceSlot,
+        pace: Pace,
+        store: &mut S,
+        moved: &mut Vec<Moved>,
+    ) -> Result<(), S::Error> {
+        self.step(now, store, moved).set_pace(slot, pace)
+    }
+
     /// A device is reachable no longer.
     pub fn close(&mut self, slot: DeviceSlot) {
         self.lanes.close(slot);

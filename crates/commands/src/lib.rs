@@ -73,6 +73,8 @@
 //! A **lane** is open while its device is reachable. Commands go out in it by priority, the highest
 //! first, then by age. At most [`Pace::in_flight`] are unanswered at a time, and two publishes are
 //! never closer than [`Pace::gap`], repeats included. Repeats go before what waits.
+//! [`CommandLanes::set_pace`] changes both at once: a gap that goes on is measured anew from its
+//! publish, and what is unanswered beyond a narrower window stays with the device.
 //!
 //! What was not answered when a lane closes goes out again when it opens, and nothing of the device
 //! goes before it. A device that is at work is not asked again before its `run_timeout` is over. On

@@ -1,6 +1,7 @@
 //! The lanes that are in memory, and when each does something by itself.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use base::Timestamp;
 use foldhash::fast::FixedState;
@@ -46,8 +47,24 @@ impl LaneTable {
         self.gaps.end(slot)
     }
 
-    pub(crate) fn begin_gap(&mut self, slot: DeviceSlot, now: Timestamp, end: Timestamp) {
-        self.gaps.begin(slot, now, end);
+    /// Something went out to the device at `published_at`.
+    pub(crate) fn begin_gap(
+        &mut self,
+        slot: DeviceSlot,
+        now: Timestamp,
+        published_at: Timestamp,
+        gap: Duration,
+    ) {
+        self.gaps.begin(slot, now, published_at, gap);
+    }
+
+    /// Commands go to the device at another pace from `now` on, whether its lane is open or not.
+    pub(crate) fn set_pace(&mut self, slot: DeviceSlot, now: Timestamp, pace: Pace) {
+        self.gaps.change(slot, now, pace.gap);
+        if let Some(published_at) = self.get(slot).and_then(DeviceLane::published_at) {
+            self.gaps.begin(slot, now, published_at, pace.gap);
+        }
+        self.update(slot, |lane| lane.set_pace(pace));
     }
 
     pub(crate) fn next_move(&self, slot: DeviceSlot, now: Timestamp) -> Option<LaneMove> {
@@ -174,7 +191,7 @@ mod tests {
         assert_eq!(table.first(), None, "an idle lane wakes nobody");
         table.put(sample(1, 0, 1));
         assert_eq!(table.first(), Some((Timestamp(110), DEVICE)));
-        table.begin_gap(DEVICE, Timestamp(100), Timestamp(130));
+        table.begin_gap(DEVICE, Timestamp(100), Timestamp(100), PACE.gap);
         table.set_waiting(DEVICE, true);
         assert_eq!(table.first(), Some((Timestamp(130), DEVICE)), "the gap holds the repeat back");
         table.take(DEVICE, sample(1, 0, 1).key());
@@ -188,7 +205,7 @@ mod tests {
     fn a_closed_lane_is_gone_but_for_its_gap_and_a_last_try() {
         let mut table = LaneTable::default();
         table.open(DEVICE, PACE, Vec::new(), false);
-        table.begin_gap(DEVICE, Timestamp(100), Timestamp(130));
+        table.begin_gap(DEVICE, Timestamp(100), Timestamp(100), PACE.gap);
         table.put(sample(1, 0, 3));
         table.close(DEVICE);
         assert_eq!(table.first(), Some((Timestamp(110), DEVICE)), "it fails by itself");
@@ -204,7 +221,7 @@ mod tests {
     fn a_device_that_is_gone_leaves_nothing() {
         let mut table = LaneTable::default();
         table.open(DEVICE, PACE, vec![sample(1, 0, 1)], true);
-        table.begin_gap(DEVICE, Timestamp(100), Timestamp(130));
+        table.begin_gap(DEVICE, Timestamp(100), Timestamp(100), PACE.gap);
         table.forget(DEVICE);
         assert!(table.lanes.is_empty() && table.timers.is_empty());
         assert!(table.gap_end(DEVICE) <= Timestamp(100));

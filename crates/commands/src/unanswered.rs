@@ -24,6 +24,8 @@ pub(crate) struct Unanswered {
     is_on_last_try: bool,
     /// The device came back after the command went out: it need not wait for its deadline.
     repeats_at_once: bool,
+    /// When it went out last.
+    pub(crate) published_at: Option<Timestamp>,
     deadline: Timestamp,
     remembered: Option<Tracked>,
 }
@@ -37,6 +39,7 @@ impl Unanswered {
             is_at_work: state.status == CommandStatus::Running,
             is_on_last_try: is_on_last_try(&command, &state),
             repeats_at_once: false,
+            published_at: state.published_at,
             deadline: deadline(&command, &state),
             remembered: Some((command, state)),
         };

@@ -36,7 +36,7 @@ pub use devices::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
 pub use devices::stats::DeviceStats;
 pub use devices::{intake, lanes};
 pub use directory::Directory;
-pub use fleet::{self, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};
+pub use fleet::{self, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, PaceChange, Patch};
 pub use handle::Engine;
 pub use kernel::idempotency::Form;
 pub use presence::Presence;

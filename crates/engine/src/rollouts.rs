@@ -10,32 +10,37 @@
 //! is taken back before the pause is answered.
 
 mod book;
+mod changes;
+mod check;
 pub(crate) mod courier;
 pub(crate) mod links;
 mod search;
+mod tracked;
 mod windows;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Kind, Problem, hash, random};
 use fleet::Selection;
 use fleet::selection::{SelectionKey, Test};
 use records::{
-    OutcomeReceiver, Rollout, RolloutCommand, RolloutDevices, RolloutStage, RolloutState, RolloutStop,
-    RolloutWindow, RolloutWork,
+    OutcomeReceiver, Rollout, RolloutCommand, RolloutDevices, RolloutStage, RolloutStop, RolloutWindow,
+    RolloutWork,
 };
 use tokio::time::timeout;
 
+use crate::Engine;
 use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::reply::{Answered, Reply};
 use crate::registry::RegistryInput;
-use crate::{Engine, calendar};
 
 pub(crate) use book::{RolloutBook, RolloutEffect};
+pub use changes::RolloutChanges;
+pub use check::{check_rollout_id, named_devices, share_ppm};
 pub use links::{
     CommandAt, CommandMove, DeviceLook, FoundDevice, OrderKind, OrderOutcome, Search, TurnOrder, TurnReport,
 };
+pub use tracked::{RolloutStatus, TrackedRollout};
 
 /// What the text of a rollout's id begins with, where the server made it.
 pub const ROLLOUT_ID_PREFIX: &str = "rol_";
@@ -46,7 +51,8 @@ const NAMED_PER_RECORD: usize = 1_000;
 /// How long the answer to a new rollout waits until its devices are known.
 const COLLECTED_WAIT: Duration = Duration::from_secs(2);
 
-/// A rollout as a caller asks for it. Whoever makes one has checked its form and its ranges.
+/// A rollout as a caller asks for it. Whoever makes one has checked its form and, with
+/// [`NewRollout::check`], its ranges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewRollout {
     /// A hash of the request.
@@ -104,23 +110,6 @@ impl NewRollout {
         let chunks = devices.chunks(NAMED_PER_RECORD).map(<[DeviceId]>::to_vec);
         (0..).zip(chunks).map(|(number, devices)| RolloutDevices { rollout, number, devices }).collect()
     }
-}
-
-/// Whether this is a calendar by which a window may open; else what is wrong with it.
-///
-/// # Errors
-/// What is wrong, and what would be right.
-pub fn check_window(cron: &str, tz: Option<&str>) -> Result<(), String> {
-    calendar::check(cron, tz)
-}
-
-/// A rollout, and how far it has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrackedRollout {
-    /// As it was asked for.
-    pub rollout: Arc<Rollout>,
-    /// How far it has come.
-    pub state: RolloutState,
 }
 
 /// What is asked of a rollout.

@@ -8,7 +8,7 @@
 use std::fmt::Write;
 
 use base::{Problem, hash};
-use records::{Client, DeviceProfile};
+use records::{Client, DeviceProfile, PaceOverride};
 
 /// The version of a registered object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +18,12 @@ impl Version {
     /// Of a device's registration.
     #[must_use]
     pub fn of_device(profile: &DeviceProfile) -> Self {
-        let DeviceProfile { id, incarnation, kind, address, labels, report_interval_ms, .. } = profile;
+        let DeviceProfile { id, incarnation, kind, address, labels, report_interval_ms, pace, .. } = profile;
+        // Devices without a pace of their own have the versions that they had before there was one.
+        let pace = Some(pace).filter(|pace| **pace != PaceOverride::default());
+        let pace = pace.map_or_else(String::new, |pace| format!(" {:?} {:?}", pace.in_flight, pace.gap_ms));
         Self::of(format_args!(
-            "device {id} {incarnation:?} {kind} {address:?} {labels:?} {report_interval_ms:?}"
+            "device {id} {incarnation:?} {kind} {address:?} {labels:?} {report_interval_ms:?}{pace}"
         ))
     }
 

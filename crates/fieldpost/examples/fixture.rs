@@ -5,6 +5,8 @@
 //! Then it is told a little more, and killed while it sweeps a queue that was deleted. Its
 //! directory is packed, and beside it what the server showed last of all other queues.
 
+#[path = "../tests/black_box/directories/commands.rs"]
+mod commands;
 #[path = "../tests/black_box/directories/contents.rs"]
 mod contents;
 #[path = "../tests/black_box/directories/queues.rs"]
@@ -16,10 +18,13 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use hyper::Method;
-use simulator::api_client::Api;
+use serde_json::Value;
+use simulator::api_client::{Api, ApiError};
 use simulator::server::Site;
+use tokio::task::JoinHandle;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -34,6 +39,7 @@ async fn make(binary: &Path, fixture: &Path) -> Result<(), Box<dyn Error>> {
     let site = Site::new(binary, &story::SETTINGS)?;
     let server = site.start(story::PATIENCE).await?;
     story::tell(&site).await;
+    let session = hold_session(&site).await?;
     let backup = Api::new(site.http.clone(), story::PATIENCE).any(Method::GET, "/v1/backup", None).await?;
     if backup.status != 200 {
         return Err(format!("the backup was answered {}", backup.status).into());
@@ -42,6 +48,7 @@ async fn make(binary: &Path, fixture: &Path) -> Result<(), Box<dyn Error>> {
     let contents = contents::read(&site).await?;
     queues::delete_the_leaving(&Api::new(site.http.clone(), story::PATIENCE)).await;
     server.kill().await?;
+    session.abort();
     fs::create_dir_all(fixture)?;
     fs::write(fixture.join("contents.json"), format!("{contents:#}\n"))?;
     let packed = Command::new("tar")
@@ -52,4 +59,21 @@ async fn make(binary: &Path, fixture: &Path) -> Result<(), Box<dyn Error>> {
         .arg(".")
         .status()?;
     if packed.success() { Ok(()) } else { Err(format!("tar ended with {packed}").into()) }
+}
+
+/// A session of a device that only the list of all devices shows, and that takes no commands.
+async fn hold_session(site: &Site) -> Result<JoinHandle<()>, ApiError> {
+    let port = site.mqtt.address().await.port();
+    let mut options = rumqttc::MqttOptions::new("quiet", "127.0.0.1", port);
+    options.set_keep_alive(Duration::from_secs(30));
+    let (client, mut events) = rumqttc::AsyncClient::new(options, 10);
+    let session = tokio::spawn(async move {
+        let _client = client;
+        while events.poll().await.is_ok() {}
+    });
+    let is_there = |device: &Value| device["state"]["connected"] == true;
+    let _there: Value = Api::new(site.http.clone(), story::PATIENCE)
+        .until("/v1/devices/quiet", story::PATIENCE, is_there)
+        .await?;
+    Ok(session)
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use base::{Attended, DeviceId, Incarnation, Kind, Problem, Timestamp};
-use records::{DeviceProfile, DeviceSlot};
+use records::{DeviceProfile, DeviceSlot, PaceOverride};
 
-use crate::{LabelChange, Patch, Refusal, Rules, id, interval, label, text};
+use crate::{LabelChange, PaceChange, Patch, Refusal, Rules, id, interval, label, text};
 
 /// A device as a caller asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,14 +20,16 @@ pub struct NewDevice {
     pub labels: Vec<(String, String)>,
     /// How often it reports; the setting `devices.report_interval` when left out.
     pub report_interval: Option<Duration>,
+    /// How commands go to it; as the settings say when left out.
+    pub commands: Option<PaceChange>,
 }
 
 impl NewDevice {
     /// The device, if it may be registered.
     ///
     /// # Errors
-    /// `invalid_id`, `invalid_kind`, `too_long`, `invalid_label`, `too_many_labels` or
-    /// `invalid_interval`.
+    /// `invalid_id`, `invalid_kind`, `too_long`, `invalid_label`, `too_many_labels`,
+    /// `invalid_interval` or `invalid_pace`.
     pub fn check(self, rules: &Rules) -> Result<CheckedDevice, Problem> {
         let id = id::device_id(&self.id, rules.device_ids)?;
         self.check_but_id(id)
@@ -41,6 +43,7 @@ impl NewDevice {
             address: self.address.map(|address| text::checked("address", address)).transpose()?,
             labels: label::checked(self.labels)?,
             report_interval_ms: self.report_interval.map(interval::report_interval_ms).transpose()?,
+            pace: self.commands.map(|change| change.merged(PaceOverride::default())).transpose()?,
         })
     }
 }
@@ -53,6 +56,7 @@ pub struct CheckedDevice {
     address: Option<String>,
     labels: Vec<(String, String)>,
     report_interval_ms: Option<u64>,
+    pace: Option<PaceOverride>,
 }
 
 /// What the registry gives a device.
@@ -92,6 +96,7 @@ impl CheckedDevice {
         if let Some(ms) = self.report_interval_ms {
             profile.report_interval_ms = Some(ms);
         }
+        profile.pace = self.pace.unwrap_or(profile.pace);
     }
 
     /// The device's profile; it has no clients yet.
@@ -105,6 +110,7 @@ impl CheckedDevice {
             address: self.address,
             labels: self.labels,
             report_interval_ms: self.report_interval_ms,
+            pace: self.pace.unwrap_or_default(),
             registered_at: registration.registered_at,
             expected_from: registration.expected_from,
             clients: Vec::new(),
@@ -125,14 +131,16 @@ pub struct DevicePatch {
     pub labels: Patch<Vec<LabelChange>>,
     /// How often it reports; clearing goes back to the setting.
     pub report_interval: Patch<Duration>,
+    /// How commands go to it; clearing goes back to the settings.
+    pub commands: Patch<PaceChange>,
 }
 
 impl DevicePatch {
     /// The profile after the change. Equal to `present` when there is nothing to change.
     ///
     /// # Errors
-    /// `cannot_change`, `too_long`, `invalid_label`, `too_many_labels` or `invalid_interval`; then
-    /// nothing changes.
+    /// `cannot_change`, `too_long`, `invalid_label`, `too_many_labels`, `invalid_interval` or
+    /// `invalid_pace`; then nothing changes.
     pub fn merged(self, present: &DeviceProfile) -> Result<DeviceProfile, Problem> {
         check_stays("id", &self.id, present.id.as_str())?;
         check_stays("kind", &self.kind, present.kind.as_str())?;
@@ -143,7 +151,13 @@ impl DevicePatch {
             Patch::Set(changes) => label::merged(&present.labels, changes)?,
         };
         let report_interval_ms = self.report_interval.try_map(interval::report_interval_ms)?;
+        let pace = match self.commands {
+            Patch::Keep => present.pace,
+            Patch::Clear => PaceOverride::default(),
+            Patch::Set(change) => change.merged(present.pace)?,
+        };
         Ok(DeviceProfile {
+            pace,
             address: address.merged(&present.address),
             labels,
             report_interval_ms: report_interval_ms.merged(&present.report_interval_ms),
@@ -195,6 +209,7 @@ mod tests {
             address: Some("Moscow, Russia, Svobody st. 23 fl 1 room 16".to_owned()),
             labels: vec![pair("site", "12"), pair("city", "Moscow")],
             report_interval: Some(Duration::from_secs(90)),
+            commands: Some(PaceChange { window: Patch::Set(2), ..PaceChange::default() }),
             ..named("0xA")
         }
     }
@@ -216,6 +231,7 @@ mod tests {
             address: Some("Moscow, Russia, Svobody st. 23 fl 1 room 16".to_owned()),
             labels: vec![pair("city", "Moscow"), pair("site", "12")],
             report_interval_ms: Some(90_000),
+            pace: PaceOverride { in_flight: Some(2), gap_ms: None },
             registered_at: Timestamp(77),
             expected_from: Attended(55),
             clients: vec![],
@@ -253,9 +269,16 @@ mod tests {
                     address: Patch::Clear,
                     labels: Patch::Clear,
                     report_interval: Patch::Clear,
+                    commands: Patch::Clear,
                     ..DevicePatch::default()
                 },
-                DeviceProfile { address: None, labels: vec![], report_interval_ms: None, ..present.clone() },
+                DeviceProfile {
+                    address: None,
+                    labels: vec![],
+                    report_interval_ms: None,
+                    pace: PaceOverride::default(),
+                    ..present.clone()
+                },
             ),
             (
                 DevicePatch { labels: Patch::Set(site(Some("13"))), ..DevicePatch::default() },
@@ -268,6 +291,16 @@ mod tests {
             (
                 DevicePatch { report_interval: Patch::Set(Duration::from_secs(1)), ..DevicePatch::default() },
                 DeviceProfile { report_interval_ms: Some(1_000), ..present.clone() },
+            ),
+            (
+                DevicePatch {
+                    commands: Patch::Set(PaceChange { window: Patch::Keep, gap: Patch::Set(Duration::ZERO) }),
+                    ..DevicePatch::default()
+                },
+                DeviceProfile {
+                    pace: PaceOverride { in_flight: Some(2), gap_ms: Some(0) },
+                    ..present.clone()
+                },
             ),
         ] {
             let name = format!("{patch:?}");

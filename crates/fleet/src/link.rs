@@ -54,7 +54,7 @@ pub fn sweep(profile: &mut DeviceProfile, is_registered: impl Fn(Incarnation) ->
 #[cfg(test)]
 mod tests {
     use base::{Attended, DeviceId, Kind, Timestamp};
-    use records::DeviceSlot;
+    use records::{DeviceSlot, PaceOverride};
 
     use super::*;
 
@@ -67,6 +67,7 @@ mod tests {
             address: None,
             labels: Vec::new(),
             report_interval_ms: None,
+            pace: PaceOverride::default(),
             registered_at: Timestamp(0),
             expected_from: Attended(0),
             clients: clients.into_iter().map(Incarnation).collect(),

@@ -25,6 +25,8 @@ pub enum Refusal {
     TooManyLinks,
     /// A report interval is too short or too long.
     InvalidInterval,
+    /// A device's window or gap for commands is not within its bounds.
+    InvalidPace,
     /// A client's secret is too short or too long.
     InvalidSecret,
     /// A name, an address or a URL is longer than it may be.
@@ -45,7 +47,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::InvalidId,
         Self::InvalidKind,
         Self::InvalidUrl,
@@ -54,6 +56,7 @@ impl Refusal {
         Self::TooManyLabels,
         Self::TooManyLinks,
         Self::InvalidInterval,
+        Self::InvalidPace,
         Self::InvalidSecret,
         Self::TooLong,
         Self::CannotChange,
@@ -76,6 +79,7 @@ impl Refusal {
             Self::TooManyLabels => "too_many_labels",
             Self::TooManyLinks => "too_many_links",
             Self::InvalidInterval => "invalid_interval",
+            Self::InvalidPace => "invalid_pace",
             Self::InvalidSecret => "invalid_secret",
             Self::TooLong => "too_long",
             Self::CannotChange => "cannot_change",

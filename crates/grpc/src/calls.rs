@@ -31,6 +31,7 @@ pub(crate) enum Service {
     Jobs,
     Reports,
     Commands,
+    Rollouts,
     Health,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct Method {
 }
 
 /// Every method: its path, its service, its name, whether it streams.
-const METHODS: [(&str, Service, &str, bool); 17] = [
+const METHODS: [(&str, Service, &str, bool); 23] = [
     ("/fieldpost.v1.Jobs/Work", Service::Jobs, "Work", true),
     ("/fieldpost.v1.Jobs/Publish", Service::Jobs, "Publish", false),
     ("/fieldpost.v1.Jobs/Consume", Service::Jobs, "Consume", false),
@@ -59,6 +60,12 @@ const METHODS: [(&str, Service, &str, bool); 17] = [
     ("/fieldpost.v1.Commands/Cancel", Service::Commands, "Commands.Cancel", false),
     ("/fieldpost.v1.Commands/Retry", Service::Commands, "Commands.Retry", false),
     ("/fieldpost.v1.Commands/Call", Service::Commands, "Commands.Call", false),
+    ("/fieldpost.v1.Rollouts/Create", Service::Rollouts, "Rollouts.Create", false),
+    ("/fieldpost.v1.Rollouts/Get", Service::Rollouts, "Rollouts.Get", false),
+    ("/fieldpost.v1.Rollouts/List", Service::Rollouts, "Rollouts.List", false),
+    ("/fieldpost.v1.Rollouts/Call", Service::Rollouts, "Rollouts.Call", false),
+    ("/fieldpost.v1.Rollouts/Devices", Service::Rollouts, "Rollouts.Devices", false),
+    ("/fieldpost.v1.Rollouts/Watch", Service::Rollouts, "Rollouts.Watch", true),
     ("/grpc.health.v1.Health/Check", Service::Health, "Check", false),
     ("/grpc.health.v1.Health/Watch", Service::Health, "Watch", true),
 ];
@@ -79,7 +86,9 @@ impl Method {
     pub(crate) fn sends(self) -> Sends {
         match self.service {
             Service::Jobs | Service::Reports if self.streams => Sends::Stream,
-            Service::Jobs | Service::Reports | Service::Commands | Service::Health => Sends::One,
+            Service::Jobs | Service::Reports | Service::Commands | Service::Rollouts | Service::Health => {
+                Sends::One
+            }
         }
     }
 }
@@ -239,6 +248,7 @@ mod tests {
             include_str!("../proto/fieldpost/v1/jobs.proto"),
             include_str!("../proto/fieldpost/v1/reports.proto"),
             include_str!("../proto/fieldpost/v1/commands.proto"),
+            include_str!("../proto/fieldpost/v1/rollouts.proto"),
         ];
         let mut found = 0;
         for text in described {

@@ -1,6 +1,5 @@
 //! The service `Commands`: each call is read, judged, asked of the engine, and answered.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use access::{Admitted, RequestedAction};
@@ -9,7 +8,6 @@ use base::{DeviceId, EntityId, Problem};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::records::OutcomeReceiver;
 use engine::{Engine, Form, TrackedCommand};
-use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 
 use crate::callers::heard;
@@ -17,16 +15,14 @@ use crate::commands::kept::{keep, kept};
 use crate::proto::{self, commands_server};
 use crate::status::{status, told};
 use crate::stopping::Stop;
-use crate::time::read_span;
+use crate::store_reads::StoreReads;
+use crate::time::read_wait;
 
 mod kept;
 mod list;
-mod new_command;
+pub(crate) mod new_command;
 mod shape;
 
-/// Reads of the store that run at the same time, and those that wait for their turn.
-const READS_RUNNING_MAX: usize = 2;
-const READS_WAITING_MAX: usize = 256;
 /// How long a call waits that does not say.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
@@ -34,18 +30,12 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 pub(crate) struct Commands {
     engine: Engine,
     stop: Stop,
-    places: Arc<Semaphore>,
-    turns: Arc<Semaphore>,
+    reads: StoreReads,
 }
 
 impl Commands {
-    pub(crate) fn new(engine: &Engine, stop: Stop) -> Self {
-        Self {
-            engine: engine.clone(),
-            stop,
-            places: Arc::new(Semaphore::new(READS_RUNNING_MAX + READS_WAITING_MAX)),
-            turns: Arc::new(Semaphore::new(READS_RUNNING_MAX)),
-        }
+    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop) -> Self {
+        Self { engine: engine.clone(), reads, stop }
     }
 
     async fn send(
@@ -58,9 +48,7 @@ impl Commands {
         let commands = self.engine.commands();
         let command = new_command::read(request.command.unwrap_or_default(), &self.engine);
         let command = command.map_err(|problem| status(&problem))?;
-        if let Some(OutcomeReceiver::Queue { namespace, .. }) = &command.notify {
-            caller.may(RequestedAction::Work { namespace }).map_err(|problem| status(&problem))?;
-        }
+        check_receiver(caller, command.notify.as_ref()).map_err(|problem| status(&problem))?;
         let sent = commands.send_as(device, command, Form { once, write: keep }).await;
         kept(&sent.map_err(|problem| status(&problem))?)
     }
@@ -70,8 +58,8 @@ impl Commands {
         caller: &Admitted,
         request: proto::CallRequest,
     ) -> Result<proto::CallResponse, Status> {
-        let wait = request.wait.as_ref().map_or(Ok(WAIT_DEFAULT), |wait| read_span("wait", wait));
-        let wait = wait.and_then(check_wait).map_err(|problem| status(&problem))?;
+        let wait = read_wait(request.wait.as_ref(), WAIT_DEFAULT, COMMAND_WAIT_MAX);
+        let wait = wait.map_err(|problem| status(&problem))?;
         let proto::CallRequest { device_id, command, idempotency_key, wait: _ } = request;
         let sending = proto::SendCommandRequest { device_id, command, idempotency_key };
         let proto::SendCommandResponse { command, notify_secret } = self.send(caller, sending).await?;
@@ -99,43 +87,24 @@ impl Commands {
 
     async fn present(&self, id: EntityId) -> Result<TrackedCommand, Problem> {
         let queries = self.engine.queries();
-        self.read(move || queries.command(id)?.ok_or_else(unknown_command)).await
-    }
-
-    /// Reads the store in its turn.
-    async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
-        let busy = |_| Problem::new(503, "busy", "too many reads wait for their turn; try again in a moment");
-        let _place = self.places.try_acquire().map_err(busy)?;
-        let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the turns are never closed");
-        let reading = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            read()
-        });
-        match reading.await {
-            Ok(read) => read,
-            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-            Err(_) => Err(Problem::unavailable("the server is stopping")),
-        }
+        self.reads.run(move || queries.command(id)?.ok_or_else(unknown_command)).await
     }
 }
 
-/// What signs the POST that tells of a command.
-fn secret_of(command: &TrackedCommand) -> bytes::Bytes {
-    match command.command.notify.as_deref() {
+/// Whether the caller may have this one told how a command ended: outcomes are jobs of a queue.
+pub(crate) fn check_receiver(caller: &Admitted, receiver: Option<&OutcomeReceiver>) -> Result<(), Problem> {
+    match receiver {
+        Some(OutcomeReceiver::Queue { namespace, .. }) => caller.may(RequestedAction::Work { namespace }),
+        Some(OutcomeReceiver::Url { .. }) | None => Ok(()),
+    }
+}
+
+/// What signs the POST that tells how a command ended.
+pub(crate) fn secret_of(receiver: Option<&OutcomeReceiver>) -> bytes::Bytes {
+    match receiver {
         Some(OutcomeReceiver::Url { secret, .. }) => bytes::Bytes::copy_from_slice(secret),
-        _ => bytes::Bytes::new(),
+        Some(OutcomeReceiver::Queue { .. }) | None => bytes::Bytes::new(),
     }
-}
-
-fn check_wait(wait: Duration) -> Result<Duration, Problem> {
-    if wait <= COMMAND_WAIT_MAX {
-        return Ok(wait);
-    }
-    let detail = format!("wait must be at most {}", base::duration::format(COMMAND_WAIT_MAX));
-    Err(Problem::not_allowed("invalid_duration", detail))
 }
 
 fn device(id: &str) -> Result<DeviceId, Problem> {
@@ -182,7 +151,7 @@ impl commands_server::Commands for Commands {
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let (list, queries) = (list::List::read(request)?, self.engine.queries());
-            self.read(move || list.page(&queries)).await
+            self.reads.run(move || list.page(&queries)).await
         };
         told(listed.await)
     }

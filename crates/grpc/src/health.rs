@@ -20,7 +20,8 @@ use crate::watches::Replaced;
 /// How often whoever watches is looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The services that may be asked for by name; the server as a whole has none.
-const NAMES: [&str; 4] = ["", "fieldpost.v1.Jobs", "fieldpost.v1.Reports", "fieldpost.v1.Commands"];
+const NAMES: [&str; 5] =
+    ["", "fieldpost.v1.Jobs", "fieldpost.v1.Reports", "fieldpost.v1.Commands", "fieldpost.v1.Rollouts"];
 
 /// Knows whether the server serves.
 #[derive(Clone)]

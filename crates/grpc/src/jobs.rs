@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
 use crate::status::{status, told};
 use crate::stopping::Stop;
-use crate::time::{moment, read_span};
+use crate::time::{moment, read_span, read_wait};
 use crate::{asked, publish, shape, work};
 
 /// The calls about jobs.
@@ -61,11 +61,7 @@ impl Jobs {
     ) -> Result<(proto::ConsumeResponse, Option<HandOver>), Problem> {
         caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let names = asked::queues(&request.namespace, &request.queues)?;
-        let wait = request.wait.map_or(Ok(Duration::ZERO), |wait| read_span("wait", &wait))?;
-        if wait > CONSUME_WAIT_MAX {
-            let detail = format!("wait must be at most {}", base::duration::format(CONSUME_WAIT_MAX));
-            return Err(Problem::not_allowed("invalid_duration", detail));
-        }
+        let wait = read_wait(request.wait.as_ref(), Duration::ZERO, CONSUME_WAIT_MAX)?;
         let max = request.max.map_or(1, |max| max as usize);
         let want = Want { max, ttr: asked::ttr(request.ttr.as_ref())?, wait, process: None };
         let mut stop = self.stop.clone();

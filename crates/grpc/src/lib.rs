@@ -1,4 +1,5 @@
-//! gRPC, package `fieldpost.v1`: jobs of queues, reports of devices, and commands to them.
+//! gRPC, package `fieldpost.v1`: jobs of queues, reports of devices, commands to them,
+//! and rollouts.
 //!
 //! It reads messages, asks the engine and writes answers. Tokens are those of the HTTP API, handed
 //! in as [`access::Access`], and so is the reading of a report, as a [`ReadReport`]. [`Grpc`]
@@ -17,10 +18,12 @@ mod publish;
 mod receiving;
 mod refusal_log;
 mod reports;
+mod rollouts;
 mod server;
 mod shape;
 mod status;
 mod stopping;
+mod store_reads;
 mod time;
 mod watches;
 mod work;

@@ -28,6 +28,7 @@ pub(crate) struct Metrics {
     pub(crate) medium_messages: Gauge,
     pub(crate) begun_bytes: Gauge,
     pub(crate) health_calls: Gauge,
+    pub(crate) rollout_watches: Gauge,
     pub(crate) refusals: RefusalLog,
     reports: Family<Taken, Counter>,
 }
@@ -60,6 +61,7 @@ impl Default for Metrics {
             medium_messages: Gauge::default(),
             begun_bytes: Gauge::default(),
             health_calls: Gauge::default(),
+            rollout_watches: Gauge::default(),
             refusals: RefusalLog::default(),
             reports: Family::default(),
         }
@@ -105,6 +107,11 @@ impl Metrics {
             "fieldpost_grpc_health_calls",
             "Checks and watches of the health service under way",
             self.health_calls.clone(),
+        );
+        registry.register(
+            "fieldpost_grpc_rollout_watches",
+            "Watches of rollouts under way",
+            self.rollout_watches.clone(),
         );
         registry.register(
             "fieldpost_grpc_reports",

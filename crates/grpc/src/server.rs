@@ -39,10 +39,13 @@ use crate::metrics::Metrics;
 use crate::proto::commands_server::CommandsServer;
 use crate::proto::jobs_server::JobsServer;
 use crate::proto::reports_server::ReportsServer;
+use crate::proto::rollouts_server::RolloutsServer;
 use crate::receiving::{ConnectionPlaces, Places};
 use crate::reports::{ReadReport, Reports};
+use crate::rollouts::Rollouts;
 use crate::status::status;
 use crate::stopping::Stop;
+use crate::store_reads::StoreReads;
 use crate::watches::Watches;
 
 /// Calls of one connection that may be under way at a time.
@@ -82,6 +85,7 @@ pub struct Grpc {
     jobs: JobsServer<Jobs>,
     reports: ReportsServer<Reports>,
     commands: CommandsServer<Commands>,
+    rollouts: RolloutsServer<Rollouts>,
     health: HealthServer<Health>,
     places: Places,
     wide_windows: Arc<Pool>,
@@ -120,13 +124,16 @@ impl Grpc {
         let (metrics, stop) = (Metrics::default(), Stop::new(stop));
         let jobs = Jobs::new(engine, stop.clone(), &metrics);
         let reports = Reports::new(engine, read_report, stop.clone(), &metrics);
+        let reads = StoreReads::default();
+        let commands = Commands::new(engine, reads.clone(), stop.clone());
+        let rollouts = Rollouts::new(engine, reads, stop.clone(), &metrics);
         Self {
             engine: engine.clone(),
             access,
             jobs: JobsServer::new(jobs).max_decoding_message_size(MESSAGE_BYTES_MAX),
             reports: ReportsServer::new(reports).max_decoding_message_size(MESSAGE_BYTES_MAX),
-            commands: CommandsServer::new(Commands::new(engine, stop.clone()))
-                .max_decoding_message_size(MESSAGE_BYTES_MAX),
+            commands: CommandsServer::new(commands).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            rollouts: RolloutsServer::new(rollouts).max_decoding_message_size(MESSAGE_BYTES_MAX),
             health: HealthServer::new(Health::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
             places: Places::new(memory, &metrics),
@@ -164,7 +171,7 @@ impl Grpc {
         parts.extensions.insert(Peer(connection.peer));
         let sender = match method.service {
             Service::Health => SenderKey::of_address(connection.peer.ip()),
-            Service::Jobs | Service::Reports | Service::Commands => {
+            Service::Jobs | Service::Reports | Service::Commands | Service::Rollouts => {
                 let caller = match self.access.admit(&parts.headers).await {
                     Ok(caller) => caller,
                     Err(not_admitted) => return call.not_admitted(&not_admitted),
@@ -185,6 +192,7 @@ impl Grpc {
             Service::Jobs => self.jobs.call(request).await,
             Service::Reports => self.reports.call(request).await,
             Service::Commands => self.commands.call(request).await,
+            Service::Rollouts => self.rollouts.call(request).await,
             Service::Health if method.streams => return self.watch_health(call, request, &connection).await,
             Service::Health => return self.check_health(call, request, &connection).await,
         };

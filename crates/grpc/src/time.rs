@@ -39,6 +39,20 @@ pub(crate) fn read_span(field: &str, span: &prost_types::Duration) -> Result<Dur
     })
 }
 
+/// Reads how long a call waits: `unsaid` if it does not say, and no longer than `most`.
+pub(crate) fn read_wait(
+    wait: Option<&prost_types::Duration>,
+    unsaid: Duration,
+    most: Duration,
+) -> Result<Duration, Problem> {
+    let wait = wait.map_or(Ok(unsaid), |wait| read_span("wait", wait))?;
+    if wait <= most {
+        return Ok(wait);
+    }
+    let detail = format!("wait must be at most {}", base::duration::format(most));
+    Err(Problem::not_allowed("invalid_duration", detail))
+}
+
 /// Reads a duration that has to be something.
 pub(crate) fn read_some_span(field: &str, span: &prost_types::Duration) -> Result<Duration, Problem> {
     let span = read_span(field, span)?;

@@ -41,6 +41,8 @@ pub struct DeviceProfile {
     pub labels: Vec<(String, String)>,
     /// In milliseconds; `None` is the setting `devices.report_interval`.
     pub report_interval_ms: Option<u64>,
+    /// How commands go to it, as far as settings do not say so.
+    pub pace: PaceOverride,
     /// When it was registered.
     pub registered_at: Timestamp,
     /// The reading of [`crate::AttendedReadings::every`] from which the silence of a device never
@@ -48,6 +50,15 @@ pub struct DeviceProfile {
     pub expected_from: Attended,
     /// The incarnations of the clients it is linked to, in the order of linking.
     pub clients: Vec<Incarnation>,
+}
+
+/// How commands go to one device. What is `None` the settings say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PaceOverride {
+    /// How many may be unanswered at a time.
+    pub in_flight: Option<u32>,
+    /// Least time from one publish to the next, in milliseconds.
+    pub gap_ms: Option<u64>,
 }
 
 /// Whether a device is heard of.

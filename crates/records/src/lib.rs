@@ -34,7 +34,7 @@ pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
     Attempt, AttemptError, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, Flight, Pair, Waiting,
 };
-pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, Reading, Seen};
+pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, PaceOverride, Reading, Seen};
 pub use event::{Event, EventKey, EventKind};
 pub use head::{AttendedReadings, PartitionHead};
 pub use job::{

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::{Attended, DeviceId, Incarnation, Kind, PartitionId, Timestamp, Value, WayIn};
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use records::{AttendedReadings, Batch, DeviceProfile, DeviceSlot, DeviceState};
+use records::{AttendedReadings, Batch, DeviceProfile, DeviceSlot, DeviceState, PaceOverride};
 use watch::{Noticed, Settings, SignOfLife, Watch};
 
 /// A crowd, so that a device is not the only one in its tables.
@@ -55,6 +55,7 @@ fn profile(slot: u32) -> DeviceProfile {
         address: None,
         labels: Vec::new(),
         report_interval_ms: None,
+        pace: PaceOverride::default(),
         registered_at: NOW,
         expected_from: Attended(0),
         clients: Vec::new(),

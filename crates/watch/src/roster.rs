@@ -41,7 +41,7 @@ impl Roster {
 #[cfg(test)]
 mod tests {
     use base::{Attended, DeviceId, Incarnation, Kind, Timestamp};
-    use records::{DeviceProfile, DeviceState};
+    use records::{DeviceProfile, DeviceState, PaceOverride};
 
     use super::*;
 
@@ -58,6 +58,7 @@ mod tests {
                     address: None,
                     labels: Vec::new(),
                     report_interval_ms: None,
+                    pace: PaceOverride::default(),
                     registered_at: Timestamp(0),
                     expected_from: Attended(0),
                     clients: Vec::new(),

@@ -48,9 +48,12 @@ pub(crate) const OF_A_KEY: &[Coded] = &[
 ];
 /// A body with a device's fields.
 pub(crate) const OF_A_DEVICE: &[Coded] = &[
+    (422, "invalid_duration"),
     (422, "invalid_interval"),
     (422, "invalid_label"),
     (422, "invalid_kind"),
+    (422, "invalid_number"),
+    (422, "invalid_pace"),
     (422, "too_long"),
     (422, "too_many_labels"),
 ];

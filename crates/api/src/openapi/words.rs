@@ -13,7 +13,7 @@ use engine::records::{
     AttemptError, CommandStatus, Connection, DeadReason, DeliveryStatus, DisconnectReason, EventKind,
     MemberStatus,
 };
-use engine::rollouts::ROLLOUT_ID_CHARS_MAX;
+use engine::rollouts::{ROLLOUT_ID_CHARS_MAX, RolloutStatus};
 use serde_json::json;
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, SchemaFormat, SchemaType, Type,
@@ -114,7 +114,7 @@ pub(crate) fn rollout_id() -> Schema {
 }
 
 pub(crate) fn rollout_status() -> Schema {
-    one_of(["running", "waiting", "paused", "stopped", "cancelled", "done"])
+    one_of(RolloutStatus::ALL.map(RolloutStatus::as_str))
 }
 
 /// Where a device of a rollout stands.

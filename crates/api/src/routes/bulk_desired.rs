@@ -65,7 +65,7 @@ async fn assign(
     let text = |text: &str| Some(text.to_owned());
     let (selector, place) = (params.take("selector", "text", text)?, params.take("place", "text", text)?);
     params.end()?;
-    let selection = shape::selected(selector.as_deref(), place.as_deref(), api.engine())?.unwrap_or_default();
+    let selection = api.engine().selection(selector.as_deref(), place.as_deref())?.unwrap_or_default();
     let assign = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
         let wishes = shape::bulk_entries(&body)?;
         let entries = wishes.len() as u64;

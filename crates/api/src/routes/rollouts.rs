@@ -7,7 +7,7 @@ use axum::response::Response;
 use base::{DeviceId, Problem};
 use engine::queues::IdempotencyKey;
 use engine::records::{MemberStatus, RolloutMember, RolloutWork};
-use engine::rollouts::ROLLOUT_ID_CHARS_MAX;
+use engine::rollouts::check_rollout_id;
 use engine::{Queries, RolloutCall, TrackedRollout};
 use net::problem::{Refused, quoted};
 
@@ -100,7 +100,7 @@ async fn put_one(
     caller: Option<Extension<Caller>>,
     Text(body): Text,
 ) -> Result<Answer, Refused> {
-    check_id(&id)?;
+    check_rollout_id(&id)?;
     let new = shape::new_rollout(&body, api.engine())?;
     check_receiver(caller.as_deref(), new.receiver())?;
     drop(body);
@@ -109,18 +109,6 @@ async fn put_one(
         true => Answer::created(&NewRolloutShape::from(&rollout)),
         false => Answer::ok(&RolloutShape::from(&rollout)),
     })
-}
-
-fn check_id(id: &str) -> Result<(), Problem> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if (1..=ROLLOUT_ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(plain) {
-        return Ok(());
-    }
-    let detail = format!(
-        "{} is no rollout's id, which has 1 to {ROLLOUT_ID_CHARS_MAX} letters, digits, '-' and '_'",
-        quoted(id)
-    );
-    Err(Problem::not_allowed("invalid_id", detail))
 }
 
 struct RolloutList(Queries);

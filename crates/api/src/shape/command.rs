@@ -1,16 +1,14 @@
 //! Commands in answers.
 
 use base::EntityId;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use engine::commands::COMMAND_ID_PREFIX;
-use engine::records::{LateAnswer, OutcomeReceiver};
+use engine::records::LateAnswer;
 use engine::{PublishedCommand, TrackedCommand};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::client::SECRET_PREFIX;
+use super::receiver::ReceiverShape;
 use super::text::Time;
 use crate::openapi::words;
 use crate::row::{Cells, Row};
@@ -85,13 +83,6 @@ pub(crate) struct NewCommandShape<'a> {
     notify: Option<ReceiverShape<'a>>,
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum ReceiverShape<'a> {
-    Queue { queue: String },
-    Url { url: &'a str, secret: String },
-}
-
 /// A command for a device that polls.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PolledCommand)]
@@ -148,14 +139,7 @@ impl<'a> From<&'a LateAnswer> for LateShape<'a> {
 
 impl<'a> From<&'a TrackedCommand> for NewCommandShape<'a> {
     fn from(tracked: &'a TrackedCommand) -> Self {
-        let notify = tracked.command.notify.as_deref().map(|receiver| match receiver {
-            OutcomeReceiver::Queue { namespace, queue } => {
-                ReceiverShape::Queue { queue: format!("{namespace}/{queue}") }
-            }
-            OutcomeReceiver::Url { url, secret } => {
-                ReceiverShape::Url { url, secret: format!("{SECRET_PREFIX}{}", STANDARD.encode(secret)) }
-            }
-        });
+        let notify = tracked.command.notify.as_deref().map(ReceiverShape::from);
         Self { command: tracked.into(), notify }
     }
 }

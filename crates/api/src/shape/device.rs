@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 
 use base::Problem;
+use base::limits::COMMANDS_IN_FLIGHT_MAX;
 use engine::queries::Device;
-use engine::{DevicePatch, ImportDevice, NewDevice};
+use engine::records::PaceOverride;
+use engine::{DevicePatch, ImportDevice, NewDevice, PaceChange};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::Schema;
 
 use super::text::{Data, Time, of_millis};
-use crate::fields::{Fields, label_changes, labels, report_interval, string, strings, time};
+use crate::fields::{
+    Fields, duration, label_changes, labels, report_interval, string, strings, time, whole, wrong_type,
+};
 use crate::openapi::words;
 use crate::row::{Cells, Row};
 
-const FIELDS: [&str; 5] = ["id", "kind", "address", "labels", "report_interval"];
-const IMPORT_FIELDS: [&str; 7] =
-    ["id", "kind", "address", "labels", "report_interval", "clients", "expect_from"];
+const FIELDS: [&str; 6] = ["id", "kind", "address", "labels", "report_interval", "commands"];
+const IMPORT_FIELDS: [&str; 8] =
+    ["id", "kind", "address", "labels", "report_interval", "commands", "clients", "expect_from"];
 
 /// A device with its state.
 #[derive(Serialize, ToSchema)]
@@ -33,8 +37,31 @@ pub(crate) struct DeviceShape<'a> {
     /// Null where the setting holds.
     #[schema(schema_with = interval_or_null, required)]
     report_interval: Option<String>,
+    /// Null where the settings hold.
+    #[schema(required)]
+    commands: Option<PaceShape>,
     registered_at: Time,
     state: StateShape,
+}
+
+/// How commands go to the device; what is null the settings say.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeviceCommands)]
+struct PaceShape {
+    /// Commands that may be unanswered at a time.
+    #[schema(required)]
+    window: Option<u32>,
+    /// Least time from one publish to the next.
+    #[schema(schema_with = interval_or_null, required)]
+    gap: Option<String>,
+}
+
+impl PaceShape {
+    fn of(pace: PaceOverride) -> Option<Self> {
+        let PaceOverride { in_flight, gap_ms } = pace;
+        let shape = Self { window: in_flight, gap: gap_ms.map(of_millis) };
+        (pace != PaceOverride::default()).then_some(shape)
+    }
 }
 
 /// What a device is like now.
@@ -61,6 +88,7 @@ impl<'a> From<&'a Device> for DeviceShape<'a> {
             address: profile.address.as_deref(),
             labels: profile.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
             report_interval: profile.report_interval_ms.map(of_millis),
+            commands: PaceShape::of(profile.pace),
             registered_at: Time(profile.registered_at),
             state: StateShape {
                 value: state.value.as_ref().map(Data::from),
@@ -86,6 +114,7 @@ impl Row for DeviceShape<'_> {
         "last_seen_at",
         "connection",
         "connected",
+        "commands",
     ];
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -95,7 +124,14 @@ impl Row for DeviceShape<'_> {
         let state = &self.state;
         cells.json(state.value.as_ref().map(Data::json)).shown_or_empty(state.changed_at);
         cells.shown_or_empty(state.last_seen_at).text(state.connection).shown(state.connected);
+        let commands = self.commands.as_ref();
+        let commands = commands.map(|pace| serde_json::to_string(pace).expect("a number and text are JSON"));
+        cells.text(commands.as_deref().unwrap_or_default());
     }
+}
+
+fn pace_schema() -> Schema {
+    words::body(&[("window?", words::whole(1, COMMANDS_IN_FLIGHT_MAX.into())), ("gap?", words::duration())])
 }
 
 fn interval_or_null() -> Schema {
@@ -110,6 +146,7 @@ pub(crate) fn new_device_schema() -> Schema {
         ("address?", words::name()),
         ("labels?", words::labels()),
         ("report_interval?", words::duration()),
+        ("commands?", pace_schema()),
     ])
 }
 
@@ -121,6 +158,7 @@ pub(crate) fn import_device_schema() -> Schema {
         ("address?", words::name()),
         ("labels?", words::labels()),
         ("report_interval?", words::duration()),
+        ("commands?", pace_schema()),
         ("clients?", words::client_ids()),
         ("expect_from?", words::time()),
     ])
@@ -132,6 +170,7 @@ pub(crate) fn device_changes_schema() -> Schema {
         ("address?", words::name()),
         ("labels?", words::label_changes()),
         ("report_interval?", words::duration()),
+        ("commands?", pace_schema()),
     ])
 }
 
@@ -147,6 +186,7 @@ fn device_in(fields: &Fields<'_>) -> Result<NewDevice, Problem> {
         address: fields.optional("address", string)?,
         labels: fields.optional("labels", labels)?.unwrap_or_default(),
         report_interval: fields.optional("report_interval", report_interval)?,
+        commands: fields.optional("commands", pace)?,
     })
 }
 
@@ -169,5 +209,14 @@ pub(crate) fn change_of_device(text: &str) -> Result<DevicePatch, Problem> {
         address: fields.patch("address", string)?,
         labels: fields.patch("labels", label_changes)?,
         report_interval: fields.patch("report_interval", report_interval)?,
+        commands: fields.patch("commands", pace)?,
     })
+}
+
+fn pace(name: &str, json: &str) -> Result<PaceChange, Problem> {
+    if !json.starts_with('{') {
+        return Err(wrong_type(name, json, "an object with window and gap, or null"));
+    }
+    let fields = Fields::read(json, &["window", "gap"])?;
+    Ok(PaceChange { window: fields.patch("window", whole)?, gap: fields.patch("gap", duration)? })
 }

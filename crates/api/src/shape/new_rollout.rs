@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use base::{DeviceId, Problem};
-use engine::fleet::selection::{self, Selection};
-use engine::records::{RolloutCommand, RolloutStage, RolloutStop, RolloutWindow, RolloutWish, RolloutWork};
-use engine::rollouts::{NewRollout, check_window, request_hash};
-use engine::{Engine, NewCommand};
-use net::problem::quoted;
+use base::Problem;
+use engine::Engine;
+use engine::records::{RolloutStage, RolloutStop, RolloutWindow, RolloutWish, RolloutWork};
+use engine::rollouts::{NewRollout, named_devices, request_hash, share_ppm};
 use serde_json::value::RawValue;
 use utoipa::openapi::Schema;
 
@@ -17,10 +15,6 @@ use crate::openapi::words;
 
 const FIELDS: [&str; 9] =
     ["selector", "place", "devices", "rate", "in_flight", "stages", "window", "stop", "include_later"];
-/// Devices that a body names.
-const DEVICES_MAX: usize = 1_000_000;
-/// Stages of a rollout.
-const STAGES_MAX: usize = 100;
 /// Entries of a bulk assignment.
 const ENTRIES_MAX: usize = 1_000;
 
@@ -67,93 +61,27 @@ pub(crate) fn new_rollout(text: &str, engine: &Engine) -> Result<NewRollout, Pro
     let fields = Fields::read(text, &known)?;
     let command = command_of(&fields, &engine.commands())?;
     command.check(engine.clock().wall())?;
-    let work = RolloutWork::Command(Box::new(for_many(command)));
+    let work = RolloutWork::Command(Box::new(command.into()));
     let mut new = NewRollout::of(work, request_hash(text.as_bytes()));
-    new.selection = selected(
+    new.selection = engine.selection(
         fields.optional("selector", string)?.as_deref(),
         fields.optional("place", string)?.as_deref(),
-        engine,
     )?;
-    new.devices = fields.optional("devices", device_ids)?;
+    new.devices = fields.optional("devices", strings)?.map(|ids| named_devices(&ids)).transpose()?;
     new.include_later = fields.optional("include_later", boolean)?.unwrap_or_default();
-    if new.selection.is_none() && new.devices.is_none() {
-        let detail = "a rollout needs selector, place or devices; the selector \"\" means every device";
-        return Err(Problem::not_allowed("missing_field", detail));
-    }
-    if new.include_later && new.devices.is_some() {
-        let detail = "include_later stands beside devices; devices that are named cannot come to be meant";
-        return Err(Problem::not_allowed("conflicting_fields", detail));
-    }
     new.rate = fields.optional("rate", count)?;
     new.in_flight = fields.optional("in_flight", count)?;
     new.stages = fields.optional("stages", stages)?.unwrap_or_default();
     new.window = fields.optional("window", window)?;
     new.stop = fields.optional("stop", stop)?;
+    new.check()?;
     Ok(new)
 }
 
-/// What a selector and a place mean together; `None` where neither is given.
-pub(crate) fn selected(
-    selector: Option<&str>,
-    place: Option<&str>,
-    engine: &Engine,
-) -> Result<Option<Selection>, Problem> {
-    let selector = selector.map(Selection::parse).transpose()?;
-    let place = place.map(|place| selection::place(place, engine.place_labels())).transpose()?;
-    Ok(match (selector, place) {
-        (Some(selector), Some(place)) => Some(selector.and(place)),
-        (selector, place) => selector.or(place),
-    })
-}
-
-fn for_many(command: NewCommand) -> RolloutCommand {
-    let ms = |span: std::time::Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    RolloutCommand {
-        payload: command.payload,
-        ttl_ms: command.ttl.map(ms),
-        not_before: command.not_before,
-        ack_timeout_ms: command.ack_timeout.map(ms),
-        run_timeout_ms: command.run_timeout.map(ms),
-        attempts_max: command.attempts_max,
-        origin: command.origin.map(String::into_boxed_str),
-        key: command.key.map(String::into_boxed_str),
-        priority: command.priority,
-        notify: command.notify,
-    }
-}
-
-fn device_ids(name: &str, json: &str) -> Result<Vec<DeviceId>, Problem> {
-    let texts = strings(name, json)?;
-    if texts.len() > DEVICES_MAX {
-        let detail = format!("{name} has {} items; it may have {DEVICES_MAX}", texts.len());
-        return Err(Problem::not_allowed("too_many_devices", detail));
-    }
-    let id = |text: &String| {
-        let wrong = || {
-            let detail = format!("{name} has {}, which cannot be a device's id", quoted(text));
-            Problem::not_allowed("invalid_id", detail)
-        };
-        DeviceId::new(text).ok_or_else(wrong)
-    };
-    texts.iter().map(id).collect()
-}
-
-fn items<'a>(name: &str, json: &'a str, right: &str) -> Result<Vec<&'a RawValue>, Problem> {
-    serde_json::from_str(json).map_err(|_| wrong_type(name, json, right))
-}
-
 fn stages(name: &str, json: &str) -> Result<Vec<RolloutStage>, Problem> {
-    let items = items(name, json, "an array of stages")?;
-    if items.len() > STAGES_MAX {
-        let detail = format!("stages has {} items; it may have {STAGES_MAX}", items.len());
-        return Err(Problem::not_allowed("invalid_stages", detail));
-    }
-    let stages = items.into_iter().map(|item| stage(item.get())).collect::<Result<Vec<_>, _>>()?;
-    if stages.windows(2).any(|pair| pair[0].share_ppm >= pair[1].share_ppm) {
-        let detail = "the shares of stages are cumulative: each has to be larger than the one before";
-        return Err(Problem::not_allowed("invalid_stages", detail));
-    }
-    Ok(stages)
+    let items: Vec<&RawValue> =
+        serde_json::from_str(json).map_err(|_| wrong_type(name, json, "an array of stages"))?;
+    items.into_iter().map(|item| stage(item.get())).collect()
 }
 
 fn stage(json: &str) -> Result<RolloutStage, Problem> {
@@ -182,11 +110,7 @@ fn share_from(name: &str, json: &str, least: f64) -> Result<u32, Problem> {
     if !json.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
         return Err(wrong_type(name, json, "a number from 0 to 1"));
     }
-    let number = json.parse().ok().filter(|number: &f64| (least..=1.0).contains(number));
-    number.map(|number| (number * 1e6).round() as u32).ok_or_else(|| {
-        let detail = format!("{name} must be a share of all devices: from 0 to 1, such as 0.01");
-        Problem::not_allowed("invalid_number", detail)
-    })
+    share_ppm(name, json.parse().unwrap_or(f64::NAN), least)
 }
 
 fn window(name: &str, json: &str) -> Result<RolloutWindow, Problem> {
@@ -194,13 +118,11 @@ fn window(name: &str, json: &str) -> Result<RolloutWindow, Problem> {
         return Err(wrong_type(name, json, "an object with cron, for, and tz if wanted"));
     }
     let fields = Fields::read(json, &["cron", "for", "tz"])?;
-    let (cron, tz) = (fields.required("cron", string)?, fields.optional("tz", string)?);
-    check_window(&cron, tz.as_deref()).map_err(|wrong| Problem::not_allowed("invalid_schedule", wrong))?;
     let open_for = fields.required("for", some_duration)?;
     Ok(RolloutWindow {
-        cron: cron.into(),
+        cron: fields.required("cron", string)?.into(),
         for_ms: u64::try_from(open_for.as_millis()).unwrap_or(u64::MAX),
-        tz: tz.map(String::into_boxed_str),
+        tz: fields.optional("tz", string)?.map(String::into_boxed_str),
     })
 }
 

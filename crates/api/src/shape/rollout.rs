@@ -1,16 +1,12 @@
 //! Rollouts and their devices in answers.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use engine::TrackedRollout;
 use engine::commands::COMMAND_ID_PREFIX;
-use engine::records::{
-    MemberStatus, OutcomeReceiver, RolloutCounts, RolloutMember, RolloutStanding, RolloutState, RolloutWork,
-};
+use engine::records::{MemberStatus, RolloutMember};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::client::SECRET_PREFIX;
+use super::receiver::ReceiverShape;
 use super::text::Time;
 use crate::openapi::words;
 use crate::row::{Cells, Row};
@@ -58,14 +54,7 @@ pub(crate) struct NewRolloutShape<'a> {
     /// Who is told how each command ends. The secret is shown here only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = words::receiver, required = false)]
-    notify: Option<ToldShape<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum ToldShape<'a> {
-    Queue { queue: String },
-    Url { url: &'a str, secret: String },
+    notify: Option<ReceiverShape<'a>>,
 }
 
 /// A device of a rollout.
@@ -106,22 +95,18 @@ pub(crate) struct BulkShape<'a> {
 }
 
 impl<'a> From<&'a TrackedRollout> for RolloutShape<'a> {
-    fn from(TrackedRollout { rollout, state }: &'a TrackedRollout) -> Self {
-        let counts = shown(state);
+    fn from(tracked: &'a TrackedRollout) -> Self {
+        let TrackedRollout { rollout, state } = tracked;
+        let counts = tracked.counts();
         let of = |status| counts.of(status);
-        let origin = match &rollout.work {
-            RolloutWork::Command(command) => command.origin.as_deref(),
-            RolloutWork::Wishes(_) => None,
-        };
-        let is_staged = (state.stage as usize) < rollout.stages.len();
         Self {
             id: &rollout.id,
-            status: status(state),
+            status: tracked.status().as_str(),
             created_at: Time(rollout.created_at),
             ended_at: state.ended_at.map(Time),
-            origin,
+            origin: tracked.origin(),
             selector: rollout.selector.as_deref(),
-            stage: is_staged.then(|| state.stage + 1),
+            stage: tracked.stage(),
             devices: counts.total(),
             waiting: of(MemberStatus::Waiting),
             scheduled: of(MemberStatus::Scheduled),
@@ -135,38 +120,9 @@ impl<'a> From<&'a TrackedRollout> for RolloutShape<'a> {
     }
 }
 
-/// What waits in a cancelled rollout is cancelled, even while its rows are still being changed.
-fn shown(state: &RolloutState) -> RolloutCounts {
-    let mut counts = state.counts;
-    if state.standing == RolloutStanding::Cancelled {
-        let waiting = std::mem::take(&mut counts.0[MemberStatus::Waiting as usize]);
-        counts.0[MemberStatus::Cancelled as usize] += waiting;
-    }
-    counts
-}
-
-fn status(state: &RolloutState) -> &'static str {
-    match state.standing {
-        RolloutStanding::Running if state.is_waiting => "waiting",
-        standing => standing.as_str(),
-    }
-}
-
 impl<'a> From<&'a TrackedRollout> for NewRolloutShape<'a> {
     fn from(tracked: &'a TrackedRollout) -> Self {
-        let receiver = match &tracked.rollout.work {
-            RolloutWork::Command(command) => command.notify.as_ref(),
-            RolloutWork::Wishes(_) => None,
-        };
-        let notify = receiver.map(|receiver| match receiver {
-            OutcomeReceiver::Queue { namespace, queue } => {
-                ToldShape::Queue { queue: format!("{namespace}/{queue}") }
-            }
-            OutcomeReceiver::Url { url, secret } => {
-                ToldShape::Url { url, secret: format!("{SECRET_PREFIX}{}", STANDARD.encode(secret)) }
-            }
-        });
-        Self { rollout: tracked.into(), notify }
+        Self { rollout: tracked.into(), notify: tracked.receiver().map(ReceiverShape::from) }
     }
 }
 
@@ -188,12 +144,12 @@ impl<'a> NewBulkShape<'a> {
 }
 
 impl<'a> From<&'a TrackedRollout> for BulkShape<'a> {
-    fn from(TrackedRollout { rollout, state }: &'a TrackedRollout) -> Self {
-        let counts = shown(state);
+    fn from(tracked: &'a TrackedRollout) -> Self {
+        let counts = tracked.counts();
         let ended = MemberStatus::ALL.into_iter().filter(|status| status.has_ended());
         Self {
-            id: &rollout.id,
-            status: status(state),
+            id: &tracked.rollout.id,
+            status: tracked.status().as_str(),
             devices: counts.total(),
             done: ended.map(|status| counts.of(status)).sum(),
             confirmed: counts.of(MemberStatus::Acknowledged),

@@ -63,7 +63,7 @@ async fn an_export_goes_on_behind_a_cursor() {
 #[tokio::test]
 async fn every_list_has_a_table() {
     let server = Server::start().await;
-    let device = r#"{"id":"a","address":"1, \"High\" St","labels":{"site":"12"},"report_interval":"1h"}"#;
+    let device = r#"{"id":"a","address":"1, \"High\" St","labels":{"site":"12"},"report_interval":"1h","commands":{"window":2}}"#;
     server.check("POST /v1/devices", device, 201, "{}").await;
     server.add_client("c").await;
     server.link("a", "c").await;
@@ -73,11 +73,12 @@ async fn every_list_has_a_table() {
     for (path, names, column, cells) in [
         (
             "/v1/devices",
-            "id,kind,address,labels,report_interval,registered_at,value,changed_at,last_seen_at,connection,connected",
+            "id,kind,address,labels,report_interval,registered_at,value,changed_at,last_seen_at,connection,connected,commands",
             2,
             &["1, \"High\" St"][..],
         ),
         ("/v1/devices?kind=lock", "", 3, &[r#"{"site":"12"}"#]),
+        ("/v1/devices?connected=false", "", 11, &[r#"{"window":2,"gap":null}"#]),
         ("/v1/clients/c/devices", "", 6, &["0"]),
         ("/v1/clients", "id,name,url,enabled,created_at", 3, &["true"]),
         ("/v1/devices/a/clients", "id,name,url,enabled,created_at", 0, &["c"]),

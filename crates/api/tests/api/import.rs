@@ -21,7 +21,7 @@ async fn every_line_is_registered_changed_or_refused() {
     server.add_device("old").await;
     let long = format!(r#"{{"id":"e","address":"{}"}}"#, "x".repeat(64 * 1_024));
     let lines = [
-        r#"{"id":"a","kind":"meter","address":"here","labels":{"site":"12"},"report_interval":"1m"}"#,
+        r#"{"id":"a","kind":"meter","address":"here","labels":{"site":"12"},"report_interval":"1m","commands":{"gap":"1s"}}"#,
         r#"{"id":"old","address":"there"}"#,
         "",
         "nonsense",
@@ -34,6 +34,7 @@ async fn every_line_is_registered_changed_or_refused() {
         r#"{"id":"old","kind":"meter"}"#,
         "[]",
         r#"{"id":"d"}"#,
+        r#"{"id":"d","commands":{"window":0}}"#,
     ];
     let told = import(&server, lines.join("\n")).await;
     assert_eq!((&told["created"], &told["updated"]), (&json!(2), &json!(1)), "{told}");
@@ -50,10 +51,12 @@ async fn every_line_is_registered_changed_or_refused() {
         (10, "invalid_time"),
         (11, "cannot_change"),
         (12, "not_an_object"),
+        (14, "invalid_pace"),
     ];
     assert_eq!(refused, expect.map(|(line, code)| (Some(line), code)));
-    assert_eq!(told["rejected_count"], 9);
-    let expect = r#"{"kind":"meter","address":"here","labels":{"site":"12"},"report_interval":"1m"}"#;
+    assert_eq!(told["rejected_count"], 10);
+    let expect = r#"{"kind":"meter","address":"here","labels":{"site":"12"},"report_interval":"1m",
+        "commands":{"window":null,"gap":"1s"}}"#;
     server.check("GET /v1/devices/a", "", 200, expect).await;
     server.check("GET /v1/devices/old", "", 200, r#"{"kind":"lock","address":"there"}"#).await;
 }

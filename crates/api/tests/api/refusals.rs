@@ -108,6 +108,13 @@ async fn a_device_that_may_not_be_is_refused() {
             (r#"{"id":"a","report_interval":60}"#, 422, "wrong_type", "report_interval is a number"),
             (r#"{"id":"a","report_interval":"1 h"}"#, 422, "invalid_interval", "\"1 h\""),
             (r#"{"id":"a","report_interval":"999ms"}"#, 422, "invalid_interval", "1s"),
+            (r#"{"id":"a","commands":1}"#, 422, "wrong_type", "commands is a number"),
+            (r#"{"id":"a","commands":{"rate":1}}"#, 422, "unknown_field", "\"rate\""),
+            (r#"{"id":"a","commands":{"window":"1"}}"#, 422, "wrong_type", "window is a string"),
+            (r#"{"id":"a","commands":{"window":-1}}"#, 422, "invalid_number", "window is -1"),
+            (r#"{"id":"a","commands":{"window":0}}"#, 422, "invalid_pace", "1 to 1000"),
+            (r#"{"id":"a","commands":{"gap":"soon"}}"#, 422, "invalid_duration", "soon"),
+            (r#"{"id":"a","commands":{"gap":"61m"}}"#, 422, "invalid_pace", "1h"),
             (r#"{"id":"taken"}"#, 409, "exists", "taken"),
         ],
     )
@@ -119,6 +126,7 @@ async fn a_device_that_may_not_be_is_refused() {
         (r#"{"registered_at":"x"}"#, 422, "unknown_field", "registered_at"),
         (r#"{"labels":{"site":true}}"#, 422, "wrong_type", "labels.site is a boolean"),
         (r#"{"report_interval":"11y"}"#, 422, "invalid_interval", "11y"),
+        (r#"{"commands":{"window":1001}}"#, 422, "invalid_pace", "1001"),
     ];
     check_refusals(&server, "PATCH /v1/devices/taken", rows).await;
 }

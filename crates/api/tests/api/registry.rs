@@ -90,6 +90,26 @@ async fn a_device_is_registered_changed_and_removed() {
                 r#"{"address":null,"labels":{},"report_interval":null}"#,
             ),
             (
+                "PATCH /v1/devices/0xA",
+                r#"{"commands":{"window":3,"gap":"2s"}}"#,
+                200,
+                r#"{"commands":{"window":3,"gap":"2s"}}"#,
+            ),
+            (
+                "PATCH /v1/devices/0xA",
+                r#"{"commands":{"gap":null}}"#,
+                200,
+                r#"{"commands":{"window":3,"gap":null}}"#,
+            ),
+            ("PATCH /v1/devices/0xA", r#"{"commands":null}"#, 200, r#"{"commands":null}"#),
+            (
+                "POST /v1/devices",
+                r#"{"id":"0xC","commands":{"gap":"500ms"}}"#,
+                201,
+                r#"{"id":"0xC","commands":{"window":null,"gap":"500ms"}}"#,
+            ),
+            ("DELETE /v1/devices/0xC", "", 204, ""),
+            (
                 "POST /v1/devices",
                 r#"{"id":"0xB","kind":"face","address":null,"labels":null,"report_interval":null}"#,
                 201,
@@ -110,7 +130,7 @@ async fn a_device_has_just_the_members_of_the_contract() {
     let server = Server::start().await;
     server.add_device("0xA").await;
     let device = server.get("/v1/devices/0xA").await;
-    let expect = ["address", "id", "kind", "labels", "registered_at", "report_interval", "state"];
+    let expect = ["address", "commands", "id", "kind", "labels", "registered_at", "report_interval", "state"];
     assert_eq!(names(&device), expect);
     assert_eq!(names(&device["state"]), ["changed_at", "connected", "connection", "last_seen_at", "value"]);
 }

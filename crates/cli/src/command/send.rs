@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::TermFlags;
 use super::view::SeenCommand;
 use crate::api::{Api, Path};
 use crate::failure::Failure;
@@ -23,31 +24,8 @@ pub struct SendCommand {
     /// What it is told, as JSON: 1, '"open"', '{"open":1}'.
     #[arg(value_name = "PAYLOAD", allow_hyphen_values = true, value_parser = json)]
     payload: Box<RawValue>,
-    /// Worth doing for this long (30s, 2h); then it expires.
-    #[arg(long, value_name = "DURATION")]
-    ttl: Option<String>,
-    /// Not to go out before this time (2026-11-21T01:02:03Z).
-    #[arg(long, value_name = "TIME")]
-    not_before: Option<String>,
-    /// How long the device has for its answer before the command goes out again; the server's
-    /// setting if left out.
-    #[arg(long, value_name = "DURATION")]
-    ack_timeout: Option<String>,
-    /// How long a device that says it is at work may go without saying so again; 10m if left out.
-    #[arg(long, value_name = "DURATION")]
-    run_timeout: Option<String>,
-    /// How often it goes out; the server's setting if left out.
-    #[arg(long, value_name = "N")]
-    max_attempts: Option<u32>,
-    /// Who asks for it, in your words.
-    #[arg(long, value_name = "TEXT")]
-    origin: Option<String>,
-    /// A waiting command of the device with the same key gives way to this one.
-    #[arg(long)]
-    key: Option<String>,
-    /// From -100 to 100, higher ones go first; 0 if left out.
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    priority: Option<i32>,
+    #[command(flatten)]
+    terms: TermFlags,
     /// Publish how it ended as a job of this queue.
     #[arg(long, value_name = "NAMESPACE/QUEUE", group = "notify")]
     notify_queue: Option<String>,
@@ -66,22 +44,8 @@ pub struct SendCommand {
 #[derive(Serialize)]
 struct CommandBody<'a> {
     payload: &'a RawValue,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    not_before: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ack_timeout: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    run_timeout: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_attempts: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    origin: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    priority: Option<i32>,
+    #[serde(flatten)]
+    terms: &'a TermFlags,
     #[serde(skip_serializing_if = "Option::is_none")]
     notify: Option<NotifyTarget<'a>>,
 }
@@ -112,14 +76,7 @@ impl SendCommand {
         let queue = self.notify_queue.as_deref().map(NotifyTarget::Queue);
         CommandBody {
             payload: &self.payload,
-            ttl: self.ttl.as_deref(),
-            not_before: self.not_before.as_deref(),
-            ack_timeout: self.ack_timeout.as_deref(),
-            run_timeout: self.run_timeout.as_deref(),
-            max_attempts: self.max_attempts,
-            origin: self.origin.as_deref(),
-            key: self.key.as_deref(),
-            priority: self.priority,
+            terms: &self.terms,
             notify: queue.or(self.notify_url.as_deref().map(NotifyTarget::Url)),
         }
     }

@@ -45,7 +45,7 @@ struct LateReply {
 impl SeenCommand {
     /// Whether nothing more comes of it by itself.
     pub(super) fn has_ended(&self) -> bool {
-        !super::StatusFlag::OPEN.iter().any(|open| open.as_str() == self.status)
+        !super::open_statuses().any(|open| open == self.status)
     }
 
     /// Nothing if the device did it; else why a script should stop here.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 
 use super::view::SeenCommand;
-use super::{StatusFlag, of};
+use super::{of, open_statuses};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
 use crate::list::{self, ListFlags};
@@ -87,8 +87,8 @@ impl WatchCommands {
 /// The ids of a device's commands that have not ended, the oldest first.
 fn open_commands(device: &str, api: &Api) -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
-    for status in StatusFlag::OPEN {
-        let path = Path::of(&["devices", device, "commands"]).with("status", status.as_str());
+    for status in open_statuses() {
+        let path = Path::of(&["devices", device, "commands"]).with("status", status);
         list::each_page(api, &path.with("order", "asc"), &ListFlags::ALL, |items| {
             for item in items {
                 found.push(api.read::<SeenCommand>(item)?.id);

@@ -26,11 +26,28 @@ pub struct Add {
     /// How often it gives a sign of life (30s, 1h); the server's setting if left out.
     #[arg(long, value_name = "DURATION")]
     report_interval: Option<String>,
+    /// How many commands it may leave unanswered; as the server's settings say if left out.
+    #[arg(long, value_name = "COUNT")]
+    command_window: Option<u32>,
+    /// Least time from one command to the next (500ms, 2s); as the server's settings say if left
+    /// out.
+    #[arg(long, value_name = "DURATION")]
+    command_gap: Option<String>,
 }
 
 /// What a change may name; it names something.
-const CHANGES: [&str; 6] =
-    ["address", "no_address", "label", "no_label", "report_interval", "no_report_interval"];
+const CHANGES: [&str; 10] = [
+    "address",
+    "no_address",
+    "label",
+    "no_label",
+    "report_interval",
+    "no_report_interval",
+    "command_window",
+    "no_command_window",
+    "command_gap",
+    "no_command_gap",
+];
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("changes").required(true).multiple(true).args(CHANGES))]
@@ -56,6 +73,18 @@ pub struct Set {
     /// Let the server's setting say how often.
     #[arg(long, conflicts_with = "report_interval")]
     no_report_interval: bool,
+    /// How many commands it may leave unanswered.
+    #[arg(long, value_name = "COUNT")]
+    command_window: Option<u32>,
+    /// Let the server's settings say how many.
+    #[arg(long, conflicts_with = "command_window")]
+    no_command_window: bool,
+    /// Least time from one command to the next (500ms, 2s).
+    #[arg(long, value_name = "DURATION")]
+    command_gap: Option<String>,
+    /// Let the server's settings say how long.
+    #[arg(long, conflicts_with = "command_gap")]
+    no_command_gap: bool,
 }
 
 impl Add {
@@ -75,6 +104,10 @@ impl Add {
         if !self.label.is_empty() {
             body.insert("labels".to_owned(), labels(&self.label).into());
         }
+        body.extend(pace([
+            ("window", self.command_window.map(Value::from), false),
+            ("gap", self.command_gap.clone().map(Value::from), false),
+        ]));
         body
     }
 }
@@ -102,8 +135,20 @@ impl Set {
         if !changes.is_empty() {
             body.insert("labels".to_owned(), changes.into());
         }
+        body.extend(pace([
+            ("window", self.command_window.map(Value::from), self.no_command_window),
+            ("gap", self.command_gap.clone().map(Value::from), self.no_command_gap),
+        ]));
         body
     }
+}
+
+/// How commands go to the device, if anything is said of it: each member, and whether it is
+/// cleared.
+fn pace(members: [(&str, Option<Value>, bool); 2]) -> Option<(String, Value)> {
+    let named = members.into_iter().filter(|(_, value, cleared)| value.is_some() || *cleared);
+    let pace: Map<_, _> = named.map(|(name, value, _)| (name.to_owned(), value.into())).collect();
+    (!pace.is_empty()).then(|| ("commands".to_owned(), pace.into()))
 }
 
 fn labels(labels: &[Label]) -> Map<String, Value> {
@@ -140,6 +185,7 @@ mod tests {
                 Some(json!({"id": "a", "kind": "face", "address": "Hall", "report_interval": "30s",
                             "labels": {"site": "12", "note": "a=b"}})),
             ),
+            ("add a --command-window 2", Some(json!({"id": "a", "commands": {"window": 2}}))),
             ("add a --label site", None),
             ("add", None),
         ] {
@@ -156,6 +202,11 @@ mod tests {
                 Some(json!({"address": null, "report_interval": null})),
             ),
             ("set a --label site=12 --no-label old", Some(json!({"labels": {"site": "12", "old": null}}))),
+            (
+                "set a --no-command-window --command-gap 2s",
+                Some(json!({"commands": {"window": null, "gap": "2s"}})),
+            ),
+            ("set a --command-gap 2s --no-command-gap", None),
             ("set a", None),
             ("set a --address Hall --no-address", None),
         ] {

@@ -3,6 +3,7 @@
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{Filter, clients_of};
@@ -31,6 +32,8 @@ struct Line {
     labels: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     report_interval: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commands: Option<Box<RawValue>>,
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     clients: Option<Vec<String>>,
 }
@@ -61,13 +64,17 @@ mod tests {
     fn an_exported_line_has_only_what_an_import_takes() {
         for (device, line) in [
             (
-                r#"{"id":"a","kind":"lock","address":null,"labels":{},"report_interval":null,
+                r#"{"id":"a","kind":"lock","address":null,"labels":{},"report_interval":null,"commands":null,
                     "registered_at":"2026-11-20T12:00:00.000Z","state":{"value":1,"connection":"online"}}"#,
                 r#"{"id":"a","kind":"lock"}"#,
             ),
             (
                 r#"{"id":"a","kind":"lock","address":"Hall","labels":{"site":"12"},"report_interval":"30m"}"#,
                 r#"{"id":"a","kind":"lock","address":"Hall","labels":{"site":"12"},"report_interval":"30m"}"#,
+            ),
+            (
+                r#"{"id":"a","kind":"lock","commands":{"window":2,"gap":null}}"#,
+                r#"{"id":"a","kind":"lock","commands":{"window":2,"gap":null}}"#,
             ),
         ] {
             let read: Line = serde_json::from_str(device).expect("a device");

@@ -19,8 +19,17 @@ pub(super) struct Device {
     #[serde(default)]
     labels: BTreeMap<String, String>,
     report_interval: Option<String>,
+    /// Older servers do not say.
+    commands: Option<DevicePace>,
     registered_at: String,
     state: State,
+}
+
+/// How commands go to a device, as far as it says so itself.
+#[derive(Deserialize)]
+struct DevicePace {
+    window: Option<u32>,
+    gap: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -78,6 +87,12 @@ impl Device {
             let session = if connected { Cell::text("connected").styled(GOOD) } else { Cell::text("none") };
             ("session", session)
         }));
+        if let Some(DevicePace { window, gap }) = &self.commands {
+            let window = window.map(|window| format!("{window} unanswered at most"));
+            let gap = gap.as_ref().map(|gap| format!("{gap} apart"));
+            let pace: Vec<_> = window.into_iter().chain(gap).collect();
+            known.push(("commands", Cell::maybe(joined(&pace).as_deref())));
+        }
         known.extend(joined(clients).map(|clients| ("told", Cell::text(&clients))));
         facts(&known)
     }

@@ -8,6 +8,7 @@ use super::of;
 use super::view::SeenRollout;
 use super::watch::WatchUntil;
 use crate::api::{Api, Path};
+use crate::command::TermFlags;
 use crate::failure::Failure;
 use crate::input::json;
 use crate::screen::Screen;
@@ -55,24 +56,8 @@ pub struct RunRollout {
     /// Add devices that come to be meant later, until it is cancelled.
     #[arg(long)]
     include_later: bool,
-    /// Each command is worth doing for this long (30s, 2h); then it expires.
-    #[arg(long, value_name = "DURATION")]
-    ttl: Option<String>,
-    /// How long a device has for its answer before its command goes out again.
-    #[arg(long, value_name = "DURATION")]
-    ack_timeout: Option<String>,
-    /// How often a command goes out.
-    #[arg(long, value_name = "N")]
-    max_attempts: Option<u32>,
-    /// Who asks for it, in your words.
-    #[arg(long, value_name = "TEXT")]
-    origin: Option<String>,
-    /// A waiting command of a device with the same key gives way to this one.
-    #[arg(long)]
-    key: Option<String>,
-    /// From -100 to 100, higher ones go first; 0 if left out.
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    priority: Option<i32>,
+    #[command(flatten)]
+    terms: TermFlags,
     /// Begin only once, however often this is asked with the same key within a day.
     #[arg(long, value_name = "KEY", conflicts_with = "id")]
     idempotency_key: Option<String>,
@@ -105,18 +90,8 @@ struct RolloutBody<'a> {
     stop: Option<StopBody>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     include_later: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ack_timeout: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_attempts: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    origin: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    priority: Option<i32>,
+    #[serde(flatten)]
+    terms: &'a TermFlags,
 }
 
 /// A stage of a rollout.
@@ -174,12 +149,7 @@ impl RunRollout {
             }),
             stop: self.stop_at.map(|failed_share| StopBody { failed_share, after: self.stop_after }),
             include_later: self.include_later,
-            ttl: self.ttl.as_deref(),
-            ack_timeout: self.ack_timeout.as_deref(),
-            max_attempts: self.max_attempts,
-            origin: self.origin.as_deref(),
-            key: self.key.as_deref(),
-            priority: self.priority,
+            terms: &self.terms,
         }
     }
 }

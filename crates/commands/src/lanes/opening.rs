@@ -28,6 +28,11 @@ impl<S: CommandStore> LaneStep<'_, S> {
         self.move_on(slot, MOVES_MAX).map(drop)
     }
 
+    pub(crate) fn set_pace(&mut self, slot: DeviceSlot, pace: Pace) -> Result<(), S::Error> {
+        self.lanes.set_pace(slot, self.now, pace);
+        self.move_on(slot, MOVES_MAX).map(drop)
+    }
+
     /// What a device has not answered. Its gap goes on where it was, also after a restart.
     pub(crate) fn read_unanswered(
         &mut self,
@@ -38,7 +43,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
         for row in self.store.first(slot, CommandPhase::Unanswered, UNANSWERED_MAX)? {
             let Some((command, state)) = self.read_row(&row)? else { continue };
             if let Some(at) = state.published_at {
-                self.lanes.begin_gap(slot, self.now, at.after(gap));
+                self.lanes.begin_gap(slot, self.now, at, gap);
             }
             unanswered.push(Unanswered::new(command, state));
         }

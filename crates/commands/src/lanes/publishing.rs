@@ -44,7 +44,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
         let state = CommandState { status, tries, published_at, ..state };
         self.write(before, &command, &state);
         self.tell(&command, &state, How::Published);
-        self.lanes.begin_gap(command.slot, self.now, self.now.after(gap));
+        self.lanes.begin_gap(command.slot, self.now, self.now, gap);
         self.lanes.put(Unanswered::new(command, state));
     }
 

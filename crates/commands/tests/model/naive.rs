@@ -86,6 +86,19 @@ impl Naive {
         self.devices.insert(slot, device);
     }
 
+    /// A publish whose gap is over counts for a new gap only while it is unanswered.
+    pub(crate) fn set_pace(&mut self, slot: DeviceSlot, (window, gap): (u32, u64)) {
+        if self.gap_end(slot) <= self.now {
+            self.device(slot).published_at = None;
+        }
+        if self.device(slot).open {
+            self.remember_publishes(slot);
+        }
+        let device = self.device(slot);
+        (device.window, device.gap) = (window as usize, gap as i64);
+        self.go_on(slot);
+    }
+
     pub(crate) fn send(&mut self, mut new: Known) {
         for key in self.rivals(&new) {
             self.end(key, CommandStatus::Superseded);

@@ -13,6 +13,10 @@ pub(crate) enum Operation {
     Close {
         device: usize,
     },
+    SetPace {
+        device: usize,
+        pace: (u32, u64),
+    },
     ForgetIdle {
         device: usize,
     },
@@ -88,6 +92,7 @@ pub(crate) fn operations(scope: Scope) -> impl Strategy<Value = Operation> {
         5 => device.clone().prop_map(|device| Operation::Open { device }),
         2 => device.clone().prop_map(|device| Operation::Close { device }),
         1 => device.clone().prop_map(|device| Operation::ForgetIdle { device }),
+        2 => (device.clone(), pace()).prop_map(|(device, pace)| Operation::SetPace { device, pace }),
         2 => device.prop_map(|device| Operation::Poll { device }),
         8 => said(),
         3 => by_hand(scope),
@@ -98,8 +103,12 @@ pub(crate) fn operations(scope: Scope) -> impl Strategy<Value = Operation> {
 
 /// How many may be unanswered at a time, and the gap, of each device.
 pub(crate) fn paces(scope: Scope) -> impl Strategy<Value = Vec<(u32, u64)>> {
+    proptest::collection::vec(pace(), scope.devices)
+}
+
+fn pace() -> impl Strategy<Value = (u32, u64)> {
     let gap = prop_oneof![2 => Just(0), 1 => 1..12_u64];
-    proptest::collection::vec((1..4_u32, gap), scope.devices)
+    (1..4_u32, gap)
 }
 
 fn send(scope: Scope) -> impl Strategy<Value = Send> {

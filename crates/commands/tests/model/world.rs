@@ -63,6 +63,7 @@ impl World {
             Operation::Open { device } => self.open(device),
             Operation::Close { device } => self.close(device),
             Operation::ForgetIdle { device } => self.forget_idle(device),
+            Operation::SetPace { device, pace } => self.set_pace(device, pace),
             Operation::Poll { device } => self.poll(device),
             Operation::Answer { picked, foreign, ok, result } => self.answer(picked, foreign, ok, result),
             Operation::Progress { picked, foreign, progress } => self.progress(picked, foreign, progress),
@@ -102,6 +103,13 @@ impl World {
         self.rules.close(slot);
         self.model.close(slot);
         assert!(!self.rules.is_open(slot));
+    }
+
+    fn set_pace(&mut self, device: usize, paced: (u32, u64)) {
+        self.paces[device] = paced;
+        let (now, slot) = (Timestamp(self.now), self.slots[device]);
+        ok(self.rules.set_pace(now, slot, pace(paced), &mut self.stored, &mut self.moved));
+        self.model.set_pace(slot, paced);
     }
 
     fn forget_idle(&mut self, device: usize) {

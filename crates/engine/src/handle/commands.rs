@@ -61,7 +61,7 @@ impl Engine {
         self.shared.context.devices.note_presence(partition, &change);
         let handle = &self.shared.partitions[usize::from(partition.0)];
         handle.ask(|reply| CommandInput::Presence { change: change.clone(), reply }.into()).await?;
-        self.tell_rollouts_who_came(&change);
+        self.shared.context.tell_rollouts_who_came(&change);
         Ok(())
     }
 }

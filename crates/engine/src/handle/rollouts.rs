@@ -1,19 +1,41 @@
 //! Rollouts, and what devices that come mean to them.
 
-use base::DeviceId;
+use base::{DeviceId, Problem};
+use fleet::{Selection, selection};
 
 use super::Engine;
 use crate::Rollouts;
-use crate::devices::sessions::PresenceChange;
 use crate::kernel::partition_handle::PartitionHandle;
 use crate::registry::RegistryInput;
 use crate::rollouts::DeviceLook;
+use crate::rollouts::links::RolloutLinks;
 
 impl Engine {
     /// The calls about rollouts.
     #[must_use]
     pub fn rollouts(&self) -> Rollouts {
         Rollouts::new(self.clone())
+    }
+
+    /// The devices that a selector and a place mean together; `None` where neither is given.
+    ///
+    /// # Errors
+    /// `bad_selector` or `bad_place`.
+    pub fn selection(
+        &self,
+        selector: Option<&str>,
+        place: Option<&str>,
+    ) -> Result<Option<Selection>, Problem> {
+        let selector = selector.map(Selection::parse).transpose()?;
+        let place = place.map(|place| selection::place(place, self.place_labels())).transpose()?;
+        Ok(match (selector, place) {
+            (Some(selector), Some(place)) => Some(selector.and(place)),
+            (selector, place) => selector.or(place),
+        })
+    }
+
+    pub(crate) fn rollout_links(&self) -> &RolloutLinks {
+        &self.shared.context.rollouts
     }
 
     pub(crate) fn registry(&self) -> &PartitionHandle<RegistryInput> {
@@ -35,18 +57,5 @@ impl Engine {
     /// A device polls: it takes what it is given now.
     pub(crate) fn device_polls(&self, device: &DeviceId) {
         self.shared.context.rollouts.look_at(device, DeviceLook::Came);
-    }
-
-    /// Tells rollouts which devices can be reached from now on.
-    pub(super) fn tell_rollouts_who_came(&self, change: &PresenceChange) {
-        let rollouts = &self.shared.context.rollouts;
-        match change {
-            PresenceChange::Reaches(device, _, Some(_)) => rollouts.look_at(device, DeviceLook::Came),
-            PresenceChange::ReachesWidely(_, reach) if !reach.is_empty() => rollouts.look_again(),
-            PresenceChange::Connected(..)
-            | PresenceChange::Disconnected(..)
-            | PresenceChange::Reaches(..)
-            | PresenceChange::ReachesWidely(..) => {}
-        }
     }
 }

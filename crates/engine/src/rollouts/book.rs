@@ -44,6 +44,8 @@ pub enum RolloutEffect {
     Search(Search),
     /// Devices that come and change matter, or no longer.
     Wanted(bool),
+    /// How far a rollout has come is another than before.
+    Changed,
 }
 
 impl RolloutEffect {
@@ -55,6 +57,7 @@ impl RolloutEffect {
             Self::TurnOrder(order) => links.order(order),
             Self::Search(search) => links.search(search),
             Self::Wanted(is) => links.want(is),
+            Self::Changed => links.changed.tell(),
         }
     }
 }

@@ -7,15 +7,17 @@ use std::time::Duration;
 use base::PartitionId;
 use futures_util::future::join_all;
 use records::RolloutWork;
+use store::StoreError;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::links::{OrderKind, RolloutLinks, TurnOrder, TurnReport};
+use super::links::{DeviceLook, Hints, OrderKind, RolloutLinks, TurnOrder, TurnReport};
 use super::search::{partition_of, search};
 use super::{RolloutInput, RolloutNews};
 use crate::context::EngineContext;
 use crate::devices::input::Input;
+use crate::devices::sessions::PresenceChange;
 use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
 use crate::registry::RegistryInput;
@@ -42,27 +44,13 @@ impl Courier {
         let links = self.links();
         loop {
             let woken = links.to_carry.notified();
-            let orders = links.take_orders();
-            let hints = links.take_hints();
-            if orders.is_empty() && hints.is_none() {
+            let (orders, news) = (links.take_orders(), self.context.take_rollout_news());
+            if orders.is_empty() && news.is_empty() {
                 woken.await;
                 continue;
             }
-            if let Some(hints) = hints {
-                if hints.ask_again {
-                    self.tell(RolloutNews::AskAgain).await?;
-                }
-                if hints.look_again {
-                    self.tell(RolloutNews::LookAgain).await?;
-                }
-                let moves: Vec<_> = hints.moves.into_values().collect();
-                for moves in moves.chunks(NEWS_PER_INPUT) {
-                    self.tell(RolloutNews::Moved(moves.to_vec())).await?;
-                }
-                let looks: Vec<_> = hints.looks.into_iter().collect();
-                for looks in looks.chunks(NEWS_PER_INPUT) {
-                    self.tell(RolloutNews::Looks(looks.to_vec())).await?;
-                }
+            for news in news {
+                self.tell(news).await?;
             }
             self.carry_out(orders).await?;
         }
@@ -120,7 +108,7 @@ impl Courier {
                 Err(_) => {
                     // Whether it was done is not known.
                     sleep(AGAIN_AFTER).await;
-                    taken.into_iter().for_each(|order| self.links().order(again(order)));
+                    taken.into_iter().for_each(|order| self.context.give_rollout_order_again(order));
                 }
             }
         }
@@ -137,9 +125,59 @@ impl Courier {
     }
 }
 
-fn again(order: TurnOrder) -> TurnOrder {
-    let what = if order.what == OrderKind::Give { OrderKind::Ensure } else { order.what };
-    TurnOrder { what, ..order }
+/// What has to be carried between the registry and the partitions of devices. The courier does it;
+/// so does whoever steps partitions by hand.
+impl EngineContext {
+    /// What partitions of devices had to say since this was last asked, for the registry.
+    #[must_use]
+    pub fn take_rollout_news(&self) -> Vec<RolloutNews> {
+        let Some(hints) = self.rollouts.take_hints() else { return Vec::new() };
+        let Hints { moves, looks, ask_again, look_again } = hints;
+        let mut news = Vec::new();
+        news.extend(ask_again.then_some(RolloutNews::AskAgain));
+        news.extend(look_again.then_some(RolloutNews::LookAgain));
+        // In the same order each time: what a run of the simulation does depends on it.
+        let mut moves: Vec<_> = moves.into_values().collect();
+        moves.sort_unstable_by(|one, other| one.place.cmp(&other.place));
+        news.extend(moves.chunks(NEWS_PER_INPUT).map(|moves| RolloutNews::Moved(moves.to_vec())));
+        let mut looks: Vec<_> = looks.into_iter().collect();
+        looks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        news.extend(looks.chunks(NEWS_PER_INPUT).map(|looks| RolloutNews::Looks(looks.to_vec())));
+        news
+    }
+
+    /// Orders that were made since this was last asked, each with the partition it is for.
+    #[must_use]
+    pub fn take_rollout_orders(&self) -> Vec<(PartitionId, TurnOrder)> {
+        let orders = self.rollouts.take_orders().into_iter();
+        orders.map(|order| (partition_of(self, &order.place.device), order)).collect()
+    }
+
+    /// Whether an order was carried out is not known: it is to be carried once more.
+    pub fn give_rollout_order_again(&self, order: TurnOrder) {
+        let what = if order.what == OrderKind::Give { OrderKind::Ensure } else { order.what };
+        self.rollouts.order(TurnOrder { what, ..order });
+    }
+
+    /// What is found of all that was to be looked for since this was last asked.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn look_for_rollouts(&self) -> Result<Vec<RolloutNews>, StoreError> {
+        self.rollouts.take_searches().into_iter().map(|wanted| search(self, wanted)).collect()
+    }
+
+    /// Tells rollouts which devices can be reached from now on.
+    pub fn tell_rollouts_who_came(&self, change: &PresenceChange) {
+        match change {
+            PresenceChange::Reaches(device, _, Some(_)) => self.rollouts.look_at(device, DeviceLook::Came),
+            PresenceChange::ReachesWidely(_, reach) if !reach.is_empty() => self.rollouts.look_again(),
+            PresenceChange::Connected(..)
+            | PresenceChange::Disconnected(..)
+            | PresenceChange::Reaches(..)
+            | PresenceChange::ReachesWidely(..) => {}
+        }
+    }
 }
 
 /// How many orders go into one input.

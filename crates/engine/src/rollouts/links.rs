@@ -11,6 +11,7 @@ use base::{DeviceId, EntityId, Timestamp};
 use records::{CommandStatus, MemberPlace, Rollout, RolloutCursor};
 use tokio::sync::Notify;
 
+use super::changes::ChangedRollouts;
 use crate::kernel::hashed::HashMap;
 
 /// Hints of one kind that wait at most; with more of them everything is looked at.
@@ -138,6 +139,7 @@ pub(crate) struct RolloutLinks {
     searches: Mutex<Vec<Search>>,
     pub(super) to_search: Notify,
     is_wanted: AtomicBool,
+    pub(super) changed: ChangedRollouts,
 }
 
 impl RolloutLinks {

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base::limits::COMMAND_ATTEMPTS_MAX;
+use base::limits::{COMMAND_ATTEMPTS_MAX, COMMAND_GAP_MS_MAX, COMMANDS_IN_FLIGHT_MAX};
 use engine::CommandSettings;
 use engine::settings::CommandPace;
 
 use super::reader::Reader;
 use super::shape::{Span, Whole};
-use super::{DAY, HOUR, KEPT_FOR, MINUTE, MS};
+use super::{DAY, KEPT_FOR, MINUTE, MS};
 
 const ATTEMPTS: Whole = Whole { least: 1, most: COMMAND_ATTEMPTS_MAX as u64 };
-pub(super) const IN_FLIGHT: Whole = Whole { least: 1, most: 1_000 };
-pub(super) const GAP: Span = Span(Duration::ZERO, HOUR);
+pub(super) const IN_FLIGHT: Whole = Whole { least: 1, most: COMMANDS_IN_FLIGHT_MAX as u64 };
+pub(super) const GAP: Span = Span(Duration::ZERO, Duration::from_millis(COMMAND_GAP_MS_MAX));
 
 /// Reads it; what kinds say of themselves is not here.
 pub(super) fn read(from: &mut Reader) -> CommandSettings {

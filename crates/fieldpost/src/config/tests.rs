@@ -161,7 +161,7 @@ fn a_file_changes_what_it_names() {
         settings.devices.id_chars = DeviceIdAlphabet::Extended;
         settings.devices.unknown = UnknownDevice::Register;
         settings.devices.report_interval = SECOND;
-        settings.devices.loss_grace = HOUR + 30 * MINUTE;
+        settings.devices.loss_grace = 90 * MINUTE;
         settings.notify.retry_base = 250 * MS;
         settings.notify.allow_private = true;
     });

@@ -11,6 +11,7 @@ mod polling;
 mod presence;
 mod restarts;
 mod rollouts;
+mod rollouts_over_grpc;
 mod turns;
 
 use serde_json::{Value, json};

@@ -2,6 +2,7 @@
 //! opened after years.
 
 mod backups;
+mod commands;
 mod compare;
 mod contents;
 mod damage;

@@ -17,7 +17,7 @@ use crate::status::{status, status_of};
 pub(super) fn keep(made: &Result<TrackedCommand, Problem>) -> Arc<[u8]> {
     match made {
         Ok(command) => {
-            let notify_secret = secret_of(command);
+            let notify_secret = secret_of(command.command.notify.as_deref());
             let command = Some(shape::command(&command.as_given()));
             let answer = proto::SendCommandResponse { command, notify_secret };
             let mut bytes = vec![0];

@@ -1,6 +1,5 @@
 //! Pages of commands.
 
-use base::limits::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
 use base::{DeviceId, PartitionId, Problem, Timestamp};
 use bytes::Bytes;
 use engine::queries::{CommandFilter, FeedKey};
@@ -10,6 +9,7 @@ use prost::Message;
 
 use super::shape;
 use crate::proto;
+use crate::store_reads::{foreign_page, page_limit};
 use crate::time::read_moment;
 
 /// Commands that are read at a time: each may be large.
@@ -36,11 +36,7 @@ impl List {
             status: shape::read_status(request.status)?,
             origin: request.origin,
         };
-        let limit = request.limit.map_or(PAGE_ITEMS_DEFAULT, |limit| limit as usize);
-        if !(1..=PAGE_ITEMS_MAX).contains(&limit) {
-            let detail = format!("limit must be 1 to {PAGE_ITEMS_MAX}, not {limit}");
-            return Err(Problem::not_allowed("invalid_number", detail));
-        }
+        let limit = page_limit(request.limit)?;
         let time = |field: &str, at: Option<prost_types::Timestamp>, else_at: Timestamp| {
             at.map_or(Ok(else_at), |at| read_moment(field, &at))
         };
@@ -94,7 +90,7 @@ fn key_in(bytes: &[u8]) -> Result<FeedKey<CommandKey>, Problem> {
         let partition = PartitionId(u16::from_be_bytes(partition.try_into().ok()?));
         Some(FeedKey { key, partition })
     };
-    read().ok_or_else(|| Problem::new(400, "invalid_cursor", "page is not one that this call gave"))
+    read().ok_or_else(foreign_page)
 }
 
 #[cfg(test)]

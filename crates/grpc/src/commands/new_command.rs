@@ -12,7 +12,7 @@ use crate::publish::once_for;
 use crate::time::{read_moment, read_some_span};
 
 /// Reads a command, and checks its ranges.
-pub(super) fn read(given: proto::NewCommand, engine: &Engine) -> Result<NewCommand, Problem> {
+pub(crate) fn read(given: proto::NewCommand, engine: &Engine) -> Result<NewCommand, Problem> {
     let Payload::Json(payload) = read_json(&given.payload)? else {
         return Err(Problem::unreadable("payload is not JSON"));
     };

@@ -15,10 +15,11 @@ use crate::record::{Index, record};
 use crate::table::Table;
 
 stored!(
-    /// Version 2: the fields in order; optional ones behind a byte, lists behind their length.
-    /// Version 1 is the same, with ids of letters and digits only.
-    DeviceProfile, "a device", version 2:
-    id, incarnation, slot, kind, address, labels, report_interval_ms, registered_at, expected_from, clients
+    /// Version 3: the fields in order; optional ones behind a byte, lists behind their length.
+    /// Version 2 has no pace, version 1 neither, and ids of letters and digits only.
+    DeviceProfile, "a device", version 3:
+    id, incarnation, slot, kind, address, labels, report_interval_ms, registered_at, expected_from, clients;
+    since 3: pace
 );
 
 const CONNECTIONS: [Connection; 3] = [Connection::NeverSeen, Connection::Online, Connection::Lost];

@@ -7,8 +7,8 @@ use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Timestamp,
 use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
-    DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, PreviousSecret,
-    QuarantineKey, QueueCounts, QueueKey, RolloutStage, RolloutWish, Waiting,
+    DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, PaceOverride,
+    PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutStage, RolloutWish, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -22,9 +22,13 @@ pub(super) trait Field: Sized {
     fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError>;
 }
 
-/// A record whose stored form is its fields in order.
+/// A record whose stored form is its fields in order. Fields that it has `since` a version stand
+/// last; read from an earlier one they are their defaults.
 macro_rules! stored {
-    ($(#[$doc:meta])* $record:ty, $name:literal, version $version:literal: $($field:ident),+ $(,)?) => {
+    (
+        $(#[$doc:meta])* $record:ty, $name:literal, version $version:literal:
+        $($field:ident),+ $(; since $since:literal: $($later:ident),+)? $(,)?
+    ) => {
         $(#[$doc])*
         impl $crate::codec::Stored for $record {
             const VERSION: u8 = $version;
@@ -32,13 +36,22 @@ macro_rules! stored {
 
             fn put(&self, out: &mut Vec<u8>) {
                 $($crate::codec::field::Field::put_field(&self.$field, out);)+
+                $($($crate::codec::field::Field::put_field(&self.$later, out);)+)?
             }
 
             fn get(
                 reader: &mut $crate::codec::Reader<'_>,
-                _version: u8,
+                version: u8,
             ) -> Result<Self, $crate::codec::CodecError> {
-                Ok(Self { $($field: $crate::codec::field::Field::get_field(reader)?),+ })
+                debug_assert!(version <= <Self as $crate::codec::Stored>::VERSION);
+                Ok(Self {
+                    $($field: $crate::codec::field::Field::get_field(reader)?,)+
+                    $($($later: if version >= $since {
+                        $crate::codec::field::Field::get_field(reader)?
+                    } else {
+                        Default::default()
+                    },)+)?
+                })
             }
         }
     };
@@ -69,6 +82,7 @@ fields! {
     Waiting: delivery, attempts;
     Flight: delivery, attempts, since, tells, skipped, value;
     PreviousSecret: secret, until;
+    PaceOverride: in_flight, gap_ms;
 }
 
 impl<R: Stored> Field for Box<R> {

@@ -8,8 +8,8 @@ use base::{Value, WayIn};
 use records::{
     Attempt, Batch, Client, Command, CommandCause, CommandTerms, Connection, Delivery, DeliveryKey,
     DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, EventKind,
-    JobHead, JobId, JobState, Op, OutcomeReceiver, Pair, PartitionHead, QueueKey, Reading, Seen, Sign,
-    SignReading, Terms,
+    JobHead, JobId, JobState, Op, OutcomeReceiver, PaceOverride, Pair, PartitionHead, QueueKey, Reading,
+    Seen, Sign, SignReading, Terms,
 };
 
 use super::{Make, PARTITION, Subject, commit, loaded, next, put};
@@ -28,6 +28,7 @@ pub(super) fn device(text: &str, slot: u32, clients: &[u64]) -> DeviceProfile {
         address: None,
         labels: Vec::new(),
         report_interval_ms: None,
+        pace: PaceOverride::default(),
         registered_at: Timestamp(1),
         expected_from: Attended(2),
         clients: clients.iter().copied().map(Incarnation).collect(),

@@ -15,8 +15,8 @@ use base::{Value, WayIn};
 use records::{
     AliasKey, Attempt, AttemptError, Batch, Client, Connection, Delivery, DeliveryKey, DeliveryProgress,
     DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, Flight, Holder, JobHead, JobId,
-    JobState, Op, Pair, PartitionHead, PreviousSecret, Process, QuarantineKey, QueueKey, Sign, SignReading,
-    Starts, Successor, Terms, Waiting,
+    JobState, Op, PaceOverride, Pair, PartitionHead, PreviousSecret, Process, QuarantineKey, QueueKey, Sign,
+    SignReading, Starts, Successor, Terms, Waiting,
 };
 
 /// What a partition's batches could be.
@@ -247,6 +247,10 @@ impl Traffic {
             address: self.maybe(|_| "Москва, Тверская 1".to_owned()),
             labels: self.labels(),
             report_interval_ms: self.maybe(|traffic| traffic.below(1 << 40)),
+            pace: PaceOverride {
+                in_flight: self.maybe(|traffic| traffic.below(1_000) as u32),
+                gap_ms: self.maybe(|traffic| traffic.below(1 << 20)),
+            },
             registered_at: self.head.now,
             expected_from: Attended(self.below(1 << 40) as i64 - 1_000),
             clients,

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use base::{DeviceId, Incarnation, Kind, PartitionId, Timestamp};
-use records::{AttendedReadings, Batch, DeviceProfile, DeviceSlot, DeviceState, Op, Seen};
+use records::{AttendedReadings, Batch, DeviceProfile, DeviceSlot, DeviceState, Op, PaceOverride, Seen};
 use watch::{Settings, Watch};
 
 /// The stored devices of a partition.
@@ -96,6 +96,7 @@ pub(crate) fn profile(slot: u32, report_interval_ms: Option<u64>, clocks: Attend
         address: None,
         labels: Vec::new(),
         report_interval_ms,
+        pace: PaceOverride::default(),
         registered_at: Timestamp(0),
         expected_from: clocks.every,
         clients: Vec::new(),

@@ -17,7 +17,7 @@ use crate::devices::lanes::AttemptDue;
 use crate::settings::Picture;
 
 /// A lease outlives the longest attempt by this much, for the way to the sender and back.
-pub(super) const LEASE_MARGIN: Duration = Duration::from_secs(30);
+const LEASE_MARGIN: Duration = Duration::from_secs(30);
 /// Addresses that a partition keeps at hand; each has up to 256 characters.
 const ADDRESSES_AT_HAND_MAX: usize = 1_024;
 
@@ -28,7 +28,20 @@ impl Partition {
         max: usize,
         step: &mut DeviceStep<'_>,
     ) -> Result<Vec<AttemptDue>, StoreError> {
-        let (mut due, line) = (Vec::new(), JobLine::Notifications(client).key());
+        let line = JobLine::Notifications(client);
+        self.lease_line(line, max, step, |partition, leased, step| partition.take_off(client, leased, step))
+    }
+
+    /// Leases the jobs of a line that are due, and tells the sender of each what `due_of` makes of
+    /// it; of a job that has nothing to tell it makes nothing.
+    pub(super) fn lease_line<T>(
+        &mut self,
+        line: JobLine,
+        max: usize,
+        step: &mut DeviceStep<'_>,
+        due_of: impl Fn(&mut Self, &Leased, &mut DeviceStep<'_>) -> Result<Option<T>, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let (mut due, line) = (Vec::new(), line.key());
         while due.len() < max {
             if !step.has_room() {
                 // Asked for less than there is: the lane is named again.
@@ -40,7 +53,7 @@ impl Partition {
             let Some(leased) = self.jobs.lease(line, holder, ttr, &mut step.jobs()) else {
                 break;
             };
-            due.extend(self.take_off(client, &leased, step)?);
+            due.extend(due_of(self, &leased, step)?);
         }
         Ok(due)
     }

@@ -366,12 +366,17 @@ impl Partition {
         })
     }
 
-    /// How commands go to a device.
+    /// How commands go to a device: as it says itself, else as its kind does, else as the settings
+    /// do.
     fn pace(&self, slot: DeviceSlot) -> Pace {
         let settings = &self.settings.commands;
         let kind = self.devices.get(slot).map(|device| self.devices.kind(device));
         let pace = kind.and_then(|kind| settings.by_kind.get(kind)).unwrap_or(&settings.pace);
-        Pace { in_flight: pace.in_flight, gap: pace.gap }
+        let own = self.devices.pace(slot);
+        Pace {
+            in_flight: own.in_flight.unwrap_or(pace.in_flight),
+            gap: own.gap_ms.map_or(pace.gap, Duration::from_millis),
+        }
     }
 
     /// Tells of everything that the rules have moved.

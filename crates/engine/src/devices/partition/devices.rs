@@ -2,10 +2,11 @@
 
 use base::{DeviceId, Incarnation, Kind, Problem, hash};
 use hashbrown::HashTable;
-use records::{BySlot, DeviceProfile, DeviceSlot, ReportIds};
+use records::{BySlot, DeviceProfile, DeviceSlot, PaceOverride, ReportIds};
 use smallvec::SmallVec;
 
 use super::counts::Group;
+use crate::kernel::hashed::HashMap;
 
 /// Kinds of device that a partition knows at most: a device keeps a small index in place of the
 /// name.
@@ -38,6 +39,8 @@ pub(super) struct Devices {
     by_id: HashTable<u32>,
     /// Kinds are few; a device keeps an index.
     kinds: Vec<Kind>,
+    /// How commands go to devices that say so themselves, which few do.
+    paces: HashMap<DeviceSlot, PaceOverride>,
 }
 
 impl Devices {
@@ -54,6 +57,7 @@ impl Devices {
             wishes: None,
         };
         self.by_slot.put(profile.slot, device);
+        self.set_pace(profile.slot, profile.pace);
         let by_slot = &self.by_slot;
         self.by_id.insert_unique(hash::device_hash(profile.id.as_str()), profile.slot.0, |slot| {
             hash_of(by_slot, *slot)
@@ -62,6 +66,7 @@ impl Devices {
 
     pub(super) fn remove(&mut self, slot: DeviceSlot) -> Option<Device> {
         let device = self.by_slot.remove(slot)?;
+        self.paces.remove(&slot);
         if let Ok(entry) = self.by_id.find_entry(hash::device_hash(device.id.as_str()), |at| *at == slot.0) {
             entry.remove();
         }
@@ -88,6 +93,19 @@ impl Devices {
 
     pub(super) fn kind(&self, device: &Device) -> &Kind {
         &self.kinds[usize::from(device.kind)]
+    }
+
+    /// How commands go to the device, as far as it says so itself.
+    pub(super) fn pace(&self, slot: DeviceSlot) -> PaceOverride {
+        self.paces.get(&slot).copied().unwrap_or_default()
+    }
+
+    pub(super) fn set_pace(&mut self, slot: DeviceSlot, pace: PaceOverride) {
+        if pace == PaceOverride::default() {
+            self.paces.remove(&slot);
+        } else {
+            self.paces.insert(slot, pace);
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

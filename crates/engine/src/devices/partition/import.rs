@@ -78,8 +78,7 @@ impl Partition {
         if profile.expected_from != present.expected_from {
             self.watch.expect_from(profile.slot, profile.expected_from);
         }
-        self.put_changed(&present, &profile, step)?;
-        Ok(())
+        Ok(self.put_changed(&present, &profile, step)?)
     }
 
     /// What the registry gives a device that is registered now.
@@ -117,6 +116,10 @@ impl Partition {
         if is.labels != was.labels {
             // A login that is known by a label may speak for it no longer, or from now on.
             self.reach_changed(is.slot, step)?;
+        }
+        if is.pace != was.pace {
+            self.devices.set_pace(is.slot, is.pace);
+            self.pace_changed(is.slot, step)?;
         }
         Ok(())
     }

@@ -3,11 +3,10 @@
 use base::{Problem, hash};
 use commands::Moved;
 use jobs::{Jobs, NewJob, OnConflict, Released};
-use records::{CommandKey, Holder, JobId, Reservation, Terms};
+use records::{CommandKey, JobId, Reservation, Terms};
 use store::StoreError;
 
 use super::attempt_ends::delay_after;
-use super::attempts::LEASE_MARGIN;
 use super::purpose::{JobLine, Purpose};
 use super::{DeviceStep, Partition};
 use crate::kernel::job_purpose::JobEnd;
@@ -67,18 +66,9 @@ impl Partition {
         max: usize,
         step: &mut DeviceStep<'_>,
     ) -> Result<Vec<OutcomeDue>, StoreError> {
-        let (mut due, line) = (Vec::new(), JobLine::Outcomes(lane).key());
-        while due.len() < max {
-            if !step.has_room() {
-                step.wakes.push(line);
-                break;
-            }
-            let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
-            let holder = Holder::Own(self.process);
-            let Some(leased) = self.jobs.lease(line, holder, ttr, &mut step.jobs()) else { break };
-            due.extend(self.outcome_due(leased.reservation, step)?);
-        }
-        Ok(due)
+        self.lease_line(JobLine::Outcomes(lane), max, step, |partition, leased, step| {
+            partition.outcome_due(leased.reservation, step)
+        })
     }
 
     /// What a leased job tells. One whose command is gone, or is tried anew, has nothing to tell.

@@ -237,6 +237,7 @@ impl RolloutBook {
         if std::mem::take(&mut live.is_changed) {
             live.written = step.seq;
             step.push(Op::PutRolloutState(Box::new(live.state.clone())));
+            emit(RolloutEffect::Changed, step);
         }
         if live.is_over() && live.written <= durable {
             if let Some(at) = live.state.ended_at {

@@ -108,6 +108,15 @@ fn counts_are_shown_with_bars() {
 }
 
 #[test]
+fn commands_are_counted_by_status() {
+    let counts = r#"{"items":[{"from":"2026-11-21T00:00:00.000Z","count":5,
+        "by_status":{"scheduled":5,"published":4,"running":1,"acknowledged":3,"failed":1}}]}"#;
+    let table = "FROM                  SENT  PUBLISHED  ACKNOWLEDGED  FAILED  EXPIRED  SUPERSEDED  CANCELLED\n\
+                 2026-11-21 00:00:00Z     5          4             3       1        0           0          0\n";
+    check("stats commands", counts, ("GET /v1/stats?metric=commands&by=hour", ""), (0, table));
+}
+
+#[test]
 fn a_report_is_sent_with_its_value_time_and_id() {
     let body = r#"{"device_id":"t1","data":{"t":-2.50},"ts":"2026-11-21T01:02:03.000Z","id":"r1"}"#;
     check(

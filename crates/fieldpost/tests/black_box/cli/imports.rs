@@ -91,14 +91,14 @@ fn an_import_that_is_broken_off_says_what_is_settled() {
 async fn what_is_exported_is_what_an_import_takes() {
     let rig = Rig::start(&[("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true")]).await;
     rig.out("client add acme --hook http://127.0.0.1:9/hook");
-    rig.out("device add lock7 --address Hall --label site=12 --report-interval 30m");
+    rig.out("device add lock7 --address Hall --label site=12 --report-interval 30m --command-gap 2s");
     rig.out("device add t1 --kind therm");
     rig.out("device link lock7 acme");
     rig.out("report send lock7 1");
     assert_eq!(
         rig.out("device export --clients"),
         "{\"id\":\"lock7\",\"kind\":\"lock\",\"address\":\"Hall\",\"labels\":{\"site\":\"12\"},\
-         \"report_interval\":\"30m\",\"clients\":[\"acme\"]}\n\
+         \"report_interval\":\"30m\",\"commands\":{\"window\":null,\"gap\":\"2s\"},\"clients\":[\"acme\"]}\n\
          {\"id\":\"t1\",\"kind\":\"therm\",\"clients\":[]}\n"
     );
     assert_eq!(rig.out("device export --kind therm"), "{\"id\":\"t1\",\"kind\":\"therm\"}\n");

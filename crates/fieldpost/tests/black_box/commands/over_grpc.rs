@@ -13,15 +13,19 @@ use crate::commands::device::{Device, Version};
 use crate::commands::{shown, stands, with_locks};
 use crate::contract::rig::Rig;
 
-async fn client(rig: &Rig) -> CommandsClient<Channel> {
+pub(super) async fn channel(rig: &Rig) -> Channel {
     let text = std::fs::read(rig.site.log_path().with_file_name("ready.json")).expect("it was written");
     let ready: Value = serde_json::from_slice(&text).expect("one JSON object");
     let address = format!("http://{}", ready["grpc"].as_str().expect("gRPC is on"));
     let channel = Endpoint::from_shared(address).expect("an address").connect().await;
-    CommandsClient::new(channel.expect("it listens"))
+    channel.expect("it listens")
 }
 
-fn new(payload: &Value) -> NewCommand {
+async fn client(rig: &Rig) -> CommandsClient<Channel> {
+    CommandsClient::new(channel(rig).await)
+}
+
+pub(super) fn new(payload: &Value) -> NewCommand {
     NewCommand { payload: payload.to_string().into_bytes().into(), ..NewCommand::default() }
 }
 
@@ -38,7 +42,7 @@ async fn send(client: &mut CommandsClient<Channel>, request: SendCommandRequest)
 }
 
 /// The status and the stable code of a refusal.
-fn refused<T: std::fmt::Debug>(answer: Result<T, Status>) -> (Code, String) {
+pub(super) fn refused<T: std::fmt::Debug>(answer: Result<T, Status>) -> (Code, String) {
     let status = answer.expect_err("it is refused");
     let code = status.metadata().get("fieldpost-code").map(|code| code.to_str().expect("a word").to_owned());
     (status.code(), code.unwrap_or_default())

@@ -135,3 +135,27 @@ async fn there_is_a_pause_between_commands_where_one_is_set() {
     }
     assert!(published[1] - published[0] >= GAP_MS, "{published:?}");
 }
+
+#[tokio::test]
+async fn a_window_of_one_device_holds_at_once_and_after_a_restart() {
+    let mut rig = with_locks().await;
+    let mut device = Device::ready(&rig, Version::New, "0xA").await;
+    let slow = |payload: i32| json!({"payload": payload, "ack_timeout": "1h"});
+    let first = send(&rig, "0xA", &slow(1)).await;
+    let second = send(&rig, "0xA", &slow(2)).await;
+    device.gets(&first).await;
+    stands(&rig, &second, "scheduled").await;
+    rig.api.patch("/v1/devices/0xA", &json!({"commands": {"window": 2}})).await.expect("changed");
+    device.gets(&second).await;
+    device.vanish().await;
+    rig.restart().await;
+    assert_eq!(rig.get("/v1/devices/0xA").await["commands"], json!({"window": 2, "gap": null}));
+    let mut device = Device::ready(&rig, Version::New, "0xA").await;
+    device.gets(&first).await;
+    device.gets(&second).await;
+    let third = send(&rig, "0xA", &slow(3)).await;
+    stands(&rig, &third, "scheduled").await;
+    device.answer(&first, true, &Value::Null).await;
+    device.gets(&third).await;
+    stands(&rig, &second, "published").await;
+}

@@ -26,6 +26,7 @@ pub(crate) fn take_readings(contents: &mut Value, device: &str) -> Vec<Value> {
     if let Some(shown) = devices.find(|shown| shown["id"] == device) {
         shown["state"].take();
     }
+    contents["timelines"][device].take();
     let events = contents["events"].take();
     let others = events.as_array().into_iter().flatten().filter(|event| event["device_id"] != device);
     contents["events"] = others.cloned().collect();

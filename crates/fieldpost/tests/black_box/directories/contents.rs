@@ -29,6 +29,8 @@ pub(crate) async fn read(site: &Site) -> Result<Value, ApiError> {
         ("deliveries", "/v1/deliveries?order=asc"),
         ("held", "/v1/deliveries?client=held&status=pending"),
         ("quarantine", "/v1/quarantine?order=asc"),
+        ("commands", "/v1/commands?order=asc"),
+        ("rollouts", "/v1/rollouts"),
     ] {
         found[name] = api.list::<Value>(path).await?.into();
     }
@@ -37,7 +39,18 @@ pub(crate) async fn read(site: &Site) -> Result<Value, ApiError> {
     for device in ids(&found["devices"]) {
         found["readings"][&device] =
             api.list::<Value>(&format!("/v1/devices/{device}/readings?order=asc")).await?.into();
+        found["desired"][&device] = api.get(&format!("/v1/devices/{device}/desired")).await?;
+        found["timelines"][&device] =
+            api.list::<Value>(&format!("/v1/devices/{device}/timeline?order=asc")).await?.into();
         found["told"][&device] = api.list::<Value>(&format!("/v1/devices/{device}/clients")).await?.into();
+    }
+    for device in found["devices"].as_array_mut().into_iter().flatten() {
+        // No session outlives the server.
+        device["state"]["connected"].take();
+    }
+    for rollout in ids(&found["rollouts"]) {
+        found["rolled out"][&rollout] =
+            api.list::<Value>(&format!("/v1/rollouts/{rollout}/devices")).await?.into();
     }
     for client in ids(&found["clients"]) {
         found["linked"][&client] = api.list::<Value>(&format!("/v1/clients/{client}/devices")).await?.into();
@@ -46,7 +59,7 @@ pub(crate) async fn read(site: &Site) -> Result<Value, ApiError> {
         found["attempts"][&delivery] = api.get(&format!("/v1/deliveries/{delivery}")).await?;
     }
     let day = found["events"][0]["ts"].as_str().map_or("2026-11-21", |ts| &ts[..10]).to_owned();
-    for metric in ["reports", "changes", "deliveries"] {
+    for metric in ["reports", "changes", "deliveries", "commands"] {
         let path = format!("/v1/stats?metric={metric}&by=hour&from={day}T00:00:00Z");
         let path = format!("{path}&to={day}T23:59:59Z");
         found["counts"][metric] = api.get::<Value>(&path).await?["items"].take();

@@ -12,7 +12,7 @@ use simulator::api_client::Api;
 use simulator::receiver::{Behaviour, Receiver, Retain};
 use simulator::server::Site;
 
-use super::queues;
+use super::{commands, queues};
 
 /// Nothing here takes longer, even on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,13 +21,14 @@ pub(crate) const LATE: &str = "late";
 
 /// A failed attempt is repeated by nobody, and nothing is too old to be kept, for ten years. As few
 /// jobs as can be are in memory.
-pub(crate) const SETTINGS: [(&str, &str); 7] = [
+pub(crate) const SETTINGS: [(&str, &str); 8] = [
     ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
     ("FIELDPOST_NOTIFY__RETRY_BASE", "1h"),
     ("FIELDPOST_HISTORY__READINGS", "3650d"),
     ("FIELDPOST_HISTORY__EVENTS", "3650d"),
     ("FIELDPOST_HISTORY__DELIVERIES", "3650d"),
     ("FIELDPOST_QUARANTINE__MAX_AGE", "3650d"),
+    ("FIELDPOST_COMMANDS__KEEP", "3650d"),
     ("FIELDPOST_JOBS__RESIDENT_MAX", "1024"),
 ];
 
@@ -40,6 +41,7 @@ pub(crate) async fn tell(site: &Site) {
     register(&api, &up.url(), &failing.url()).await;
     report(&api).await;
     settle(&api).await;
+    commands::fill(&api).await;
     queues::fill(&api, &site.http).await;
 }
 
@@ -58,7 +60,8 @@ async fn register(api: &Api, up: &str, failing: &str) {
     }
     let devices = [
         json!({"id": "lockA", "address": "12 Harbour St, door 7", "labels": {"site": "12"}}),
-        json!({"id": "lockB", "labels": {"site": "12", "wing": "b"}, "report_interval": "12h"}),
+        json!({"id": "lockB", "labels": {"site": "12", "wing": "b"}, "report_interval": "12h",
+            "commands": {"window": 2, "gap": "1s"}}),
         json!({"id": "cellar", "kind": "thermometer"}),
         json!({"id": "quiet"}),
         json!({"id": "gone"}),

@@ -5,9 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use grpc::proto::jobs_client::JobsClient;
+use grpc::proto::new_command::Notify;
 use grpc::proto::reports_client::ReportsClient;
+use grpc::proto::rollouts_client::RolloutsClient;
 use grpc::proto::work_request::Open;
-use grpc::proto::{GetRequest, Report, SendRequest, WorkRequest, get_request};
+use grpc::proto::{
+    CreateRolloutRequest, GetRequest, ListRolloutsRequest, NewCommand, NewRollout, Report, SendRequest,
+    WorkRequest, get_request,
+};
 use rustls::pki_types::ServerName;
 use simulator::server::{Server, Site};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,10 +26,11 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::grpc::rig::{BINARY, NS, PATIENCE, QUEUE, Rig, numbered, publish, refused};
 
 /// Each token is called like its name.
-const TOKENS: [(&str, &str); 5] = [
+const TOKENS: [(&str, &str); 6] = [
     ("admin", "admin"),
     ("reader", "read"),
     ("sender", "report"),
+    ("commander", "commands"),
     ("mailer", "jobs:mail"),
     ("printer", "jobs:print"),
 ];
@@ -119,6 +125,38 @@ async fn a_token_reaches_as_far_as_over_http() {
     assert_eq!(refused(reports.send(by("mailer", batches())).await), denied);
     let health = HealthClient::new(channel).check(HealthCheckRequest::default()).await;
     assert!(health.is_ok(), "health is told to anybody");
+}
+
+#[tokio::test]
+async fn rollouts_take_the_scopes_of_commands() {
+    let server = Guarded::start().await;
+    let mut rollouts = RolloutsClient::new(server.channel().await);
+    let denied = (Code::PermissionDenied, "forbidden".to_owned());
+    let begin = |notify| {
+        let command = NewCommand { payload: (&b"1"[..]).into(), notify, ..NewCommand::default() };
+        let (command, selector) = (Some(command), Some(String::new()));
+        let rollout = Some(NewRollout { command, selector, ..NewRollout::default() });
+        CreateRolloutRequest { rollout, ..CreateRolloutRequest::default() }
+    };
+    let queue = || Some(Notify::NotifyQueue(format!("{NS}/done")));
+    for (token, begins, tells, looks) in [
+        ("admin", true, true, true),
+        ("commander", true, false, true),
+        ("reader", false, false, true),
+        ("sender", false, false, false),
+        ("mailer", false, false, false),
+    ] {
+        let listed = rollouts.list(by(token, ListRolloutsRequest::default())).await;
+        assert_eq!(listed.is_ok(), looks, "{token} looks: {listed:?}");
+        for (notify, may) in [(None, begins), (queue(), tells)] {
+            let begun = rollouts.create(by(token, begin(notify))).await;
+            if may {
+                begun.expect(token);
+            } else {
+                assert_eq!(refused(begun), denied, "{token}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use base::DeviceId;
 use records::{
     AliasKey, Attempt, AttemptError, AttendedReadings, DeliveryKey, DeviceProfile, GroupKey, Holder,
-    JobClock, JobHead, JobId, JobState, ParkedJob, ParkedKey, Parking, Process, QueueKey, Recurrence, Rule,
-    Starts, Successor, Terms,
+    JobClock, JobHead, JobId, JobState, PaceOverride, ParkedJob, ParkedKey, Parking, Process, QueueKey,
+    Recurrence, Rule, Starts, Successor, Terms,
 };
 
 use super::*;
@@ -213,7 +213,7 @@ fn an_attempt_of_version_1_does_not_tell_the_causes_of_tls_apart() {
 }
 
 #[test]
-fn a_device_of_version_1_is_read_and_one_of_version_2_may_have_more_in_its_id() {
+fn a_device_of_an_earlier_version_is_read_and_has_no_pace() {
     let in_version = |version: u8, id: &str| {
         let mut bytes = vec![version, id.len() as u8];
         bytes.extend(id.as_bytes());
@@ -230,11 +230,21 @@ fn a_device_of_version_1_is_read_and_one_of_version_2_may_have_more_in_its_id() 
         address: None,
         labels: Vec::new(),
         report_interval_ms: None,
+        pace: PaceOverride::default(),
         registered_at: Timestamp(3),
         expected_from: Attended(4),
         clients: Vec::new(),
     };
     assert_eq!(DeviceProfile::from_row(&in_version(1, "0xA")), Ok(profile("0xA")));
-    assert_eq!(profile("00:1B").to_row(), in_version(2, "00:1B"));
     assert_eq!(DeviceProfile::from_row(&in_version(2, "00:1B")), Ok(profile("00:1B")));
+    for (pace, stored) in [
+        (PaceOverride::default(), vec![0, 0]),
+        (PaceOverride { in_flight: Some(3), gap_ms: None }, vec![1, 3, 0]),
+        (PaceOverride { in_flight: None, gap_ms: Some(300) }, vec![0, 1, 0xac, 2]),
+    ] {
+        let paced = DeviceProfile { pace, ..profile("00:1B") };
+        let bytes = [in_version(3, "00:1B"), stored].concat();
+        assert_eq!(paced.to_row(), bytes);
+        assert_eq!(DeviceProfile::from_row(&bytes), Ok(paced));
+    }
 }

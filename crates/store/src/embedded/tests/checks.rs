@@ -10,7 +10,8 @@ use blocklog::RealDisk;
 use records::{
     AliasKey, Attempt, Client, Connection, CountedOf, Counts, CountsKey, Delivery, DeliveryKey,
     DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, JobHead,
-    JobId, JobState, Metric, Op, Pair, PartitionHead, Quarantined, QueueKey, Sign, SignReading, Terms,
+    JobId, JobState, Metric, Op, PaceOverride, Pair, PartitionHead, Quarantined, QueueKey, Sign, SignReading,
+    Terms,
 };
 
 mod commands;
@@ -52,6 +53,7 @@ fn device(text: &str, slot: u32) -> DeviceProfile {
         address: None,
         labels: vec![("site".to_owned(), "12".to_owned())],
         report_interval_ms: None,
+        pace: PaceOverride::default(),
         registered_at: Timestamp(1),
         expected_from: Attended(2),
         clients: vec![CLIENT],

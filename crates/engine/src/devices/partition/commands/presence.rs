@@ -250,6 +250,16 @@ impl Partition {
         self.with_lanes(step, |lanes, now, store, moved| lanes.reopen(now, slot, pace, store, moved))
     }
 
+    /// Commands go to the device at another pace, from now on.
+    pub(in crate::devices::partition) fn pace_changed(
+        &mut self,
+        slot: DeviceSlot,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let pace = self.pace_of_reach(slot, step)?;
+        self.with_lanes(step, |lanes, now, store, moved| lanes.set_pace(now, slot, pace, store, moved))
+    }
+
     /// A device that polls is given one command at a time.
     fn pace_of_reach(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<Pace, StoreError> {
         let pace = self.pace(slot);

@@ -19,6 +19,7 @@ use crate::version::OnlyIf;
 
 mod again;
 mod reach;
+mod pace;
 
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICE: &str = "0xA";

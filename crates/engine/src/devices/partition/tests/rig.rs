@@ -270,7 +270,7 @@ impl Rig {
         self.patch(id, DevicePatch { address, ..DevicePatch::default() });
     }
 
-    fn patch(&mut self, id: &str, patch: DevicePatch) {
+    pub(super) fn patch(&mut self, id: &str, patch: DevicePatch) {
         let (patch, only_if) = (Box::new(patch), OnlyIf::default());
         self.ask(|reply| Input::PatchDevice { id: device(id), patch, only_if, reply }).expect("changed");
     }

@@ -66,6 +66,7 @@ impl World {
                 .random
                 .chance(1, 4)
                 .then(|| Duration::from_secs(1 + self.machine.random.below(60))),
+            commands: None,
         };
         let clients = self.machine.random.chance(1, 2).then(|| {
             let count = self.machine.random.below(3);

@@ -108,6 +108,7 @@ impl World {
             address,
             labels: self.any_labels(),
             report_interval: interval,
+            commands: None,
         };
         let checked = device.clone().check(&self.settings.registry_rules());
         let checked = Box::new(checked.expect("the workload makes devices that may be"));

@@ -1,0 +1,199 @@
+//! What a rollout may be: which fields go together, and their ranges. Every edge checks rollouts
+//! here, so that they are refused alike.
+
+use std::time::Duration;
+
+use base::{DeviceId, Problem};
+use records::{RolloutCommand, RolloutStage, RolloutWindow};
+
+use super::{NewRollout, ROLLOUT_ID_CHARS_MAX};
+use crate::{NewCommand, calendar};
+
+/// Devices that a rollout names at most.
+const DEVICES_MAX: usize = 1_000_000;
+/// Stages of a rollout.
+const STAGES_MAX: usize = 100;
+/// Characters that a refusal shows of an id.
+const SHOWN_CHARS_MAX: usize = 80;
+
+impl NewRollout {
+    /// Whether its fields go together, and are within their ranges. Its command was checked before.
+    ///
+    /// # Errors
+    /// `missing_field`, `conflicting_fields`, `invalid_number`, `invalid_stages` or
+    /// `invalid_schedule`.
+    pub fn check(&self) -> Result<(), Problem> {
+        if self.selection.is_none() && self.devices.is_none() {
+            let detail = "a rollout needs selector, place or devices; the selector \"\" means every device";
+            return Err(Problem::not_allowed("missing_field", detail));
+        }
+        if self.include_later && self.devices.is_some() {
+            let detail =
+                "include_later stands beside devices; devices that are named cannot come to be meant";
+            return Err(Problem::not_allowed("conflicting_fields", detail));
+        }
+        let after = self.stop.map(|stop| stop.after);
+        for (name, count) in [("rate", self.rate), ("in_flight", self.in_flight), ("after", after)] {
+            if count == Some(0) {
+                let detail = format!("{name} is 0; it must be 1 to {}", u32::MAX);
+                return Err(Problem::not_allowed("invalid_number", detail));
+            }
+        }
+        check_stages(&self.stages)?;
+        self.window.as_ref().map_or(Ok(()), check_window)
+    }
+}
+
+fn check_stages(stages: &[RolloutStage]) -> Result<(), Problem> {
+    if stages.len() > STAGES_MAX {
+        let detail = format!("stages has {} items; it may have {STAGES_MAX}", stages.len());
+        return Err(Problem::not_allowed("invalid_stages", detail));
+    }
+    if stages.windows(2).any(|pair| pair[0].share_ppm >= pair[1].share_ppm) {
+        let detail = "the shares of stages are cumulative: each has to be larger than the one before";
+        return Err(Problem::not_allowed("invalid_stages", detail));
+    }
+    Ok(())
+}
+
+fn check_window(window: &RolloutWindow) -> Result<(), Problem> {
+    let checked = calendar::check(&window.cron, window.tz.as_deref());
+    checked.map_err(|wrong| Problem::not_allowed("invalid_schedule", wrong))
+}
+
+/// Whether a caller may choose this id for a rollout.
+///
+/// # Errors
+/// `invalid_id`.
+pub fn check_rollout_id(id: &str) -> Result<(), Problem> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if (1..=ROLLOUT_ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(plain) {
+        return Ok(());
+    }
+    let detail = format!(
+        "{} is no rollout's id, which has 1 to {ROLLOUT_ID_CHARS_MAX} letters, digits, '-' and '_'",
+        shown(id)
+    );
+    Err(Problem::not_allowed("invalid_id", detail))
+}
+
+/// The devices that a rollout names.
+///
+/// # Errors
+/// `too_many_devices` or `invalid_id`.
+pub fn named_devices(ids: &[String]) -> Result<Vec<DeviceId>, Problem> {
+    if ids.len() > DEVICES_MAX {
+        let detail = format!("devices has {} items; it may have {DEVICES_MAX}", ids.len());
+        return Err(Problem::not_allowed("too_many_devices", detail));
+    }
+    let id = |text: &String| {
+        let wrong = || {
+            let detail = format!("devices has {}, which cannot be a device's id", shown(text));
+            Problem::not_allowed("invalid_id", detail)
+        };
+        DeviceId::new(text).ok_or_else(wrong)
+    };
+    ids.iter().map(id).collect()
+}
+
+/// A share of all devices in millionths; `least` is the smallest that makes sense.
+///
+/// # Errors
+/// `invalid_number` for less than that, for more than 1, and for what is no number.
+pub fn share_ppm(field: &str, share: f64, least: f64) -> Result<u32, Problem> {
+    if (least..=1.0).contains(&share) {
+        return Ok((share * 1e6).round() as u32);
+    }
+    let detail = format!("{field} must be a share of all devices: from 0 to 1, such as 0.01");
+    Err(Problem::not_allowed("invalid_number", detail))
+}
+
+/// The same command, for the devices of a rollout.
+impl From<NewCommand> for RolloutCommand {
+    fn from(command: NewCommand) -> Self {
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            payload: command.payload,
+            ttl_ms: command.ttl.map(ms),
+            not_before: command.not_before,
+            ack_timeout_ms: command.ack_timeout.map(ms),
+            run_timeout_ms: command.run_timeout.map(ms),
+            attempts_max: command.attempts_max,
+            origin: command.origin.map(String::into_boxed_str),
+            key: command.key.map(String::into_boxed_str),
+            priority: command.priority,
+            notify: command.notify,
+        }
+    }
+}
+
+fn shown(id: &str) -> String {
+    match id.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{:?}...", &id[..end]),
+        None => format!("{id:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use records::{RolloutStop, RolloutWork};
+
+    use super::*;
+
+    fn of_all() -> NewRollout {
+        let mut new = NewRollout::of(RolloutWork::Wishes(Vec::new()), 0);
+        new.selection = Some(fleet::Selection::default());
+        new
+    }
+
+    #[test]
+    fn fields_that_do_not_go_together_are_refused() {
+        let named = || Some(Vec::new());
+        let stage = |share_ppm| RolloutStage { share_ppm, soak_ms: 0, approve: false };
+        let window = |cron: &str| Some(RolloutWindow { cron: cron.into(), for_ms: 1, tz: None });
+        let stop = |after| Some(RolloutStop { failed_ppm: 1, after });
+        for (new, expect) in [
+            (of_all(), Ok(())),
+            (NewRollout { selection: None, ..of_all() }, Err("missing_field")),
+            (NewRollout { selection: None, devices: named(), ..of_all() }, Ok(())),
+            (NewRollout { devices: named(), include_later: true, ..of_all() }, Err("conflicting_fields")),
+            (NewRollout { rate: Some(0), ..of_all() }, Err("invalid_number")),
+            (NewRollout { in_flight: Some(0), ..of_all() }, Err("invalid_number")),
+            (NewRollout { stop: stop(0), ..of_all() }, Err("invalid_number")),
+            (NewRollout { stages: vec![stage(1), stage(1)], ..of_all() }, Err("invalid_stages")),
+            (NewRollout { stages: (1..=100).map(stage).collect(), ..of_all() }, Ok(())),
+            (NewRollout { stages: (1..=101).map(stage).collect(), ..of_all() }, Err("invalid_stages")),
+            (NewRollout { window: window("0 2 * * *"), ..of_all() }, Ok(())),
+            (NewRollout { window: window("at night"), ..of_all() }, Err("invalid_schedule")),
+        ] {
+            let name = format!("{new:?}");
+            assert_eq!(new.check().map_err(|problem| problem.code), expect, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_a_part_of_all() {
+        for (share, least, expect) in [
+            (0.01, f64::MIN_POSITIVE, Some(10_000)),
+            (1.0, f64::MIN_POSITIVE, Some(1_000_000)),
+            (0.0, 0.0, Some(0)),
+            (0.0, f64::MIN_POSITIVE, None),
+            (1.1, 0.0, None),
+            (f64::NAN, 0.0, None),
+        ] {
+            assert_eq!(share_ppm("share", share, least).ok(), expect, "{share} from {least}");
+        }
+    }
+
+    #[test]
+    fn an_id_and_named_devices_are_told_as_they_are() {
+        assert_eq!(check_rollout_id("firmware-7_b"), Ok(()));
+        for id in ["", "a.b", &"x".repeat(65)] {
+            assert_eq!(check_rollout_id(id).map_err(|problem| problem.code), Err("invalid_id"), "{id}");
+        }
+        let names = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+        assert_eq!(named_devices(&names(&["0xA", "b"])).map(|ids| ids.len()), Ok(2));
+        let refused = named_devices(&names(&["0xA", &"/".repeat(1_000)])).expect_err("no id");
+        assert!(refused.code == "invalid_id" && refused.detail.len() < 200, "{refused:?}");
+    }
+}
