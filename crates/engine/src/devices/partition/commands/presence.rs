@@ -182,12 +182,11 @@ impl Partition {
         was_connected: bool,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        if !was_connected {
-            if let Some(DeviceSession { address, since, .. }) = self.booked_session(slot, step)? {
-                // Its end was never told: the process died before.
-                let reason = DisconnectReason::ServerStopped;
-                self.put_timeline(slot, Happening::Disconnected { reason, address, since }, step);
-            }
+        if !was_connected && let Some(session) = self.booked_session(slot, step)? {
+            // Its end was never told: the process died before.
+            let DeviceSession { address, since, .. } = session;
+            let reason = DisconnectReason::ServerStopped;
+            self.put_timeline(slot, Happening::Disconnected { reason, address, since }, step);
         }
         self.note_connected(slot, step);
         Ok(())
