@@ -1,0 +1,26 @@
+/**
+ * Every page: a line here, and a file below pages/. A page is loaded when it is shown first. `act` is
+ * what the caller must be able to do for it to be offered. The values of `:names` in the path come
+ * as properties of the component.
+ */
+import type { Component } from "svelte";
+import type { Act } from "./lib/caller.svelte";
+
+export interface PageOf {
+  path: string;
+  title: string;
+  act: Act;
+  load: () => Promise<{ default: Component<Record<string, string>> }>;
+}
+
+// Components say themselves which properties they take: the names in their paths.
+type AnyComponent = Component<any>;
+
+function page(path: string, title: string, act: Act, load: () => Promise<{ default: AnyComponent }>): PageOf {
+  return { path, title, act, load };
+}
+
+export const pages: readonly PageOf[] = [
+  page("/", "Overview", "look", () => import("./pages/Overview.svelte")),
+  page("/events", "Events", "look", () => import("./pages/Events.svelte")),
+];
