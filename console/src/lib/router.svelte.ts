@@ -50,7 +50,7 @@ export function to(pattern: string, values: Record<string, string>): string {
 
 /** The values of `/devices/:id` in a path, or nothing if it is another page's. */
 export function match(pattern: string, path: string): Record<string, string> | undefined {
-  const [wanted, given] = [pattern.split("/"), path.replace(/\/+$/, "").split("/")];
+  const [wanted, given] = [pattern, path].map((text) => text.replace(/\/+$/, "").split("/")) as [string[], string[]];
   if (wanted.length !== given.length) return undefined;
   const values: Record<string, string> = {};
   for (const [i, part] of wanted.entries()) {
