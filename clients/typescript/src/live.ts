@@ -80,15 +80,16 @@ class Stream implements LiveHandle {
   private async pause(error: unknown): Promise<void> {
     // Spread, so that the pages that a restart has cut do not all come back at one moment.
     const pauseMs = this.pauseMs * (0.75 + Math.random() / 2);
-    this.options.onCut?.(error, pauseMs);
     this.pauseMs = Math.min(this.pauseMs * 2, RETRY_MS.last);
-    await new Promise<void>((resolve) => {
+    const over = new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, pauseMs);
       this.wake = () => {
         clearTimeout(timer);
         resolve();
       };
     });
+    this.options.onCut?.(error, pauseMs);
+    await over;
     this.wake = undefined;
   }
 
