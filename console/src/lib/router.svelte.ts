@@ -21,7 +21,9 @@ export const router = {
   },
   /** Shows a page: a console path such as `/devices/lock7?tab=events`. */
   go(to: string, how: { replace?: boolean } = {}): void {
-    const url = href(to);
+    const moved = to.split("?", 1)[0] !== state.path;
+    // A portal's token is behind the #, and stays there.
+    const url = href(to) + (moved ? "" : location.hash);
     if (how.replace === true) history.replaceState(null, "", url);
     else history.pushState(null, "", url);
     arrive();
@@ -82,7 +84,8 @@ export function startRouter(): () => void {
     const link = event.target instanceof Element ? event.target.closest("a") : null;
     if (link === null || link.target !== "" || link.hasAttribute("download")) return;
     const url = new URL(link.href);
-    if (url.origin !== location.origin || !url.pathname.startsWith(`${BASE}/`) || url.hash !== "") return;
+    if (url.origin !== location.origin || !url.pathname.startsWith(`${BASE}/`)) return;
+    if (url.hash !== "" && url.hash !== location.hash) return;
     event.preventDefault();
     router.go(url.pathname.slice(BASE.length) + url.search);
   };

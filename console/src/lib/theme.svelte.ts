@@ -4,8 +4,17 @@ export type Theme = "auto" | "light" | "dark";
 const KEY = "fieldpost.theme";
 const THEMES: readonly Theme[] = ["auto", "light", "dark"];
 
+/** A page that is embedded by another one may have no storage. */
+function storage(): Storage | undefined {
+  try {
+    return localStorage;
+  } catch {
+    return undefined;
+  }
+}
+
 function stored(): Theme {
-  const theme = localStorage.getItem(KEY);
+  const theme = storage()?.getItem(KEY);
   return THEMES.find((known) => known === theme) ?? "auto";
 }
 
@@ -17,7 +26,7 @@ export const theme = {
   },
   set(theme: Theme): void {
     state.theme = theme;
-    localStorage.setItem(KEY, theme);
+    storage()?.setItem(KEY, theme);
     applyTheme();
   },
 };
