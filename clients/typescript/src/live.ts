@@ -2,7 +2,7 @@
  * `GET /v1/live`: server-sent events over `fetch`, because `EventSource` cannot carry a token. A cut
  * stream is taken up again where it ended, after a pause that grows.
  */
-import { FieldpostError, problemOf, Unreachable } from "./problem.js";
+import { FieldpostError, type Problem, problemOf, Unreachable } from "./problem.js";
 
 export interface LiveMessage {
   /** `hello`, `behind`, or the name of a topic. */
@@ -131,9 +131,12 @@ class Stream implements LiveHandle {
   }
 
   private take(event: RawEvent): void {
+    const data = JSON.parse(event.data) as unknown;
+    // The server says why it ends the stream: the token may no longer see it, or the server stops.
+    if (event.event === "end") throw new FieldpostError(data as Problem);
     if (event.id !== undefined) this.resumeFrom = event.id;
     this.pauseMs = RETRY_MS.first;
-    this.options.onMessage({ event: event.event, data: JSON.parse(event.data) as unknown });
+    this.options.onMessage({ event: event.event, data });
   }
 }
 

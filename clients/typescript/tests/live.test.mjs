@@ -109,3 +109,18 @@ test("a server that is full is asked again", async (t) => {
   assert.equal((await all)[0].event, "hello");
   assert.deepEqual(cuts, ["too_many_live"]);
 });
+
+test("a stream that the server ends for good is not opened again", async (t) => {
+  let asked = 0;
+  const url = await serving(t, (_, response) => {
+    asked += 1;
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write("event: hello\ndata: {}\n\n");
+    response.write('event: end\ndata: {"type":"about:blank","title":"Unauthorized","status":401,"detail":"gone","code":"unauthorized"}\n\n');
+  });
+  const error = await new Promise((resolve) => {
+    live({ baseUrl: url, query: { topics: "events" }, onMessage: () => {}, onRefused: resolve });
+  });
+  assert.equal(error.code, "unauthorized");
+  assert.equal(asked, 1);
+});

@@ -2,7 +2,7 @@
  * Who is asking, and what they may do. Buttons and pages that the token does not reach are not
  * shown; the server decides all the same.
  */
-import { api, FieldpostError, isAbsent } from "./api";
+import { api, FieldpostError, isAbsent, onUnauthorized } from "./api";
 import { token } from "./token";
 
 export interface Caller {
@@ -57,6 +57,11 @@ export const session = {
     location.assign("/console/");
   },
 };
+
+// A token that was deleted or has ended while its page is open.
+onUnauthorized(() => {
+  if (state.session === "ready") void session.begin();
+});
 
 async function askCaller(): Promise<Caller> {
   try {

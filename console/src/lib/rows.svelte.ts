@@ -47,6 +47,8 @@ export class Rows<T> {
   private slots: Slot<T>[] = [];
   private top: T[] = [];
   private next: string | undefined;
+  /** What came live while the first page was asked for: it may not be in it. */
+  private meanwhile: T[] = [];
   private generation = new AbortController();
   /** Where each row is, by key; made when it is asked for, dropped when rows move. */
   private places: Map<string, { items: T[]; at: number }> | undefined;
@@ -97,6 +99,7 @@ export class Rows<T> {
 
   /** Puts rows on top, newest first: what came live. Those that are there already are changed. */
   prepend(items: readonly T[]): void {
+    if (this.loading) this.meanwhile = [...items, ...this.meanwhile].slice(0, LIVE_ROWS_MAX);
     const fresh = items.filter((item) => !this.replace(item));
     if (fresh.length > 0) {
       this.top = [...fresh, ...this.top].slice(0, LIVE_ROWS_MAX);
@@ -166,6 +169,7 @@ export class Rows<T> {
   }
 
   private async first(signal: AbortSignal): Promise<void> {
+    this.meanwhile = [];
     await this.fetching(signal, async () => {
       const page = await this.load(undefined, PAGE_ROWS, signal);
       if (signal.aborted) return;
@@ -174,6 +178,7 @@ export class Rows<T> {
       this.lookedAt = 0;
       this.asking = false;
       this.take(undefined, page);
+      this.prepend(this.meanwhile);
     });
     if (this.more && this.length < PAGE_ROWS / 2) await this.append(signal);
   }
