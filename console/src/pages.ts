@@ -21,6 +21,6 @@ function page(path: string, title: string, act: Act, load: () => Promise<{ defau
 }
 
 export const pages: readonly PageOf[] = [
-  page("/", "Overview", "look", () => import("./pages/Overview.svelte")),
+  page("/", "Overview", "look.devices", () => import("./pages/Overview.svelte")),
   page("/events", "Events", "look", () => import("./pages/Events.svelte")),
 ];

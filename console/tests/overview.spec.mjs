@@ -22,7 +22,7 @@ test("the overview moves without being loaded again", async (t) => {
 test("what fails is named, and leads to where it is", async (t) => {
   const site = await startSite(t);
   await site.api("POST", "/v1/queues/shop/mails/jobs", { payload: 1 });
-  await site.api("POST", "/v1/queues/shop/mails/pause", {});
+  await site.api("POST", "/v1/queues/shop/mails/pause");
   await visit(site, "/", {}, async (page) => {
     const failing = page.locator("section", { hasText: "Failing now" });
     await failing.getByText("queue paused").waitFor();

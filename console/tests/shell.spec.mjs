@@ -55,7 +55,7 @@ test("a narrow token sees only its pages, and asks for nothing else", async (t) 
   await visit(site, "/", { token: "sender-token" }, async (page) => {
     const refused = [];
     page.on("response", (response) => response.status() === 403 && refused.push(response.url()));
-    await page.getByRole("button", { name: "Log out" }).waitFor();
+    await page.getByRole("heading", { name: "Failing now" }).waitFor();
     assert.equal(await page.getByRole("link", { name: "Events" }).count(), 0);
     await page.goto(`${site.url}/console/events`);
     await page.getByText("This token does not reach this page.").waitFor();
@@ -80,6 +80,7 @@ test("a page says that it is old while the server is away, and goes on when it i
 
 test("keys lead everywhere", async (t) => {
   const site = await startSite(t);
+  await site.api("POST", "/v1/devices", { id: "lock9" });
   await visit(site, "/events", {}, async (page) => {
     await page.getByRole("heading", { name: "Events" }).waitFor();
     await page.keyboard.press("Tab");

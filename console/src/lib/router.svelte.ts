@@ -2,6 +2,8 @@
  * Paths below /console/, by the browser's history. Filters are in the query, so that a link to a
  * page shows what its sender saw.
  */
+export { match, to } from "./paths";
+
 export const BASE = "/console";
 
 function here(): { path: string; query: string } {
@@ -43,29 +45,6 @@ export const router = {
 /** The address of a console path, for `<a href>`. */
 export function href(path: string): string {
   return `${BASE}${path}`;
-}
-
-/** A console path with values put into it as they are: `to("/devices/:id", {id})`. */
-export function to(pattern: string, values: Record<string, string>): string {
-  return pattern.replace(/:([a-z_]+)/g, (_, name: string) => encodeURIComponent(values[name] ?? ""));
-}
-
-/** The values of `/devices/:id` in a path, or nothing if it is another page's. */
-export function match(pattern: string, path: string): Record<string, string> | undefined {
-  const [wanted, given] = [pattern, path].map((text) => text.replace(/\/+$/, "").split("/")) as [string[], string[]];
-  if (wanted.length !== given.length) return undefined;
-  const values: Record<string, string> = {};
-  for (const [i, part] of wanted.entries()) {
-    const text = given[i] ?? "";
-    if (part.startsWith(":")) {
-      try {
-        values[part.slice(1)] = decodeURIComponent(text);
-      } catch {
-        return undefined;
-      }
-    } else if (part !== text) return undefined;
-  }
-  return values;
 }
 
 function arrive(): void {
