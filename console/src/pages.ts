@@ -23,4 +23,6 @@ function page(path: string, title: string, act: Act, load: () => Promise<{ defau
 export const pages: readonly PageOf[] = [
   page("/", "Overview", "look.devices", () => import("./pages/Overview.svelte")),
   page("/events", "Events", "look", () => import("./pages/Events.svelte")),
+  page("/operations", "Operations", "look", () => import("./pages/Operations.svelte")),
+  page("/notices", "Notices", "look", () => import("./pages/Notices.svelte")),
 ];
