@@ -22,6 +22,8 @@ function page(path: string, title: string, act: Act, load: () => Promise<{ defau
 
 export const pages: readonly PageOf[] = [
   page("/", "Overview", "look.devices", () => import("./pages/Overview.svelte")),
+  page("/devices", "Devices", "look.devices", () => import("./pages/Devices.svelte")),
+  page("/devices/:id", "Device", "look.devices", () => import("./pages/Device.svelte")),
   page("/events", "Events", "look", () => import("./pages/Events.svelte")),
   page("/operations", "Operations", "look", () => import("./pages/Operations.svelte")),
   page("/notices", "Notices", "look", () => import("./pages/Notices.svelte")),
