@@ -81,10 +81,14 @@ function added(a: Step, b: Step): Step {
 const POINTERS_MAX = 50;
 const DEPTH_MAX = 5;
 
-/** JSON pointers to the numbers and booleans of a value; "" is the value itself. */
-export function pointersOf(data: unknown, at = "", depth = 0): string[] {
-  if (typeof data === "number" || typeof data === "boolean") return [at];
+/** JSON pointers to the numbers of a value, then to its booleans; "" is the value itself. */
+export function pointersOf(data: unknown): string[] {
+  return [...leaves(data, "number"), ...leaves(data, "boolean")].slice(0, POINTERS_MAX);
+}
+
+function leaves(data: unknown, type: "number" | "boolean", at = "", depth = 0): string[] {
+  if (typeof data === type) return [at];
   if (typeof data !== "object" || data === null || depth === DEPTH_MAX) return [];
   const escaped = (key: string): string => key.replaceAll("~", "~0").replaceAll("/", "~1");
-  return Object.entries(data).flatMap(([key, value]) => pointersOf(value, `${at}/${escaped(key)}`, depth + 1)).slice(0, POINTERS_MAX);
+  return Object.entries(data).flatMap(([key, value]) => leaves(value, type, `${at}/${escaped(key)}`, depth + 1));
 }
