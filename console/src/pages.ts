@@ -23,6 +23,15 @@ function page(path: string, title: string, act: Act, load: () => Promise<{ defau
 export const pages: readonly PageOf[] = [
   page("/", "Overview", "look.devices", () => import("./pages/Overview.svelte")),
   page("/events", "Events", "look", () => import("./pages/Events.svelte")),
+  page("/clients", "Clients", "look", () => import("./pages/Clients.svelte")),
+  page("/clients/:id", "Client", "look", () => import("./pages/Client.svelte")),
+  page("/deliveries", "Deliveries", "look", () => import("./pages/Deliveries.svelte")),
+  page("/deliveries/:id", "Delivery", "look", () => import("./pages/Delivery.svelte")),
+  page("/queues", "Queues", "look.queue", () => import("./pages/Queues.svelte")),
+  page("/queues/:ns/:queue", "Queue", "look.queue", () => import("./pages/Queue.svelte")),
+  page("/queues/:ns/:queue/jobs/:id", "Job", "look.queue", () => import("./pages/Job.svelte")),
+  page("/quarantine", "Quarantine", "look", () => import("./pages/Quarantine.svelte")),
   page("/operations", "Operations", "look", () => import("./pages/Operations.svelte")),
   page("/notices", "Notices", "look", () => import("./pages/Notices.svelte")),
+  page("/system", "System", "look", () => import("./pages/System.svelte")),
 ];
