@@ -7,6 +7,8 @@ const TOKENS = [
   { name: "root-token", scopes: ["admin"] },
   { name: "sender-token", scopes: ["commands"] },
 ];
+/** Of the overview's files, as they are sent. */
+const FIRST_LOAD_BYTES_MAX = 150_000;
 /** A server that is away, as the browser tells of it. */
 const AWAY = [/ERR_CONNECTION_REFUSED/, /ERR_INCOMPLETE_CHUNKED_ENCODING/, /ERR_EMPTY_RESPONSE/, /ERR_CONNECTION_RESET/, /status of 503/];
 
@@ -17,8 +19,14 @@ test("the files come with a strict policy, and nothing but them is loaded", asyn
   assert.match(page.headers.get("content-security-policy"), /^default-src 'none'; script-src 'self'/);
   await visit(site, "/", {}, async (page) => {
     await page.getByRole("heading", { name: "Overview" }).waitFor();
-    const loaded = await page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => new URL(name).origin));
-    assert.deepEqual([...new Set(loaded)], [site.url]);
+    await page.getByRole("heading", { name: "Failing now" }).waitFor();
+    const loaded = await page.evaluate(() =>
+      performance.getEntriesByType("resource").map(({ name, encodedBodySize }) => ({ url: new URL(name), bytes: encodedBodySize }))
+        .map(({ url, bytes }) => ({ origin: url.origin, bytes: url.pathname.startsWith("/console/") ? bytes : 0 })),
+    );
+    assert.deepEqual([...new Set(loaded.map(({ origin }) => origin))], [site.url]);
+    const bytes = loaded.reduce((sum, file) => sum + file.bytes, 0);
+    assert.ok(bytes > 10_000 && bytes < FIRST_LOAD_BYTES_MAX, `${bytes} bytes`);
   });
 });
 

@@ -19,10 +19,13 @@ export type Attempt = Shape<"Attempt"> & {
 
 export type DeliveryInFull = Omit<Shape<"DeliveryWithAttempts">, "attempts"> & {
   attempts: Attempt[];
-  /** As it was sent, without the signature. */
-  body?: string;
+  /** As it was sent; `null` where it is not kept, and `body_gone` says why. */
+  body?: string | null;
+  body_gone?: string;
+  /** Those of the latest attempt, without the signature. */
   headers?: Record<string, string>;
-  url?: string;
+  /** `null` once the client is gone. */
+  url?: string | null;
 };
 
 export function loadDelivery(id: string, signal: AbortSignal): Promise<DeliveryInFull> {
@@ -31,6 +34,11 @@ export function loadDelivery(id: string, signal: AbortSignal): Promise<DeliveryI
 
 export function retryDelivery(id: string): Promise<unknown> {
   return ask(api.POST("/v1/deliveries/{id}/retry", { params: { path: { id } } }));
+}
+
+/** `delivered` is sent again under a new id; what a newer one has replaced is not sent any more. */
+export function canRetry({ status }: Delivery): boolean {
+  return status === "pending" || status === "failed" || status === "delivered";
 }
 
 /** A text as one word of a shell. */

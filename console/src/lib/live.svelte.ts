@@ -4,6 +4,7 @@
  * one server, so there is one stream, and not one for each part of a page.
  */
 import { live, type FieldpostError, type LiveHandle } from "@fieldpost/client";
+import { untrack } from "svelte";
 import { isAbsent } from "./api";
 import { connection } from "./connection.svelte";
 import { toast } from "./toast.svelte";
@@ -40,6 +41,19 @@ export const liveState = {
   },
 };
 
+/**
+ * A tab that nobody has looked at for so long lets its stream go: a browser has six connections to a
+ * server for all of its tabs.
+ */
+const HIDDEN_MS_MAX = 60_000;
+const tab = $state({ asleep: false });
+let fallsAsleep: ReturnType<typeof setTimeout> | undefined;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(fallsAsleep);
+  if (document.hidden) fallsAsleep = setTimeout(() => (tab.asleep = true), HIDDEN_MS_MAX);
+  else tab.asleep = false;
+});
+
 /** A change of the request within so many ms makes one new stream: rows that are scrolled past. */
 const SETTLE_MS = 250;
 
@@ -53,8 +67,16 @@ export function useLive(request: () => LiveRequest | undefined): void {
     return asked === undefined ? "" : JSON.stringify(parameters(asked));
   });
   let opened = false;
+  let slept = false;
   $effect(() => {
     if (key === "") return;
+    if (tab.asleep) {
+      slept = true;
+      return;
+    }
+    // What came meanwhile is not in the stream.
+    if (slept) untrack(() => request()?.topics.forEach((topic) => request()?.behind?.(topic)));
+    slept = false;
     const query = JSON.parse(key) as Record<string, string>;
     let handle: LiveHandle | undefined;
     const timer = setTimeout(() => (handle = open(query, request)), opened ? SETTLE_MS : 0);

@@ -1,13 +1,14 @@
 /** `/v1/operations`: acts on everything that matches a list's filter. */
 import { api } from "./api";
+import { namespaces } from "./caller.svelte";
 
 export type Action =
   | "dead.respawn" | "dead.delete" | "jobs.delete" | "deliveries.retry" | "deliveries.resend"
   | "quarantine.replay" | "quarantine.delete" | "commands.cancel" | "commands.retry"
   | "devices.label" | "devices.link" | "devices.unlink" | "devices.delete";
 
-/** The parameters of the list, or up to 1,000 ids. */
-export type OperationFilter = Record<string, string | boolean | undefined> | { ids: string[] };
+/** The parameters of the list, or up to 1,000 `ids`. */
+export type OperationFilter = Record<string, string | boolean | string[] | undefined>;
 
 export interface NewOperation {
   action: Action;
@@ -42,11 +43,31 @@ export interface Operation {
   last_error?: { code: string; detail: string; subject: string };
 }
 
+/** The namespace of the queue that a filter is about. */
+export function namespaceOf(filter: OperationFilter): string | undefined {
+  const { queue } = filter;
+  return typeof queue === "string" ? queue.split("/", 1)[0] : undefined;
+}
+
+/** A token of queues says which namespace it asks for. */
+function asking(namespace: string | undefined): { namespace: string | undefined } {
+  const own = namespaces();
+  return { namespace: own === undefined ? undefined : (namespace ?? own[0]) };
+}
+
 export const operations = {
-  dryRun: (asked: NewOperation, signal: AbortSignal): Promise<DryRun> =>
-    api.call<DryRun>("POST", "/v1/operations", { body: { ...asked, dry_run: true }, signal }),
-  start: (asked: NewOperation): Promise<Operation> => api.call<Operation>("POST", "/v1/operations", { body: asked }),
-  get: (id: string, signal?: AbortSignal): Promise<Operation> =>
-    api.call<Operation>("GET", `/v1/operations/${encodeURIComponent(id)}`, signal === undefined ? {} : { signal }),
-  cancel: (id: string): Promise<void> => api.call<void>("DELETE", `/v1/operations/${encodeURIComponent(id)}`),
+  dryRun: (asked: NewOperation, signal: AbortSignal): Promise<DryRun> => {
+    const query = asking(namespaceOf(asked.filter));
+    return api.call<DryRun>("POST", "/v1/operations", { query, body: { ...asked, dry_run: true }, signal });
+  },
+  start: (asked: NewOperation): Promise<Operation> =>
+    api.call<Operation>("POST", "/v1/operations", { query: asking(namespaceOf(asked.filter)), body: asked }),
+  get: (id: string, signal?: AbortSignal, namespace?: string): Promise<Operation> =>
+    api.call<Operation>("GET", path(id), { query: asking(namespace), ...(signal === undefined ? {} : { signal }) }),
+  cancel: (id: string, namespace?: string): Promise<void> =>
+    api.call<void>("DELETE", path(id), { query: asking(namespace) }),
 };
+
+function path(id: string): string {
+  return `/v1/operations/${encodeURIComponent(id)}`;
+}

@@ -12,15 +12,18 @@ export type LoadPage<T> = (cursor: string | undefined, limit: number, signal: Ab
 /** A page's place in the list. */
 interface Slot<T> {
   cursor: string | undefined;
+  limit: number;
   start: number;
   count: number;
   items: T[] | undefined;
   loading: boolean;
 }
 
+/** The first page; the next ones are twice as long each, up to the longest that the API gives. */
 const PAGE_ROWS = 200;
-/** Pages with their items, beside the rows that came live. */
-const PAGES_KEPT_MAX = 25;
+const PAGE_ROWS_MAX = 1_000;
+/** Pages with their items, beside the rows that came live: twelve of the longest. */
+const PAGES_KEPT_MAX = 12;
 /** Rows that a table shows: a browser's limit for the height of an element, with room. */
 export const ROWS_MAX = 400_000;
 /** Rows that came live, kept on top. */
@@ -177,7 +180,7 @@ export class Rows<T> {
       this.slots = [];
       this.lookedAt = 0;
       this.asking = false;
-      this.take(undefined, page);
+      this.take({ cursor: undefined, limit: PAGE_ROWS }, page);
       this.prepend(this.meanwhile);
     });
     if (this.more && this.length < PAGE_ROWS / 2) await this.append(signal);
@@ -190,19 +193,20 @@ export class Rows<T> {
         return;
       }
       const [cursor, before] = [this.next, this.length];
+      const limit = Math.min(PAGE_ROWS * 2 ** this.slots.length, PAGE_ROWS_MAX);
       await this.fetching(signal, async () => {
-        const page = await this.load(cursor, PAGE_ROWS, signal);
-        if (!signal.aborted) this.take(cursor, page);
+        const page = await this.load(cursor, limit, signal);
+        if (!signal.aborted) this.take({ cursor, limit }, page);
       });
       if (signal.aborted || this.error !== undefined || this.length > before) return;
     }
   }
 
-  private take(cursor: string | undefined, page: Page<T>): void {
+  private take(asked: Pick<Slot<T>, "cursor" | "limit">, page: Page<T>): void {
     const last = this.slots.at(-1);
     const start = last === undefined ? 0 : last.start + last.count;
     if (page.items.length > 0) {
-      this.slots.push({ cursor, start, count: page.items.length, items: page.items, loading: false });
+      this.slots.push({ ...asked, start, count: page.items.length, items: page.items, loading: false });
     }
     this.next = page.next_cursor ?? undefined;
     this.lookedAt += page.looked_at ?? 0;
@@ -216,7 +220,7 @@ export class Rows<T> {
     const signal = this.generation.signal;
     slot.loading = true;
     try {
-      const page = await this.load(slot.cursor, PAGE_ROWS, signal);
+      const page = await this.load(slot.cursor, slot.limit, signal);
       if (signal.aborted) return;
       slot.items = page.items.slice(0, slot.count);
       this.places = undefined;
