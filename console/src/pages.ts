@@ -22,6 +22,12 @@ function page(path: string, title: string, act: Act, load: () => Promise<{ defau
 
 export const pages: readonly PageOf[] = [
   page("/", "Overview", "look.devices", () => import("./pages/Overview.svelte")),
+  page("/devices", "Devices", "look.devices", () => import("./pages/Devices.svelte")),
+  page("/devices/:id", "Device", "look.devices", () => import("./pages/Device.svelte")),
+  page("/commands", "Commands", "look.devices", () => import("./pages/Commands.svelte")),
+  page("/commands/:id", "Command", "look.devices", () => import("./pages/Command.svelte")),
+  page("/rollouts", "Rollouts", "look.devices", () => import("./pages/Rollouts.svelte")),
+  page("/rollouts/:id", "Rollout", "look.devices", () => import("./pages/Rollout.svelte")),
   page("/events", "Events", "look", () => import("./pages/Events.svelte")),
   page("/clients", "Clients", "look", () => import("./pages/Clients.svelte")),
   page("/clients/:id", "Client", "look", () => import("./pages/Client.svelte")),

@@ -32,7 +32,14 @@ export async function seed(site) {
   await publish(site);
   await refuse(site);
   await site.report(...ids.slice(0, DEVICES - 8).map((device_id) => ({ device_id, data: 1 })));
-  return { ids, reports: () => reporting(site, ids) };
+  const unknown = { device_id: "nobody1", data: 1 };
+  await site.api("POST", "/v1/reports", JSON.stringify(unknown));
+  const command = await site.api("POST", "/v1/devices/lock001/commands", { payload: { open: true } });
+  const rollout = await site.api("POST", "/v1/rollouts", { payload: { blink: 3 }, selector: "site=harbour", ttl: "1d" });
+  const refused = () => site.api("GET", "/v1/deliveries?client=bolt&limit=1");
+  while ((await refused()).items.length === 0) await wait(50);
+  const delivery = (await refused()).items[0].id;
+  return { ids, command: command.id, rollout: rollout.id, delivery, reports: () => reporting(site, ids) };
 }
 
 async function publish(site) {
