@@ -32,8 +32,6 @@ export async function seed(site) {
   await publish(site);
   await refuse(site);
   await site.report(...ids.slice(0, DEVICES - 8).map((device_id) => ({ device_id, data: 1 })));
-  const unknown = { device_id: "nobody1", data: 1 };
-  await site.api("POST", "/v1/reports", JSON.stringify(unknown));
   const command = await site.api("POST", "/v1/devices/lock001/commands", { payload: { open: true } });
   const rollout = await site.api("POST", "/v1/rollouts", { payload: { blink: 3 }, selector: "site=harbour", ttl: "1d" });
   const refused = () => site.api("GET", "/v1/deliveries?client=bolt&limit=1");
