@@ -13,6 +13,7 @@ test("a notice comes while the page is open, and is filtered by its type", async
     await site.api("PATCH", "/v1/clients/acme", { enabled: false });
     await page.getByText("client.disabled").first().waitFor();
     await page.getByText("1 row").waitFor();
+    assert.equal(await page.getByRole("link", { name: "client acme" }).getAttribute("href"), "/console/clients/acme");
     await page.getByLabel("Type").selectOption("storage.low");
     await page.waitForURL("**/console/notices?type=storage.low");
     await page.getByText("No notice").waitFor();
