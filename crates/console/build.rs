@@ -12,8 +12,9 @@ fn main() {
     }
     if !Path::new(BUILT).join("index.html").exists() {
         println!(
-            "cargo::error=console/dist is missing, so there is no console to embed. Build it with `make console`, which \
-             needs Node 20.19 or newer and npm, or leave it out with `cargo build --package fieldpost --no-default-features`."
+            "cargo::error=console/dist is missing, so there is no console to embed. Build it with \
+             `make console`, which needs Node 20.19 or newer and npm, or leave it out with \
+             `cargo build --package fieldpost --no-default-features`."
         );
     }
 }

@@ -20,8 +20,9 @@ impl FrameAncestors {
     pub(crate) fn policy(&self) -> HeaderValue {
         let ancestors = if self.0.is_empty() { "'none'".to_owned() } else { self.0.join(" ") };
         let policy = format!(
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-             font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors {ancestors}"
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+             connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; \
+             frame-ancestors {ancestors}"
         );
         HeaderValue::try_from(policy).expect("visible ASCII and spaces")
     }
