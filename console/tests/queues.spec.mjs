@@ -174,7 +174,8 @@ test("jobs are deleted as they are selected, or all that match", async (t) => {
 test("dead letters are found by their errors, respawned and deleted", async (t) => {
   const site = await startSite(t);
   await bury(site, [["a", "no route to host"], ["b", "no route to host"], ["c", HOSTILE.markup], [{ to: "dora" }, null]]);
-  await visit(site, "/queues/shop/mails?tab=dead", {}, async (page) => {
+  await visit(site, "/queues/shop/mails/dead", {}, async (page) => {
+    await page.waitForURL("**/console/queues/shop/mails?tab=dead");
     await page.getByText("4 rows").waitFor();
     await page.getByRole("link", { name: HOSTILE.markup }).click();
     await page.waitForURL(/letter=/);
