@@ -8,7 +8,7 @@ CARGO ?= cargo
 LOCKED := $(if $(CI),--locked)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo test unit simulate-long lint deny fmt bench bench-jobs-large bench-counts fixture fuzz clean
+.PHONY: help setup build console run demo test unit simulate-long lint deny fmt bench bench-jobs-large bench-counts fixture fuzz clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,10 +16,25 @@ help: ## say what each target does
 setup: ## install what building, tests and benchmarks need (Debian packages, only the missing ones)
 	@scripts/setup build test bench
 
-build: ## build the optimised binary, target/release/fieldpost
+build: console ## build the optimised binary, target/release/fieldpost
 	@scripts/setup build
 	$(CARGO) build $(LOCKED) --release --package fieldpost
 	@scripts/split-debug target/release/fieldpost
+
+# What the crate `console` embeds. Packages are those of package-lock.json, fetched when it has changed.
+CONSOLE_SOURCES := $(shell find console/src clients/typescript/src -type f ! -name schema.ts) \
+	$(wildcard console/*.html console/*.js console/*.json console/*.ts clients/typescript/*.json)
+
+console: console/dist/index.html ## build what the browser shows at /console/ (needs Node), unless it is up to date
+
+console/dist/index.html: node_modules/.package-lock.json $(CONSOLE_SOURCES)
+	npm run --silent --workspace fieldpost-console build
+	@touch $@
+
+node_modules/.package-lock.json: package-lock.json
+	@scripts/setup build
+	npm ci --no-audit --no-fund
+	@touch $@
 
 run: build ## run a server with the default settings in ./fieldpost-data
 	target/release/fieldpost serve
@@ -27,8 +42,9 @@ run: build ## run a server with the default settings in ./fieldpost-data
 demo: build ## watch the main job for half a minute: locks, receivers, a SIGKILL in the middle
 	target/release/fieldpost demo
 
-test: ## format check, clippy, every test (what CI runs)
+test: console ## format check, clippy, every test (what CI runs)
 	@scripts/setup build test
+	npm run --silent --workspace fieldpost-console check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- --deny warnings
 	$(CARGO) test $(LOCKED) --workspace
@@ -39,11 +55,11 @@ unit: ## the tests of one crate: make unit CRATE=watch
 # Eight hours unless it is said otherwise: make simulate-long SIM_SECONDS=600
 # Every workload has its `many_lives`: devices, queues, both together, and commands.
 simulate-long: export SIM_SECONDS ?= 28800
-simulate-long: ## simulate lives of the server all night; a seed that fails is printed with how to repeat it
+simulate-long: console ## simulate lives of the server all night; a seed that fails is printed with how to repeat it
 	@scripts/setup build
 	$(CARGO) test $(LOCKED) --release --package fieldpost --test simulation many_lives -- --nocapture
 
-lint: ## format check and clippy alone
+lint: console ## format check and clippy alone
 	@scripts/setup build
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- --deny warnings
@@ -56,7 +72,7 @@ fmt: ## format every Rust file
 	$(CARGO) fmt --all
 
 # The data lies below target/, because /tmp may be in memory, where a sync costs nothing.
-bench: ## print figures of this machine beside Mosquitto's, NATS' and beanstalkd's; the raw run goes to benches/runs
+bench: console ## print figures of this machine beside Mosquitto's, NATS' and beanstalkd's; the raw run goes to benches/runs
 	@scripts/setup build bench
 	@mkdir -p target/bench
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench main_job
@@ -65,13 +81,13 @@ bench: ## print figures of this machine beside Mosquitto's, NATS' and beanstalkd
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench commands
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package store --bench readings | tee -a "$$(ls -t benches/runs/*.txt | head -n 1)"
 
-bench-jobs-large: ## the same with 20,000,000 delayed jobs, which takes minutes and gigabytes of disk
+bench-jobs-large: console ## the same with 20,000,000 delayed jobs, which takes minutes and gigabytes of disk
 	@scripts/setup build bench
 	@mkdir -p target/bench
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench jobs -- large
 
 # make bench-counts RECORD=1 writes the counts of this toolchain into benches/counts
-bench-counts: ## count the instructions of the hot paths; fails where one has risen by more than 3 %
+bench-counts: console ## count the instructions of the hot paths; fails where one has risen by more than 3 %
 	@scripts/setup build bench
 	@scripts/bench-counts $(if $(RECORD),--record)
 
@@ -83,10 +99,11 @@ fuzz: ## let libFuzzer look for inputs that a reader gets wrong, by default each
 	    scripts/fuzz $$target $(SECONDS); done
 
 # Only when a stored format gets a new version: the fixtures of before stay, and go on being opened.
-fixture: ## make a data directory of the stored formats as they are now, to be opened by a test for ever after: make fixture NAME=format-3
+fixture: console ## make a data directory of the stored formats as they are now, to be opened by a test for ever after: make fixture NAME=format-3
 	@test -n "$(NAME)" || { echo "make fixture NAME=format-3" >&2; exit 2; }
 	$(CARGO) build $(LOCKED) --package fieldpost --bin fieldpost
 	$(CARGO) run $(LOCKED) --package fieldpost --example fixture -- target/debug/fieldpost crates/fieldpost/tests/fixtures/$(NAME)
 
 clean: ## remove what was built (never a data directory)
 	$(CARGO) clean
+	rm -rf console/dist node_modules clients/typescript/dist clients/typescript/src/schema.ts

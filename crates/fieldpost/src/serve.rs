@@ -239,7 +239,8 @@ async fn open_edges(
     };
     let api = api.backing_up_with(backups::begin(store));
     engine.intake(WayIn::Http).attend(true).await;
-    front.open(api::router_with(&api, reports));
+    let console = console::routes(&console::FrameAncestors::default());
+    front.open(api::router_with(&api, reports.merge(console)));
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use axum::http::Method;
 /// What a route takes, beside `admin`, which is always enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// Nothing, not even a token: probes ask, and the answer tells nothing of devices.
+    /// Nothing, not even a token: probes and browsers ask, and the answer tells nothing of devices.
     Nothing,
     /// `read` or `operate`, or a client's scope where it is its own.
     Read(Own),
@@ -124,6 +124,11 @@ const OPERATED: [&str; 3] = [
     "/v1/queues/{ns}/{queue}/resume",
 ];
 
+/// The console's files. They hold no data: what they show they ask for with a token.
+fn is_console(route: &str) -> bool {
+    route == "/" || route == "/console" || route.starts_with("/console/")
+}
+
 /// What a call takes. A method that a path does not have is for `admin` to be told of, too.
 pub(super) fn needs(method: &Method, route: &str) -> Needs {
     let method = if method == Method::HEAD { "GET" } else { method.as_str() };
@@ -131,6 +136,7 @@ pub(super) fn needs(method: &Method, route: &str) -> Needs {
     match row {
         Some((_, _, needs)) => *needs,
         None if method == "POST" && OPERATED.contains(&route) => Needs::OperateJobs,
+        None if method == "GET" && is_console(route) => Nothing,
         None if route.starts_with(QUEUES) => Needs::Jobs,
         None => Admin(Never),
     }

@@ -61,6 +61,7 @@ impl Rig {
         let more = Router::new()
             .route("/v1/reports", post(async || "taken"))
             .route("/v1/devices/{id}/ack", post(async || "taken"))
+            .route("/console/{*path}", get(async || "a page"))
             .route("/v1/forgotten", get(async || "secrets"));
         Self { engine, router: router_with(&state, more) }
     }
@@ -129,12 +130,12 @@ async fn without_tokens_everything_is_open() {
 #[tokio::test]
 async fn without_a_valid_token_only_probes_are_answered() {
     let rig = Rig::start(Access::of(tokens())).await;
-    for call in ["GET /healthz", "GET /readyz", "HEAD /healthz"] {
+    for call in ["GET /healthz", "GET /readyz", "HEAD /healthz", "GET /console/devices/d1"] {
         assert_eq!(rig.call(call, None, "").await.status, 200, "{call}");
     }
     let calls = ROUTES.iter().filter(|(_, _, needs)| *needs != Needs::Nothing);
     let calls = calls.map(|(method, route, _)| format!("{method} {}", route.replace(['{', '}'], "")));
-    for call in calls.chain(["GET /nothing".to_owned(), "POST /healthz".to_owned()]) {
+    for call in calls.chain(["GET /nothing".to_owned(), "POST /healthz".to_owned(), "POST /console/x".to_owned()]) {
         for authorization in [None, Some("Bearer wrong"), Some("Bearer"), Some("Basic YWRtaW4=")] {
             let answer = rig.call(&call, authorization, "").await;
             assert_eq!(answer.status, 401, "{call} with {authorization:?}");

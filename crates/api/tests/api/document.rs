@@ -2,9 +2,37 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::rig::Server;
+
+/// The document as the TypeScript client is made from it.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/typescript/openapi.json");
+
+/// The document with a member a line and the names in order, so that a change of it can be read.
+fn laid_out(document: &Json) -> String {
+    let mut text = Vec::new();
+    let layout = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    document.serialize(&mut serde_json::Serializer::with_formatter(&mut text, layout)).expect("it is JSON");
+    String::from_utf8(text).expect("JSON is text") + "\n"
+}
+
+/// `RECORD=1 cargo test --package api recorded` writes it.
+#[tokio::test]
+async fn the_recorded_document_is_that_of_the_routes() {
+    let document = laid_out(&Server::start().await.get("/openapi.json").await);
+    if std::env::var_os("RECORD").is_some() {
+        std::fs::write(RECORDED, &document).expect("the document can be written");
+    }
+    let recorded = std::fs::read_to_string(RECORDED).expect("the document is recorded");
+    let differs = recorded.lines().zip(document.lines()).position(|(recorded, now)| recorded != now);
+    assert!(
+        recorded == document,
+        "clients/typescript/openapi.json differs from line {:?} on: RECORD=1 cargo test --package api recorded",
+        differs.map(|line| line + 1)
+    );
+}
 
 /// A path in which every name in braces stands for something.
 fn filled(path: &str) -> String {

@@ -21,4 +21,5 @@ mod pages;
 mod python;
 mod rabbitmq;
 mod simulate;
+mod typescript;
 mod wire;

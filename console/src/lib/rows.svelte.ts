@@ -1,0 +1,254 @@
+/**
+ * The rows of a list behind a cursor, for a table of any length: pages are loaded as they are
+ * scrolled to; of a long list only those near the view are kept, the others are loaded again by
+ * their cursor.
+ */
+import { isAborted, type Page } from "./api";
+import { connection } from "./connection.svelte";
+
+/** One call of the list. Pass `signal` on. */
+export type LoadPage<T> = (cursor: string | undefined, limit: number, signal: AbortSignal) => Promise<Page<T>>;
+
+/** A page's place in the list. */
+interface Slot<T> {
+  cursor: string | undefined;
+  limit: number;
+  start: number;
+  count: number;
+  items: T[] | undefined;
+  loading: boolean;
+}
+
+/** The first page; the next ones are twice as long each, up to the longest that the API gives. */
+const PAGE_ROWS = 200;
+const PAGE_ROWS_MAX = 1_000;
+/** Pages with their items, beside the rows that came live: twelve of the longest. */
+const PAGES_KEPT_MAX = 12;
+/** Rows that a table shows: a browser's limit for the height of an element, with room. */
+export const ROWS_MAX = 400_000;
+/** Rows that came live, kept on top. */
+const LIVE_ROWS_MAX = 1_000;
+/** Pages without a row that are passed before somebody is asked whether to go on. */
+const EMPTY_PAGES_MAX = 20;
+
+export class Rows<T> {
+  readonly keyOf: (item: T) => string;
+  /** Rows that are known of so far, those on top included. */
+  length = $state(0);
+  /** The list has more rows than these. */
+  more = $state(false);
+  loading = $state(false);
+  error = $state.raw<unknown>();
+  /** Of a list that filters behind its index: how many rows the server has looked at. */
+  lookedAt = $state(0);
+  /** It has looked at many without finding one, and waits for {@link goOn}. */
+  asking = $state(false);
+  /** Rises when what `at` answers has changed. */
+  version = $state(0);
+
+  private readonly load: LoadPage<T>;
+  private slots: Slot<T>[] = [];
+  private top: T[] = [];
+  private next: string | undefined;
+  /** What came live while the first page was asked for: it may not be in it. */
+  private meanwhile: T[] = [];
+  private generation = new AbortController();
+  /** Where each row is, by key; made when it is asked for, dropped when rows move. */
+  private places: Map<string, { items: T[]; at: number }> | undefined;
+
+  /** In a component. What `load` reads is followed: when it changes, the list begins anew. */
+  constructor(keyOf: (item: T) => string, load: () => LoadPage<T>) {
+    this.keyOf = keyOf;
+    let current: LoadPage<T> = async () => ({ items: [] });
+    this.load = (cursor, limit, signal) => current(cursor, limit, signal);
+    $effect(() => {
+      void connection.epoch;
+      current = load();
+      this.reload();
+      return () => this.generation.abort();
+    });
+  }
+
+  /** Begins anew. The rows stay until the first page is there. */
+  reload = (): void => {
+    this.generation.abort();
+    this.generation = new AbortController();
+    void this.first(this.generation.signal);
+  };
+
+  /** Goes on looking. */
+  goOn = (): void => {
+    this.asking = false;
+    void this.append(this.generation.signal);
+  };
+
+  /** The row, if it is here. Read in a component, it is followed. */
+  at(index: number): T | undefined {
+    void this.version;
+    if (index < this.top.length) return this.top[index];
+    const slot = this.slotAt(index - this.top.length);
+    return slot?.items?.[index - this.top.length - slot.start];
+  }
+
+  /** These rows are on the screen: loads what is missing of them, and what comes next. */
+  show(from: number, until: number): void {
+    const [first, last] = [Math.max(0, from - this.top.length), Math.max(0, until - this.top.length)];
+    for (const slot of this.slots) {
+      if (slot.start < last && slot.start + slot.count > first && slot.items === undefined) void this.refill(slot);
+    }
+    if (this.more && until >= this.length - PAGE_ROWS / 2) void this.append(this.generation.signal);
+    this.forgetFarFrom(first);
+  }
+
+  /** Puts rows on top, newest first: what came live. Those that are there already are changed. */
+  prepend(items: readonly T[]): void {
+    if (this.loading) this.meanwhile = [...items, ...this.meanwhile].slice(0, LIVE_ROWS_MAX);
+    const fresh = items.filter((item) => !this.replace(item));
+    if (fresh.length > 0) {
+      this.top = [...fresh, ...this.top].slice(0, LIVE_ROWS_MAX);
+      this.count();
+    }
+    this.version += 1;
+  }
+
+  /** Changes rows that are here; others are left alone. */
+  update(items: readonly T[]): void {
+    let changed = false;
+    for (const item of items) changed = this.replace(item) || changed;
+    if (changed) this.version += 1;
+  }
+
+  /** Takes a row out that was deleted. */
+  remove(key: string): void {
+    this.top = this.top.filter((item) => this.keyOf(item) !== key);
+    let gone = 0;
+    for (const slot of this.slots) {
+      slot.start -= gone;
+      const items = slot.items?.filter((item) => this.keyOf(item) !== key);
+      if (items !== undefined && slot.items !== undefined && items.length < slot.items.length) {
+        gone += slot.items.length - items.length;
+        slot.items = items;
+        slot.count = items.length;
+      }
+    }
+    this.count();
+    this.version += 1;
+  }
+
+  private replace(item: T): boolean {
+    this.places ??= this.placesNow();
+    const place = this.places.get(this.keyOf(item));
+    if (place === undefined) return false;
+    place.items[place.at] = item;
+    return true;
+  }
+
+  private placesNow(): Map<string, { items: T[]; at: number }> {
+    const places = new Map<string, { items: T[]; at: number }>();
+    for (const items of [this.top, ...this.slots.map((slot) => slot.items ?? [])]) {
+      items.forEach((item, at) => places.set(this.keyOf(item), { items, at }));
+    }
+    return places;
+  }
+
+  private slotAt(index: number): Slot<T> | undefined {
+    let [low, high] = [0, this.slots.length - 1];
+    while (low <= high) {
+      const middle = (low + high) >> 1;
+      const slot = this.slots[middle];
+      if (slot === undefined) return undefined;
+      if (index < slot.start) high = middle - 1;
+      else if (index >= slot.start + slot.count) low = middle + 1;
+      else return slot;
+    }
+    return undefined;
+  }
+
+  private count(): void {
+    this.places = undefined;
+    const last = this.slots.at(-1);
+    this.length = this.top.length + (last === undefined ? 0 : last.start + last.count);
+    this.more = this.next !== undefined && this.length < ROWS_MAX;
+  }
+
+  private async first(signal: AbortSignal): Promise<void> {
+    this.meanwhile = [];
+    await this.fetching(signal, async () => {
+      const page = await this.load(undefined, PAGE_ROWS, signal);
+      if (signal.aborted) return;
+      this.top = [];
+      this.slots = [];
+      this.lookedAt = 0;
+      this.asking = false;
+      this.take({ cursor: undefined, limit: PAGE_ROWS }, page);
+      this.prepend(this.meanwhile);
+    });
+    if (this.more && this.length < PAGE_ROWS / 2) await this.append(signal);
+  }
+
+  private async append(signal: AbortSignal): Promise<void> {
+    for (let empty = 0; this.next !== undefined && !this.loading && !this.asking; empty += 1) {
+      if (empty === EMPTY_PAGES_MAX) {
+        this.asking = true;
+        return;
+      }
+      const [cursor, before] = [this.next, this.length];
+      const limit = Math.min(PAGE_ROWS * 2 ** this.slots.length, PAGE_ROWS_MAX);
+      await this.fetching(signal, async () => {
+        const page = await this.load(cursor, limit, signal);
+        if (!signal.aborted) this.take({ cursor, limit }, page);
+      });
+      if (signal.aborted || this.error !== undefined || this.length > before) return;
+    }
+  }
+
+  private take(asked: Pick<Slot<T>, "cursor" | "limit">, page: Page<T>): void {
+    const last = this.slots.at(-1);
+    const start = last === undefined ? 0 : last.start + last.count;
+    if (page.items.length > 0) {
+      this.slots.push({ ...asked, start, count: page.items.length, items: page.items, loading: false });
+    }
+    this.next = page.next_cursor ?? undefined;
+    this.lookedAt += page.looked_at ?? 0;
+    this.count();
+    this.version += 1;
+  }
+
+  /** Loads a page again that was forgotten. Its rows may have changed, its place does not. */
+  private async refill(slot: Slot<T>): Promise<void> {
+    if (slot.loading) return;
+    const signal = this.generation.signal;
+    slot.loading = true;
+    try {
+      const page = await this.load(slot.cursor, slot.limit, signal);
+      if (signal.aborted) return;
+      slot.items = page.items.slice(0, slot.count);
+      this.places = undefined;
+      this.version += 1;
+    } catch (error) {
+      if (!isAborted(error)) this.error = error;
+    } finally {
+      slot.loading = false;
+    }
+  }
+
+  private async fetching(signal: AbortSignal, work: () => Promise<void>): Promise<void> {
+    this.loading = true;
+    try {
+      await work();
+      if (!signal.aborted) this.error = undefined;
+    } catch (error) {
+      if (!signal.aborted && !isAborted(error)) this.error = error;
+    } finally {
+      if (!signal.aborted) this.loading = false;
+    }
+  }
+
+  private forgetFarFrom(row: number): void {
+    const filled = this.slots.filter((slot) => slot.items !== undefined);
+    if (filled.length <= PAGES_KEPT_MAX) return;
+    filled.sort((a, b) => Math.abs(b.start - row) - Math.abs(a.start - row));
+    for (const slot of filled.slice(0, filled.length - PAGES_KEPT_MAX)) slot.items = undefined;
+    this.places = undefined;
+  }
+}

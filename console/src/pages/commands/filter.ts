@@ -1,0 +1,27 @@
+/** The filter of the commands' page: its fields, and what they ask of the list. */
+import type { Filter } from "../../lib/Filters.svelte";
+import { STATUSES } from "../../lib/commands";
+import { timeOf } from "../../lib/durations";
+import { labelFilter, labelsOf } from "../../lib/labels";
+
+export const FILTERS: readonly Filter[] = [
+  { name: "device", label: "Device", placeholder: "id", search: true },
+  { name: "status", label: "Status", options: ["", ...STATUSES] },
+  { name: "origin", label: "Origin" },
+  { name: "labels", label: "Labels of the device", placeholder: "site=12" },
+  { name: "from", label: "Sent from", type: "datetime-local" },
+  { name: "to", label: "Sent until", type: "datetime-local" },
+];
+
+/** The list's parameters. */
+export function listQuery(query: URLSearchParams): Record<string, string> {
+  const asked: Record<string, string | undefined> = {
+    device: query.get("device") ?? undefined,
+    status: query.get("status") ?? undefined,
+    origin: query.get("origin") ?? undefined,
+    from: timeOf(query.get("from")),
+    to: timeOf(query.get("to")),
+  };
+  const given = Object.entries(asked).filter((pair): pair is [string, string] => (pair[1] ?? "") !== "");
+  return { ...Object.fromEntries(given), ...labelFilter(labelsOf(query.get("labels") ?? "").labels) };
+}

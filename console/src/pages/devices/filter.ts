@@ -1,0 +1,36 @@
+/** The filter of the devices' page: its fields, and what they ask of the list. */
+import type { Filter } from "../../lib/Filters.svelte";
+import { durationMs } from "../../lib/durations";
+import { labelFilter, labelsOf } from "../../lib/labels";
+
+export const FILTERS: readonly Filter[] = [
+  { name: "id_prefix", label: "Id begins with" },
+  { name: "labels", label: "Labels", placeholder: "site=12, floor=3" },
+  { name: "kind", label: "Kind", placeholder: "lock" },
+  { name: "connection", label: "Connection", options: ["", "online", "lost", "never_seen"] },
+  { name: "connected", label: "Session", options: [{ value: "", label: "any" }, { value: "true", label: "connected" }, { value: "false", label: "not connected" }] },
+  { name: "waiting", label: "Commands", options: [{ value: "", label: "any" }, { value: "true", label: "some wait" }, { value: "false", label: "none waits" }] },
+  { name: "silent_for", label: "Silent for", options: [
+    { value: "", label: "any time" }, { value: "10m", label: "10 minutes" }, { value: "1h", label: "an hour" },
+    { value: "1d", label: "a day" }, { value: "7d", label: "a week" }, { value: "30d", label: "30 days" },
+  ] },
+];
+
+const AS_THEY_ARE = ["id_prefix", "kind", "connection", "connected", "waiting"];
+
+/** The list's parameters. */
+export function listQuery(query: URLSearchParams, nowMs: number): Record<string, string> {
+  const asked: Record<string, string> = {};
+  for (const name of AS_THEY_ARE) {
+    const value = query.get(name);
+    if (value) asked[name] = value;
+  }
+  const silentMs = durationMs(query.get("silent_for") ?? "");
+  if (silentMs !== undefined) asked["last_seen_before"] = new Date(nowMs - silentMs).toISOString();
+  return { ...asked, ...labelFilter(labelsOf(query.get("labels") ?? "").labels) };
+}
+
+/** The part of the labels' field that is no label. */
+export function wrongLabel(query: URLSearchParams): string | undefined {
+  return labelsOf(query.get("labels") ?? "").wrong;
+}

@@ -1,0 +1,2 @@
+/** Runes everywhere; the compiler's warnings, accessibility among them, fail the check. */
+export default { compilerOptions: { runes: true } };

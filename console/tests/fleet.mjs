@@ -1,0 +1,79 @@
+/** A small fleet that has something of everything, for specs and pictures. */
+import { createServer } from "node:http";
+import { once } from "node:events";
+import { setTimeout as wait } from "node:timers/promises";
+
+const SITES = ["harbour", "station", "airport", "old town"];
+export const DEVICES = 120;
+
+/**
+ * Registers devices with labels, a client that hears them, one whose receiver refuses everything, and
+ * a queue with jobs of every state. Answers what makes the fleet report.
+ */
+export async function seed(site) {
+  const receiver = createServer((request, response) => {
+    request.resume().on("end", () => {
+      response.statusCode = request.url === "/refuses" ? 500 : 204;
+      response.end(request.url === "/refuses" ? "no room for more" : undefined);
+    });
+  }).listen(0, "127.0.0.1");
+  receiver.unref();
+  await once(receiver, "listening");
+  const url = `http://127.0.0.1:${receiver.address().port}`;
+  await site.api("POST", "/v1/clients", { id: "acme", name: "Acme Doors", url: `${url}/hook` });
+  await site.api("POST", "/v1/clients", { id: "bolt", name: "Bolt & Sons", url: `${url}/refuses` });
+  const ids = Array.from({ length: DEVICES }, (_, n) => `lock${String(n).padStart(3, "0")}`);
+  const lines = ids.map((id, n) => {
+    const labels = { site: SITES[n % SITES.length], floor: String(n % 7) };
+    const clients = n % 10 === 0 ? ["acme", "bolt"] : ["acme"];
+    return JSON.stringify({ id, labels, clients, address: `${n} Harbour St` });
+  });
+  await site.api("POST", "/v1/devices/import", lines.join("\n"));
+  await publish(site);
+  await refuse(site);
+  await site.report(...ids.slice(0, DEVICES - 8).map((device_id) => ({ device_id, data: 1 })));
+  const command = await site.api("POST", "/v1/devices/lock001/commands", { payload: { open: true } });
+  const rollout = await site.api("POST", "/v1/rollouts", { payload: { blink: 3 }, selector: "site=harbour", ttl: "1d" });
+  const refused = () => site.api("GET", "/v1/deliveries?client=bolt&limit=1");
+  while ((await refused()).items.length === 0) await wait(50);
+  const delivery = (await refused()).items[0].id;
+  return { ids, command: command.id, rollout: rollout.id, delivery, reports: () => reporting(site, ids) };
+}
+
+async function publish(site) {
+  const jobs = (name, jobs) => site.api("POST", `/v1/queues/shop/${name}/jobs`, { jobs });
+  await jobs("mails", Array.from({ length: 40 }, (_, n) => ({ payload: { to: `customer ${n}` } })));
+  await jobs("invoices", Array.from({ length: 12 }, (_, n) => ({ payload: { invoice: n }, delay: "1h" })));
+  await jobs("scans", Array.from({ length: 5 }, (_, n) => ({ payload: { scan: n }, tries: 1 })));
+  const held = await site.api("POST", "/v1/queues/shop/scans/consume", { max: 4, ttr: "1m" });
+  for (const { id, reservation } of held.jobs) {
+    await site.api("POST", `/v1/queues/shop/scans/jobs/${id}/release`, { reservation, error: "the scanner is out of paper" });
+  }
+  await site.api("POST", "/v1/queues/shop/invoices/pause");
+}
+
+/** Reports that end in quarantine. */
+function refuse(site) {
+  const reports = [{ device_id: "lock999", data: 1 }, { device_id: "lock001", data: "open" }];
+  return site.api("POST", "/v1/reports", [...reports.map((report) => JSON.stringify(report)), "not JSON"].join("\n"));
+}
+
+/** Every device reports something new, a few at a time, until it is stopped. */
+function reporting(site, ids) {
+  let stopped = false;
+  let value = 0;
+  const work = (async () => {
+    while (!stopped) {
+      value = 1 - value;
+      const some = ids.filter(() => Math.random() < 0.15);
+      if (some.length > 0) await site.report(...some.map((device_id) => ({ device_id, data: value })));
+      await wait(150);
+    }
+  })();
+  return {
+    stop: async () => {
+      stopped = true;
+      await work;
+    },
+  };
+}

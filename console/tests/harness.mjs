@@ -1,0 +1,159 @@
+/**
+ * What every spec uses: a server of its own, a browser that all share, and what must hold of every
+ * page: nothing in the browser's console, and nothing serious that axe-core finds.
+ *
+ * FIELDPOST_BINARY is the program. Servers end with this process, whatever ends it.
+ */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtemp } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { chromium } from "playwright-core";
+
+const PATIENCE_MS = 20_000;
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+let launching;
+/** The browser, started by whoever asks first. */
+function browser() {
+  launching ??= chromium.launch({
+    executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+  });
+  return launching;
+}
+
+export async function closeBrowser() {
+  await (await launching)?.close();
+}
+
+/** A token of the settings: `{ name, scopes }`; its text is its name. */
+function tokenSetting({ name, scopes }) {
+  const sha256 = createHash("sha256").update(name).digest("hex");
+  return `[[auth.tokens]]\nname = "${name}"\nsha256 = "${sha256}"\nscopes = ${JSON.stringify(scopes)}\n`;
+}
+
+/** A server until the test is over: `tokens` are let in, `settings` are more TOML. */
+export async function startSite(t, { tokens = [], settings = "" } = {}) {
+  const site = new Site(await mkdtemp(join(process.env["FIELDPOST_FOLDER"] ?? tmpdir(), "site-")), tokens, settings);
+  t.after(() => site.kill());
+  await site.start();
+  return site;
+}
+
+class Site {
+  constructor(folder, tokens, settings) {
+    this.folder = folder;
+    this.tokens = tokens;
+    this.settings = settings;
+    this.http = "127.0.0.1:0";
+  }
+
+  get url() {
+    return `http://${this.http}`;
+  }
+
+  /** Starts it, or starts it again at the same address. */
+  async start() {
+    const [config, ready] = [join(this.folder, "settings.toml"), join(this.folder, "ready.json")];
+    const listen = ["http", "mqtt", "grpc"].map((way) => `[${way}]\nlisten = "${way === "http" ? this.http : "127.0.0.1:0"}"\n`);
+    writeFileSync(config, [...listen, ...this.tokens.map(tokenSetting), this.settings].join("\n"));
+    rmSync(ready, { force: true });
+    const binary = process.env["FIELDPOST_BINARY"];
+    assert.ok(binary, "FIELDPOST_BINARY has to name the program");
+    const serve = [binary, "serve", "--config", config, "--data-dir", join(this.folder, "data"), "--ready-file", ready];
+    this.said = "";
+    this.child = spawn("setpriv", ["--pdeathsig", "KILL", ...serve], { stdio: ["ignore", "ignore", "pipe"] });
+    this.child.stderr.on("data", (bytes) => (this.said = (this.said + bytes).slice(-20_000)));
+    this.ended = once(this.child, "exit");
+    const until = Date.now() + PATIENCE_MS;
+    while (!existsSync(ready)) {
+      assert.ok(this.child.exitCode === null && Date.now() < until, `the server does not start:\n${this.said}`);
+      await wait(20);
+    }
+    this.http = JSON.parse(readFileSync(ready, "utf8")).http;
+  }
+
+  /** SIGKILL. */
+  async kill() {
+    this.child.kill("SIGKILL");
+    await this.ended;
+  }
+
+  /** A call of the API; answers the body, and fails where the server refuses. */
+  async api(method, path, body, token = this.tokens[0]?.name) {
+    const headers = { ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) };
+    const lines = typeof body === "string";
+    if (body !== undefined) headers["content-type"] = lines ? "application/x-ndjson" : "application/json";
+    const sent = body === undefined ? {} : { body: lines ? body : JSON.stringify(body) };
+    const response = await fetch(this.url + path, { method, headers, ...sent });
+    const text = await response.text();
+    assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
+    return text === "" ? undefined : JSON.parse(text);
+  }
+
+  /** Reports `{ device_id, data }`, which all have to be accepted. */
+  async report(...reports) {
+    const answer = await this.api("POST", "/v1/reports", reports.map((report) => JSON.stringify(report)).join("\n"));
+    assert.equal(answer.rejected_count, 0, JSON.stringify(answer.rejected));
+  }
+}
+
+/**
+ * Opens a page of the console and gives it to `work`. Afterwards nothing may have been written to the
+ * browser's console, but for what matches `expected`.
+ */
+export async function visit(site, path, options, work) {
+  const { token, width = 1280, scheme = "light", expected = [] } = options;
+  const context = await (await browser()).newContext({ viewport: { width, height: 800 }, colorScheme: scheme });
+  context.setDefaultTimeout(PATIENCE_MS);
+  const found = [];
+  try {
+    if (token !== undefined) {
+      await context.addInitScript((token) => sessionStorage.setItem("fieldpost.token", token), token);
+    }
+    const page = await context.newPage();
+    page.on("pageerror", (error) => found.push(`thrown: ${error.message}`));
+    page.on("console", (message) => {
+      const text = `${message.type()}: ${message.text()} ${message.location().url}`;
+      if (["error", "warning"].includes(message.type()) && !expected.some((known) => known.test(text))) found.push(text);
+    });
+    await page.goto(`${site.url}/console${path}`);
+    await work(page);
+    assert.deepEqual(found, [], `in the browser's console at ${path}`);
+  } finally {
+    await context.close();
+  }
+}
+
+/** axe-core finds nothing serious in the page as it is now. */
+export async function accessible(page) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  const said = serious.map(({ id, help, nodes }) => `${id}: ${help}\n  ${nodes.map(({ html }) => html).join("\n  ")}`);
+  assert.deepEqual(said, [], `axe-core at ${page.url()}`);
+}
+
+/** The page is no wider than the window. */
+export async function fits(page) {
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  assert.ok(wide <= 0, `${page.url()} is ${wide} px wider than the window`);
+}
+
+/** Waits until `look` answers what is wanted; says what it answered last. */
+export async function until(wanted, look) {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const seen = await look();
+    if (JSON.stringify(seen) === JSON.stringify(wanted)) return;
+    assert.ok(Date.now() < end, `${JSON.stringify(seen)} in place of ${JSON.stringify(wanted)}`);
+    await wait(50);
+  }
+}
