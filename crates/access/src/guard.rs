@@ -47,6 +47,10 @@ impl Guard {
         self.metrics.register(registry);
     }
 
+    pub(crate) fn still_knows(&self, caller: &Caller) -> bool {
+        self.known.iter().any(|known| known.caller.token() == caller.token())
+    }
+
     /// Who calls, by the one `Authorization` header. A wrong token may have to wait for its
     /// refusal.
     ///
@@ -208,6 +212,15 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn a_token_that_may_do_less_than_before_is_another() {
+        let guard = Guard::new(vec![Token::for_tests("ops", &["read"])]);
+        for (scopes, expect) in [(&["read"][..], true), (&["admin"], false)] {
+            let caller = Caller::new(Token::for_tests("ops", scopes));
+            assert_eq!(guard.still_knows(&caller), expect, "{scopes:?}");
+        }
+    }
 
     #[test]
     fn one_well_formed_header_has_a_token() {

@@ -48,6 +48,16 @@ impl Access {
         matches!(self, Self::Open)
     }
 
+    /// Whether a caller that was let in would be let in again, and may do the same: its token is
+    /// neither gone nor changed.
+    #[must_use]
+    pub fn still_knows(&self, caller: &Caller) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Guarded(guard) => guard.still_knows(caller),
+        }
+    }
+
     /// Puts its metrics into the registry.
     pub fn register(&self, registry: &mut Registry) {
         if let Self::Guarded(guard) = self {

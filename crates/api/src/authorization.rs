@@ -6,6 +6,7 @@
 
 mod middleware;
 mod own;
+mod rows;
 mod sees;
 mod table;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use base::Problem;
 use engine::records::OutcomeReceiver;
 
 pub(crate) use middleware::KeepsOut;
+pub(crate) use rows::{check_row, own_clients};
 pub(crate) use sees::Sees;
 
 /// Whether who gives a command may have its outcome told so. A queue takes the right to publish

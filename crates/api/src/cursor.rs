@@ -157,6 +157,29 @@ impl Key for ReadingKey {
     }
 }
 
+/// Where a summary of readings goes on, and the span that it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SummaryKey {
+    pub from: Timestamp,
+    pub to: Timestamp,
+    pub after: ReadingKey,
+}
+
+impl Key for SummaryKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.from.0.to_be_bytes());
+        bytes.extend_from_slice(&self.to.0.to_be_bytes());
+        self.after.write(bytes);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (from, rest) = bytes.split_first_chunk()?;
+        let (to, rest) = rest.split_first_chunk()?;
+        let [from, to] = [*from, *to].map(|at| Timestamp(i64::from_be_bytes(at)));
+        Some(Self { from, to, after: ReadingKey::read(rest)? })
+    }
+}
+
 macro_rules! feed_key {
     ($($key:ident),*) => {$(
         impl Key for FeedKey<$key> {

@@ -32,12 +32,15 @@ mod etag;
 mod export;
 mod feed;
 mod fields;
+mod host;
 mod idempotency;
 mod import;
 mod list;
+mod live;
 mod metrics;
 mod middleware;
 mod openapi;
+mod overview;
 mod page;
 mod params;
 mod path;
@@ -45,14 +48,19 @@ mod reads;
 mod routes;
 mod row;
 mod shape;
+mod summary;
+mod system;
 
 use backup::Backups;
 use change_log::ChangeLog;
 use idempotency::Remembered;
+use live::Live;
 use metrics::Metrics;
+use overview::Overview;
 use reads::Reads;
 
 pub use backup::BackupPieces;
+pub use host::{Disk, Host, Limit, OpenBreaker};
 
 /// What every request needs. Cheap to clone.
 #[derive(Clone)]
@@ -74,6 +82,7 @@ struct Shared {
     follows: Arc<Reads>,
     /// Of those who wait at the ends of feeds, for each token.
     followers: Shares,
+    memory: MemoryBudget,
     memory_of_bodies: MemoryPart,
     memory_of_pages: MemoryPart,
     remembered: Arc<Remembered>,
@@ -86,6 +95,10 @@ struct Shared {
     /// True when the server stops.
     stop: OnceLock<watch::Receiver<bool>>,
     backups: Backups,
+    overview: Overview,
+    live: Live,
+    /// The program around this.
+    host: OnceLock<Box<dyn Host>>,
 }
 
 impl ApiState {
@@ -103,12 +116,13 @@ impl ApiState {
         let [lookups, lists, exports, follows] =
             [Reads::lookups(), Reads::lists(), Reads::exports(), Reads::follows()].map(Arc::new);
         let (metrics, remembered) = (Metrics::default(), Arc::new(Remembered::default()));
-        let decoders = Decoders::default();
+        let (decoders, live) = (Decoders::default(), Live::default());
         {
             let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             metrics.register(&mut registry);
             access.register(&mut registry);
             decoders.register(&mut registry);
+            live.register(&mut registry);
             metrics::register_gauges(&mut registry, [&lookups, &lists, &exports, &follows], &remembered);
         }
         let body_drain = BodyDrain::default();
@@ -118,6 +132,7 @@ impl ApiState {
                 access,
                 registry,
                 metrics,
+                memory: memory.clone(),
                 memory_of_bodies: memory.part(Purpose::Bodies),
                 memory_of_pages: memory.part(Purpose::Pages),
                 lookups,
@@ -133,6 +148,9 @@ impl ApiState {
                 sync_interval: OnceLock::new(),
                 stop: OnceLock::new(),
                 backups: Backups::default(),
+                overview: Overview::default(),
+                live,
+                host: OnceLock::new(),
             }),
         }
     }
@@ -160,6 +178,30 @@ impl ApiState {
     pub fn ended_by(self, stop: watch::Receiver<bool>) -> Self {
         let _first = self.shared.stop.get_or_init(|| stop);
         self
+    }
+
+    /// So many live streams may be open at a time, 1,024 at most. The first number that is given
+    /// stays; without one there are 256.
+    #[must_use]
+    pub fn live_streams(self, most: usize) -> Self {
+        self.shared.live.allow(most);
+        self
+    }
+
+    /// The program around this one. The first one that is given stays; before that nothing is told
+    /// of it.
+    #[must_use]
+    pub fn hosted_by(self, host: impl Host) -> Self {
+        let _first = self.shared.host.get_or_init(|| Box::new(host));
+        self
+    }
+
+    fn host(&self) -> Option<&dyn Host> {
+        self.shared.host.get().map(|host| &**host)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.shared.stop.get().is_some_and(|stop| *stop.borrow() || stop.has_changed().is_err())
     }
 
     fn engine(&self) -> &Engine {

@@ -60,6 +60,16 @@ fn fingerprint(path: &str, given: &[(String, String)]) -> u64 {
 }
 
 impl Params {
+    /// Of path and filters.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// Who asks.
+    pub(crate) fn whose(&self) -> &SenderKey {
+        &self.whose
+    }
+
     /// The parameter, read by `read`.
     ///
     /// # Errors

@@ -116,6 +116,11 @@ impl Reads {
         Ok(Place { _of_share: of_share, ..self.enter()? })
     }
 
+    /// How many may run or wait.
+    pub(crate) fn most(&self) -> usize {
+        self.places_max
+    }
+
     /// How many run or wait.
     pub(crate) fn in_flight(&self) -> usize {
         self.places_max - self.places.available_permits()

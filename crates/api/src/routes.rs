@@ -3,6 +3,7 @@
 
 mod backup;
 mod bulk_desired;
+mod caller;
 mod clients;
 mod commands;
 mod consuming;
@@ -15,12 +16,16 @@ mod history;
 mod import;
 mod jobs;
 mod links;
+pub(crate) mod live;
 mod openapi;
+mod overview;
 mod polling;
 mod quarantine;
 mod queues;
 mod rollouts;
 pub(crate) mod stats;
+mod summary;
+mod system;
 mod timeline;
 
 use axum::Router;
@@ -84,11 +89,14 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(polling::routes())
         .merge(timeline::routes())
         .merge(rollouts::routes())
-        .merge(bulk_desired::routes());
+        .merge(bulk_desired::routes())
+        .merge(live::routes())
+        .merge(summary::routes());
     let Routes { router, mut calls } = of_the_store;
     let router = router.route_layer(only_with_a_store(api.clone()));
-    let health = health::routes();
-    calls.extend(health.calls);
+    let of_the_server =
+        health::routes().merge(caller::routes()).merge(overview::routes()).merge(system::routes());
+    calls.extend(of_the_server.calls);
     calls.extend(calls_of_reports());
-    router.merge(health.router).merge(openapi::routes(calls)).with_state(api.clone())
+    router.merge(of_the_server.router).merge(openapi::routes(calls)).with_state(api.clone())
 }

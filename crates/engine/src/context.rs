@@ -50,8 +50,8 @@ impl EngineContext {
         );
         Self {
             kernel: Arc::new(KernelContext::new(store, clock)),
+            queues: Arc::new(QueueContext::new(Arc::clone(&metrics), Arc::clone(&devices.followers))),
             devices: Arc::new(devices),
-            queues: Arc::new(QueueContext::new(Arc::clone(&metrics))),
             registry: Arc::new(RegistryContext::new(
                 directory,
                 on_enabled,

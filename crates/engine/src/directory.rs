@@ -3,7 +3,7 @@
 //! URL, secret and `enabled` are read here at the moment of an attempt. Only durable batches feed
 //! it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use base::{ClientId, Incarnation};
@@ -21,6 +21,27 @@ pub struct Directory {
 struct ClientMaps {
     by_id: BTreeMap<ClientId, Arc<Client>>,
     by_incarnation: HashMap<Incarnation, Arc<Client>>,
+    /// Those that are told nothing.
+    disabled: BTreeSet<ClientId>,
+}
+
+impl ClientMaps {
+    fn put(&mut self, client: Client) {
+        let client = Arc::new(client);
+        self.remove(&client.id);
+        if !client.enabled {
+            self.disabled.insert(client.id.clone());
+        }
+        self.by_id.insert(client.id.clone(), Arc::clone(&client));
+        self.by_incarnation.insert(client.incarnation, client);
+    }
+
+    fn remove(&mut self, id: &ClientId) {
+        if let Some(old) = self.by_id.remove(id) {
+            self.by_incarnation.remove(&old.incarnation);
+            self.disabled.remove(id);
+        }
+    }
 }
 
 impl Directory {
@@ -60,6 +81,12 @@ impl Directory {
         self.version.subscribe()
     }
 
+    /// The first so many clients that are disabled, in order of id.
+    #[must_use]
+    pub fn disabled(&self, limit: usize) -> Vec<ClientId> {
+        self.read().disabled.iter().take(limit).cloned().collect()
+    }
+
     /// How many clients there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -77,37 +104,58 @@ impl Directory {
         {
             let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
             *clients = ClientMaps::default();
-            for client in all.map(Arc::new) {
-                clients.by_incarnation.insert(client.incarnation, Arc::clone(&client));
-                clients.by_id.insert(client.id.clone(), client);
-            }
+            all.for_each(|client| clients.put(client));
         }
         self.version.send_modify(|version| *version += 1);
     }
 
     pub(crate) fn put(&self, client: Client) {
-        {
-            let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
-            let client = Arc::new(client);
-            if let Some(old) = clients.by_id.insert(client.id.clone(), Arc::clone(&client)) {
-                clients.by_incarnation.remove(&old.incarnation);
-            }
-            clients.by_incarnation.insert(client.incarnation, client);
-        }
+        self.clients.write().unwrap_or_else(PoisonError::into_inner).put(client);
         self.version.send_modify(|version| *version += 1);
     }
 
     pub(crate) fn remove(&self, id: &ClientId) {
-        {
-            let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
-            if let Some(old) = clients.by_id.remove(id) {
-                clients.by_incarnation.remove(&old.incarnation);
-            }
-        }
+        self.clients.write().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.version.send_modify(|version| *version += 1);
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, ClientMaps> {
         self.clients.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Timestamp;
+
+    use super::*;
+
+    fn client(id: &str, incarnation: u64, enabled: bool) -> Client {
+        Client {
+            id: ClientId::new(id).expect("an id"),
+            incarnation: Incarnation(incarnation),
+            name: String::new(),
+            url: String::new(),
+            secret: Vec::new(),
+            previous_secret: None,
+            enabled,
+            created_at: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn disabled_clients_are_those_that_are_so_now() {
+        let directory = Directory::new();
+        let disabled = || directory.disabled(9).iter().map(|id| id.as_str().to_owned()).collect::<Vec<_>>();
+        directory.replace([client("a", 1, false), client("b", 2, true)].into_iter());
+        assert_eq!(disabled(), ["a"]);
+        directory.put(client("a", 1, true));
+        directory.put(client("b", 2, false));
+        directory.put(client("c", 3, false));
+        assert_eq!(disabled(), ["b", "c"]);
+        assert_eq!(directory.disabled(1).len(), 1);
+        directory.remove(&ClientId::new("b").expect("an id"));
+        assert_eq!(disabled(), ["c"]);
+        assert!(directory.get(Incarnation(2)).is_none() && directory.get(Incarnation(1)).is_some());
     }
 }

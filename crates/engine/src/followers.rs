@@ -1,10 +1,13 @@
 //! Followers wait at the end of a feed, and wake when a durable batch may concern them.
 //!
 //! A partition does not know what a feed shows. So a follower names roughly what it waits for, and
-//! reads the feed again when it wakes. Without followers a batch costs one load of a counter.
+//! reads the feed again when it wakes. Without followers a batch costs one load of a counter. What
+//! follows several things at once is in [`live`].
+
+pub mod live;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{PartitionId, Problem, Timestamp};
@@ -14,8 +17,9 @@ use records::{Batch, DeviceSlot, Op};
 use tokio::sync::Notify;
 
 use crate::Engine;
+use live::{LIVE_MAX, Touched, Watched};
 
-/// Followers at the same time. Each batch with something for any of them looks at all.
+/// Followers of one feed at the same time. Each batch with something for any of them looks at all.
 const FOLLOWERS_MAX: usize = 1_024;
 
 /// What a follower waits for.
@@ -50,7 +54,7 @@ pub enum FollowedFeed {
 
 /// The feeds that a batch adds to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct FeedSet(u8);
+struct FeedSet(u16);
 
 impl FeedSet {
     const EVENTS: Self = Self(1);
@@ -61,6 +65,8 @@ impl FeedSet {
     const COMMANDS: Self = Self(1 << 5);
     const COMMAND_STATES: Self = Self(1 << 6);
     const TIMELINE: Self = Self(1 << 7);
+    /// No feed: devices as they are.
+    const DEVICES: Self = Self(1 << 8);
     /// Whose batches do not say of which device it is.
     const OF_NO_DEVICE: Self = Self(Self::PROGRESS.0 | Self::COMMAND_STATES.0);
 
@@ -77,8 +83,16 @@ impl FeedSet {
         }
     }
 
+    fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    fn is_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
     }
 }
 
@@ -87,18 +101,27 @@ impl FeedSet {
 pub struct News {
     partition: PartitionId,
     stamp: Timestamp,
+    /// Only what somebody followed then was looked for.
+    looked_for: FeedSet,
     feeds: FeedSet,
     /// In order. A delivery or a command that comes to stand elsewhere does not say whose it is.
     slots: Vec<DeviceSlot>,
 }
 
 impl News {
-    fn of(partition: PartitionId, batch: &Batch) -> Self {
-        let mut news =
-            Self { partition, stamp: batch.head.stamp, feeds: FeedSet::default(), slots: Vec::new() };
+    fn of(partition: PartitionId, batch: &Batch, looked_for: FeedSet) -> Self {
+        let stamp = batch.head.stamp;
+        let mut news = Self { partition, stamp, looked_for, feeds: FeedSet::default(), slots: Vec::new() };
         for op in &batch.ops {
             let (feeds, slot) = match op {
-                Op::Sign(sign) if sign.reading.is_some() => (FeedSet::READINGS, Some(sign.slot)),
+                Op::Sign(sign) if sign.reading.is_some() => {
+                    (FeedSet::READINGS.and(FeedSet::DEVICES), Some(sign.slot))
+                }
+                Op::Sign(sign) => (FeedSet::DEVICES, Some(sign.slot)),
+                Op::PutState(slot, _) | Op::DeleteDevice(_, slot) => (FeedSet::DEVICES, Some(*slot)),
+                Op::PutDevice(device) => (FeedSet::DEVICES, Some(device.slot)),
+                Op::PutDeviceSession(session) => (FeedSet::DEVICES, Some(session.slot)),
+                Op::DeleteDeviceSession(slot) => (FeedSet::DEVICES, Some(*slot)),
                 Op::PutEvent(event) => (FeedSet::EVENTS, Some(event.slot)),
                 Op::PutDelivery(delivery) => (FeedSet::DELIVERIES, Some(delivery.slot)),
                 Op::PutProgress(..) => (FeedSet::PROGRESS, None),
@@ -108,8 +131,10 @@ impl News {
                 Op::PutTimelineEntry(entry) => (FeedSet::TIMELINE, Some(entry.slot)),
                 _ => continue,
             };
-            news.feeds.0 |= feeds.0;
-            news.slots.extend(slot);
+            if feeds.meets(looked_for) {
+                news.feeds = news.feeds.and(feeds);
+                news.slots.extend(slot);
+            }
         }
         news.slots.sort_unstable();
         news.slots.dedup();
@@ -118,6 +143,10 @@ impl News {
 
     fn concerns(&self, followed: Followed) -> bool {
         let feeds = FeedSet::of(followed.feed);
+        if !feeds.is_within(self.looked_for) {
+            // Nobody followed that when the batch was looked through.
+            return true;
+        }
         let is_of = |(partition, slot)| {
             let shared = FeedSet(feeds.0 & self.feeds.0);
             let of_any = shared.meets(FeedSet::OF_NO_DEVICE);
@@ -131,28 +160,65 @@ impl News {
 #[derive(Debug, Default)]
 pub(crate) struct Followers {
     count: AtomicUsize,
+    /// Of them those who watch queues.
+    watch_queues: AtomicUsize,
+    /// The feeds that any of them follows.
+    looked_for: AtomicU16,
     table: Mutex<FollowerTable>,
     gauge: Gauge,
 }
 
 #[derive(Debug, Default)]
 struct FollowerTable {
-    followers: HashMap<u64, (Followed, Arc<Ear>)>,
+    followers: HashMap<u64, (Box<[Watched]>, Arc<Ear>)>,
     came: u64,
+    /// Of them those who follow several things.
+    live: usize,
 }
 
 /// Where a follower is told.
 #[derive(Debug)]
 struct Ear {
     notify: Notify,
+    /// Which of the things that it follows it was told of, a bit each.
+    told: AtomicU32,
     /// The latest stamp among what it was told of.
     stamp: AtomicI64,
+    /// Which of its devices may have changed.
+    touched: Mutex<Touched>,
 }
 
 impl Ear {
-    fn tell(&self, stamp: Timestamp) {
+    fn new() -> Self {
+        Self {
+            notify: Notify::new(),
+            told: AtomicU32::new(0),
+            stamp: AtomicI64::new(i64::MIN),
+            touched: Mutex::default(),
+        }
+    }
+
+    /// Tells of the thing with that number. Who was told and has not looked yet is not woken again.
+    fn tell(&self, number: usize, stamp: Timestamp) {
         self.stamp.fetch_max(stamp.0, Ordering::Relaxed);
-        self.notify.notify_one();
+        let bit = 1 << number;
+        if self.told.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+            self.notify.notify_one();
+        }
+    }
+
+    /// Resolves with what it was told of since the last time. Nothing is lost if this is given up.
+    async fn told(&self) -> u32 {
+        loop {
+            match self.told.swap(0, Ordering::AcqRel) {
+                0 => self.notify.notified().await,
+                told => return told,
+            }
+        }
+    }
+
+    fn touched(&self) -> MutexGuard<'_, Touched> {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -164,34 +230,73 @@ impl Followers {
 
     /// What a batch will have for followers; `None` while there are none, when nobody looks.
     pub(crate) fn news(&self, partition: PartitionId, batch: &Batch) -> Option<News> {
-        (self.count.load(Ordering::SeqCst) > 0).then(|| News::of(partition, batch))
+        let looked_for = FeedSet(self.looked_for.load(Ordering::SeqCst));
+        (self.count.load(Ordering::SeqCst) > 0).then(|| News::of(partition, batch, looked_for))
     }
 
     /// A batch with that stamp is durable. Without `news` it may concern every follower.
     pub(crate) fn tell(&self, stamp: Timestamp, news: Option<&News>) {
-        if self.count.load(Ordering::SeqCst) == 0 || news.is_some_and(|news| news.feeds == FeedSet::default())
-        {
+        let looked_for = FeedSet(self.looked_for.load(Ordering::SeqCst));
+        let concerns_nobody =
+            |news: &News| news.feeds == FeedSet::default() && looked_for.is_within(news.looked_for);
+        if self.count.load(Ordering::SeqCst) == 0 || news.is_some_and(concerns_nobody) {
+            return;
+        }
+        let stamp = news.map_or(stamp, |news| news.stamp);
+        let table = self.table();
+        for (watched, ear) in table.followers.values() {
+            for (number, watched) in watched.iter().enumerate() {
+                let concerns = match watched {
+                    Watched::Feed(followed) => news.is_none_or(|news| news.concerns(*followed)),
+                    Watched::Devices(devices) => live::touch(&mut ear.touched(), devices, news),
+                    Watched::Queues(_) => false,
+                };
+                if concerns {
+                    ear.tell(number, stamp);
+                }
+            }
+        }
+    }
+
+    /// Queues of a partition may stand otherwise; without one, any.
+    pub(crate) fn queues_changed(&self, partition: Option<PartitionId>) {
+        if self.watch_queues.load(Ordering::SeqCst) == 0 {
             return;
         }
         let table = self.table();
-        for (followed, ear) in table.followers.values() {
-            if news.is_none_or(|news| news.concerns(*followed)) {
-                ear.tell(news.map_or(stamp, |news| news.stamp));
+        for (watched, ear) in table.followers.values() {
+            for (number, watched) in watched.iter().enumerate() {
+                let Watched::Queues(partitions) = watched else { continue };
+                if partition.is_none_or(|partition| partitions.contains(&partition)) {
+                    ear.tell(number, Timestamp(i64::MIN));
+                }
             }
         }
     }
 
     fn add(&self, followed: Followed) -> Option<(u64, Arc<Ear>)> {
         let mut table = self.table();
-        if table.followers.len() >= FOLLOWERS_MAX {
+        if table.followers.len() - table.live >= FOLLOWERS_MAX {
             return None;
         }
+        Some(self.enter(&mut table, Box::new([Watched::Feed(followed)])))
+    }
+
+    fn add_live(&self, watched: Box<[Watched]>) -> Option<(u64, Arc<Ear>)> {
+        let mut table = self.table();
+        if table.live >= LIVE_MAX {
+            return None;
+        }
+        table.live += 1;
+        Some(self.enter(&mut table, watched))
+    }
+
+    fn enter(&self, table: &mut FollowerTable, watched: Box<[Watched]>) -> (u64, Arc<Ear>) {
         table.came += 1;
-        let number = table.came;
-        let ear = Arc::new(Ear { notify: Notify::new(), stamp: AtomicI64::new(i64::MIN) });
-        table.followers.insert(number, (followed, Arc::clone(&ear)));
-        self.note(&table);
-        Some((number, ear))
+        let (number, ear) = (table.came, Arc::new(Ear::new()));
+        table.followers.insert(number, (watched, Arc::clone(&ear)));
+        self.note(table);
+        (number, ear)
     }
 
     fn remove(&self, number: u64) {
@@ -200,9 +305,22 @@ impl Followers {
         self.note(&table);
     }
 
+    fn remove_live(&self, number: u64) {
+        let mut table = self.table();
+        if table.followers.remove(&number).is_some() {
+            table.live -= 1;
+        }
+        self.note(&table);
+    }
+
     fn note(&self, table: &FollowerTable) {
+        let watched = || table.followers.values().flat_map(|(watched, _)| watched);
+        let feeds = watched().fold(FeedSet::default(), |feeds, watched| feeds.and(watched.feeds()));
+        let queues = watched().filter(|watched| matches!(watched, Watched::Queues(_))).count();
+        self.looked_for.store(feeds.0, Ordering::SeqCst);
+        self.watch_queues.store(queues, Ordering::SeqCst);
         self.count.store(table.followers.len(), Ordering::SeqCst);
-        self.gauge.set(table.followers.len() as i64);
+        self.gauge.set((table.followers.len() - table.live) as i64);
     }
 
     fn table(&self) -> MutexGuard<'_, FollowerTable> {
@@ -221,7 +339,7 @@ pub struct Follower {
 impl Follower {
     /// Resolves when the feed may show something that it did not show before.
     pub async fn news(&self) {
-        self.ear.notify.notified().await;
+        self.ear.told().await;
         // Feeds end before what other partitions are still writing: once they have written it, this
         // is shown.
         let stamp = Timestamp(self.ear.stamp.load(Ordering::Relaxed));
@@ -236,6 +354,12 @@ impl Drop for Follower {
 }
 
 impl Engine {
+    /// How many callers wait at the ends of feeds, and how many may.
+    #[must_use]
+    pub fn following(&self) -> (usize, usize) {
+        (usize::try_from(self.followers().gauge.get()).unwrap_or(0), FOLLOWERS_MAX)
+    }
+
     /// Follows a feed from here on.
     ///
     /// # Errors
@@ -247,7 +371,7 @@ impl Engine {
             return Err(Problem::new(503, "too_many_waiting", detail));
         };
         // What is durable already may not be shown yet.
-        ear.tell(self.latest_stamp());
+        ear.tell(0, self.latest_stamp());
         Ok(Follower { engine: self.clone(), number, ear })
     }
 }
@@ -258,7 +382,8 @@ mod tests {
 
     fn news(feeds: FeedSet, slots: &[u32]) -> News {
         let slots = slots.iter().copied().map(DeviceSlot).collect();
-        News { partition: PartitionId(1), stamp: Timestamp(5), feeds, slots }
+        let looked_for = FeedSet(u16::MAX);
+        News { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds, slots }
     }
 
     #[test]
@@ -287,6 +412,17 @@ mod tests {
         ] {
             assert_eq!(news.concerns(followed(feed, device)), expect, "{feed:?} {device:?} {news:?}");
         }
+    }
+
+    #[test]
+    fn what_nobody_looked_for_in_a_batch_may_concern_whoever_came_since() {
+        let followed = Followed { feed: FollowedFeed::Events, device: None };
+        let unseen = News { looked_for: FeedSet::DELIVERIES, ..news(FeedSet::default(), &[]) };
+        assert!(unseen.concerns(followed));
+        let followers = Followers::default();
+        let (_, ear) = followers.add(followed).expect("room");
+        followers.tell(Timestamp(5), Some(&unseen));
+        assert_eq!(ear.told.load(Ordering::SeqCst), 1);
     }
 
     #[test]

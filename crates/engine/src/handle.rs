@@ -429,6 +429,10 @@ impl Engine {
             + queues.iter().map(PartitionHandle::waiting).sum::<usize>()
     }
 
+    pub(crate) fn context(&self) -> &EngineContext {
+        &self.shared.context
+    }
+
     pub(crate) fn followers(&self) -> &Followers {
         &self.shared.context.devices.followers
     }

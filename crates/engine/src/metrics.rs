@@ -10,10 +10,11 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use records::{Batch, Connection, Happening, Op};
+use records::{Batch, Connection, EventKind, Happening, Op};
 use store::Store;
 
 use crate::devices::stats::DeviceStats;
+use crate::overview::Totals;
 use crate::queues::{JobsByState, JobsCounted, PartitionStats, QueueJobs};
 
 /// Counters of what batches hold.
@@ -27,6 +28,7 @@ pub(crate) struct BatchMetrics {
     progress: Family<StatusLabel, Counter>,
     attempts: Counter,
     commands: Family<StatusLabel, Counter>,
+    commands_given: Counter,
     jobs: Family<OutcomeLabel, Counter>,
 }
 
@@ -69,6 +71,7 @@ impl BatchMetrics {
                     self.progress.get_or_create(&StatusLabel { status: progress.status.as_str() }).inc();
                 }
                 Op::PutAttempt(_) => drop(self.attempts.inc()),
+                Op::PutCommand(_) => drop(self.commands_given.inc()),
                 Op::PutTimelineEntry(entry) => {
                     if let Happening::Command { status, .. } = entry.what {
                         self.commands.get_or_create(&StatusLabel { status: status.as_str() }).inc();
@@ -110,6 +113,19 @@ impl BatchMetrics {
         }
     }
 
+    /// What was counted since the start.
+    pub(crate) fn totals(&self) -> Totals {
+        let events = |kind: EventKind| self.events.get_or_create(&KindLabel { r#type: kind.as_str() }).get();
+        Totals {
+            reports: self.signs.get(),
+            changes: events(EventKind::Changed),
+            losses: events(EventKind::Lost),
+            deliveries: self.deliveries.get(),
+            jobs: self.jobs.get_or_create(&OutcomeLabel { outcome: "published" }).get(),
+            commands: self.commands_given.get(),
+        }
+    }
+
     pub(crate) fn register(&self, registry: &mut Registry) {
         for (name, help, counter) in [
             ("fieldpost_engine_batches", "Batches committed", &self.batches),
@@ -121,6 +137,7 @@ impl BatchMetrics {
             ("fieldpost_engine_readings", "Readings stored", &self.readings),
             ("fieldpost_engine_deliveries", "Notifications made", &self.deliveries),
             ("fieldpost_engine_attempts", "Attempts at notifications recorded", &self.attempts),
+            ("fieldpost_engine_commands", "Commands given", &self.commands_given),
         ] {
             registry.register(name, help, counter.clone());
         }
@@ -182,7 +199,8 @@ impl Collector for EngineCollector {
                 )?)?;
             }
         }
-        let PartitionStats { queues, scheduled, ready, reserved, dead, parked, waiting } = (self.queues)();
+        let PartitionStats { queues, scheduled, ready, reserved, dead, parked, waiting, paused } =
+            (self.queues)();
         for (name, help, value) in [
             ("fieldpost_engine_queues", "Queues that have jobs, dead letters or settings", queues),
             ("fieldpost_engine_jobs_scheduled", "Jobs of queues that wait for their time", scheduled),
@@ -190,6 +208,7 @@ impl Collector for EngineCollector {
             ("fieldpost_engine_jobs_reserved", "Jobs of queues that consumers have", reserved),
             ("fieldpost_engine_jobs_parked", "Scheduled and ready jobs that are in the store only", parked),
             ("fieldpost_engine_dead_letters", "Dead letters of queues", dead),
+            ("fieldpost_engine_queues_paused", "Queues that give no jobs out until they are resumed", paused),
             ("fieldpost_engine_waiting_consumers", "Consumers that wait for jobs", waiting),
         ] {
             let gauge = ConstGauge::new(value as i64);
@@ -218,7 +237,7 @@ impl Collector for EngineCollector {
 
 impl EngineCollector {
     fn encode_devices(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let DeviceStats { never_seen, online, lost, pending } = (self.devices)();
+        let DeviceStats { never_seen, online, lost, pending, quarantined } = (self.devices)();
         let by_connection =
             [(Connection::NeverSeen, never_seen), (Connection::Online, online), (Connection::Lost, lost)];
         let (name, help) = ("fieldpost_engine_devices", "Registered devices, by connection");
@@ -227,12 +246,18 @@ impl EngineCollector {
             let label = [("connection", connection.as_str())];
             ConstGauge::new(count as i64).encode(devices.encode_family(&label)?)?;
         }
-        let pending = ConstGauge::new(pending as i64);
-        let (name, help) = (
-            "fieldpost_engine_deliveries_pending",
-            "Notifications that wait for an attempt or are under way",
-        );
-        pending.encode(encoder.encode_descriptor(name, help, None, pending.metric_type())?)
+        for (name, help, value) in [
+            (
+                "fieldpost_engine_deliveries_pending",
+                "Notifications that wait for an attempt or are under way",
+                pending,
+            ),
+            ("fieldpost_engine_quarantined", "Refused reports that are kept", quarantined),
+        ] {
+            let gauge = ConstGauge::new(value as i64);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
     }
 
     fn encode_queue_jobs(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {

@@ -22,6 +22,7 @@ pub mod partition;
 mod queue_metrics;
 mod ready_wait;
 mod stats;
+mod troubled;
 
 pub use crate::kernel::idempotency::IdempotencyKey;
 pub use calls::{Acked, Queues};
@@ -39,3 +40,4 @@ pub use partition::{DeadView, Listed, QueueMark};
 pub(crate) use queue_metrics::QueueJobs;
 pub use queue_metrics::{JobsByState, NamedChange};
 pub use stats::{JobsCounted, PartitionStats, QueueStats};
+pub use troubled::{TroubleChange, TroubledQueue};

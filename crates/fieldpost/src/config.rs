@@ -12,6 +12,7 @@
 mod auth;
 mod commands;
 mod entry;
+mod in_force;
 mod kinds;
 mod layers;
 mod mistake;
@@ -32,10 +33,12 @@ use std::time::Duration;
 use axum::http::HeaderValue;
 use base::DeviceIdAlphabet;
 use engine::CommandSettings;
+use engine::followers::live::LIVE_MAX;
 use gateway::amqp::{AmqpUrl, QueueName};
 use gateway::decode::kinds::KindForms;
 
 pub(crate) use auth::Auth;
+pub(crate) use in_force::InForce;
 pub(crate) use mistake::ConfigErrors;
 
 use layers::Layers;
@@ -119,6 +122,8 @@ pub(crate) struct Http {
     pub listen: SocketAddr,
     /// Connections at a time.
     pub connections_max: usize,
+    /// Live streams at a time.
+    pub live_max: usize,
     /// Names of this machine, beside `localhost` and its addresses.
     pub hosts: Vec<String>,
     /// Origins whose web pages may call with a token.
@@ -265,6 +270,19 @@ impl Settings {
         data_dir_flag: Option<&Path>,
         faults_of: impl Fn(&Tls) -> Vec<Fault>,
     ) -> Result<Self, ConfigErrors> {
+        Self::load_shown(file, variables, data_dir_flag, faults_of).map(|(settings, _)| settings)
+    }
+
+    /// The same, with the settings in force as they may be shown.
+    ///
+    /// # Errors
+    /// See [`Settings::load`].
+    pub(crate) fn load_shown(
+        file: Option<&Path>,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        data_dir_flag: Option<&Path>,
+        faults_of: impl Fn(&Tls) -> Vec<Fault>,
+    ) -> Result<(Self, InForce), ConfigErrors> {
         let mut layers = Layers::of_defaults();
         if let Some(path) = file {
             layers.add_file(path);
@@ -277,7 +295,8 @@ impl Settings {
         for Fault { key, wrong, right } in settings.tls.iter().flat_map(faults_of) {
             from.refuse(key, &wrong, right);
         }
-        from.finish(settings)
+        let in_force = from.in_force();
+        from.finish(settings).map(|settings| (settings, in_force))
     }
 
     /// What the layers say, and their mistakes so far. Files that they name are not looked at.
@@ -292,6 +311,8 @@ impl Settings {
             http: Http {
                 listen: http_listen(&mut from),
                 connections_max: connections_max(&mut from, "http.connections_max"),
+                live_max: from.read("http.live_max", &Whole { least: 1, most: LIVE_MAX as u64 }).value
+                    as usize,
                 hosts: from.read("http.hosts", &Items(Host)).value,
                 origins: from.read("http.origins", &Items(WebOrigin)).value,
             },

@@ -31,14 +31,14 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Serve(flags) => {
             start_logging(cli.log_format);
-            let settings = Settings::load(
+            let settings = Settings::load_shown(
                 flags.config.as_deref(),
                 std::env::vars_os(),
                 flags.data_dir.as_deref(),
                 certificate::faults,
             );
             match settings {
-                Ok(settings) => run(serve::run(settings, flags.ready_file)),
+                Ok((settings, in_force)) => run(serve::run(settings, in_force, flags.ready_file)),
                 Err(errors) => {
                     eprintln!("{errors}");
                     ExitCode::from(EXIT_WRONG)

@@ -12,6 +12,7 @@ mod data_dir;
 mod edge;
 mod front;
 mod grpc;
+mod host;
 mod lmstfy;
 mod open_files;
 mod process;
@@ -38,18 +39,19 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, info};
 
-use crate::config::{Durability, Settings, UnknownDevice};
+use crate::config::{Durability, InForce, Settings, UnknownDevice};
 use edge::EdgeContext;
 use front::Front;
+use host::Program;
 use net::memory_budget::MemoryBudget;
 use open_files::Shares;
 use ready_file::Addresses;
 use tls::{Certificate, TlsSource};
 
 /// Runs the server until SIGTERM or SIGINT.
-pub(crate) async fn run(settings: Settings, ready_file: Option<PathBuf>) -> ExitCode {
+pub(crate) async fn run(settings: Settings, in_force: InForce, ready_file: Option<PathBuf>) -> ExitCode {
     let stop = watch::Sender::new(false);
-    match serve(&settings, ready_file, &stop).await {
+    match serve(&settings, in_force, ready_file, &stop).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error!("{error}");
@@ -69,6 +71,7 @@ fn because<E: Display>(what: &str) -> impl FnOnce(E) -> Ended {
 
 async fn serve(
     settings: &Settings,
+    in_force: InForce,
     ready_file: Option<PathBuf>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
@@ -81,7 +84,7 @@ async fn serve(
     let http = bind("http.listen", settings.http.listen)?;
     let mut addresses = Addresses::of(http.local_addr().map_err(because("http.listen"))?);
     let mut tasks = JoinSet::new();
-    let bootstrap = Bootstrap::open(settings, http, shares, stop, &mut tasks)?;
+    let bootstrap = Bootstrap::open(settings, in_force, http, (shares, stop), &mut tasks)?;
 
     info!(http = %addresses.http, data_dir = %settings.data_dir.display(), "starting");
     let store = data_dir::open(settings)?;
@@ -147,14 +150,15 @@ struct Bootstrap {
     answers: LargeAnswers,
     memory: MemoryBudget,
     metrics: Registry,
+    host: Program,
 }
 
 impl Bootstrap {
     fn open(
         settings: &Settings,
+        in_force: InForce,
         http: TcpListener,
-        shares: Shares,
-        stop: &watch::Sender<bool>,
+        (shares, stop): (Shares, &watch::Sender<bool>),
         tasks: &mut JoinSet<()>,
     ) -> Result<Self, Ended> {
         access::tell(settings);
@@ -180,9 +184,10 @@ impl Bootstrap {
             listener = listener.with_tls(Arc::clone(source));
         }
         listener.register_metrics(&mut metrics);
+        let host = Program::of(settings, in_force, &shares, listener.connections());
         tasks.spawn(listener.run(stop.subscribe()));
         tasks.spawn(tls::follow(certificate, hangups, stop.subscribe()));
-        Ok(Self { front, tls, shares, web, answers, memory, metrics })
+        Ok(Self { front, tls, shares, web, answers, memory, metrics, host })
     }
 }
 
@@ -194,16 +199,18 @@ async fn open_edges(
     edges: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
-    let Bootstrap { front, tls, shares, web, answers, memory, mut metrics } = bootstrap;
+    let Bootstrap { front, tls, shares, web, answers, memory, mut metrics, mut host } = bootstrap;
     edges.spawn(clock::follow(engine.clone(), stop.subscribe()));
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
     let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings, &shares), sending);
     let tester = webhooks.tester();
+    host.open_breakers = webhooks.open_breakers();
     edges.spawn(webhooks.run(stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {
         let listener = bind_mqtt(settings, listen, engine, tls.clone(), shares.clone()).await?;
         listener.register_metrics(&mut metrics);
+        host.serves_mqtt(listener.connections(), &shares);
         addresses.mqtt = Some(listener.local_addr().map_err(because("mqtt.listen"))?);
         edges.spawn(listener.run(stop.subscribe()));
     }
@@ -237,7 +244,7 @@ async fn open_edges(
         Durability::Always => api,
         Durability::Interval(interval) => api.synced_within(interval),
     };
-    let api = api.backing_up_with(backups::begin(store));
+    let api = api.backing_up_with(backups::begin(store)).live_streams(settings.http.live_max).hosted_by(host);
     engine.intake(WayIn::Http).attend(true).await;
     let console = console::routes(&console::FrameAncestors::default());
     front.open(api::router_with(&api, reports.merge(console)));

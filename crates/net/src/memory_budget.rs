@@ -99,6 +99,18 @@ impl MemoryBudget {
         self.parts[purpose as usize].clone()
     }
 
+    /// All of it, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        ALL.iter().map(|purpose| purpose.bytes()).sum()
+    }
+
+    /// How much of it is taken, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        usize::try_from(self.held.get()).unwrap_or(0)
+    }
+
     /// Puts its gauge into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let help = "Memory that bodies of requests and answers have of the budget of all edges";

@@ -20,6 +20,7 @@ use crate::connector::Connector;
 use crate::guard::Guard;
 use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits};
 use crate::metrics::{AttemptResult, Metrics};
+use crate::open_breakers::OpenBreakers;
 use crate::outcomes;
 use crate::roots;
 use crate::sender::Sender;
@@ -65,6 +66,7 @@ pub struct Webhooks {
     settings: Settings,
     metrics: Metrics,
     sender: Arc<Sender>,
+    open_breakers: OpenBreakers,
 }
 
 impl std::fmt::Debug for Webhooks {
@@ -81,13 +83,20 @@ impl Webhooks {
         let connector = Connector::new(guard, roots::system_tls());
         let clock = Arc::clone(engine.clock());
         let sender = Sender::new(clock, settings.timeout, connector, settings.in_flight, metrics.clone());
-        Self { engine, settings, metrics, sender: Arc::new(sender) }
+        let open_breakers = OpenBreakers::default();
+        Self { engine, settings, metrics, sender: Arc::new(sender), open_breakers }
     }
 
     /// Sends tests, whether this runs or not.
     #[must_use]
     pub fn tester(&self) -> Tester {
         Tester::new(Arc::clone(&self.sender), Arc::clone(self.engine.clock()))
+    }
+
+    /// The clients whose breaker is open, from now on.
+    #[must_use]
+    pub fn open_breakers(&self) -> OpenBreakers {
+        self.open_breakers.clone()
     }
 
     /// Sends what is due until `shutdown` says so or its sender is gone; then lets the attempts
@@ -145,11 +154,12 @@ struct Driver {
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
     metrics: Metrics,
+    open_breakers: OpenBreakers,
 }
 
 impl Driver {
     fn new(webhooks: Webhooks, tell: mpsc::Sender<Vec<Finished>>) -> Self {
-        let Webhooks { engine, settings, metrics, sender } = webhooks;
+        let Webhooks { engine, settings, metrics, sender, open_breakers } = webhooks;
         let limits = Limits {
             per_client: settings.per_client_in_flight,
             total: settings.in_flight.clamp(1, IN_FLIGHT_MAX),
@@ -161,6 +171,7 @@ impl Driver {
             shared: Arc::new(Shared { engine, sender, timeout: settings.timeout, tell }),
             tasks: JoinSet::new(),
             metrics,
+            open_breakers,
         }
     }
 
@@ -172,6 +183,7 @@ impl Driver {
         }
         for event in self.lanes.take_breaker_events() {
             log_breaker(&event);
+            self.open_breakers.note(&event, now);
             self.metrics.breakers_opened.inc_by(u64::from(matches!(event, BreakerEvent::Opened { .. })));
         }
         self.metrics.breakers_open.set(self.lanes.breakers_open() as i64);

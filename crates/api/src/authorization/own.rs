@@ -26,6 +26,14 @@ impl About {
         Self { path: path.collect(), query: query.map(|Query(query)| query).unwrap_or_default() }
     }
 
+    /// About these texts.
+    pub(super) fn these(path: &[(&str, &str)], query: &[(&str, &str)]) -> Self {
+        let owned = |texts: &[(&str, &str)]| {
+            texts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        Self { path: owned(path), query: owned(query) }
+    }
+
     pub(super) fn in_path(&self, name: &str) -> Option<&str> {
         self.path.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }

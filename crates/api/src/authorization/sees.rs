@@ -21,14 +21,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Sees {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let may_see = |scope: &Scope| matches!(scope, Scope::Admin | Scope::Read | Scope::Operate);
-        let caller = parts.extensions.get::<Caller>();
-        let all = caller.is_none_or(|caller| caller.scopes().iter().any(may_see));
-        Ok(if all { Self::Everything } else { Self::ItsOwn })
+        Ok(Self::of_caller(parts.extensions.get::<Caller>()))
     }
 }
 
 impl Sees {
+    /// Of a caller; without tokens everybody sees everything.
+    pub(crate) fn of_caller(caller: Option<&Caller>) -> Self {
+        let may_see = |scope: &Scope| matches!(scope, Scope::Admin | Scope::Read | Scope::Operate);
+        let all = caller.is_none_or(|caller| caller.scopes().iter().any(may_see));
+        if all { Self::Everything } else { Self::ItsOwn }
+    }
+
     /// The result of a lookup; an unknown device is answered as somebody else's is, of which
     /// nothing is shown.
     pub(crate) fn of<T>(self, found: Result<Vec<T>, Problem>) -> Result<Vec<T>, Problem> {

@@ -13,6 +13,8 @@ use axum::http::Method;
 pub(super) enum Needs {
     /// Nothing, not even a token: probes and browsers ask, and the answer tells nothing of devices.
     Nothing,
+    /// Any token: the answer tells the caller of itself.
+    AnyToken,
     /// `read` or `operate`, or a client's scope where it is its own.
     Read(Own),
     /// `read`, `commands` or `operate`, or a client's scope where it is its own.
@@ -50,7 +52,7 @@ pub(super) enum Own {
     EitherInQuery,
 }
 
-use Needs::{Admin, Command, Look, Nothing, Operate, Queues, Read, Report};
+use Needs::{Admin, AnyToken, Command, Look, Nothing, Operate, Queues, Read, Report};
 use Own::{ClientInPath, ClientInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
 
 /// A method, a route as it is written for the router, and what it takes. HEAD is GET.
@@ -60,6 +62,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/metrics", Read(Never)),
     ("GET", "/openapi.json", Read(Never)),
     ("GET", "/v1/backup", Admin(Never)),
+    ("GET", "/v1/caller", AnyToken),
     ("GET", "/v1/clients", Read(Never)),
     ("POST", "/v1/clients", Admin(Never)),
     ("GET", "/v1/clients/{id}", Read(ClientInPath)),
@@ -90,12 +93,17 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("DELETE", "/v1/devices/{id}/desired/{key}", Command),
     ("GET", "/v1/devices/{id}/poll", Report),
     ("GET", "/v1/devices/{id}/readings", Read(DeviceInPath)),
+    ("GET", "/v1/devices/{id}/readings/summary", Read(DeviceInPath)),
     ("GET", "/v1/devices/{id}/timeline", Look(Never)),
     ("GET", "/v1/events", Read(EitherInQuery)),
     ("GET", "/v1/stats", Read(EitherInQuery)),
+    ("GET", "/v1/system", Read(Never)),
     ("GET", "/v1/deliveries", Read(ClientInQuery)),
     ("GET", "/v1/deliveries/{id}", Read(DeliveryInPath)),
     ("POST", "/v1/deliveries/{id}/retry", Operate(DeliveryInPath)),
+    // Each topic takes what the list of its name takes.
+    ("GET", "/v1/live", AnyToken),
+    ("GET", "/v1/overview", Look(Never)),
     ("GET", "/v1/queues", Queues),
     ("POST", "/v1/desired", Command),
     ("GET", "/v1/desired/{id}", Look(Never)),
@@ -147,6 +155,7 @@ impl Needs {
     pub(super) fn told(self) -> &'static str {
         match self {
             Nothing => "nothing",
+            AnyToken => "any",
             Report => "admin or report",
             Command => "admin, commands or operate",
             Needs::Jobs => "admin, or jobs:NAMESPACE of this namespace",

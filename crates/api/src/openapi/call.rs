@@ -216,7 +216,7 @@ impl Call {
     }
 
     /// A schema, and those that it refers to, for the part that all calls share.
-    fn knows<S: ToSchema>(mut self) -> Self {
+    pub(crate) fn knows<S: ToSchema>(mut self) -> Self {
         self.schemas.push((S::name().into_owned(), S::schema()));
         S::schemas(&mut self.schemas);
         self

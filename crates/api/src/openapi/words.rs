@@ -20,6 +20,8 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
+use crate::live::Topic;
+use crate::overview::What;
 use crate::routes::stats::{By, METRICS, name_of};
 use crate::shape::timeline::{of_command, of_delivery};
 
@@ -245,6 +247,25 @@ pub(crate) fn metric() -> Schema {
 
 pub(crate) fn by() -> Schema {
     one_of(By::ALL.map(By::as_str))
+}
+
+/// Settings by section and key; null where there are none.
+pub(crate) fn sections() -> Schema {
+    let keys = ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)));
+    let keys = AdditionalProperties::RefOr(RefOr::T(Schema::from(keys)));
+    or_null(ObjectBuilder::new().schema_type(Type::Object).additional_properties(Some(keys)).into())
+}
+
+/// What a live stream shows.
+pub(crate) fn topic() -> Schema {
+    one_of(Topic::ALL.map(Topic::as_str))
+}
+
+/// What may fail, as the overview names it.
+pub(crate) fn failing() -> Schema {
+    one_of(What::ALL.map(What::as_str))
 }
 
 pub(crate) fn order() -> Schema {

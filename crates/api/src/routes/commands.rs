@@ -163,10 +163,10 @@ async fn retry(
     creation.once(&api, retry).await
 }
 
-struct Commands {
-    engine: Engine,
-    filter: CommandFilter,
-    feed: Feed,
+pub(super) struct Commands {
+    pub(super) engine: Engine,
+    pub(super) filter: CommandFilter,
+    pub(super) feed: Feed,
 }
 
 impl List for Commands {

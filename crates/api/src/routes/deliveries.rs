@@ -49,11 +49,11 @@ pub(super) fn routes() -> Routes {
     )
 }
 
-struct Deliveries {
-    engine: Engine,
-    filter: DeliveryFilter,
-    feed: Feed,
-    sees: Sees,
+pub(super) struct Deliveries {
+    pub(super) engine: Engine,
+    pub(super) filter: DeliveryFilter,
+    pub(super) feed: Feed,
+    pub(super) sees: Sees,
 }
 
 impl List for Deliveries {

@@ -79,11 +79,11 @@ async fn readings(
     feed::answer(&api, params.page()?, feed, readings).await
 }
 
-struct Events {
-    engine: Engine,
-    filter: EventFilter,
-    feed: Feed,
-    sees: Sees,
+pub(super) struct Events {
+    pub(super) engine: Engine,
+    pub(super) filter: EventFilter,
+    pub(super) feed: Feed,
+    pub(super) sees: Sees,
 }
 
 impl List for Events {

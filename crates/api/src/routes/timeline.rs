@@ -29,10 +29,10 @@ pub(super) fn routes() -> Routes {
     Routes::default().get("/v1/devices/{id}/timeline", list, listed)
 }
 
-struct Timeline {
-    engine: Engine,
-    device: DeviceId,
-    feed: Feed,
+pub(super) struct Timeline {
+    pub(super) engine: Engine,
+    pub(super) device: DeviceId,
+    pub(super) feed: Feed,
 }
 
 impl List for Timeline {

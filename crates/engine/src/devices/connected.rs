@@ -1,6 +1,7 @@
 //! Which devices have live sessions of their own, as far as that is durable: what readers are
 //! shown.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use base::PartitionId;
@@ -10,11 +11,14 @@ use records::DeviceSlot;
 #[derive(Debug)]
 pub(crate) struct Connected {
     partitions: Box<[RwLock<Vec<u64>>]>,
+    /// How many bits are set: nobody who asks has to look at them all.
+    count: AtomicUsize,
 }
 
 impl Connected {
     pub(crate) fn new(partitions: u16) -> Self {
-        Self { partitions: (0..partitions).map(|_| RwLock::default()).collect() }
+        let partitions = (0..partitions).map(|_| RwLock::default()).collect();
+        Self { partitions, count: AtomicUsize::new(0) }
     }
 
     pub(crate) fn set(&self, partition: PartitionId, slot: DeviceSlot, is: bool) {
@@ -24,10 +28,13 @@ impl Connected {
         if words.len() <= word {
             words.resize(word + 1, 0);
         }
-        if is {
+        let was = words[word] & bit != 0;
+        if is && !was {
             words[word] |= bit;
-        } else {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        } else if was && !is {
             words[word] &= !bit;
+            self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -49,11 +56,7 @@ impl Connected {
     }
 
     pub(crate) fn count(&self) -> usize {
-        let ones = |words: &RwLock<Vec<u64>>| {
-            let words = words.read().unwrap_or_else(PoisonError::into_inner);
-            words.iter().map(|word| word.count_ones() as usize).sum::<usize>()
-        };
-        self.partitions.iter().map(ones).sum()
+        self.count.load(Ordering::Relaxed)
     }
 }
 
@@ -75,5 +78,21 @@ mod tests {
         assert_eq!(connected.slots(here), [63, 64, 200].map(DeviceSlot));
         assert_eq!(connected.slots(PartitionId(0)), []);
         assert!(connected.contains(here, DeviceSlot(64)) && connected.count() == 3);
+    }
+
+    #[test]
+    fn a_device_that_is_told_of_twice_counts_once() {
+        let connected = Connected::new(2);
+        for (partition, slot, is, expect) in [
+            (0, 1, true, 1),
+            (0, 1, true, 1),
+            (1, 1, true, 2),
+            (1, 700, false, 2),
+            (0, 1, false, 1),
+            (0, 1, false, 1),
+        ] {
+            connected.set(PartitionId(partition), DeviceSlot(slot), is);
+            assert_eq!(connected.count(), expect, "{partition} {slot} {is}");
+        }
     }
 }

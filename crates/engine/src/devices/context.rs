@@ -33,7 +33,7 @@ pub struct DeviceContext {
     pub(crate) outcomes: Due<(PartitionId, OutcomeLane)>,
     /// Clients to be told again.
     pub stale: Arc<StaleClients>,
-    pub(crate) followers: Followers,
+    pub(crate) followers: Arc<Followers>,
     pub(crate) stats: AllDeviceStats,
     /// Which devices have live sessions of their own.
     pub(crate) connected: Connected,
@@ -62,7 +62,7 @@ impl DeviceContext {
             lanes: DueLanes::default(),
             outcomes: Due::default(),
             stale,
-            followers: Followers::default(),
+            followers: Arc::default(),
             stats: AllDeviceStats::default(),
             connected: Connected::new(partitions),
             sessions: SessionBook::new(partitions),

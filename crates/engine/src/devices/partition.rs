@@ -332,7 +332,8 @@ impl Partition {
 
     fn stats(&self) -> DeviceStats {
         let Connections { never_seen, online, lost } = self.watch.connections();
-        DeviceStats { never_seen, online, lost, pending: self.pairs.pending() }
+        let (pending, quarantined) = (self.pairs.pending(), self.quarantine.len() as u64);
+        DeviceStats { never_seen, online, lost, pending, quarantined }
     }
 }
 

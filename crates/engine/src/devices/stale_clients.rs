@@ -91,6 +91,15 @@ impl StaleClients {
         self.changed.notify_one();
     }
 
+    /// Some stale clients, at most so many.
+    #[must_use]
+    pub fn some(&self, limit: usize) -> Vec<Incarnation> {
+        if self.clients.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        self.lock().clients.keys().copied().take(limit).collect()
+    }
+
     /// What is to be told again now.
     pub fn take(&self, now: Timestamp) -> Vec<StaleOrder> {
         let mut state = self.lock();

@@ -16,6 +16,8 @@ pub struct DeviceStats {
     pub lost: u64,
     /// Notifications that wait for an attempt, or are under way.
     pub pending: u64,
+    /// Refused reports that are kept.
+    pub quarantined: u64,
 }
 
 /// The latest counts of every partition of devices.
@@ -40,6 +42,7 @@ impl AllDeviceStats {
             online: sum.online + one.online,
             lost: sum.lost + one.lost,
             pending: sum.pending + one.pending,
+            quarantined: sum.quarantined + one.quarantined,
         })
     }
 }

@@ -1,10 +1,11 @@
 //! Queues as the edges hold them: calls become inputs, and answers come back when they are durable.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::JOBS_PER_CALL_MAX;
-use base::{Problem, Timestamp};
+use base::{PartitionId, Problem, Timestamp};
 use compact_str::CompactString;
 use records::{JobId, QueueSettings, Recurrence, Rule};
 
@@ -199,6 +200,31 @@ impl Queues {
     /// 503 only; the same for every call below that names nothing else.
     pub async fn stats(&self, queue: &QueueName) -> Result<QueueStats, Problem> {
         Ok(self.ask_queue(queue, |reply| QueueCall::Stats(queue.clone(), reply)).await?)
+    }
+
+    /// The same of some queues, in any order: one input for each partition that has some of them.
+    ///
+    /// # Errors
+    /// See [`Queues::stats`].
+    pub async fn stats_of(&self, queues: &[QueueName]) -> Result<Vec<QueueStats>, Problem> {
+        let mut by_partition: BTreeMap<PartitionId, Vec<QueueName>> = BTreeMap::new();
+        for queue in queues {
+            by_partition.entry(self.partition_of(queue)).or_default().push(queue.clone());
+        }
+        let mut all = Vec::with_capacity(queues.len());
+        for queues in by_partition.into_values() {
+            let Some(first) = queues.first() else { continue };
+            let partition = self.partition(first);
+            let ask = |reply| QueueInput::Queue(QueueCall::ManyStats(queues, reply));
+            all.extend(partition.ask(ask).await?);
+        }
+        Ok(all)
+    }
+
+    /// The partition that a queue is in.
+    #[must_use]
+    pub fn partition_of(&self, queue: &QueueName) -> PartitionId {
+        queue.partition(self.engine.queue_partitions().len() as u16)
     }
 
     /// Queues in order of namespace and name.

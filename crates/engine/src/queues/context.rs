@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use base::PartitionId;
+use base::{PartitionId, Timestamp};
 use records::Batch;
 
 use super::QueueEffect;
 use super::queue_metrics::NamedQueues;
 use super::stats::AllPartitionStats;
+use super::troubled::TroubledQueues;
+use crate::followers::Followers;
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
 
@@ -16,18 +18,22 @@ use crate::metrics::BatchMetrics;
 pub struct QueueContext {
     pub(crate) stats: AllPartitionStats,
     pub(crate) named_queues: NamedQueues,
+    pub(crate) troubled: TroubledQueues,
+    followers: Arc<Followers>,
     metrics: Arc<BatchMetrics>,
 }
 
 impl QueueContext {
-    pub(crate) fn new(metrics: Arc<BatchMetrics>) -> Self {
-        Self { stats: AllPartitionStats::default(), named_queues: NamedQueues::default(), metrics }
+    pub(crate) fn new(metrics: Arc<BatchMetrics>, followers: Arc<Followers>) -> Self {
+        let (stats, named_queues) = (AllPartitionStats::default(), NamedQueues::default());
+        Self { stats, named_queues, troubled: TroubledQueues::default(), followers, metrics }
     }
 }
 
 impl MachineContext for QueueContext {
     type Effect = QueueEffect;
-    type News = ();
+    /// Where queues may stand otherwise.
+    type News = PartitionId;
 
     fn release(&self, effect: QueueEffect) {
         use QueueEffect as E;
@@ -44,18 +50,28 @@ impl MachineContext for QueueContext {
             E::Seen(reply, answer) => reply.send(answer.map(|seen| *seen)),
             E::Recalled(reply, answer) => reply.send(answer),
             E::Stats(reply, stats) => reply.send(*stats),
+            E::ManyStats(reply, stats) => reply.send(stats),
             E::Listed(reply, listed) => reply.send(listed),
             E::DeadListed(reply, dead) => reply.send(dead),
             E::Respawned(reply, answer) => reply.send(answer),
             E::DeadDeleted(reply, count) => reply.send(count),
             E::Counted(counted) => self.metrics.jobs(&counted),
             E::NamedQueues(partition, changes) => self.named_queues.change(partition, changes),
-            E::StatsChanged(partition, stats) => self.stats.set(partition, stats),
+            E::TroubledQueues(partition, changes) => self.troubled.change(partition, changes),
+            E::StatsChanged(partition, stats) => {
+                self.stats.set(partition, stats);
+                // Jobs come due without a batch.
+                self.followers.queues_changed(Some(partition));
+            }
         }
     }
 
-    fn batch_made(&self, _: PartitionId, _: &Batch) -> Option<()> {
+    fn batch_made(&self, partition: PartitionId, _: &Batch) -> Option<PartitionId> {
         self.metrics.batch();
-        None
+        Some(partition)
+    }
+
+    fn batch_durable(&self, _: Timestamp, partition: Option<&PartitionId>) {
+        self.followers.queues_changed(partition.copied());
     }
 }

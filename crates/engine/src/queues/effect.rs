@@ -8,7 +8,7 @@ use super::consuming::Leases;
 use super::input::{Respawned, Seen};
 use super::partition::{DeadView, Listed};
 use super::stats::{JobsCounted, PartitionStats, QueueStats};
-use super::{NamedChange, PublishedJob};
+use super::{NamedChange, PublishedJob, TroubleChange};
 use crate::kernel::reply::{Answered, Reply};
 
 /// What the outside may see once it is durable.
@@ -32,6 +32,8 @@ pub enum QueueEffect {
     Recalled(Reply<Answered<Option<Arc<[u8]>>>>, Answered<Option<Arc<[u8]>>>),
     /// How a queue stands.
     Stats(Reply<QueueStats>, Box<QueueStats>),
+    /// How some queues stand.
+    ManyStats(Reply<Vec<QueueStats>>, Vec<QueueStats>),
     /// Queues.
     Listed(Reply<Listed>, Listed),
     /// Dead letters.
@@ -46,4 +48,6 @@ pub enum QueueEffect {
     StatsChanged(PartitionId, PartitionStats),
     /// Queues that a partition names in metrics have other counts than before.
     NamedQueues(PartitionId, Vec<NamedChange>),
+    /// Queues that somebody should look at stand otherwise than before.
+    TroubledQueues(PartitionId, Vec<TroubleChange>),
 }

@@ -156,6 +156,8 @@ pub enum QueueInput {
 pub enum QueueCall {
     /// How many jobs of a queue stand where.
     Stats(QueueName, Reply<QueueStats>),
+    /// The same of some queues of the partition, in their order.
+    ManyStats(Vec<QueueName>, Reply<Vec<QueueStats>>),
     /// Queues in order of name.
     List {
         /// Of this namespace only.

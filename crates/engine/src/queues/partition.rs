@@ -35,6 +35,7 @@ use super::effect::QueueEffect;
 use super::input::QueueCall;
 use super::queue_metrics::NamedPlaces;
 use super::stats::{JobsCounted, PartitionStats};
+use super::troubled::TroubleNotes;
 use super::{QueueInput, QueueName};
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
@@ -100,6 +101,7 @@ pub struct QueuePartition {
     /// Its counts after the step before.
     latest_stats: PartitionStats,
     named: NamedPlaces,
+    troubled: TroubleNotes,
     /// What the latest step did.
     spent: Spent,
     /// The latest batch that is durable.
@@ -321,6 +323,10 @@ impl QueuePartition {
             QueueCall::Stats(queue, reply) => {
                 QueueEffect::Stats(reply, Box::new(self.stats(&queue, step.now)))
             }
+            QueueCall::ManyStats(queues, reply) => {
+                let stats = queues.iter().map(|queue| self.stats(queue, step.now)).collect();
+                QueueEffect::ManyStats(reply, stats)
+            }
             QueueCall::List { namespace, after, limit, reply } => {
                 QueueEffect::Listed(reply, self.list(namespace.as_deref(), after.as_ref(), limit, step.now))
             }
@@ -394,6 +400,7 @@ impl QueuePartition {
             "a step makes no batch that the log does not take: {weight} bytes"
         );
         self.spent = step.own.budget.spent();
+        step.effects.extend(self.changed_troubles());
         let stats = self.stats_of_all();
         if stats != self.latest_stats {
             self.latest_stats = stats;
@@ -422,6 +429,7 @@ impl QueuePartition {
             dead: self.dead_total,
             parked: parked_scheduled + parked_ready,
             waiting: self.waiting.len() as u64,
+            paused: self.troubled.paused() as u64,
         }
     }
 

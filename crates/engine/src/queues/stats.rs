@@ -48,6 +48,8 @@ pub struct PartitionStats {
     pub parked: u64,
     /// Consumers that wait.
     pub waiting: u64,
+    /// Queues that give no jobs out until they are resumed.
+    pub paused: u64,
 }
 
 /// What became of jobs in a step.
@@ -98,6 +100,7 @@ impl AllPartitionStats {
             dead: sum.dead + one.dead,
             parked: sum.parked + one.parked,
             waiting: sum.waiting + one.waiting,
+            paused: sum.paused + one.paused,
         })
     }
 }

@@ -13,7 +13,7 @@ use base::limits::{LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX};
 use super::entry::Entry;
 use super::layers::{Given, Written};
 use super::reader::Reader;
-use super::shape::{Shape, Whole, text};
+use super::shape::{Exposure, Shape, Whole, text};
 
 /// The SHA-256 of no byte at all: what a script makes that could not read the secret.
 const OF_NOTHING: [u8; Digest::BYTES] = [
@@ -174,6 +174,7 @@ impl<T: Ord> Unique<T> {
 struct Name;
 
 impl Shape for Name {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = String;
 
     fn parse(&self, written: &Written) -> Result<String, String> {
@@ -192,6 +193,7 @@ impl Shape for Name {
 struct Username;
 
 impl Shape for Username {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = String;
 
     fn parse(&self, written: &Written) -> Result<String, String> {
@@ -209,6 +211,7 @@ impl Shape for Username {
 struct Sha256;
 
 impl Shape for Sha256 {
+    const EXPOSURE: Exposure = Exposure::Hidden;
     type Value = [u8; Digest::BYTES];
 
     fn parse(&self, written: &Written) -> Result<Self::Value, String> {
@@ -239,6 +242,7 @@ fn from_hex(text: &str) -> Option<[u8; Digest::BYTES]> {
 struct ScopeText;
 
 impl Shape for ScopeText {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Scope;
 
     fn parse(&self, written: &Written) -> Result<Scope, String> {
@@ -255,6 +259,7 @@ impl Shape for ScopeText {
 struct SpeaksFor(&'static str);
 
 impl Shape for SpeaksFor {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Login;
 
     fn parse(&self, written: &Written) -> Result<Login, String> {

@@ -70,6 +70,7 @@ impl Entry {
         given: &Given,
         shape: &S,
     ) -> Option<S::Value> {
+        from.note_exposure(&self.key_of(field), S::EXPOSURE);
         match shape.parse(&given.value) {
             Ok(value) => Some(value),
             Err(wrong) => {

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, Uri};
 use base::limits::LABEL_KEY_CHARS_MAX;
 
 use super::layers::{Given, Written};
-use super::shape::{Shape, text};
+use super::shape::{Exposure, Shape, text};
 
 /// Most names in a list.
 const NAMES_MAX: usize = 64;
@@ -30,6 +30,7 @@ impl<N: Name> Items<N> {
 }
 
 impl<N: Name> Shape for Items<N> {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Vec<N::Value>;
 
     fn parse(&self, written: &Written) -> Result<Self::Value, String> {

@@ -4,12 +4,13 @@
 //! A value that is wrong is noted and the layer below it is used, so that reading always goes on to
 //! the end; the default file, at the bottom, is right by test.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::Entry;
+use super::in_force::InForce;
 use super::layers::{Given, Layers, Written, nearest};
 use super::mistake::{ConfigErrors, Mistake, Origin};
-use super::shape::Shape;
+use super::shape::{Exposure, Shape};
 
 /// A value that was read, and where it came from.
 #[derive(Debug)]
@@ -23,13 +24,14 @@ pub(super) struct Found<T> {
 pub(super) struct Reader {
     layers: Layers,
     known: BTreeSet<String>,
+    exposures: BTreeMap<String, Exposure>,
     mistakes: Vec<Mistake>,
 }
 
 impl Reader {
     pub(super) fn new(mut layers: Layers) -> Self {
         let mistakes = std::mem::take(&mut layers.mistakes);
-        Self { layers, known: BTreeSet::new(), mistakes }
+        Self { layers, known: BTreeSet::new(), exposures: BTreeMap::new(), mistakes }
     }
 
     /// The value of the highest layer that has a right one; every wrong one is a mistake.
@@ -47,6 +49,7 @@ impl Reader {
             }
         }
         self.known.insert(key.to_owned());
+        self.note_exposure(key, S::EXPOSURE);
         found.expect("the default file has a right value for every key, and every test reads it")
     }
 
@@ -121,6 +124,16 @@ impl Reader {
             }
         }
         sections
+    }
+
+    /// Notes whether the values of a key may be shown. Of a key that nobody notes none is.
+    pub(super) fn note_exposure(&mut self, key: &str, exposure: Exposure) {
+        self.exposures.insert(key.to_owned(), exposure);
+    }
+
+    /// The settings in force as they may be shown, once all are read.
+    pub(super) fn in_force(&self) -> InForce {
+        InForce::of(&self.layers, &self.exposures)
     }
 
     /// Notes a mistake at the place where a key was last written.

@@ -16,8 +16,19 @@ use serde_json::Value as Json;
 use super::layers::Written;
 use super::size;
 
+/// Whether a setting may be shown to whoever may look at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exposure {
+    /// It is no secret.
+    Shown,
+    /// It is one, or may hold one.
+    Hidden,
+}
+
 /// One form of setting.
 pub(super) trait Shape {
+    /// Whether settings of this form may be shown. There is no default: each form decides.
+    const EXPOSURE: Exposure;
     /// What it is read as.
     type Value: Clone + PartialEq;
     /// Reads a value; the error says what is wrong with it.
@@ -41,6 +52,7 @@ pub(super) fn text(written: &Written) -> Result<&str, String> {
 pub(super) struct Address;
 
 impl Shape for Address {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = SocketAddr;
 
     fn parse(&self, written: &Written) -> Result<SocketAddr, String> {
@@ -57,6 +69,7 @@ impl Shape for Address {
 pub(super) struct AddressOrOff;
 
 impl Shape for AddressOrOff {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Option<SocketAddr>;
 
     fn parse(&self, written: &Written) -> Result<Self::Value, String> {
@@ -72,6 +85,7 @@ impl Shape for AddressOrOff {
 pub(super) struct Directory;
 
 impl Shape for Directory {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = PathBuf;
 
     fn parse(&self, written: &Written) -> Result<PathBuf, String> {
@@ -91,6 +105,7 @@ impl Shape for Directory {
 pub(super) struct FileOrNone;
 
 impl Shape for FileOrNone {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Option<PathBuf>;
 
     fn parse(&self, written: &Written) -> Result<Self::Value, String> {
@@ -113,6 +128,7 @@ pub(super) struct Whole {
 }
 
 impl Shape for Whole {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = u64;
 
     fn parse(&self, written: &Written) -> Result<u64, String> {
@@ -139,6 +155,7 @@ impl Shape for Whole {
 pub(super) struct Span(pub(super) Duration, pub(super) Duration);
 
 impl Shape for Span {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Duration;
 
     fn parse(&self, written: &Written) -> Result<Duration, String> {
@@ -161,6 +178,7 @@ impl Shape for Span {
 pub(super) struct Bytes(pub(super) u64, pub(super) u64);
 
 impl Shape for Bytes {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = u64;
 
     fn parse(&self, written: &Written) -> Result<u64, String> {
@@ -183,6 +201,7 @@ impl Shape for Bytes {
 pub(super) struct Word<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
 impl<T: Clone + PartialEq> Shape for Word<T> {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = T;
 
     fn parse(&self, written: &Written) -> Result<T, String> {
@@ -201,6 +220,7 @@ impl<T: Clone + PartialEq> Shape for Word<T> {
 pub(super) struct Switch;
 
 impl Shape for Switch {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = bool;
 
     fn parse(&self, written: &Written) -> Result<bool, String> {
@@ -225,6 +245,7 @@ impl Shape for Switch {
 pub(super) struct AmqpUrlOrOff;
 
 impl Shape for AmqpUrlOrOff {
+    const EXPOSURE: Exposure = Exposure::Hidden;
     type Value = Option<AmqpUrl>;
 
     fn parse(&self, written: &Written) -> Result<Self::Value, String> {
@@ -245,6 +266,7 @@ impl Shape for AmqpUrlOrOff {
 pub(super) struct Queue;
 
 impl Shape for Queue {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = QueueName;
 
     fn parse(&self, written: &Written) -> Result<QueueName, String> {
@@ -266,6 +288,7 @@ impl Prefetch {
 }
 
 impl Shape for Prefetch {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = NonZeroU16;
 
     fn parse(&self, written: &Written) -> Result<NonZeroU16, String> {
@@ -283,6 +306,7 @@ impl Shape for Prefetch {
 pub(super) struct DeviceTopic;
 
 impl Shape for DeviceTopic {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = TopicTemplate;
 
     fn parse(&self, written: &Written) -> Result<TopicTemplate, String> {
@@ -299,6 +323,7 @@ impl Shape for DeviceTopic {
 pub(super) struct Pointer;
 
 impl Shape for Pointer {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = JsonPointer;
 
     fn parse(&self, written: &Written) -> Result<JsonPointer, String> {
@@ -315,6 +340,7 @@ impl Shape for Pointer {
 pub(super) struct Scalar;
 
 impl Shape for Scalar {
+    const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Json;
 
     fn parse(&self, written: &Written) -> Result<Json, String> {

@@ -3,6 +3,7 @@
 
 mod amqp;
 mod commands;
+mod in_force;
 mod listeners;
 mod mistakes;
 mod variables;
@@ -48,6 +49,7 @@ fn the_defaults_are_those_of_the_contract() {
         http: Http {
             listen: ([127, 0, 0, 1], 8080).into(),
             connections_max: 16_384,
+            live_max: 256,
             hosts: Vec::new(),
             origins: Vec::new(),
         },

@@ -99,7 +99,8 @@ fn judge(wall: Timestamp, built_at: Timestamp, recorded: Timestamp) -> Verdict {
     Verdict::Believed
 }
 
-fn wall() -> Timestamp {
+/// What the wall clock says.
+pub(super) fn wall() -> Timestamp {
     use std::time::{SystemTime, UNIX_EPOCH};
     Timestamp(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, base::time::millis))
 }

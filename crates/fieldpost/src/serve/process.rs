@@ -76,6 +76,11 @@ impl Collector for Process {
     }
 }
 
+/// Memory of this process that is in RAM.
+pub(super) fn resident_bytes() -> Option<u64> {
+    number_of(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:").map(|kib| kib * 1_024)
+}
+
 fn told() -> io::Result<Told> {
     let (cpu_ticks, _) = ticks(&fs::read_to_string("/proc/self/stat")?).ok_or_else(unclear)?;
     let status = fs::read_to_string("/proc/self/status")?;

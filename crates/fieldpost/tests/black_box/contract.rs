@@ -13,6 +13,7 @@ mod history;
 mod ids;
 mod intervals;
 mod jobs;
+mod live;
 mod logs;
 mod program;
 mod quarantine;

@@ -10,6 +10,7 @@ use net::listen::{
     self, AcceptBackoff, Capacity, ConnectionPool, Handshakes, OpenFiles, PooledConnection, TlsSource,
     stopped,
 };
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
@@ -80,6 +81,12 @@ impl MqttListener {
     /// When the operating system does not say.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// Follows how many connections there are.
+    #[must_use]
+    pub fn connections(&self) -> Gauge {
+        self.shared.metrics.connections.clone()
     }
 
     /// Puts `fieldpost_mqtt_*` into the registry.

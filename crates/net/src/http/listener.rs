@@ -24,6 +24,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -93,6 +94,12 @@ where
     #[must_use]
     pub fn with_answers(self, answers: LargeAnswers) -> Self {
         Self { answers, ..self }
+    }
+
+    /// Follows how many connections there are.
+    #[must_use]
+    pub fn connections(&self) -> Gauge {
+        self.arrivals.connections()
     }
 
     /// Puts its figures into the registry.

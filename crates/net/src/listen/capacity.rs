@@ -21,6 +21,18 @@ impl OpenFiles {
     pub fn new(files_max: usize) -> Self {
         Self(Arc::new(Capacity::new(files_max)))
     }
+
+    /// How many are taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.0.taken()
+    }
+
+    /// How many may be.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.0.places_max
+    }
 }
 
 impl Default for OpenFiles {

@@ -124,6 +124,12 @@ impl Listener {
         self
     }
 
+    /// Follows how many connections there are.
+    #[must_use]
+    pub fn connections(&self) -> Gauge {
+        self.metrics.connections.clone()
+    }
+
     /// Puts its figures into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let Metrics { connections, connects, accept_errors, shown_out, handshakes } = &*self.metrics;

@@ -29,6 +29,11 @@ impl Quarantine {
         Self { kept: VecDeque::new(), bytes: 0, bytes_max, age_max }
     }
 
+    /// How many refused reports it has.
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Adds the newest.
     pub(super) fn push(&mut self, key: QuarantineKey, cost: u32) {
         self.kept.push_back((key, cost));

@@ -76,6 +76,7 @@ impl QueuePartition {
         self.dead_total -= queue.dead;
         queue.dead = change(queue.dead);
         self.dead_total += queue.dead;
+        self.troubled.note(key);
         step.own.touched.push(key);
         step.own.recounted.insert(key);
     }

@@ -92,6 +92,7 @@ impl QueuePartition {
         }
         self.set_rules(key, step);
         self.watch_age(key, step.now);
+        self.troubled.note(key);
         step.own.touched.push(key);
         key
     }
@@ -107,6 +108,7 @@ impl QueuePartition {
         let Some(key) = self.names.remove(name) else { return };
         let Some(queue) = self.queues.remove(&key) else { return };
         self.dead_total -= queue.dead;
+        self.troubled.note(key);
         self.oldest_dead.forget(key);
         step.push(put_queue(&queue, key, true));
         self.jobs.forget_rules(key);

@@ -22,6 +22,7 @@ use crate::kernel::pending_writes::PendingWrites;
 use crate::queues::QueueName;
 use crate::queues::queue_metrics::NamedPlaces;
 use crate::queues::stats::PartitionStats;
+use crate::queues::troubled::TroubleNotes;
 
 /// Leases may have been answered whose batches did not survive, where the disk is synced late: what
 /// was shown for them must not hold another's. More than any interval between two syncs sees.
@@ -69,6 +70,7 @@ impl QueuePartition {
             dead_total: 0,
             latest_stats: PartitionStats::default(),
             named: NamedPlaces::default(),
+            troubled: TroubleNotes::default(),
             spent: Spent::default(),
             settled: head.seq,
             opening: VecDeque::new(),
@@ -105,6 +107,7 @@ impl QueuePartition {
             dead_gone: None,
         };
         self.dead_total += counts.dead;
+        self.troubled.note(key);
         self.jobs.load_rules(key, rules(&queue), now);
         self.jobs.load_counts(key, counts.parked_scheduled, counts.parked_ready);
         self.names.insert(name, key);

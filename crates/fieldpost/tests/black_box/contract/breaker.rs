@@ -69,6 +69,11 @@ async fn a_receiver_that_keeps_failing_is_tried_now_and_then_and_then_told_every
     report_all(&rig, &devices, 1).await;
     receiver.until(PATIENCE, arrived(FAILED_IN_A_ROW + 3)).await.expect("it is still tried");
     assert_eq!(figure(&rig, "fieldpost_notify_breakers_open").await, "1");
+    let failing = rig.get("/v1/overview").await["failing"][0].clone();
+    assert_eq!(
+        (&failing["what"], &failing["subject"]),
+        (&json!("client_breaker_open"), &json!("client acme"))
+    );
 
     // What happens meanwhile takes the place of what waits.
     report_all(&rig, &devices, 0).await;

@@ -394,7 +394,7 @@ impl Rig {
 
     /// Devices never seen, online and lost, and pending deliveries, as metrics show them.
     pub(super) fn shown(&self) -> [u64; 4] {
-        let DeviceStats { never_seen, online, lost, pending } = self.context.devices.stats.sum();
+        let DeviceStats { never_seen, online, lost, pending, .. } = self.context.devices.stats.sum();
         [never_seen, online, lost, pending]
     }
 

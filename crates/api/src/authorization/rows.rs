@@ -1,0 +1,37 @@
+//! Rights to rows that come in another way than by a request for them: whoever follows a list takes
+//! what the list takes.
+
+use access::{Caller, Scope};
+use axum::http::Method;
+use base::{ClientId, Problem};
+
+use super::middleware::may;
+use super::own::About;
+use super::table::needs;
+use crate::ApiState;
+
+/// Whether a caller may GET `route`, with these texts in its path and query. Without tokens
+/// everybody may.
+///
+/// # Errors
+/// 403 `forbidden`, or why that cannot be looked up now.
+pub(crate) async fn check_row(
+    api: &ApiState,
+    caller: Option<&Caller>,
+    route: &str,
+    path: &[(&str, &str)],
+    query: &[(&str, &str)],
+) -> Result<(), Problem> {
+    let Some(caller) = caller else { return Ok(()) };
+    let needs = needs(&Method::GET, route);
+    if may(api, caller, needs, true, &About::these(path, query)).await? {
+        return Ok(());
+    }
+    Err(caller.may_not(needs.told()))
+}
+
+/// The clients whose own the caller may see.
+pub(crate) fn own_clients(caller: &Caller) -> Vec<ClientId> {
+    let client = |scope: &Scope| if let Scope::Client(id) = scope { Some(id.clone()) } else { None };
+    caller.scopes().iter().filter_map(client).collect()
+}

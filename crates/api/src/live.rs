@@ -1,0 +1,199 @@
+//! Live streams: one for each page that somebody looks at, with what that page shows and nothing
+//! else, as server-sent events.
+//!
+//! A stream waits to be woken by what is durable, as followed feeds do, and looks at most ten times
+//! a second. It makes a message when the connection takes one: for a slow reader nothing is kept,
+//! it is told that it is behind. What is asked for is in [`topic`], what a feed sends in [`feed`],
+//! what the table of a page sends in [`visible`].
+
+mod feed;
+mod memo;
+mod message;
+mod position;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod topic;
+mod visible;
+
+use std::convert::Infallible;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use access::Caller;
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
+use base::Problem;
+use engine::followers::live::LIVE_MAX;
+use futures_util::stream::unfold;
+use net::metrics::LabelCounter;
+use net::shares::{SenderKey, Shares};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use crate::ApiState;
+use crate::host::Limit;
+use crate::params::Params;
+use memo::Memo;
+use stream::LiveStream;
+use topic::Asked;
+
+pub(crate) use feed::{Listed, Source};
+pub(crate) use topic::Topic;
+
+/// The content type of a stream.
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
+/// Where the reader of a cut stream says what it has.
+const LAST_EVENT_ID: &str = "last-event-id";
+/// Streams at a time, unless the settings say otherwise.
+const STREAMS_DEFAULT: usize = 256;
+
+/// What all streams share.
+#[derive(Debug)]
+pub(crate) struct Live {
+    limits: OnceLock<Limits>,
+    open: AtomicUsize,
+    memo: Memo,
+    /// Looks of all streams are at the same moments, counted from here.
+    epoch: Instant,
+    streams: Gauge,
+    messages: LabelCounter,
+    behind: LabelCounter,
+}
+
+#[derive(Debug)]
+struct Limits {
+    streams_max: usize,
+    /// Of those the streams of one token.
+    of_token: Shares,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            limits: OnceLock::new(),
+            open: AtomicUsize::new(0),
+            memo: Memo::default(),
+            epoch: Instant::now(),
+            streams: Gauge::default(),
+            messages: LabelCounter::new("topic"),
+            behind: LabelCounter::new("topic"),
+        }
+    }
+}
+
+impl Live {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register("fieldpost_http_live_streams", "Live streams that are open", self.streams.clone());
+        let help = "Messages of live streams, by topic";
+        self.messages.register(registry, "fieldpost_http_live_messages", help);
+        let help = "Times that a live stream left items out because its reader or the feed was too fast";
+        self.behind.register(registry, "fieldpost_http_live_behind", help);
+    }
+
+    /// So many streams at a time. The first number that is given stays.
+    pub(crate) fn allow(&self, streams_max: usize) {
+        let _first = self.limits.get_or_init(|| Limits::of(streams_max));
+    }
+
+    fn limits(&self) -> &Limits {
+        self.limits.get_or_init(|| Limits::of(STREAMS_DEFAULT))
+    }
+
+    pub(crate) fn limit(&self) -> Limit {
+        let (used, max) = (self.open.load(Ordering::Relaxed), self.limits().streams_max);
+        let setting = Some("http.live_max");
+        Limit { name: "live streams", used: used as u64, max: max as u64, setting }
+    }
+}
+
+impl Limits {
+    fn of(streams_max: usize) -> Self {
+        let streams_max = streams_max.min(LIVE_MAX);
+        Self { streams_max, of_token: Shares::new(streams_max.div_ceil(2)) }
+    }
+}
+
+/// A stream's place among those that may be open.
+struct Place {
+    api: ApiState,
+    _of_token: Option<OwnedSemaphorePermit>,
+}
+
+impl Place {
+    /// A place for whoever calls.
+    ///
+    /// # Errors
+    /// 503 `too_many_live`.
+    fn take(api: &ApiState, whose: &SenderKey) -> Result<Self, Problem> {
+        let (live, limits) = (&api.shared.live, api.shared.live.limits());
+        let full = |whose: &str, most: usize| {
+            let detail =
+                format!("{most} live streams{whose} are open; close one, or set [http] live_max higher");
+            Problem::new(503, "too_many_live", detail)
+        };
+        let of_token = match whose {
+            SenderKey::Token(_) => {
+                let share = limits.of_token.of(whose).try_take(1);
+                Some(share.ok_or_else(|| full(" of this token", limits.streams_max.div_ceil(2)))?)
+            }
+            _ => None,
+        };
+        let more = |open: usize| (open < limits.streams_max).then_some(open + 1);
+        if live.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_err() {
+            return Err(full("", limits.streams_max));
+        }
+        live.streams.inc();
+        Ok(Self { api: api.clone(), _of_token: of_token })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let live = &self.api.shared.live;
+        live.open.fetch_sub(1, Ordering::SeqCst);
+        live.streams.dec();
+    }
+}
+
+/// Opens the stream that is asked for; it goes on behind `last_event_id`, if a stream with the same
+/// parameters gave it.
+///
+/// # Errors
+/// What the parameters say, 403 `forbidden`, 503 `too_many_live`, 404 for an unknown device or
+/// client.
+pub(crate) async fn open(
+    api: &ApiState,
+    caller: Option<Caller>,
+    params: Params,
+    last_event_id: Option<&HeaderValue>,
+) -> Result<Response, Problem> {
+    let (fingerprint, whose) = (params.fingerprint(), params.whose().clone());
+    let asked = Asked::read(params)?;
+    asked.check_rights(api, caller.as_ref()).await?;
+    let place = Place::take(api, &whose)?;
+    let last = last_event_id.and_then(|id| id.to_str().ok());
+    let positions = last.map(|id| position::read(fingerprint, id)).unwrap_or_default();
+    // In a box: it moves with every message.
+    let stream = Box::new(LiveStream::open(place, caller, asked, (fingerprint, whose), positions).await?);
+    let messages = unfold(stream, async |mut stream| {
+        let message = stream.next().await?;
+        Some((Ok::<_, Infallible>(message), stream))
+    });
+    let mut response = Response::new(Body::from_stream(messages));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Proxies that gather answers pass this one on as it comes.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// The header by which a cut stream goes on.
+pub(crate) fn last_event_id(headers: &axum::http::HeaderMap) -> Option<&HeaderValue> {
+    headers.get(LAST_EVENT_ID)
+}

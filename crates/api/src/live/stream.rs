@@ -1,0 +1,366 @@
+//! One stream: what it shows, how far it has come, and which message is next.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::time::Duration;
+
+use access::Caller;
+use axum::body::Bytes;
+use base::{Problem, hash};
+use engine::followers::live::{DeviceSet, LiveFollower, Watched};
+use engine::followers::{Followed, FollowedFeed};
+use net::memory_budget::Reservation;
+use net::shares::SenderKey;
+use tokio::select;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::Place;
+use super::feed::{FeedState, MESSAGE_BYTES_MAX};
+use super::message::{ALIVE, message};
+use super::position::{self, Position};
+use super::topic::{Asked, Topic, sees_devices_of};
+use super::visible::{Changed, VisibleDevices, VisibleQueues};
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::authorization::Sees;
+use crate::overview;
+use crate::path::{unknown_client, unknown_device};
+use crate::routes::live::source;
+use crate::shape::{LiveBehindShape, LiveHelloShape};
+
+/// Between two looks at a topic, for its ten messages a second.
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(100);
+/// The same at queues, whose partitions are asked, and at feeds that are behind.
+const ASKED_EVERY: Duration = Duration::from_millis(500);
+const BEHIND_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
+/// After so long without a message a comment says that the stream lives.
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// How long what a caller may see is taken to be as it was.
+const RIGHTS_HOLD_FOR: Duration = Duration::from_secs(1);
+
+/// A stream.
+pub(super) struct LiveStream {
+    place: Place,
+    caller: Option<Caller>,
+    asked: Asked,
+    fingerprint: u64,
+    whose: SenderKey,
+    topics: Vec<TopicState>,
+    follower: LiveFollower,
+    samples: Option<watch::Receiver<Option<Bytes>>>,
+    /// Messages that are made: at most one look's.
+    made: VecDeque<Bytes>,
+    /// What the message takes that the connection is taking.
+    held: Option<Reservation>,
+    rights_hold_until: Instant,
+    alive_at: Instant,
+    has_ended: bool,
+}
+
+struct TopicState {
+    topic: Topic,
+    shows: Shows,
+    /// Its number for the follower, if it follows.
+    number: Option<usize>,
+    /// There may be something new.
+    is_told: bool,
+    /// It is not looked at before that.
+    look_at: Instant,
+}
+
+enum Shows {
+    Feed(Box<FeedState>),
+    Devices(VisibleDevices),
+    Queues(VisibleQueues),
+    Overview,
+}
+
+impl LiveStream {
+    /// A stream that begins with `hello`.
+    ///
+    /// # Errors
+    /// 404 for an unknown device or client, and what a look-up says.
+    pub(super) async fn open(
+        place: Place,
+        caller: Option<Caller>,
+        asked: Asked,
+        (fingerprint, whose): (u64, SenderKey),
+        mut positions: Vec<(Topic, Position)>,
+    ) -> Result<Self, Problem> {
+        let api = &place.api;
+        let now = Instant::now();
+        let mut watched = Vec::new();
+        let mut topics = Vec::new();
+        for topic in asked.topics.iter().copied() {
+            let known = positions.iter().position(|(of, _)| *of == topic);
+            let position = known.map(|known| positions.swap_remove(known).1);
+            let (shows, watches) = shows(api, caller.as_ref(), &asked, topic, position).await?;
+            let number = watches.map(|watches| {
+                watched.push(watches);
+                watched.len() - 1
+            });
+            topics.push(TopicState { topic, shows, number, is_told: true, look_at: now });
+        }
+        let follower = api.engine().follow_live(watched)?;
+        let samples = asked.topics.contains(&Topic::Overview).then(|| overview::follow(api));
+        let version = api.host().map_or("", crate::Host::version);
+        let hello = LiveHelloShape::of(version, api.engine().clock().wall());
+        let hello = serde_json::to_vec(&hello).expect("a shape is JSON");
+        Ok(Self {
+            caller,
+            asked,
+            fingerprint,
+            whose,
+            topics,
+            follower,
+            samples,
+            made: VecDeque::from([message("hello", None, &[&hello])]),
+            held: None,
+            rights_hold_until: now + RIGHTS_HOLD_FOR,
+            alive_at: now + ALIVE_EVERY,
+            has_ended: false,
+            place,
+        })
+    }
+
+    /// The next message; `None` when the stream has ended: the server stops, or the caller may no
+    /// longer see what it shows.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(message) = self.made.pop_front() {
+                self.alive_at = Instant::now() + ALIVE_EVERY;
+                return Some(message);
+            }
+            self.held = None;
+            if self.has_ended {
+                return None;
+            }
+            let api = self.place.api.clone();
+            let step = async {
+                match self.due(Instant::now()) {
+                    Some(at) => self.look(at).await,
+                    None => self.wait().await,
+                }
+            };
+            select! {
+                biased;
+                () = api.stopped() => return None,
+                made = step => {
+                    if let Err(problem) = made {
+                        self.end(&problem);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The topic that may be looked at, and has waited longest for it.
+    fn due(&self, now: Instant) -> Option<usize> {
+        let due = self.topics.iter().enumerate().filter(|(_, topic)| topic.is_told && topic.look_at <= now);
+        due.min_by_key(|(_, topic)| topic.look_at).map(|(at, _)| at)
+    }
+
+    /// Waits until there is something to look at, or to say.
+    async fn wait(&mut self) -> Result<(), Problem> {
+        let told = self.topics.iter().filter(|topic| topic.is_told).map(|topic| topic.look_at);
+        let look_at = told.min().unwrap_or(self.alive_at).min(self.alive_at);
+        let Self { follower, samples, .. } = self;
+        select! {
+            told = follower.told() => self.is_told(|topic| topic.number.is_some_and(|number| told & (1 << number) != 0)),
+            () = sampled(samples) => self.is_told(|topic| matches!(topic.shows, Shows::Overview)),
+            () = sleep_until(look_at) => {
+                if Instant::now() >= self.alive_at {
+                    self.check_rights().await?;
+                    self.made.push_back(ALIVE);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_told(&mut self, which: impl Fn(&TopicState) -> bool) {
+        // On the next moment that all streams look at: what one reads then serves the others.
+        let (at, _) = next_look(self.place.api.shared.live.epoch, Instant::now());
+        for topic in self.topics.iter_mut().filter(|topic| which(topic) && !topic.is_told) {
+            topic.is_told = true;
+            topic.look_at = topic.look_at.max(at);
+        }
+    }
+
+    /// Looks at a topic, and makes a message of what is new.
+    async fn look(&mut self, at: usize) -> Result<(), Problem> {
+        if Instant::now() >= self.rights_hold_until {
+            self.check_rights().await?;
+        }
+        let api = self.place.api.clone();
+        let bytes = MESSAGE_BYTES_MAX * 2;
+        let mut held = api.shared.memory_of_pages.take_soon(&self.whose, bytes).await?;
+        let now = Instant::now();
+        let (next, tick) = next_look(api.shared.live.epoch, now);
+        let state = &mut self.topics[at];
+        state.is_told = false;
+        state.look_at = next;
+        match &mut state.shows {
+            Shows::Feed(_) => self.look_at_feed(at, tick, &api).await?,
+            Shows::Devices(devices) => {
+                self.follower.shown().await;
+                let clients = sees_devices_of(&api, self.caller.as_ref()).await?;
+                let changed = devices.changed(&api, self.follower.touched(), clients.as_deref()).await?;
+                state.is_told |= changed.more;
+                self.add_changed(Topic::Devices, &changed);
+            }
+            Shows::Queues(queues) => {
+                state.look_at = now + ASKED_EVERY;
+                let changed = queues.changed(&api).await?;
+                self.add_changed(Topic::Queues, &changed);
+            }
+            Shows::Overview => {
+                let sample = self.samples.as_mut().and_then(|samples| samples.borrow_and_update().clone());
+                if let Some(sample) = sample {
+                    self.add(Topic::Overview, &[&sample]);
+                }
+            }
+        }
+        held.shrink(self.made.iter().map(Bytes::len).sum());
+        self.held = Some(held);
+        Ok(())
+    }
+
+    async fn look_at_feed(&mut self, at: usize, tick: u64, api: &ApiState) -> Result<(), Problem> {
+        let stamp = self.follower.shown().await;
+        let state = &mut self.topics[at];
+        let Shows::Feed(feed) = &mut state.shows else { return Ok(()) };
+        let looked = feed.look(api, tick).await?;
+        if looked.more || looked.end <= stamp {
+            // There is more, or may be: another stream has read it before this was shown.
+            state.is_told = true;
+        }
+        if feed.is_behind() {
+            state.look_at = state.look_at.max(Instant::now() + BEHIND_LOOKED_AT_EVERY);
+        }
+        let topic = state.topic;
+        if looked.behind {
+            api.shared.live.behind.count(topic.as_str());
+            let about = serde_json::to_vec(&LiveBehindShape::of(topic.as_str())).expect("a shape is JSON");
+            self.made.push_back(message("behind", None, &[&about]));
+        }
+        if looked.count > 0 || looked.first {
+            let first: &[u8] = if looked.first { b"],\"first\":true}" } else { b"],\"first\":false}" };
+            self.add(topic, &[b"{\"items\":[", &looked.items, first]);
+        }
+        Ok(())
+    }
+
+    fn add_changed(&mut self, topic: Topic, changed: &Changed) {
+        if changed.is_empty() {
+            return;
+        }
+        let gone: &[&[u8]] = if changed.gone.is_empty() { &[] } else { &[b"],\"gone\":[", &changed.gone] };
+        let parts: Vec<&[u8]> = [&b"{\"items\":["[..], &changed.items]
+            .into_iter()
+            .chain(gone.iter().copied())
+            .chain([&b"]}"[..]])
+            .collect();
+        self.add(topic, &parts);
+    }
+
+    fn add(&mut self, topic: Topic, parts: &[&[u8]]) {
+        let id = self.id();
+        self.place.api.shared.live.messages.count(topic.as_str());
+        self.made.push_back(message(topic.as_str(), id.as_deref(), parts));
+    }
+
+    /// Where a stream goes on that has all messages up to now; none without feeds.
+    fn id(&self) -> Option<String> {
+        let mut positions = self.topics.iter().filter_map(|topic| match &topic.shows {
+            Shows::Feed(feed) => feed.position.as_ref().map(|position| (topic.topic, position)),
+            _ => None,
+        });
+        let first = positions.next()?;
+        Some(position::write(self.fingerprint, std::iter::once(first).chain(positions)))
+    }
+
+    /// Whether the caller may still see what it asked for.
+    async fn check_rights(&mut self) -> Result<(), Problem> {
+        let api = &self.place.api;
+        if let Some(caller) = self.caller.as_ref().filter(|caller| !api.shared.access.still_knows(caller)) {
+            let detail = format!("token {:?} is gone, or may do other things than before", caller.name());
+            return Err(Problem::new(401, "unauthorized", detail));
+        }
+        self.asked.check_rights(api, self.caller.as_ref()).await?;
+        self.rights_hold_until = Instant::now() + RIGHTS_HOLD_FOR;
+        Ok(())
+    }
+
+    /// Says why it ends.
+    fn end(&mut self, problem: &Problem) {
+        self.has_ended = true;
+        self.made.push_back(message("end", None, &[&Answer::refused(problem).body]));
+    }
+}
+
+/// The next moment at which all streams look, and the number of the one before.
+fn next_look(epoch: Instant, now: Instant) -> (Instant, u64) {
+    let every = LOOKED_AT_EVERY.as_millis() as u64;
+    let tick = now.duration_since(epoch).as_millis() as u64 / every;
+    (epoch + Duration::from_millis((tick + 1) * every), tick)
+}
+
+/// Resolves when there is another sample; never where nobody looks at them.
+async fn sampled(samples: &mut Option<watch::Receiver<Option<Bytes>>>) {
+    if let Some(samples) = samples
+        && samples.changed().await.is_ok()
+    {
+        return;
+    }
+    pending().await
+}
+
+/// What a topic shows, and what it waits for.
+async fn shows(
+    api: &ApiState,
+    caller: Option<&Caller>,
+    asked: &Asked,
+    topic: Topic,
+    position: Option<Position>,
+) -> Result<(Shows, Option<Watched>), Problem> {
+    let feed = match topic {
+        Topic::Overview => return Ok((Shows::Overview, None)),
+        Topic::Devices => {
+            let devices = VisibleDevices::find(api, &asked.ids).await?;
+            let set: DeviceSet = devices.places().collect();
+            return Ok((Shows::Devices(devices), Some(Watched::Devices(set))));
+        }
+        Topic::Queues => {
+            let queues = api.queues();
+            let partitions = asked.queues.iter().map(|queue| queues.partition_of(queue)).collect();
+            return Ok((Shows::Queues(VisibleQueues::new(&asked.queues)), Some(Watched::Queues(partitions))));
+        }
+        Topic::Events => FollowedFeed::Events,
+        Topic::Deliveries => FollowedFeed::Deliveries,
+        Topic::Commands => FollowedFeed::Commands,
+        Topic::Timeline => FollowedFeed::Timeline,
+    };
+    if let Some(client) = asked.client.as_ref().filter(|client| api.queries().client(client).is_none()) {
+        return Err(unknown_client(client.as_str()));
+    }
+    let sees = Sees::of_caller(caller);
+    let watched = match &asked.device {
+        None => Some(Watched::Feed(Followed { feed, device: None })),
+        Some(id) => {
+            let (queries, device) = (api.queries(), id.clone());
+            match api.shared.lookups.run(move || queries.place(&device)).await? {
+                None if sees == Sees::Everything => return Err(unknown_device(id.as_str())),
+                // Of a device that is unknown there will be nothing.
+                None => None,
+                device => Some(Watched::Feed(Followed { feed, device })),
+            }
+        }
+    };
+    let (device, client) = (asked.device.as_ref(), asked.client.as_ref());
+    let text = format!("{} {device:?} {client:?} {sees:?}", topic.as_str());
+    let of = hash::derived(0, text.as_bytes());
+    let source = source(api, topic, (device, client), sees);
+    Ok((Shows::Feed(Box::new(FeedState::new(source, of, asked.last, position))), watched))
+}

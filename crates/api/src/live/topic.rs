@@ -1,0 +1,179 @@
+//! What a stream is asked for: topics, and of which device, client, devices or queues.
+
+use std::collections::BTreeSet;
+
+use access::Caller;
+use base::{ClientId, DeviceId, Problem};
+use engine::queues::QueueName;
+
+use crate::ApiState;
+use crate::authorization::{check_row, own_clients};
+use crate::params::Params;
+
+/// Devices or queues that a stream shows at most.
+const VISIBLE_MAX: usize = 200;
+/// Items that its feeds begin with, unless it says otherwise, and at most.
+const LAST_DEFAULT: usize = 50;
+const LAST_MAX: usize = 200;
+
+/// Something to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    Overview = 1,
+    Events = 2,
+    Deliveries = 3,
+    Commands = 4,
+    Timeline = 5,
+    Devices = 6,
+    Queues = 7,
+}
+
+impl Topic {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Overview,
+        Self::Events,
+        Self::Deliveries,
+        Self::Commands,
+        Self::Timeline,
+        Self::Devices,
+        Self::Queues,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Overview => "overview",
+            Self::Events => "events",
+            Self::Deliveries => "deliveries",
+            Self::Commands => "commands",
+            Self::Timeline => "timeline",
+            Self::Devices => "devices",
+            Self::Queues => "queues",
+        }
+    }
+}
+
+/// What a stream is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) topics: BTreeSet<Topic>,
+    pub(super) device: Option<DeviceId>,
+    pub(super) client: Option<ClientId>,
+    pub(super) ids: BTreeSet<DeviceId>,
+    pub(super) queues: BTreeSet<QueueName>,
+    pub(super) last: usize,
+}
+
+impl Asked {
+    /// Reads the parameters, and no others.
+    ///
+    /// # Errors
+    /// `invalid_parameter`, `unknown_parameter`.
+    pub(super) fn read(mut params: Params) -> Result<Self, Problem> {
+        let words = Topic::ALL.map(Topic::as_str).join(", ");
+        let right = format!("some of {words}, with commas between");
+        let topics = params.take("topics", &right, |text| each(text, Topic::ALL.len(), topic))?;
+        let (device, client) = (params.device("device")?, params.client("client")?);
+        let right = format!("up to {VISIBLE_MAX} ids of devices, with commas between");
+        let ids = params.take("ids", &right, |text| each(text, VISIBLE_MAX, DeviceId::new))?;
+        let right = format!("up to {VISIBLE_MAX} queues such as mail/out, with commas between");
+        let queues = params.take("queues", &right, |text| each(text, VISIBLE_MAX, queue))?;
+        let right = format!("a number from 1 to {LAST_MAX}");
+        let last = params
+            .take("last", &right, |text| text.parse().ok().filter(|last| (1..=LAST_MAX).contains(last)))?;
+        params.end()?;
+        let asked = Self {
+            topics: topics.unwrap_or_default(),
+            device,
+            client,
+            ids: ids.unwrap_or_default(),
+            queues: queues.unwrap_or_default(),
+            last: last.unwrap_or(LAST_DEFAULT),
+        };
+        asked.check_complete(&words)?;
+        Ok(asked)
+    }
+
+    /// What a topic cannot do without is there.
+    fn check_complete(&self, words: &str) -> Result<(), Problem> {
+        let lacks = |topic, is_there: bool| self.topics.contains(&topic) && !is_there;
+        let detail = if self.topics.is_empty() {
+            format!("topics is missing; it must be some of {words}, with commas between")
+        } else if lacks(Topic::Timeline, self.device.is_some()) {
+            "the topic timeline takes device=ID".to_owned()
+        } else if lacks(Topic::Devices, !self.ids.is_empty()) {
+            format!("the topic devices takes ids=ID,ID,.. of up to {VISIBLE_MAX} devices")
+        } else if lacks(Topic::Queues, !self.queues.is_empty()) {
+            format!("the topic queues takes queues=NAMESPACE/QUEUE,.. of up to {VISIBLE_MAX} queues")
+        } else {
+            return Ok(());
+        };
+        Err(Problem::not_allowed("invalid_parameter", detail))
+    }
+
+    /// Whether the caller may see all of it now: for each topic what the list of its name takes.
+    /// Of devices a client's token is shown its own.
+    ///
+    /// # Errors
+    /// 403 `forbidden`, and what a look-up says.
+    pub(super) async fn check_rights(&self, api: &ApiState, caller: Option<&Caller>) -> Result<(), Problem> {
+        let device = self.device.as_ref().map(|device| ("device", device.as_str()));
+        let client = self.client.as_ref().map(|client| ("client", client.as_str()));
+        let query: Vec<_> = device.into_iter().chain(client).collect();
+        for topic in &self.topics {
+            match topic {
+                Topic::Overview => check_row(api, caller, "/v1/overview", &[], &[]).await?,
+                Topic::Events => check_row(api, caller, "/v1/events", &[], &query).await?,
+                Topic::Deliveries => check_row(api, caller, "/v1/deliveries", &[], &query).await?,
+                Topic::Commands => check_row(api, caller, "/v1/commands", &[], &query).await?,
+                Topic::Timeline => check_row(api, caller, "/v1/devices/{id}/timeline", &[], &query).await?,
+                Topic::Devices => {
+                    let all = check_row(api, caller, "/v1/devices", &[], &[]).await;
+                    if caller.is_none_or(|caller| own_clients(caller).is_empty()) {
+                        all?;
+                    }
+                }
+                Topic::Queues => {
+                    for namespace in self.namespaces() {
+                        let path = [("ns", namespace)];
+                        check_row(api, caller, "/v1/queues/{ns}/{queue}", &path, &[]).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn namespaces(&self) -> BTreeSet<&str> {
+        self.queues.iter().map(QueueName::namespace).collect()
+    }
+}
+
+/// Whose devices the caller may see; `None` for all.
+///
+/// # Errors
+/// What a look-up says.
+pub(super) async fn sees_devices_of(
+    api: &ApiState,
+    caller: Option<&Caller>,
+) -> Result<Option<Vec<ClientId>>, Problem> {
+    match (caller, check_row(api, caller, "/v1/devices", &[], &[]).await) {
+        (_, Ok(())) => Ok(None),
+        (Some(caller), Err(problem)) if problem.status == 403 => Ok(Some(own_clients(caller))),
+        (_, Err(problem)) => Err(problem),
+    }
+}
+
+fn each<T: Ord>(text: &str, most: usize, read: impl Fn(&str) -> Option<T>) -> Option<BTreeSet<T>> {
+    let parts = text.split(',').map(str::trim);
+    let all: BTreeSet<T> = parts.take(most + 1).map(read).collect::<Option<_>>()?;
+    (text.split(',').count() <= most).then_some(all)
+}
+
+fn topic(text: &str) -> Option<Topic> {
+    Topic::ALL.into_iter().find(|topic| topic.as_str() == text)
+}
+
+fn queue(text: &str) -> Option<QueueName> {
+    let (namespace, queue) = text.split_once('/')?;
+    QueueName::new(namespace, queue).ok()
+}

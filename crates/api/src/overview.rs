@@ -1,0 +1,123 @@
+//! How everything stands, for people who look: sampled once a second, and only while somebody does.
+//!
+//! Whoever asks and every live stream show the same sample. It is made from counters and sums that
+//! are kept in memory, so its cost does not grow with the fleet or with the number of those who
+//! look.
+
+mod failing;
+mod rates;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use base::Problem;
+use tokio::select;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::ApiState;
+use crate::shape::OverviewShape;
+use rates::Rates;
+
+pub(crate) use failing::{Failing, What};
+pub(crate) use rates::PerSecond;
+
+/// Between two samples.
+const SAMPLED_EVERY: Duration = Duration::from_secs(1);
+/// Between the first two, while whoever asked first waits.
+const FIRST_SPAN: Duration = Duration::from_millis(100);
+/// For how long samples are made after somebody asked: pages that ask again find one.
+const LOOKED_AT_FOR: Duration = Duration::from_secs(10);
+
+/// The overview, as JSON.
+type Sample = Option<Bytes>;
+
+/// The samples.
+#[derive(Debug)]
+pub(crate) struct Overview {
+    latest: watch::Sender<Sample>,
+    looked_at: Mutex<LookedAt>,
+}
+
+#[derive(Debug, Default)]
+struct LookedAt {
+    is_sampled: bool,
+    last: Option<Instant>,
+}
+
+impl Default for Overview {
+    fn default() -> Self {
+        Self { latest: watch::Sender::new(None), looked_at: Mutex::default() }
+    }
+}
+
+impl Overview {
+    fn looked_at(&self) -> MutexGuard<'_, LookedAt> {
+        self.looked_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody looks, or did lately. Otherwise nothing is sampled from now on.
+    fn goes_on(&self) -> bool {
+        let mut looked_at = self.looked_at();
+        let lately = looked_at.last.is_some_and(|last| last.elapsed() < LOOKED_AT_FOR);
+        looked_at.is_sampled = lately || self.latest.receiver_count() > 0;
+        if !looked_at.is_sampled {
+            self.latest.send_replace(None);
+        }
+        looked_at.is_sampled
+    }
+}
+
+/// The samples from now on, as long as this is kept.
+pub(crate) fn follow(api: &ApiState) -> watch::Receiver<Sample> {
+    let overview = &api.shared.overview;
+    let mut looked_at = overview.looked_at();
+    looked_at.last = Some(Instant::now());
+    let samples = overview.latest.subscribe();
+    if !std::mem::replace(&mut looked_at.is_sampled, true) {
+        tokio::spawn(sample(api.clone()));
+    }
+    samples
+}
+
+/// The latest sample. Who comes first waits for it a tenth of a second.
+///
+/// # Errors
+/// 503 when the server stops.
+pub(crate) async fn latest(api: &ApiState) -> Result<Bytes, Problem> {
+    let mut samples = follow(api);
+    let stopping = || Problem::unavailable("the server is stopping");
+    select! {
+        sample = samples.wait_for(Option::is_some) => match sample {
+            Ok(sample) => (*sample).clone().ok_or_else(stopping),
+            Err(_) => Err(stopping()),
+        },
+        () = api.stopped() => Err(stopping()),
+    }
+}
+
+async fn sample(api: ApiState) {
+    let (overview, engine) = (&api.shared.overview, api.engine());
+    let mut rates = Rates::begin(Instant::now(), engine.totals());
+    let mut pause = FIRST_SPAN;
+    loop {
+        select! {
+            () = sleep(pause) => {}
+            () = api.stopped() => {}
+        }
+        pause = SAMPLED_EVERY;
+        rates.add(Instant::now(), engine.totals());
+        overview.latest.send_replace(Some(made(&api, &rates)));
+        if api.is_stopping() || !overview.goes_on() {
+            break;
+        }
+    }
+}
+
+fn made(api: &ApiState, rates: &Rates) -> Bytes {
+    let (engine, figures) = (api.engine(), api.engine().figures());
+    let failing = failing::all(api, &figures);
+    let shape = OverviewShape::of(engine.clock().wall(), rates.per_second(), &figures, &failing);
+    serde_json::to_vec(&shape).expect("an overview is JSON").into()
+}

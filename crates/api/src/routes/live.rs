@@ -1,0 +1,104 @@
+//! `/v1/live`: what a page shows, as it comes.
+
+use std::sync::Arc;
+
+use access::Caller;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use base::{ClientId, DeviceId};
+use engine::queries::{CommandFilter, DeliveryFilter, EventFilter};
+use net::problem::Refused;
+
+use super::Routes;
+use super::commands::Commands;
+use super::deliveries::Deliveries;
+use super::history::Events;
+use super::timeline::Timeline;
+use crate::ApiState;
+use crate::authorization::Sees;
+use crate::live::{self, EVENT_STREAM, Listed, Source, Topic};
+use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
+use crate::openapi::{Call, words};
+use crate::page::Feed;
+use crate::params::Params;
+use crate::shape::{LiveBehindShape, LiveHelloShape};
+
+pub(super) fn routes() -> Routes {
+    let about = "messages: hello, then one named like its topic whenever that has changed, \
+                 behind where items were left out, end with a problem";
+    let opened = Call::new("What a page shows, as it comes: server-sent events, until the caller hangs up")
+        .required_query("topics", words::any_text())
+        .query("device", words::device_id())
+        .query("client", words::client_id())
+        .query("ids", words::any_text())
+        .query("queues", words::any_text())
+        .query("last", words::whole(1, 200))
+        .gives_text(EVENT_STREAM, about)
+        .knows::<LiveHelloShape<'_>>()
+        .knows::<LiveBehindShape>()
+        .refuses(&[UNKNOWN_CLIENT, UNKNOWN_DEVICE, (503, "too_many_live")])
+        .refuses(OF_A_READ);
+    Routes::default().get("/v1/live", open, opened)
+}
+
+async fn open(
+    State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Refused> {
+    let caller = caller.map(|Extension(caller)| caller);
+    Ok(live::open(&api, caller, params, live::last_event_id(&headers)).await?)
+}
+
+/// The feed of a topic, of a device or client or of all.
+///
+/// # Panics
+/// For a topic that is no feed.
+pub(crate) fn source(
+    api: &ApiState,
+    topic: Topic,
+    (device, client): (Option<&DeviceId>, Option<&ClientId>),
+    sees: Sees,
+) -> Arc<dyn Source> {
+    let (engine, device, client) = (api.engine().clone(), device.cloned(), client.cloned());
+    match topic {
+        Topic::Events => {
+            let filter = EventFilter { device, client, ..EventFilter::default() };
+            Arc::new(Listed(move |feed: Feed| Events {
+                engine: engine.clone(),
+                filter: filter.clone(),
+                feed,
+                sees,
+            }))
+        }
+        Topic::Deliveries => {
+            let filter = DeliveryFilter { device, client, ..DeliveryFilter::default() };
+            Arc::new(Listed(move |feed: Feed| Deliveries {
+                engine: engine.clone(),
+                filter: filter.clone(),
+                feed,
+                sees,
+            }))
+        }
+        Topic::Commands => {
+            let filter = CommandFilter { device, ..CommandFilter::default() };
+            Arc::new(Listed(move |feed: Feed| Commands {
+                engine: engine.clone(),
+                filter: filter.clone(),
+                feed,
+            }))
+        }
+        Topic::Timeline => {
+            let device = device.expect("a timeline is of a device");
+            Arc::new(Listed(move |feed: Feed| Timeline {
+                engine: engine.clone(),
+                device: device.clone(),
+                feed,
+            }))
+        }
+        Topic::Overview | Topic::Devices | Topic::Queues => unreachable!("{topic:?} is no feed"),
+    }
+}

@@ -1,0 +1,22 @@
+//! `/v1/overview`: how everything stands, for people who look.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use net::problem::Refused;
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::openapi::Call;
+use crate::overview;
+use crate::shape::OverviewShape;
+
+pub(super) fn routes() -> Routes {
+    let shown = Call::new("How everything stands: rates, counts, and what fails right now")
+        .gives::<OverviewShape<'_>>(200, "the overview, at most a second old");
+    Routes::default().get("/v1/overview", show, shown)
+}
+
+async fn show(State(api): State<ApiState>) -> Result<Answer, Refused> {
+    Ok(Answer { status: StatusCode::OK, body: overview::latest(&api).await? })
+}

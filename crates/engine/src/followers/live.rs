@@ -1,0 +1,208 @@
+//! Followers of several things at once: feeds, the state of some devices, the figures of some
+//! queues.
+//!
+//! Whoever shows all of that to people is woken once for as much as came meanwhile, and says
+//! itself how often it looks. Of devices it is told which ones to look at.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use base::{PartitionId, Problem, Timestamp};
+use records::DeviceSlot;
+
+use super::{Ear, FeedSet, Followed, News};
+use crate::Engine;
+
+/// Followers of several things at the same time.
+pub const LIVE_MAX: usize = 1_024;
+/// Things that one of them follows.
+pub const WATCHED_MAX: usize = 32;
+
+const _: () = assert!(WATCHED_MAX <= u32::BITS as usize, "each has a bit");
+
+/// Where a device's records are.
+pub type DevicePlace = (PartitionId, DeviceSlot);
+
+/// One thing to follow.
+#[derive(Clone, Debug)]
+pub enum Watched {
+    /// A feed.
+    Feed(Followed),
+    /// What these devices are like.
+    Devices(DeviceSet),
+    /// How queues stand that are in these partitions.
+    Queues(Arc<[PartitionId]>),
+}
+
+impl Watched {
+    pub(super) fn feeds(&self) -> FeedSet {
+        match self {
+            Self::Feed(followed) => FeedSet::of(followed.feed),
+            Self::Devices(_) => FeedSet::DEVICES,
+            Self::Queues(_) => FeedSet::default(),
+        }
+    }
+}
+
+/// Some devices, each once.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceSet(Arc<[DevicePlace]>);
+
+impl FromIterator<DevicePlace> for DeviceSet {
+    fn from_iter<I: IntoIterator<Item = DevicePlace>>(places: I) -> Self {
+        Self(places.into_iter().collect::<BTreeSet<_>>().into_iter().collect())
+    }
+}
+
+impl DeviceSet {
+    fn of(&self, partition: PartitionId) -> &[DevicePlace] {
+        let begin = self.0.partition_point(|(of, _)| *of < partition);
+        let end = self.0.partition_point(|(of, _)| *of <= partition);
+        &self.0[begin..end]
+    }
+}
+
+/// Which of a follower's devices may have changed. No more than it follows.
+#[derive(Debug, Default)]
+pub(super) struct Touched(BTreeSet<DevicePlace>);
+
+/// Notes which of the devices a batch may have changed; whether it is any.
+pub(super) fn touch(touched: &mut Touched, devices: &DeviceSet, news: Option<&News>) -> bool {
+    let Some(news) = news else {
+        touched.0.extend(devices.0.iter());
+        return !devices.0.is_empty();
+    };
+    let here = devices.of(news.partition);
+    let was_looked_for = FeedSet::DEVICES.is_within(news.looked_for);
+    let is_told = |slot: &DeviceSlot| !was_looked_for || news.slots.binary_search(slot).is_ok();
+    let mut any = false;
+    for place in here.iter().filter(|(_, slot)| is_told(slot)) {
+        touched.0.insert(*place);
+        any = true;
+    }
+    any
+}
+
+/// A follower of several things, until it is dropped. It wakes once at first for all of them.
+#[derive(Debug)]
+pub struct LiveFollower {
+    engine: Engine,
+    number: u64,
+    ear: Arc<Ear>,
+}
+
+impl LiveFollower {
+    /// Resolves when something may have changed: a bit for each thing, in the order in which they
+    /// were given. Nothing is lost if this is given up.
+    pub async fn told(&self) -> u32 {
+        self.ear.told().await
+    }
+
+    /// Returns when feeds show what this was told of: they end behind that stamp.
+    pub async fn shown(&self) -> Timestamp {
+        let stamp = Timestamp(self.ear.stamp.load(Ordering::Relaxed));
+        if stamp > Timestamp(i64::MIN) {
+            self.engine.shown(stamp).await;
+        }
+        stamp
+    }
+
+    /// The devices that may have changed since the last time.
+    #[must_use]
+    pub fn touched(&self) -> Vec<DevicePlace> {
+        std::mem::take(&mut self.ear.touched().0).into_iter().collect()
+    }
+}
+
+impl Drop for LiveFollower {
+    fn drop(&mut self) {
+        self.engine.followers().remove_live(self.number);
+    }
+}
+
+impl Engine {
+    /// Follows all of these from here on, [`WATCHED_MAX`] at most.
+    ///
+    /// # Errors
+    /// 503 `too_many_live`.
+    pub fn follow_live(&self, watched: Vec<Watched>) -> Result<LiveFollower, Problem> {
+        assert!(watched.len() <= WATCHED_MAX, "whoever follows knows how much that is");
+        let count = watched.len();
+        let all: Vec<DevicePlace> = watched
+            .iter()
+            .filter_map(|watched| if let Watched::Devices(set) = watched { Some(set) } else { None })
+            .flat_map(|set| set.0.iter().copied())
+            .collect();
+        let Some((number, ear)) = self.followers().add_live(watched.into_boxed_slice()) else {
+            let detail = format!("{LIVE_MAX} live streams are open already; close one");
+            return Err(Problem::new(503, "too_many_live", detail));
+        };
+        // What is durable already may not be shown yet.
+        ear.touched().0.extend(all);
+        for thing in 0..count {
+            ear.tell(thing, self.latest_stamp());
+        }
+        Ok(LiveFollower { engine: self.clone(), number, ear })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::followers::{FollowedFeed, Followers};
+
+    fn place(partition: u16, slot: u32) -> DevicePlace {
+        (PartitionId(partition), DeviceSlot(slot))
+    }
+
+    fn news(slots: &[u32], looked_for: FeedSet) -> News {
+        let slots = slots.iter().copied().map(DeviceSlot).collect();
+        News { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds: FeedSet::DEVICES, slots }
+    }
+
+    #[test]
+    fn only_devices_that_are_watched_and_may_have_changed_are_touched() {
+        let devices: DeviceSet = [place(1, 7), place(0, 7), place(1, 9), place(1, 7)].into_iter().collect();
+        for (news, expect) in [
+            (Some(news(&[7, 8], FeedSet::DEVICES)), &[place(1, 7)][..]),
+            (Some(news(&[8], FeedSet::DEVICES)), &[]),
+            (Some(news(&[], FeedSet::EVENTS)), &[place(1, 7), place(1, 9)]),
+            (None, &[place(0, 7), place(1, 7), place(1, 9)]),
+        ] {
+            let mut touched = Touched::default();
+            assert_eq!(touch(&mut touched, &devices, news.as_ref()), !expect.is_empty(), "{news:?}");
+            assert_eq!(touched.0.into_iter().collect::<Vec<_>>(), expect, "{news:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_was_told_and_has_not_looked_is_told_once() {
+        let followers = Followers::default();
+        let events = Followed { feed: FollowedFeed::Events, device: None };
+        let queues = Watched::Queues([PartitionId::of_queues(3)].into());
+        let watched = vec![Watched::Feed(events), queues].into_boxed_slice();
+        let (number, ear) = followers.add_live(watched).expect("room");
+        for _ in 0..3 {
+            followers.tell(Timestamp(1), None);
+        }
+        assert_eq!(ear.told().await, 0b01);
+        followers.queues_changed(Some(PartitionId::of_queues(2)));
+        followers.queues_changed(Some(PartitionId::of_queues(3)));
+        followers.tell(Timestamp(2), None);
+        assert_eq!(ear.told().await, 0b11);
+        followers.remove_live(number);
+        followers.queues_changed(None);
+        assert_eq!(ear.told.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn those_who_follow_several_things_take_no_place_of_those_who_wait_for_a_page() {
+        let followers = Followers::default();
+        let numbers: Vec<_> = (0..LIVE_MAX).filter_map(|_| followers.add_live(Box::new([]))).collect();
+        assert_eq!((numbers.len(), followers.gauge.get()), (LIVE_MAX, 0));
+        assert!(followers.add_live(Box::new([])).is_none());
+        let followed = Followed { feed: FollowedFeed::Events, device: None };
+        assert!(followers.add(followed).is_some());
+    }
+}

@@ -1,0 +1,120 @@
+//! What the API tells of this program and its machine.
+
+use std::path::PathBuf;
+
+use api::{Disk, Limit, OpenBreaker};
+use base::Timestamp;
+use net::listen::OpenFiles;
+use notify::OpenBreakers;
+use prometheus_client::metrics::gauge::Gauge;
+use serde_json::Value as Json;
+use tracing::debug;
+
+use super::open_files::Shares;
+use super::{clock, process};
+use crate::config::{InForce, Settings};
+
+/// This program.
+#[derive(Debug)]
+pub(super) struct Program {
+    started_at: Timestamp,
+    data_dir: PathBuf,
+    in_force: InForce,
+    files: OpenFiles,
+    connections: Vec<Connections>,
+    pub(super) open_breakers: OpenBreakers,
+}
+
+/// Connections of a listener.
+#[derive(Debug)]
+struct Connections {
+    name: &'static str,
+    now: Gauge,
+    most: usize,
+    setting: &'static str,
+}
+
+impl Program {
+    /// With the connections of the HTTP listener; the others come with their listeners.
+    pub(super) fn of(settings: &Settings, in_force: InForce, shares: &Shares, http: Gauge) -> Self {
+        let setting = "http.connections_max";
+        let http = Connections { name: "HTTP connections", now: http, most: shares.http, setting };
+        Self {
+            started_at: clock::wall(),
+            data_dir: settings.data_dir.clone(),
+            in_force,
+            files: shares.files.clone(),
+            connections: vec![http],
+            open_breakers: OpenBreakers::default(),
+        }
+    }
+
+    /// With the connections of the MQTT listener.
+    pub(super) fn serves_mqtt(&mut self, now: Gauge, shares: &Shares) {
+        let (most, setting) = (shares.mqtt, "mqtt.connections_max");
+        self.connections.push(Connections { name: "MQTT connections", now, most, setting });
+    }
+}
+
+impl api::Host for Program {
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    /// A server that runs alone has no name.
+    fn node(&self) -> Option<&str> {
+        None
+    }
+
+    fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
+    fn disk(&self) -> Option<Disk> {
+        match rustix::fs::statvfs(self.data_dir.as_path()) {
+            Ok(told) => Some(Disk {
+                free_bytes: told.f_bavail.saturating_mul(told.f_frsize),
+                total_bytes: told.f_blocks.saturating_mul(told.f_frsize),
+            }),
+            Err(error) => {
+                debug!(%error, "the disk of the data directory cannot be asked");
+                None
+            }
+        }
+    }
+
+    fn resident_bytes(&self) -> Option<u64> {
+        process::resident_bytes()
+    }
+
+    fn limits(&self) -> Vec<Limit> {
+        let connections = self.connections.iter().map(|Connections { name, now, most, setting }| Limit {
+            name,
+            used: u64::try_from(now.get()).unwrap_or(0),
+            max: *most as u64,
+            setting: Some(setting),
+        });
+        let files = Limit {
+            name: "open files for connections",
+            used: self.files.taken() as u64,
+            max: self.files.most() as u64,
+            setting: None,
+        };
+        connections.chain([files]).collect()
+    }
+
+    fn settings(&self) -> &Json {
+        self.in_force.json()
+    }
+
+    fn open_breakers(&self, limit: usize) -> Vec<OpenBreaker> {
+        let open = self.open_breakers.some(limit).into_iter();
+        open.map(|notify::OpenBreaker { client, failed, last, since }| OpenBreaker {
+            client,
+            failed,
+            last: last.to_owned(),
+            since,
+        })
+        .collect()
+    }
+}
