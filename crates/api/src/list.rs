@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::PAGE_ITEMS_MAX;
+use engine::queries::Stretch;
 use net::memory_budget::{Reservation, SENDER_BYTES};
 use net::problem::Refused;
 use serde::Serialize;
@@ -42,6 +43,16 @@ pub(crate) trait List: Send + Sync + 'static {
 
     /// At most `limit` items behind `after`; fewer only at the end of the list. Reads the store.
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem>;
+
+    /// The same of a list that filters behind its index: as far as a bounded number of rows that
+    /// are looked at leads, and where to go on then.
+    fn look(
+        &self,
+        after: Option<&Self::Key>,
+        limit: usize,
+    ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
+        self.read(after, limit).map(Stretch::indexed)
+    }
 
     /// What of the item's size is not the same for all, in bytes.
     fn bytes(_: &Self::Found) -> usize {
@@ -98,6 +109,8 @@ struct Items<S> {
     next_cursor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tail_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    looked_at: Option<u64>,
 }
 
 /// A page that was read.
@@ -125,11 +138,14 @@ fn bytes_max<L: List>(items: usize) -> usize {
 
 fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
     let (mut found, mut bytes, wanted) = (Vec::new(), 0, page.items() + 1);
+    let (mut looked_at, mut behind) = (None, None);
     let more = loop {
         let asked = (wanted - found.len()).min(L::READ_MAX);
         let last = found.last().map(L::key);
-        let read = list.read(last.as_ref().or(page.after.as_ref()), asked)?;
+        let Stretch { found: read, next, looked_at: looked } =
+            list.look(last.as_ref().or(page.after.as_ref()), asked)?;
         let ended = read.len() < asked;
+        looked_at = looked.map_or(looked_at, |looked| Some(looked_at.unwrap_or(0) + looked));
         bytes += read.iter().map(L::bytes).sum::<usize>();
         found.extend(read);
         if found.len() == wanted || (bytes >= PAGE_BYTES_MAX && found.len() > 1) {
@@ -138,18 +154,22 @@ fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
             break true;
         }
         if ended {
-            break false;
+            // As far as was looked; there may be more.
+            behind = next;
+            break behind.is_some();
         }
     };
-    let last = found.last().map(L::key).map(|key| cursor::write(page.fingerprint, &key));
+    let last = behind.or_else(|| found.last().map(L::key));
+    let last = last.map(|key| cursor::write(page.fingerprint, &key));
     let tail_cursor = if page.tail { last.clone().or_else(|| tail_of_nothing(page)) } else { None };
     let next_cursor = last.filter(|_| more);
     let items = found.iter().map(L::show).collect();
-    let mut answer = Answer::ok(&Items { items, next_cursor, tail_cursor });
+    let mut answer = Answer::ok(&Items { items, next_cursor, tail_cursor, looked_at });
     let compressed = if page.gzip { compression::page(&answer.body) } else { None };
     let is_compressed = compressed.is_some();
     answer.body = compressed.unwrap_or(answer.body);
-    Ok(Read { answer, is_compressed, is_empty: found.is_empty() })
+    // One that leads on is not waited for.
+    Ok(Read { answer, is_compressed, is_empty: found.is_empty() && !more })
 }
 
 /// Where a feed goes on that has nothing to show: where it was asked for, or from its beginning on.

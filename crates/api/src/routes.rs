@@ -4,20 +4,21 @@
 mod backup;
 mod bulk_desired;
 mod clients;
-mod commands;
+pub(crate) mod commands;
 mod consuming;
-mod dead;
-mod deliveries;
+pub(crate) mod dead;
+pub(crate) mod deliveries;
 mod desired;
-mod devices;
+pub(crate) mod devices;
 mod health;
 mod history;
 mod import;
-mod jobs;
+pub(crate) mod jobs;
 mod links;
 mod openapi;
+mod operations;
 mod polling;
-mod quarantine;
+pub(crate) mod quarantine;
 mod queues;
 mod rollouts;
 pub(crate) mod stats;
@@ -84,7 +85,8 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(polling::routes())
         .merge(timeline::routes())
         .merge(rollouts::routes())
-        .merge(bulk_desired::routes());
+        .merge(bulk_desired::routes())
+        .merge(operations::routes());
     let Routes { router, mut calls } = of_the_store;
     let router = router.route_layer(only_with_a_store(api.clone()));
     let health = health::routes();

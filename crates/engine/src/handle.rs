@@ -31,6 +31,7 @@ mod attempts;
 mod commands;
 mod idempotent;
 mod import;
+mod operations;
 mod rollouts;
 mod start;
 
@@ -427,6 +428,10 @@ impl Engine {
         let SharedEngine { partitions, queues, .. } = &*self.shared;
         partitions.iter().map(PartitionHandle::waiting).sum::<usize>()
             + queues.iter().map(PartitionHandle::waiting).sum::<usize>()
+    }
+
+    pub(crate) fn stale_since(&self, client: Incarnation) -> Option<Timestamp> {
+        self.shared.context.devices.stale.since(client)
     }
 
     pub(crate) fn followers(&self) -> &Followers {

@@ -8,9 +8,13 @@ use records::{
 };
 use store::{Page, Whose};
 
-use super::feeds::Of;
+use super::bounded::Stretch;
+use super::feeds::{Kept, Of};
 use super::{FeedKey, Queries, unreadable};
 use crate::commands::TrackedCommand;
+
+/// Commands that are read at a time where some are dropped again: each may have a large payload.
+const COMMANDS_PER_READ: usize = 32;
 
 /// Which commands a feed shows.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +62,7 @@ impl Queries {
         Ok(command.zip(state).map(|(command, state)| TrackedCommand { command: Arc::new(command), state }))
     }
 
-    /// Commands by when they were given.
+    /// Commands by when they were given; see [`Queries::events`].
     ///
     /// # Errors
     /// 404 for an unknown device; see [`Queries::device`].
@@ -66,22 +70,24 @@ impl Queries {
         &self,
         filter: &CommandFilter,
         page: Page<FeedKey<CommandKey>>,
-    ) -> Result<Vec<(FeedKey<CommandKey>, TrackedCommand)>, Problem> {
+    ) -> Result<Stretch<(FeedKey<CommandKey>, TrackedCommand), FeedKey<CommandKey>>, Problem> {
         let of = Of { device: filter.device.as_ref(), labels: &filter.labels, ..Of::default() };
-        self.feed(&of, page, |view, whose, page, suits| {
-            let keep = |command: &Command, state: &CommandState| {
-                filter.status.is_none_or(|status| state.status == status)
-                    && filter.origin.as_deref().is_none_or(|origin| command.origin.as_deref() == Some(origin))
-                    && suits(&command.device)
+        let keep = |TrackedCommand { command, state }: &TrackedCommand| {
+            filter.status.is_none_or(|status| state.status == status)
+                && filter.origin.as_deref().is_none_or(|origin| command.origin.as_deref() == Some(origin))
+        };
+        let is_filtered = filter.status.is_some() || filter.origin.is_some();
+        let kept = Kept {
+            keep: is_filtered.then_some(&keep),
+            device: |found: &TrackedCommand| &found.command.device,
+            read_max: COMMANDS_PER_READ,
+        };
+        self.feed(&of, page, &kept, |view, whose, page| {
+            let commands = view.commands(whose.device, page, &|_, _| true)?;
+            let tracked = |(command, state): (Command, CommandState)| {
+                (command.id.into(), TrackedCommand { command: Arc::new(command), state })
             };
-            let commands = view.commands(whose.device, page, &keep)?;
-            Ok(commands
-                .into_iter()
-                .map(|(command, state)| {
-                    let key = command.id.into();
-                    (key, TrackedCommand { command: Arc::new(command), state })
-                })
-                .collect())
+            Ok(commands.into_iter().map(tracked).collect())
         })
     }
 

@@ -4,7 +4,7 @@
 //! Rows of requests and what is to come of them. How the parts inside do it is tested beside them;
 //! what is here holds whatever they become.
 
-mod access;
+pub(crate) mod access;
 mod breaker;
 mod document;
 mod fleets;
@@ -14,10 +14,12 @@ mod ids;
 mod intervals;
 mod jobs;
 mod logs;
+mod operations;
 mod program;
 mod quarantine;
 mod registry;
 mod reports;
 pub(crate) mod rig;
 mod silence;
+mod symptoms;
 mod told;

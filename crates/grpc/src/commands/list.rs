@@ -3,7 +3,7 @@
 use base::limits::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
 use base::{DeviceId, PartitionId, Problem, Timestamp};
 use bytes::Bytes;
-use engine::queries::{CommandFilter, FeedKey};
+use engine::queries::{CommandFilter, FeedKey, Stretch};
 use engine::records::CommandKey;
 use engine::{Page, Queries};
 use prost::Message;
@@ -59,9 +59,10 @@ impl List {
         let (wanted, mut commands, mut bytes) = (page.limit, Vec::new(), 0);
         let next_page = loop {
             page.limit = (wanted - commands.len()).min(READ_MAX);
-            let found = queries.commands(&filter, page)?;
-            let has_ended = found.len() < page.limit;
-            page.after = found.last().map(|(key, _)| *key).or(page.after);
+            let Stretch { found, next, .. } = queries.commands(&filter, page)?;
+            let is_short = found.len() < page.limit;
+            let has_ended = is_short && next.is_none();
+            page.after = next.or_else(|| found.last().map(|(key, _)| *key)).or(page.after);
             for (_, command) in found {
                 let command = shape::command(&command);
                 bytes += command.encoded_len();
@@ -70,7 +71,8 @@ impl List {
             if has_ended {
                 break Bytes::new();
             }
-            if commands.len() == wanted || bytes >= PAGE_BYTES_MAX {
+            // A page that was looked for as far as may be is short, and leads on.
+            if commands.len() == wanted || bytes >= PAGE_BYTES_MAX || is_short {
                 break page.after.map(written).unwrap_or_default();
             }
         };
