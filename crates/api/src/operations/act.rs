@@ -17,7 +17,6 @@ use serde::Deserialize;
 
 use super::Work;
 use super::asked::client;
-use super::rows::entity;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::fields::{Fields, label_changes};
@@ -26,6 +25,9 @@ use OperationAction::{
     CancelCommand, DeleteDead, DeleteDevice, DeleteJob, DeleteQuarantined, LabelDevice, LinkDevice,
     ReplayQuarantined, ResendDelivery, RespawnDead, RetryCommand, RetryDelivery, UnlinkDevice,
 };
+
+/// The status of what cannot be done now, and may be later.
+const NOT_NOW: u16 = 503;
 
 /// What an action needs besides its row.
 pub(super) enum Given {
@@ -69,7 +71,7 @@ impl RowEnd {
 /// Does it to a row.
 ///
 /// # Errors
-/// What cannot be done now, and may be later: status 500 and above.
+/// What cannot be done now, and may be later: status 503.
 pub(super) async fn act(api: &ApiState, work: &Work, of: EntityId, row: &str) -> Result<RowEnd, Problem> {
     let nothing_to_do = match work.action {
         CancelCommand => "finished",
@@ -78,7 +80,7 @@ pub(super) async fn act(api: &ApiState, work: &Work, of: EntityId, row: &str) ->
     };
     match attempt(api, work, of, row).await {
         Ok(end) => Ok(end),
-        Err(problem) if problem.status >= 500 => Err(problem),
+        Err(problem) if problem.status == NOT_NOW => Err(problem),
         Err(problem) if problem.status == 404 && problem.code != "unknown_client" => Ok(RowEnd::Skipped),
         Err(problem) if problem.code == nothing_to_do => Ok(RowEnd::Skipped),
         Err(problem) => Ok(RowEnd::Refused(refusal(&problem, row))),
@@ -96,22 +98,22 @@ async fn attempt(api: &ApiState, work: &Work, of: EntityId, row: &str) -> Result
         RespawnDead | DeleteDead | DeleteJob => of_queue(api, work, row).await,
         RetryDelivery | ResendDelivery => delivery(api, work, of, row).await,
         ReplayQuarantined => {
-            let id = entity(QUARANTINE_ID_PREFIX, row)?;
+            let Some(id) = EntityId::from_text(QUARANTINE_ID_PREFIX, row) else { return Ok(RowEnd::Skipped) };
             let replayer = api.shared.replayer.get();
             let replayer =
                 replayer.ok_or_else(|| Problem::unavailable("reports cannot be handed in here"))?;
             replayer(id).await.map(|()| RowEnd::Done)
         }
         DeleteQuarantined => {
-            let id = entity(QUARANTINE_ID_PREFIX, row)?;
+            let Some(id) = EntityId::from_text(QUARANTINE_ID_PREFIX, row) else { return Ok(RowEnd::Skipped) };
             api.engine().discard_quarantined(id).await.map(|()| RowEnd::Done)
         }
         CancelCommand => {
-            let id = entity(COMMAND_ID_PREFIX, row)?;
+            let Some(id) = EntityId::from_text(COMMAND_ID_PREFIX, row) else { return Ok(RowEnd::Skipped) };
             api.engine().commands().cancel(id).await.map(|()| RowEnd::Done)
         }
         RetryCommand => {
-            let id = entity(COMMAND_ID_PREFIX, row)?;
+            let Some(id) = EntityId::from_text(COMMAND_ID_PREFIX, row) else { return Ok(RowEnd::Skipped) };
             let kept = api.engine().commands().retry_as(id, form(of, row)).await?;
             answered(&kept, row)
         }
@@ -139,7 +141,7 @@ async fn respawn(api: &ApiState, work: &Work, queue: &QueueName, id: JobId) -> R
 }
 
 async fn delivery(api: &ApiState, work: &Work, of: EntityId, row: &str) -> Result<RowEnd, Problem> {
-    let id = entity(DELIVERY_ID_PREFIX, row)?;
+    let Some(id) = EntityId::from_text(DELIVERY_ID_PREFIX, row) else { return Ok(RowEnd::Skipped) };
     let queries = api.queries();
     let found = api.shared.lookups.run(move || queries.delivery(id)).await?;
     // Somebody else's is as unknown as none.

@@ -3,7 +3,7 @@
 use access::{Access, Scope};
 use base::{ClientId, Problem};
 use engine::queues::QueueName;
-use engine::records::{Operation, OperationAction, OperationError};
+use engine::records::{Operation, OperationAction};
 
 use OperationAction::{
     CancelCommand, DeleteDead, DeleteDevice, DeleteJob, DeleteQuarantined, LabelDevice, LinkDevice,
@@ -71,27 +71,27 @@ pub(super) fn parsed(scopes: &[Box<str>]) -> Vec<Scope> {
 ///
 /// # Errors
 /// Why it must not go on.
-pub(super) fn still(access: &Access, operation: &Operation) -> Result<(), OperationError> {
-    let changed = |detail: String| {
-        Err(OperationError { code: "token_changed".into(), detail: detail.into(), subject: Box::default() })
-    };
-    let Some(by) = &operation.by else {
-        if access.is_open() {
-            return Ok(());
-        }
-        return changed("it was begun when no tokens were configured, and now there are some".to_owned());
-    };
+pub(super) fn still(access: &Access, operation: &Operation) -> Result<(), Problem> {
     if access.is_open() {
         return Ok(());
     }
+    let Some(by) = &operation.by else {
+        return Err(changed(
+            "it was begun when no tokens were configured, and now there are some".to_owned(),
+        ));
+    };
     let Some(scopes) = access.scopes_of(by) else {
-        return changed(format!("token {by:?}, which began it, is no longer there"));
+        return Err(changed(format!("token {by:?}, which began it, is no longer there")));
     };
     let lost = |scope: &&Box<str>| !scopes.iter().any(|present| present.to_string() == ***scope);
     match operation.scopes.iter().find(lost) {
-        Some(scope) => changed(format!("token {by:?}, which began it, has lost the scope {scope}")),
+        Some(scope) => Err(changed(format!("token {by:?}, which began it, has lost the scope {scope}"))),
         None => Ok(()),
     }
+}
+
+fn changed(detail: String) -> Problem {
+    Problem::new(403, "token_changed", detail)
 }
 
 #[cfg(test)]

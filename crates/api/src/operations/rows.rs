@@ -6,12 +6,11 @@
 use std::time::Duration;
 
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
-use base::{ClientId, EntityId, Problem, Timestamp};
+use base::{ClientId, Problem, Timestamp};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::queries::Stretch;
 use engine::queues::{QueueName, id_text};
 use engine::records::OperationAction;
-use net::problem::quoted;
 use tokio::runtime::Handle;
 
 use super::rights;
@@ -263,11 +262,4 @@ fn stretch<L: List>(
 
 fn no_place() -> Problem {
     Problem::new(500, "internal_error", "where the operation goes on cannot be read")
-}
-
-/// A delivery, a command or a refused report by the text of its id; one that cannot be one is as
-/// unknown as one that is gone.
-pub(super) fn entity(prefix: &str, text: &str) -> Result<EntityId, Problem> {
-    EntityId::from_text(prefix, text)
-        .ok_or_else(|| Problem::unknown("unknown", format!("there is nothing of the id {}", quoted(text))))
 }

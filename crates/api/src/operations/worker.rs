@@ -104,8 +104,8 @@ async fn work_on(api: ApiState, mut tracked: TrackedOperation, mut changes: watc
     api.engine().operations().shown(&tracked.operation).await;
     while !tracked.state.status.has_ended() {
         let mut progress = OperationProgress::default();
-        if let Err(error) = rights::still(&api.shared.access, &tracked.operation) {
-            progress.failure = Some(error);
+        if let Err(problem) = rights::still(&api.shared.access, &tracked.operation) {
+            progress.failure = Some(refusal(&problem, ""));
             tell(&api, &mut tracked.state, progress).await;
             return;
         }
