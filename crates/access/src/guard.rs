@@ -87,6 +87,13 @@ impl Access {
         let Self::Guarded(guard) = self else { return None };
         guard.find(token)
     }
+
+    /// What the token of that name may do; `None` where there is none.
+    #[must_use]
+    pub fn scopes_of(&self, name: &str) -> Option<&[Scope]> {
+        let Self::Guarded(guard) = self else { return None };
+        guard.known.iter().map(|known| &known.caller).find(|caller| caller.name() == name).map(Caller::scopes)
+    }
 }
 
 /// Why nobody knows who calls.

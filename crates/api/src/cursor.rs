@@ -5,7 +5,7 @@
 //! from a good one. Nothing else is remembered: a cursor holds across a restart and for as long as
 //! its list exists. It is no secret and gives no rights.
 
-use base::{ClientId, DeviceId, PartitionId, Problem, Timestamp, hash};
+use base::{ClientId, DeviceId, EntityId, PartitionId, Problem, Timestamp, hash};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use engine::ReadingKey;
@@ -114,6 +114,20 @@ impl Key for JobId {
 
     fn read(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
+    }
+}
+
+/// The place of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OperationKey(pub EntityId);
+
+impl Key for OperationKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.0.to_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(|bytes| Self(EntityId::from_bytes(bytes)))
     }
 }
 

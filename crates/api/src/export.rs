@@ -14,6 +14,7 @@ use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use base::Problem;
+use engine::queries::Stretch;
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -134,12 +135,13 @@ impl<L: List> Walk<L> {
     fn read(mut self) -> Result<(Bytes, Option<Self>), Problem> {
         let most = PIECE_ITEMS.min(L::READ_MAX);
         let asked = self.left.map_or(most, |left| left.min(most));
-        let (found, stopped) = self.list.search(self.after.as_ref(), asked)?;
+        let Stretch { found, next, .. } = self.list.look(self.after.as_ref(), asked)?;
         let bytes = self.written(&found);
         self.begun = true;
         self.left = self.left.map(|left| left - found.len());
-        let ended = (found.len() < asked && stopped.is_none()) || self.left == Some(0);
-        self.after = stopped.or_else(|| found.last().map(L::key));
+        let has_more = next.is_some() || found.len() == asked;
+        self.after = next.or_else(|| found.last().map(L::key));
+        let ended = !has_more || self.left == Some(0);
         let bytes = self.compressed(bytes, ended);
         Ok((bytes, if ended { None } else { Some(self) }))
     }

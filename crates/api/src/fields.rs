@@ -208,6 +208,36 @@ pub(crate) fn strings(name: &str, json: &str) -> Result<Vec<String>, Problem> {
         .collect()
 }
 
+/// The members of an object whose values are texts, numbers or switches, each as its text; and the
+/// JSON text of the one that may be something else.
+pub(crate) fn scalars<'a>(
+    name: &str,
+    json: &'a str,
+    but: &str,
+) -> Result<(Vec<(String, String)>, Option<&'a str>), Problem> {
+    let members = members(json, &|_| true).map_err(|error| unreadable(&error))?;
+    let members = members.ok_or_else(|| wrong_type(name, json, "an object"))?;
+    let scalar = |(key, value): (String, &RawValue)| {
+        let of = format!("{name}.{}", shortened(&key));
+        let text = match value.get() {
+            json if json.starts_with('"') => string(&of, json)?,
+            json if json.starts_with(['{', '[']) || json == "null" => {
+                return Err(wrong_type(&of, json, "a string, a number, true or false"));
+            }
+            json => json.to_owned(),
+        };
+        Ok((key, text))
+    };
+    let (other, kept): (Vec<_>, Vec<_>) = members.kept.into_iter().partition(|(key, _)| key == but);
+    let scalars = kept.into_iter().map(scalar).collect::<Result<_, _>>()?;
+    Ok((scalars, other.first().map(|(_, value)| value.get())))
+}
+
+/// An object, as its text without the space around it.
+pub(crate) fn object(name: &str, json: &str) -> Result<String, Problem> {
+    if json.starts_with('{') { Ok(json.to_owned()) } else { Err(wrong_type(name, json, "an object")) }
+}
+
 /// Labels as a merge patch names them: an object of strings, null where a label goes.
 pub(crate) fn label_changes(name: &str, json: &str) -> Result<Vec<(String, Option<String>)>, Problem> {
     let members = members(json, &|_| true).map_err(|error| unreadable(&error))?;

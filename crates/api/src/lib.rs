@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use access::Access;
 use axum::Router;
-use base::Problem;
+use base::{EntityId, Problem};
 use engine::records::Client;
 use engine::{AttemptEnd, Engine, Queries, Queues};
 use futures_util::future::BoxFuture;
@@ -40,6 +40,7 @@ mod live;
 mod metrics;
 mod middleware;
 mod openapi;
+mod operations;
 mod overview;
 mod page;
 mod params;
@@ -71,6 +72,9 @@ pub struct ApiState {
 /// Sends a client a test notification, once, and tells how that ended.
 type Tester = dyn Fn(Arc<Client>) -> BoxFuture<'static, Result<AttemptEnd, Problem>> + Send + Sync;
 
+/// Hands a refused report in again.
+type Replayer = dyn Fn(EntityId) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync;
+
 struct Shared {
     engine: Engine,
     access: Arc<Access>,
@@ -90,6 +94,7 @@ struct Shared {
     change_log: ChangeLog,
     body_drain: BodyDrain,
     tester: OnceLock<Box<Tester>>,
+    replayer: OnceLock<Box<Replayer>>,
     /// What is synced so long after it was answered.
     sync_interval: OnceLock<Duration>,
     /// True when the server stops.
@@ -145,6 +150,7 @@ impl ApiState {
                 change_log: ChangeLog::default(),
                 body_drain,
                 tester: OnceLock::new(),
+                replayer: OnceLock::new(),
                 sync_interval: OnceLock::new(),
                 stop: OnceLock::new(),
                 backups: Backups::default(),
@@ -164,6 +170,22 @@ impl ApiState {
     ) -> Self {
         let _first = self.shared.tester.get_or_init(|| Box::new(tester));
         self
+    }
+
+    /// Refused reports are handed in again by `replayer`. The first one that is given stays; before
+    /// that none is.
+    #[must_use]
+    pub fn replaying_with(
+        self,
+        replayer: impl Fn(EntityId) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync + 'static,
+    ) -> Self {
+        let _first = self.shared.replayer.get_or_init(|| Box::new(replayer));
+        self
+    }
+
+    /// Works on operations until the server stops. To be run once, on a task of its own.
+    pub async fn work_on_operations(self) {
+        operations::worker::run(self).await;
     }
 
     /// What is answered is synced only up to `interval` later; `/readyz` says so.

@@ -2,15 +2,14 @@
 //!
 //! One item more than asked for is read, so that `next_cursor` is null exactly where the list ends
 //! now. Where items may be large, few are read at a time, and a page ends early when it has become
-//! heavy. A list that leaves many items out ends a page early too, even without any: that has a
-//! `next_cursor` all the same. The same lists in other forms, from one end to the other, are in
-//! [`crate::export`].
+//! heavy. The same lists in other forms, from one end to the other, are in [`crate::export`].
 
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::PAGE_ITEMS_MAX;
+use engine::queries::Stretch;
 use net::memory_budget::{Reservation, SENDER_BYTES};
 use net::problem::Refused;
 use serde::Serialize;
@@ -45,13 +44,14 @@ pub(crate) trait List: Send + Sync + 'static {
     /// At most `limit` items behind `after`; fewer only at the end of the list. Reads the store.
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem>;
 
-    /// As [`List::read`], where many items may be left out: it may find fewer, and says where it
-    /// stopped. It goes on behind that place.
-    fn search(&self, after: Option<&Self::Key>, limit: usize) -> Result<SearchOf<Self>, Problem>
-    where
-        Self: Sized,
-    {
-        Ok((self.read(after, limit)?, None))
+    /// The same of a list that filters behind its index: as far as a bounded number of rows that
+    /// are looked at leads, and where to go on then.
+    fn look(
+        &self,
+        after: Option<&Self::Key>,
+        limit: usize,
+    ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
+        self.read(after, limit).map(Stretch::indexed)
     }
 
     /// What of the item's size is not the same for all, in bytes.
@@ -65,9 +65,6 @@ pub(crate) trait List: Send + Sync + 'static {
     /// The item's shape.
     fn show(found: &Self::Found) -> Self::Shown<'_>;
 }
-
-/// Items that were found, and where the search for more stopped before its end.
-pub(crate) type SearchOf<L> = (Vec<<L as List>::Found>, Option<<L as List>::Key>);
 
 /// The part of the list that was asked for, in the form that was asked for.
 ///
@@ -112,6 +109,8 @@ struct Items<S> {
     next_cursor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tail_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    looked_at: Option<u64>,
 }
 
 /// A page that was read.
@@ -139,33 +138,37 @@ fn bytes_max<L: List>(items: usize) -> usize {
 
 fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
     let (mut found, mut bytes, wanted) = (Vec::new(), 0, page.items() + 1);
-    let (more, stopped) = loop {
+    let (mut looked_at, mut behind) = (None, None);
+    let more = loop {
         let asked = (wanted - found.len()).min(L::READ_MAX);
         let last = found.last().map(L::key);
-        let (read, stopped) = list.search(last.as_ref().or(page.after.as_ref()), asked)?;
+        let Stretch { found: read, next, looked_at: looked } =
+            list.look(last.as_ref().or(page.after.as_ref()), asked)?;
         let ended = read.len() < asked;
+        looked_at = looked.map_or(looked_at, |looked| Some(looked_at.unwrap_or(0) + looked));
         bytes += read.iter().map(L::bytes).sum::<usize>();
         found.extend(read);
         if found.len() == wanted || (bytes >= PAGE_BYTES_MAX && found.len() > 1) {
             // The last one is left for the next page, so that there is one.
             found.pop();
-            break (true, None);
-        }
-        if stopped.is_some() {
-            break (true, stopped);
+            break true;
         }
         if ended {
-            break (false, None);
+            // As far as was looked; there may be more.
+            behind = next;
+            break behind.is_some();
         }
     };
-    let last = stopped.or_else(|| found.last().map(L::key)).map(|key| cursor::write(page.fingerprint, &key));
+    let last = behind.or_else(|| found.last().map(L::key));
+    let last = last.map(|key| cursor::write(page.fingerprint, &key));
     let tail_cursor = if page.tail { last.clone().or_else(|| tail_of_nothing(page)) } else { None };
     let next_cursor = last.filter(|_| more);
     let items = found.iter().map(L::show).collect();
-    let mut answer = Answer::ok(&Items { items, next_cursor, tail_cursor });
+    let mut answer = Answer::ok(&Items { items, next_cursor, tail_cursor, looked_at });
     let compressed = if page.gzip { compression::page(&answer.body) } else { None };
     let is_compressed = compressed.is_some();
     answer.body = compressed.unwrap_or(answer.body);
+    // One that leads on is not waited for.
     Ok(Read { answer, is_compressed, is_empty: found.is_empty() && !more })
 }
 

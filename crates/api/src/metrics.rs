@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
+use engine::records::OperationAction;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -26,6 +27,9 @@ const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 pub(crate) struct Metrics {
     requests: Family<Answered, Counter>,
     duration: Family<Called, Histogram>,
+    operation_rows: Family<OperationRow, Counter>,
+    /// Operations that are worked on.
+    pub(crate) operations_running: Gauge,
     /// Memory that pages of lists have.
     pub(crate) page_held_bytes: Gauge,
 }
@@ -43,11 +47,19 @@ struct Called {
     route: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationRow {
+    action: &'static str,
+    result: &'static str,
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self {
             requests: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            operation_rows: Family::default(),
+            operations_running: Gauge::default(),
             page_held_bytes: Gauge::default(),
         }
     }
@@ -67,10 +79,24 @@ impl Metrics {
             self.duration.clone(),
         );
         registry.register(
+            "fieldpost_operation_rows",
+            "Rows that operations have gone through, by action and result: done, refused, skipped",
+            self.operation_rows.clone(),
+        );
+        registry.register(
+            "fieldpost_operations_running",
+            "Operations that go on",
+            self.operations_running.clone(),
+        );
+        registry.register(
             "fieldpost_http_page_held_bytes",
             "Memory set aside for pages of lists that are made or on their way",
             self.page_held_bytes.clone(),
         );
+    }
+
+    pub(crate) fn operation_row(&self, action: OperationAction, result: &'static str) {
+        self.operation_rows.get_or_create(&OperationRow { action: action.as_str(), result }).inc();
     }
 
     pub(crate) fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
-use base::limits::{LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, PAGE_ITEMS_MAX};
+use base::limits::{DEVICE_ID_CHARS_MAX, LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, PAGE_ITEMS_MAX};
 use base::{ClientId, DeviceId, Problem, Timestamp, hash};
 use net::problem::{Refused, quoted};
 use net::shares::SenderKey;
@@ -18,6 +18,10 @@ use crate::page::{Feed, Form, Order, PageOf};
 
 /// Parameters that do not say which list it is, but which part of it.
 const OF_THE_PAGE: [&str; 3] = ["limit", "cursor", "wait"];
+/// Longest beginning of an id that is asked for, in characters.
+const ID_PREFIX_CHARS_MAX: usize = DEVICE_ID_CHARS_MAX;
+/// Longest part of a text that is looked for, in bytes.
+pub(crate) const PART_BYTES_MAX: usize = 256;
 /// How long a page may wait for its first item.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -68,6 +72,19 @@ impl Params {
     /// Who asks.
     pub(crate) fn whose(&self) -> &SenderKey {
         &self.whose
+    }
+
+    /// The parameters of a list that are named elsewhere than in a query.
+    pub(crate) fn of_filter(given: Vec<(String, String)>) -> Self {
+        Self {
+            given,
+            fingerprint: 0,
+            form: Form::Page,
+            tail: false,
+            gzip: false,
+            whose: SenderKey::default(),
+            known: Vec::new(),
+        }
     }
 
     /// The parameter, read by `read`.
@@ -221,7 +238,42 @@ impl Params {
         Err(Problem::not_allowed("unknown_parameter", detail))
     }
 
-    fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Problem> {
+    /// A part of a text.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn part(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
+        let right = format!("a text of 1 to {PART_BYTES_MAX} bytes");
+        let fits = |text: &&str| (1..=PART_BYTES_MAX).contains(&text.len());
+        self.take(name, &right, |text| Some(text).filter(fits).map(str::to_owned))
+    }
+
+    /// A duration.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn duration(&mut self, name: &'static str) -> Result<Option<Duration>, Problem> {
+        self.take(name, "a duration such as 30s or 1h", |text| base::duration::parse(text).ok())
+    }
+
+    /// What ids begin with.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn id_prefix(&mut self) -> Result<Option<String>, Problem> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':');
+        let right = "the beginning of an id: ASCII letters, digits, '-', '_', '.' and ':'";
+        self.take("id_prefix", right, |text| {
+            let fits = (1..=ID_PREFIX_CHARS_MAX).contains(&text.len()) && text.bytes().all(plain);
+            fits.then(|| text.to_owned())
+        })
+    }
+
+    /// A time.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Problem> {
         self.take(name, "an RFC 3339 time such as 2026-11-21T01:02:03.456Z", moment)
     }
 }

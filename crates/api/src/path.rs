@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{ClientId, DeviceId, EntityId, Problem};
 use engine::commands::COMMAND_ID_PREFIX;
+use engine::operations::OPERATION_ID_PREFIX;
 use net::problem::{Refused, quoted};
 
 pub(crate) use queue::{AliasInPath, JobInPath, QueueInPath, QueuesInPath};
@@ -34,6 +35,10 @@ pub(crate) struct CommandInPath(pub EntityId);
 /// `/v1/devices/{id}/desired/{key}`
 #[derive(Debug)]
 pub(crate) struct DesiredInPath(pub DeviceId, pub String);
+
+/// `/v1/operations/{id}`
+#[derive(Debug)]
+pub(crate) struct OperationInPath(pub EntityId);
 
 /// `/v1/quarantine/{id}`
 #[derive(Debug)]
@@ -72,6 +77,15 @@ impl<S: Send + Sync> FromRequestParts<S> for DeliveryInPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let id: String = in_path(parts, state).await?;
         EntityId::from_text(DELIVERY_ID_PREFIX, &id).map(Self).ok_or_else(|| Refused(unknown_delivery(&id)))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for OperationInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let id: String = in_path(parts, state).await?;
+        EntityId::from_text(OPERATION_ID_PREFIX, &id).map(Self).ok_or_else(|| Refused(unknown_operation(&id)))
     }
 }
 
@@ -117,6 +131,11 @@ pub(crate) fn unknown_delivery(id: &str) -> Problem {
 /// A command that is not there.
 pub(crate) fn unknown_command(id: &str) -> Problem {
     Problem::unknown("unknown_command", format!("there is no command {}", quoted(id)))
+}
+
+/// An operation that is not there.
+pub(crate) fn unknown_operation(id: &str) -> Problem {
+    Problem::unknown("unknown_operation", format!("there is no operation {}", quoted(id)))
 }
 
 /// A device that is not there.

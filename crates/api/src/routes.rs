@@ -5,22 +5,23 @@ mod backup;
 mod bulk_desired;
 mod caller;
 mod clients;
-mod commands;
+pub(crate) mod commands;
 mod consuming;
-mod dead;
-mod deliveries;
+pub(crate) mod dead;
+pub(crate) mod deliveries;
 mod desired;
-mod devices;
+pub(crate) mod devices;
 mod health;
 mod history;
 mod import;
-mod jobs;
+pub(crate) mod jobs;
 mod links;
 pub(crate) mod live;
 mod openapi;
+mod operations;
 mod overview;
 mod polling;
-mod quarantine;
+pub(crate) mod quarantine;
 mod queues;
 mod rollouts;
 pub(crate) mod stats;
@@ -90,6 +91,7 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(timeline::routes())
         .merge(rollouts::routes())
         .merge(bulk_desired::routes())
+        .merge(operations::routes())
         .merge(live::routes())
         .merge(summary::routes());
     let Routes { router, mut calls } = of_the_store;

@@ -177,8 +177,8 @@ enum EventType {
 /// A label and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Label {
-    key: String,
-    value: String,
+    pub(crate) key: String,
+    pub(crate) value: String,
 }
 
 impl FromStr for Label {

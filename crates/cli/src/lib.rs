@@ -1,5 +1,5 @@
-//! The commands that ask a server: `client`, `device`, `report`, `command`, `rollout`, `delivery`,
-//! `queue`, `job` and `stats`.
+//! The commands that ask a server: `client`, `device`, `report`, `command`, `rollout`, `operation`,
+//! `delivery`, `queue`, `job` and `stats`.
 //!
 //! Each thing has a module with its flags and its calls, and in it one with how it is shown to
 //! people. They know the server only by its API, like any other program; nothing here sees an
@@ -18,6 +18,7 @@ mod import;
 mod input;
 mod job;
 mod list;
+mod operation;
 mod polling;
 mod progress;
 mod queue;
@@ -54,6 +55,8 @@ pub enum RemoteCommand {
     Command(CommandGroup<command::Command>),
     /// Tell many devices to do something, little by little.
     Rollout(CommandGroup<rollout::RolloutAction>),
+    /// Do one thing to everything that matches: respawn, retry, replay, cancel, label, delete.
+    Operation(CommandGroup<operation::OperationCommand>),
     /// What clients were told, and how it went.
     Delivery(CommandGroup<delivery::Command>),
     /// Queues of jobs: how they stand, what is set for them, jobs that failed for good.
@@ -90,6 +93,7 @@ pub fn run(command: &RemoteCommand) -> ExitCode {
         RemoteCommand::Report(noun) => &noun.server,
         RemoteCommand::Command(noun) => &noun.server,
         RemoteCommand::Rollout(noun) => &noun.server,
+        RemoteCommand::Operation(noun) => &noun.server,
         RemoteCommand::Delivery(noun) => &noun.server,
         RemoteCommand::Queue(noun) => &noun.server,
         RemoteCommand::Job(noun) => &noun.server,
@@ -117,6 +121,7 @@ fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<
         RemoteCommand::Report(noun) => noun.command.run(api, screen),
         RemoteCommand::Command(noun) => noun.command.run(api, screen),
         RemoteCommand::Rollout(noun) => noun.command.run(api, screen),
+        RemoteCommand::Operation(noun) => noun.command.run(api, screen),
         RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
         RemoteCommand::Queue(noun) => noun.command.run(api, screen),
         RemoteCommand::Job(noun) => noun.command.run(&noun.server, api, screen),

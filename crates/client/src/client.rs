@@ -14,6 +14,7 @@ use crate::connection::Connection;
 use crate::consumer::Consumer;
 use crate::device::Device;
 use crate::error::{Error, SetupError};
+use crate::operation::Operations;
 use crate::path::Path;
 use crate::queue::Queue;
 use crate::queue_stats::{Cursor, Figures, Page};
@@ -151,6 +152,12 @@ impl Client {
     #[must_use]
     pub fn commands(&self) -> Commands {
         Commands::new(self.clone())
+    }
+
+    /// The operations: one action on everything that matches.
+    #[must_use]
+    pub fn operations(&self) -> Operations {
+        Operations::new(self.clone())
     }
 
     /// The queues that there are, in order of namespace and name.

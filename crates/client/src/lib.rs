@@ -13,6 +13,7 @@ mod device;
 mod error;
 mod fault;
 mod job;
+mod operation;
 mod path;
 mod proxy;
 mod publish;
@@ -35,6 +36,9 @@ pub use fault::ConnectionFault;
 /// The method of a [`Request`].
 pub use hyper::Method;
 pub use job::{DeadJob, Held, Job, JobId, Payload, Seen, State};
+pub use operation::{
+    NewOperation, Operation, OperationCount, OperationId, OperationRefusal, OperationStatus, Operations,
+};
 pub use path::Path;
 pub use publish::{Change, NewJob, OnConflict, Published, Schedule};
 pub use queue::{Alias, Queue, Which};

@@ -31,6 +31,7 @@ mod attempts;
 mod commands;
 mod idempotent;
 mod import;
+mod operations;
 mod rollouts;
 mod start;
 
@@ -431,6 +432,10 @@ impl Engine {
 
     pub(crate) fn context(&self) -> &EngineContext {
         &self.shared.context
+    }
+
+    pub(crate) fn stale_since(&self, client: Incarnation) -> Option<Timestamp> {
+        self.shared.context.devices.stale.since(client)
     }
 
     pub(crate) fn followers(&self) -> &Followers {

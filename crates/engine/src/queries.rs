@@ -4,23 +4,27 @@
 
 use std::sync::Arc;
 
-use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, hash};
+use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, hash};
 use records::{
     Attempt, Client, Connection, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState,
     QuarantineKey, Quarantined, Reading, Seen,
 };
 use store::{Page, ReadingKey, StoreError, View};
 
+mod bounded;
 mod commands;
 mod feeds;
 mod merge;
+mod operations;
 mod rollouts;
 mod stats;
 
-pub use commands::{CommandFilter, FoundCommands, TimelineItem, TimelineKey};
+pub use bounded::{LOOKED_AT_MAX, Stretch};
+pub use commands::{CommandFilter, TimelineItem, TimelineKey};
 pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder};
 pub use stats::{StatsOf, StatsQuery};
 
+use bounded::{Looked, bounded};
 use merge::merge;
 
 use crate::Engine;
@@ -58,6 +62,10 @@ pub struct DeviceFilter {
     pub connected: Option<bool>,
     /// With commands that have not ended, or without.
     pub waiting: Option<bool>,
+    /// With a latest sign of life before that time. One that never gave any is none of them.
+    pub last_seen_before: Option<Timestamp>,
+    /// With an id that begins so.
+    pub id_prefix: Option<String>,
 }
 
 impl Queries {
@@ -75,6 +83,13 @@ impl Queries {
     #[must_use]
     pub fn clients(&self, after: Option<&ClientId>, limit: usize) -> Vec<Arc<Client>> {
         self.engine.directory().page(after, limit)
+    }
+
+    /// Since when no notification has got through to a client, as far as this process knows; `None`
+    /// for one without devices whose newest notification has failed for good.
+    #[must_use]
+    pub fn stale_since(&self, client: &Client) -> Option<Timestamp> {
+        self.engine.stale_since(client.incarnation)
     }
 
     /// A device.
@@ -97,7 +112,8 @@ impl Queries {
         Ok(profile.map(|profile| (partition, profile.slot)))
     }
 
-    /// Devices in order of id.
+    /// Devices in order of id. Where no index answers all that is asked, as far as a bounded number
+    /// of devices that are looked at leads.
     ///
     /// # Errors
     /// See [`Queries::device`].
@@ -106,11 +122,30 @@ impl Queries {
         filter: &DeviceFilter,
         after: Option<&DeviceId>,
         limit: usize,
-    ) -> Result<Vec<Device>, Problem> {
-        self.merge_devices(after, limit, |(partition, view), after, limit| {
-            let is_connected = |slot| self.is_connected(partition, slot);
-            matching(view, filter, &is_connected, after, limit)
-        })
+    ) -> Result<Stretch<Device, DeviceId>, Problem> {
+        if filter.is_indexed() {
+            let found = self.merge_devices(after, limit, |(_, view), after, limit| {
+                filter.read(view, after, limit).map_err(unreadable)
+            })?;
+            return Ok(Stretch::indexed(found));
+        }
+        let views = self.views()?;
+        let stretch = bounded(
+            views.len(),
+            limit,
+            |a: &DeviceId, b| a < b,
+            |at, behind, rows| {
+                let (partition, view) = &views[at];
+                let is_connected = |slot| self.is_connected(*partition, slot);
+                look_at_devices(&**view, filter, &is_connected, behind.or(after), rows)
+            },
+        )?;
+        let shown = |(at, _, profile): (usize, DeviceId, DeviceProfile)| {
+            let (partition, view) = &views[at];
+            self.with_state(*partition, &**view, profile)
+        };
+        let found = stretch.found.into_iter().map(shown).collect::<Result<_, _>>()?;
+        Ok(Stretch { found, next: stretch.next, looked_at: stretch.looked_at })
     }
 
     /// Devices linked to a client, in order of id.
@@ -182,10 +217,7 @@ impl Queries {
         limit: usize,
         read: impl Fn((PartitionId, &dyn View), Option<&DeviceId>, usize) -> Result<Vec<DeviceProfile>, Problem>,
     ) -> Result<Vec<Device>, Problem> {
-        let views: Vec<_> = self
-            .partitions()
-            .map(|partition| Ok((partition, self.view(partition)?)))
-            .collect::<Result<_, Problem>>()?;
+        let views = self.views()?;
         let merged = merge(
             views.len(),
             limit,
@@ -201,6 +233,10 @@ impl Queries {
             self.with_state(*partition, &**view, profile)
         };
         merged.into_iter().map(shown).collect()
+    }
+
+    fn views(&self) -> Result<Vec<(PartitionId, Box<dyn View>)>, Problem> {
+        self.partitions().map(|partition| Ok((partition, self.view(partition)?))).collect()
     }
 
     fn with_state(
@@ -244,46 +280,28 @@ impl Queries {
     }
 }
 
-/// Profiles that a filtered list reads from the store at a time.
-const SCANNED_PER_READ: usize = 1_000;
-
-/// Profiles that match a filter, read on until the page is full.
-fn matching(
+/// Looks at some profiles of a partition for those that match a filter.
+fn look_at_devices(
     view: &dyn View,
     filter: &DeviceFilter,
     is_connected: &dyn Fn(DeviceSlot) -> bool,
     after: Option<&DeviceId>,
-    limit: usize,
-) -> Result<Vec<DeviceProfile>, Problem> {
-    let at_once = if filter.is_indexed() { limit } else { SCANNED_PER_READ };
+    rows: usize,
+) -> Result<Looked<DeviceId, DeviceProfile>, Problem> {
+    let first = filter.first_of_prefix(after);
+    let exact = first.as_ref().map(|id| view.device(id)).transpose().map_err(unreadable)?.flatten();
+    let profiles = filter.read(view, first.as_ref().or(after), rows).map_err(unreadable)?;
+    let looked_at = profiles.len();
+    let last = profiles.last().filter(|_| looked_at == rows).map(|profile| profile.id.clone());
     let mut found = Vec::new();
-    let mut after = after.cloned();
-    loop {
-        let profiles = filter.read(view, after.as_ref(), at_once).map_err(unreadable)?;
-        after = profiles.last().map(|profile| profile.id.clone());
-        let read_to_the_end = profiles.len() < at_once;
-        for profile in profiles.into_iter().filter(|profile| filter.suits(profile)) {
-            let slot = profile.slot;
-            let suits = filter.connected.is_none_or(|wanted| is_connected(slot) == wanted)
-                && match filter.connection {
-                    None => true,
-                    Some(wanted) => view.state(slot).map_err(unreadable)?.connection == wanted,
-                }
-                && match filter.waiting {
-                    None => true,
-                    Some(wanted) => view.has_open_commands(slot).map_err(unreadable)? == wanted,
-                };
-            if suits {
-                found.push(profile);
-            }
-            if found.len() == limit {
-                return Ok(found);
-            }
-        }
-        if read_to_the_end {
-            return Ok(found);
+    for profile in exact.into_iter().chain(profiles) {
+        if filter.suits(&profile) && filter.suits_state(view, &profile, is_connected)? {
+            found.push((profile.id.clone(), profile));
         }
     }
+    // Behind the prefix there is nothing more.
+    let until = last.filter(|last| filter.may_be_behind(last));
+    Ok(Looked { found, rows: looked_at, cost: looked_at, until })
 }
 
 impl DeviceFilter {
@@ -301,15 +319,59 @@ impl DeviceFilter {
         }
     }
 
+    /// The id that is the prefix itself, where the devices behind `after` begin with it or later.
+    fn first_of_prefix(&self, after: Option<&DeviceId>) -> Option<DeviceId> {
+        let first = DeviceId::new(self.id_prefix.as_deref()?)?;
+        after.is_none_or(|after| *after < first).then_some(first)
+    }
+
+    /// Whether a device that comes behind this one in order of id may match.
+    fn may_be_behind(&self, id: &DeviceId) -> bool {
+        self.id_prefix.as_deref().is_none_or(|prefix| {
+            let length = id.as_str().len().min(prefix.len());
+            id.as_str().as_bytes()[..length] <= prefix.as_bytes()[..length]
+        })
+    }
+
     /// Whether an index, or the order of ids, answers all that is asked: nothing is read in vain.
     fn is_indexed(&self) -> bool {
         let asked = self.labels.len() + usize::from(self.kind.is_some());
-        let state_is_asked = self.connection.is_some() || self.connected.is_some() || self.waiting.is_some();
-        asked <= 1 && !state_is_asked
+        let state_is_asked = self.connection.is_some()
+            || self.connected.is_some()
+            || self.waiting.is_some()
+            || self.last_seen_before.is_some();
+        asked <= 1 && !state_is_asked && self.id_prefix.is_none()
     }
 
     fn suits(&self, profile: &DeviceProfile) -> bool {
-        self.kind.as_ref().is_none_or(|kind| profile.kind == *kind) && has_all(profile, &self.labels)
+        self.kind.as_ref().is_none_or(|kind| profile.kind == *kind)
+            && self.id_prefix.as_deref().is_none_or(|prefix| profile.id.as_str().starts_with(prefix))
+            && has_all(profile, &self.labels)
+    }
+
+    /// Whether what a device is like now is as it is asked for.
+    fn suits_state(
+        &self,
+        view: &dyn View,
+        profile: &DeviceProfile,
+        is_connected: &dyn Fn(DeviceSlot) -> bool,
+    ) -> Result<bool, Problem> {
+        let slot = profile.slot;
+        let is_so = match self.connection {
+            None => true,
+            Some(wanted) => view.state(slot).map_err(unreadable)?.connection == wanted,
+        };
+        let is_older = match self.last_seen_before {
+            None => true,
+            Some(before) => view.seen(slot).map_err(unreadable)?.is_some_and(|seen| seen.at < before),
+        };
+        Ok(is_so
+            && is_older
+            && self.connected.is_none_or(|wanted| is_connected(slot) == wanted)
+            && match self.waiting {
+                None => true,
+                Some(wanted) => view.has_open_commands(slot).map_err(unreadable)? == wanted,
+            })
     }
 }
 

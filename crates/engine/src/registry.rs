@@ -1,4 +1,4 @@
-//! The registry partition: clients and rollouts. A state machine like every other; what it commits
+//! The registry partition: clients, rollouts and operations. A state machine like every other; what it commits
 //! of clients feeds the [`Directory`](crate::Directory).
 
 mod effect;
@@ -17,6 +17,7 @@ use crate::kernel::idempotency::{Form, Idempotent, KeptAnswers};
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, Reply};
 use crate::kernel::step_context::StepContext;
+use crate::operations::{OperationBook, OperationInput};
 use crate::refusals::unknown_client;
 use crate::rollouts::{RolloutBook, RolloutInput};
 use crate::settings::Settings;
@@ -80,6 +81,8 @@ pub enum RegistryInput {
     },
     /// Something about rollouts.
     Rollouts(RolloutInput),
+    /// Something about operations.
+    Operations(OperationInput),
     /// What a request asks that may come again.
     Repeatable {
         /// What to do.
@@ -117,6 +120,7 @@ pub struct Registry {
     head: PartitionHead,
     clients: BTreeMap<ClientId, Client>,
     rollouts: RolloutBook,
+    operations: OperationBook,
     answers: KeptAnswers,
 }
 
@@ -137,7 +141,8 @@ impl Registry {
         })?;
         let answers = KeptAnswers::load(&*store.view(PartitionId::REGISTRY)?)?;
         let rollouts = RolloutBook::load(store, settings.commands.keep, head.seq)?;
-        Ok(Self { settings: Arc::clone(settings), head, clients, rollouts, answers })
+        let operations = OperationBook::load(store, settings.operations)?;
+        Ok(Self { settings: Arc::clone(settings), head, clients, rollouts, operations, answers })
     }
 
     /// The clients it loaded.
@@ -152,6 +157,7 @@ impl Registry {
                 step.emit(RegistryEffect::Client(reply, answer));
             }
             RegistryInput::Rollouts(input) => self.rollouts.apply(input, &mut self.head, step)?,
+            RegistryInput::Operations(input) => self.operations.apply(input, step)?,
             RegistryInput::Repeatable { act, form, reply } => {
                 let answer = self.repeatable(act, &form, step)?;
                 step.emit(RegistryEffect::Written(reply, answer));
@@ -288,7 +294,9 @@ impl Machine for Registry {
                 break;
             }
         }
-        let more = self.rollouts.advance(&mut step)? | self.answers.forget(&mut step)?;
+        let more = self.rollouts.advance(&mut step)?
+            | self.answers.forget(&mut step)?
+            | self.operations.forget(&mut step);
         let (batch, effects) = step.seal(&mut self.head, false, |_| {});
         Ok(Step { batch, effects, more })
     }
@@ -299,6 +307,8 @@ impl Machine for Registry {
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        self.answers.next_wakeup().into_iter().chain(self.rollouts.next_wakeup(now)).min()
+        let wakeups =
+            [self.answers.next_wakeup(), self.rollouts.next_wakeup(now), self.operations.next_wakeup(now)];
+        wakeups.into_iter().flatten().min()
     }
 }

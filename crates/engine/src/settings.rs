@@ -47,6 +47,8 @@ pub struct Settings {
     pub jobs_resident_max: usize,
     /// How commands go out.
     pub commands: CommandSettings,
+    /// How many operations go on, how fast, and how long they are kept.
+    pub operations: OperationSettings,
     /// Whether a client's URL may hold a private address.
     pub allow_private: bool,
     /// Makes a notification's body; the wire form is the sender's affair.
@@ -80,6 +82,7 @@ impl Settings {
             keep: Keep::default(),
             jobs_resident_max: 65_536,
             commands: CommandSettings::default(),
+            operations: OperationSettings::default(),
             allow_private: false,
             render: Arc::new(|_| b"{}".to_vec()),
             check_payload: any_payload(),
@@ -138,6 +141,24 @@ pub struct CommandSettings {
     pub by_kind: BTreeMap<Kind, CommandPace>,
     /// For how long commands that have ended are kept.
     pub keep: Duration,
+}
+
+/// How many operations go on, how fast, and how long they are kept. Its default is that of the
+/// contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationSettings {
+    /// Operations that may go on at a time.
+    pub running_max: usize,
+    /// Rows in a second that one may go through: also what one does that says nothing of it.
+    pub rate_max: u32,
+    /// For how long operations that have ended are kept.
+    pub keep: Duration,
+}
+
+impl Default for OperationSettings {
+    fn default() -> Self {
+        Self { running_max: 8, rate_max: 1_000, keep: Duration::from_secs(7 * 24 * 3_600) }
+    }
 }
 
 /// How commands go to a device.

@@ -17,6 +17,7 @@ mod kinds;
 mod layers;
 mod mistake;
 mod names;
+mod operations;
 mod reader;
 mod shape;
 mod size;
@@ -32,8 +33,8 @@ use std::time::Duration;
 
 use axum::http::HeaderValue;
 use base::DeviceIdAlphabet;
-use engine::CommandSettings;
 use engine::followers::live::LIVE_MAX;
+use engine::{CommandSettings, OperationSettings};
 use gateway::amqp::{AmqpUrl, QueueName};
 use gateway::decode::kinds::KindForms;
 
@@ -85,6 +86,8 @@ pub(crate) struct Settings {
     pub commands: CommandSettings,
     /// The topics and messages that kinds have of their own.
     pub kinds: Arc<KindForms>,
+    /// `[operations]`
+    pub operations: OperationSettings,
     /// For how long things are kept.
     pub history: History,
     /// What is kept of refused reports.
@@ -336,6 +339,7 @@ impl Settings {
             notify: notify(&mut from),
             commands: CommandSettings { by_kind: kinds.paces, ..commands },
             kinds: Arc::new(kinds.forms),
+            operations: operations::read(&mut from),
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),

@@ -217,7 +217,8 @@ async fn open_edges(
     if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut metrics) {
         edges.spawn(consumer.run(stop.subscribe()));
     }
-    let reports = gateway::http::routes(engine, &settings.kinds, &memory, &mut metrics);
+    let (reports, replayer) =
+        gateway::http::routes_and_replayer(engine, &settings.kinds, &memory, &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
     let access = Arc::new(access::access(settings));
     let edge = EdgeContext {
@@ -240,6 +241,10 @@ async fn open_edges(
         let tester = tester.clone();
         Box::pin(async move { tester.test(&client).await })
     });
+    let api = api.replaying_with(move |id| {
+        let replayer = replayer.clone();
+        Box::pin(async move { replayer.replay(id).await })
+    });
     let api = match settings.durability {
         Durability::Always => api,
         Durability::Interval(interval) => api.synced_within(interval),
@@ -248,6 +253,7 @@ async fn open_edges(
     engine.intake(WayIn::Http).attend(true).await;
     let console = console::routes(&console::FrameAncestors::default());
     front.open(api::router_with(&api, reports.merge(console)));
+    edges.spawn(api.work_on_operations());
     Ok(())
 }
 
@@ -306,6 +312,7 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
         },
         jobs_resident_max: settings.jobs.resident_max,
         commands: settings.commands.clone(),
+        operations: settings.operations,
         allow_private: notify.allow_private,
         render: Arc::new(notify::render),
         check_payload: Arc::new(move |kind, payload| kinds.check_payload(kind, payload)),

@@ -38,6 +38,8 @@ mod ndjson;
 mod refusals;
 mod replay;
 
+pub use replay::Replayer;
+
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";
 
@@ -49,18 +51,29 @@ pub fn routes(
     memory: &MemoryBudget,
     registry: &mut Registry,
 ) -> Router {
+    routes_and_replayer(engine, kinds, memory, registry).0
+}
+
+/// The same, and what hands refused reports in again without a request.
+pub fn routes_and_replayer(
+    engine: &Engine,
+    kinds: &Arc<KindForms>,
+    memory: &MemoryBudget,
+    registry: &mut Registry,
+) -> (Router, Replayer) {
     let metrics = Metrics::default();
     metrics.register(registry);
     let intake = engine.intake(WayIn::Http);
     let refusals = Refusals::default();
     let [memory, memory_of_lines] = [Purpose::Bodies, Purpose::Lines].map(|purpose| memory.part(purpose));
     let (engine, kinds) = (engine.clone(), Arc::clone(kinds));
-    let shared = Shared { engine, kinds, intake, metrics, refusals, memory, memory_of_lines };
-    Router::new()
+    let shared = Arc::new(Shared { engine, kinds, intake, metrics, refusals, memory, memory_of_lines });
+    let router = Router::new()
         .route("/v1/reports", post(take).fallback(wrong_method))
         .route("/v1/devices/{id}/ack", post(ack::ack).fallback(wrong_method))
         .route("/v1/quarantine/{id}/replay", post(replay::replay).fallback(wrong_method))
-        .with_state(Arc::new(shared))
+        .with_state(Arc::clone(&shared));
+    (router, Replayer(shared))
 }
 
 /// What every request needs.

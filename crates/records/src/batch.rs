@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
+use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Timestamp, Value, WayIn};
 
 use crate::{
     AnswerKey, Attempt, Client, Command, CommandKey, CommandState, Counts, CountsKey, DeadJob, Delivery,
     DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSession, DeviceSlot, DeviceState, Event,
-    FinishedCommand, JobHead, JobId, KeptAnswer, MemberPlace, MemberStatus, OpenCommand, Pair, ParkedJob,
-    ParkedKey, PartitionHead, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
-    RolloutDevices, RolloutMember, RolloutState, TimelineEntry, Wish,
+    FinishedCommand, JobHead, JobId, KeptAnswer, MemberPlace, MemberStatus, OpenCommand, Operation,
+    OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, QuarantineKey, Quarantined, Queue,
+    QueueCounts, QueueKey, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, TimelineEntry,
+    Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -139,6 +140,12 @@ pub enum Op {
     PutRolloutMember(Box<RolloutMember>),
     /// A device of a rollout stands here no longer.
     DeleteRolloutMember(Box<MemberPlace>, MemberStatus),
+    /// An operation was asked for.
+    PutOperation(Box<Operation>),
+    /// An operation is kept no longer, nor how far it came.
+    DeleteOperation(EntityId),
+    /// An operation has come this far.
+    PutOperationState(Box<OperationState>),
 }
 
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
@@ -198,6 +205,8 @@ impl Op {
             Self::PutWish(wish) => 2 * PLAIN + wish.text_bytes(),
             Self::PutRollout(rollout) => 8 * PLAIN + rollout.work.bytes(PLAIN),
             Self::PutRolloutDevices(named) => PLAIN + named.bytes(),
+            Self::PutOperation(operation) => 2 * PLAIN + operation.text_bytes(),
+            Self::PutOperationState(state) => 2 * PLAIN + state.text_bytes(),
             Self::PutQuarantined(report) => report.cost() as usize,
             Self::PutCounts(..) | Self::PutReportIds(..) => PLAIN,
             Self::DeleteQuarantined(_)
@@ -219,6 +228,7 @@ impl Op {
             | Self::DeleteDeviceSession(_)
             | Self::DeleteRollout(_)
             | Self::DeleteRolloutDevices(..)
+            | Self::DeleteOperation(_)
             | Self::DeleteClient(_) => PLAIN,
             Self::PutOpenCommand(_)
             | Self::DeleteOpenCommand(_)

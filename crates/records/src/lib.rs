@@ -16,6 +16,7 @@ mod event;
 mod head;
 mod job;
 mod kept;
+mod operation;
 mod quarantine;
 mod queue;
 mod report_ids;
@@ -42,6 +43,9 @@ pub use job::{
     QueueKey, Recurrence, Reservation, Rule, Starts, Successor, Terms,
 };
 pub use kept::KeptFrom;
+pub use operation::{
+    Operation, OperationAction, OperationCounts, OperationError, OperationState, OperationStatus,
+};
 pub use quarantine::{QuarantineKey, Quarantined};
 pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings};
 pub use report_ids::ReportIds;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use base::DeviceId;
 use records::{
     Batch, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress, DeviceSession, DeviceSlot,
-    DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Op, OpenCommand, Pair, ParkedJob,
-    PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Rollout, RolloutDevices,
-    RolloutMember, RolloutState, Seen, Sign, Wish,
+    DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Op, OpenCommand, Operation, OperationState,
+    Pair, ParkedJob, PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Rollout,
+    RolloutDevices, RolloutMember, RolloutState, Seen, Sign, Wish,
 };
 
 use crate::codec::encode_batch;
@@ -147,6 +147,9 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::PutRolloutDevices(devices) => put(&*devices, out),
         Op::DeleteRolloutDevices(rollout, number) => delete::<RolloutDevices>(&(rollout, number), out),
         Op::PutRolloutMember(member) => put(&*member, out),
+        Op::PutOperation(operation) => put(&*operation, out),
+        Op::DeleteOperation(id) => delete_both::<Operation, OperationState>(&id, &id, out),
+        Op::PutOperationState(state) => put(&*state, out),
         Op::DeleteRolloutMember(place, status) => delete::<RolloutMember>(&(*place, status), out),
     }
 }

@@ -157,6 +157,10 @@ tables! {
     RolloutMembers = "rollout_members", Devices, Rows;
     /// rollout, status, rank, id of a device, 0, entry -> nothing.
     MembersByStatus = "rollout_members_by_status", Devices, Rows;
+    /// id -> operation as it was asked for.
+    Operations = "operations", Devices, Rows;
+    /// id -> how far the operation has come.
+    OperationStates = "operation_states", Devices, Rows;
 }
 
 impl Table {

@@ -31,6 +31,8 @@ from .errors import (
     UnexpectedAnswerError,
 )
 from .model import Acked, DeadLetter, Figures, Job, JobView, NewJob, OnConflict, PublishedJob, Settings
+from .operation import Operation, OperationCount, OperationRefusal, OperationTerms
+from .operations import AsyncOperations, Operations
 from .protocol import Retries
 from .worker import Worker
 from .working import Options, Retry, doubling
@@ -42,6 +44,7 @@ __all__ = [
     "AsyncClient",
     "AsyncCommands",
     "AsyncDevice",
+    "AsyncOperations",
     "AsyncQueue",
     "AsyncWorker",
     "Client",
@@ -62,6 +65,11 @@ __all__ = [
     "NewJob",
     "NotFoundError",
     "OnConflict",
+    "Operation",
+    "OperationCount",
+    "OperationRefusal",
+    "OperationTerms",
+    "Operations",
     "Options",
     "PublishedJob",
     "Queue",

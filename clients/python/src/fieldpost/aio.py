@@ -13,6 +13,7 @@ from .aio_worker import AsyncHandler, AsyncWorker
 from .calls import Call, JobRef, Page, QueuePath
 from .errors import FieldpostError
 from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
+from .operations import AsyncOperations
 from .protocol import Retries, Server, read_answer
 from .streams import HangUp, Streams
 from .times import Duration, Moment
@@ -65,6 +66,10 @@ class AsyncClient:
     def commands(self) -> AsyncCommands:
         """The commands of all devices; asks nothing of the server."""
         return AsyncCommands(self)
+
+    def operations(self) -> AsyncOperations:
+        """One action on everything that matches; asks nothing of the server."""
+        return AsyncOperations(self)
 
     def queues(self, namespace: str | None = None) -> AsyncIterator[Figures]:
         """How queues stand, in order of namespace and name."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Generic, TypeVar, Union
 from urllib.parse import quote, urlencode
@@ -25,6 +25,7 @@ from .model import (
     Settings,
     put_payload,
 )
+from .operation import Operation, OperationCount, OperationTerms, operation_body
 from .times import Duration, Moment, duration_text, moment_text
 
 T = TypeVar("T")
@@ -329,3 +330,36 @@ def wish(device: str, key: str, value: Any) -> Call[None]:
 def wish_deleted(device: str, key: str) -> Call[None]:
     """A device is to have no such entry."""
     return Call("DELETE", f"{_device(device)}/desired/{quote(key, safe='')}", _nothing)
+
+
+def _operation(operation: str) -> str:
+    return f"/v1/operations/{quote(operation, safe='')}"
+
+
+def begin_operation(
+    action: str, which: Mapping[str, Any], terms: OperationTerms, idempotency_key: str | None
+) -> Call[Operation]:
+    """Do one action to everything that matches. The key makes it repeatable."""
+    body = _json(operation_body(action, which, terms, False))
+    return Call("POST", "/v1/operations", Operation.read, body, _key(idempotency_key))
+
+
+def count_operation(action: str, which: Mapping[str, Any], terms: OperationTerms) -> Call[OperationCount]:
+    """Count what an action would be done to."""
+    body = _json(operation_body(action, which, terms, True))
+    return Call("POST", "/v1/operations", OperationCount.read, body)
+
+
+def operation(operation: str) -> Call[Operation]:
+    """Look at an operation."""
+    return Call("GET", _operation(operation), Operation.read)
+
+
+def operations(limit: int, cursor: str | None) -> Call[Page[Operation]]:
+    """A page of operations."""
+    return Call("GET", _query("/v1/operations", limit=limit, cursor=cursor), _page(Operation.read))
+
+
+def cancel_operation(operation: str) -> Call[None]:
+    """Have an operation do no more. Not repeated: the second time it has ended."""
+    return Call("DELETE", _operation(operation), _nothing, repeatable=False)

@@ -13,6 +13,7 @@ from .connections import Connections, HangUp
 from .device import Commands, Device
 from .errors import FieldpostError
 from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
+from .operations import Operations
 from .protocol import Retries, Server, read_answer
 from .times import Duration, Moment
 from .worker import Handler, Worker
@@ -65,6 +66,10 @@ class Client:
     def commands(self) -> Commands:
         """The commands of all devices; asks nothing of the server."""
         return Commands(self)
+
+    def operations(self) -> Operations:
+        """One action on everything that matches; asks nothing of the server."""
+        return Operations(self)
 
     def queues(self, namespace: str | None = None) -> Iterator[Figures]:
         """How queues stand, in order of namespace and name."""

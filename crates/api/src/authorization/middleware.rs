@@ -142,11 +142,15 @@ pub(super) async fn may(
         | (Scope::Report, Needs::Report)
         | (Scope::Commands, Needs::Look(_) | Needs::Command)
         | (Scope::Operate, Needs::Command | Needs::Operate(_) | Needs::OperateJobs) => true,
+        (Scope::Read, Needs::Operations) => is_safe,
+        (Scope::Operate | Scope::Commands | Scope::Client(_), Needs::Operations) => true,
         (Scope::Read | Scope::Operate, Needs::Jobs | Needs::Queues) => is_safe,
         (Scope::Jobs(namespace), Needs::Jobs | Needs::OperateJobs) => {
             about.in_path("ns") == Some(namespace.as_str())
         }
-        (Scope::Jobs(namespace), Needs::Queues) => about.in_query("namespace") == Some(namespace.as_str()),
+        (Scope::Jobs(namespace), Needs::Queues | Needs::Operations) => {
+            about.in_query("namespace") == Some(namespace.as_str())
+        }
         _ => false,
     };
     if needs == Needs::AnyToken || caller.scopes().iter().any(suffices) {

@@ -35,9 +35,9 @@ impl Sees {
 
     /// The result of a lookup; an unknown device is answered as somebody else's is, of which
     /// nothing is shown.
-    pub(crate) fn of<T>(self, found: Result<Vec<T>, Problem>) -> Result<Vec<T>, Problem> {
+    pub(crate) fn of<T: Default>(self, found: Result<T, Problem>) -> Result<T, Problem> {
         match (self, found) {
-            (Self::ItsOwn, Err(problem)) if problem.code == UNKNOWN_DEVICE.1 => Ok(Vec::new()),
+            (Self::ItsOwn, Err(problem)) if problem.code == UNKNOWN_DEVICE.1 => Ok(T::default()),
             (_, found) => found,
         }
     }

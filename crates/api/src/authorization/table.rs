@@ -31,6 +31,9 @@ pub(super) enum Needs {
     Jobs,
     /// `jobs:NAMESPACE` of the `{ns}` in the path, or `operate`.
     OperateJobs,
+    /// Any scope that may act on something, `jobs:NAMESPACE` where that is asked for with
+    /// `namespace=`, or `read` if nothing is changed. Which scope an action takes is told elsewhere.
+    Operations,
     /// `read` or `operate`, or `jobs:NAMESPACE` where that is asked for with `namespace=`.
     Queues,
 }
@@ -52,7 +55,7 @@ pub(super) enum Own {
     EitherInQuery,
 }
 
-use Needs::{Admin, AnyToken, Command, Look, Nothing, Operate, Queues, Read, Report};
+use Needs::{Admin, AnyToken, Command, Look, Nothing, Operate, Operations, Queues, Read, Report};
 use Own::{ClientInPath, ClientInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
 
 /// A method, a route as it is written for the router, and what it takes. HEAD is GET.
@@ -108,6 +111,10 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("POST", "/v1/desired", Command),
     ("GET", "/v1/desired/{id}", Look(Never)),
     ("DELETE", "/v1/desired/{id}", Command),
+    ("GET", "/v1/operations", Operations),
+    ("POST", "/v1/operations", Operations),
+    ("GET", "/v1/operations/{id}", Operations),
+    ("DELETE", "/v1/operations/{id}", Operations),
     ("GET", "/v1/rollouts", Look(Never)),
     ("POST", "/v1/rollouts", Command),
     ("GET", "/v1/rollouts/{id}", Look(Never)),
@@ -121,7 +128,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/quarantine", Read(Never)),
     ("GET", "/v1/quarantine/{id}", Read(Never)),
     ("DELETE", "/v1/quarantine/{id}", Admin(Never)),
-    ("POST", "/v1/quarantine/{id}/replay", Admin(Never)),
+    ("POST", "/v1/quarantine/{id}/replay", Operate(Never)),
 ];
 
 /// Everything below a namespace of queues takes the same, but for what an operator does.
@@ -160,6 +167,9 @@ impl Needs {
             Command => "admin, commands or operate",
             Needs::Jobs => "admin, or jobs:NAMESPACE of this namespace",
             Needs::OperateJobs => "admin, operate, or jobs:NAMESPACE of this namespace",
+            Operations => {
+                "admin, operate, commands, client:ID, jobs:NAMESPACE with namespace=NAMESPACE in the query, or read to look"
+            }
             Queues => "admin, read, operate, or jobs:NAMESPACE with namespace=NAMESPACE in the query",
             Read(own) => match own {
                 Never => "admin, read or operate",
@@ -178,6 +188,7 @@ impl Needs {
             }
             Look(_) => "admin, read, commands or operate",
             Operate(DeliveryInPath) => "admin, operate, or client:ID of the client that was told",
+            Operate(Never) => "admin or operate",
             Operate(_) => "admin, operate, or client:ID of this client",
             Admin(ClientInPath) => "admin, or client:ID of this client",
             Admin(_) => "admin",

@@ -97,7 +97,8 @@ impl Call {
             .property("items", items)
             .required("items")
             .property("next_cursor", words::or_null(words::cursor()))
-            .required("next_cursor");
+            .required("next_cursor")
+            .property("looked_at", words::looked_at());
         if self.parameters.iter().any(|parameter| parameter.name == "wait") {
             list = list.property("tail_cursor", words::cursor());
         }

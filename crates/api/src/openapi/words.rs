@@ -8,10 +8,11 @@ use base::limits::{
     TEXT_CHARS_MAX, URL_CHARS_MAX,
 };
 use engine::commands::COMMAND_ID_PREFIX;
+use engine::operations::OPERATION_ID_PREFIX;
 use engine::queues::JobState;
 use engine::records::{
     AttemptError, CommandStatus, Connection, DeadReason, DeliveryStatus, DisconnectReason, EventKind,
-    MemberStatus,
+    MemberStatus, OperationAction, OperationStatus,
 };
 use engine::rollouts::{ROLLOUT_ID_CHARS_MAX, RolloutStatus};
 use serde_json::json;
@@ -22,6 +23,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
 use crate::live::Topic;
 use crate::overview::What;
+use crate::params::PART_BYTES_MAX;
 use crate::routes::stats::{By, METRICS, name_of};
 use crate::shape::timeline::{of_command, of_delivery};
 
@@ -122,6 +124,41 @@ pub(crate) fn rollout_status() -> Schema {
 /// Where a device of a rollout stands.
 pub(crate) fn rollout_device_status() -> Schema {
     one_of(MemberStatus::ALL.map(MemberStatus::as_str))
+}
+
+pub(crate) fn operation_id() -> Schema {
+    entity_id(OPERATION_ID_PREFIX)
+}
+
+pub(crate) fn operation_action() -> Schema {
+    one_of(OperationAction::ALL.map(OperationAction::as_str))
+}
+
+pub(crate) fn operation_status() -> Schema {
+    one_of(OperationStatus::ALL.map(OperationStatus::as_str))
+}
+
+/// Which rows an operation means.
+pub(crate) fn operation_filter() -> Schema {
+    let about = "the parameters of the list that the action is about; for dead letters and jobs with \
+                 queue: \"NAMESPACE/QUEUE\"; or ids, up to 1,000";
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(AdditionalProperties::FreeForm(true)))
+        .description(Some(about))
+        .into()
+}
+
+/// Rows that a page looked at.
+pub(crate) fn looked_at() -> Schema {
+    let about = "how many rows this page looked at, where no index answers what is asked; such a page may be \
+                 short or empty though there are more";
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).description(Some(about)).into()
+}
+
+/// A part of a text that is looked for.
+pub(crate) fn part() -> Schema {
+    text().min_length(Some(1)).max_length(Some(PART_BYTES_MAX)).into()
 }
 
 /// An array of such.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use base::{ClientId, Problem};
+use base::{ClientId, Problem, Timestamp};
+use engine::queries::{LOOKED_AT_MAX, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::Client;
 use engine::{Form, Queries, Version};
@@ -17,8 +18,8 @@ use crate::body::Text;
 use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
 use crate::list::{self, List};
-use crate::openapi::Call;
 use crate::openapi::refusals::{OF_A_CLIENT, OF_A_CREATION, OF_A_PATCH, UNKNOWN_CLIENT};
+use crate::openapi::{Call, words};
 use crate::params::Params;
 use crate::path::{ClientInPath, unknown_client};
 use crate::shape::{self, AttemptShape, ClientShape, NewClientShape, SecretShape};
@@ -31,7 +32,11 @@ pub(super) fn routes() -> Routes {
         .refuses(OF_A_CREATION)
         .refuses(OF_A_CLIENT)
         .refuses(&[(422, "invalid_secret")]);
-    let listed = Call::new("Clients in order of id").lists::<ClientShape<'_>>();
+    let listed = Call::new("Clients in order of id")
+        .query("failing", words::flag())
+        .query("stale_for", words::duration())
+        .query("id_prefix", words::any_text())
+        .lists::<ClientShape<'_>>();
     let shown =
         Call::new("A client").gives::<ClientShape<'_>>(200, "the client").tagged().refuses(&[UNKNOWN_CLIENT]);
     let changed = Call::new("Changes what the merge patch names")
@@ -79,7 +84,25 @@ async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answe
     creation.once(&api, create).await
 }
 
-struct Clients(Queries);
+/// Clients by how they stand.
+struct Clients {
+    queries: Queries,
+    /// With devices whose newest notification has failed for good, or without.
+    failing: Option<bool>,
+    /// Failing since that time at least.
+    stale_since: Option<Timestamp>,
+    /// With an id that begins so.
+    id_prefix: Option<String>,
+}
+
+impl Clients {
+    fn is_meant(&self, client: &Client) -> bool {
+        let since = self.queries.stale_since(client);
+        self.failing.is_none_or(|failing| since.is_some() == failing)
+            && self.stale_since.is_none_or(|latest| since.is_some_and(|since| since <= latest))
+            && self.id_prefix.as_ref().is_none_or(|prefix| client.id.as_str().starts_with(prefix.as_str()))
+    }
+}
 
 impl List for Clients {
     type Key = ClientId;
@@ -87,7 +110,24 @@ impl List for Clients {
     type Shown<'a> = ClientShape<'a>;
 
     fn read(&self, after: Option<&ClientId>, limit: usize) -> Result<Vec<Arc<Client>>, Problem> {
-        Ok(self.0.clients(after, limit))
+        self.look(after, limit).map(|stretch| stretch.found)
+    }
+
+    fn look(
+        &self,
+        after: Option<&ClientId>,
+        limit: usize,
+    ) -> Result<Stretch<Arc<Client>, ClientId>, Problem> {
+        if self.failing.is_none() && self.stale_since.is_none() && self.id_prefix.is_none() {
+            return Ok(Stretch::indexed(self.queries.clients(after, limit)));
+        }
+        let mut found = self.queries.clients(after, LOOKED_AT_MAX);
+        let last = found.last().filter(|_| found.len() == LOOKED_AT_MAX).map(|client| client.id.clone());
+        let looked_at = Some(found.len() as u64);
+        found.retain(|client| self.is_meant(client));
+        let next = last.filter(|_| found.len() < limit);
+        found.truncate(limit);
+        Ok(Stretch { found, next, looked_at })
     }
 
     fn key(client: &Arc<Client>) -> ClientId {
@@ -99,8 +139,15 @@ impl List for Clients {
     }
 }
 
-async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, Refused> {
-    list::answer(&api, params.page()?, Clients(api.queries())).await
+async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
+    let now = api.engine().clock().now();
+    let clients = Clients {
+        queries: api.queries(),
+        failing: params.flag("failing")?,
+        stale_since: params.duration("stale_for")?.map(|span| now.before(span)),
+        id_prefix: params.id_prefix()?,
+    };
+    list::answer(&api, params.page()?, clients).await
 }
 
 async fn show(State(api): State<ApiState>, ClientInPath(id): ClientInPath) -> Result<Tagged, Refused> {

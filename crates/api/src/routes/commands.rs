@@ -11,7 +11,7 @@ use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, COMMAND_RESULT_BYTES_MAX, COMMAND_
 use base::{EntityId, Problem, Timestamp};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{CommandFilter, FeedKey};
+use engine::queries::{CommandFilter, FeedKey, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::{CommandKey, CommandStatus};
 use engine::{Engine, Form, TrackedCommand};
@@ -24,7 +24,7 @@ use crate::answer::Answer;
 use crate::authorization::check_receiver;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
-use crate::list::{List, SearchOf};
+use crate::list::List;
 use crate::openapi::refusals::{OF_A_COMMAND, OF_A_READ, UNKNOWN_COMMAND, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -163,10 +163,28 @@ async fn retry(
     creation.once(&api, retry).await
 }
 
-pub(super) struct Commands {
-    pub(super) engine: Engine,
-    pub(super) filter: CommandFilter,
-    pub(super) feed: Feed,
+/// Commands by what they are.
+pub(crate) struct Commands {
+    pub engine: Engine,
+    pub filter: CommandFilter,
+    pub feed: Feed,
+}
+
+/// Those of all devices that the parameters ask for.
+///
+/// # Errors
+/// `invalid_parameter`.
+pub(crate) fn asked(params: &mut Params) -> Result<CommandFilter, Problem> {
+    let (device, labels) = (params.device("device")?, params.labels()?);
+    narrowed(CommandFilter { device, labels, ..CommandFilter::default() }, params)
+}
+
+fn narrowed(filter: CommandFilter, params: &mut Params) -> Result<CommandFilter, Problem> {
+    Ok(CommandFilter {
+        status: params.word("status", &CommandStatus::ALL, CommandStatus::as_str)?,
+        origin: params.take("origin", "text", |text| Some(text.to_owned()))?,
+        ..filter
+    })
 }
 
 impl List for Commands {
@@ -178,10 +196,14 @@ impl List for Commands {
     const ITEM_BYTES_MAX: usize = COMMAND_PAYLOAD_BYTES_MAX + 2 * COMMAND_RESULT_BYTES_MAX;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        Ok(self.search(after, limit)?.0)
+        self.look(after, limit).map(|stretch| stretch.found)
     }
 
-    fn search(&self, after: Option<&Self::Key>, limit: usize) -> Result<SearchOf<Self>, Problem> {
+    fn look(
+        &self,
+        after: Option<&Self::Key>,
+        limit: usize,
+    ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
         self.engine.queries().commands(&self.filter, self.feed.page(after, limit))
     }
 
@@ -218,22 +240,19 @@ impl Followable for Commands {
 async fn list_of_device(
     State(api): State<ApiState>,
     DeviceInPath(device): DeviceInPath,
-    params: Params,
+    mut params: Params,
 ) -> Result<Response, Refused> {
-    list(api, CommandFilter { device: Some(device), ..CommandFilter::default() }, params).await
+    let of_device = CommandFilter { device: Some(device), ..CommandFilter::default() };
+    let filter = narrowed(of_device, &mut params)?;
+    list(api, filter, params).await
 }
 
 async fn list_all(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
-    let (device, labels) = (params.device("device")?, params.labels()?);
-    list(api, CommandFilter { device, labels, ..CommandFilter::default() }, params).await
+    let filter = asked(&mut params)?;
+    list(api, filter, params).await
 }
 
 async fn list(api: ApiState, filter: CommandFilter, mut params: Params) -> Result<Response, Refused> {
-    let filter = CommandFilter {
-        status: params.word("status", &CommandStatus::ALL, CommandStatus::as_str)?,
-        origin: params.take("origin", "text", |text| Some(text.to_owned()))?,
-        ..filter
-    };
     let feed = params.feed()?;
     let page = params.page()?;
     let feed = feed.ending(page.form, api.engine().clock().now());

@@ -5,6 +5,7 @@ use axum::response::Response;
 use base::Problem;
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JOBS_PER_CALL_MAX};
 use engine::Queues;
+use engine::queries::Stretch;
 use engine::queues::{Dead, DeadView, IdempotencyKey, Payload, QueueName, id_from_text};
 use net::problem::Refused;
 use tokio::runtime::Handle;
@@ -22,10 +23,16 @@ use crate::params::Params;
 use crate::path::QueueInPath;
 use crate::shape::{DeadShape, RespawnedShape};
 
+/// Dead letters that a page looks at where only some are asked for; each may have a large payload.
+const LOOKED_AT_MAX: u64 = 2_000;
 const DEAD: &str = "/v1/queues/{ns}/{queue}/dead";
 
 pub(super) fn routes() -> Routes {
-    let listed = Call::new("Dead letters, the oldest first").lists::<DeadShape<'_>>().refuses(OF_A_QUEUE);
+    let listed = Call::new("Dead letters, the oldest first")
+        .query("error", words::part())
+        .query("payload", words::part())
+        .lists::<DeadShape<'_>>()
+        .refuses(OF_A_QUEUE);
     let deleted = Call::new("Deletes all dead letters of a queue")
         .gives_nothing(204, "they are gone")
         .refuses(OF_A_QUEUE);
@@ -51,10 +58,42 @@ pub(super) fn routes() -> Routes {
 }
 
 /// Dead letters of a queue, asked for by a thread that may wait for them.
-struct Letters {
+pub(crate) struct Letters {
     queues: Queues,
     queue: QueueName,
     executor: Handle,
+    /// Only those whose error has this text in it.
+    error: Option<String>,
+    /// Only those whose payload has this text in it: JSON as it is shown, or bytes.
+    payload: Option<String>,
+}
+
+impl Letters {
+    /// Those of a queue that the parameters ask for.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn asked(api: &ApiState, queue: QueueName, params: &mut Params) -> Result<Self, Problem> {
+        let executor = Handle::current();
+        let (error, payload) = (params.part("error")?, params.part("payload")?);
+        Ok(Self { queues: api.queues(), queue, executor, error, payload })
+    }
+
+    fn is_meant(&self, view: &DeadView) -> bool {
+        let payload = match &view.payload {
+            Payload::Json(text) => text.as_bytes(),
+            Payload::Bytes(bytes) => bytes,
+        };
+        let has = |part: &String| memmem(payload, part.as_bytes());
+        let error = view.dead.error.as_deref().unwrap_or_default();
+        self.error.as_ref().is_none_or(|part| error.contains(part.as_str()))
+            && self.payload.as_ref().is_none_or(has)
+    }
+}
+
+/// Whether there is `part` in `whole`.
+fn memmem(whole: &[u8], part: &[u8]) -> bool {
+    whole.windows(part.len().max(1)).any(|window| window == part)
 }
 
 impl List for Letters {
@@ -67,6 +106,32 @@ impl List for Letters {
 
     fn read(&self, after: Option<&DeadKey>, limit: usize) -> Result<Vec<DeadView>, Problem> {
         self.executor.block_on(self.queues.dead(&self.queue, after.map(|after| after.0), limit))
+    }
+
+    fn look(&self, after: Option<&DeadKey>, limit: usize) -> Result<Stretch<DeadView, DeadKey>, Problem> {
+        if self.error.is_none() && self.payload.is_none() {
+            return self.read(after, limit).map(Stretch::indexed);
+        }
+        let (mut found, mut after, mut looked_at) = (Vec::new(), after.copied(), 0);
+        let next = loop {
+            let letters = self.read(after.as_ref(), Self::READ_MAX)?;
+            let has_ended = letters.len() < Self::READ_MAX;
+            for letter in letters {
+                looked_at += 1;
+                after = Some(Self::key(&letter));
+                found.extend(Some(letter).filter(|letter| self.is_meant(letter)));
+                if found.len() == limit {
+                    return Ok(Stretch { found, next: None, looked_at: Some(looked_at) });
+                }
+            }
+            if has_ended {
+                break None;
+            }
+            if looked_at >= LOOKED_AT_MAX {
+                break after;
+            }
+        };
+        Ok(Stretch { found, next, looked_at: Some(looked_at) })
     }
 
     fn bytes(view: &DeadView) -> usize {
@@ -88,9 +153,9 @@ impl List for Letters {
 async fn list(
     State(api): State<ApiState>,
     QueueInPath(queue): QueueInPath,
-    params: Params,
+    mut params: Params,
 ) -> Result<Response, Refused> {
-    let letters = Letters { queues: api.queues(), queue, executor: Handle::current() };
+    let letters = Letters::asked(&api, queue, &mut params)?;
     list::answer(&api, params.page()?, letters).await
 }
 

@@ -5,7 +5,7 @@ use axum::response::Response;
 use base::id::DELIVERY_ID_PREFIX;
 use base::{Problem, Timestamp};
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{DeliveryFilter, FeedKey};
+use engine::queries::{DeliveryFilter, FeedKey, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
 use engine::{Engine, Form};
@@ -49,11 +49,25 @@ pub(super) fn routes() -> Routes {
     )
 }
 
-pub(super) struct Deliveries {
-    pub(super) engine: Engine,
-    pub(super) filter: DeliveryFilter,
-    pub(super) feed: Feed,
-    pub(super) sees: Sees,
+/// Deliveries by what they are.
+pub(crate) struct Deliveries {
+    pub engine: Engine,
+    pub filter: DeliveryFilter,
+    pub feed: Feed,
+    pub sees: Sees,
+}
+
+/// Those that the parameters ask for.
+///
+/// # Errors
+/// `invalid_parameter`.
+pub(crate) fn asked(params: &mut Params) -> Result<DeliveryFilter, Problem> {
+    Ok(DeliveryFilter {
+        client: params.client("client")?,
+        device: params.device("device")?,
+        labels: params.labels()?,
+        status: params.word("status", &DeliveryStatus::ALL, DeliveryStatus::as_str)?,
+    })
 }
 
 impl List for Deliveries {
@@ -62,6 +76,14 @@ impl List for Deliveries {
     type Shown<'a> = DeliveryShape;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
+        self.look(after, limit).map(|stretch| stretch.found)
+    }
+
+    fn look(
+        &self,
+        after: Option<&Self::Key>,
+        limit: usize,
+    ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
         self.sees.of(self.engine.queries().deliveries(&self.filter, self.feed.page(after, limit)))
     }
 
@@ -90,12 +112,7 @@ impl Followable for Deliveries {
 }
 
 async fn list(State(api): State<ApiState>, sees: Sees, mut params: Params) -> Result<Response, Refused> {
-    let filter = DeliveryFilter {
-        client: params.client("client")?,
-        device: params.device("device")?,
-        labels: params.labels()?,
-        status: params.word("status", &DeliveryStatus::ALL, DeliveryStatus::as_str)?,
-    };
+    let filter = asked(&mut params)?;
     let feed = params.feed()?;
     let page = params.page()?;
     let feed = feed.ending(page.form, api.engine().clock().now());

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Kind, Problem};
-use engine::queries::{Device, DeviceFilter};
+use engine::queries::{Device, DeviceFilter, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::Connection;
 use engine::{Form, Queries, Version};
@@ -35,6 +35,8 @@ pub(super) fn routes() -> Routes {
         .query("connection", words::connection())
         .query("connected", words::flag())
         .query("waiting", words::flag())
+        .query("last_seen_before", words::time())
+        .query("id_prefix", words::any_text())
         .labels()
         .lists::<DeviceShape<'_>>();
     let shown = Call::new("A device with its state")
@@ -73,9 +75,30 @@ async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answe
 }
 
 /// Devices by what they are.
-struct Matching {
+pub(crate) struct Matching {
     queries: Queries,
     filter: DeviceFilter,
+}
+
+impl Matching {
+    /// Those that the parameters ask for.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn asked(api: &ApiState, params: &mut Params) -> Result<Self, Problem> {
+        let connections = [Connection::Online, Connection::Lost, Connection::NeverSeen];
+        let right = "a kind: a lower-case letter, then those, digits, '_' and '-'";
+        let filter = DeviceFilter {
+            kind: params.take("kind", right, Kind::new)?,
+            labels: params.labels()?,
+            connection: params.word("connection", &connections, Connection::as_str)?,
+            connected: params.flag("connected")?,
+            waiting: params.flag("waiting")?,
+            last_seen_before: params.time("last_seen_before")?,
+            id_prefix: params.id_prefix()?,
+        };
+        Ok(Self { queries: api.queries(), filter })
+    }
 }
 
 impl List for Matching {
@@ -84,6 +107,10 @@ impl List for Matching {
     type Shown<'a> = DeviceShape<'a>;
 
     fn read(&self, after: Option<&DeviceId>, limit: usize) -> Result<Vec<Device>, Problem> {
+        self.look(after, limit).map(|stretch| stretch.found)
+    }
+
+    fn look(&self, after: Option<&DeviceId>, limit: usize) -> Result<Stretch<Device, DeviceId>, Problem> {
         self.queries.devices(&self.filter, after, limit)
     }
 
@@ -97,16 +124,8 @@ impl List for Matching {
 }
 
 async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
-    let connections = [Connection::Online, Connection::Lost, Connection::NeverSeen];
-    let right = "a kind: a lower-case letter, then those, digits, '_' and '-'";
-    let filter = DeviceFilter {
-        kind: params.take("kind", right, Kind::new)?,
-        labels: params.labels()?,
-        connection: params.word("connection", &connections, Connection::as_str)?,
-        connected: params.flag("connected")?,
-        waiting: params.flag("waiting")?,
-    };
-    list::answer(&api, params.page()?, Matching { queries: api.queries(), filter }).await
+    let matching = Matching::asked(&api, &mut params)?;
+    list::answer(&api, params.page()?, matching).await
 }
 
 async fn show(State(api): State<ApiState>, DeviceInPath(id): DeviceInPath) -> Result<Tagged, Refused> {

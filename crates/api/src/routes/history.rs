@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Problem, Timestamp};
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{EventFilter, FeedKey};
+use engine::queries::{EventFilter, FeedKey, Stretch};
 use engine::records::{Event, EventKey, EventKind, Reading};
 use engine::{Engine, ReadingKey};
 use net::problem::Refused;
@@ -92,6 +92,14 @@ impl List for Events {
     type Shown<'a> = EventShape;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
+        self.look(after, limit).map(|stretch| stretch.found)
+    }
+
+    fn look(
+        &self,
+        after: Option<&Self::Key>,
+        limit: usize,
+    ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
         self.sees.of(self.engine.queries().events(&self.filter, self.feed.page(after, limit)))
     }
 

@@ -85,11 +85,20 @@ async fn publish(
 }
 
 /// Jobs of a queue, read from the store by a thread that may wait for it.
-struct Jobs {
-    queues: Queues,
-    queue: QueueName,
-    state: Option<JobState>,
-    executor: Handle,
+pub(crate) struct Jobs {
+    pub queues: Queues,
+    pub queue: QueueName,
+    pub state: Option<JobState>,
+    pub executor: Handle,
+}
+
+/// The state that the parameters ask for.
+///
+/// # Errors
+/// `invalid_parameter`.
+pub(crate) fn asked(params: &mut Params) -> Result<Option<JobState>, Problem> {
+    let states = [JobState::Scheduled, JobState::Ready, JobState::Reserved];
+    params.word("state", &states, JobState::as_str)
 }
 
 impl List for Jobs {
@@ -135,8 +144,7 @@ async fn list(
     QueueInPath(queue): QueueInPath,
     mut params: Params,
 ) -> Result<Response, Refused> {
-    let states = [JobState::Scheduled, JobState::Ready, JobState::Reserved];
-    let state = params.word("state", &states, JobState::as_str)?;
+    let state = asked(&mut params)?;
     let page = params.page()?;
     list::answer(&api, page, Jobs { queues: api.queues(), queue, state, executor: Handle::current() }).await
 }

@@ -40,9 +40,10 @@ pub(super) fn routes() -> Routes {
     )
 }
 
-struct Refusals {
-    engine: Engine,
-    feed: Feed,
+/// Refused reports.
+pub(crate) struct Refusals {
+    pub engine: Engine,
+    pub feed: Feed,
 }
 
 impl List for Refusals {

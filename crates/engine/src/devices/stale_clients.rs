@@ -30,14 +30,20 @@ pub struct StaleOrder {
 pub struct StaleClients {
     probe_every: Duration,
     state: Mutex<StaleState>,
-    /// How many clients are stale: almost always none, and then a success costs no lock.
+    /// How many clients are stale.
     clients: AtomicUsize,
+    /// How many are, or were when they were last tried: almost always none, and then a success costs
+    /// no lock.
+    known: AtomicUsize,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct StaleState {
     clients: BTreeMap<Incarnation, StaleClient>,
+    /// Clients that are told again at this moment, of which nobody knows yet whether it gets
+    /// through: since when they were stale, and until when.
+    tried: BTreeMap<Incarnation, (Timestamp, Timestamp)>,
     orders: BTreeSet<StaleOrder>,
 }
 
@@ -45,13 +51,21 @@ struct StaleState {
 struct StaleClient {
     partitions: BTreeSet<PartitionId>,
     probe_at: Timestamp,
+    /// Since when no notification got through.
+    since: Timestamp,
 }
 
 impl StaleClients {
     /// None is stale. A stale client is probed every `probe_every`.
     #[must_use]
     pub fn new(probe_every: Duration) -> Self {
-        Self { probe_every, state: Mutex::default(), clients: AtomicUsize::new(0), changed: Notify::new() }
+        Self {
+            probe_every,
+            state: Mutex::default(),
+            clients: AtomicUsize::new(0),
+            known: AtomicUsize::new(0),
+            changed: Notify::new(),
+        }
     }
 
     /// A client has stale devices in a partition, or none any more.
@@ -59,25 +73,35 @@ impl StaleClients {
         let mut state = self.lock();
         if stale {
             let probe_at = now.after(self.probe_every);
+            // A probe that failed has changed nothing.
+            let before = state.tried.remove(&client).map(|(since, _)| since);
+            let since = before.unwrap_or(now);
             let known = state.clients.entry(client);
-            let known = known.or_insert_with(|| StaleClient { partitions: BTreeSet::new(), probe_at });
+            let known = known.or_insert_with(|| StaleClient { partitions: BTreeSet::new(), probe_at, since });
             known.partitions.insert(partition);
         } else if let Some(known) = state.clients.get_mut(&client) {
             known.partitions.remove(&partition);
             if known.partitions.is_empty() {
+                let since = known.since;
                 state.clients.remove(&client);
+                let recent = now.before(self.probe_every);
+                state.tried.retain(|_, (_, until)| *until >= recent);
+                state.tried.insert(client, (since, now));
             }
         }
         self.clients.store(state.clients.len(), Ordering::Release);
+        self.known.store(state.clients.len() + state.tried.len(), Ordering::Release);
         self.changed.notify_one();
     }
 
     /// A client was told something, or is enabled: now it can be told the rest.
     pub(crate) fn reached(&self, client: Incarnation) {
-        if self.clients.load(Ordering::Acquire) == 0 {
+        if self.known.load(Ordering::Acquire) == 0 {
             return;
         }
         let mut state = self.lock();
+        state.tried.remove(&client);
+        self.known.store(state.clients.len() + state.tried.len(), Ordering::Release);
         let Some(stale) = state.clients.get(&client) else { return };
         let orders: Vec<_> =
             stale.partitions.iter().map(|partition| StaleOrder::all(*partition, client)).collect();
@@ -124,6 +148,15 @@ impl StaleClients {
     /// Waits until there may be more to take than a probe.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
+    }
+
+    /// Since when no notification has got through to a client: since this process knows of it; `None`
+    /// for one without stale devices.
+    pub(crate) fn since(&self, client: Incarnation) -> Option<Timestamp> {
+        if self.clients.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.lock().clients.get(&client).map(|stale| stale.since)
     }
 
     /// Clients with stale devices.
@@ -183,5 +216,20 @@ mod tests {
         assert_eq!(told(&stale, 2 * HOUR_MS), [(3, true)]);
         stale.set(PartitionId(3), CLIENT, false, Timestamp(HOUR_MS));
         assert_eq!((stale.next_probe(), stale.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_client_is_stale_since_its_first_failure_whatever_probes_come_to() {
+        let stale = StaleClients::new(HOUR);
+        let set = |is, at| stale.set(PartitionId(1), CLIENT, is, Timestamp(at));
+        set(true, 10);
+        set(false, 500);
+        assert_eq!(stale.since(CLIENT), None, "it is tried");
+        set(true, 600);
+        assert_eq!(stale.since(CLIENT), Some(Timestamp(10)), "in vain");
+        set(false, 700);
+        stale.reached(CLIENT);
+        set(true, 800);
+        assert_eq!(stale.since(CLIENT), Some(Timestamp(800)), "it was told meanwhile");
     }
 }

@@ -1,6 +1,5 @@
 //! Commands, desired entries and the timeline, as far as they are durable.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Problem, Timestamp};
@@ -9,9 +8,15 @@ use records::{
 };
 use store::{Page, Whose};
 
-use super::feeds::Of;
+use super::bounded::Stretch;
+use super::feeds::{Kept, Of};
 use super::{FeedKey, Queries, unreadable};
 use crate::commands::TrackedCommand;
+
+/// Commands that are read at a time where some are dropped again: each may have a large payload.
+const COMMANDS_PER_READ: usize = 32;
+/// Looking at so much of a payload costs as much as looking at a row.
+const BYTES_OF_A_ROW: usize = 1_024;
 
 /// Which commands a feed shows.
 #[derive(Clone, Debug, Default)]
@@ -25,14 +30,6 @@ pub struct CommandFilter {
     /// Asked for by this origin.
     pub origin: Option<String>,
 }
-
-/// Commands that a page passes by, over all partitions, because its filter leaves them out. A large
-/// one counts for more: so many bytes of a payload cost as much as another command.
-const PASSED_BY_MAX: usize = 16_384;
-const PASSED_BY_BYTES: usize = 1_024;
-
-/// Commands with their places, and where the search for more stopped before its end.
-pub type FoundCommands = (Vec<(FeedKey<CommandKey>, TrackedCommand)>, Option<FeedKey<CommandKey>>);
 
 /// A place in a device's timeline: behind this item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,9 +64,7 @@ impl Queries {
         Ok(command.zip(state).map(|(command, state)| TrackedCommand { command: Arc::new(command), state }))
     }
 
-    /// Commands by when they were given, and where the search for them stopped, if it did before
-    /// the page was full and before the end: it goes on behind that place. No call passes by more
-    /// than a bounded number of commands that the filter leaves out.
+    /// Commands by when they were given; see [`Queries::events`].
     ///
     /// # Errors
     /// 404 for an unknown device; see [`Queries::device`].
@@ -77,35 +72,26 @@ impl Queries {
         &self,
         filter: &CommandFilter,
         page: Page<FeedKey<CommandKey>>,
-    ) -> Result<FoundCommands, Problem> {
+    ) -> Result<Stretch<(FeedKey<CommandKey>, TrackedCommand), FeedKey<CommandKey>>, Problem> {
         let of = Of { device: filter.device.as_ref(), labels: &filter.labels, ..Of::default() };
-        let partitions = if filter.device.is_some() { 1 } else { self.partitions().count() };
-        let passed_by_max = PASSED_BY_MAX / partitions.max(1);
-        let found = self.feed(&of, page, |view, whose, page, suits| {
-            let is_meant = |command: &Command, state: &CommandState| {
-                filter.status.is_none_or(|status| state.status == status)
-                    && filter.origin.as_deref().is_none_or(|origin| command.origin.as_deref() == Some(origin))
-                    && suits(&command.device)
+        let keep = |TrackedCommand { command, state }: &TrackedCommand| {
+            filter.status.is_none_or(|status| state.status == status)
+                && filter.origin.as_deref().is_none_or(|origin| command.origin.as_deref() == Some(origin))
+        };
+        let is_filtered = filter.status.is_some() || filter.origin.is_some();
+        let kept = Kept {
+            keep: is_filtered.then_some(&keep),
+            device: |found: &TrackedCommand| &found.command.device,
+            read_max: COMMANDS_PER_READ,
+            cost: |found| 1 + found.command.payload.len() / BYTES_OF_A_ROW,
+        };
+        self.feed(&of, page, &kept, |view, whose, page| {
+            let commands = view.commands(whose.device, page, &|_, _| true)?;
+            let tracked = |(command, state): (Command, CommandState)| {
+                (command.id.into(), TrackedCommand { command: Arc::new(command), state })
             };
-            let passed_by = Cell::new(0);
-            // Once too many were passed by, the next is taken: there the search stops.
-            let keep = |command: &Command, state: &CommandState| {
-                if is_meant(command, state) {
-                    return true;
-                }
-                passed_by.set(passed_by.get() + 1 + command.payload.len() / PASSED_BY_BYTES);
-                passed_by.get() > passed_by_max
-            };
-            let commands = view.commands(whose.device, page, &keep)?;
-            let found = commands.into_iter().map(|(command, state)| {
-                let (key, is_meant) = (command.id.into(), is_meant(&command, &state));
-                (key, is_meant.then(|| TrackedCommand { command: Arc::new(command), state }))
-            });
-            Ok(found.collect())
-        })?;
-        let stopped = found.iter().find(|(_, command)| command.is_none()).map(|(place, _)| *place);
-        let meant = found.into_iter().map_while(|(place, command)| Some((place, command?)));
-        Ok((meant.collect(), stopped))
+            Ok(commands.into_iter().map(tracked).collect())
+        })
     }
 
     /// The desired entries of a device, in order of key.

@@ -3,10 +3,10 @@
 //!
 //! A feed never shows anything younger than what every partition has finished writing, so that
 //! following a cursor misses nothing. A feed of labels, or of a client's events, is merged from
-//! those of the devices where these are few, and picked out of the whole where they are many:
-//! either way a page reads little more than it shows.
+//! those of the devices where these are few, and picked out of the whole where they are many. What
+//! no index answers is looked for in a bounded number of items a page.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
@@ -17,6 +17,7 @@ use records::{
 };
 use store::{Page, StoreError, View, Whose};
 
+use super::bounded::{Looked, Stretch, bounded};
 use super::merge::merge;
 use super::{Queries, has_all, unreadable};
 
@@ -92,7 +93,8 @@ macro_rules! feed_order {
 feed_order!(EventKey, DeliveryKey, QuarantineKey, CommandKey);
 
 impl Queries {
-    /// Events by time.
+    /// Events by time; as far as a bounded number that are looked at leads, where not all are asked
+    /// for. The same for every feed here.
     ///
     /// # Errors
     /// 404 for an unknown device or client; see [`Queries::device`].
@@ -100,13 +102,18 @@ impl Queries {
         &self,
         filter: &EventFilter,
         page: Page<FeedKey<EventKey>>,
-    ) -> Result<Vec<(FeedKey<EventKey>, Event)>, Problem> {
+    ) -> Result<Stretch<(FeedKey<EventKey>, Event), FeedKey<EventKey>>, Problem> {
         let linked = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
         let of = Of { device: filter.device.as_ref(), client: None, linked, labels: &filter.labels };
-        self.feed(&of, page, |view, whose, page, suits| {
-            let keep =
-                |event: &Event| filter.kind.is_none_or(|kind| event.kind == kind) && suits(&event.device);
-            let events = view.events(whose, page, &keep)?;
+        let keep = |event: &Event| filter.kind.is_none_or(|kind| event.kind == kind);
+        let kept = Kept {
+            keep: filter.kind.is_some().then_some(&keep),
+            device: |event: &Event| &event.device,
+            read_max: usize::MAX,
+            cost: |_| 1,
+        };
+        self.feed(&of, page, &kept, |view, whose, page| {
+            let events = view.events(whose, page, &|_| true)?;
             Ok(events.into_iter().map(|event| (EventKey::from(event.id), event)).collect())
         })
     }
@@ -119,15 +126,19 @@ impl Queries {
         &self,
         filter: &DeliveryFilter,
         page: Page<FeedKey<DeliveryKey>>,
-    ) -> Result<Vec<(FeedKey<DeliveryKey>, Delivery)>, Problem> {
+    ) -> Result<Stretch<(FeedKey<DeliveryKey>, Delivery), FeedKey<DeliveryKey>>, Problem> {
         let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
         let of = Of { device: filter.device.as_ref(), client, linked: None, labels: &filter.labels };
-        self.feed(&of, page, |view, whose, page, suits| {
-            let keep = |delivery: &Delivery| {
-                filter.status.is_none_or(|status| delivery.progress.status == status)
-                    && suits(&delivery.device)
-            };
-            let deliveries = view.deliveries(whose, page, &keep)?;
+        let keep =
+            |delivery: &Delivery| filter.status.is_none_or(|status| delivery.progress.status == status);
+        let kept = Kept {
+            keep: filter.status.is_some().then_some(&keep),
+            device: |delivery: &Delivery| &delivery.device,
+            read_max: usize::MAX,
+            cost: |_| 1,
+        };
+        self.feed(&of, page, &kept, |view, whose, page| {
+            let deliveries = view.deliveries(whose, page, &|_| true)?;
             Ok(deliveries.into_iter().map(|delivery| (DeliveryKey::from(delivery.id), delivery)).collect())
         })
     }
@@ -140,7 +151,10 @@ impl Queries {
         &self,
         page: Page<FeedKey<QuarantineKey>>,
     ) -> Result<Vec<(FeedKey<QuarantineKey>, Quarantined)>, Problem> {
-        self.feed(&Of::default(), page, |view, _, page, _| {
+        let parts = self.parts(&Of::default())?;
+        let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
+        let sources: Vec<_> = parts.iter().map(|part| (part, None)).collect();
+        merged(&page, &sources, None, |view, _, page| {
             let reports = view.quarantined(page)?;
             Ok(reports.into_iter().map(|report| (QuarantineKey::from(report.id), report)).collect())
         })
@@ -151,39 +165,46 @@ impl Queries {
         &self,
         of: &Of<'_>,
         page: Page<FeedKey<K>>,
-        read: impl Fn(&dyn View, Whose, Page<K>, &dyn Fn(&DeviceId) -> bool) -> Result<Vec<(K, T)>, StoreError>,
-    ) -> Result<Vec<(FeedKey<K>, T)>, Problem> {
+        kept: &Kept<'_, T>,
+        read: impl Fn(&dyn View, Whose, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
+    ) -> Result<Stretch<(FeedKey<K>, T), FeedKey<K>>, Problem> {
         let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
         let parts = self.parts(of)?;
         let slots =
             |part: &FeedPart| part.slots.as_ref().map(|slots| slots.iter().copied().map(Some).collect());
-        let sources: Vec<(&FeedPart, Option<DeviceSlot>)> = parts
+        let sources: Vec<Source<'_>> = parts
             .iter()
             .flat_map(|part| {
                 slots(part).unwrap_or_else(|| vec![None]).into_iter().map(move |slot| (part, slot))
             })
             .collect();
+        let is_narrowed = of.is_narrowed() && parts.iter().any(|part| part.slots.is_none());
+        if kept.keep.is_none() && !is_narrowed {
+            return merged(&page, &sources, of.client, read).map(Stretch::indexed);
+        }
+        let suits: Vec<_> = sources.iter().map(|(part, _)| Suits::new(of, part)).collect();
         let before = |a: &FeedKey<K>, b: &FeedKey<K>| if page.ascending { a < b } else { a > b };
-        let merged = merge(sources.len(), page.limit, before, |at, last: Option<&FeedKey<K>>, limit| {
+        let stretch = bounded(sources.len(), page.limit, before, |at, behind, rows| {
             let (part, device) = sources[at];
-            let here = part_of(&page, part.partition);
-            let here = Page { after: last.map(|last| last.key).or(here.after), limit, ..here };
-            let suits = Suits {
-                of,
-                view: &*part.view,
-                is_wanted: part.slots.is_none(),
-                known: RefCell::default(),
-                failed: OnceCell::new(),
-            };
-            let found = read(&*part.view, Whose { device, client: of.client }, here, &|id| suits.suits(id))
-                .map_err(unreadable)?;
-            suits.failed.into_inner().map_or(Ok(()), Err).map_err(unreadable)?;
-            Ok(found
-                .into_iter()
-                .map(|(key, item)| (FeedKey { key, partition: part.partition }, item))
-                .collect())
+            let here = Page { after: behind.copied().or(page.after), ..page };
+            let here = part_of(&here, part.partition);
+            let suits = &suits[at];
+            let is_kept =
+                |item: &T| kept.keep.is_none_or(|keep| keep(item)) && suits.suits((kept.device)(item));
+            let whose = Whose { device, client: of.client };
+            let looked = look(here, rows, kept, is_kept, |page| read(&*part.view, whose, page));
+            let looked = looked.map_err(unreadable)?;
+            suits.failed.take().map_or(Ok(()), Err).map_err(unreadable)?;
+            let place = |key| FeedKey { key, partition: part.partition };
+            Ok(Looked {
+                found: looked.found.into_iter().map(|(key, item)| (place(key), item)).collect(),
+                rows: looked.rows,
+                cost: looked.cost,
+                until: looked.until.map(place),
+            })
         })?;
-        Ok(merged.into_iter().map(|(_, key, item)| (key, item)).collect())
+        let found = stretch.found.into_iter().map(|(_, key, item)| (key, item)).collect();
+        Ok(Stretch { found, next: stretch.next, looked_at: stretch.looked_at })
     }
 
     /// The partitions that a feed reads.
@@ -213,6 +234,11 @@ pub(super) struct Of<'a> {
 }
 
 impl Of<'_> {
+    /// Whether only some devices are meant.
+    fn is_narrowed(&self) -> bool {
+        self.linked.is_some() || !self.labels.is_empty()
+    }
+
     fn is_of(&self, profile: &DeviceProfile) -> bool {
         self.linked.is_none_or(|client| profile.clients.contains(&client)) && has_all(profile, self.labels)
     }
@@ -230,6 +256,18 @@ impl Of<'_> {
     }
 }
 
+/// Which items of a feed are kept, besides those of devices that are not meant.
+pub(super) struct Kept<'a, T> {
+    /// All of them without.
+    pub(super) keep: Option<&'a dyn Fn(&T) -> bool>,
+    /// Whose an item is.
+    pub(super) device: fn(&T) -> &DeviceId,
+    /// Items that are in memory at a time, as far as they may be dropped again.
+    pub(super) read_max: usize,
+    /// What it costs to look at an item: 1, or as many rows as it takes the place of.
+    pub(super) cost: fn(&T) -> usize,
+}
+
 /// One partition's share of a feed.
 struct FeedPart {
     partition: PartitionId,
@@ -238,19 +276,70 @@ struct FeedPart {
     slots: Option<Vec<DeviceSlot>>,
 }
 
+/// A feed of a partition, or of one of its devices.
+type Source<'a> = (&'a FeedPart, Option<DeviceSlot>);
+
+/// A page of several feeds of which everything is shown.
+fn merged<K: FeedOrder, T>(
+    page: &Page<FeedKey<K>>,
+    sources: &[Source<'_>],
+    client: Option<Incarnation>,
+    read: impl Fn(&dyn View, Whose, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
+) -> Result<Vec<(FeedKey<K>, T)>, Problem> {
+    let before = |a: &FeedKey<K>, b: &FeedKey<K>| if page.ascending { a < b } else { a > b };
+    let merged = merge(sources.len(), page.limit, before, |at, last: Option<&FeedKey<K>>, limit| {
+        let (part, device) = sources[at];
+        let here = part_of(page, part.partition);
+        let here = Page { after: last.map(|last| last.key).or(here.after), limit, ..here };
+        let found = read(&*part.view, Whose { device, client }, here).map_err(unreadable)?;
+        let place = |key| FeedKey { key, partition: part.partition };
+        Ok(found.into_iter().map(|(key, item)| (place(key), item)).collect())
+    })?;
+    Ok(merged.into_iter().map(|(_, key, item)| (key, item)).collect())
+}
+
+/// Looks at rows of one feed for items that are kept, at the cost of so many.
+fn look<K: FeedOrder, T>(
+    page: Page<K>,
+    rows: usize,
+    kept: &Kept<'_, T>,
+    is_kept: impl Fn(&T) -> bool,
+    read: impl Fn(Page<K>) -> Result<Vec<(K, T)>, StoreError>,
+) -> Result<Looked<K, T>, StoreError> {
+    let mut looked = Looked { found: Vec::new(), rows: 0, cost: 0, until: None };
+    let mut after = page.after;
+    loop {
+        let limit = (rows - looked.cost).min(kept.read_max);
+        let some = read(Page { after, limit, ..page })?;
+        let has_ended = some.len() < limit;
+        looked.rows += some.len();
+        looked.cost += some.iter().map(|(_, item)| (kept.cost)(item)).sum::<usize>();
+        after = some.last().map(|(key, _)| *key).or(after);
+        looked.found.extend(some.into_iter().filter(|(_, item)| is_kept(item)));
+        if has_ended || looked.cost >= rows {
+            looked.until = after.filter(|_| !has_ended);
+            return Ok(looked);
+        }
+    }
+}
+
 /// Whether a device is among those that are meant, asked once for each.
 struct Suits<'a> {
     of: &'a Of<'a>,
     view: &'a dyn View,
     is_wanted: bool,
     known: RefCell<HashMap<DeviceId, bool>>,
-    failed: OnceCell<StoreError>,
+    failed: Cell<Option<StoreError>>,
 }
 
-impl Suits<'_> {
+impl<'a> Suits<'a> {
+    fn new(of: &'a Of<'a>, part: &'a FeedPart) -> Self {
+        let is_wanted = of.is_narrowed() && part.slots.is_none();
+        Self { of, view: &*part.view, is_wanted, known: RefCell::default(), failed: Cell::new(None) }
+    }
+
     fn suits(&self, id: &DeviceId) -> bool {
-        let is_narrowed = self.of.linked.is_some() || !self.of.labels.is_empty();
-        if !self.is_wanted || !is_narrowed {
+        if !self.is_wanted {
             return true;
         }
         if let Some(known) = self.known.borrow().get(id) {
@@ -259,8 +348,8 @@ impl Suits<'_> {
         let suits = match self.view.device(id) {
             Ok(profile) => profile.is_some_and(|profile| self.of.is_of(&profile)),
             Err(error) => {
-                // the first is told; a later one is the same failure again
-                let _is_told = self.failed.set(error);
+                // A later one is the same failure again.
+                self.failed.set(Some(error));
                 false
             }
         };

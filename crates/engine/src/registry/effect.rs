@@ -1,15 +1,17 @@
-//! What the outside sees of a step of the registry: answers, the directory of clients, and what
-//! rollouts have to be done.
+//! What the outside sees of a step of the registry: answers, the directory of clients, what rollouts
+//! have to be done, and that operations begin.
 
 use std::sync::Arc;
 
 use base::{ClientId, Incarnation, PartitionId};
 use records::{Batch, Client};
+use tokio::sync::watch;
 
 use crate::Directory;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
+use crate::operations::OperationEffect;
 use crate::rollouts::RolloutEffect;
 use crate::rollouts::links::RolloutLinks;
 
@@ -30,6 +32,8 @@ pub enum RegistryEffect {
     Enabled(Incarnation),
     /// Something about rollouts.
     Rollouts(RolloutEffect),
+    /// Something about operations.
+    Operations(OperationEffect),
 }
 
 /// What the registry reaches outside.
@@ -39,6 +43,8 @@ pub struct RegistryContext {
     /// Called with a client that is enabled again.
     on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
     rollouts: Arc<RolloutLinks>,
+    /// Marked changed when an operation begins or is called off.
+    pub(crate) operations: watch::Sender<()>,
     metrics: Arc<BatchMetrics>,
 }
 
@@ -49,7 +55,7 @@ impl RegistryContext {
         rollouts: Arc<RolloutLinks>,
         metrics: Arc<BatchMetrics>,
     ) -> Self {
-        Self { directory, on_enabled, rollouts, metrics }
+        Self { directory, on_enabled, rollouts, operations: watch::Sender::new(()), metrics }
     }
 }
 
@@ -66,6 +72,7 @@ impl MachineContext for RegistryContext {
             RegistryEffect::DirectoryRemove(id) => self.directory.remove(&id),
             RegistryEffect::Enabled(client) => (self.on_enabled)(client),
             RegistryEffect::Rollouts(effect) => effect.release(&self.rollouts),
+            RegistryEffect::Operations(effect) => effect.release(&self.operations),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::whole::settings;
 
 /// Large commands, so that few are enough to end a page.
 const PAYLOAD_BYTES: usize = 100 << 10;
-const COMMANDS: usize = 100;
+const COMMANDS: usize = 200;
 
 #[tokio::test]
 async fn a_page_passes_by_so_many_commands_and_says_where_it_goes_on() {
@@ -32,11 +32,11 @@ async fn a_page_passes_by_so_many_commands_and_says_where_it_goes_on() {
     loop {
         let (from, to) = (Timestamp(i64::MIN), Timestamp::MAX);
         let page = Page { from, to, ascending: false, after, limit: 10 };
-        let (commands, stopped) = engine.queries().commands(&filter, page).expect("readable");
-        found.extend(commands.into_iter().map(|(_, tracked)| tracked.command.id));
+        let stretch = engine.queries().commands(&filter, page).expect("readable");
+        found.extend(stretch.found.into_iter().map(|(_, tracked)| tracked.command.id));
         pages += 1;
         assert!(pages <= COMMANDS, "it comes to an end");
-        match stopped {
+        match stretch.next {
             Some(place) => after = Some(place),
             None => break,
         }

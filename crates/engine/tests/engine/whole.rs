@@ -146,18 +146,18 @@ impl Rig {
 
     fn deliveries(&self, filter: &DeliveryFilter) -> Vec<Delivery> {
         let deliveries = self.engine.queries().deliveries(filter, newest_first()).expect("readable");
-        deliveries.into_iter().map(|(_, delivery)| delivery).collect()
+        deliveries.found.into_iter().map(|(_, delivery)| delivery).collect()
     }
 
     /// The sequence numbers of all events, newest first.
     fn events(&self) -> Vec<u64> {
         let events = self.engine.queries().events(&EventFilter::default(), newest_first());
-        events.expect("readable").iter().map(|(_, event)| event.sequence).collect()
+        events.expect("readable").found.iter().map(|(_, event)| event.sequence).collect()
     }
 
     fn devices(&self, filter: &DeviceFilter, after: Option<&str>, limit: usize) -> Vec<String> {
         let after = after.map(id);
-        let devices = self.engine.queries().devices(filter, after.as_ref(), limit).expect("readable");
+        let devices = self.engine.queries().devices(filter, after.as_ref(), limit).expect("readable").found;
         devices.into_iter().map(|device| device.profile.id.to_string()).collect()
     }
 }

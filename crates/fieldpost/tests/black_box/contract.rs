@@ -4,7 +4,7 @@
 //! Rows of requests and what is to come of them. How the parts inside do it is tested beside them;
 //! what is here holds whatever they become.
 
-mod access;
+pub(crate) mod access;
 mod breaker;
 mod document;
 mod fleets;
@@ -15,10 +15,12 @@ mod intervals;
 mod jobs;
 mod live;
 mod logs;
+mod operations;
 mod program;
 mod quarantine;
 mod registry;
 mod reports;
 pub(crate) mod rig;
 mod silence;
+mod symptoms;
 mod told;

@@ -2,7 +2,7 @@
 
 use base::{DeviceId, PartitionId, Problem, Timestamp};
 use bytes::Bytes;
-use engine::queries::{CommandFilter, FeedKey};
+use engine::queries::{CommandFilter, FeedKey, Stretch};
 use engine::records::CommandKey;
 use engine::{Page, Queries};
 use prost::Message;
@@ -55,9 +55,10 @@ impl List {
         let (wanted, mut commands, mut bytes) = (page.limit, Vec::new(), 0);
         let next_page = loop {
             page.limit = (wanted - commands.len()).min(READ_MAX);
-            let (found, stopped) = queries.commands(&filter, page)?;
-            let has_ended = found.len() < page.limit && stopped.is_none();
-            page.after = stopped.or(found.last().map(|(key, _)| *key)).or(page.after);
+            let Stretch { found, next, .. } = queries.commands(&filter, page)?;
+            let is_short = found.len() < page.limit;
+            let has_ended = is_short && next.is_none();
+            page.after = next.or_else(|| found.last().map(|(key, _)| *key)).or(page.after);
             for (_, command) in found {
                 let command = shape::command(&command);
                 bytes += command.encoded_len();
@@ -66,7 +67,8 @@ impl List {
             if has_ended {
                 break Bytes::new();
             }
-            if commands.len() == wanted || bytes >= PAGE_BYTES_MAX || stopped.is_some() {
+            // A page that was looked for as far as may be is short, and leads on.
+            if commands.len() == wanted || bytes >= PAGE_BYTES_MAX || is_short {
                 break page.after.map(written).unwrap_or_default();
             }
         };

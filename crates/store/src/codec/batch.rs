@@ -96,6 +96,9 @@ changes! {
     46 => DeleteRolloutDevices(rollout, number);
     47 => PutRolloutMember(member);
     48 => DeleteRolloutMember(place, status);
+    49 => PutOperation(operation);
+    50 => DeleteOperation(id);
+    51 => PutOperationState(state);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.

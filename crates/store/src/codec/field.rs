@@ -251,7 +251,7 @@ macro_rules! lists {
     )+};
 }
 
-lists!(DeviceId, EventKind, Incarnation, RolloutStage, RolloutWish, (String, String));
+lists!(Box<str>, DeviceId, EventKind, Incarnation, RolloutStage, RolloutWish, (String, String));
 
 impl Field for (String, String) {
     fn put_field(&self, out: &mut Vec<u8>) {

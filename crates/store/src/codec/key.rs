@@ -4,7 +4,7 @@
 //!
 //! Keys have no version byte: a key of another form is another table.
 
-use base::{ClientId, DeviceId, Incarnation, Kind, PartitionId, Timestamp};
+use base::{ClientId, DeviceId, EntityId, Incarnation, Kind, PartitionId, Timestamp};
 use records::{
     AliasKey, AnswerKey, CommandKey, CommandPhase, CountsKey, DeliveryKey, DeviceSlot, EventKey, GroupKey,
     JobClock, JobId, MemberPlace, MemberStatus, OpenCommand, QuarantineKey, QueueKey, TimelineEntryKey,
@@ -397,6 +397,16 @@ pub(crate) fn wish(device: DeviceSlot, of: &str) -> Key {
 /// A rollout by its id.
 pub(crate) fn rollout(id: &str) -> Key {
     Key::from_slice(id.as_bytes())
+}
+
+/// An operation by its id: the older ones come first.
+pub(crate) fn operation(id: EntityId) -> Key {
+    let EntityId { routing, at, number, tag } = id;
+    let mut key = Key::from_slice(&at.0.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    key.extend_from_slice(&routing.to_be_bytes());
+    key.extend_from_slice(&tag.to_be_bytes());
+    key
 }
 
 /// Some of the devices that a rollout names.

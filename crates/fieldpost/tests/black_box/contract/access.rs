@@ -27,11 +27,12 @@ const TOKENS: &[(&str, &str)] = &[
     ("report", r#"["report"]"#),
     ("jobs", r#"["jobs:mail"]"#),
     ("acme", r#"["client:acme"]"#),
+    ("operate", r#"["operate"]"#),
     ("slow", "[\"read\"]\nrequests_per_second = 1"),
 ];
 
 /// A server with a config file of its own.
-struct Guarded {
+pub(crate) struct Guarded {
     site: Site,
     folder: tempfile::TempDir,
     server: Option<Server>,
@@ -39,7 +40,7 @@ struct Guarded {
 
 impl Guarded {
     /// With these lines in the file, and the tokens.
-    async fn start(lines: &str) -> Self {
+    pub(super) async fn start(lines: &str) -> Self {
         Self::start_in(tempfile::tempdir().expect("a folder"), lines).await
     }
 
@@ -66,18 +67,28 @@ impl Guarded {
         assert!(asked.success());
     }
 
-    async fn ask(&self, token: Option<&str>, method: &str, path: &str, body: &str) -> Answer {
+    pub(super) async fn ask(&self, token: Option<&str>, method: &str, path: &str, body: &str) -> Answer {
         let authorization = token.map(|token| format!("Bearer {token}"));
         let headers: Vec<_> = authorization.iter().map(|value| ("Authorization", value.as_str())).collect();
         wire::ask(self.site.http.address().await, method, path, &headers, body.as_bytes()).await
     }
 
-    async fn check(&self, token: &str, method: &str, path: &str, body: &str, status: u16) {
+    pub(super) async fn check(&self, token: &str, method: &str, path: &str, body: &str, status: u16) {
         let answer = self.ask(Some(token), method, path, body).await;
         assert_eq!(answer.status, status, "{method} {path} with {token}: {answer:?}");
     }
 
-    async fn stop(mut self) {
+    /// SIGKILL, and a new process on the same data, of whose settings this is replaced by that.
+    pub(super) async fn restart_with(&mut self, this: &str, that: &str) {
+        self.server.take().expect("it runs").kill().await.expect("killed");
+        let file = self.folder.path().join("f.toml");
+        let settings = fs::read_to_string(&file).expect("readable");
+        assert!(settings.contains(this), "{this} is set");
+        fs::write(file, settings.replace(this, that)).expect("written");
+        self.server = Some(self.site.start(PATIENCE).await.expect("a server"));
+    }
+
+    pub(super) async fn stop(mut self) {
         let server = self.server.take().expect("it runs");
         assert!(server.stop(PATIENCE).await.expect("it ends").success());
     }

@@ -219,6 +219,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         keep: keep(random),
         jobs_resident_max: 65_536,
         commands: engine::CommandSettings::default(),
+        operations: engine::OperationSettings::default(),
         allow_private: false,
         render: Arc::new(notify::render),
         check_payload: engine::settings::any_payload(),

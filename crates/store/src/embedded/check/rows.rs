@@ -126,6 +126,7 @@ impl<'a, 't> RowCheck<'a, 't> {
             if partition == PartitionId::REGISTRY {
                 self.clients(&within);
                 self.rollouts(&within);
+                self.operations(&within);
             }
             self.heads(&within);
             let foreign = if partition.queues_index().is_some() { Of::Devices } else { Of::Queues };

@@ -15,12 +15,13 @@ use records::{
 };
 
 mod commands;
+mod operations;
 mod queues;
 mod rollouts;
 mod telling;
 
 use super::*;
-use crate::codec::key;
+use crate::codec::{Stored, key};
 use crate::embedded::backup::piece::{HEADER_BYTES, RowsRead};
 use crate::embedded::open::TABLES;
 use crate::embedded::tables::{Table, Tables, Writer};
@@ -200,6 +201,7 @@ fn directory() -> tempfile::TempDir {
     let store = open_real(directory.path()).expect("opens");
     put(&store, PartitionId::REGISTRY, 1, vec![Op::PutClient(Box::new(client()))]);
     put(&store, PartitionId::REGISTRY, 2, rollouts::everything());
+    put(&store, PartitionId::REGISTRY, 3, operations::everything());
     put(&store, PARTITION, 1, everything());
     put(&store, PARTITION, 2, commands::everything());
     put(&store, queues::PARTITION, 1, queues::everything());
@@ -268,6 +270,7 @@ fn partition_of(table: Table) -> PartitionId {
     match table {
         Table::Clients => PartitionId::REGISTRY,
         table if rollouts::TABLES_OF_ROLLOUTS.contains(&table) => PartitionId::REGISTRY,
+        table if operations::TABLES_OF_OPERATIONS.contains(&table) => PartitionId::REGISTRY,
         table if queues::TABLES_OF_QUEUES.contains(&table) => queues::PARTITION,
         _ => PARTITION,
     }

@@ -278,6 +278,7 @@ fn settings() -> Settings {
         keep: engine::settings::Keep::default(),
         jobs_resident_max: 65_536,
         commands: engine::CommandSettings::default(),
+        operations: engine::OperationSettings::default(),
         allow_private: false,
         render: Arc::new(|_| Vec::new()),
         check_payload: engine::settings::any_payload(),

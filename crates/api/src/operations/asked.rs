@@ -1,0 +1,157 @@
+//! Operations as bodies ask for them.
+
+use access::{Caller, Scope};
+use base::{ClientId, Problem, Timestamp};
+use engine::NewOperation;
+use engine::records::OperationAction;
+use net::problem::quoted;
+use utoipa::openapi::Schema;
+
+use super::Work;
+use super::act::Given;
+use super::rights::{self, May};
+use super::rows::{self, Rows};
+use crate::ApiState;
+use crate::fields::{Fields, boolean, count, label_changes, object, string};
+use crate::openapi::words;
+
+const FIELDS: [&str; 6] = ["action", "filter", "labels", "client", "dry_run", "rate"];
+
+/// The schema of an operation to be begun.
+pub(crate) fn new_operation_schema() -> Schema {
+    words::body(&[
+        ("action", words::operation_action()),
+        ("filter", words::operation_filter()),
+        ("labels?", words::label_changes()),
+        ("client?", words::client_id()),
+        ("dry_run?", words::flag()),
+        ("rate?", words::whole(1, u32::MAX.into())),
+    ])
+}
+
+/// What a body asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub action: OperationAction,
+    /// A JSON object.
+    pub filter: String,
+    /// A JSON object: what the action needs besides.
+    pub given: String,
+    pub rate: Option<u32>,
+    pub dry_run: bool,
+}
+
+impl Asked {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn read(text: &str) -> Result<Self, Problem> {
+        let fields = Fields::read(text, &FIELDS)?;
+        let word = fields.required("action", string)?;
+        let action = OperationAction::ALL.into_iter().find(|action| action.as_str() == word);
+        let action = action.ok_or_else(|| {
+            let known = OperationAction::ALL.map(OperationAction::as_str).join(", ");
+            Problem::not_allowed(
+                "unknown_word",
+                format!("action is {}; it must be one of {known}", quoted(&word)),
+            )
+        })?;
+        Ok(Self {
+            action,
+            filter: fields.required("filter", object)?,
+            given: given(action, &fields)?,
+            rate: fields.optional("rate", count)?,
+            dry_run: fields.optional("dry_run", boolean)?.unwrap_or_default(),
+        })
+    }
+
+    /// The work that this is for a token with these scopes; for anybody without.
+    ///
+    /// # Errors
+    /// What is wrong with the filter; 403 `forbidden`.
+    pub(super) fn work(
+        &self,
+        api: &ApiState,
+        scopes: Option<&[Scope]>,
+        until: Timestamp,
+    ) -> Result<Work, Problem> {
+        let filter = rows::Filter::read(self.action, &self.filter)?;
+        let queue = filter.queue.clone();
+        let may = match scopes {
+            None => Some(May::All),
+            Some(scopes) => rights::may(scopes, self.action, queue.as_ref()),
+        };
+        let own = may.ok_or_else(|| rights::forbidden(self.action))?.own();
+        let rows = Rows::of(api, filter, own.as_deref(), until)?;
+        let given = Given::read(self.action, &self.given)?;
+        Ok(Work { action: self.action, rows, given, queue, own, until })
+    }
+
+    /// The same, for whoever asks.
+    ///
+    /// # Errors
+    /// See [`Asked::work`].
+    pub(crate) fn work_for(&self, api: &ApiState, caller: Option<&Caller>) -> Result<Work, Problem> {
+        let end = api.engine().feed_end();
+        self.work(api, caller.map(Caller::scopes), end)
+    }
+
+    /// As the engine takes it. `rate_max` is what it does where it does not say otherwise.
+    ///
+    /// # Errors
+    /// 422 `invalid_number` for a rate above it.
+    pub(crate) fn new_operation(
+        self,
+        caller: Option<&Caller>,
+        rate_max: u32,
+    ) -> Result<NewOperation, Problem> {
+        let rate = self.rate.unwrap_or(rate_max);
+        if rate > rate_max {
+            let detail = format!(
+                "rate is {rate}; the setting operations.max_rate allows {rate_max} rows a second at most"
+            );
+            return Err(Problem::not_allowed("invalid_number", detail));
+        }
+        let scopes = caller.map_or(&[][..], Caller::scopes);
+        Ok(NewOperation {
+            action: self.action,
+            filter: self.filter.into(),
+            given: self.given.into(),
+            rate,
+            by: caller.map(|caller| caller.name().into()),
+            scopes: scopes.iter().map(|scope| scope.to_string().into()).collect(),
+        })
+    }
+}
+
+/// What an action needs besides its rows, and nothing else.
+fn given(action: OperationAction, fields: &Fields<'_>) -> Result<String, Problem> {
+    let needed: &[&str] = match action {
+        OperationAction::LabelDevice => &["labels"],
+        OperationAction::LinkDevice | OperationAction::UnlinkDevice => &["client"],
+        _ => &[],
+    };
+    for name in ["labels", "client"] {
+        if !needed.contains(&name) && fields.json(name).is_some() {
+            let detail = format!("{name} is there, which {} does not need", action.as_str());
+            return Err(Problem::not_allowed("conflicting_fields", detail));
+        }
+    }
+    let Some(name) = needed.first() else { return Ok("{}".to_owned()) };
+    // Read for its refusals; it is read again where it is used.
+    match *name {
+        "labels" => drop(fields.required(name, label_changes)?),
+        _ => drop(fields.required(name, client)?),
+    }
+    Ok(format!("{{{name:?}:{}}}", fields.json(name).unwrap_or("null")))
+}
+
+/// A client's id.
+pub(super) fn client(name: &str, json: &str) -> Result<ClientId, Problem> {
+    let text = string(name, json)?;
+    ClientId::new(&text).ok_or_else(|| {
+        let detail = format!("{name} is {}, which is no client's id", quoted(&text));
+        Problem::not_allowed("invalid_id", detail)
+    })
+}

@@ -1,0 +1,171 @@
+//! What a token may have done to many rows: what it may do to each of them.
+
+use access::{Access, Scope};
+use base::{ClientId, Problem};
+use engine::queues::QueueName;
+use engine::records::{Operation, OperationAction};
+
+use OperationAction::{
+    CancelCommand, DeleteDead, DeleteDevice, DeleteJob, DeleteQuarantined, LabelDevice, LinkDevice,
+    ReplayQuarantined, ResendDelivery, RespawnDead, RetryCommand, RetryDelivery, UnlinkDevice,
+};
+
+/// To which rows a token may do it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum May {
+    /// To all.
+    All,
+    /// To those of these clients.
+    Own(Vec<ClientId>),
+}
+
+/// To which rows the action may be done; `None` to none.
+pub(super) fn may(scopes: &[Scope], action: OperationAction, queue: Option<&QueueName>) -> Option<May> {
+    let suffices = |scope: &Scope| match (scope, action) {
+        (Scope::Admin, _)
+        | (
+            Scope::Operate,
+            RespawnDead | RetryDelivery | ResendDelivery | ReplayQuarantined | CancelCommand | RetryCommand,
+        )
+        | (Scope::Commands, CancelCommand | RetryCommand) => true,
+        (Scope::Jobs(namespace), RespawnDead | DeleteDead | DeleteJob) => {
+            queue.is_some_and(|queue| queue.namespace() == namespace.as_str())
+        }
+        _ => false,
+    };
+    if scopes.iter().any(suffices) {
+        return Some(May::All);
+    }
+    let clients: Vec<_> = scopes.iter().filter_map(client_of).cloned().collect();
+    let is_of_clients = matches!(action, RetryDelivery | ResendDelivery);
+    (is_of_clients && !clients.is_empty()).then_some(May::Own(clients))
+}
+
+fn client_of(scope: &Scope) -> Option<&ClientId> {
+    match scope {
+        Scope::Client(client) => Some(client),
+        _ => None,
+    }
+}
+
+/// The refusal of an action that a token may not have done.
+pub(super) fn forbidden(action: OperationAction) -> Problem {
+    let takes = match action {
+        RespawnDead => "admin, operate, or jobs:NAMESPACE of the queue's namespace",
+        DeleteDead | DeleteJob => "admin, or jobs:NAMESPACE of the queue's namespace",
+        RetryDelivery | ResendDelivery => "admin, operate, or client:ID",
+        ReplayQuarantined => "admin or operate",
+        CancelCommand | RetryCommand => "admin, operate or commands",
+        DeleteQuarantined | LabelDevice | LinkDevice | UnlinkDevice | DeleteDevice => "admin",
+    };
+    let detail = format!("this token may not have {} done; it takes the scope {takes}", action.as_str());
+    Problem::new(403, "forbidden", detail)
+}
+
+/// Scopes as they were written down.
+pub(super) fn parsed(scopes: &[Box<str>]) -> Vec<Scope> {
+    scopes.iter().filter_map(|scope| Scope::parse(scope)).collect()
+}
+
+/// Whether whoever asked for an operation may still do all that they might do then.
+///
+/// # Errors
+/// Why it must not go on.
+pub(super) fn still(access: &Access, operation: &Operation) -> Result<(), Problem> {
+    if access.is_open() {
+        return Ok(());
+    }
+    let Some(by) = &operation.by else {
+        return Err(changed(
+            "it was begun when no tokens were configured, and now there are some".to_owned(),
+        ));
+    };
+    let Some(scopes) = access.scopes_of(by) else {
+        return Err(changed(format!("token {by:?}, which began it, is no longer there")));
+    };
+    let lost = |scope: &&Box<str>| !scopes.iter().any(|present| present.to_string() == ***scope);
+    match operation.scopes.iter().find(lost) {
+        Some(scope) => Err(changed(format!("token {by:?}, which began it, has lost the scope {scope}"))),
+        None => Ok(()),
+    }
+}
+
+fn changed(detail: String) -> Problem {
+    Problem::new(403, "token_changed", detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use access::Token;
+    use base::{EntityId, Timestamp};
+
+    use super::*;
+
+    fn scopes(texts: &[&str]) -> Vec<Scope> {
+        texts.iter().map(|text| Scope::parse(text).expect("a scope")).collect()
+    }
+
+    #[test]
+    fn a_token_may_do_to_many_what_it_may_do_to_one() {
+        let mail = QueueName::new("mail", "out").expect("a name");
+        let own = || Some(May::Own(vec![ClientId::new("acme").expect("an id")]));
+        for (token, allowed) in [
+            ("admin", &OperationAction::ALL[..]),
+            (
+                "operate",
+                &[RespawnDead, RetryDelivery, ResendDelivery, ReplayQuarantined, CancelCommand, RetryCommand],
+            ),
+            ("commands", &[CancelCommand, RetryCommand]),
+            ("jobs:mail", &[RespawnDead, DeleteDead, DeleteJob]),
+            ("jobs:other", &[]),
+            ("read", &[]),
+            ("report", &[]),
+        ] {
+            for action in OperationAction::ALL {
+                let expect = allowed.contains(&action).then_some(May::All);
+                assert_eq!(
+                    may(&scopes(&[token]), action, Some(&mail)),
+                    expect,
+                    "{token} {}",
+                    action.as_str()
+                );
+            }
+        }
+        assert_eq!(may(&scopes(&["client:acme"]), RetryDelivery, None), own());
+        assert_eq!(may(&scopes(&["client:acme", "operate"]), RetryDelivery, None), Some(May::All));
+        assert_eq!(may(&scopes(&["client:acme"]), DeleteDevice, None), None);
+        assert_eq!(may(&scopes(&["jobs:mail"]), DeleteJob, None), None);
+    }
+
+    #[test]
+    fn a_token_that_is_gone_or_narrowed_stops_what_it_began() {
+        let operation = |by: Option<&str>| Operation {
+            id: EntityId { routing: 0, at: Timestamp(0), number: 0, tag: 0 },
+            action: DeleteDevice,
+            filter: "{}".into(),
+            given: "{}".into(),
+            rate: 1,
+            by: by.map(Into::into),
+            scopes: vec!["admin".into(), "report".into()],
+            created_at: Timestamp(0),
+            until: Timestamp(1),
+        };
+        let guarded = |scopes: &[&str]| Access::of(vec![Token::for_tests("ops", scopes)]);
+        let open = || Access::of(Vec::new());
+        for (access, by, expect) in [
+            (guarded(&["report", "admin"]), Some("ops"), None),
+            (guarded(&["report", "admin", "read"]), Some("ops"), None),
+            (guarded(&["operate", "report"]), Some("ops"), Some("has lost the scope admin")),
+            (guarded(&["admin", "report"]), Some("old"), Some("is no longer there")),
+            (guarded(&["admin", "report"]), None, Some("when no tokens were configured")),
+            (open(), Some("ops"), None),
+            (open(), None, None),
+        ] {
+            let found = still(&access, &operation(by)).err().map(|error| error.detail);
+            match expect {
+                None => assert_eq!(found, None, "{by:?}"),
+                Some(part) => assert!(found.as_ref().is_some_and(|told| told.contains(part)), "{found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `/v1/operations`: one action on everything that matches.
+
+use std::borrow::Cow;
+
+use access::{Caller, Scope};
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use base::Problem;
+use engine::operations::OPERATION_ID_PREFIX;
+use engine::queues::IdempotencyKey;
+use engine::{Queries, TrackedOperation};
+use net::problem::Refused;
+use serde::Deserialize;
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::cursor::OperationKey;
+use crate::idempotency::Creation;
+use crate::list::{self, List};
+use crate::openapi::refusals::{Coded, OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
+use crate::openapi::{Call, words};
+use crate::operations::{Asked, NAMED_MAX, counted, new_operation_schema};
+use crate::params::Params;
+use crate::path::{OperationInPath, unknown_operation};
+use crate::shape::{DryRunShape, OperationShape};
+
+const UNKNOWN_OPERATION: Coded = (404, "unknown_operation");
+/// What is wrong with an operation.
+const OF_AN_OPERATION: &[Coded] = &[
+    (409, "too_many_operations"),
+    (422, "conflicting_fields"),
+    (422, "invalid_id"),
+    (422, "invalid_name"),
+    (422, "invalid_number"),
+    (422, "invalid_parameter"),
+    (422, "missing_field"),
+    (422, "reserved_name"),
+    (422, "too_many_ids"),
+    (422, "too_many_labels"),
+    (422, "unknown_parameter"),
+    (422, "unknown_word"),
+];
+
+pub(super) fn routes() -> Routes {
+    let begun = Call::new("Does one action to everything that matches; with dry_run only counts it")
+        .once()
+        .query("namespace", words::any_text())
+        .takes(new_operation_schema())
+        .gives::<DryRunShape>(200, "what was counted, for a dry run")
+        .gives::<OperationShape<'_>>(201, "the operation, which goes on by itself")
+        .refuses(OF_A_READ)
+        .refuses(&[UNKNOWN_CLIENT, UNKNOWN_DEVICE])
+        .refuses(OF_AN_OPERATION);
+    let listed = Call::new("Operations, the newest first")
+        .query("namespace", words::any_text())
+        .lists::<OperationShape<'_>>();
+    let shown = Call::new("An operation, and how far it has come")
+        .query("namespace", words::any_text())
+        .gives::<OperationShape<'_>>(200, "the operation")
+        .refuses(&[UNKNOWN_OPERATION])
+        .refuses(OF_A_READ);
+    let cancelled = Call::new("Cancels an operation: what was done stays done")
+        .query("namespace", words::any_text())
+        .gives_nothing(204, "no further rows have their turn, but for the hundred that are under way")
+        .refuses(&[UNKNOWN_OPERATION, (409, "finished")])
+        .refuses(OF_A_READ);
+    Routes::default()
+        .post("/v1/operations", create, begun)
+        .get("/v1/operations", list, listed)
+        .get("/v1/operations/{id}", show, shown)
+        .delete("/v1/operations/{id}", cancel, cancelled)
+}
+
+async fn create(
+    State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
+    mut params: Params,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    // It is for a token of a namespace to say which; the filter says it again.
+    let _of_the_token = namespace(&mut params)?;
+    params.end()?;
+    let create = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+        let asked = Asked::read(&body)?;
+        drop(body);
+        let caller = caller.as_deref();
+        let rate_max = api.engine().settings().operations.rate_max;
+        let work = asked.work_for(&api, caller)?;
+        if asked.dry_run {
+            return Ok(Answer::ok(&counted(&api, work).await?));
+        }
+        let begun = api.engine().operations().create(asked.new_operation(caller, rate_max)?, once).await?;
+        Ok(Answer::created(&OperationShape::from(&begun)))
+    };
+    creation.once(&api, create).await
+}
+
+/// Which operations are shown to a caller.
+struct Shown {
+    /// Only those that the token of this name began.
+    by: Option<String>,
+    /// Only those about queues of this namespace.
+    namespace: Option<String>,
+}
+
+impl Shown {
+    fn to(caller: Option<&Caller>, namespace: Option<String>) -> Self {
+        let sees_all = |scope: &Scope| matches!(scope, Scope::Admin | Scope::Read | Scope::Operate);
+        let narrow = caller.filter(|caller| !caller.scopes().iter().any(sees_all));
+        Self { by: narrow.map(|caller| caller.name().to_owned()), namespace }
+    }
+
+    fn has(&self, TrackedOperation { operation, .. }: &TrackedOperation) -> bool {
+        self.by.as_deref().is_none_or(|by| operation.by.as_deref() == Some(by))
+            && self.namespace.as_deref().is_none_or(|namespace| is_about(&operation.filter, namespace))
+    }
+}
+
+/// Whether a filter names a queue of that namespace.
+fn is_about(filter: &str, namespace: &str) -> bool {
+    #[derive(Deserialize)]
+    struct OfQueue<'a> {
+        queue: Option<Cow<'a, str>>,
+    }
+    let of: Option<OfQueue<'_>> = serde_json::from_str(filter).ok();
+    let queue = of.and_then(|of| of.queue);
+    queue.is_some_and(|queue| queue.split_once('/').is_some_and(|(of, _)| of == namespace))
+}
+
+struct OperationList {
+    queries: Queries,
+    shown: Shown,
+}
+
+impl List for OperationList {
+    type Key = OperationKey;
+    type Found = TrackedOperation;
+    type Shown<'a> = OperationShape<'a>;
+
+    const READ_MAX: usize = 32;
+    /// A filter that names a thousand rows.
+    const ITEM_BYTES_MAX: usize = NAMED_MAX * 96;
+
+    fn read(&self, after: Option<&OperationKey>, limit: usize) -> Result<Vec<TrackedOperation>, Problem> {
+        let is_meant = |found: &TrackedOperation| self.shown.has(found);
+        self.queries.operations(is_meant, after.map(|OperationKey(id)| *id), limit)
+    }
+
+    fn key(found: &TrackedOperation) -> OperationKey {
+        OperationKey(found.operation.id)
+    }
+
+    fn show(found: &TrackedOperation) -> OperationShape<'_> {
+        found.into()
+    }
+}
+
+async fn list(
+    State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
+    mut params: Params,
+) -> Result<Response, Refused> {
+    let shown = Shown::to(caller.as_deref(), namespace(&mut params)?);
+    list::answer(&api, params.page()?, OperationList { queries: api.queries(), shown }).await
+}
+
+fn namespace(params: &mut Params) -> Result<Option<String>, Problem> {
+    params.take("namespace", "text", |text| Some(text.to_owned()))
+}
+
+/// An operation that the caller may know of.
+async fn present(
+    api: &ApiState,
+    OperationInPath(id): OperationInPath,
+    caller: Option<&Caller>,
+    mut params: Params,
+) -> Result<TrackedOperation, Problem> {
+    let shown = Shown::to(caller, namespace(&mut params)?);
+    params.end()?;
+    let queries = api.queries();
+    let find = move || {
+        let found = queries.operation(id)?.filter(|found| shown.has(found));
+        found.ok_or_else(|| unknown_operation(&id.to_text(OPERATION_ID_PREFIX)))
+    };
+    api.shared.lookups.run(find).await
+}
+
+async fn show(
+    State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
+    id: OperationInPath,
+    params: Params,
+) -> Result<Answer, Refused> {
+    Ok(Answer::ok(&OperationShape::from(&present(&api, id, caller.as_deref(), params).await?)))
+}
+
+/// To stop what goes on takes no more than to see it, and the right to act on anything at all.
+async fn cancel(
+    State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
+    id: OperationInPath,
+    params: Params,
+) -> Result<Answer, Refused> {
+    let found = present(&api, id, caller.as_deref(), params).await?;
+    api.engine().operations().cancel(found.operation.id).await?;
+    Ok(Answer::nothing())
+}

@@ -1,0 +1,70 @@
+//! `fieldpost operation`: one action on everything that matches.
+
+mod run;
+mod view;
+
+use clap::{Args, Subcommand};
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::list::{self, ListFlags};
+use super::screen::Screen;
+use super::table::plain;
+use view::SeenOperation;
+
+/// What can be done with operations.
+#[derive(Debug, Subcommand)]
+pub enum OperationCommand {
+    /// Do one action to everything that matches. The operation is durable when this returns, and
+    /// goes on by itself.
+    Run(Box<run::RunOperation>),
+    /// List operations, the newest first.
+    Ls(ListOperations),
+    /// Show an operation, and how far it has come.
+    Show(OneOperation),
+    /// Have operations do no more: what was done stays done.
+    Cancel(SeveralOperations),
+}
+
+#[derive(Args, Debug)]
+pub struct OneOperation {
+    /// The operation.
+    #[arg(value_name = "OPERATION")]
+    id: String,
+}
+
+#[derive(Args, Debug)]
+pub struct SeveralOperations {
+    /// The operations.
+    #[arg(value_name = "OPERATION", required = true)]
+    ids: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct ListOperations {
+    #[command(flatten)]
+    extent: ListFlags,
+}
+
+impl OperationCommand {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Run(run) => run.run(api, screen),
+            Self::Ls(ListOperations { extent }) => {
+                list::show::<SeenOperation>(api, screen, &Path::of(&["operations"]), extent, "no operations")
+            }
+            Self::Show(OneOperation { id }) => {
+                let operation = api.get(&of(id))?;
+                screen.show(&operation, || Ok(api.read::<SeenOperation>(&operation)?.facts()))
+            }
+            Self::Cancel(SeveralOperations { ids }) => ids.iter().try_for_each(|id| {
+                api.delete(&of(id))?;
+                screen.tell(&format!("{} cancelled\n", plain(id)))
+            }),
+        }
+    }
+}
+
+fn of(id: &str) -> Path {
+    Path::of(&["operations", id])
+}

@@ -1,0 +1,200 @@
+//! The registry's part of operations: which go on, how far each has come, and how long those that
+//! ended are kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base::{EntityId, PartitionId, Problem, Timestamp};
+use records::{Op, Operation, OperationState, OperationStatus};
+use store::{Store, StoreError};
+use tokio::sync::watch;
+
+use super::rule::{self, HasEnded};
+use super::{NewOperation, OperationInput, TrackedOperation, unknown_operation};
+use crate::kernel::reply::{Answered, Reply, Stop, answered};
+use crate::registry::{RegistryEffect, RegistryStep};
+use crate::settings::OperationSettings;
+
+/// Operations that have ended and are kept; of more, the oldest go before their time.
+pub(crate) const ENDED_MAX: usize = 1_000;
+/// States that are read at a time when the registry is loaded.
+const LOADED_PER_READ: usize = 100;
+/// Operations that are forgotten in a step.
+const FORGOTTEN_PER_STEP: usize = 100;
+
+/// What the outside may see of operations once it is durable.
+#[derive(Debug)]
+pub enum OperationEffect {
+    /// An operation was asked for, or that was refused.
+    Begun(Reply<Answered<Box<TrackedOperation>>>, Answered<Box<TrackedOperation>>),
+    /// The worker's account was taken, or refused.
+    Progressed(Reply<Answered<Box<OperationState>>>, Answered<Box<OperationState>>),
+    /// One was called off, or that was refused.
+    Cancelled(Reply<Answered<()>>, Answered<()>),
+}
+
+impl OperationEffect {
+    pub(crate) fn release(self, changes: &watch::Sender<()>) {
+        // Told before the caller is answered, and not of every chunk.
+        if matches!(self, Self::Begun(_, Ok(_)) | Self::Cancelled(_, Ok(()))) {
+            changes.send_replace(());
+        }
+        match self {
+            Self::Begun(reply, answer) => reply.send(answer),
+            Self::Progressed(reply, answer) => reply.send(answer),
+            Self::Cancelled(reply, answer) => reply.send(answer),
+        }
+    }
+}
+
+/// All operations.
+#[derive(Debug)]
+pub(crate) struct OperationBook {
+    settings: OperationSettings,
+    /// Those that go on, and those called off whose last chunk is under way.
+    live: BTreeMap<EntityId, TrackedOperation>,
+    /// Those that have ended, by when.
+    ended: BTreeSet<(Timestamp, EntityId)>,
+}
+
+impl OperationBook {
+    /// What the store has.
+    pub(crate) fn load(store: &dyn Store, settings: OperationSettings) -> Result<Self, StoreError> {
+        let mut book = Self { settings, live: BTreeMap::new(), ended: BTreeSet::new() };
+        let view = store.view(PartitionId::REGISTRY)?;
+        let mut after = None;
+        loop {
+            let states = view.operation_states(after, LOADED_PER_READ)?;
+            let Some(last) = states.last() else { return Ok(book) };
+            after = Some(last.id);
+            for state in states {
+                if let Some(at) = state.ended_at {
+                    book.ended.insert((at, state.id));
+                    continue;
+                }
+                let Some(operation) = view.operation(state.id)? else { continue };
+                book.live.insert(state.id, TrackedOperation { operation: Arc::new(operation), state });
+            }
+        }
+    }
+
+    pub(crate) fn apply(
+        &mut self,
+        input: OperationInput,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let effect = match input {
+            OperationInput::Create { id, new, until, reply } => {
+                let begun = answered(self.create(id, *new, until, step))?;
+                OperationEffect::Begun(reply, begun.map(Box::new))
+            }
+            OperationInput::Cancel { id, reply } => {
+                let answer = self.change(id, step, |tracked, now| rule::cancel(&mut tracked.state, now));
+                OperationEffect::Cancelled(reply, answer.map(drop))
+            }
+            OperationInput::Progress { id, progress, reply } => {
+                let answer = self.change(id, step, |TrackedOperation { operation, state }, now| {
+                    rule::progressed(operation, state, *progress, now)
+                });
+                OperationEffect::Progressed(reply, answer.map(Box::new))
+            }
+        };
+        step.emit(RegistryEffect::Operations(effect));
+        Ok(())
+    }
+
+    fn create(
+        &mut self,
+        id: EntityId,
+        new: NewOperation,
+        until: Timestamp,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<TrackedOperation, Stop> {
+        if let Some(begun) = self.begun_as(id, step)? {
+            return Ok(begun);
+        }
+        let running = self.live.values().filter(|tracked| !tracked.state.status.has_ended()).count();
+        if running >= self.settings.running_max {
+            let detail = format!(
+                "{running} operations go on, as many as the setting operations.max_running allows; wait, or cancel one"
+            );
+            return Err(Problem::conflict("too_many_operations", detail).into());
+        }
+        let NewOperation { action, filter, given, rate, by, scopes } = new;
+        let created_at = step.now;
+        let operation = Operation { id, action, filter, given, rate, by, scopes, created_at, until };
+        let state = rule::begin(&operation);
+        step.push(Op::PutOperation(Box::new(operation.clone())));
+        step.push(Op::PutOperationState(Box::new(state.clone())));
+        let tracked = TrackedOperation { operation: Arc::new(operation), state };
+        self.live.insert(id, tracked.clone());
+        Ok(tracked)
+    }
+
+    /// The operation that the same request began before.
+    fn begun_as(
+        &self,
+        id: EntityId,
+        step: &RegistryStep<'_>,
+    ) -> Result<Option<TrackedOperation>, StoreError> {
+        let is_same = |known: &&EntityId| (known.number, known.tag) == (id.number, id.tag);
+        if let Some(live) = self.live.keys().find(is_same) {
+            return Ok(self.live.get(live).cloned());
+        }
+        let Some(ended) = self.ended.iter().map(|(_, ended)| ended).find(is_same) else { return Ok(None) };
+        let view = step.fetch.view()?;
+        let found = view.operation(*ended)?.zip(view.operation_state(*ended)?);
+        Ok(found.map(|(operation, state)| TrackedOperation { operation: Arc::new(operation), state }))
+    }
+
+    /// Changes how far an operation has come, and writes it; the state after it.
+    fn change(
+        &mut self,
+        id: EntityId,
+        step: &mut RegistryStep<'_>,
+        change: impl FnOnce(&mut TrackedOperation, Timestamp) -> Result<(), HasEnded>,
+    ) -> Result<OperationState, Problem> {
+        let Some(tracked) = self.live.get_mut(&id) else {
+            let is_kept = self.ended.iter().any(|(_, ended)| *ended == id);
+            return Err(if is_kept { finished(None) } else { unknown_operation(id) });
+        };
+        change(tracked, step.now).map_err(|HasEnded(status)| finished(Some(status)))?;
+        let state = tracked.state.clone();
+        step.push(Op::PutOperationState(Box::new(state.clone())));
+        if let Some(at) = state.ended_at {
+            self.ended.insert((at, id));
+            if state.chunk.is_empty() {
+                self.live.remove(&id);
+            }
+        }
+        Ok(state)
+    }
+
+    /// When the next operation is kept no longer.
+    pub(crate) fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
+        let too_many = self.ended.len() > ENDED_MAX;
+        self.ended.first().map(|(at, _)| if too_many { now } else { at.after(self.settings.keep) })
+    }
+
+    /// Forgets operations that ended long ago. Whether there may be more of them.
+    pub(crate) fn forget(&mut self, step: &mut RegistryStep<'_>) -> bool {
+        for _ in 0..FORGOTTEN_PER_STEP {
+            let too_many = self.ended.len() > ENDED_MAX;
+            let is_due =
+                |(at, _): &&(Timestamp, EntityId)| too_many || at.after(self.settings.keep) <= step.now;
+            let Some((at, id)) = self.ended.first().filter(is_due).copied() else { return false };
+            self.ended.remove(&(at, id));
+            self.live.remove(&id);
+            step.push(Op::DeleteOperation(id));
+        }
+        true
+    }
+}
+
+fn finished(status: Option<OperationStatus>) -> Problem {
+    let detail = match status {
+        Some(status) => format!("the operation has ended: it is {}", status.as_str()),
+        None => "the operation has ended".to_owned(),
+    };
+    Problem::conflict("finished", detail)
+}
