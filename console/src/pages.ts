@@ -35,9 +35,10 @@ export const pages: readonly PageOf[] = [
   page("/deliveries/:id", "Delivery", "look", () => import("./pages/Delivery.svelte")),
   page("/queues", "Queues", "look.queue", () => import("./pages/Queues.svelte")),
   page("/queues/:ns/:queue", "Queue", "look.queue", () => import("./pages/Queue.svelte")),
+  page("/queues/:ns/:queue/dead", "Dead letters", "look.queue", () => import("./pages/queue/DeadLink.svelte")),
   page("/queues/:ns/:queue/jobs/:id", "Job", "look.queue", () => import("./pages/Job.svelte")),
   page("/quarantine", "Quarantine", "look", () => import("./pages/Quarantine.svelte")),
-  page("/operations", "Operations", "look", () => import("./pages/Operations.svelte")),
+  page("/operations", "Operations", "look.queue", () => import("./pages/Operations.svelte")),
   page("/notices", "Notices", "look", () => import("./pages/Notices.svelte")),
   page("/system", "System", "look", () => import("./pages/System.svelte")),
 ];

@@ -30,9 +30,8 @@ export async function seed(site) {
   });
   await site.api("POST", "/v1/devices/import", lines.join("\n"));
   await publish(site);
+  await refuse(site);
   await site.report(...ids.slice(0, DEVICES - 8).map((device_id) => ({ device_id, data: 1 })));
-  const unknown = { device_id: "nobody1", data: 1 };
-  await site.api("POST", "/v1/reports", JSON.stringify(unknown));
   const command = await site.api("POST", "/v1/devices/lock001/commands", { payload: { open: true } });
   const rollout = await site.api("POST", "/v1/rollouts", { payload: { blink: 3 }, selector: "site=harbour", ttl: "1d" });
   const refused = () => site.api("GET", "/v1/deliveries?client=bolt&limit=1");
@@ -51,6 +50,12 @@ async function publish(site) {
     await site.api("POST", `/v1/queues/shop/scans/jobs/${id}/release`, { reservation, error: "the scanner is out of paper" });
   }
   await site.api("POST", "/v1/queues/shop/invoices/pause");
+}
+
+/** Reports that end in quarantine. */
+function refuse(site) {
+  const reports = [{ device_id: "lock999", data: 1 }, { device_id: "lock001", data: "open" }];
+  return site.api("POST", "/v1/reports", [...reports.map((report) => JSON.stringify(report)), "not JSON"].join("\n"));
 }
 
 /** Every device reports something new, a few at a time, until it is stopped. */

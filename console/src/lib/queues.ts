@@ -1,5 +1,6 @@
 /** Queues, their jobs and dead letters. */
 import { api, ask, type Shape } from "./api";
+import { valueOf } from "./JsonField.svelte";
 import { to } from "./paths";
 
 export type Queue = Shape<"Queue">;
@@ -50,9 +51,7 @@ export function onOneLine(job: Shape<"Payload">): string {
 
 /** The JSON that somebody typed. */
 export function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch (error) {
-    throw new Error(`The payload is no JSON: ${error instanceof Error ? error.message : String(error)}. A text needs quotes around it.`);
-  }
+  const read = valueOf(text);
+  if ("wrong" in read) throw new Error(`The payload is no JSON: ${read.wrong}. A text needs quotes around it.`);
+  return read.value;
 }

@@ -34,20 +34,6 @@ export function toLocal(at: string): string {
   return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
-/** The moment that a `datetime-local` says, for the API; "" if it says none. */
-export function fromLocal(local: string): string {
-  const date = new Date(local);
-  return Number.isNaN(date.getTime()) ? "" : date.toISOString();
-}
-
-/** Milliseconds as "350 ms", "12 s", "3 min", "5 h", "2 d". */
-export function span(ms: number): string {
-  if (ms < 1_000) return `${Math.round(ms)} ms`;
-  const steps: [number, string][] = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"]];
-  const [size, unit] = steps.find(([size]) => ms >= size) ?? [1_000, "s"];
-  return `${Math.floor(ms / size)} ${unit}`;
-}
-
 export function count(n: number): string {
   return whole.format(n);
 }
