@@ -39,7 +39,7 @@ test("a command is sent, and each of its steps is shown as it happens, to its re
     const { message_id } = await site.api("GET", "/v1/devices/lock1/poll?wait=10s");
     await page.getByText("The command went out to the device.").waitFor();
     await site.api("POST", "/v1/devices/lock1/ack", { message_id, progress: { step: 1 } });
-    await page.getByText("The device says that it is at work on the command.").waitFor();
+    await page.getByText("running", { exact: true }).waitFor();
     await page.getByRole("region", { name: "Progress" }).waitFor();
     await site.api("POST", "/v1/devices/lock1/ack", { message_id, ok: true, result: { door: "open" } });
     await page.getByText("The device did the command, and said so.").waitFor();
@@ -80,7 +80,7 @@ test("new commands come by themselves, and filters narrow them by the address", 
     await page.getByRole("searchbox", { name: "Labels of the device" }).fill("site=2");
     await page.waitForURL(/labels=site%3D2/);
     await until(["lock2"], () => devices(page));
-    await page.getByLabel("Status").selectOption("failed");
+    await page.getByRole("search").getByLabel("Status").selectOption("failed");
     await page.getByText("No command matches").waitFor();
     await accessible(page);
   });

@@ -41,7 +41,7 @@ test("a rollout is begun from its form, which counts whom it means before", asyn
     await page.getByLabel("Open for").fill("1h");
     await page.getByLabel("Stop when more than").fill("10");
     await page.getByLabel("once so many have ended").fill("5");
-    await page.getByLabel("Id", { exact: true }).fill("firmware-7-1");
+    await page.getByRole("textbox", { name: /^Id/ }).fill("firmware-7-1");
     await accessible(page);
     await page.getByRole("button", { name: "Begin…" }).click();
     const dialog = page.getByRole("dialog", { name: "Begin the rollout" });
@@ -115,12 +115,17 @@ test("it is paused, resumed, and cancelled when its id is typed", async (t) => {
 test("a stage that waits is approved", async (t) => {
   const site = await startSite(t);
   await fleet(site);
-  await site.api("PUT", "/v1/rollouts/try", { payload: 1, devices: ["lock0"], stages: [{ share: 1, approve: true }] });
+  const ids = IDS.slice(0, 4);
+  await site.api("PUT", "/v1/rollouts/try", { payload: 1, devices: ids, stages: [{ share: 0.5, approve: true }] });
   await visit(site, "/rollouts/try", {}, async (page) => {
-    await answer(site, "lock0", true);
+    await Promise.all(ids.map(async (id) => {
+      const polled = await site.api("GET", `/v1/devices/${id}/poll?wait=2s`);
+      if (polled !== undefined) await site.api("POST", `/v1/devices/${id}/ack`, { message_id: polled.message_id, ok: true });
+    }));
+    await page.getByRole("img", { name: "2 acknowledged, 2 waiting" }).waitFor();
     await page.getByRole("button", { name: "Approve stage 1" }).click();
-    await until("done", status(site, "try"));
-    await page.getByText("done", { exact: true }).waitFor();
+    await until(null, async () => (await rollout(site, "try")).stage);
+    await page.getByRole("button", { name: "Approve stage 1" }).waitFor({ state: "detached" });
   });
 });
 

@@ -6,10 +6,10 @@ export interface TypedLabels {
   wrong?: string;
 }
 
-/** Reads `key=value` parts with commas between. A value may be quoted: `"a, b"`. */
+/** Reads `key=value` parts with commas between. A value may be quoted, as in JSON: `"a, b"`. */
 export function labelsOf(text: string): TypedLabels {
   const read: TypedLabels = { labels: {} };
-  const parts = text.match(/(?:[^,"]|"[^"]*")+/g) ?? [];
+  const parts = text.match(/(?:[^,"]|"(?:[^"\\]|\\.)*"?)+/g) ?? [];
   for (const part of parts.map((part) => part.trim()).filter((part) => part !== "")) {
     const at = part.indexOf("=");
     const key = part.slice(0, Math.max(at, 0)).trim();
@@ -20,12 +20,13 @@ export function labelsOf(text: string): TypedLabels {
 }
 
 function unquoted(text: string): string {
-  return text.trim().replace(/^"([^"]*)"$/, "$1");
+  const quoted = /^"((?:[^"\\]|\\.)*)"$/.exec(text.trim());
+  return quoted?.[1]?.replace(/\\(.)/g, "$1") ?? text.trim();
 }
 
 /** `site=12, floor=3`, which {@link labelsOf} reads again. */
 export function labelText(labels: Record<string, string>): string {
-  const quoted = (value: string): string => (/[,"]|^\s|\s$/.test(value) ? `"${value}"` : value);
+  const quoted = (value: string): string => (/[,"]|^[\s=]|\s$/.test(value) ? `"${value.replace(/["\\]/g, "\\$&")}"` : value);
   return Object.entries(labels).map(([key, value]) => `${key}=${quoted(value)}`).join(", ");
 }
 

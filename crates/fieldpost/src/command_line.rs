@@ -32,8 +32,8 @@ pub(crate) enum Command {
     /// Run the server until SIGTERM or SIGINT, then drain and exit.
     Serve(Serve),
     /// Watch the main job for half a minute on this machine: locks, receivers, a SIGKILL in the
-    /// middle.
-    Demo,
+    /// middle. On a terminal the locks then go on, to be seen in the console, until Ctrl-C.
+    Demo(Demo),
     /// Let a fleet of simulated devices report to any server, with progress and a latency summary.
     Simulate(Box<crate::simulate::Flags>),
     /// Say what is wrong with a config file, with line and key; exit 2 if anything is.
@@ -66,6 +66,14 @@ pub(crate) struct Serve {
     /// Written once every listener accepts: the bound addresses as one JSON object.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+}
+
+/// The flag of `demo`.
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// Keep the server and its locks going after the account, also where there is no terminal.
+    #[arg(long)]
+    pub keep: bool,
 }
 
 /// The argument of `check-config`.

@@ -4,8 +4,10 @@
 //! simulated locks report to it, and two receivers are told. It breaks what may break in the field:
 //! a receiver, some locks, the server itself. Then it holds what the locks and the receivers
 //! remember against the public API. A short part with commands follows: a terminal that is away is
-//! told what waits for it when it comes back. Nothing here looks inside the server.
+//! told what waits for it when it comes back. Afterwards the locks may go on, to be looked at in
+//! the console. Nothing here looks inside the server.
 
+mod played;
 mod screen;
 mod stage;
 mod story;
@@ -13,6 +15,7 @@ mod summary;
 mod terminal;
 
 use std::error::Error;
+use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
 use screen::Screen;
@@ -20,14 +23,11 @@ use screen::Screen;
 /// Whatever stops the demo; it is told and that is the end.
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Plays the demo; success only if nothing is missing that the server vouched for.
-pub(crate) async fn run() -> ExitCode {
+/// Plays the demo; success only if nothing is missing that the server vouched for. With `keep`, or
+/// on a terminal, the locks then go on until Ctrl-C.
+pub(crate) async fn run(keep: bool) -> ExitCode {
     let mut screen = Screen::on_stdout();
-    let played = tokio::select! {
-        played = story::play(&mut screen) => played,
-        interrupted = tokio::signal::ctrl_c() => Err(interrupted.map_or_else(Failure::from, |()| "interrupted".into())),
-    };
-    match played {
+    match play(&mut screen, keep || stdout().is_terminal()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(failure) => {
@@ -35,4 +35,17 @@ pub(crate) async fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+async fn play(screen: &mut Screen, keep: bool) -> Result<bool, Failure> {
+    let mut played = tokio::select! {
+        played = story::play(screen) => played?,
+        interrupted = tokio::signal::ctrl_c() => {
+            return Err(interrupted.map_or_else(Failure::from, |()| "interrupted".into()));
+        }
+    };
+    if keep && played.is_complete {
+        played.keep(screen).await?;
+    }
+    played.end().await
 }

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
                 }
             }
         }
-        Command::Demo => run(demo::run()),
+        Command::Demo(flags) => run(demo::run(flags.keep)),
         Command::Simulate(flags) => run(simulate::run(*flags)),
         Command::CheckConfig(flags) => match check_config::run(&flags.file, &mut stdout()) {
             Ok(true) => ExitCode::SUCCESS,

@@ -30,6 +30,8 @@ const USUAL_INTERVAL: Duration = Duration::from_secs(3600);
 pub(super) const CONNECTIONS: u32 = 60;
 /// Reports that the locks make together.
 pub(super) const REPORTS_PER_SECOND: u32 = 900;
+/// The same, after the account.
+const KEPT_REPORTS_PER_SECOND: u32 = 60;
 const CHANGE_PER_MILLE: u32 = 200;
 const IN_FLIGHT: u16 = 16;
 const SEED: u64 = 2026;
@@ -77,10 +79,24 @@ impl Stage {
         Ok((Self { site, api, acme, zenith, devices, dial }, server))
     }
 
+    /// Where the console is.
+    pub(super) async fn console(&self) -> String {
+        format!("http://{}/console/", self.site.http.address().await)
+    }
+
     /// Lets the locks report.
     pub(super) fn start_locks(&self) -> Fleet {
+        self.start_fleet(REPORTS_PER_SECOND, Keep::EveryReport)
+    }
+
+    /// Lets them report slowly, to be looked at.
+    pub(super) fn start_kept_locks(&self) -> Fleet {
+        self.start_fleet(KEPT_REPORTS_PER_SECOND, Keep::Counts)
+    }
+
+    fn start_fleet(&self, reports_per_second: u32, keep: Keep) -> Fleet {
         let pace = Pace {
-            reports_per_second: f64::from(REPORTS_PER_SECOND) / f64::from(CONNECTIONS),
+            reports_per_second: f64::from(reports_per_second) / f64::from(CONNECTIONS),
             change_per_mille: CHANGE_PER_MILLE,
             seed: SEED,
         };
@@ -90,7 +106,7 @@ impl Stage {
             endpoint: self.site.mqtt.clone(),
             devices: self.devices.clone(),
             payload: Payload::Dated,
-            keep: Keep::EveryReport,
+            keep,
         };
         Fleet::start(plan, (0..CONNECTIONS).map(lane).collect())
     }

@@ -14,6 +14,7 @@ use simulator::server::Server;
 use simulator::traffic::DeviceIds;
 
 use super::Failure;
+use super::played::Played;
 use super::screen::Screen;
 use super::stage::{
     ACME, CONNECTIONS, HURRIED, HURRIED_INTERVAL, LOCKS, REPORTS_PER_SECOND, START_PATIENCE, Stage, ZENITH,
@@ -30,14 +31,15 @@ const RECOVERY: Duration = Duration::from_secs(2);
 /// Reports that went out so long before the kill may wait for their acknowledgement beyond it.
 const BEFORE_KILL: Duration = Duration::from_millis(500);
 
-/// Plays it all; whether nothing is missing.
-pub(super) async fn play(screen: &mut Screen) -> Result<bool, Failure> {
+/// Plays it all.
+pub(super) async fn play(screen: &mut Screen) -> Result<Played, Failure> {
     screen.line(
         "The main job, seen from outside: locks report, two applications are told, and things break.\n",
     )?;
     let (stage, server) = Stage::set().await?;
     let (http, mqtt) = (stage.site.http.address().await, stage.site.mqtt.address().await);
     screen.event("server", &format!("up: HTTP at {http}, MQTT at {mqtt}; it answers once it has synced"))?;
+    screen.event("console", &format!("see the fleet at {}", stage.console().await))?;
     screen.event(
         "registry",
         &format!("{LOCKS} locks, two clients: {ACME} and {ZENITH} are told about all of them"),
@@ -140,7 +142,7 @@ impl Story<'_> {
     }
 
     /// Lets everything come to rest and makes up the account.
-    async fn end(self, server: Server) -> Result<bool, Failure> {
+    async fn end(self, server: Server) -> Result<Played, Failure> {
         let Self { screen, mut stage, fleet, disturbed } = self;
         stage.calm_the_hurried().await?;
         stage.dial.finish();
@@ -155,16 +157,9 @@ impl Story<'_> {
         let audit = close(&stage.api, &outcome.sent, &clients, &expected, PATIENCE).await?;
         screen.line("\nAnd commands, which wait for their device and are sent until it answers.\n")?;
         let told = terminal::play(screen, &stage).await?;
-        let stopped = server.stop(PATIENCE).await?;
-        if !stopped.success() {
-            return Err(format!(
-                "the server ended with {stopped}; its log ends with:\n{}",
-                stage.site.log_tail()
-            )
-            .into());
-        }
         screen.event("account", "what devices and receivers remember is held against the public API\n")?;
-        conclude(screen, &mut stage, &audit, &outcome, &told)
+        let is_complete = conclude(screen, &mut stage, &audit, &outcome, &told)?;
+        Ok(Played { stage, server, is_complete })
     }
 
     /// Shows the figures for so long.

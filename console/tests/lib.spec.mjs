@@ -1,0 +1,80 @@
+/** Rules of the fleet's pages that need no browser: labels, durations, charts, sentences. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import ts from "typescript";
+
+/** A module below src, with the modules of its folder that it imports, `api` left out: it is the server. */
+function lib(name) {
+  return import(dataUrl(join(import.meta.dirname, "../src", `${name}.ts`)));
+}
+
+function dataUrl(path) {
+  const target = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
+  const { outputText } = ts.transpileModule(readFileSync(path, "utf8"), { compilerOptions: target });
+  const beside = (all, from) => (from.endsWith("/api") ? 'from "data:text/javascript,export const api = {};"' : `from "${dataUrl(join(path, "..", `${from}.ts`))}"`);
+  const text = outputText.replace(/from "(\.[^"]+)"/g, beside);
+  return `data:text/javascript;base64,${Buffer.from(text).toString("base64")}`;
+}
+
+test("labels are read as they are typed, and written so that they can be read again", async () => {
+  const { labelsOf, labelText, labelFilter } = await lib("lib/labels");
+  assert.deepEqual(labelsOf(" site=12 , floor==3,"), { labels: { site: "12", floor: "3" } });
+  assert.deepEqual(labelsOf('note="a, b=c", x=='), { labels: { note: "a, b=c", x: "" } });
+  assert.deepEqual(labelsOf("site=1, floor, Bad=2"), { labels: { site: "1" }, wrong: "floor" });
+  for (const labels of [{}, { a: "1" }, { a: "x, y", b: " z " }, { a: "=" }, { a: 'say "x, y"' }, { a: 'b\\", c=' }, { a: "b\\" }]) assert.deepEqual(labelsOf(labelText(labels)).labels, labels);
+  assert.deepEqual(labelFilter({ site: "1" }), { "label.site": "1" });
+});
+
+test("only a selector that says what is, is counted by the list", async () => {
+  const { countable } = await lib("lib/labels");
+  assert.deepEqual(countable(""), {});
+  assert.deepEqual(countable("site=12,kind=lock, connected=true"), { "label.site": "12", kind: "lock", connected: "true" });
+  for (const selector of ["a!=b", "!a", "a in (b,c)", "a notin (b)", "a", "client=acme"]) assert.equal(countable(selector), undefined, selector);
+});
+
+test("durations are those of the API, and read well", async () => {
+  const { durationMs, spanOf } = await lib("lib/durations");
+  assert.deepEqual(["250ms", "30s", "1h30m", "1d", "0s"].map(durationMs), [250, 30_000, 5_400_000, 86_400_000, 0]);
+  for (const text of ["", "h", "1", "1m1h", "-1s", "1 s"]) assert.equal(durationMs(text), undefined, text);
+  assert.deepEqual([12, 1_000, 90_000, 5_400_000, 90_061_000].map(spanOf), ["12 ms", "1 s", "1 min 30 s", "1 h 30 min", "1 d 1 h"]);
+});
+
+test("a chart finds numbers first, then booleans, and joins a step that came in two parts", async () => {
+  const { pointersOf, joined } = await lib("lib/summary");
+  assert.deepEqual(pointersOf(1), [""]);
+  assert.deepEqual(pointersOf({ open: true, t: 1, "a/b": { "~c": 2 }, text: "x", none: null, list: [5] }), ["/t", "/a~1b/~0c", "/list/0", "/open"]);
+  assert.deepEqual(pointersOf("text"), []);
+  const step = (from, count, mean, more) => ({ from, count, changed: 1, min: mean, max: mean, mean, last: mean, ...more });
+  assert.deepEqual(joined([step("a", 1, 1)], [step("a", 3, 5), step("b", 1, 2)]), [
+    { from: "a", count: 4, changed: 2, last: 5, min: 1, max: 5, mean: 4 }, step("b", 1, 2),
+  ]);
+});
+
+test("every item of a timeline has its sentence", async () => {
+  const { explained } = await lib("lib/timeline");
+  const { components } = JSON.parse(readFileSync(join(import.meta.dirname, "../../clients/typescript/openapi.json"), "utf8"));
+  const { TimelineItem, TimelineDetail } = components.schemas;
+  for (const type of TimelineItem.properties.type.enum) assert.match(explained({ type, detail: {} }), /^[A-Z].*\.$/, type);
+  for (const reason of TimelineDetail.properties.reason.enum) assert.match(explained({ type: "disconnected", detail: { reason, duration_ms: 61_000 } }), /^[A-Z].*, after 1 min 1 s\.$/, reason);
+  for (const error of TimelineDetail.properties.error.enum.filter((error) => error !== null)) {
+    assert.doesNotMatch(explained({ type: "delivery.attempt", detail: { error, duration_ms: 5 } }), /undefined/, error);
+  }
+  const say = (type, detail) => explained({ type, detail });
+  assert.equal(say("device.changed", { previous: 1, value: 0 }), "Its value changed from 1 to 0: its clients are told.");
+  assert.equal(say("command.published", { tries: 3 }), "The command went out again, for the 3rd time.");
+  assert.equal(say("delivery.attempt", { status_code: 500, duration_ms: 8 }), "A client was told, and refused it with 500 (8 ms).");
+});
+
+test("the form of a rollout becomes the call's body, without what was left empty", async () => {
+  const { bodyOf, emptyForm, idsOf } = await lib("pages/rollouts/form");
+  const form = emptyForm(new URLSearchParams({ selector: "site=12" }));
+  const said = (form) => JSON.parse(JSON.stringify(bodyOf(form, 1)));
+  assert.deepEqual(said(form), { payload: 1, selector: "site=12" });
+  assert.deepEqual(said({ ...form, stages: [{ share: "7", soak: " 10m", approve: true }, { share: "0.1", soak: "", approve: false }], failedShare: "12.5", rate: "600" }), {
+    payload: 1, selector: "site=12", stages: [{ share: 0.07, soak: "10m", approve: true }, { share: 0.001 }], stop: { failed_share: 0.125 }, rate: 600,
+  });
+  assert.deepEqual(idsOf("a, b;c\n a  d"), ["a", "b", "c", "d"]);
+  assert.deepEqual(said(emptyForm(new URLSearchParams({ devices: "a\nb" }))), { payload: 1, devices: ["a", "b"] });
+});
