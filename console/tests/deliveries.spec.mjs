@@ -25,6 +25,7 @@ test("deliveries are filtered by the URL, and come as they are made", async (t) 
     await accessible(page);
     await report(1, "lock1", "lock2");
     await page.getByText("2 rows").waitFor();
+    await page.getByRole("link", { name: /^delivered/ }).nth(1).waitFor();
     await page.getByLabel("Device").fill("lock2");
     await page.waitForURL("**/console/deliveries?device=lock2");
     await page.getByText("1 row").waitFor();

@@ -8,6 +8,7 @@ mod amqp;
 mod cli;
 mod client;
 mod commands;
+mod console;
 mod contract;
 mod directories;
 mod faults;
