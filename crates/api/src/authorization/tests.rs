@@ -15,7 +15,7 @@ use base::{ClientId, DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
 use engine::{AttemptDue, Engine, Report, Said, Settings, Slice};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use store::MemoryStore;
 use tower_service::Service;
 
@@ -192,9 +192,21 @@ async fn a_scope_reaches_what_it_names_and_no_more() {
         ("GET /v1/queues?namespace=mail", &["admin", "read", "operate", "jobs"]),
         ("GET /v1/queues?namespace=other", &["admin", "read", "operate"]),
         ("GET /v1/queues?namespace=mail&namespace=other", &["admin", "read", "operate"]),
+        (
+            "GET /v1/caller",
+            &["admin", "read", "report", "commands", "operate", "jobs", "acme", "both", "nobody"],
+        ),
+        (
+            "GET /v1/live?topics=x",
+            &["admin", "read", "report", "commands", "operate", "jobs", "acme", "both", "nobody"],
+        ),
+        ("GET /v1/overview", &["admin", "read", "commands", "operate"]),
+        ("GET /v1/system", &["admin", "read", "operate"]),
+        ("GET /v1/devices/d1/readings/summary", &["admin", "read", "operate"]),
         ("GET /v1/forgotten", &["admin"]),
     ] {
-        for token in tokens() {
+        // It has the scopes of two others.
+        for token in tokens().into_iter().filter(|token| token.name != "dispatcher") {
             let answer = rig.with(&token.name, call, "").await;
             let admitted = answer.status != 403;
             assert_eq!(admitted, allowed.contains(&token.name.as_str()), "{call} with {}", token.name);
@@ -202,6 +214,19 @@ async fn a_scope_reaches_what_it_names_and_no_more() {
                 answer.json["code"] == "forbidden" && answer.headers.contains_key("www-authenticate");
             assert!(admitted || is_told || call.starts_with("HEAD"), "{call}: {}", answer.json);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_caller_is_told_what_its_token_may_do() {
+    let rig = Rig::start(Access::of(tokens())).await;
+    for (token, expect) in [
+        ("read", json!({"open": false, "token": "read", "scopes": ["read"]})),
+        ("acme", json!({"open": false, "token": "acme", "scopes": ["client:acme"], "client": "acme"})),
+        ("nobody", json!({"open": false, "token": "nobody", "scopes": []})),
+        ("dispatcher", json!({"open": false, "token": "dispatcher", "scopes": ["commands", "jobs:mail"]})),
+    ] {
+        assert_eq!(rig.with(token, "GET /v1/caller", "").await.json, expect, "{token}");
     }
 }
 
@@ -255,6 +280,8 @@ async fn a_clients_scope_reaches_its_own() {
         ("GET /v1/devices/%ff", 403),
         ("GET /v1/devices/d1/readings", 200),
         ("GET /v1/devices/d2/readings", 403),
+        ("GET /v1/devices/d1/readings/summary", 200),
+        ("GET /v1/devices/d2/readings/summary", 403),
         ("GET /v1/devices/d1/clients", 403),
         ("DELETE /v1/devices/d1", 403),
         ("GET /v1/events", 403),
