@@ -8,8 +8,8 @@ use crate::{
     AnswerKey, Attempt, Client, Command, CommandKey, CommandState, Counts, CountsKey, DeadJob, Delivery,
     DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSession, DeviceSlot, DeviceState, Event,
     FinishedCommand, JobHead, JobId, KeptAnswer, MemberPlace, MemberStatus, OpenCommand, Pair, ParkedJob,
-    ParkedKey, PartitionHead, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
-    RolloutDevices, RolloutMember, RolloutState, TimelineEntry, Wish,
+    ParkedKey, PartitionHead, PortalToken, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey,
+    ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, TimelineEntry, Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -139,6 +139,10 @@ pub enum Op {
     PutRolloutMember(Box<RolloutMember>),
     /// A device of a rollout stands here no longer.
     DeleteRolloutMember(Box<MemberPlace>, MemberStatus),
+    /// A portal is open.
+    PutPortalToken(Box<PortalToken>),
+    /// A portal is closed.
+    DeletePortalToken(Incarnation),
 }
 
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
@@ -187,6 +191,9 @@ impl Op {
                 2 * PLAIN + text(pair.previous.as_ref()) + text(flying)
             }
             Self::PutJobBody(_, body) => PLAIN + body.len(),
+            Self::PutAttempt(attempt) => {
+                PLAIN + attempt.detail.answer.as_ref().map_or(0, |answer| answer.len())
+            }
             Self::PutAnswer(answer) => PLAIN + answer.answer.len(),
             Self::PutQueue(queue) => PLAIN + queue.namespace.len() + queue.name.len(),
             Self::PutDead(dead) => PLAIN + dead.error.as_ref().map_or(0, |error| error.len()),
@@ -202,7 +209,6 @@ impl Op {
             Self::PutCounts(..) | Self::PutReportIds(..) => PLAIN,
             Self::DeleteQuarantined(_)
             | Self::PutProgress(..)
-            | Self::PutAttempt(_)
             | Self::DeletePair(..)
             | Self::DeleteJob(_)
             | Self::DeleteJobHead(_)
@@ -219,11 +225,13 @@ impl Op {
             | Self::DeleteDeviceSession(_)
             | Self::DeleteRollout(_)
             | Self::DeleteRolloutDevices(..)
+            | Self::DeletePortalToken(_)
             | Self::DeleteClient(_) => PLAIN,
             Self::PutOpenCommand(_)
             | Self::DeleteOpenCommand(_)
             | Self::PutDeviceSession(_)
             | Self::PutRolloutState(_)
+            | Self::PutPortalToken(_)
             | Self::PutRolloutMember(_)
             | Self::DeleteRolloutMember(..)
             | Self::PutTimelineEntry(_) => 2 * PLAIN,

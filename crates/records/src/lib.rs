@@ -16,6 +16,7 @@ mod event;
 mod head;
 mod job;
 mod kept;
+mod portal;
 mod quarantine;
 mod queue;
 mod report_ids;
@@ -32,7 +33,8 @@ pub use command::{
 };
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
-    Attempt, AttemptError, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, Flight, Pair, Waiting,
+    ANSWER_BYTES_MAX, Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryKey,
+    DeliveryProgress, DeliveryStatus, Flight, Pair, Waiting,
 };
 pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, Reading, Seen};
 pub use event::{Event, EventKey, EventKind};
@@ -42,6 +44,7 @@ pub use job::{
     QueueKey, Recurrence, Reservation, Rule, Starts, Successor, Terms,
 };
 pub use kept::KeptFrom;
+pub use portal::{PortalRights, PortalToken, TokenDigest};
 pub use quarantine::{QuarantineKey, Quarantined};
 pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings};
 pub use report_ids::ReportIds;

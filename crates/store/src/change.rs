@@ -10,7 +10,7 @@ use base::DeviceId;
 use records::{
     Batch, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress, DeviceSession, DeviceSlot,
     DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Op, OpenCommand, Pair, ParkedJob,
-    PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Rollout, RolloutDevices,
+    PartitionHead, PortalToken, Quarantined, Queue, QueueCounts, Reading, ReportIds, Rollout, RolloutDevices,
     RolloutMember, RolloutState, Seen, Sign, Wish,
 };
 
@@ -147,6 +147,8 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::PutRolloutDevices(devices) => put(&*devices, out),
         Op::DeleteRolloutDevices(rollout, number) => delete::<RolloutDevices>(&(rollout, number), out),
         Op::PutRolloutMember(member) => put(&*member, out),
+        Op::PutPortalToken(token) => put(&*token, out),
+        Op::DeletePortalToken(id) => delete::<PortalToken>(&id, out),
         Op::DeleteRolloutMember(place, status) => delete::<RolloutMember>(&(*place, status), out),
     }
 }

@@ -157,6 +157,8 @@ tables! {
     RolloutMembers = "rollout_members", Devices, Rows;
     /// rollout, status, rank, id of a device, 0, entry -> nothing.
     MembersByStatus = "rollout_members_by_status", Devices, Rows;
+    /// id of a portal's token -> token.
+    PortalTokens = "portal_tokens", Devices, Rows;
 }
 
 impl Table {

@@ -113,6 +113,7 @@ impl MachineContext for DeviceContext {
             E::Done(reply, answer) => reply.send(answer),
             E::Kept(reply) => reply.send(()),
             E::Swept(reply, more) => reply.send(more),
+            E::Body(reply, body) => reply.send(body),
             E::Leased(reply, due) => reply.send(due),
             E::LanesDue(partition, clients) => {
                 self.lanes.mark(clients.into_iter().map(|client| (partition, client)));

@@ -33,6 +33,8 @@ pub enum DeviceEffect {
     Kept(Reply<()>),
     /// A sweep went this far; whether there is more.
     Swept(Reply<bool>, bool),
+    /// The body of a notification, if it is kept.
+    Body(Reply<Option<Arc<[u8]>>>, Option<Arc<[u8]>>),
     /// Attempts may be made.
     Leased(Reply<Vec<AttemptDue>>, Vec<AttemptDue>),
     /// What became of rollouts' orders.

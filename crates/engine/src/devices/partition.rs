@@ -289,6 +289,9 @@ impl Partition {
                 DeviceEffect::Kept(reply)
             }
             Input::Discard { id, reply } => DeviceEffect::Done(reply, answered(self.discard(id, step))?),
+            Input::ShowBody { slot, client, delivery, reply } => {
+                DeviceEffect::Body(reply, self.body_of((slot, client), delivery, step)?)
+            }
             Input::RetryDelivery { id, reply } => {
                 DeviceEffect::Done(reply, answered(self.retry_delivery(id, step))?)
             }

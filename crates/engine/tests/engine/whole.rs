@@ -131,7 +131,8 @@ impl Rig {
     async fn end(&self, due: &AttemptDue, to: &records::Client, code: u16) {
         let answer = Answer::Status { code, retry_after: None };
         self.engine.note_answer(to, answer).await.expect("accepting");
-        let end = AttemptEnd { at: self.engine.clock().now(), took: Duration::from_millis(3), answer };
+        let (at, took) = (self.engine.clock().now(), Duration::from_millis(3));
+        let end = AttemptEnd { at, took, answer, detail: records::AttemptDetail::default() };
         self.engine.exchange(due.partition, vec![(due.reservation, end)], Vec::new()).await;
     }
 

@@ -6,10 +6,10 @@ use std::sync::mpsc::channel;
 use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
 use base::{Value, WayIn};
 use records::{
-    Attempt, Batch, Client, Command, CommandCause, CommandTerms, Connection, Delivery, DeliveryKey,
-    DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, EventKind,
-    JobHead, JobId, JobState, Op, OutcomeReceiver, Pair, PartitionHead, QueueKey, Reading, Seen, Sign,
-    SignReading, Terms,
+    Attempt, AttemptDetail, Batch, Client, Command, CommandCause, CommandTerms, Connection, Delivery,
+    DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey,
+    EventKind, JobHead, JobId, JobState, Op, OutcomeReceiver, Pair, PartitionHead, PortalRights, PortalToken,
+    QueueKey, Reading, Seen, Sign, SignReading, Terms, TokenDigest,
 };
 
 use super::{Make, PARTITION, Subject, commit, loaded, next, put};
@@ -161,6 +161,7 @@ fn attempt() -> Attempt {
         duration_ms: 4,
         status_code: Some(200),
         error: None,
+        detail: AttemptDetail::default(),
     }
 }
 
@@ -266,6 +267,33 @@ fn clients(subject: &mut dyn Subject) {
     assert!(view.clients(Some(&client("a").id), 10).expect("reads").is_empty());
     let resident = vec![Resident::Client(Box::new(client("a")))];
     assert_eq!(loaded(subject.store(), PartitionId::REGISTRY).1, resident);
+    drop(view);
+    portals(subject);
+}
+
+/// Follows what became of clients.
+fn portals(subject: &mut dyn Subject) {
+    let token = |id| PortalToken {
+        id: Incarnation(id),
+        client: Incarnation(1),
+        client_id: ClientId::new("a").expect("an id"),
+        digest: TokenDigest([9; 32]),
+        may: PortalRights { read: true, retry: true, url: false },
+        created_at: Timestamp(9),
+        expires_at: Timestamp(10),
+        by: Some("ops".into()),
+    };
+    let mut registry = Batch::new(PartitionId::REGISTRY);
+    registry.head.seq = 3;
+    registry.ops = [4, 3].map(|id| Op::PutPortalToken(Box::new(token(id)))).into();
+    put(subject, registry.clone());
+    subject.churn(2);
+    registry.head.seq = 4;
+    registry.ops = vec![Op::DeletePortalToken(Incarnation(3))];
+    put(subject, registry);
+    let view = subject.store().view(PartitionId::REGISTRY).expect("opens");
+    assert_eq!(view.portal_tokens(None, 10).expect("reads"), [token(4)]);
+    assert!(view.portal_tokens(Some(Incarnation(4)), 10).expect("reads").is_empty());
 }
 
 /// The number of a batch says what it is.

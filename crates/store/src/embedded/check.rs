@@ -7,6 +7,7 @@
 //! behind them as far as that makes sense.
 
 mod commands;
+mod portals;
 mod queues;
 mod readings;
 mod references;

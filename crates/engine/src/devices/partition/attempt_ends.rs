@@ -8,8 +8,8 @@ use std::time::Duration;
 use base::{EntityId, Incarnation, Timestamp, hash};
 use jobs::Released;
 use records::{
-    Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Happening, Op,
-    Pair, Reservation, Waiting,
+    Attempt, AttemptDetail, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight,
+    Happening, Op, Pair, Reservation, Waiting,
 };
 use store::StoreError;
 
@@ -51,6 +51,7 @@ impl Partition {
             duration_ms: u32::try_from(end.took.as_millis()).unwrap_or(u32::MAX),
             status_code,
             error,
+            detail: end.detail.clone(),
         };
         self.put_attempt(tried.slot, tried.flight.delivery, attempt, step);
         let patience = match end.answer {
@@ -74,11 +75,13 @@ impl Partition {
         &mut self,
         slot: DeviceSlot,
         delivery: EntityId,
-        attempt: Attempt,
+        mut attempt: Attempt,
         step: &mut DeviceStep<'_>,
     ) {
+        // The timeline says that there was one; what it saw is with the delivery alone.
+        let detail = std::mem::take(&mut attempt.detail);
         self.put_timeline(slot, Happening::DeliveryAttempt(delivery, Box::new(attempt.clone())), step);
-        step.push(Op::PutAttempt(attempt));
+        step.push(Op::PutAttempt(Attempt { detail, ..attempt }));
     }
 
     /// Nothing was sent, so there was no attempt: the notification waits as before.
@@ -238,6 +241,7 @@ impl Partition {
             },
             status_code: None,
             error: Some(error),
+            detail: AttemptDetail::default(),
         };
         self.put_attempt(slot, flight.delivery, attempt, step);
         self.not_delivered((slot, client), waiting_again(&flight), released, step);
