@@ -6,6 +6,7 @@
 
 mod middleware;
 mod own;
+mod portal;
 mod sees;
 mod table;
 #[cfg(test)]
@@ -15,7 +16,8 @@ use access::Caller;
 use base::Problem;
 use engine::records::OutcomeReceiver;
 
-pub(crate) use middleware::KeepsOut;
+pub(crate) use middleware::{KeepsOut, KeepsPortalsIn};
+pub(crate) use portal::PortalHolders;
 pub(crate) use sees::Sees;
 
 /// Whether who gives a command may have its outcome told so. A queue takes the right to publish

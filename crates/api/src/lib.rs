@@ -46,6 +46,7 @@ mod routes;
 mod row;
 mod shape;
 
+use authorization::PortalHolders;
 use backup::Backups;
 use change_log::ChangeLog;
 use idempotency::Remembered;
@@ -68,6 +69,7 @@ struct Shared {
     access: Arc<Access>,
     registry: Arc<Mutex<Registry>>,
     metrics: Metrics,
+    portals: PortalHolders,
     lookups: Arc<Reads>,
     lists: Arc<Reads>,
     exports: Arc<Reads>,
@@ -103,12 +105,13 @@ impl ApiState {
         let [lookups, lists, exports, follows] =
             [Reads::lookups(), Reads::lists(), Reads::exports(), Reads::follows()].map(Arc::new);
         let (metrics, remembered) = (Metrics::default(), Arc::new(Remembered::default()));
-        let decoders = Decoders::default();
+        let (decoders, portals) = (Decoders::default(), PortalHolders::default());
         {
             let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             metrics.register(&mut registry);
             access.register(&mut registry);
             decoders.register(&mut registry);
+            portals.register(&mut registry);
             metrics::register_gauges(&mut registry, [&lookups, &lists, &exports, &follows], &remembered);
         }
         let body_drain = BodyDrain::default();
@@ -118,6 +121,7 @@ impl ApiState {
                 access,
                 registry,
                 metrics,
+                portals,
                 memory_of_bodies: memory.part(Purpose::Bodies),
                 memory_of_pages: memory.part(Purpose::Pages),
                 lookups,

@@ -17,6 +17,7 @@ mod jobs;
 mod links;
 mod openapi;
 mod polling;
+mod portals;
 mod quarantine;
 mod queues;
 mod rollouts;
@@ -68,6 +69,7 @@ impl Routes {
 pub(crate) fn all(api: &ApiState) -> Router {
     let of_the_store = clients::routes()
         .merge(devices::routes())
+        .merge(portals::routes())
         .merge(links::routes())
         .merge(history::routes())
         .merge(import::routes())

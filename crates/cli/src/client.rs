@@ -1,5 +1,6 @@
 //! `fieldpost client`: the applications that are told, and their secrets.
 
+mod portal;
 mod view;
 
 use std::path::PathBuf;
@@ -32,6 +33,12 @@ pub enum Command {
     RotateSecret(One),
     /// Send one `client.test` now; exit 1 if the client does not take it.
     Test(One),
+    /// Open a portal: a short-lived link that shows one client to whoever has it.
+    Portal(portal::Open),
+    /// List the open portals of a client.
+    Portals(One),
+    /// Close portals of a client.
+    ClosePortal(portal::Close),
     /// Tell a client the present state of all its devices.
     Resend(One),
     /// Send to clients again.
@@ -112,6 +119,9 @@ impl Command {
                 screen.show(&rotated, || Ok(api.read::<Rotated>(&rotated)?.facts()))
             }
             Self::Test(One { id }) => test(id, api, screen),
+            Self::Portal(open) => open.run(api, screen),
+            Self::Portals(One { id }) => portal::list(id, api, screen),
+            Self::ClosePortal(close) => close.run(api, screen),
             Self::Resend(One { id }) => {
                 api.start(&below(id, "resend"))?;
                 screen.tell(&format!("{} will be told the state of its devices\n", plain(id)))

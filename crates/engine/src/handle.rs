@@ -31,6 +31,7 @@ mod attempts;
 mod commands;
 mod idempotent;
 mod import;
+mod portals;
 mod rollouts;
 mod start;
 

@@ -13,6 +13,7 @@ pub mod devices;
 pub mod followers;
 pub mod kernel;
 pub mod outcomes;
+pub mod portals;
 pub mod presence;
 pub mod queries;
 pub mod queues;

@@ -1,7 +1,8 @@
-//! The registry partition: clients and rollouts. A state machine like every other; what it commits
-//! of clients feeds the [`Directory`](crate::Directory).
+//! The registry partition: clients, their portals, and rollouts. A state machine like every other;
+//! what it commits of clients feeds the [`Directory`](crate::Directory).
 
 mod effect;
+mod portals;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use base::{ClientId, Incarnation, PartitionId, Problem, Timestamp};
 use fleet::{ClientPatch, Made, NewClient};
-use records::{Client, Op, PartitionHead, PreviousSecret};
+use records::{Client, Op, PartitionHead, PortalToken, PreviousSecret};
 use store::{Resident, Store, StoreError};
 
 use crate::kernel::fetch::Fetch;
@@ -17,12 +18,14 @@ use crate::kernel::idempotency::{Form, Idempotent, KeptAnswers};
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, Reply};
 use crate::kernel::step_context::StepContext;
+use crate::portals::PortalInput;
 use crate::refusals::unknown_client;
 use crate::rollouts::{RolloutBook, RolloutInput};
 use crate::settings::Settings;
 use crate::version::{OnlyIf, Version};
 
 pub use effect::{RegistryContext, RegistryEffect};
+use portals::PortalBook;
 
 /// How long attempts are signed with the secret before, too, after it was rotated.
 const SECRETS_OVERLAP: Duration = Duration::from_secs(24 * 3_600);
@@ -78,6 +81,8 @@ pub enum RegistryInput {
         /// Gets the client that was removed.
         reply: Reply<Answered<Client>>,
     },
+    /// Something about portals.
+    Portals(PortalInput),
     /// Something about rollouts.
     Rollouts(RolloutInput),
     /// What a request asks that may come again.
@@ -116,6 +121,7 @@ pub struct Registry {
     settings: Arc<Settings>,
     head: PartitionHead,
     clients: BTreeMap<ClientId, Client>,
+    portals: PortalBook,
     rollouts: RolloutBook,
     answers: KeptAnswers,
 }
@@ -135,14 +141,20 @@ impl Registry {
                 clients.insert(client.id.clone(), *client);
             }
         })?;
-        let answers = KeptAnswers::load(&*store.view(PartitionId::REGISTRY)?)?;
+        let view = store.view(PartitionId::REGISTRY)?;
+        let (answers, portals) = (KeptAnswers::load(&*view)?, PortalBook::load(&*view)?);
         let rollouts = RolloutBook::load(store, settings.commands.keep, head.seq)?;
-        Ok(Self { settings: Arc::clone(settings), head, clients, rollouts, answers })
+        Ok(Self { settings: Arc::clone(settings), head, clients, portals, rollouts, answers })
     }
 
     /// The clients it loaded.
     pub fn clients(&self) -> impl Iterator<Item = &Client> {
         self.clients.values()
+    }
+
+    /// The portals it loaded.
+    pub fn portals(&self) -> impl Iterator<Item = &PortalToken> {
+        self.portals.tokens()
     }
 
     fn apply(&mut self, input: RegistryInput, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
@@ -151,6 +163,7 @@ impl Registry {
                 let answer = self.create(*client, &made, step).map(Box::new);
                 step.emit(RegistryEffect::Client(reply, answer));
             }
+            RegistryInput::Portals(input) => self.apply_to_portals(input, step),
             RegistryInput::Rollouts(input) => self.rollouts.apply(input, &mut self.head, step)?,
             RegistryInput::Repeatable { act, form, reply } => {
                 let answer = self.repeatable(act, &form, step)?;
@@ -181,8 +194,9 @@ impl Registry {
             }
             RegistryInput::Delete { id, only_if, reply } => {
                 let answer = self.meant(&id, &only_if).cloned();
-                if answer.is_ok() {
+                if let Ok(client) = &answer {
                     self.clients.remove(&id);
+                    self.portals.client_is_gone(client.incarnation, step);
                     step.push(Op::DeleteClient(id.clone()));
                     step.emit(RegistryEffect::DirectoryRemove(id));
                 }
@@ -190,6 +204,22 @@ impl Registry {
             }
         }
         Ok(())
+    }
+
+    fn apply_to_portals(&mut self, input: PortalInput, step: &mut RegistryStep<'_>) {
+        let client = |id: &ClientId| self.clients.get(id).ok_or_else(|| unknown_client(id));
+        let effect = match input {
+            PortalInput::Open { portal, reply } => {
+                let opened = client(&portal.client)
+                    .and_then(|client| self.portals.open(*portal, client, &mut self.head, step));
+                RegistryEffect::Portal(reply, opened.map(Box::new))
+            }
+            PortalInput::Close { client: of, id, reply } => RegistryEffect::Done(
+                reply,
+                client(&of).and_then(|client| self.portals.close(client, id, step)),
+            ),
+        };
+        step.emit(effect);
     }
 
     /// What a request asks that may come again: done once, and the answer is kept with it.
@@ -288,7 +318,9 @@ impl Machine for Registry {
                 break;
             }
         }
-        let more = self.rollouts.advance(&mut step)? | self.answers.forget(&mut step)?;
+        let more = self.rollouts.advance(&mut step)?
+            | self.answers.forget(&mut step)?
+            | self.portals.advance(&mut step);
         let (batch, effects) = step.seal(&mut self.head, false, |_| {});
         Ok(Step { batch, effects, more })
     }
@@ -299,6 +331,7 @@ impl Machine for Registry {
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        self.answers.next_wakeup().into_iter().chain(self.rollouts.next_wakeup(now)).min()
+        let kept = [self.answers.next_wakeup(), self.portals.next_wakeup()];
+        kept.into_iter().flatten().chain(self.rollouts.next_wakeup(now)).min()
     }
 }

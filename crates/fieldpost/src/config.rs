@@ -39,7 +39,7 @@ pub(crate) use auth::Auth;
 pub(crate) use mistake::ConfigErrors;
 
 use layers::Layers;
-use names::{Host, Items, LabelKey, WebOrigin};
+use names::{FrameOrigin, Host, Items, LabelKey, WebOrigin};
 use reader::{Found, Reader};
 use shape::{
     Address, AddressOrOff, AmqpUrlOrOff, Bytes, Directory, FileOrNone, Prefetch, Queue, Span, Switch, Whole,
@@ -124,6 +124,8 @@ pub(crate) struct Http {
     pub hosts: Vec<String>,
     /// Origins whose web pages may call with a token.
     pub origins: Vec<HeaderValue>,
+    /// Origins whose web pages may embed the console, and so a portal.
+    pub frame_ancestors: Vec<String>,
 }
 
 /// `[grpc]`
@@ -295,6 +297,7 @@ impl Settings {
                 connections_max: connections_max(&mut from, "http.connections_max"),
                 hosts: from.read("http.hosts", &Items(Host)).value,
                 origins: from.read("http.origins", &Items(WebOrigin)).value,
+                frame_ancestors: from.read("http.frame_ancestors", &Items(FrameOrigin)).value,
             },
             grpc: Grpc {
                 listen: grpc_listen(&mut from),

@@ -66,6 +66,9 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("PATCH", "/v1/clients/{id}", Admin(Never)),
     ("DELETE", "/v1/clients/{id}", Admin(Never)),
     ("GET", "/v1/clients/{id}/devices", Read(ClientInPath)),
+    ("GET", "/v1/clients/{id}/portal", Read(Never)),
+    ("POST", "/v1/clients/{id}/portal", Operate(Never)),
+    ("DELETE", "/v1/clients/{id}/portal/{portal_id}", Operate(Never)),
     ("POST", "/v1/clients/{id}/resend", Operate(ClientInPath)),
     ("POST", "/v1/clients/{id}/rotate-secret", Admin(Never)),
     ("POST", "/v1/clients/{id}/test", Admin(ClientInPath)),
@@ -162,6 +165,7 @@ impl Needs {
                 "admin, read, commands, operate, or client:ID of a client that this device is linked to"
             }
             Look(_) => "admin, read, commands or operate",
+            Operate(Never) => "admin or operate",
             Operate(DeliveryInPath) => "admin, operate, or client:ID of the client that was told",
             Operate(_) => "admin, operate, or client:ID of this client",
             Admin(ClientInPath) => "admin, or client:ID of this client",

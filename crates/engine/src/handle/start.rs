@@ -59,6 +59,7 @@ impl Starting {
         let load = move || {
             let registry = Registry::load(&*context.kernel.store, &settings)?;
             context.directory().replace(registry.clients().cloned());
+            context.registry.portals().replace(registry.portals().cloned());
             Ok(registry)
         };
         Ok(self.spawn(PartitionId::REGISTRY, load()?, load, Arc::clone(&self.context.registry)))

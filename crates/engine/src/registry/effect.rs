@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use base::{ClientId, Incarnation, PartitionId};
-use records::{Batch, Client};
+use records::{Batch, Client, PortalToken, TokenDigest};
 
 use crate::Directory;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
+use crate::portals::OpenPortals;
 use crate::rollouts::RolloutEffect;
 use crate::rollouts::links::RolloutLinks;
 
@@ -28,6 +29,12 @@ pub enum RegistryEffect {
     DirectoryRemove(ClientId),
     /// A client is enabled again.
     Enabled(Incarnation),
+    /// A portal was asked for, or that was refused.
+    Portal(Reply<Answered<PortalToken>>, Answered<Box<PortalToken>>),
+    /// A portal is open.
+    PortalOpened(Box<PortalToken>),
+    /// A portal is closed.
+    PortalClosed(TokenDigest),
     /// Something about rollouts.
     Rollouts(RolloutEffect),
 }
@@ -36,6 +43,7 @@ pub enum RegistryEffect {
 pub struct RegistryContext {
     /// The clients.
     pub directory: Arc<Directory>,
+    portals: OpenPortals,
     /// Called with a client that is enabled again.
     on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
     rollouts: Arc<RolloutLinks>,
@@ -49,7 +57,13 @@ impl RegistryContext {
         rollouts: Arc<RolloutLinks>,
         metrics: Arc<BatchMetrics>,
     ) -> Self {
-        Self { directory, on_enabled, rollouts, metrics }
+        Self { directory, portals: OpenPortals::default(), on_enabled, rollouts, metrics }
+    }
+
+    /// The portals that are open.
+    #[must_use]
+    pub fn portals(&self) -> &OpenPortals {
+        &self.portals
     }
 }
 
@@ -65,6 +79,9 @@ impl MachineContext for RegistryContext {
             RegistryEffect::DirectoryPut(client) => self.directory.put(*client),
             RegistryEffect::DirectoryRemove(id) => self.directory.remove(&id),
             RegistryEffect::Enabled(client) => (self.on_enabled)(client),
+            RegistryEffect::Portal(reply, answer) => reply.send(answer.map(|token| *token)),
+            RegistryEffect::PortalOpened(token) => self.portals.put(*token),
+            RegistryEffect::PortalClosed(digest) => self.portals.remove(&digest),
             RegistryEffect::Rollouts(effect) => effect.release(&self.rollouts),
         }
     }

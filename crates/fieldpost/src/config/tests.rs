@@ -50,6 +50,7 @@ fn the_defaults_are_those_of_the_contract() {
             connections_max: 16_384,
             hosts: Vec::new(),
             origins: Vec::new(),
+            frame_ancestors: Vec::new(),
         },
         mqtt: Mqtt {
             listen: Some(([127, 0, 0, 1], 1883).into()),
