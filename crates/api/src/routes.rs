@@ -15,6 +15,7 @@ mod history;
 mod import;
 mod jobs;
 mod links;
+mod notices;
 mod openapi;
 mod polling;
 mod portals;
@@ -70,6 +71,7 @@ pub(crate) fn all(api: &ApiState) -> Router {
     let of_the_store = clients::routes()
         .merge(devices::routes())
         .merge(portals::routes())
+        .merge(notices::routes())
         .merge(links::routes())
         .merge(history::routes())
         .merge(import::routes())

@@ -25,7 +25,7 @@ pub enum Command {
     Ls(Ls),
     /// Show a client.
     Show(One),
-    /// Change a client's name or URL.
+    /// Change a client's name or URL, or whether it is told of notices.
     Set(Set),
     /// Remove clients; nothing more goes out to them.
     Rm(Several),
@@ -72,6 +72,9 @@ pub struct Add {
     /// What people call it; the id if left out.
     #[arg(long)]
     name: Option<String>,
+    /// Tell it of notices too.
+    #[arg(long)]
+    notices: bool,
     /// Read its secret (`whsec_...`) from a file, - for stdin; the server makes one if left out.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -87,7 +90,7 @@ pub struct Ls {
 }
 
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("changes").required(true).multiple(true).args(["hook", "name"]))]
+#[command(group = ArgGroup::new("changes").required(true).multiple(true).args(["hook", "name", "notices"]))]
 pub struct Set {
     /// The client.
     #[arg(value_name = "CLIENT")]
@@ -98,6 +101,9 @@ pub struct Set {
     /// What people call it.
     #[arg(long)]
     name: Option<String>,
+    /// Whether it is told of notices.
+    #[arg(long, value_name = "BOOL")]
+    notices: Option<bool>,
 }
 
 impl Command {
@@ -142,6 +148,9 @@ impl Add {
         if let Some(id) = &self.id {
             body.insert("id".to_owned(), id.clone().into());
         }
+        if self.notices {
+            body.insert("notices".to_owned(), true.into());
+        }
         if let Some(file) = &self.secret_file {
             body.insert("secret".to_owned(), input::whole(file)?.trim().into());
         }
@@ -164,7 +173,11 @@ impl Set {
     fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let named = [("url", &self.hook), ("name", &self.name)];
         let changes = named.into_iter().filter_map(|(field, to)| Some((field, to.clone()?)));
-        let changes: Map<String, Value> = changes.map(|(field, to)| (field.to_owned(), to.into())).collect();
+        let mut changes: Map<String, Value> =
+            changes.map(|(field, to)| (field.to_owned(), to.into())).collect();
+        if let Some(notices) = self.notices {
+            changes.insert("notices".to_owned(), notices.into());
+        }
         let client = api.patch(&of(&self.id), &changes)?;
         screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))
     }

@@ -46,11 +46,13 @@ pub enum FollowedFeed {
     CommandsByStatus,
     /// The timeline of a device.
     Timeline,
+    /// Notices.
+    Notices,
 }
 
 /// The feeds that a batch adds to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct FeedSet(u8);
+struct FeedSet(u16);
 
 impl FeedSet {
     const EVENTS: Self = Self(1);
@@ -61,6 +63,7 @@ impl FeedSet {
     const COMMANDS: Self = Self(1 << 5);
     const COMMAND_STATES: Self = Self(1 << 6);
     const TIMELINE: Self = Self(1 << 7);
+    const NOTICES: Self = Self(1 << 9);
     /// Whose batches do not say of which device it is.
     const OF_NO_DEVICE: Self = Self(Self::PROGRESS.0 | Self::COMMAND_STATES.0);
 
@@ -74,6 +77,7 @@ impl FeedSet {
             FollowedFeed::Commands => Self::COMMANDS,
             FollowedFeed::CommandsByStatus => Self(Self::COMMANDS.0 | Self::COMMAND_STATES.0),
             FollowedFeed::Timeline => Self(Self::EVENTS.0 | Self::TIMELINE.0),
+            FollowedFeed::Notices => Self::NOTICES,
         }
     }
 
@@ -179,6 +183,18 @@ impl Followers {
                 ear.tell(news.map_or(stamp, |news| news.stamp));
             }
         }
+    }
+
+    /// There is a notice, and it is durable. It has no stamp that other feeds know.
+    pub(crate) fn tell_of_notices(&self) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let follows = |followed: &Followed| FeedSet::of(followed.feed).meets(FeedSet::NOTICES);
+        let table = self.table();
+        table.followers.values().filter(|(followed, _)| follows(followed)).for_each(|(_, ear)| {
+            ear.notify.notify_one();
+        });
     }
 
     fn add(&self, followed: Followed) -> Option<(u64, Arc<Ear>)> {

@@ -12,6 +12,7 @@ pub mod commands;
 pub mod devices;
 pub mod followers;
 pub mod kernel;
+pub mod notices;
 pub mod outcomes;
 pub mod portals;
 pub mod presence;

@@ -14,6 +14,7 @@ use store::{Page, ReadingKey, StoreError, View};
 mod commands;
 mod feeds;
 mod merge;
+mod notices;
 mod rollouts;
 mod stats;
 

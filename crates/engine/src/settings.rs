@@ -8,6 +8,8 @@ use std::time::Duration;
 use base::{DeviceId, DeviceIdForm, EntityId, Kind, Timestamp, Value};
 use records::{Connection, EventKind};
 
+use crate::notices::NoticeSettings;
+
 /// Makes the body that shows a picture.
 pub type Render = Arc<dyn Fn(&Picture<'_>) -> Vec<u8> + Send + Sync>;
 
@@ -38,6 +40,8 @@ pub struct Settings {
     pub jobs_resident_max: usize,
     /// How commands go out.
     pub commands: CommandSettings,
+    /// What operators are told of the system.
+    pub notices: NoticeSettings,
     /// Whether a client's URL may hold a private address.
     pub allow_private: bool,
     /// Makes a notification's body; the wire form is the sender's affair.
@@ -69,6 +73,7 @@ impl Settings {
             keep: Keep::default(),
             jobs_resident_max: 65_536,
             commands: CommandSettings::default(),
+            notices: NoticeSettings::default(),
             allow_private: false,
             render: Arc::new(|_| b"{}".to_vec()),
         }

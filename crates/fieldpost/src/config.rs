@@ -16,6 +16,7 @@ mod kinds;
 mod layers;
 mod mistake;
 mod names;
+mod notices;
 mod reader;
 mod shape;
 mod size;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use axum::http::HeaderValue;
 use base::DeviceIdAlphabet;
 use engine::CommandSettings;
+use engine::notices::NoticeSettings;
 use gateway::amqp::{AmqpUrl, QueueName};
 use gateway::decode::kinds::KindForms;
 
@@ -40,6 +42,7 @@ pub(crate) use mistake::ConfigErrors;
 
 use layers::Layers;
 use names::{FrameOrigin, Host, Items, LabelKey, WebOrigin};
+use notices::NoticesOfMachine;
 use reader::{Found, Reader};
 use shape::{
     Address, AddressOrOff, AmqpUrlOrOff, Bytes, Directory, FileOrNone, Prefetch, Queue, Span, Switch, Whole,
@@ -83,6 +86,10 @@ pub(crate) struct Settings {
     pub commands: CommandSettings,
     /// The topics and messages that kinds have of their own.
     pub kinds: Arc<KindForms>,
+    /// `[notices]`
+    pub notices: NoticeSettings,
+    /// `[notices]`, of the machine.
+    pub notices_of_machine: NoticesOfMachine,
     /// For how long things are kept.
     pub history: History,
     /// What is kept of refused reports.
@@ -319,6 +326,8 @@ impl Settings {
             notify: notify(&mut from),
             commands: CommandSettings { by_kind: kinds.paces, ..commands },
             kinds: Arc::new(kinds.forms),
+            notices: notices::read(&mut from),
+            notices_of_machine: notices::of_machine(&mut from),
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),

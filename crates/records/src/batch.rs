@@ -7,9 +7,10 @@ use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn
 use crate::{
     AnswerKey, Attempt, Client, Command, CommandKey, CommandState, Counts, CountsKey, DeadJob, Delivery,
     DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSession, DeviceSlot, DeviceState, Event,
-    FinishedCommand, JobHead, JobId, KeptAnswer, MemberPlace, MemberStatus, OpenCommand, Pair, ParkedJob,
-    ParkedKey, PartitionHead, PortalToken, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey,
-    ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, TimelineEntry, Wish,
+    FinishedCommand, JobHead, JobId, KeptAnswer, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost,
+    OpenCommand, Pair, ParkedJob, ParkedKey, PartitionHead, PortalToken, QuarantineKey, Quarantined, Queue,
+    QueueCounts, QueueKey, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, TimelineEntry,
+    Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -143,6 +144,14 @@ pub enum Op {
     PutPortalToken(Box<PortalToken>),
     /// A portal is closed.
     DeletePortalToken(Incarnation),
+    /// There is something to be told of the system.
+    PutNotice(Box<Notice>),
+    /// A notice is kept no longer.
+    DeleteNotice(NoticeKey),
+    /// A client is to be told of a notice, at that time.
+    PutNoticePost(NoticePost),
+    /// A client was told of a notice, or is not.
+    DeleteNoticePost(Incarnation, NoticeKey),
 }
 
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
@@ -206,6 +215,7 @@ impl Op {
             Self::PutRollout(rollout) => 8 * PLAIN + rollout.work.bytes(PLAIN),
             Self::PutRolloutDevices(named) => PLAIN + named.bytes(),
             Self::PutQuarantined(report) => report.cost() as usize,
+            Self::PutNotice(notice) => PLAIN + notice.subject.len() + notice.detail.len(),
             Self::PutCounts(..) | Self::PutReportIds(..) => PLAIN,
             Self::DeleteQuarantined(_)
             | Self::PutProgress(..)
@@ -226,6 +236,9 @@ impl Op {
             | Self::DeleteRollout(_)
             | Self::DeleteRolloutDevices(..)
             | Self::DeletePortalToken(_)
+            | Self::DeleteNotice(_)
+            | Self::PutNoticePost(_)
+            | Self::DeleteNoticePost(..)
             | Self::DeleteClient(_) => PLAIN,
             Self::PutOpenCommand(_)
             | Self::DeleteOpenCommand(_)

@@ -16,6 +16,7 @@ mod event;
 mod head;
 mod job;
 mod kept;
+mod notice;
 mod portal;
 mod quarantine;
 mod queue;
@@ -44,6 +45,7 @@ pub use job::{
     QueueKey, Recurrence, Reservation, Rule, Starts, Successor, Terms,
 };
 pub use kept::KeptFrom;
+pub use notice::{NOTICE_ID_PREFIX, Notice, NoticeKey, NoticeKind, NoticePost};
 pub use portal::{PortalRights, PortalToken, TokenDigest};
 pub use quarantine::{QuarantineKey, Quarantined};
 pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use base::DeviceId;
 use records::{
     Batch, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress, DeviceSession, DeviceSlot,
-    DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Op, OpenCommand, Pair, ParkedJob,
-    PartitionHead, PortalToken, Quarantined, Queue, QueueCounts, Reading, ReportIds, Rollout, RolloutDevices,
-    RolloutMember, RolloutState, Seen, Sign, Wish,
+    DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Notice, NoticePost, Op, OpenCommand, Pair,
+    ParkedJob, PartitionHead, PortalToken, Quarantined, Queue, QueueCounts, Reading, ReportIds, Rollout,
+    RolloutDevices, RolloutMember, RolloutState, Seen, Sign, Wish,
 };
 
 use crate::codec::encode_batch;
@@ -148,6 +148,10 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::DeleteRolloutDevices(rollout, number) => delete::<RolloutDevices>(&(rollout, number), out),
         Op::PutRolloutMember(member) => put(&*member, out),
         Op::PutPortalToken(token) => put(&*token, out),
+        Op::PutNotice(notice) => put(&*notice, out),
+        Op::DeleteNotice(at) => delete::<Notice>(&at, out),
+        Op::PutNoticePost(post) => put(&post, out),
+        Op::DeleteNoticePost(client, notice) => delete::<NoticePost>(&(client, notice), out),
         Op::DeletePortalToken(id) => delete::<PortalToken>(&id, out),
         Op::DeleteRolloutMember(place, status) => delete::<RolloutMember>(&(*place, status), out),
     }

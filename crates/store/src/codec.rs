@@ -23,6 +23,7 @@ mod field;
 mod head;
 mod job;
 pub(crate) mod key;
+mod notice;
 mod portal;
 mod quarantine;
 mod queue;

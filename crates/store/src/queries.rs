@@ -7,6 +7,7 @@ mod commands;
 mod devices;
 mod feeds;
 mod jobs;
+mod notices;
 mod portals;
 mod residents;
 mod rollouts;

@@ -159,6 +159,10 @@ tables! {
     MembersByStatus = "rollout_members_by_status", Devices, Rows;
     /// id of a portal's token -> token.
     PortalTokens = "portal_tokens", Devices, Rows;
+    /// time, number -> notice.
+    Notices = "notices", Devices, Rows;
+    /// client, time, number -> notice on its way to the client.
+    NoticePosts = "notice_posts", Devices, Rows;
 }
 
 impl Table {

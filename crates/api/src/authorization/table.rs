@@ -99,6 +99,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/deliveries", Read(ClientInQuery)),
     ("GET", "/v1/deliveries/{id}", Read(DeliveryInPath)),
     ("POST", "/v1/deliveries/{id}/retry", Operate(DeliveryInPath)),
+    ("GET", "/v1/notices", Read(Never)),
     ("GET", "/v1/queues", Queues),
     ("POST", "/v1/desired", Command),
     ("GET", "/v1/desired/{id}", Look(Never)),

@@ -79,6 +79,10 @@ impl Answer {
 }
 
 impl Server {
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     pub(crate) async fn start() -> Self {
         Self::start_with(4, Router::new()).await
     }

@@ -12,6 +12,7 @@ use super::lanes::AttemptDue;
 use super::stats::DeviceStats;
 use crate::commands::{PublishedCommand, TrackedCommand};
 use crate::kernel::reply::{Answered, Reply};
+use crate::notices::LostDevices;
 use crate::outcomes::{OutcomeDue, OutcomeLane};
 use crate::queries::Device;
 use crate::rollouts::{CommandMove, TurnReport};
@@ -71,6 +72,8 @@ pub enum DeviceEffect {
     OutcomesLeased(Reply<Vec<OutcomeDue>>, Vec<OutcomeDue>),
     /// A device has a live session of its own, or none.
     Connected(PartitionId, DeviceSlot, bool),
+    /// Devices were lost.
+    Lost(Vec<LostDevices>),
     /// A partition has other counts than before.
     StatsChanged(PartitionId, DeviceStats),
 }

@@ -10,18 +10,21 @@ use super::queue_metrics::NamedQueues;
 use super::stats::AllPartitionStats;
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
+use crate::notices::links::NoticeLinks;
 
 /// What partitions of queues reach outside.
 #[derive(Debug)]
 pub struct QueueContext {
     pub(crate) stats: AllPartitionStats,
     pub(crate) named_queues: NamedQueues,
+    notices: Arc<NoticeLinks>,
     metrics: Arc<BatchMetrics>,
 }
 
 impl QueueContext {
-    pub(crate) fn new(metrics: Arc<BatchMetrics>) -> Self {
-        Self { stats: AllPartitionStats::default(), named_queues: NamedQueues::default(), metrics }
+    pub(crate) fn new(notices: Arc<NoticeLinks>, metrics: Arc<BatchMetrics>) -> Self {
+        let (stats, named_queues) = (AllPartitionStats::default(), NamedQueues::default());
+        Self { stats, named_queues, notices, metrics }
     }
 }
 
@@ -48,6 +51,7 @@ impl MachineContext for QueueContext {
             E::DeadListed(reply, dead) => reply.send(dead),
             E::Respawned(reply, answer) => reply.send(answer),
             E::DeadDeleted(reply, count) => reply.send(count),
+            E::Condition(signal) => self.notices.signal(*signal),
             E::Counted(counted) => self.metrics.jobs(&counted),
             E::NamedQueues(partition, changes) => self.named_queues.change(partition, changes),
             E::StatsChanged(partition, stats) => self.stats.set(partition, stats),

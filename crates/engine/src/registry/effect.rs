@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use base::{ClientId, Incarnation, PartitionId};
-use records::{Batch, Client, PortalToken, TokenDigest};
+use records::{Batch, Client, NoticeKind, PortalToken, TokenDigest};
 
 use crate::Directory;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
+use crate::notices::NoticeDue;
+use crate::notices::links::NoticeLinks;
 use crate::portals::OpenPortals;
 use crate::rollouts::RolloutEffect;
 use crate::rollouts::links::RolloutLinks;
@@ -29,6 +31,18 @@ pub enum RegistryEffect {
     DirectoryRemove(ClientId),
     /// A client is enabled again.
     Enabled(Incarnation),
+    /// Something about notices is kept.
+    Kept(Reply<()>),
+    /// A notice was made.
+    Noticed(NoticeKind),
+    /// Nothing is told of a subject: there are too many.
+    NoticeLeftOut,
+    /// A client is not told of a notice any more.
+    NoticeGivenUp,
+    /// Notices are due to clients.
+    NoticesDue,
+    /// Notices may be posted to clients.
+    NoticesLeased(Reply<Vec<NoticeDue>>, Vec<NoticeDue>),
     /// A portal was asked for, or that was refused.
     Portal(Reply<Answered<PortalToken>>, Answered<Box<PortalToken>>),
     /// A portal is open.
@@ -47,6 +61,7 @@ pub struct RegistryContext {
     /// Called with a client that is enabled again.
     on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
     rollouts: Arc<RolloutLinks>,
+    notices: Arc<NoticeLinks>,
     metrics: Arc<BatchMetrics>,
 }
 
@@ -55,9 +70,10 @@ impl RegistryContext {
         directory: Arc<Directory>,
         on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
         rollouts: Arc<RolloutLinks>,
+        notices: Arc<NoticeLinks>,
         metrics: Arc<BatchMetrics>,
     ) -> Self {
-        Self { directory, portals: OpenPortals::default(), on_enabled, rollouts, metrics }
+        Self { directory, portals: OpenPortals::default(), on_enabled, rollouts, notices, metrics }
     }
 
     /// The portals that are open.
@@ -79,6 +95,12 @@ impl MachineContext for RegistryContext {
             RegistryEffect::DirectoryPut(client) => self.directory.put(*client),
             RegistryEffect::DirectoryRemove(id) => self.directory.remove(&id),
             RegistryEffect::Enabled(client) => (self.on_enabled)(client),
+            RegistryEffect::Kept(reply) => reply.send(()),
+            RegistryEffect::Noticed(kind) => self.notices.noticed(kind),
+            RegistryEffect::NoticeLeftOut => self.notices.left_out(),
+            RegistryEffect::NoticeGivenUp => self.notices.given_up(),
+            RegistryEffect::NoticesDue => self.notices.mark_due(),
+            RegistryEffect::NoticesLeased(reply, due) => reply.send(due),
             RegistryEffect::Portal(reply, answer) => reply.send(answer.map(|token| *token)),
             RegistryEffect::PortalOpened(token) => self.portals.put(*token),
             RegistryEffect::PortalClosed(digest) => self.portals.remove(&digest),

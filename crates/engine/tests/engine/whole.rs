@@ -100,6 +100,7 @@ impl Rig {
             name: "Acme".to_owned(),
             url: "http://127.0.0.1:9/".to_owned(),
             secret: None,
+            notices: false,
         };
         self.engine.create_client(client).await.expect("registered").id
     }

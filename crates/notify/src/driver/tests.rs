@@ -46,6 +46,7 @@ impl Running {
             name: "Acme".to_owned(),
             url: url.to_owned(),
             secret: Some(SECRET.to_vec()),
+            notices: false,
         };
         engine.create_client(client).await.expect("registered");
         let (stop, stopped) = watch::channel(false);

@@ -64,6 +64,7 @@ fn client(url: &str) -> Arc<Client> {
         secret: SECRET.to_vec(),
         previous_secret: None,
         enabled: true,
+        notices: false,
         created_at: Timestamp(0),
     })
 }

@@ -100,6 +100,10 @@ changes! {
     // from here on since version 4
     52 => PutPortalToken(token);
     53 => DeletePortalToken(id);
+    54 => PutNotice(notice);
+    55 => DeleteNotice(at);
+    56 => PutNoticePost(post);
+    57 => DeleteNoticePost(client, notice);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.

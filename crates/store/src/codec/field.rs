@@ -7,8 +7,8 @@ use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Timestamp,
 use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
-    DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, PreviousSecret,
-    QuarantineKey, QueueCounts, QueueKey, RolloutStage, RolloutWish, TokenDigest, Waiting,
+    DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, NoticePost,
+    PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutStage, RolloutWish, TokenDigest, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -154,6 +154,7 @@ forms! {
     Attempt: Stored::write, Stored::read;
     QueueCounts: Stored::write, Stored::read;
     FinishedCommand: Stored::write, Stored::read;
+    NoticePost: Stored::write, Stored::read;
 }
 
 /// Choices, each written as its number.

@@ -173,6 +173,7 @@ impl Traffic {
                 until: traffic.head.now,
             }),
             enabled: self.below(2) == 0,
+            notices: self.below(2) == 0,
             created_at: self.head.now,
         })));
     }

@@ -7,6 +7,7 @@
 //! behind them as far as that makes sense.
 
 mod commands;
+mod notices;
 mod portals;
 mod queues;
 mod readings;

@@ -13,7 +13,7 @@ use crate::codec::{CodecError, Reader, Stored, put_u64};
 /// key, which tables there are - raise it. An opening makes what a directory of an earlier version
 /// lacks, and writes the newest version. Version 1 has no partitions of queues, and no tables for
 /// them: they are empty. Version 2 has no tables for commands, desired entries, sessions, timelines
-/// and rollouts. Version 3 has none for portals.
+/// and rollouts. Version 3 has none for portals and notices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directory {
     pub(super) lineage: Lineage,

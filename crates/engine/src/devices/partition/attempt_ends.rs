@@ -261,7 +261,7 @@ fn is_for_good(released: &Released) -> bool {
 /// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum, and up to a tenth
 /// of it more, as `chance` has it; or what the receiver asks for, if that is longer, but no longer
 /// than the maximum.
-pub(super) fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
+pub(crate) fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
     let grown = retry.base.mul_f64(1.0 + f64::from(n.max(1)).log2());
     let ms = u64::try_from(grown.min(retry.max).as_millis()).unwrap_or(u64::MAX);
     let jitter = ((u128::from(ms / JITTER_DIVISOR) * u128::from(chance)) >> 64) as u64;

@@ -127,6 +127,7 @@ impl<'a, 't> RowCheck<'a, 't> {
                 self.clients(&within);
                 self.rollouts(&within);
                 self.portals(&within);
+                self.notices(&within);
             }
             self.heads(&within);
             let foreign = if partition.queues_index().is_some() { Of::Devices } else { Of::Queues };

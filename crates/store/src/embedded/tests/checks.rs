@@ -69,6 +69,7 @@ fn client() -> Client {
         secret: vec![1; 24],
         previous_secret: None,
         enabled: true,
+        notices: false,
         created_at: Timestamp(1),
     }
 }
@@ -268,7 +269,7 @@ fn a_directory_that_is_in_use_or_none_is_not_looked_at() {
 /// A partition that has rows in the table.
 fn partition_of(table: Table) -> PartitionId {
     match table {
-        Table::Clients | Table::PortalTokens => PartitionId::REGISTRY,
+        Table::Clients | Table::PortalTokens | Table::Notices | Table::NoticePosts => PartitionId::REGISTRY,
         table if rollouts::TABLES_OF_ROLLOUTS.contains(&table) => PartitionId::REGISTRY,
         table if queues::TABLES_OF_QUEUES.contains(&table) => queues::PARTITION,
         _ => PARTITION,

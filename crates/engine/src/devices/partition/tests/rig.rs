@@ -447,6 +447,7 @@ fn client() -> Client {
         secret: vec![0; 32],
         previous_secret: None,
         enabled: true,
+        notices: false,
         created_at: Timestamp(0),
     }
 }

@@ -1,6 +1,6 @@
-//! Tokens of portals: what must be told of them.
+//! Tokens of portals, and notices on their way: what must be told of them.
 
-use records::{PortalRights, PortalToken, TokenDigest};
+use records::{Notice, NoticeKind, NoticePost, PortalRights, PortalToken, TokenDigest};
 
 use super::*;
 
@@ -11,7 +11,16 @@ fn owner() -> Client {
 }
 
 pub(super) fn everything() -> Vec<Op> {
-    vec![Op::PutClient(Box::new(owner())), Op::PutPortalToken(Box::new(token()))]
+    let notice =
+        Notice { id: id(9), kind: NoticeKind::StorageLow, subject: "disk".into(), detail: "{}".into() };
+    let (client, at) = (owner().incarnation, notice.id.into());
+    let post = NoticePost { client, notice: at, attempts: 1, due_at: Timestamp(7) };
+    vec![
+        Op::PutClient(Box::new(owner())),
+        Op::PutPortalToken(Box::new(token())),
+        Op::PutNotice(Box::new(notice)),
+        Op::PutNoticePost(post),
+    ]
 }
 
 fn token() -> PortalToken {
@@ -28,11 +37,12 @@ fn token() -> PortalToken {
 }
 
 #[test]
-fn a_token_that_outlived_its_client_is_told() {
+fn what_outlived_its_client_is_told() {
     let directory = directory();
     change(directory.path(), |writer| {
         writer.table(Table::Clients)?.remove(PartitionId::REGISTRY, &key::client(&owner().id))
     });
     let (found, _) = check(directory.path());
-    assert!(found.iter().any(|told| told.contains("its client, of incarnation 0, is missing")), "{found:?}");
+    let told = found.iter().filter(|told| told.contains("its client, of incarnation 0, is missing"));
+    assert_eq!(told.count(), 2, "the token and the notice: {found:?}");
 }
