@@ -89,11 +89,11 @@ fn secret_of(client: &Client) -> String {
 }
 
 impl Row for ClientShape<'_> {
-    const COLUMNS: &'static [&'static str] = &["id", "name", "url", "enabled", "notices", "created_at"];
+    const COLUMNS: &'static [&'static str] = &["id", "name", "url", "enabled", "created_at", "notices"];
 
     fn write(&self, cells: &mut Cells<'_>) {
         cells.text(self.id).text(self.name).text(self.url).shown(self.enabled);
-        cells.shown(self.notices).shown(self.created_at);
+        cells.shown(self.created_at).shown(self.notices);
     }
 }
 
