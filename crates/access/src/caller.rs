@@ -4,18 +4,30 @@ use std::sync::Arc;
 
 use base::{CallerName, Problem};
 
-use crate::{Scope, Token};
+use crate::{Portal, Scope, Token};
 
 /// The token of a request that was let through; an extension of the request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     token: Arc<Token>,
     name: CallerName,
+    /// Of whoever holds a portal.
+    portal: Option<Arc<Portal>>,
 }
 
 impl Caller {
     pub(crate) fn new(token: Token) -> Self {
-        Self { name: CallerName(token.name.as_str().into()), token: Arc::new(token) }
+        Self { name: CallerName(token.name.as_str().into()), token: Arc::new(token), portal: None }
+    }
+
+    pub(crate) fn of_portal(token: Token, portal: Arc<Portal>) -> Self {
+        Self { portal: Some(portal), ..Self::new(token) }
+    }
+
+    /// What it may do as the holder of a portal; `None` of any other caller.
+    #[must_use]
+    pub fn portal(&self) -> Option<&Portal> {
+        self.portal.as_deref()
     }
 
     /// The token's name.
@@ -40,7 +52,10 @@ impl Caller {
     /// be enough.
     #[must_use]
     pub fn may_not(&self, takes: &str) -> Problem {
-        let detail = format!("token {:?} may not do this; it takes the scope {takes}", self.name());
+        let detail = match &self.portal {
+            None => format!("token {:?} may not do this; it takes the scope {takes}", self.name()),
+            Some(portal) => format!("this portal of client {} does not allow it", portal.client),
+        };
         Problem::new(403, "forbidden", detail)
     }
 

@@ -147,7 +147,7 @@ impl NotRecognised {
 }
 
 /// The token in the one `Authorization` header.
-fn bearer(headers: &HeaderMap) -> Result<&[u8], NotRecognised> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<&[u8], NotRecognised> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let first = given.next().ok_or(NotRecognised::Missing)?;
     let (scheme, token) = match first.as_bytes().split_first_chunk::<6>() {

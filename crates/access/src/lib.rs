@@ -12,6 +12,7 @@ mod guard;
 mod limits;
 mod logins;
 mod metrics;
+mod portal;
 mod scope;
 mod token;
 
@@ -23,6 +24,7 @@ pub use failed_auth::{FailedAuth, TooMany};
 pub use guard::{Guard, Holder, NotRecognised};
 pub use limits::{LimitReached, UnderWay};
 pub use logins::{Credentials, KnownAs, Login, Logins, UsernameTaken};
+pub use portal::{PORTAL_TOKEN_PREFIX, Portal, PortalHolder, portal_token};
 pub use scope::{Namespace, Scope};
 pub use token::{Digest, Token};
 

@@ -22,6 +22,12 @@ impl Digest {
         Self(bytes)
     }
 
+    /// Its bytes, for where it is kept.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        self.0
+    }
+
     /// The digest of a token.
     #[must_use]
     pub fn of(token: &[u8]) -> Self {

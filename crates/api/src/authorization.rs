@@ -6,6 +6,7 @@
 
 mod middleware;
 mod own;
+mod portal;
 mod rows;
 mod sees;
 mod table;
@@ -16,7 +17,8 @@ use access::Caller;
 use base::Problem;
 use engine::records::OutcomeReceiver;
 
-pub(crate) use middleware::KeepsOut;
+pub(crate) use middleware::{KeepsOut, KeepsPortalsIn};
+pub(crate) use portal::PortalHolders;
 pub(crate) use rows::{check_row, own_clients};
 pub(crate) use sees::Sees;
 

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use engine::ReadingKey;
 use engine::queries::{FeedKey, TimelineKey};
 use engine::queues::QueueName;
-use engine::records::{CommandKey, DeliveryKey, EventKey, JobId, QuarantineKey};
+use engine::records::{CommandKey, DeliveryKey, EventKey, JobId, NoticeKey, QuarantineKey};
 
 /// Changes with the layout of any key.
 const VERSION: u8 = 1;
@@ -214,7 +214,7 @@ macro_rules! feed_key {
         }
     )*};
 }
-feed_key!(EventKey, DeliveryKey, QuarantineKey, CommandKey);
+feed_key!(EventKey, DeliveryKey, QuarantineKey, CommandKey, NoticeKey);
 
 impl Key for TimelineKey {
     fn write(&self, bytes: &mut Vec<u8>) {

@@ -52,6 +52,7 @@ mod shape;
 mod summary;
 mod system;
 
+use authorization::PortalHolders;
 use backup::Backups;
 use change_log::ChangeLog;
 use idempotency::Remembered;
@@ -80,6 +81,7 @@ struct Shared {
     access: Arc<Access>,
     registry: Arc<Mutex<Registry>>,
     metrics: Metrics,
+    portals: PortalHolders,
     lookups: Arc<Reads>,
     lists: Arc<Reads>,
     exports: Arc<Reads>,
@@ -121,13 +123,14 @@ impl ApiState {
         let [lookups, lists, exports, follows] =
             [Reads::lookups(), Reads::lists(), Reads::exports(), Reads::follows()].map(Arc::new);
         let (metrics, remembered) = (Metrics::default(), Arc::new(Remembered::default()));
-        let (decoders, live) = (Decoders::default(), Live::default());
+        let (decoders, live, portals) = (Decoders::default(), Live::default(), PortalHolders::default());
         {
             let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             metrics.register(&mut registry);
             access.register(&mut registry);
             decoders.register(&mut registry);
             live.register(&mut registry);
+            portals.register(&mut registry);
             metrics::register_gauges(&mut registry, [&lookups, &lists, &exports, &follows], &remembered);
         }
         let body_drain = BodyDrain::default();
@@ -138,6 +141,7 @@ impl ApiState {
                 registry,
                 metrics,
                 memory: memory.clone(),
+                portals,
                 memory_of_bodies: memory.part(Purpose::Bodies),
                 memory_of_pages: memory.part(Purpose::Pages),
                 lookups,

@@ -26,7 +26,7 @@ use tower_service::Service;
 use tracing::error;
 
 use crate::ApiState;
-use crate::authorization::KeepsOut;
+use crate::authorization::{KeepsOut, KeepsPortalsIn};
 use crate::change_log::Asked;
 
 /// The routes with the habits around them. Each layer is memory of every consumer that waits: there
@@ -34,7 +34,10 @@ use crate::change_log::Asked;
 pub(crate) fn keep(api: &ApiState, routes: Router) -> Router {
     let routes = routes.fallback(unknown_route).method_not_allowed_fallback(unknown_method);
     let guarded = match *api.shared.access {
-        Access::Open => routes,
+        Access::Open => {
+            let api = api.clone();
+            routes.layer(layer_fn(move |routes| KeepsPortalsIn::new(api.clone(), routes)))
+        }
         Access::Guarded(_) => {
             let api = api.clone();
             routes.layer(layer_fn(move |routes| KeepsOut::new(api.clone(), routes)))

@@ -5,16 +5,23 @@ mod queue;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
-use base::{ClientId, DeviceId, EntityId, Problem};
+use base::{ClientId, DeviceId, EntityId, Incarnation, Problem};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::operations::OPERATION_ID_PREFIX;
 use net::problem::{Refused, quoted};
 
 pub(crate) use queue::{AliasInPath, JobInPath, QueueInPath, QueuesInPath};
 
+/// What the id of a portal begins with; its number follows.
+pub(crate) const PORTAL_ID_PREFIX: &str = "portal_";
+
 /// `/v1/clients/{id}`
 #[derive(Debug)]
 pub(crate) struct ClientInPath(pub ClientId);
+
+/// `/v1/clients/{id}/portal/{portal_id}`
+#[derive(Debug)]
+pub(crate) struct PortalInPath(pub ClientId, pub Incarnation);
 
 /// `/v1/devices/{id}`
 #[derive(Debug)]
@@ -50,6 +57,18 @@ impl<S: Send + Sync> FromRequestParts<S> for ClientInPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let id: String = in_path(parts, state).await?;
         Ok(Self(client(&id)?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PortalInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let (client_id, id): (String, String) = in_path(parts, state).await?;
+        let number = id.strip_prefix(PORTAL_ID_PREFIX).and_then(|number| number.parse().ok());
+        let unknown =
+            || Problem::unknown("unknown_portal", format!("there is no open portal {}", quoted(&id)));
+        Ok(Self(client(&client_id)?, Incarnation(number.ok_or_else(unknown)?)))
     }
 }
 

@@ -17,10 +17,12 @@ mod import;
 pub(crate) mod jobs;
 mod links;
 pub(crate) mod live;
+mod notices;
 mod openapi;
 mod operations;
 mod overview;
 mod polling;
+mod portals;
 pub(crate) mod quarantine;
 mod queues;
 mod rollouts;
@@ -74,6 +76,8 @@ impl Routes {
 pub(crate) fn all(api: &ApiState) -> Router {
     let of_the_store = clients::routes()
         .merge(devices::routes())
+        .merge(portals::routes())
+        .merge(notices::routes())
         .merge(links::routes())
         .merge(history::routes())
         .merge(import::routes())

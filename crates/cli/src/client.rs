@@ -1,5 +1,6 @@
 //! `fieldpost client`: the applications that are told, and their secrets.
 
+mod portal;
 mod view;
 
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ pub enum Command {
     Ls(Ls),
     /// Show a client.
     Show(One),
-    /// Change a client's name or URL.
+    /// Change a client's name or URL, or whether it is told of notices.
     Set(Set),
     /// Remove clients; nothing more goes out to them.
     Rm(Several),
@@ -32,6 +33,12 @@ pub enum Command {
     RotateSecret(One),
     /// Send one `client.test` now; exit 1 if the client does not take it.
     Test(One),
+    /// Open a portal: a short-lived link that shows one client to whoever has it.
+    Portal(portal::Open),
+    /// List the open portals of a client.
+    Portals(One),
+    /// Close portals of a client.
+    ClosePortal(portal::Close),
     /// Tell a client the present state of all its devices.
     Resend(One),
     /// Send to clients again.
@@ -65,6 +72,9 @@ pub struct Add {
     /// What people call it; the id if left out.
     #[arg(long)]
     name: Option<String>,
+    /// Tell it of notices too.
+    #[arg(long)]
+    notices: bool,
     /// Read its secret (`whsec_...`) from a file, - for stdin; the server makes one if left out.
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -80,7 +90,7 @@ pub struct Ls {
 }
 
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("changes").required(true).multiple(true).args(["hook", "name"]))]
+#[command(group = ArgGroup::new("changes").required(true).multiple(true).args(["hook", "name", "notices"]))]
 pub struct Set {
     /// The client.
     #[arg(value_name = "CLIENT")]
@@ -91,6 +101,9 @@ pub struct Set {
     /// What people call it.
     #[arg(long)]
     name: Option<String>,
+    /// Whether it is told of notices.
+    #[arg(long, value_name = "BOOL")]
+    notices: Option<bool>,
 }
 
 impl Command {
@@ -112,6 +125,9 @@ impl Command {
                 screen.show(&rotated, || Ok(api.read::<Rotated>(&rotated)?.facts()))
             }
             Self::Test(One { id }) => test(id, api, screen),
+            Self::Portal(open) => open.run(api, screen),
+            Self::Portals(One { id }) => portal::list(id, api, screen),
+            Self::ClosePortal(close) => close.run(api, screen),
             Self::Resend(One { id }) => {
                 api.start(&below(id, "resend"))?;
                 screen.tell(&format!("{} will be told the state of its devices\n", plain(id)))
@@ -131,6 +147,9 @@ impl Add {
         }
         if let Some(id) = &self.id {
             body.insert("id".to_owned(), id.clone().into());
+        }
+        if self.notices {
+            body.insert("notices".to_owned(), true.into());
         }
         if let Some(file) = &self.secret_file {
             body.insert("secret".to_owned(), input::whole(file)?.trim().into());
@@ -154,7 +173,11 @@ impl Set {
     fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let named = [("url", &self.hook), ("name", &self.name)];
         let changes = named.into_iter().filter_map(|(field, to)| Some((field, to.clone()?)));
-        let changes: Map<String, Value> = changes.map(|(field, to)| (field.to_owned(), to.into())).collect();
+        let mut changes: Map<String, Value> =
+            changes.map(|(field, to)| (field.to_owned(), to.into())).collect();
+        if let Some(notices) = self.notices {
+            changes.insert("notices".to_owned(), notices.into());
+        }
         let client = api.patch(&of(&self.id), &changes)?;
         screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))
     }

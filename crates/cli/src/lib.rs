@@ -1,5 +1,5 @@
 //! The commands that ask a server: `client`, `device`, `report`, `command`, `rollout`, `operation`,
-//! `delivery`, `queue`, `job` and `stats`.
+//! `delivery`, `queue`, `job`, `notice` and `stats`.
 //!
 //! Each thing has a module with its flags and its calls, and in it one with how it is shown to
 //! people. They know the server only by its API, like any other program; nothing here sees an
@@ -18,6 +18,7 @@ mod import;
 mod input;
 mod job;
 mod list;
+mod notice;
 mod operation;
 mod polling;
 mod progress;
@@ -63,6 +64,8 @@ pub enum RemoteCommand {
     Queue(CommandGroup<queue::Command>),
     /// Publish jobs, take them and work on them.
     Job(CommandGroup<job::Command>),
+    /// What there is to be told of the server itself.
+    Notice(CommandGroup<notice::Command>),
     /// Count reports, changes, losses or deliveries over time.
     Stats(SingleCommand<stats::Stats>),
 }
@@ -97,6 +100,7 @@ pub fn run(command: &RemoteCommand) -> ExitCode {
         RemoteCommand::Delivery(noun) => &noun.server,
         RemoteCommand::Queue(noun) => &noun.server,
         RemoteCommand::Job(noun) => &noun.server,
+        RemoteCommand::Notice(noun) => &noun.server,
         RemoteCommand::Stats(alone) => &alone.server,
     };
     let mut screen = Screen::of_process(server.json);
@@ -123,6 +127,7 @@ fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<
         RemoteCommand::Rollout(noun) => noun.command.run(api, screen),
         RemoteCommand::Operation(noun) => noun.command.run(api, screen),
         RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
+        RemoteCommand::Notice(noun) => noun.command.run(api, screen),
         RemoteCommand::Queue(noun) => noun.command.run(api, screen),
         RemoteCommand::Job(noun) => noun.command.run(&noun.server, api, screen),
         RemoteCommand::Stats(alone) => alone.command.run(api, screen),

@@ -7,8 +7,10 @@ use store::Store;
 
 use crate::devices::context::DeviceContext;
 use crate::devices::stale_clients::StaleClients;
+use crate::followers::Followers;
 use crate::kernel::context::KernelContext;
 use crate::metrics::BatchMetrics;
+use crate::notices::links::NoticeLinks;
 use crate::queues::context::QueueContext;
 use crate::registry::RegistryContext;
 use crate::rollouts::links::RolloutLinks;
@@ -25,6 +27,7 @@ pub struct EngineContext {
     pub queues: Arc<QueueContext>,
     /// Of the registry.
     pub registry: Arc<RegistryContext>,
+    pub(crate) notices: Arc<NoticeLinks>,
     pub(crate) rollouts: Arc<RolloutLinks>,
     pub(crate) metrics: Arc<BatchMetrics>,
 }
@@ -41,10 +44,13 @@ impl EngineContext {
             Box::new(move |client| stale.reached(client))
         };
         let rollouts = Arc::new(RolloutLinks::default());
+        let followers = Arc::new(Followers::default());
+        let notices = Arc::new(NoticeLinks::new(Arc::clone(&followers)));
         let devices = DeviceContext::new(
             Arc::clone(&clock),
             Arc::clone(&directory),
             (stale, Arc::clone(&rollouts)),
+            (followers, Arc::clone(&notices)),
             Arc::clone(&metrics),
             store.partitions(),
         );
@@ -56,8 +62,10 @@ impl EngineContext {
                 directory,
                 on_enabled,
                 Arc::clone(&rollouts),
+                Arc::clone(&notices),
                 Arc::clone(&metrics),
             )),
+            notices,
             rollouts,
             metrics,
         }

@@ -50,6 +50,8 @@ pub enum FollowedFeed {
     CommandsByStatus,
     /// The timeline of a device.
     Timeline,
+    /// Notices.
+    Notices,
 }
 
 /// The feeds that a batch adds to.
@@ -67,6 +69,7 @@ impl FeedSet {
     const TIMELINE: Self = Self(1 << 7);
     /// No feed: devices as they are.
     const DEVICES: Self = Self(1 << 8);
+    const NOTICES: Self = Self(1 << 9);
     /// Whose batches do not say of which device it is.
     const OF_NO_DEVICE: Self = Self(Self::PROGRESS.0 | Self::COMMAND_STATES.0);
 
@@ -80,6 +83,7 @@ impl FeedSet {
             FollowedFeed::Commands => Self::COMMANDS,
             FollowedFeed::CommandsByStatus => Self(Self::COMMANDS.0 | Self::COMMAND_STATES.0),
             FollowedFeed::Timeline => Self(Self::EVENTS.0 | Self::TIMELINE.0),
+            FollowedFeed::Notices => Self::NOTICES,
         }
     }
 
@@ -272,6 +276,18 @@ impl Followers {
                 }
             }
         }
+    }
+
+    /// There is a notice, and it is durable. It has no stamp that other feeds know.
+    pub(crate) fn tell_of_notices(&self) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let follows = |followed: &Followed| FeedSet::of(followed.feed).meets(FeedSet::NOTICES);
+        let table = self.table();
+        table.followers.values().filter(|(followed, _)| follows(followed)).for_each(|(_, ear)| {
+            ear.notify.notify_one();
+        });
     }
 
     fn add(&self, followed: Followed) -> Option<(u64, Arc<Ear>)> {

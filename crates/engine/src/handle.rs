@@ -31,7 +31,9 @@ mod attempts;
 mod commands;
 mod idempotent;
 mod import;
+mod notices;
 mod operations;
+mod portals;
 mod rollouts;
 mod start;
 
@@ -86,6 +88,7 @@ impl Engine {
             .collect::<Result<Vec<_>, _>>()?;
         starting.tell_stale_clients(&partitions);
         starting.carry_rollouts(&registry, &partitions);
+        starting.carry_notices(&registry);
         let Starting { attended, stop, tasks, orphans, .. } = starting;
         let shared = SharedEngine {
             settings,
@@ -408,6 +411,7 @@ impl Engine {
     pub fn register_metrics(&self, registry: &mut MetricsRegistry) {
         self.shared.context.metrics.register(registry);
         self.followers().register(registry);
+        self.shared.context.notices.register(registry);
         let EngineContext { kernel, devices, queues, .. } = self.shared.context.clone();
         let (engine, stale, named) = (self.clone(), Arc::clone(&devices), Arc::clone(&queues));
         registry.register_collector(Box::new(EngineCollector {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, hash};
 use records::{
-    Attempt, Client, Connection, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState,
-    QuarantineKey, Quarantined, Reading, Seen,
+    Attempt, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceSlot,
+    DeviceState, Pair, QuarantineKey, Quarantined, Reading, Seen,
 };
 use store::{Page, ReadingKey, StoreError, View};
 
@@ -15,6 +15,7 @@ mod bounded;
 mod commands;
 mod feeds;
 mod merge;
+mod notices;
 mod operations;
 mod rollouts;
 mod stats;
@@ -207,6 +208,19 @@ impl Queries {
             return Ok(None);
         };
         Ok(Some((delivery, view.attempts(key).map_err(unreadable)?)))
+    }
+
+    /// The body of a notification that failed for good, while it is the newest of its device and
+    /// client; `None` for any other.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn body_of_failed(&self, of: &Delivery) -> Result<Option<Arc<[u8]>>, Problem> {
+        if of.progress.status != DeliveryStatus::Failed {
+            return Ok(None);
+        }
+        let view = self.view(self.engine.partition_of(of.id.routing))?;
+        view.job_body(Pair::body_of_failed(of.id)).map_err(unreadable)
     }
 
     /// A page of devices over all partitions; what is known of a device is read only if it is on

@@ -1,7 +1,8 @@
-//! The registry partition: clients, rollouts and operations. A state machine like every other; what it commits
-//! of clients feeds the [`Directory`](crate::Directory).
+//! The registry partition: clients, their portals, notices, rollouts and operations. A state machine
+//! like every other; what it commits of clients feeds the [`Directory`](crate::Directory).
 
 mod effect;
+mod portals;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use base::{ClientId, Incarnation, PartitionId, Problem, Timestamp};
 use fleet::{ClientPatch, Made, NewClient};
-use records::{Client, Op, PartitionHead, PreviousSecret};
+use records::{Client, NoticeKind, Op, PartitionHead, PortalToken, PreviousSecret};
 use store::{Resident, Store, StoreError};
 
 use crate::kernel::fetch::Fetch;
@@ -17,13 +18,17 @@ use crate::kernel::idempotency::{Form, Idempotent, KeptAnswers};
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, Reply};
 use crate::kernel::step_context::StepContext;
+use crate::notices::book::NoticeBook;
+use crate::notices::{Condition, Detail, NoticeInput, Signal, Topic};
 use crate::operations::{OperationBook, OperationInput};
+use crate::portals::PortalInput;
 use crate::refusals::unknown_client;
 use crate::rollouts::{RolloutBook, RolloutInput};
 use crate::settings::Settings;
 use crate::version::{OnlyIf, Version};
 
 pub use effect::{RegistryContext, RegistryEffect};
+use portals::PortalBook;
 
 /// How long attempts are signed with the secret before, too, after it was rotated.
 const SECRETS_OVERLAP: Duration = Duration::from_secs(24 * 3_600);
@@ -79,6 +84,10 @@ pub enum RegistryInput {
         /// Gets the client that was removed.
         reply: Reply<Answered<Client>>,
     },
+    /// Something about notices.
+    Notices(NoticeInput),
+    /// Something about portals.
+    Portals(PortalInput),
     /// Something about rollouts.
     Rollouts(RolloutInput),
     /// Something about operations.
@@ -119,6 +128,8 @@ pub struct Registry {
     settings: Arc<Settings>,
     head: PartitionHead,
     clients: BTreeMap<ClientId, Client>,
+    notices: NoticeBook,
+    portals: PortalBook,
     rollouts: RolloutBook,
     operations: OperationBook,
     answers: KeptAnswers,
@@ -139,15 +150,37 @@ impl Registry {
                 clients.insert(client.id.clone(), *client);
             }
         })?;
-        let answers = KeptAnswers::load(&*store.view(PartitionId::REGISTRY)?)?;
+        let view = store.view(PartitionId::REGISTRY)?;
+        let (answers, portals) = (KeptAnswers::load(&*view)?, PortalBook::load(&*view)?);
+        let notices = NoticeBook::load(
+            &*view,
+            settings.notices,
+            (settings.retry, settings.attempt_timeout),
+            (store.lineage(), head.now),
+            &clients,
+        )?;
         let rollouts = RolloutBook::load(store, settings.commands.keep, head.seq)?;
         let operations = OperationBook::load(store, settings.operations)?;
-        Ok(Self { settings: Arc::clone(settings), head, clients, rollouts, operations, answers })
+        Ok(Self {
+            settings: Arc::clone(settings),
+            head,
+            clients,
+            notices,
+            portals,
+            rollouts,
+            operations,
+            answers,
+        })
     }
 
     /// The clients it loaded.
     pub fn clients(&self) -> impl Iterator<Item = &Client> {
         self.clients.values()
+    }
+
+    /// The portals it loaded.
+    pub fn portals(&self) -> impl Iterator<Item = &PortalToken> {
+        self.portals.tokens()
     }
 
     fn apply(&mut self, input: RegistryInput, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
@@ -156,6 +189,8 @@ impl Registry {
                 let answer = self.create(*client, &made, step).map(Box::new);
                 step.emit(RegistryEffect::Client(reply, answer));
             }
+            RegistryInput::Notices(input) => self.notices.apply(input, &self.clients, step)?,
+            RegistryInput::Portals(input) => self.apply_to_portals(input, step),
             RegistryInput::Rollouts(input) => self.rollouts.apply(input, &mut self.head, step)?,
             RegistryInput::Operations(input) => self.operations.apply(input, step)?,
             RegistryInput::Repeatable { act, form, reply } => {
@@ -165,10 +200,10 @@ impl Registry {
             RegistryInput::Patch { id, patch, only_if, reply } => {
                 let rules = self.settings.registry_rules();
                 let answer = self.meant(&id, &only_if).and_then(|present| patch.merged(&rules, present));
-                let was = self.clients.get(&id).is_none_or(|client| client.enabled);
+                let was = self.clients.get(&id).cloned();
                 let answer = answer.map(|client| self.put(client, step));
-                if let Some(client) = answer.as_ref().ok().filter(|client| client.enabled && !was) {
-                    step.emit(RegistryEffect::Enabled(client.incarnation));
+                if let (Ok(client), Some(was)) = (&answer, was) {
+                    self.patched(&was, client, step);
                 }
                 step.emit(RegistryEffect::Client(reply, answer.map(Box::new)));
             }
@@ -181,14 +216,18 @@ impl Registry {
                 if let Some(present) = self.clients.values().find(is_meant).filter(|present| present.enabled)
                 {
                     let disabled = Client { enabled: false, ..present.clone() };
-                    self.put(disabled, step);
+                    let disabled = self.put(disabled, step);
+                    self.tell_disabled(&disabled, "gone", step);
                 }
                 step.emit(RegistryEffect::Done(reply, Ok(())));
             }
             RegistryInput::Delete { id, only_if, reply } => {
                 let answer = self.meant(&id, &only_if).cloned();
-                if answer.is_ok() {
+                if let Ok(client) = &answer {
                     self.clients.remove(&id);
+                    self.notices.forget_client(client.incarnation, step);
+                    self.portals.client_is_gone(client.incarnation, step);
+                    self.tell_of_client(client, Condition::Over, Detail::default(), step);
                     step.push(Op::DeleteClient(id.clone()));
                     step.emit(RegistryEffect::DirectoryRemove(id));
                 }
@@ -196,6 +235,54 @@ impl Registry {
             }
         }
         Ok(())
+    }
+
+    /// What else follows from a change of a client.
+    fn patched(&mut self, was: &Client, client: &Client, step: &mut RegistryStep<'_>) {
+        if client.enabled && !was.enabled {
+            step.emit(RegistryEffect::Enabled(client.incarnation));
+            self.notices.client_enabled(client.incarnation, step.now);
+            self.tell_of_client(client, Condition::Over, Detail::default(), step);
+        }
+        if was.enabled && !client.enabled {
+            self.tell_disabled(client, "by_hand", step);
+        }
+        if was.notices && !client.notices {
+            self.notices.forget_client(client.incarnation, step);
+        }
+    }
+
+    fn tell_disabled(&mut self, client: &Client, why: &str, step: &mut RegistryStep<'_>) {
+        let detail = Detail::default().text("client_id", client.id.as_str()).text("why", why);
+        self.tell_of_client(client, Condition::Ill(NoticeKind::ClientDisabled), detail, step);
+    }
+
+    fn tell_of_client(
+        &mut self,
+        client: &Client,
+        condition: Condition,
+        detail: Detail,
+        step: &mut RegistryStep<'_>,
+    ) {
+        let subject = format!("client {}", client.id).into();
+        let signal = Signal { topic: Topic::Client, subject, condition, detail };
+        self.notices.signal(signal, &self.clients, step);
+    }
+
+    fn apply_to_portals(&mut self, input: PortalInput, step: &mut RegistryStep<'_>) {
+        let client = |id: &ClientId| self.clients.get(id).ok_or_else(|| unknown_client(id));
+        let effect = match input {
+            PortalInput::Open { portal, reply } => {
+                let opened = client(&portal.client)
+                    .and_then(|client| self.portals.open(*portal, client, &mut self.head, step));
+                RegistryEffect::Portal(reply, opened.map(Box::new))
+            }
+            PortalInput::Close { client: of, id, reply } => RegistryEffect::Done(
+                reply,
+                client(&of).and_then(|client| self.portals.close(client, id, step)),
+            ),
+        };
+        step.emit(effect);
     }
 
     /// What a request asks that may come again: done once, and the answer is kept with it.
@@ -296,7 +383,12 @@ impl Machine for Registry {
         }
         let more = self.rollouts.advance(&mut step)?
             | self.answers.forget(&mut step)?
-            | self.operations.forget(&mut step);
+            | self.operations.forget(&mut step)
+            | self.portals.advance(&mut step);
+        for stopped in self.rollouts.take_stopped() {
+            self.notices.signal(stopped, &self.clients, &mut step);
+        }
+        let more = more | self.notices.advance(&self.clients, &mut step);
         let (batch, effects) = step.seal(&mut self.head, false, |_| {});
         Ok(Step { batch, effects, more })
     }
@@ -307,8 +399,8 @@ impl Machine for Registry {
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        let wakeups =
-            [self.answers.next_wakeup(), self.rollouts.next_wakeup(now), self.operations.next_wakeup(now)];
-        wakeups.into_iter().flatten().min()
+        let kept = [self.answers.next_wakeup(), self.portals.next_wakeup(), self.notices.next_wakeup(now)];
+        let worked = [self.rollouts.next_wakeup(now), self.operations.next_wakeup(now)];
+        kept.into_iter().chain(worked).flatten().min()
     }
 }

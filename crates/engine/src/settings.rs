@@ -8,6 +8,8 @@ use std::time::Duration;
 use base::{DeviceId, DeviceIdForm, EntityId, Kind, Problem, Timestamp, Value};
 use records::{Connection, EventKind};
 
+use crate::notices::NoticeSettings;
+
 /// Makes the body that shows a picture.
 pub type Render = Arc<dyn Fn(&Picture<'_>) -> Vec<u8> + Send + Sync>;
 
@@ -49,6 +51,8 @@ pub struct Settings {
     pub commands: CommandSettings,
     /// How many operations go on, how fast, and how long they are kept.
     pub operations: OperationSettings,
+    /// What operators are told of the system.
+    pub notices: NoticeSettings,
     /// Whether a client's URL may hold a private address.
     pub allow_private: bool,
     /// Makes a notification's body; the wire form is the sender's affair.
@@ -83,6 +87,7 @@ impl Settings {
             jobs_resident_max: 65_536,
             commands: CommandSettings::default(),
             operations: OperationSettings::default(),
+            notices: NoticeSettings::default(),
             allow_private: false,
             render: Arc::new(|_| b"{}".to_vec()),
             check_payload: any_payload(),

@@ -30,8 +30,8 @@ impl Version {
     /// Of a client's registration.
     #[must_use]
     pub fn of_client(client: &Client) -> Self {
-        let Client { id, incarnation, name, url, enabled, .. } = client;
-        Self::of(format_args!("client {id} {incarnation:?} {name:?} {url:?} {enabled}"))
+        let Client { id, incarnation, name, url, enabled, notices, .. } = client;
+        Self::of(format_args!("client {id} {incarnation:?} {name:?} {url:?} {enabled} {notices}"))
     }
 
     fn of(text: std::fmt::Arguments<'_>) -> Self {

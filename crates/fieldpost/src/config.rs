@@ -17,6 +17,7 @@ mod kinds;
 mod layers;
 mod mistake;
 mod names;
+mod notices;
 mod operations;
 mod reader;
 mod shape;
@@ -34,6 +35,7 @@ use std::time::Duration;
 use axum::http::HeaderValue;
 use base::DeviceIdAlphabet;
 use engine::followers::live::LIVE_MAX;
+use engine::notices::NoticeSettings;
 use engine::{CommandSettings, OperationSettings};
 use gateway::amqp::{AmqpUrl, QueueName};
 use gateway::decode::kinds::KindForms;
@@ -43,7 +45,8 @@ pub(crate) use in_force::InForce;
 pub(crate) use mistake::ConfigErrors;
 
 use layers::Layers;
-use names::{Host, Items, LabelKey, WebOrigin};
+use names::{FrameOrigin, Host, Items, LabelKey, WebOrigin};
+use notices::NoticesOfMachine;
 use reader::{Found, Reader};
 use shape::{
     Address, AddressOrOff, AmqpUrlOrOff, Bytes, Directory, FileOrNone, Prefetch, Queue, Span, Switch, Whole,
@@ -88,6 +91,10 @@ pub(crate) struct Settings {
     pub kinds: Arc<KindForms>,
     /// `[operations]`
     pub operations: OperationSettings,
+    /// `[notices]`
+    pub notices: NoticeSettings,
+    /// `[notices]`, of the machine.
+    pub notices_of_machine: NoticesOfMachine,
     /// For how long things are kept.
     pub history: History,
     /// What is kept of refused reports.
@@ -131,6 +138,8 @@ pub(crate) struct Http {
     pub hosts: Vec<String>,
     /// Origins whose web pages may call with a token.
     pub origins: Vec<HeaderValue>,
+    /// Origins whose web pages may embed the console, and so a portal.
+    pub frame_ancestors: Vec<String>,
 }
 
 /// `[grpc]`
@@ -318,6 +327,7 @@ impl Settings {
                     as usize,
                 hosts: from.read("http.hosts", &Items(Host)).value,
                 origins: from.read("http.origins", &Items(WebOrigin)).value,
+                frame_ancestors: from.read("http.frame_ancestors", &Items(FrameOrigin)).value,
             },
             grpc: Grpc {
                 listen: grpc_listen(&mut from),
@@ -340,6 +350,8 @@ impl Settings {
             commands: CommandSettings { by_kind: kinds.paces, ..commands },
             kinds: Arc::new(kinds.forms),
             operations: operations::read(&mut from),
+            notices: notices::read(&mut from),
+            notices_of_machine: notices::of_machine(&mut from),
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),

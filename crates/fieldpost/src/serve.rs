@@ -14,6 +14,7 @@ mod front;
 mod grpc;
 mod host;
 mod lmstfy;
+mod notices;
 mod open_files;
 mod process;
 mod ready_file;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use api::ApiState;
-use base::{Clock, DeviceIdForm, WayIn};
+use base::{Clock, DeviceIdForm, Timestamp, WayIn};
 use engine::Engine;
 use gateway::mqtt::{Limits, MqttListener};
 use net::http::{HttpListener, LargeAnswers, WebAccess};
@@ -144,6 +145,8 @@ fn tell_ready(addresses: &Addresses, settings: &Settings) {
 struct Bootstrap {
     front: Arc<Front>,
     tls: Option<TlsSource>,
+    /// When the certificate expires.
+    expires: Option<watch::Receiver<Timestamp>>,
     shares: Shares,
     /// Of every HTTP listener, as `answers`.
     web: WebAccess,
@@ -166,6 +169,7 @@ impl Bootstrap {
         let certificate = settings.tls.as_ref().map(Certificate::load).transpose();
         let certificate = certificate.map_err(|unusable| Ended(format!("{}: {unusable}", unusable.key())))?;
         let tls = certificate.as_ref().map(Certificate::source);
+        let expires = certificate.as_ref().map(Certificate::expires);
         let (front, mut metrics) = (Arc::new(Front::default()), Registry::default());
         process::register(&mut metrics, clock::built_at());
         if let Some(certificate) = &certificate {
@@ -187,7 +191,7 @@ impl Bootstrap {
         let host = Program::of(settings, in_force, &shares, listener.connections());
         tasks.spawn(listener.run(stop.subscribe()));
         tasks.spawn(tls::follow(certificate, hangups, stop.subscribe()));
-        Ok(Self { front, tls, shares, web, answers, memory, metrics, host })
+        Ok(Self { front, tls, expires, shares, web, answers, memory, metrics, host })
     }
 }
 
@@ -199,7 +203,8 @@ async fn open_edges(
     edges: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
-    let Bootstrap { front, tls, shares, web, answers, memory, mut metrics, mut host } = bootstrap;
+    let Bootstrap { front, tls, expires, shares, web, answers, memory, mut metrics, mut host } = bootstrap;
+    tell_of_machine(settings, engine, expires, edges, stop);
     edges.spawn(clock::follow(engine.clone(), stop.subscribe()));
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
@@ -257,6 +262,25 @@ async fn open_edges(
     Ok(())
 }
 
+/// Starts what tells operators of the certificate and of the disk.
+fn tell_of_machine(
+    settings: &Settings,
+    engine: &Engine,
+    expires: Option<watch::Receiver<Timestamp>>,
+    edges: &mut JoinSet<()>,
+    stop: &watch::Sender<bool>,
+) {
+    let told = &settings.notices_of_machine;
+    if let (Some(expires), Some(tls), Some(before)) = (expires, &settings.tls, told.certificate_before) {
+        let (engine, cert) = (engine.clone(), tls.cert.clone());
+        edges.spawn(notices::watch_certificate(engine, expires, cert, before, stop.subscribe()));
+    }
+    if let Some(least) = told.storage_free {
+        let (engine, data_dir) = (engine.clone(), settings.data_dir.clone());
+        edges.spawn(notices::watch_disk(engine, data_dir, least, stop.subscribe()));
+    }
+}
+
 async fn bind_mqtt(
     settings: &Settings,
     listen: SocketAddr,
@@ -303,6 +327,7 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
         },
         attempt_timeout: notify.timeout,
         stale_probe: notify.stale_probe,
+        notices: settings.notices,
         keep: engine::settings::Keep {
             readings: settings.history.readings,
             events: settings.history.events,

@@ -24,6 +24,8 @@ pub struct NewClient {
     pub url: String,
     /// The key of the signature: the bytes behind `whsec_`; made when left out.
     pub secret: Option<Vec<u8>>,
+    /// Whether it is told of notices.
+    pub notices: bool,
 }
 
 impl fmt::Debug for NewClient {
@@ -78,6 +80,7 @@ impl NewClient {
             secret: self.secret.map_or_else(|| Ok(made.secret.to_vec()), checked_secret)?,
             previous_secret: None,
             enabled: true,
+            notices: self.notices,
             created_at,
         })
     }
@@ -115,6 +118,8 @@ pub struct ClientPatch {
     pub url: Patch<String>,
     /// Whether it is told anything.
     pub enabled: Patch<bool>,
+    /// Whether it is told of notices.
+    pub notices: Patch<bool>,
 }
 
 impl ClientPatch {
@@ -135,6 +140,9 @@ impl ClientPatch {
         }
         if let Some(enabled) = named("enabled", self.enabled)? {
             client.enabled = enabled;
+        }
+        if let Some(notices) = named("notices", self.notices)? {
+            client.notices = notices;
         }
         Ok(client)
     }
@@ -165,6 +173,7 @@ mod tests {
             name: "Gate".to_owned(),
             url: "https://example.com/hook".to_owned(),
             secret: Some(vec![1; 24]),
+            notices: false,
         }
     }
 
@@ -182,6 +191,7 @@ mod tests {
             secret: vec![1; 24],
             previous_secret: None,
             enabled: true,
+            notices: false,
             created_at: Timestamp(77),
         };
         assert_eq!(register(asked()), Ok(expect));
@@ -224,6 +234,10 @@ mod tests {
             (
                 ClientPatch { enabled: Patch::Set(false), ..ClientPatch::default() },
                 Client { enabled: false, ..present.clone() },
+            ),
+            (
+                ClientPatch { notices: Patch::Set(true), ..ClientPatch::default() },
+                Client { notices: true, ..present.clone() },
             ),
         ] {
             let name = format!("{patch:?}");

@@ -117,6 +117,7 @@ impl Server {
             name: "Acme".into(),
             url: "https://acme.example/hook".into(),
             secret: Some(vec![7; 24]),
+            notices: false,
         };
         engine.create_client(client).await.expect("a new client");
         let metrics = Arc::new(Mutex::new(Registry::default()));

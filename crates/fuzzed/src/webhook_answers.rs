@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use notify::connection::Connection;
+use notify::connection::{AnswerStart, Connection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::runtime::{Builder, Runtime};
 
@@ -50,7 +50,7 @@ async fn post(pieces: &[&[u8]]) -> Option<u16> {
         let mut connection = Connection::new(Box::new(near));
         let response = connection.post(REQUEST[0], REQUEST[1]).await.ok()?;
         // It ends, in whatever way.
-        let _finished = connection.finish(&response).await;
+        let _finished = connection.finish(&response, &mut AnswerStart::of(64, false)).await;
         Some(response.status)
     };
     tokio::join!(posting, receiving).0
@@ -73,7 +73,7 @@ async fn post_twice(answer: &[u8]) {
     let posting = async {
         let mut connection = Connection::new(Box::new(near));
         let Ok(response) = connection.post(REQUEST[0], REQUEST[1]).await else { return };
-        if connection.finish(&response).await.is_ok()
+        if connection.finish(&response, &mut AnswerStart::of(64, false)).await.is_ok()
             && connection.is_usable().await
             && let Ok(next) = connection.post(REQUEST[0], REQUEST[1]).await
         {

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use base::{Timestamp, Value};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::outcomes::OutcomeDue;
-use engine::records::EventKind;
+use engine::records::{EventKind, NOTICE_ID_PREFIX, Notice};
 use engine::settings::Picture;
 
 /// Room for the body of a lock with a short address, so that most bodies are written without
@@ -62,6 +62,19 @@ pub(crate) fn outcome(due: &OutcomeDue) -> String {
     }
     let result = late.map_or(state.result.as_deref(), |late| late.result.as_deref());
     put(&mut out, format_args!(r#","result":{}}}"#, result.unwrap_or("null")));
+    out
+}
+
+/// What tells of a notice.
+pub(crate) fn notice(notice: &Notice) -> String {
+    let mut out = String::with_capacity(TYPICAL_BYTES);
+    let (id, at, kind) = (notice.id.to_text(NOTICE_ID_PREFIX), notice.id.at, notice.kind.as_str());
+    put(
+        &mut out,
+        format_args!(r#"{{"type":"notice","notice":{{"id":"{id}","at":"{at}","type":"{kind}","subject":"#),
+    );
+    text_or_null(&mut out, Some(&notice.subject));
+    put(&mut out, format_args!(r#","detail":{}}}}}"#, notice.detail));
     out
 }
 

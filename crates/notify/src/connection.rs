@@ -6,16 +6,19 @@
 //! connection costs only its buffer, and dropping a post closes it. (It is our own because a post
 //! is all it has to do; with hyper's, an attempt cost a tenth more in all.)
 
+mod answer_start;
 mod response;
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use httparse::Status::{Complete, Partial};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
+pub use answer_start::AnswerStart;
 use response::Rest;
 pub use response::{Malformed, Response};
 
@@ -24,7 +27,7 @@ mod tests;
 
 /// Largest head of an answer. The buffer grows to it only when needed.
 const ANSWER_HEAD_BYTES_MAX: usize = 32 * 1_024;
-/// How much of an answer's body is read for the sake of the connection. Nobody looks at it.
+/// How much of an answer's body is read for the sake of the connection.
 const ANSWER_BODY_BYTES_MAX: u64 = 64 * 1_024;
 /// Longest line that begins a chunk, with its extensions, or that is part of a trailer.
 const CHUNK_LINE_BYTES_MAX: usize = 4 * 1_024;
@@ -46,6 +49,8 @@ pub struct Connection {
     input: Vec<u8>,
     /// Every answer so far was read to its end, and the receiver wants to go on.
     is_between_posts: bool,
+    /// How long after its request the first byte of the latest answer came.
+    first_byte: Option<Duration>,
 }
 
 /// Why there was no answer, or not all of it.
@@ -75,7 +80,7 @@ impl Connection {
     /// A connection that nothing was sent on.
     #[must_use]
     pub fn new(stream: Box<dyn Stream>) -> Self {
-        Self { stream, input: Vec::new(), is_between_posts: true }
+        Self { stream, input: Vec::new(), is_between_posts: true, first_byte: None }
     }
 
     /// Whether another request may be sent on it: the answer before it is read, and the receiver
@@ -111,11 +116,19 @@ impl Connection {
             IoSlice::advance_slices(&mut parts, written);
         }
         self.stream.flush().await?;
-        self.response().await
+        self.first_byte = None;
+        self.response(Instant::now()).await
     }
 
-    /// Reads the head of an answer. Interim ones are passed over.
-    async fn response(&mut self) -> Result<Response, Broken> {
+    /// How long after its request the first byte of the latest answer came.
+    #[must_use]
+    pub fn first_byte(&self) -> Option<Duration> {
+        self.first_byte
+    }
+
+    /// Reads the head of an answer to a request of which that was the end. Interim ones are passed
+    /// over.
+    async fn response(&mut self, asked: Instant) -> Result<Response, Broken> {
         // A head that comes in small pieces is not parsed again with each of them.
         let (mut next_look, mut searched) = (0, 0);
         loop {
@@ -135,33 +148,47 @@ impl Connection {
                 return Err(Broken::HeadTooLong);
             }
             self.read().await?;
+            self.first_byte.get_or_insert_with(|| asked.elapsed());
         }
     }
 
-    /// Reads the rest of an answer. Where it is too long, or ends with the connection, the
-    /// connection is not usable any more; nothing is read where the head says so already.
+    /// Reads the rest of an answer, and keeps its `start`. Where it is too long, or ends with the
+    /// connection, the connection is not usable any more. Where the head says so already, no more
+    /// is read than `start` wants.
     ///
     /// # Errors
     /// When the connection ends before that, or its chunks are no chunks.
-    pub async fn finish(&mut self, response: &Response) -> Result<(), Broken> {
-        if !response.may_be_followed(ANSWER_BODY_BYTES_MAX) {
+    pub async fn finish(&mut self, response: &Response, start: &mut AnswerStart) -> Result<(), Broken> {
+        let is_kept = response.may_be_followed(ANSWER_BODY_BYTES_MAX);
+        let mut left = if is_kept { ANSWER_BODY_BYTES_MAX } else { start.wants() };
+        if left == 0 {
+            // What came with the head costs nothing.
+            if let Rest::Bytes(bytes) = response.rest {
+                let here = usize::try_from(bytes).unwrap_or(usize::MAX).min(self.input.len());
+                start.take(&self.input[..here]);
+            }
             return Ok(());
         }
-        let mut left = ANSWER_BODY_BYTES_MAX;
         let finished = match response.rest {
-            Rest::Bytes(bytes) => self.skip(bytes, &mut left).await?,
-            Rest::Chunks => self.skip_chunks(&mut left).await?,
-            Rest::UntilClosed => self.skip(u64::MAX, &mut left).await?,
+            Rest::Bytes(bytes) => self.skip(bytes.min(left + 1), &mut left, start).await?,
+            Rest::Chunks => self.skip_chunks(&mut left, start).await?,
+            Rest::UntilClosed => self.skip(u64::MAX, &mut left, start).await?,
         };
-        self.is_between_posts = finished.is_ok();
+        self.is_between_posts = is_kept && finished.is_ok();
         self.input.shrink_to(IDLE_BYTES_MAX);
         Ok(())
     }
 
     /// Passes over so many bytes, if that is no more than is left.
-    async fn skip(&mut self, mut bytes: u64, left: &mut u64) -> Result<Result<(), TooLong>, Broken> {
+    async fn skip(
+        &mut self,
+        mut bytes: u64,
+        left: &mut u64,
+        start: &mut AnswerStart,
+    ) -> Result<Result<(), TooLong>, Broken> {
         loop {
             let here = usize::try_from(bytes).unwrap_or(usize::MAX).min(self.input.len());
+            start.take(&self.input[..here]);
             self.input.drain(..here);
             bytes -= here as u64;
             let Some(rest) = left.checked_sub(here as u64) else { return Ok(Err(TooLong)) };
@@ -173,7 +200,11 @@ impl Connection {
         }
     }
 
-    async fn skip_chunks(&mut self, left: &mut u64) -> Result<Result<(), TooLong>, Broken> {
+    async fn skip_chunks(
+        &mut self,
+        left: &mut u64,
+        start: &mut AnswerStart,
+    ) -> Result<Result<(), TooLong>, Broken> {
         loop {
             match httparse::parse_chunk_size(&self.input).map_err(|_| Malformed::Chunk)? {
                 Complete((line, size)) => {
@@ -187,7 +218,7 @@ impl Connection {
                         return Ok(Err(TooLong));
                     };
                     *left = rest;
-                    if self.skip(size, left).await?.is_err() {
+                    if self.skip(size, left, start).await?.is_err() {
                         return Ok(Err(TooLong));
                     }
                     if !matches!(self.line().await?, Ok(line) if line == LINE_END_BYTES) {

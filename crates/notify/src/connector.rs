@@ -6,9 +6,10 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use engine::records::AttemptError;
+use base::Timestamp;
+use engine::records::{AttemptError, AttemptTimings};
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
 use tokio::net::TcpStream;
@@ -56,6 +57,24 @@ impl From<&ConnectError> for AttemptError {
     }
 }
 
+impl ConnectError {
+    /// When a certificate ended that is over, or when one begins to hold that does not yet.
+    pub(crate) fn certificate_bound(&self) -> Option<Timestamp> {
+        let Self::Tls(error) = self else { return None };
+        let found = error.get_ref().and_then(|wrapped| wrapped.downcast_ref::<rustls::Error>())?;
+        let bound = match found {
+            rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {
+                not_after
+            }
+            rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext {
+                not_before, ..
+            }) => not_before,
+            _ => return None,
+        };
+        i64::try_from(bound.as_secs()).ok().map(|seconds| Timestamp(seconds.saturating_mul(1_000)))
+    }
+}
+
 /// What TLS found wrong with a receiver. What the library refuses comes wrapped into an error of
 /// the stream.
 fn tls_cause(error: &io::Error) -> AttemptError {
@@ -93,10 +112,19 @@ impl Connector {
         Self { guard, resolver: Resolver::system(), tls: TlsConnector::from(tls) }
     }
 
-    /// A new connection to `origin`, ready for a request.
-    pub(crate) async fn connect(&self, origin: &Origin) -> Result<Connection, ConnectError> {
-        let admitted = self.guard.admit(&self.addresses(&origin.host).await?)?;
-        let stream = tokio::time::timeout(CONNECT_MAX, self.stream(origin, &admitted));
+    /// A new connection to `origin`, ready for a request. `timings` gets how long its parts took,
+    /// also where it fails.
+    pub(crate) async fn connect(
+        &self,
+        origin: &Origin,
+        timings: &mut AttemptTimings,
+    ) -> Result<Connection, ConnectError> {
+        let asked = Instant::now();
+        let addresses = self.addresses(&origin.host).await;
+        // An address that is written out is looked up nowhere.
+        timings.dns_ms = matches!(origin.host, Host::Domain(_)).then(|| millis(asked.elapsed()));
+        let admitted = self.guard.admit(&addresses?)?;
+        let stream = tokio::time::timeout(CONNECT_MAX, self.stream(origin, &admitted, timings));
         let stream = stream.await.map_err(|_| ConnectError::TooSlow)??;
         Ok(Connection::new(stream))
     }
@@ -109,19 +137,32 @@ impl Connector {
         })
     }
 
-    async fn stream(&self, origin: &Origin, addresses: &[IpAddr]) -> Result<Box<dyn Stream>, ConnectError> {
-        let port = origin.port;
+    async fn stream(
+        &self,
+        origin: &Origin,
+        addresses: &[IpAddr],
+        timings: &mut AttemptTimings,
+    ) -> Result<Box<dyn Stream>, ConnectError> {
+        let (port, began) = (origin.port, Instant::now());
         let tcp = first_to_answer(addresses, |address| TcpStream::connect(SocketAddr::new(address, port)));
         let tcp = tcp.await.map_err(ConnectError::Tcp)?;
+        timings.connect_ms = Some(millis(began.elapsed()));
         // A request is written at once; waiting for more would only delay it.
         tcp.set_nodelay(true).map_err(ConnectError::Tcp)?;
         if !origin.tls {
             return Ok(Box::new(tcp));
         }
         let name = server_name(&origin.host).map_err(ConnectError::Tls)?;
+        let began = Instant::now();
         let tls = self.tls.connect(name, tcp).await.map_err(ConnectError::Tls)?;
+        timings.tls_ms = Some(millis(began.elapsed()));
         Ok(Box::new(tls))
     }
+}
+
+/// Whole milliseconds.
+pub(crate) fn millis(took: Duration) -> u32 {
+    u32::try_from(took.as_millis()).unwrap_or(u32::MAX)
 }
 
 impl From<Refused> for ConnectError {

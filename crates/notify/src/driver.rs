@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Timestamp;
+use engine::notices::{Condition, Detail, Signal, Topic};
+use engine::records::NoticeKind;
 use engine::{AttemptDue, Engine};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -20,6 +22,7 @@ use crate::connector::Connector;
 use crate::guard::Guard;
 use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits};
 use crate::metrics::{AttemptResult, Metrics};
+use crate::notices;
 use crate::open_breakers::OpenBreakers;
 use crate::outcomes;
 use crate::roots;
@@ -103,7 +106,8 @@ impl Webhooks {
     /// under way end, for 15 s at most.
     pub async fn run(self, shutdown: watch::Receiver<bool>) {
         let outcomes = outcomes::run(self.engine.clone(), Arc::clone(&self.sender), shutdown.clone());
-        tokio::join!(run(self, shutdown), outcomes);
+        let notices = notices::run(self.engine.clone(), Arc::clone(&self.sender), shutdown.clone());
+        tokio::join!(run(self, shutdown), outcomes, notices);
     }
 }
 
@@ -184,6 +188,7 @@ impl Driver {
         for event in self.lanes.take_breaker_events() {
             log_breaker(&event);
             self.open_breakers.note(&event, now);
+            shared.engine.signal(signal_of(&event));
             self.metrics.breakers_opened.inc_by(u64::from(matches!(event, BreakerEvent::Opened { .. })));
         }
         self.metrics.breakers_open.set(self.lanes.breakers_open() as i64);
@@ -240,6 +245,26 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a task of the sender failed; its leases run out by themselves");
     }
+}
+
+/// What operators are told of a receiver.
+fn signal_of(event: &BreakerEvent) -> Signal {
+    let (client, condition, detail) = match event {
+        BreakerEvent::Opened { client, failed, last } => {
+            let last = AttemptResult::from(*last).as_str();
+            let detail = Detail::default().number("failed", u64::from(*failed)).text("last", last);
+            (client, Condition::Ill(NoticeKind::ClientFailing), detail)
+        }
+        BreakerEvent::Closed { client, why: CloseReason::Delivered } => {
+            (client, Condition::Well, Detail::default())
+        }
+        BreakerEvent::Closed { client, why: CloseReason::Changed } => {
+            (client, Condition::Over, Detail::default())
+        }
+    };
+    let subject = format!("client {}", client.id).into();
+    let detail = detail.text("client_id", client.id.as_str());
+    Signal { topic: Topic::Client, subject, condition, detail }
 }
 
 /// Rare by itself: it takes many failed attempts each time.

@@ -14,6 +14,7 @@ mod connector;
 mod driver;
 mod guard;
 mod metrics;
+mod notices;
 mod open_breakers;
 mod outcomes;
 mod pool;

@@ -125,6 +125,7 @@ impl Outcomes {
             secret: secret.to_vec(),
             previous_secret: None,
             enabled: true,
+            notices: false,
             created_at: Timestamp(0),
         };
         let body = Arc::from(body::outcome(due).into_bytes());

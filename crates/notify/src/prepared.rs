@@ -114,6 +114,7 @@ mod tests {
             secret: b"secret".to_vec(),
             previous_secret: None,
             enabled: true,
+            notices: false,
             created_at: Timestamp(0),
         })
     }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base::id::DELIVERY_ID_PREFIX;
-use base::{Clock, EntityId};
-use engine::records::{AttemptError, Client};
+use base::{Clock, EntityId, Timestamp};
+use engine::records::{ANSWER_BYTES_MAX, AttemptDetail, AttemptError, AttemptTimings, Client};
 use engine::{Answer, AttemptEnd};
 
-use crate::connection::{Broken, Connection, Response};
-use crate::connector::{ConnectError, Connector};
+use crate::connection::{AnswerStart, Broken, Connection, Response};
+use crate::connector::{ConnectError, Connector, millis};
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::prepared::{Prepared, PreparedClients};
@@ -26,6 +26,9 @@ mod tests;
 
 /// How long the rest of an answer may take; after that its connection is closed.
 const REST_OF_ANSWER: Duration = Duration::from_secs(1);
+/// What is kept of the answer of a receiver that took a notification: a receipt, not a page. It is
+/// written once for each of them, and kept as long as they are.
+const ANSWER_OF_DELIVERED_BYTES_MAX: usize = 256;
 /// What a head takes besides its opening and its signatures.
 const HEAD_BYTES_MORE: usize = 192;
 
@@ -59,18 +62,19 @@ impl Sender {
         body: Arc<[u8]>,
     ) -> AttemptEnd {
         let (at, began) = (self.clock.now(), Instant::now());
-        let (answer, open) =
-            match tokio::time::timeout(self.timeout, self.answer(client, delivery, body)).await {
-                Ok(Ok((answer, open))) => (answer, Some(open)),
-                Ok(Err(error)) => (Answer::Error(error), None),
-                Err(_) => (Answer::Error(AttemptError::TimedOut), None),
-            };
+        let mut detail = AttemptDetail::default();
+        let answering = self.answer(client, delivery, body, &mut detail);
+        let (answer, open) = match tokio::time::timeout(self.timeout, answering).await {
+            Ok(Ok((answer, open))) => (answer, Some(open)),
+            Ok(Err(error)) => (Answer::Error(error), None),
+            Err(_) => (Answer::Error(AttemptError::TimedOut), None),
+        };
         let took = began.elapsed();
         self.metrics.attempt(answer, took);
         if let Some(open) = open {
-            self.finish(open).await;
+            detail.answer = self.finish(open).await;
         }
-        AttemptEnd { at, took, answer }
+        AttemptEnd { at, took, answer, detail }
     }
 
     /// Closes connections and drops what it knows of clients that it has not used for a while.
@@ -86,6 +90,7 @@ impl Sender {
         client: &Arc<Client>,
         delivery: EntityId,
         body: Arc<[u8]>,
+        detail: &mut AttemptDetail,
     ) -> Result<(Answer, Open), AttemptError> {
         let id = &client.id;
         let Ok(client) = self.clients.get(client) else {
@@ -93,9 +98,11 @@ impl Sender {
             return Err(AttemptError::ConnectFailed);
         };
         let head = head(&client, delivery, &body, &*self.clock);
-        let (connection, response) = self.post(&client, &head, &body).await.map_err(|error| {
+        let posted = self.post(&client, &head, &body, &mut detail.timings).await;
+        let (connection, response) = posted.map_err(|error| {
             let origin = &client.target.origin;
             tracing::debug!(client = %id, %origin, error = chain(&error), "attempt failed");
+            detail.certificate_bound = error.certificate_bound();
             AttemptError::from(error)
         })?;
         let asked = response.retry_after.as_deref();
@@ -111,28 +118,38 @@ impl Sender {
         client: &Prepared,
         head: &str,
         body: &[u8],
+        timings: &mut AttemptTimings,
     ) -> Result<(Box<Connection>, Response), SendError> {
         while let Some(mut connection) = self.idle.take(&client.target.origin, Instant::now()) {
             if connection.is_usable().await {
+                timings.reused = true;
                 let response = connection.post(head.as_bytes(), body).await?;
+                timings.first_byte_ms = connection.first_byte().map(millis);
                 return Ok((connection, response));
             }
         }
         // Rare, and far larger than the rest of an attempt: kept apart, so that a waiting attempt
         // stays small.
-        let mut connection = Box::new(Box::pin(self.connector.connect(&client.target.origin)).await?);
+        let connecting = self.connector.connect(&client.target.origin, timings);
+        let mut connection = Box::new(Box::pin(connecting).await?);
         let response = connection.post(head.as_bytes(), body).await?;
+        timings.first_byte_ms = connection.first_byte().map(millis);
         Ok((connection, response))
     }
 
     /// Waits a little for the rest of the answer, and keeps the connection if it is good for
-    /// another.
-    async fn finish(&self, open: Open) {
+    /// another. Gives the beginning of the answer.
+    async fn finish(&self, open: Open) -> Option<Box<[u8]>> {
         let Open { client, mut connection, response } = open;
-        let is_finished = tokio::time::timeout(REST_OF_ANSWER, connection.finish(&response)).await;
+        let is_delivered = matches!(response.status, 200..=299);
+        let max = if is_delivered { ANSWER_OF_DELIVERED_BYTES_MAX } else { ANSWER_BYTES_MAX };
+        let mut start = AnswerStart::of(max, !is_delivered);
+        let finishing = connection.finish(&response, &mut start);
+        let is_finished = tokio::time::timeout(REST_OF_ANSWER, finishing).await;
         if matches!(is_finished, Ok(Ok(()))) && connection.is_usable().await {
             self.idle.keep(&client.target.origin, connection, Instant::now(), response.keeps);
         }
+        start.into_bytes()
     }
 }
 
@@ -169,6 +186,15 @@ enum SendError {
     Connect(#[from] ConnectError),
     #[error("the connection broke")]
     Broken(#[from] Broken),
+}
+
+impl SendError {
+    fn certificate_bound(&self) -> Option<Timestamp> {
+        match self {
+            Self::Connect(error) => error.certificate_bound(),
+            Self::Broken(_) => None,
+        }
+    }
 }
 
 impl From<SendError> for AttemptError {

@@ -7,10 +7,10 @@ use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Timestamp, Va
 use crate::{
     AnswerKey, Attempt, Client, Command, CommandKey, CommandState, Counts, CountsKey, DeadJob, Delivery,
     DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSession, DeviceSlot, DeviceState, Event,
-    FinishedCommand, JobHead, JobId, KeptAnswer, MemberPlace, MemberStatus, OpenCommand, Operation,
-    OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, QuarantineKey, Quarantined, Queue,
-    QueueCounts, QueueKey, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, TimelineEntry,
-    Wish,
+    FinishedCommand, JobHead, JobId, KeptAnswer, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost,
+    OpenCommand, Operation, OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, PortalToken,
+    QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout, RolloutDevices,
+    RolloutMember, RolloutState, TimelineEntry, Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -146,6 +146,18 @@ pub enum Op {
     DeleteOperation(EntityId),
     /// An operation has come this far.
     PutOperationState(Box<OperationState>),
+    /// A portal is open.
+    PutPortalToken(Box<PortalToken>),
+    /// A portal is closed.
+    DeletePortalToken(Incarnation),
+    /// There is something to be told of the system.
+    PutNotice(Box<Notice>),
+    /// A notice is kept no longer.
+    DeleteNotice(NoticeKey),
+    /// A client is to be told of a notice, at that time.
+    PutNoticePost(NoticePost),
+    /// A client was told of a notice, or is not.
+    DeleteNoticePost(Incarnation, NoticeKey),
 }
 
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
@@ -194,6 +206,9 @@ impl Op {
                 2 * PLAIN + text(pair.previous.as_ref()) + text(flying)
             }
             Self::PutJobBody(_, body) => PLAIN + body.len(),
+            Self::PutAttempt(attempt) => {
+                PLAIN + attempt.detail.answer.as_ref().map_or(0, |answer| answer.len())
+            }
             Self::PutAnswer(answer) => PLAIN + answer.answer.len(),
             Self::PutQueue(queue) => PLAIN + queue.namespace.len() + queue.name.len(),
             Self::PutDead(dead) => PLAIN + dead.error.as_ref().map_or(0, |error| error.len()),
@@ -208,10 +223,10 @@ impl Op {
             Self::PutOperation(operation) => 2 * PLAIN + operation.text_bytes(),
             Self::PutOperationState(state) => 2 * PLAIN + state.text_bytes(),
             Self::PutQuarantined(report) => report.cost() as usize,
+            Self::PutNotice(notice) => PLAIN + notice.subject.len() + notice.detail.len(),
             Self::PutCounts(..) | Self::PutReportIds(..) => PLAIN,
             Self::DeleteQuarantined(_)
             | Self::PutProgress(..)
-            | Self::PutAttempt(_)
             | Self::DeletePair(..)
             | Self::DeleteJob(_)
             | Self::DeleteJobHead(_)
@@ -229,11 +244,16 @@ impl Op {
             | Self::DeleteRollout(_)
             | Self::DeleteRolloutDevices(..)
             | Self::DeleteOperation(_)
+            | Self::DeletePortalToken(_)
+            | Self::DeleteNotice(_)
+            | Self::PutNoticePost(_)
+            | Self::DeleteNoticePost(..)
             | Self::DeleteClient(_) => PLAIN,
             Self::PutOpenCommand(_)
             | Self::DeleteOpenCommand(_)
             | Self::PutDeviceSession(_)
             | Self::PutRolloutState(_)
+            | Self::PutPortalToken(_)
             | Self::PutRolloutMember(_)
             | Self::DeleteRolloutMember(..)
             | Self::PutTimelineEntry(_) => 2 * PLAIN,

@@ -19,6 +19,8 @@ pub struct Client {
     pub previous_secret: Option<PreviousSecret>,
     /// A disabled client's notifications stay pending.
     pub enabled: bool,
+    /// Whether it is told of notices.
+    pub notices: bool,
     /// When it was registered.
     pub created_at: Timestamp,
 }

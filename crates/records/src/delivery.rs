@@ -175,6 +175,39 @@ pub struct Attempt {
     pub status_code: Option<u16>,
     /// What went wrong, if there was no answer.
     pub error: Option<AttemptError>,
+    /// What was seen of the receiver.
+    pub detail: AttemptDetail,
+}
+
+/// What an attempt saw of its receiver. Nothing, for one that was cut off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttemptDetail {
+    /// How long its parts took.
+    pub timings: AttemptTimings,
+    /// The first bytes of the answer's body, at most [`ANSWER_BYTES_MAX`]; `None` if it had none.
+    pub answer: Option<Box<[u8]>>,
+    /// Where the error is [`AttemptError::TlsExpired`]: when the receiver's certificate ended, or
+    /// when it begins to hold.
+    pub certificate_bound: Option<Timestamp>,
+}
+
+/// Most that is kept of an answer: enough for what servers say of a failure.
+pub const ANSWER_BYTES_MAX: usize = 2 * 1_024;
+
+/// How long the parts of an attempt took, in milliseconds; `None` for those that it did not come
+/// to, or did not need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttemptTimings {
+    /// The look-up of the name.
+    pub dns_ms: Option<u32>,
+    /// TCP.
+    pub connect_ms: Option<u32>,
+    /// TLS.
+    pub tls_ms: Option<u32>,
+    /// From the end of the request to the first byte of its answer.
+    pub first_byte_ms: Option<u32>,
+    /// It went out on a connection that an earlier attempt had made.
+    pub reused: bool,
 }
 
 /// Why an attempt had no answer.

@@ -16,7 +16,9 @@ mod event;
 mod head;
 mod job;
 mod kept;
+mod notice;
 mod operation;
+mod portal;
 mod quarantine;
 mod queue;
 mod report_ids;
@@ -33,7 +35,8 @@ pub use command::{
 };
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
-    Attempt, AttemptError, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, Flight, Pair, Waiting,
+    ANSWER_BYTES_MAX, Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryKey,
+    DeliveryProgress, DeliveryStatus, Flight, Pair, Waiting,
 };
 pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, PaceOverride, Reading, Seen};
 pub use event::{Event, EventKey, EventKind};
@@ -43,9 +46,11 @@ pub use job::{
     QueueKey, Recurrence, Reservation, Rule, Starts, Successor, Terms,
 };
 pub use kept::KeptFrom;
+pub use notice::{NOTICE_ID_PREFIX, Notice, NoticeKey, NoticeKind, NoticePost};
 pub use operation::{
     Operation, OperationAction, OperationCounts, OperationError, OperationState, OperationStatus,
 };
+pub use portal::{PortalRights, PortalToken, TokenDigest};
 pub use quarantine::{QuarantineKey, Quarantined};
 pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings};
 pub use report_ids::ReportIds;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use base::DeviceId;
 use records::{
     Batch, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress, DeviceSession, DeviceSlot,
-    DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Op, OpenCommand, Operation, OperationState,
-    Pair, ParkedJob, PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Rollout,
-    RolloutDevices, RolloutMember, RolloutState, Seen, Sign, Wish,
+    DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Notice, NoticePost, Op, OpenCommand, Operation,
+    OperationState, Pair, ParkedJob, PartitionHead, PortalToken, Quarantined, Queue, QueueCounts, Reading,
+    ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign, Wish,
 };
 
 use crate::codec::encode_batch;
@@ -150,6 +150,12 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::PutOperation(operation) => put(&*operation, out),
         Op::DeleteOperation(id) => delete_both::<Operation, OperationState>(&id, &id, out),
         Op::PutOperationState(state) => put(&*state, out),
+        Op::PutPortalToken(token) => put(&*token, out),
+        Op::PutNotice(notice) => put(&*notice, out),
+        Op::DeleteNotice(at) => delete::<Notice>(&at, out),
+        Op::PutNoticePost(post) => put(&post, out),
+        Op::DeleteNoticePost(client, notice) => delete::<NoticePost>(&(client, notice), out),
+        Op::DeletePortalToken(id) => delete::<PortalToken>(&id, out),
         Op::DeleteRolloutMember(place, status) => delete::<RolloutMember>(&(*place, status), out),
     }
 }

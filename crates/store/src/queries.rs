@@ -7,7 +7,9 @@ mod commands;
 mod devices;
 mod feeds;
 mod jobs;
+mod notices;
 mod operations;
+mod portals;
 mod residents;
 mod rollouts;
 

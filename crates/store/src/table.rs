@@ -161,6 +161,12 @@ tables! {
     Operations = "operations", Devices, Rows;
     /// id -> how far the operation has come.
     OperationStates = "operation_states", Devices, Rows;
+    /// id of a portal's token -> token.
+    PortalTokens = "portal_tokens", Devices, Rows;
+    /// time, number -> notice.
+    Notices = "notices", Devices, Rows;
+    /// client, time, number -> notice on its way to the client.
+    NoticePosts = "notice_posts", Devices, Rows;
 }
 
 impl Table {

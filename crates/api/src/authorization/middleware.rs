@@ -4,19 +4,21 @@
 use std::convert::Infallible;
 use std::task::{Context, Poll};
 
-use access::{Access, Caller, Holder, LimitReached, NotRecognised, Scope, UnderWay};
+use access::{Access, Caller, Holder, LimitReached, NotRecognised, PortalHolder, Scope, UnderWay};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use axum::routing::Route;
+use axum::routing::future::RouteFuture;
 use base::{CallerName, Problem, time};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either};
 use net::problem::{RETRY_AFTER_SECONDS, Refused};
 use tower_service::Service;
 
 use super::own::{About, is_own};
+use super::portal;
 use super::table::{Needs, Own, needs};
 use crate::ApiState;
 
@@ -70,10 +72,43 @@ impl Service<Request> for KeepsOut {
     }
 }
 
+/// Where no tokens are asked for: only whoever shows the token of a portal is looked at.
+#[derive(Clone)]
+pub(crate) struct KeepsPortalsIn(KeepsOut);
+
+impl KeepsPortalsIn {
+    pub(crate) fn new(api: ApiState, routes: Route) -> Self {
+        Self(KeepsOut::new(api, routes))
+    }
+}
+
+impl Service<Request> for KeepsPortalsIn {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<RouteFuture<Infallible>, <KeepsOut as Service<Request>>::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        match access::portal_token(request.headers()) {
+            None => Either::Left(self.0.routes.call(request)),
+            Some(_) => Either::Right(self.0.call(request)),
+        }
+    }
+}
+
 /// A request that may go on, with what it takes of its token's limits.
 type Judged = Result<(Request, Option<UnderWay>), Box<Response>>;
 
 async fn judged(api: ApiState, request: Request) -> Judged {
+    if let Some(holder) = portal::recognised(&api, &request) {
+        return judge_portal(&api, &holder, request).await.map_err(Box::new);
+    }
+    if portal::is_shown_in_vain(&api, &request) {
+        return Err(Box::new(not_recognised(NotRecognised::Unknown)));
+    }
     let Access::Guarded(guard) = &*api.shared.access else { return Ok((request, None)) };
     let route = request.extensions().get::<MatchedPath>().cloned();
     // What a route takes is in the document for everybody who has a token.
@@ -109,6 +144,35 @@ async fn judge(
         }
     }
     holder.is_admitted();
+    parts.extensions.insert(caller.called());
+    parts.extensions.insert(caller.clone());
+    Ok((Request::from_parts(parts, body), Some(under_way)))
+}
+
+/// A request of whoever holds a portal. Without a route everyone is told that there is none.
+async fn judge_portal(
+    api: &ApiState,
+    holder: &PortalHolder,
+    request: Request,
+) -> Result<(Request, Option<UnderWay>), Response> {
+    let caller = holder.caller();
+    let under_way = portal::take(api, holder)
+        .map_err(|(problem, seconds)| named(caller, with_header(problem, RETRY_AFTER, seconds.into())))?;
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let (mut parts, body) = request.into_parts();
+    if let (Some(route), Some(portal)) = (route, caller.portal()) {
+        let path = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
+        let about = About::of(&parts.uri, path.as_ref());
+        let may = needs(&parts.method, route.as_str()) == Needs::Nothing
+            || portal::may(api, portal, (&parts.method, route.as_str()), &about)
+                .await
+                .map_err(|problem| Refused(problem).into_response())?;
+        if !may {
+            api.shared.portals.judged("forbidden");
+            return Err(named(caller, forbidden(caller, Needs::Admin(Own::Never))));
+        }
+    }
+    api.shared.portals.judged("admitted");
     parts.extensions.insert(caller.called());
     parts.extensions.insert(caller.clone());
     Ok((Request::from_parts(parts, body), Some(under_way)))

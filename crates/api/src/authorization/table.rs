@@ -72,6 +72,9 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("PATCH", "/v1/clients/{id}", Admin(Never)),
     ("DELETE", "/v1/clients/{id}", Admin(Never)),
     ("GET", "/v1/clients/{id}/devices", Read(ClientInPath)),
+    ("GET", "/v1/clients/{id}/portal", Read(Never)),
+    ("POST", "/v1/clients/{id}/portal", Operate(Never)),
+    ("DELETE", "/v1/clients/{id}/portal/{portal_id}", Operate(Never)),
     ("POST", "/v1/clients/{id}/resend", Operate(ClientInPath)),
     ("POST", "/v1/clients/{id}/rotate-secret", Admin(Never)),
     ("POST", "/v1/clients/{id}/test", Admin(ClientInPath)),
@@ -107,6 +110,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     // Each topic takes what the list of its name takes.
     ("GET", "/v1/live", AnyToken),
     ("GET", "/v1/overview", Look(Never)),
+    ("GET", "/v1/notices", Read(Never)),
     ("GET", "/v1/queues", Queues),
     ("POST", "/v1/desired", Command),
     ("GET", "/v1/desired/{id}", Look(Never)),
@@ -187,6 +191,7 @@ impl Needs {
                 "admin, read, commands, operate, or client:ID of a client that this device is linked to"
             }
             Look(_) => "admin, read, commands or operate",
+            Operate(Never) => "admin or operate",
             Operate(DeliveryInPath) => "admin, operate, or client:ID of the client that was told",
             Operate(Never) => "admin or operate",
             Operate(_) => "admin, operate, or client:ID of this client",

@@ -22,6 +22,8 @@ use tower_service::Service;
 use super::table::{Needs, ROUTES};
 use crate::{ApiState, router_with};
 
+mod portals;
+
 /// A guarded server.
 struct Rig {
     engine: Engine,
@@ -135,7 +137,9 @@ async fn without_a_valid_token_only_probes_are_answered() {
     }
     let calls = ROUTES.iter().filter(|(_, _, needs)| *needs != Needs::Nothing);
     let calls = calls.map(|(method, route, _)| format!("{method} {}", route.replace(['{', '}'], "")));
-    for call in calls.chain(["GET /nothing".to_owned(), "POST /healthz".to_owned(), "POST /console/x".to_owned()]) {
+    for call in
+        calls.chain(["GET /nothing".to_owned(), "POST /healthz".to_owned(), "POST /console/x".to_owned()])
+    {
         for authorization in [None, Some("Bearer wrong"), Some("Bearer"), Some("Basic YWRtaW4=")] {
             let answer = rig.call(&call, authorization, "").await;
             assert_eq!(answer.status, 401, "{call} with {authorization:?}");

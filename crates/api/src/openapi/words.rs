@@ -353,6 +353,30 @@ pub(crate) fn label_changes() -> Schema {
     ObjectBuilder::new().additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(value)))).into()
 }
 
+pub(crate) fn notice_id() -> Schema {
+    entity_id(engine::records::NOTICE_ID_PREFIX)
+}
+
+pub(crate) fn notice_type() -> Schema {
+    one_of(engine::records::NoticeKind::ALL.map(engine::records::NoticeKind::as_str))
+}
+
+/// An object of any members.
+pub(crate) fn any_object() -> Schema {
+    ObjectBuilder::new().schema_type(Type::Object).into()
+}
+
+/// The id of a portal.
+pub(crate) fn portal_id() -> Schema {
+    text().pattern(Some(format!("^{}[0-9]+$", crate::path::PORTAL_ID_PREFIX))).into()
+}
+
+/// What the holder of a portal may do.
+pub(crate) fn portal_rights() -> Schema {
+    let rights = one_of(["read", "retry", "url"]);
+    Schema::Array(ArrayBuilder::new().items(RefOr::T(rights)).min_items(Some(1)).build())
+}
+
 /// An object with some of these members and no others, none of them null.
 pub(crate) fn changes(members: &[(&str, Schema)]) -> Schema {
     let mut body = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(false)));

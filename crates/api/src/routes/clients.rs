@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use access::Caller;
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use base::{ClientId, Problem, Timestamp};
 use engine::queries::{LOOKED_AT_MAX, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::Client;
-use engine::{Form, Queries, Version};
+use engine::{ClientPatch, Form, Queries, Version};
 use net::problem::Refused;
 
 use super::Routes;
@@ -159,10 +161,22 @@ async fn change(
     State(api): State<ApiState>,
     ClientInPath(id): ClientInPath,
     IfMatch(only_if): IfMatch,
+    caller: Option<Extension<Caller>>,
     Text(body): Text,
 ) -> Result<Tagged, Refused> {
-    let client = api.engine().patch_client(id, shape::change_of_client(&body)?, only_if).await?;
+    let patch = shape::change_of_client(&body)?;
+    check_names_url_alone(caller.as_deref(), &patch)?;
+    let client = api.engine().patch_client(id, patch, only_if).await?;
     Ok(Tagged(Answer::ok(&ClientShape::from(&client)), Version::of_client(&client)))
+}
+
+/// A portal may change where its client is told, and nothing else of it.
+fn check_names_url_alone(caller: Option<&Caller>, patch: &ClientPatch) -> Result<(), Problem> {
+    let url_alone = ClientPatch { url: patch.url.clone(), ..ClientPatch::default() };
+    match caller.filter(|caller| caller.portal().is_some()) {
+        Some(caller) if *patch != url_alone => Err(caller.may_not("admin")),
+        _ => Ok(()),
+    }
 }
 
 async fn remove(

@@ -34,8 +34,8 @@ pub(super) fn routes() -> Routes {
         .feed()
         .lists::<DeliveryShape>()
         .refuses(&[UNKNOWN_CLIENT, UNKNOWN_DEVICE]);
-    let shown = Call::new("A notification with its attempts")
-        .gives::<AttemptedShape>(200, "the notification")
+    let shown = Call::new("A notification with its attempts and what they sent")
+        .gives::<AttemptedShape<'_>>(200, "the notification")
         .refuses(&[UNKNOWN_DELIVERY])
         .refuses(OF_A_READ);
     let retried = Call::new("Sends a notification again now")
@@ -123,9 +123,19 @@ async fn list(State(api): State<ApiState>, sees: Sees, mut params: Params) -> Re
 async fn show(State(api): State<ApiState>, DeliveryInPath(id): DeliveryInPath) -> Result<Answer, Refused> {
     let queries = api.queries();
     let unknown = move || unknown_delivery(&id.to_text(DELIVERY_ID_PREFIX));
-    let (delivery, attempts) =
-        api.shared.lookups.run(move || queries.delivery(id)?.ok_or_else(unknown)).await?;
-    Ok(Answer::ok(&AttemptedShape::of(&delivery, &attempts)))
+    let look_up = move || {
+        let (delivery, attempts) = queries.delivery(id)?.ok_or_else(unknown)?;
+        let body = queries.body_of_failed(&delivery)?;
+        Ok((delivery, attempts, body))
+    };
+    let (delivery, attempts, kept) = api.shared.lookups.run(look_up).await?;
+    let body = match kept {
+        Some(body) => Some(body),
+        None => api.engine().body_of_waiting(&delivery).await.map_err(Problem::from)?,
+    };
+    let client = api.engine().directory().get(delivery.client);
+    let url = client.as_ref().map(|client| client.url.as_str());
+    Ok(Answer::ok(&AttemptedShape::of(&delivery, &attempts, body.as_deref(), url)))
 }
 
 /// A delivered notification goes out under a new id, so this creates too.

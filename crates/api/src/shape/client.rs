@@ -36,6 +36,8 @@ pub(crate) struct ClientShape<'a> {
     #[schema(schema_with = words::url)]
     url: &'a str,
     enabled: bool,
+    /// Whether it is told of notices.
+    notices: bool,
     created_at: Time,
 }
 
@@ -56,6 +58,7 @@ impl<'a> From<&'a Client> for ClientShape<'a> {
             name: &client.name,
             url: &client.url,
             enabled: client.enabled,
+            notices: client.notices,
             created_at: Time(client.created_at),
         }
     }
@@ -86,10 +89,11 @@ fn secret_of(client: &Client) -> String {
 }
 
 impl Row for ClientShape<'_> {
-    const COLUMNS: &'static [&'static str] = &["id", "name", "url", "enabled", "created_at"];
+    const COLUMNS: &'static [&'static str] = &["id", "name", "url", "enabled", "created_at", "notices"];
 
     fn write(&self, cells: &mut Cells<'_>) {
-        cells.text(self.id).text(self.name).text(self.url).shown(self.enabled).shown(self.created_at);
+        cells.text(self.id).text(self.name).text(self.url).shown(self.enabled);
+        cells.shown(self.created_at).shown(self.notices);
     }
 }
 
@@ -100,33 +104,41 @@ pub(crate) fn new_client_schema() -> Schema {
         ("name", words::name()),
         ("url", words::url()),
         ("secret?", words::secret()),
+        ("notices?", words::flag()),
     ])
 }
 
 /// The schema of a change of a client.
 pub(crate) fn client_changes_schema() -> Schema {
-    words::changes(&[("name", words::name()), ("url", words::url()), ("enabled", words::flag())])
+    words::changes(&[
+        ("name", words::name()),
+        ("url", words::url()),
+        ("enabled", words::flag()),
+        ("notices", words::flag()),
+    ])
 }
 
 /// A client as the body of a request asks for it.
 pub(crate) fn new_client(text: &str) -> Result<NewClient, Problem> {
-    let fields = Fields::read(text, &["id", "name", "url", "secret"])?;
+    let fields = Fields::read(text, &["id", "name", "url", "secret", "notices"])?;
     Ok(NewClient {
         id: fields.optional("id", string)?,
         name: fields.required("name", string)?,
         url: fields.required("url", string)?,
         secret: fields.optional("secret", secret)?,
+        notices: fields.optional("notices", boolean)?.unwrap_or(false),
     })
 }
 
 /// A change of a client as the body of a request asks for it.
 pub(crate) fn change_of_client(text: &str) -> Result<ClientPatch, Problem> {
-    let fields = Fields::read(text, &["id", "name", "url", "enabled"])?;
+    let fields = Fields::read(text, &["id", "name", "url", "enabled", "notices"])?;
     Ok(ClientPatch {
         id: fields.patch("id", string)?,
         name: fields.patch("name", string)?,
         url: fields.patch("url", string)?,
         enabled: fields.patch("enabled", boolean)?,
+        notices: fields.patch("notices", boolean)?,
     })
 }
 

@@ -80,8 +80,8 @@ async fn every_list_has_a_table() {
         ("/v1/devices?kind=lock", "", 3, &[r#"{"site":"12"}"#]),
         ("/v1/devices?connected=false", "", 11, &[r#"{"window":2,"gap":null}"#]),
         ("/v1/clients/c/devices", "", 6, &["0"]),
-        ("/v1/clients", "id,name,url,enabled,created_at", 3, &["true"]),
-        ("/v1/devices/a/clients", "id,name,url,enabled,created_at", 0, &["c"]),
+        ("/v1/clients", "id,name,url,enabled,created_at,notices", 3, &["true"]),
+        ("/v1/devices/a/clients", "id,name,url,enabled,created_at,notices", 0, &["c"]),
         ("/v1/devices/a/readings", "ts,data,changed", 2, &["true", "false", "true"]),
         ("/v1/events?order=asc", "id,device_id,type,ts,sequence,value,previous", 6, &["", "1"]),
         (

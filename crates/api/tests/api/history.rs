@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use engine::Answer as Answered;
-use engine::records::AttemptError;
+use engine::records::{AttemptDetail, AttemptError, AttemptTimings};
 use serde_json::Value as Json;
 
 use crate::rig::{Server, names};
@@ -101,6 +101,40 @@ async fn a_delivery_tells_its_life() {
     let delivered = r#"{"status":"delivered","attempt_count":2,"next_attempt_at":null,
                         "attempts":[{"error":"timed_out"},{"at":"*","status_code":204,"error":null,"duration_ms":12}]}"#;
     server.check(&path, "", 200, delivered).await;
+}
+
+/// What an attempt sent, what it saw, and what to do: as long as that is known.
+#[tokio::test]
+async fn a_delivery_has_both_halves() {
+    let server = linked().await;
+    server.report("a", 1).await;
+    let id = only_delivery(&server).await["id"].as_str().expect("an id").to_owned();
+    let path = format!("GET /v1/deliveries/{id}");
+    let expect = format!(
+        r#"{{"body":null,"body_gone":"it is made at the first attempt","url":"https://c.example/hook",
+            "headers":{{"content-type":"application/json","webhook-id":"{id}"}}}}"#
+    );
+    server.check(&path, "", 200, &expect).await;
+    let due = server.lease_all().await.remove(0);
+    let sent = String::from_utf8(due.body.to_vec()).expect("a text");
+    assert_eq!(server.get(&path[4..]).await["body"], sent, "while its attempt is under way");
+    let timings = AttemptTimings { dns_ms: Some(1), connect_ms: Some(2), ..AttemptTimings::default() };
+    let answer = Some(Box::from(&b"no \xff \x1b"[..]));
+    let detail = AttemptDetail { timings, answer, certificate_bound: None };
+    server.end_seeing(&due, ok(401), detail).await;
+    let shown = server.get(&path[4..]).await;
+    assert_eq!(shown["body"], sent, "while it waits for the next");
+    assert!(shown["headers"]["webhook-timestamp"].is_string() && !shown.to_string().contains("signature"));
+    let attempt = &shown["attempts"][0];
+    assert_eq!(attempt["answer"], "no \u{fffd} \u{1b}");
+    assert_eq!((&attempt["dns_ms"], &attempt["connect_ms"]), (&1.into(), &2.into()));
+    assert!(attempt.get("tls_ms").is_none() && attempt["reused"] == false);
+    assert!(attempt["cause"].as_str().is_some_and(|cause| cause.contains("present secret")), "{attempt}");
+    server.check(&format!("POST {}/retry", &path[4..]), "", 202, "").await;
+    let due = server.lease_all().await.remove(0);
+    server.end(&due, ok(204)).await;
+    let gone = r#"{"body":null,"body_gone":"it was delivered; bodies are kept until then"}"#;
+    server.check(&path, "", 200, gone).await;
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod health;
 mod history;
 mod import;
 mod lists;
+mod notices;
 mod overview;
 mod quarantine;
 mod queues;

@@ -42,7 +42,7 @@ async fn a_secret_is_shown_once() {
     let secret = made["secret"].as_str().expect("text").strip_prefix("whsec_").expect("the prefix");
     assert_eq!(STANDARD.decode(secret).expect("base64").len(), 32);
     let id = made["id"].as_str().expect("an id is made");
-    let expect = ["created_at", "enabled", "id", "name", "url"];
+    let expect = ["created_at", "enabled", "id", "name", "notices", "url"];
     assert_eq!(names(&server.get(&format!("/v1/clients/{id}")).await), expect);
     assert_eq!(names(&server.get("/v1/clients").await["items"][0]), expect);
     let changed = server.check(&format!("PATCH /v1/clients/{id}"), r#"{"name":"B"}"#, 200, "{}").await;

@@ -12,6 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Request};
 use base::id::DELIVERY_ID_PREFIX;
 use base::{Clock, DeviceId, Lineage, Timestamp, Value, WayIn};
+use engine::records::AttemptDetail;
 use engine::settings::Retry;
 use engine::{Answer as Answered, AttemptDue, AttemptEnd, Engine, Report, Said, Settings};
 use http_body_util::BodyExt;
@@ -78,6 +79,10 @@ impl Answer {
 }
 
 impl Server {
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     pub(crate) async fn start() -> Self {
         Self::start_with(4, Router::new()).await
     }
@@ -104,6 +109,7 @@ impl Server {
             at: Timestamp(BEGIN),
             took: Duration::from_millis(12),
             answer: Answered::Status { code: 204, retry_after: None },
+            detail: AttemptDetail::default(),
         };
         let state = state.testing_with(move |_| {
             let ended = ended.clone();
@@ -228,7 +234,12 @@ impl Server {
 
     /// Ends an attempt with that answer, and waits until that can be read.
     pub(crate) async fn end(&self, due: &AttemptDue, answer: Answered) {
-        let end = AttemptEnd { at: self.clock.now(), took: Duration::from_millis(12), answer };
+        self.end_seeing(due, answer, AttemptDetail::default()).await;
+    }
+
+    /// Ends an attempt that saw that of its receiver.
+    pub(crate) async fn end_seeing(&self, due: &AttemptDue, answer: Answered, detail: AttemptDetail) {
+        let end = AttemptEnd { at: self.clock.now(), took: Duration::from_millis(12), answer, detail };
         let to = self.engine.directory().get(due.client);
         if let Some(to) = to {
             self.engine.note_answer(&to, answer).await.expect("accepting");

@@ -35,6 +35,15 @@ struct Attempt {
     status_code: Option<u16>,
     error: Option<String>,
     duration_ms: u64,
+    cause: Option<String>,
+    answer: Option<String>,
+}
+
+impl Attempt {
+    /// The first line of what the receiver said.
+    fn said(&self) -> Option<&str> {
+        self.answer.as_deref().map(|answer| answer.lines().next().unwrap_or_default())
+    }
 }
 
 impl Delivery {
@@ -107,7 +116,15 @@ impl WithAttempts {
         };
         let attempts: Vec<_> = self.attempts.iter().map(row).collect();
         let between = if attempts.is_empty() { "" } else { "\n" };
-        format!("{}{between}{}", self.delivery.facts(), table.lines(&attempts))
+        let latest = self.attempts.last();
+        let said = [
+            ("cause", latest.and_then(|it| it.cause.as_deref())),
+            ("answer", latest.and_then(Attempt::said)),
+        ];
+        let said: Vec<_> =
+            said.into_iter().filter_map(|(what, text)| Some((what, Cell::text(text?)))).collect();
+        let behind = if said.is_empty() { String::new() } else { format!("\n{}", facts(&said)) };
+        format!("{}{between}{}{behind}", self.delivery.facts(), table.lines(&attempts))
     }
 }
 

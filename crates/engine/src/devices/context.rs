@@ -19,6 +19,7 @@ use crate::commands::Downlink;
 use crate::followers::{Followers, News};
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
+use crate::notices::links::NoticeLinks;
 use crate::outcomes::OutcomeLane;
 use crate::rollouts::DeviceLook;
 use crate::rollouts::links::RolloutLinks;
@@ -34,6 +35,7 @@ pub struct DeviceContext {
     /// Clients to be told again.
     pub stale: Arc<StaleClients>,
     pub(crate) followers: Arc<Followers>,
+    notices: Arc<NoticeLinks>,
     pub(crate) stats: AllDeviceStats,
     /// Which devices have live sessions of their own.
     pub(crate) connected: Connected,
@@ -53,6 +55,7 @@ impl DeviceContext {
         clock: Arc<dyn Clock>,
         directory: Arc<Directory>,
         (stale, rollouts): (Arc<StaleClients>, Arc<RolloutLinks>),
+        (followers, notices): (Arc<Followers>, Arc<NoticeLinks>),
         metrics: Arc<BatchMetrics>,
         partitions: u16,
     ) -> Self {
@@ -62,7 +65,8 @@ impl DeviceContext {
             lanes: DueLanes::default(),
             outcomes: Due::default(),
             stale,
-            followers: Arc::default(),
+            followers,
+            notices,
             stats: AllDeviceStats::default(),
             connected: Connected::new(partitions),
             sessions: SessionBook::new(partitions),
@@ -113,6 +117,7 @@ impl MachineContext for DeviceContext {
             E::Done(reply, answer) => reply.send(answer),
             E::Kept(reply) => reply.send(()),
             E::Swept(reply, more) => reply.send(more),
+            E::Body(reply, body) => reply.send(body),
             E::Leased(reply, due) => reply.send(due),
             E::LanesDue(partition, clients) => {
                 self.lanes.mark(clients.into_iter().map(|client| (partition, client)));
@@ -140,6 +145,7 @@ impl MachineContext for DeviceContext {
             E::RolloutsAskAgain => self.rollouts.ask_again(),
             E::DeviceChanged(device) => self.rollouts.look_at(&device, DeviceLook::Changed),
             E::Connected(partition, slot, is) => self.connected.set(partition, slot, is),
+            E::Lost(lost) => self.notices.lost(self.clock.now(), lost),
             E::StatsChanged(partition, stats) => self.stats.set(partition, stats),
         }
     }

@@ -12,6 +12,7 @@ use super::lanes::AttemptDue;
 use super::stats::DeviceStats;
 use crate::commands::{PublishedCommand, TrackedCommand};
 use crate::kernel::reply::{Answered, Reply};
+use crate::notices::LostDevices;
 use crate::outcomes::{OutcomeDue, OutcomeLane};
 use crate::queries::Device;
 use crate::rollouts::{CommandMove, TurnReport};
@@ -33,6 +34,8 @@ pub enum DeviceEffect {
     Kept(Reply<()>),
     /// A sweep went this far; whether there is more.
     Swept(Reply<bool>, bool),
+    /// The body of a notification, if it is kept.
+    Body(Reply<Option<Arc<[u8]>>>, Option<Arc<[u8]>>),
     /// Attempts may be made.
     Leased(Reply<Vec<AttemptDue>>, Vec<AttemptDue>),
     /// What became of rollouts' orders.
@@ -69,6 +72,8 @@ pub enum DeviceEffect {
     OutcomesLeased(Reply<Vec<OutcomeDue>>, Vec<OutcomeDue>),
     /// A device has a live session of its own, or none.
     Connected(PartitionId, DeviceSlot, bool),
+    /// Devices were lost.
+    Lost(Vec<LostDevices>),
     /// A partition has other counts than before.
     StatsChanged(PartitionId, DeviceStats),
 }

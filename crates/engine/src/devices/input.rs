@@ -139,6 +139,17 @@ pub enum Input {
         /// Gets the outcome.
         reply: Reply<Answered<()>>,
     },
+    /// Show the body of a notification that waits for another attempt or has one under way.
+    ShowBody {
+        /// The device that it tells of.
+        slot: DeviceSlot,
+        /// The client it is for.
+        client: Incarnation,
+        /// The notification.
+        delivery: EntityId,
+        /// Gets it, if it is kept.
+        reply: Reply<Option<Arc<[u8]>>>,
+    },
     /// Send a delivery again now.
     RetryDelivery {
         /// The delivery.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{EntityId, Incarnation, PartitionId, Timestamp};
-use records::{AttemptError, Reservation};
+use records::{AttemptDetail, AttemptError, Reservation};
 use tokio::sync::Notify;
 
 /// A lane: the due notifications of one client in one partition.
@@ -85,6 +85,8 @@ pub struct AttemptEnd {
     pub took: Duration,
     /// What came of it.
     pub answer: Answer,
+    /// What it saw of the receiver.
+    pub detail: AttemptDetail,
 }
 
 /// What came of an attempt.

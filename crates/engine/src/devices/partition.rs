@@ -4,7 +4,7 @@
 //! effects. What is not resident - profiles, bodies, old deliveries - is read through
 //! [`PendingRecords`]. Nothing here knows a clock, a socket or a file.
 
-mod attempt_ends;
+pub(crate) mod attempt_ends;
 mod attempts;
 mod commands;
 mod counts;
@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{ClientId, Incarnation, Lineage, PartitionId, Timestamp, WayIn};
+use base::{ClientId, DeviceId, Incarnation, Lineage, PartitionId, Timestamp, WayIn};
 use jobs::Jobs;
 use records::{Counts, CountsKey, DeviceSlot, DeviceState, Op, PartitionHead, Process};
 use store::StoreError;
@@ -110,6 +110,8 @@ type DeviceStep<'a> = StepContext<'a, DeviceEffect, DeviceStepPart>;
 #[derive(Default)]
 struct DeviceStepPart {
     noticed: Vec<Noticed>,
+    /// Devices that were lost, by group, and one of each.
+    lost: HashMap<Group, (u32, DeviceId)>,
     counted: StepCounts,
     /// Groups that devices left: theirs may still be counted.
     left_groups: Vec<Group>,
@@ -291,6 +293,9 @@ impl Partition {
                 DeviceEffect::Kept(reply)
             }
             Input::Discard { id, reply } => DeviceEffect::Done(reply, answered(self.discard(id, step))?),
+            Input::ShowBody { slot, client, delivery, reply } => {
+                DeviceEffect::Body(reply, self.body_of((slot, client), delivery, step)?)
+            }
             Input::RetryDelivery { id, reply } => {
                 DeviceEffect::Done(reply, answered(self.retry_delivery(id, step))?)
             }
@@ -307,6 +312,7 @@ impl Partition {
     /// Ends the step: its changes become one batch.
     fn seal(&mut self, mut step: DeviceStep<'_>, more: bool) -> Result<Step<DeviceEffect>, StoreError> {
         self.write_counts(&mut step)?;
+        self.tell_lost(&mut step);
         step.own.left_groups.drain(..).for_each(|group| self.groups.leave(group));
         let kept_from = retention::kept_from(step.now, &self.settings.keep, self.head.kept_from);
         let attended = self.watch.readings_of_clocks(step.now);

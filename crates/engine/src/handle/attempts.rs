@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use base::{Incarnation, PartitionId};
-use records::{Client, Reservation};
+use records::{Client, Delivery, DeliveryStatus, Reservation};
 use tokio::sync::oneshot;
 
 use super::Engine;
@@ -97,6 +97,21 @@ impl Engine {
             let (attempts, times) = (ended.len(), HAND_INS_MAX);
             tracing::warn!(%partition, attempts, times, "attempts could not be recorded; they will count as timed out");
         }
+    }
+
+    /// The body of a notification that waits for another attempt, or has one under way: what each
+    /// of its attempts sends.
+    ///
+    /// # Errors
+    /// When the server is not accepting.
+    pub async fn body_of_waiting(&self, of: &Delivery) -> Result<Option<Arc<[u8]>>, NotAccepting> {
+        let progress = of.progress;
+        if progress.status != DeliveryStatus::Pending || progress.attempts == 0 {
+            return Ok(None);
+        }
+        let (slot, client, delivery) = (of.slot, of.client, of.id);
+        let partition = self.device_partition(self.partition_of(delivery.routing))?;
+        partition.ask(|reply| Input::ShowBody { slot, client, delivery, reply }).await
     }
 
     pub(crate) fn device_partition(

@@ -23,6 +23,7 @@ use crate::kernel::driver::{Driver, INBOX_INPUTS_MAX};
 use crate::kernel::machine::Machine;
 use crate::kernel::partition_handle::PartitionHandle;
 use crate::kernel::runner::Runner;
+use crate::notices::courier;
 use crate::queues::QueueInput;
 use crate::queues::partition::QueuePartition;
 use crate::registry::{Registry, RegistryInput};
@@ -59,6 +60,7 @@ impl Starting {
         let load = move || {
             let registry = Registry::load(&*context.kernel.store, &settings)?;
             context.directory().replace(registry.clients().cloned());
+            context.registry.portals().replace(registry.portals().cloned());
             Ok(registry)
         };
         Ok(self.spawn(PartitionId::REGISTRY, load()?, load, Arc::clone(&self.context.registry)))
@@ -91,7 +93,9 @@ impl Starting {
             (Arc::clone(&self.settings), Arc::clone(&self.context.kernel), self.process);
         let load = move || {
             let moment = kernel.moment_of_load();
-            QueuePartition::load(&*kernel.store, id, settings.jobs_resident_max, process, moment)
+            let resident_max = settings.jobs_resident_max;
+            let partition = QueuePartition::load(&*kernel.store, id, resident_max, process, moment)?;
+            Ok(partition.telling(settings.notices))
         };
         Ok(self.spawn(id, load()?, load, Arc::clone(&self.context.queues)))
     }
@@ -135,6 +139,18 @@ impl Starting {
             tokio::select! {
                 _ = stop_searching.wait_for(|stop| *stop) => {}
                 _not_accepting = searcher.search() => {}
+            }
+        });
+    }
+
+    /// Starts the task that carries signals to the registry.
+    pub(super) fn carry_notices(&mut self, registry: &PartitionHandle<RegistryInput>) {
+        let carrying = courier::carry(self.context.clone(), registry.inbox.clone(), self.settings.notices);
+        let mut stop = self.stop.subscribe();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => {}
+                () = carrying => {}
             }
         });
     }

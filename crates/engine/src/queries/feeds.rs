@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Problem, Timestamp};
 use records::{
     CommandKey, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceSlot, Event, EventKey, EventKind,
-    QuarantineKey, Quarantined,
+    NoticeKey, QuarantineKey, Quarantined,
 };
 use store::{Page, StoreError, View, Whose};
 
@@ -90,7 +90,7 @@ macro_rules! feed_order {
         }
     )*};
 }
-feed_order!(EventKey, DeliveryKey, QuarantineKey, CommandKey);
+feed_order!(EventKey, DeliveryKey, QuarantineKey, CommandKey, NoticeKey);
 
 impl Queries {
     /// Events by time; as far as a bounded number that are looked at leads, where not all are asked
@@ -359,7 +359,7 @@ impl<'a> Suits<'a> {
 }
 
 /// The part of a feed's page that one partition has: items of equal key are ordered by partition.
-fn part_of<K: FeedOrder>(page: &Page<FeedKey<K>>, partition: PartitionId) -> Page<K> {
+pub(super) fn part_of<K: FeedOrder>(page: &Page<FeedKey<K>>, partition: PartitionId) -> Page<K> {
     let after =
         page.after.map(|FeedKey { key, partition: last }| match (page.ascending, partition.cmp(&last)) {
             (_, Ordering::Equal) | (true, Ordering::Less) | (false, Ordering::Greater) => key,

@@ -12,6 +12,7 @@ use super::troubled::TroubledQueues;
 use crate::followers::Followers;
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
+use crate::notices::links::NoticeLinks;
 
 /// What partitions of queues reach outside.
 #[derive(Debug)]
@@ -20,13 +21,18 @@ pub struct QueueContext {
     pub(crate) named_queues: NamedQueues,
     pub(crate) troubled: TroubledQueues,
     followers: Arc<Followers>,
+    notices: Arc<NoticeLinks>,
     metrics: Arc<BatchMetrics>,
 }
 
 impl QueueContext {
-    pub(crate) fn new(metrics: Arc<BatchMetrics>, followers: Arc<Followers>) -> Self {
+    pub(crate) fn new(
+        metrics: Arc<BatchMetrics>,
+        followers: Arc<Followers>,
+        notices: Arc<NoticeLinks>,
+    ) -> Self {
         let (stats, named_queues) = (AllPartitionStats::default(), NamedQueues::default());
-        Self { stats, named_queues, troubled: TroubledQueues::default(), followers, metrics }
+        Self { stats, named_queues, troubled: TroubledQueues::default(), followers, notices, metrics }
     }
 }
 
@@ -55,6 +61,7 @@ impl MachineContext for QueueContext {
             E::DeadListed(reply, dead) => reply.send(dead),
             E::Respawned(reply, answer) => reply.send(answer),
             E::DeadDeleted(reply, count) => reply.send(count),
+            E::Condition(signal) => self.notices.signal(*signal),
             E::Counted(counted) => self.metrics.jobs(&counted),
             E::NamedQueues(partition, changes) => self.named_queues.change(partition, changes),
             E::TroubledQueues(partition, changes) => self.troubled.change(partition, changes),

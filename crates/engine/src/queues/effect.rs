@@ -10,6 +10,7 @@ use super::partition::{DeadView, Listed};
 use super::stats::{JobsCounted, PartitionStats, QueueStats};
 use super::{NamedChange, PublishedJob, TroubleChange};
 use crate::kernel::reply::{Answered, Reply};
+use crate::notices::Signal;
 
 /// What the outside may see once it is durable.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub enum QueueEffect {
     Respawned(Reply<Answered<Respawned>>, Answered<Respawned>),
     /// Dead letters are gone.
     DeadDeleted(Reply<usize>, usize),
+    /// A queue is in another condition.
+    Condition(Box<Signal>),
     /// So many jobs went their way.
     Counted(JobsCounted),
     /// A partition has other counts than before.

@@ -5,6 +5,7 @@
 //! letters, kept answers - is here; when a job may be leased is the rules' affair.
 
 mod budget;
+mod conditions;
 mod consumers;
 mod dead;
 mod dropping;
@@ -45,6 +46,7 @@ use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::answered;
 use crate::kernel::step_context::StepContext;
 use budget::{Budget, StepLimits};
+use conditions::QueueConditions;
 use dropping::Dropping;
 use lifetime::Sweep;
 use oldest_dead::OldestDead;
@@ -96,6 +98,7 @@ pub struct QueuePartition {
     dead: PendingWrites<(QueueKey, u64), DeadJob>,
     oldest_dead: OldestDead,
     answers: KeptAnswers,
+    conditions: QueueConditions,
     /// Dead letters of all queues.
     dead_total: u64,
     /// Its counts after the step before.
@@ -236,7 +239,17 @@ impl Machine for QueuePartition {
         let wall = self.jobs.wait_on_wall().then_some(now.after(WALL_LOOKED_AT_EVERY));
         let dropping = self.dropping.may_go_on(self.settled).then_some(now);
         let swept = sweep.or(dropping);
-        let own = [wall, self.jobs.next_wakeup(), self.waiting.next_end(), lingering, ageing, answers, swept];
+        let looks = self.conditions.next_wakeup();
+        let own = [
+            wall,
+            self.jobs.next_wakeup(),
+            self.waiting.next_end(),
+            lingering,
+            ageing,
+            answers,
+            swept,
+            looks,
+        ];
         own.into_iter().flatten().min()
     }
 }
@@ -369,6 +382,7 @@ impl QueuePartition {
         more |= self.drop_more_surplus(step)?;
         more |= self.sweep(step)?;
         more |= self.go_on_dropping(step)?;
+        more |= self.look_at_backlogs(step);
         self.let_empty_go(step);
         more |= self.jobs.evict(&mut step.jobs());
         // Where nothing more can leave, reading goes on without room.

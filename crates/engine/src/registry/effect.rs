@@ -4,14 +4,17 @@
 use std::sync::Arc;
 
 use base::{ClientId, Incarnation, PartitionId};
-use records::{Batch, Client};
+use records::{Batch, Client, NoticeKind, PortalToken, TokenDigest};
 use tokio::sync::watch;
 
 use crate::Directory;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
+use crate::notices::NoticeDue;
+use crate::notices::links::NoticeLinks;
 use crate::operations::OperationEffect;
+use crate::portals::OpenPortals;
 use crate::rollouts::RolloutEffect;
 use crate::rollouts::links::RolloutLinks;
 
@@ -30,6 +33,24 @@ pub enum RegistryEffect {
     DirectoryRemove(ClientId),
     /// A client is enabled again.
     Enabled(Incarnation),
+    /// Something about notices is kept.
+    Kept(Reply<()>),
+    /// A notice was made.
+    Noticed(NoticeKind),
+    /// Nothing is told of a subject: there are too many.
+    NoticeLeftOut,
+    /// A client is not told of a notice any more.
+    NoticeGivenUp,
+    /// Notices are due to clients.
+    NoticesDue,
+    /// Notices may be posted to clients.
+    NoticesLeased(Reply<Vec<NoticeDue>>, Vec<NoticeDue>),
+    /// A portal was asked for, or that was refused.
+    Portal(Reply<Answered<PortalToken>>, Answered<Box<PortalToken>>),
+    /// A portal is open.
+    PortalOpened(Box<PortalToken>),
+    /// A portal is closed.
+    PortalClosed(TokenDigest),
     /// Something about rollouts.
     Rollouts(RolloutEffect),
     /// Something about operations.
@@ -40,11 +61,13 @@ pub enum RegistryEffect {
 pub struct RegistryContext {
     /// The clients.
     pub directory: Arc<Directory>,
+    portals: OpenPortals,
     /// Called with a client that is enabled again.
     on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
     rollouts: Arc<RolloutLinks>,
     /// Marked changed when an operation begins or is called off.
     pub(crate) operations: watch::Sender<()>,
+    notices: Arc<NoticeLinks>,
     metrics: Arc<BatchMetrics>,
 }
 
@@ -53,9 +76,17 @@ impl RegistryContext {
         directory: Arc<Directory>,
         on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
         rollouts: Arc<RolloutLinks>,
+        notices: Arc<NoticeLinks>,
         metrics: Arc<BatchMetrics>,
     ) -> Self {
-        Self { directory, on_enabled, rollouts, operations: watch::Sender::new(()), metrics }
+        let (portals, operations) = (OpenPortals::default(), watch::Sender::new(()));
+        Self { directory, portals, on_enabled, rollouts, operations, notices, metrics }
+    }
+
+    /// The portals that are open.
+    #[must_use]
+    pub fn portals(&self) -> &OpenPortals {
+        &self.portals
     }
 }
 
@@ -71,6 +102,15 @@ impl MachineContext for RegistryContext {
             RegistryEffect::DirectoryPut(client) => self.directory.put(*client),
             RegistryEffect::DirectoryRemove(id) => self.directory.remove(&id),
             RegistryEffect::Enabled(client) => (self.on_enabled)(client),
+            RegistryEffect::Kept(reply) => reply.send(()),
+            RegistryEffect::Noticed(kind) => self.notices.noticed(kind),
+            RegistryEffect::NoticeLeftOut => self.notices.left_out(),
+            RegistryEffect::NoticeGivenUp => self.notices.given_up(),
+            RegistryEffect::NoticesDue => self.notices.mark_due(),
+            RegistryEffect::NoticesLeased(reply, due) => reply.send(due),
+            RegistryEffect::Portal(reply, answer) => reply.send(answer.map(|token| *token)),
+            RegistryEffect::PortalOpened(token) => self.portals.put(*token),
+            RegistryEffect::PortalClosed(digest) => self.portals.remove(&digest),
             RegistryEffect::Rollouts(effect) => effect.release(&self.rollouts),
             RegistryEffect::Operations(effect) => effect.release(&self.operations),
         }

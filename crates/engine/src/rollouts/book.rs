@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use base::{Incarnation, PartitionId, Timestamp};
 use records::{
-    MemberPlace, MemberStatus, Op, Rollout, RolloutCursor, RolloutMember, RolloutStanding, RolloutState,
+    MemberPlace, MemberStatus, NoticeKind, Op, Rollout, RolloutCursor, RolloutMember, RolloutStanding,
+    RolloutState,
 };
 use store::{Store, StoreError};
 
@@ -24,6 +25,7 @@ use super::{DoneReply, TrackedRollout};
 use crate::kernel::hashed::{HashMap, HashSet};
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::{Answered, Reply};
+use crate::notices::{Condition, Detail, Signal, Topic};
 use crate::registry::{RegistryEffect, RegistryStep};
 
 /// Rollouts that are read at a time when the registry is loaded.
@@ -80,6 +82,8 @@ pub(crate) struct RolloutBook {
     /// All batches up to this one are durable.
     durable: u64,
     is_wanted: bool,
+    /// Rollouts that were stopped and that nobody was told of yet.
+    stopped: Vec<Signal>,
     /// Where forgetting a rollout's devices goes on.
     forgetting: Option<(Incarnation, Scan)>,
 }
@@ -91,6 +95,8 @@ struct Live {
     state: RolloutState,
     /// The state is to be written.
     is_changed: bool,
+    /// That it was stopped was told.
+    is_stop_told: bool,
     /// The latest batch that wrote it.
     written: u64,
     /// Devices whose turn may come next.
@@ -149,10 +155,12 @@ impl Scan {
 
 impl Live {
     fn new(rollout: Arc<Rollout>, state: RolloutState) -> Self {
+        let is_stop_told = state.standing == RolloutStanding::Stopped;
         Self {
             rollout,
             state,
             is_changed: false,
+            is_stop_told,
             written: 0,
             candidates: VecDeque::new(),
             pass: CandidateSearch::Wanted(None),
@@ -236,6 +244,7 @@ impl RolloutBook {
             ordered: HashSet::default(),
             durable: seq,
             is_wanted: false,
+            stopped: Vec::new(),
             forgetting: None,
         };
         let view = store.view(PartitionId::REGISTRY)?;
@@ -279,6 +288,28 @@ impl RolloutBook {
         let of_live =
             self.live.values().filter_map(|live| if scans(live) { Some(now) } else { live.wake_at });
         of_live.chain(self.next_forgotten().map(|at| at.max(now))).min()
+    }
+
+    /// What is to be told of rollouts that were stopped.
+    pub(crate) fn take_stopped(&mut self) -> Vec<Signal> {
+        std::mem::take(&mut self.stopped)
+    }
+
+    /// Notes whether a rollout was stopped, or goes on.
+    fn note_stop(&mut self, incarnation: Incarnation) {
+        let Some(live) = self.live.get_mut(&incarnation) else { return };
+        let is_stopped = live.state.standing == RolloutStanding::Stopped;
+        if std::mem::replace(&mut live.is_stop_told, is_stopped) || !is_stopped {
+            return;
+        }
+        let (id, state) = (&live.rollout.id, &live.state);
+        let detail = Detail::default().text("rollout_id", id);
+        self.stopped.push(Signal {
+            topic: Topic::Rollout,
+            subject: format!("rollout {id}").into(),
+            condition: Condition::Happened(NoticeKind::RolloutStopped),
+            detail: detail.number("failed", state.failed).number("ended", state.ended),
+        });
     }
 
     fn member(

@@ -5,7 +5,7 @@ mod dropping;
 mod floods;
 mod leaving;
 mod retention;
-mod rig;
+pub(crate) mod rig;
 mod several;
 mod stats;
 

@@ -100,6 +100,7 @@ impl Rig {
             name: "Acme".to_owned(),
             url: "http://127.0.0.1:9/".to_owned(),
             secret: None,
+            notices: false,
         };
         self.engine.create_client(client).await.expect("registered").id
     }
@@ -131,7 +132,8 @@ impl Rig {
     async fn end(&self, due: &AttemptDue, to: &records::Client, code: u16) {
         let answer = Answer::Status { code, retry_after: None };
         self.engine.note_answer(to, answer).await.expect("accepting");
-        let end = AttemptEnd { at: self.engine.clock().now(), took: Duration::from_millis(3), answer };
+        let (at, took) = (self.engine.clock().now(), Duration::from_millis(3));
+        let end = AttemptEnd { at, took, answer, detail: records::AttemptDetail::default() };
         self.engine.exchange(due.partition, vec![(due.reservation, end)], Vec::new()).await;
     }
 

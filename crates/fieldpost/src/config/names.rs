@@ -102,6 +102,19 @@ impl Name for WebOrigin {
     }
 }
 
+/// An origin whose pages may embed one of ours: as it stands in a policy, which it must not end.
+pub(super) struct FrameOrigin;
+
+impl Name for FrameOrigin {
+    type Value = String;
+    const RIGHT: &'static str = "[\"https://portal.example\"], without a path";
+
+    fn read(&self, text: &str) -> Option<String> {
+        let is_plain = text.bytes().all(|b| b.is_ascii_graphic() && !b";,'\"".contains(&b));
+        WebOrigin.read(text).filter(|_| is_plain).map(|_| text.to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +124,11 @@ mod tests {
         assert_eq!(Host.read("Depot.example").as_deref(), Some("depot.example"));
         for text in ["", "depot.example:8080", "http://depot.example", "a b", "[::1]"] {
             assert_eq!(Host.read(text), None, "{text:?}");
+        }
+        assert_eq!(FrameOrigin.read("https://p.example:8443").as_deref(), Some("https://p.example:8443"));
+        for text in ["*", "'self'", "https://p.example/", "https://p.example;script-src", "https://*.example"]
+        {
+            assert_eq!(FrameOrigin.read(text), None, "{text:?}");
         }
         for text in ["https://console.example", "http://localhost:3000", "http://[::1]:3000"] {
             assert_eq!(WebOrigin.read(text).as_ref().map(HeaderValue::as_bytes), Some(text.as_bytes()));

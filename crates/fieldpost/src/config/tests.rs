@@ -52,6 +52,7 @@ fn the_defaults_are_those_of_the_contract() {
             live_max: 256,
             hosts: Vec::new(),
             origins: Vec::new(),
+            frame_ancestors: Vec::new(),
         },
         mqtt: Mqtt {
             listen: Some(([127, 0, 0, 1], 1883).into()),
@@ -106,6 +107,11 @@ fn every_key_of_the_contract_is_accepted_at_its_default() {
             notify.stale_probe = "60m"
             commands = { ack_timeout = "5000ms", max_attempts = 5, in_flight = 1, gap = "0s", keep = "720h" }
             operations = { max_running = 8, max_rate = 1000, keep = "168h" }
+            notices: engine::notices::NoticeSettings::default(),
+            notices_of_machine: NoticesOfMachine {
+                certificate_before: Some(14 * DAY),
+                storage_free: Some(2_000_000_000),
+            },
             history = { readings = "90d", events = "400d", deliveries = "90d" }
             quarantine = { max_bytes = "256MB", max_age = "30d" }
             durability = { sync = "always", sync_interval = "1s" }

@@ -37,6 +37,7 @@ pub(super) struct Certificate {
     /// Of what was in the files when they were last looked at.
     looked_at: u64,
     metrics: CertificateMetrics,
+    expires: watch::Sender<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -62,7 +63,14 @@ impl Certificate {
         let metrics = CertificateMetrics::default();
         metrics.loaded(&usable);
         tell(files, &usable);
-        Ok(Self { files: files.clone(), served: Arc::new(ArcSwap::new(usable.config)), looked_at, metrics })
+        let expires = watch::Sender::new(usable.expires);
+        let served = Arc::new(ArcSwap::new(usable.config));
+        Ok(Self { files: files.clone(), served, looked_at, metrics, expires })
+    }
+
+    /// When the certificate that is served expires.
+    pub(super) fn expires(&self) -> watch::Receiver<Timestamp> {
+        self.expires.subscribe()
     }
 
     /// Where listeners find the certificate that is served.
@@ -87,6 +95,7 @@ impl Certificate {
             Ok(usable) => {
                 self.metrics.loaded(&usable);
                 tell(&self.files, &usable);
+                self.expires.send_replace(usable.expires);
                 self.served.store(usable.config);
             }
             Err(unusable) => {

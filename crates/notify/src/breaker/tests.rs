@@ -20,6 +20,7 @@ fn client(incarnation: u64) -> Arc<Client> {
         secret: Vec::new(),
         previous_secret: None,
         enabled: true,
+        notices: false,
         created_at: Timestamp(0),
     })
 }

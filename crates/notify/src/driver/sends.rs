@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Incarnation, PartitionId};
-use engine::records::Reservation;
+use engine::records::{AttemptDetail, Reservation};
 use engine::{Answer, AttemptDue, AttemptEnd, Engine};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -62,7 +62,8 @@ impl Shared {
         let to = self.engine.directory().get(due.client).filter(|client| client.enabled && holds);
         let AttemptDue { partition, client, reservation, delivery, body, .. } = due;
         let Some(to) = to else {
-            let end = AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld };
+            let (answer, detail) = (Answer::Withheld, AttemptDetail::default());
+            let end = AttemptEnd { at: now, took: Duration::ZERO, answer, detail };
             return Finished { client, partition, ended: Some((reservation, end)), tried: None };
         };
         let end = self.sender.attempt(&to, delivery, body).await;

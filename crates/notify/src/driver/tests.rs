@@ -46,6 +46,7 @@ impl Running {
             name: "Acme".to_owned(),
             url: url.to_owned(),
             secret: Some(SECRET.to_vec()),
+            notices: false,
         };
         engine.create_client(client).await.expect("registered");
         let (stop, stopped) = watch::channel(false);
@@ -366,4 +367,28 @@ async fn a_stop_lets_attempts_under_way_end() {
     receiver.gate.add_permits(1);
     let (delivery, _) = shown(&running.stop().await, &request);
     assert_eq!(delivery.progress.status, DeliveryStatus::Delivered);
+}
+
+#[tokio::test]
+async fn a_notice_is_a_signed_post_and_repeated_until_it_is_taken() {
+    let mut receiver = Receiver::start(answering(&[503, 204])).await;
+    let running = Running::start(&receiver.url()).await;
+    let patch = ClientPatch { notices: Patch::Set(true), ..ClientPatch::default() };
+    running.engine.patch_client(acme(), patch, engine::OnlyIf::default()).await.expect("changed");
+    let detail = Detail::default().number("free_bytes", 7);
+    let (subject, condition) = ("disk".into(), Condition::Ill(NoticeKind::StorageLow));
+    running.engine.signal(Signal { topic: Topic::Storage, subject, condition, detail });
+    let (first, second) = (receiver.request().await, receiver.request().await);
+    assert_eq!((id_of(&first), first.body()), (id_of(&second), second.body()), "the same again");
+    let body: serde_json::Value = serde_json::from_slice(first.body()).expect("JSON");
+    assert_eq!((&body["type"], &body["notice"]["type"]), (&"notice".into(), &"storage.low".into()));
+    assert_eq!(
+        (&body["notice"]["subject"], &body["notice"]["detail"]["free_bytes"]),
+        (&"disk".into(), &7.into())
+    );
+    let verified =
+        Webhook::from_bytes(SECRET.to_vec()).expect("a secret").verify(second.body(), second.headers());
+    verified.expect("it is signed");
+    let engine = running.stop().await;
+    assert!(engine.lease_notices(1).await.is_err(), "nothing is accepted any more");
 }

@@ -49,6 +49,7 @@ fn record(client: Incarnation) -> Arc<Client> {
         secret: Vec::new(),
         previous_secret: None,
         enabled: true,
+        notices: false,
         created_at: Timestamp(0),
     })
 }

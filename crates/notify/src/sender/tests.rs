@@ -1,6 +1,6 @@
 //! Attempts against real receivers on loopback.
 
-use base::{ClientId, Incarnation, Lineage, SystemClock, Timestamp};
+use base::{ClientId, Incarnation, Lineage, SystemClock};
 use http_body_util::Full;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
@@ -16,6 +16,8 @@ use crate::guard::Guard;
 use crate::metrics::AttemptResult;
 use crate::receiver::{self, Receiver, Then, raw};
 use crate::roots;
+
+mod seen;
 
 const BODY: &[u8] = br#"{"type":"device.changed","data":{"device_id":"0xA"}}"#;
 const SECRET: &[u8] = b"0123456789abcdef01234567";
@@ -62,6 +64,7 @@ fn client(url: &str) -> Arc<Client> {
         secret: SECRET.to_vec(),
         previous_secret: None,
         enabled: true,
+        notices: false,
         created_at: Timestamp(0),
     })
 }

@@ -15,8 +15,9 @@ use super::{CodecError, Stored};
 
 /// The version of the frame: which changes there are and how each begins. To change it: give it the
 /// next version and let [`decode_batch`] read this one as long as a log may hold it. Records within
-/// have their own versions. Version 1 has no changes behind number 18, version 2 none behind 29.
-const VERSION: u8 = 3;
+/// have their own versions. Version 1 has no changes behind number 18, version 2 none behind 29,
+/// version 3 none behind 48.
+const VERSION: u8 = 4;
 
 /// Every change besides a sign of life: the byte that names it, and its parts in the order in which
 /// they are written.
@@ -96,9 +97,16 @@ changes! {
     46 => DeleteRolloutDevices(rollout, number);
     47 => PutRolloutMember(member);
     48 => DeleteRolloutMember(place, status);
+    // from here on since version 4
     49 => PutOperation(operation);
     50 => DeleteOperation(id);
     51 => PutOperationState(state);
+    52 => PutPortalToken(token);
+    53 => DeletePortalToken(id);
+    54 => PutNotice(notice);
+    55 => DeleteNotice(at);
+    56 => PutNoticePost(post);
+    57 => DeleteNoticePost(client, notice);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.

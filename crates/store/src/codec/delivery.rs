@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use base::Incarnation;
-use records::{Attempt, AttemptError, Delivery, DeliveryKey, DeliveryProgress, DeviceSlot, Pair};
+use records::{
+    Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryKey, DeliveryProgress,
+    DeviceSlot, Pair,
+};
 
 use super::bytes::{Reader, put_option, put_u64};
 use super::field::{Field, stored};
@@ -47,9 +50,52 @@ fn put_error(out: &mut Vec<u8>, error: AttemptError) {
     });
 }
 
-/// Version 2: the fields in order. Version 1 did not tell the causes of TLS apart.
+/// Which parts of an attempt's detail follow, in this order, in the byte that begins it.
+const HAS_DNS: u8 = 1;
+const HAS_CONNECT: u8 = 1 << 1;
+const HAS_TLS: u8 = 1 << 2;
+const HAS_FIRST_BYTE: u8 = 1 << 3;
+const HAS_ANSWER: u8 = 1 << 4;
+const HAS_CERTIFICATE: u8 = 1 << 5;
+/// Nothing follows for this one.
+const IS_REUSED: u8 = 1 << 6;
+const DETAIL_BITS: u8 = (1 << 7) - 1;
+
+fn put_detail(out: &mut Vec<u8>, detail: &AttemptDetail) {
+    let AttemptDetail { timings, answer, certificate_bound } = detail;
+    let AttemptTimings { dns_ms, connect_ms, tls_ms, first_byte_ms, reused } = *timings;
+    let times = [dns_ms, connect_ms, tls_ms, first_byte_ms];
+    let bit = |has: bool, bit: u8| if has { bit } else { 0 };
+    let of_times = (0..).zip(times).fold(0, |bits, (place, time)| bits | bit(time.is_some(), 1 << place));
+    let of_rest = bit(answer.is_some(), HAS_ANSWER) | bit(certificate_bound.is_some(), HAS_CERTIFICATE);
+    out.push(of_times | of_rest | bit(reused, IS_REUSED));
+    times.iter().flatten().for_each(|time| time.put_field(out));
+    answer.iter().for_each(|answer| answer.put_field(out));
+    certificate_bound.iter().for_each(|at| at.put_field(out));
+}
+
+fn get_detail(reader: &mut Reader<'_>) -> Result<AttemptDetail, CodecError> {
+    let bits = reader.u8("what an attempt saw")?;
+    if bits & !DETAIL_BITS != 0 {
+        return Err(reader.invalid("what an attempt saw"));
+    }
+    let mut time = |bit| if bits & bit == 0 { Ok(None) } else { u32::get_field(reader).map(Some) };
+    let timings = AttemptTimings {
+        dns_ms: time(HAS_DNS)?,
+        connect_ms: time(HAS_CONNECT)?,
+        tls_ms: time(HAS_TLS)?,
+        first_byte_ms: time(HAS_FIRST_BYTE)?,
+        reused: bits & IS_REUSED != 0,
+    };
+    let answer = if bits & HAS_ANSWER == 0 { None } else { Some(Field::get_field(reader)?) };
+    let certificate_bound = if bits & HAS_CERTIFICATE == 0 { None } else { Some(Field::get_field(reader)?) };
+    Ok(AttemptDetail { timings, answer, certificate_bound })
+}
+
+/// Version 3: the fields in order. Version 2 had no detail, version 1 did not tell the causes of
+/// TLS apart.
 impl Stored for Attempt {
-    const VERSION: u8 = 2;
+    const VERSION: u8 = 3;
     const NAME: &'static str = "an attempt";
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -59,6 +105,7 @@ impl Stored for Attempt {
         self.duration_ms.put_field(out);
         put_option(out, self.status_code.as_ref(), |out, code| put_u64(out, u64::from(*code)));
         put_option(out, self.error.as_ref(), |out, error| put_error(out, *error));
+        put_detail(out, &self.detail);
     }
 
     fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
@@ -73,6 +120,7 @@ impl Stored for Attempt {
             })?,
             error: reader
                 .option("an error", |reader| reader.choice("an error", &AttemptError::ALL[..known]))?,
+            detail: if version < 3 { AttemptDetail::default() } else { get_detail(reader)? },
         })
     }
 }

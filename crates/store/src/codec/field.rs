@@ -7,8 +7,9 @@ use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Timestamp,
 use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
-    DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, PaceOverride,
-    PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutStage, RolloutWish, Waiting,
+    DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, NoticePost,
+    PaceOverride, PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutStage, RolloutWish,
+    TokenDigest, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -160,12 +161,15 @@ forms! {
         |reader| reader.array("an alias").map(|alias| Self(u128::from_le_bytes(alias)));
     AnswerKey: |key, out| out.extend_from_slice(&key.0.to_le_bytes()),
         |reader| reader.array("the key of an answer").map(|key| Self(u128::from_le_bytes(key)));
+    TokenDigest: |digest, out| out.extend_from_slice(&digest.0),
+        |reader| reader.array("a digest").map(Self);
     CountsKey: |key, out| put_counts_key(out, *key), get_counts_key;
     DeviceState: Stored::write, Stored::read;
     DeliveryProgress: Stored::write, Stored::read;
     Attempt: Stored::write, Stored::read;
     QueueCounts: Stored::write, Stored::read;
     FinishedCommand: Stored::write, Stored::read;
+    NoticePost: Stored::write, Stored::read;
 }
 
 /// Choices, each written as its number.

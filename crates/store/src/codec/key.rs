@@ -7,7 +7,8 @@
 use base::{ClientId, DeviceId, EntityId, Incarnation, Kind, PartitionId, Timestamp};
 use records::{
     AliasKey, AnswerKey, CommandKey, CommandPhase, CountsKey, DeliveryKey, DeviceSlot, EventKey, GroupKey,
-    JobClock, JobId, MemberPlace, MemberStatus, OpenCommand, QuarantineKey, QueueKey, TimelineEntryKey,
+    JobClock, JobId, MemberPlace, MemberStatus, NoticeKey, OpenCommand, QuarantineKey, QueueKey,
+    TimelineEntryKey,
 };
 use smallvec::SmallVec;
 
@@ -278,6 +279,12 @@ impl From<DeliveryKey> for Moment {
 
 impl From<QuarantineKey> for Moment {
     fn from(key: QuarantineKey) -> Self {
+        Self { at: key.at, number: key.number }
+    }
+}
+
+impl From<NoticeKey> for Moment {
+    fn from(key: NoticeKey) -> Self {
         Self { at: key.at, number: key.number }
     }
 }

@@ -114,10 +114,10 @@ fn a_wrong_length_asks_for_no_memory() {
 #[test]
 fn a_later_version_is_named() {
     let mut frame = encode_batch(&Batch::new(PartitionId(0)));
-    frame[0] = 4;
+    frame[0] = 5;
     let error = decode_batch(&frame).expect_err("a later version");
-    assert_eq!(error.to_string(), "a batch at byte 0 is of version 4, and this build knows versions up to 3");
-    frame[0] = 3;
+    assert_eq!(error.to_string(), "a batch at byte 0 is of version 5, and this build knows versions up to 4");
+    frame[0] = 4;
     frame[3] = 9;
     let error = decode_batch(&frame).expect_err("a later version");
     assert_eq!(error, CodecError::Version { what: "a partition's head", at: 3, found: 9, known: 3 });

@@ -6,10 +6,11 @@ use std::sync::mpsc::channel;
 use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
 use base::{Value, WayIn};
 use records::{
-    Attempt, Batch, Client, Command, CommandCause, CommandTerms, Connection, Delivery, DeliveryKey,
-    DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, EventKind,
-    JobHead, JobId, JobState, Op, OutcomeReceiver, PaceOverride, Pair, PartitionHead, QueueKey, Reading,
-    Seen, Sign, SignReading, Terms,
+    Attempt, AttemptDetail, Batch, Client, Command, CommandCause, CommandTerms, Connection, Delivery,
+    DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey,
+    EventKind, JobHead, JobId, JobState, Notice, NoticeKind, NoticePost, Op, OutcomeReceiver, PaceOverride,
+    Pair, PartitionHead, PortalRights, PortalToken, QueueKey, Reading, Seen, Sign, SignReading, Terms,
+    TokenDigest,
 };
 
 use super::{Make, PARTITION, Subject, commit, loaded, next, put};
@@ -162,6 +163,7 @@ fn attempt() -> Attempt {
         duration_ms: 4,
         status_code: Some(200),
         error: None,
+        detail: AttemptDetail::default(),
     }
 }
 
@@ -252,6 +254,7 @@ fn clients(subject: &mut dyn Subject) {
         secret: vec![1, 2, 3],
         previous_secret: None,
         enabled: true,
+        notices: false,
         created_at: Timestamp(9),
     };
     let mut registry = Batch::new(PartitionId::REGISTRY);
@@ -267,6 +270,75 @@ fn clients(subject: &mut dyn Subject) {
     assert!(view.clients(Some(&client("a").id), 10).expect("reads").is_empty());
     let resident = vec![Resident::Client(Box::new(client("a")))];
     assert_eq!(loaded(subject.store(), PartitionId::REGISTRY).1, resident);
+    drop(view);
+    portals(subject);
+}
+
+/// Follows what became of clients.
+fn portals(subject: &mut dyn Subject) {
+    let token = |id| PortalToken {
+        id: Incarnation(id),
+        client: Incarnation(1),
+        client_id: ClientId::new("a").expect("an id"),
+        digest: TokenDigest([9; 32]),
+        may: PortalRights { read: true, retry: true, url: false },
+        created_at: Timestamp(9),
+        expires_at: Timestamp(10),
+        by: Some("ops".into()),
+    };
+    let mut registry = Batch::new(PartitionId::REGISTRY);
+    registry.head.seq = 3;
+    registry.ops = [4, 3].map(|id| Op::PutPortalToken(Box::new(token(id)))).into();
+    put(subject, registry.clone());
+    subject.churn(2);
+    registry.head.seq = 4;
+    registry.ops = vec![Op::DeletePortalToken(Incarnation(3))];
+    put(subject, registry);
+    let view = subject.store().view(PartitionId::REGISTRY).expect("opens");
+    assert_eq!(view.portal_tokens(None, 10).expect("reads"), [token(4)]);
+    assert!(view.portal_tokens(Some(Incarnation(4)), 10).expect("reads").is_empty());
+    drop(view);
+    notices(subject);
+}
+
+/// Follows what became of portals.
+fn notices(subject: &mut dyn Subject) {
+    let notice = |number, kind| Notice {
+        id: EntityId { routing: 0, at: Timestamp(9), number, tag: 7 },
+        kind,
+        subject: "queue a/b".into(),
+        detail: "{}".into(),
+    };
+    let [first, second] = [(0, NoticeKind::QueueBacklog), (1, NoticeKind::StorageLow)]
+        .map(|(number, kind)| notice(number, kind));
+    let post = |client| NoticePost {
+        client: Incarnation(client),
+        notice: first.id.into(),
+        attempts: 2,
+        due_at: Timestamp(8),
+    };
+    let mut registry = Batch::new(PartitionId::REGISTRY);
+    registry.head.seq = 5;
+    registry.ops = [&first, &second].map(|notice| Op::PutNotice(Box::new(notice.clone()))).into();
+    registry.ops.extend([1, 2].map(|client| Op::PutNoticePost(post(client))));
+    put(subject, registry.clone());
+    subject.churn(2);
+    let view = subject.store().view(PartitionId::REGISTRY).expect("opens");
+    assert_eq!(view.notices(all(), &|_| true).expect("reads"), [first.clone(), second.clone()]);
+    let low = |notice: &Notice| notice.kind == NoticeKind::StorageLow;
+    assert_eq!(view.notices(all(), &low).expect("reads"), [second.clone()]);
+    assert_eq!(view.notice(second.id.into()).expect("reads"), Some(second.clone()));
+    assert_eq!(view.notice_posts(None, 10).expect("reads"), [post(1), post(2)]);
+    let behind = Some((Incarnation(1), first.id.into()));
+    assert_eq!(view.notice_posts(behind, 10).expect("reads"), [post(2)]);
+    drop(view);
+    registry.head.seq = 6;
+    registry.ops =
+        vec![Op::DeleteNotice(first.id.into()), Op::DeleteNoticePost(Incarnation(1), first.id.into())];
+    put(subject, registry);
+    let view = subject.store().view(PartitionId::REGISTRY).expect("opens");
+    assert_eq!(view.notices(all(), &|_| true).expect("reads"), [second]);
+    assert_eq!(view.notice_posts(None, 10).expect("reads"), [post(2)]);
 }
 
 /// The number of a batch says what it is.

@@ -13,10 +13,10 @@ use base::random::Random;
 use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
 use base::{Value, WayIn};
 use records::{
-    AliasKey, Attempt, AttemptError, Batch, Client, Connection, Delivery, DeliveryKey, DeliveryProgress,
-    DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, Flight, Holder, JobHead, JobId,
-    JobState, Op, PaceOverride, Pair, PartitionHead, PreviousSecret, Process, QuarantineKey, QueueKey, Sign,
-    SignReading, Starts, Successor, Terms, Waiting,
+    AliasKey, Attempt, AttemptDetail, AttemptError, Batch, Client, Connection, Delivery, DeliveryKey,
+    DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, Flight,
+    Holder, JobHead, JobId, JobState, Op, PaceOverride, Pair, PartitionHead, PreviousSecret, Process,
+    QuarantineKey, QueueKey, Sign, SignReading, Starts, Successor, Terms, Waiting,
 };
 
 /// What a partition's batches could be.
@@ -173,6 +173,7 @@ impl Traffic {
                 until: traffic.head.now,
             }),
             enabled: self.below(2) == 0,
+            notices: self.below(2) == 0,
             created_at: self.head.now,
         })));
     }
@@ -381,6 +382,10 @@ impl Traffic {
             duration_ms: self.below(10_000) as u32,
             status_code: self.maybe(|_| 503),
             error: self.maybe(|_| AttemptError::ConnectionBroken),
+            detail: AttemptDetail {
+                answer: self.maybe(|this| vec![b'x'; this.below(100) as usize].into()),
+                ..AttemptDetail::default()
+            },
         };
         ops.push(Op::PutAttempt(attempt));
         ops.push(Op::PutProgress(key, self.progress()));

@@ -7,7 +7,9 @@
 //! behind them as far as that makes sense.
 
 mod commands;
+mod notices;
 mod operations;
+mod portals;
 mod queues;
 mod readings;
 mod references;

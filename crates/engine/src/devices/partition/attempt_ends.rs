@@ -8,8 +8,8 @@ use std::time::Duration;
 use base::{EntityId, Incarnation, Timestamp, hash};
 use jobs::Released;
 use records::{
-    Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Happening, Op,
-    Pair, Reservation, Waiting,
+    Attempt, AttemptDetail, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight,
+    Happening, Op, Pair, Reservation, Waiting,
 };
 use store::StoreError;
 
@@ -51,6 +51,7 @@ impl Partition {
             duration_ms: u32::try_from(end.took.as_millis()).unwrap_or(u32::MAX),
             status_code,
             error,
+            detail: end.detail.clone(),
         };
         self.put_attempt(tried.slot, tried.flight.delivery, attempt, step);
         let patience = match end.answer {
@@ -74,11 +75,13 @@ impl Partition {
         &mut self,
         slot: DeviceSlot,
         delivery: EntityId,
-        attempt: Attempt,
+        mut attempt: Attempt,
         step: &mut DeviceStep<'_>,
     ) {
+        // The timeline says that there was one; what it saw is with the delivery alone.
+        let detail = std::mem::take(&mut attempt.detail);
         self.put_timeline(slot, Happening::DeliveryAttempt(delivery, Box::new(attempt.clone())), step);
-        step.push(Op::PutAttempt(attempt));
+        step.push(Op::PutAttempt(Attempt { detail, ..attempt }));
     }
 
     /// Nothing was sent, so there was no attempt: the notification waits as before.
@@ -238,6 +241,7 @@ impl Partition {
             },
             status_code: None,
             error: Some(error),
+            detail: AttemptDetail::default(),
         };
         self.put_attempt(slot, flight.delivery, attempt, step);
         self.not_delivered((slot, client), waiting_again(&flight), released, step);
@@ -257,7 +261,7 @@ fn is_for_good(released: &Released) -> bool {
 /// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum, and up to a tenth
 /// of it more, as `chance` has it; or what the receiver asks for, if that is longer, but no longer
 /// than the maximum.
-pub(super) fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
+pub(crate) fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
     let grown = retry.base.mul_f64(1.0 + f64::from(n.max(1)).log2());
     let ms = u64::try_from(grown.min(retry.max).as_millis()).unwrap_or(u64::MAX);
     let jitter = ((u128::from(ms / JITTER_DIVISOR) * u128::from(chance)) >> 64) as u64;

@@ -144,6 +144,26 @@ impl Partition {
         Ok(body)
     }
 
+    /// The body of a notification of which an attempt was made and that has not ended: what the
+    /// next attempt sends, too.
+    pub(super) fn body_of(
+        &self,
+        (slot, client): (DeviceSlot, Incarnation),
+        delivery: EntityId,
+        step: &DeviceStep<'_>,
+    ) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let Some(pair) = self.pairs.get(&(slot, client)) else { return Ok(None) };
+        let waits = pair.pending.is_some_and(|waiting| waiting.delivery == delivery && waiting.attempts > 0);
+        let flies = pair.in_flight.as_ref().is_some_and(|flight| flight.delivery == delivery);
+        let purpose = Purpose::Notification(slot, client);
+        let job = self.jobs.by_alias(purpose.line().key(), purpose.alias()).map(|head| head.id);
+        match job {
+            // While an attempt is under way, the job is that one's.
+            Some(job) if flies || (waits && pair.in_flight.is_none()) => self.stored_body(job, step),
+            _ => Ok(None),
+        }
+    }
+
     /// The registered address. Most changes concern several clients, or the same devices again.
     fn address(
         &mut self,

@@ -9,7 +9,9 @@ use records::{CountedOf, Counts, CountsKey, DeviceProfile, Metric, Op};
 use store::StoreError;
 
 use super::{DeviceStep, Partition};
+use crate::devices::effect::DeviceEffect;
 use crate::kernel::hashed::HashMap;
+use crate::notices::LostDevices;
 
 /// Days' counts that are kept at hand; more than a day needs unless labels are as many as devices.
 const AT_HAND_MAX: usize = 16_384;
@@ -155,6 +157,23 @@ impl Partition {
             self.counts_at_hand.clear();
         }
         Ok(())
+    }
+
+    /// Devices that were lost and have labels, by these.
+    pub(super) fn tell_lost(&mut self, step: &mut DeviceStep<'_>) {
+        if step.own.lost.is_empty() {
+            return;
+        }
+        let lost = std::mem::take(&mut step.own.lost).into_iter().map(|(group, (count, one))| {
+            let label = |of: &CountedOf| match of {
+                CountedOf::Label(label) => Some(*label),
+                CountedOf::All | CountedOf::Client(_) => None,
+            };
+            let labels = self.groups.members(group).iter().filter_map(label).collect();
+            LostDevices { labels, count, one }
+        });
+        let lost = lost.collect();
+        step.emit(DeviceEffect::Lost(lost));
     }
 
     fn counts(&self, key: CountsKey, step: &DeviceStep<'_>) -> Result<Counts, StoreError> {

@@ -48,6 +48,10 @@ impl Partition {
         if let Some(metric) = metric {
             step.own.counted.add(device.group, metric, event.id.at);
         }
+        if noticed.kind == EventKind::Lost && self.settings.notices.lost_together.is_some() {
+            let one = || (0, device.id.clone());
+            step.own.lost.entry(device.group).or_insert_with(one).0 += 1;
+        }
         let clients = device.clients.clone();
         for client in clients {
             let mut pair = self

@@ -110,6 +110,7 @@ impl QueuePartition {
         self.dead_total -= queue.dead;
         self.troubled.note(key);
         self.oldest_dead.forget(key);
+        self.condition_is_over(key, name, step);
         step.push(put_queue(&queue, key, true));
         self.jobs.forget_rules(key);
         self.sweeps.insert(key, Sweep::from(step.seq, queue.dead));
@@ -135,6 +136,7 @@ impl QueuePartition {
     /// Queues that this step has touched and that are empty are looked at again later.
     pub(super) fn note_touched(&mut self, step: &mut QueueStep<'_>) {
         for key in std::mem::take(&mut step.own.touched) {
+            self.note_condition(key, step);
             if !self.is_empty(key) {
                 continue;
             }
@@ -153,8 +155,10 @@ impl QueuePartition {
             let Some(queue) = self.queues.get_mut(&key) else { continue };
             queue.lingers = false;
             if is_empty {
-                self.names.remove(&queue.name);
+                let name = queue.name.clone();
+                self.names.remove(&name);
                 self.queues.remove(&key);
+                self.condition_is_over(key, &name, step);
                 self.jobs.forget_rules(key);
                 step.push(Op::DeleteQueue(key));
             }

@@ -8,6 +8,7 @@ use records::{Batch, JobHead, Process, QueueCounts};
 use store::{Resident, Store, StoreError};
 
 use super::budget::{Spent, StepLimits};
+use super::conditions::QueueConditions;
 use super::dropping::Dropping;
 use super::lifetime::{Sweep, rules};
 use super::oldest_dead::OldestDead;
@@ -67,6 +68,7 @@ impl QueuePartition {
             dead: PendingWrites::default(),
             oldest_dead: OldestDead::default(),
             answers: KeptAnswers::load(&*view)?,
+            conditions: QueueConditions::default(),
             dead_total: 0,
             latest_stats: PartitionStats::default(),
             named: NamedPlaces::default(),

@@ -34,6 +34,7 @@ impl RolloutBook {
             self.scan(incarnation, step)?;
             more |= self.hand_out(incarnation, step)?;
             self.look_ahead(incarnation, step);
+            self.note_stop(incarnation);
             self.write(incarnation, step);
         }
         let is_wanted = self.live.values().any(Live::wants_devices);

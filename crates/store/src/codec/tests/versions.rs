@@ -2,9 +2,9 @@
 
 use base::DeviceId;
 use records::{
-    AliasKey, Attempt, AttemptError, AttendedReadings, DeliveryKey, DeviceProfile, GroupKey, Holder,
-    JobClock, JobHead, JobId, JobState, PaceOverride, ParkedJob, ParkedKey, Parking, Process, QueueKey,
-    Recurrence, Rule, Starts, Successor, Terms,
+    AliasKey, Attempt, AttemptDetail, AttemptError, AttemptTimings, AttendedReadings, DeliveryKey,
+    DeviceProfile, GroupKey, Holder, JobClock, JobHead, JobId, JobState, PaceOverride, ParkedJob, ParkedKey,
+    Parking, Process, QueueKey, Recurrence, Rule, Starts, Successor, Terms,
 };
 
 use super::*;
@@ -201,15 +201,48 @@ fn an_attempt_of_version_1_does_not_tell_the_causes_of_tls_apart() {
         duration_ms: 4,
         status_code: None,
         error: Some(AttemptError::TlsFailed),
+        detail: AttemptDetail::default(),
     };
     assert_eq!(Attempt::from_row(&failed_in_version(1, 4)), Ok(attempt.clone()));
     let refused = Attempt::from_row(&failed_in_version(1, 7));
     assert!(matches!(refused, Err(CodecError::Invalid { what: "an error", .. })), "{refused:?}");
     for (number, error) in (0..).zip(AttemptError::ALL) {
         let attempt = Attempt { error: Some(error), ..attempt.clone() };
-        assert_eq!(attempt.to_row(), failed_in_version(2, number), "{error:?}");
+        assert_eq!(Attempt::from_row(&failed_in_version(2, number)), Ok(attempt.clone()), "{error:?}");
         assert_eq!(Attempt::from_row(&attempt.to_row()), Ok(attempt));
     }
+}
+
+#[test]
+fn an_attempt_of_version_3_holds_what_it_saw_of_its_receiver() {
+    let timings = |reused| AttemptTimings { first_byte_ms: Some(7), reused, ..AttemptTimings::default() };
+    let attempt = |detail| Attempt {
+        delivery: DeliveryKey { at: Timestamp(1), number: 2 },
+        number: 1,
+        at: Timestamp(3),
+        duration_ms: 4,
+        status_code: Some(5),
+        error: None,
+        detail,
+    };
+    let plain = [3, 2, 2, 1, 6, 4, 1, 5, 0];
+    let whole = AttemptDetail {
+        timings: AttemptTimings { dns_ms: Some(1), connect_ms: Some(2), tls_ms: Some(3), ..timings(false) },
+        answer: Some(Box::from(&b"no"[..])),
+        certificate_bound: Some(Timestamp(9)),
+    };
+    for (detail, expect) in [
+        (AttemptDetail::default(), &[0][..]),
+        (AttemptDetail { timings: timings(true), ..AttemptDetail::default() }, &[0b100_1000, 7]),
+        (whole, &[0b11_1111, 1, 2, 3, 7, 2, b'n', b'o', 18]),
+    ] {
+        let attempt = attempt(detail);
+        let row = [&plain[..], expect].concat();
+        assert_eq!(attempt.to_row(), row);
+        assert_eq!(Attempt::from_row(&row), Ok(attempt));
+    }
+    let unknown = Attempt::from_row(&[&plain[..], &[1 << 7]].concat());
+    assert!(matches!(unknown, Err(CodecError::Invalid { .. })), "{unknown:?}");
 }
 
 #[test]

@@ -4,9 +4,9 @@
 
 use base::{ClientId, EntityId, Incarnation};
 use records::{
-    Attempt, Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DeliveryKey,
-    DeliveryStatus, DeviceSession, DeviceSlot, DisconnectReason, FinishedCommand, Happening, LateAnswer, Op,
-    OpenCommand, OutcomeReceiver, RolloutTurn, TimelineEntry, Wish,
+    Attempt, AttemptDetail, Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms,
+    DeliveryKey, DeliveryStatus, DeviceSession, DeviceSlot, DisconnectReason, FinishedCommand, Happening,
+    LateAnswer, Op, OpenCommand, OutcomeReceiver, RolloutTurn, TimelineEntry, Wish,
 };
 
 use super::{Known, Traffic};
@@ -219,8 +219,15 @@ impl Traffic {
             },
             2 => {
                 let (delivery, at) = (DeliveryKey::from(id), self.head.now);
-                let attempt =
-                    Attempt { delivery, number: 1, at, duration_ms: 4, status_code: Some(204), error: None };
+                let attempt = Attempt {
+                    delivery,
+                    number: 1,
+                    at,
+                    duration_ms: 4,
+                    status_code: Some(204),
+                    error: None,
+                    detail: AttemptDetail::default(),
+                };
                 Happening::DeliveryAttempt(id, Box::new(attempt))
             }
             3 => Happening::Delivery(id, DeliveryStatus::ALL[self.below(5) as usize]),

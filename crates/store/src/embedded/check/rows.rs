@@ -36,7 +36,7 @@ pub(super) struct RowCheck<'a, 't> {
 /// Clients.
 #[derive(Default)]
 pub(super) struct Registered {
-    clients: HashSet<Incarnation>,
+    pub(super) clients: HashSet<Incarnation>,
     /// From here on none was ever registered.
     next: u64,
 }
@@ -127,6 +127,8 @@ impl<'a, 't> RowCheck<'a, 't> {
                 self.clients(&within);
                 self.rollouts(&within);
                 self.operations(&within);
+                self.portals(&within);
+                self.notices(&within);
             }
             self.heads(&within);
             let foreign = if partition.queues_index().is_some() { Of::Devices } else { Of::Queues };

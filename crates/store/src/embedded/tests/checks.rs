@@ -8,14 +8,15 @@ use base::random::Random;
 use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Value, WayIn};
 use blocklog::RealDisk;
 use records::{
-    AliasKey, Attempt, Client, Connection, CountedOf, Counts, CountsKey, Delivery, DeliveryKey,
-    DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, JobHead,
-    JobId, JobState, Metric, Op, PaceOverride, Pair, PartitionHead, Quarantined, QueueKey, Sign, SignReading,
-    Terms,
+    AliasKey, Attempt, AttemptDetail, Client, Connection, CountedOf, Counts, CountsKey, Delivery,
+    DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind,
+    JobHead, JobId, JobState, Metric, Op, PaceOverride, Pair, PartitionHead, Quarantined, QueueKey, Sign,
+    SignReading, Terms,
 };
 
 mod commands;
 mod operations;
+mod portals;
 mod queues;
 mod rollouts;
 mod telling;
@@ -70,6 +71,7 @@ fn client() -> Client {
         secret: vec![1; 24],
         previous_secret: None,
         enabled: true,
+        notices: false,
         created_at: Timestamp(1),
     }
 }
@@ -121,6 +123,7 @@ fn told() -> Vec<Op> {
         duration_ms: 4,
         status_code: Some(500),
         error: None,
+        detail: AttemptDetail::default(),
     };
     vec![
         Op::PutDelivery(Box::new(delivery)),
@@ -202,6 +205,7 @@ fn directory() -> tempfile::TempDir {
     put(&store, PartitionId::REGISTRY, 1, vec![Op::PutClient(Box::new(client()))]);
     put(&store, PartitionId::REGISTRY, 2, rollouts::everything());
     put(&store, PartitionId::REGISTRY, 3, operations::everything());
+    put(&store, PartitionId::REGISTRY, 4, portals::everything());
     put(&store, PARTITION, 1, everything());
     put(&store, PARTITION, 2, commands::everything());
     put(&store, queues::PARTITION, 1, queues::everything());
@@ -242,7 +246,7 @@ fn a_sound_directory_is_found_sound_and_stays_as_it_is() {
     for (what, expect) in [
         ("devices", 2),
         ("readings", 301),
-        ("clients", 1),
+        ("clients", 2),
         ("pairs", 1),
         ("deleted_devices", 1),
         ("events", 1),
@@ -268,7 +272,7 @@ fn a_directory_that_is_in_use_or_none_is_not_looked_at() {
 /// A partition that has rows in the table.
 fn partition_of(table: Table) -> PartitionId {
     match table {
-        Table::Clients => PartitionId::REGISTRY,
+        Table::Clients | Table::PortalTokens | Table::Notices | Table::NoticePosts => PartitionId::REGISTRY,
         table if rollouts::TABLES_OF_ROLLOUTS.contains(&table) => PartitionId::REGISTRY,
         table if operations::TABLES_OF_OPERATIONS.contains(&table) => PartitionId::REGISTRY,
         table if queues::TABLES_OF_QUEUES.contains(&table) => queues::PARTITION,

@@ -2,8 +2,8 @@
 //! in between.
 
 use records::{
-    Attempt, CountedOf, Counts, CountsKey, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot,
-    Happening, KeptFrom, Metric, Op, PartitionHead, TimelineEntry,
+    Attempt, AttemptDetail, CountedOf, Counts, CountsKey, DeliveryKey, DeliveryProgress, DeliveryStatus,
+    DeviceSlot, Happening, KeptFrom, Metric, Op, PartitionHead, TimelineEntry,
 };
 
 use super::*;
@@ -36,7 +36,8 @@ fn key(day: i64, number: u32) -> DeliveryKey {
 
 fn attempt(delivery: DeliveryKey) -> Attempt {
     let at = delivery.at;
-    Attempt { delivery, number: 1, at, duration_ms: 1, status_code: Some(200), error: None }
+    let detail = AttemptDetail::default();
+    Attempt { delivery, number: 1, at, duration_ms: 1, status_code: Some(200), error: None, detail }
 }
 
 fn delivered() -> DeliveryProgress {

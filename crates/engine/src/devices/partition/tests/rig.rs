@@ -10,8 +10,8 @@ use base::{
 };
 use fleet::{DevicePatch, ImportDevice, NewDevice, Patch};
 use records::{
-    Attempt, AttemptError, Batch, Client, Connection, CountedOf, Counts, CountsKey, Delivery, DeliveryKey,
-    DeliveryStatus, EventKind, JobHead, Metric, Op, Process, Quarantined, QueueKey, Terms,
+    Attempt, AttemptDetail, AttemptError, Batch, Client, Connection, CountedOf, Counts, CountsKey, Delivery,
+    DeliveryKey, DeliveryStatus, EventKind, JobHead, Metric, Op, Process, Quarantined, QueueKey, Terms,
 };
 use store::{MemoryStore, Page, Store, Whose};
 
@@ -357,7 +357,12 @@ impl Rig {
     }
 
     pub(super) fn ended(&mut self, due: &AttemptDue, answer: Answer) {
-        let end = AttemptEnd { at: self.now, took: Duration::from_millis(5), answer };
+        let end = AttemptEnd {
+            at: self.now,
+            took: Duration::from_millis(5),
+            answer,
+            detail: AttemptDetail::default(),
+        };
         let ended = Arc::from([(due.reservation, end)]);
         self.ask(|reply| Input::AttemptsEnded { ended, reply });
     }
@@ -448,6 +453,7 @@ fn client() -> Client {
         secret: vec![0; 32],
         previous_secret: None,
         enabled: true,
+        notices: false,
         created_at: Timestamp(0),
     }
 }

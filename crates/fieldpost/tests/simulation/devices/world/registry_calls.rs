@@ -217,8 +217,13 @@ impl World {
 
     fn create_client(&mut self) {
         let id = self.any_client_id();
-        let client =
-            NewClient { name: format!("owner of {id}"), url: self.any_url(&id), id: Some(id), secret: None };
+        let client = NewClient {
+            name: format!("owner of {id}"),
+            url: self.any_url(&id),
+            id: Some(id),
+            secret: None,
+            notices: false,
+        };
         let secret = self.any_secret();
         let made = Box::new(Made { id: [7; 8], secret });
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());

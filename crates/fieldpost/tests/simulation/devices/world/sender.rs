@@ -14,7 +14,7 @@ use engine::registry::RegistryInput;
 use engine::{Answer, AttemptDue, AttemptEnd};
 use notify::breaker::AttemptReport;
 use notify::lanes::{ClientStatus, Lease};
-use records::{Client, DeliveryStatus, DeviceSlot, Reservation};
+use records::{AttemptDetail, Client, DeliveryStatus, DeviceSlot, Reservation};
 
 use super::World;
 use super::calls::{self, Call, Then, Waiting};
@@ -288,7 +288,7 @@ impl World {
         let client = server.context.directory().get(due.client).filter(|client| client.enabled && holds);
         let Some(client) = client else {
             self.machine.trace.note(format_args!("withheld {what:?}"));
-            let end = AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld };
+            let end = withheld(now);
             let ended = Ended { what, partition: due.partition, reservation: due.reservation, end, to: None };
             self.record(ended);
             return Ok(());
@@ -376,7 +376,7 @@ impl World {
             self.sending.live.swap_remove(index);
         self.machine.trace.note(format_args!("ends {what:?}"));
         self.sending.delivered += u64::from(matches!(answer, Answer::Status { code: 200..=299, .. }));
-        let end = AttemptEnd { at: begun, took, answer };
+        let end = AttemptEnd { at: begun, took, answer, detail: AttemptDetail::default() };
         let ended = Ended { what, partition, reservation, end, to: Some(to) };
         if !matches!(answer, Answer::Status { code: 410, .. }) {
             return self.record(ended);
@@ -450,4 +450,10 @@ fn status_of(present: Option<Arc<Client>>) -> ClientStatus {
         Some(client) if !client.enabled => ClientStatus::Disabled,
         Some(client) => ClientStatus::Enabled(client),
     }
+}
+
+/// The end of an attempt that was not begun.
+fn withheld(now: Timestamp) -> AttemptEnd {
+    let (answer, detail) = (Answer::Withheld, AttemptDetail::default());
+    AttemptEnd { at: now, took: Duration::ZERO, answer, detail }
 }

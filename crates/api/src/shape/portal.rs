@@ -1,0 +1,111 @@
+//! A portal in requests and answers. Its token is in the answer to its making, and in no other.
+
+use std::time::Duration;
+
+use base::Problem;
+use engine::records::{PortalRights, PortalToken};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa::openapi::Schema;
+
+use super::text::Time;
+use crate::fields::{Fields, duration, strings};
+use crate::openapi::words;
+use crate::path::PORTAL_ID_PREFIX;
+
+/// Where the console shows the portal whose token follows.
+const PAGE: &str = "/console/portal#";
+
+/// A portal that is open.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Portal)]
+pub(crate) struct PortalShape {
+    #[schema(schema_with = words::portal_id)]
+    id: String,
+    #[schema(schema_with = words::portal_rights)]
+    may: Vec<&'static str>,
+    created_at: Time,
+    expires_at: Time,
+    /// The name of the token that asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    by: Option<String>,
+}
+
+/// A portal that was just opened.
+#[derive(Serialize, ToSchema)]
+#[schema(as = NewPortal)]
+pub(crate) struct NewPortalShape {
+    #[serde(flatten)]
+    portal: PortalShape,
+    /// The path of its page, with the token behind `#`, so that no server is told it by a link.
+    url: String,
+    token: String,
+}
+
+/// All portals of a client.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Portals)]
+pub(crate) struct PortalsShape {
+    items: Vec<PortalShape>,
+    /// There is one page.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+impl From<&PortalToken> for PortalShape {
+    fn from(token: &PortalToken) -> Self {
+        let PortalRights { read, retry, url } = token.may;
+        let rights = [(read, "read"), (retry, "retry"), (url, "url")];
+        Self {
+            id: format!("{PORTAL_ID_PREFIX}{}", token.id.0),
+            may: rights.into_iter().filter_map(|(may, name)| may.then_some(name)).collect(),
+            created_at: Time(token.created_at),
+            expires_at: Time(token.expires_at),
+            by: token.by.as_deref().map(str::to_owned),
+        }
+    }
+}
+
+impl NewPortalShape {
+    /// A portal with its token.
+    pub(crate) fn of(portal: &PortalToken, token: String) -> Self {
+        Self { portal: portal.into(), url: format!("{PAGE}{token}"), token }
+    }
+}
+
+impl PortalsShape {
+    /// These, the oldest first.
+    pub(crate) fn of<'a>(portals: impl Iterator<Item = &'a PortalToken>) -> Self {
+        Self { items: portals.map(PortalShape::from).collect(), next_cursor: None }
+    }
+}
+
+/// The schema of a portal to be opened.
+pub(crate) fn new_portal_schema() -> Schema {
+    words::body(&[("ttl", words::duration()), ("may", words::portal_rights())])
+}
+
+/// How long a portal is to be open, and what its holder may do.
+pub(crate) fn new_portal(text: &str) -> Result<(Duration, PortalRights), Problem> {
+    let fields = Fields::read(text, &["ttl", "may"])?;
+    let mut may = PortalRights::default();
+    for word in fields.required("may", strings)? {
+        match word.as_str() {
+            "read" => may.read = true,
+            "retry" => may.retry = true,
+            "url" => may.url = true,
+            _ => {
+                let detail = "may names read, retry and url, and nothing else";
+                return Err(Problem::not_allowed("unknown_word", detail));
+            }
+        }
+    }
+    if may == PortalRights::default() {
+        return Err(Problem::not_allowed(
+            "unknown_word",
+            "may must name at least one of read, retry and url",
+        ));
+    }
+    Ok((fields.required("ttl", duration)?, may))
+}

@@ -1,0 +1,120 @@
+//! `fieldpost client portal`: short-lived links to one client.
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+use super::{Path, below};
+use crate::api::Api;
+use crate::failure::Failure;
+use crate::screen::Screen;
+use crate::table::{Cell, Table, facts, plain};
+use crate::when::to_second;
+
+#[derive(Args, Debug)]
+pub struct Open {
+    /// The client.
+    #[arg(value_name = "CLIENT")]
+    id: String,
+    /// How long it is open: 1m to 24h.
+    #[arg(long, default_value = "1h")]
+    ttl: String,
+    /// What its holder may do; several with commas between.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "read")]
+    may: Vec<Right>,
+}
+
+#[derive(Args, Debug)]
+pub struct Close {
+    /// The client.
+    #[arg(value_name = "CLIENT")]
+    id: String,
+    /// The portals.
+    #[arg(value_name = "PORTAL", required = true)]
+    portals: Vec<String>,
+}
+
+/// What the holder of a portal may do.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Right {
+    /// See the client, its links, its deliveries and their attempts.
+    Read,
+    /// Have deliveries sent again, and tests.
+    Retry,
+    /// Change the URL, and rotate the secret.
+    Url,
+}
+
+impl Right {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Retry => "retry",
+            Self::Url => "url",
+        }
+    }
+}
+
+/// A portal. Its token is there only in the answer to its opening.
+#[derive(Deserialize)]
+struct Portal {
+    id: String,
+    may: Vec<String>,
+    expires_at: String,
+    by: Option<String>,
+    url: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Portals {
+    items: Vec<Portal>,
+}
+
+impl Open {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let may: Vec<_> = self.may.iter().map(|right| right.as_str()).collect();
+        let body = serde_json::json!({ "ttl": self.ttl, "may": may });
+        let portal = api.post(&below(&self.id, "portal"), &body)?;
+        screen.show(&portal, || Ok(api.read::<Portal>(&portal)?.facts()))
+    }
+}
+
+impl Close {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        self.portals.iter().try_for_each(|portal| {
+            api.delete(&Path::of(&["clients", &self.id, "portal", portal]))?;
+            screen.tell(&format!("{} closed\n", plain(portal)))
+        })
+    }
+}
+
+/// Lists the open portals of a client.
+pub(super) fn list(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    let portals = api.get(&below(id, "portal"))?;
+    screen.show(&portals, || {
+        let rows: Vec<_> = api.read::<Portals>(&portals)?.items.iter().map(Portal::cells).collect();
+        Ok(Table::new(&["ID", "MAY", "EXPIRES", "BY"]).lines(&rows))
+    })
+}
+
+impl Portal {
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::text(&self.id),
+            Cell::text(&self.may.join(",")),
+            Cell::text(&to_second(&self.expires_at)),
+            Cell::maybe(self.by.as_deref()),
+        ]
+    }
+
+    fn facts(&self) -> String {
+        let mut known = vec![
+            ("id", Cell::text(&self.id)),
+            ("may", Cell::text(&self.may.join(","))),
+            ("expires", Cell::text(&to_second(&self.expires_at))),
+        ];
+        if let Some(url) = &self.url {
+            known.push(("path", Cell::text(url)));
+        }
+        facts(&known) + "Put the server's address before the path. Whoever has the link has the portal.\n"
+    }
+}

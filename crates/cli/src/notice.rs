@@ -1,0 +1,68 @@
+//! `fieldpost notice`: what there is to be told of the server itself.
+
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::feed::Feed;
+use super::follow::Timed;
+use super::list::{ListFlags, Row};
+use super::screen::Screen;
+use super::table::Cell;
+use super::when::to_second;
+
+/// What can be done with notices.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List notices, the newest first.
+    Ls(Ls),
+}
+
+#[derive(Args, Debug)]
+pub struct Ls {
+    /// Only those of this type, such as `client.failing`.
+    #[arg(long, value_name = "TYPE")]
+    r#type: Option<String>,
+    #[command(flatten)]
+    feed: Feed,
+    #[command(flatten)]
+    list_flags: ListFlags,
+}
+
+/// A notice.
+#[derive(Deserialize)]
+struct Notice {
+    at: String,
+    r#type: String,
+    subject: String,
+    detail: Box<RawValue>,
+}
+
+impl Command {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let Self::Ls(ls) = self;
+        let path = Path::of(&["notices"]).with_maybe("type", ls.r#type.as_ref());
+        ls.feed.show::<Notice>(api, screen, path, &ls.list_flags, "no notices")
+    }
+}
+
+impl Row for Notice {
+    const HEADINGS: &'static [&'static str] = &["AT", "TYPE", "SUBJECT", "DETAIL"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::text(&to_second(&self.at)),
+            Cell::text(&self.r#type),
+            Cell::text(&self.subject),
+            Cell::elastic(self.detail.get()),
+        ]
+    }
+}
+
+impl Timed for Notice {
+    fn time(&self) -> &str {
+        &self.at
+    }
+}

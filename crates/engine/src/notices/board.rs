@@ -1,0 +1,85 @@
+//! Signals on their way to the registry, the latest of each subject.
+//!
+//! Whoever signals never waits. What comes while the registry is busy replaces what it has not
+//! taken yet: bounded by the subjects that there are.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::{Condition, Signal, Topic};
+
+/// Subjects with a signal on its way. Beyond it a new one is left out, and counted.
+const SUBJECTS_MAX: usize = 16_384;
+
+/// The signals that nobody has taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct SignalBoard {
+    signals: Mutex<BTreeMap<(Topic, Box<str>), Signal>>,
+    some: Notify,
+}
+
+impl SignalBoard {
+    /// A subject is in another condition; false if that finds no room.
+    pub(crate) fn signal(&self, signal: Signal) -> bool {
+        let mut signals = self.signals();
+        let key = (signal.topic, signal.subject.clone());
+        let is_known = signals.contains_key(&key);
+        if !is_known && signals.len() >= SUBJECTS_MAX {
+            return false;
+        }
+        // What happened is not undone by a subject that is well.
+        let stays = |known: &Signal| {
+            matches!(known.condition, Condition::Happened(_))
+                && matches!(signal.condition, Condition::Over | Condition::Well)
+        };
+        if !signals.get(&key).is_some_and(stays) {
+            signals.insert(key, signal);
+        }
+        drop(signals);
+        self.some.notify_one();
+        true
+    }
+
+    /// Waits for signals, and takes them all.
+    pub(crate) async fn take(&self) -> Vec<Signal> {
+        loop {
+            let some = self.some.notified();
+            let taken: Vec<_> = std::mem::take(&mut *self.signals()).into_values().collect();
+            if !taken.is_empty() {
+                return taken;
+            }
+            some.await;
+        }
+    }
+
+    fn signals(&self) -> MutexGuard<'_, BTreeMap<(Topic, Box<str>), Signal>> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use records::NoticeKind;
+
+    use super::*;
+    use crate::notices::Detail;
+
+    fn signal(subject: usize, condition: Condition) -> Signal {
+        let subject = format!("client {subject}").into();
+        Signal { topic: Topic::Client, subject, condition, detail: Detail::default() }
+    }
+
+    #[tokio::test]
+    async fn the_latest_signal_of_a_subject_is_taken_and_there_are_so_many_at_most() {
+        let board = SignalBoard::default();
+        assert!(board.signal(signal(1, Condition::Ill(NoticeKind::ClientFailing))));
+        assert!(board.signal(signal(1, Condition::Well)));
+        assert_eq!(board.take().await, [signal(1, Condition::Well)]);
+        let taken = (0..SUBJECTS_MAX + 5).filter(|subject| board.signal(signal(*subject, Condition::Well)));
+        assert_eq!(taken.count(), SUBJECTS_MAX);
+        assert!(board.signal(signal(0, Condition::Over)), "one that is known has its place");
+        assert_eq!(board.take().await.len(), SUBJECTS_MAX);
+    }
+}

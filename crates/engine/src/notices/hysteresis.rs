@@ -1,0 +1,214 @@
+//! What of a subject's conditions is told, so that flapping does not flood.
+//!
+//! A subject is told of at once when it has been quiet. After that nothing is told of it for
+//! `quiet`. At the end of that time the condition that holds then is told, if it is another than the
+//! one that was told last. So nobody hears of a subject more than once in that time, and whoever
+//! listens is right at its end.
+
+use std::time::Duration;
+
+use base::Timestamp;
+use records::NoticeKind;
+
+use super::Condition;
+
+/// What is known of a subject. Nothing is: it is well, and nobody was told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubjectState {
+    /// What whoever listens believes: what is wrong, if anything.
+    believed: Option<NoticeKind>,
+    /// What is wrong.
+    present: Option<NoticeKind>,
+    /// Whether being well is told.
+    tells_well: bool,
+    /// Until when nothing is told.
+    quiet_until: Option<Timestamp>,
+}
+
+/// What is to be told of a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tell {
+    /// Nothing.
+    Nothing,
+    /// This is wrong, or happened.
+    Ill(NoticeKind),
+    /// It is well again.
+    Well,
+}
+
+impl SubjectState {
+    /// A subject that nobody was told of.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { believed: None, present: None, tells_well: false, quiet_until: None }
+    }
+
+    /// A subject of which something was told by an earlier process. What held then is signalled
+    /// again if it still does.
+    #[must_use]
+    pub fn told_at(at: Timestamp, quiet: Duration) -> Self {
+        Self { quiet_until: Some(at.after(quiet)), ..Self::new() }
+    }
+
+    /// The subject is in this condition from now on.
+    pub fn signal(&mut self, now: Timestamp, quiet: Duration, condition: Condition) -> Tell {
+        match condition {
+            Condition::Well => (self.present, self.tells_well) = (None, true),
+            Condition::Over => (self.present, self.tells_well) = (None, false),
+            Condition::Ill(kind) => self.present = Some(kind),
+            Condition::Happened(kind) => {
+                if self.is_quiet(now) {
+                    return Tell::Nothing;
+                }
+                self.quiet_until = Some(now.after(quiet));
+                return Tell::Ill(kind);
+            }
+        }
+        self.settle(now, quiet)
+    }
+
+    /// Time has passed, or a condition came.
+    pub fn settle(&mut self, now: Timestamp, quiet: Duration) -> Tell {
+        if self.is_quiet(now) || self.believed == self.present {
+            return Tell::Nothing;
+        }
+        self.believed = self.present;
+        match self.present {
+            None if !self.tells_well => return Tell::Nothing,
+            _ => self.quiet_until = Some(now.after(quiet)),
+        }
+        self.present.map_or(Tell::Well, Tell::Ill)
+    }
+
+    /// The end of the quiet time, when time may bring something.
+    #[must_use]
+    pub fn quiet_until(&self) -> Option<Timestamp> {
+        self.quiet_until
+    }
+
+    /// Whether it need not be remembered at `now`.
+    #[must_use]
+    pub fn is_forgettable(&self, now: Timestamp) -> bool {
+        self.believed.is_none() && self.present.is_none() && !self.is_quiet(now)
+    }
+
+    fn is_quiet(&self, now: Timestamp) -> bool {
+        self.quiet_until.is_some_and(|until| now < until)
+    }
+}
+
+impl Default for SubjectState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::random::Random;
+
+    use super::*;
+
+    const QUIET: Duration = Duration::from_millis(100);
+    const FAILING: NoticeKind = NoticeKind::ClientFailing;
+    const DISABLED: NoticeKind = NoticeKind::ClientDisabled;
+
+    /// What is told of these conditions at these times; `None` is the passing of time.
+    fn check(steps: &[(i64, Option<Condition>, Tell)]) {
+        let mut state = SubjectState::new();
+        for (at, condition, expect) in steps {
+            let now = Timestamp(*at);
+            let told = match condition {
+                Some(condition) => state.signal(now, QUIET, *condition),
+                None => state.settle(now, QUIET),
+            };
+            assert_eq!(told, *expect, "at {at}: {condition:?} of {steps:?}");
+        }
+    }
+
+    #[test]
+    fn a_condition_is_told_once_and_its_end() {
+        check(&[
+            (0, Some(Condition::Ill(FAILING)), Tell::Ill(FAILING)),
+            (1, Some(Condition::Ill(FAILING)), Tell::Nothing),
+            (200, Some(Condition::Ill(FAILING)), Tell::Nothing),
+            (300, Some(Condition::Well), Tell::Well),
+        ]);
+    }
+
+    #[test]
+    fn what_holds_at_the_end_of_the_quiet_time_is_told_then() {
+        check(&[
+            (0, Some(Condition::Ill(FAILING)), Tell::Ill(FAILING)),
+            (10, Some(Condition::Well), Tell::Nothing),
+            (20, Some(Condition::Ill(DISABLED)), Tell::Nothing),
+            (99, None, Tell::Nothing),
+            (100, None, Tell::Ill(DISABLED)),
+        ]);
+    }
+
+    #[test]
+    fn flapping_that_ends_as_it_was_told_tells_nothing_more() {
+        check(&[
+            (0, Some(Condition::Ill(FAILING)), Tell::Ill(FAILING)),
+            (10, Some(Condition::Well), Tell::Nothing),
+            (20, Some(Condition::Ill(FAILING)), Tell::Nothing),
+            (100, None, Tell::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn an_end_that_nobody_needs_to_be_told_is_not() {
+        check(&[
+            (0, Some(Condition::Ill(NoticeKind::QueueBacklog)), Tell::Ill(NoticeKind::QueueBacklog)),
+            (10, Some(Condition::Over), Tell::Nothing),
+            (20, Some(Condition::Ill(NoticeKind::QueueBacklog)), Tell::Nothing),
+            (30, Some(Condition::Over), Tell::Nothing),
+            (100, None, Tell::Nothing),
+            (150, Some(Condition::Ill(NoticeKind::QueueBacklog)), Tell::Ill(NoticeKind::QueueBacklog)),
+        ]);
+    }
+
+    #[test]
+    fn what_happens_is_told_once_in_the_quiet_time() {
+        let lost = NoticeKind::DevicesLostTogether;
+        check(&[
+            (0, Some(Condition::Happened(lost)), Tell::Ill(lost)),
+            (99, Some(Condition::Happened(lost)), Tell::Nothing),
+            (100, Some(Condition::Happened(lost)), Tell::Ill(lost)),
+        ]);
+    }
+
+    #[test]
+    fn however_it_flaps_it_is_told_once_in_the_quiet_time_and_rightly_at_the_end() {
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let (mut state, mut now, mut told) = (SubjectState::new(), 0_i64, Vec::new());
+            let (mut last, mut believed) = (Condition::Well, None);
+            let mut note = |at: i64, tell: Tell, believed: &mut Option<NoticeKind>| match tell {
+                Tell::Nothing => {}
+                Tell::Ill(kind) => {
+                    *believed = Some(kind);
+                    told.push(at);
+                }
+                Tell::Well => {
+                    *believed = None;
+                    told.push(at);
+                }
+            };
+            for _ in 0..100 {
+                now += random.below(40) as i64;
+                last = [Condition::Well, Condition::Ill(FAILING), Condition::Ill(DISABLED)]
+                    [random.below(3) as usize];
+                let tell = state.signal(Timestamp(now), QUIET, last);
+                note(now, tell, &mut believed);
+            }
+            let end = now + 200;
+            let tell = state.settle(Timestamp(end), QUIET);
+            note(end, tell, &mut believed);
+            let holds = if let Condition::Ill(kind) = last { Some(kind) } else { None };
+            assert_eq!(believed, holds, "seed {seed}");
+            assert!(told.windows(2).all(|two| two[1] - two[0] >= 100), "seed {seed}: {told:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Notices: what an operator wants to be told of the system itself, and their posts to clients.
+
+use base::{EntityId, Incarnation, Timestamp};
+
+/// What the ids of notices begin with.
+pub const NOTICE_ID_PREFIX: &str = "ntc_";
+
+/// What a notice tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NoticeKind {
+    /// A client's receiver fails steadily.
+    ClientFailing,
+    /// A client was disabled, by its receiver or by hand.
+    ClientDisabled,
+    /// A client that failed takes notifications again.
+    ClientRecovered,
+    /// A queue's oldest ready job has waited for long.
+    QueueBacklog,
+    /// A queue has many dead letters.
+    QueueDeadLetters,
+    /// A rollout's stop rule stopped it.
+    RolloutStopped,
+    /// The disk has little room.
+    StorageLow,
+    /// A certificate of the server is about to end.
+    CertificateEnding,
+    /// Many devices with a label in common were lost at once.
+    DevicesLostTogether,
+}
+
+impl NoticeKind {
+    /// Every kind, in the order of their stored numbers.
+    pub const ALL: [Self; 9] = [
+        Self::ClientFailing,
+        Self::ClientDisabled,
+        Self::ClientRecovered,
+        Self::QueueBacklog,
+        Self::QueueDeadLetters,
+        Self::RolloutStopped,
+        Self::StorageLow,
+        Self::CertificateEnding,
+        Self::DevicesLostTogether,
+    ];
+
+    /// The name that the contract uses.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ClientFailing => "client.failing",
+            Self::ClientDisabled => "client.disabled",
+            Self::ClientRecovered => "client.recovered",
+            Self::QueueBacklog => "queue.backlog",
+            Self::QueueDeadLetters => "queue.dead_letters",
+            Self::RolloutStopped => "rollout.stopped",
+            Self::StorageLow => "storage.low",
+            Self::CertificateEnding => "certificate.ending",
+            Self::DevicesLostTogether => "devices.lost_together",
+        }
+    }
+}
+
+/// Where a notice is kept, and the order of the feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NoticeKey {
+    /// When it was made.
+    pub at: Timestamp,
+    /// Counts the notices of that time from 0.
+    pub number: u32,
+}
+
+impl From<EntityId> for NoticeKey {
+    fn from(id: EntityId) -> Self {
+        Self { at: id.at, number: id.number }
+    }
+}
+
+/// A notice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Its id, which holds its key, and under which it is posted.
+    pub id: EntityId,
+    /// What it tells.
+    pub kind: NoticeKind,
+    /// Of what: `client acme`, `queue mail/out`.
+    pub subject: Box<str>,
+    /// What there is to say of it: the text of a JSON object.
+    pub detail: Box<str>,
+}
+
+/// A notice on its way to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoticePost {
+    /// The client.
+    pub client: Incarnation,
+    /// The notice.
+    pub notice: NoticeKey,
+    /// Attempts that failed.
+    pub attempts: u32,
+    /// When the next attempt is due.
+    pub due_at: Timestamp,
+}

@@ -1,0 +1,48 @@
+//! Tokens of portals, and notices on their way: what must be told of them.
+
+use records::{Notice, NoticeKind, NoticePost, PortalRights, PortalToken, TokenDigest};
+
+use super::*;
+
+const TOKEN: Incarnation = Incarnation(2);
+
+fn owner() -> Client {
+    Client { id: ClientId::new("owner").expect("an id"), incarnation: Incarnation(0), ..client() }
+}
+
+pub(super) fn everything() -> Vec<Op> {
+    let notice =
+        Notice { id: id(9), kind: NoticeKind::StorageLow, subject: "disk".into(), detail: "{}".into() };
+    let (client, at) = (owner().incarnation, notice.id.into());
+    let post = NoticePost { client, notice: at, attempts: 1, due_at: Timestamp(7) };
+    vec![
+        Op::PutClient(Box::new(owner())),
+        Op::PutPortalToken(Box::new(token())),
+        Op::PutNotice(Box::new(notice)),
+        Op::PutNoticePost(post),
+    ]
+}
+
+fn token() -> PortalToken {
+    PortalToken {
+        id: TOKEN,
+        client: owner().incarnation,
+        client_id: owner().id,
+        digest: TokenDigest([7; 32]),
+        may: PortalRights { read: true, retry: false, url: true },
+        created_at: Timestamp(5),
+        expires_at: Timestamp(6),
+        by: Some("ops".into()),
+    }
+}
+
+#[test]
+fn what_outlived_its_client_is_told() {
+    let directory = directory();
+    change(directory.path(), |writer| {
+        writer.table(Table::Clients)?.remove(PartitionId::REGISTRY, &key::client(&owner().id))
+    });
+    let (found, _) = check(directory.path());
+    let told = found.iter().filter(|told| told.contains("its client, of incarnation 0, is missing"));
+    assert_eq!(told.count(), 2, "the token and the notice: {found:?}");
+}
