@@ -56,7 +56,11 @@ impl EngineContext {
         );
         Self {
             kernel: Arc::new(KernelContext::new(store, clock)),
-            queues: Arc::new(QueueContext::new(Arc::clone(&metrics), Arc::clone(&devices.followers))),
+            queues: Arc::new(QueueContext::new(
+                Arc::clone(&metrics),
+                Arc::clone(&devices.followers),
+                Arc::clone(&notices),
+            )),
             devices: Arc::new(devices),
             registry: Arc::new(RegistryContext::new(
                 directory,

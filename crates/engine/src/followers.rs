@@ -283,11 +283,15 @@ impl Followers {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let follows = |followed: &Followed| FeedSet::of(followed.feed).meets(FeedSet::NOTICES);
         let table = self.table();
-        table.followers.values().filter(|(followed, _)| follows(followed)).for_each(|(_, ear)| {
-            ear.notify.notify_one();
-        });
+        for (watched, ear) in table.followers.values() {
+            for (number, watched) in watched.iter().enumerate() {
+                let Watched::Feed(followed) = watched else { continue };
+                if followed.feed == FollowedFeed::Notices {
+                    ear.tell(number, Timestamp(i64::MIN));
+                }
+            }
+        }
     }
 
     fn add(&self, followed: Followed) -> Option<(u64, Arc<Ear>)> {

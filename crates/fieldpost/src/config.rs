@@ -56,6 +56,7 @@ use shape::{
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 /// How long history may be kept.
 const KEPT_FOR: Span = Span(DAY, Duration::from_secs(3_650 * 86_400));

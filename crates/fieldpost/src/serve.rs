@@ -256,7 +256,7 @@ async fn open_edges(
     };
     let api = api.backing_up_with(backups::begin(store)).live_streams(settings.http.live_max).hosted_by(host);
     engine.intake(WayIn::Http).attend(true).await;
-    let console = console::routes(&console::FrameAncestors::default());
+    let console = console::routes(&console::FrameAncestors::new(settings.http.frame_ancestors.clone()));
     front.open(api::router_with(&api, reports.merge(console)));
     edges.spawn(api.work_on_operations());
     Ok(())

@@ -163,7 +163,9 @@ async fn judge_portal(
     if let (Some(route), Some(portal)) = (route, caller.portal()) {
         let path = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
         let about = About::of(&parts.uri, path.as_ref());
-        let may = needs(&parts.method, route.as_str()) == Needs::Nothing
+        let takes_nothing = needs(&parts.method, route.as_str()) == Needs::Nothing;
+        let may = takes_nothing
+            || portal::is_about_itself(&parts.method, route.as_str())
             || portal::may(api, portal, (&parts.method, route.as_str()), &about)
                 .await
                 .map_err(|problem| Refused(problem).into_response())?;

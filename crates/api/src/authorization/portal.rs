@@ -47,6 +47,11 @@ fn needed(method: &Method, route: &str) -> Option<(Right, Own)> {
     Some((row.2, row.3))
 }
 
+/// Whether a call tells the holder what its own portal allows.
+pub(super) fn is_about_itself(method: &Method, route: &str) -> bool {
+    matches!(*method, Method::GET | Method::HEAD) && route == "/v1/caller"
+}
+
 /// Whether a portal allows this call.
 ///
 /// # Errors

@@ -193,7 +193,6 @@ impl Needs {
             Look(_) => "admin, read, commands or operate",
             Operate(Never) => "admin or operate",
             Operate(DeliveryInPath) => "admin, operate, or client:ID of the client that was told",
-            Operate(Never) => "admin or operate",
             Operate(_) => "admin, operate, or client:ID of this client",
             Admin(ClientInPath) => "admin, or client:ID of this client",
             Admin(_) => "admin",

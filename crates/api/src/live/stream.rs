@@ -341,12 +341,14 @@ async fn shows(
         Topic::Deliveries => FollowedFeed::Deliveries,
         Topic::Commands => FollowedFeed::Commands,
         Topic::Timeline => FollowedFeed::Timeline,
+        Topic::Notices => FollowedFeed::Notices,
     };
     if let Some(client) = asked.client.as_ref().filter(|client| api.queries().client(client).is_none()) {
         return Err(unknown_client(client.as_str()));
     }
     let sees = Sees::of_caller(caller);
-    let watched = match &asked.device {
+    let device = asked.device.as_ref().filter(|_| feed != FollowedFeed::Notices);
+    let watched = match device {
         None => Some(Watched::Feed(Followed { feed, device: None })),
         Some(id) => {
             let (queries, device) = (api.queries(), id.clone());

@@ -26,10 +26,11 @@ pub(crate) enum Topic {
     Timeline = 5,
     Devices = 6,
     Queues = 7,
+    Notices = 8,
 }
 
 impl Topic {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Overview,
         Self::Events,
         Self::Deliveries,
@@ -37,6 +38,7 @@ impl Topic {
         Self::Timeline,
         Self::Devices,
         Self::Queues,
+        Self::Notices,
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -48,6 +50,7 @@ impl Topic {
             Self::Timeline => "timeline",
             Self::Devices => "devices",
             Self::Queues => "queues",
+            Self::Notices => "notices",
         }
     }
 }
@@ -124,6 +127,7 @@ impl Asked {
                 Topic::Overview => check_row(api, caller, "/v1/overview", &[], &[]).await?,
                 Topic::Events => check_row(api, caller, "/v1/events", &[], &query).await?,
                 Topic::Deliveries => check_row(api, caller, "/v1/deliveries", &[], &query).await?,
+                Topic::Notices => check_row(api, caller, "/v1/notices", &[], &[]).await?,
                 Topic::Commands => check_row(api, caller, "/v1/commands", &[], &query).await?,
                 Topic::Timeline => check_row(api, caller, "/v1/devices/{id}/timeline", &[], &query).await?,
                 Topic::Devices => {

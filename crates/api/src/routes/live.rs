@@ -15,6 +15,7 @@ use super::Routes;
 use super::commands::Commands;
 use super::deliveries::Deliveries;
 use super::history::Events;
+use super::notices::Notices;
 use super::timeline::Timeline;
 use crate::ApiState;
 use crate::authorization::Sees;
@@ -99,6 +100,12 @@ pub(crate) fn source(
                 feed,
             }))
         }
+        Topic::Notices => Arc::new(Listed(move |feed: Feed| Notices {
+            engine: engine.clone(),
+            kind: None,
+            // Its times are the registry's own: how far other feeds were looked at says nothing.
+            feed: Feed { from: None, ..feed },
+        })),
         Topic::Overview | Topic::Devices | Topic::Queues => unreachable!("{topic:?} is no feed"),
     }
 }

@@ -26,10 +26,11 @@ pub(super) fn routes() -> Routes {
     Routes::default().get("/v1/notices", list, listed)
 }
 
-struct Notices {
-    engine: Engine,
-    kind: Option<NoticeKind>,
-    feed: Feed,
+/// Notices of a kind, or of all.
+pub(super) struct Notices {
+    pub(super) engine: Engine,
+    pub(super) kind: Option<NoticeKind>,
+    pub(super) feed: Feed,
 }
 
 impl List for Notices {

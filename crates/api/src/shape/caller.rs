@@ -1,8 +1,10 @@
 //! Who calls, in answers.
 
-use access::{Caller, Scope};
+use access::{Caller, Portal, Scope};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use super::text::Time;
 
 /// Who calls, and what its token may do.
 #[derive(Serialize, ToSchema)]
@@ -18,6 +20,13 @@ pub(crate) struct CallerShape {
     /// The one client whose own the token may see, where it may see nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<String>,
+    /// Of a portal: when it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Time>,
+    /// Of a portal: what it allows, of `read`, `retry` and `url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    may: Option<Vec<&'static str>>,
 }
 
 impl CallerShape {
@@ -25,13 +34,22 @@ impl CallerShape {
     pub(crate) fn of(open: bool, caller: Option<&Caller>) -> Self {
         let Some(caller) = caller else {
             let scopes = if open { vec![Scope::Admin.to_string()] } else { Vec::new() };
-            return Self { open, token: None, scopes, client: None };
+            return Self { open, token: None, scopes, client: None, expires_at: None, may: None };
         };
-        let client = match caller.scopes() {
-            [Scope::Client(client)] => Some(client.as_str().to_owned()),
-            _ => None,
+        let portal = caller.portal();
+        let client = match (portal, caller.scopes()) {
+            (Some(portal), _) => Some(portal.client.as_str().to_owned()),
+            (None, [Scope::Client(client)]) => Some(client.as_str().to_owned()),
+            (None, _) => None,
         };
         let scopes = caller.scopes().iter().map(Scope::to_string).collect();
-        Self { open, token: Some(caller.name().to_owned()), scopes, client }
+        let expires_at = portal.map(|portal| Time(portal.expires_at));
+        let may = portal.map(rights);
+        Self { open, token: Some(caller.name().to_owned()), scopes, client, expires_at, may }
     }
+}
+
+fn rights(portal: &Portal) -> Vec<&'static str> {
+    let rights = [("read", portal.read), ("retry", portal.retry), ("url", portal.url)];
+    rights.into_iter().filter(|(_, allowed)| *allowed).map(|(right, _)| right).collect()
 }
