@@ -85,6 +85,11 @@ fn the_defaults_are_those_of_the_contract() {
         },
         commands: CommandSettings::default(),
         kinds: Arc::default(),
+        notices: engine::notices::NoticeSettings::default(),
+        notices_of_machine: NoticesOfMachine {
+            certificate_before: Some(14 * DAY),
+            storage_free: Some(2_000_000_000),
+        },
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },
@@ -103,11 +108,6 @@ fn every_key_of_the_contract_is_accepted_at_its_default() {
             amqp = { url = "", queue = "sensors-queue", prefetch = 1000 }
             notify.stale_probe = "60m"
             commands = { ack_timeout = "5000ms", max_attempts = 5, in_flight = 1, gap = "0s", keep = "720h" }
-            notices: engine::notices::NoticeSettings::default(),
-            notices_of_machine: NoticesOfMachine {
-                certificate_before: Some(14 * DAY),
-                storage_free: Some(2_000_000_000),
-            },
             history = { readings = "90d", events = "400d", deliveries = "90d" }
             quarantine = { max_bytes = "256MB", max_age = "30d" }
             durability = { sync = "always", sync_interval = "1s" }
