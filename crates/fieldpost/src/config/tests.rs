@@ -138,7 +138,7 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 45, "the contract's keys, and the four of connections");
+    assert_eq!(keys.len(), 54, "the contract's keys, the four of connections, of notices and of frames");
 }
 
 #[test]
