@@ -88,6 +88,11 @@ fn the_defaults_are_those_of_the_contract() {
         commands: CommandSettings::default(),
         kinds: Arc::default(),
         operations: OperationSettings::default(),
+        notices: engine::notices::NoticeSettings::default(),
+        notices_of_machine: NoticesOfMachine {
+            certificate_before: Some(14 * DAY),
+            storage_free: Some(2_000_000_000),
+        },
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },
@@ -107,11 +112,6 @@ fn every_key_of_the_contract_is_accepted_at_its_default() {
             notify.stale_probe = "60m"
             commands = { ack_timeout = "5000ms", max_attempts = 5, in_flight = 1, gap = "0s", keep = "720h" }
             operations = { max_running = 8, max_rate = 1000, keep = "168h" }
-            notices: engine::notices::NoticeSettings::default(),
-            notices_of_machine: NoticesOfMachine {
-                certificate_before: Some(14 * DAY),
-                storage_free: Some(2_000_000_000),
-            },
             history = { readings = "90d", events = "400d", deliveries = "90d" }
             quarantine = { max_bytes = "256MB", max_age = "30d" }
             durability = { sync = "always", sync_interval = "1s" }
@@ -142,7 +142,8 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 48, "the contract's keys, the four of connections, and the three of operations");
+    let of = "the contract's keys, four of connections, three of operations, ten of notices and frames";
+    assert_eq!(keys.len(), 58, "{of}");
 }
 
 #[test]

@@ -29,9 +29,7 @@ pub(super) async fn watch_certificate(
             _ = stop.wait_for(|stop| *stop) => return,
             changed = expires.changed() => {
                 if changed.is_err() {
-                    // Whoever followed the files has stopped, and so will the rest.
-                    let _stopped = stop.wait_for(|stop| *stop).await;
-                    return;
+                    break;
                 }
                 engine.signal(of_certificate(Condition::Over, Detail::default()));
                 continue;
@@ -45,14 +43,14 @@ pub(super) async fn watch_certificate(
             _ = stop.wait_for(|stop| *stop) => return,
             changed = expires.changed() => {
                 if changed.is_err() {
-                    // Whoever followed the files has stopped, and so will the rest.
-                    let _stopped = stop.wait_for(|stop| *stop).await;
-                    return;
+                    break;
                 }
                 expires.mark_changed();
             }
         }
     }
+    // Whoever followed the files has stopped, and so will the rest.
+    let _stopped = stop.wait_for(|stop| *stop).await;
 }
 
 fn of_certificate(condition: Condition, detail: Detail) -> Signal {

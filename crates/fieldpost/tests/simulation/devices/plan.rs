@@ -216,6 +216,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         retry,
         attempt_timeout,
         stale_probe,
+        notices: engine::notices::NoticeSettings::default(),
         keep: keep(random),
         jobs_resident_max: 65_536,
         commands: engine::CommandSettings::default(),
