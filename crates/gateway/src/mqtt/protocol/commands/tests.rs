@@ -279,6 +279,7 @@ fn settings() -> Settings {
         jobs_resident_max: 65_536,
         commands: engine::CommandSettings::default(),
         operations: engine::OperationSettings::default(),
+        notices: engine::notices::NoticeSettings::default(),
         allow_private: false,
         render: Arc::new(|_| Vec::new()),
         check_payload: engine::settings::any_payload(),
