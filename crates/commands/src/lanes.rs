@@ -31,9 +31,10 @@ pub struct CommandLanes {
 }
 
 impl CommandLanes {
-    /// The lanes of a partition that starts: nobody is reachable. Commands that wait for an answer
-    /// (`unanswered`, which may be read one by one) go on from where they were. Commands that have
-    /// ended are kept for `keep`.
+    /// The lanes of a partition that starts: nobody is reachable. Of the
+    /// `unanswered` commands, which may be read one by one, those on their last try keep their
+    /// deadlines; the others take no memory until their devices are back. Commands that have ended
+    /// are kept for `keep`.
     pub fn load<S: CommandStore>(
         keep: Duration,
         unanswered: impl Iterator<Item = Result<(Arc<Command>, CommandState), S::Error>>,

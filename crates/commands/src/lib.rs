@@ -59,9 +59,9 @@
 //! its device said before is forgotten. That it went out is not: an answer counts before the next
 //! try too.
 //!
-//! A command that somebody is to be told of expires only while there is room for its outcome. Until
-//! then it is put off, and does not go out; others expire and come due past it. Where it is found
-//! expired otherwise, because its turn has come, it ends at once.
+//! A command with `notify` expires only while there is room for its outcome. Until then its end is
+//! put off, and it does not go out; other commands expire and come due before it. If its turn comes
+//! meanwhile, it expires at once.
 //!
 //! **Answers**: the first one ends a command. After an end by the device's answer every other one
 //! is [`AnswerOutcome::Repeated`]. After any other end the first one is kept as `late`, and changes

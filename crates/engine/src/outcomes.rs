@@ -1,8 +1,8 @@
 //! Outcomes of commands on their way to those who gave the commands.
 //!
 //! An outcome is a job of its device's partition, made in the commit that ends the command: it
-//! survives whatever the command survives. A partition only says which of its lanes have outcomes
-//! due; who sends them leases some, sends them, and says what came of each.
+//! survives whatever the command survives. A partition only signals which of its lanes have
+//! outcomes due. The sender, `notify`, leases some, sends them, and reports the result of each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +94,8 @@ pub enum Told {
 }
 
 impl Engine {
-    /// Leases up to `max` outcomes of a lane; fewer have emptied it, until it is named again.
+    /// Leases up to `max` outcomes of a lane. If there are fewer, the lane is empty until the
+    /// partition signals it again.
     ///
     /// # Errors
     /// When the server is not accepting.

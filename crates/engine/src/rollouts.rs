@@ -200,8 +200,9 @@ impl Rollouts {
     /// makes the same id, and so the same rollout.
     ///
     /// # Errors
-    /// 422 `no_place` for a payload that a kind of the selection cannot be shown; 409
-    /// `too_many_rollouts`; 503 when not accepting, here and for every call below.
+    /// 422 `no_place` for a payload that a kind of the selection cannot be shown; 409 `exists` if
+    /// another request came with the key, or `too_many_rollouts`; 503 when not accepting, here and
+    /// for every call below.
     pub async fn create(
         &self,
         new: NewRollout,

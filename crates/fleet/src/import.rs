@@ -1,7 +1,7 @@
 //! Importing: one line describes a device, whether it is registered or not.
 //!
-//! What a line names is set, what it leaves out stays; labels, clients and the pace of commands that
-//! it names are exactly those.
+//! What a line names is set, what it leaves out stays. Labels, clients and the pace of commands
+//! that it names are exactly those.
 
 use base::limits::CLIENTS_PER_DEVICE_MAX;
 use base::{Attended, ClientId, DeviceId, Incarnation, Kind, Problem, Timestamp};

@@ -145,7 +145,7 @@ impl rollouts_server::Rollouts for Rollouts {
         let (caller, request) = heard(request)?;
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
-            let (list, queries) = (list::RolloutList::read(&request)?, self.engine.queries());
+            let (list, queries) = (list::PageOfRollouts::read(&request)?, self.engine.queries());
             self.reads.run(move || list.page(&queries)).await
         };
         told(listed.await)

@@ -100,7 +100,7 @@ pub struct RolloutCommand {
 pub struct RolloutStage {
     /// Its devices and those of the stages before, in millionths of all.
     pub share_ppm: u32,
-    /// How long nothing more is handed out after its last answer.
+    /// How long nothing more is handed out after the last of its published commands ended.
     pub soak_ms: u64,
     /// Whether somebody must approve of what comes behind it.
     pub approve: bool,
@@ -137,19 +137,19 @@ pub struct RolloutState {
     pub collecting: Option<RolloutCursor>,
     /// Its devices, by where they stand.
     pub counts: RolloutCounts,
-    /// The stage that it is in, from 0; one more than there are stages for all others.
+    /// The present stage, from 0; the number of stages once all of them have ended.
     pub stage: u32,
     /// The rank of the last device of the stage; `None` until it is known, and behind the stages.
     pub boundary: Option<u64>,
-    /// Commands of the stage that a device has answered.
-    pub stage_answers: u64,
-    /// When the last of them was answered.
-    pub answered_at: Option<Timestamp>,
+    /// Commands of the stage that went out and have ended, answered or not.
+    pub stage_ended: u64,
+    /// When the last of them ended.
+    pub last_ended_at: Option<Timestamp>,
     /// Somebody approved of what comes behind the stage.
     pub approved: bool,
     /// The earliest time of the next command, by the rate, in microseconds.
     pub next_us: u64,
-    /// Of those published to: how many have ended since it began, or was resumed.
+    /// Published commands that have ended since it began, or was resumed after a stop.
     pub ended: u64,
     /// How many of these failed.
     pub failed: u64,

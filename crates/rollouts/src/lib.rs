@@ -56,8 +56,8 @@ pub fn begin(rollout: &Rollout) -> RolloutState {
         counts: RolloutCounts::default(),
         stage: 0,
         boundary: None,
-        stage_answers: 0,
-        answered_at: None,
+        stage_ended: 0,
+        last_ended_at: None,
         approved: false,
         next_us: 0,
         ended: 0,
@@ -111,8 +111,8 @@ pub fn moved(
         let has_failed = matches!(to, MemberStatus::Failed | MemberStatus::Expired);
         state.ended += 1;
         state.failed += u64::from(has_failed);
-        state.stage_answers += 1;
-        state.answered_at = Some(now);
+        state.stage_ended += 1;
+        state.last_ended_at = Some(now);
         stop_if_too_many_failed(rollout, state);
     } else if from.has_ended() && !to.has_ended() {
         // It is tried anew by hand: its rollout is not over before it has ended again.
@@ -207,8 +207,8 @@ pub fn stage_end(rollout: &Rollout, state: &RolloutState, is_idle: bool, now: Ti
 pub fn next_stage(state: &mut RolloutState) {
     state.stage += 1;
     state.boundary = None;
-    state.stage_answers = 0;
-    state.answered_at = None;
+    state.stage_ended = 0;
+    state.last_ended_at = None;
     state.approved = false;
 }
 

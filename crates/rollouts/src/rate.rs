@@ -5,8 +5,8 @@ use records::{Rollout, RolloutState};
 
 use crate::HandOutAllowance;
 
-/// Somebody who comes so late makes up for what was left out; later than that it is forgotten, so
-/// that a pause is not followed by a burst.
+/// Commands missed during at most this delay are handed out afterwards. After a longer delay they
+/// are not, so that a pause is not followed by a burst.
 const MADE_UP_US: u64 = 1_000_000;
 /// What may be handed out at once without a rate.
 const WITHOUT_RATE: u64 = u64::MAX;

@@ -46,7 +46,7 @@ pub enum RolloutEffect {
     Search(Search),
     /// Devices that come and change matter, or no longer.
     Wanted(bool),
-    /// How far a rollout has come is another than before.
+    /// The state of some rollout has changed.
     Changed,
 }
 
@@ -105,7 +105,7 @@ struct Live {
     pass: CandidateSearch,
     /// Devices, or a boundary, are looked for.
     is_searching: bool,
-    /// Where looking for devices goes on that came to be meant while the server was away.
+    /// Where the search goes on for devices that came to match while the server was down.
     looking_later: Option<RolloutCursor>,
     /// The windows by time zone, as of a moment before.
     windows: BTreeMap<Option<Box<str>>, WindowState>,
@@ -119,7 +119,7 @@ struct Live {
     taking_back: Option<Scan>,
     /// What was handed out is asked for.
     asking: Option<(MemberStatus, Scan)>,
-    /// Devices that wait are put there.
+    /// Waiting devices are moved to this status.
     sweeping: Option<(MemberStatus, Scan)>,
     /// Who waits until nothing can go out any more.
     quiet_waiters: Vec<DoneReply>,

@@ -151,8 +151,8 @@ impl BookedSession {
 }
 
 impl BookedDevice {
-    /// That the login spoke for the device when it subscribed was found already. Only labels may
-    /// change.
+    /// The login's right to the device was checked at the subscription. Only a label may change
+    /// later, so only a label is told with the reach.
     fn change(&mut self, reach: Option<OfKind>, who: &Who, calls: &mut Vec<PresenceCall>) {
         if self.reach == reach {
             return;

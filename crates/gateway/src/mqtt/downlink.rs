@@ -43,7 +43,7 @@ impl Queued for CommandCopy {
 }
 
 impl CommandCopy {
-    /// `None` if it has no place for its id.
+    /// `None` if the payload has no place for the command's id.
     fn of(command: &PublishedCommand, kinds: &KindForms) -> Option<Self> {
         let PublishedCommand { device, kind, id, payload } = command;
         let (topic, payload) = kinds.command((kind, device), *id, payload)?;

@@ -13,12 +13,12 @@ use crate::store_reads::{foreign_page, page_limit};
 const READ_MAX: usize = 32;
 
 /// Which rollouts are asked for.
-pub(super) struct RolloutList {
+pub(super) struct PageOfRollouts {
     after: Option<String>,
     limit: usize,
 }
 
-impl RolloutList {
+impl PageOfRollouts {
     pub(super) fn read(request: &proto::ListRolloutsRequest) -> Result<Self, Problem> {
         Ok(Self { after: text(&request.page)?, limit: page_limit(request.limit)? })
     }

@@ -28,7 +28,7 @@ stored!(
 
 stored!(
     RolloutState, "how far a rollout has come", version 1:
-    id, standing, collecting, counts, stage, boundary, stage_answers, answered_at, approved, next_us, ended,
+    id, standing, collecting, counts, stage, boundary, stage_ended, last_ended_at, approved, next_us, ended,
     failed, is_waiting, passed_at, ended_at
 );
 

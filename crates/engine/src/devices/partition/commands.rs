@@ -256,7 +256,7 @@ impl Partition {
         self.head.next_command = number.wrapping_add(1);
         let defaults = &self.settings.commands;
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        // A time on the wall clock is so far away as that says now.
+        // From the wall clock to the partition's clock, by the time that is left now.
         let not_before = new.not_before.map(|at| step.now.after(at.since(step.wall)));
         Ok(Command {
             id,
@@ -314,13 +314,12 @@ impl Partition {
         reply: Waiter,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let command = match self.command_with(id, step) {
+        let command = match answered(self.command_with(id, step))? {
             Ok(command) => command,
-            Err(Stop::Refused(problem)) => {
+            Err(problem) => {
                 step.emit(DeviceEffect::Command(reply, Err(problem)));
                 return Ok(());
             }
-            Err(Stop::Broken(error)) => return Err(error),
         };
         let key = CommandKey::from(id);
         let state = self.command_state(key, step)?.unwrap_or(CommandState::WAITING);

@@ -12,14 +12,14 @@ use super::{DeviceStep, Partition};
 use crate::kernel::job_purpose::JobEnd;
 use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
 
-/// Outcomes that wait in a partition, before it takes no more commands that want theirs told.
+/// Waiting outcomes at which a partition refuses new commands with `notify`.
 const WAITING_MAX: usize = 65_536;
-/// Outcomes that wait, before commands whose outcomes are to be told expire no more: very many may
-/// have been sent to expire at one moment. What is left is for those that end otherwise.
+/// Waiting outcomes at which commands with `notify` stop expiring: very many may be due to expire
+/// at one moment. The other half is left for commands that end in another way.
 const WAITING_OF_EXPIRED_MAX: usize = WAITING_MAX / 2;
 
-/// Whether a command may expire whose outcome is to be told. Until then it stays where it is found
-/// by its time, and does not go out.
+/// Whether a command with `notify` may expire now. Until then its end is put off, and it does not
+/// go out.
 pub(super) fn has_room_for_expired(jobs: &Jobs) -> bool {
     waiting(jobs) < WAITING_OF_EXPIRED_MAX
 }

@@ -22,22 +22,20 @@ impl RolloutBook {
 
     /// Forgets some devices of a rollout that is kept no longer, and at last the rollout. Never
     /// before the batch before is durable: what is read is what is there.
-    pub(super) fn forget(&mut self, step: &mut RegistryStep<'_>) -> Result<bool, StoreError> {
+    pub(super) fn forget(&mut self, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
         if self.forgetting.is_none() {
             let oldest = self.ended.first().copied().filter(|(at, _)| at.after(self.keep) <= step.now);
-            let Some((at, rollout)) = oldest else { return Ok(false) };
+            let Some((at, rollout)) = oldest else { return Ok(()) };
             self.ended.remove(&(at, rollout));
             self.forgetting = Some((rollout, Scan::behind(self.durable)));
         }
-        let Some((rollout, scan)) = self.forgetting.take() else { return Ok(false) };
+        let Some((rollout, scan)) = self.forgetting.take() else { return Ok(()) };
         if scan.from_seq > self.durable {
             self.forgetting = Some((rollout, scan));
-            return Ok(false);
-        }
-        if self.forget_devices(rollout, step)? {
+        } else if self.forget_devices(rollout, step)? {
             self.forgetting = Some((rollout, Scan::behind(step.seq)));
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Whether there may be more.

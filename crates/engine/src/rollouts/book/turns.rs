@@ -41,7 +41,8 @@ impl RolloutBook {
         if std::mem::replace(&mut self.is_wanted, is_wanted) != is_wanted {
             emit(RolloutEffect::Wanted(is_wanted), step);
         }
-        Ok(self.forget(step)? || more)
+        self.forget(step)?;
+        Ok(more)
     }
 
     /// Devices have their turns, as many as may now.
@@ -273,12 +274,10 @@ impl Live {
             let devices = rollouts::stage_devices(stage, self.state.counts.total());
             return Some(Search::Boundary(rollout(), self.state.stage, devices));
         }
-        let may = matches!(
-            rollouts::allowance(&self.rollout, &self.state, step.now),
-            HandOutAllowance::Now(_) | HandOutAllowance::At(_)
-        );
+        let allowance = rollouts::allowance(&self.rollout, &self.state, step.now);
+        let may_hand_out = allowance != HandOutAllowance::None;
         match &self.pass {
-            CandidateSearch::Wanted(after) if may && self.candidates.is_empty() => {
+            CandidateSearch::Wanted(after) if may_hand_out && self.candidates.is_empty() => {
                 let search = Search::Candidates(rollout(), after.clone(), self.state.boundary);
                 self.pass = CandidateSearch::UnderWay { again: false };
                 Some(search)

@@ -82,8 +82,8 @@ async fn every_directory_of_an_earlier_build_is_opened_and_holds_what_it_held() 
     }
 }
 
-/// Every table of its format that a check counts, but two: the marks of deleted devices, and devices
-/// that a rollout names, are gone within moments.
+/// Every table of its format that a check counts, but two: the marks of deleted devices, and
+/// devices that a rollout names, are gone within moments.
 fn has_something_of_everything(fixture: &Path, checked: &str) {
     let counts = checked.lines().filter_map(|line| line.trim().split_once("  "));
     let counts: Vec<_> =

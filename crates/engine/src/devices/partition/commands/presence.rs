@@ -46,7 +46,7 @@ impl Partition {
     ) -> Result<(), StoreError> {
         match change {
             PresenceChange::Connected(device, session, _) => {
-                let was_connected = self.commands.sessions.own(device).next().is_some();
+                let was_connected = self.is_connected(device);
                 self.commands.sessions.apply(change);
                 if let Some(slot) = self.devices.find(device).map(|device| device.slot)
                     && !(was_connected && self.is_booked(slot, session.number, step)?)

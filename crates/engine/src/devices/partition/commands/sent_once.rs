@@ -20,13 +20,13 @@ const BYTES: usize = 1 + EntityId::BYTES + 1 + 8;
 
 /// The command that a request made, as its sender was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SentCommand {
+struct KeptSend {
     id: EntityId,
     is_held: bool,
     expires_at: Option<Timestamp>,
 }
 
-impl SentCommand {
+impl KeptSend {
     fn of(TrackedCommand { command, state }: &TrackedCommand) -> Self {
         Self { id: command.id, is_held: state.is_held, expires_at: state.expires_at }
     }
@@ -74,7 +74,7 @@ impl Partition {
         let answer = answered(self.send_command(device, command, step))?;
         let written = (form.write)(&answer);
         if let Some(once) = form.once {
-            let kept = answer.as_ref().map(|sent| SentCommand::of(sent).written());
+            let kept = answer.as_ref().map(|sent| KeptSend::of(sent).written());
             self.answers.remember(once, kept.unwrap_or_else(|_| Arc::clone(&written)), step);
         }
         Ok(Ok(written))
@@ -86,7 +86,7 @@ impl Partition {
         form: &Form<TrackedCommand>,
         step: &DeviceStep<'_>,
     ) -> Result<Arc<[u8]>, StoreError> {
-        let Some(sent) = SentCommand::read(&kept) else { return Ok(kept) };
+        let Some(sent) = KeptSend::read(&kept) else { return Ok(kept) };
         let again = match self.command_with(sent.id, step) {
             Ok(command) => Ok(TrackedCommand { command, state: sent.state() }),
             Err(Stop::Refused(_)) => Err(unknown_command(sent.id)),
@@ -104,13 +104,13 @@ mod tests {
     fn what_is_kept_of_a_command_is_read_back_and_is_no_answer() {
         let id = EntityId { routing: 7, at: Timestamp(1_795_000_000_000), number: u32::MAX, tag: 3 };
         for (is_held, expires_at) in [(false, None), (true, Some(Timestamp(5)))] {
-            let sent = SentCommand { id, is_held, expires_at };
+            let sent = KeptSend { id, is_held, expires_at };
             let written = sent.written();
-            assert_eq!((written.len(), SentCommand::read(&written)), (BYTES, Some(sent)));
-            assert_eq!(SentCommand::read(&written[1..]), None);
+            assert_eq!((written.len(), KeptSend::read(&written)), (BYTES, Some(sent)));
+            assert_eq!(KeptSend::read(&written[1..]), None);
         }
         for answer in [&b"\x00\xC9{}"[..], b"\x01\x94", b"\x00", b""] {
-            assert_eq!(SentCommand::read(answer), None);
+            assert_eq!(KeptSend::read(answer), None);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::limits::WISHES_PER_DEVICE_MAX;
-use base::{DeviceId, Problem, Timestamp};
+use base::{DeviceId, Problem};
 use commands::{CommandStore, How, Moved};
 use records::{
     CommandCause, CommandKey, CommandPhase, CommandStatus, DeviceSlot, Op, OpenCommand, RolloutTurn, Wish,
@@ -59,7 +59,7 @@ impl Partition {
         };
         self.put_wish(wish.clone(), is_new, step);
         self.give(command, step)?;
-        // The command may be over at once: a device may answer no sooner, but its time may be up.
+        // Giving the command may have changed the entry, so it is read again.
         Ok(self.stored_wish(slot, key, step)?.unwrap_or(wish))
     }
 
@@ -230,16 +230,5 @@ fn wish_command(key: &str, value: Option<&str>) -> NewCommand {
         Some(value) => format!(r#"{{"op":"set","key":"{key}","value":{value}}}"#),
         None => format!(r#"{{"op":"delete","key":"{key}","value":null}}"#),
     };
-    NewCommand {
-        payload: Arc::from(payload.into_bytes()),
-        ttl: None,
-        not_before: None::<Timestamp>,
-        ack_timeout: None,
-        run_timeout: None,
-        attempts_max: None,
-        origin: None,
-        key: Some(command_key(key)),
-        priority: 0,
-        notify: None,
-    }
+    NewCommand { key: Some(command_key(key)), ..NewCommand::new(Arc::from(payload.into_bytes())) }
 }

@@ -9,8 +9,8 @@ fn site(value: &str) -> Who {
 
 impl Bench {
     /// What the edge tells reaches the book of sessions, and is lost on its way to the partition.
-    fn tell_in_vain(&self, change: PresenceChange) {
-        self.rig.context.devices.note_presence(PartitionId(0), &change);
+    fn tell_in_vain(&self, change: &PresenceChange) {
+        self.rig.context.devices.note_presence(PartitionId(0), change);
     }
 
     fn is_shown_connected(&self) -> bool {
@@ -53,7 +53,7 @@ fn a_session_that_ended_while_its_partition_was_loaded_again_is_over() {
     let mut bench = Bench::new();
     bench.connect(1);
     assert!(bench.is_shown_connected());
-    bench.tell_in_vain(PresenceChange::Disconnected(device(), 1, DisconnectReason::KeepAlive));
+    bench.tell_in_vain(&PresenceChange::Disconnected(device(), 1, DisconnectReason::KeepAlive));
     bench.reload();
     assert!(!bench.is_shown_connected());
     assert_eq!(bench.timeline(), ["linked true", "connected", "connection_lost"]);
@@ -65,7 +65,7 @@ fn a_session_that_ended_while_its_partition_was_loaded_again_is_over() {
 fn a_session_that_began_while_its_partition_was_loaded_again_is_there_once() {
     let mut bench = Bench::new();
     let began = PresenceChange::Connected(device(), session(1), bench.rig.now());
-    bench.tell_in_vain(began.clone());
+    bench.tell_in_vain(&began);
     bench.reload();
     assert!(bench.is_shown_connected());
     bench.presence(began);
@@ -76,7 +76,7 @@ fn a_session_that_began_while_its_partition_was_loaded_again_is_there_once() {
 fn a_session_that_lives_on_is_not_told_of_again() {
     let mut bench = Bench::new();
     let began = PresenceChange::Connected(device(), session(1), bench.rig.now());
-    bench.tell_in_vain(began.clone());
+    bench.tell_in_vain(&began);
     bench.presence(began);
     bench.reload();
     assert!(bench.is_shown_connected());
