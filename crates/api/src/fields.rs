@@ -208,13 +208,12 @@ pub(crate) fn strings(name: &str, json: &str) -> Result<Vec<String>, Problem> {
         .collect()
 }
 
+/// Members by name, and the JSON text of one more.
+pub(crate) type Scalars<'a> = (Vec<(String, String)>, Option<&'a str>);
+
 /// The members of an object whose values are texts, numbers or switches, each as its text; and the
 /// JSON text of the one that may be something else.
-pub(crate) fn scalars<'a>(
-    name: &str,
-    json: &'a str,
-    but: &str,
-) -> Result<(Vec<(String, String)>, Option<&'a str>), Problem> {
+pub(crate) fn scalars<'a>(name: &str, json: &'a str, but: &str) -> Result<Scalars<'a>, Problem> {
     let members = members(json, &|_| true).map_err(|error| unreadable(&error))?;
     let members = members.ok_or_else(|| wrong_type(name, json, "an object"))?;
     let scalar = |(key, value): (String, &RawValue)| {

@@ -140,6 +140,7 @@ mod tests {
             previous_secret: None,
             enabled,
             created_at: Timestamp(0),
+            notices: false,
         }
     }
 

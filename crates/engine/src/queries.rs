@@ -22,7 +22,7 @@ mod stats;
 
 pub use bounded::{LOOKED_AT_MAX, Stretch};
 pub use commands::{CommandFilter, TimelineItem, TimelineKey};
-pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder};
+pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder, FeedStretch};
 pub use stats::{StatsOf, StatsQuery};
 
 use bounded::{Looked, bounded};
@@ -68,6 +68,9 @@ pub struct DeviceFilter {
     /// With an id that begins so.
     pub id_prefix: Option<String>,
 }
+
+/// A partition as it is now.
+type PartitionView = (PartitionId, Box<dyn View>);
 
 impl Queries {
     pub(crate) fn new(engine: Engine) -> Self {
@@ -249,7 +252,7 @@ impl Queries {
         merged.into_iter().map(shown).collect()
     }
 
-    fn views(&self) -> Result<Vec<(PartitionId, Box<dyn View>)>, Problem> {
+    fn views(&self) -> Result<Vec<PartitionView>, Problem> {
         self.partitions().map(|partition| Ok((partition, self.view(partition)?))).collect()
     }
 

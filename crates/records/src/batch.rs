@@ -186,17 +186,21 @@ pub struct SignReading {
     pub changed: bool,
 }
 
+/// A record without its texts and values, in bytes.
+const PLAIN: usize = 128;
+
+fn text(value: Option<&Value>) -> usize {
+    match value {
+        Some(Value::Text(text)) => text.len(),
+        Some(Value::Number(_)) | None => 0,
+    }
+}
+
 impl Op {
     /// About how many bytes it takes when it is written: what bounds a batch. Never much less than
     /// it really takes.
     #[must_use]
     pub fn weight(&self) -> usize {
-        /// A record without its texts and values.
-        const PLAIN: usize = 128;
-        let text = |value: Option<&Value>| match value {
-            Some(Value::Text(text)) => text.len(),
-            Some(Value::Number(_)) | None => 0,
-        };
         match self {
             Self::Sign(sign) => 32 + sign.reading.as_ref().map_or(0, |reading| text(Some(&reading.value))),
             Self::PutState(_, state) => 64 + text(state.value.as_ref()),
@@ -206,9 +210,7 @@ impl Op {
                 2 * PLAIN + text(pair.previous.as_ref()) + text(flying)
             }
             Self::PutJobBody(_, body) => PLAIN + body.len(),
-            Self::PutAttempt(attempt) => {
-                PLAIN + attempt.detail.answer.as_ref().map_or(0, |answer| answer.len())
-            }
+            Self::PutAttempt(attempt) => PLAIN + attempt.detail.answer.as_deref().map_or(0, <[u8]>::len),
             Self::PutAnswer(answer) => PLAIN + answer.answer.len(),
             Self::PutQueue(queue) => PLAIN + queue.namespace.len() + queue.name.len(),
             Self::PutDead(dead) => PLAIN + dead.error.as_ref().map_or(0, |error| error.len()),

@@ -108,17 +108,11 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::PutProgress(delivery, progress) => put_at(&delivery, &progress, out),
         Op::PutAttempt(attempt) => put(&attempt, out),
         Op::PutJob(job) => put(&*job, out),
-        Op::DeleteJob(id) => {
-            delete::<JobHead>(&id, out);
-            out.push(delete_body(id));
-        }
+        Op::DeleteJob(id) => delete_job(id, out),
         Op::DeleteJobHead(id) => delete::<JobHead>(&id, out),
         Op::DeleteJobBody(id) => out.push(delete_body(id)),
         Op::PutJobBody(id, body) => out.push(put_body(id, &body)),
-        Op::ParkJob(job) => {
-            delete::<JobHead>(&job.head.id, out);
-            put(&*job, out);
-        }
+        Op::ParkJob(job) => park_job(&job, out),
         Op::UnparkJob(key) => delete::<ParkedJob>(&key, out),
         Op::PutQueue(queue) => put(&*queue, out),
         Op::DeleteQueue(queue) => delete_both::<Queue, QueueCounts>(&queue, &queue, out),
@@ -158,6 +152,16 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::DeletePortalToken(id) => delete::<PortalToken>(&id, out),
         Op::DeleteRolloutMember(place, status) => delete::<RolloutMember>(&(*place, status), out),
     }
+}
+
+fn delete_job(id: JobId, out: &mut Vec<Change>) {
+    delete::<JobHead>(&id, out);
+    out.push(delete_body(id));
+}
+
+fn park_job(job: &ParkedJob, out: &mut Vec<Change>) {
+    delete::<JobHead>(&job.head.id, out);
+    put(job, out);
 }
 
 /// Its profile, its state and the ids of its reports; the rest is hidden, and swept later.

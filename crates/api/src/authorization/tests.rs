@@ -150,6 +150,9 @@ async fn without_a_valid_token_only_probes_are_answered() {
     }
 }
 
+const EVERY_TOKEN: &[&str] =
+    &["admin", "read", "report", "commands", "operate", "jobs", "acme", "both", "nobody"];
+
 #[tokio::test]
 async fn a_scope_reaches_what_it_names_and_no_more() {
     let rig = Rig::start(Access::of(tokens())).await;
@@ -196,14 +199,8 @@ async fn a_scope_reaches_what_it_names_and_no_more() {
         ("GET /v1/queues?namespace=mail", &["admin", "read", "operate", "jobs"]),
         ("GET /v1/queues?namespace=other", &["admin", "read", "operate"]),
         ("GET /v1/queues?namespace=mail&namespace=other", &["admin", "read", "operate"]),
-        (
-            "GET /v1/caller",
-            &["admin", "read", "report", "commands", "operate", "jobs", "acme", "both", "nobody"],
-        ),
-        (
-            "GET /v1/live?topics=x",
-            &["admin", "read", "report", "commands", "operate", "jobs", "acme", "both", "nobody"],
-        ),
+        ("GET /v1/caller", EVERY_TOKEN),
+        ("GET /v1/live?topics=x", EVERY_TOKEN),
         ("GET /v1/overview", &["admin", "read", "commands", "operate"]),
         ("GET /v1/system", &["admin", "read", "operate"]),
         ("GET /v1/devices/d1/readings/summary", &["admin", "read", "operate"]),

@@ -62,7 +62,7 @@ impl<L: List, F: Fn(Feed) -> L + Send + Sync> Source for Listed<F> {
     fn since(&self, position: &Position, items: usize) -> Result<Option<Part>, Problem> {
         let Some(key) = L::Key::read(&position.place) else { return Ok(None) };
         let list = (self.0)(feed(Some(position.looked_until), Order::Ascending));
-        let (found, more) = read(&list, Some(key), items)?;
+        let (found, more) = read(&list, Some(&key), items)?;
         let texts = fitting::<L>(&found);
         let more = more || texts.len() < found.len();
         let place = match texts.len().checked_sub(1) {
@@ -78,12 +78,12 @@ fn feed(from: Option<Timestamp>, order: Order) -> Feed {
 }
 
 /// So many items behind `after`, and whether there are more.
-fn read<L: List>(list: &L, after: Option<L::Key>, items: usize) -> Result<(Vec<L::Found>, bool), Problem> {
+fn read<L: List>(list: &L, after: Option<&L::Key>, items: usize) -> Result<(Vec<L::Found>, bool), Problem> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     loop {
         let asked = (items + 1 - found.len()).min(L::READ_MAX);
         let last = found.last().map(L::key);
-        let read = list.read(last.as_ref().or(after.as_ref()), asked)?;
+        let read = list.read(last.as_ref().or(after), asked)?;
         let ended = read.len() < asked;
         bytes += read.iter().map(L::bytes).sum::<usize>();
         found.extend(read);

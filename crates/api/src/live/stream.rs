@@ -314,7 +314,7 @@ async fn sampled(samples: &mut Option<watch::Receiver<Option<Bytes>>>) {
     {
         return;
     }
-    pending().await
+    pending::<()>().await;
 }
 
 /// What a topic shows, and what it waits for.

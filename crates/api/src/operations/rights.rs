@@ -83,8 +83,8 @@ pub(super) fn still(access: &Access, operation: &Operation) -> Result<(), Proble
     let Some(scopes) = access.scopes_of(by) else {
         return Err(changed(format!("token {by:?}, which began it, is no longer there")));
     };
-    let lost = |scope: &&Box<str>| !scopes.iter().any(|present| present.to_string() == ***scope);
-    match operation.scopes.iter().find(lost) {
+    let lost = |scope: &&str| !scopes.iter().any(|present| present.to_string() == **scope);
+    match operation.scopes.iter().map(|scope| &**scope).find(lost) {
         Some(scope) => Err(changed(format!("token {by:?}, which began it, has lost the scope {scope}"))),
         None => Ok(()),
     }

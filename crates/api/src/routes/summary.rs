@@ -146,9 +146,7 @@ mod tests {
         let device = engine::NewDevice {
             id: "d1".to_owned(),
             kind: Some("sensor".to_owned()),
-            address: None,
-            labels: Vec::new(),
-            report_interval: None,
+            ..engine::NewDevice::default()
         };
         engine.create_device(device).await.expect("registered");
         let report = |ts: i64| {

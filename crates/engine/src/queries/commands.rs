@@ -8,8 +8,7 @@ use records::{
 };
 use store::{Page, Whose};
 
-use super::bounded::Stretch;
-use super::feeds::{Kept, Of};
+use super::feeds::{FeedStretch, Kept, Of};
 use super::{FeedKey, Queries, unreadable};
 use crate::commands::TrackedCommand;
 
@@ -72,7 +71,7 @@ impl Queries {
         &self,
         filter: &CommandFilter,
         page: Page<FeedKey<CommandKey>>,
-    ) -> Result<Stretch<(FeedKey<CommandKey>, TrackedCommand), FeedKey<CommandKey>>, Problem> {
+    ) -> Result<FeedStretch<CommandKey, TrackedCommand>, Problem> {
         let of = Of { device: filter.device.as_ref(), labels: &filter.labels, ..Of::default() };
         let keep = |TrackedCommand { command, state }: &TrackedCommand| {
             filter.status.is_none_or(|status| state.status == status)

@@ -92,6 +92,9 @@ macro_rules! feed_order {
 }
 feed_order!(EventKey, DeliveryKey, QuarantineKey, CommandKey, NoticeKey);
 
+/// A part of a feed, with the places of its items.
+pub type FeedStretch<K, T> = Stretch<(FeedKey<K>, T), FeedKey<K>>;
+
 impl Queries {
     /// Events by time; as far as a bounded number that are looked at leads, where not all are asked
     /// for. The same for every feed here.
@@ -102,7 +105,7 @@ impl Queries {
         &self,
         filter: &EventFilter,
         page: Page<FeedKey<EventKey>>,
-    ) -> Result<Stretch<(FeedKey<EventKey>, Event), FeedKey<EventKey>>, Problem> {
+    ) -> Result<FeedStretch<EventKey, Event>, Problem> {
         let linked = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
         let of = Of { device: filter.device.as_ref(), client: None, linked, labels: &filter.labels };
         let keep = |event: &Event| filter.kind.is_none_or(|kind| event.kind == kind);
@@ -126,7 +129,7 @@ impl Queries {
         &self,
         filter: &DeliveryFilter,
         page: Page<FeedKey<DeliveryKey>>,
-    ) -> Result<Stretch<(FeedKey<DeliveryKey>, Delivery), FeedKey<DeliveryKey>>, Problem> {
+    ) -> Result<FeedStretch<DeliveryKey, Delivery>, Problem> {
         let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
         let of = Of { device: filter.device.as_ref(), client, linked: None, labels: &filter.labels };
         let keep =
@@ -167,7 +170,7 @@ impl Queries {
         page: Page<FeedKey<K>>,
         kept: &Kept<'_, T>,
         read: impl Fn(&dyn View, Whose, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
-    ) -> Result<Stretch<(FeedKey<K>, T), FeedKey<K>>, Problem> {
+    ) -> Result<FeedStretch<K, T>, Problem> {
         let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
         let parts = self.parts(of)?;
         let slots =

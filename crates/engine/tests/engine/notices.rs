@@ -189,7 +189,7 @@ async fn a_queue_is_told_of_for_its_dead_letters_and_its_backlog() {
 
 fn lost(rig: &Rig) -> usize {
     let filter = DeviceFilter { connection: Some(Connection::Lost), ..DeviceFilter::default() };
-    rig.engine.queries().devices(&filter, None, 100).expect("readable").len()
+    rig.engine.queries().devices(&filter, None, 100).expect("readable").found.len()
 }
 
 #[tokio::test]

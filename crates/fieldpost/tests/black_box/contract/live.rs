@@ -41,7 +41,7 @@ impl Reader {
             if let Some(message) = self.message() {
                 return Some(message);
             }
-            let mut bytes = [0; 16 * 1_024];
+            let mut bytes = vec![0; 16 * 1_024];
             let read = timeout(PATIENCE, self.socket.read(&mut bytes)).await.expect("in time");
             match read.expect("it does not break") {
                 0 => {
