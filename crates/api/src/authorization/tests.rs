@@ -206,8 +206,7 @@ async fn a_scope_reaches_what_it_names_and_no_more() {
         ("GET /v1/devices/d1/readings/summary", &["admin", "read", "operate"]),
         ("GET /v1/forgotten", &["admin"]),
     ] {
-        // It has the scopes of two others.
-        for token in tokens().into_iter().filter(|token| token.name != "dispatcher") {
+        for token in tokens() {
             let answer = rig.with(&token.name, call, "").await;
             let admitted = answer.status != 403;
             assert_eq!(admitted, allowed.contains(&token.name.as_str()), "{call} with {}", token.name);
@@ -225,7 +224,7 @@ async fn a_caller_is_told_what_its_token_may_do() {
         ("read", json!({"open": false, "token": "read", "scopes": ["read"]})),
         ("acme", json!({"open": false, "token": "acme", "scopes": ["client:acme"], "client": "acme"})),
         ("nobody", json!({"open": false, "token": "nobody", "scopes": []})),
-        ("dispatcher", json!({"open": false, "token": "dispatcher", "scopes": ["commands", "jobs:mail"]})),
+        ("both", json!({"open": false, "token": "both", "scopes": ["client:none", "client:acme", "report"]})),
     ] {
         assert_eq!(rig.with(token, "GET /v1/caller", "").await.json, expect, "{token}");
     }
