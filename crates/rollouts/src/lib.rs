@@ -154,6 +154,15 @@ pub fn pause(state: &mut RolloutState) -> Result<(), CallRefused> {
     Ok(())
 }
 
+/// Stops by itself what runs or is paused: its devices are not what was asked for. Whether it did.
+pub fn stop(state: &mut RolloutState) -> bool {
+    let stops = matches!(state.standing, RolloutStanding::Running | RolloutStanding::Paused);
+    if stops {
+        state.standing = RolloutStanding::Stopped;
+    }
+    stops
+}
+
 /// Goes on, also after it has stopped: then only what ends from now on counts.
 ///
 /// # Errors

@@ -193,6 +193,11 @@ impl Live {
         }
     }
 
+    /// Whether devices are looked for that were meant from the beginning.
+    fn is_collecting(&self) -> bool {
+        self.state.collecting.is_some() && self.state.standing != RolloutStanding::Stopped
+    }
+
     /// Whether nothing is left to do, whatever comes.
     fn is_over(&self) -> bool {
         let waits = self.state.counts.of(MemberStatus::Waiting) + rollouts::in_flight(&self.state);

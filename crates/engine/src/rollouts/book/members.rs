@@ -39,6 +39,7 @@ impl RolloutBook {
             RolloutNews::Found(rollout, cursor, devices, next) => {
                 self.found(rollout, &cursor, devices, next, step)?;
             }
+            RolloutNews::Unreadable(rollout) => self.stop(rollout, step),
             RolloutNews::Joined(rollout, devices) => drop(self.add(rollout, devices, step)?),
             RolloutNews::Candidates(rollout, places, after) => self.candidates(rollout, places, after),
             RolloutNews::Boundary(rollout, stage, rank) => {
@@ -112,6 +113,19 @@ impl RolloutBook {
             emit(RolloutEffect::Kept(waiter), step);
         }
         Ok(())
+    }
+
+    /// Nothing more of a rollout is looked for or handed out until it is resumed.
+    fn stop(&mut self, rollout: Incarnation, step: &mut RegistryStep<'_>) {
+        let Some(live) = self.live.get_mut(&rollout) else { return };
+        live.is_searching = false;
+        if rollouts::stop(&mut live.state) {
+            live.is_changed = true;
+            live.go_on_with_end(step.seq);
+        }
+        for waiter in std::mem::take(&mut live.collected_waiters) {
+            emit(RolloutEffect::Kept(waiter), step);
+        }
     }
 
     /// Devices belong to a rollout from now on, unless they do.
