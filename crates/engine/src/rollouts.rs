@@ -203,8 +203,8 @@ impl Rollouts {
     ///
     /// # Errors
     /// 422 `no_place` for a payload that a kind of the selection cannot be shown; 422 `bad_selector`
-    /// or `bad_place` for a selection that cannot be kept; 409 `too_many_rollouts`; 503 when not
-    /// accepting, here and for every call below.
+    /// or `bad_place` for a selection that cannot be kept; 422 `too_many_devices`; 409
+    /// `too_many_rollouts`; 503 when not accepting, here and for every call below.
     pub async fn create(
         &self,
         new: NewRollout,
@@ -230,6 +230,7 @@ impl Rollouts {
         is_put: bool,
     ) -> Result<(TrackedRollout, bool), Problem> {
         new.selection.as_ref().map_or(Ok(()), Selection::check_kept)?;
+        new.check_members(self.engine.devices_registered())?;
         self.check_payload(&new)?;
         let new = Box::new(new);
         let input =

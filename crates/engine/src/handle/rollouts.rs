@@ -34,6 +34,12 @@ impl Engine {
         })
     }
 
+    /// How many devices there are.
+    pub(crate) fn devices_registered(&self) -> u64 {
+        let devices = self.shared.context.devices.stats.sum();
+        devices.never_seen + devices.online + devices.lost
+    }
+
     pub(crate) fn rollout_links(&self) -> &RolloutLinks {
         &self.shared.context.rollouts
     }

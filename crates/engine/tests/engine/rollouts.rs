@@ -16,6 +16,7 @@ use records::{
     Batch, DisconnectReason, MemberStatus, Op, Rollout, RolloutCommand, RolloutCursor, RolloutStage,
     RolloutStanding, RolloutState, RolloutStop, RolloutWish, RolloutWork,
 };
+use rollouts::MEMBERS_MAX;
 use store::{CommitOutcome, MemoryStore, Planned, Store};
 
 use crate::whole::settings;
@@ -247,6 +248,24 @@ async fn a_stored_selector_that_cannot_be_read_means_nobody_and_stops() {
     fleet.engine.rollouts().call(&rollout, RolloutCall::Resume).await.expect("resumed");
     until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Stopped).await;
     assert_eq!(fleet.rollout(&rollout).state.counts.total(), 0);
+}
+
+#[tokio::test]
+async fn a_rollout_stops_before_it_has_too_many_members() {
+    let fleet = Fleet::of(6, 0).await;
+    let rollout = fleet.begin(of_nobody_yet).await;
+    let nearly_full = |rollout: &mut Rollout, state: &mut RolloutState| {
+        rollout.selector = None;
+        state.collecting = Some(RolloutCursor::Partition(0, None));
+        state.counts.0[MemberStatus::Acknowledged as usize] = MEMBERS_MAX - 2;
+    };
+    let fleet = fleet.restart_with(&rollout, nearly_full).await;
+    until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Stopped).await;
+    fleet.engine.rollouts().call(&rollout, RolloutCall::Resume).await.expect("resumed");
+    until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Stopped).await;
+    let state = fleet.rollout(&rollout).state;
+    assert_eq!((state.counts.total(), state.counts.of(MemberStatus::Waiting)), (MEMBERS_MAX, 2));
+    assert!(state.collecting.is_some(), "the others were not passed over");
 }
 
 #[tokio::test]

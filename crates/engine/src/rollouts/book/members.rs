@@ -40,7 +40,9 @@ impl RolloutBook {
                 self.found(rollout, &cursor, devices, next, step)?;
             }
             RolloutNews::Unreadable(rollout) => self.stop(rollout, step),
-            RolloutNews::Joined(rollout, devices) => drop(self.add(rollout, devices, step)?),
+            RolloutNews::Joined(rollout, devices) => {
+                let _stops_without_room = self.add(rollout, devices, step)?;
+            }
             RolloutNews::Candidates(rollout, places, after) => self.candidates(rollout, places, after),
             RolloutNews::Boundary(rollout, stage, rank) => {
                 if let Some(live) = self.live.get_mut(&rollout) {
@@ -91,16 +93,22 @@ impl RolloutBook {
         let Some(live) = self.live.get_mut(&rollout) else { return Ok(()) };
         live.is_searching = false;
         if live.looking_later.as_ref() == Some(cursor) {
-            live.looking_later = next;
-            return self.add(rollout, devices, step);
+            if self.add(rollout, devices, step)?
+                && let Some(live) = self.live.get_mut(&rollout)
+            {
+                live.looking_later = next;
+            }
+            return Ok(());
         }
         if live.state.collecting.as_ref() != Some(cursor) {
+            return Ok(());
+        }
+        if !self.add(rollout, devices, step)? {
             return Ok(());
         }
         if let RolloutCursor::Named(number) = cursor {
             step.push(Op::DeleteRolloutDevices(rollout, *number));
         }
-        self.add(rollout, devices, step)?;
         let Some(live) = self.live.get_mut(&rollout) else { return Ok(()) };
         live.is_changed = true;
         if next.is_some() {
@@ -128,42 +136,53 @@ impl RolloutBook {
         }
     }
 
-    /// Devices belong to a rollout from now on, unless they do.
+    /// Devices belong to a rollout from now on, unless they do. Whether there was room for all;
+    /// without it the rollout stops.
     fn add(
         &mut self,
         rollout: Incarnation,
         devices: Vec<FoundDevice>,
         step: &mut RegistryStep<'_>,
-    ) -> Result<(), StoreError> {
-        let Some(live) = self.live.get(&rollout) else { return Ok(()) };
+    ) -> Result<bool, StoreError> {
+        let Some(live) = self.live.get(&rollout) else { return Ok(true) };
         if live.state.standing.has_ended() {
-            return Ok(());
+            return Ok(true);
         }
         let entries = entries(&live.rollout);
         for (device, tz) in devices {
             for entry in 0..entries {
                 let place = MemberPlace::of(rollout, &device, entry);
-                if self.member(&place, step)?.is_some() {
-                    continue;
-                }
-                let member = RolloutMember {
-                    place,
-                    status: MemberStatus::Waiting,
-                    is_recalled: false,
-                    turn: 0,
-                    handed_at: None,
-                    command: None,
-                    tz: tz.clone(),
-                };
-                self.put_member(None, member, step);
-                if let Some(live) = self.live.get_mut(&rollout) {
-                    rollouts::added(&mut live.state);
-                    live.is_changed = true;
-                    live.look_again();
+                if self.member(&place, step)?.is_none() && !self.add_member(place, tz.clone(), step) {
+                    self.stop(rollout, step);
+                    return Ok(false);
                 }
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether there was room for it.
+    fn add_member(&mut self, place: MemberPlace, tz: Option<Box<str>>, step: &mut RegistryStep<'_>) -> bool {
+        let Some(live) = self.live.get_mut(&place.rollout) else { return true };
+        if !rollouts::has_room(&live.state) {
+            let (rollout, members_max) = (&live.rollout.id, rollouts::MEMBERS_MAX);
+            tracing::warn!(%rollout, members_max, "a rollout stops: it would have too many members");
+            return false;
+        }
+        rollouts::added(&mut live.state);
+        live.is_changed = true;
+        live.look_again();
+        let member = RolloutMember {
+            place,
+            status: MemberStatus::Waiting,
+            is_recalled: false,
+            turn: 0,
+            handed_at: None,
+            command: None,
+            tz,
+        };
+        self.put_member(None, member, step);
+        true
     }
 
     fn candidates(&mut self, rollout: Incarnation, places: Vec<MemberPlace>, after: Option<MemberPlace>) {
