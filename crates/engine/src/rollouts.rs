@@ -183,7 +183,7 @@ pub enum RolloutNews {
     Looks(Vec<(DeviceId, DeviceLook)>),
     /// Devices may have come that nobody noted.
     LookAgain,
-    /// Moves may have been lost.
+    /// Moves, or devices that came to be meant, may have been lost.
     AskAgain,
 }
 

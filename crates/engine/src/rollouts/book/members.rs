@@ -74,6 +74,7 @@ impl RolloutBook {
                 let seq = step.seq;
                 for live in self.live.values_mut() {
                     live.asking = Some((MemberStatus::Scheduled, Scan::behind(seq)));
+                    live.look_for_later_ones();
                 }
             }
         }
