@@ -191,6 +191,7 @@ async fn a_scope_reaches_what_it_names_and_no_more() {
         ("GET /v1/queues?namespace=mail", &["admin", "read", "operate", "jobs"]),
         ("GET /v1/queues?namespace=other", &["admin", "read", "operate"]),
         ("GET /v1/queues?namespace=mail&namespace=other", &["admin", "read", "operate"]),
+        ("GET /v1/stats?metric=commands", &["admin", "read", "operate"]),
         ("GET /v1/forgotten", &["admin"]),
     ] {
         for token in tokens() {
@@ -265,6 +266,13 @@ async fn a_clients_scope_reaches_its_own() {
         ("GET /v1/deliveries?client=other", 403),
         ("GET /v1/deliveries?client=acme&client=other", 403),
         ("GET /v1/deliveries?device=d1", 403),
+        ("GET /v1/stats?metric=reports", 403),
+        ("GET /v1/stats?metric=reports&client=acme", 200),
+        ("GET /v1/stats?metric=reports&device=d1", 200),
+        ("GET /v1/stats?metric=reports&device=d2", 403),
+        ("GET /v1/stats?metric=commands&client=acme", 403),
+        ("GET /v1/stats?metric=c%6fmmands&device=d1", 403),
+        ("GET /v1/stats?metric=reports&metric=commands&device=d1", 422),
     ] {
         rig.check("acme", call, expect).await;
         rig.check("both", call, expect).await;
