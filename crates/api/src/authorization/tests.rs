@@ -376,6 +376,29 @@ async fn outcomes_are_published_only_where_the_token_may_publish() {
 }
 
 #[tokio::test]
+async fn a_retry_publishes_an_outcome_only_where_the_token_may_publish() {
+    let mut tokens = tokens();
+    tokens.push(Token::for_tests("dispatcher", &["commands", "jobs:mail"]));
+    let rig = Rig::start(Access::of(tokens)).await;
+    rig.make("POST /v1/devices", r#"{"id":"0xA"}"#).await;
+    for (token, notify, expect) in [
+        ("commands", r#","notify":{"queue":"mail/done"}"#, 403),
+        ("operate", r#","notify":{"queue":"mail/done"}"#, 403),
+        ("dispatcher", r#","notify":{"queue":"billing/done"}"#, 403),
+        ("dispatcher", r#","notify":{"queue":"mail/done"}"#, 202),
+        ("admin", r#","notify":{"queue":"billing/done"}"#, 202),
+        ("commands", "", 202),
+    ] {
+        let sent =
+            rig.with("admin", "POST /v1/devices/0xA/commands", &format!(r#"{{"payload":1{notify}}}"#)).await;
+        let path = format!("/v1/commands/{}", sent.json["id"].as_str().expect("an id"));
+        rig.make(&format!("DELETE {path}"), "").await;
+        rig.check(token, &format!("POST {path}/retry"), expect).await;
+    }
+    rig.check("commands", "POST /v1/commands/cmd_none/retry", 404).await;
+}
+
+#[tokio::test]
 async fn the_table_has_a_row_for_every_route_and_no_other() {
     let rig = Rig::start(Access::Open).await;
     let description = rig.call("GET /openapi.json", None, "").await.json;
