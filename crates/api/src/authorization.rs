@@ -18,7 +18,7 @@ use engine::records::OutcomeReceiver;
 pub(crate) use middleware::KeepsOut;
 pub(crate) use sees::Sees;
 
-/// Whether who gives a command may have its outcome told so. A queue takes the right to publish
+/// Whether who gives a command, or tries it anew, may have its outcome told so. A queue takes the right to publish
 /// there: a token for commands is none for queues.
 ///
 /// # Errors

@@ -164,7 +164,6 @@ impl Commands {
         let partition = self.engine.partition_of_device(&device);
         let (reply, mut answer) = Reply::new();
         partition.send(CommandInput::Poll { device: device.clone(), number, reply }.into()).await?;
-        self.engine.device_polls(&device);
         // A device that hangs up is reachable no longer.
         let mut leaving =
             Leaving { engine: self.engine.clone(), poll: number.map(|number| (device, number)) };

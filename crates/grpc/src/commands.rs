@@ -176,7 +176,10 @@ impl commands_server::Commands for Commands {
         let (caller, request) = heard(request)?;
         let retried = async {
             caller.may(RequestedAction::Command)?;
-            self.engine.commands().retry(id_of(&request.id)?).await?;
+            let id = id_of(&request.id)?;
+            // Its outcome is told anew: that takes the right to tell it.
+            check_receiver(&caller, self.present(id).await?.command.notify.as_deref())?;
+            self.engine.commands().retry(id).await?;
             Ok(proto::RetryCommandResponse {})
         };
         told(retried.await)

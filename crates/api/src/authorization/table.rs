@@ -48,10 +48,13 @@ pub(super) enum Own {
     ClientInQuery,
     /// Either of these two.
     EitherInQuery,
+    /// Either of these two, and what is counted is no commands: whoever may look at none of them is
+    /// not told how many there are.
+    CountsInQuery,
 }
 
 use Needs::{Admin, Command, Look, Nothing, Operate, Queues, Read, Report};
-use Own::{ClientInPath, ClientInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
+use Own::{ClientInPath, ClientInQuery, CountsInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
 
 /// A method, a route as it is written for the router, and what it takes. HEAD is GET.
 pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
@@ -92,7 +95,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/devices/{id}/readings", Read(DeviceInPath)),
     ("GET", "/v1/devices/{id}/timeline", Look(Never)),
     ("GET", "/v1/events", Read(EitherInQuery)),
-    ("GET", "/v1/stats", Read(EitherInQuery)),
+    ("GET", "/v1/stats", Read(CountsInQuery)),
     ("GET", "/v1/deliveries", Read(ClientInQuery)),
     ("GET", "/v1/deliveries/{id}", Read(DeliveryInPath)),
     ("POST", "/v1/deliveries/{id}/retry", Operate(DeliveryInPath)),
@@ -156,6 +159,9 @@ impl Needs {
                 ClientInQuery => "admin, read, operate, or client:ID with client=ID in the query",
                 EitherInQuery => {
                     "admin, read, operate, or client:ID with client=ID or device= of a linked device in the query"
+                }
+                CountsInQuery => {
+                    "admin, read, operate, or, unless metric is commands, client:ID with client=ID or device= of a linked device in the query"
                 }
             },
             Look(DeviceInPath) => {

@@ -99,7 +99,7 @@ struct Live {
     pass: CandidateSearch,
     /// Devices, or a boundary, are looked for.
     is_searching: bool,
-    /// Where the search goes on for devices that came to match while the server was down.
+    /// Where looking for devices goes on that came to be meant while nobody noted it.
     looking_later: Option<RolloutCursor>,
     /// The windows by time zone, as of a moment before.
     windows: BTreeMap<Option<Box<str>>, WindowState>,
@@ -176,10 +176,15 @@ impl Live {
         let mut live = Self::new(Arc::new(rollout), state);
         live.asking = Some((MemberStatus::Scheduled, Scan::behind(seq)));
         live.go_on_with_end(seq);
-        if live.rollout.include_later && live.state.collecting.is_none() && !live.state.standing.has_ended() {
-            live.looking_later = Some(RolloutCursor::Partition(0, None));
-        }
+        live.look_for_later_ones();
         live
+    }
+
+    /// Looks for all devices that came to be meant since the beginning, known or not.
+    fn look_for_later_ones(&mut self) {
+        if self.rollout.include_later && self.state.collecting.is_none() && !self.state.standing.has_ended() {
+            self.looking_later = Some(RolloutCursor::Partition(0, None));
+        }
     }
 
     /// What pausing, stopping and cancelling bring with them.
@@ -191,6 +196,11 @@ impl Live {
         if self.state.standing == RolloutStanding::Cancelled {
             self.sweeping = Some((MemberStatus::Cancelled, Scan::behind(seq)));
         }
+    }
+
+    /// Whether devices are looked for that were meant from the beginning.
+    fn is_collecting(&self) -> bool {
+        self.state.collecting.is_some() && self.state.standing != RolloutStanding::Stopped
     }
 
     /// Whether nothing is left to do, whatever comes.

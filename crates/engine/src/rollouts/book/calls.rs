@@ -32,7 +32,7 @@ impl RolloutBook {
             RolloutInput::Call { id, call, reply } => self.call(&id, call, reply, step)?,
             RolloutInput::AwaitCollected { id, reply } => {
                 let live = self.ids.get(&id).and_then(|incarnation| self.live.get_mut(incarnation));
-                match live.filter(|live| live.state.collecting.is_some()) {
+                match live.filter(|live| live.is_collecting()) {
                     Some(live) => live.collected_waiters.push(reply),
                     None => emit(RolloutEffect::Kept(reply), step),
                 }

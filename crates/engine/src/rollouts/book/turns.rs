@@ -252,7 +252,7 @@ impl RolloutBook {
 impl Live {
     /// What is to be looked for now.
     fn next_search(&mut self, step: &RegistryStep<'_>) -> Option<Search> {
-        if self.state.standing.has_ended() {
+        if self.state.standing.has_ended() || self.state.standing == RolloutStanding::Stopped {
             return None;
         }
         let rollout = || Arc::clone(&self.rollout);

@@ -271,6 +271,18 @@ fn a_device_that_polls_gets_the_same_command_until_it_answers() {
 }
 
 #[test]
+fn rollouts_look_at_registered_devices_that_poll_and_at_no_others() {
+    let mut bench = Bench::new();
+    bench.rig.context.rollouts.want(true);
+    let _of_the_start = bench.rig.context.take_rollout_news();
+    let stranger = DeviceId::new("nobody").expect("an id");
+    for (device, expect) in [(device(), 1), (stranger, 0)] {
+        let polled = bench.rig.ask(|reply| CommandInput::Poll { device, number: None, reply }.into());
+        assert_eq!((polled.is_ok(), bench.rig.context.take_rollout_news().len()), (expect == 1, expect));
+    }
+}
+
+#[test]
 fn a_poll_that_waits_is_answered_by_the_next_command() {
     let mut bench = Bench::new();
     let (reply, mut given) = crate::kernel::reply::Reply::new();
