@@ -10,7 +10,7 @@ use engine::records::OutcomeReceiver;
 use engine::{Engine, Form, TrackedCommand};
 use tonic::{Request, Response, Status};
 
-use crate::callers::heard;
+use crate::callers::{heard, heard_as};
 use crate::commands::kept::{keep, kept};
 use crate::proto::{self, commands_server};
 use crate::status::{status, told};
@@ -147,13 +147,13 @@ impl commands_server::Commands for Commands {
         &self,
         request: Request<proto::ListCommandsRequest>,
     ) -> Result<Response<proto::ListCommandsResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let (list, queries) = (list::List::read(request)?, self.engine.queries());
-            self.reads.run(move || list.page(&queries)).await
+            self.reads.page(&sender, list.bytes_max(), move || list.page(&queries)).await
         };
-        told(listed.await)
+        listed.await.map_err(|problem| status(&problem))
     }
 
     async fn cancel(

@@ -14,7 +14,7 @@ use net::problem::quoted;
 use net::shares::{Pool, SenderKey};
 use tonic::{Request, Response, Status};
 
-use crate::callers::{caller, heard, peer};
+use crate::callers::{caller, heard, heard_as, peer};
 use crate::commands::{check_receiver, secret_of};
 use crate::metrics::Metrics;
 use crate::proto::{self, rollouts_server};
@@ -142,13 +142,13 @@ impl rollouts_server::Rollouts for Rollouts {
         &self,
         request: Request<proto::ListRolloutsRequest>,
     ) -> Result<Response<proto::ListRolloutsResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let (list, queries) = (list::RolloutList::read(&request)?, self.engine.queries());
-            self.reads.run(move || list.page(&queries)).await
+            self.reads.page(&sender, list.bytes_max(), move || list.page(&queries)).await
         };
-        told(listed.await)
+        listed.await.map_err(|problem| status(&problem))
     }
 
     async fn call(
@@ -163,13 +163,13 @@ impl rollouts_server::Rollouts for Rollouts {
         &self,
         request: Request<proto::RolloutDevicesRequest>,
     ) -> Result<Response<proto::RolloutDevicesResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let (list, queries) = (list::DeviceList::read(request)?, self.engine.queries());
-            self.reads.run(move || list.page(&queries)).await
+            self.reads.page(&sender, list.bytes_max(), move || list.page(&queries)).await
         };
-        told(listed.await)
+        listed.await.map_err(|problem| status(&problem))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::WatchRolloutResponse, Status>> + Send>>;

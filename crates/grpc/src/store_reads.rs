@@ -4,29 +4,48 @@ use std::sync::Arc;
 
 use base::Problem;
 use base::limits::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
-use tokio::sync::Semaphore;
+use net::memory_budget::{MemoryBudget, MemoryPart, Purpose, SENDER_BYTES};
+use net::shares::SenderKey;
+use prometheus_client::metrics::gauge::Gauge;
+use prost::Message;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tonic::Response;
+
+use crate::metrics::Metrics;
+use crate::page_answer::PageMemory;
 
 /// Reads that run at the same time, and those that wait for their turn.
 const READS_RUNNING_MAX: usize = 2;
 const READS_WAITING_MAX: usize = 256;
+/// A page ends before its items become heavier than this, in bytes: a client takes no message over
+/// 4 MiB unless it is told to, and the message has a head besides.
+pub(crate) const PAGE_BYTES_MAX: usize = 4 * 1_024 * 1_024 - 64 * 1_024;
+/// What an item has on the wire besides: its tag and its length, in bytes.
+pub(crate) const FIELD_BYTES_MAX: usize = 8;
+/// What a page may take at most, in bytes: half of what its caller may have, so that a slow one
+/// leaves room for another.
+const PAGE_HELD_BYTES_MAX: usize = SENDER_BYTES / 2;
 
 /// Where reads have their turn. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreReads {
     places: Arc<Semaphore>,
     turns: Arc<Semaphore>,
-}
-
-impl Default for StoreReads {
-    fn default() -> Self {
-        Self {
-            places: Arc::new(Semaphore::new(READS_RUNNING_MAX + READS_WAITING_MAX)),
-            turns: Arc::new(Semaphore::new(READS_RUNNING_MAX)),
-        }
-    }
+    /// For pages, from before they are read until they are sent.
+    memory: MemoryPart,
+    page_held_bytes: Gauge,
 }
 
 impl StoreReads {
+    pub(crate) fn new(memory: &MemoryBudget, metrics: &Metrics) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(READS_RUNNING_MAX + READS_WAITING_MAX)),
+            turns: Arc::new(Semaphore::new(READS_RUNNING_MAX)),
+            memory: memory.part(Purpose::Pages),
+            page_held_bytes: metrics.page_held_bytes.clone(),
+        }
+    }
+
     /// Reads the store in its turn.
     ///
     /// # Errors
@@ -35,8 +54,42 @@ impl StoreReads {
         &self,
         read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
+        let _place = self.enter()?;
+        self.in_turn(read).await
+    }
+
+    /// Reads a page that takes at most so many bytes while it is made, with memory for it. The
+    /// answer has what it needs of that until it is sent.
+    ///
+    /// # Errors
+    /// 503 `busy`, or what the read says.
+    pub(crate) async fn page<T: Message + 'static>(
+        &self,
+        sender: &SenderKey,
+        bytes_max: usize,
+        read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<Response<T>, Problem> {
+        // Whoever waits for memory waits among those who wait for their turn.
+        let _place = self.enter()?;
+        let memory = self.memory.take_soon(sender, bytes_max.min(PAGE_HELD_BYTES_MAX)).await?;
+        let mut memory = memory.counted_by(&self.page_held_bytes);
+        let page = self.in_turn(read).await?;
+        // The page, and its bytes for the wire.
+        memory.shrink(2 * page.encoded_len());
+        let mut response = Response::new(page);
+        response.extensions_mut().insert(PageMemory::new(memory));
+        Ok(response)
+    }
+
+    fn enter(&self) -> Result<SemaphorePermit<'_>, Problem> {
         let busy = |_| Problem::new(503, "busy", "too many reads wait for their turn; try again in a moment");
-        let _place = self.places.try_acquire().map_err(busy)?;
+        self.places.try_acquire().map_err(busy)
+    }
+
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
         let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the turns are never closed");
         let reading = tokio::task::spawn_blocking(move || {
             let _turn = turn;
