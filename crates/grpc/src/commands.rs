@@ -8,6 +8,7 @@ use base::{DeviceId, EntityId, Problem};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::records::OutcomeReceiver;
 use engine::{Engine, Form, TrackedCommand};
+use net::shares::SenderKey;
 use tonic::{Request, Response, Status};
 
 use crate::callers::{heard, heard_as};
@@ -56,6 +57,7 @@ impl Commands {
     async fn call(
         &self,
         caller: &Admitted,
+        sender: &SenderKey,
         request: proto::CallRequest,
     ) -> Result<proto::CallResponse, Status> {
         let wait = read_wait(request.wait.as_ref(), WAIT_DEFAULT, COMMAND_WAIT_MAX);
@@ -70,14 +72,14 @@ impl Commands {
             let mut stop = self.stop.clone();
             tokio::select! {
                 ended = commands.ended(id, wait) => ended,
-                () = stop.told() => self.present(id).await,
+                () = stop.told() => self.present(sender, id).await,
             }
         };
         // The command was given, whatever becomes of the wait.
         let known = match ended.await {
             Ok(ended) => Some(shape::command(&ended)),
             Err(_) => self
-                .present(id_of(&id).map_err(|problem| status(&problem))?)
+                .present(sender, id_of(&id).map_err(|problem| status(&problem))?)
                 .await
                 .ok()
                 .map(|now| shape::command(&now)),
@@ -85,9 +87,9 @@ impl Commands {
         Ok(proto::CallResponse { command: known.or(sent), notify_secret })
     }
 
-    async fn present(&self, id: EntityId) -> Result<TrackedCommand, Problem> {
+    async fn present(&self, sender: &SenderKey, id: EntityId) -> Result<TrackedCommand, Problem> {
         let queries = self.engine.queries();
-        self.reads.run(move || queries.command(id)?.ok_or_else(unknown_command)).await
+        self.reads.run(sender, move || queries.command(id)?.ok_or_else(unknown_command)).await
     }
 }
 
@@ -134,10 +136,10 @@ impl commands_server::Commands for Commands {
         &self,
         request: Request<proto::GetCommandRequest>,
     ) -> Result<Response<proto::GetCommandResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let shown = async {
             caller.may(RequestedAction::LookAtCommands)?;
-            let command = self.present(id_of(&request.id)?).await?;
+            let command = self.present(&sender, id_of(&request.id)?).await?;
             Ok(proto::GetCommandResponse { command: Some(shape::command(&command)) })
         };
         told(shown.await)
@@ -186,8 +188,8 @@ impl commands_server::Commands for Commands {
         &self,
         request: Request<proto::CallRequest>,
     ) -> Result<Response<proto::CallResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
-        Commands::call(self, &caller, request).await.map(Response::new)
+        Commands::call(self, &caller, &sender, request).await.map(Response::new)
     }
 }

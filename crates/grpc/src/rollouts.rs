@@ -74,18 +74,19 @@ impl Rollouts {
     async fn call(
         &self,
         caller: &Admitted,
+        sender: &SenderKey,
         request: proto::CallRolloutRequest,
     ) -> Result<proto::CallRolloutResponse, Problem> {
         caller.may(RequestedAction::Command)?;
         let call = shape::read_call(request.call)?;
-        let id = self.present(request.id).await?.rollout.id.clone();
+        let id = self.present(sender, request.id).await?.rollout.id.clone();
         self.engine.rollouts().call(&id, call).await?;
         Ok(proto::CallRolloutResponse {})
     }
 
-    async fn present(&self, id: String) -> Result<TrackedRollout, Problem> {
+    async fn present(&self, sender: &SenderKey, id: String) -> Result<TrackedRollout, Problem> {
         let queries = self.engine.queries();
-        self.reads.run(move || known(&queries, &id)).await
+        self.reads.run(sender, move || known(&queries, &id)).await
     }
 
     fn watch(
@@ -103,7 +104,7 @@ impl Rollouts {
         };
         let place = self.watches.try_take(sender, 1).ok_or_else(full)?;
         let counted = Counted::new(&self.metrics.rollout_watches);
-        let watch = watch::RolloutWatch::new(id, &self.engine, &self.reads, &self.stop);
+        let watch = watch::RolloutWatch::new(id, sender, &self.engine, &self.reads, &self.stop);
         Ok(watch.holding((place, counted)))
     }
 }
@@ -129,10 +130,10 @@ impl rollouts_server::Rollouts for Rollouts {
         &self,
         request: Request<proto::GetRolloutRequest>,
     ) -> Result<Response<proto::GetRolloutResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let shown = async {
             caller.may(RequestedAction::LookAtCommands)?;
-            let rollout = self.present(request.id).await?;
+            let rollout = self.present(&sender, request.id).await?;
             Ok(proto::GetRolloutResponse { rollout: Some(shape::rollout(&rollout)) })
         };
         told(shown.await)
@@ -155,8 +156,8 @@ impl rollouts_server::Rollouts for Rollouts {
         &self,
         request: Request<proto::CallRolloutRequest>,
     ) -> Result<Response<proto::CallRolloutResponse>, Status> {
-        let (caller, request) = heard(request)?;
-        told(Rollouts::call(self, &caller, request).await)
+        let (caller, sender, request) = heard_as(request)?;
+        told(Rollouts::call(self, &caller, &sender, request).await)
     }
 
     async fn devices(
