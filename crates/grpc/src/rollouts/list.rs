@@ -14,6 +14,8 @@ use crate::store_reads::{FIELD_BYTES_MAX, PAGE_BYTES_MAX, foreign_page, page_lim
 
 /// Rollouts that are read at a time: each may have a large payload, which is not shown.
 const READ_MAX: usize = 32;
+/// A bulk assignment that is read among them and left out, in bytes: 1,000 entries of 4 KiB.
+const BULK_BYTES_MAX: usize = 5 * 1_024 * 1_024;
 /// What a rollout that is shown may take, and a device of one, in bytes; on the wire and before.
 const ROLLOUT_BYTES_MAX: usize = 2 * (SELECTOR_BYTES_MAX + 1_024);
 const DEVICE_BYTES_MAX: usize = 1_024;
@@ -32,7 +34,7 @@ impl RolloutList {
     /// What the page may take while it is made, in bytes.
     pub(super) fn bytes_max(&self) -> usize {
         let read = self.limit.min(READ_MAX) * (COMMAND_PAYLOAD_BYTES_MAX + SELECTOR_BYTES_MAX);
-        read + (self.limit * ROLLOUT_BYTES_MAX).min(2 * PAGE_BYTES_MAX)
+        BULK_BYTES_MAX + read + (self.limit * ROLLOUT_BYTES_MAX).min(2 * PAGE_BYTES_MAX)
     }
 
     pub(super) fn page(self, queries: &Queries) -> Result<proto::ListRolloutsResponse, Problem> {
@@ -40,7 +42,8 @@ impl RolloutList {
         let (mut rollouts, mut bytes) = (Vec::<proto::Rollout>::new(), 0);
         loop {
             let wanted = (limit - rollouts.len()).min(READ_MAX);
-            let found = queries.rollouts(after.as_deref(), wanted)?;
+            let (found, stopped) = queries.rollouts(after.as_deref(), wanted)?;
+            let has_ended = found.len() < wanted && stopped.is_none();
             for rollout in &found {
                 let shown = shape::rollout(rollout);
                 bytes += shown.encoded_len() + FIELD_BYTES_MAX;
@@ -49,11 +52,12 @@ impl RolloutList {
                 }
                 rollouts.push(shown);
             }
-            if found.len() < wanted {
+            if has_ended {
                 return Ok(proto::ListRolloutsResponse { rollouts, next_page: Bytes::new() });
             }
-            if rollouts.len() == limit {
-                return Ok(proto::ListRolloutsResponse { next_page: behind(&rollouts), rollouts });
+            if rollouts.len() == limit || stopped.is_some() {
+                let next_page = stopped.map_or_else(|| behind(&rollouts), |id| String::from(id).into());
+                return Ok(proto::ListRolloutsResponse { next_page, rollouts });
             }
             after = rollouts.last().map(|rollout| rollout.id.clone());
         }
