@@ -8,7 +8,7 @@ use base::{DeviceId, EntityId, Problem};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::records::OutcomeReceiver;
 use engine::{Engine, Form, TrackedCommand};
-use net::shares::SenderKey;
+use net::shares::{COMMAND_WAITS_SHARE, SenderKey, WaitShares};
 use tonic::{Request, Response, Status};
 
 use crate::callers::{heard, heard_as};
@@ -32,11 +32,14 @@ pub(crate) struct Commands {
     engine: Engine,
     stop: Stop,
     reads: StoreReads,
+    /// Of callers that wait for the ends of commands, for each token.
+    waits: WaitShares,
 }
 
 impl Commands {
     pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop) -> Self {
-        Self { engine: engine.clone(), reads, stop }
+        let waits = WaitShares::new(COMMAND_WAITS_SHARE, "the ends of commands");
+        Self { engine: engine.clone(), reads, stop, waits }
     }
 
     async fn send(
@@ -62,6 +65,9 @@ impl Commands {
     ) -> Result<proto::CallResponse, Status> {
         let wait = read_wait(request.wait.as_ref(), WAIT_DEFAULT, COMMAND_WAIT_MAX);
         let wait = wait.map_err(|problem| status(&problem))?;
+        // Before anything is done: who is refused asks again.
+        let share = (!wait.is_zero()).then(|| self.waits.try_take(sender)).transpose();
+        let share = share.map_err(|problem| status(&problem))?.flatten();
         let proto::CallRequest { device_id, command, idempotency_key, wait: _ } = request;
         let sending = proto::SendCommandRequest { device_id, command, idempotency_key };
         let proto::SendCommandResponse { command, notify_secret } = self.send(caller, sending).await?;
@@ -70,26 +76,31 @@ impl Commands {
             let id = id_of(&id)?;
             let commands = self.engine.commands();
             let mut stop = self.stop.clone();
-            tokio::select! {
-                ended = commands.ended(id, wait) => ended,
-                () = stop.told() => self.present(sender, id).await,
+            let ended = tokio::select! {
+                ended = commands.ended(id, wait) => ended.ok().flatten(),
+                () = stop.told() => None,
+            };
+            match ended {
+                Some(ended) => Ok(ended),
+                // It has its place among those who wait, so it waits for its turn to read.
+                None if share.is_some() => self.present_when_free(sender, id).await,
+                None => self.present(sender, id).await,
             }
         };
         // The command was given, whatever becomes of the wait.
-        let known = match ended.await {
-            Ok(ended) => Some(shape::command(&ended)),
-            Err(_) => self
-                .present(sender, id_of(&id).map_err(|problem| status(&problem))?)
-                .await
-                .ok()
-                .map(|now| shape::command(&now)),
-        };
+        let known = ended.await.ok().map(|command: TrackedCommand| shape::command(&command));
         Ok(proto::CallResponse { command: known.or(sent), notify_secret })
     }
 
     async fn present(&self, sender: &SenderKey, id: EntityId) -> Result<TrackedCommand, Problem> {
         let queries = self.engine.queries();
         self.reads.run(sender, move || queries.command(id)?.ok_or_else(unknown_command)).await
+    }
+
+    async fn present_when_free(&self, sender: &SenderKey, id: EntityId) -> Result<TrackedCommand, Problem> {
+        let queries = self.engine.queries();
+        let read = move || queries.command(id)?.ok_or_else(unknown_command);
+        self.reads.run_when_free(sender, read).await
     }
 }
 
