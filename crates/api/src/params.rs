@@ -183,6 +183,11 @@ impl Params {
         Ok(wait.unwrap_or_default())
     }
 
+    /// Whose share the request counts for.
+    pub(crate) fn whose(&self) -> SenderKey {
+        self.whose.clone()
+    }
+
     /// `limit` and `cursor`, which end the list of parameters: what was not taken by now is
     /// unknown.
     ///

@@ -19,6 +19,7 @@ mod stats;
 
 pub use commands::{CommandFilter, FoundCommands, TimelineItem, TimelineKey};
 pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder};
+pub use rollouts::FoundRollouts;
 pub use stats::{StatsOf, StatsQuery};
 
 use merge::merge;

@@ -85,7 +85,10 @@ async fn send(
     caller: Option<Extension<Caller>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
+    let whose = params.whose();
     let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
+    // Before anything is done: who is refused asks again.
+    let _share = (!wait.is_zero()).then(|| api.shared.command_waits.try_take(&whose)).transpose()?;
     let send = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
         let commands = api.engine().commands();
         let command = shape::new_command(&body, &commands)?;
@@ -131,9 +134,14 @@ fn id_in(sent: &Answer) -> Result<EntityId, Problem> {
 async fn ended(api: &ApiState, id: EntityId, wait: Duration) -> Result<TrackedCommand, Problem> {
     let commands = api.engine().commands();
     tokio::select! {
-        ended = commands.ended(id, wait) => ended,
-        () = api.stopped() => present(api, id).await,
+        ended = commands.ended(id, wait) => {
+            if let Some(ended) = ended? {
+                return Ok(ended);
+            }
+        }
+        () = api.stopped() => {}
     }
+    present(api, id).await
 }
 
 async fn present(api: &ApiState, id: EntityId) -> Result<TrackedCommand, Problem> {

@@ -18,7 +18,7 @@ use crate::authorization::check_receiver;
 use crate::body::Text;
 use crate::cursor::NameKey;
 use crate::idempotency::Creation;
-use crate::list::{self, List};
+use crate::list::{self, List, SearchOf};
 use crate::openapi::refusals::{Coded, OF_A_COMMAND, OF_A_READ};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -122,7 +122,12 @@ impl List for RolloutList {
     const ITEM_BYTES_MAX: usize = base::limits::COMMAND_PAYLOAD_BYTES_MAX;
 
     fn read(&self, after: Option<&NameKey>, limit: usize) -> Result<Vec<TrackedRollout>, Problem> {
-        self.0.rollouts(after.map(|NameKey(name)| &**name), limit)
+        Ok(self.search(after, limit)?.0)
+    }
+
+    fn search(&self, after: Option<&NameKey>, limit: usize) -> Result<SearchOf<Self>, Problem> {
+        let (found, stopped) = self.0.rollouts(after.map(|NameKey(name)| &**name), limit)?;
+        Ok((found, stopped.map(NameKey)))
     }
 
     fn key(found: &TrackedRollout) -> NameKey {

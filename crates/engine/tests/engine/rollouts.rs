@@ -451,3 +451,29 @@ async fn entries_are_wished_of_devices_that_are_away_too() {
     fleet.engine.rollouts().call(&rollout, RolloutCall::Cancel).await.expect("cancelled");
     until(|| fleet.count(&rollout, MemberStatus::Cancelled) == 6).await;
 }
+
+#[tokio::test]
+async fn rollouts_are_found_among_large_bulk_assignments_in_several_searches() {
+    let fleet = Fleet::of(1, 1).await;
+    let value: Box<str> = format!("\"{}\"", "x".repeat(1 << 20)).into();
+    let wishes = || (0..4).map(|n| RolloutWish { key: n.to_string().into(), value: Some(value.clone()) });
+    for n in 0..9 {
+        let work = if n % 8 == 0 {
+            RolloutWork::Command(Box::new(command()))
+        } else {
+            RolloutWork::Wishes(wishes().collect())
+        };
+        let new = NewRollout { devices: Some(vec![id(99)]), ..NewRollout::of(work, n) };
+        fleet.engine.rollouts().put(&format!("r-{n}"), new).await.expect("begun");
+    }
+    let queries = fleet.engine.queries();
+    let ids = |found: Vec<TrackedRollout>| -> Vec<_> {
+        found.into_iter().map(|found| found.rollout.id.to_string()).collect()
+    };
+    let (first, stopped) = queries.rollouts(None, 100).expect("readable");
+    assert_eq!((ids(first), stopped.as_deref()), (vec!["r-0".to_owned()], Some("r-4")));
+    let (none, stopped) = queries.rollouts(stopped.as_deref(), 100).expect("readable");
+    assert_eq!((ids(none), stopped.as_deref()), (vec!["r-8".to_owned()], None));
+    let (first, stopped) = queries.rollouts(None, 1).expect("readable");
+    assert_eq!((ids(first), stopped), (vec!["r-0".to_owned()], None));
+}
