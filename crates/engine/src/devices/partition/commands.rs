@@ -62,8 +62,8 @@ pub(super) struct DeviceCommands {
     waiting: usize,
     /// What the rules moved and nobody was told of yet.
     moved: Vec<Moved>,
-    /// A rollout takes a command back: nobody is told of its end.
-    pub(super) is_taking_back: bool,
+    /// A rollout takes this command back: nobody is told of its end.
+    pub(super) taking_back: Option<CommandKey>,
     /// Devices whose books have to be compared with the sessions that live.
     unsure_sessions: Vec<DeviceSlot>,
     /// Where the search for devices that a wildcard reaches goes on.
@@ -112,7 +112,7 @@ impl DeviceCommands {
             waiters: HashMap::default(),
             waiting: 0,
             moved: Vec::new(),
-            is_taking_back: false,
+            taking_back: None,
             unsure_sessions: Vec::new(),
             sweep: None,
         })
@@ -403,7 +403,7 @@ impl Partition {
                 How::Ended => {
                     self.note_command(&one, one.state.status, step);
                     self.wish_ended(&one, step)?;
-                    if !self.commands.is_taking_back {
+                    if self.commands.taking_back != Some(one.command.id.into()) {
                         self.queue_outcome(&one, false, step);
                     }
                     self.close_if_wide(one.command.slot, step)?;

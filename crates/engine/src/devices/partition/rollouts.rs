@@ -134,9 +134,9 @@ impl Partition {
     ) -> Result<OrderOutcome, StoreError> {
         let state = self.command_state(CommandKey::from(command.id), step)?;
         if state.is_some_and(|state| state.status == CommandStatus::Scheduled) {
-            self.commands.is_taking_back = true;
+            self.commands.taking_back = Some(command.id.into());
             let cancelled = self.cancel_command(command.id, step);
-            self.commands.is_taking_back = false;
+            self.commands.taking_back = None;
             match cancelled {
                 Ok(()) => return Ok(OrderOutcome::TakenBack),
                 Err(Stop::Broken(error)) => return Err(error),

@@ -18,8 +18,9 @@ use crate::presence::{OfKind, Reach, Session, Who};
 use crate::version::OnlyIf;
 
 mod again;
-mod reach;
 mod pace;
+mod reach;
+mod taken_back;
 
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICE: &str = "0xA";
