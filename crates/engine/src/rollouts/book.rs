@@ -111,6 +111,8 @@ struct Live {
     busy_until: Option<Timestamp>,
     /// Handed-out commands are taken back.
     taking_back: Option<Scan>,
+    /// And once more when that is over, behind this batch: it was asked for in the middle.
+    take_back_again: Option<u64>,
     /// What was handed out is asked for.
     asking: Option<(MemberStatus, Scan)>,
     /// Devices that wait are put there.
@@ -163,6 +165,7 @@ impl Live {
             shuts_at: None,
             busy_until: None,
             taking_back: None,
+            take_back_again: None,
             asking: None,
             sweeping: None,
             quiet_waiters: Vec::new(),
@@ -186,7 +189,7 @@ impl Live {
     fn go_on_with_end(&mut self, seq: u64) {
         if rollouts::takes_back(&self.state) {
             self.candidates.clear();
-            self.taking_back = Some(Scan::behind(seq));
+            (self.taking_back, self.take_back_again) = (Some(Scan::behind(seq)), None);
         }
         if self.state.standing == RolloutStanding::Cancelled {
             self.sweeping = Some((MemberStatus::Cancelled, Scan::behind(seq)));

@@ -216,6 +216,9 @@ impl RolloutBook {
         }
         if member.status != MemberStatus::Scheduled {
             member.is_recalled = false;
+        } else if member.is_recalled && self.is_held(&member, step) {
+            // It was just being given when the walk came by.
+            self.order(&member, OrderKind::TakeBack, step);
         }
         self.moved(was, member, command.was_published, step)
     }

@@ -144,7 +144,7 @@ impl RolloutBook {
         {
             let scan = self.walk(incarnation, MemberStatus::Scheduled, scan, step, Self::take_back)?;
             if let Some(live) = self.live.get_mut(&incarnation) {
-                live.taking_back = scan.or(live.taking_back.take());
+                live.taking_back = scan.or_else(|| live.take_back_again.take().map(Scan::behind));
             }
         }
         let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
@@ -174,18 +174,22 @@ impl RolloutBook {
 
     /// Calls a device's command off, unless it went out.
     fn take_back(&mut self, mut member: RolloutMember, step: &mut RegistryStep<'_>) {
-        let Some(live) = self.live.get_mut(&member.place.rollout) else { return };
-        let is_shut = !live.is_open_for(member.tz.as_deref(), step.wall);
-        if !is_shut && !rollouts::takes_back(&live.state) {
+        if !self.is_held(&member, step) {
             return;
         }
-        if self.ordered.contains(&member.place) {
-            // It is just being given: it is called off when that is answered.
-            live.take_back(step.seq + 1);
-        }
+        // One that is just being given is called off when that is answered.
         member.is_recalled = true;
         self.order(&member, OrderKind::TakeBack, step);
         self.put_member(None, member, step);
+    }
+
+    /// Whether what a device was handed does not go out now: its window is shut, or nothing does.
+    pub(super) fn is_held(&mut self, member: &RolloutMember, step: &RegistryStep<'_>) -> bool {
+        self.live.get_mut(&member.place.rollout).is_some_and(|live| {
+            // Asked first: it notes when the window shuts.
+            let is_open = live.is_open_for(member.tz.as_deref(), step.wall);
+            !is_open || rollouts::takes_back(&live.state)
+        })
     }
 
     /// Some more rows of devices that stand somewhere; where to go on, if there are more.
