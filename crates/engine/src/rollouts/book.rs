@@ -178,6 +178,10 @@ impl Live {
     fn loaded(rollout: Rollout, state: RolloutState, seq: u64) -> Self {
         let mut live = Self::new(Arc::new(rollout), state);
         live.asking = Some((MemberStatus::Scheduled, Scan::behind(seq)));
+        if live.rollout.window.is_some() {
+            // It may have shut meanwhile. When it shuts is noted again with what was handed out.
+            live.take_back(seq);
+        }
         live.go_on_with_end(seq);
         if live.rollout.include_later && live.state.collecting.is_none() && !live.state.standing.has_ended() {
             live.looking_later = Some(RolloutCursor::Partition(0, None));

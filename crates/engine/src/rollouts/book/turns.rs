@@ -165,9 +165,7 @@ impl RolloutBook {
     /// is to go out: then it is taken back.
     #[expect(clippy::needless_pass_by_value, reason = "as whatever a walk does")]
     fn ask(&mut self, member: RolloutMember, step: &mut RegistryStep<'_>) {
-        let live = self.live.get(&member.place.rollout);
-        let is_held = live.is_none_or(|live| rollouts::takes_back(&live.state));
-        if !is_held || member.status != MemberStatus::Scheduled {
+        if member.status != MemberStatus::Scheduled || !self.is_held(&member, step) {
             self.order(&member, OrderKind::Ensure, step);
         }
     }
