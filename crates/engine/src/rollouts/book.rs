@@ -109,6 +109,9 @@ struct Live {
     shuts_at: Option<Timestamp>,
     /// Nothing is handed out before that time: a partition of devices had no room.
     busy_until: Option<Timestamp>,
+    /// Devices whose partition had no room wait. They are looked for once the search is over, and
+    /// the time has passed.
+    is_left_over: bool,
     /// Handed-out commands are taken back.
     taking_back: Option<Scan>,
     /// And once more when that is over, behind this batch: it was asked for in the middle.
@@ -164,6 +167,7 @@ impl Live {
             opens_at: None,
             shuts_at: None,
             busy_until: None,
+            is_left_over: false,
             taking_back: None,
             take_back_again: None,
             asking: None,
@@ -222,6 +226,16 @@ impl Live {
         match &mut self.pass {
             CandidateSearch::UnderWay { again } => *again = true,
             pass => *pass = CandidateSearch::Wanted(None),
+        }
+    }
+
+    /// Looks again for devices whose partition had no room, once all others had their chance.
+    fn look_for_left_over(&mut self, now: Timestamp) {
+        let is_busy = self.busy_until.is_some_and(|until| until > now);
+        let is_over = self.pass == CandidateSearch::Over && self.candidates.is_empty();
+        if self.is_left_over && is_over && !is_busy {
+            self.is_left_over = false;
+            self.look_again();
         }
     }
 

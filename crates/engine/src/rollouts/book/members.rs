@@ -172,6 +172,7 @@ impl RolloutBook {
             OrderOutcome::Busy => {
                 if let Some(live) = self.live.get_mut(&report.place.rollout) {
                     live.busy_until = Some(step.now.after(BUSY_PAUSE));
+                    live.is_left_over = true;
                 }
                 self.taken_back(&report.place, report.turn, step)
             }
@@ -286,7 +287,8 @@ impl RolloutBook {
         let rollout = Arc::clone(&live.rollout);
         member.status = rollouts::taken_back(&rollout, &mut live.state, now);
         live.is_changed = true;
-        if member.status == MemberStatus::Waiting {
+        // With a partition that has no room, the search goes on to the others first.
+        if member.status == MemberStatus::Waiting && !live.is_left_over {
             live.look_again();
         }
         (member.is_recalled, member.command) = (false, None);

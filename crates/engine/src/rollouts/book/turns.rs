@@ -220,6 +220,7 @@ impl RolloutBook {
     fn look_ahead(&mut self, incarnation: Incarnation, step: &mut RegistryStep<'_>) {
         let has_orders = !self.ordered.is_empty();
         let Some(live) = self.live.get_mut(&incarnation) else { return };
+        live.look_for_left_over(step.now);
         if let Some(search) = live.next_search(step) {
             emit(RolloutEffect::Search(search), step);
         }
@@ -293,7 +294,8 @@ impl Live {
         if self.state.standing != RolloutStanding::Running || self.state.collecting.is_some() {
             return;
         }
-        let is_idle = self.candidates.is_empty() && self.pass == CandidateSearch::Over && !has_orders;
+        let is_over = self.pass == CandidateSearch::Over && !self.is_left_over;
+        let is_idle = self.candidates.is_empty() && is_over && !has_orders;
         let is_staging = self.state.boundary.is_some();
         let end = rollouts::stage_end(&self.rollout, &self.state, is_idle, now);
         match end {
