@@ -124,9 +124,15 @@ impl CommandStore for Stored {
         self.read(self.finished.iter().filter(|row| row.at <= until).take(limit).copied().collect())
     }
 
-    fn has_room_for_outcome(&self) -> bool {
+    fn has_room_for_outcome(&mut self, of: &Command) -> bool {
+        of.notify.is_none() || !self.is_full
+    }
+
+    fn has_room_again(&self) -> bool {
         !self.is_full
     }
+
+    fn forget_refused(&mut self) {}
 
     fn write(&mut self, op: Op) {
         match op {

@@ -211,7 +211,7 @@ impl World {
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
-        self.rules.next_wakeup(|| self.stored.has_room_for_outcome())
+        self.rules.next_wakeup(|| self.stored.has_room_again())
     }
 
     fn set_time(&mut self, now: i64) {

@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 use store::StoreError;
 
 use super::devices::Devices;
-use super::{DeviceStep, Partition, outcomes};
+use super::outcomes::RefusedLanes;
+use super::{DeviceStep, Partition};
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::CommandInput;
@@ -64,6 +65,8 @@ pub(super) struct DeviceCommands {
     moved: Vec<Moved>,
     /// A rollout takes this command back: nobody is told of its end.
     pub(super) taking_back: Option<CommandKey>,
+    /// Where commands that should have expired have no room for their outcomes.
+    refused: RefusedLanes,
     /// Devices whose books have to be compared with the sessions that live.
     unsure_sessions: Vec<DeviceSlot>,
     /// Where the search for devices that a wildcard reaches goes on.
@@ -82,7 +85,11 @@ type Waiter = Reply<Answered<Box<TrackedCommand>>>;
 
 impl DeviceCommands {
     /// With what the store has; nobody is reachable yet.
-    pub(super) fn load(keep: Duration, fetch: &dyn crate::kernel::fetch::Fetch) -> Result<Self, StoreError> {
+    pub(super) fn load(
+        keep: Duration,
+        fetch: &dyn crate::kernel::fetch::Fetch,
+        jobs: &Jobs,
+    ) -> Result<Self, StoreError> {
         let mut pending = PendingCommands::default();
         let view = fetch.view()?;
         let unanswered = view.unanswered_commands()?.into_iter().filter_map(|open| {
@@ -97,9 +104,9 @@ impl DeviceCommands {
         let mut batch = records::Batch::new(base::PartitionId::REGISTRY);
         // only times are asked for
         let devices = &Devices::default();
-        let (batch, has_room_for_outcome) = (&mut batch, &|| true);
+        let (batch, refused) = (&mut batch, &mut RefusedLanes::default());
         let store =
-            StoredCommands { pending: &mut pending, devices, fetch, batch, seq: 0, has_room_for_outcome };
+            StoredCommands { pending: &mut pending, devices, fetch, batch, seq: 0, jobs, refused };
         let lanes = CommandLanes::load(keep, unanswered, &store)?;
         Ok(Self {
             lanes,
@@ -113,6 +120,7 @@ impl DeviceCommands {
             waiting: 0,
             moved: Vec::new(),
             taking_back: None,
+            refused: RefusedLanes::default(),
             unsure_sessions: Vec::new(),
             sweep: None,
         })
@@ -130,7 +138,7 @@ impl DeviceCommands {
         let is_searching = self.sweep.is_some() || !self.unsure_sessions.is_empty();
         is_searching
             .then_some(Timestamp(0))
-            .or_else(|| self.lanes.next_wakeup(|| outcomes::has_room_for_expired(jobs)))
+            .or_else(|| self.lanes.next_wakeup(|| self.refused.has_room_again(jobs)))
     }
 }
 
@@ -146,12 +154,11 @@ impl Partition {
             &mut Vec<Moved>,
         ) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let DeviceCommands { lanes, pending, moved, .. } = &mut self.commands;
+        let DeviceCommands { lanes, pending, moved, refused, .. } = &mut self.commands;
         let (fetch, seq) = (step.fetch, step.seq);
         let (devices, jobs) = (&self.devices, &self.jobs);
-        let has_room_for_outcome = &|| outcomes::has_room_for_expired(jobs);
         let batch = &mut step.batch;
-        let mut store = StoredCommands { pending, devices, fetch, batch, seq, has_room_for_outcome };
+        let mut store = StoredCommands { pending, devices, fetch, batch, seq, jobs, refused };
         let done = act(lanes, step.now, &mut store, moved)?;
         self.tell_moved(step)?;
         Ok(done)
@@ -213,8 +220,8 @@ impl Partition {
         new: NewCommand,
         step: &mut DeviceStep<'_>,
     ) -> Result<TrackedCommand, Stop> {
-        if new.notify.is_some() {
-            self.check_room_for_outcome()?;
+        if let Some(receiver) = &new.notify {
+            self.check_room_for_outcome(receiver)?;
         }
         self.send_as(device, new, CommandCause::Call, step)
     }

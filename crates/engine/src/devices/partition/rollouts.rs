@@ -87,7 +87,10 @@ impl Partition {
         let device = &order.place.device;
         let given = match &order.rollout.work {
             RolloutWork::Command(of_rollout)
-                if of_rollout.notify.is_some() && self.check_room_for_outcome().is_err() =>
+                if of_rollout
+                    .notify
+                    .as_ref()
+                    .is_some_and(|receiver| self.check_room_for_outcome(receiver).is_err()) =>
             {
                 return Ok(OrderOutcome::Busy);
             }
