@@ -10,9 +10,10 @@ use crate::store::CommandStore;
 use crate::unanswered::has_expired;
 
 impl<S: CommandStore> LaneStep<'_, S> {
-    /// Commands whose time is over come first, so that they do not go out; then what goes out.
+    /// Commands whose time is over come first, so that they do not go out; then what goes out. A
+    /// flood of the former leaves half of the room to the lanes.
     pub(crate) fn advance(&mut self, max: usize) -> Result<(), S::Error> {
-        let left = max - self.come_due(max)?;
+        let left = max - self.come_due(max.div_ceil(2))?;
         let left = left - self.move_lanes(left)?;
         self.forget_finished(left)
     }
