@@ -34,7 +34,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     }
 
     /// What a device has not answered. Its gap goes on where it was, also after a restart.
-    pub(crate) fn read_unanswered(
+    fn read_unanswered(
         &mut self,
         slot: DeviceSlot,
         gap: Duration,
