@@ -285,15 +285,22 @@ impl Partition {
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         if self.is_named(slot, step)? {
-            return Ok(());
+            return self.pace_of_lane(slot, step);
         }
         if self.is_reached_widely(slot, step)? {
             self.commands.wide_open.insert(slot);
+            self.pace_of_lane(slot, step)?;
             return self.close_if_wide(slot, step);
         }
         self.commands.wide_open.remove(&slot);
         self.commands.lanes.close(slot);
         Ok(())
+    }
+
+    /// A lane that goes on goes at the pace of those who reach its device now: who polled may have
+    /// gone.
+    fn pace_of_lane(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        if self.commands.lanes.is_open(slot) { self.pace_changed(slot, step) } else { Ok(()) }
     }
 
     /// The lane of a device that is reached by wildcards alone takes memory only while it has work.
