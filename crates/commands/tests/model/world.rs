@@ -86,6 +86,10 @@ impl World {
                 self.advance(max.max(2 * self.stored.count_due(Timestamp(self.now))));
                 self.model.advance();
             }
+            Operation::ToggleRoom => {
+                self.stored.is_full = !self.stored.is_full;
+                self.model.is_full = self.stored.is_full;
+            }
             Operation::Restart => {
                 self.rules = load(&self.stored);
                 self.model.restart();
@@ -180,6 +184,7 @@ impl World {
             run_timeout: new.run_timeout,
             attempts_max: new.attempts_max,
             name: new.key,
+            is_told: new.is_told,
             come: Come::GIVEN,
             answered: false,
             again: false,
