@@ -105,8 +105,7 @@ impl DeviceCommands {
         // only times are asked for
         let devices = &Devices::default();
         let (batch, refused) = (&mut batch, &mut RefusedLanes::default());
-        let store =
-            StoredCommands { pending: &mut pending, devices, fetch, batch, seq: 0, jobs, refused };
+        let store = StoredCommands { pending: &mut pending, devices, fetch, batch, seq: 0, jobs, refused };
         let lanes = CommandLanes::load(keep, unanswered, &store)?;
         Ok(Self {
             lanes,

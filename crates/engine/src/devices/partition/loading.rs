@@ -60,8 +60,7 @@ impl Partition {
         let now = moment.now.max(head.now);
         head.stamp = head.stamp.max(moment.stamp);
         let jobs = Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease });
-        let commands =
-            DeviceCommands::load(settings.commands.keep, &FromStore::new(store, id), &jobs)?;
+        let commands = DeviceCommands::load(settings.commands.keep, &FromStore::new(store, id), &jobs)?;
         let mut partition = Self {
             id,
             lineage: store.lineage(),

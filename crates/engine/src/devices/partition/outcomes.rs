@@ -35,7 +35,10 @@ struct Waiting {
 
 impl Waiting {
     fn of(jobs: &Jobs, lane: OutcomeLane) -> Self {
-        Self { in_all: OutcomeLane::all().map(|lane| in_lane(jobs, lane)).sum(), in_lane: in_lane(jobs, lane) }
+        Self {
+            in_all: OutcomeLane::all().map(|lane| in_lane(jobs, lane)).sum(),
+            in_lane: in_lane(jobs, lane),
+        }
     }
 
     /// Whether a command is taken whose outcome is to be told.
