@@ -109,8 +109,13 @@ struct Live {
     shuts_at: Option<Timestamp>,
     /// Nothing is handed out before that time: a partition of devices had no room.
     busy_until: Option<Timestamp>,
+    /// Devices whose partition had no room wait. They are looked for once the search is over, and
+    /// the time has passed.
+    is_left_over: bool,
     /// Handed-out commands are taken back.
     taking_back: Option<Scan>,
+    /// And once more when that is over, behind this batch: it was asked for in the middle.
+    take_back_again: Option<u64>,
     /// What was handed out is asked for.
     asking: Option<(MemberStatus, Scan)>,
     /// Waiting devices are moved to this status.
@@ -162,7 +167,9 @@ impl Live {
             opens_at: None,
             shuts_at: None,
             busy_until: None,
+            is_left_over: false,
             taking_back: None,
+            take_back_again: None,
             asking: None,
             sweeping: None,
             quiet_waiters: Vec::new(),
@@ -175,6 +182,10 @@ impl Live {
     fn loaded(rollout: Rollout, state: RolloutState, seq: u64) -> Self {
         let mut live = Self::new(Arc::new(rollout), state);
         live.asking = Some((MemberStatus::Scheduled, Scan::behind(seq)));
+        if live.rollout.window.is_some() {
+            // It may have shut meanwhile. When it shuts is noted again with what was handed out.
+            live.take_back(seq);
+        }
         live.go_on_with_end(seq);
         live.look_for_later_ones();
         live
@@ -191,7 +202,7 @@ impl Live {
     fn go_on_with_end(&mut self, seq: u64) {
         if rollouts::takes_back(&self.state) {
             self.candidates.clear();
-            self.taking_back = Some(Scan::behind(seq));
+            (self.taking_back, self.take_back_again) = (Some(Scan::behind(seq)), None);
         }
         if self.state.standing == RolloutStanding::Cancelled {
             self.sweeping = Some((MemberStatus::Cancelled, Scan::behind(seq)));
@@ -225,6 +236,16 @@ impl Live {
         match &mut self.pass {
             CandidateSearch::UnderWay { again } => *again = true,
             pass => *pass = CandidateSearch::Wanted(None),
+        }
+    }
+
+    /// Looks again for devices whose partition had no room, once all others had their chance.
+    fn look_for_left_over(&mut self, now: Timestamp) {
+        let is_busy = self.busy_until.is_some_and(|until| until > now);
+        let is_over = self.pass == CandidateSearch::Over && self.candidates.is_empty();
+        if self.is_left_over && is_over && !is_busy {
+            self.is_left_over = false;
+            self.look_again();
         }
     }
 

@@ -293,6 +293,20 @@ async fn nothing_goes_out_after_a_pause_was_answered() {
 }
 
 #[tokio::test]
+async fn a_pause_takes_back_what_is_just_being_handed_out_however_much_that_is() {
+    let fleet = Fleet::of(1_500, 1_500).await;
+    for number in 0..1_500 {
+        let mut busy = NewCommand::new(Arc::from(&b"1"[..]));
+        busy.ack_timeout = Some(Duration::from_secs(600));
+        fleet.engine.commands().send(id(number), busy).await.expect("sent");
+    }
+    let rollout = fleet.begin(|_| {}).await;
+    until(|| fleet.count(&rollout, MemberStatus::Scheduled) >= 1_000).await;
+    fleet.engine.rollouts().call(&rollout, RolloutCall::Pause).await.expect("paused");
+    assert_eq!(fleet.count(&rollout, MemberStatus::Waiting), 1_500, "all were taken back");
+}
+
+#[tokio::test]
 async fn no_more_are_in_flight_than_may_be_and_failures_stop_it() {
     let fleet = Fleet::of(20, 20).await;
     let stop = RolloutStop { failed_ppm: 500_000, after: 4 };

@@ -206,6 +206,7 @@ impl RolloutBook {
             OrderOutcome::Busy => {
                 if let Some(live) = self.live.get_mut(&report.place.rollout) {
                     live.busy_until = Some(step.now.after(BUSY_PAUSE));
+                    live.is_left_over = true;
                 }
                 self.taken_back(&report.place, report.turn, step)
             }
@@ -250,6 +251,9 @@ impl RolloutBook {
         }
         if member.status != MemberStatus::Scheduled {
             member.is_recalled = false;
+        } else if member.is_recalled && self.is_held(&member, step) {
+            // It was just being given when the walk came by.
+            self.order(&member, OrderKind::TakeBack, step);
         }
         self.moved(was, member, command.was_published, step)
     }
@@ -317,7 +321,8 @@ impl RolloutBook {
         let rollout = Arc::clone(&live.rollout);
         member.status = rollouts::taken_back(&rollout, &mut live.state, now);
         live.is_changed = true;
-        if member.status == MemberStatus::Waiting {
+        // With a partition that has no room, the search goes on to the others first.
+        if member.status == MemberStatus::Waiting && !live.is_left_over {
             live.look_again();
         }
         (member.is_recalled, member.command) = (false, None);

@@ -20,6 +20,7 @@ use crate::version::OnlyIf;
 mod again;
 mod pace;
 mod reach;
+mod taken_back;
 
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICE: &str = "0xA";
