@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use net::body_drain::BodyDrain;
 use net::content_encoding::Decoders;
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
-use net::shares::Shares;
+use net::shares::{COMMAND_WAITS_SHARE, POLLS_SHARE, Shares, WaitShares};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
@@ -88,6 +88,9 @@ struct Shared {
     follows: Arc<Reads>,
     /// Of those who wait at the ends of feeds, for each token.
     followers: Shares,
+    /// Of those who wait for the ends of commands, and of polls that wait, for each token.
+    command_waits: WaitShares,
+    polls: WaitShares,
     memory: MemoryBudget,
     memory_of_bodies: MemoryPart,
     memory_of_pages: MemoryPart,
@@ -149,6 +152,8 @@ impl ApiState {
                 exports,
                 follows,
                 followers: Shares::new(feed::FOLLOWERS_SHARE),
+                command_waits: WaitShares::new(COMMAND_WAITS_SHARE, "the ends of commands"),
+                polls: WaitShares::new(POLLS_SHARE, "commands of their devices"),
                 remembered,
                 decoders,
                 change_log: ChangeLog::default(),

@@ -172,7 +172,7 @@ pub(crate) async fn open(
     params: Params,
     last_event_id: Option<&HeaderValue>,
 ) -> Result<Response, Problem> {
-    let (fingerprint, whose) = (params.fingerprint(), params.whose().clone());
+    let (fingerprint, whose) = (params.fingerprint(), params.whose());
     let asked = Asked::read(params)?;
     asked.check_rights(api, caller.as_ref()).await?;
     let place = Place::take(api, &whose)?;

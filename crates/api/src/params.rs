@@ -69,11 +69,6 @@ impl Params {
         self.fingerprint
     }
 
-    /// Who asks.
-    pub(crate) fn whose(&self) -> &SenderKey {
-        &self.whose
-    }
-
     /// The parameters of a list that are named elsewhere than in a query.
     pub(crate) fn of_filter(given: Vec<(String, String)>) -> Self {
         Self {
@@ -208,6 +203,11 @@ impl Params {
         let wait = self.wait(most)?;
         self.end()?;
         Ok(wait.unwrap_or_default())
+    }
+
+    /// Whose share the request counts for.
+    pub(crate) fn whose(&self) -> SenderKey {
+        self.whose.clone()
     }
 
     /// `limit` and `cursor`, which end the list of parameters: what was not taken by now is

@@ -201,7 +201,7 @@ impl CommandLanes {
         moved: &mut Vec<Moved>,
     ) -> Result<Progress, S::Error> {
         self.step(now, store, moved).advance(max)?;
-        let is_due = self.next_wakeup(|| store.has_room_for_outcome()).is_some_and(|at| at <= now);
+        let is_due = self.next_wakeup(|| store.has_room_again()).is_some_and(|at| at <= now);
         Ok(if is_due { Progress::More } else { Progress::Done })
     }
 
@@ -209,8 +209,8 @@ impl CommandLanes {
     /// before, may leave its time behind; then [`CommandLanes::advance`] has one look at the store.
     /// Commands whose time is over and which were put off bring something only while there is room
     /// for their outcomes.
-    pub fn next_wakeup(&self, has_room_for_outcome: impl FnOnce() -> bool) -> Option<Timestamp> {
-        let put_off = self.times.put_off.filter(|_| has_room_for_outcome()).map(|(due, _)| due);
+    pub fn next_wakeup(&self, has_room_again: impl FnOnce() -> bool) -> Option<Timestamp> {
+        let put_off = self.times.put_off.filter(|_| has_room_again()).map(|(due, _)| due);
         let lane = self.lanes.first().map(|(at, _)| at);
         let forgotten_at = self.times.finished.map(|at| at.after(self.keep));
         [put_off, lane, self.times.due, forgotten_at].into_iter().flatten().min()

@@ -42,7 +42,12 @@ impl StoredTimes {
         let earlier = |known: Option<Timestamp>, at| known.into_iter().chain(at).min();
         match place {
             CommandPlace::Nowhere => {}
-            CommandPlace::Open(open) => self.due = earlier(self.due, open.due),
+            CommandPlace::Open(open) => {
+                self.due = earlier(self.due, open.due);
+                // One that comes before those that were put off would not be found behind them.
+                let place = open.due.map(|due| (due, open.key));
+                self.put_off = self.put_off.filter(|last| place.is_none_or(|place| place > *last));
+            }
             CommandPlace::Finished(finished) => self.finished = earlier(self.finished, Some(finished.at)),
         }
     }

@@ -34,8 +34,13 @@ pub trait CommandStore {
     ) -> Result<Vec<OpenCommand>, Self::Error>;
     /// The first finished commands by when they ended, up to this time.
     fn finished(&self, until: Timestamp, limit: usize) -> Result<Vec<FinishedCommand>, Self::Error>;
-    /// Whether a command may expire now whose outcome somebody is to be told.
-    fn has_room_for_outcome(&self) -> bool;
+    /// Whether this command may expire now: if somebody is to be told, there has to be room for the
+    /// outcome. A receiver that is refused is noted.
+    fn has_room_for_outcome(&mut self, of: &Command) -> bool;
+    /// Whether there may be room now for a receiver that was refused.
+    fn has_room_again(&self) -> bool;
+    /// The receivers that were refused are asked about anew.
+    fn forget_refused(&mut self);
     /// Puts a change into the step's batch.
     fn write(&mut self, op: Op);
 }

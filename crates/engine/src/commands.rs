@@ -141,16 +141,16 @@ impl Commands {
         self.engine.partition_of_entity(id).ask(|reply| Input::Repeatable { act, reply }).await?
     }
 
-    /// The command once it has ended, or as it is when the time is over.
+    /// The command once it has ended; `None` when the time is over before.
     ///
     /// # Errors
-    /// 404 `unknown_command`.
-    pub async fn ended(&self, id: EntityId, wait: Duration) -> Result<TrackedCommand, Problem> {
+    /// 404 `unknown_command`; 503 `too_many_waiting`.
+    pub async fn ended(&self, id: EntityId, wait: Duration) -> Result<Option<TrackedCommand>, Problem> {
         let partition = self.engine.partition_of_entity(id);
         let ended = partition.ask(|reply| CommandInput::Await { id, reply }.into());
         match timeout(wait, ended).await {
-            Ok(ended) => Ok(*ended??),
-            Err(_) => self.engine.queries().command(id)?.ok_or_else(|| unknown_command(id)),
+            Ok(ended) => Ok(Some(*ended??)),
+            Err(_) => Ok(None),
         }
     }
 
@@ -164,7 +164,6 @@ impl Commands {
         let partition = self.engine.partition_of_device(&device);
         let (reply, mut answer) = Reply::new();
         partition.send(CommandInput::Poll { device: device.clone(), number, reply }.into()).await?;
-        self.engine.device_polls(&device);
         // A device that hangs up is reachable no longer.
         let mut leaving =
             Leaving { engine: self.engine.clone(), poll: number.map(|number| (device, number)) };

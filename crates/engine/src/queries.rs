@@ -23,6 +23,7 @@ mod stats;
 pub use bounded::{LOOKED_AT_MAX, Stretch};
 pub use commands::{CommandFilter, TimelineItem, TimelineKey};
 pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder, FeedStretch};
+pub use rollouts::FoundRollouts;
 pub use stats::{StatsOf, StatsQuery};
 
 use bounded::{Looked, bounded};

@@ -167,6 +167,8 @@ pub enum RolloutInput {
 pub enum RolloutNews {
     /// Devices of a rollout; the search goes on there.
     Found(base::Incarnation, records::RolloutCursor, Vec<FoundDevice>, Option<records::RolloutCursor>),
+    /// The stored selector of a rollout cannot be read: no device is known to be meant.
+    Unreadable(base::Incarnation),
     /// Devices that belong to a rollout, whether they did before or not.
     Joined(base::Incarnation, Vec<FoundDevice>),
     /// Devices of a rollout that can be reached; the search goes on behind this one.
@@ -181,7 +183,7 @@ pub enum RolloutNews {
     Looks(Vec<(DeviceId, DeviceLook)>),
     /// Devices may have come that nobody noted.
     LookAgain,
-    /// Moves may have been lost.
+    /// Moves, or devices that came to be meant, may have been lost.
     AskAgain,
 }
 
@@ -200,7 +202,8 @@ impl Rollouts {
     /// makes the same id, and so the same rollout.
     ///
     /// # Errors
-    /// 422 `no_place` for a payload that a kind of the selection cannot be shown; 409 `exists` if
+    /// 422 `no_place` for a payload that a kind of the selection cannot be shown; 422 `bad_selector`
+    /// or `bad_place` for a selection that cannot be kept; 422 `too_many_devices`; 409 `exists` if
     /// another request came with the key, or `too_many_rollouts`; 503 when not accepting, here and
     /// for every call below.
     pub async fn create(
@@ -227,6 +230,8 @@ impl Rollouts {
         new: NewRollout,
         is_put: bool,
     ) -> Result<(TrackedRollout, bool), Problem> {
+        new.selection.as_ref().map_or(Ok(()), Selection::check_kept)?;
+        new.check_members(self.engine.devices_registered())?;
         self.check_payload(&new)?;
         let new = Box::new(new);
         let input =

@@ -10,10 +10,13 @@ mod place;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use base::Problem;
 use records::Connection;
 
+use crate::Refusal;
+
 pub use parse::SELECTOR_BYTES_MAX;
-pub use place::place;
+pub use place::{PLACE_BYTES_MAX, place};
 
 /// Which devices are meant: those that meet every requirement. Without any, all are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +82,23 @@ impl Selection {
     pub fn and(mut self, other: Self) -> Self {
         self.requirements.extend(other.requirements);
         self
+    }
+
+    /// Refuses a selection that cannot be kept: its text is kept, and has to mean the same.
+    ///
+    /// # Errors
+    /// `bad_selector` if the text is too long, or `bad_place` if it means something else.
+    pub fn check_kept(&self) -> Result<(), Problem> {
+        let read = Self::parse(&self.to_string()).map_err(|problem| Problem {
+            detail: format!("selector and place, written out together: {}", problem.detail),
+            ..problem
+        })?;
+        if read != *self {
+            let detail = "a label of the setting [fleet] place is named like a built-in key: kind, connection, \
+                          connected or client";
+            return Err(Refusal::BadPlace.problem(detail));
+        }
+        Ok(())
     }
 
     /// What a device has to be like.

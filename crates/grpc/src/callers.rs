@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use access::Admitted;
 use base::Problem;
+use net::shares::SenderKey;
 use tonic::{Request, Status};
 
 use crate::status::status;
@@ -22,6 +23,13 @@ pub(crate) fn peer<T>(request: &Request<T>) -> SocketAddr {
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<Admitted, Status> {
     let admitted = request.extensions().get::<Admitted>();
     admitted.cloned().ok_or_else(|| status(&Problem::new(401, "unauthorized", "nobody let this call in")))
+}
+
+/// Who asks, whose share its answer counts for, and what is asked.
+pub(crate) fn heard_as<T>(request: Request<T>) -> Result<(Admitted, SenderKey, T), Status> {
+    let caller = caller(&request)?;
+    let sender = SenderKey::of_caller(caller.name(), peer(&request).ip());
+    Ok((caller, sender, request.into_inner()))
 }
 
 /// Who asks, and for what.

@@ -18,6 +18,7 @@ use tonic::body::Body as Answer;
 use tonic::{Code, Status};
 
 use crate::metrics::Metrics;
+use crate::page_answer::{PageMemory, SendingPage};
 use crate::receiving::Sends;
 use crate::status::{CODE, status};
 use crate::watches::Watching;
@@ -151,7 +152,8 @@ impl Call {
     pub(crate) fn answered(mut self, mut response: Response<Answer>) -> Response<Answering> {
         self.note(response.headers());
         let hands_over = response.extensions_mut().remove::<HandsOver>();
-        response.map(|body| Answering { body, call: self, hands_over })
+        let page = response.extensions_mut().remove::<PageMemory>().map(SendingPage::new);
+        response.map(|body| Answering { body, call: self, hands_over, page })
     }
 
     fn note(&mut self, headers: &HeaderMap) {
@@ -188,6 +190,7 @@ pub(crate) struct Answering {
     body: Answer,
     call: Call,
     hands_over: Option<HandsOver>,
+    page: Option<SendingPage>,
 }
 
 /// Jobs that are their consumer's once the connection has taken the answer with them; given back if
@@ -216,7 +219,12 @@ impl Body for Answering {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let answering = &mut *self;
+        let body = Pin::new(&mut answering.body);
+        let frame = ready!(match &mut answering.page {
+            Some(page) => page.poll_frame(body, cx),
+            None => body.poll_frame(cx),
+        });
         if let Some(Ok(frame)) = &frame
             && let Some(trailers) = frame.trailers_ref()
         {
@@ -230,7 +238,7 @@ impl Body for Answering {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.page.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -8,9 +8,10 @@ use base::{DeviceId, EntityId, Problem};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::records::OutcomeReceiver;
 use engine::{Engine, Form, TrackedCommand};
+use net::shares::{COMMAND_WAITS_SHARE, SenderKey, WaitShares};
 use tonic::{Request, Response, Status};
 
-use crate::callers::heard;
+use crate::callers::{heard, heard_as};
 use crate::commands::kept::{keep, kept};
 use crate::proto::{self, commands_server};
 use crate::status::{status, told};
@@ -31,11 +32,14 @@ pub(crate) struct Commands {
     engine: Engine,
     stop: Stop,
     reads: StoreReads,
+    /// Of callers that wait for the ends of commands, for each token.
+    waits: WaitShares,
 }
 
 impl Commands {
     pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop) -> Self {
-        Self { engine: engine.clone(), reads, stop }
+        let waits = WaitShares::new(COMMAND_WAITS_SHARE, "the ends of commands");
+        Self { engine: engine.clone(), reads, stop, waits }
     }
 
     async fn send(
@@ -56,10 +60,14 @@ impl Commands {
     async fn call(
         &self,
         caller: &Admitted,
+        sender: &SenderKey,
         request: proto::CallRequest,
     ) -> Result<proto::CallResponse, Status> {
         let wait = read_wait(request.wait.as_ref(), WAIT_DEFAULT, COMMAND_WAIT_MAX);
         let wait = wait.map_err(|problem| status(&problem))?;
+        // Before anything is done: who is refused asks again.
+        let share = (!wait.is_zero()).then(|| self.waits.try_take(sender)).transpose();
+        let share = share.map_err(|problem| status(&problem))?.flatten();
         let proto::CallRequest { device_id, command, idempotency_key, wait: _ } = request;
         let sending = proto::SendCommandRequest { device_id, command, idempotency_key };
         let proto::SendCommandResponse { command, notify_secret } = self.send(caller, sending).await?;
@@ -68,26 +76,31 @@ impl Commands {
             let id = id_of(&id)?;
             let commands = self.engine.commands();
             let mut stop = self.stop.clone();
-            tokio::select! {
-                ended = commands.ended(id, wait) => ended,
-                () = stop.told() => self.present(id).await,
+            let ended = tokio::select! {
+                ended = commands.ended(id, wait) => ended.ok().flatten(),
+                () = stop.told() => None,
+            };
+            match ended {
+                Some(ended) => Ok(ended),
+                // It has its place among those who wait, so it waits for its turn to read.
+                None if share.is_some() => self.present_when_free(sender, id).await,
+                None => self.present(sender, id).await,
             }
         };
         // The command was given, whatever becomes of the wait.
-        let known = match ended.await {
-            Ok(ended) => Some(shape::command(&ended)),
-            Err(_) => self
-                .present(id_of(&id).map_err(|problem| status(&problem))?)
-                .await
-                .ok()
-                .map(|now| shape::command(&now)),
-        };
+        let known = ended.await.ok().map(|command: TrackedCommand| shape::command(&command));
         Ok(proto::CallResponse { command: known.or(sent), notify_secret })
     }
 
-    async fn present(&self, id: EntityId) -> Result<TrackedCommand, Problem> {
+    async fn present(&self, sender: &SenderKey, id: EntityId) -> Result<TrackedCommand, Problem> {
         let queries = self.engine.queries();
-        self.reads.run(move || queries.command(id)?.ok_or_else(unknown_command)).await
+        self.reads.run(sender, move || queries.command(id)?.ok_or_else(unknown_command)).await
+    }
+
+    async fn present_when_free(&self, sender: &SenderKey, id: EntityId) -> Result<TrackedCommand, Problem> {
+        let queries = self.engine.queries();
+        let read = move || queries.command(id)?.ok_or_else(unknown_command);
+        self.reads.run_when_free(sender, read).await
     }
 }
 
@@ -134,10 +147,10 @@ impl commands_server::Commands for Commands {
         &self,
         request: Request<proto::GetCommandRequest>,
     ) -> Result<Response<proto::GetCommandResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let shown = async {
             caller.may(RequestedAction::LookAtCommands)?;
-            let command = self.present(id_of(&request.id)?).await?;
+            let command = self.present(&sender, id_of(&request.id)?).await?;
             Ok(proto::GetCommandResponse { command: Some(shape::command(&command)) })
         };
         told(shown.await)
@@ -147,13 +160,13 @@ impl commands_server::Commands for Commands {
         &self,
         request: Request<proto::ListCommandsRequest>,
     ) -> Result<Response<proto::ListCommandsResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let (list, queries) = (list::List::read(request)?, self.engine.queries());
-            self.reads.run(move || list.page(&queries)).await
+            self.reads.page(&sender, list.bytes_max(), move || list.page(&queries)).await
         };
-        told(listed.await)
+        listed.await.map_err(|problem| status(&problem))
     }
 
     async fn cancel(
@@ -173,10 +186,13 @@ impl commands_server::Commands for Commands {
         &self,
         request: Request<proto::RetryCommandRequest>,
     ) -> Result<Response<proto::RetryCommandResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let retried = async {
             caller.may(RequestedAction::Command)?;
-            self.engine.commands().retry(id_of(&request.id)?).await?;
+            let id = id_of(&request.id)?;
+            // Its outcome is told anew: that takes the right to tell it.
+            check_receiver(&caller, self.present(&sender, id).await?.command.notify.as_deref())?;
+            self.engine.commands().retry(id).await?;
             Ok(proto::RetryCommandResponse {})
         };
         told(retried.await)
@@ -186,8 +202,8 @@ impl commands_server::Commands for Commands {
         &self,
         request: Request<proto::CallRequest>,
     ) -> Result<Response<proto::CallResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
-        Commands::call(self, &caller, request).await.map(Response::new)
+        Commands::call(self, &caller, &sender, request).await.map(Response::new)
     }
 }

@@ -12,6 +12,7 @@ mod commands;
 mod health;
 mod jobs;
 mod metrics;
+mod page_answer;
 mod payload;
 pub mod proto;
 mod publish;

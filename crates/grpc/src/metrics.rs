@@ -29,6 +29,8 @@ pub(crate) struct Metrics {
     pub(crate) begun_bytes: Gauge,
     pub(crate) health_calls: Gauge,
     pub(crate) rollout_watches: Gauge,
+    pub(crate) page_held_bytes: Gauge,
+    pub(crate) slow_readers: Counter,
     pub(crate) refusals: RefusalLog,
     reports: Family<Taken, Counter>,
 }
@@ -62,6 +64,8 @@ impl Default for Metrics {
             begun_bytes: Gauge::default(),
             health_calls: Gauge::default(),
             rollout_watches: Gauge::default(),
+            page_held_bytes: Gauge::default(),
+            slow_readers: Counter::default(),
             refusals: RefusalLog::default(),
             reports: Family::default(),
         }
@@ -113,11 +117,19 @@ impl Metrics {
             "Watches of rollouts under way",
             self.rollout_watches.clone(),
         );
+        self.register_pages(registry);
         registry.register(
             "fieldpost_grpc_reports",
             "Reports by result: accepted, or the code of the refusal",
             self.reports.clone(),
         );
+    }
+
+    fn register_pages(&self, registry: &mut Registry) {
+        let help = "Memory set aside for pages that are made or on their way over gRPC";
+        registry.register("fieldpost_grpc_page_held_bytes", help, self.page_held_bytes.clone());
+        let help = "Calls that were ended because little or nothing of their page was taken";
+        registry.register("fieldpost_grpc_slow_readers", help, self.slow_readers.clone());
     }
 
     pub(crate) fn ended(&self, method: &'static str, code: Code) {

@@ -14,7 +14,7 @@ use net::problem::quoted;
 use net::shares::{Pool, SenderKey};
 use tonic::{Request, Response, Status};
 
-use crate::callers::{caller, heard, peer};
+use crate::callers::{caller, heard, heard_as, peer};
 use crate::commands::{check_receiver, secret_of};
 use crate::metrics::Metrics;
 use crate::proto::{self, rollouts_server};
@@ -74,18 +74,19 @@ impl Rollouts {
     async fn call(
         &self,
         caller: &Admitted,
+        sender: &SenderKey,
         request: proto::CallRolloutRequest,
     ) -> Result<proto::CallRolloutResponse, Problem> {
         caller.may(RequestedAction::Command)?;
         let call = shape::read_call(request.call)?;
-        let id = self.present(request.id).await?.rollout.id.clone();
+        let id = self.present(sender, request.id).await?.rollout.id.clone();
         self.engine.rollouts().call(&id, call).await?;
         Ok(proto::CallRolloutResponse {})
     }
 
-    async fn present(&self, id: String) -> Result<TrackedRollout, Problem> {
+    async fn present(&self, sender: &SenderKey, id: String) -> Result<TrackedRollout, Problem> {
         let queries = self.engine.queries();
-        self.reads.run(move || known(&queries, &id)).await
+        self.reads.run(sender, move || known(&queries, &id)).await
     }
 
     fn watch(
@@ -103,7 +104,7 @@ impl Rollouts {
         };
         let place = self.watches.try_take(sender, 1).ok_or_else(full)?;
         let counted = Counted::new(&self.metrics.rollout_watches);
-        let watch = watch::RolloutWatch::new(id, &self.engine, &self.reads, &self.stop);
+        let watch = watch::RolloutWatch::new(id, sender, &self.engine, &self.reads, &self.stop);
         Ok(watch.holding((place, counted)))
     }
 }
@@ -129,10 +130,10 @@ impl rollouts_server::Rollouts for Rollouts {
         &self,
         request: Request<proto::GetRolloutRequest>,
     ) -> Result<Response<proto::GetRolloutResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let shown = async {
             caller.may(RequestedAction::LookAtCommands)?;
-            let rollout = self.present(request.id).await?;
+            let rollout = self.present(&sender, request.id).await?;
             Ok(proto::GetRolloutResponse { rollout: Some(shape::rollout(&rollout)) })
         };
         told(shown.await)
@@ -142,34 +143,34 @@ impl rollouts_server::Rollouts for Rollouts {
         &self,
         request: Request<proto::ListRolloutsRequest>,
     ) -> Result<Response<proto::ListRolloutsResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let (list, queries) = (list::PageOfRollouts::read(&request)?, self.engine.queries());
-            self.reads.run(move || list.page(&queries)).await
+            self.reads.page(&sender, list.bytes_max(), move || list.page(&queries)).await
         };
-        told(listed.await)
+        listed.await.map_err(|problem| status(&problem))
     }
 
     async fn call(
         &self,
         request: Request<proto::CallRolloutRequest>,
     ) -> Result<Response<proto::CallRolloutResponse>, Status> {
-        let (caller, request) = heard(request)?;
-        told(Rollouts::call(self, &caller, request).await)
+        let (caller, sender, request) = heard_as(request)?;
+        told(Rollouts::call(self, &caller, &sender, request).await)
     }
 
     async fn devices(
         &self,
         request: Request<proto::RolloutDevicesRequest>,
     ) -> Result<Response<proto::RolloutDevicesResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, sender, request) = heard_as(request)?;
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let (list, queries) = (list::DeviceList::read(request)?, self.engine.queries());
-            self.reads.run(move || list.page(&queries)).await
+            self.reads.page(&sender, list.bytes_max(), move || list.page(&queries)).await
         };
-        told(listed.await)
+        listed.await.map_err(|problem| status(&problem))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<proto::WatchRolloutResponse, Status>> + Send>>;

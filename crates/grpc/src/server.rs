@@ -14,7 +14,7 @@ use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use net::listen::{PooledConnection, Protocol};
 use net::memory_budget::MemoryBudget;
 use net::metrics::Counted;
@@ -36,6 +36,7 @@ use crate::commands::Commands;
 use crate::health::Health;
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
+use crate::page_answer::CallTasks;
 use crate::proto::commands_server::CommandsServer;
 use crate::proto::jobs_server::JobsServer;
 use crate::proto::reports_server::ReportsServer;
@@ -124,7 +125,7 @@ impl Grpc {
         let (metrics, stop) = (Metrics::default(), Stop::new(stop));
         let jobs = Jobs::new(engine, stop.clone(), &metrics);
         let reports = Reports::new(engine, read_report, stop.clone(), &metrics);
-        let reads = StoreReads::default();
+        let reads = StoreReads::new(memory, &metrics);
         let commands = Commands::new(engine, reads.clone(), stop.clone());
         let rollouts = Rollouts::new(engine, reads, stop.clone(), &metrics);
         Self {
@@ -261,7 +262,7 @@ impl Protocol for Grpc {
         // as it moves, or while there is room.
         pooled.awaits_admission();
         let peer = pooled.peer();
-        let mut http = http2::Builder::new(TokioExecutor::new());
+        let mut http = http2::Builder::new(CallTasks::new(&self.metrics.slow_readers));
         http.timer(TokioTimer::new()).keep_alive_interval(ASK_AFTER).keep_alive_timeout(ANSWER_WITHIN);
         http.max_concurrent_streams(CALLS_MAX).max_header_list_size(METADATA_BYTES_MAX);
         let (window_bytes, _wide) = self.window(peer.ip());

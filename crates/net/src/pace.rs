@@ -21,6 +21,8 @@ pub struct Pace {
 
 /// Of a body that is received: 16 KiB a second.
 pub const RECEIVING: Pace = Pace { every: Duration::from_secs(5), bytes_min: 5 * BYTES_PER_SECOND_MIN };
+/// Of an answer that is taken: 64 KiB in 10 seconds.
+pub const TAKING: Pace = Pace { every: Duration::from_secs(10), bytes_min: 64 * 1_024 };
 /// Even where nobody waits, a sender gets a second more only for so many bytes.
 pub const BYTES_PER_SECOND_MIN: usize = 16 * 1_024;
 /// A look that comes later than this does not count: it is we who did not read meanwhile.

@@ -8,11 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use axum::extract::ConnectInfo;
 use axum::http::Extensions;
 use base::answers::{TakenFrom, Wanted};
-use base::{CallerName, address};
+use base::{CallerName, Problem, address};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// As many shares are known before those that nobody uses are forgotten.
 const KNOWN_MIN: usize = 64;
+
+/// Callers of one token that may wait for the ends of commands, at each edge. All of them may be
+/// in one partition, which holds 4,096: they leave places to others.
+pub const COMMAND_WAITS_SHARE: usize = 1_024;
+/// Polls of one token that may wait. All of them may be in one partition, which holds 4,096: many
+/// devices may share a token, but they leave places to others.
+pub const POLLS_SHARE: usize = 3_072;
 
 /// By what senders are told apart that have shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -136,6 +143,38 @@ impl Shares {
     }
 }
 
+/// Each token's share of those who wait for something that may be long in coming. Where there are
+/// no tokens, only the bound of all counts.
+#[derive(Debug)]
+pub struct WaitShares {
+    shares: Shares,
+    permits: usize,
+    what: &'static str,
+}
+
+impl WaitShares {
+    /// So many may wait with one token; `what` says for what.
+    #[must_use]
+    pub fn new(permits: usize, what: &'static str) -> Self {
+        Self { shares: Shares::new(permits), permits, what }
+    }
+
+    /// A place of this token's share.
+    ///
+    /// # Errors
+    /// 503 `too_many_waiting`.
+    pub fn try_take(&self, sender: &SenderKey) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+        let SenderKey::Token(_) = sender else { return Ok(None) };
+        let full = || {
+            let Self { permits, what, .. } = self;
+            let detail =
+                format!("{permits} callers with this token wait for {what} already; ask without wait");
+            Problem::new(503, "too_many_waiting", detail)
+        };
+        self.shares.of(sender).try_take(1).map(Some).ok_or_else(full)
+    }
+}
+
 /// So much of something for all, and so much of it for one sender.
 #[derive(Debug)]
 pub struct Pool {
@@ -214,6 +253,19 @@ mod tests {
         assert!(shares.of(&token).try_take(1).is_none(), "it is still used");
         drop(taken);
         assert_eq!(shares.of(&token).free(), 2);
+    }
+
+    #[test]
+    fn a_token_has_a_share_of_those_who_wait() {
+        let waits = WaitShares::new(2, "polls");
+        let [own, other] = ["a", "b"].map(|name| SenderKey::Token(name.into()));
+        let mut held: Vec<_> = (0..2).map(|_| waits.try_take(&own).expect("of its share")).collect();
+        let refused = waits.try_take(&own).expect_err("there is no more");
+        assert_eq!((refused.status, refused.code), (503, "too_many_waiting"));
+        assert!(waits.try_take(&other).is_ok_and(|place| place.is_some()));
+        assert!(waits.try_take(&SenderKey::Unknown).is_ok_and(|place| place.is_none()));
+        held.pop();
+        assert!(waits.try_take(&own).is_ok());
     }
 
     #[test]

@@ -25,6 +25,10 @@ use records::{MemberStatus, Rollout, RolloutCounts, RolloutCursor, RolloutStandi
 
 pub use stage::{StageEnd, stage_devices};
 
+/// Members of a rollout: each is a row, and of a bulk assignment there is one for each device and
+/// entry.
+pub const MEMBERS_MAX: u64 = 10_000_000;
+
 /// How many commands may be handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOutAllowance {
@@ -66,6 +70,12 @@ pub fn begin(rollout: &Rollout) -> RolloutState {
         passed_at: None,
         ended_at: None,
     }
+}
+
+/// Whether another member may be added.
+#[must_use]
+pub fn has_room(state: &RolloutState) -> bool {
+    state.counts.total() < MEMBERS_MAX
 }
 
 /// A device belongs to the rollout from now on.
@@ -152,6 +162,15 @@ pub fn pause(state: &mut RolloutState) -> Result<(), CallRefused> {
         state.standing = RolloutStanding::Paused;
     }
     Ok(())
+}
+
+/// Stops by itself what runs or is paused: its devices cannot be told, or are too many. Whether it did.
+pub fn stop(state: &mut RolloutState) -> bool {
+    let stops = matches!(state.standing, RolloutStanding::Running | RolloutStanding::Paused);
+    if stops {
+        state.standing = RolloutStanding::Stopped;
+    }
+    stops
 }
 
 /// Goes on, also after it has stopped: then only what ends from now on counts.

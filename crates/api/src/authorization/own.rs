@@ -10,6 +10,7 @@ use base::{ClientId, DeviceId, EntityId, Problem};
 
 use super::table::Own;
 use crate::ApiState;
+use crate::routes::stats::{COMMANDS, name_of};
 
 /// What a request is about: the texts in its path and in its query.
 #[derive(Debug)]
@@ -63,8 +64,9 @@ pub(super) async fn is_own(
         Own::ClientInPath => Ok(is_client(about.in_path("id"))),
         Own::ClientInQuery => Ok(is_client(about.in_query("client"))),
         Own::DeviceInPath => is_linked(api, client, about.in_path("id")).await,
-        Own::EitherInQuery if is_client(about.in_query("client")) => Ok(true),
-        Own::EitherInQuery => is_linked(api, client, about.in_query("device")).await,
+        Own::CountsInQuery if about.in_query("metric") == Some(name_of(COMMANDS)) => Ok(false),
+        Own::EitherInQuery | Own::CountsInQuery if is_client(about.in_query("client")) => Ok(true),
+        Own::EitherInQuery | Own::CountsInQuery => is_linked(api, client, about.in_query("device")).await,
         Own::DeliveryInPath => is_to(api, client, about.in_path("id")).await,
     }
 }

@@ -53,10 +53,13 @@ pub(super) enum Own {
     ClientInQuery,
     /// Either of these two.
     EitherInQuery,
+    /// Either of these two, and what is counted is no commands: whoever may look at none of them is
+    /// not told how many there are.
+    CountsInQuery,
 }
 
 use Needs::{Admin, AnyToken, Command, Look, Nothing, Operate, Operations, Queues, Read, Report};
-use Own::{ClientInPath, ClientInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
+use Own::{ClientInPath, ClientInQuery, CountsInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
 
 /// A method, a route as it is written for the router, and what it takes. HEAD is GET.
 pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
@@ -102,7 +105,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/devices/{id}/readings/summary", Read(DeviceInPath)),
     ("GET", "/v1/devices/{id}/timeline", Look(Never)),
     ("GET", "/v1/events", Read(EitherInQuery)),
-    ("GET", "/v1/stats", Read(EitherInQuery)),
+    ("GET", "/v1/stats", Read(CountsInQuery)),
     ("GET", "/v1/system", Read(Never)),
     ("GET", "/v1/deliveries", Read(ClientInQuery)),
     ("GET", "/v1/deliveries/{id}", Read(DeliveryInPath)),
@@ -185,6 +188,9 @@ impl Needs {
                 ClientInQuery => "admin, read, operate, or client:ID with client=ID in the query",
                 EitherInQuery => {
                     "admin, read, operate, or client:ID with client=ID or device= of a linked device in the query"
+                }
+                CountsInQuery => {
+                    "admin, read, operate, or, unless metric is commands, client:ID with client=ID or device= of a linked device in the query"
                 }
             },
             Look(DeviceInPath) => {

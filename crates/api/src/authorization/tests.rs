@@ -204,6 +204,7 @@ async fn a_scope_reaches_what_it_names_and_no_more() {
         ("GET /v1/overview", &["admin", "read", "commands", "operate"]),
         ("GET /v1/system", &["admin", "read", "operate"]),
         ("GET /v1/devices/d1/readings/summary", &["admin", "read", "operate"]),
+        ("GET /v1/stats?metric=commands", &["admin", "read", "operate"]),
         ("GET /v1/forgotten", &["admin"]),
     ] {
         for token in tokens() {
@@ -293,6 +294,13 @@ async fn a_clients_scope_reaches_its_own() {
         ("GET /v1/deliveries?client=other", 403),
         ("GET /v1/deliveries?client=acme&client=other", 403),
         ("GET /v1/deliveries?device=d1", 403),
+        ("GET /v1/stats?metric=reports", 403),
+        ("GET /v1/stats?metric=reports&client=acme", 200),
+        ("GET /v1/stats?metric=reports&device=d1", 200),
+        ("GET /v1/stats?metric=reports&device=d2", 403),
+        ("GET /v1/stats?metric=commands&client=acme", 403),
+        ("GET /v1/stats?metric=c%6fmmands&device=d1", 403),
+        ("GET /v1/stats?metric=reports&metric=commands&device=d1", 422),
     ] {
         rig.check("acme", call, expect).await;
         rig.check("both", call, expect).await;
@@ -393,6 +401,29 @@ async fn outcomes_are_published_only_where_the_token_may_publish() {
         assert_eq!(put.status, expect, "{token} {queue}: {}", put.json);
     }
     assert_eq!(rig.with("commands", "POST /v1/devices/0xA/commands", r#"{"payload":1}"#).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_retry_publishes_an_outcome_only_where_the_token_may_publish() {
+    let mut tokens = tokens();
+    tokens.push(Token::for_tests("dispatcher", &["commands", "jobs:mail"]));
+    let rig = Rig::start(Access::of(tokens)).await;
+    rig.make("POST /v1/devices", r#"{"id":"0xA"}"#).await;
+    for (token, notify, expect) in [
+        ("commands", r#","notify":{"queue":"mail/done"}"#, 403),
+        ("operate", r#","notify":{"queue":"mail/done"}"#, 403),
+        ("dispatcher", r#","notify":{"queue":"billing/done"}"#, 403),
+        ("dispatcher", r#","notify":{"queue":"mail/done"}"#, 202),
+        ("admin", r#","notify":{"queue":"billing/done"}"#, 202),
+        ("commands", "", 202),
+    ] {
+        let sent =
+            rig.with("admin", "POST /v1/devices/0xA/commands", &format!(r#"{{"payload":1{notify}}}"#)).await;
+        let path = format!("/v1/commands/{}", sent.json["id"].as_str().expect("an id"));
+        rig.make(&format!("DELETE {path}"), "").await;
+        rig.check(token, &format!("POST {path}/retry"), expect).await;
+    }
+    rig.check("commands", "POST /v1/commands/cmd_none/retry", 404).await;
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ pub(super) fn routes() -> Routes {
             (422, "line_too_long"),
             (422, "missing_field"),
             (422, "not_an_object"),
+            (422, "too_many_devices"),
             (422, "too_many_lines"),
             (422, "unknown_field"),
             (422, "wrong_type"),

@@ -59,7 +59,8 @@ pub(super) fn routes() -> Routes {
     let retried = Call::new("Tries a failed, expired or cancelled command anew, under the same id")
         .once()
         .gives_nothing(202, "it waits for its turn")
-        .refuses(&[UNKNOWN_COMMAND, (409, "not_finished"), (409, "not_retryable"), (409, "superseded")]);
+        .refuses(&[UNKNOWN_COMMAND, (409, "not_finished"), (409, "not_retryable"), (409, "superseded")])
+        .refuses(OF_A_READ);
     Routes::default()
         .post(OF_DEVICE, send, sent)
         .get(OF_DEVICE, list_of_device, of_device)
@@ -84,7 +85,10 @@ async fn send(
     caller: Option<Extension<Caller>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
+    let whose = params.whose();
     let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
+    // Before anything is done: who is refused asks again.
+    let _share = (!wait.is_zero()).then(|| api.shared.command_waits.try_take(&whose)).transpose()?;
     let send = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
         let commands = api.engine().commands();
         let command = shape::new_command(&body, &commands)?;
@@ -130,9 +134,14 @@ fn id_in(sent: &Answer) -> Result<EntityId, Problem> {
 async fn ended(api: &ApiState, id: EntityId, wait: Duration) -> Result<TrackedCommand, Problem> {
     let commands = api.engine().commands();
     tokio::select! {
-        ended = commands.ended(id, wait) => ended,
-        () = api.stopped() => present(api, id).await,
+        ended = commands.ended(id, wait) => {
+            if let Some(ended) = ended? {
+                return Ok(ended);
+            }
+        }
+        () = api.stopped() => {}
     }
+    present(api, id).await
 }
 
 async fn present(api: &ApiState, id: EntityId) -> Result<TrackedCommand, Problem> {
@@ -150,13 +159,17 @@ async fn cancel(State(api): State<ApiState>, CommandInPath(id): CommandInPath) -
     Ok(Answer::nothing())
 }
 
-/// It makes nothing, but a repeat of it, which came too late, would be refused or send again.
+/// It makes nothing, but a repeat of it, which came too late, would be refused or send again. Its
+/// outcome is told anew: that takes the right to tell it.
 async fn retry(
     State(api): State<ApiState>,
     CommandInPath(id): CommandInPath,
+    caller: Option<Extension<Caller>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
     let retry = async move |api: ApiState, _: String, once: Option<IdempotencyKey>| {
+        let known = present(&api, id).await?;
+        check_receiver(caller.as_deref(), known.command.notify.as_deref())?;
         let form = Form { once, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
         Answer::kept(&api.engine().commands().retry_as(id, form).await?)
     };

@@ -33,7 +33,9 @@ async fn poll(
     params: Params,
 ) -> Result<Answer, Refused> {
     refuse_foreign_pages(&headers)?;
+    let whose = params.whose();
     let wait = params.wait_alone(POLL_WAIT_MAX)?;
+    let _share = (!wait.is_zero()).then(|| api.shared.polls.try_take(&whose)).transpose()?;
     let commands = api.engine().commands();
     let command = tokio::select! {
         command = commands.poll(device, wait) => command?,

@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use base::{DeviceId, Problem};
 use engine::queues::IdempotencyKey;
+use engine::queries::Stretch;
 use engine::records::{MemberStatus, RolloutMember, RolloutWork};
 use engine::rollouts::check_rollout_id;
 use engine::{Queries, RolloutCall, TrackedRollout};
@@ -122,7 +123,16 @@ impl List for RolloutList {
     const ITEM_BYTES_MAX: usize = base::limits::COMMAND_PAYLOAD_BYTES_MAX;
 
     fn read(&self, after: Option<&NameKey>, limit: usize) -> Result<Vec<TrackedRollout>, Problem> {
-        self.0.rollouts(after.map(|NameKey(name)| &**name), limit)
+        self.look(after, limit).map(|stretch| stretch.found)
+    }
+
+    fn look(
+        &self,
+        after: Option<&NameKey>,
+        limit: usize,
+    ) -> Result<Stretch<TrackedRollout, NameKey>, Problem> {
+        let (found, stopped) = self.0.rollouts(after.map(|NameKey(name)| &**name), limit)?;
+        Ok(Stretch { found, next: stopped.map(NameKey), looked_at: None })
     }
 
     fn key(found: &TrackedRollout) -> NameKey {

@@ -49,7 +49,7 @@ impl By {
 }
 
 /// Commands are counted by those given, and by status besides.
-const COMMANDS: Metric = Metric::Commands(CommandStatus::Scheduled);
+pub(crate) const COMMANDS: Metric = Metric::Commands(CommandStatus::Scheduled);
 
 /// What can be counted.
 pub(crate) const METRICS: [Metric; 5] =
@@ -88,12 +88,14 @@ async fn stats(State(api): State<ApiState>, params: Params) -> Result<Answer, Re
 }
 
 fn counts(queries: &Queries, query: &StatsQuery) -> Result<StatsShape, Problem> {
-    let mut counts = StatsShape::from(queries.stats(query)?);
-    if query.metric == COMMANDS {
-        for status in CommandStatus::ALL {
-            let of_status = StatsQuery { metric: Metric::Commands(status), ..query.clone() };
-            counts.add_status(status.as_str(), queries.stats(&of_status)?);
-        }
+    if query.metric != COMMANDS {
+        return Ok(queries.stats(query)?.into());
+    }
+    let by_status = queries.command_stats(query)?;
+    let given = by_status.iter().find(|(status, _)| Metric::Commands(*status) == COMMANDS);
+    let mut counts = StatsShape::from(given.map(|(_, counts)| counts.clone()).unwrap_or_default());
+    for (status, of_status) in by_status {
+        counts.add_status(status.as_str(), of_status);
     }
     Ok(counts)
 }

@@ -52,7 +52,7 @@ async fn show(
     DeviceInPath(device): DeviceInPath,
     params: Params,
 ) -> Result<Response, Refused> {
-    let whose = params.whose().clone();
+    let whose = params.whose();
     let asked = Asked::read(device, params, api.engine().clock().now())?;
     let queries = api.queries();
     let place = api.shared.lists.enter_as(&whose)?;

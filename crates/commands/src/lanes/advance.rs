@@ -10,42 +10,37 @@ use crate::store::CommandStore;
 use crate::unanswered::has_expired;
 
 impl<S: CommandStore> LaneStep<'_, S> {
-    /// Commands whose time is over come first, so that they do not go out; then what goes out.
+    /// Commands whose time is over come first, so that they do not go out; then what goes out. A
+    /// flood of the former leaves half of the room to the lanes.
     pub(crate) fn advance(&mut self, max: usize) -> Result<(), S::Error> {
-        let left = max - self.come_due(max)?;
+        let left = max - self.come_due(max.div_ceil(2))?;
         let left = left - self.move_lanes(left)?;
         self.forget_finished(left)
     }
 
     fn come_due(&mut self, max: usize) -> Result<usize, S::Error> {
-        let done = self.end_put_off(max)?;
-        if self.times.due.is_none_or(|at| at > self.now) || done == max {
-            return Ok(done);
-        }
-        let rows = self.store.due(self.times.put_off, self.now, max - done)?;
-        for row in &rows {
-            self.expire_or_release(row)?;
-        }
-        if rows.len() < max - done {
-            self.look_for_due()?;
-        }
-        Ok(done + rows.len())
-    }
-
-    /// Ends commands that were put off, once there is room for their outcomes.
-    fn end_put_off(&mut self, max: usize) -> Result<usize, S::Error> {
-        let Some((until, _)) = self.times.put_off.filter(|_| self.store.has_room_for_outcome()) else {
+        self.look_at_put_off()?;
+        if self.times.due.is_none_or(|at| at > self.now) {
             return Ok(0);
-        };
-        let rows = self.store.due(None, until, max)?;
+        }
+        let rows = self.store.due(self.times.put_off, self.now, max)?;
         for row in &rows {
             self.expire_or_release(row)?;
         }
         if rows.len() < max {
-            self.times.put_off = None;
             self.look_for_due()?;
         }
         Ok(rows.len())
+    }
+
+    /// Commands that were put off come due again, once there may be room for their outcomes.
+    fn look_at_put_off(&mut self) -> Result<(), S::Error> {
+        if self.times.put_off.is_none() || !self.store.has_room_again() {
+            return Ok(());
+        }
+        self.times.put_off = None;
+        self.store.forget_refused();
+        self.look_for_due()
     }
 
     fn look_for_due(&mut self) -> Result<(), S::Error> {
@@ -58,7 +53,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     fn expire_or_release(&mut self, row: &OpenCommand) -> Result<(), S::Error> {
         let Some((command, state)) = self.read_row(row)? else { return Ok(()) };
         if has_expired(&state, self.now) {
-            if command.notify.is_some() && !self.store.has_room_for_outcome() {
+            if !self.store.has_room_for_outcome(&command) {
                 self.times.put_off = row.due.map(|due| (due, row.key));
                 return Ok(());
             }

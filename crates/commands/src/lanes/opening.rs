@@ -34,11 +34,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     }
 
     /// What a device has not answered. Its gap goes on where it was, also after a restart.
-    pub(crate) fn read_unanswered(
-        &mut self,
-        slot: DeviceSlot,
-        gap: Duration,
-    ) -> Result<Vec<Unanswered>, S::Error> {
+    fn read_unanswered(&mut self, slot: DeviceSlot, gap: Duration) -> Result<Vec<Unanswered>, S::Error> {
         let mut unanswered = Vec::new();
         for row in self.store.first(slot, CommandPhase::Unanswered, UNANSWERED_MAX)? {
             let Some((command, state)) = self.read_row(&row)? else { continue };

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use records::{Command, CommandPhase, CommandStatus, DeviceSlot};
 
-use crate::lane::{DeviceLane, Pace};
+use crate::lane::{DeviceLane, Pace, UNANSWERED_MAX};
 use crate::place::CommandPlace;
 use crate::step::{LaneStep, MOVES_MAX, Tracked};
 use crate::store::CommandStore;
-use crate::unanswered::{Unanswered, deadline, has_expired, is_on_last_try};
+use crate::unanswered::{deadline, has_expired, is_on_last_try};
 
 impl<S: CommandStore> LaneStep<'_, S> {
     pub(crate) fn poll(&mut self, slot: DeviceSlot, pace: Pace) -> Result<Option<Arc<Command>>, S::Error> {
@@ -35,15 +35,43 @@ impl<S: CommandStore> LaneStep<'_, S> {
     fn next_for_poll(&mut self, slot: DeviceSlot, gap: Duration) -> Result<Option<Tracked>, S::Error> {
         let unanswered = match self.lanes.pace(slot) {
             Some(_) => self.lanes.get(slot).and_then(DeviceLane::first).cloned(),
-            None => self.read_unanswered(slot, gap)?.into_iter().min_by_key(Unanswered::rank),
+            None => None,
         };
         if let Some(unanswered) = unanswered {
             return self.known(unanswered);
+        }
+        if self.lanes.pace(slot).is_none()
+            && let Some(first) = self.read_first_unanswered(slot, gap)?
+        {
+            return Ok(Some(first));
         }
         if self.lanes.gap_end(slot) > self.now {
             return Ok(None);
         }
         self.first_waiting(slot)
+    }
+
+    /// The first command that a device has not answered whose lane is closed. Of the others only
+    /// their states are read, and those only if a gap may go on since one of them went out.
+    fn read_first_unanswered(
+        &mut self,
+        slot: DeviceSlot,
+        gap: Duration,
+    ) -> Result<Option<Tracked>, S::Error> {
+        let limit = if gap.is_zero() { 1 } else { UNANSWERED_MAX };
+        loop {
+            let rows = self.store.first(slot, CommandPhase::Unanswered, limit)?;
+            let Some(row) = rows.first() else { return Ok(None) };
+            for row in rows.iter().filter(|_| !gap.is_zero()) {
+                if let Some(at) = self.store.state(row.key)?.and_then(|state| state.published_at) {
+                    self.lanes.begin_gap(slot, self.now, at, gap);
+                }
+            }
+            // A row without a command goes.
+            if let Some(first) = self.read_row(row)? {
+                return Ok(Some(first));
+            }
+        }
     }
 
     fn publish_to_poll(&mut self, (command, state): Tracked, gap: Duration) -> Option<Arc<Command>> {

@@ -116,3 +116,29 @@ fn commands_whose_outcomes_have_no_room_expire_once_there_is_some() {
     world.apply(&Operation::Advance { max: 2 });
     assert_eq!(statuses(&world)[..3], [Expired; 3]);
 }
+
+#[test]
+fn a_poll_reads_no_more_than_the_command_that_it_is_given() {
+    let mut world = World::new(vec![(100, 0)]);
+    world.run(&[Operation::Open { device: 0 }]);
+    (0..100).for_each(|_| world.apply(&plain()));
+    world.apply(&Operation::Close { device: 0 });
+    let reads = world.stored.reads.get();
+    world.apply(&Operation::Poll { device: 0 });
+    assert!(world.stored.reads.get() - reads <= 3, "its row, the command and its state");
+}
+
+#[test]
+fn a_flood_of_commands_whose_time_is_over_leaves_room_to_the_lanes() {
+    let mut world = World::new(vec![(1, 0), (1, 0)]);
+    world.apply(&Operation::Open { device: 0 });
+    world.apply(&Operation::Send(Send { attempts_max: 1, ..plain_command() }));
+    let over = Send { device: 1, ttl: Some(10), ..plain_command() };
+    (0..20).for_each(|_| world.apply(&Operation::Send(over.clone())));
+    world.apply(&Operation::Skip { time: 10 });
+    world.moved.clear();
+    world.advance(4);
+    let failed = world.moved.iter().position(|moved| moved.state.status == records::CommandStatus::Failed);
+    assert!(failed.is_some_and(|place| place < 4), "{failed:?}");
+    assert_eq!(world.moved.len(), 21);
+}

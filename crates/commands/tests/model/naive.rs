@@ -18,6 +18,8 @@ pub(crate) struct Known {
     pub(crate) run_timeout: u64,
     pub(crate) attempts_max: u32,
     pub(crate) name: Option<u8>,
+    /// Whether somebody is to be told how it ends.
+    pub(crate) is_told: bool,
     pub(crate) come: Come,
     /// Whether its end was its device's answer.
     pub(crate) answered: bool,
@@ -68,6 +70,8 @@ struct Device {
 pub(crate) struct Naive {
     pub(crate) now: i64,
     pub(crate) keep: i64,
+    /// There is no room for outcomes.
+    pub(crate) is_full: bool,
     pub(crate) commands: Vec<Known>,
     pub(crate) happened: Vec<Happened>,
     devices: BTreeMap<DeviceSlot, Device>,
@@ -78,7 +82,7 @@ pub(crate) struct Naive {
 impl Naive {
     pub(crate) fn new(now: i64, keep: i64) -> Self {
         let (commands, happened, devices) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Self { now, keep, commands, happened, devices, leftovers: Vec::new() }
+        Self { now, keep, is_full: false, commands, happened, devices, leftovers: Vec::new() }
     }
 
     pub(crate) fn add_device(&mut self, slot: DeviceSlot, (window, gap): (u32, u64)) {
@@ -278,6 +282,9 @@ impl Naive {
             self.commands.iter().filter_map(|known| Some((due(known)?, known.key))).collect();
         dues.sort_unstable();
         for (_, key) in dues.into_iter().filter(|(at, _)| *at <= now) {
+            if self.is_put_off(self.get(key)) {
+                continue;
+            }
             if self.is_over(self.get(key)) {
                 self.end(key, CommandStatus::Expired);
             } else if let Some(known) = self.find(key) {
@@ -297,7 +304,7 @@ impl Naive {
     /// When [`Naive::advance`] does something, if nothing is due now.
     pub(crate) fn next_wakeup(&mut self) -> Option<i64> {
         let ends = self.commands.iter().filter_map(|known| known.come.finished_at).map(|at| at + self.keep);
-        let dues = self.commands.iter().filter_map(due);
+        let dues = self.commands.iter().filter(|known| !self.is_put_off(known)).filter_map(due);
         let mut times: Vec<_> = ends.chain(dues).chain(self.leftovers.iter().copied()).collect();
         let (devices, commands) = (self.devices.clone(), self.commands.clone());
         for (slot, device) in devices {
@@ -379,6 +386,11 @@ impl Naive {
 
     fn is_over(&self, known: &Known) -> bool {
         known.come.expires_at.is_some_and(|at| at <= self.now)
+    }
+
+    /// Its time is over, and nobody can be told now.
+    fn is_put_off(&self, known: &Known) -> bool {
+        known.is_told && self.is_full && self.is_over(known)
     }
 
     fn gap_end(&mut self, slot: DeviceSlot) -> i64 {

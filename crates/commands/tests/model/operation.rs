@@ -56,6 +56,8 @@ pub(crate) enum Operation {
     Advance {
         max: usize,
     },
+    /// There is room for outcomes, or none any more.
+    ToggleRoom,
     Restart,
 }
 
@@ -97,6 +99,7 @@ pub(crate) fn operations(scope: Scope) -> impl Strategy<Value = Operation> {
         8 => said(),
         3 => by_hand(scope),
         6 => passing(),
+        1 => Just(Operation::ToggleRoom),
         1 => Just(Operation::Restart),
     ]
 }
@@ -120,14 +123,15 @@ fn send(scope: Scope) -> impl Strategy<Value = Send> {
     let terms = (1..15_u64, 1..25_u64, 1..4_u32);
     // Large ones are not kept in memory.
     let payload_bytes = prop_oneof![9 => Just(1), 1 => Just(1 << 12)];
-    (0..scope.devices, priority, not_before, ttl, terms, (key, payload_bytes)).prop_map(
+    let is_told = prop::bool::weighted(0.3);
+    (0..scope.devices, priority, not_before, ttl, terms, (key, payload_bytes, is_told)).prop_map(
         |(
             device,
             priority,
             not_before,
             ttl,
             (ack_timeout, run_timeout, attempts_max),
-            (key, payload_bytes),
+            (key, payload_bytes, is_told),
         )| Send {
             device,
             priority,
@@ -138,7 +142,7 @@ fn send(scope: Scope) -> impl Strategy<Value = Send> {
             attempts_max,
             key,
             payload_bytes,
-            is_told: false,
+            is_told,
         },
     )
 }

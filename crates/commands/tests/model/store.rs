@@ -37,6 +37,11 @@ impl Stored {
         known.map(|row| (Arc::clone(&self.commands[&row.key]), self.states[&row.key].clone())).collect()
     }
 
+    /// How many commands have a time that has come.
+    pub(crate) fn count_due(&self, now: Timestamp) -> usize {
+        self.open.values().filter(|row| row.due.is_some_and(|due| due <= now)).count()
+    }
+
     /// A device is deleted: its commands are gone at once. Of its rows, those that have a time are
     /// left to be found by that.
     pub(crate) fn sweep(&mut self, slot: DeviceSlot) {
@@ -124,9 +129,15 @@ impl CommandStore for Stored {
         self.read(self.finished.iter().filter(|row| row.at <= until).take(limit).copied().collect())
     }
 
-    fn has_room_for_outcome(&self) -> bool {
+    fn has_room_for_outcome(&mut self, of: &Command) -> bool {
+        of.notify.is_none() || !self.is_full
+    }
+
+    fn has_room_again(&self) -> bool {
         !self.is_full
     }
+
+    fn forget_refused(&mut self) {}
 
     fn write(&mut self, op: Op) {
         match op {

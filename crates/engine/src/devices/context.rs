@@ -144,6 +144,7 @@ impl MachineContext for DeviceContext {
             E::RolloutMoved(moved) => self.rollouts.moved(*moved),
             E::RolloutsAskAgain => self.rollouts.ask_again(),
             E::DeviceChanged(device) => self.rollouts.look_at(&device, DeviceLook::Changed),
+            E::DevicePolls(device) => self.rollouts.look_at(&device, DeviceLook::Came),
             E::Connected(partition, slot, is) => self.connected.set(partition, slot, is),
             E::Lost(lost) => self.notices.lost(self.clock.now(), lost),
             E::StatsChanged(partition, stats) => self.stats.set(partition, stats),

@@ -46,6 +46,8 @@ pub enum DeviceEffect {
     RolloutsAskAgain,
     /// A device was registered, changed or removed.
     DeviceChanged(DeviceId),
+    /// A registered device polls: it takes what it is given now.
+    DevicePolls(DeviceId),
     /// Lanes have due work.
     LanesDue(PartitionId, Vec<Incarnation>),
     /// A client has stale devices in a partition, or none any more.

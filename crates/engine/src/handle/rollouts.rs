@@ -1,13 +1,12 @@
-//! Rollouts, and what devices that come mean to them.
+//! Rollouts, and which devices they mean.
 
-use base::{DeviceId, Problem};
+use base::Problem;
 use fleet::{Selection, selection};
 
 use super::Engine;
 use crate::Rollouts;
 use crate::kernel::partition_handle::PartitionHandle;
 use crate::registry::RegistryInput;
-use crate::rollouts::DeviceLook;
 use crate::rollouts::links::RolloutLinks;
 
 impl Engine {
@@ -34,6 +33,12 @@ impl Engine {
         })
     }
 
+    /// How many devices there are.
+    pub(crate) fn devices_registered(&self) -> u64 {
+        let devices = self.shared.context.devices.stats.sum();
+        devices.never_seen + devices.online + devices.lost
+    }
+
     pub(crate) fn rollout_links(&self) -> &RolloutLinks {
         &self.shared.context.rollouts
     }
@@ -52,10 +57,5 @@ impl Engine {
     #[must_use]
     pub fn place_labels(&self) -> &[String] {
         self.shared.place_labels.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// A device polls: it takes what it is given now.
-    pub(crate) fn device_polls(&self, device: &DeviceId) {
-        self.shared.context.rollouts.look_at(device, DeviceLook::Came);
     }
 }

@@ -125,6 +125,12 @@ impl KeptAnswers {
     }
 }
 
+/// Whether a request that comes again gets the same answer. A refusal that is the server's own
+/// matter, as 503, asks for the request to come again: then it is tried anew.
+pub(crate) fn is_final<T>(answer: &Result<T, Problem>) -> bool {
+    answer.as_ref().err().is_none_or(|problem| problem.status < 500)
+}
+
 /// A machine that keeps answers.
 pub(crate) trait Idempotent: Sized {
     fn answers(&mut self) -> &mut KeptAnswers;
@@ -146,7 +152,7 @@ pub(crate) trait Idempotent: Sized {
         }
         let answer = answered(act(self, step))?;
         let written = (form.write)(&answer);
-        if let Some(once) = form.once {
+        if let Some(once) = form.once.filter(|_| is_final(&answer)) {
             self.answers().remember(once, Arc::clone(&written), step);
         }
         Ok(Ok(written))

@@ -3,10 +3,18 @@
 use std::sync::Arc;
 
 use base::{DeviceId, PartitionId, Problem};
-use records::{MemberPlace, MemberStatus, Rollout, RolloutMember, RolloutWork};
+use records::{MemberPlace, MemberStatus, RolloutMember, RolloutWork};
 
 use super::{Queries, unreadable};
 use crate::rollouts::{TrackedRollout, unknown_rollout};
+
+/// Bytes of bulk assignments that a page of rollouts passes by, one in memory at a time; each counts
+/// for so many besides its entries.
+const PASSED_BY_BYTES_MAX: usize = 16 * 1_024 * 1_024;
+const PASSED_BY_BYTES: usize = 16 * 1_024;
+
+/// Rollouts, and where the search for more stopped before its end.
+pub type FoundRollouts = (Vec<TrackedRollout>, Option<Box<str>>);
 
 impl Queries {
     /// A rollout.
@@ -21,30 +29,35 @@ impl Queries {
         Ok(rollout.zip(state).map(tracked))
     }
 
-    /// Rollouts of commands in order of id.
+    /// Rollouts of commands in order of id. Bulk assignments lie among them, are left out, and each
+    /// may be large: behind many of them the search stops early, and says where to go on.
     ///
     /// # Errors
     /// See [`Queries::device`].
-    pub fn rollouts(&self, after: Option<&str>, limit: usize) -> Result<Vec<TrackedRollout>, Problem> {
+    pub fn rollouts(&self, after: Option<&str>, limit: usize) -> Result<FoundRollouts, Problem> {
         let view = self.view(PartitionId::REGISTRY)?;
-        let (mut found, mut after) = (Vec::new(), after.map(Box::<str>::from));
+        let (mut found, mut after, mut passed_by) = (Vec::new(), after.map(Box::<str>::from), 0);
         while found.len() < limit {
-            let states = view.rollout_states(after.as_deref(), limit).map_err(unreadable)?;
-            let is_whole = states.len() < limit;
-            after = states.last().map(|state| state.id.clone());
+            let wanted = limit - found.len();
+            let states = view.rollout_states(after.as_deref(), wanted).map_err(unreadable)?;
+            let is_end = states.len() < wanted;
             for state in states {
-                let rollout = view.rollout(&state.id).map_err(unreadable)?;
-                let of_commands = |rollout: &Rollout| matches!(rollout.work, RolloutWork::Command(_));
-                if let Some(rollout) = rollout.filter(of_commands) {
+                after = Some(state.id.clone());
+                let Some(rollout) = view.rollout(&state.id).map_err(unreadable)? else { continue };
+                if let RolloutWork::Command(_) = rollout.work {
                     found.push(TrackedRollout { rollout: Arc::new(rollout), state });
+                    continue;
+                }
+                passed_by += PASSED_BY_BYTES + rollout.work.bytes(0);
+                if passed_by >= PASSED_BY_BYTES_MAX {
+                    return Ok((found, after));
                 }
             }
-            if is_whole {
+            if is_end {
                 break;
             }
         }
-        found.truncate(limit);
-        Ok(found)
+        Ok((found, None))
     }
 
     /// The devices of a rollout, in the order of their turns.

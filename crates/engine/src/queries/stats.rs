@@ -49,6 +49,18 @@ impl StatsQuery {
         if self.by_day { DAY_MS } else { HOUR_MS }
     }
 
+    /// The hours or days, with a count of none.
+    fn spans(&self) -> BTreeMap<Timestamp, u64> {
+        let (from, span) = (self.start_of(self.from), self.span_ms());
+        (0..self.len() as i64).map(|n| (Timestamp(from.0 + n * span), 0)).collect()
+    }
+
+    /// What is read of a device's history.
+    fn history(&self) -> (Timestamp, Timestamp) {
+        let to = Timestamp(self.to.0.saturating_add(self.span_ms() - 1));
+        (self.start_of(self.from), self.start_of(to))
+    }
+
     fn start_of(&self, at: Timestamp) -> Timestamp {
         let span = self.span_ms();
         Timestamp(at.0.div_euclid(span).saturating_mul(span))
@@ -77,9 +89,7 @@ impl Queries {
     /// 404 for an unknown device or client; see [`Queries::device`].
     pub fn stats(&self, query: &StatsQuery) -> Result<Vec<(Timestamp, u64)>, Problem> {
         let from = query.start_of(query.from);
-        let span = query.span_ms();
-        let spans = (0..query.len() as i64).map(|n| (Timestamp(from.0 + n * span), 0));
-        let mut counts: BTreeMap<Timestamp, u64> = spans.collect();
+        let mut counts = query.spans();
         let mut add = |at: Timestamp, count: u64| {
             if let Some(total) = counts.get_mut(&query.start_of(at)) {
                 *total += count;
@@ -108,6 +118,33 @@ impl Queries {
         Ok(counts.into_iter().collect())
     }
 
+    /// [`Queries::stats`] of commands, for every status that they came to, whatever metric `query`
+    /// has. A device's history is read once for all of them.
+    ///
+    /// # Errors
+    /// See [`Queries::stats`].
+    pub fn command_stats(
+        &self,
+        query: &StatsQuery,
+    ) -> Result<Vec<(CommandStatus, Vec<(Timestamp, u64)>)>, Problem> {
+        let StatsOf::Device(device) = &query.of else {
+            let of = |status| {
+                let query = StatsQuery { metric: Metric::Commands(status), ..query.clone() };
+                Ok((status, self.stats(&query)?))
+            };
+            return CommandStatus::ALL.into_iter().map(of).collect();
+        };
+        let (view, profile) = self.known_device(device)?;
+        let mut counts = CommandStatus::ALL.map(|status| (status, query.spans()));
+        each_step(&*view, profile.slot, query.history(), &mut |came_to, at| {
+            let spans = counts.iter_mut().find(|(status, _)| *status == came_to);
+            if let Some(count) = spans.and_then(|(_, spans)| spans.get_mut(&query.start_of(at))) {
+                *count += 1;
+            }
+        })?;
+        Ok(counts.map(|(status, spans)| (status, spans.into_iter().collect())).into())
+    }
+
     fn count_device(
         &self,
         query: &StatsQuery,
@@ -116,10 +153,7 @@ impl Queries {
     ) -> Result<(), Problem> {
         let (view, profile) = self.known_device(device)?;
         let whose = Whose { device: Some(profile.slot), client: None };
-        let span = (
-            query.start_of(query.from),
-            query.start_of(Timestamp(query.to.0.saturating_add(query.span_ms() - 1))),
-        );
+        let span = query.history();
         match query.metric {
             Metric::Reports => {
                 let each = &mut |at| add(at, 1);
@@ -127,7 +161,10 @@ impl Queries {
             }
             Metric::Changes => each_event(&*view, whose, EventKind::Changed, span, add),
             Metric::Losses => each_event(&*view, whose, EventKind::Lost, span, add),
-            Metric::Commands(wanted) => each_step(&*view, profile.slot, wanted, span, add),
+            Metric::Commands(wanted) => {
+                let each = &mut |status, at| add(at, u64::from(status == wanted));
+                each_step(&*view, profile.slot, span, each)
+            }
             Metric::Deliveries => each(span, add, |page| {
                 let deliveries = view.deliveries(whose, page, &|_| true).map_err(unreadable)?;
                 Ok(deliveries.iter().map(|delivery| (delivery.id.at, delivery.id.into())).collect())
@@ -149,20 +186,22 @@ fn each_event(
     })
 }
 
-/// Counts one for each record of a feed, page by page.
+/// Every status that a command of a device came to, and when.
 fn each_step(
     view: &dyn View,
     slot: DeviceSlot,
-    wanted: CommandStatus,
     (from, to): (Timestamp, Timestamp),
-    add: &mut dyn FnMut(Timestamp, u64),
+    each: &mut dyn FnMut(CommandStatus, Timestamp),
 ) -> Result<(), Problem> {
-    let is_wanted = |what: &Happening| matches!(what, Happening::Command { status, .. } if *status == wanted);
     let mut after = None;
     loop {
         let page = Page { from, to, ascending: true, after, limit: READ_AT_ONCE };
         let entries = view.timeline(slot, page).map_err(unreadable)?;
-        entries.iter().filter(|entry| is_wanted(&entry.what)).for_each(|entry| add(entry.at, 1));
+        for entry in &entries {
+            if let Happening::Command { status, .. } = &entry.what {
+                each(*status, entry.at);
+            }
+        }
         if entries.len() < READ_AT_ONCE {
             return Ok(());
         }
@@ -170,6 +209,7 @@ fn each_step(
     }
 }
 
+/// Counts one for each record of a feed, page by page.
 fn each<K: Copy>(
     (from, to): (Timestamp, Timestamp),
     add: &mut dyn FnMut(Timestamp, u64),

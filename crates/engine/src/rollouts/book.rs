@@ -105,7 +105,7 @@ struct Live {
     pass: CandidateSearch,
     /// Devices, or a boundary, are looked for.
     is_searching: bool,
-    /// Where the search goes on for devices that came to match while the server was down.
+    /// Where looking for devices goes on that came to be meant while nobody noted it.
     looking_later: Option<RolloutCursor>,
     /// The windows by time zone, as of a moment before.
     windows: BTreeMap<Option<Box<str>>, WindowState>,
@@ -115,8 +115,13 @@ struct Live {
     shuts_at: Option<Timestamp>,
     /// Nothing is handed out before that time: a partition of devices had no room.
     busy_until: Option<Timestamp>,
+    /// Devices whose partition had no room wait. They are looked for once the search is over, and
+    /// the time has passed.
+    is_left_over: bool,
     /// Handed-out commands are taken back.
     taking_back: Option<Scan>,
+    /// And once more when that is over, behind this batch: it was asked for in the middle.
+    take_back_again: Option<u64>,
     /// What was handed out is asked for.
     asking: Option<(MemberStatus, Scan)>,
     /// Waiting devices are moved to this status.
@@ -170,7 +175,9 @@ impl Live {
             opens_at: None,
             shuts_at: None,
             busy_until: None,
+            is_left_over: false,
             taking_back: None,
+            take_back_again: None,
             asking: None,
             sweeping: None,
             quiet_waiters: Vec::new(),
@@ -183,22 +190,36 @@ impl Live {
     fn loaded(rollout: Rollout, state: RolloutState, seq: u64) -> Self {
         let mut live = Self::new(Arc::new(rollout), state);
         live.asking = Some((MemberStatus::Scheduled, Scan::behind(seq)));
-        live.go_on_with_end(seq);
-        if live.rollout.include_later && live.state.collecting.is_none() && !live.state.standing.has_ended() {
-            live.looking_later = Some(RolloutCursor::Partition(0, None));
+        if live.rollout.window.is_some() {
+            // It may have shut meanwhile. When it shuts is noted again with what was handed out.
+            live.take_back(seq);
         }
+        live.go_on_with_end(seq);
+        live.look_for_later_ones();
         live
+    }
+
+    /// Looks for all devices that came to be meant since the beginning, known or not.
+    fn look_for_later_ones(&mut self) {
+        if self.rollout.include_later && self.state.collecting.is_none() && !self.state.standing.has_ended() {
+            self.looking_later = Some(RolloutCursor::Partition(0, None));
+        }
     }
 
     /// What pausing, stopping and cancelling bring with them.
     fn go_on_with_end(&mut self, seq: u64) {
         if rollouts::takes_back(&self.state) {
             self.candidates.clear();
-            self.taking_back = Some(Scan::behind(seq));
+            (self.taking_back, self.take_back_again) = (Some(Scan::behind(seq)), None);
         }
         if self.state.standing == RolloutStanding::Cancelled {
             self.sweeping = Some((MemberStatus::Cancelled, Scan::behind(seq)));
         }
+    }
+
+    /// Whether devices are looked for that were meant from the beginning.
+    fn is_collecting(&self) -> bool {
+        self.state.collecting.is_some() && self.state.standing != RolloutStanding::Stopped
     }
 
     /// Whether nothing is left to do, whatever comes.
@@ -223,6 +244,16 @@ impl Live {
         match &mut self.pass {
             CandidateSearch::UnderWay { again } => *again = true,
             pass => *pass = CandidateSearch::Wanted(None),
+        }
+    }
+
+    /// Looks again for devices whose partition had no room, once all others had their chance.
+    fn look_for_left_over(&mut self, now: Timestamp) {
+        let is_busy = self.busy_until.is_some_and(|until| until > now);
+        let is_over = self.pass == CandidateSearch::Over && self.candidates.is_empty();
+        if self.is_left_over && is_over && !is_busy {
+            self.is_left_over = false;
+            self.look_again();
         }
     }
 

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use base::{DeviceId, Problem};
-use records::{RolloutCommand, RolloutStage, RolloutWindow};
+use records::{RolloutCommand, RolloutStage, RolloutWindow, RolloutWork};
+use rollouts::MEMBERS_MAX;
 
 use super::{NewRollout, ROLLOUT_ID_CHARS_MAX};
 use crate::{NewCommand, calendar};
@@ -17,6 +18,32 @@ const STAGES_MAX: usize = 100;
 const SHOWN_CHARS_MAX: usize = 80;
 
 impl NewRollout {
+    /// Whether all of its members, as far as they are known, are few enough. `registered` is how
+    /// many devices there are.
+    ///
+    /// # Errors
+    /// `too_many_devices`.
+    pub(super) fn check_members(&self, registered: u64) -> Result<(), Problem> {
+        let is_everybody = self.selection.as_ref().is_none_or(|some| some.requirements().is_empty());
+        let devices = match &self.devices {
+            Some(named) => registered.min(named.len() as u64),
+            None if is_everybody => registered,
+            None => return Ok(()),
+        };
+        let entries = match &self.work {
+            RolloutWork::Command(_) => 1,
+            RolloutWork::Wishes(wishes) => wishes.len() as u64,
+        };
+        if devices.saturating_mul(entries) <= MEMBERS_MAX {
+            return Ok(());
+        }
+        let detail = format!(
+            "{devices} devices with {entries} entries each are too many: together there may be \
+             {MEMBERS_MAX}; select fewer devices at a time"
+        );
+        Err(Problem::not_allowed("too_many_devices", detail))
+    }
+
     /// Whether its fields go together, and are within their ranges. Its command was checked before.
     ///
     /// # Errors
@@ -136,7 +163,7 @@ fn shown(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use records::{RolloutStop, RolloutWork};
+    use records::{RolloutStop, RolloutWish};
 
     use super::*;
 
@@ -168,6 +195,26 @@ mod tests {
         ] {
             let name = format!("{new:?}");
             assert_eq!(new.check().map_err(|problem| problem.code), expect, "{name}");
+        }
+    }
+
+    #[test]
+    fn more_members_than_may_be_are_refused_where_they_are_known() {
+        let wish = |number: usize| RolloutWish { key: number.to_string().into(), value: None };
+        let of_a_thousand = || RolloutWork::Wishes((0..1_000).map(wish).collect());
+        let to_all = || NewRollout { work: of_a_thousand(), ..of_all() };
+        let one_site = fleet::Selection::parse("site=1").ok();
+        let two = || Some(["a", "b"].iter().filter_map(|id| DeviceId::new(id)).collect());
+        for (new, registered, expect) in [
+            (to_all(), 10_000, Ok(())),
+            (to_all(), 10_001, Err("too_many_devices")),
+            (NewRollout { selection: None, ..to_all() }, 10_001, Err("too_many_devices")),
+            (NewRollout { selection: one_site, ..to_all() }, 10_001, Ok(())),
+            (NewRollout { devices: two(), ..to_all() }, 10_001, Ok(())),
+            (of_all(), 10_001, Ok(())),
+        ] {
+            let checked = new.check_members(registered).map_err(|problem| problem.code);
+            assert_eq!(checked, expect, "{registered}: {:?}", new.selection);
         }
     }
 

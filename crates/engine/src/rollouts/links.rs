@@ -4,10 +4,11 @@
 //! Everything here may be lost with the process. The registry asks again after a start for whatever
 //! it does not know the end of.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::{DeviceId, EntityId, Timestamp};
+use base::{DeviceId, EntityId, Incarnation, Timestamp};
 use records::{CommandStatus, MemberPlace, Rollout, RolloutCursor};
 use tokio::sync::Notify;
 
@@ -16,6 +17,8 @@ use crate::kernel::hashed::HashMap;
 
 /// Hints of one kind that wait at most; with more of them everything is looked at.
 const HINTS_MAX: usize = 1 << 16;
+/// Devices of one [`Search::Among`].
+const AMONG_PER_SEARCH: usize = 1_000;
 
 /// What a device's partition is to do for a rollout.
 #[derive(Clone, Debug)]
@@ -118,7 +121,7 @@ pub enum DeviceLook {
 pub(super) struct Hints {
     pub(super) moves: HashMap<MemberPlace, CommandMove>,
     pub(super) looks: HashMap<DeviceId, DeviceLook>,
-    /// Moves were lost: what is under way is to be asked for.
+    /// Moves, or devices to look for, were lost: they are to be asked for.
     pub(super) ask_again: bool,
     /// Devices may have come that were not noted.
     pub(super) look_again: bool,
@@ -130,13 +133,54 @@ impl Hints {
     }
 }
 
+/// What is to be looked for.
+#[derive(Debug, Default)]
+struct Searches {
+    /// Searches of which the registry has at most one of a kind under way for each rollout.
+    single: Vec<Search>,
+    /// Devices that rollouts may mean, each once.
+    among: BTreeMap<Incarnation, (Arc<Rollout>, BTreeSet<DeviceId>)>,
+    /// How many these are, of all rollouts together.
+    devices: usize,
+}
+
+impl Searches {
+    /// Whether there was room for it.
+    fn add(&mut self, search: Search) -> bool {
+        match search {
+            Search::Among(rollout, devices) => {
+                let begun = || (Arc::clone(&rollout), BTreeSet::new());
+                let (_, pending) = self.among.entry(rollout.incarnation).or_insert_with(begun);
+                for device in devices {
+                    if self.devices >= HINTS_MAX {
+                        return false;
+                    }
+                    self.devices += usize::from(pending.insert(device));
+                }
+            }
+            single => self.single.push(single),
+        }
+        true
+    }
+
+    fn into_vec(self) -> Vec<Search> {
+        let mut searches = self.single;
+        for (rollout, devices) in self.among.into_values() {
+            let devices: Vec<DeviceId> = devices.into_iter().collect();
+            let among = |devices: &[DeviceId]| Search::Among(Arc::clone(&rollout), devices.to_vec());
+            searches.extend(devices.chunks(AMONG_PER_SEARCH).map(among));
+        }
+        searches
+    }
+}
+
 /// What the registry and the partitions of devices have for each other.
 #[derive(Debug, Default)]
 pub(crate) struct RolloutLinks {
     orders: Mutex<Vec<TurnOrder>>,
     hints: Mutex<Hints>,
     pub(super) to_carry: Notify,
-    searches: Mutex<Vec<Search>>,
+    searches: Mutex<Searches>,
     pub(super) to_search: Notify,
     is_wanted: AtomicBool,
     pub(super) changed: ChangedRollouts,
@@ -149,7 +193,11 @@ impl RolloutLinks {
     }
 
     pub(crate) fn search(&self, search: Search) {
-        locked(&self.searches).push(search);
+        let has_room = locked(&self.searches).add(search);
+        if !has_room {
+            // Every device is looked at in its place.
+            self.ask_again();
+        }
         self.to_search.notify_one();
     }
 
@@ -206,7 +254,7 @@ impl RolloutLinks {
     }
 
     pub(super) fn take_searches(&self) -> Vec<Search> {
-        std::mem::take(&mut *locked(&self.searches))
+        std::mem::take(&mut *locked(&self.searches)).into_vec()
     }
 
     pub(super) fn take_hints(&self) -> Option<Hints> {
@@ -221,3 +269,65 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A device that a rollout means, and its time zone.
 pub type FoundDevice = (DeviceId, Option<Box<str>>);
+
+#[cfg(test)]
+mod tests {
+    use records::RolloutWork;
+
+    use super::*;
+
+    fn rollout(number: u64) -> Arc<Rollout> {
+        Arc::new(Rollout {
+            id: number.to_string().into(),
+            incarnation: Incarnation(number),
+            created_at: Timestamp(0),
+            request: 0,
+            work: RolloutWork::Wishes(Vec::new()),
+            selector: None,
+            is_named: false,
+            rate: None,
+            in_flight: None,
+            stages: Vec::new(),
+            window: None,
+            stop: None,
+            include_later: true,
+        })
+    }
+
+    fn device(number: usize) -> DeviceId {
+        DeviceId::new(&format!("d{number}")).expect("an id")
+    }
+
+    /// Rollouts, and how many devices each search is among.
+    fn taken(links: &RolloutLinks) -> Vec<(u64, usize)> {
+        let among = |search| match search {
+            Search::Among(rollout, devices) => Some((rollout.incarnation.0, devices.len())),
+            _ => None,
+        };
+        links.take_searches().into_iter().filter_map(among).collect()
+    }
+
+    #[test]
+    fn a_device_that_comes_again_and_again_is_looked_for_once() {
+        let links = RolloutLinks::default();
+        for (of, number) in [(1, 1), (2, 1), (1, 2), (1, 1), (1, 2)] {
+            links.search(Search::Among(rollout(of), vec![device(number)]));
+        }
+        assert_eq!(taken(&links), [(1, 2), (2, 1)]);
+        assert_eq!(taken(&links), []);
+    }
+
+    #[test]
+    fn with_too_many_devices_to_look_for_everything_is_looked_at() {
+        let links = RolloutLinks::default();
+        let rollout = rollout(1);
+        let search = |number| links.search(Search::Among(Arc::clone(&rollout), vec![device(number)]));
+        (0..HINTS_MAX).for_each(search);
+        assert!(links.take_hints().is_none(), "there was room for all");
+        search(HINTS_MAX);
+        assert!(links.take_hints().is_some_and(|hints| hints.ask_again));
+        let taken = taken(&links);
+        assert!(taken.iter().all(|(_, devices)| *devices <= AMONG_PER_SEARCH));
+        assert_eq!(taken.iter().map(|(_, devices)| devices).sum::<usize>(), HINTS_MAX);
+    }
+}

@@ -22,11 +22,17 @@ const ZONE_LABEL: &str = "tz";
 /// Looks for something.
 pub(super) fn search(context: &EngineContext, search: Search) -> Result<RolloutNews, StoreError> {
     match search {
-        Search::Devices(rollout, cursor) => devices(context, &rollout, cursor),
-        Search::Among(rollout, ids) => {
-            let found = among(context, &selection(&rollout), &ids)?;
-            Ok(RolloutNews::Joined(rollout.incarnation, found))
-        }
+        Search::Devices(rollout, cursor) => match selection(&rollout) {
+            Some(selection) => devices(context, &rollout, &selection, cursor),
+            None => Ok(RolloutNews::Unreadable(rollout.incarnation)),
+        },
+        Search::Among(rollout, ids) => match selection(&rollout) {
+            Some(selection) => {
+                let found = among(context, &selection, &ids)?;
+                Ok(RolloutNews::Joined(rollout.incarnation, found))
+            }
+            None => Ok(RolloutNews::Unreadable(rollout.incarnation)),
+        },
         Search::Candidates(rollout, after, boundary) => candidates(context, &rollout, after, boundary),
         Search::Boundary(rollout, stage, devices) => {
             let view = context.kernel.store.view(PartitionId::REGISTRY)?;
@@ -36,24 +42,32 @@ pub(super) fn search(context: &EngineContext, search: Search) -> Result<RolloutN
     }
 }
 
-/// A selector that is stored was read before.
-fn selection(rollout: &Rollout) -> Selection {
-    let stored = rollout.selector.as_deref().map(Selection::parse);
-    stored.and_then(Result::ok).unwrap_or_default()
+/// The devices that a rollout means. `None` if its stored selector cannot be read: then it means
+/// none.
+fn selection(rollout: &Rollout) -> Option<Selection> {
+    let read = rollout.selector.as_deref().map_or_else(|| Ok(Selection::default()), Selection::parse);
+    let wrong = |problem: &base::Problem| {
+        tracing::error!(
+            rollout = %rollout.id,
+            error = %problem.detail,
+            "a rollout stops: its stored selector cannot be read"
+        );
+    };
+    read.inspect_err(wrong).ok()
 }
 
 fn devices(
     context: &EngineContext,
     rollout: &Rollout,
+    selection: &Selection,
     cursor: RolloutCursor,
 ) -> Result<RolloutNews, StoreError> {
-    let selection = selection(rollout);
     let (found, next) = match &cursor {
         RolloutCursor::Named(number) => {
             let view = context.kernel.store.view(PartitionId::REGISTRY)?;
             match view.rollout_devices(rollout.incarnation, *number)? {
                 Some(named) => {
-                    (among(context, &selection, &named.devices)?, Some(RolloutCursor::Named(number + 1)))
+                    (among(context, selection, &named.devices)?, Some(RolloutCursor::Named(number + 1)))
                 }
                 None => (Vec::new(), None),
             }
@@ -75,7 +89,7 @@ fn devices(
                 };
                 let mut found = Vec::new();
                 for profile in profiles {
-                    found.extend(meant(context, (partition, &*view), &selection, profile)?);
+                    found.extend(meant(context, (partition, &*view), selection, profile)?);
                 }
                 (found, Some(next))
             }

@@ -1,6 +1,8 @@
-//! Pages of commands whose filter leaves most of them out.
+//! Commands as callers see them: pages whose filter leaves most of them out, and waits that are
+//! over before their command is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{DeviceId, Lineage, SystemClock, Timestamp};
 use engine::queries::CommandFilter;
@@ -13,13 +15,30 @@ use crate::whole::settings;
 const PAYLOAD_BYTES: usize = 100 << 10;
 const COMMANDS: usize = 200;
 
-#[tokio::test]
-async fn a_page_passes_by_so_many_commands_and_says_where_it_goes_on() {
+/// An engine with a device.
+async fn engine() -> (Engine, DeviceId) {
     let (store, clock) = (MemoryStore::new(Lineage(1), 4), SystemClock::start(Timestamp(0)));
     let engine = Engine::start(settings(), Arc::new(store), Arc::new(clock)).await.expect("it loads");
     let device = DeviceId::new("0xA").expect("an id");
     let new = NewDevice { id: device.as_str().to_owned(), ..NewDevice::default() };
     engine.create_device(new).await.expect("registered");
+    (engine, device)
+}
+
+#[tokio::test]
+async fn a_wait_that_is_over_first_reads_nothing() {
+    let (engine, device) = engine().await;
+    let payload: Arc<[u8]> = b"1".as_slice().into();
+    let sent = engine.commands().send(device, NewCommand::new(payload)).await.expect("sent").command.id;
+    assert_eq!(engine.commands().ended(sent, Duration::from_millis(1)).await, Ok(None));
+    engine.commands().cancel(sent).await.expect("cancelled");
+    let ended = engine.commands().ended(sent, Duration::from_secs(60)).await.expect("known");
+    assert_eq!(ended.map(|ended| ended.command.id), Some(sent));
+}
+
+#[tokio::test]
+async fn a_page_passes_by_so_many_commands_and_says_where_it_goes_on() {
+    let (engine, device) = engine().await;
     let payload: Arc<[u8]> = vec![b'1'; PAYLOAD_BYTES].into();
     let mut sent = Vec::new();
     for number in 0..COMMANDS {

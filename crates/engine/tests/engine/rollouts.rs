@@ -13,10 +13,11 @@ use engine::{
     Downlink, Engine, NewCommand, NewDevice, PublishedCommand, Report, RolloutCall, Said, TrackedRollout,
 };
 use records::{
-    DisconnectReason, MemberStatus, RolloutCommand, RolloutStage, RolloutStanding, RolloutStop, RolloutWish,
-    RolloutWork,
+    Batch, DisconnectReason, MemberStatus, Op, Rollout, RolloutCommand, RolloutCursor, RolloutStage,
+    RolloutStanding, RolloutState, RolloutStop, RolloutWish, RolloutWork,
 };
-use store::{MemoryStore, Planned};
+use rollouts::MEMBERS_MAX;
+use store::{CommitOutcome, MemoryStore, Planned, Store};
 
 use crate::whole::settings;
 
@@ -91,6 +92,20 @@ impl Fleet {
         self.engine.rollouts().create(new, None).await.expect("begun").rollout.id.to_string()
     }
 
+    /// Another process, which finds a rollout changed so.
+    async fn restart_with(self, id: &str, change: impl FnOnce(&mut Rollout, &mut RolloutState)) -> Self {
+        let TrackedRollout { rollout, mut state } = self.rollout(id);
+        let mut rollout = Rollout::clone(&rollout);
+        change(&mut rollout, &mut state);
+        self.engine.stop().await;
+        let mut batch = Batch::new(PartitionId::REGISTRY);
+        batch.head = self.store.view(PartitionId::REGISTRY).expect("readable").head().clone();
+        batch.head.seq += 1;
+        batch.ops = vec![Op::PutRollout(Box::new(rollout)), Op::PutRolloutState(Box::new(state))];
+        self.store.commit(batch, Box::new(|outcome| assert!(matches!(outcome, CommitOutcome::Durable))));
+        Self::start(&self.store).await
+    }
+
     fn rollout(&self, id: &str) -> TrackedRollout {
         self.engine.queries().rollout(id).expect("readable").expect("it is there")
     }
@@ -152,6 +167,12 @@ fn command() -> RolloutCommand {
     }
 }
 
+/// Changes a rollout to mean devices that may come later.
+fn of_nobody_yet(new: &mut NewRollout) {
+    new.selection = Some(Selection::parse("site=none").expect("readable"));
+    new.include_later = true;
+}
+
 async fn until(mut done: impl FnMut() -> bool) {
     while !done() {
         tokio::task::yield_now().await;
@@ -205,6 +226,49 @@ async fn a_selection_is_taken_at_the_beginning_unless_later_ones_are_included() 
 }
 
 #[tokio::test]
+async fn a_selection_that_cannot_be_kept_is_refused() {
+    let fleet = Fleet::of(0, 0).await;
+    let mut new = NewRollout::of(RolloutWork::Command(Box::new(command())), 7);
+    let repeated = "a in(b,c),".repeat(1_638);
+    new.selection = Some(Selection::parse(repeated.trim_end_matches(',')).expect("just short enough"));
+    let begun = fleet.engine.rollouts().create(new, None).await;
+    assert_eq!(begun.map(drop).map_err(|problem| problem.code), Err("bad_selector"));
+}
+
+#[tokio::test]
+async fn a_stored_selector_that_cannot_be_read_means_nobody_and_stops() {
+    let fleet = Fleet::of(6, 6).await;
+    let rollout = fleet.begin(of_nobody_yet).await;
+    let unreadable = |rollout: &mut Rollout, state: &mut RolloutState| {
+        rollout.selector = Some("site=1 or".into());
+        state.collecting = Some(RolloutCursor::Partition(0, None));
+    };
+    let fleet = fleet.restart_with(&rollout, unreadable).await;
+    until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Stopped).await;
+    fleet.engine.rollouts().call(&rollout, RolloutCall::Resume).await.expect("resumed");
+    until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Stopped).await;
+    assert_eq!(fleet.rollout(&rollout).state.counts.total(), 0);
+}
+
+#[tokio::test]
+async fn a_rollout_stops_before_it_has_too_many_members() {
+    let fleet = Fleet::of(6, 0).await;
+    let rollout = fleet.begin(of_nobody_yet).await;
+    let nearly_full = |rollout: &mut Rollout, state: &mut RolloutState| {
+        rollout.selector = None;
+        state.collecting = Some(RolloutCursor::Partition(0, None));
+        state.counts.0[MemberStatus::Acknowledged as usize] = MEMBERS_MAX - 2;
+    };
+    let fleet = fleet.restart_with(&rollout, nearly_full).await;
+    until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Stopped).await;
+    fleet.engine.rollouts().call(&rollout, RolloutCall::Resume).await.expect("resumed");
+    until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Stopped).await;
+    let state = fleet.rollout(&rollout).state;
+    assert_eq!((state.counts.total(), state.counts.of(MemberStatus::Waiting)), (MEMBERS_MAX, 2));
+    assert!(state.collecting.is_some(), "the others were not passed over");
+}
+
+#[tokio::test]
 async fn nothing_goes_out_after_a_pause_was_answered() {
     let fleet = Fleet::of(4, 4).await;
     // Each device is busy with another command: what a rollout hands out waits behind it.
@@ -226,6 +290,20 @@ async fn nothing_goes_out_after_a_pause_was_answered() {
     until(|| fleet.published().len() == 8).await;
     fleet.answer_all(&mut answered, true).await;
     until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Done).await;
+}
+
+#[tokio::test]
+async fn a_pause_takes_back_what_is_just_being_handed_out_however_much_that_is() {
+    let fleet = Fleet::of(1_500, 1_500).await;
+    for number in 0..1_500 {
+        let mut busy = NewCommand::new(Arc::from(&b"1"[..]));
+        busy.ack_timeout = Some(Duration::from_secs(600));
+        fleet.engine.commands().send(id(number), busy).await.expect("sent");
+    }
+    let rollout = fleet.begin(|_| {}).await;
+    until(|| fleet.count(&rollout, MemberStatus::Scheduled) >= 1_000).await;
+    fleet.engine.rollouts().call(&rollout, RolloutCall::Pause).await.expect("paused");
+    assert_eq!(fleet.count(&rollout, MemberStatus::Waiting), 1_500, "all were taken back");
 }
 
 #[tokio::test]
@@ -386,4 +464,30 @@ async fn entries_are_wished_of_devices_that_are_away_too() {
     assert!(wishes.iter().any(|wish| &*wish.key == "pin" && wish.desired.as_deref() == Some("1")));
     fleet.engine.rollouts().call(&rollout, RolloutCall::Cancel).await.expect("cancelled");
     until(|| fleet.count(&rollout, MemberStatus::Cancelled) == 6).await;
+}
+
+#[tokio::test]
+async fn rollouts_are_found_among_large_bulk_assignments_in_several_searches() {
+    let fleet = Fleet::of(1, 1).await;
+    let value: Box<str> = format!("\"{}\"", "x".repeat(1 << 20)).into();
+    let wishes = || (0..4).map(|n| RolloutWish { key: n.to_string().into(), value: Some(value.clone()) });
+    for n in 0..9 {
+        let work = if n % 8 == 0 {
+            RolloutWork::Command(Box::new(command()))
+        } else {
+            RolloutWork::Wishes(wishes().collect())
+        };
+        let new = NewRollout { devices: Some(vec![id(99)]), ..NewRollout::of(work, n) };
+        fleet.engine.rollouts().put(&format!("r-{n}"), new).await.expect("begun");
+    }
+    let queries = fleet.engine.queries();
+    let ids = |found: Vec<TrackedRollout>| -> Vec<_> {
+        found.into_iter().map(|found| found.rollout.id.to_string()).collect()
+    };
+    let (first, stopped) = queries.rollouts(None, 100).expect("readable");
+    assert_eq!((ids(first), stopped.as_deref()), (vec!["r-0".to_owned()], Some("r-4")));
+    let (none, stopped) = queries.rollouts(stopped.as_deref(), 100).expect("readable");
+    assert_eq!((ids(none), stopped.as_deref()), (vec!["r-8".to_owned()], None));
+    let (first, stopped) = queries.rollouts(None, 1).expect("readable");
+    assert_eq!((ids(first), stopped), (vec!["r-0".to_owned()], None));
 }

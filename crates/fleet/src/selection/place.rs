@@ -3,16 +3,24 @@
 use std::collections::BTreeSet;
 
 use base::Problem;
+use base::limits::{LABEL_VALUE_BYTES_MAX, LABELS_MAX};
 
 use super::{Requirement, Selection, SelectionKey, Test};
 use crate::Refusal;
+
+/// Longest place, in bytes: the longest values of as many labels as a device can have.
+pub const PLACE_BYTES_MAX: usize = LABELS_MAX * (LABEL_VALUE_BYTES_MAX + 1);
 
 /// The devices of a place: its segments are the values of the labels of the setting `fleet.place`,
 /// from the first on. Fewer segments mean all below, and `*` means any value.
 ///
 /// # Errors
-/// `bad_place` when there are more segments than labels, or an empty one.
+/// `bad_place` when it is too long, has more segments than there are labels, or an empty one.
 pub fn place(text: &str, labels: &[String]) -> Result<Selection, Problem> {
+    if text.len() > PLACE_BYTES_MAX {
+        let detail = format!("place has {} bytes; it may have at most {PLACE_BYTES_MAX}", text.len());
+        return Err(Refusal::BadPlace.problem(detail));
+    }
     let segments: Vec<&str> = text.split('_').collect();
     if segments.len() > labels.len() {
         let detail = match labels {

@@ -116,6 +116,26 @@ fn a_place_is_short_for_labels() {
 }
 
 #[test]
+fn a_place_has_a_longest_length() {
+    let order = vec!["country".to_owned()];
+    let code = |text: &str| place(text, &order).map(drop).map_err(|problem| problem.code);
+    assert_eq!(code(&"x".repeat(PLACE_BYTES_MAX)), Ok(()));
+    assert_eq!(code(&"x".repeat(PLACE_BYTES_MAX + 1)), Err("bad_place"));
+}
+
+#[test]
+fn only_a_selection_whose_text_means_the_same_is_kept() {
+    // Written out, a space stands in front of each list.
+    let repeated = "a in(b,c),".repeat(SELECTOR_BYTES_MAX / 10);
+    let long = Selection::parse(repeated.trim_end_matches(',')).expect("just short enough");
+    assert_eq!(long.check_kept().map_err(|problem| problem.code), Err("bad_selector"));
+    let of_label = |label: &str| place("x", &[label.to_owned()]).expect("a place");
+    assert_eq!(of_label("kind").check_kept().map_err(|problem| problem.code), Err("bad_place"));
+    assert_eq!(of_label("country").check_kept(), Ok(()));
+    assert_eq!(Selection::default().check_kept(), Ok(()));
+}
+
+#[test]
 fn both_of_two_selections_must_hold() {
     let parse = |text| Selection::parse(text).expect("readable");
     assert_eq!(parse("a=1").and(parse("!b")).to_string(), "a=1,!b");

@@ -45,7 +45,7 @@ async fn send(rig: &Rig, device: &str, command: NewCommand) -> EntityId {
 }
 
 async fn ended(rig: &Rig, command: EntityId) -> TrackedCommand {
-    rig.engine.commands().ended(command, PATIENCE).await.expect("a command")
+    rig.engine.commands().ended(command, PATIENCE).await.expect("a command").expect("in time")
 }
 
 fn named(version: Version, client_id: &str) -> Connect<'_> {

@@ -1,5 +1,6 @@
 //! Pages of commands.
 
+use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, COMMAND_RESULT_BYTES_MAX};
 use base::{DeviceId, PartitionId, Problem, Timestamp};
 use bytes::Bytes;
 use engine::queries::{CommandFilter, FeedKey, Stretch};
@@ -9,13 +10,14 @@ use prost::Message;
 
 use super::shape;
 use crate::proto;
-use crate::store_reads::{foreign_page, page_limit};
+use crate::store_reads::{FIELD_BYTES_MAX, PAGE_BYTES_MAX, foreign_page, page_limit};
 use crate::time::read_moment;
 
 /// Commands that are read at a time: each may be large.
 const READ_MAX: usize = 32;
-/// A page ends when its commands have become so heavy, in bytes.
-const PAGE_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+/// What a command may take in memory, in bytes: its payload, its result and progress, and a late
+/// result.
+const ITEM_BYTES_MAX: usize = COMMAND_PAYLOAD_BYTES_MAX + 3 * COMMAND_RESULT_BYTES_MAX + 8 * 1_024;
 const PAGE_KEY_BYTES: usize = 14;
 
 /// What is asked for.
@@ -50,25 +52,34 @@ impl List {
         Ok(Self { filter, page })
     }
 
+    /// What the page may take while it is made, in bytes: the commands that are read at a time, and
+    /// those that are shown, twice while they are written for the wire.
+    pub(super) fn bytes_max(&self) -> usize {
+        let read = self.page.limit.min(READ_MAX) * ITEM_BYTES_MAX;
+        read + 2 * (self.page.limit * ITEM_BYTES_MAX).min(PAGE_BYTES_MAX)
+    }
+
     pub(super) fn page(self, queries: &Queries) -> Result<proto::ListCommandsResponse, Problem> {
         let Self { filter, mut page } = self;
         let (wanted, mut commands, mut bytes) = (page.limit, Vec::new(), 0);
-        let next_page = loop {
+        let next_page = 'page: loop {
             page.limit = (wanted - commands.len()).min(READ_MAX);
-            let Stretch { found, next, .. } = queries.commands(&filter, page)?;
-            let is_short = found.len() < page.limit;
-            let has_ended = is_short && next.is_none();
-            page.after = next.or_else(|| found.last().map(|(key, _)| *key)).or(page.after);
-            for (_, command) in found {
+            let Stretch { found, next: stopped, .. } = queries.commands(&filter, page)?;
+            let has_ended = found.len() < page.limit && stopped.is_none();
+            for (key, command) in found {
                 let command = shape::command(&command);
-                bytes += command.encoded_len();
+                bytes += command.encoded_len() + FIELD_BYTES_MAX;
+                if bytes > PAGE_BYTES_MAX && !commands.is_empty() {
+                    break 'page page.after.map(written).unwrap_or_default();
+                }
                 commands.push(command);
+                page.after = Some(key);
             }
+            page.after = stopped.or(page.after);
             if has_ended {
                 break Bytes::new();
             }
-            // A page that was looked for as far as may be is short, and leads on.
-            if commands.len() == wanted || bytes >= PAGE_BYTES_MAX || is_short {
+            if commands.len() == wanted || stopped.is_some() {
                 break page.after.map(written).unwrap_or_default();
             }
         };

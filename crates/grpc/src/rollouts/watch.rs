@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use base::Problem;
-use engine::Engine;
 use engine::rollouts::RolloutChanges;
+use engine::{Engine, TrackedRollout};
 use futures_util::{Stream, stream};
 use net::metrics::Counted;
-use net::shares::Taken;
+use net::shares::{SenderKey, Taken};
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 
@@ -26,6 +26,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// A watch under way.
 pub(super) struct RolloutWatch {
     id: String,
+    sender: SenderKey,
     engine: Engine,
     changes: RolloutChanges,
     reads: StoreReads,
@@ -37,9 +38,16 @@ pub(super) struct RolloutWatch {
 }
 
 impl RolloutWatch {
-    pub(super) fn new(id: String, engine: &Engine, reads: &StoreReads, stop: &Stop) -> Self {
+    pub(super) fn new(
+        id: String,
+        sender: &SenderKey,
+        engine: &Engine,
+        reads: &StoreReads,
+        stop: &Stop,
+    ) -> Self {
         Self {
             id,
+            sender: sender.clone(),
             changes: engine.rollouts().changes(),
             engine: engine.clone(),
             reads: reads.clone(),
@@ -74,18 +82,25 @@ impl RolloutWatch {
     async fn next(&mut self) -> Result<(proto::Rollout, bool), Problem> {
         loop {
             let mut stop = self.stop.clone();
-            tokio::select! {
-                () = self.moved() => {}
+            let found = tokio::select! {
+                found = self.look() => found?,
                 () = stop.told() => return Err(Problem::unavailable("the server is stopping")),
-            }
-            let (queries, id) = (self.engine.queries(), self.id.clone());
-            let found = self.reads.run(move || known(&queries, &id)).await?;
-            self.looked_at = Some(Instant::now());
+            };
             let shown = shape::rollout(&found);
             if self.told.as_ref() != Some(&shown) {
                 return Ok((shown, found.state.standing.has_ended()));
             }
         }
+    }
+
+    /// The rollout when it may have moved on. A watch has its place already, so it waits for its
+    /// turn however many read.
+    async fn look(&mut self) -> Result<TrackedRollout, Problem> {
+        self.moved().await;
+        let (queries, id) = (self.engine.queries(), self.id.clone());
+        let found = self.reads.run_when_free(&self.sender, move || known(&queries, &id)).await;
+        self.looked_at = Some(Instant::now());
+        found
     }
 
     /// Resolves at once at first, and then when some rollout has moved on.

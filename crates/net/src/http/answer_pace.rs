@@ -15,11 +15,8 @@ use base::answers::TakenFrom;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::large_answers::PIECE_BYTES;
-use crate::pace::{Pace, PaceWatch};
+use crate::pace::{PaceWatch, TAKING};
 
-/// What has to be taken of an answer while others wait.
-const TAKING: Pace = Pace { every: Duration::from_secs(10), bytes_min: PIECE_BYTES };
 /// Who was refused is thought to wait for so long: it was told to come back.
 const COMES_BACK_WITHIN: Duration = Duration::from_secs(30);
 

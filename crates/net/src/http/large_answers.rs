@@ -24,12 +24,13 @@ use prometheus_client::registry::Registry;
 
 use super::answer_pace::{AnswerInFlight, AnswerPace, LastRefusal};
 use crate::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation, UntilSent};
+use crate::pace::TAKING;
 use crate::problem;
 use crate::shares::SenderKey;
 
 /// An answer up to this size is as good as sent when it is made: the sockets take it. Of a larger
 /// one a connection takes so much at a time.
-pub(super) const PIECE_BYTES: usize = 64 * 1_024;
+const PIECE_BYTES: usize = TAKING.bytes_min;
 /// The large answers of all listeners that share this.
 #[derive(Clone, Debug)]
 pub struct LargeAnswers(Arc<Shared>);

@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 use store::StoreError;
 
 use super::devices::Devices;
-use super::{DeviceStep, Partition, outcomes};
+use super::outcomes::RefusedLanes;
+use super::{DeviceStep, Partition};
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::CommandInput;
@@ -62,8 +63,10 @@ pub(super) struct DeviceCommands {
     waiting: usize,
     /// What the rules moved and nobody was told of yet.
     moved: Vec<Moved>,
-    /// A rollout takes a command back: nobody is told of its end.
-    pub(super) is_taking_back: bool,
+    /// A rollout takes this command back: nobody is told of its end.
+    pub(super) taking_back: Option<CommandKey>,
+    /// Where commands that should have expired have no room for their outcomes.
+    refused: RefusedLanes,
     /// Devices whose books have to be compared with the sessions that live.
     unsure_sessions: Vec<DeviceSlot>,
     /// Where the search for devices that a wildcard reaches goes on.
@@ -82,7 +85,11 @@ type Waiter = Reply<Answered<Box<TrackedCommand>>>;
 
 impl DeviceCommands {
     /// With what the store has; nobody is reachable yet.
-    pub(super) fn load(keep: Duration, fetch: &dyn crate::kernel::fetch::Fetch) -> Result<Self, StoreError> {
+    pub(super) fn load(
+        keep: Duration,
+        fetch: &dyn crate::kernel::fetch::Fetch,
+        jobs: &Jobs,
+    ) -> Result<Self, StoreError> {
         let mut pending = PendingCommands::default();
         let view = fetch.view()?;
         let unanswered = view.unanswered_commands()?.into_iter().filter_map(|open| {
@@ -97,9 +104,8 @@ impl DeviceCommands {
         let mut batch = records::Batch::new(base::PartitionId::REGISTRY);
         // only times are asked for
         let devices = &Devices::default();
-        let (batch, has_room_for_outcome) = (&mut batch, &|| true);
-        let store =
-            StoredCommands { pending: &mut pending, devices, fetch, batch, seq: 0, has_room_for_outcome };
+        let (batch, refused) = (&mut batch, &mut RefusedLanes::default());
+        let store = StoredCommands { pending: &mut pending, devices, fetch, batch, seq: 0, jobs, refused };
         let lanes = CommandLanes::load(keep, unanswered, &store)?;
         Ok(Self {
             lanes,
@@ -112,7 +118,8 @@ impl DeviceCommands {
             waiters: HashMap::default(),
             waiting: 0,
             moved: Vec::new(),
-            is_taking_back: false,
+            taking_back: None,
+            refused: RefusedLanes::default(),
             unsure_sessions: Vec::new(),
             sweep: None,
         })
@@ -130,7 +137,7 @@ impl DeviceCommands {
         let is_searching = self.sweep.is_some() || !self.unsure_sessions.is_empty();
         is_searching
             .then_some(Timestamp(0))
-            .or_else(|| self.lanes.next_wakeup(|| outcomes::has_room_for_expired(jobs)))
+            .or_else(|| self.lanes.next_wakeup(|| self.refused.has_room_again(jobs)))
     }
 }
 
@@ -146,12 +153,11 @@ impl Partition {
             &mut Vec<Moved>,
         ) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let DeviceCommands { lanes, pending, moved, .. } = &mut self.commands;
+        let DeviceCommands { lanes, pending, moved, refused, .. } = &mut self.commands;
         let (fetch, seq) = (step.fetch, step.seq);
         let (devices, jobs) = (&self.devices, &self.jobs);
-        let has_room_for_outcome = &|| outcomes::has_room_for_expired(jobs);
         let batch = &mut step.batch;
-        let mut store = StoredCommands { pending, devices, fetch, batch, seq, has_room_for_outcome };
+        let mut store = StoredCommands { pending, devices, fetch, batch, seq, jobs, refused };
         let done = act(lanes, step.now, &mut store, moved)?;
         self.tell_moved(step)?;
         Ok(done)
@@ -213,8 +219,8 @@ impl Partition {
         new: NewCommand,
         step: &mut DeviceStep<'_>,
     ) -> Result<TrackedCommand, Stop> {
-        if new.notify.is_some() {
-            self.check_room_for_outcome()?;
+        if let Some(receiver) = &new.notify {
+            self.check_room_for_outcome(receiver)?;
         }
         self.send_as(device, new, CommandCause::Call, step)
     }
@@ -402,7 +408,7 @@ impl Partition {
                 How::Ended => {
                     self.note_command(&one, one.state.status, step);
                     self.wish_ended(&one, step)?;
-                    if !self.commands.is_taking_back {
+                    if self.commands.taking_back != Some(one.command.id.into()) {
                         self.queue_outcome(&one, false, step);
                     }
                     self.close_if_wide(one.command.slot, step)?;

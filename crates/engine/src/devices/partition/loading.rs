@@ -59,13 +59,15 @@ impl Partition {
         let mut head = store.load(id, &mut |resident| residents.take(resident))?;
         let now = moment.now.max(head.now);
         head.stamp = head.stamp.max(moment.stamp);
+        let jobs = Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease });
+        let commands = DeviceCommands::load(settings.commands.keep, &FromStore::new(store, id), &jobs)?;
         let mut partition = Self {
             id,
             lineage: store.lineage(),
             settings: Arc::clone(settings),
             process,
             devices: Devices::default(),
-            jobs: Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease }),
+            jobs,
             pairs: NotificationStates::default(),
             stale: HashMap::default(),
             quarantine: quarantine_of(store, settings),
@@ -75,7 +77,7 @@ impl Partition {
             unannounced: true,
             clients: HashMap::default(),
             pending: PendingRecords::default(),
-            commands: DeviceCommands::load(settings.commands.keep, &FromStore::new(store, id))?,
+            commands,
             answers: KeptAnswers::load(&*store.view(id)?)?,
             opening: Vec::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),

@@ -1,9 +1,11 @@
 //! Outcomes of commands: jobs that tell those who gave the commands.
 
+use std::collections::BTreeSet;
+
 use base::{Problem, hash};
 use commands::Moved;
 use jobs::{Jobs, NewJob, OnConflict, Released};
-use records::{CommandKey, JobId, Reservation, Terms};
+use records::{CommandKey, JobId, OutcomeReceiver, Reservation, Terms};
 use store::StoreError;
 
 use super::attempt_ends::delay_after;
@@ -18,24 +20,79 @@ const WAITING_MAX: usize = 65_536;
 /// at one moment. The other half is left for commands that end in another way.
 const WAITING_OF_EXPIRED_MAX: usize = WAITING_MAX / 2;
 
-/// Whether a command with `notify` may expire now. Until then its end is put off, and it does not
-/// go out.
-pub(super) fn has_room_for_expired(jobs: &Jobs) -> bool {
-    waiting(jobs) < WAITING_OF_EXPIRED_MAX
+/// Outcomes that a lane may have waiting however many wait in others: a receiver that takes none
+/// does not hold up those of other lanes. All lanes together may have so many beyond the limits.
+const WAITING_OF_A_LANE: usize = 1_024;
+
+/// How many outcomes wait.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// In all lanes of the partition.
+    in_all: usize,
+    /// In the lane of whom it is about.
+    in_lane: usize,
 }
 
-fn waiting(jobs: &Jobs) -> usize {
-    let waiting = |lane: OutcomeLane| {
-        let counts = jobs.counts_of(JobLine::Outcomes(lane).key());
-        counts.scheduled + counts.ready + counts.reserved
-    };
-    OutcomeLane::all().map(waiting).sum()
+impl Waiting {
+    fn of(jobs: &Jobs, lane: OutcomeLane) -> Self {
+        Self {
+            in_all: OutcomeLane::all().map(|lane| in_lane(jobs, lane)).sum(),
+            in_lane: in_lane(jobs, lane),
+        }
+    }
+
+    /// Whether a command is taken whose outcome is to be told.
+    fn takes_commands(self) -> bool {
+        self.in_all < WAITING_MAX || self.in_lane < WAITING_OF_A_LANE
+    }
+
+    /// Whether a command may expire whose outcome is to be told.
+    fn takes_expired(self) -> bool {
+        self.in_all < WAITING_OF_EXPIRED_MAX || self.in_lane < WAITING_OF_A_LANE
+    }
+
+    /// The same for commands that were put off: a look at all of them is worth it only where some
+    /// more have room.
+    fn takes_expired_again(self) -> bool {
+        self.in_all < WAITING_OF_EXPIRED_MAX || self.in_lane < WAITING_OF_A_LANE / 2
+    }
+}
+
+fn in_lane(jobs: &Jobs, lane: OutcomeLane) -> usize {
+    let counts = jobs.counts_of(JobLine::Outcomes(lane).key());
+    counts.scheduled + counts.ready + counts.reserved
+}
+
+/// Lanes without room for the outcomes of commands that should have expired. Until they do, they
+/// stay where they are found by their time, and do not go out.
+#[derive(Debug, Default)]
+pub(super) struct RefusedLanes(BTreeSet<OutcomeLane>);
+
+impl RefusedLanes {
+    /// Whether a command may expire whose outcome this receiver is to be told.
+    pub(super) fn has_room(&mut self, jobs: &Jobs, receiver: &OutcomeReceiver) -> bool {
+        let lane = OutcomeLane::of(receiver);
+        let has_room = Waiting::of(jobs, lane).takes_expired();
+        if !has_room {
+            self.0.insert(lane);
+        }
+        has_room
+    }
+
+    /// Whether one of them may have room now.
+    pub(super) fn has_room_again(&self, jobs: &Jobs) -> bool {
+        self.0.iter().any(|lane| Waiting::of(jobs, *lane).takes_expired_again())
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
 }
 
 impl Partition {
     /// Refuses a command whose outcome would be told after too many others.
-    pub(super) fn check_room_for_outcome(&self) -> Result<(), Problem> {
-        if waiting(&self.jobs) < WAITING_MAX {
+    pub(super) fn check_room_for_outcome(&self, receiver: &OutcomeReceiver) -> Result<(), Problem> {
+        if Waiting::of(&self.jobs, OutcomeLane::of(receiver)).takes_commands() {
             return Ok(());
         }
         let detail = "too many outcomes of commands wait for receivers that do not take them; \
@@ -125,4 +182,38 @@ fn chance_of(job: JobId, attempt: u32) -> u64 {
 
 fn log_given_up(attempts: u32) {
     tracing::warn!(attempts, "the outcome of a command could not be told, and is given up");
+}
+
+#[cfg(test)]
+mod tests {
+    use jobs::Numbers;
+    use records::Process;
+
+    use super::*;
+
+    #[test]
+    fn a_lane_that_takes_nothing_leaves_room_to_the_others() {
+        let rules = |in_all, in_lane| {
+            let waiting = Waiting { in_all, in_lane };
+            [waiting.takes_commands(), waiting.takes_expired(), waiting.takes_expired_again()]
+        };
+        let (half, all, own) = (WAITING_OF_EXPIRED_MAX, WAITING_MAX, WAITING_OF_A_LANE);
+        assert_eq!(rules(half - 1, half - 1), [true; 3], "there is room for whomever");
+        assert_eq!(rules(half, half), [true, false, false], "expired ones wait");
+        assert_eq!(rules(all, all), [false; 3]);
+        assert_eq!(rules(all, own), [false; 3]);
+        assert_eq!(rules(all, own - 1), [true, true, false], "another lane has few");
+        assert_eq!(rules(all, own / 2 - 1), [true; 3]);
+    }
+
+    #[test]
+    fn a_lane_that_was_refused_is_looked_at_once_it_has_room() {
+        let jobs = &Jobs::new(Process(1), Numbers { next_job: 1, next_lease: 1 });
+        let mut refused = RefusedLanes::default();
+        assert!(!refused.has_room_again(jobs), "nobody was refused");
+        refused.0.insert(OutcomeLane(1));
+        assert!(refused.has_room_again(jobs));
+        refused.forget();
+        assert!(!refused.has_room_again(jobs));
+    }
 }

@@ -87,7 +87,10 @@ impl Partition {
         let device = &order.place.device;
         let given = match &order.rollout.work {
             RolloutWork::Command(of_rollout)
-                if of_rollout.notify.is_some() && self.check_room_for_outcome().is_err() =>
+                if of_rollout
+                    .notify
+                    .as_ref()
+                    .is_some_and(|receiver| self.check_room_for_outcome(receiver).is_err()) =>
             {
                 return Ok(OrderOutcome::Busy);
             }
@@ -134,9 +137,9 @@ impl Partition {
     ) -> Result<OrderOutcome, StoreError> {
         let state = self.command_state(CommandKey::from(command.id), step)?;
         if state.is_some_and(|state| state.status == CommandStatus::Scheduled) {
-            self.commands.is_taking_back = true;
+            self.commands.taking_back = Some(command.id.into());
             let cancelled = self.cancel_command(command.id, step);
-            self.commands.is_taking_back = false;
+            self.commands.taking_back = None;
             match cancelled {
                 Ok(()) => return Ok(OrderOutcome::TakenBack),
                 Err(Stop::Broken(error)) => return Err(error),

@@ -32,7 +32,7 @@ impl RolloutBook {
             RolloutInput::Call { id, call, reply } => self.call(&id, call, reply, step)?,
             RolloutInput::AwaitCollected { id, reply } => {
                 let live = self.ids.get(&id).and_then(|incarnation| self.live.get_mut(incarnation));
-                match live.filter(|live| live.state.collecting.is_some()) {
+                match live.filter(|live| live.is_collecting()) {
                     Some(live) => live.collected_waiters.push(reply),
                     None => emit(RolloutEffect::Kept(reply), step),
                 }
@@ -141,7 +141,7 @@ impl Live {
             RolloutCall::Pause => rollouts::pause(&mut self.state)?,
             RolloutCall::Resume => {
                 rollouts::resume(&rollout, &mut self.state, now)?;
-                self.taking_back = None;
+                // A window may have shut: then the walk goes on.
                 self.look_again();
             }
             RolloutCall::Approve => rollouts::approve(&rollout, &mut self.state)?,
@@ -163,9 +163,13 @@ impl Live {
         self.state.standing == RolloutStanding::Done || self.state.counts.of(MemberStatus::Scheduled) == 0
     }
 
-    /// Begins to take back what was handed out and did not go out.
+    /// Begins to take back what was handed out and did not go out. A walk that is under way has
+    /// passed some of that by: another one follows it.
     pub(super) fn take_back(&mut self, seq: u64) {
-        self.taking_back.get_or_insert(Scan::behind(seq));
+        match &self.taking_back {
+            Some(_) => self.take_back_again = Some(seq),
+            None => self.taking_back = Some(Scan::behind(seq)),
+        }
     }
 }
 

@@ -39,7 +39,10 @@ impl RolloutBook {
             RolloutNews::Found(rollout, cursor, devices, next) => {
                 self.found(rollout, &cursor, devices, next, step)?;
             }
-            RolloutNews::Joined(rollout, devices) => drop(self.add(rollout, devices, step)?),
+            RolloutNews::Unreadable(rollout) => self.stop(rollout, step),
+            RolloutNews::Joined(rollout, devices) => {
+                let _stops_without_room = self.add(rollout, devices, step)?;
+            }
             RolloutNews::Candidates(rollout, places, after) => self.candidates(rollout, places, after),
             RolloutNews::Boundary(rollout, stage, rank) => {
                 if let Some(live) = self.live.get_mut(&rollout) {
@@ -71,6 +74,7 @@ impl RolloutBook {
                 let seq = step.seq;
                 for live in self.live.values_mut() {
                     live.asking = Some((MemberStatus::Scheduled, Scan::behind(seq)));
+                    live.look_for_later_ones();
                 }
             }
         }
@@ -90,16 +94,22 @@ impl RolloutBook {
         let Some(live) = self.live.get_mut(&rollout) else { return Ok(()) };
         live.is_searching = false;
         if live.looking_later.as_ref() == Some(cursor) {
-            live.looking_later = next;
-            return self.add(rollout, devices, step);
+            if self.add(rollout, devices, step)?
+                && let Some(live) = self.live.get_mut(&rollout)
+            {
+                live.looking_later = next;
+            }
+            return Ok(());
         }
         if live.state.collecting.as_ref() != Some(cursor) {
+            return Ok(());
+        }
+        if !self.add(rollout, devices, step)? {
             return Ok(());
         }
         if let RolloutCursor::Named(number) = cursor {
             step.push(Op::DeleteRolloutDevices(rollout, *number));
         }
-        self.add(rollout, devices, step)?;
         let Some(live) = self.live.get_mut(&rollout) else { return Ok(()) };
         live.is_changed = true;
         if next.is_some() {
@@ -114,42 +124,66 @@ impl RolloutBook {
         Ok(())
     }
 
-    /// Devices belong to a rollout from now on, unless they do.
+    /// Nothing more of a rollout is looked for or handed out until it is resumed.
+    fn stop(&mut self, rollout: Incarnation, step: &mut RegistryStep<'_>) {
+        let Some(live) = self.live.get_mut(&rollout) else { return };
+        live.is_searching = false;
+        if rollouts::stop(&mut live.state) {
+            live.is_changed = true;
+            live.go_on_with_end(step.seq);
+        }
+        for waiter in std::mem::take(&mut live.collected_waiters) {
+            emit(RolloutEffect::Kept(waiter), step);
+        }
+    }
+
+    /// Devices belong to a rollout from now on, unless they do. Whether there was room for all;
+    /// without it the rollout stops.
     fn add(
         &mut self,
         rollout: Incarnation,
         devices: Vec<FoundDevice>,
         step: &mut RegistryStep<'_>,
-    ) -> Result<(), StoreError> {
-        let Some(live) = self.live.get(&rollout) else { return Ok(()) };
+    ) -> Result<bool, StoreError> {
+        let Some(live) = self.live.get(&rollout) else { return Ok(true) };
         if live.state.standing.has_ended() {
-            return Ok(());
+            return Ok(true);
         }
         let entries = entries(&live.rollout);
         for (device, tz) in devices {
             for entry in 0..entries {
                 let place = MemberPlace::of(rollout, &device, entry);
-                if self.member(&place, step)?.is_some() {
-                    continue;
-                }
-                let member = RolloutMember {
-                    place,
-                    status: MemberStatus::Waiting,
-                    is_recalled: false,
-                    turn: 0,
-                    handed_at: None,
-                    command: None,
-                    tz: tz.clone(),
-                };
-                self.put_member(None, member, step);
-                if let Some(live) = self.live.get_mut(&rollout) {
-                    rollouts::added(&mut live.state);
-                    live.is_changed = true;
-                    live.look_again();
+                if self.member(&place, step)?.is_none() && !self.add_member(place, tz.clone(), step) {
+                    self.stop(rollout, step);
+                    return Ok(false);
                 }
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether there was room for it.
+    fn add_member(&mut self, place: MemberPlace, tz: Option<Box<str>>, step: &mut RegistryStep<'_>) -> bool {
+        let Some(live) = self.live.get_mut(&place.rollout) else { return true };
+        if !rollouts::has_room(&live.state) {
+            let (rollout, members_max) = (&live.rollout.id, rollouts::MEMBERS_MAX);
+            tracing::warn!(%rollout, members_max, "a rollout stops: it would have too many members");
+            return false;
+        }
+        rollouts::added(&mut live.state);
+        live.is_changed = true;
+        live.look_again();
+        let member = RolloutMember {
+            place,
+            status: MemberStatus::Waiting,
+            is_recalled: false,
+            turn: 0,
+            handed_at: None,
+            command: None,
+            tz,
+        };
+        self.put_member(None, member, step);
+        true
     }
 
     fn candidates(&mut self, rollout: Incarnation, places: Vec<MemberPlace>, after: Option<MemberPlace>) {
@@ -172,6 +206,7 @@ impl RolloutBook {
             OrderOutcome::Busy => {
                 if let Some(live) = self.live.get_mut(&report.place.rollout) {
                     live.busy_until = Some(step.now.after(BUSY_PAUSE));
+                    live.is_left_over = true;
                 }
                 self.taken_back(&report.place, report.turn, step)
             }
@@ -216,6 +251,9 @@ impl RolloutBook {
         }
         if member.status != MemberStatus::Scheduled {
             member.is_recalled = false;
+        } else if member.is_recalled && self.is_held(&member, step) {
+            // It was just being given when the walk came by.
+            self.order(&member, OrderKind::TakeBack, step);
         }
         self.moved(was, member, command.was_published, step)
     }
@@ -283,7 +321,8 @@ impl RolloutBook {
         let rollout = Arc::clone(&live.rollout);
         member.status = rollouts::taken_back(&rollout, &mut live.state, now);
         live.is_changed = true;
-        if member.status == MemberStatus::Waiting {
+        // With a partition that has no room, the search goes on to the others first.
+        if member.status == MemberStatus::Waiting && !live.is_left_over {
             live.look_again();
         }
         (member.is_recalled, member.command) = (false, None);

@@ -1,5 +1,5 @@
-//! Rollouts that have ended are kept as long as commands are, then forgotten with all their
-//! devices.
+//! Rollouts that have ended are kept as long as commands are, but for the oldest of very many; then
+//! they are forgotten with all their devices.
 
 use base::{Incarnation, Timestamp};
 use records::Op;
@@ -11,21 +11,32 @@ use crate::registry::RegistryStep;
 /// Devices that are forgotten in a step.
 const FORGOTTEN_PER_STEP: usize = 500;
 
+/// Rollouts that have ended and are kept, bulk assignments among them: beyond it the oldest are
+/// forgotten.
+pub(super) const ENDED_MAX: usize = 10_000;
+
 impl RolloutBook {
     pub(super) fn next_forgotten(&self) -> Option<Timestamp> {
         match &self.forgetting {
             // Goes on once the batch before is durable.
             Some((_, scan)) => (scan.from_seq <= self.durable).then_some(Timestamp(0)),
-            None => self.ended.first().map(|(at, _)| at.after(self.keep)),
+            None => self.oldest_until().map(|(until, _)| until),
         }
+    }
+
+    /// Until when the oldest one that has ended is kept.
+    fn oldest_until(&self) -> Option<(Timestamp, (Timestamp, Incarnation))> {
+        let oldest = *self.ended.first()?;
+        let is_too_much = self.ended.len() > ENDED_MAX;
+        Some((if is_too_much { Timestamp(0) } else { oldest.0.after(self.keep) }, oldest))
     }
 
     /// Forgets some devices of a rollout that is kept no longer, and at last the rollout. Never
     /// before the batch before is durable: what is read is what is there.
     pub(super) fn forget(&mut self, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
         if self.forgetting.is_none() {
-            let oldest = self.ended.first().copied().filter(|(at, _)| at.after(self.keep) <= step.now);
-            let Some((at, rollout)) = oldest else { return Ok(()) };
+            let oldest = self.oldest_until().filter(|(until, _)| *until <= step.now);
+            let Some((_, (at, rollout))) = oldest else { return Ok(()) };
             self.ended.remove(&(at, rollout));
             self.forgetting = Some((rollout, Scan::behind(self.durable)));
         }
@@ -62,5 +73,27 @@ impl RolloutBook {
         }
         step.push(Op::PutRolloutState(Box::new(state)));
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use base::Lineage;
+    use store::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn of_very_many_that_have_ended_the_oldest_goes_before_its_time() {
+        let (store, keep) = (MemoryStore::new(Lineage(1), 1), Duration::from_secs(60));
+        let mut book = RolloutBook::load(&store, keep, 0).expect("readable");
+        assert_eq!(book.next_forgotten(), None);
+        book.ended = (0..ENDED_MAX as u64).map(|n| (Timestamp(1_000 + n as i64), Incarnation(n))).collect();
+        assert_eq!(book.next_forgotten(), Some(Timestamp(1_000).after(keep)));
+        book.ended.insert((Timestamp(i64::MAX), Incarnation(u64::MAX)));
+        assert_eq!(book.next_forgotten(), Some(Timestamp(0)));
+        assert_eq!(book.oldest_until().map(|(_, oldest)| oldest), Some((Timestamp(1_000), Incarnation(0))));
     }
 }

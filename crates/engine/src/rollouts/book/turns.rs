@@ -146,7 +146,7 @@ impl RolloutBook {
         {
             let scan = self.walk(incarnation, MemberStatus::Scheduled, scan, step, Self::take_back)?;
             if let Some(live) = self.live.get_mut(&incarnation) {
-                live.taking_back = scan.or(live.taking_back.take());
+                live.taking_back = scan.or_else(|| live.take_back_again.take().map(Scan::behind));
             }
         }
         let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
@@ -167,27 +167,29 @@ impl RolloutBook {
     /// is to go out: then it is taken back.
     #[expect(clippy::needless_pass_by_value, reason = "as whatever a walk does")]
     fn ask(&mut self, member: RolloutMember, step: &mut RegistryStep<'_>) {
-        let live = self.live.get(&member.place.rollout);
-        let is_held = live.is_none_or(|live| rollouts::takes_back(&live.state));
-        if !is_held || member.status != MemberStatus::Scheduled {
+        if member.status != MemberStatus::Scheduled || !self.is_held(&member, step) {
             self.order(&member, OrderKind::Ensure, step);
         }
     }
 
     /// Calls a device's command off, unless it went out.
     fn take_back(&mut self, mut member: RolloutMember, step: &mut RegistryStep<'_>) {
-        let Some(live) = self.live.get_mut(&member.place.rollout) else { return };
-        let is_shut = !live.is_open_for(member.tz.as_deref(), step.wall);
-        if !is_shut && !rollouts::takes_back(&live.state) {
+        if !self.is_held(&member, step) {
             return;
         }
-        if self.ordered.contains(&member.place) {
-            // It is just being given: it is called off when that is answered.
-            live.take_back(step.seq + 1);
-        }
+        // One that is just being given is called off when that is answered.
         member.is_recalled = true;
         self.order(&member, OrderKind::TakeBack, step);
         self.put_member(None, member, step);
+    }
+
+    /// Whether what a device was handed does not go out now: its window is shut, or nothing does.
+    pub(super) fn is_held(&mut self, member: &RolloutMember, step: &RegistryStep<'_>) -> bool {
+        self.live.get_mut(&member.place.rollout).is_some_and(|live| {
+            // Asked first: it notes when the window shuts.
+            let is_open = live.is_open_for(member.tz.as_deref(), step.wall);
+            !is_open || rollouts::takes_back(&live.state)
+        })
     }
 
     /// Some more rows of devices that stand somewhere; where to go on, if there are more.
@@ -220,6 +222,7 @@ impl RolloutBook {
     fn look_ahead(&mut self, incarnation: Incarnation, step: &mut RegistryStep<'_>) {
         let has_orders = !self.ordered.is_empty();
         let Some(live) = self.live.get_mut(&incarnation) else { return };
+        live.look_for_left_over(step.now);
         if let Some(search) = live.next_search(step) {
             emit(RolloutEffect::Search(search), step);
         }
@@ -253,7 +256,7 @@ impl RolloutBook {
 impl Live {
     /// What is to be looked for now.
     fn next_search(&mut self, step: &RegistryStep<'_>) -> Option<Search> {
-        if self.state.standing.has_ended() {
+        if self.state.standing.has_ended() || self.state.standing == RolloutStanding::Stopped {
             return None;
         }
         let rollout = || Arc::clone(&self.rollout);
@@ -291,7 +294,8 @@ impl Live {
         if self.state.standing != RolloutStanding::Running || self.state.collecting.is_some() {
             return;
         }
-        let is_idle = self.candidates.is_empty() && self.pass == CandidateSearch::Over && !has_orders;
+        let is_over = self.pass == CandidateSearch::Over && !self.is_left_over;
+        let is_idle = self.candidates.is_empty() && is_over && !has_orders;
         let is_staging = self.state.boundary.is_some();
         let end = rollouts::stage_end(&self.rollout, &self.state, is_idle, now);
         match end {

@@ -83,6 +83,31 @@ async fn a_window_that_shuts_takes_back_what_did_not_go_out_and_opens_again() {
 }
 
 #[tokio::test]
+async fn a_window_that_shuts_after_a_restart_or_before_it_takes_back_what_did_not_go_out() {
+    for is_down in [false, true] {
+        let clock = Leaping::at("2026-03-01T02:30:00Z");
+        let fleet = fleet_by(&clock, 4).await;
+        for number in 0..4 {
+            let mut busy = NewCommand::new(Arc::from(&b"1"[..]));
+            busy.ack_timeout = Some(30 * DAY);
+            fleet.engine.commands().send(id(number), busy).await.expect("sent");
+        }
+        let window = RolloutWindow { cron: "0 2 * * *".into(), for_ms: HOUR.as_millis() as u64, tz: None };
+        let rollout = fleet.begin(|new| new.window = Some(window)).await;
+        until(|| fleet.count(&rollout, MemberStatus::Scheduled) == 4).await;
+        fleet.engine.stop().await;
+        if is_down {
+            clock.leap(HOUR, &fleet);
+        }
+        let fleet = Fleet::start_by(&fleet.store, Arc::clone(&clock) as Arc<dyn Clock>).await;
+        if !is_down {
+            clock.leap(HOUR, &fleet);
+        }
+        until(|| fleet.count(&rollout, MemberStatus::Waiting) == 4).await;
+    }
+}
+
+#[tokio::test]
 async fn a_rollout_that_has_ended_is_kept_as_long_as_commands_are() {
     let clock = Leaping::at("2026-03-01T02:30:00Z");
     let fleet = fleet_by(&clock, 3).await;

@@ -4,14 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use grpc::proto::commands_client::CommandsClient;
 use grpc::proto::jobs_client::JobsClient;
 use grpc::proto::new_command::Notify;
 use grpc::proto::reports_client::ReportsClient;
 use grpc::proto::rollouts_client::RolloutsClient;
 use grpc::proto::work_request::Open;
 use grpc::proto::{
-    CreateRolloutRequest, GetRequest, ListRolloutsRequest, NewCommand, NewRollout, Report, SendRequest,
-    WorkRequest, get_request,
+    CancelCommandRequest, CreateRolloutRequest, GetRequest, ListRolloutsRequest, NewCommand, NewRollout,
+    Report, RetryCommandRequest, SendCommandRequest, SendRequest, WorkRequest, get_request,
 };
 use rustls::pki_types::ServerName;
 use simulator::server::{Server, Site};
@@ -24,6 +25,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::grpc::rig::{BINARY, NS, PATIENCE, QUEUE, Rig, numbered, publish, refused};
+use crate::wire;
 
 /// Each token is called like its name.
 const TOKENS: [(&str, &str); 6] = [
@@ -157,6 +159,31 @@ async fn rollouts_take_the_scopes_of_commands() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_command_is_tried_anew_only_by_who_may_tell_its_outcome() {
+    let server = Guarded::start().await;
+    let headers = [("Authorization", "Bearer admin"), ("Content-Type", "application/json")];
+    let http = server.site.http.address().await;
+    let made = wire::ask(http, "POST", "/v1/devices", &headers, br#"{"id":"0xA"}"#).await;
+    assert_eq!(made.status, 201);
+    let mut devices = CommandsClient::new(server.channel().await);
+    let notify = Some(Notify::NotifyQueue(format!("{NS}/done")));
+    let command = NewCommand { payload: (&b"1"[..]).into(), notify, ..NewCommand::default() };
+    let request = SendCommandRequest {
+        device_id: "0xA".to_owned(),
+        command: Some(command),
+        ..SendCommandRequest::default()
+    };
+    let sent = devices.send(by("admin", request)).await.expect("sent").into_inner();
+    let id = sent.command.expect("a command").id;
+    let cancel = CancelCommandRequest { id: id.clone() };
+    devices.cancel(by("commander", cancel)).await.expect("cancelled");
+    let retry = || RetryCommandRequest { id: id.clone() };
+    let denied = (Code::PermissionDenied, "forbidden".to_owned());
+    assert_eq!(refused(devices.retry(by("commander", retry())).await), denied);
+    devices.retry(by("admin", retry())).await.expect("it may tell");
 }
 
 #[tokio::test]

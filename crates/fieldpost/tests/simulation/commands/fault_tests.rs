@@ -68,7 +68,7 @@ fn a_command_that_goes_out_after_it_was_called_off_is_found() {
 
 #[test]
 fn a_publish_that_is_forgotten_is_found() {
-    // What the store takes for waiting goes out beside what its device has.
+    // A command whose state is missing is taken for gone, and the next goes out beside it.
     let expected = [Invariant::AS_THE_MODEL, Invariant::ONE_EFFECT_PER_CAUSE, Invariant::BOUNDED];
     check(PUBLISH_FORGOTTEN, &expected);
 }

@@ -80,6 +80,7 @@ impl Partition {
             return Ok(());
         };
         let slot = device.slot;
+        step.emit(DeviceEffect::DevicePolls(id.clone()));
         let pace = Pace { in_flight: 1, ..self.pace(slot) };
         let given =
             self.with_lanes(step, |lanes, now, store, moved| lanes.poll(now, slot, pace, store, moved))?;

@@ -255,8 +255,22 @@ impl Partition {
         slot: DeviceSlot,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
+        if self.commands.lanes.is_open(slot) && !step.has_room() {
+            self.look_later(slot);
+            return Ok(());
+        }
+        self.set_pace(slot, step)
+    }
+
+    fn set_pace(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         let pace = self.pace_of_reach(slot, step)?;
         self.with_lanes(step, |lanes, now, store, moved| lanes.set_pace(now, slot, pace, store, moved))
+    }
+
+    /// Leaves a device to the search, for whose commands the step has no room.
+    fn look_later(&mut self, slot: DeviceSlot) {
+        let sweep = self.commands.sweep.get_or_insert_with(|| Sweep::new(Vec::new()));
+        sweep.pending.push(slot);
     }
 
     /// A device that polls is given one command at a time.
@@ -272,6 +286,14 @@ impl Partition {
         slot: DeviceSlot,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
+        if !self.commands.lanes.is_open(slot) && !step.has_room() {
+            self.look_later(slot);
+            return Ok(());
+        }
+        self.open_or_close(slot, step)
+    }
+
+    fn open_or_close(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         if self.commands.lanes.is_open(slot) {
             return self.close_if_unreachable(slot, step);
         }
@@ -285,15 +307,22 @@ impl Partition {
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         if self.is_named(slot, step)? {
-            return Ok(());
+            return self.pace_of_lane(slot, step);
         }
         if self.is_reached_widely(slot, step)? {
             self.commands.wide_open.insert(slot);
+            self.pace_of_lane(slot, step)?;
             return self.close_if_wide(slot, step);
         }
         self.commands.wide_open.remove(&slot);
         self.commands.lanes.close(slot);
         Ok(())
+    }
+
+    /// A lane that goes on goes at the pace of those who reach its device now: who polled may have
+    /// gone.
+    fn pace_of_lane(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        if self.commands.lanes.is_open(slot) { self.set_pace(slot, step) } else { Ok(()) }
     }
 
     /// The lane of a device that is reached by wildcards alone takes memory only while it has work.
@@ -345,8 +374,13 @@ impl Partition {
             sweep.pending.split_off(sweep.pending.len().saturating_sub(SWEPT_PER_STEP))
         };
         let is_phase_over = found.is_empty();
-        for slot in found {
-            self.reach_changed(slot, step)?;
+        // One device at least: inputs may fill every step.
+        for (place, slot) in found.into_iter().enumerate() {
+            if place == 0 || step.has_room() {
+                self.open_or_close(slot, step)?;
+            } else {
+                sweep.pending.push(slot);
+            }
         }
         let goes_on = sweep.everywhere || self.commands.sessions.has_wide() || !sweep.pending.is_empty();
         self.commands.sweep = match (is_phase_over, sweep.phase) {

@@ -10,7 +10,7 @@ use store::StoreError;
 
 use super::super::{DeviceStep, Partition};
 use crate::commands::{NewCommand, TrackedCommand, unknown_command};
-use crate::kernel::idempotency::Form;
+use crate::kernel::idempotency::{Form, is_final};
 use crate::kernel::reply::{Answered, Stop, answered};
 
 /// What a kept command begins with. No answer does: that of HTTP begins with a status, that of gRPC
@@ -73,7 +73,7 @@ impl Partition {
         }
         let answer = answered(self.send_command(device, command, step))?;
         let written = (form.write)(&answer);
-        if let Some(once) = form.once {
+        if let Some(once) = form.once.filter(|_| is_final(&answer)) {
             let kept = answer.as_ref().map(|sent| KeptSend::of(sent).written());
             self.answers.remember(once, kept.unwrap_or_else(|_| Arc::clone(&written)), step);
         }

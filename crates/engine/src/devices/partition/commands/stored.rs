@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use base::Timestamp;
 use commands::CommandStore;
+use jobs::Jobs;
 use records::{
     Batch, Command, CommandKey, CommandPhase, CommandState, DeviceSlot, FinishedCommand, Op, OpenCommand,
 };
 use store::StoreError;
 
 use crate::devices::partition::devices::Devices;
+use crate::devices::partition::outcomes::RefusedLanes;
 use crate::kernel::fetch::Fetch;
 use crate::kernel::pending_writes::PendingWrites;
 
@@ -67,8 +69,8 @@ pub(super) struct StoredCommands<'a> {
     pub(super) fetch: &'a dyn Fetch,
     pub(super) batch: &'a mut Batch,
     pub(super) seq: u64,
-    /// Whether a command may expire whose outcome is to be told.
-    pub(super) has_room_for_outcome: &'a dyn Fn() -> bool,
+    pub(super) jobs: &'a Jobs,
+    pub(super) refused: &'a mut RefusedLanes,
 }
 
 impl StoredCommands<'_> {
@@ -157,8 +159,16 @@ impl CommandStore for StoredCommands<'_> {
         )
     }
 
-    fn has_room_for_outcome(&self) -> bool {
-        (self.has_room_for_outcome)()
+    fn has_room_for_outcome(&mut self, of: &Command) -> bool {
+        of.notify.as_deref().is_none_or(|receiver| self.refused.has_room(self.jobs, receiver))
+    }
+
+    fn has_room_again(&self) -> bool {
+        self.refused.has_room_again(self.jobs)
+    }
+
+    fn forget_refused(&mut self) {
+        self.refused.forget();
     }
 
     fn finished(&self, until: Timestamp, limit: usize) -> Result<Vec<FinishedCommand>, StoreError> {

@@ -20,6 +20,7 @@ use crate::version::OnlyIf;
 mod again;
 mod pace;
 mod reach;
+mod taken_back;
 
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICE: &str = "0xA";
@@ -268,6 +269,18 @@ fn a_device_that_polls_gets_the_same_command_until_it_answers() {
     assert_eq!(poll(&mut bench), Some(second));
     bench.rig.say(DEVICE, answer(second, true));
     assert_eq!(poll(&mut bench), None);
+}
+
+#[test]
+fn rollouts_look_at_registered_devices_that_poll_and_at_no_others() {
+    let mut bench = Bench::new();
+    bench.rig.context.rollouts.want(true);
+    let _of_the_start = bench.rig.context.take_rollout_news();
+    let stranger = DeviceId::new("nobody").expect("an id");
+    for (device, expect) in [(device(), 1), (stranger, 0)] {
+        let polled = bench.rig.ask(|reply| CommandInput::Poll { device, number: None, reply }.into());
+        assert_eq!((polled.is_ok(), bench.rig.context.take_rollout_news().len()), (expect == 1, expect));
+    }
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Rig {
         ops
     }
 
-    fn one_step(&mut self, inputs: Vec<Input>) -> (Vec<Op>, bool) {
+    pub(super) fn one_step(&mut self, inputs: Vec<Input>) -> (Vec<Op>, bool) {
         let fetch = FromStore::new(&*self.store, PARTITION);
         let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
         let step = self.partition.step(moment, &mut inputs.into_iter(), &fetch).expect("readable");

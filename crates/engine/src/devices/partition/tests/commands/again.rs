@@ -107,3 +107,31 @@ fn a_request_that_comes_again_is_answered_alike_and_keeps_no_second_payload() {
     assert_eq!(&*send(&mut bench), b"unknown_command");
     assert!(kept_bytes.len() == 1 && kept_bytes[0] < 100, "{kept_bytes:?}");
 }
+
+#[test]
+fn a_request_that_was_refused_for_now_may_come_again() {
+    use crate::Form;
+    use crate::devices::input::Repeatable;
+    use crate::kernel::idempotency::IdempotencyKey;
+    use crate::settings::Settings;
+
+    fn write(made: &Result<TrackedCommand, Problem>) -> Arc<[u8]> {
+        made.as_ref().map_or_else(|problem| problem.code, |_| "sent").as_bytes().into()
+    }
+    let mut bench = Bench::new();
+    let usual = Arc::clone(&bench.rig.partition.settings);
+    let send = |bench: &mut Bench, key, refusal: Option<u16>| {
+        let mut settings = Settings::clone(&usual);
+        if let Some(status) = refusal {
+            settings.check_payload = Arc::new(move |_, _| Err(Problem::new(status, "refused", "so it is")));
+        }
+        bench.rig.partition.settings = Arc::new(settings);
+        let form = Form { once: Some(IdempotencyKey { key: records::AnswerKey(key), body: 9 }), write };
+        let act = Repeatable::SendCommand(device(), Box::new(plain()), form);
+        bench.rig.ask(|reply| Input::Repeatable { act, reply }).expect("no other body").to_vec()
+    };
+    assert_eq!(send(&mut bench, 1, Some(503)), b"refused");
+    assert_eq!(send(&mut bench, 1, None), b"sent", "it was the server's own matter");
+    assert_eq!(send(&mut bench, 2, Some(422)), b"refused");
+    assert_eq!(send(&mut bench, 2, None), b"refused", "that is the answer");
+}

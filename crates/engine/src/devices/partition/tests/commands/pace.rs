@@ -91,3 +91,17 @@ fn a_line_of_an_import_names_the_whole_pace_or_leaves_it() {
     bench.import_pace(Some(window(3)));
     assert_eq!(bench.carried(), ids[1..3], "it has no gap any more");
 }
+
+#[test]
+fn a_device_that_polled_has_its_own_window_again_once_a_wildcard_reaches_it() {
+    let mut bench = Bench::new();
+    bench.pace(Patch::Set(window(3)));
+    let (reply, mut polled) = Reply::new();
+    bench.rig.step(vec![CommandInput::Poll { device: device(), number: Some(1), reply }.into()]);
+    let everybody = Reach::from(OfKind::Any);
+    bench.presence(PresenceChange::ReachesWidely(1, Arc::from([everybody])));
+    let ids = bench.send_many(4);
+    let given = polled.try_recv().expect("answered").expect("known").expect("a command");
+    assert_eq!(given.id, ids[0]);
+    assert_eq!(bench.carried(), ids[..3]);
+}

@@ -82,3 +82,29 @@ fn a_session_that_lives_on_is_not_told_of_again() {
     assert!(bench.is_shown_connected());
     assert_eq!(bench.timeline(), ["linked true", "connected"]);
 }
+
+#[test]
+fn a_step_opens_no_more_lanes_than_it_has_room_for() {
+    let mut bench = Bench::new();
+    let payload: Arc<[u8]> = Arc::from(vec![b'1'; 1 << 20]);
+    for number in 0..40 {
+        let id = format!("d{number}");
+        bench.rig.create(&id).expect("registered");
+        let device = DeviceId::new(&id).expect("an id");
+        let command = Box::new(NewCommand { payload: Arc::clone(&payload), ..plain() });
+        bench.rig.ask(|reply| CommandInput::Send { device, command, reply }.into()).expect("taken");
+    }
+    let (reply, _told) = Reply::new();
+    let change = PresenceChange::ReachesWidely(1, Arc::from([Reach::from(OfKind::Any)]));
+    let mut inputs = vec![CommandInput::Presence { change, reply }.into()];
+    let mut carried = Vec::new();
+    loop {
+        let (_, more) = bench.rig.one_step(std::mem::take(&mut inputs));
+        carried.push(bench.carried().len());
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(carried.iter().sum::<usize>(), 40);
+    assert!(carried.iter().all(|of_step| *of_step < 10), "{carried:?}");
+}
