@@ -170,7 +170,7 @@ async fn is_lost(told: oneshot::Receiver<Weak<PageInFlight>>) {
         Err(_) => false,
     };
     if !is_lost {
-        pending().await
+        pending::<()>().await;
     }
 }
 

@@ -81,6 +81,9 @@ impl StatsQuery {
     }
 }
 
+/// How many commands of a status there were, by the beginning of each span.
+pub type CountsOfStatus = (CommandStatus, Vec<(Timestamp, u64)>);
+
 impl Queries {
     /// The count of each hour or day, oldest first, those without any too. The caller bounds
     /// [`StatsQuery::len`].
@@ -123,10 +126,7 @@ impl Queries {
     ///
     /// # Errors
     /// See [`Queries::stats`].
-    pub fn command_stats(
-        &self,
-        query: &StatsQuery,
-    ) -> Result<Vec<(CommandStatus, Vec<(Timestamp, u64)>)>, Problem> {
+    pub fn command_stats(&self, query: &StatsQuery) -> Result<Vec<CountsOfStatus>, Problem> {
         let StatsOf::Device(device) = &query.of else {
             let of = |status| {
                 let query = StatsQuery { metric: Metric::Commands(status), ..query.clone() };
