@@ -67,7 +67,7 @@ test("a client is tested, changed, disabled, rotated and deleted", async (t) => 
     receiver.answer.status = 500;
     await page.getByRole("button", { name: "Send a test" }).click();
     await page.getByRole("heading", { name: "The test failed" }).waitFor();
-    await page.getByRole("region", { name: "Test" }).getByText("500").waitFor();
+    await page.getByRole("region", { name: "Test" }).getByText("500", { exact: true }).waitFor();
 
     await page.getByRole("button", { name: "Edit" }).click();
     await page.getByLabel("Name").fill("Acme & Sons");

@@ -14,7 +14,7 @@ test("events come live, newest on top, and filters narrow them by the address", 
     await until(["lock1"], rows);
     await site.report({ device_id: "lock2", data: 1 });
     await until(["lock2", "lock1"], rows);
-    await page.getByLabel("Device").fill("lock1");
+    await page.getByRole("searchbox", { name: "Device" }).fill("lock1");
     await page.waitForURL("**/events?device=lock1");
     await until(["lock1"], rows);
     await site.report({ device_id: "lock2", data: 0 }, { device_id: "lock1", data: 0 });

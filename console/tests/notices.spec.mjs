@@ -11,7 +11,7 @@ test("a notice comes while the page is open, and is filtered by its type", async
     await page.getByText("No notice").waitFor();
     await accessible(page);
     await site.api("PATCH", "/v1/clients/acme", { enabled: false });
-    await page.getByText("client.disabled").first().waitFor();
+    await page.locator(".body [role=row]").getByText("client.disabled").waitFor();
     await page.getByText("1 row").waitFor();
     assert.equal(await page.getByRole("link", { name: "client acme" }).getAttribute("href"), "/console/clients/acme");
     await page.getByLabel("Type").selectOption("storage.low");

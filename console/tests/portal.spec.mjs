@@ -70,7 +70,7 @@ test("what a link allows is done, and its effect is there", async (t) => {
     await page.getByRole("button", { name: "Send a test" }).click();
     await page.getByText("The test was answered 204.").waitFor();
     await page.getByRole("button", { name: "Change the URL" }).click();
-    await page.getByLabel("URL").fill("http://127.0.0.1:9/moved");
+    await page.getByRole("textbox", { name: "URL" }).fill("http://127.0.0.1:9/moved");
     await page.getByRole("button", { name: "Change", exact: true }).click();
     await until("http://127.0.0.1:9/moved", async () => (await site.api("GET", "/v1/clients/acme")).url);
     await page.getByText("http://127.0.0.1:9/moved").waitFor();

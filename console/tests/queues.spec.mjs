@@ -247,7 +247,7 @@ test("queues can be read in both themes and narrow, with hostile texts", async (
     for (const path of paths) {
       await visit(site, path, { scheme, width: 360 }, async (page) => {
         await page.getByText(path === "/queues" ? "2 rows" : /^shop\//).first().waitFor();
-        await page.locator("main :is([role=grid], pre, .empty)").first().waitFor();
+        await page.locator("main :is([role=grid], pre, .empty, canvas)").first().waitFor();
         assert.notEqual(await page.title(), "taken");
         await accessible(page);
         await fits(page);

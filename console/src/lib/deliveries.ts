@@ -6,15 +6,15 @@ export type Delivery = Shape<"Delivery">;
 /** An attempt; what is measured and answered is missing on servers that do not keep it. */
 export type Attempt = Shape<"Attempt"> & {
   /** The first 2 KiB of what was answered. */
-  answer?: string;
-  dns_ms?: number;
-  connect_ms?: number;
-  tls_ms?: number;
-  first_byte_ms?: number;
+  answer?: string | null;
+  dns_ms?: number | null;
+  connect_ms?: number | null;
+  tls_ms?: number | null;
+  first_byte_ms?: number | null;
   /** The connection was there already. */
   reused?: boolean;
   /** A sentence that names what to do. */
-  cause?: string;
+  cause?: string | null;
 };
 
 export type DeliveryInFull = Omit<Shape<"DeliveryWithAttempts">, "attempts"> & {

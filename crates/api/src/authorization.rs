@@ -22,8 +22,8 @@ pub(crate) use portal::PortalHolders;
 pub(crate) use rows::{check_row, own_clients};
 pub(crate) use sees::Sees;
 
-/// Whether who gives a command, or tries it anew, may have its outcome told so. A queue takes the right to publish
-/// there: a token for commands is none for queues.
+/// Whether who gives a command, or tries it anew, may have its outcome told so. A queue takes the
+/// right to publish there: a token for commands is none for queues.
 ///
 /// # Errors
 /// 403 `forbidden`.

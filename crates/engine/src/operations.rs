@@ -97,7 +97,8 @@ impl Operations {
         Self { engine }
     }
 
-    /// Begins an operation. A request that comes again under its key is the operation that it began.
+    /// Begins an operation. A request that comes again under its key is the operation that it
+    /// began.
     ///
     /// # Errors
     /// 409 `too_many_operations`; 503 when not accepting, here and for every call below.

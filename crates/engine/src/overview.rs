@@ -1,5 +1,5 @@
-//! How everything stands, from counters and sums that are kept in memory: no call looks at a device,
-//! a job or a file.
+//! How everything stands, from counters and sums that are kept in memory: no call looks at a
+//! device, a job or a file.
 
 use base::ClientId;
 

@@ -24,7 +24,7 @@ pub use bounded::{LOOKED_AT_MAX, Stretch};
 pub use commands::{CommandFilter, TimelineItem, TimelineKey};
 pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder, FeedStretch};
 pub use rollouts::FoundRollouts;
-pub use stats::{StatsOf, StatsQuery};
+pub use stats::{CountsOfStatus, StatsOf, StatsQuery};
 
 use bounded::{Looked, bounded};
 use merge::merge;

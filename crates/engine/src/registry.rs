@@ -1,5 +1,5 @@
-//! The registry partition: clients, their portals, notices, rollouts and operations. A state machine
-//! like every other; what it commits of clients feeds the [`Directory`](crate::Directory).
+//! The registry partition: clients, their portals, notices, rollouts and operations. A state
+//! machine like every other; what it commits of clients feeds the [`Directory`](crate::Directory).
 
 mod effect;
 mod portals;

@@ -202,10 +202,10 @@ impl Rollouts {
     /// makes the same id, and so the same rollout.
     ///
     /// # Errors
-    /// 422 `no_place` for a payload that a kind of the selection cannot be shown; 422 `bad_selector`
-    /// or `bad_place` for a selection that cannot be kept; 422 `too_many_devices`; 409 `exists` if
-    /// another request came with the key, or `too_many_rollouts`; 503 when not accepting, here and
-    /// for every call below.
+    /// 422 `no_place` for a payload that a kind of the selection cannot be shown; 422
+    /// `bad_selector` or `bad_place` for a selection that cannot be kept; 422 `too_many_devices`;
+    /// 409 `exists` if another request came with the key, or `too_many_rollouts`; 503 when not
+    /// accepting, here and for every call below.
     pub async fn create(
         &self,
         new: NewRollout,

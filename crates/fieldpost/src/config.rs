@@ -15,6 +15,7 @@ mod entry;
 mod in_force;
 mod kinds;
 mod layers;
+mod listeners;
 mod mistake;
 mod names;
 mod notices;
@@ -45,13 +46,11 @@ pub(crate) use in_force::InForce;
 pub(crate) use mistake::ConfigErrors;
 
 use layers::Layers;
+use listeners::{connections_max, grpc_listen, http_listen, lmstfy_listen, mqtt_listen};
 use names::{FrameOrigin, Host, Items, LabelKey, WebOrigin};
 use notices::NoticesOfMachine;
-use reader::{Found, Reader};
-use shape::{
-    Address, AddressOrOff, AmqpUrlOrOff, Bytes, Directory, FileOrNone, Prefetch, Queue, Span, Switch, Whole,
-    Word,
-};
+use reader::Reader;
+use shape::{AmqpUrlOrOff, Bytes, Directory, FileOrNone, Prefetch, Queue, Span, Switch, Whole, Word};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -392,60 +391,6 @@ fn tls(from: &mut Reader) -> Option<Tls> {
     let (wrong, right) = ("is given without the other", "write both tls.cert and tls.key, or neither");
     from.refuse_at(alone.1, alone.0, wrong.to_owned(), right.to_owned());
     None
-}
-
-fn http_listen(from: &mut Reader) -> SocketAddr {
-    let found = from.read("http.listen", &Address);
-    let address = found.value;
-    stays_on_loopback(from, "http.listen", "auth.tokens", &found, Some(address));
-    address
-}
-
-fn grpc_listen(from: &mut Reader) -> Option<SocketAddr> {
-    let found = from.read("grpc.listen", &AddressOrOff);
-    let address = found.value;
-    stays_on_loopback(from, "grpc.listen", "auth.tokens", &found, address);
-    address
-}
-
-fn mqtt_listen(from: &mut Reader) -> Option<SocketAddr> {
-    let found = from.read("mqtt.listen", &AddressOrOff);
-    let address = found.value;
-    stays_on_loopback(from, "mqtt.listen", "auth.mqtt", &found, address);
-    address
-}
-
-/// A namespace's tokens guard only what is asked about it, so the list is that of the HTTP API.
-fn lmstfy_listen(from: &mut Reader, key: &'static str) -> Option<SocketAddr> {
-    let found = from.read(key, &AddressOrOff);
-    let address = found.value;
-    stays_on_loopback(from, key, "auth.tokens", &found, address);
-    address
-}
-
-fn connections_max(from: &mut Reader, key: &'static str) -> usize {
-    from.read(key, &Whole { least: 1, most: 1_000_000 }).value as usize
-}
-
-/// Whoever reaches a listener without a list of who may do what may do anything, so only this
-/// machine may reach it.
-fn stays_on_loopback<T>(
-    from: &mut Reader,
-    key: &'static str,
-    list: &'static str,
-    found: &Found<T>,
-    address: Option<SocketAddr>,
-) {
-    let Some(address) = address.filter(|address| !address.ip().to_canonical().is_loopback()) else { return };
-    if from.has_entries(list) {
-        return;
-    }
-    from.refuse_at(
-        found.origin.clone(),
-        key,
-        format!("{address} can be reached from other machines, and no [[{list}]] says who may do what"),
-        format!("list them, or write a loopback address, such as 127.0.0.1:{}", address.port()),
-    );
 }
 
 fn amqp(from: &mut Reader) -> Amqp {

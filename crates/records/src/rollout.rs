@@ -168,7 +168,8 @@ pub enum RolloutStanding {
     Running,
     /// Not until it is resumed.
     Paused,
-    /// Too many commands failed, or its devices cannot be told or are too many: not until it is resumed.
+    /// Too many commands failed, or its devices cannot be told or are too many: not until it is
+    /// resumed.
     Stopped,
     /// It was called off.
     Cancelled,

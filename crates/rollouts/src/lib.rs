@@ -164,7 +164,8 @@ pub fn pause(state: &mut RolloutState) -> Result<(), CallRefused> {
     Ok(())
 }
 
-/// Stops by itself what runs or is paused: its devices cannot be told, or are too many. Whether it did.
+/// Stops by itself what runs or is paused: its devices cannot be told, or are too many. Whether it
+/// did.
 pub fn stop(state: &mut RolloutState) -> bool {
     let stops = matches!(state.standing, RolloutStanding::Running | RolloutStanding::Paused);
     if stops {

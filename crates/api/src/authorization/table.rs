@@ -32,7 +32,8 @@ pub(super) enum Needs {
     /// `jobs:NAMESPACE` of the `{ns}` in the path, or `operate`.
     OperateJobs,
     /// Any scope that may act on something, `jobs:NAMESPACE` where that is asked for with
-    /// `namespace=`, or `read` if nothing is changed. Which scope an action takes is told elsewhere.
+    /// `namespace=`, or `read` if nothing is changed. Which scope an action takes is told
+    /// elsewhere.
     Operations,
     /// `read` or `operate`, or `jobs:NAMESPACE` where that is asked for with `namespace=`.
     Queues,

@@ -1,18 +1,18 @@
 //! The schemas of single texts, numbers and bodies, with the limits that the code keeps.
 
+mod jobs;
+
 use base::WayIn;
 use base::limits::{
     CLIENT_ID_CHARS_MAX, CLIENTS_PER_DEVICE_MAX, COMMAND_NAME_BYTES_MAX, COMMAND_PRIORITY_MAX,
-    DEVICE_ID_CHARS_MAX, JOB_NAME_BYTES_MAX, JOB_TRIES_MAX, JOBS_PER_CALL_MAX, LABEL_KEY_CHARS_MAX,
-    LABEL_VALUE_BYTES_MAX, LABELS_MAX, QUEUE_NAME_CHARS_MAX, QUEUES_PER_CONSUME_MAX, REPORT_ID_CHARS_MAX,
+    DEVICE_ID_CHARS_MAX, LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, REPORT_ID_CHARS_MAX,
     TEXT_CHARS_MAX, URL_CHARS_MAX,
 };
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::operations::OPERATION_ID_PREFIX;
-use engine::queues::JobState;
 use engine::records::{
-    AttemptError, CommandStatus, Connection, DeadReason, DeliveryStatus, DisconnectReason, EventKind,
-    MemberStatus, OperationAction, OperationStatus,
+    AttemptError, CommandStatus, Connection, DeliveryStatus, DisconnectReason, EventKind, MemberStatus,
+    OperationAction, OperationStatus,
 };
 use engine::rollouts::{ROLLOUT_ID_CHARS_MAX, RolloutStatus};
 use serde_json::json;
@@ -26,6 +26,11 @@ use crate::overview::What;
 use crate::params::PART_BYTES_MAX;
 use crate::routes::stats::{By, METRICS, name_of};
 use crate::shape::timeline::{of_command, of_delivery};
+
+pub(crate) use jobs::{
+    dead_reason, job_id, job_ids, job_name, job_state, jobs, queue_name, queue_names, queue_order,
+    reservation, reservations, tries,
+};
 
 fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
@@ -397,67 +402,6 @@ pub(crate) fn body(members: &[(&str, Schema)]) -> Schema {
         };
     }
     body.into()
-}
-
-/// The id of a job: a ULID.
-pub(crate) fn job_id() -> Schema {
-    text().pattern(Some("^[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}$")).into()
-}
-
-/// A namespace or a queue.
-pub(crate) fn queue_name() -> Schema {
-    matching("^[A-Za-z0-9-][A-Za-z0-9_-]*$", QUEUE_NAME_CHARS_MAX)
-}
-
-/// Queues to consume from, the first one first.
-pub(crate) fn queue_names() -> Schema {
-    let name = "[A-Za-z0-9-][A-Za-z0-9_-]*";
-    let most = QUEUES_PER_CONSUME_MAX;
-    let about = format!("1 to {most} names of queues with commas between them");
-    text().pattern(Some(format!("^{name}(,{name}){{0,{}}}$", most - 1))).description(Some(about)).into()
-}
-
-/// An alias or a group.
-pub(crate) fn job_name() -> Schema {
-    let about = format!("up to {JOB_NAME_BYTES_MAX} bytes of UTF-8");
-    text().min_length(Some(1)).max_length(Some(JOB_NAME_BYTES_MAX)).description(Some(about)).into()
-}
-
-pub(crate) fn job_state() -> Schema {
-    one_of([JobState::Scheduled, JobState::Ready, JobState::Reserved].map(JobState::as_str))
-}
-
-pub(crate) fn dead_reason() -> Schema {
-    one_of([DeadReason::Released, DeadReason::TimedOut].map(DeadReason::as_str))
-}
-
-pub(crate) fn queue_order() -> Schema {
-    one_of(["fifo", "lifo"])
-}
-
-pub(crate) fn tries() -> Schema {
-    whole(1, u64::from(JOB_TRIES_MAX))
-}
-
-/// What a consumer shows for a job.
-pub(crate) fn reservation() -> Schema {
-    text().description(Some("as it came with the job")).into()
-}
-
-pub(crate) fn reservations() -> Schema {
-    let items = ArrayBuilder::new().items(RefOr::T(reservation())).max_items(Some(JOBS_PER_CALL_MAX));
-    Schema::Array(items.build())
-}
-
-pub(crate) fn job_ids() -> Schema {
-    let items = ArrayBuilder::new().items(RefOr::T(text().into())).max_items(Some(JOBS_PER_CALL_MAX));
-    Schema::Array(items.build())
-}
-
-/// Jobs to be published.
-pub(crate) fn jobs(job: Schema) -> Schema {
-    let items = ArrayBuilder::new().items(RefOr::T(job)).min_items(Some(1));
-    Schema::Array(items.max_items(Some(JOBS_PER_CALL_MAX)).build())
 }
 
 pub(crate) fn base64() -> Schema {

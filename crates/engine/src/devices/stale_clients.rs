@@ -32,8 +32,8 @@ pub struct StaleClients {
     state: Mutex<StaleState>,
     /// How many clients are stale.
     clients: AtomicUsize,
-    /// How many are, or were when they were last tried: almost always none, and then a success costs
-    /// no lock.
+    /// How many are, or were when they were last tried: almost always none, and then a success
+    /// costs no lock.
     known: AtomicUsize,
     changed: Notify,
 }
@@ -150,8 +150,8 @@ impl StaleClients {
         self.changed.notified().await;
     }
 
-    /// Since when no notification has got through to a client: since this process knows of it; `None`
-    /// for one without stale devices.
+    /// Since when no notification has got through to a client: since this process knows of it;
+    /// `None` for one without stale devices.
     pub(crate) fn since(&self, client: Incarnation) -> Option<Timestamp> {
         if self.clients.load(Ordering::Acquire) == 0 {
             return None;

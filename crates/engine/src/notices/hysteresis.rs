@@ -1,9 +1,9 @@
 //! What of a subject's conditions is told, so that flapping does not flood.
 //!
 //! A subject is told of at once when it has been quiet. After that nothing is told of it for
-//! `quiet`. At the end of that time the condition that holds then is told, if it is another than the
-//! one that was told last. So nobody hears of a subject more than once in that time, and whoever
-//! listens is right at its end.
+//! `quiet`. At the end of that time the condition that holds then is told, if it is another than
+//! the one that was told last. So nobody hears of a subject more than once in that time, and
+//! whoever listens is right at its end.
 
 use std::time::Duration;
 

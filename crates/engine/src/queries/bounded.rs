@@ -48,7 +48,8 @@ pub(super) struct Looked<K, T> {
 }
 
 /// The first `limit` matches of `sources` together, as far as the cost of [`LOOKED_AT_MAX`] rows
-/// leads. `look` looks at rows of a source behind a key, at the cost of so many; `before` says which of two keys comes first.
+/// leads. `look` looks at rows of a source behind a key, at the cost of so many; `before` says
+/// which of two keys comes first.
 pub(super) fn bounded<K: Clone, T>(
     sources: usize,
     limit: usize,

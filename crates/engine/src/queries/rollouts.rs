@@ -8,8 +8,8 @@ use records::{MemberPlace, MemberStatus, RolloutMember, RolloutWork};
 use super::{Queries, unreadable};
 use crate::rollouts::{TrackedRollout, unknown_rollout};
 
-/// Bytes of bulk assignments that a page of rollouts passes by, one in memory at a time; each counts
-/// for so many besides its entries.
+/// Bytes of bulk assignments that a page of rollouts passes by, one in memory at a time; each
+/// counts for so many besides its entries.
 const PASSED_BY_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 const PASSED_BY_BYTES: usize = 16 * 1_024;
 

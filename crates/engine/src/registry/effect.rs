@@ -1,5 +1,5 @@
-//! What the outside sees of a step of the registry: answers, the directory of clients, what rollouts
-//! have to be done, and that operations begin.
+//! What the outside sees of a step of the registry: answers, the directory of clients, what
+//! rollouts have to be done, and that operations begin.
 
 use std::sync::Arc;
 

@@ -408,12 +408,8 @@ pub(crate) fn rollout(id: &str) -> Key {
 
 /// An operation by its id: the older ones come first.
 pub(crate) fn operation(id: EntityId) -> Key {
-    let EntityId { routing, at, number, tag } = id;
-    let mut key = Key::from_slice(&at.0.to_be_bytes());
-    key.extend_from_slice(&number.to_be_bytes());
-    key.extend_from_slice(&routing.to_be_bytes());
-    key.extend_from_slice(&tag.to_be_bytes());
-    key
+    let (at, number) = (id.at.0.to_be_bytes(), id.number.to_be_bytes());
+    [&at[..], &number, &id.routing.to_be_bytes(), &id.tag.to_be_bytes()].concat().into()
 }
 
 /// Some of the devices that a rollout names.

@@ -11,7 +11,7 @@ type Row = (&'static str, &'static str, &'static str, &'static str, u16, &'stati
 const JSON: &str = "application/json";
 
 const REFUSALS: &[Row] = &[
-    ("GET", "/", JSON, "", 404, "unknown_route"),
+    ("GET", "/nowhere", JSON, "", 404, "unknown_route"),
     ("GET", "/v1/devices/", JSON, "", 404, "unknown_route"),
     ("GET", "/v1/../healthz", JSON, "", 404, "unknown_route"),
     ("PUT", "/v1/devices", JSON, "{}", 405, "method_not_allowed"),

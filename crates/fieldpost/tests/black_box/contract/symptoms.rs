@@ -1,4 +1,5 @@
-//! Lists that find by symptom: each page looks at a bounded number of rows, and says where to go on.
+//! Lists that find by symptom: each page looks at a bounded number of rows, and says where to go
+//! on.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -105,6 +105,7 @@ fn first_table_of_later(fixture: &Path) -> Option<&'static str> {
     match fixture.file_name().and_then(|name| name.to_str()) {
         Some("format-1") => Some("queues"),
         Some("format-2") => Some("commands"),
+        Some("format-3") => Some("operations"),
         _ => None,
     }
 }
