@@ -21,9 +21,9 @@ export type DeliveryInFull = Omit<Shape<"DeliveryWithAttempts">, "attempts"> & {
   attempts: Attempt[];
   /** As it was sent; `null` where it is not kept, and `body_gone` says why. */
   body?: string | null;
-  body_gone?: string;
+  body_gone?: string | null;
   /** Those of the latest attempt, without the signature. */
-  headers?: Record<string, string>;
+  headers?: Record<string, string | null>;
   /** `null` once the client is gone. */
   url?: string | null;
 };

@@ -1,7 +1,7 @@
 //! The settings in force, as they may be shown: without secrets.
 //!
-//! A value is shown only where the form that its key is read by says that it is no secret
-//! ([`Exposure`]), so a new setting is hidden until somebody has decided.
+//! Each setting is read by a form, and the form says whether its value is a secret ([`Exposure`]).
+//! A new setting is hidden until somebody has decided.
 
 use std::collections::BTreeMap;
 
