@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { test } from "node:test";
-import { accessible, fits, startSite, until, visit } from "./harness.mjs";
+import { accessible, fits, startSite, undo, until, visit } from "./harness.mjs";
 
 const HOSTILE = "<img src=x onerror=alert(1)>";
 const PRIVATE = "[notify]\nallow_private = true\n";
@@ -65,7 +65,7 @@ test("links are made and taken away, with undo", async (t) => {
     await page.getByText(HOSTILE).waitFor();
     await page.getByRole("button", { name: "Remove the link to acme" }).click();
     await until([], linked);
-    await page.getByRole("button", { name: "Undo" }).last().click();
+    await undo(page, "acme is told of lock1 no more.");
     await until(["acme"], linked);
   });
 });
@@ -161,7 +161,7 @@ test("a wish is made, confirmed by the device, changed and taken back", async (t
     await page.getByLabel("Value").fill('"loud"');
     await page.getByRole("button", { name: "Wish", exact: true }).click();
     await until([["volume", "loud"]], wished);
-    await page.getByRole("button", { name: "Undo" }).last().click();
+    await undo(page, 'volume is wished: "loud"');
     await until([["volume", 7]], wished);
     await page.getByRole("button", { name: "Delete volume" }).click();
     await until(true, async () => (await wished()).every(([, desired]) => desired === null));

@@ -141,6 +141,11 @@ export async function accessible(page) {
   assert.deepEqual(said, [], `axe-core at ${page.url()}`);
 }
 
+/** Undoes what the newest message with this text told of; waits for that message first. */
+export async function undo(page, done) {
+  await page.locator(".toast", { hasText: done }).last().getByRole("button", { name: "Undo" }).click();
+}
+
 /** The page is no wider than the window. */
 export async function fits(page) {
   const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

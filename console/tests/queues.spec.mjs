@@ -1,7 +1,7 @@
 /** Queues, jobs and dead letters, and everything that is done with them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, fits, startSite, until, visit } from "./harness.mjs";
+import { accessible, fits, startSite, undo, until, visit } from "./harness.mjs";
 import { HOSTILE } from "./receiver.mjs";
 
 const TOKENS = [
@@ -60,7 +60,7 @@ test("a queue is paused, resumed, set and deleted", async (t) => {
     await until(true, figure(site, "paused"));
     await page.getByRole("button", { name: "Resume" }).click();
     await until(false, figure(site, "paused"));
-    await page.getByRole("button", { name: "Undo" }).last().click();
+    await undo(page, "The queue gives out jobs again.");
     await until(true, figure(site, "paused"));
 
     await page.getByRole("button", { name: "Settings" }).click();
@@ -74,7 +74,7 @@ test("a queue is paused, resumed, set and deleted", async (t) => {
       return [order, concurrency, dead_max_age, rate];
     };
     await until(["lifo", 7, "2d", null], set);
-    await page.getByRole("button", { name: "Undo" }).last().click();
+    await undo(page, "The settings are in force.");
     await until(["fifo", null, null, null], set);
 
     await page.getByRole("button", { name: "Delete the queue" }).click();

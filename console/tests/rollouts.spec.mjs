@@ -1,7 +1,7 @@
 /** Rollouts: begun with a count of whom they mean, watched, paused, approved and cancelled. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, fits, startSite, until, visit } from "./harness.mjs";
+import { accessible, fits, startSite, undo, until, visit } from "./harness.mjs";
 
 const IDS = Array.from({ length: 10 }, (_, i) => `lock${i}`);
 
@@ -100,7 +100,7 @@ test("it is paused, resumed, and cancelled when its id is typed", async (t) => {
     await until("running", status(site, "try"));
     await page.getByRole("button", { name: "Pause" }).click();
     await until("paused", status(site, "try"));
-    await page.getByRole("button", { name: "Undo" }).last().click();
+    await undo(page, "The rollout is paused.");
     await until("running", status(site, "try"));
     await page.getByRole("button", { name: "Cancel", exact: true }).click();
     const go = page.getByRole("button", { name: "Cancel the rollout" });
