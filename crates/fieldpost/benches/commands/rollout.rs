@@ -1,0 +1,86 @@
+//! A rollout that waits for devices that are away: what it costs while nothing happens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fieldpost_client::Method;
+use serde_json::{Value, json};
+use simulator::api_client::Api;
+use simulator::commands::{CommandLedger, CommandedDevices, Manners};
+
+use super::machine::{cpu_time, ms};
+use super::report::Report;
+use super::site::Fieldpost;
+use super::{Failure, PATIENCE, Sizes, stage};
+
+/// Of the devices that are meant, one in so many is present.
+const PRESENT_ONE_IN: u32 = 5;
+/// How long the server is left alone before it is measured, and while it is: a minute holds each of
+/// its checkpoints by time once.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// What a server used in a second in which nothing happened.
+struct Idle {
+    cpu_ms: f64,
+    frames: f64,
+}
+
+pub(super) async fn at_rest(sizes: Sizes, report: &mut Report) -> Result<(), Failure> {
+    let present = (sizes.absent / PRESENT_ONE_IN).min(sizes.devices);
+    let name = format!("rollout_to_{}devices_{present}present at_rest", sizes.absent);
+    let server = Fieldpost::start().await?;
+    let devices = stage::devices(sizes.absent);
+    stage::register(&server, &devices).await?;
+    let ledger = Arc::new(CommandLedger::default());
+    let mqtt = &server.site.mqtt;
+    let connected = CommandedDevices::connect(mqtt, &devices, present, Manners::default(), &ledger);
+    if !connected.subscribed(present.into(), PATIENCE).await {
+        return Err(format!("not every device is subscribed: {}", stage::told(&ledger)).into());
+    }
+    let without = idle(&server).await?;
+
+    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let rollout = json!({"payload": {"open": true}, "selector": format!("kind={}", devices.kind())});
+    let begun: Value = api.post("/v1/rollouts", &rollout).await?;
+    let path = format!("/v1/rollouts/{}", begun["id"].as_str().ok_or("a rollout without an id")?);
+    let answered = |now: &Value| now["acknowledged"] == present;
+    let now: Value = match api.until(&path, PATIENCE, answered).await {
+        Ok(now) => now,
+        Err(error) => {
+            let now: Value = api.get(&path).await?;
+            return Err(format!("{error}: {now}; {}", stage::told(&ledger)).into());
+        }
+    };
+    if now["status"] != "running" || now["waiting"] != sizes.absent - present {
+        return Err(format!("the rollout does not wait for those who are away: {now}").into());
+    }
+    let with = idle(&server).await?;
+    report.note(&format!(
+        "  {name}: {:.2} ms of CPU and {:.2} frames a second without, {:.2} ms and {:.2} with",
+        without.cpu_ms, without.frames, with.cpu_ms, with.frames
+    ))?;
+    let more = format!("{:+.2} ms CPU/s", with.cpu_ms - without.cpu_ms);
+    report.figure(&name, format!("{more}, {:+.2} frames/s", with.frames - without.frames));
+    connected.disconnect().await;
+    server.stop().await
+}
+
+async fn idle(server: &Fieldpost) -> Result<Idle, Failure> {
+    let process = server.process_id()?;
+    tokio::time::sleep(QUIET).await;
+    let (cpu, frames) = (cpu_time(process)?, written(server).await?);
+    tokio::time::sleep(QUIET).await;
+    let cpu = cpu_time(process)?.saturating_sub(cpu);
+    let frames = written(server).await? - frames;
+    let seconds = QUIET.as_secs_f64();
+    Ok(Idle { cpu_ms: ms(cpu) / seconds, frames: frames / seconds })
+}
+
+/// Frames that the server has written to its log so far.
+async fn written(server: &Fieldpost) -> Result<f64, Failure> {
+    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let answer = api.any(Method::GET, "/metrics", None).await?;
+    let text = String::from_utf8(answer.body.to_vec())?;
+    let line = text.lines().find_map(|line| line.strip_prefix("fieldpost_store_frames_total "));
+    Ok(line.ok_or("no such figure")?.parse()?)
+}
