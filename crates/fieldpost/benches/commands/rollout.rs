@@ -6,18 +6,21 @@ use std::time::Duration;
 use fieldpost_client::Method;
 use serde_json::{Value, json};
 use simulator::api_client::Api;
-use simulator::commands::{CommandLedger, CommandedDevices, Manners};
+use simulator::commands::CommandLedger;
+use simulator::traffic::DeviceIds;
 
 use super::machine::{cpu_time, ms};
-use super::report::Report;
+use super::report::{Report, median};
 use super::site::Fieldpost;
 use super::{Failure, PATIENCE, Sizes, stage};
 
 /// Of the devices that are meant, one in so many is present.
 const PRESENT_ONE_IN: u32 = 5;
-/// How long the server is left alone before it is measured, and while it is: a minute holds each of
-/// its checkpoints by time once.
-const QUIET: Duration = Duration::from_secs(60);
+/// How long the server is left alone first: what happened is in its tables by then.
+const QUIET: Duration = Duration::from_secs(70);
+/// Spans that are measured; their medians leave out a checkpoint by time.
+const SPANS: usize = 5;
+const SPAN: Duration = Duration::from_secs(20);
 
 /// What a server used in a second in which nothing happened.
 struct Idle {
@@ -29,14 +32,12 @@ pub(super) async fn at_rest(sizes: Sizes, report: &mut Report) -> Result<(), Fai
     let present = (sizes.absent / PRESENT_ONE_IN).min(sizes.devices);
     let name = format!("rollout_to_{}devices_{present}present at_rest", sizes.absent);
     let server = Fieldpost::start().await?;
-    let devices = stage::devices(sizes.absent);
+    let devices = stage::devices(present);
     stage::register(&server, &devices).await?;
+    let absent = DeviceIds::new("a", sizes.absent - present).of_kind(devices.kind());
+    stage::register(&server, &absent).await?;
     let ledger = Arc::new(CommandLedger::default());
-    let mqtt = &server.site.mqtt;
-    let connected = CommandedDevices::connect(mqtt, &devices, present, Manners::default(), &ledger);
-    if !connected.subscribed(present.into(), PATIENCE).await {
-        return Err(format!("not every device is subscribed: {}", stage::told(&ledger)).into());
-    }
+    let connected = stage::connect(&server.site.mqtt, &devices, &ledger).await?;
     let without = idle(&server).await?;
 
     let api = Api::new(server.site.http.clone(), PATIENCE);
@@ -44,14 +45,8 @@ pub(super) async fn at_rest(sizes: Sizes, report: &mut Report) -> Result<(), Fai
     let begun: Value = api.post("/v1/rollouts", &rollout).await?;
     let path = format!("/v1/rollouts/{}", begun["id"].as_str().ok_or("a rollout without an id")?);
     let answered = |now: &Value| now["acknowledged"] == present;
-    let now: Value = match api.until(&path, PATIENCE, answered).await {
-        Ok(now) => now,
-        Err(error) => {
-            let now: Value = api.get(&path).await?;
-            return Err(format!("{error}: {now}; {}", stage::told(&ledger)).into());
-        }
-    };
-    if now["status"] != "running" || now["waiting"] != sizes.absent - present {
+    let now: Value = api.until(&path, PATIENCE, answered).await?;
+    if now["status"] != "running" || now["waiting"] != absent.count() {
         return Err(format!("the rollout does not wait for those who are away: {now}").into());
     }
     let with = idle(&server).await?;
@@ -68,12 +63,14 @@ pub(super) async fn at_rest(sizes: Sizes, report: &mut Report) -> Result<(), Fai
 async fn idle(server: &Fieldpost) -> Result<Idle, Failure> {
     let process = server.process_id()?;
     tokio::time::sleep(QUIET).await;
-    let (cpu, frames) = (cpu_time(process)?, written(server).await?);
-    tokio::time::sleep(QUIET).await;
-    let cpu = cpu_time(process)?.saturating_sub(cpu);
-    let frames = written(server).await? - frames;
-    let seconds = QUIET.as_secs_f64();
-    Ok(Idle { cpu_ms: ms(cpu) / seconds, frames: frames / seconds })
+    let (mut cpu_ms, mut frames) = (Vec::new(), Vec::new());
+    for _ in 0..SPANS {
+        let (cpu, before) = (cpu_time(process)?, written(server).await?);
+        tokio::time::sleep(SPAN).await;
+        cpu_ms.push(ms(cpu_time(process)?.saturating_sub(cpu)) / SPAN.as_secs_f64());
+        frames.push((written(server).await? - before) / SPAN.as_secs_f64());
+    }
+    Ok(Idle { cpu_ms: median(cpu_ms), frames: median(frames) })
 }
 
 /// Frames that the server has written to its log so far.
