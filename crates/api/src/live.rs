@@ -40,10 +40,10 @@ use crate::host::Limit;
 use crate::params::Params;
 use memo::Memo;
 use stream::LiveStream;
-use topic::Asked;
+use topic::LiveRequest;
 
-pub(crate) use feed::{Listed, Source};
-pub(crate) use topic::Topic;
+pub(crate) use feed::{ListSource, FeedSource};
+pub(crate) use topic::LiveTopic;
 
 /// The content type of a stream.
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
@@ -54,11 +54,11 @@ const STREAMS_DEFAULT: usize = 256;
 
 /// What all streams share.
 #[derive(Debug)]
-pub(crate) struct Live {
-    limits: OnceLock<Limits>,
+pub(crate) struct LiveStreams {
+    limits: OnceLock<LiveLimits>,
     open: AtomicUsize,
     memo: Memo,
-    /// Looks of all streams are at the same moments, counted from here.
+    /// All streams look at the same moments, counted from here.
     epoch: Instant,
     streams: Gauge,
     messages: LabelCounter,
@@ -66,13 +66,13 @@ pub(crate) struct Live {
 }
 
 #[derive(Debug)]
-struct Limits {
+struct LiveLimits {
     streams_max: usize,
     /// Of those the streams of one token.
     of_token: Shares,
 }
 
-impl Default for Live {
+impl Default for LiveStreams {
     fn default() -> Self {
         Self {
             limits: OnceLock::new(),
@@ -86,7 +86,7 @@ impl Default for Live {
     }
 }
 
-impl Live {
+impl LiveStreams {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register("fieldpost_http_live_streams", "Live streams that are open", self.streams.clone());
         let help = "Messages of live streams, by topic";
@@ -97,11 +97,11 @@ impl Live {
 
     /// So many streams at a time. The first number that is given stays.
     pub(crate) fn allow(&self, streams_max: usize) {
-        let _first = self.limits.get_or_init(|| Limits::of(streams_max));
+        let _first = self.limits.get_or_init(|| LiveLimits::of(streams_max));
     }
 
-    fn limits(&self) -> &Limits {
-        self.limits.get_or_init(|| Limits::of(STREAMS_DEFAULT))
+    fn limits(&self) -> &LiveLimits {
+        self.limits.get_or_init(|| LiveLimits::of(STREAMS_DEFAULT))
     }
 
     pub(crate) fn limit(&self) -> Limit {
@@ -111,7 +111,7 @@ impl Live {
     }
 }
 
-impl Limits {
+impl LiveLimits {
     fn of(streams_max: usize) -> Self {
         let streams_max = streams_max.min(LIVE_MAX);
         Self { streams_max, of_token: Shares::new(streams_max.div_ceil(2)) }
@@ -119,12 +119,12 @@ impl Limits {
 }
 
 /// A stream's place among those that may be open.
-struct Place {
+struct LiveStreamPermit {
     api: ApiState,
     _of_token: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl LiveStreamPermit {
     /// A place for whoever calls.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for LiveStreamPermit {
     fn drop(&mut self) {
         let live = &self.api.shared.live;
         live.open.fetch_sub(1, Ordering::SeqCst);
@@ -173,13 +173,13 @@ pub(crate) async fn open(
     last_event_id: Option<&HeaderValue>,
 ) -> Result<Response, Problem> {
     let (fingerprint, whose) = (params.fingerprint(), params.whose());
-    let asked = Asked::read(params)?;
+    let asked = LiveRequest::read(params)?;
     asked.check_rights(api, caller.as_ref()).await?;
-    let place = Place::take(api, &whose)?;
+    let permit = LiveStreamPermit::take(api, &whose)?;
     let last = last_event_id.and_then(|id| id.to_str().ok());
     let positions = last.map(|id| position::read(fingerprint, id)).unwrap_or_default();
     // In a box: it moves with every message.
-    let stream = Box::new(LiveStream::open(place, caller, asked, (fingerprint, whose), positions).await?);
+    let stream = Box::new(LiveStream::open(permit, caller, asked, (fingerprint, whose), positions).await?);
     let messages = unfold(stream, async |mut stream| {
         let message = stream.next().await?;
         Some((Ok::<_, Infallible>(message), stream))

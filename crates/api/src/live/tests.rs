@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::feed::FeedState;
+use super::feed::{FeedIdentity, FeedState};
 use crate::{ApiState, router};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -394,9 +394,10 @@ async fn streams_at_the_same_place_share_what_one_of_them_read() {
     let state =
         ApiState::new(rig.engine.clone(), Access::of(Vec::new()), &MemoryBudget::default(), Arc::default());
     let sees = crate::authorization::Sees::Everything;
-    let source = crate::routes::live::source(&state, super::Topic::Events, (None, None), sees);
+    let source = crate::routes::live::source(&state, super::LiveTopic::Events, (None, None), sees);
+    let feed = FeedIdentity { topic: super::LiveTopic::Events, device: None, client: None, sees };
     let (mut one, mut other) =
-        (FeedState::new(Arc::clone(&source), 1, 50, None), FeedState::new(source, 1, 50, None));
+        (FeedState::new(Arc::clone(&source), feed.clone(), 50, None), FeedState::new(source, feed, 50, None));
     let looked =
         [one.look(&state, 1).await.expect("readable"), other.look(&state, 1).await.expect("readable")];
     assert!(Arc::ptr_eq(&looked[0], &looked[1]));

@@ -13,7 +13,7 @@ use crate::shape::{DeviceShape, QueueShape};
 
 /// What a stream sends of them.
 #[derive(Debug, Default)]
-pub(super) struct Changed {
+pub(super) struct VisibleChanges {
     /// JSON texts with commas between.
     pub(super) items: Vec<u8>,
     /// Ids of devices that are gone, as JSON texts with commas between.
@@ -22,7 +22,7 @@ pub(super) struct Changed {
     pub(super) more: bool,
 }
 
-impl Changed {
+impl VisibleChanges {
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty() && self.gone.is_empty()
     }
@@ -57,8 +57,8 @@ impl VisibleDevices {
         self.ids.keys().copied()
     }
 
-    /// What of these devices, and of those that wait, is otherwise than it was sent last, as far
-    /// as a message takes it. Shown are those of `clients`, or all.
+    /// What changed among the touched and waiting devices since it was sent, as much as a message
+    /// takes; only devices of `clients`, if given.
     ///
     /// # Errors
     /// When the store cannot be read now.
@@ -67,7 +67,7 @@ impl VisibleDevices {
         api: &ApiState,
         touched: Vec<DevicePlace>,
         clients: Option<&[ClientId]>,
-    ) -> Result<Changed, Problem> {
+    ) -> Result<VisibleChanges, Problem> {
         self.waiting.extend(touched);
         let asked: Vec<_> =
             self.waiting.iter().filter_map(|place| Some((*place, self.ids.get(place)?.clone()))).collect();
@@ -79,7 +79,7 @@ impl VisibleDevices {
             of.as_ref().is_none_or(|of| of.iter().any(|client| linked.contains(&client.incarnation)))
         };
         let read = api.shared.follows.run(move || read_some(&queries, asked, may_see)).await?;
-        let mut changed = Changed::default();
+        let mut changed = VisibleChanges::default();
         for (place, id, text) in read {
             self.waiting.remove(&place);
             self.note(place, &id, text.as_deref(), &mut changed);
@@ -89,7 +89,7 @@ impl VisibleDevices {
     }
 
     /// The device there is this now, or is not to be seen.
-    fn note(&mut self, place: DevicePlace, id: &DeviceId, text: Option<&[u8]>, changed: &mut Changed) {
+    fn note(&mut self, place: DevicePlace, id: &DeviceId, text: Option<&[u8]>, changed: &mut VisibleChanges) {
         match text {
             Some(text) => {
                 let hash = hash::derived(0, text);
@@ -143,13 +143,12 @@ impl VisibleQueues {
         Self { names: names.iter().cloned().collect(), sent: BTreeMap::new() }
     }
 
-    /// Those that stand otherwise than they were sent last. That a job has waited longer is no
-    /// change.
+    /// Queues whose counts changed since they were sent. A growing waiting time is no change.
     ///
     /// # Errors
     /// 503 when the server is not accepting.
-    pub(super) async fn changed(&mut self, api: &ApiState) -> Result<Changed, Problem> {
-        let mut changed = Changed::default();
+    pub(super) async fn changed(&mut self, api: &ApiState) -> Result<VisibleChanges, Problem> {
+        let mut changed = VisibleChanges::default();
         for stats in api.queues().stats_of(&self.names).await? {
             let timeless = QueueStats { oldest_ready: None, ..stats.clone() };
             if self.sent.get(&stats.name) != Some(&timeless) {

@@ -19,7 +19,7 @@ use super::notices::Notices;
 use super::timeline::Timeline;
 use crate::ApiState;
 use crate::authorization::Sees;
-use crate::live::{self, EVENT_STREAM, Listed, Source, Topic};
+use crate::live::{self, EVENT_STREAM, ListSource, FeedSource, LiveTopic};
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -60,52 +60,52 @@ async fn open(
 /// For a topic that is no feed.
 pub(crate) fn source(
     api: &ApiState,
-    topic: Topic,
+    topic: LiveTopic,
     (device, client): (Option<&DeviceId>, Option<&ClientId>),
     sees: Sees,
-) -> Arc<dyn Source> {
+) -> Arc<dyn FeedSource> {
     let (engine, device, client) = (api.engine().clone(), device.cloned(), client.cloned());
     match topic {
-        Topic::Events => {
+        LiveTopic::Events => {
             let filter = EventFilter { device, client, ..EventFilter::default() };
-            Arc::new(Listed(move |feed: Feed| Events {
+            Arc::new(ListSource(move |feed: Feed| Events {
                 engine: engine.clone(),
                 filter: filter.clone(),
                 feed,
                 sees,
             }))
         }
-        Topic::Deliveries => {
+        LiveTopic::Deliveries => {
             let filter = DeliveryFilter { device, client, ..DeliveryFilter::default() };
-            Arc::new(Listed(move |feed: Feed| Deliveries {
+            Arc::new(ListSource(move |feed: Feed| Deliveries {
                 engine: engine.clone(),
                 filter: filter.clone(),
                 feed,
                 sees,
             }))
         }
-        Topic::Commands => {
+        LiveTopic::Commands => {
             let filter = CommandFilter { device, ..CommandFilter::default() };
-            Arc::new(Listed(move |feed: Feed| Commands {
+            Arc::new(ListSource(move |feed: Feed| Commands {
                 engine: engine.clone(),
                 filter: filter.clone(),
                 feed,
             }))
         }
-        Topic::Timeline => {
+        LiveTopic::Timeline => {
             let device = device.expect("a timeline is of a device");
-            Arc::new(Listed(move |feed: Feed| Timeline {
+            Arc::new(ListSource(move |feed: Feed| Timeline {
                 engine: engine.clone(),
                 device: device.clone(),
                 feed,
             }))
         }
-        Topic::Notices => Arc::new(Listed(move |feed: Feed| Notices {
+        LiveTopic::Notices => Arc::new(ListSource(move |feed: Feed| Notices {
             engine: engine.clone(),
             kind: None,
             // Its times are the registry's own: how far other feeds were looked at says nothing.
             feed: Feed { from: None, ..feed },
         })),
-        Topic::Overview | Topic::Devices | Topic::Queues => unreachable!("{topic:?} is no feed"),
+        LiveTopic::Overview | LiveTopic::Devices | LiveTopic::Queues => unreachable!("{topic:?} is no feed"),
     }
 }
