@@ -6,10 +6,13 @@
 //! it is told that it is behind. What is asked for is in [`topic`], what a feed sends in [`feed`],
 //! what the table of a page sends in [`visible`].
 
+mod digest;
 mod feed;
 mod memo;
 mod message;
+mod moved;
 mod position;
+mod queue_memo;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -36,13 +39,15 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::ApiState;
+use crate::authorization::Sees;
 use crate::host::Limit;
 use crate::params::Params;
 use memo::Memo;
+use queue_memo::QueueMemo;
 use stream::LiveStream;
 use topic::LiveRequest;
 
-pub(crate) use feed::{ListSource, FeedSource};
+pub(crate) use feed::{FeedSource, ListSource, RowLookup};
 pub(crate) use topic::LiveTopic;
 
 /// The content type of a stream.
@@ -58,6 +63,7 @@ pub(crate) struct LiveStreams {
     limits: OnceLock<LiveLimits>,
     open: AtomicUsize,
     memo: Memo,
+    queues: QueueMemo,
     /// All streams look at the same moments, counted from here.
     epoch: Instant,
     streams: Gauge,
@@ -68,8 +74,11 @@ pub(crate) struct LiveStreams {
 #[derive(Debug)]
 struct LiveLimits {
     streams_max: usize,
-    /// Of those the streams of one token.
+    /// Of those the streams of one token, and of one that sees only some of what there is.
+    of_token_max: usize,
+    of_narrow_token_max: usize,
     of_token: Shares,
+    of_narrow_token: Shares,
 }
 
 impl Default for LiveStreams {
@@ -78,6 +87,7 @@ impl Default for LiveStreams {
             limits: OnceLock::new(),
             open: AtomicUsize::new(0),
             memo: Memo::default(),
+            queues: QueueMemo::default(),
             epoch: Instant::now(),
             streams: Gauge::default(),
             messages: LabelCounter::new("topic"),
@@ -114,7 +124,35 @@ impl LiveStreams {
 impl LiveLimits {
     fn of(streams_max: usize) -> Self {
         let streams_max = streams_max.min(LIVE_MAX);
-        Self { streams_max, of_token: Shares::new(streams_max.div_ceil(2)) }
+        let (of_token_max, of_narrow_token_max) = (streams_max.div_ceil(2), streams_max.div_ceil(4));
+        Self {
+            streams_max,
+            of_token_max,
+            of_narrow_token_max,
+            of_token: Shares::new(of_token_max),
+            of_narrow_token: Shares::new(of_narrow_token_max),
+        }
+    }
+}
+
+/// A look of a stream at what it shows: at which moment, and for whom.
+struct Look<'a> {
+    api: &'a ApiState,
+    /// The moment's number.
+    tick: u64,
+    whose: &'a SenderKey,
+}
+
+impl Look<'_> {
+    /// Runs `read` in its turn, among those of the caller's token.
+    ///
+    /// # Errors
+    /// What `read` says, or `busy`.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.api.shared.follows.enter_as(self.whose)?.run(read).await
     }
 }
 
@@ -129,7 +167,7 @@ impl LiveStreamPermit {
     ///
     /// # Errors
     /// 503 `too_many_live`.
-    fn take(api: &ApiState, whose: &SenderKey) -> Result<Self, Problem> {
+    fn take(api: &ApiState, caller: Option<&Caller>, whose: &SenderKey) -> Result<Self, Problem> {
         let (live, limits) = (&api.shared.live, api.shared.live.limits());
         let full = |whose: &str, most: usize| {
             let detail =
@@ -138,8 +176,11 @@ impl LiveStreamPermit {
         };
         let of_token = match whose {
             SenderKey::Token(_) => {
-                let share = limits.of_token.of(whose).try_take(1);
-                Some(share.ok_or_else(|| full(" of this token", limits.streams_max.div_ceil(2)))?)
+                let (shares, most) = match Sees::of_caller(caller) {
+                    Sees::Everything => (&limits.of_token, limits.of_token_max),
+                    Sees::ItsOwn => (&limits.of_narrow_token, limits.of_narrow_token_max),
+                };
+                Some(shares.of(whose).try_take(1).ok_or_else(|| full(" of this token", most))?)
             }
             _ => None,
         };
@@ -175,7 +216,7 @@ pub(crate) async fn open(
     let (fingerprint, whose) = (params.fingerprint(), params.whose());
     let asked = LiveRequest::read(params)?;
     asked.check_rights(api, caller.as_ref()).await?;
-    let permit = LiveStreamPermit::take(api, &whose)?;
+    let permit = LiveStreamPermit::take(api, caller.as_ref(), &whose)?;
     let last = last_event_id.and_then(|id| id.to_str().ok());
     let positions = last.map(|id| position::read(fingerprint, id)).unwrap_or_default();
     // In a box: it moves with every message.

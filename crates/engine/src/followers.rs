@@ -5,6 +5,7 @@
 //! follows several things at once is in [`live`].
 
 pub mod live;
+pub mod registry;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicUsize, Ordering};
@@ -18,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::Engine;
 use live::{LIVE_MAX, Touched, WatchTarget};
+use registry::RegistryNews;
 
 /// Callers that follow a single feed, at the same time. A batch with something for any of them is
 /// compared with all.
@@ -167,6 +169,8 @@ pub(crate) struct Followers {
     count: AtomicUsize,
     /// Of them those who watch queues.
     watch_queues: AtomicUsize,
+    /// Of them those who watch rows of the registry.
+    watch_registry: AtomicUsize,
     /// The feeds that any of them follows.
     looked_for: AtomicU16,
     table: Mutex<FollowerTable>,
@@ -254,7 +258,7 @@ impl Followers {
                 let concerns = match watched {
                     WatchTarget::Feed(followed) => news.is_none_or(|news| news.concerns(*followed)),
                     WatchTarget::Devices(devices) => live::touch(&mut signal.touched(), devices, news),
-                    WatchTarget::Queues(_) => false,
+                    WatchTarget::Queues(_) | WatchTarget::Registry(_) => false,
                 };
                 if concerns {
                     signal.tell(number, stamp);
@@ -273,6 +277,27 @@ impl Followers {
             for (number, watched) in watched.iter().enumerate() {
                 let WatchTarget::Queues(partitions) = watched else { continue };
                 if partition.is_none_or(|partition| partitions.contains(&partition)) {
+                    signal.tell(number, Timestamp(i64::MIN));
+                }
+            }
+        }
+    }
+
+    /// What a batch of the registry will have for followers; `None` while nobody watches it.
+    pub(crate) fn registry_news(&self, batch: &Batch) -> Option<RegistryNews> {
+        (self.watch_registry.load(Ordering::SeqCst) > 0).then(|| RegistryNews::of(batch))
+    }
+
+    /// Rows of the registry have changed, and that is durable.
+    pub(crate) fn registry_changed(&self, news: RegistryNews) {
+        if news.is_empty() || self.watch_registry.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let table = self.table();
+        for (watched, signal) in table.followers.values() {
+            for (number, watched) in watched.iter().enumerate() {
+                let WatchTarget::Registry(rows) = watched else { continue };
+                if news.has(*rows) {
                     signal.tell(number, Timestamp(i64::MIN));
                 }
             }
@@ -338,8 +363,10 @@ impl Followers {
         let watched = || table.followers.values().flat_map(|(watched, _)| watched);
         let feeds = watched().fold(FeedSet::default(), |feeds, watched| feeds.and(watched.feeds()));
         let queues = watched().filter(|watched| matches!(watched, WatchTarget::Queues(_))).count();
+        let registry = watched().filter(|watched| matches!(watched, WatchTarget::Registry(_))).count();
         self.looked_for.store(feeds.0, Ordering::SeqCst);
         self.watch_queues.store(queues, Ordering::SeqCst);
+        self.watch_registry.store(registry, Ordering::SeqCst);
         self.count.store(table.followers.len(), Ordering::SeqCst);
         self.gauge.set((table.followers.len() - table.live) as i64);
     }

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use base::{ClientId, DeviceId, Problem, Timestamp};
+use base::{ClientId, DeviceId, EntityId, Problem, Timestamp};
 use engine::queries::Stretch;
 
+use super::Look;
+use super::digest::digest;
 use super::memo::ReadFrom;
+use super::moved::{MovedRows, SentRow, SentRows};
 use super::position::FeedPosition;
 use super::topic::LiveTopic;
-use crate::ApiState;
 use crate::authorization::Sees;
 use crate::cursor::Key;
 use crate::list::List;
@@ -34,6 +36,10 @@ pub(crate) trait FeedSource: Send + Sync {
     fn newest(&self, items: usize) -> Result<FeedPage, Problem>;
     /// The items behind a place, oldest first. `None` for what is no place.
     fn since(&self, position: &FeedPosition, items: usize) -> Result<Option<FeedPage>, Problem>;
+    /// Whether items change after they were made.
+    fn is_changing(&self) -> bool;
+    /// An item as it is now, as JSON; `None` for one that is gone.
+    fn row(&self, id: EntityId) -> Result<Option<Vec<u8>>, Problem>;
 }
 
 /// Which feed it is, and what of it its reader sees. Streams that agree in all of that share what
@@ -52,6 +58,8 @@ pub(crate) struct FeedPage {
     /// JSON texts with commas between.
     items: Vec<u8>,
     count: usize,
+    /// Which they are, of a feed whose items change.
+    pub(super) rows: Vec<SentRow>,
     /// There is more behind them.
     more: bool,
     /// The key of the last one, of the last one that was looked at, or the place before all.
@@ -59,17 +67,48 @@ pub(crate) struct FeedPage {
 }
 
 /// A list that `make` makes for a span and an order.
-pub(crate) struct ListSource<F>(pub(crate) F);
+pub(crate) struct ListSource<F, L: List> {
+    make: F,
+    rows: Option<RowLookup<L>>,
+}
 
-impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F> {
+/// How the items of a list that change are told apart, and looked at again.
+pub(crate) struct RowLookup<L: List> {
+    pub(crate) id: fn(&L::Found) -> EntityId,
+    /// As JSON.
+    pub(crate) find: fn(&L, EntityId) -> Result<Option<Vec<u8>>, Problem>,
+}
+
+impl<F, L: List> ListSource<F, L> {
+    /// A list whose items stay as they were made.
+    pub(crate) fn new(make: F) -> Self {
+        Self { make, rows: None }
+    }
+
+    /// A list whose items change.
+    pub(crate) fn changing(make: F, rows: RowLookup<L>) -> Self {
+        Self { make, rows: Some(rows) }
+    }
+
+    fn rows_of(&self, found: &[L::Found], texts: &[Vec<u8>]) -> Vec<SentRow> {
+        let Some(RowLookup { id, .. }) = self.rows else { return Vec::new() };
+        let row = |(found, text): (_, &Vec<u8>)| SentRow { id: id(found), digest: Some(digest(text)) };
+        found.iter().zip(texts).map(row).collect()
+    }
+}
+
+impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F, L> {
     fn newest(&self, items: usize) -> Result<FeedPage, Problem> {
-        let list = (self.0)(feed(None, Order::Descending));
+        let list = (self.make)(feed(None, Order::Descending));
         let Stretch { found, .. } = read(&list, None, items, NEWEST_LOOKS_MAX)?;
         let mut texts = fitting::<L>(&found);
+        let mut rows = self.rows_of(&found, &texts);
+        rows.reverse();
         texts.reverse();
         Ok(FeedPage {
             count: texts.len(),
             items: texts.join(&b','),
+            rows,
             more: false,
             place: place_of::<L>(found.first().map(L::key)),
         })
@@ -77,7 +116,7 @@ impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F> {
 
     fn since(&self, position: &FeedPosition, items: usize) -> Result<Option<FeedPage>, Problem> {
         let Some(key) = L::Key::read(&position.place) else { return Ok(None) };
-        let list = (self.0)(feed(Some(position.looked_until), Order::Ascending));
+        let list = (self.make)(feed(Some(position.looked_until), Order::Ascending));
         let Stretch { found, next, .. } = read(&list, Some(&key), items, 1)?;
         let texts = fitting::<L>(&found);
         let is_cut = texts.len() < found.len();
@@ -85,7 +124,18 @@ impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F> {
         let sent = texts.len().checked_sub(1).and_then(|last| found.get(last)).map(L::key);
         let reached = next.filter(|_| !is_cut).or(sent);
         let place = reached.map_or_else(|| Some(position.place.clone()), |key| place_of::<L>(Some(key)));
-        Ok(Some(FeedPage { count: texts.len(), items: texts.join(&b','), more, place }))
+        let rows = self.rows_of(&found, &texts);
+        Ok(Some(FeedPage { count: texts.len(), items: texts.join(&b','), rows, more, place }))
+    }
+
+    fn is_changing(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    fn row(&self, id: EntityId) -> Result<Option<Vec<u8>>, Problem> {
+        let Some(RowLookup { find, .. }) = self.rows else { return Ok(None) };
+        let list = (self.make)(feed(None, Order::Ascending));
+        find(&list, id)
     }
 }
 
@@ -147,11 +197,13 @@ fn place_of<L: List>(last: Option<L::Key>) -> Option<Box<[u8]>> {
 }
 
 /// What a stream finds when it looks at a feed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FeedUpdate {
     /// JSON texts with commas between.
     pub(super) items: Bytes,
     pub(super) count: usize,
+    /// Which they are, of a feed whose items change.
+    pub(super) rows: Vec<SentRow>,
     /// They are the newest, not those behind what was sent before.
     pub(super) first: bool,
     /// Items were left out.
@@ -160,7 +212,7 @@ pub(super) struct FeedUpdate {
     pub(super) more: bool,
     /// Whatever is stamped before that is among them, or was sent before.
     pub(super) end: Timestamp,
-    position: Option<FeedPosition>,
+    pub(super) position: Option<FeedPosition>,
 }
 
 /// How far a stream is in a feed.
@@ -171,6 +223,9 @@ pub(super) struct FeedState {
     last: usize,
     pub(super) position: Option<FeedPosition>,
     full_in_a_row: u32,
+    sent: SentRows,
+    /// It goes on behind a stream that was cut, and does not know what that one sent.
+    is_taken_up: bool,
 }
 
 impl FeedState {
@@ -181,7 +236,15 @@ impl FeedState {
         last: usize,
         position: Option<FeedPosition>,
     ) -> Self {
-        Self { source, feed: Arc::new(feed), last: last.min(ITEMS_MAX), position, full_in_a_row: 0 }
+        Self {
+            source,
+            feed: Arc::new(feed),
+            last: last.min(ITEMS_MAX),
+            is_taken_up: position.is_some(),
+            position,
+            full_in_a_row: 0,
+            sent: SentRows::default(),
+        }
     }
 
     /// A stream that is behind looks less often.
@@ -193,14 +256,15 @@ impl FeedState {
     ///
     /// # Errors
     /// What reading it says, or `busy`.
-    pub(super) async fn look(&mut self, api: &ApiState, tick: u64) -> Result<Arc<FeedUpdate>, Problem> {
+    pub(super) async fn look(&mut self, look: &Look<'_>) -> Result<Arc<FeedUpdate>, Problem> {
         // Streams that ask for different numbers of newest items read the same from then on.
         let newest = (Arc::clone(&self.feed), ReadFrom::Newest(self.last));
         let (source, position, last) = (Arc::clone(&self.source), self.position.clone(), self.last);
-        let (feed, state, gives_up) = (Arc::clone(&self.feed), api.clone(), self.is_behind());
+        let (feed, api, gives_up) = (Arc::clone(&self.feed), look.api.clone(), self.is_behind());
+        let tick = look.tick;
         let read = move || {
-            let memo = &state.shared.live.memo;
-            let end = memo.feed_end(tick, || state.engine().feed_end());
+            let memo = &api.shared.live.memo;
+            let end = memo.feed_end(tick, || api.engine().feed_end());
             let read_newest = || {
                 let page = source.newest(last)?;
                 Ok(update_of(FeedPage { more: false, ..page }, end, true))
@@ -219,11 +283,9 @@ impl FeedState {
                 return Ok(since);
             }
             let newest = memo.get_or_read(tick, newest, read_newest)?;
-            let FeedUpdate { items, count, position, end, .. } = &*newest;
-            let (items, count, position, end) = (items.clone(), *count, position.clone(), *end);
-            Ok(Arc::new(FeedUpdate { items, count, first: true, behind: true, more: false, end, position }))
+            Ok(Arc::new(FeedUpdate { behind: true, ..(*newest).clone() }))
         };
-        let looked = api.shared.follows.run(read).await?;
+        let looked = look.read(read).await?;
         self.full_in_a_row = match (looked.more, looked.behind) {
             (true, _) => self.full_in_a_row + 1,
             (false, true) => self.full_in_a_row,
@@ -231,14 +293,32 @@ impl FeedState {
         };
         // Nothing new: still remember how far was looked.
         self.position = looked.position.clone().or_else(|| self.position.take());
+        self.sent.note(&looked);
         Ok(looked)
+    }
+
+    /// Those of the items sent before this update that look different now.
+    ///
+    /// # Errors
+    /// What reading them says, or `busy`.
+    pub(super) async fn moved(&mut self, look: &Look<'_>, update: &FeedUpdate) -> Result<MovedRows, Problem> {
+        let is_taken_up = std::mem::take(&mut self.is_taken_up);
+        if update.first || !self.source.is_changing() {
+            return Ok(MovedRows::default());
+        }
+        if is_taken_up {
+            let (source, last) = (Arc::clone(&self.source), self.last);
+            let newest = look.read(move || source.newest(last)).await?;
+            self.sent.note_earlier(newest.rows);
+        }
+        self.sent.moved(look, self.feed.topic, &self.source).await
     }
 }
 
 fn update_of(page: FeedPage, end: Timestamp, first: bool) -> FeedUpdate {
-    let FeedPage { items, count, more, place } = page;
+    let FeedPage { items, count, rows, more, place } = page;
     let position = place.map(|place| FeedPosition { place, looked_until: end });
-    FeedUpdate { items: items.into(), count, first, behind: false, more, end, position }
+    FeedUpdate { items: items.into(), count, rows, first, behind: false, more, end, position }
 }
 
 #[cfg(test)]
@@ -248,6 +328,7 @@ mod tests;
 impl FeedUpdate {
     /// Nothing was found.
     pub(super) fn nothing() -> Self {
-        update_of(FeedPage { items: Vec::new(), count: 0, more: false, place: None }, Timestamp(0), false)
+        let page = FeedPage { items: Vec::new(), count: 0, rows: Vec::new(), more: false, place: None };
+        update_of(page, Timestamp(0), false)
     }
 }

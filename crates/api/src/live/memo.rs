@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::{Problem, Timestamp};
+use base::{DeviceId, EntityId, Incarnation, Problem, Timestamp};
 
 use super::feed::{FeedIdentity, FeedUpdate};
 use super::position::FeedPosition;
+use super::topic::LiveTopic;
 
 /// Results that are kept at a time, of at most 256 KiB and one item each.
 const KEPT_MAX: usize = 64;
@@ -27,6 +28,32 @@ pub(super) enum ReadFrom {
 /// What was read: as a whole, so that nobody is served what another may see.
 type ReadKey = (Arc<FeedIdentity>, ReadFrom);
 
+/// Rows that are kept at a time, and how heavy they may be together, in bytes.
+const ROWS_KEPT_MAX: usize = 4_096;
+const ROWS_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+
+/// Something that streams show as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum RowKey {
+    /// An item of a feed.
+    Item(LiveTopic, EntityId),
+    /// A device.
+    Device(DeviceId),
+}
+
+/// It as JSON, the same for whoever may see it.
+#[derive(Debug)]
+pub(super) struct SharedRow {
+    pub(super) text: Vec<u8>,
+    pub(super) digest: u64,
+    /// Of a device, the clients that it is linked to.
+    pub(super) clients: Box<[Incarnation]>,
+}
+
+/// A row, and whether it was read for another stream; then it may be a moment old. `None` for one
+/// that is gone.
+pub(super) type KnownRow = (Option<Arc<SharedRow>>, bool);
+
 /// The latest results.
 #[derive(Debug, Default)]
 pub(super) struct Memo(Mutex<MemoEntries>);
@@ -37,6 +64,8 @@ struct MemoEntries {
     /// How far feeds could be read when the first stream looked.
     feed_end: Option<Timestamp>,
     results: HashMap<ReadKey, Arc<FeedUpdate>>,
+    rows: HashMap<RowKey, Option<Arc<SharedRow>>>,
+    row_bytes: usize,
 }
 
 impl Memo {
@@ -74,6 +103,33 @@ impl Memo {
         Ok(looked)
     }
 
+    /// A row as it is at that moment; read by `read` if nobody did.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub(super) fn row_or_read(
+        &self,
+        tick: u64,
+        key: RowKey,
+        read: impl FnOnce() -> Result<Option<SharedRow>, Problem>,
+    ) -> Result<KnownRow, Problem> {
+        {
+            let mut kept = self.kept();
+            kept.advance_to(tick);
+            if let Some(known) = kept.rows.get(&key).filter(|_| tick == kept.tick) {
+                return Ok((known.clone(), true));
+            }
+        }
+        let row = read()?.map(Arc::new);
+        let mut kept = self.kept();
+        let bytes = kept.row_bytes + row.as_ref().map_or(0, |row| row.text.len());
+        if kept.tick == tick && kept.rows.len() < ROWS_KEPT_MAX && bytes <= ROWS_BYTES_MAX {
+            kept.row_bytes = bytes;
+            kept.rows.insert(key, row.clone());
+        }
+        Ok((row, false))
+    }
+
     fn kept(&self) -> MutexGuard<'_, MemoEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,11 +145,10 @@ impl MemoEntries {
 
 #[cfg(test)]
 mod tests {
-    use base::{ClientId, DeviceId};
+    use base::ClientId;
 
     use super::*;
     use crate::authorization::Sees;
-    use crate::live::LiveTopic;
 
     fn of_device(device: &str) -> FeedIdentity {
         let device = DeviceId::new(device);
@@ -166,5 +221,21 @@ mod tests {
         for (tick, now, expect) in [(1, 10, 10), (1, 11, 10), (2, 12, 12), (1, 13, 13), (2, 14, 12)] {
             assert_eq!(memo.feed_end(tick, || Timestamp(now)), Timestamp(expect), "{tick} {now}");
         }
+    }
+
+    #[test]
+    fn a_row_is_read_once_at_a_moment() {
+        let memo = Memo::default();
+        let look = |tick, device: &str| {
+            let row = || Ok(Some(SharedRow { text: vec![b'1'], digest: 1, clients: Box::default() }));
+            let key = RowKey::Device(DeviceId::new(device).expect("an id"));
+            memo.row_or_read(tick, key, row).expect("readable").1
+        };
+        let known = [(1, "d1"), (1, "d1"), (1, "d2"), (2, "d1"), (2, "d1"), (1, "d1")];
+        assert_eq!(known.map(|(tick, device)| look(tick, device)), [false, true, false, false, true, false]);
+        for device in 0..=ROWS_KEPT_MAX {
+            look(3, &format!("d{device}"));
+        }
+        assert_eq!(memo.kept().rows.len(), ROWS_KEPT_MAX);
     }
 }

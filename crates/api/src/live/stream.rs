@@ -7,7 +7,7 @@ use std::time::Duration;
 use access::Caller;
 use axum::body::Bytes;
 use base::Problem;
-use engine::followers::live::{WatchedDevices, LiveFollower, WatchTarget};
+use engine::followers::live::{LiveFollower, WatchTarget, WatchedDevices};
 use engine::followers::{Followed, FollowedFeed};
 use net::memory_budget::Reservation;
 use net::shares::SenderKey;
@@ -15,12 +15,12 @@ use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::LiveStreamPermit;
 use super::feed::{FeedIdentity, FeedState, MESSAGE_BYTES_MAX};
 use super::message::{ALIVE, message};
 use super::position::{self, FeedPosition};
 use super::topic::{LiveRequest, LiveTopic, sees_devices_of};
 use super::visible::{VisibleChanges, VisibleDevices, VisibleQueues};
+use super::{LiveStreamPermit, Look};
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::authorization::Sees;
@@ -66,6 +66,8 @@ struct TopicState {
     number: Option<usize>,
     /// There may be something new.
     is_due: bool,
+    /// In which moment it was told so last.
+    told_in: u64,
     /// It is not looked at before that.
     look_at: Instant,
 }
@@ -101,7 +103,7 @@ impl LiveStream {
                 watched.push(watches);
                 watched.len() - 1
             });
-            topics.push(TopicState { topic, shows, number, is_due: true, look_at: now });
+            topics.push(TopicState { topic, shows, number, is_due: true, told_in: 0, look_at: now });
         }
         let follower = api.engine().follow_live(watched)?;
         let samples = asked.topics.contains(&LiveTopic::Overview).then(|| overview::follow(api));
@@ -182,10 +184,13 @@ impl LiveStream {
 
     fn mark_due(&mut self, which: impl Fn(&TopicState) -> bool) {
         // On the next moment that all streams look at: what one reads then serves the others.
-        let (at, _) = next_look(self.permit.api.shared.live.epoch, Instant::now());
-        for topic in self.topics.iter_mut().filter(|topic| which(topic) && !topic.is_due) {
-            topic.is_due = true;
-            topic.look_at = topic.look_at.max(at);
+        let (at, tick) = next_look(self.permit.api.shared.live.epoch, Instant::now());
+        for topic in self.topics.iter_mut().filter(|topic| which(topic)) {
+            topic.told_in = tick;
+            if !topic.is_due {
+                topic.is_due = true;
+                topic.look_at = topic.look_at.max(at);
+            }
         }
     }
 
@@ -194,26 +199,30 @@ impl LiveStream {
         if Instant::now() >= self.rights_hold_until {
             self.check_rights().await?;
         }
-        let api = self.permit.api.clone();
-        let bytes = MESSAGE_BYTES_MAX * 2;
-        let mut held = api.shared.memory_of_pages.take_soon(&self.whose, bytes).await?;
-        let now = Instant::now();
-        let (next, tick) = next_look(api.shared.live.epoch, now);
+        let (api, whose) = (self.permit.api.clone(), self.whose.clone());
+        // New items and those that moved, each with one too many.
+        let bytes = MESSAGE_BYTES_MAX * 3;
+        let mut held = api.shared.memory_of_pages.take_soon(&whose, bytes).await?;
+        let epoch = api.shared.live.epoch;
+        let (next, tick) = next_look(epoch, Instant::now());
+        let look = Look { api: &api, tick, whose: &whose };
         let state = &mut self.topics[at];
         state.is_due = false;
         state.look_at = next;
         match &mut state.shows {
-            TopicView::Feed(_) => self.look_at_feed(at, tick, &api).await?,
+            TopicView::Feed(_) => self.look_at_feed(at, &look).await?,
             TopicView::Devices(devices) => {
                 self.follower.shown().await;
                 let clients = sees_devices_of(&api, self.caller.as_ref()).await?;
-                let changed = devices.changed(&api, self.follower.touched(), clients.as_deref()).await?;
+                let changed = devices.changed(&look, self.follower.touched(), clients.as_deref()).await?;
                 state.is_due |= changed.more;
                 self.add_changed(LiveTopic::Devices, &changed);
             }
             TopicView::Queues(queues) => {
-                state.look_at = now + QUEUES_INTERVAL;
-                let changed = queues.changed(&api).await?;
+                state.look_at = next_moment(epoch, Instant::now(), QUEUES_INTERVAL).0;
+                let changed = queues.changed(&look).await?;
+                // What another stream asked for at this moment may be from before that.
+                state.is_due |= state.told_in == tick;
                 self.add_changed(LiveTopic::Queues, &changed);
             }
             TopicView::Overview => {
@@ -228,12 +237,13 @@ impl LiveStream {
         Ok(())
     }
 
-    async fn look_at_feed(&mut self, at: usize, tick: u64, api: &ApiState) -> Result<(), Problem> {
+    async fn look_at_feed(&mut self, at: usize, look: &Look<'_>) -> Result<(), Problem> {
         let stamp = self.follower.shown().await;
         let state = &mut self.topics[at];
         let TopicView::Feed(feed) = &mut state.shows else { return Ok(()) };
-        let looked = feed.look(api, tick).await?;
-        if looked.more || looked.end <= stamp {
+        let looked = feed.look(look).await?;
+        let moved = feed.moved(look, &looked).await?;
+        if looked.more || moved.more || looked.end <= stamp {
             // There is more, or may be: another stream has read it before this was shown.
             state.is_due = true;
         }
@@ -242,13 +252,19 @@ impl LiveStream {
         }
         let topic = state.topic;
         if looked.behind {
-            api.shared.live.behind.count(topic.as_str());
+            look.api.shared.live.behind.count(topic.as_str());
             let about = serde_json::to_vec(&LiveBehindShape::of(topic.as_str())).expect("a shape is JSON");
             self.made.push_back(message("behind", None, &[&about]));
         }
-        if looked.count > 0 || looked.first {
-            let first: &[u8] = if looked.first { b"],\"first\":true}" } else { b"],\"first\":false}" };
-            self.add(topic, &[b"{\"items\":[", &looked.items, first]);
+        if looked.count > 0 || looked.first || !moved.items.is_empty() {
+            let first: &[u8] = if looked.first { b"],\"first\":true" } else { b"],\"first\":false" };
+            let moved: [&[u8]; 3] = match moved.items.is_empty() {
+                true => [b"", b"", b""],
+                false => [b",\"moved\":[", &moved.items, b"]"],
+            };
+            let parts =
+                [b"{\"items\":[", &looked.items[..], first].into_iter().chain(moved).chain([&b"}"[..]]);
+            self.add(topic, &parts.collect::<Vec<&[u8]>>());
         }
         Ok(())
     }
@@ -303,9 +319,14 @@ impl LiveStream {
 
 /// The next moment at which all streams look, and the number of the one before.
 fn next_look(epoch: Instant, now: Instant) -> (Instant, u64) {
-    let every = TICK.as_millis() as u64;
-    let tick = now.duration_since(epoch).as_millis() as u64 / every;
-    (epoch + Duration::from_millis((tick + 1) * every), tick)
+    next_moment(epoch, now, TICK)
+}
+
+/// The same of those that look more seldom.
+fn next_moment(epoch: Instant, now: Instant, every: Duration) -> (Instant, u64) {
+    let every = every.as_millis() as u64;
+    let moment = now.duration_since(epoch).as_millis() as u64 / every;
+    (epoch + Duration::from_millis((moment + 1) * every), moment)
 }
 
 /// Resolves when there is another sample; never where nobody looks at them.
@@ -336,11 +357,14 @@ async fn shows(
         LiveTopic::Queues => {
             let queues = api.queues();
             let partitions = asked.queues.iter().map(|queue| queues.partition_of(queue)).collect();
-            return Ok((TopicView::Queues(VisibleQueues::new(&asked.queues)), Some(WatchTarget::Queues(partitions))));
+            return Ok((
+                TopicView::Queues(VisibleQueues::new(&asked.queues)),
+                Some(WatchTarget::Queues(partitions)),
+            ));
         }
         LiveTopic::Events => FollowedFeed::Events,
-        LiveTopic::Deliveries => FollowedFeed::Deliveries,
-        LiveTopic::Commands => FollowedFeed::Commands,
+        LiveTopic::Deliveries => FollowedFeed::DeliveriesByStatus,
+        LiveTopic::Commands => FollowedFeed::CommandsByStatus,
         LiveTopic::Timeline => FollowedFeed::Timeline,
         LiveTopic::Notices => FollowedFeed::Notices,
     };

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use base::{PartitionId, Problem, Timestamp};
 use records::DeviceSlot;
 
-use super::{FollowerSignal, FeedSet, Followed, News};
+use super::registry::RegistryRows;
+use super::{FeedSet, Followed, FollowerSignal, News};
 use crate::Engine;
 
 /// Followers of several things at the same time.
@@ -33,6 +34,8 @@ pub enum WatchTarget {
     Devices(WatchedDevices),
     /// How queues stand that are in these partitions.
     Queues(Arc<[PartitionId]>),
+    /// Rows of the registry.
+    Registry(RegistryRows),
 }
 
 impl WatchTarget {
@@ -40,7 +43,7 @@ impl WatchTarget {
         match self {
             Self::Feed(followed) => FeedSet::of(followed.feed),
             Self::Devices(_) => FeedSet::DEVICES,
-            Self::Queues(_) => FeedSet::default(),
+            Self::Queues(_) | Self::Registry(_) => FeedSet::default(),
         }
     }
 }
@@ -149,11 +152,19 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use base::{ClientId, EntityId};
+    use records::{Batch, Op};
+
     use super::*;
+    use crate::followers::registry::RegistryNews;
     use crate::followers::{FollowedFeed, Followers};
 
     fn place(partition: u16, slot: u32) -> DevicePlace {
         (PartitionId(partition), DeviceSlot(slot))
+    }
+
+    fn batch(ops: &[Op]) -> Batch {
+        Batch { ops: ops.to_vec(), ..Batch::new(PartitionId::REGISTRY) }
     }
 
     fn news(slots: &[u32], looked_for: FeedSet) -> News {
@@ -163,7 +174,8 @@ mod tests {
 
     #[test]
     fn only_devices_that_are_watched_and_may_have_changed_are_touched() {
-        let devices: WatchedDevices = [place(1, 7), place(0, 7), place(1, 9), place(1, 7)].into_iter().collect();
+        let devices: WatchedDevices =
+            [place(1, 7), place(0, 7), place(1, 9), place(1, 7)].into_iter().collect();
         for (news, expect) in [
             (Some(news(&[7, 8], FeedSet::DEVICES)), &[place(1, 7)][..]),
             (Some(news(&[8], FeedSet::DEVICES)), &[]),
@@ -194,6 +206,27 @@ mod tests {
         followers.remove_live(number);
         followers.queues_changed(None);
         assert_eq!(signal.told.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_watches_rows_of_the_registry_is_told_of_these() {
+        let followers = Followers::default();
+        assert_eq!(followers.registry_news(&batch(&[])), None, "nobody watches");
+        let watched = [RegistryRows::Rollouts, RegistryRows::Operations].map(WatchTarget::Registry);
+        let (_, signal) = followers.add_live(Box::new(watched)).expect("room");
+        let operation = Op::DeleteOperation(EntityId::from_bytes(&[0; EntityId::BYTES]));
+        for (ops, expect) in [
+            (&[][..], 0),
+            (&[Op::DeleteClient(ClientId::new("acme").expect("an id"))], 0),
+            (&[Op::DeleteRollout("r".into())], 0b01),
+            (&[operation.clone(), operation], 0b10),
+        ] {
+            let news = followers.registry_news(&batch(ops)).expect("somebody watches");
+            followers.registry_changed(news);
+            assert_eq!(signal.told.swap(0, Ordering::SeqCst), expect, "{ops:?}");
+        }
+        followers.registry_changed(RegistryNews::ANY);
+        assert_eq!(signal.told().await, 0b11);
     }
 
     #[test]

@@ -8,9 +8,11 @@ use engine::Engine;
 use engine::queries::FeedKey;
 use engine::records::{DeviceSlot, Event, EventKey, EventKind};
 use net::memory_budget::MemoryBudget;
+use net::shares::SenderKey;
 use store::MemoryStore;
 
 use super::*;
+use crate::ApiState;
 use crate::shape::EventShape;
 
 /// Rows that one look looks at.
@@ -76,7 +78,7 @@ fn event(number: u32) -> Event {
 }
 
 fn sparse(rows: u32, every: u32) -> Arc<dyn FeedSource> {
-    Arc::new(ListSource(move |feed: Feed| Sparse {
+    Arc::new(ListSource::new(move |feed: Feed| Sparse {
         rows,
         every,
         is_ascending: feed.order == Order::Ascending,
@@ -84,8 +86,7 @@ fn sparse(rows: u32, every: u32) -> Arc<dyn FeedSource> {
 }
 
 fn stream(source: Arc<dyn FeedSource>, sent: Option<u32>) -> FeedState {
-    let feed =
-        FeedIdentity { topic: LiveTopic::Events, device: None, client: None, sees: Sees::Everything };
+    let feed = FeedIdentity { topic: LiveTopic::Events, device: None, client: None, sees: Sees::Everything };
     let position = sent.map(|sent| {
         let place = place_of::<Sparse>(Some(key(sent))).expect("a place");
         FeedPosition { place, looked_until: Timestamp(i64::MIN) }
@@ -100,6 +101,10 @@ async fn api() -> ApiState {
     ApiState::new(engine, Access::of(Vec::new()), &MemoryBudget::default(), Arc::default())
 }
 
+fn at(api: &ApiState, tick: u64) -> Look<'_> {
+    Look { api, tick, whose: &SenderKey::Unknown }
+}
+
 #[tokio::test]
 async fn rows_behind_many_that_are_not_meant_come_too() {
     let api = api().await;
@@ -108,7 +113,7 @@ async fn rows_behind_many_that_are_not_meant_come_too() {
     let (mut items, mut looks) = (0, 0);
     loop {
         looks += 1;
-        let update = stream.look(&api, looks).await.expect("readable");
+        let update = stream.look(&at(&api, looks)).await.expect("readable");
         assert!(!update.first && !update.behind, "{update:?}");
         items += update.count;
         if update.more {
@@ -127,10 +132,10 @@ async fn a_stream_that_looks_in_vain_for_long_says_that_it_is_behind() {
     let api = api().await;
     let mut stream = stream(sparse(100_000, 50_000), Some(1));
     for look in 1..=u64::from(FULL_MAX) {
-        let update = stream.look(&api, look).await.expect("readable");
+        let update = stream.look(&at(&api, look)).await.expect("readable");
         assert_eq!((update.count, update.more, update.behind), (0, true, false));
     }
-    let update = stream.look(&api, 100).await.expect("readable");
+    let update = stream.look(&at(&api, 100)).await.expect("readable");
     assert_eq!((update.first, update.behind), (true, true));
 }
 
