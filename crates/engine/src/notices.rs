@@ -29,7 +29,7 @@ use crate::registry::RegistryInput;
 pub struct NoticeSettings {
     /// How long notices are kept.
     pub keep: Duration,
-    /// The same subject is told of at most once in this time, but for what then holds.
+    /// At most one notice about a subject in this time; at its end the present condition is told.
     pub quiet: Duration,
     /// A queue whose oldest ready job has waited so long is told of; `None` if none is.
     pub backlog_age: Option<Duration>,
