@@ -23,7 +23,7 @@ use axum::routing::get;
 use base::Problem;
 use net::problem::{Refused, quoted};
 
-use accept::{Coding, accepted};
+use accept::{AssetEncoding, accepted};
 use assets::{Asset, Assets};
 
 pub use policy::FrameAncestors;
@@ -69,7 +69,7 @@ async fn answer(path: String, headers: HeaderMap, policy: HeaderValue) -> Respon
 /// The file that a path below the console shows, and for how long it may be kept.
 fn found(path: &str) -> Result<(&str, &'static str), Refused> {
     if path.starts_with(HASHED) {
-        return match Assets::find(path, Coding::Identity) {
+        return match Assets::find(path, AssetEncoding::Identity) {
             Some(_) => Ok((path, FOR_EVER)),
             None => {
                 let detail = format!("the console has no file {}", quoted(path));
@@ -82,17 +82,18 @@ fn found(path: &str) -> Result<(&str, &'static str), Refused> {
 
 fn file(name: &str, cached: &'static str, headers: &HeaderMap) -> Option<Response> {
     let wanted = accepted(headers.get_all(ACCEPT_ENCODING).iter());
-    let (asset, coding) =
-        wanted.into_iter().find_map(|coding| Assets::find(name, coding).map(|asset| (asset, coding)))?;
-    let tag = tag(&asset, coding);
+    let (asset, encoding) = wanted
+        .into_iter()
+        .find_map(|encoding| Assets::find(name, encoding).map(|asset| (asset, encoding)))?;
+    let tag = tag(&asset, encoding);
     let known = headers.get_all(IF_NONE_MATCH).iter().any(|given| names(given, &tag));
     let mut response = if known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let mut response = Response::new(Body::from(asset.bytes));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type(name)));
-        if let Some(word) = coding.word() {
-            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(word));
+        if let Some(token) = encoding.token() {
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(token));
         }
         response
     };
@@ -104,9 +105,9 @@ fn file(name: &str, cached: &'static str, headers: &HeaderMap) -> Option<Respons
 }
 
 /// A tag for each form: a brotli text is not the gzip one.
-fn tag(asset: &Asset, coding: Coding) -> String {
+fn tag(asset: &Asset, encoding: AssetEncoding) -> String {
     let digest = u64::from_be_bytes(asset.sha256[..8].try_into().expect("a digest has 32 bytes"));
-    format!("\"{digest:016x}-{}\"", coding.word().unwrap_or("plain"))
+    format!("\"{digest:016x}-{}\"", encoding.token().unwrap_or("plain"))
 }
 
 /// Whether `If-None-Match` names the tag. A proxy may have made it a weak one.
