@@ -118,7 +118,6 @@ impl ShownJob {
 
 impl ShownFigures {
     pub(crate) fn of(figures: &QueueStats) -> Self {
-        // Since when is how long in another form.
         let QueueStats {
             name,
             key: _,
@@ -127,6 +126,7 @@ impl ShownFigures {
             reserved,
             dead,
             oldest_ready,
+            // Says the same.
             oldest_ready_at: _,
             paused,
             settings,
