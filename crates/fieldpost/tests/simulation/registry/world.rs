@@ -155,6 +155,11 @@ impl World {
             (_, Answer::Client(Err(problem))) => {
                 return Err(Invariant::AS_THE_MODEL.broken(format!("refused without a reason: {problem:?}")));
             }
+            (_, Answer::Cancelled(Err(problem))) => {
+                let is_right = matches!(problem.code, "unknown_operation" | "finished");
+                return Invariant::AS_THE_MODEL
+                    .check(is_right, || format!("refused without a reason: {problem:?}"));
+            }
             _ => {}
         }
         Ok(())
