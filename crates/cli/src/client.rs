@@ -34,11 +34,11 @@ pub enum Command {
     /// Send one `client.test` now; exit 1 if the client does not take it.
     Test(One),
     /// Open a portal: a short-lived link that shows one client to whoever has it.
-    Portal(portal::Open),
+    Portal(portal::OpenPortal),
     /// List the open portals of a client.
     Portals(One),
     /// Close portals of a client.
-    ClosePortal(portal::Close),
+    ClosePortal(portal::ClosePortalArgs),
     /// Tell a client the present state of all its devices.
     Resend(One),
     /// Send to clients again.

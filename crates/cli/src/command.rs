@@ -66,7 +66,7 @@ pub struct LsCommands {
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
-    extent: ListFlags,
+    list_flags: ListFlags,
 }
 
 /// The statuses of commands that have not ended.
@@ -103,7 +103,7 @@ impl LsCommands {
             .with_maybe("status", self.status.as_ref())
             .with_maybe("origin", self.origin.as_ref());
         let path = self.label.iter().fold(path, |path, label| label.narrow(path));
-        self.feed.show::<SeenCommand>(api, screen, path, &self.extent, "no commands")
+        self.feed.show::<SeenCommand>(api, screen, path, &self.list_flags, "no commands")
     }
 }
 

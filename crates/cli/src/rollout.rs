@@ -32,9 +32,9 @@ pub enum RolloutAction {
     Pause(SeveralRollouts),
     /// Go on with rollouts that were paused, or have stopped.
     Resume(SeveralRollouts),
-    /// Approve of what comes behind the present stage.
+    /// Approve the present stage, so that the next one may begin.
     Approve(SeveralRollouts),
-    /// Call off what was not sent.
+    /// Cancel what was not sent.
     Cancel(SeveralRollouts),
 }
 
@@ -55,7 +55,7 @@ pub struct SeveralRollouts {
 #[derive(Args, Debug)]
 pub struct ListRollouts {
     #[command(flatten)]
-    extent: ListFlags,
+    list_flags: ListFlags,
 }
 
 #[derive(Args, Debug)]
@@ -68,23 +68,23 @@ pub struct ListRolloutDevices {
     #[arg(long)]
     status: Option<String>,
     #[command(flatten)]
-    extent: ListFlags,
+    list_flags: ListFlags,
 }
 
 impl RolloutAction {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Run(run) => run.run(api, screen),
-            Self::Ls(ListRollouts { extent }) => {
-                list::show::<SeenRollout>(api, screen, &Path::of(&["rollouts"]), extent, "no rollouts")
+            Self::Ls(ListRollouts { list_flags }) => {
+                list::show::<SeenRollout>(api, screen, &Path::of(&["rollouts"]), list_flags, "no rollouts")
             }
             Self::Show(OneRollout { id }) => {
                 let rollout = api.get(&of(id))?;
                 screen.show(&rollout, || Ok(api.read::<SeenRollout>(&rollout)?.facts()))
             }
-            Self::Devices(ListRolloutDevices { id, status, extent }) => {
+            Self::Devices(ListRolloutDevices { id, status, list_flags }) => {
                 let path = of(id).and(&["devices"]).with_maybe("status", status.as_ref());
-                list::show::<SeenRolloutDevice>(api, screen, &path, extent, "no devices")
+                list::show::<SeenRolloutDevice>(api, screen, &path, list_flags, "no devices")
             }
             Self::Watch(watch) => watch.run(api, screen),
             Self::Pause(SeveralRollouts { ids }) => tell(ids, "pause", "is paused", api, screen),

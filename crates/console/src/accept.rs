@@ -4,18 +4,18 @@ use axum::http::HeaderValue;
 
 /// A form that a file is kept in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coding {
+pub(crate) enum AssetEncoding {
     Brotli,
     Gzip,
     Identity,
 }
 
 /// All of them, the smallest first.
-const ALL: [Coding; 3] = [Coding::Brotli, Coding::Gzip, Coding::Identity];
+const ALL: [AssetEncoding; 3] = [AssetEncoding::Brotli, AssetEncoding::Gzip, AssetEncoding::Identity];
 
-impl Coding {
+impl AssetEncoding {
     /// As HTTP names it; nothing for a file as it is.
-    pub(crate) fn word(self) -> Option<&'static str> {
+    pub(crate) fn token(self) -> Option<&'static str> {
         match self {
             Self::Brotli => Some("br"),
             Self::Gzip => Some("gzip"),
@@ -36,15 +36,15 @@ impl Coding {
 
 /// The forms to try, in order: what is accepted with any weight but 0. A file as it is comes last,
 /// and is given even to those who refuse it: an answer that can be read beats none.
-pub(crate) fn accepted<'a>(given: impl Iterator<Item = &'a HeaderValue>) -> Vec<Coding> {
+pub(crate) fn accepted<'a>(given: impl Iterator<Item = &'a HeaderValue>) -> Vec<AssetEncoding> {
     let given: Vec<&str> =
         given.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).collect();
-    let takes = |coding: &Coding| {
-        let Some(word) = coding.word() else { return true };
+    let takes = |encoding: &AssetEncoding| {
+        let Some(token) = encoding.token() else { return true };
         given.iter().any(|one| {
             let (name, weight) = one.split_once(';').unwrap_or((one, ""));
             let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
-            name.trim().eq_ignore_ascii_case(word) && weight.is_ok_and(|weight| weight > 0.0)
+            name.trim().eq_ignore_ascii_case(token) && weight.is_ok_and(|weight| weight > 0.0)
         })
     };
     ALL.into_iter().filter(takes).collect()
@@ -52,16 +52,16 @@ pub(crate) fn accepted<'a>(given: impl Iterator<Item = &'a HeaderValue>) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::{Coding, HeaderValue, accepted};
+    use super::{AssetEncoding, HeaderValue, accepted};
 
-    fn check(given: &[&'static str], expect: &[Coding]) {
+    fn check(given: &[&'static str], expect: &[AssetEncoding]) {
         let values: Vec<_> = given.iter().map(|value| HeaderValue::from_static(value)).collect();
         assert_eq!(accepted(values.iter()), expect, "{given:?}");
     }
 
     #[test]
     fn the_smallest_form_that_is_accepted_goes_first() {
-        use Coding::{Brotli, Gzip, Identity};
+        use AssetEncoding::{Brotli, Gzip, Identity};
         check(&[], &[Identity]);
         check(&["gzip, deflate, br, zstd"], &[Brotli, Gzip, Identity]);
         check(&["gzip"], &[Gzip, Identity]);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use axum::body::Bytes;
 
-use crate::accept::Coding;
+use crate::accept::AssetEncoding;
 
 /// A file in one of its forms.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(crate) struct Assets;
 impl Assets {
     /// The file of that name in that form, if there is one.
     #[cfg(feature = "embedded")]
-    pub(crate) fn find(name: &str, coding: Coding) -> Option<Asset> {
-        let file = Embedded::get(&format!("{name}{}", coding.ending()))?;
+    pub(crate) fn find(name: &str, encoding: AssetEncoding) -> Option<Asset> {
+        let file = Embedded::get(&format!("{name}{}", encoding.ending()))?;
         let bytes = match file.data {
             Cow::Borrowed(bytes) => Bytes::from_static(bytes),
             Cow::Owned(bytes) => Bytes::from(bytes),
@@ -36,7 +36,7 @@ impl Assets {
 
     /// Nothing was embedded.
     #[cfg(not(feature = "embedded"))]
-    pub(crate) fn find(_: &str, _: Coding) -> Option<Asset> {
+    pub(crate) fn find(_: &str, _: AssetEncoding) -> Option<Asset> {
         None
     }
 }

@@ -17,13 +17,13 @@ use axum::extract::Path;
 use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use base::Problem;
 use net::problem::{Refused, quoted};
 
-use accept::{Coding, accepted};
+use accept::{AssetEncoding, accepted};
 use assets::{Asset, Assets};
 
 pub use policy::FrameAncestors;
@@ -33,20 +33,26 @@ const CONSOLE: &str = "/console/";
 /// Below it, the files that are named by what is in them.
 const HASHED: &str = "assets/";
 const PAGE: &str = "index.html";
+/// The page of a portal, which shows one client and nothing else of the console.
+const PORTAL: &str = "/console/portal";
 /// A year, which is as long as a cache may be told to keep something.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 const ASK_EACH_TIME: &str = "no-cache";
 
 /// The routes `/`, `/console` and everything below, with pages of `frame_ancestors` let to embed
-/// the console.
+/// the page of a portal. Nobody may embed any other.
 ///
 /// `/console/…` answers 200 or 304, 404 `unknown_route` for a file below `assets/` that is not
 /// there, and 404 `no_console` where the program was built without it.
 pub fn routes(frame_ancestors: &FrameAncestors) -> Router {
-    let policy = frame_ancestors.policy();
-    let page = policy.clone();
+    let (portals, others) = (frame_ancestors.policy(), FrameAncestors::default().policy());
+    let page = others.clone();
     let root = move |headers: HeaderMap| answer(PAGE.to_owned(), headers, page.clone());
-    let file = move |Path(path): Path<String>, headers: HeaderMap| answer(path, headers, policy.clone());
+    let file = move |Path(path): Path<String>, uri: Uri, headers: HeaderMap| {
+        // As the page itself compares it: in any other spelling it is no portal.
+        let policy = if uri.path() == PORTAL { &portals } else { &others };
+        answer(path, headers, policy.clone())
+    };
     Router::new()
         .route("/", get(async || Redirect::temporary(CONSOLE)))
         .route("/console", get(async || Redirect::temporary(CONSOLE)))
@@ -69,7 +75,7 @@ async fn answer(path: String, headers: HeaderMap, policy: HeaderValue) -> Respon
 /// The file that a path below the console shows, and for how long it may be kept.
 fn found(path: &str) -> Result<(&str, &'static str), Refused> {
     if path.starts_with(HASHED) {
-        return match Assets::find(path, Coding::Identity) {
+        return match Assets::find(path, AssetEncoding::Identity) {
             Some(_) => Ok((path, FOR_EVER)),
             None => {
                 let detail = format!("the console has no file {}", quoted(path));
@@ -82,17 +88,18 @@ fn found(path: &str) -> Result<(&str, &'static str), Refused> {
 
 fn file(name: &str, cached: &'static str, headers: &HeaderMap) -> Option<Response> {
     let wanted = accepted(headers.get_all(ACCEPT_ENCODING).iter());
-    let (asset, coding) =
-        wanted.into_iter().find_map(|coding| Assets::find(name, coding).map(|asset| (asset, coding)))?;
-    let tag = tag(&asset, coding);
+    let (asset, encoding) = wanted
+        .into_iter()
+        .find_map(|encoding| Assets::find(name, encoding).map(|asset| (asset, encoding)))?;
+    let tag = tag(&asset, encoding);
     let known = headers.get_all(IF_NONE_MATCH).iter().any(|given| names(given, &tag));
     let mut response = if known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let mut response = Response::new(Body::from(asset.bytes));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type(name)));
-        if let Some(word) = coding.word() {
-            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(word));
+        if let Some(token) = encoding.token() {
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(token));
         }
         response
     };
@@ -104,9 +111,9 @@ fn file(name: &str, cached: &'static str, headers: &HeaderMap) -> Option<Respons
 }
 
 /// A tag for each form: a brotli text is not the gzip one.
-fn tag(asset: &Asset, coding: Coding) -> String {
+fn tag(asset: &Asset, encoding: AssetEncoding) -> String {
     let digest = u64::from_be_bytes(asset.sha256[..8].try_into().expect("a digest has 32 bytes"));
-    format!("\"{digest:016x}-{}\"", coding.word().unwrap_or("plain"))
+    format!("\"{digest:016x}-{}\"", encoding.token().unwrap_or("plain"))
 }
 
 /// Whether `If-None-Match` names the tag. A proxy may have made it a weak one.

@@ -5,6 +5,7 @@
 //! follows several things at once is in [`live`].
 
 pub mod live;
+pub mod registry;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicUsize, Ordering};
@@ -17,9 +18,11 @@ use records::{Batch, DeviceSlot, Op};
 use tokio::sync::Notify;
 
 use crate::Engine;
-use live::{LIVE_MAX, Touched, Watched};
+use live::{LIVE_MAX, Touched, WatchTarget};
+use registry::RegistryNews;
 
-/// Followers of one feed at the same time. Each batch with something for any of them looks at all.
+/// Callers that follow a single feed, at the same time. A batch with something for any of them is
+/// compared with all.
 const FOLLOWERS_MAX: usize = 1_024;
 
 /// What a follower waits for.
@@ -166,6 +169,8 @@ pub(crate) struct Followers {
     count: AtomicUsize,
     /// Of them those who watch queues.
     watch_queues: AtomicUsize,
+    /// Of them those who watch rows of the registry.
+    watch_registry: AtomicUsize,
     /// The feeds that any of them follows.
     looked_for: AtomicU16,
     table: Mutex<FollowerTable>,
@@ -174,7 +179,7 @@ pub(crate) struct Followers {
 
 #[derive(Debug, Default)]
 struct FollowerTable {
-    followers: HashMap<u64, (Box<[Watched]>, Arc<Ear>)>,
+    followers: HashMap<u64, (Box<[WatchTarget]>, Arc<FollowerSignal>)>,
     came: u64,
     /// Of them those who follow several things.
     live: usize,
@@ -182,7 +187,7 @@ struct FollowerTable {
 
 /// Where a follower is told.
 #[derive(Debug)]
-struct Ear {
+struct FollowerSignal {
     notify: Notify,
     /// Which of the things that it follows it was told of, a bit each.
     told: AtomicU32,
@@ -192,7 +197,7 @@ struct Ear {
     touched: Mutex<Touched>,
 }
 
-impl Ear {
+impl FollowerSignal {
     fn new() -> Self {
         Self {
             notify: Notify::new(),
@@ -248,15 +253,15 @@ impl Followers {
         }
         let stamp = news.map_or(stamp, |news| news.stamp);
         let table = self.table();
-        for (watched, ear) in table.followers.values() {
+        for (watched, signal) in table.followers.values() {
             for (number, watched) in watched.iter().enumerate() {
                 let concerns = match watched {
-                    Watched::Feed(followed) => news.is_none_or(|news| news.concerns(*followed)),
-                    Watched::Devices(devices) => live::touch(&mut ear.touched(), devices, news),
-                    Watched::Queues(_) => false,
+                    WatchTarget::Feed(followed) => news.is_none_or(|news| news.concerns(*followed)),
+                    WatchTarget::Devices(devices) => live::touch(&mut signal.touched(), devices, news),
+                    WatchTarget::Queues(_) | WatchTarget::Registry(_) => false,
                 };
                 if concerns {
-                    ear.tell(number, stamp);
+                    signal.tell(number, stamp);
                 }
             }
         }
@@ -268,11 +273,32 @@ impl Followers {
             return;
         }
         let table = self.table();
-        for (watched, ear) in table.followers.values() {
+        for (watched, signal) in table.followers.values() {
             for (number, watched) in watched.iter().enumerate() {
-                let Watched::Queues(partitions) = watched else { continue };
+                let WatchTarget::Queues(partitions) = watched else { continue };
                 if partition.is_none_or(|partition| partitions.contains(&partition)) {
-                    ear.tell(number, Timestamp(i64::MIN));
+                    signal.tell(number, Timestamp(i64::MIN));
+                }
+            }
+        }
+    }
+
+    /// What a batch of the registry will have for followers; `None` while nobody watches it.
+    pub(crate) fn registry_news(&self, batch: &Batch) -> Option<RegistryNews> {
+        (self.watch_registry.load(Ordering::SeqCst) > 0).then(|| RegistryNews::of(batch))
+    }
+
+    /// Rows of the registry have changed, and that is durable.
+    pub(crate) fn registry_changed(&self, news: RegistryNews) {
+        if news.is_empty() || self.watch_registry.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let table = self.table();
+        for (watched, signal) in table.followers.values() {
+            for (number, watched) in watched.iter().enumerate() {
+                let WatchTarget::Registry(rows) = watched else { continue };
+                if news.has(*rows) {
+                    signal.tell(number, Timestamp(i64::MIN));
                 }
             }
         }
@@ -284,25 +310,25 @@ impl Followers {
             return;
         }
         let table = self.table();
-        for (watched, ear) in table.followers.values() {
+        for (watched, signal) in table.followers.values() {
             for (number, watched) in watched.iter().enumerate() {
-                let Watched::Feed(followed) = watched else { continue };
+                let WatchTarget::Feed(followed) = watched else { continue };
                 if followed.feed == FollowedFeed::Notices {
-                    ear.tell(number, Timestamp(i64::MIN));
+                    signal.tell(number, Timestamp(i64::MIN));
                 }
             }
         }
     }
 
-    fn add(&self, followed: Followed) -> Option<(u64, Arc<Ear>)> {
+    fn add(&self, followed: Followed) -> Option<(u64, Arc<FollowerSignal>)> {
         let mut table = self.table();
         if table.followers.len() - table.live >= FOLLOWERS_MAX {
             return None;
         }
-        Some(self.enter(&mut table, Box::new([Watched::Feed(followed)])))
+        Some(self.enter(&mut table, Box::new([WatchTarget::Feed(followed)])))
     }
 
-    fn add_live(&self, watched: Box<[Watched]>) -> Option<(u64, Arc<Ear>)> {
+    fn add_live(&self, watched: Box<[WatchTarget]>) -> Option<(u64, Arc<FollowerSignal>)> {
         let mut table = self.table();
         if table.live >= LIVE_MAX {
             return None;
@@ -311,12 +337,12 @@ impl Followers {
         Some(self.enter(&mut table, watched))
     }
 
-    fn enter(&self, table: &mut FollowerTable, watched: Box<[Watched]>) -> (u64, Arc<Ear>) {
+    fn enter(&self, table: &mut FollowerTable, watched: Box<[WatchTarget]>) -> (u64, Arc<FollowerSignal>) {
         table.came += 1;
-        let (number, ear) = (table.came, Arc::new(Ear::new()));
-        table.followers.insert(number, (watched, Arc::clone(&ear)));
+        let (number, signal) = (table.came, Arc::new(FollowerSignal::new()));
+        table.followers.insert(number, (watched, Arc::clone(&signal)));
         self.note(table);
-        (number, ear)
+        (number, signal)
     }
 
     fn remove(&self, number: u64) {
@@ -336,9 +362,11 @@ impl Followers {
     fn note(&self, table: &FollowerTable) {
         let watched = || table.followers.values().flat_map(|(watched, _)| watched);
         let feeds = watched().fold(FeedSet::default(), |feeds, watched| feeds.and(watched.feeds()));
-        let queues = watched().filter(|watched| matches!(watched, Watched::Queues(_))).count();
+        let queues = watched().filter(|watched| matches!(watched, WatchTarget::Queues(_))).count();
+        let registry = watched().filter(|watched| matches!(watched, WatchTarget::Registry(_))).count();
         self.looked_for.store(feeds.0, Ordering::SeqCst);
         self.watch_queues.store(queues, Ordering::SeqCst);
+        self.watch_registry.store(registry, Ordering::SeqCst);
         self.count.store(table.followers.len(), Ordering::SeqCst);
         self.gauge.set((table.followers.len() - table.live) as i64);
     }
@@ -353,16 +381,16 @@ impl Followers {
 pub struct Follower {
     engine: Engine,
     number: u64,
-    ear: Arc<Ear>,
+    signal: Arc<FollowerSignal>,
 }
 
 impl Follower {
     /// Resolves when the feed may show something that it did not show before.
     pub async fn news(&self) {
-        self.ear.told().await;
+        self.signal.told().await;
         // Feeds end before what other partitions are still writing: once they have written it, this
         // is shown.
-        let stamp = Timestamp(self.ear.stamp.load(Ordering::Relaxed));
+        let stamp = Timestamp(self.signal.stamp.load(Ordering::Relaxed));
         self.engine.shown(stamp).await;
     }
 }
@@ -385,14 +413,14 @@ impl Engine {
     /// # Errors
     /// 503 `too_many_waiting`.
     pub fn follow(&self, followed: Followed) -> Result<Follower, Problem> {
-        let Some((number, ear)) = self.followers().add(followed) else {
+        let Some((number, signal)) = self.followers().add(followed) else {
             let detail =
                 format!("{FOLLOWERS_MAX} callers wait at the ends of feeds already; ask without wait");
             return Err(Problem::new(503, "too_many_waiting", detail));
         };
         // What is durable already may not be shown yet.
-        ear.tell(0, self.latest_stamp());
-        Ok(Follower { engine: self.clone(), number, ear })
+        signal.tell(0, self.latest_stamp());
+        Ok(Follower { engine: self.clone(), number, signal })
     }
 }
 
@@ -440,9 +468,9 @@ mod tests {
         let unseen = News { looked_for: FeedSet::DELIVERIES, ..news(FeedSet::default(), &[]) };
         assert!(unseen.concerns(followed));
         let followers = Followers::default();
-        let (_, ear) = followers.add(followed).expect("room");
+        let (_, signal) = followers.add(followed).expect("room");
         followers.tell(Timestamp(5), Some(&unseen));
-        assert_eq!(ear.told.load(Ordering::SeqCst), 1);
+        assert_eq!(signal.told.load(Ordering::SeqCst), 1);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::table::{Cell, Table, facts, plain};
 use crate::when::to_second;
 
 #[derive(Args, Debug)]
-pub struct Open {
+pub struct OpenPortal {
     /// The client.
     #[arg(value_name = "CLIENT")]
     id: String,
@@ -20,11 +20,11 @@ pub struct Open {
     ttl: String,
     /// What its holder may do; several with commas between.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "read")]
-    may: Vec<Right>,
+    may: Vec<PortalRightFlag>,
 }
 
 #[derive(Args, Debug)]
-pub struct Close {
+pub struct ClosePortalArgs {
     /// The client.
     #[arg(value_name = "CLIENT")]
     id: String,
@@ -35,7 +35,7 @@ pub struct Close {
 
 /// What the holder of a portal may do.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Right {
+pub(crate) enum PortalRightFlag {
     /// See the client, its links, its deliveries and their attempts.
     Read,
     /// Have deliveries sent again, and tests.
@@ -44,7 +44,7 @@ pub(crate) enum Right {
     Url,
 }
 
-impl Right {
+impl PortalRightFlag {
     fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -56,7 +56,7 @@ impl Right {
 
 /// A portal. Its token is there only in the answer to its opening.
 #[derive(Deserialize)]
-struct Portal {
+struct SeenPortal {
     id: String,
     may: Vec<String>,
     expires_at: String,
@@ -65,20 +65,20 @@ struct Portal {
 }
 
 #[derive(Deserialize)]
-struct Portals {
-    items: Vec<Portal>,
+struct SeenPortals {
+    items: Vec<SeenPortal>,
 }
 
-impl Open {
+impl OpenPortal {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let may: Vec<_> = self.may.iter().map(|right| right.as_str()).collect();
         let body = serde_json::json!({ "ttl": self.ttl, "may": may });
         let portal = api.post(&below(&self.id, "portal"), &body)?;
-        screen.show(&portal, || Ok(api.read::<Portal>(&portal)?.facts()))
+        screen.show(&portal, || Ok(api.read::<SeenPortal>(&portal)?.facts()))
     }
 }
 
-impl Close {
+impl ClosePortalArgs {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         self.portals.iter().try_for_each(|portal| {
             api.delete(&Path::of(&["clients", &self.id, "portal", portal]))?;
@@ -91,12 +91,12 @@ impl Close {
 pub(super) fn list(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
     let portals = api.get(&below(id, "portal"))?;
     screen.show(&portals, || {
-        let rows: Vec<_> = api.read::<Portals>(&portals)?.items.iter().map(Portal::cells).collect();
+        let rows: Vec<_> = api.read::<SeenPortals>(&portals)?.items.iter().map(SeenPortal::cells).collect();
         Ok(Table::new(&["ID", "MAY", "EXPIRES", "BY"]).lines(&rows))
     })
 }
 
-impl Portal {
+impl SeenPortal {
     fn cells(&self) -> Vec<Cell> {
         vec![
             Cell::text(&self.id),

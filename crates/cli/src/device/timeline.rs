@@ -22,7 +22,7 @@ pub struct TimelineFlags {
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
-    extent: ListFlags,
+    list_flags: ListFlags,
 }
 
 /// Something that happened to a device.
@@ -37,7 +37,7 @@ struct TimelineRow {
 impl TimelineFlags {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = below(&self.id, "timeline");
-        self.feed.show::<TimelineRow>(api, screen, path, &self.extent, "nothing has happened to it")
+        self.feed.show::<TimelineRow>(api, screen, path, &self.list_flags, "nothing has happened to it")
     }
 }
 

@@ -22,7 +22,7 @@ pub struct RunRollout {
     /// Which devices: 'site=12,kind!=lock'; an empty text means every device.
     #[arg(long)]
     selector: Option<String>,
-    /// ListRolloutDevices of this place, by the server's setting [fleet] place.
+    /// Devices of this place, by the server's setting [fleet] place.
     #[arg(long)]
     place: Option<String>,
     /// This device; may be given several times.
@@ -47,10 +47,10 @@ pub struct RunRollout {
     /// The time zone of the window, for devices without the label tz.
     #[arg(long, value_name = "ZONE", requires = "window")]
     tz: Option<String>,
-    /// StopBody when more than this share failed of those that have ended, such as 10%.
+    /// Stop when more than this share of the ended commands has failed, such as 10%.
     #[arg(long, value_name = "SHARE%", value_parser = share)]
     stop_at: Option<f64>,
-    /// Not before so many have ended.
+    /// Only once this many have ended.
     #[arg(long, value_name = "N", requires = "stop_at")]
     stop_after: Option<u32>,
     /// Add devices that come to be meant later, until it is cancelled.
@@ -58,7 +58,7 @@ pub struct RunRollout {
     include_later: bool,
     #[command(flatten)]
     terms: TermFlags,
-    /// Begin only once, however often this is asked with the same key within a day.
+    /// Begin only once, however often this is called with the same key within a day.
     #[arg(long, value_name = "KEY", conflicts_with = "id")]
     idempotency_key: Option<String>,
     /// Follow it until it has ended. Exit code: 0 when it is done and not too many devices failed.

@@ -29,7 +29,7 @@ pub(super) struct WatchUntil {
     /// How long to wait between two looks.
     #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = interval)]
     every: Duration,
-    /// So many devices may fail, of those that have ended: a number, or a share such as 2%.
+    /// How many devices may fail: a number, or a share of those that have ended, such as 2%.
     #[arg(long, value_name = "N|SHARE%", default_value = "0", value_parser = max_failed)]
     max_failed: MaxFailed,
 }

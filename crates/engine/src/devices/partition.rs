@@ -43,6 +43,7 @@ use crate::devices::stats::DeviceStats;
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::{Idempotent, KeptAnswers};
+use crate::kernel::job_purpose::EndedJob;
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, answered};
 use crate::kernel::step_context::StepContext;
@@ -94,6 +95,8 @@ pub struct Partition {
     answers: KeptAnswers,
     /// What loading found to be written; the first batch begins with it.
     opening: Vec<Op>,
+    /// Jobs whose attempts were cut off, for the first step.
+    interrupted: Vec<EndedJob>,
     /// Reports that a step took but had no room for; the next begins with them.
     backlog: Option<reports::Unfinished>,
     /// Its counts after the step before.
@@ -143,6 +146,9 @@ impl Machine for Partition {
         self.head.stamp = self.head.stamp.max(moment.stamp);
         let mut step = StepContext::new(self.id, &self.head, moment, fetch, DeviceStepPart::default());
         step.batch.ops.append(&mut self.opening);
+        for ended in std::mem::take(&mut self.interrupted) {
+            self.job_ended(ended, &mut step);
+        }
         self.announce_stale(&mut step);
         // Inputs first: a device whose report has arrived is not silent, however late the step is.
         if let Some(unfinished) = self.backlog.take() {

@@ -21,7 +21,7 @@ use super::notification_states::NotificationStates;
 use super::pending::PendingRecords;
 use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
-use super::{DeviceStepPart, Partition};
+use super::{DeviceStep, DeviceStepPart, Partition};
 use crate::Directory;
 use crate::devices::stats::DeviceStats;
 use crate::kernel::fetch::FromStore;
@@ -80,6 +80,7 @@ impl Partition {
             commands,
             answers: KeptAnswers::load(&*store.view(id)?)?,
             opening: Vec::new(),
+            interrupted: Vec::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
             latest_stats: DeviceStats::default(),
@@ -110,16 +111,18 @@ impl Partition {
         Ok(OpenedPartition { partition, orphans })
     }
 
-    /// Takes the jobs in, and cuts off the attempts of an earlier process.
+    /// Takes the jobs in, and cuts off the attempts of an earlier process. What follows from that is
+    /// done by the first step: until it is written, feeds go on past this moment.
     fn load_jobs(&mut self, jobs: Vec<JobHead>, now: Timestamp, store: &dyn Store) {
         let fetch = FromStore::new(store, self.id);
         let moment = Moment { now, stamp: self.head.stamp, wall: now };
-        let mut step = StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
+        let mut step: DeviceStep<'_> =
+            StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
         for head in jobs {
             let loaded = self.jobs.load(&head, &mut step.jobs());
             if let LoadOutcome::Interrupted { released, .. } = loaded {
                 let end = JobEnd::Cut(released);
-                self.job_ended(EndedJob { line: head.queue, alias: head.alias, end }, &mut step);
+                self.interrupted.push(EndedJob { line: head.queue, alias: head.alias, end });
             }
         }
         self.opening = step.batch.ops;

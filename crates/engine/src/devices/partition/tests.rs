@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base::{ClientId, Incarnation, Timestamp, Value};
 use fleet::{ImportDevice, NewDevice, Patch};
-use records::{AttemptError, Connection, DeliveryStatus, EventKind};
+use records::{AttemptError, Connection, DeliveryStatus, EventKind, Op};
 
 use crate::devices::intake::Said;
 use crate::devices::lanes::Answer;
@@ -377,4 +377,18 @@ fn a_heavy_slice_is_spread_over_batches_and_acknowledged_at_its_end() {
     );
     assert!(batches.len() > 2, "{batches:?}");
     assert_eq!(rig.events().len(), 999);
+}
+
+#[test]
+fn an_attempt_that_was_cut_off_stands_in_the_timeline_when_that_is_written() {
+    let (mut rig, _under_way) = Rig::with_attempt();
+    rig.restart();
+    // Feeds go on meanwhile: what came at an earlier time would be missed.
+    rig.stand_still(Duration::from_secs(5));
+    let ops = rig.step(Vec::new());
+    let entries = ops.iter().filter_map(|op| match op {
+        Op::PutTimelineEntry(entry) => Some(entry.at),
+        _ => None,
+    });
+    assert_eq!(entries.collect::<Vec<_>>(), [rig.now()]);
 }
