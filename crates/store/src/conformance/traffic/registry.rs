@@ -156,7 +156,7 @@ impl Traffic {
             id,
             action: OperationAction::ALL[self.below(13) as usize],
             filter: "{\"label.site\":\"Москва\"}".into(),
-            given: "{}".into(),
+            arguments: "{}".into(),
             rate: 1 + self.below(1_000) as u32,
             by: self.maybe(|_| "ops".into()),
             scopes: (0..self.below(3)).map(|n| format!("jobs:shop{n}").into()).collect(),

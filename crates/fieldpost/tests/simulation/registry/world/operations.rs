@@ -42,7 +42,7 @@ impl World {
         let new = Box::new(NewOperation {
             action: OperationAction::DeleteDevice,
             filter: "{}".into(),
-            given: "{}".into(),
+            arguments: "{}".into(),
             rate,
             by: None,
             scopes: Vec::new(),
