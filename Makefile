@@ -100,8 +100,8 @@ fuzz: ## let libFuzzer look for inputs that a reader gets wrong, by default each
 	    scripts/fuzz $$target $(SECONDS); done
 
 # Only when a stored format gets a new version: the fixtures of before stay, and go on being opened.
-fixture: console ## make a data directory of the stored formats as they are now, to be opened by a test for ever after: make fixture NAME=format-3
-	@test -n "$(NAME)" || { echo "make fixture NAME=format-3" >&2; exit 2; }
+fixture: console ## make a data directory of the stored formats as they are now, to be opened by a test for ever after: make fixture NAME=format-4
+	@test -n "$(NAME)" || { echo "make fixture NAME=format-4" >&2; exit 2; }
 	$(CARGO) build $(LOCKED) --package fieldpost --bin fieldpost
 	$(CARGO) run $(LOCKED) --package fieldpost --example fixture -- target/debug/fieldpost crates/fieldpost/tests/fixtures/$(NAME)
 

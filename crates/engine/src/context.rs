@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::Clock;
+use base::{ClientId, Clock};
 use store::Store;
 
 use crate::devices::context::DeviceContext;
@@ -11,8 +11,9 @@ use crate::followers::Followers;
 use crate::kernel::context::KernelContext;
 use crate::metrics::BatchMetrics;
 use crate::notices::links::NoticeLinks;
+use crate::notices::{Signal, SignalTopic};
 use crate::queues::context::QueueContext;
-use crate::registry::RegistryContext;
+use crate::registry::{Registry, RegistryContext};
 use crate::rollouts::links::RolloutLinks;
 use crate::{Directory, Settings};
 
@@ -73,6 +74,32 @@ impl EngineContext {
             rollouts,
             metrics,
         }
+    }
+
+    /// The registry was loaded: what the outside knows of it is as it is there.
+    pub fn registry_loaded(&self, registry: &Registry) {
+        self.directory().replace(registry.clients().cloned());
+        self.registry.portals().replace(registry.portals().cloned());
+        self.notices.registry_loaded(registry.standing_conditions());
+    }
+
+    /// A subject is in another condition. Whether and when that is told, the registry decides.
+    pub fn signal(&self, signal: Signal) {
+        self.notices.signal(signal);
+    }
+
+    /// The signals that are on their way to the registry, for whoever carries them by hand.
+    #[must_use]
+    pub fn take_signals(&self) -> Vec<Signal> {
+        self.notices.pending.take_now()
+    }
+
+    /// Clients that operators were told fail, and not that they recovered: at the start of the
+    /// process those of the process before.
+    #[must_use]
+    pub fn clients_told_failing(&self) -> Vec<ClientId> {
+        let subjects = self.notices.firing_subjects(SignalTopic::Client);
+        subjects.iter().filter_map(|subject| ClientId::new(subject.strip_prefix("client ")?)).collect()
     }
 
     /// The clients.

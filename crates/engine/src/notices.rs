@@ -8,17 +8,19 @@ pub mod hysteresis;
 
 pub(crate) mod book;
 pub(crate) mod courier;
+pub(crate) mod firing;
 pub(crate) mod links;
 pub(crate) mod lost_together;
 pub(crate) mod pending;
 
 pub use lost_together::LostDevices;
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Incarnation;
+use base::{ClientId, Incarnation};
 use records::{Client, Notice, NoticeKey, NoticeKind};
 
 use crate::kernel::reply::Reply;
@@ -200,8 +202,8 @@ pub enum NoticeInput {
     Signals(Vec<Signal>),
     /// Lease posts to clients that are due.
     Lease {
-        /// Most to lease.
-        max: usize,
+        /// Which, and how many.
+        wanted: NoticeLease,
         /// Gets them.
         reply: Reply<Vec<NoticeDue>>,
     },
@@ -222,6 +224,19 @@ impl From<NoticeInput> for RegistryInput {
     fn from(input: NoticeInput) -> Self {
         Self::Notices(input)
     }
+}
+
+/// Which posts are to be leased: the one of each client that has been due longest.
+#[derive(Clone, Debug, Default)]
+pub struct NoticeLease {
+    /// Most to lease.
+    pub max: usize,
+    /// None of these clients.
+    pub full: BTreeSet<ClientId>,
+    /// These clients do not take what they are sent:
+    pub failing: BTreeSet<ClientId>,
+    /// so many of them at most.
+    pub failing_max: usize,
 }
 
 /// A notice to be posted to a client now.

@@ -183,6 +183,11 @@ impl Registry {
         self.portals.tokens()
     }
 
+    /// The conditions that it takes to hold since they were told, as signals.
+    pub fn standing_conditions(&self) -> Vec<Signal> {
+        self.notices.standing()
+    }
+
     fn apply(&mut self, input: RegistryInput, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
         match input {
             RegistryInput::Create { client, made, reply } => {

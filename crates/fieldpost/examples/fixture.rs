@@ -11,6 +11,8 @@ mod commands;
 mod contents;
 #[path = "../tests/black_box/directories/queues.rs"]
 mod queues;
+#[path = "../tests/black_box/directories/registry.rs"]
+mod registry;
 #[path = "../tests/black_box/directories/story.rs"]
 mod story;
 

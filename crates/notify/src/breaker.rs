@@ -40,6 +40,13 @@ pub struct AttemptReport {
     pub answer: Answer,
 }
 
+impl AttemptReport {
+    /// Whether the receiver took the notification.
+    pub(crate) fn is_success(&self) -> bool {
+        matches!(self.answer, Answer::Status { code: 200..=299, .. })
+    }
+}
+
 /// What a breaker did, for whoever watches.
 #[derive(Clone, Debug)]
 pub enum BreakerEvent {
@@ -59,6 +66,15 @@ pub enum BreakerEvent {
         /// Why.
         why: CloseReason,
     },
+}
+
+impl BreakerEvent {
+    /// Whose breaker it is.
+    pub(crate) fn client(&self) -> &Client {
+        match self {
+            Self::Opened { client, .. } | Self::Closed { client, .. } => client,
+        }
+    }
 }
 
 /// Why a breaker closed.
@@ -121,8 +137,7 @@ impl Breakers {
 
     /// Whether an attempt may change anything. While every receiver is well, none does.
     pub(crate) fn may_change(&self, report: &AttemptReport) -> bool {
-        let is_success = matches!(report.answer, Answer::Status { code: 200..=299, .. });
-        !is_success || !self.of.is_empty()
+        !report.is_success() || !self.of.is_empty()
     }
 
     /// An attempt at a client that is still as it was then.

@@ -5,11 +5,12 @@
 //! out. A task reports how its attempts ended and frees their places in flight, also when it
 //! panics.
 
+use std::collections::HashSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Timestamp;
+use base::{ClientId, Timestamp};
 use engine::notices::{Condition, Detail, Signal, SignalTopic};
 use engine::records::NoticeKind;
 use engine::{AttemptDue, Engine};
@@ -106,7 +107,9 @@ impl Webhooks {
     /// under way end, for 15 s at most.
     pub async fn run(self, shutdown: watch::Receiver<bool>) {
         let outcomes = outcomes::run(self.engine.clone(), Arc::clone(&self.sender), shutdown.clone());
-        let notices = notices::run(self.engine.clone(), Arc::clone(&self.sender), shutdown.clone());
+        let (engine, sender, breakers) =
+            (self.engine.clone(), Arc::clone(&self.sender), self.open_breakers.clone());
+        let notices = notices::run(engine, sender, breakers, shutdown.clone());
         tokio::join!(run(self, shutdown), outcomes, notices);
     }
 }
@@ -159,6 +162,8 @@ struct Driver {
     tasks: JoinSet<()>,
     metrics: Metrics,
     open_breakers: OpenBreakers,
+    /// Clients that the process before told failing. No breaker of this one knows of them.
+    told_failing: HashSet<ClientId>,
 }
 
 impl Driver {
@@ -170,6 +175,7 @@ impl Driver {
             breaker_pause: settings.breaker_pause,
         };
         Self {
+            told_failing: engine.clients_told_failing().into_iter().collect(),
             lanes: Lanes::new(limits),
             exchanges: Exchanges::new(engine.clone()),
             shared: Arc::new(Shared { engine, sender, timeout: settings.timeout, tell }),
@@ -188,6 +194,7 @@ impl Driver {
         for event in self.lanes.take_breaker_events() {
             log_breaker(&event);
             self.open_breakers.note(&event, now);
+            self.told_failing.remove(&event.client().id);
             shared.engine.signal(signal_of(&event));
             self.metrics.breakers_opened.inc_by(u64::from(matches!(event, BreakerEvent::Opened { .. })));
         }
@@ -215,6 +222,13 @@ impl Driver {
         for Finished { client, partition, ended, tried } in told.flatten() {
             if let Some(ended) = ended {
                 self.exchanges.ended(partition, ended);
+            }
+            if !self.told_failing.is_empty()
+                && let Some(to) = tried.as_ref().filter(|tried| tried.is_success()).map(|tried| &tried.to)
+                && self.told_failing.remove(&to.id)
+            {
+                let why = CloseReason::Delivered;
+                shared.engine.signal(signal_of(&BreakerEvent::Closed { client: Arc::clone(to), why }));
             }
             self.lanes.finished(client, tried, |client| shared.status_of(client));
         }

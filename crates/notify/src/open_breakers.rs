@@ -37,6 +37,12 @@ impl OpenBreakers {
         }
     }
 
+    /// The clients, in order of id.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = ClientId> {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.keys().cloned().collect::<Vec<_>>().into_iter()
+    }
+
     /// So many of them at most, in order of id.
     #[must_use]
     pub fn some(&self, limit: usize) -> Vec<OpenBreaker> {

@@ -1,5 +1,6 @@
 //! The server itself, in answers.
 
+use base::Timestamp;
 use serde::Serialize;
 use serde_json::Value as Json;
 use utoipa::ToSchema;
@@ -51,6 +52,11 @@ struct StoreShape {
     data_bytes: u64,
     /// What of the log no checkpoint covers.
     log_bytes: u64,
+    /// Checkpoints since the start.
+    checkpoints: u64,
+    /// When the last of them was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_checkpoint_at: Option<Time>,
     /// What may still be written to the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     disk_free_bytes: Option<u64>,
@@ -100,10 +106,9 @@ impl<'a> SystemShape<'a> {
             detail: Some(format!("{} of {} bytes are free", disk.free_bytes, disk.total_bytes)),
         });
         let metrics = api.engine().store_metrics();
-        let size = |name: &str| {
-            let found = metrics.iter().find(|metric| metric.name == name);
-            found.map_or(0, |metric| metric.value as u64)
-        };
+        let figure =
+            |name: &str| metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value);
+        let size = |name: &str| figure(name).map_or(0, |value| value as u64);
         let memory = &api.shared.memory;
         Self {
             version: host.map_or("", crate::Host::version),
@@ -115,6 +120,9 @@ impl<'a> SystemShape<'a> {
             store: StoreShape {
                 data_bytes: size("fieldpost_store_tables_bytes"),
                 log_bytes: size("fieldpost_store_log_bytes"),
+                checkpoints: size("fieldpost_store_checkpoints_total"),
+                last_checkpoint_at: figure("fieldpost_store_last_checkpoint_seconds")
+                    .map(|seconds| Time(Timestamp((seconds * 1e3).round() as i64))),
                 disk_free_bytes: disk.map(|disk| disk.free_bytes),
             },
             memory: MemoryShape {

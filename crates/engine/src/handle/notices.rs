@@ -1,16 +1,23 @@
 //! Notices: signalled, and posted to clients.
 
-use base::Incarnation;
+use base::{ClientId, Incarnation};
 use records::NoticeKey;
 
 use super::Engine;
 use crate::kernel::partition_handle::NotAccepting;
-use crate::notices::{NoticeDue, NoticeInput, PostOutcome, Signal};
+use crate::notices::{NoticeDue, NoticeInput, NoticeLease, PostOutcome, Signal};
 
 impl Engine {
     /// A subject is in another condition. Whether and when that is told, the registry decides.
     pub fn signal(&self, signal: Signal) {
-        self.shared.context.notices.signal(signal);
+        self.shared.context.signal(signal);
+    }
+
+    /// Clients that operators were told fail, and not that they recovered: at the start of the
+    /// process those of the process before.
+    #[must_use]
+    pub fn clients_told_failing(&self) -> Vec<ClientId> {
+        self.shared.context.clients_told_failing()
     }
 
     /// Returns when notices may be due to clients.
@@ -18,12 +25,12 @@ impl Engine {
         self.shared.context.notices.due().await;
     }
 
-    /// Leases up to `max` notices that are due to clients; fewer when there are no more.
+    /// Leases notices that are due to clients, one of each client at most.
     ///
     /// # Errors
     /// When the server is not accepting.
-    pub async fn lease_notices(&self, max: usize) -> Result<Vec<NoticeDue>, NotAccepting> {
-        self.shared.registry.ask(|reply| NoticeInput::Lease { max, reply }.into()).await
+    pub async fn lease_notices(&self, wanted: NoticeLease) -> Result<Vec<NoticeDue>, NotAccepting> {
+        self.shared.registry.ask(|reply| NoticeInput::Lease { wanted, reply }.into()).await
     }
 
     /// Records what came of posting a notice to a client.

@@ -59,8 +59,7 @@ impl Starting {
         let (settings, context) = (Arc::clone(&self.settings), self.context.clone());
         let load = move || {
             let registry = Registry::load(&*context.kernel.store, &settings)?;
-            context.directory().replace(registry.clients().cloned());
-            context.registry.portals().replace(registry.portals().cloned());
+            context.registry_loaded(&registry);
             Ok(registry)
         };
         Ok(self.spawn(PartitionId::REGISTRY, load()?, load, Arc::clone(&self.context.registry)))
@@ -89,13 +88,16 @@ impl Starting {
         &mut self,
         id: PartitionId,
     ) -> Result<PartitionHandle<QueueInput>, StoreError> {
-        let (settings, kernel, process) =
-            (Arc::clone(&self.settings), Arc::clone(&self.context.kernel), self.process);
+        let (settings, context, process) = (Arc::clone(&self.settings), self.context.clone(), self.process);
         let load = move || {
+            let (kernel, notices) = (&context.kernel, &context.notices);
             let moment = kernel.moment_of_load();
             let resident_max = settings.jobs_resident_max;
             let partition = QueuePartition::load(&*kernel.store, id, resident_max, process, moment)?;
-            Ok(partition.telling(settings.notices))
+            let told = notices.firing_queues(id, kernel.store.partitions());
+            let (partition, changed) = partition.telling(settings.notices, &told);
+            changed.into_iter().for_each(|signal| notices.signal(signal));
+            Ok(partition)
         };
         Ok(self.spawn(id, load()?, load, Arc::clone(&self.context.queues)))
     }

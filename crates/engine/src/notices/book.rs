@@ -6,14 +6,22 @@ use std::time::Duration;
 
 use base::{ClientId, EntityId, Incarnation, Lineage, Timestamp, hash};
 use records::{Client, Notice, NoticeKey, NoticeKind, NoticePost, Op};
-use store::{Page, StoreError, View};
+use store::{StoreError, View};
 
 use super::hysteresis::{NoticeDecision, SubjectState};
-use super::{Condition, Detail, NoticeDue, NoticeInput, NoticeSettings, PostOutcome, Signal, SignalTopic};
+use super::{
+    Condition, Detail, NoticeDue, NoticeInput, NoticeLease, NoticeSettings, PostOutcome, Signal, SignalTopic,
+};
 use crate::devices::partition::attempt_ends::delay_after;
 use crate::kernel::reply::Reply;
 use crate::registry::{RegistryEffect, RegistryStep};
 use crate::settings::Retry;
+
+mod due;
+mod load;
+
+use due::DuePosts;
+use load::{LOADED_PER_READ, client_of};
 
 /// Notices that are kept at most; the oldest make room.
 const NOTICES_MAX: usize = 10_000;
@@ -23,12 +31,11 @@ const SUBJECTS_MAX: usize = 16_384;
 const POSTS_PER_CLIENT_MAX: usize = 1_000;
 /// Notices that are forgotten in a step.
 const FORGOTTEN_PER_STEP: usize = 500;
-/// Rows that are read at a time when the registry is loaded.
-const LOADED_PER_READ: usize = 500;
 /// How much longer a lease of a post lasts than its attempt may take.
 const LEASE_MARGIN: Duration = Duration::from_secs(30);
 
 type Place = (Incarnation, NoticeKey);
+type SubjectKey = (SignalTopic, Box<str>);
 
 /// All notices.
 #[derive(Debug)]
@@ -38,12 +45,16 @@ pub(crate) struct NoticeBook {
     lease: Duration,
     lineage: Lineage,
     kept: BTreeSet<NoticeKey>,
-    subjects: BTreeMap<(SignalTopic, Box<str>), (SubjectState, Detail)>,
+    subjects: BTreeMap<SubjectKey, (SubjectState, Detail)>,
     /// When subjects have been quiet.
     quiet_ends: BTreeSet<(Timestamp, SignalTopic, Box<str>)>,
     posts: BTreeMap<Place, NoticePost>,
-    /// Posts that wait for their time, of clients that are enabled.
-    due: BTreeSet<(Timestamp, Place)>,
+    /// Posts that wait for their time.
+    due: DuePosts,
+    /// Up to when those who post were told of all that is due.
+    announced: Timestamp,
+    /// There may be posts that they were not told of.
+    has_more_due: bool,
 }
 
 impl NoticeBook {
@@ -63,46 +74,18 @@ impl NoticeBook {
             subjects: BTreeMap::new(),
             quiet_ends: BTreeSet::new(),
             posts: BTreeMap::new(),
-            due: BTreeSet::new(),
+            due: DuePosts::default(),
+            announced: now,
+            has_more_due: true,
         };
-        book.load_notices(view, now)?;
-        let enabled: BTreeSet<_> =
-            clients.values().filter(|client| client.enabled).map(|client| client.incarnation).collect();
+        book.load_subjects(view, now, clients)?;
         loop {
             let after = book.posts.last_key_value().map(|(place, _)| *place);
             let posts = view.notice_posts(after, LOADED_PER_READ)?;
             if posts.is_empty() {
                 return Ok(book);
             }
-            posts.into_iter().for_each(|post| book.insert(post, enabled.contains(&post.client)));
-        }
-    }
-
-    fn load_notices(&mut self, view: &dyn View, now: Timestamp) -> Result<(), StoreError> {
-        let mut after = None;
-        loop {
-            let page = Page {
-                from: Timestamp(i64::MIN),
-                to: Timestamp::MAX,
-                ascending: true,
-                after,
-                limit: LOADED_PER_READ,
-            };
-            let notices = view.notices(page, &|_| true)?;
-            let Some(last) = notices.last() else { return Ok(()) };
-            after = Some(NoticeKey::from(last.id));
-            for notice in notices {
-                self.kept.insert(notice.id.into());
-                let state = SubjectState::told_at(notice.id.at, self.settings.quiet);
-                if !state.is_forgettable(now) {
-                    self.remember(
-                        now,
-                        (SignalTopic::of(notice.kind), notice.subject),
-                        state,
-                        Detail::default(),
-                    );
-                }
-            }
+            posts.into_iter().for_each(|post| book.insert(post));
         }
     }
 
@@ -114,11 +97,17 @@ impl NoticeBook {
     ) -> Result<(), StoreError> {
         match input {
             NoticeInput::Signals(signals) => {
-                signals.into_iter().for_each(|signal| self.signal(signal, clients, step));
+                // A disabled client stays so whatever its receiver did, until it is enabled here.
+                let may_be_told = |signal: &Signal| {
+                    signal.topic != SignalTopic::Client
+                        || client_of(&signal.subject, clients).is_some_and(|client| client.enabled)
+                };
+                let signals = signals.into_iter().filter(may_be_told);
+                signals.for_each(|signal| self.signal(signal, clients, step));
             }
-            NoticeInput::Lease { max, reply } => self.lease(max, clients, reply, step)?,
+            NoticeInput::Lease { wanted, reply } => self.lease(&wanted, clients, reply, step)?,
             NoticeInput::Tried { client, notice, outcome, reply } => {
-                self.tried((client, notice), outcome, clients, step);
+                self.tried((client, notice), outcome, step);
                 step.emit(RegistryEffect::Kept(reply));
             }
         }
@@ -142,10 +131,12 @@ impl NoticeBook {
             }
             return;
         }
-        let mut state = known.map_or_else(SubjectState::new, |(state, _)| state);
+        let (mut state, before) = known.unwrap_or_default();
         self.forget_wakeup(&state, &key);
-        let tell = state.signal(step.now, self.settings.quiet, condition);
-        self.tell(tell, &key, &detail, clients, step);
+        // What occurred is told with its own detail.
+        let detail = if is_well && state.has_occurred() { before } else { detail };
+        let decision = state.signal(step.now, self.settings.quiet, condition);
+        self.tell(decision, &key, &detail, clients, step);
         if !state.is_forgettable(step.now) {
             self.remember(step.now, key, state, detail);
         }
@@ -153,13 +144,13 @@ impl NoticeBook {
 
     fn tell(
         &mut self,
-        tell: NoticeDecision,
-        (topic, subject): &(SignalTopic, Box<str>),
+        decision: NoticeDecision,
+        (topic, subject): &SubjectKey,
         detail: &Detail,
         clients: &BTreeMap<ClientId, Client>,
         step: &mut RegistryStep<'_>,
     ) {
-        let kind = match tell {
+        let kind = match decision {
             NoticeDecision::Nothing => return,
             NoticeDecision::Notice(kind) => kind,
             NoticeDecision::Resolved => match topic.resolved_notice() {
@@ -188,7 +179,7 @@ impl NoticeBook {
         for client in clients.values().filter(|client| client.notices) {
             let post = NoticePost { client: client.incarnation, notice: key, attempts: 0, due_at: step.now };
             self.make_room(client.incarnation, step);
-            self.insert(post, client.enabled);
+            self.insert(post);
             step.push(Op::PutNoticePost(post));
         }
     }
@@ -229,67 +220,76 @@ impl NoticeBook {
         let places: Vec<_> = self.places_of(client).collect();
         for notice in places {
             if let Some(post) = self.posts.get_mut(&(client, notice)) {
-                self.due.remove(&(post.due_at, (client, notice)));
+                self.due.remove(post.due_at, (client, notice));
                 post.due_at = now;
-                self.due.insert((now, (client, notice)));
+                self.due.insert(now, (client, notice));
             }
         }
+        self.has_more_due = true;
     }
 
-    /// A lease is in memory alone: after a crash its post is due again.
+    /// A lease is in memory alone: after a crash its post is due again. Whoever has waited longest
+    /// comes first.
     fn lease(
         &mut self,
-        max: usize,
+        wanted: &NoticeLease,
         clients: &BTreeMap<ClientId, Client>,
         reply: Reply<Vec<NoticeDue>>,
         step: &mut RegistryStep<'_>,
     ) -> Result<(), StoreError> {
-        let mut leased = Vec::new();
-        while leased.len() < max {
-            let Some((due_at, place)) = self.due.first().copied().filter(|(at, _)| *at <= step.now) else {
+        let may_be = clients.values().filter(|client| client.enabled && !wanted.full.contains(&client.id));
+        let mut firsts: Vec<_> = may_be
+            .filter_map(|client| {
+                self.due.first_of(client.incarnation).map(|(at, notice)| (at, client, notice))
+            })
+            .filter(|(at, ..)| *at <= step.now)
+            .collect();
+        firsts.sort_by_key(|(at, client, _)| (*at, client.incarnation));
+        let (mut leased, mut failing) = (Vec::new(), 0);
+        for (due_at, client, key) in firsts {
+            if leased.len() >= wanted.max {
                 break;
-            };
-            self.due.remove(&(due_at, place));
-            let client = clients.values().find(|client| client.incarnation == place.0);
-            let Some(client) = client.filter(|client| client.enabled) else { continue };
-            let Some(notice) = step.fetch.view()?.notice(place.1)? else {
+            }
+            let fails = wanted.failing.contains(&client.id);
+            if fails && failing >= wanted.failing_max {
+                continue;
+            }
+            let place = (client.incarnation, key);
+            let Some(notice) = step.fetch.view()?.notice(key)? else {
                 // It is not durable yet, or kept no longer.
-                if self.kept.contains(&place.1) {
-                    self.due.insert((step.now.after(Duration::from_millis(1)), place));
+                if self.kept.contains(&key) {
+                    self.move_due(place, due_at, step.now.after(Duration::from_millis(1)));
                 } else {
                     self.end(place, step);
                 }
                 continue;
             };
-            let until = step.now.after(self.lease);
-            if let Some(post) = self.posts.get_mut(&place) {
-                post.due_at = until;
-                self.due.insert((until, place));
-            }
+            failing += usize::from(fails);
+            self.move_due(place, due_at, step.now.after(self.lease));
             leased.push(NoticeDue { client: Arc::new(client.clone()), notice });
         }
         step.emit(RegistryEffect::NoticesLeased(reply, leased));
         Ok(())
     }
 
+    fn move_due(&mut self, place: Place, from: Timestamp, to: Timestamp) {
+        if let Some(post) = self.posts.get_mut(&place) {
+            post.due_at = to;
+            self.due.remove(from, place);
+            self.due.insert(to, place);
+        }
+    }
+
     /// A post was tried.
-    fn tried(
-        &mut self,
-        place: Place,
-        outcome: PostOutcome,
-        clients: &BTreeMap<ClientId, Client>,
-        step: &mut RegistryStep<'_>,
-    ) {
+    fn tried(&mut self, place: Place, outcome: PostOutcome, step: &mut RegistryStep<'_>) {
         let Some(mut post) = self.posts.get(&place).copied() else { return };
-        self.due.remove(&(post.due_at, place));
+        self.due.remove(post.due_at, place);
         match outcome {
             PostOutcome::Took => self.end(place, step),
             PostOutcome::Gone => {
                 // Unless the client was changed meanwhile, it waits until that is enabled again.
-                let is_enabled =
-                    clients.values().any(|client| client.incarnation == place.0 && client.enabled);
                 post.due_at = step.now;
-                self.insert(post, is_enabled);
+                self.insert(post);
             }
             PostOutcome::Failed(patience) => {
                 post.attempts += 1;
@@ -300,23 +300,22 @@ impl NoticeBook {
                 }
                 let chance = hash::derived(place.0.0, &post.attempts.to_le_bytes());
                 post.due_at = step.now.after(delay_after(&self.retry, post.attempts, patience, chance));
-                self.insert(post, true);
+                self.insert(post);
                 step.push(Op::PutNoticePost(post));
             }
         }
     }
 
-    fn insert(&mut self, post: NoticePost, is_enabled: bool) {
+    fn insert(&mut self, post: NoticePost) {
         let place = (post.client, post.notice);
         self.posts.insert(place, post);
-        if is_enabled {
-            self.due.insert((post.due_at, place));
-        }
+        self.due.insert(post.due_at, place);
+        self.has_more_due = true;
     }
 
     fn end(&mut self, place: Place, step: &mut RegistryStep<'_>) {
         if let Some(post) = self.posts.remove(&place) {
-            self.due.remove(&(post.due_at, place));
+            self.due.remove(post.due_at, place);
             step.push(Op::DeleteNoticePost(place.0, place.1));
         }
     }
@@ -334,17 +333,25 @@ impl NoticeBook {
             let key = (topic, subject);
             self.quiet_ends.remove(&(at, key.0, key.1.clone()));
             let Some((mut state, detail)) = self.subjects.remove(&key) else { continue };
-            let tell = state.decide(step.now, self.settings.quiet);
-            self.tell(tell, &key, &detail, clients, step);
+            let decision = state.decide(step.now, self.settings.quiet);
+            self.tell(decision, &key, &detail, clients, step);
             if !state.is_forgettable(step.now) {
                 self.remember(step.now, key, state, detail);
             }
         }
         let more = self.forget(step);
-        if self.due.first().is_some_and(|(at, _)| *at <= step.now) {
+        self.announce_due(step);
+        more
+    }
+
+    /// Says that posts are due: once, as whoever posts may have no place for them yet.
+    fn announce_due(&mut self, step: &mut RegistryStep<'_>) {
+        let came_due = self.due.next_after(self.announced).is_some_and(|at| at <= step.now);
+        let has_more = std::mem::take(&mut self.has_more_due) && self.due.is_any_due(step.now);
+        self.announced = step.now;
+        if came_due || has_more {
             step.emit(RegistryEffect::NoticesDue);
         }
-        more
     }
 
     /// Forgets what is too old, and what is too much.
@@ -365,28 +372,20 @@ impl NoticeBook {
         let too_old = self.kept.first().map(|first| first.at.after(self.settings.keep));
         let quiet = self.quiet_ends.first().map(|(at, ..)| *at);
         // What is due already was told, and is asked for by whoever posts.
-        let due = self.due.range((now.after(Duration::from_millis(1)), FIRST)..).next().map(|(at, _)| *at);
+        let due = self.due.next_after(now);
         [too_old, quiet, due].into_iter().flatten().min()
     }
 
-    fn remember(
-        &mut self,
-        now: Timestamp,
-        key: (SignalTopic, Box<str>),
-        state: SubjectState,
-        detail: Detail,
-    ) {
-        if let Some(at) = state.quiet_until().filter(|at| now < *at) {
+    fn remember(&mut self, now: Timestamp, key: SubjectKey, state: SubjectState, detail: Detail) {
+        if let Some(at) = state.decides_at(now) {
             self.quiet_ends.insert((at, key.0, key.1.clone()));
         }
         self.subjects.insert(key, (state, detail));
     }
 
-    fn forget_wakeup(&mut self, state: &SubjectState, (topic, subject): &(SignalTopic, Box<str>)) {
+    fn forget_wakeup(&mut self, state: &SubjectState, (topic, subject): &SubjectKey) {
         if let Some(at) = state.quiet_until() {
             self.quiet_ends.remove(&(at, *topic, subject.clone()));
         }
     }
 }
-
-const FIRST: Place = (Incarnation(0), NoticeKey { at: Timestamp(i64::MIN), number: 0 });

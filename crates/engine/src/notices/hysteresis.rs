@@ -1,9 +1,9 @@
-//! What of a subject's conditions is told, so that flapping does not flood.
+//! Which changes of a subject's condition become notices, so that flapping does not flood.
 //!
-//! A subject is told of at once when it has been quiet. After that nothing is told of it for
-//! `quiet`. At the end of that time the condition that holds then is told, if it is another than
-//! the one that was told last. So nobody hears of a subject more than once in that time, and
-//! whoever listens is right at its end.
+//! The first change is told at once. After a notice nothing is told of its subject for `quiet`. At
+//! the end of that time its present condition is told if it differs from the last one told, or
+//! what occurred last meanwhile. So a subject has at most one notice in that time, and whoever
+//! listens is right at its end.
 
 use std::time::Duration;
 
@@ -13,12 +13,14 @@ use records::NoticeKind;
 use super::Condition;
 
 /// What is known of a subject. Nothing is: it is well, and nobody was told of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubjectState {
-    /// What whoever listens believes: what is wrong, if anything.
+    /// What listeners were last told is wrong, if anything.
     last_told: Option<NoticeKind>,
     /// What is wrong.
     present: Option<NoticeKind>,
+    /// What occurred while nothing was told.
+    occurred: Option<NoticeKind>,
     /// Whether being well is told.
     tells_well: bool,
     /// Until when nothing is told.
@@ -40,14 +42,19 @@ impl SubjectState {
     /// A subject that nobody was told of.
     #[must_use]
     pub fn new() -> Self {
-        Self { last_told: None, present: None, tells_well: false, quiet_until: None }
+        Self::default()
     }
 
-    /// A subject of which something was told by an earlier process. What held then is signalled
-    /// again if it still does.
+    /// A subject of which an earlier process told something at `at`: what it last told is wrong,
+    /// and what is wrong now as far as is known.
     #[must_use]
-    pub fn told_at(at: Timestamp, quiet: Duration) -> Self {
-        Self { quiet_until: Some(at.after(quiet)), ..Self::new() }
+    pub fn loaded(
+        at: Timestamp,
+        quiet: Duration,
+        last_told: Option<NoticeKind>,
+        present: Option<NoticeKind>,
+    ) -> Self {
+        Self { last_told, present, quiet_until: Some(at.after(quiet)), ..Self::new() }
     }
 
     /// The subject is in this condition from now on.
@@ -56,20 +63,21 @@ impl SubjectState {
             Condition::Resolved => (self.present, self.tells_well) = (None, true),
             Condition::Cleared => (self.present, self.tells_well) = (None, false),
             Condition::Firing(kind) => self.present = Some(kind),
-            Condition::Occurred(kind) => {
-                if self.is_quiet(now) {
-                    return NoticeDecision::Nothing;
-                }
-                self.quiet_until = Some(now.after(quiet));
-                return NoticeDecision::Notice(kind);
-            }
+            Condition::Occurred(kind) => self.occurred = Some(kind),
         }
         self.decide(now, quiet)
     }
 
     /// Time has passed, or a condition came.
     pub fn decide(&mut self, now: Timestamp, quiet: Duration) -> NoticeDecision {
-        if self.is_quiet(now) || self.last_told == self.present {
+        if self.is_quiet(now) {
+            return NoticeDecision::Nothing;
+        }
+        if let Some(kind) = self.occurred.take() {
+            self.quiet_until = Some(now.after(quiet));
+            return NoticeDecision::Notice(kind);
+        }
+        if self.last_told == self.present {
             return NoticeDecision::Nothing;
         }
         self.last_told = self.present;
@@ -80,26 +88,40 @@ impl SubjectState {
         self.present.map_or(NoticeDecision::Resolved, NoticeDecision::Notice)
     }
 
-    /// The end of the quiet time, when time may bring something.
+    /// What is wrong, as far as is known.
+    #[must_use]
+    pub fn present(&self) -> Option<NoticeKind> {
+        self.present
+    }
+
+    /// Whether something that occurred is still to be told.
+    #[must_use]
+    pub fn has_occurred(&self) -> bool {
+        self.occurred.is_some()
+    }
+
+    /// The end of the quiet time, if there was one.
     #[must_use]
     pub fn quiet_until(&self) -> Option<Timestamp> {
         self.quiet_until
     }
 
+    /// When the passing of time may bring something: the end of the quiet time.
+    #[must_use]
+    pub fn decides_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let waits = self.last_told != self.present || self.occurred.is_some();
+        self.quiet_until.filter(|until| waits || now < *until)
+    }
+
     /// Whether it need not be remembered at `now`.
     #[must_use]
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
-        self.last_told.is_none() && self.present.is_none() && !self.is_quiet(now)
+        let is_well = self.last_told.is_none() && self.present.is_none() && self.occurred.is_none();
+        is_well && !self.is_quiet(now)
     }
 
     fn is_quiet(&self, now: Timestamp) -> bool {
         self.quiet_until.is_some_and(|until| now < until)
-    }
-}
-
-impl Default for SubjectState {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -178,13 +200,31 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_is_told_once_in_the_quiet_time() {
+    fn what_occurs_in_the_quiet_time_is_told_at_its_end() {
         let lost = NoticeKind::DevicesLostTogether;
         check(&[
             (0, Some(Condition::Occurred(lost)), NoticeDecision::Notice(lost)),
+            (50, Some(Condition::Occurred(lost)), NoticeDecision::Nothing),
             (99, Some(Condition::Occurred(lost)), NoticeDecision::Nothing),
-            (100, Some(Condition::Occurred(lost)), NoticeDecision::Notice(lost)),
+            (100, None, NoticeDecision::Notice(lost)),
+            (150, Some(Condition::Cleared), NoticeDecision::Nothing),
+            (200, None, NoticeDecision::Nothing),
+            (201, Some(Condition::Occurred(lost)), NoticeDecision::Notice(lost)),
         ]);
+    }
+
+    #[test]
+    fn what_was_told_before_a_start_is_not_told_again_and_its_end_is() {
+        let told = |present| SubjectState::loaded(Timestamp(0), QUIET, Some(FAILING), present);
+        let mut holds = told(Some(FAILING));
+        assert_eq!(holds.decide(Timestamp(500), QUIET), NoticeDecision::Nothing);
+        assert!(!holds.is_forgettable(Timestamp(500)), "it stands until it is over");
+        assert_eq!(holds.signal(Timestamp(501), QUIET, Condition::Firing(FAILING)), NoticeDecision::Nothing);
+        assert_eq!(holds.signal(Timestamp(502), QUIET, Condition::Resolved), NoticeDecision::Resolved);
+        let mut changed = told(Some(DISABLED));
+        assert_eq!(changed.decides_at(Timestamp(500)), Some(Timestamp(100)), "at once");
+        assert_eq!(changed.decide(Timestamp(500), QUIET), NoticeDecision::Notice(DISABLED));
+        assert_eq!(told(Some(FAILING)).decides_at(Timestamp(500)), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::Timestamp;
+use base::{PartitionId, Timestamp, hash};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,10 +11,12 @@ use prometheus_client::registry::Registry;
 use records::NoticeKind;
 use tokio::sync::Notify;
 
-use super::Signal;
+use super::firing::FiringConditions;
 use super::lost_together::{LostDevices, LostGroup, LostTogether};
 use super::pending::PendingSignals;
+use super::{Signal, SignalTopic};
 use crate::followers::Followers;
+use crate::queues::QueueName;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NoticeTypeLabel {
@@ -25,6 +27,7 @@ struct NoticeTypeLabel {
 #[derive(Debug)]
 pub(crate) struct NoticeLinks {
     pub(crate) pending: PendingSignals,
+    firing: Mutex<FiringConditions>,
     due: Notify,
     lost: Mutex<LostTogether>,
     window_begun: Notify,
@@ -38,6 +41,7 @@ impl NoticeLinks {
     pub(crate) fn new(followers: Arc<Followers>) -> Self {
         Self {
             pending: PendingSignals::default(),
+            firing: Mutex::default(),
             due: Notify::new(),
             lost: Mutex::default(),
             window_begun: Notify::new(),
@@ -64,9 +68,41 @@ impl NoticeLinks {
 
     /// A subject is in another condition.
     pub(crate) fn signal(&self, signal: Signal) {
+        self.firing().note(&signal);
         if !self.pending.signal(signal) {
             self.left_out();
         }
+    }
+
+    /// The registry was loaded, and takes it that these conditions hold.
+    pub(crate) fn registry_loaded(&self, standing: Vec<Signal>) {
+        let missed = self.firing().registry_loaded(standing);
+        missed.into_iter().for_each(|signal| self.signal(signal));
+    }
+
+    /// Subjects of a topic that are in a lasting condition, as far as is known.
+    pub(crate) fn firing_subjects(&self, topic: SignalTopic) -> Vec<String> {
+        self.firing().subjects(topic).map(ToOwned::to_owned).collect()
+    }
+
+    /// Queues of a partition that are in a lasting condition, as far as is known.
+    pub(crate) fn firing_queues(
+        &self,
+        partition: PartitionId,
+        partitions: u16,
+    ) -> Vec<(SignalTopic, QueueName)> {
+        let of_topic = |topic| {
+            self.firing_subjects(topic).into_iter().filter_map(move |subject| {
+                let (namespace, queue) = subject.strip_prefix("queue ")?.split_once('/')?;
+                let is_here = hash::queue_partition(namespace, queue, partitions) == partition;
+                is_here.then(|| (topic, QueueName::unchecked(namespace, queue)))
+            })
+        };
+        [SignalTopic::Backlog, SignalTopic::DeadLetters].into_iter().flat_map(of_topic).collect()
+    }
+
+    fn firing(&self) -> MutexGuard<'_, FiringConditions> {
+        self.firing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Devices were lost.

@@ -46,12 +46,17 @@ impl PendingSignals {
     pub(crate) async fn take(&self) -> Vec<Signal> {
         loop {
             let some = self.some.notified();
-            let taken: Vec<_> = std::mem::take(&mut *self.signals()).into_values().collect();
+            let taken = self.take_now();
             if !taken.is_empty() {
                 return taken;
             }
             some.await;
         }
+    }
+
+    /// Takes all there are.
+    pub(crate) fn take_now(&self) -> Vec<Signal> {
+        std::mem::take(&mut *self.signals()).into_values().collect()
     }
 
     fn signals(&self) -> MutexGuard<'_, BTreeMap<(SignalTopic, Box<str>), Signal>> {

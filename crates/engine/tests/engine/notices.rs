@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use base::{Clock, DeviceId, Lineage, WayIn};
-use engine::notices::{NoticeDue, NoticeSettings, PostOutcome};
+use engine::notices::{
+    Condition, Detail, NoticeDue, NoticeLease, NoticeSettings, PostOutcome, Signal, SignalTopic,
+};
 use engine::queries::DeviceFilter;
 use engine::queues::Retry;
 use engine::{ClientPatch, Engine, NewClient, NewDevice, OnlyIf, Page, Patch, Report, Said, Settings};
@@ -76,8 +78,39 @@ impl Rig {
         assert!(told.is_ok(), "{:?}, not {expect:?}", self.told());
     }
 
+    fn signal(&self, topic: SignalTopic, subject: &str, condition: Condition) {
+        let detail = Detail::default().number("at", self.clock.now().0 as u64);
+        self.engine.signal(Signal { topic, subject: subject.into(), condition, detail });
+    }
+
+    /// A sign that the registry took all signals before it, which is told by itself.
+    fn mark(&self) {
+        self.signal(SignalTopic::Certificate, "mark", Condition::Firing(MARK.0));
+    }
+
+    /// Two dead letters of a queue.
+    async fn two_dead_letters(&self) {
+        let queues = self.engine.queues();
+        for n in 0..2 {
+            queues.publish(&orders(), vec![job(&n.to_string())], None).await.expect("published");
+            let (jobs, hand_over) = queues.consume(&[orders()], want(1)).await.expect("asked");
+            hand_over.done();
+            for job in jobs {
+                queues.release(&orders(), job.held, Retry::default()).await.expect("it holds");
+            }
+        }
+    }
+
     async fn lease(&self) -> Vec<NoticeDue> {
-        self.engine.lease_notices(10).await.expect("accepting")
+        let mut all = Vec::new();
+        loop {
+            let wanted = NoticeLease { max: 10, ..NoticeLease::default() };
+            let due = self.engine.lease_notices(wanted).await.expect("accepting");
+            if due.is_empty() {
+                return all;
+            }
+            all.extend(due);
+        }
     }
 
     async fn tried(&self, due: &NoticeDue, outcome: PostOutcome) {
@@ -103,6 +136,10 @@ async fn open(store: &Arc<MemoryStore>, clock: &Arc<TestClock>) -> Engine {
 }
 
 const DISABLED: (NoticeKind, &str) = (NoticeKind::ClientDisabled, "client broken");
+const FAILING: (NoticeKind, &str) = (NoticeKind::ClientFailing, "client broken");
+const RECOVERED: (NoticeKind, &str) = (NoticeKind::ClientRecovered, "client broken");
+const LOST: (NoticeKind, &str) = (NoticeKind::DevicesLostTogether, "label site=1");
+const MARK: (NoticeKind, &str) = (NoticeKind::CertificateEnding, "mark");
 
 #[tokio::test]
 async fn a_notice_is_posted_until_its_client_takes_it_also_after_a_start() {
@@ -169,19 +206,134 @@ async fn a_client_that_flaps_is_told_of_once_in_the_quiet_time() {
 }
 
 #[tokio::test]
-async fn a_queue_is_told_of_for_its_dead_letters_and_its_backlog() {
+async fn a_client_that_is_disabled_soon_after_it_failed_is_told_as_disabled() {
     let rig = Rig::start().await;
-    let queues = rig.engine.queues();
+    rig.client("broken", false).await;
+    rig.signal(SignalTopic::Client, "client broken", Condition::Firing(NoticeKind::ClientFailing));
+    rig.until_told(&[FAILING]).await;
+    rig.enable("broken", false).await;
+    // Its breaker closes, as nothing is sent to it any more.
+    rig.signal(SignalTopic::Client, "client broken", Condition::Cleared);
+    rig.mark();
+    rig.until_told(&[FAILING, MARK]).await;
+    rig.pass(600 * SECOND);
+    rig.until_told(&[FAILING, MARK, DISABLED]).await;
+}
+
+#[tokio::test]
+async fn what_occurs_in_the_quiet_time_is_told_at_its_end_with_its_detail() {
+    let rig = Rig::start().await;
+    let lost = Condition::Occurred(NoticeKind::DevicesLostTogether);
+    rig.signal(SignalTopic::Devices, "label site=1", lost);
+    rig.until_told(&[LOST]).await;
     for n in 0..2 {
-        queues.publish(&orders(), vec![job(&n.to_string())], None).await.expect("published");
-        let (jobs, hand_over) = queues.consume(&[orders()], want(1)).await.expect("asked");
-        hand_over.done();
-        for job in jobs {
-            queues.release(&orders(), job.held, Retry::default()).await.expect("it holds");
-        }
+        rig.pass(100 * SECOND);
+        rig.signal(SignalTopic::Devices, "label site=1", lost);
+        rig.signal(SignalTopic::Devices, &format!("label n={n}"), lost);
+        let is_taken = async {
+            while rig.told().len() < 2 + n {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(20 * SECOND, is_taken).await.expect("signals are taken");
     }
+    let latest = rig.clock.now().0;
+    assert_eq!(rig.told().iter().filter(|(_, subject)| subject == LOST.1).count(), 1);
+    rig.pass(400 * SECOND);
+    let others = ["label n=0", "label n=1"].map(|subject| (LOST.0, subject));
+    rig.until_told(&[LOST, others[0], others[1], LOST]).await;
+    let page =
+        Page { from: base::Timestamp(0), to: base::Timestamp::MAX, ascending: false, after: None, limit: 1 };
+    let newest = rig.engine.queries().notices(None, page).expect("readable");
+    assert_eq!(*newest[0].1.detail, *format!("{{\"at\":{latest}}}"), "the latest that was not told");
+}
+
+#[tokio::test]
+async fn what_was_told_before_a_start_is_not_told_again_and_its_end_is() {
+    let mut rig = Rig::start().await;
+    rig.client("broken", false).await;
+    rig.client("off", false).await;
+    rig.signal(SignalTopic::Client, "client broken", Condition::Firing(NoticeKind::ClientFailing));
+    rig.enable("off", false).await;
+    rig.two_dead_letters().await;
+    let off = (NoticeKind::ClientDisabled, "client off");
+    let dead = (NoticeKind::QueueDeadLetters, "queue shop/orders");
+    let told = async {
+        while rig.told().len() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(20 * SECOND, told).await.expect("three are told");
+    let mut before = rig.told();
+    before.sort();
+    let expected = [FAILING, off, dead].map(|(kind, subject)| (kind, subject.to_owned()));
+    assert_eq!(before, expected);
+
+    rig.pass(3_600 * SECOND);
+    rig.restart().await;
+    let failing = rig.engine.clients_told_failing();
+    assert_eq!(failing, [base::ClientId::new("broken").expect("an id")], "its next success is its recovery");
+    rig.signal(SignalTopic::Client, "client broken", Condition::Firing(NoticeKind::ClientFailing));
+    rig.mark();
+    let more = async {
+        while rig.told().len() < 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(20 * SECOND, more).await.expect("the mark is told");
+    assert_eq!(rig.told()[3], (MARK.0, MARK.1.to_owned()), "nothing of before is told again");
+
+    rig.signal(SignalTopic::Client, "client broken", Condition::Resolved);
+    rig.engine.queues().delete(&orders()).await.expect("deleted");
+    rig.two_dead_letters().await;
+    let all = async {
+        while rig.told().len() < 6 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(20 * SECOND, all).await.expect("what ended, and what is new");
+    let mut after = rig.told().split_off(4);
+    after.sort();
+    assert_eq!(after, [RECOVERED, dead].map(|(kind, subject)| (kind, subject.to_owned())));
+}
+
+#[tokio::test]
+async fn a_condition_that_ended_while_it_was_not_told_does_not_hide_the_next() {
+    let mut rig = Rig::start().await;
+    rig.two_dead_letters().await;
     let dead = (NoticeKind::QueueDeadLetters, "queue shop/orders");
     rig.until_told(&[dead]).await;
+    rig.engine.queues().delete(&orders()).await.expect("deleted");
+    rig.restart().await;
+    rig.pass(3_600 * SECOND);
+    rig.two_dead_letters().await;
+    rig.until_told(&[dead, dead]).await;
+}
+
+#[tokio::test]
+async fn a_disabling_that_waited_for_the_quiet_time_is_told_after_a_start() {
+    let mut rig = Rig::start().await;
+    rig.client("broken", false).await;
+    rig.signal(SignalTopic::Client, "client broken", Condition::Firing(NoticeKind::ClientFailing));
+    rig.until_told(&[FAILING]).await;
+    rig.enable("broken", false).await;
+    rig.restart().await;
+    assert_eq!(rig.told().len(), 1, "not before the quiet time is over");
+    rig.pass(600 * SECOND);
+    rig.until_told(&[FAILING, DISABLED]).await;
+    rig.restart().await;
+    rig.pass(3_600 * SECOND);
+    rig.mark();
+    rig.until_told(&[FAILING, DISABLED, MARK]).await;
+}
+
+#[tokio::test]
+async fn a_queue_is_told_of_for_its_dead_letters_and_its_backlog() {
+    let rig = Rig::start().await;
+    rig.two_dead_letters().await;
+    let dead = (NoticeKind::QueueDeadLetters, "queue shop/orders");
+    rig.until_told(&[dead]).await;
+    let queues = rig.engine.queues();
     queues.publish(&orders(), vec![job("3")], None).await.expect("published");
     rig.pass(901 * SECOND);
     rig.until_told(&[dead, (NoticeKind::QueueBacklog, "queue shop/orders")]).await;

@@ -14,7 +14,8 @@ use tokio::time::{MissedTickBehavior, interval};
 /// How often the disk is asked: nothing tells when it fills.
 const DISK_EVERY: Duration = Duration::from_secs(60);
 
-/// Signals when the certificate is about to end, and when another takes its place.
+/// Signals when the certificate is about to end. Signals that it is not at the start, if so, and
+/// when another takes its place.
 pub(super) async fn watch_certificate(
     engine: Engine,
     mut expires: watch::Receiver<Timestamp>,
@@ -25,6 +26,9 @@ pub(super) async fn watch_certificate(
     loop {
         let at = *expires.borrow_and_update();
         let told_at = Timestamp(at.0.saturating_sub(base::time::millis(before)));
+        if told_at > engine.clock().now() {
+            engine.signal(of_certificate(Condition::Cleared, Detail::default()));
+        }
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
             changed = expires.changed() => {

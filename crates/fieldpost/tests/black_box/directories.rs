@@ -10,4 +10,5 @@ mod fixture;
 mod page;
 mod program;
 mod queues;
+mod registry;
 mod story;

@@ -52,6 +52,7 @@
 //!
 //! Users' [queues] of jobs are a workload of their own, as nothing of a queue ever commits together
 //! with a device. [Both] run in one life too: one process, one store, one machine with its faults.
+//! Notices and operations are the workload of the [registry].
 //!
 //! # Running it
 //! - `cargo test -p fieldpost --test simulation`: the seeds of CI.
@@ -76,3 +77,4 @@ mod commands;
 mod devices;
 mod harness;
 mod queues;
+mod registry;

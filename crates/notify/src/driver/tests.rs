@@ -8,6 +8,7 @@ use base::{
     ClientId, DeviceId, EntityId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn,
 };
 use bytes::Bytes;
+use engine::notices::{NoticeLease, NoticeSettings};
 use engine::records::{Attempt, Delivery, DeliveryStatus};
 use engine::settings::Retry;
 use engine::{Answer, ClientPatch, NewClient, NewDevice, Patch, Report, Said};
@@ -41,14 +42,7 @@ impl Running {
             Arc::new(SystemClock::start(Timestamp(0))),
         );
         let engine = engine.await.expect("an empty store loads");
-        let client = NewClient {
-            id: Some("acme".to_owned()),
-            name: "Acme".to_owned(),
-            url: url.to_owned(),
-            secret: Some(SECRET.to_vec()),
-            notices: false,
-        };
-        engine.create_client(client).await.expect("registered");
+        engine.create_client(acme_at(url)).await.expect("registered");
         let (stop, stopped) = watch::channel(false);
         let sender = tokio::spawn(Webhooks::new(engine.clone(), sending(), Metrics::new()).run(stopped));
         Self { engine, stop, sender }
@@ -73,6 +67,16 @@ impl Running {
         self.sender.await.expect("the sender ends by itself");
         self.engine.stop().await;
         self.engine
+    }
+}
+
+fn acme_at(url: &str) -> NewClient {
+    NewClient {
+        id: Some("acme".to_owned()),
+        name: "Acme".to_owned(),
+        url: url.to_owned(),
+        secret: Some(SECRET.to_vec()),
+        notices: false,
     }
 }
 
@@ -390,5 +394,80 @@ async fn a_notice_is_a_signed_post_and_repeated_until_it_is_taken() {
         Webhook::from_bytes(SECRET.to_vec()).expect("a secret").verify(second.body(), second.headers());
     verified.expect("it is signed");
     let engine = running.stop().await;
-    assert!(engine.lease_notices(1).await.is_err(), "nothing is accepted any more");
+    assert!(engine.lease_notices(NoticeLease::default()).await.is_err(), "nothing is accepted any more");
+}
+
+#[tokio::test]
+async fn a_client_that_was_told_failing_before_a_start_is_told_as_recovered() {
+    let mut receiver = Receiver::start(answering(&[204])).await;
+    let store = Arc::new(MemoryStore::new(Lineage(1), 4));
+    let notices = NoticeSettings { quiet: Duration::from_millis(1), ..NoticeSettings::default() };
+    let open = || {
+        let settings = engine::Settings { notices, ..settings() };
+        let clock = Arc::new(SystemClock::start(Timestamp(0)));
+        Engine::start(settings, Arc::clone(&store) as Arc<dyn engine::Store>, clock)
+    };
+    let before = open().await.expect("an empty store loads");
+    before.create_client(acme_at(&receiver.url())).await.expect("registered");
+    let lock = linked_lock(&before, "0xA").await;
+    let (subject, condition) = ("client acme".into(), Condition::Firing(NoticeKind::ClientFailing));
+    before.signal(Signal { topic: SignalTopic::Client, subject, condition, detail: Detail::default() });
+    until_newest(&before, NoticeKind::ClientFailing).await;
+    before.stop().await;
+
+    let engine = open().await.expect("it loads again");
+    let (stop, stopped) = watch::channel(false);
+    let sender = tokio::spawn(Webhooks::new(engine.clone(), sending(), Metrics::new()).run(stopped));
+    report(&engine, &lock, 1.0).await;
+    receiver.request().await;
+    until_newest(&engine, NoticeKind::ClientRecovered).await;
+    stop.send_replace(true);
+    sender.await.expect("the sender ends by itself");
+}
+
+/// Waits until the newest notice is of this kind.
+async fn until_newest(engine: &Engine, kind: NoticeKind) {
+    let newest = || {
+        let (from, to) = (Timestamp(0), Timestamp::MAX);
+        let page = engine::Page { from, to, ascending: false, after: None, limit: 1 };
+        engine.queries().notices(None, page).expect("readable").pop().map(|(_, notice)| notice.kind)
+    };
+    let told = async {
+        while newest() != Some(kind) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told).await.expect("it is told");
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_holds_up_no_notice_of_others() {
+    const NOTICES: usize = 100;
+    let mut hangs = Receiver::start_closed(answering(&[204])).await;
+    let mut well = Receiver::start(answering(&[204])).await;
+    let running = Running::start(&hangs.url()).await;
+    let other = NewClient { id: Some("well".to_owned()), notices: true, ..acme_at(&well.url()) };
+    running.engine.create_client(other).await.expect("registered");
+    let patch = ClientPatch { notices: Patch::Set(true), ..ClientPatch::default() };
+    running.engine.patch_client(acme(), patch, engine::OnlyIf::default()).await.expect("changed");
+    for n in 0..NOTICES {
+        let (subject, condition) = (format!("disk {n}").into(), Condition::Firing(NoticeKind::StorageLow));
+        let topic = SignalTopic::Storage;
+        running.engine.signal(Signal { topic, subject, condition, detail: Detail::default() });
+    }
+    let mut told = std::collections::HashSet::new();
+    for _ in 0..NOTICES {
+        told.insert(id_of_notice(&well.request().await));
+    }
+    assert_eq!(told.len(), NOTICES);
+    let mut waiting = 0;
+    while hangs.requests.try_recv().is_ok() {
+        waiting += 1;
+    }
+    assert!((1..=4).contains(&waiting), "{waiting} hang");
+    running.stop().await;
+}
+
+fn id_of_notice(request: &Request<Bytes>) -> String {
+    request.headers()["webhook-id"].to_str().expect("text").to_owned()
 }

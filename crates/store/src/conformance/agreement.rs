@@ -2,6 +2,7 @@
 
 mod commands;
 mod queues;
+mod registry;
 
 use base::random::Random;
 use base::{ClientId, DeviceId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
@@ -62,6 +63,7 @@ pub fn agree(store: &dyn Store, model: &dyn Store, traffic: &Traffic, random: &m
     }
     commands::agree(view, model, traffic, random, context);
     queues::agree(view, model, traffic, random, context);
+    registry::agree(view, model, traffic, random, context);
 }
 
 fn by_key(view: &dyn View, model: &dyn View, traffic: &Traffic, context: &str) {

@@ -4,6 +4,7 @@
 mod commands;
 mod keeping;
 mod queues;
+mod registry;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use base::random::Random;
 use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
 use base::{Value, WayIn};
 use records::{
-    AliasKey, Attempt, AttemptDetail, AttemptError, Batch, Client, Connection, Delivery, DeliveryKey,
+    AliasKey, Attempt, AttemptDetail, AttemptError, Batch, Connection, Delivery, DeliveryKey,
     DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, Flight,
-    Holder, JobHead, JobId, JobState, Op, PaceOverride, Pair, PartitionHead, PreviousSecret, Process,
-    QuarantineKey, QueueKey, Sign, SignReading, Starts, Successor, Terms, Waiting,
+    Holder, JobHead, JobId, JobState, Op, PaceOverride, Pair, PartitionHead, Process, QuarantineKey,
+    QueueKey, Sign, SignReading, Starts, Successor, Terms, Waiting,
 };
 
 /// What a partition's batches could be.
@@ -33,6 +34,7 @@ pub struct Traffic {
     quarantined: Vec<QuarantineKey>,
     in_queues: queues::InQueues,
     of_commands: commands::OfCommands,
+    in_registry: registry::InRegistry,
 }
 
 /// A registered device.
@@ -68,6 +70,7 @@ impl Traffic {
             quarantined: Vec::new(),
             in_queues: queues::InQueues::default(),
             of_commands: commands::OfCommands::default(),
+            in_registry: registry::InRegistry::default(),
         }
     }
 
@@ -153,29 +156,6 @@ impl Traffic {
             27 => self.delete_job(ops),
             _ => self.change_of_commands(ops),
         }
-    }
-
-    fn registry(&mut self, ops: &mut Vec<Op>) {
-        let Some(id) = ClientId::new(&format!("client-{}", self.below(20))) else { return };
-        if self.below(4) == 0 {
-            ops.push(Op::DeleteClient(id));
-            return;
-        }
-        self.head.next_incarnation += 1;
-        ops.push(Op::PutClient(Box::new(Client {
-            id,
-            incarnation: Incarnation(self.head.next_incarnation),
-            name: "Ворота".to_owned(),
-            url: "https://example.org/hook".to_owned(),
-            secret: self.random.next_u64().to_le_bytes().to_vec(),
-            previous_secret: self.maybe(|traffic| PreviousSecret {
-                secret: traffic.random.next_u64().to_le_bytes().to_vec(),
-                until: traffic.head.now,
-            }),
-            enabled: self.below(2) == 0,
-            notices: self.below(2) == 0,
-            created_at: self.head.now,
-        })));
     }
 
     /// Any value, mostly 0 or 1.

@@ -80,9 +80,9 @@ impl EmbeddedStore {
         let done = match due {
             Due::Partition(index) => {
                 let frozen = self.partitions[index].freeze();
-                self.checkpoint(&mut checkpointer, Some((index, &frozen)))
+                self.checkpoint(&mut checkpointer, Some((index, &frozen)), now)
             }
-            Due::Positions => self.checkpoint(&mut checkpointer, None),
+            Due::Positions => self.checkpoint(&mut checkpointer, None, now),
             Due::Sweep(index) => self.sweep(&mut checkpointer, index),
             Due::Expire(index) => self.expire(&mut checkpointer, index),
         };
@@ -159,6 +159,7 @@ impl EmbeddedStore {
         &self,
         checkpointer: &mut Checkpointer,
         frozen: Option<(usize, &Overlay)>,
+        now: Timestamp,
     ) -> Result<(), StoreError> {
         let began = Instant::now();
         let clean = self.clean(checkpointer);
@@ -178,7 +179,7 @@ impl EmbeddedStore {
         }
         self.covered.store(checkpointer.covered_by_all().0, Ordering::Release);
         self.free_log()?;
-        self.counters.checkpoint(began.elapsed(), bytes);
+        self.counters.checkpoint(now, began.elapsed(), bytes);
         Ok(())
     }
 

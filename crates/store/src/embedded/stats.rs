@@ -1,7 +1,9 @@
 //! Figures of log, checkpoints and tables for `/metrics`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
+
+use base::Timestamp;
 
 use super::EmbeddedStore;
 use super::checkpoint::MergeCounters;
@@ -21,6 +23,8 @@ pub(super) struct Counters {
     checkpoints: AtomicU64,
     checkpoint_nanos: AtomicU64,
     checkpoint_bytes: AtomicU64,
+    /// The engine time of the last one; 0 before the first.
+    checkpoint_at: AtomicI64,
     expired_rows: AtomicU64,
     pub(super) merging: MergeCounters,
 }
@@ -66,7 +70,8 @@ impl Counters {
         add(&self.expired_rows, rows);
     }
 
-    pub(super) fn checkpoint(&self, took: Duration, bytes: u64) {
+    pub(super) fn checkpoint(&self, now: Timestamp, took: Duration, bytes: u64) {
+        self.checkpoint_at.store(now.0, Ordering::Relaxed);
         add(&self.checkpoints, 1);
         add(&self.checkpoint_nanos, nanos(took));
         add(&self.checkpoint_bytes, bytes);
@@ -81,6 +86,7 @@ pub(super) fn metrics(store: &EmbeddedStore) -> Vec<StoreMetric> {
     });
     gauges(store)
         .into_iter()
+        .chain(last_checkpoint(&store.counters))
         .chain(totals(&store.counters))
         .chain(within)
         .chain(store.merge_metrics())
@@ -108,6 +114,12 @@ fn gauges(store: &EmbeddedStore) -> [StoreMetric; 6] {
         ("fieldpost_store_tables_bytes", "Bytes of the file of the tables", table_bytes as f64),
     ]
     .map(|(name, help, value)| StoreMetric { name, help, counter: false, value })
+}
+
+fn last_checkpoint(counters: &Counters) -> Option<StoreMetric> {
+    let at = counters.checkpoint_at.load(Ordering::Relaxed);
+    let (name, help) = ("fieldpost_store_last_checkpoint_seconds", "When the last checkpoint was made");
+    (at > 0).then_some(StoreMetric { name, help, counter: false, value: at as f64 / 1e3 })
 }
 
 fn totals(counters: &Counters) -> [StoreMetric; 10] {

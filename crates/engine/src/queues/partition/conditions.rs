@@ -46,18 +46,47 @@ impl QueueConditions {
 }
 
 impl QueuePartition {
-    /// Operators are told of queues by these settings.
+    /// Operators are told of queues by these settings, and were told of these queues of the
+    /// partition. What is to be signalled: what holds no more, and what they were not told of.
     #[must_use]
-    pub fn telling(mut self, settings: NoticeSettings) -> Self {
+    pub fn telling(
+        mut self,
+        settings: NoticeSettings,
+        told: &[(SignalTopic, QueueName)],
+    ) -> (Self, Vec<Signal>) {
         self.conditions.backlog_age = settings.backlog_age;
         self.conditions.dead_letters = settings.dead_letters;
-        let now = self.head.now;
-        for queue in self.queues.keys() {
-            if settings.backlog_age.is_some() {
-                self.conditions.look_at(now, *queue);
+        let mut signals = Vec::new();
+        for (topic, name) in told {
+            let key = self.names.get(name).copied();
+            if !key.is_some_and(|key| self.goes_on_with(*topic, key)) {
+                signals.push(signal(*topic, name, Condition::Cleared, Detail::default()));
             }
         }
-        self
+        let now = self.head.now;
+        for (key, queue) in &self.queues {
+            if settings.backlog_age.is_some() {
+                self.conditions.look_at(now, *key);
+            }
+            let most = settings.dead_letters.filter(|most| queue.dead >= *most);
+            if let Some(most) = most.filter(|_| self.conditions.with_many_dead.insert(*key)) {
+                signals.push(many_dead(&queue.name, queue.dead, most));
+            }
+        }
+        (self, signals)
+    }
+
+    /// Operators were told of this. Whether it may still hold.
+    fn goes_on_with(&mut self, topic: SignalTopic, key: QueueKey) -> bool {
+        let Some(queue) = self.queues.get(&key) else { return false };
+        let conditions = &mut self.conditions;
+        if topic == SignalTopic::Backlog {
+            // The first look says more.
+            return conditions.backlog_age.is_some_and(|_| conditions.behind.insert(key));
+        }
+        let is_low = |most: u64| queue.dead < most.div_ceil(2);
+        let holds = conditions.dead_letters.is_some_and(|most| !is_low(most));
+        holds && conditions.with_many_dead.insert(key)
     }
 
     /// A step touched a queue.
@@ -71,14 +100,7 @@ impl QueuePartition {
         }
         let Some(most) = conditions.dead_letters else { return };
         if queue.dead >= most && conditions.with_many_dead.insert(key) {
-            let detail = detail(&queue.name).number("dead", queue.dead).number("limit", most);
-            tell(
-                SignalTopic::DeadLetters,
-                &queue.name,
-                Condition::Firing(NoticeKind::QueueDeadLetters),
-                detail,
-                step,
-            );
+            step.emit(QueueEffect::Condition(Box::new(many_dead(&queue.name, queue.dead, most))));
         } else if queue.dead < most.div_ceil(2) && conditions.with_many_dead.remove(&key) {
             tell(SignalTopic::DeadLetters, &queue.name, Condition::Cleared, Detail::default(), step);
         }
@@ -142,6 +164,15 @@ fn detail(name: &QueueName) -> Detail {
     Detail::default().text("namespace", name.namespace()).text("queue", name.queue())
 }
 
+fn many_dead(name: &QueueName, dead: u64, most: u64) -> Signal {
+    let detail = detail(name).number("dead", dead).number("limit", most);
+    signal(SignalTopic::DeadLetters, name, Condition::Firing(NoticeKind::QueueDeadLetters), detail)
+}
+
+fn signal(topic: SignalTopic, name: &QueueName, condition: Condition, detail: Detail) -> Signal {
+    Signal { topic, subject: format!("queue {name}").into(), condition, detail }
+}
+
 fn tell(
     topic: SignalTopic,
     name: &QueueName,
@@ -149,6 +180,5 @@ fn tell(
     detail: Detail,
     step: &mut QueueStep<'_>,
 ) {
-    let subject = format!("queue {name}").into();
-    step.emit(QueueEffect::Condition(Box::new(Signal { topic, subject, condition, detail })));
+    step.emit(QueueEffect::Condition(Box::new(signal(topic, name, condition, detail))));
 }

@@ -116,6 +116,7 @@ async fn the_system_is_shown_without_its_secrets() {
     assert_eq!((&system["ready"], &system["settings"]["http"]["live_max"]), (&json!(true), &json!("7")));
     assert!(system["memory"]["resident_bytes"].as_u64().expect("a number") > 1_000_000, "{system}");
     assert!(system["store"]["disk_free_bytes"].as_u64().expect("a number") > 0, "{system}");
+    assert!(system["store"]["checkpoints"].is_u64(), "{system}");
     let limits = system["limits"].as_array().expect("limits");
     let streams = limits.iter().find(|limit| limit["name"] == "live streams").expect("it has a limit");
     assert_eq!((&streams["max"], &streams["setting"]), (&json!(7), &json!("http.live_max")));

@@ -31,6 +31,8 @@ pub(crate) async fn read(site: &Site) -> Result<Value, ApiError> {
         ("quarantine", "/v1/quarantine?order=asc"),
         ("commands", "/v1/commands?order=asc"),
         ("rollouts", "/v1/rollouts"),
+        ("operations", "/v1/operations"),
+        ("notices", "/v1/notices?order=asc"),
     ] {
         found[name] = api.list::<Value>(path).await?.into();
     }

@@ -12,16 +12,16 @@ use simulator::api_client::Api;
 use simulator::receiver::{Behaviour, Receiver, Retain};
 use simulator::server::Site;
 
-use super::{commands, queues};
+use super::{commands, queues, registry};
 
 /// Nothing here takes longer, even on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The device whose reports come last: those that are in the log alone.
 pub(crate) const LATE: &str = "late";
 
-/// A failed attempt is repeated by nobody, and nothing is too old to be kept, for ten years. As few
-/// jobs as can be are in memory.
-pub(crate) const SETTINGS: [(&str, &str); 8] = [
+/// A failed attempt is repeated by nobody, and nothing is too old to be kept, for ten years. Nothing
+/// that only time brings makes a notice. As few jobs as can be are in memory.
+pub(crate) const SETTINGS: [(&str, &str); 14] = [
     ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
     ("FIELDPOST_NOTIFY__RETRY_BASE", "1h"),
     ("FIELDPOST_HISTORY__READINGS", "3650d"),
@@ -29,6 +29,12 @@ pub(crate) const SETTINGS: [(&str, &str); 8] = [
     ("FIELDPOST_HISTORY__DELIVERIES", "3650d"),
     ("FIELDPOST_QUARANTINE__MAX_AGE", "3650d"),
     ("FIELDPOST_COMMANDS__KEEP", "3650d"),
+    ("FIELDPOST_OPERATIONS__KEEP", "3650d"),
+    ("FIELDPOST_NOTICES__KEEP", "3650d"),
+    ("FIELDPOST_NOTICES__BACKLOG_AGE", "0s"),
+    ("FIELDPOST_NOTICES__DEAD_LETTERS", "0"),
+    ("FIELDPOST_NOTICES__LOST_TOGETHER", "0"),
+    ("FIELDPOST_NOTICES__STORAGE_FREE", "0B"),
     ("FIELDPOST_JOBS__RESIDENT_MAX", "1024"),
 ];
 
@@ -43,6 +49,7 @@ pub(crate) async fn tell(site: &Site) {
     settle(&api).await;
     commands::fill(&api).await;
     queues::fill(&api, &site.http).await;
+    registry::fill(&api).await;
 }
 
 /// Reports that no checkpoint has seen yet, one batch each.
@@ -115,6 +122,8 @@ async fn settle(api: &Api) {
     let _none: Value = api.until(pending, PATIENCE, none).await.expect("nothing waits");
     let tried = |list: &Value| list["items"][0]["attempt_count"] == 1;
     let _held: Value = api.until("/v1/deliveries?client=held", PATIENCE, tried).await.expect("tried");
+    // That it is disabled is a notice, which waits for it.
+    api.patch("/v1/clients/held", &json!({"notices": true})).await.expect("changed");
     api.patch("/v1/clients/held", &json!({"enabled": false})).await.expect("disabled");
     let gone = api.any(Method::DELETE, "/v1/devices/gone", None).await.expect("answered");
     assert_eq!(gone.status, 204);

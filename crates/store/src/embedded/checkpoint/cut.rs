@@ -15,7 +15,7 @@ use crate::embedded::EmbeddedStore;
 use crate::embedded::locks::locked;
 use crate::embedded::overlay::Overlay;
 use crate::embedded::tables::Snapshot;
-use crate::port::StoreError;
+use crate::port::{Store as _, StoreError};
 
 impl EmbeddedStore {
     /// Writes every change to the tables. What is acknowledged before the call is in them
@@ -52,11 +52,12 @@ impl EmbeddedStore {
         checkpointer: &mut Checkpointer,
         frozen: &[(usize, Arc<Overlay>)],
     ) -> Result<(), StoreError> {
+        let now = self.recorded_now();
         for (index, frozen) in frozen {
-            self.checkpoint(checkpointer, Some((*index, frozen)))?;
+            self.checkpoint(checkpointer, Some((*index, frozen)), now)?;
             self.inbox.nudge();
         }
         // a partition without changes is covered as far as the others
-        self.checkpoint(checkpointer, None)
+        self.checkpoint(checkpointer, None, now)
     }
 }

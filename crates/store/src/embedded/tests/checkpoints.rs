@@ -97,6 +97,22 @@ fn a_long_log_brings_checkpoints_and_is_freed_behind_them() {
     assert!(metric(&store, "fieldpost_store_checkpoints_total") >= 5.0);
 }
 
+#[test]
+fn the_time_of_the_last_checkpoint_is_told() {
+    let disk = SimulatedDisk::new(1);
+    let store = open(&disk).expect("opens");
+    let last = |store: &EmbeddedStore| {
+        let metrics = store.metrics();
+        metrics.iter().find(|metric| metric.name == "fieldpost_store_last_checkpoint_seconds").copied()
+    };
+    assert_eq!(last(&store), None, "there was none");
+    give(&store, all_traffic(1)[0].next_batch(100));
+    settle(&store);
+    let late = store.next_checkpoint().expect("something was changed").after(Duration::from_millis(1_500));
+    assert_eq!(store.checkpoint_step(late), Progress::Worked);
+    assert_eq!(last(&store).map(|metric| metric.value), Some(late.0 as f64 / 1e3));
+}
+
 /// Also when only one partition changes, and the others would hold the log for ever.
 #[test]
 fn partitions_without_changes_do_not_hold_the_log() {

@@ -1,0 +1,234 @@
+//! The registry as a workload: what the process is loaded with, what happens around it, and how
+//! likely that is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use base::{PartitionId, Timestamp};
+use engine::Settings;
+use engine::context::EngineContext;
+use engine::kernel::runner::Runner;
+use engine::registry::Registry;
+use store::StoreError;
+
+use super::{Server, World};
+use crate::harness::calls::{Calls, Expectations};
+use crate::harness::counts::Counted;
+use crate::harness::machine::Machine;
+use crate::harness::port::{AnyPort, Port};
+use crate::harness::process::Process;
+use crate::harness::schedule::{Acts, when};
+use crate::harness::shrinking::Knob;
+use crate::harness::track::{AnyTrack, Past, Track};
+use crate::harness::violation::Checked;
+use crate::harness::workload::{Rest, Stored, Workload};
+use crate::registry::counts::Counts;
+use crate::registry::fault_injection::QUIET_IGNORED;
+use crate::registry::model::Model;
+use crate::registry::plan::RegistryPlan;
+
+/// A kind of step that is this workload's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    Mood,
+    Enable,
+    Begin,
+    Cancel,
+    Look,
+    Carry,
+    Work,
+}
+
+impl Workload for World {
+    type Plan = RegistryPlan;
+    type Counts = Counts;
+    type Act = Act;
+
+    fn new(plan: RegistryPlan, machine: &Rc<Machine>) -> Self {
+        Self {
+            model: Track::new(Model::default(), machine.plan.sync_interval().is_some()),
+            machine: Rc::clone(machine),
+            server: None,
+            expectations: Expectations::new(),
+            calls: Calls::new(),
+            failing: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            lists: BTreeMap::new(),
+            last_number: 0,
+            is_quiet: false,
+            is_closing: false,
+            rest_until: None,
+            counts: Counts::default(),
+            plan,
+        }
+    }
+
+    fn knobs(plan: &mut RegistryPlan) -> Vec<Knob<'_>> {
+        let weights = &mut plan.weights;
+        vec![
+            Knob::new("clients", &mut plan.clients, 1),
+            Knob::new("rows", &mut plan.rows, 1),
+            Knob::new("mood", &mut weights.mood, 0),
+            Knob::new("enable", &mut weights.enable, 0),
+            Knob::new("operations", &mut weights.operations, 0),
+        ]
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = self.counts;
+        counts.add(&self.model.present.counts);
+        counts
+    }
+
+    fn partitions(&self) -> Vec<PartitionId> {
+        vec![PartitionId::REGISTRY]
+    }
+
+    fn port(&self, _: PartitionId) -> Option<&dyn AnyPort> {
+        self.registry()
+    }
+
+    fn port_mut(&mut self, _: PartitionId) -> Option<&mut dyn AnyPort> {
+        self.server.as_mut().map(|server| &mut server.registry as &mut dyn AnyPort)
+    }
+
+    fn track(&mut self, _: PartitionId) -> &mut dyn AnyTrack {
+        &mut self.model
+    }
+
+    fn step_partition(&mut self, _: PartitionId, count: usize) -> Checked {
+        self.step_registry(count)
+    }
+
+    fn check_stored(&self, _: PartitionId, stored: Stored, past: Past) -> Checked {
+        self.model.at(stored.seq, past)?.check_stored(&*stored.view)
+    }
+
+    fn load(&mut self, process: &Process) -> Result<(), StoreError> {
+        let settings = self.settings_as_given();
+        let context = process.context(&settings);
+        let registry = load(process, &context, &settings)?;
+        self.server = Some(Server {
+            told_failing: self.told_failing(&context),
+            context,
+            registry,
+            open: BTreeSet::new(),
+            working: BTreeMap::new(),
+            told: BTreeSet::new(),
+            read_in: None,
+        });
+        Ok(())
+    }
+
+    fn loaded(&mut self, partition: PartitionId, seq: u64, _: bool) -> Checked {
+        self.expectations.forget_after(partition, seq);
+        self.model.back_to(seq)
+    }
+
+    fn closing(&mut self) {
+        self.is_closing = true;
+    }
+
+    fn bury(&mut self) {
+        (self.server, self.is_closing) = (None, false);
+        self.calls.waiting.clear();
+        self.expectations.clear();
+    }
+
+    fn begin(&mut self, part: u64) -> bool {
+        if part == 0 {
+            self.register_all();
+        }
+        part == 0
+    }
+
+    fn acts(&self) -> Acts<Act> {
+        let (weights, has_room) = (&self.plan.weights, self.has_room());
+        let outside = vec![
+            (Act::Enable, when(has_room, weights.enable)),
+            (Act::Begin, when(has_room, weights.operations)),
+            (Act::Cancel, when(has_room, weights.operations / 8)),
+            (Act::Look, when(has_room, weights.work)),
+            (Act::Carry, when(has_room, weights.work)),
+            (Act::Work, when(has_room, 2 * weights.work)),
+        ];
+        Acts { engine: Vec::new(), outside, surroundings: vec![(Act::Mood, weights.mood)] }
+    }
+
+    fn act(&mut self, act: Act) -> Checked {
+        match act {
+            Act::Mood => self.change_mood(),
+            Act::Enable => self.enable(),
+            Act::Begin => self.begin_operation(),
+            Act::Cancel => self.cancel_operation(),
+            Act::Look => drop(self.look_at_receivers()),
+            Act::Carry => drop(self.carry_signals()),
+            Act::Work => drop(self.work()?),
+        }
+        Ok(())
+    }
+
+    fn told(&mut self) -> Checked {
+        self.take_answers()
+    }
+
+    fn next_moment(&self) -> Option<Timestamp> {
+        self.next_work()
+    }
+
+    fn any_partition(&mut self) -> PartitionId {
+        PartitionId::REGISTRY
+    }
+
+    fn become_quiet(&mut self) {
+        self.is_quiet = true;
+    }
+
+    fn act_at_rest(&mut self) -> Checked<bool> {
+        Ok(self.look_at_receivers() || self.carry_signals() || self.work()?)
+    }
+
+    /// What waits for the end of a quiet time is told at it, and keeps the subject quiet once more.
+    fn rest(&mut self) -> Checked<Rest> {
+        let now = self.now();
+        if !self.all_have_ended() {
+            return Ok(Rest::Waits(self.ms_to_next(&self.machine).unwrap_or(1_000).clamp(1, 60_000)));
+        }
+        let quiet = self.plan.settings.notices.quiet;
+        let until = *self.rest_until.get_or_insert(now.after(2 * quiet));
+        Ok(if now < until { Rest::Waits(until.0 - now.0) } else { Rest::Found })
+    }
+
+    fn check_rest(&mut self) -> Checked {
+        self.check_notices()?;
+        self.check_operations()
+    }
+}
+
+impl World {
+    /// The settings that the server is given: those in force, unless the harness is broken.
+    fn settings_as_given(&self) -> Arc<Settings> {
+        let mut settings = (*self.plan.settings).clone();
+        if self.machine.injects(QUIET_IGNORED) {
+            settings.notices.quiet /= 2;
+        }
+        Arc::new(settings)
+    }
+}
+
+fn load(
+    process: &Process,
+    context: &EngineContext,
+    settings: &Arc<Settings>,
+) -> Result<Port<Registry, super::Meant>, StoreError> {
+    let (settings, shared) = (Arc::clone(settings), context.clone());
+    let load = move || {
+        let registry = Registry::load(&*shared.kernel.store, &settings)?;
+        shared.registry_loaded(&registry);
+        Ok(registry)
+    };
+    let (registry, kernel) = (load()?, Arc::clone(&context.kernel));
+    let effects = Arc::clone(&context.registry);
+    Ok(Port::new(Runner::new(PartitionId::REGISTRY, registry, Box::new(load), kernel, effects), process))
+}
