@@ -98,7 +98,7 @@ async fn send(
         let write = |made: &_| Answer::of(made, given).stored();
         Answer::kept(&commands.send_as(device, command, Form { once, write }).await?)
     };
-    let sent = creation.once(&api, send).await?;
+    let sent = creation.once_by_row(&api, send).await?;
     if wait.is_zero() || sent.status != StatusCode::CREATED {
         return Ok(sent);
     }
