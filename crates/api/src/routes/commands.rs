@@ -244,8 +244,12 @@ impl Followable for Commands {
     }
 
     fn looked_until(&mut self, at: Timestamp) {
-        if self.filter.status.is_none() {
-            self.feed.skip_to(at);
+        self.filter.given_from = Some(at);
+    }
+
+    fn moved_from(&mut self, at: Timestamp) {
+        if self.filter.status.is_some() {
+            self.filter.given_from = self.filter.given_from.map(|from| from.min(at));
         }
     }
 }

@@ -37,6 +37,7 @@ impl CommandPageRequest {
             labels: request.labels.into_iter().collect(),
             status: shape::read_status(request.status)?,
             origin: request.origin,
+            given_from: None,
         };
         let limit = page_limit(request.limit)?;
         let time = |field: &str, at: Option<prost_types::Timestamp>, else_at: Timestamp| {
