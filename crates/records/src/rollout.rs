@@ -352,16 +352,9 @@ impl MemberStatus {
     /// The name that the contract uses.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Scheduled => "scheduled",
-            Self::Published => "published",
-            Self::Acknowledged => "acknowledged",
-            Self::Failed => "failed",
-            Self::Expired => "expired",
-            Self::Superseded => "superseded",
-            Self::Cancelled => "cancelled",
-        }
+        // Where it is that of a command, it has that name.
+        let same = CommandStatus::ALL.into_iter().find(|status| Self::from(*status) == self);
+        same.map_or("waiting", CommandStatus::as_str)
     }
 
     /// The status of that name.
