@@ -38,6 +38,9 @@ pub(crate) trait Followable: List {
 
     /// There is nothing before that time, now or later: it is not looked through again.
     fn looked_until(&mut self, _: Timestamp) {}
+
+    /// What was given from that time on may have come to belong to this list.
+    fn moved_from(&mut self, _: Timestamp) {}
 }
 
 /// Follows a feed, of one device or of all.
@@ -128,7 +131,10 @@ async fn first_item<L: Followable>(
     let found = async {
         let Some(follower) = follower else { return pending().await };
         loop {
-            follower.news().await;
+            let moved_from = follower.news().await;
+            if let Some((_, list)) = Arc::get_mut(&mut asked) {
+                list.moved_from(moved_from);
+            }
             let (held, read) = look(api, reads, &mut asked).await?;
             if !read.is_empty {
                 break Ok((held, read));
@@ -244,5 +250,30 @@ mod tests {
         let followed = follow(api.engine(), FollowedFeed::Events, Some(&unknown)).expect("readable");
         assert!(followed.is_none());
         assert!(follow(api.engine(), FollowedFeed::Events, None).expect("room").is_some());
+    }
+
+    #[tokio::test]
+    async fn commands_of_a_status_are_looked_for_from_the_oldest_that_moved() {
+        use engine::queries::CommandFilter;
+        use engine::records::CommandStatus;
+
+        use crate::routes::commands::Commands;
+
+        let api = api().await;
+        for (status, expect) in [(Some(CommandStatus::Failed), [50, 20, 60]), (None, [50, 50, 60])] {
+            let feed = Feed { from: None, to: None, order: Order::Ascending, wait: Duration::ZERO };
+            let filter = CommandFilter { status, ..CommandFilter::default() };
+            let mut list = Commands { engine: api.engine().clone(), filter, feed };
+            list.moved_from(Timestamp(i64::MIN));
+            assert_eq!(list.filter.given_from, None, "at first everything");
+            list.looked_until(Timestamp(50));
+            let mut from = vec![list.filter.given_from];
+            list.moved_from(Timestamp(20));
+            from.push(list.filter.given_from);
+            list.looked_until(Timestamp(60));
+            list.moved_from(Timestamp::MAX);
+            from.push(list.filter.given_from);
+            assert_eq!(from, expect.map(|at| Some(Timestamp(at))), "{status:?}");
+        }
     }
 }

@@ -5,10 +5,12 @@
 //! hours before it is given: a repeat finds it there after a restart too. What happens in one
 //! partition is kept in the batch of what was done as well, so that a repeat does nothing again
 //! wherever the server was killed; the answer by key alone is for repeats that name something else.
-//! What publishes jobs needs no more than the former: see [`Creation::kept_with_jobs`]. "Not now"
-//! is not kept. A repeat that comes while the first request is under way waits for it: for that,
-//! keys are remembered in memory, beyond the limits below the newest only, and a metric tells how
-//! many were forgotten early.
+//! What publishes jobs needs no more than the former: see [`Creation::kept_with_jobs`]. Nor does a
+//! command that was sent: see [`Creation::once_by_row`]. "Not now" is not kept.
+//!
+//! A repeat that comes while the first request is under way waits for it: for that, keys are
+//! remembered in memory, beyond the limits below the newest only, and a metric tells how many were
+//! forgotten early.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,11 +79,43 @@ impl Creation {
         F: Future<Output = Result<Answer, Problem>> + Send + 'static,
     {
         let Some(key) = self.key else { return Ok(make(api.clone(), self.body, None).await?) };
-        let (remembered, now) = (&api.shared.remembered, api.engine().clock().now());
-        let kept = remembered.keep(key, Sha256::digest(&self.body).into(), now)?;
+        let (kept, once) = self.kept(key, api)?;
+        let made = make(api.clone(), self.body, Some(once));
+        let made = kept_in_store(api.engine().queues(), once, made);
+        Ok(answer_of(Arc::clone(&api.shared.remembered), key, kept, made).await)
+    }
+
+    /// [`Creation::once`], where whoever makes it answers a repeat from the row of what was made.
+    /// Nothing is kept here but who is under way.
+    ///
+    /// # Errors
+    /// `idempotency_key_reused` when the key comes with another body meanwhile.
+    pub(crate) async fn once_by_row<F>(
+        self,
+        api: &ApiState,
+        make: impl FnOnce(ApiState, String, Option<IdempotencyKey>) -> F,
+    ) -> Result<Answer, Refused>
+    where
+        F: Future<Output = Result<Answer, Problem>> + Send + 'static,
+    {
+        let Some(key) = self.key else { return Ok(make(api.clone(), self.body, None).await?) };
+        let (kept, once) = self.kept(key, api)?;
+        let made = make(api.clone(), self.body, Some(once));
+        let (remembered, own) = (Arc::clone(&api.shared.remembered), Arc::clone(&kept));
+        let made = async move {
+            let made = made.await;
+            remembered.forget(key, &own);
+            made
+        };
+        Ok(answer_of(Arc::clone(&api.shared.remembered), key, kept, made).await)
+    }
+
+    /// What is remembered of this request.
+    fn kept(&self, key: Digest, api: &ApiState) -> Result<(Arc<Kept>, IdempotencyKey), Problem> {
+        let now = api.engine().clock().now();
+        let kept = api.shared.remembered.keep(key, Sha256::digest(&self.body).into(), now)?;
         let once = IdempotencyKey { key: AnswerKey(front(&key)), body: front(&kept.body) };
-        let made = kept_in_store(api.engine().queues(), once, make(api.clone(), self.body, Some(once)));
-        Ok(answer_of(Arc::clone(remembered), key, kept, made).await)
+        Ok((kept, once))
     }
 
     /// The body, and the key in the form in which it is kept where the jobs are.
@@ -253,12 +287,13 @@ impl Remembered {
         table.make_room(KEYS_MAX);
     }
 
-    /// Forgets a key that has no answer, unless it is another's by now.
+    /// Forgets a key that has no answer, unless it is another's by now. It is mostly a late one.
     fn forget(&self, key: Digest, kept: &Arc<Kept>) {
         let mut table = self.table();
         if table.kept.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.kept, kept)) {
             table.kept.remove(&key);
-            table.oldest_first.retain(|(_, other)| *other != key);
+            let place = table.oldest_first.iter().rposition(|(_, other)| *other == key);
+            table.oldest_first.remove(place.expect("every key is in the order"));
         }
     }
 
@@ -356,5 +391,42 @@ mod tests {
         let ended = tokio::spawn(answer_of(Arc::clone(&remembered), digest(0), kept, make)).await;
         assert!(ended.is_err_and(|error| error.is_panic()));
         assert_eq!(answered(&remembered, 0, 5).await.status, StatusCode::CREATED);
+    }
+
+    /// What a router answers to a POST with a key, or to a DELETE of a device.
+    async fn called(router: &axum::Router, call: &str, body: &str) -> (u16, serde_json::Value) {
+        let (method, path) = call.split_once(' ').expect("a method and a path");
+        let request = Request::builder().method(method).uri(path).header(HEADER, "k1");
+        let request = request.body(axum::body::Body::from(body.to_owned())).expect("a request");
+        let response = tower_service::Service::call(&mut router.clone(), request).await.expect("no failure");
+        let status = response.status().as_u16();
+        let bytes = http_body_util::BodyExt::collect(response.into_body()).await.expect("whole").to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    #[tokio::test]
+    async fn a_repeat_of_a_sent_command_is_answered_from_the_command() {
+        let store = Arc::new(store::MemoryStore::new(base::Lineage(1), 2));
+        let clock = Arc::new(base::SystemClock::start(Timestamp(0)));
+        let settings = engine::Settings::for_tests();
+        let engine = engine::Engine::start(settings, store, clock).await.expect("an empty store loads");
+        let budget = net::memory_budget::MemoryBudget::default();
+        let api = ApiState::new(engine, access::Access::Open, &budget, Arc::default());
+        let router = crate::router_with(&api, axum::Router::new());
+        let send = "POST /v1/devices/0xA/commands";
+        assert_eq!(called(&router, "POST /v1/devices", r#"{"id":"0xA"}"#).await.0, 201);
+        let before = api.shared.remembered.size().bytes;
+        let body = format!(r#"{{"payload":"{}"}}"#, "x".repeat(100_000));
+        let first = called(&router, send, &body).await;
+        assert_eq!(first.0, 201, "{}", first.1);
+        assert_eq!(called(&router, send, &body).await, first);
+        let (status, other) = called(&router, send, r#"{"payload":2}"#).await;
+        assert_eq!((status, other["code"].as_str()), (422, Some(REUSED)));
+        assert_eq!(called(&router, send, "7").await.0, 422);
+        assert_eq!(called(&router, send, &body).await, first, "a wrong body takes no key away");
+        assert_eq!(api.shared.remembered.size().bytes, before, "nothing of it is kept besides");
+        assert_eq!(called(&router, "DELETE /v1/devices/0xA", "").await.0, 204);
+        let (status, gone) = called(&router, send, &body).await;
+        assert_eq!((status, gone["code"].as_str()), (404, Some("unknown_command")));
     }
 }

@@ -27,7 +27,7 @@ impl OperationId {
         Self(text.into())
     }
 
-    /// Its text.
+    /// The text that paths and answers show, such as `op_0199c2e8`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

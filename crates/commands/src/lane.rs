@@ -131,6 +131,22 @@ impl DeviceLane {
         Some(taken)
     }
 
+    /// A command that its device has not answered.
+    pub(crate) fn unanswered(&self, key: CommandKey) -> Option<&Unanswered> {
+        self.unanswered.iter().find(|unanswered| unanswered.key() == key)
+    }
+
+    /// There is no room for the outcome of a command that was to end: it does nothing by itself.
+    pub(crate) fn put_off(&mut self, key: CommandKey) {
+        let found = self.unanswered.iter_mut().find(|unanswered| unanswered.key() == key);
+        found.into_iter().for_each(|unanswered| unanswered.is_put_off = true);
+    }
+
+    /// There may be room for the outcomes of its commands.
+    pub(crate) fn resume(&mut self) {
+        self.unanswered.iter_mut().for_each(|unanswered| unanswered.is_put_off = false);
+    }
+
     /// The command that the device is to answer first.
     pub(crate) fn first(&self) -> Option<&Unanswered> {
         self.unanswered.iter().min_by_key(|unanswered| unanswered.rank())

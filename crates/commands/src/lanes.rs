@@ -7,7 +7,7 @@ use base::Timestamp;
 use records::{Command, CommandKey, CommandState, DeviceSlot};
 
 use crate::lane::{DeviceLane, Pace};
-use crate::outcome::{AnswerOutcome, Moved, Progress, Refused};
+use crate::outcome::{AdvanceResult, AnswerOutcome, Moved, Refused};
 use crate::place::StoredTimes;
 use crate::step::LaneStep;
 use crate::store::CommandStore;
@@ -21,6 +21,20 @@ mod opening;
 mod polling;
 mod publishing;
 mod sending;
+
+/// What changes for the lane of a device.
+#[derive(Clone, Copy, Debug)]
+pub enum LaneChange {
+    /// The device is reachable from now on. What it owes an answer to goes out again, unless the
+    /// device is at work on it; then what waits. Without effect if it was reachable.
+    Open(Pace),
+    /// The device is reachable in another way, or again: as [`LaneChange::Open`], also where its
+    /// lane is open. What it owes an answer to may have gone elsewhere.
+    Reopen(Pace),
+    /// Commands go to the device at another pace from now on. A wider window lets out what waits; a
+    /// narrower one takes nothing back. A gap that goes on ends as the new one says, or now.
+    SetPace(Pace),
+}
 
 /// The commands of a partition.
 #[derive(Debug)]
@@ -61,43 +75,21 @@ impl CommandLanes {
         self.step(now, store, moved).send(command)
     }
 
-    /// A device is reachable from now on. What it owes an answer to goes out again, unless the
-    /// device is at work on it; then what waits. Without effect if it was reachable.
-    pub fn open<S: CommandStore>(
+    /// A device is reachable from now on, or in another way, or commands go to it at another pace.
+    pub fn change<S: CommandStore>(
         &mut self,
         now: Timestamp,
         slot: DeviceSlot,
-        pace: Pace,
+        change: LaneChange,
         store: &mut S,
         moved: &mut Vec<Moved>,
     ) -> Result<(), S::Error> {
-        self.step(now, store, moved).open(slot, pace)
-    }
-
-    /// A device is reachable in another way, or again: as [`CommandLanes::open`], also where its
-    /// lane is open. What it owes an answer to may have gone elsewhere.
-    pub fn reopen<S: CommandStore>(
-        &mut self,
-        now: Timestamp,
-        slot: DeviceSlot,
-        pace: Pace,
-        store: &mut S,
-        moved: &mut Vec<Moved>,
-    ) -> Result<(), S::Error> {
-        self.step(now, store, moved).reopen(slot, pace)
-    }
-
-    /// Commands go to a device at another pace from now on. A wider window lets out what waits; a
-    /// narrower one takes nothing back. A gap that goes on ends as the new one says, or now.
-    pub fn set_pace<S: CommandStore>(
-        &mut self,
-        now: Timestamp,
-        slot: DeviceSlot,
-        pace: Pace,
-        store: &mut S,
-        moved: &mut Vec<Moved>,
-    ) -> Result<(), S::Error> {
-        self.step(now, store, moved).set_pace(slot, pace)
+        let mut step = self.step(now, store, moved);
+        match change {
+            LaneChange::Open(pace) => step.open(slot, pace),
+            LaneChange::Reopen(pace) => step.reopen(slot, pace),
+            LaneChange::SetPace(pace) => step.set_pace(slot, pace),
+        }
     }
 
     /// A device is reachable no longer.
@@ -199,18 +191,19 @@ impl CommandLanes {
         max: usize,
         store: &mut S,
         moved: &mut Vec<Moved>,
-    ) -> Result<Progress, S::Error> {
+    ) -> Result<AdvanceResult, S::Error> {
         self.step(now, store, moved).advance(max)?;
         let is_due = self.next_wakeup(|| store.has_room_again()).is_some_and(|at| at <= now);
-        Ok(if is_due { Progress::More } else { Progress::Done })
+        Ok(if is_due { AdvanceResult::More } else { AdvanceResult::Done })
     }
 
     /// When the passing of time brings something next. A command that was to expire, and ended
     /// before, may leave its time behind; then [`CommandLanes::advance`] has one look at the store.
-    /// Commands whose time is over and which were put off bring something only while there is room
-    /// for their outcomes.
+    /// Commands whose end was put off bring something only while there is room for their outcomes.
     pub fn next_wakeup(&self, has_room_again: impl FnOnce() -> bool) -> Option<Timestamp> {
-        let put_off = self.times.put_off.filter(|_| has_room_again()).map(|(due, _)| due);
+        let are_put_off = self.times.put_off.is_some() || self.lanes.are_put_off();
+        let goes_on = self.lanes.are_resuming() || are_put_off && has_room_again();
+        let put_off = goes_on.then_some(Timestamp(i64::MIN));
         let lane = self.lanes.first().map(|(at, _)| at);
         let forgotten_at = self.times.finished.map(|at| at.after(self.keep));
         [put_off, lane, self.times.due, forgotten_at].into_iter().flatten().min()

@@ -37,7 +37,7 @@
 //! | held | waiting | its `not_before` has come: [`CommandLanes::advance`] | it has expired |
 //! | waiting | published | it is its turn: tries + 1 | its time is over: it expires |
 //! | published, running | published | its time to answer is over: tries + 1 | no tries left |
-//! | published | published | [`CommandLanes::open`]: tries + 1 | no tries left |
+//! | published | published | [`LaneChange::Open`]: tries + 1 | no tries left |
 //! | published, running | failed | its time to answer is over, no tries left | |
 //! | published, running | running | [`CommandLanes::progress`] | |
 //! | published, running | acknowledged, failed | [`CommandLanes::answer`] | |
@@ -59,9 +59,10 @@
 //! its device said before is forgotten. That it went out is not: an answer counts before the next
 //! try too.
 //!
-//! A command with `notify` expires only while there is room for its outcome. Until then its end is
-//! put off, and it does not go out; other commands expire and come due before it. If its turn comes
-//! meanwhile, it expires at once.
+//! A command with `notify` expires, or fails for want of an answer, only while there is room for
+//! its outcome. Until then its end is put off, and it does not go out; other commands expire and
+//! come due before it. If it waits, it leaves its line when its turn comes. If it is unanswered, it
+//! keeps its place in the window. An answer ends it at once, and so does a cancellation.
 //!
 //! **Answers**: the first one ends a command. After an end by the device's answer every other one
 //! is [`AnswerOutcome::Repeated`]. After any other end the first one is kept as `late`, and changes
@@ -73,7 +74,7 @@
 //! A **lane** is open while its device is reachable. Commands go out in it by priority, the highest
 //! first, then by age. At most [`Pace::in_flight`] are unanswered at a time, and two publishes are
 //! never closer than [`Pace::gap`], repeats included. Repeats go before what waits.
-//! [`CommandLanes::set_pace`] changes both at once: a gap that goes on is measured anew from its
+//! [`LaneChange::SetPace`] changes both at once: a gap that goes on is measured anew from its
 //! publish, and what is unanswered beyond a narrower window stays with the device.
 //!
 //! What was not answered when a lane closes goes out again when it opens, and nothing of the device
@@ -120,6 +121,6 @@ mod table;
 mod unanswered;
 
 pub use lane::Pace;
-pub use lanes::CommandLanes;
-pub use outcome::{AnswerOutcome, How, Moved, Progress, Refused};
+pub use lanes::{CommandLanes, LaneChange};
+pub use outcome::{AdvanceResult, AnswerOutcome, How, Moved, Refused};
 pub use store::CommandStore;

@@ -58,7 +58,7 @@ pub enum Refused {
 
 /// Whether there is more to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum AdvanceResult {
     /// All that is due was done.
     Done,
     /// There is more.

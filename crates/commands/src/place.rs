@@ -25,7 +25,7 @@ impl CommandPlace {
 
 /// Before these times no row of the store has to be looked at. A row that is gone since may leave a
 /// time behind, which then brings one look.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StoredTimes {
     /// The first `due` of an open command, those aside that were put off.
     pub(crate) due: Option<Timestamp>,

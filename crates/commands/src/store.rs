@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use base::Timestamp;
 use records::{
-    Command, CommandKey, CommandPhase, CommandState, DeviceSlot, FinishedCommand, Op, OpenCommand,
+    Command, CommandKey, CommandPhase, CommandState, CommandStatus, DeviceSlot, FinishedCommand, Op,
+    OpenCommand,
 };
 
 /// What the rules read and write. Reads see what was written before, in this step too.
@@ -34,9 +35,9 @@ pub trait CommandStore {
     ) -> Result<Vec<OpenCommand>, Self::Error>;
     /// The first finished commands by when they ended, up to this time.
     fn finished(&self, until: Timestamp, limit: usize) -> Result<Vec<FinishedCommand>, Self::Error>;
-    /// Whether this command may expire now: if somebody is to be told, there has to be room for the
-    /// outcome. A receiver that is refused is noted.
-    fn has_room_for_outcome(&mut self, of: &Command) -> bool;
+    /// Whether this command may expire or fail by itself now, as `end` says: if somebody is to be
+    /// told, there has to be room for the outcome. A receiver that is refused is noted.
+    fn has_room_for_outcome(&mut self, of: &Command, end: CommandStatus) -> bool;
     /// Whether there may be room now for a receiver that was refused.
     fn has_room_again(&self) -> bool;
     /// The receivers that were refused are asked about anew.

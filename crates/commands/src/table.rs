@@ -30,6 +30,10 @@ pub(crate) struct LaneTable {
     remembered_bytes: usize,
     gaps: Gaps,
     timers: BTreeSet<(Timestamp, DeviceSlot)>,
+    /// Lanes with commands whose end was put off for want of room for their outcomes.
+    put_off: BTreeSet<DeviceSlot>,
+    /// Those of them that go on, since there is room.
+    resuming: BTreeSet<DeviceSlot>,
 }
 
 impl LaneTable {
@@ -119,7 +123,53 @@ impl LaneTable {
         self.update(slot, |lane| lane.take(key)).flatten()
     }
 
+    /// There is no room for the outcome of a command that was to end.
+    pub(crate) fn put_off(&mut self, slot: DeviceSlot, key: CommandKey) {
+        if self.update(slot, |lane| lane.put_off(key)).is_some() {
+            self.put_off.insert(slot);
+        }
+    }
+
+    /// Whether commands of this lane were put off.
+    pub(crate) fn is_put_off(&self, slot: DeviceSlot) -> bool {
+        self.put_off.contains(&slot) || self.resuming.contains(&slot)
+    }
+
+    /// Whether there are lanes whose commands wait until there is room.
+    pub(crate) fn are_put_off(&self) -> bool {
+        !self.put_off.is_empty()
+    }
+
+    /// Whether there are lanes that go on now.
+    pub(crate) fn are_resuming(&self) -> bool {
+        !self.resuming.is_empty()
+    }
+
+    /// There may be room for the outcomes of a lane's commands.
+    pub(crate) fn resume(&mut self, slot: DeviceSlot) {
+        self.put_off.remove(&slot);
+        self.resuming.remove(&slot);
+        self.update(slot, DeviceLane::resume);
+    }
+
+    /// There may be room for whatever was put off: see [`LaneTable::resume_some`].
+    pub(crate) fn resume_all(&mut self) {
+        if self.resuming.is_empty() {
+            self.resuming = std::mem::take(&mut self.put_off);
+        }
+    }
+
+    /// Has some lanes go on that were put off.
+    pub(crate) fn resume_some(&mut self, max: usize) {
+        for _ in 0..max {
+            let Some(slot) = self.resuming.pop_first() else { return };
+            self.resume(slot);
+        }
+    }
+
     pub(crate) fn forget(&mut self, slot: DeviceSlot) {
+        self.put_off.remove(&slot);
+        self.resuming.remove(&slot);
         self.remove(slot);
         self.gaps.forget(slot);
     }

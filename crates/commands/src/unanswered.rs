@@ -22,6 +22,8 @@ pub(crate) struct Unanswered {
     priority: i8,
     is_at_work: bool,
     is_on_last_try: bool,
+    /// It was to end, and there was no room for its outcome: it does nothing by itself.
+    pub(crate) is_put_off: bool,
     /// The device came back after the command went out: it need not wait for its deadline.
     repeats_at_once: bool,
     /// When it went out last.
@@ -38,6 +40,7 @@ impl Unanswered {
             priority: command.terms.priority,
             is_at_work: state.status == CommandStatus::Running,
             is_on_last_try: is_on_last_try(&command, &state),
+            is_put_off: false,
             repeats_at_once: false,
             published_at: state.published_at,
             deadline: deadline(&command, &state),
@@ -63,13 +66,13 @@ impl Unanswered {
 
     /// When it fails for want of an answer; `None` while it has tries left.
     pub(crate) fn fails_at(&self) -> Option<Timestamp> {
-        self.is_on_last_try.then_some(self.deadline)
+        (self.is_on_last_try && !self.is_put_off).then_some(self.deadline)
     }
 
     /// When it goes out again in an open lane, if the gap allows; `None` on its last try.
     pub(crate) fn repeats_at(&self) -> Option<Timestamp> {
         let at = if self.repeats_at_once { Timestamp(i64::MIN) } else { self.deadline };
-        (!self.is_on_last_try).then_some(at)
+        (!self.is_on_last_try && !self.is_put_off).then_some(at)
     }
 
     /// The device is reachable again. One that said that it is at work is not asked again.

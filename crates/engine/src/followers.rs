@@ -113,12 +113,15 @@ pub struct News {
     feeds: FeedSet,
     /// In order. A delivery or a command that comes to stand elsewhere does not say whose it is.
     slots: Vec<DeviceSlot>,
+    /// When the oldest of the commands was given that come to stand elsewhere.
+    moved_from: Timestamp,
 }
 
 impl News {
     fn of(partition: PartitionId, batch: &Batch, looked_for: FeedSet) -> Self {
         let stamp = batch.head.stamp;
-        let mut news = Self { partition, stamp, looked_for, feeds: FeedSet::default(), slots: Vec::new() };
+        let (feeds, slots, moved_from) = (FeedSet::default(), Vec::new(), Timestamp::MAX);
+        let mut news = Self { partition, stamp, looked_for, feeds, slots, moved_from };
         for op in &batch.ops {
             let (feeds, slot) = match op {
                 Op::Sign(sign) if sign.reading.is_some() => {
@@ -134,7 +137,10 @@ impl News {
                 Op::PutProgress(..) => (FeedSet::PROGRESS, None),
                 Op::PutQuarantined(_) => (FeedSet::QUARANTINE, None),
                 Op::PutCommand(command) => (FeedSet::COMMANDS, Some(command.slot)),
-                Op::PutCommandState(..) => (FeedSet::COMMAND_STATES, None),
+                Op::PutCommandState(key, _) => {
+                    news.moved_from = news.moved_from.min(key.at);
+                    (FeedSet::COMMAND_STATES, None)
+                }
                 Op::PutTimelineEntry(entry) => (FeedSet::TIMELINE, Some(entry.slot)),
                 _ => continue,
             };
@@ -146,6 +152,12 @@ impl News {
         news.slots.sort_unstable();
         news.slots.dedup();
         news
+    }
+
+    /// When the oldest of the commands was given that came to stand elsewhere, as far as somebody
+    /// looked for it.
+    fn moved_from(&self, watched: &WatchTarget) -> Timestamp {
+        if watched.feeds().is_within(self.looked_for) { self.moved_from } else { Timestamp(i64::MIN) }
     }
 
     fn concerns(&self, followed: Followed) -> bool {
@@ -193,6 +205,9 @@ struct FollowerSignal {
     told: AtomicU32,
     /// The latest stamp among what it was told of.
     stamp: AtomicI64,
+    /// When the oldest of the commands was given that came to stand elsewhere since it was last
+    /// asked; of all at first.
+    moved_from: AtomicI64,
     /// Which of its devices may have changed.
     touched: Mutex<Touched>,
 }
@@ -203,6 +218,7 @@ impl FollowerSignal {
             notify: Notify::new(),
             told: AtomicU32::new(0),
             stamp: AtomicI64::new(i64::MIN),
+            moved_from: AtomicI64::new(i64::MIN),
             touched: Mutex::default(),
         }
     }
@@ -214,6 +230,11 @@ impl FollowerSignal {
         if self.told.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
             self.notify.notify_one();
         }
+    }
+
+    /// A command that was given then came to stand elsewhere. Said before the rest is told.
+    fn moved(&self, from: Timestamp) {
+        self.moved_from.fetch_min(from.0, Ordering::AcqRel);
     }
 
     /// Resolves with what it was told of since the last time. Nothing is lost if this is given up.
@@ -261,6 +282,7 @@ impl Followers {
                     WatchTarget::Queues(_) | WatchTarget::Registry(_) => false,
                 };
                 if concerns {
+                    signal.moved(news.map_or(Timestamp(i64::MIN), |news| news.moved_from(watched)));
                     signal.tell(number, stamp);
                 }
             }
@@ -385,13 +407,17 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Resolves when the feed may show something that it did not show before.
-    pub async fn news(&self) {
+    /// Resolves when the feed may show something that it did not show before. Of commands that were
+    /// there before, none that was given before the time that this answers has come to stand
+    /// elsewhere since it was last asked.
+    pub async fn news(&self) -> Timestamp {
         self.signal.told().await;
+        let moved_from = Timestamp(self.signal.moved_from.swap(i64::MAX, Ordering::AcqRel));
         // Feeds end before what other partitions are still writing: once they have written it, this
         // is shown.
         let stamp = Timestamp(self.signal.stamp.load(Ordering::Relaxed));
         self.engine.shown(stamp).await;
+        moved_from
     }
 }
 
@@ -428,10 +454,13 @@ impl Engine {
 mod tests {
     use super::*;
 
+    mod moved;
+
     fn news(feeds: FeedSet, slots: &[u32]) -> News {
         let slots = slots.iter().copied().map(DeviceSlot).collect();
         let looked_for = FeedSet(u16::MAX);
-        News { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds, slots }
+        let moved_from = Timestamp::MAX;
+        News { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds, slots, moved_from }
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub mod rule;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{EntityId, Problem, Timestamp, random};
+use base::{EntityId, Problem, Timestamp};
 use records::{Operation, OperationAction, OperationState};
 use tokio::sync::watch;
 
@@ -162,14 +162,7 @@ impl Operations {
 /// An id that nobody has, but for the same request under the same key: then all but its time is the
 /// same.
 fn made_id(now: Timestamp, once: Option<IdempotencyKey>) -> Result<EntityId, Problem> {
-    let mut bytes = [0; EntityId::BYTES];
-    match once {
-        Some(once) => bytes[4..].copy_from_slice(&once.key.0.to_be_bytes()),
-        None => {
-            bytes = random::unguessable()
-                .map_err(|_| Problem::unavailable("the system has no source of randomness"))?;
-        }
-    }
+    let bytes = IdempotencyKey::id_bytes(once, 4)?;
     Ok(EntityId { routing: 0, at: now, ..EntityId::from_bytes(&bytes) })
 }
 

@@ -84,13 +84,13 @@ impl OutcomeDue {
     }
 }
 
-/// What came of telling an outcome.
+/// What came of sending an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum SendResult {
     /// It got through.
-    Yes,
+    Delivered,
     /// It did not; its receiver asks for so much patience.
-    No(Option<Duration>),
+    Failed(Option<Duration>),
 }
 
 impl Engine {
@@ -116,9 +116,9 @@ impl Engine {
         &self,
         partition: PartitionId,
         reservation: Reservation,
-        told: Told,
+        result: SendResult,
     ) -> Result<(), NotAccepting> {
         let handle = self.device_partition(partition)?;
-        handle.ask(|reply| CommandInput::OutcomeTold { reservation, told, reply }.into()).await
+        handle.ask(|reply| CommandInput::OutcomeTold { reservation, result, reply }.into()).await
     }
 }

@@ -20,7 +20,7 @@ mod windows;
 
 use std::time::Duration;
 
-use base::{DeviceId, EntityId, Kind, Problem, hash, random};
+use base::{DeviceId, EntityId, Kind, Problem, hash};
 use fleet::Selection;
 use fleet::selection::{SelectionKey, Test};
 use records::{
@@ -37,6 +37,7 @@ use crate::registry::RegistryInput;
 pub(crate) use book::{RolloutBook, RolloutEffect};
 pub use changes::RolloutChanges;
 pub use check::{check_rollout_id, named_devices, share_ppm};
+pub use courier::RolloutMessages;
 pub use links::{
     CommandAt, CommandMove, DeviceLook, FoundDevice, OrderKind, OrderOutcome, Search, TurnOrder, TurnReport,
 };
@@ -57,6 +58,8 @@ const COLLECTED_WAIT: Duration = Duration::from_secs(2);
 pub struct NewRollout {
     /// A hash of the request.
     pub request: u128,
+    /// The token of whoever asks, if there are tokens: it has a share of all that may go on.
+    pub token: Option<Box<str>>,
     /// What is to be done.
     pub work: RolloutWork,
     /// Which devices; all, if neither this nor `devices` says so.
@@ -83,7 +86,7 @@ impl NewRollout {
     pub fn receiver(&self) -> Option<&OutcomeReceiver> {
         match &self.work {
             RolloutWork::Command(command) => command.notify.as_ref(),
-            RolloutWork::Wishes(_) => None,
+            RolloutWork::Entries(_) => None,
         }
     }
 
@@ -92,6 +95,7 @@ impl NewRollout {
     pub fn of(work: RolloutWork, request: u128) -> Self {
         Self {
             request,
+            token: None,
             work,
             selection: None,
             devices: None,
@@ -274,16 +278,9 @@ impl Rollouts {
     }
 }
 
-/// An id that nobody has, but for the same request under the same key.
+/// A unique id; the same request under the same key gets the same one.
 fn made_id(once: Option<IdempotencyKey>) -> Result<Box<str>, Problem> {
-    let mut bytes = [0; EntityId::BYTES];
-    match once {
-        Some(once) => bytes[..16].copy_from_slice(&once.key.0.to_be_bytes()),
-        None => {
-            bytes = random::unguessable()
-                .map_err(|_| Problem::unavailable("the system has no source of randomness"))?;
-        }
-    }
+    let bytes = IdempotencyKey::id_bytes(once, 0)?;
     Ok(EntityId::from_bytes(&bytes).to_text(ROLLOUT_ID_PREFIX).into())
 }
 
@@ -300,7 +297,7 @@ fn ttl(rollout: &Rollout) -> Option<Duration> {
             let RolloutCommand { ttl_ms, .. } = **command;
             ttl_ms.map(Duration::from_millis)
         }
-        RolloutWork::Wishes(_) => None,
+        RolloutWork::Entries(_) => None,
     }
 }
 
@@ -314,7 +311,7 @@ fn needs_reach(rollout: &Rollout) -> bool {
 fn entries(rollout: &Rollout) -> u32 {
     match &rollout.work {
         RolloutWork::Command(_) => 1,
-        RolloutWork::Wishes(wishes) => u32::try_from(wishes.len()).unwrap_or(u32::MAX),
+        RolloutWork::Entries(wishes) => u32::try_from(wishes.len()).unwrap_or(u32::MAX),
     }
 }
 

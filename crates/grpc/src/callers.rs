@@ -26,13 +26,13 @@ pub(crate) fn caller<T>(request: &Request<T>) -> Result<Admitted, Status> {
 }
 
 /// Who asks, whose share its answer counts for, and what is asked.
-pub(crate) fn heard_as<T>(request: Request<T>) -> Result<(Admitted, SenderKey, T), Status> {
+pub(crate) fn caller_sender_and_message<T>(request: Request<T>) -> Result<(Admitted, SenderKey, T), Status> {
     let caller = caller(&request)?;
     let sender = SenderKey::of_caller(caller.name(), peer(&request).ip());
     Ok((caller, sender, request.into_inner()))
 }
 
 /// Who asks, and for what.
-pub(crate) fn heard<T>(request: Request<T>) -> Result<(Admitted, T), Status> {
+pub(crate) fn caller_and_message<T>(request: Request<T>) -> Result<(Admitted, T), Status> {
     Ok((caller(&request)?, request.into_inner()))
 }

@@ -1,5 +1,6 @@
 //! The service `Commands`: each call is read, judged, asked of the engine, and answered.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use access::{Admitted, RequestedAction};
@@ -9,12 +10,13 @@ use engine::commands::COMMAND_ID_PREFIX;
 use engine::records::OutcomeReceiver;
 use engine::{Engine, Form, TrackedCommand};
 use net::shares::{COMMAND_WAITS_SHARE, SenderKey, WaitShares};
+use tokio::sync::OwnedSemaphorePermit;
 use tonic::{Request, Response, Status};
 
-use crate::callers::{heard, heard_as};
+use crate::callers::{caller_and_message, caller_sender_and_message};
 use crate::commands::kept::{keep, kept};
 use crate::proto::{self, commands_server};
-use crate::status::{status, told};
+use crate::status::{into_response, status};
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
 use crate::time::read_wait;
@@ -28,7 +30,7 @@ mod shape;
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// The calls about commands.
-pub(crate) struct Commands {
+pub(crate) struct CommandsService {
     engine: Engine,
     stop: Stop,
     reads: StoreReads,
@@ -36,7 +38,7 @@ pub(crate) struct Commands {
     waits: WaitShares,
 }
 
-impl Commands {
+impl CommandsService {
     pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop) -> Self {
         let waits = WaitShares::new(COMMAND_WAITS_SHARE, "the ends of commands");
         Self { engine: engine.clone(), reads, stop, waits }
@@ -47,14 +49,32 @@ impl Commands {
         caller: &Admitted,
         request: proto::SendCommandRequest,
     ) -> Result<proto::SendCommandResponse, Status> {
-        let once = new_command::once(&request, caller.name()).map_err(|problem| status(&problem))?;
-        let device = device(&request.device_id).map_err(|problem| status(&problem))?;
-        let commands = self.engine.commands();
-        let command = new_command::read(request.command.unwrap_or_default(), &self.engine);
-        let command = command.map_err(|problem| status(&problem))?;
-        check_receiver(caller, command.notify.as_ref()).map_err(|problem| status(&problem))?;
-        let sent = commands.send_as(device, command, Form { once, write: keep }).await;
-        kept(&sent.map_err(|problem| status(&problem))?)
+        kept(&self.send_once(caller, request).await.map_err(|problem| status(&problem))?)
+    }
+
+    /// Gives a device a command, and answers what is kept for a repeat.
+    async fn send_once(
+        &self,
+        caller: &Admitted,
+        request: proto::SendCommandRequest,
+    ) -> Result<Arc<[u8]>, Problem> {
+        let once = new_command::once(&request, caller.name())?;
+        let device = device(&request.device_id)?;
+        let command = new_command::read(request.command.unwrap_or_default(), &self.engine)?;
+        check_receiver(caller, command.notify.as_ref())?;
+        self.engine.commands().send_as(device, command, Form { once, write: keep }).await
+    }
+
+    /// How long a call waits, with its place among those of its sender that wait. Taken before
+    /// anything is done: who is refused asks again.
+    fn wait_of(
+        &self,
+        sender: &SenderKey,
+        request: &proto::CallRequest,
+    ) -> Result<(Duration, Option<OwnedSemaphorePermit>), Problem> {
+        let wait = read_wait(request.wait.as_ref(), WAIT_DEFAULT, COMMAND_WAIT_MAX)?;
+        let share = (!wait.is_zero()).then(|| self.waits.try_take(sender)).transpose()?;
+        Ok((wait, share.flatten()))
     }
 
     async fn call(
@@ -63,11 +83,7 @@ impl Commands {
         sender: &SenderKey,
         request: proto::CallRequest,
     ) -> Result<proto::CallResponse, Status> {
-        let wait = read_wait(request.wait.as_ref(), WAIT_DEFAULT, COMMAND_WAIT_MAX);
-        let wait = wait.map_err(|problem| status(&problem))?;
-        // Before anything is done: who is refused asks again.
-        let share = (!wait.is_zero()).then(|| self.waits.try_take(sender)).transpose();
-        let share = share.map_err(|problem| status(&problem))?.flatten();
+        let (wait, share) = self.wait_of(sender, &request).map_err(|problem| status(&problem))?;
         let proto::CallRequest { device_id, command, idempotency_key, wait: _ } = request;
         let sending = proto::SendCommandRequest { device_id, command, idempotency_key };
         let proto::SendCommandResponse { command, notify_secret } = self.send(caller, sending).await?;
@@ -133,37 +149,37 @@ fn unknown_command() -> Problem {
 }
 
 #[tonic::async_trait]
-impl commands_server::Commands for Commands {
+impl commands_server::Commands for CommandsService {
     async fn send(
         &self,
         request: Request<proto::SendCommandRequest>,
     ) -> Result<Response<proto::SendCommandResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, request) = caller_and_message(request)?;
         caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
-        Commands::send(self, &caller, request).await.map(Response::new)
+        CommandsService::send(self, &caller, request).await.map(Response::new)
     }
 
     async fn get(
         &self,
         request: Request<proto::GetCommandRequest>,
     ) -> Result<Response<proto::GetCommandResponse>, Status> {
-        let (caller, sender, request) = heard_as(request)?;
+        let (caller, sender, request) = caller_sender_and_message(request)?;
         let shown = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let command = self.present(&sender, id_of(&request.id)?).await?;
             Ok(proto::GetCommandResponse { command: Some(shape::command(&command)) })
         };
-        told(shown.await)
+        into_response(shown.await)
     }
 
     async fn list(
         &self,
         request: Request<proto::ListCommandsRequest>,
     ) -> Result<Response<proto::ListCommandsResponse>, Status> {
-        let (caller, sender, request) = heard_as(request)?;
+        let (caller, sender, request) = caller_sender_and_message(request)?;
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
-            let (list, queries) = (list::List::read(request)?, self.engine.queries());
+            let (list, queries) = (list::CommandPageRequest::read(request)?, self.engine.queries());
             self.reads.page(&sender, list.bytes_max(), move || list.page(&queries)).await
         };
         listed.await.map_err(|problem| status(&problem))
@@ -173,20 +189,20 @@ impl commands_server::Commands for Commands {
         &self,
         request: Request<proto::CancelCommandRequest>,
     ) -> Result<Response<proto::CancelCommandResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, request) = caller_and_message(request)?;
         let cancelled = async {
             caller.may(RequestedAction::Command)?;
             self.engine.commands().cancel(id_of(&request.id)?).await?;
             Ok(proto::CancelCommandResponse {})
         };
-        told(cancelled.await)
+        into_response(cancelled.await)
     }
 
     async fn retry(
         &self,
         request: Request<proto::RetryCommandRequest>,
     ) -> Result<Response<proto::RetryCommandResponse>, Status> {
-        let (caller, sender, request) = heard_as(request)?;
+        let (caller, sender, request) = caller_sender_and_message(request)?;
         let retried = async {
             caller.may(RequestedAction::Command)?;
             let id = id_of(&request.id)?;
@@ -195,15 +211,15 @@ impl commands_server::Commands for Commands {
             self.engine.commands().retry(id).await?;
             Ok(proto::RetryCommandResponse {})
         };
-        told(retried.await)
+        into_response(retried.await)
     }
 
     async fn call(
         &self,
         request: Request<proto::CallRequest>,
     ) -> Result<Response<proto::CallResponse>, Status> {
-        let (caller, sender, request) = heard_as(request)?;
+        let (caller, sender, request) = caller_sender_and_message(request)?;
         caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
-        Commands::call(self, &caller, &sender, request).await.map(Response::new)
+        CommandsService::call(self, &caller, &sender, request).await.map(Response::new)
     }
 }

@@ -13,11 +13,11 @@ use engine::queues::{HandOver, QueueName, Queues, Retry, Want};
 use futures_util::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::callers::{caller, heard};
+use crate::callers::{caller, caller_and_message};
 use crate::calls::HandsOver;
 use crate::metrics::Metrics;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
-use crate::status::{status, told};
+use crate::status::{into_response, status};
 use crate::stopping::Stop;
 use crate::time::{moment, read_span, read_wait};
 use crate::{asked, publish, shape, work};
@@ -167,15 +167,15 @@ impl jobs_server::Jobs for Jobs {
         &self,
         request: Request<proto::PublishRequest>,
     ) -> Result<Response<proto::PublishResponse>, Status> {
-        let (caller, request) = heard(request)?;
-        told(Jobs::publish(self, &caller, request).await)
+        let (caller, request) = caller_and_message(request)?;
+        into_response(Jobs::publish(self, &caller, request).await)
     }
 
     async fn consume(
         &self,
         request: Request<proto::ConsumeRequest>,
     ) -> Result<Response<proto::ConsumeResponse>, Status> {
-        let (caller, request) = heard(request)?;
+        let (caller, request) = caller_and_message(request)?;
         let (answer, hand_over) =
             Jobs::consume(self, &caller, request).await.map_err(|problem| status(&problem))?;
         let mut response = Response::new(answer);
@@ -185,37 +185,37 @@ impl jobs_server::Jobs for Jobs {
     }
 
     async fn ack(&self, request: Request<proto::AckRequest>) -> Result<Response<proto::AckResponse>, Status> {
-        let (caller, request) = heard(request)?;
-        told(Jobs::ack(self, &caller, request).await)
+        let (caller, request) = caller_and_message(request)?;
+        into_response(Jobs::ack(self, &caller, request).await)
     }
 
     async fn extend(
         &self,
         request: Request<proto::ExtendRequest>,
     ) -> Result<Response<proto::ExtendResponse>, Status> {
-        let (caller, request) = heard(request)?;
-        told(Jobs::extend(self, &caller, request).await)
+        let (caller, request) = caller_and_message(request)?;
+        into_response(Jobs::extend(self, &caller, request).await)
     }
 
     async fn release(
         &self,
         request: Request<proto::ReleaseRequest>,
     ) -> Result<Response<proto::ReleaseResponse>, Status> {
-        let (caller, request) = heard(request)?;
-        told(Jobs::release(self, &caller, request).await)
+        let (caller, request) = caller_and_message(request)?;
+        into_response(Jobs::release(self, &caller, request).await)
     }
 
     async fn get(&self, request: Request<proto::GetRequest>) -> Result<Response<proto::GetResponse>, Status> {
-        let (caller, request) = heard(request)?;
-        told(Jobs::get(self, &caller, request).await)
+        let (caller, request) = caller_and_message(request)?;
+        into_response(Jobs::get(self, &caller, request).await)
     }
 
     async fn cancel(
         &self,
         request: Request<proto::CancelRequest>,
     ) -> Result<Response<proto::CancelResponse>, Status> {
-        let (caller, request) = heard(request)?;
-        told(Jobs::cancel(self, &caller, request).await)
+        let (caller, request) = caller_and_message(request)?;
+        into_response(Jobs::cancel(self, &caller, request).await)
     }
 
     type WorkStream = Pin<Box<dyn Stream<Item = Result<proto::WorkResponse, Status>> + Send>>;

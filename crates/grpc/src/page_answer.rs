@@ -101,7 +101,7 @@ impl SendingPage {
         if !self.rest.is_empty() {
             let bytes = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
             self.in_flight.pieces.fetch_add(1, Ordering::AcqRel);
-            let piece = Piece { bytes, in_flight: Arc::clone(&self.in_flight) };
+            let piece = PagePiece { bytes, in_flight: Arc::clone(&self.in_flight) };
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))));
         }
         self.in_flight.sent.register(cx.waker());
@@ -113,18 +113,18 @@ impl SendingPage {
 }
 
 /// A piece that a connection has.
-struct Piece {
+struct PagePiece {
     bytes: Bytes,
     in_flight: Arc<PageInFlight>,
 }
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for PagePiece {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Piece {
+impl Drop for PagePiece {
     fn drop(&mut self) {
         self.in_flight.taken.fetch_add(self.bytes.len(), Ordering::Relaxed);
         self.in_flight.pieces.fetch_sub(1, Ordering::AcqRel);

@@ -14,11 +14,11 @@ use net::problem::quoted;
 use net::shares::{Pool, SenderKey};
 use tonic::{Request, Response, Status};
 
-use crate::callers::{caller, heard, heard_as, peer};
+use crate::callers::{caller, caller_and_message, caller_sender_and_message, peer};
 use crate::commands::{check_receiver, secret_of};
 use crate::metrics::Metrics;
 use crate::proto::{self, rollouts_server};
-use crate::status::{status, told};
+use crate::status::{into_response, status};
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
 
@@ -32,7 +32,7 @@ const WATCHES_MAX: usize = 256;
 const WATCHES_OF_SENDER_MAX: usize = 64;
 
 /// The calls about rollouts.
-pub(crate) struct Rollouts {
+pub(crate) struct RolloutsService {
     engine: Engine,
     reads: StoreReads,
     stop: Stop,
@@ -40,7 +40,7 @@ pub(crate) struct Rollouts {
     metrics: Metrics,
 }
 
-impl Rollouts {
+impl RolloutsService {
     pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop, metrics: &Metrics) -> Self {
         let watches = Arc::new(Pool::new(WATCHES_MAX, WATCHES_OF_SENDER_MAX));
         Self { engine: engine.clone(), reads, stop, watches, metrics: metrics.clone() }
@@ -54,8 +54,9 @@ impl Rollouts {
         caller.may(RequestedAction::Command)?;
         let once = new_rollout::once(&request, caller.name())?;
         let proto::CreateRolloutRequest { rollout, id, .. } = request;
-        let new = new_rollout::read(rollout.unwrap_or_default(), &self.engine)?;
+        let mut new = new_rollout::read(rollout.unwrap_or_default(), &self.engine)?;
         check_receiver(caller, new.receiver())?;
+        new.token = Some(caller.name()).filter(|name| !name.is_empty()).map(Box::from);
         let rollouts = self.engine.rollouts();
         let (begun, shows_secret) = if id.is_empty() {
             let begun = rollouts.create(new, once).await;
@@ -117,36 +118,36 @@ fn known(queries: &Queries, id: &str) -> Result<TrackedRollout, Problem> {
 }
 
 #[tonic::async_trait]
-impl rollouts_server::Rollouts for Rollouts {
+impl rollouts_server::Rollouts for RolloutsService {
     async fn create(
         &self,
         request: Request<proto::CreateRolloutRequest>,
     ) -> Result<Response<proto::CreateRolloutResponse>, Status> {
-        let (caller, request) = heard(request)?;
-        told(Rollouts::create(self, &caller, request).await)
+        let (caller, request) = caller_and_message(request)?;
+        into_response(RolloutsService::create(self, &caller, request).await)
     }
 
     async fn get(
         &self,
         request: Request<proto::GetRolloutRequest>,
     ) -> Result<Response<proto::GetRolloutResponse>, Status> {
-        let (caller, sender, request) = heard_as(request)?;
+        let (caller, sender, request) = caller_sender_and_message(request)?;
         let shown = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let rollout = self.present(&sender, request.id).await?;
             Ok(proto::GetRolloutResponse { rollout: Some(shape::rollout(&rollout)) })
         };
-        told(shown.await)
+        into_response(shown.await)
     }
 
     async fn list(
         &self,
         request: Request<proto::ListRolloutsRequest>,
     ) -> Result<Response<proto::ListRolloutsResponse>, Status> {
-        let (caller, sender, request) = heard_as(request)?;
+        let (caller, sender, request) = caller_sender_and_message(request)?;
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
-            let (list, queries) = (list::PageOfRollouts::read(&request)?, self.engine.queries());
+            let (list, queries) = (list::RolloutPageRequest::read(&request)?, self.engine.queries());
             self.reads.page(&sender, list.bytes_max(), move || list.page(&queries)).await
         };
         listed.await.map_err(|problem| status(&problem))
@@ -156,18 +157,18 @@ impl rollouts_server::Rollouts for Rollouts {
         &self,
         request: Request<proto::CallRolloutRequest>,
     ) -> Result<Response<proto::CallRolloutResponse>, Status> {
-        let (caller, sender, request) = heard_as(request)?;
-        told(Rollouts::call(self, &caller, &sender, request).await)
+        let (caller, sender, request) = caller_sender_and_message(request)?;
+        into_response(RolloutsService::call(self, &caller, &sender, request).await)
     }
 
     async fn devices(
         &self,
         request: Request<proto::RolloutDevicesRequest>,
     ) -> Result<Response<proto::RolloutDevicesResponse>, Status> {
-        let (caller, sender, request) = heard_as(request)?;
+        let (caller, sender, request) = caller_sender_and_message(request)?;
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
-            let (list, queries) = (list::DeviceList::read(request)?, self.engine.queries());
+            let (list, queries) = (list::RolloutDevicePageRequest::read(request)?, self.engine.queries());
             self.reads.page(&sender, list.bytes_max(), move || list.page(&queries)).await
         };
         listed.await.map_err(|problem| status(&problem))
@@ -181,7 +182,7 @@ impl rollouts_server::Rollouts for Rollouts {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (caller, address) = (caller(&request)?, peer(&request).ip());
         let sender = SenderKey::of_caller(caller.name(), address);
-        let watch = Rollouts::watch(self, &caller, &sender, request.into_inner().id);
+        let watch = RolloutsService::watch(self, &caller, &sender, request.into_inner().id);
         let watch = watch.map_err(|problem| status(&problem))?;
         Ok(Response::new(Box::pin(watch.into_stream())))
     }

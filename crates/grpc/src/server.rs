@@ -32,7 +32,7 @@ use tracing::debug;
 use crate::MESSAGE_BYTES_MAX;
 use crate::callers::Peer;
 use crate::calls::{Answering, Call, Method, Service, WatchPlace};
-use crate::commands::Commands;
+use crate::commands::CommandsService;
 use crate::health::Health;
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
@@ -43,7 +43,7 @@ use crate::proto::reports_server::ReportsServer;
 use crate::proto::rollouts_server::RolloutsServer;
 use crate::receiving::{ConnectionPlaces, Places};
 use crate::reports::{ReadReport, Reports};
-use crate::rollouts::Rollouts;
+use crate::rollouts::RolloutsService;
 use crate::status::status;
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
@@ -85,8 +85,8 @@ pub struct Grpc {
     access: Arc<Access>,
     jobs: JobsServer<Jobs>,
     reports: ReportsServer<Reports>,
-    commands: CommandsServer<Commands>,
-    rollouts: RolloutsServer<Rollouts>,
+    commands: CommandsServer<CommandsService>,
+    rollouts: RolloutsServer<RolloutsService>,
     health: HealthServer<Health>,
     places: Places,
     wide_windows: Arc<Pool>,
@@ -126,8 +126,8 @@ impl Grpc {
         let jobs = Jobs::new(engine, stop.clone(), &metrics);
         let reports = Reports::new(engine, read_report, stop.clone(), &metrics);
         let reads = StoreReads::new(memory, &metrics);
-        let commands = Commands::new(engine, reads.clone(), stop.clone());
-        let rollouts = Rollouts::new(engine, reads, stop.clone(), &metrics);
+        let commands = CommandsService::new(engine, reads.clone(), stop.clone());
+        let rollouts = RolloutsService::new(engine, reads, stop.clone(), &metrics);
         Self {
             engine: engine.clone(),
             access,
@@ -156,6 +156,7 @@ impl Grpc {
         let wide = self.wide_windows.try_take(&SenderKey::of_address(address), 1).map(|(place, _)| place);
         (if wide.is_some() { CALL_WINDOW_BYTES } else { NARROW_WINDOW_BYTES }, wide)
     }
+
     /// Nothing of what a call sends is read before it is known whose call it is and that there is
     /// room for it.
     async fn answer(mut self, request: Request<Incoming>, connection: Connection) -> Response<Answering> {

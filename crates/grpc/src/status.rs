@@ -21,8 +21,8 @@ pub(crate) fn status_of(http_status: u16, code: &str, detail: &str) -> Status {
     status
 }
 
-/// What became of a call.
-pub(crate) fn told<T>(answer: Result<T, Problem>) -> Result<Response<T>, Status> {
+/// The answer to a call.
+pub(crate) fn into_response<T>(answer: Result<T, Problem>) -> Result<Response<T>, Status> {
     answer.map(Response::new).map_err(|problem| status(&problem))
 }
 

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use base::{Incarnation, PartitionId, Timestamp, hash};
-use engine::outcomes::{OutcomeDue, OutcomeLane, Told};
+use engine::outcomes::{OutcomeDue, OutcomeLane, SendResult};
 use engine::queues::{NewJob, Payload, QueueName};
 use engine::records::{Client, OutcomeReceiver};
 use engine::{Answer, Engine};
@@ -90,29 +90,29 @@ async fn empty(outcomes: Arc<Outcomes>, lane: Lane) {
 
 impl Outcomes {
     async fn tell(&self, due: OutcomeDue) {
-        let told = match due.command.notify.as_deref() {
+        let result = match due.command.notify.as_deref() {
             Some(OutcomeReceiver::Queue { namespace, queue }) => self.publish(&due, namespace, queue).await,
             Some(OutcomeReceiver::Url { url, secret }) => self.post(&due, url, secret).await,
-            None => Told::Yes,
+            None => SendResult::Delivered,
         };
-        if self.engine.outcome_told(due.partition, due.reservation, told).await.is_err() {
+        if self.engine.outcome_told(due.partition, due.reservation, result).await.is_err() {
             tracing::debug!("not accepting; an outcome that was told is told again");
         }
     }
 
-    async fn publish(&self, due: &OutcomeDue, namespace: &str, queue: &str) -> Told {
+    async fn publish(&self, due: &OutcomeDue, namespace: &str, queue: &str) -> SendResult {
         let name = QueueName::unchecked(namespace, queue);
         let job = NewJob::new(Payload::Json(body::outcome(due).into()));
         match self.engine.queues().publish(&name, vec![job], Some(due.idempotency_key())).await {
-            Ok(_) => Told::Yes,
+            Ok(_) => SendResult::Delivered,
             Err(problem) => {
                 tracing::debug!(queue = %queue, code = problem.code, "an outcome found no place in its queue");
-                Told::No(None)
+                SendResult::Failed(None)
             }
         }
     }
 
-    async fn post(&self, due: &OutcomeDue, url: &str, secret: &[u8]) -> Told {
+    async fn post(&self, due: &OutcomeDue, url: &str, secret: &[u8]) -> SendResult {
         let mut id = due.command.id;
         // Another outcome of the same command is another message.
         id.tag = due.number() & ((1 << 48) - 1);
@@ -130,9 +130,9 @@ impl Outcomes {
         };
         let body = Arc::from(body::outcome(due).into_bytes());
         match self.sender.attempt(&Arc::new(receiver), id, body).await.answer {
-            Answer::Status { code: 200..=299, .. } => Told::Yes,
-            Answer::Status { retry_after, .. } => Told::No(retry_after),
-            Answer::Error(_) | Answer::Withheld => Told::No(None),
+            Answer::Status { code: 200..=299, .. } => SendResult::Delivered,
+            Answer::Status { retry_after, .. } => SendResult::Failed(retry_after),
+            Answer::Error(_) | Answer::Withheld => SendResult::Failed(None),
         }
     }
 }

@@ -76,7 +76,7 @@ pub enum CommandCause {
     /// A rollout.
     Rollout(RolloutTurn),
     /// A bulk assignment wishes a desired entry.
-    RolloutWish {
+    RolloutEntry {
         /// The entry's key.
         key: Box<str>,
         /// What is wished: JSON text; `None` if the entry is to be deleted.
@@ -91,7 +91,9 @@ impl CommandCause {
     #[must_use]
     pub fn wish(&self) -> Option<(&str, Option<&str>)> {
         match self {
-            Self::Wish { key, value } | Self::RolloutWish { key, value, .. } => Some((key, value.as_deref())),
+            Self::Wish { key, value } | Self::RolloutEntry { key, value, .. } => {
+                Some((key, value.as_deref()))
+            }
             Self::Call | Self::Rollout(_) => None,
         }
     }
@@ -100,7 +102,7 @@ impl CommandCause {
     #[must_use]
     pub fn turn(&self) -> Option<RolloutTurn> {
         match self {
-            Self::Rollout(turn) | Self::RolloutWish { turn, .. } => Some(*turn),
+            Self::Rollout(turn) | Self::RolloutEntry { turn, .. } => Some(*turn),
             Self::Call | Self::Wish { .. } => None,
         }
     }

@@ -56,7 +56,7 @@ pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettin
 pub use report_ids::ReportIds;
 pub use rollout::{
     MemberPlace, MemberStatus, Rollout, RolloutCommand, RolloutCounts, RolloutCursor, RolloutDevices,
-    RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWindow, RolloutWish,
+    RolloutEntry, RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWindow,
     RolloutWork,
 };
 pub use timeline::{DisconnectReason, Happening, TimelineEntry, TimelineEntryKey};

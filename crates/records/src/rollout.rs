@@ -39,13 +39,35 @@ pub struct Rollout {
     pub include_later: bool,
 }
 
+impl Rollout {
+    /// A rollout of that work to all devices, without bounds.
+    #[must_use]
+    pub fn of(id: &str, incarnation: Incarnation, work: RolloutWork) -> Self {
+        Self {
+            id: id.into(),
+            incarnation,
+            created_at: Timestamp(0),
+            request: 0,
+            work,
+            selector: None,
+            is_named: false,
+            rate: None,
+            in_flight: None,
+            stages: Vec::new(),
+            window: None,
+            stop: None,
+            include_later: false,
+        }
+    }
+}
+
 /// What is to be done for each device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolloutWork {
     /// Give it this command.
     Command(Box<RolloutCommand>),
-    /// Wish these entries: keys, and JSON text, or nothing where an entry is to be deleted.
-    Wishes(Vec<RolloutWish>),
+    /// Set these desired entries: keys, and JSON text, or nothing where an entry is to be deleted.
+    Entries(Vec<RolloutEntry>),
 }
 
 impl RolloutWork {
@@ -54,8 +76,8 @@ impl RolloutWork {
     pub fn bytes(&self, of_an_entry: usize) -> usize {
         match self {
             Self::Command(command) => command.payload.len(),
-            Self::Wishes(wishes) => {
-                wishes.iter().map(|wish| of_an_entry + wish.key.len() + bytes_of(&wish.value)).sum()
+            Self::Entries(entries) => {
+                entries.iter().map(|entry| of_an_entry + entry.key.len() + bytes_of(&entry.value)).sum()
             }
         }
     }
@@ -63,7 +85,7 @@ impl RolloutWork {
 
 /// An entry that is wished of each device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RolloutWish {
+pub struct RolloutEntry {
     /// The entry's key.
     pub key: Box<str>,
     /// JSON text; `None` deletes the entry.
@@ -330,16 +352,9 @@ impl MemberStatus {
     /// The name that the contract uses.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Scheduled => "scheduled",
-            Self::Published => "published",
-            Self::Acknowledged => "acknowledged",
-            Self::Failed => "failed",
-            Self::Expired => "expired",
-            Self::Superseded => "superseded",
-            Self::Cancelled => "cancelled",
-        }
+        // Where it is that of a command, it has that name.
+        let same = CommandStatus::ALL.into_iter().find(|status| Self::from(*status) == self);
+        same.map_or("waiting", CommandStatus::as_str)
     }
 
     /// The status of that name.

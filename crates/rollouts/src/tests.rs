@@ -9,21 +9,7 @@ use super::*;
 use MemberStatus as M;
 
 fn rollout() -> Rollout {
-    Rollout {
-        id: "r".into(),
-        incarnation: Incarnation(1),
-        created_at: Timestamp(0),
-        request: 0,
-        work: RolloutWork::Wishes(Vec::new()),
-        selector: None,
-        is_named: false,
-        rate: None,
-        in_flight: None,
-        stages: Vec::new(),
-        window: None,
-        stop: None,
-        include_later: false,
-    }
+    Rollout::of("r", Incarnation(1), RolloutWork::Entries(Vec::new()))
 }
 
 /// A rollout whose devices are known.

@@ -116,6 +116,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/overview", Look(Never)),
     ("GET", "/v1/notices", Read(Never)),
     ("GET", "/v1/queues", Queues),
+    ("GET", "/v1/desired", Look(Never)),
     ("POST", "/v1/desired", Command),
     ("GET", "/v1/desired/{id}", Look(Never)),
     ("DELETE", "/v1/desired/{id}", Command),

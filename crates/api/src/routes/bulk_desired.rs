@@ -1,17 +1,24 @@
 //! `/v1/desired`: the same desired entries for many devices.
 
+use access::Caller;
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::Response;
+use base::Problem;
+use engine::queries::Stretch;
 use engine::records::RolloutWork;
 use engine::rollouts::{NewRollout, request_hash};
-use engine::{RolloutCall, queues::IdempotencyKey};
+use engine::{Queries, RolloutCall, TrackedRollout, queues::IdempotencyKey};
 use net::problem::Refused;
 
 use super::Routes;
-use super::rollouts::present;
+use super::rollouts::{present, token_of};
 use crate::ApiState;
 use crate::answer::Answer;
+use crate::cursor::NameKey;
 use crate::idempotency::Creation;
+use crate::list::{self, List};
 use crate::openapi::refusals::OF_A_READ;
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -20,7 +27,7 @@ use crate::shape::{self, BulkShape, NewBulkShape};
 const BY_ID: &str = "/v1/desired/{id}";
 
 pub(super) fn routes() -> Routes {
-    let begun = Call::new("Wishes entries of every device that is meant, a line for each entry")
+    let begun = Call::new("Sets desired entries of all selected devices, one line per entry")
         .once()
         .query("selector", words::any_text())
         .query("place", words::any_text())
@@ -45,7 +52,8 @@ pub(super) fn routes() -> Routes {
             (422, "value_too_deep"),
             (422, "value_too_large"),
         ]);
-    let shown = Call::new("How far a bulk assignment has come")
+    let listed = Call::new("Bulk assignments in order of id").lists::<BulkShape<'_>>();
+    let shown = Call::new("The progress of a bulk assignment")
         .gives::<BulkShape<'_>>(200, "the assignment")
         .refuses(&[(404, "unknown_rollout")])
         .refuses(OF_A_READ);
@@ -54,6 +62,7 @@ pub(super) fn routes() -> Routes {
         .refuses(&[(404, "unknown_rollout"), (409, "finished")]);
     Routes::default()
         .post("/v1/desired", assign, begun)
+        .get("/v1/desired", list, listed)
         .get(BY_ID, show, shown)
         .delete(BY_ID, cancel, cancelled)
 }
@@ -61,6 +70,7 @@ pub(super) fn routes() -> Routes {
 async fn assign(
     State(api): State<ApiState>,
     mut params: Params,
+    caller: Option<Extension<Caller>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
     let text = |text: &str| Some(text.to_owned());
@@ -71,8 +81,8 @@ async fn assign(
         let wishes = shape::bulk_entries(&body)?;
         let entries = wishes.len() as u64;
         let request = request_hash(format!("{selection}\n{body}").as_bytes());
-        let mut new = NewRollout::of(RolloutWork::Wishes(wishes), request);
-        new.selection = Some(selection);
+        let mut new = NewRollout::of(RolloutWork::Entries(wishes), request);
+        (new.selection, new.token) = (Some(selection), token_of(caller.as_deref()));
         drop(body);
         let begun = api.engine().rollouts().create(new, once).await?;
         let mut answer = Answer::ok(&NewBulkShape::of(&begun, entries));
@@ -82,13 +92,46 @@ async fn assign(
     creation.once(&api, assign).await
 }
 
+struct BulkList(Queries);
+
+impl List for BulkList {
+    type Key = NameKey;
+    type Found = TrackedRollout;
+    type Shown<'a> = BulkShape<'a>;
+
+    fn read(&self, after: Option<&NameKey>, limit: usize) -> Result<Vec<TrackedRollout>, Problem> {
+        self.look(after, limit).map(|stretch| stretch.found)
+    }
+
+    fn look(
+        &self,
+        after: Option<&NameKey>,
+        limit: usize,
+    ) -> Result<Stretch<TrackedRollout, NameKey>, Problem> {
+        let (found, stopped) = self.0.bulk_assignments(after.map(|NameKey(name)| &**name), limit)?;
+        Ok(Stretch { found, next: stopped.map(NameKey), looked_at: None })
+    }
+
+    fn key(found: &TrackedRollout) -> NameKey {
+        NameKey(found.rollout.id.clone())
+    }
+
+    fn show(found: &TrackedRollout) -> BulkShape<'_> {
+        found.into()
+    }
+}
+
+async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, Refused> {
+    list::answer(&api, params.page()?, BulkList(api.queries())).await
+}
+
 async fn show(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
-    let found = present(&api, id, |work| matches!(work, RolloutWork::Wishes(_))).await?;
+    let found = present(&api, id, |work| matches!(work, RolloutWork::Entries(_))).await?;
     Ok(Answer::ok(&BulkShape::from(&found)))
 }
 
 async fn cancel(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
-    let found = present(&api, id, |work| matches!(work, RolloutWork::Wishes(_))).await?;
+    let found = present(&api, id, |work| matches!(work, RolloutWork::Entries(_))).await?;
     api.engine().rollouts().call(&found.rollout.id, RolloutCall::Cancel).await?;
     Ok(Answer::nothing())
 }

@@ -98,7 +98,7 @@ async fn send(
         let write = |made: &_| Answer::of(made, given).stored();
         Answer::kept(&commands.send_as(device, command, Form { once, write }).await?)
     };
-    let sent = creation.once(&api, send).await?;
+    let sent = creation.once_by_row(&api, send).await?;
     if wait.is_zero() || sent.status != StatusCode::CREATED {
         return Ok(sent);
     }
@@ -244,8 +244,12 @@ impl Followable for Commands {
     }
 
     fn looked_until(&mut self, at: Timestamp) {
-        if self.filter.status.is_none() {
-            self.feed.skip_to(at);
+        self.filter.given_from = Some(at);
+    }
+
+    fn moved_from(&mut self, at: Timestamp) {
+        if self.filter.status.is_some() {
+            self.filter.given_from = self.filter.given_from.map(|from| from.min(at));
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn routes() -> Routes {
         .gives::<WishesShape<'_>>(200, "all of them")
         .refuses(&[UNKNOWN_DEVICE, (422, "unknown_parameter")])
         .refuses(OF_A_READ);
-    let put = Call::new("Wishes that a device had this value under a key; a command brings it there")
+    let put = Call::new("Sets the desired value of a key")
         .takes(shape::desired_value_schema())
         .gives::<WishShape<'_>>(200, "the entry; null as value wishes that there were none")
         .refuses(&[
@@ -35,7 +35,7 @@ pub(super) fn routes() -> Routes {
             (422, "value_too_deep"),
             (422, "value_too_large"),
         ]);
-    let deleted = Call::new("Wishes that a device had no such entry; a command brings it there")
+    let deleted = Call::new("Deletes the desired value of a key")
         .gives_nothing(204, "it is wished")
         .refuses(&[UNKNOWN_DEVICE, (409, "too_many_entries"), (422, "invalid_key"), (422, "invalid_name")]);
     Routes::default().get(OF_DEVICE, list, listed).put(BY_KEY, put_one, put).delete(BY_KEY, delete, deleted)

@@ -36,7 +36,7 @@ use crate::shape::{
 pub(super) fn routes() -> Routes {
     let about = "messages: hello, then one named like its topic whenever that has changed, \
                  behind where items were left out, end with a problem";
-    let opened = Call::new("What a page shows, as it comes: server-sent events, until the caller hangs up")
+    let opened = Call::new("Live updates for a page: server-sent events, until the caller hangs up")
         .required_query("topics", words::any_text())
         .query("device", words::device_id())
         .query("client", words::client_id())

@@ -19,7 +19,7 @@ use crate::params::Params;
 use crate::shape::NoticeShape;
 
 pub(super) fn routes() -> Routes {
-    let listed = Call::new("Notices by time: what there is to be told of the system itself")
+    let listed = Call::new("Notices about the server itself, by time")
         .query("type", words::notice_type())
         .feed()
         .lists::<NoticeShape<'_>>();

@@ -12,7 +12,7 @@ use crate::overview;
 use crate::shape::OverviewShape;
 
 pub(super) fn routes() -> Routes {
-    let shown = Call::new("How everything stands: rates, counts, and what fails right now")
+    let shown = Call::new("The state of the whole server: rates, counts, and what fails now")
         .gives::<OverviewShape<'_>>(200, "the overview, at most a second old");
     Routes::default().get("/v1/overview", show, shown)
 }

@@ -52,7 +52,7 @@ pub(super) fn routes() -> Routes {
         .refuses(OF_A_COMMAND)
         .refuses(OF_A_ROLLOUT);
     let listed = Call::new("Rollouts in order of id").lists::<RolloutShape<'_>>();
-    let shown = Call::new("A rollout, and how many of its devices stand where")
+    let shown = Call::new("A rollout, with its devices counted by status")
         .gives::<RolloutShape<'_>>(200, "the rollout")
         .refuses(&[UNKNOWN_ROLLOUT])
         .refuses(OF_A_READ);
@@ -66,7 +66,7 @@ pub(super) fn routes() -> Routes {
     let cancelled = done("Cancels a rollout: what was not sent is cancelled", "nothing more is sent");
     let paused = done("Pauses a rollout", "nothing more goes out that did not go out before");
     let resumed = done("Goes on with a rollout that was paused, or has stopped", "it goes on");
-    let approved = done("Approves of what comes behind the present stage", "it goes on once it has soaked")
+    let approved = done("Approves the present stage", "it goes on once it has soaked")
         .refuses(&[(409, "nothing_to_approve")]);
     Routes::default()
         .post("/v1/rollouts", create, begun)
@@ -86,8 +86,9 @@ async fn create(
     creation: Creation,
 ) -> Result<Answer, Refused> {
     let create = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
-        let new = shape::new_rollout(&body, api.engine())?;
+        let mut new = shape::new_rollout(&body, api.engine())?;
         check_receiver(caller.as_deref(), new.receiver())?;
+        new.token = token_of(caller.as_deref());
         drop(body);
         let begun = api.engine().rollouts().create(new, once).await?;
         Ok(Answer::created(&NewRolloutShape::from(&begun)))
@@ -102,14 +103,20 @@ async fn put_one(
     Text(body): Text,
 ) -> Result<Answer, Refused> {
     check_rollout_id(&id)?;
-    let new = shape::new_rollout(&body, api.engine())?;
+    let mut new = shape::new_rollout(&body, api.engine())?;
     check_receiver(caller.as_deref(), new.receiver())?;
+    new.token = token_of(caller.as_deref());
     drop(body);
     let (rollout, is_new) = api.engine().rollouts().put(&id, new).await?;
     Ok(match is_new {
         true => Answer::created(&NewRolloutShape::from(&rollout)),
         false => Answer::ok(&RolloutShape::from(&rollout)),
     })
+}
+
+/// The token whose share of all rollouts one counts for.
+pub(super) fn token_of(caller: Option<&Caller>) -> Option<Box<str>> {
+    caller.map(|caller| caller.name().into())
 }
 
 struct RolloutList(Queries);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use base::Problem;
 use engine::Engine;
-use engine::records::{RolloutStage, RolloutStop, RolloutWindow, RolloutWish, RolloutWork};
+use engine::records::{RolloutEntry, RolloutStage, RolloutStop, RolloutWindow, RolloutWork};
 use engine::rollouts::{NewRollout, named_devices, request_hash, share_ppm};
 use serde_json::value::RawValue;
 use utoipa::openapi::Schema;
@@ -143,8 +143,8 @@ pub(crate) fn bulk_entry_schema() -> Schema {
 }
 
 /// The bulk assignment that lines ask for. A later line with a key replaces an earlier one.
-pub(crate) fn bulk_entries(text: &str) -> Result<Vec<RolloutWish>, Problem> {
-    let mut wishes: BTreeMap<u64, RolloutWish> = BTreeMap::new();
+pub(crate) fn bulk_entries(text: &str) -> Result<Vec<RolloutEntry>, Problem> {
+    let mut wishes: BTreeMap<u64, RolloutEntry> = BTreeMap::new();
     let mut lines: HashMap<Box<str>, u64> = HashMap::new();
     for (line, number) in text.lines().zip(1_u64..) {
         if line.trim_ascii().is_empty() {
@@ -168,7 +168,7 @@ pub(crate) fn bulk_entries(text: &str) -> Result<Vec<RolloutWish>, Problem> {
     Ok(wishes.into_values().collect())
 }
 
-fn bulk_entry(line: &str) -> Result<RolloutWish, Problem> {
+fn bulk_entry(line: &str) -> Result<RolloutEntry, Problem> {
     if line.len() > base::limits::NDJSON_LINE_BYTES_MAX {
         let detail = format!("a line has at most {} bytes", base::limits::NDJSON_LINE_BYTES_MAX);
         return Err(Problem::not_allowed("line_too_long", detail));
@@ -180,5 +180,5 @@ fn bulk_entry(line: &str) -> Result<RolloutWish, Problem> {
     let json = json.ok_or_else(|| {
         Problem::not_allowed("missing_field", "the field value has to be there; null deletes the entry")
     })?;
-    Ok(RolloutWish { key: key.into(), value: desired_value(&format!("{{\"value\":{json}}}"))? })
+    Ok(RolloutEntry { key: key.into(), value: desired_value(&format!("{{\"value\":{json}}}"))? })
 }

@@ -204,3 +204,14 @@ impl Row for RolloutDeviceShape<'_> {
         cells.text(self.device_id).text(self.command_id.as_deref().unwrap_or_default()).text(self.status);
     }
 }
+
+impl Row for BulkShape<'_> {
+    const COLUMNS: &'static [&'static str] = &["id", "status", "devices", "done", "confirmed"];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(self.id).text(self.status);
+        for count in [self.devices, self.done, self.confirmed] {
+            cells.shown(count);
+        }
+    }
+}

@@ -13,6 +13,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     /// Commands whose time is over come first, so that they do not go out; then what goes out. A
     /// flood of the former leaves half of the room to the lanes.
     pub(crate) fn advance(&mut self, max: usize) -> Result<(), S::Error> {
+        self.lanes.resume_some(max);
         let left = max - self.come_due(max.div_ceil(2))?;
         let left = left - self.move_lanes(left)?;
         self.forget_finished(left)
@@ -35,11 +36,13 @@ impl<S: CommandStore> LaneStep<'_, S> {
 
     /// Commands that were put off come due again, once there may be room for their outcomes.
     fn look_at_put_off(&mut self) -> Result<(), S::Error> {
-        if self.times.put_off.is_none() || !self.store.has_room_again() {
+        let are_put_off = self.times.put_off.is_some() || self.lanes.are_put_off();
+        if !are_put_off || self.lanes.are_resuming() || !self.store.has_room_again() {
             return Ok(());
         }
         self.times.put_off = None;
         self.store.forget_refused();
+        self.lanes.resume_all();
         self.look_for_due()
     }
 
@@ -53,7 +56,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     fn expire_or_release(&mut self, row: &OpenCommand) -> Result<(), S::Error> {
         let Some((command, state)) = self.read_row(row)? else { return Ok(()) };
         if has_expired(&state, self.now) {
-            if !self.store.has_room_for_outcome(&command) {
+            if !self.store.has_room_for_outcome(&command, CommandStatus::Expired) {
                 self.times.put_off = row.due.map(|due| (due, row.key));
                 return Ok(());
             }

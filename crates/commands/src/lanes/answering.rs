@@ -47,7 +47,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
         }
         let (before, phase) = (CommandPlace::of(&command, &state), state.phase());
         let (status, progress, progress_at) = (CommandStatus::Running, Some(progress), Some(self.now));
-        let state = CommandState { status, progress, progress_at, ..state };
+        let state = CommandState { status, progress, progress_at, is_held: false, ..state };
         self.write(before, &command, &state);
         self.tell(&command, &state, How::Progressed);
         self.lanes.put(Unanswered::new(command, state));

@@ -39,6 +39,38 @@ impl<S: CommandStore> LaneStep<'_, S> {
         Ok(())
     }
 
+    /// Ends an open command that nobody has ended, if there is room for its outcome. Else its end
+    /// is put off, and it does not go out: one that waits leaves its line, one that is unanswered
+    /// stays in its lane. Whether there was room.
+    pub(crate) fn end_or_put_off(
+        &mut self,
+        command: &Arc<Command>,
+        state: CommandState,
+        status: CommandStatus,
+    ) -> Result<bool, S::Error> {
+        if self.store.has_room_for_outcome(command, status) {
+            self.end(command, state, status)?;
+            return Ok(true);
+        }
+        match state.phase() {
+            Some(CommandPhase::Waiting) => self.hold_expired(command, state)?,
+            _ => self.lanes.put_off(command.slot, command.id.into()),
+        }
+        Ok(false)
+    }
+
+    /// A waiting command whose time is over leaves its line. It is found by its time as before.
+    fn hold_expired(&mut self, command: &Arc<Command>, state: CommandState) -> Result<(), S::Error> {
+        let (before, times) = (CommandPlace::of(command, &state), *self.times);
+        let state = CommandState { is_held: true, ..state };
+        self.write(before, command, &state);
+        if times.put_off.is_some() {
+            // All that were put off are looked at once there is room, this one too: not before.
+            *self.times = times;
+        }
+        self.look_for_waiting(command.slot)
+    }
+
     /// A waiting command left its line without going out: an open lane has to know if it was the
     /// last.
     pub(crate) fn look_for_waiting(&mut self, slot: DeviceSlot) -> Result<(), S::Error> {

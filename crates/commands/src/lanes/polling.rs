@@ -18,15 +18,20 @@ impl<S: CommandStore> LaneStep<'_, S> {
             let (command, state) = next;
             let was_sent = state.phase() == Some(CommandPhase::Unanswered);
             let is_late = was_sent && deadline(&command, &state) <= self.now;
-            if has_expired(&state, self.now) {
-                self.end(&command, state, CommandStatus::Expired)?;
+            let end = if has_expired(&state, self.now) {
+                CommandStatus::Expired
             } else if was_sent && !is_late {
                 return Ok(Some(command));
             } else if is_late && is_on_last_try(&command, &state) {
-                self.end(&command, state, CommandStatus::Failed)?;
+                CommandStatus::Failed
             } else {
                 return Ok(self.publish_to_poll((command, state), pace.gap));
+            };
+            if was_sent && !self.store.has_room_for_outcome(&command, end) {
+                // Nothing goes before what the device owes an answer to.
+                return Ok(None);
             }
+            self.end_or_put_off(&command, state, end)?;
         }
         Ok(None)
     }

@@ -16,6 +16,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     /// Has a lane do what it can do now, for `max` commands at most, or [`MOVED_BYTES_MAX`]. How
     /// many it was.
     pub(crate) fn move_on(&mut self, slot: DeviceSlot, max: usize) -> Result<usize, S::Error> {
+        self.resume_if_room(slot);
         let mut bytes = 0;
         for done in 0..max {
             let next = self.lanes.next_move(slot, self.now).filter(|_| bytes < MOVED_BYTES_MAX);
@@ -29,6 +30,13 @@ impl<S: CommandStore> LaneStep<'_, S> {
             bytes += self.moved[before..].iter().map(|moved| moved.command.payload.len()).sum::<usize>();
         }
         Ok(max)
+    }
+
+    /// Commands of a lane whose end was put off go on, if there is room for their outcomes.
+    pub(crate) fn resume_if_room(&mut self, slot: DeviceSlot) {
+        if self.lanes.is_put_off(slot) && self.store.has_room_again() {
+            self.lanes.resume(slot);
+        }
     }
 
     /// A command goes out, whose place was `before`.
@@ -64,31 +72,38 @@ impl<S: CommandStore> LaneStep<'_, S> {
     }
 
     fn repeat(&mut self, slot: DeviceSlot, key: CommandKey) -> Result<(), S::Error> {
-        match self.take(slot, key)? {
+        match self.unanswered(slot, key)? {
             Some((command, state)) => self.publish_or_expire(command, state),
             None => Ok(()),
         }
     }
 
     fn fail(&mut self, slot: DeviceSlot, key: CommandKey) -> Result<(), S::Error> {
-        let Some((command, state)) = self.take(slot, key)? else { return Ok(()) };
+        let Some((command, state)) = self.unanswered(slot, key)? else { return Ok(()) };
         let is_over = has_expired(&state, self.now);
         let status = if is_over { CommandStatus::Expired } else { CommandStatus::Failed };
-        self.end(&command, state, status)
+        self.end_or_put_off(&command, state, status).map(drop)
     }
 
-    /// Takes an unanswered command out of its lane. One that went with its device is not there.
-    fn take(&mut self, slot: DeviceSlot, key: CommandKey) -> Result<Option<Tracked>, S::Error> {
-        match self.lanes.take(slot, key) {
-            Some(unanswered) => self.known(unanswered),
-            None => Ok(None),
+    /// An unanswered command of a lane. One that went with its device leaves the lane.
+    fn unanswered(&mut self, slot: DeviceSlot, key: CommandKey) -> Result<Option<Tracked>, S::Error> {
+        let Some(unanswered) = self.lanes.get(slot).and_then(|lane| lane.unanswered(key)) else {
+            return Ok(None);
+        };
+        let known = self.known(unanswered.clone())?;
+        if known.is_none() {
+            self.lanes.take(slot, key);
         }
+        Ok(known)
     }
 
     /// Nothing goes out after its time, also when nobody has noticed yet that it is over.
     fn publish_or_expire(&mut self, command: Arc<Command>, state: CommandState) -> Result<(), S::Error> {
         if has_expired(&state, self.now) {
-            return self.end(&command, state, CommandStatus::Expired);
+            return self.end_or_put_off(&command, state, CommandStatus::Expired).map(drop);
+        }
+        if state.phase() == Some(CommandPhase::Unanswered) {
+            self.lanes.take(command.slot, command.id.into());
         }
         let pace = self.lanes.pace(command.slot).expect("only an open lane lets commands out");
         self.publish(CommandPlace::of(&command, &state), command, state, pace.gap);

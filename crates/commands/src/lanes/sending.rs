@@ -46,6 +46,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     ) -> Result<(), S::Error> {
         self.tell(&command, &state, How::Scheduled);
         let slot = command.slot;
+        self.resume_if_room(slot);
         let waits = state.is_held || has_expired(&state, self.now);
         if let Some(pace) = self.lanes.goes_at_once(slot, self.now).filter(|_| !waits) {
             self.publish(before, command, state, pace.gap);

@@ -77,12 +77,15 @@ pub(crate) struct Naive {
     devices: BTreeMap<DeviceSlot, Device>,
     /// When rows are found whose commands went with their device.
     leftovers: Vec<i64>,
+    /// When commands are looked at that may not end: once each.
+    pub(crate) looks_in_vain: Vec<i64>,
 }
 
 impl Naive {
     pub(crate) fn new(now: i64, keep: i64) -> Self {
         let (commands, happened, devices) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Self { now, keep, is_full: false, commands, happened, devices, leftovers: Vec::new() }
+        let (leftovers, looks_in_vain) = (Vec::new(), Vec::new());
+        Self { now, keep, is_full: false, commands, happened, devices, leftovers, looks_in_vain }
     }
 
     pub(crate) fn add_device(&mut self, slot: DeviceSlot, (window, gap): (u32, u64)) {
@@ -155,8 +158,10 @@ impl Naive {
             let next = self.first(slot, waits).filter(|_| is_free);
             let key = self.first(slot, is_unanswered).or(next)?;
             let known = self.get(key).clone();
-            if self.is_over(&known) {
-                self.end(key, CommandStatus::Expired);
+            if self.is_blocked(&known) && is_unanswered(&known) {
+                return None;
+            } else if self.is_over(&known) {
+                self.end_or_hold(key);
             } else if is_unanswered(&known) && deadline(&known) > self.now {
                 return Some(key);
             } else if is_unanswered(&known) && is_last(&known) {
@@ -200,7 +205,7 @@ impl Naive {
         if known.come.finished_at.is_some() {
             return if known.answered { AnswerOutcome::Repeated } else { AnswerOutcome::Late };
         }
-        (known.come.status, known.again) = (CommandStatus::Running, false);
+        (known.come.status, known.come.held, known.again) = (CommandStatus::Running, false, false);
         known.come.progress = Some((progress, now));
         self.tell(key, "progressed");
         self.go_on(slot);
@@ -303,6 +308,7 @@ impl Naive {
 
     /// When [`Naive::advance`] does something, if nothing is due now.
     pub(crate) fn next_wakeup(&mut self) -> Option<i64> {
+        self.looks_in_vain.clear();
         let ends = self.commands.iter().filter_map(|known| known.come.finished_at).map(|at| at + self.keep);
         let dues = self.commands.iter().filter(|known| !self.is_put_off(known)).filter_map(due);
         let mut times: Vec<_> = ends.chain(dues).chain(self.leftovers.iter().copied()).collect();
@@ -312,12 +318,14 @@ impl Naive {
             let unanswered: Vec<_> =
                 commands.iter().filter(|known| known.slot == slot && is_unanswered(known)).collect();
             for known in &unanswered {
-                match (is_last(known), device.open) {
-                    (true, _) => times.push(deadline(known)),
-                    (false, true) => {
-                        times.push(if known.again { gap_end } else { deadline(known).max(gap_end) });
-                    }
-                    (false, false) => {}
+                let moves_at = match (is_last(known), device.open) {
+                    (true, _) => Some(deadline(known)),
+                    (false, true) => Some(if known.again { gap_end } else { deadline(known).max(gap_end) }),
+                    (false, false) => None,
+                };
+                match self.is_blocked(known) {
+                    true => self.looks_in_vain.extend(moves_at),
+                    false => times.extend(moves_at),
                 }
             }
             if device.open && unanswered.len() < device.window && self.first(slot, waits).is_some() {
@@ -332,8 +340,9 @@ impl Naive {
         let now = self.now;
         loop {
             let overdue = |known: &Known| is_unanswered(known) && (known.again || deadline(known) <= now);
+            let moves = |known: &Known| overdue(known) && !self.is_blocked(known);
             if let Some(key) =
-                self.first(slot, |known| is_unanswered(known) && is_last(known) && deadline(known) <= now)
+                self.first(slot, |known| moves(known) && is_last(known) && deadline(known) <= now)
             {
                 self.end_or_expire(key);
                 continue;
@@ -343,14 +352,23 @@ impl Naive {
                 return;
             }
             let unanswered = self.keys(|known| known.slot == slot && is_unanswered(known)).len();
-            let repeat = self.first(slot, |known| overdue(known) && !is_last(known));
+            let moves = |known: &Known| overdue(known) && !self.is_blocked(known);
+            let repeat = self.first(slot, |known| moves(known) && !is_last(known));
             let next = self.first(slot, waits).filter(|_| unanswered < device.window);
             let Some(key) = repeat.or(next) else { return };
             if self.is_over(self.get(key)) {
-                self.end(key, CommandStatus::Expired);
+                self.end_or_hold(key);
             } else {
                 self.publish(key);
             }
+        }
+    }
+
+    /// A command expires as its turn comes, unless nobody can be told: then it leaves its line.
+    fn end_or_hold(&mut self, key: CommandKey) {
+        match self.is_put_off(self.get(key)) {
+            true => self.find(key).expect("it is there").come.held = true,
+            false => self.end(key, CommandStatus::Expired),
         }
     }
 
@@ -391,6 +409,12 @@ impl Naive {
     /// Its time is over, and nobody can be told now.
     fn is_put_off(&self, known: &Known) -> bool {
         known.is_told && self.is_full && self.is_over(known)
+    }
+
+    /// It would end by itself, and nobody can be told now.
+    fn is_blocked(&self, known: &Known) -> bool {
+        let fails = is_unanswered(known) && is_last(known) && deadline(known) <= self.now;
+        self.is_put_off(known) || fails && known.is_told && self.is_full
     }
 
     fn gap_end(&mut self, slot: DeviceSlot) -> i64 {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use base::Timestamp;
 use commands::CommandStore;
 use records::{
-    Command, CommandKey, CommandPhase, CommandState, DeviceSlot, FinishedCommand, Op, OpenCommand,
+    Command, CommandKey, CommandPhase, CommandState, CommandStatus, DeviceSlot, FinishedCommand, Op,
+    OpenCommand,
 };
 
 /// The tables.
@@ -129,7 +130,7 @@ impl CommandStore for Stored {
         self.read(self.finished.iter().filter(|row| row.at <= until).take(limit).copied().collect())
     }
 
-    fn has_room_for_outcome(&mut self, of: &Command) -> bool {
+    fn has_room_for_outcome(&mut self, of: &Command, _: CommandStatus) -> bool {
         of.notify.is_none() || !self.is_full
     }
 

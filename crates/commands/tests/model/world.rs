@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Timestamp};
-use commands::{CommandLanes, CommandStore, Moved, Pace, Progress};
+use commands::{AdvanceResult, CommandLanes, CommandStore, LaneChange, Moved, Pace};
 use records::{Command, CommandCause, CommandKey, CommandState, CommandTerms, DeviceSlot, OutcomeReceiver};
 
 use crate::naive::{Come, Happened, Known, Naive, word};
@@ -99,7 +99,7 @@ impl World {
 
     fn open(&mut self, device: usize) {
         let (now, slot, pace) = (Timestamp(self.now), self.slots[device], pace(self.paces[device]));
-        ok(self.rules.open(now, slot, pace, &mut self.stored, &mut self.moved));
+        ok(self.rules.change(now, slot, LaneChange::Open(pace), &mut self.stored, &mut self.moved));
         self.model.open(slot);
         assert!(self.rules.is_open(slot));
     }
@@ -114,7 +114,8 @@ impl World {
     fn set_pace(&mut self, device: usize, paced: (u32, u64)) {
         self.paces[device] = paced;
         let (now, slot) = (Timestamp(self.now), self.slots[device]);
-        ok(self.rules.set_pace(now, slot, pace(paced), &mut self.stored, &mut self.moved));
+        let change = LaneChange::SetPace(pace(paced));
+        ok(self.rules.change(now, slot, change, &mut self.stored, &mut self.moved));
         self.model.set_pace(slot, paced);
     }
 
@@ -231,7 +232,7 @@ impl World {
             let now = Timestamp(self.now);
             let progress = ok(self.rules.advance(now, max, &mut self.stored, &mut self.moved));
             assert!(self.moved.len() - before <= max, "no more than asked for");
-            if progress == Progress::Done {
+            if progress == AdvanceResult::Done {
                 return;
             }
         }
@@ -261,8 +262,9 @@ impl World {
         let (next, expect) = (self.next_wakeup().map(|at| at.0), self.model.next_wakeup());
         let was_left_behind = next.is_some_and(|next| {
             let end = Timestamp(next - KEEP);
-            let is_past =
-                self.stored.past_dues.contains(&Timestamp(next)) || self.stored.past_ends.contains(&end);
+            let is_past = self.stored.past_dues.contains(&Timestamp(next))
+                || self.stored.past_ends.contains(&end)
+                || self.model.looks_in_vain.contains(&next);
             is_past && expect.is_none_or(|expect| next < expect)
         });
         assert!(next == expect || was_left_behind, "{next:?} in place of {expect:?}");

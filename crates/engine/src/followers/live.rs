@@ -169,7 +169,8 @@ mod tests {
 
     fn news(slots: &[u32], looked_for: FeedSet) -> News {
         let slots = slots.iter().copied().map(DeviceSlot).collect();
-        News { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds: FeedSet::DEVICES, slots }
+        let (feeds, moved_from) = (FeedSet::DEVICES, Timestamp::MAX);
+        News { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds, slots, moved_from }
     }
 
     #[test]

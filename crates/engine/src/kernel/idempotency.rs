@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Problem, Timestamp};
+use base::{EntityId, Problem, Timestamp, random};
 use records::{AnswerKey, KeptAnswer, Op};
 use store::{StoreError, View};
 
@@ -27,6 +27,23 @@ pub struct IdempotencyKey {
     pub key: AnswerKey,
     /// A hash of the request's body.
     pub body: u128,
+}
+
+impl IdempotencyKey {
+    /// The bytes of an id that nobody has; the same for the same key, which stands at `at`.
+    ///
+    /// # Errors
+    /// 503 without a source of randomness.
+    pub(crate) fn id_bytes(once: Option<Self>, at: usize) -> Result<[u8; EntityId::BYTES], Problem> {
+        let unguessable = || {
+            random::unguessable()
+                .map_err(|_| Problem::unavailable("the system has no source of randomness"))
+        };
+        let Some(once) = once else { return unguessable() };
+        let mut bytes = [0; EntityId::BYTES];
+        bytes[at..at + 16].copy_from_slice(&once.key.0.to_be_bytes());
+        Ok(bytes)
+    }
 }
 
 /// In what form a request is answered, and whether it may come again.

@@ -91,6 +91,12 @@ impl<'a, E, O> StepContext<'a, E, O> {
         self.batch.ops.push(op);
     }
 
+    /// The batch behind which the store shows everything that was done so far.
+    pub(crate) fn latest_change(&self) -> u64 {
+        // Without a change there may be no batch of this step.
+        if self.batch.ops.is_empty() { self.seq - 1 } else { self.seq }
+    }
+
     /// Lets the outside see this once the batch is durable.
     pub(crate) fn emit(&mut self, effect: E) {
         self.effects.push(effect);

@@ -28,6 +28,8 @@ pub struct CommandFilter {
     pub status: Option<CommandStatus>,
     /// Asked for by this origin.
     pub origin: Option<String>,
+    /// Given then or later.
+    pub given_from: Option<Timestamp>,
 }
 
 /// A place in a device's timeline: behind this item.
@@ -73,6 +75,7 @@ impl Queries {
         page: Page<FeedKey<CommandKey>>,
     ) -> Result<FeedStretch<CommandKey, TrackedCommand>, Problem> {
         let of = Of { device: filter.device.as_ref(), labels: &filter.labels, ..Of::default() };
+        let page = Page { from: filter.given_from.map_or(page.from, |from| from.max(page.from)), ..page };
         let keep = |TrackedCommand { command, state }: &TrackedCommand| {
             filter.status.is_none_or(|status| state.status == status)
                 && filter.origin.as_deref().is_none_or(|origin| command.origin.as_deref() == Some(origin))

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use base::{DeviceId, PartitionId, Problem};
-use records::{MemberPlace, MemberStatus, RolloutMember, RolloutWork};
+use records::{MemberPlace, MemberStatus, Rollout, RolloutMember, RolloutWork};
 
 use super::{Queries, unreadable};
 use crate::rollouts::{TrackedRollout, unknown_rollout};
 
-/// Bytes of bulk assignments that a page of rollouts passes by, one in memory at a time; each
-/// counts for so many besides its entries.
+/// Bytes that a page of rollouts or of bulk assignments reads and does not show, one rollout in
+/// memory at a time; each counts for so many besides its work.
 const PASSED_BY_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 const PASSED_BY_BYTES: usize = 16 * 1_024;
 
@@ -35,6 +35,31 @@ impl Queries {
     /// # Errors
     /// See [`Queries::device`].
     pub fn rollouts(&self, after: Option<&str>, limit: usize) -> Result<FoundRollouts, Problem> {
+        self.rollouts_that(after, limit, |rollout| match rollout.work {
+            RolloutWork::Command(_) => Some(rollout),
+            RolloutWork::Entries(_) => None,
+        })
+    }
+
+    /// Bulk assignments in order of id, without their entries. The search stops early as that of
+    /// [`Queries::rollouts`] does.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn bulk_assignments(&self, after: Option<&str>, limit: usize) -> Result<FoundRollouts, Problem> {
+        self.rollouts_that(after, limit, |rollout| match rollout.work {
+            RolloutWork::Command(_) => None,
+            RolloutWork::Entries(_) => Some(Rollout { work: RolloutWork::Entries(Vec::new()), ..rollout }),
+        })
+    }
+
+    /// Rollouts as far as `shown` leaves anything of them.
+    fn rollouts_that(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        shown: impl Fn(Rollout) -> Option<Rollout>,
+    ) -> Result<FoundRollouts, Problem> {
         let view = self.view(PartitionId::REGISTRY)?;
         let (mut found, mut after, mut passed_by) = (Vec::new(), after.map(Box::<str>::from), 0);
         while found.len() < limit {
@@ -44,11 +69,13 @@ impl Queries {
             for state in states {
                 after = Some(state.id.clone());
                 let Some(rollout) = view.rollout(&state.id).map_err(unreadable)? else { continue };
-                if let RolloutWork::Command(_) = rollout.work {
+                let bytes = PASSED_BY_BYTES + rollout.work.bytes(0);
+                if let Some(rollout) = shown(rollout) {
+                    passed_by += bytes.saturating_sub(PASSED_BY_BYTES + rollout.work.bytes(0));
                     found.push(TrackedRollout { rollout: Arc::new(rollout), state });
-                    continue;
+                } else {
+                    passed_by += bytes;
                 }
-                passed_by += PASSED_BY_BYTES + rollout.work.bytes(0);
                 if passed_by >= PASSED_BY_BYTES_MAX {
                     return Ok((found, after));
                 }

@@ -4,6 +4,7 @@
 //! of devices whose turn may come next. All devices of a rollout are rows.
 
 mod calls;
+mod looks;
 mod members;
 mod retention;
 mod turns;
@@ -27,6 +28,7 @@ use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::{Answered, Reply};
 use crate::notices::{Condition, Detail, Signal, SignalTopic};
 use crate::registry::{RegistryEffect, RegistryStep};
+use looks::LookBacklog;
 
 /// Rollouts that are read at a time when the registry is loaded.
 const LOADED_PER_READ: usize = 100;
@@ -72,7 +74,7 @@ pub(crate) struct RolloutBook {
     ids: BTreeMap<Box<str>, Incarnation>,
     by_incarnation: HashMap<Incarnation, Box<str>>,
     /// Those that have something to do.
-    live: BTreeMap<Incarnation, Live>,
+    live: BTreeMap<Incarnation, ActiveRollout>,
     /// Those that have ended, by when: they are forgotten some time later.
     ended: BTreeSet<(Timestamp, Incarnation)>,
     /// Devices whose rows are not durable yet.
@@ -86,13 +88,16 @@ pub(crate) struct RolloutBook {
     stopped: Vec<Signal>,
     /// Where forgetting a rollout's devices goes on.
     forgetting: Option<(Incarnation, Scan)>,
+    looks: LookBacklog,
 }
 
 /// A rollout that has something to do.
 #[derive(Debug)]
-struct Live {
+struct ActiveRollout {
     rollout: Arc<Rollout>,
     state: RolloutState,
+    /// The token that began it, since the registry was loaded.
+    token: Option<Box<str>>,
     /// The state is to be written.
     is_changed: bool,
     /// That it was stopped was told.
@@ -102,7 +107,7 @@ struct Live {
     /// Devices whose turn may come next.
     candidates: VecDeque<MemberPlace>,
     /// The search for more of them.
-    pass: CandidateSearch,
+    candidate_search: CandidateSearch,
     /// Devices, or a boundary, are looked for.
     is_searching: bool,
     /// Where looking for devices goes on that came to be meant while nobody noted it.
@@ -123,7 +128,7 @@ struct Live {
     /// And once more when that is over, behind this batch: it was asked for in the middle.
     take_back_again: Option<u64>,
     /// What was handed out is asked for.
-    asking: Option<(MemberStatus, Scan)>,
+    reconciling: Option<(MemberStatus, Scan)>,
     /// Waiting devices are moved to this status.
     sweeping: Option<(MemberStatus, Scan)>,
     /// Who waits until nothing can go out any more.
@@ -158,17 +163,18 @@ impl Scan {
     }
 }
 
-impl Live {
+impl ActiveRollout {
     fn new(rollout: Arc<Rollout>, state: RolloutState) -> Self {
         let is_stop_told = state.standing == RolloutStanding::Stopped;
         Self {
             rollout,
             state,
+            token: None,
             is_changed: false,
             is_stop_told,
             written: 0,
             candidates: VecDeque::new(),
-            pass: CandidateSearch::Wanted(None),
+            candidate_search: CandidateSearch::Wanted(None),
             is_searching: false,
             looking_later: None,
             windows: BTreeMap::new(),
@@ -178,7 +184,7 @@ impl Live {
             is_left_over: false,
             taking_back: None,
             take_back_again: None,
-            asking: None,
+            reconciling: None,
             sweeping: None,
             quiet_waiters: Vec::new(),
             collected_waiters: Vec::new(),
@@ -189,7 +195,7 @@ impl Live {
     /// As it was left by an earlier process: what was under way goes on.
     fn loaded(rollout: Rollout, state: RolloutState, seq: u64) -> Self {
         let mut live = Self::new(Arc::new(rollout), state);
-        live.asking = Some((MemberStatus::Scheduled, Scan::behind(seq)));
+        live.reconciling = Some((MemberStatus::Scheduled, Scan::behind(seq)));
         if live.rollout.window.is_some() {
             // It may have shut meanwhile. When it shuts is noted again with what was handed out.
             live.take_back(seq);
@@ -225,7 +231,7 @@ impl Live {
     /// Whether nothing is left to do, whatever comes.
     fn is_over(&self) -> bool {
         let waits = self.state.counts.of(MemberStatus::Waiting) + rollouts::in_flight(&self.state);
-        let idle = self.taking_back.is_none() && self.sweeping.is_none() && self.asking.is_none();
+        let idle = self.taking_back.is_none() && self.sweeping.is_none() && self.reconciling.is_none();
         self.state.standing.has_ended() && waits == 0 && idle && !self.is_changed
     }
 
@@ -241,16 +247,16 @@ impl Live {
     }
 
     fn look_again(&mut self) {
-        match &mut self.pass {
+        match &mut self.candidate_search {
             CandidateSearch::UnderWay { again } => *again = true,
-            pass => *pass = CandidateSearch::Wanted(None),
+            search => *search = CandidateSearch::Wanted(None),
         }
     }
 
     /// Looks again for devices whose partition had no room, once all others had their chance.
     fn look_for_left_over(&mut self, now: Timestamp) {
         let is_busy = self.busy_until.is_some_and(|until| until > now);
-        let is_over = self.pass == CandidateSearch::Over && self.candidates.is_empty();
+        let is_over = self.candidate_search == CandidateSearch::Over && self.candidates.is_empty();
         if self.is_left_over && is_over && !is_busy {
             self.is_left_over = false;
             self.look_again();
@@ -277,6 +283,7 @@ impl RolloutBook {
             is_wanted: false,
             stopped: Vec::new(),
             forgetting: None,
+            looks: LookBacklog::default(),
         };
         let view = store.view(PartitionId::REGISTRY)?;
         let mut after: Option<Box<str>> = None;
@@ -289,7 +296,7 @@ impl RolloutBook {
                 book.ids.insert(rollout.id.clone(), rollout.incarnation);
                 book.by_incarnation.insert(rollout.incarnation, rollout.id.clone());
                 let incarnation = rollout.incarnation;
-                let live = Live::loaded(rollout, state, seq);
+                let live = ActiveRollout::loaded(rollout, state, seq);
                 let is_open =
                     live.state.counts.of(MemberStatus::Waiting) + rollouts::in_flight(&live.state) > 0;
                 match live.state.ended_at {
@@ -308,13 +315,13 @@ impl RolloutBook {
 
     /// When the passing of time, or of batches, brings something next.
     pub(crate) fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        let scans = |live: &Live| {
-            let asking = live.asking.as_ref().map(|(_, scan)| scan);
+        let scans = |live: &ActiveRollout| {
+            let reconciling = live.reconciling.as_ref().map(|(_, scan)| scan);
             let sweeping = live.sweeping.as_ref().map(|(_, scan)| scan);
             let due = |scan: &Scan| scan.from_seq <= self.durable;
             let can_order = self.ordered.len() < turns::ORDERS_MAX;
             sweeping.is_some_and(due)
-                || (can_order && [live.taking_back.as_ref(), asking].into_iter().flatten().any(due))
+                || (can_order && [live.taking_back.as_ref(), reconciling].into_iter().flatten().any(due))
         };
         let of_live =
             self.live.values().filter_map(|live| if scans(live) { Some(now) } else { live.wake_at });
@@ -361,11 +368,11 @@ impl RolloutBook {
     }
 
     /// A rollout that something happens to, also one that has ended.
-    fn alive(
+    fn active(
         &mut self,
         incarnation: Incarnation,
         step: &RegistryStep<'_>,
-    ) -> Result<Option<&mut Live>, StoreError> {
+    ) -> Result<Option<&mut ActiveRollout>, StoreError> {
         if !self.live.contains_key(&incarnation) {
             let Some(id) = self.by_incarnation.get(&incarnation) else { return Ok(None) };
             let view = step.fetch.view()?;
@@ -375,7 +382,7 @@ impl RolloutBook {
             if let Some(at) = state.ended_at {
                 self.ended.remove(&(at, incarnation));
             }
-            self.live.insert(incarnation, Live::new(Arc::new(rollout), state));
+            self.live.insert(incarnation, ActiveRollout::new(Arc::new(rollout), state));
         }
         Ok(self.live.get_mut(&incarnation))
     }

@@ -32,7 +32,7 @@ impl NewRollout {
         };
         let entries = match &self.work {
             RolloutWork::Command(_) => 1,
-            RolloutWork::Wishes(wishes) => wishes.len() as u64,
+            RolloutWork::Entries(wishes) => wishes.len() as u64,
         };
         if devices.saturating_mul(entries) <= MEMBERS_MAX {
             return Ok(());
@@ -163,12 +163,12 @@ fn shown(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use records::{RolloutStop, RolloutWish};
+    use records::{RolloutEntry, RolloutStop};
 
     use super::*;
 
     fn of_all() -> NewRollout {
-        let mut new = NewRollout::of(RolloutWork::Wishes(Vec::new()), 0);
+        let mut new = NewRollout::of(RolloutWork::Entries(Vec::new()), 0);
         new.selection = Some(fleet::Selection::default());
         new
     }
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn more_members_than_may_be_are_refused_where_they_are_known() {
-        let wish = |number: usize| RolloutWish { key: number.to_string().into(), value: None };
-        let of_a_thousand = || RolloutWork::Wishes((0..1_000).map(wish).collect());
+        let wish = |number: usize| RolloutEntry { key: number.to_string().into(), value: None };
+        let of_a_thousand = || RolloutWork::Entries((0..1_000).map(wish).collect());
         let to_all = || NewRollout { work: of_a_thousand(), ..of_all() };
         let one_site = fleet::Selection::parse("site=1").ok();
         let two = || Some(["a", "b"].iter().filter_map(|id| DeviceId::new(id)).collect());

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::links::{DeviceLook, Hints, OrderKind, RolloutLinks, TurnOrder, TurnReport};
+use super::links::{DeviceLook, Hints, OrderKind, RolloutLinks, Search, TurnOrder, TurnReport};
 use super::search::{partition_of, search};
 use super::{RolloutInput, RolloutNews};
 use crate::context::EngineContext;
@@ -44,15 +44,17 @@ impl Courier {
         let links = self.links();
         loop {
             let woken = links.to_carry.notified();
-            let (orders, news) = (links.take_orders(), self.context.take_rollout_news());
-            if orders.is_empty() && news.is_empty() {
+            let messages = self.context.take_rollout_messages();
+            if messages.is_empty() {
                 woken.await;
                 continue;
             }
-            for news in news {
+            for news in messages.to_registry {
                 self.tell(news).await?;
             }
-            self.carry_out(orders).await?;
+            let carried = messages.to_partitions.into_iter();
+            let carried = carried.map(|(partition, inputs)| self.carry_to(partition, inputs));
+            join_all(carried).await.into_iter().collect::<Result<(), _>>()?;
         }
     }
 
@@ -61,14 +63,14 @@ impl Courier {
         let links = self.links();
         loop {
             let woken = links.to_search.notified();
-            let searches = links.take_searches();
+            let searches = self.context.take_rollout_searches();
             if searches.is_empty() {
                 woken.await;
             }
             for wanted in searches {
                 // A search may look at thousands of rows.
                 let context = self.context.clone();
-                let found = spawn_blocking(move || search(&context, wanted)).await;
+                let found = spawn_blocking(move || context.search_for_rollout(wanted)).await;
                 match found.map_err(|_| NotAccepting)? {
                     Ok(news) => self.tell(news).await?,
                     Err(error) => {
@@ -84,23 +86,17 @@ impl Courier {
         &self.context.rollouts
     }
 
-    async fn carry_out(&self, orders: Vec<TurnOrder>) -> Result<(), NotAccepting> {
-        let mut by_partition: BTreeMap<PartitionId, Vec<TurnOrder>> = BTreeMap::new();
-        for order in orders {
-            by_partition.entry(partition_of(&self.context, &order.place.device)).or_default().push(order);
-        }
-        let carried = by_partition.into_iter().map(|(partition, orders)| self.carry_to(partition, orders));
-        join_all(carried).await.into_iter().collect()
-    }
-
-    async fn carry_to(&self, partition: PartitionId, mut orders: Vec<TurnOrder>) -> Result<(), NotAccepting> {
+    /// Each input once the one before is answered.
+    async fn carry_to(
+        &self,
+        partition: PartitionId,
+        inputs: Vec<Vec<TurnOrder>>,
+    ) -> Result<(), NotAccepting> {
         let Some(inbox) = self.partitions.get(usize::from(partition.0)) else { return Ok(()) };
-        while !orders.is_empty() {
-            let rest = orders.split_off(per_input(&orders).min(orders.len()));
-            let taken = std::mem::replace(&mut orders, rest);
+        for orders in inputs {
             let (reply, answer) = Reply::<Vec<TurnReport>>::new();
             inbox
-                .send(Input::RolloutOrders { orders: taken.clone(), reply })
+                .send(Input::RolloutOrders { orders: orders.clone(), reply })
                 .await
                 .map_err(|_| NotAccepting)?;
             match answer.await {
@@ -108,7 +104,7 @@ impl Courier {
                 Err(_) => {
                     // Whether it was done is not known.
                     sleep(AGAIN_AFTER).await;
-                    taken.into_iter().for_each(|order| self.context.give_rollout_order_again(order));
+                    orders.into_iter().for_each(|order| self.context.give_rollout_order_again(order));
                 }
             }
         }
@@ -125,12 +121,39 @@ impl Courier {
     }
 }
 
-/// What has to be carried between the registry and the partitions of devices. The courier does it;
-/// so does whoever steps partitions by hand.
+/// What is to be carried between the registry and the partitions of devices.
+#[derive(Debug, Default)]
+pub struct RolloutMessages {
+    /// Inputs to the registry.
+    pub to_registry: Vec<RolloutNews>,
+    /// The orders of each input to a partition of devices, in order.
+    pub to_partitions: BTreeMap<PartitionId, Vec<Vec<TurnOrder>>>,
+}
+
+impl RolloutMessages {
+    /// Whether there is nothing to carry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.to_registry.is_empty() && self.to_partitions.is_empty()
+    }
+}
+
+/// The steps of the courier's tasks, one by one.
 impl EngineContext {
+    /// What is to be carried since this was last asked.
+    #[must_use]
+    pub fn take_rollout_messages(&self) -> RolloutMessages {
+        let mut by_partition: BTreeMap<PartitionId, Vec<TurnOrder>> = BTreeMap::new();
+        for order in self.rollouts.take_orders() {
+            by_partition.entry(partition_of(self, &order.place.device)).or_default().push(order);
+        }
+        let inputs = by_partition.into_iter().map(|(partition, orders)| (partition, into_inputs(orders)));
+        RolloutMessages { to_registry: self.take_rollout_news(), to_partitions: inputs.collect() }
+    }
+
     /// What partitions of devices had to say since this was last asked, for the registry.
     #[must_use]
-    pub fn take_rollout_news(&self) -> Vec<RolloutNews> {
+    pub(crate) fn take_rollout_news(&self) -> Vec<RolloutNews> {
         let Some(hints) = self.rollouts.take_hints() else { return Vec::new() };
         let Hints { moves, looks, ask_again, look_again } = hints;
         let mut news = Vec::new();
@@ -146,25 +169,24 @@ impl EngineContext {
         news
     }
 
-    /// Orders that were made since this was last asked, each with the partition it is for.
-    #[must_use]
-    pub fn take_rollout_orders(&self) -> Vec<(PartitionId, TurnOrder)> {
-        let orders = self.rollouts.take_orders().into_iter();
-        orders.map(|order| (partition_of(self, &order.place.device), order)).collect()
-    }
-
     /// Whether an order was carried out is not known: it is to be carried once more.
     pub fn give_rollout_order_again(&self, order: TurnOrder) {
         let what = if order.what == OrderKind::Give { OrderKind::Ensure } else { order.what };
         self.rollouts.order(TurnOrder { what, ..order });
     }
 
-    /// What is found of all that was to be looked for since this was last asked.
+    /// What is to be looked for since this was last asked.
+    #[must_use]
+    pub fn take_rollout_searches(&self) -> Vec<Search> {
+        self.rollouts.take_searches()
+    }
+
+    /// Reads a bounded stretch of rows for a search. What it finds is for the registry.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn look_for_rollouts(&self) -> Result<Vec<RolloutNews>, StoreError> {
-        self.rollouts.take_searches().into_iter().map(|wanted| search(self, wanted)).collect()
+    pub fn search_for_rollout(&self, wanted: Search) -> Result<RolloutNews, StoreError> {
+        search(self, wanted)
     }
 
     /// Tells rollouts which devices can be reached from now on.
@@ -180,11 +202,21 @@ impl EngineContext {
     }
 }
 
+/// Orders by the input that they go into.
+fn into_inputs(mut orders: Vec<TurnOrder>) -> Vec<Vec<TurnOrder>> {
+    let mut inputs = Vec::new();
+    while !orders.is_empty() {
+        let rest = orders.split_off(per_input(&orders).min(orders.len()));
+        inputs.push(std::mem::replace(&mut orders, rest));
+    }
+    inputs
+}
+
 /// How many orders go into one input.
 fn per_input(orders: &[TurnOrder]) -> usize {
     let payload = |order: &TurnOrder| match &order.rollout.work {
         RolloutWork::Command(command) => command.payload.len(),
-        RolloutWork::Wishes(wishes) => {
+        RolloutWork::Entries(wishes) => {
             let wish = wishes.get(order.place.entry as usize);
             wish.and_then(|wish| wish.value.as_ref()).map_or(0, |value| value.len())
         }

@@ -277,21 +277,8 @@ mod tests {
     use super::*;
 
     fn rollout(number: u64) -> Arc<Rollout> {
-        Arc::new(Rollout {
-            id: number.to_string().into(),
-            incarnation: Incarnation(number),
-            created_at: Timestamp(0),
-            request: 0,
-            work: RolloutWork::Wishes(Vec::new()),
-            selector: None,
-            is_named: false,
-            rate: None,
-            in_flight: None,
-            stages: Vec::new(),
-            window: None,
-            stop: None,
-            include_later: true,
-        })
+        let work = RolloutWork::Entries(Vec::new());
+        Arc::new(Rollout::of(&number.to_string(), Incarnation(number), work))
     }
 
     fn device(number: usize) -> DeviceId {

@@ -89,7 +89,7 @@ impl TrackedRollout {
     pub fn origin(&self) -> Option<&str> {
         match &self.rollout.work {
             RolloutWork::Command(command) => command.origin.as_deref(),
-            RolloutWork::Wishes(_) => None,
+            RolloutWork::Entries(_) => None,
         }
     }
 
@@ -98,7 +98,7 @@ impl TrackedRollout {
     pub fn receiver(&self) -> Option<&OutcomeReceiver> {
         match &self.rollout.work {
             RolloutWork::Command(command) => command.notify.as_ref(),
-            RolloutWork::Wishes(_) => None,
+            RolloutWork::Entries(_) => None,
         }
     }
 }

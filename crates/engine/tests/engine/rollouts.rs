@@ -13,14 +13,15 @@ use engine::{
     Downlink, Engine, NewCommand, NewDevice, PublishedCommand, Report, RolloutCall, Said, TrackedRollout,
 };
 use records::{
-    Batch, DisconnectReason, MemberStatus, Op, Rollout, RolloutCommand, RolloutCursor, RolloutStage,
-    RolloutStanding, RolloutState, RolloutStop, RolloutWish, RolloutWork,
+    Batch, DisconnectReason, MemberStatus, Op, Rollout, RolloutCommand, RolloutCursor, RolloutEntry,
+    RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWork,
 };
 use rollouts::MEMBERS_MAX;
 use store::{CommitOutcome, MemoryStore, Planned, Store};
 
 use crate::whole::settings;
 
+mod lists;
 mod time;
 
 const PARTITIONS: u16 = 4;
@@ -448,8 +449,8 @@ async fn batches_that_are_lost_give_nobody_a_command_twice() {
 #[tokio::test]
 async fn entries_are_wished_of_devices_that_are_away_too() {
     let fleet = Fleet::of(5, 2).await;
-    let wish = |key: &str, value: Option<&str>| RolloutWish { key: key.into(), value: value.map(Box::from) };
-    let work = RolloutWork::Wishes(vec![wish("pin", Some("1")), wish("old", None)]);
+    let wish = |key: &str, value: Option<&str>| RolloutEntry { key: key.into(), value: value.map(Box::from) };
+    let work = RolloutWork::Entries(vec![wish("pin", Some("1")), wish("old", None)]);
     let rollout = fleet.begin(|new| new.work = work).await;
     until(|| fleet.count(&rollout, MemberStatus::Waiting) == 0).await;
     assert_eq!(fleet.rollout(&rollout).state.counts.total(), 10, "entries times devices");
@@ -464,30 +465,4 @@ async fn entries_are_wished_of_devices_that_are_away_too() {
     assert!(wishes.iter().any(|wish| &*wish.key == "pin" && wish.desired.as_deref() == Some("1")));
     fleet.engine.rollouts().call(&rollout, RolloutCall::Cancel).await.expect("cancelled");
     until(|| fleet.count(&rollout, MemberStatus::Cancelled) == 6).await;
-}
-
-#[tokio::test]
-async fn rollouts_are_found_among_large_bulk_assignments_in_several_searches() {
-    let fleet = Fleet::of(1, 1).await;
-    let value: Box<str> = format!("\"{}\"", "x".repeat(1 << 20)).into();
-    let wishes = || (0..4).map(|n| RolloutWish { key: n.to_string().into(), value: Some(value.clone()) });
-    for n in 0..9 {
-        let work = if n % 8 == 0 {
-            RolloutWork::Command(Box::new(command()))
-        } else {
-            RolloutWork::Wishes(wishes().collect())
-        };
-        let new = NewRollout { devices: Some(vec![id(99)]), ..NewRollout::of(work, n) };
-        fleet.engine.rollouts().put(&format!("r-{n}"), new).await.expect("begun");
-    }
-    let queries = fleet.engine.queries();
-    let ids = |found: Vec<TrackedRollout>| -> Vec<_> {
-        found.into_iter().map(|found| found.rollout.id.to_string()).collect()
-    };
-    let (first, stopped) = queries.rollouts(None, 100).expect("readable");
-    assert_eq!((ids(first), stopped.as_deref()), (vec!["r-0".to_owned()], Some("r-4")));
-    let (none, stopped) = queries.rollouts(stopped.as_deref(), 100).expect("readable");
-    assert_eq!((ids(none), stopped.as_deref()), (vec!["r-8".to_owned()], None));
-    let (first, stopped) = queries.rollouts(None, 1).expect("readable");
-    assert_eq!((ids(first), stopped), (vec!["r-0".to_owned()], None));
 }

@@ -12,6 +12,8 @@
 //! - **Callers** give commands of all priorities, with keys that meet, times to live that are too
 //!   short, times that have not come; to devices that nobody knows. They call commands off, try
 //!   them anew, and wait for their ends.
+//! - **Rollouts** are begun, paused, resumed and cancelled in a quarter of the runs. The courier
+//!   between the registry and the partitions comes late, and is cut off with orders in hand.
 //!
 //! # What is checked
 //! The [model] follows every batch and asks of each step of a command whether it may be: by what
@@ -20,6 +22,10 @@
 //! end. A [history](checkers::history) of what callers and devices were told looks for what
 //! contradicts them. At the end all faults stop, all devices are there and answer, and every
 //! command that was accepted must have ended.
+//!
+//! Of rollouts, devices are counted anew after each batch of the registry, and the counts compared.
+//! Nothing goes out for the first time after a pause was answered. At the end each device that is
+//! meant has had its command once, or is counted as one that had none.
 
 mod checkers;
 mod counts;

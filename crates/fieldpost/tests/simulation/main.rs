@@ -58,7 +58,8 @@
 //! - `cargo test -p fieldpost --test simulation`: the seeds of CI.
 //! - `SEED=17 cargo test -p fieldpost --test simulation many_lives_keep -- --nocapture`: one run
 //!   again, exactly; with `SIM_TRACE=1` every step is printed. `many_lives_of_queues` in its place:
-//!   one with queues; `many_lives_of_both`: one with both.
+//!   one with queues; `many_lives_of_both`: one with both; `many_lives_of_commands`: one with
+//!   commands.
 //! - `SEEDS=1000..2000` in place of `SEED`: many others.
 //! - `SIM_WITH="steps=40 crash=0"` besides: with numbers that are others than the seed says. Each
 //!   plan has its own, of which `knobs` tells; `resident_max=6` parks most jobs of queues.

@@ -20,13 +20,13 @@ const READ_MAX: usize = 32;
 const ITEM_BYTES_MAX: usize = COMMAND_PAYLOAD_BYTES_MAX + 3 * COMMAND_RESULT_BYTES_MAX + 8 * 1_024;
 const PAGE_KEY_BYTES: usize = 14;
 
-/// What is asked for.
-pub(super) struct List {
+/// The page of commands that is asked for.
+pub(super) struct CommandPageRequest {
     filter: CommandFilter,
     page: Page<FeedKey<CommandKey>>,
 }
 
-impl List {
+impl CommandPageRequest {
     pub(super) fn read(request: proto::ListCommandsRequest) -> Result<Self, Problem> {
         let device = (!request.device_id.is_empty()).then(|| {
             DeviceId::new(&request.device_id)
@@ -37,6 +37,7 @@ impl List {
             labels: request.labels.into_iter().collect(),
             status: shape::read_status(request.status)?,
             origin: request.origin,
+            given_from: None,
         };
         let limit = page_limit(request.limit)?;
         let time = |field: &str, at: Option<prost_types::Timestamp>, else_at: Timestamp| {

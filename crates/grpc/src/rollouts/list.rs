@@ -21,12 +21,12 @@ const ROLLOUT_BYTES_MAX: usize = 2 * (SELECTOR_BYTES_MAX + 1_024);
 const DEVICE_BYTES_MAX: usize = 1_024;
 
 /// Which rollouts are asked for.
-pub(super) struct PageOfRollouts {
+pub(super) struct RolloutPageRequest {
     after: Option<String>,
     limit: usize,
 }
 
-impl PageOfRollouts {
+impl RolloutPageRequest {
     pub(super) fn read(request: &proto::ListRolloutsRequest) -> Result<Self, Problem> {
         Ok(Self { after: text(&request.page)?, limit: page_limit(request.limit)? })
     }
@@ -69,14 +69,14 @@ fn behind(rollouts: &[proto::Rollout]) -> Bytes {
 }
 
 /// Which devices of a rollout are asked for.
-pub(super) struct DeviceList {
+pub(super) struct RolloutDevicePageRequest {
     rollout: String,
     status: Option<MemberStatus>,
     after: Option<DeviceId>,
     limit: usize,
 }
 
-impl DeviceList {
+impl RolloutDevicePageRequest {
     pub(super) fn read(request: proto::RolloutDevicesRequest) -> Result<Self, Problem> {
         let after = text(&request.page)?;
         let after = after.map(|text| DeviceId::new(&text).ok_or_else(foreign_page)).transpose()?;

@@ -8,7 +8,7 @@ use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
     DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, NoticePost,
-    PaceOverride, PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutStage, RolloutWish,
+    PaceOverride, PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutEntry, RolloutStage,
     TokenDigest, Waiting,
 };
 
@@ -255,7 +255,7 @@ macro_rules! lists {
     )+};
 }
 
-lists!(Box<str>, DeviceId, EventKind, Incarnation, RolloutStage, RolloutWish, (String, String));
+lists!(Box<str>, DeviceId, EventKind, Incarnation, RolloutStage, RolloutEntry, (String, String));
 
 impl Field for (String, String) {
     fn put_field(&self, out: &mut Vec<u8>) {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base::Incarnation;
 use records::{
     MemberPlace, MemberStatus, Rollout, RolloutCommand, RolloutCounts, RolloutCursor, RolloutDevices,
-    RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWindow, RolloutWish,
+    RolloutEntry, RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWindow,
     RolloutWork,
 };
 
@@ -52,7 +52,7 @@ fields! {
     RolloutStage: share_ppm, soak_ms, approve;
     RolloutStop: failed_ppm, after;
     RolloutWindow: cron, for_ms, tz;
-    RolloutWish: key, value;
+    RolloutEntry: key, value;
 }
 
 choices! {
@@ -63,7 +63,7 @@ choices! {
 }
 
 variants! {
-    RolloutWork, "what a rollout does": Command { 0: command } = 0, Wishes { 0: wishes } = 1;
+    RolloutWork, "what a rollout does": Command { 0: command } = 0, Entries { 0: entries } = 1;
     RolloutCursor, "where a rollout looks for devices":
         Named { 0: number } = 0, Partition { 0: partition, 1: after } = 1;
 }

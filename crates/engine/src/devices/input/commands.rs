@@ -7,7 +7,7 @@ use super::Input;
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand};
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::reply::{Answered, Reply};
-use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
+use crate::outcomes::{OutcomeDue, OutcomeLane, SendResult};
 
 /// An input about commands.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub enum CommandInput {
         /// What was shown for it.
         reservation: Reservation,
         /// What came of it.
-        told: Told,
+        result: SendResult,
         /// Told when it is durable.
         reply: Reply<()>,
     },

@@ -191,8 +191,8 @@ impl Partition {
             CommandInput::LeaseOutcomes { lane, max, reply } => {
                 DeviceEffect::OutcomesLeased(reply, self.lease_outcomes(lane, max, step)?)
             }
-            CommandInput::OutcomeTold { reservation, told, reply } => {
-                self.outcome_told(reservation, told, step);
+            CommandInput::OutcomeTold { reservation, result, reply } => {
+                self.outcome_told(reservation, result, step);
                 DeviceEffect::Kept(reply)
             }
         };
@@ -210,7 +210,7 @@ impl Partition {
             lanes.advance(now, COMMANDS_AT_A_TIME, store, moved)
         })?;
         let have_moved = step.batch.ops.len() > before;
-        Ok(CommandsAdvanced { are_due: progress == commands::Progress::More, have_moved })
+        Ok(CommandsAdvanced { are_due: progress == commands::AdvanceResult::More, have_moved })
     }
 
     pub(super) fn send_command(

@@ -111,8 +111,8 @@ impl Partition {
         Ok(OpenedPartition { partition, orphans })
     }
 
-    /// Takes the jobs in, and cuts off the attempts of an earlier process. What follows from that is
-    /// done by the first step: until it is written, feeds go on past this moment.
+    /// Takes the jobs in, and cuts off the attempts of an earlier process. What follows from that
+    /// is done by the first step: until it is written, feeds go on past this moment.
     fn load_jobs(&mut self, jobs: Vec<JobHead>, now: Timestamp, store: &dyn Store) {
         let fetch = FromStore::new(store, self.id);
         let moment = Moment { now, stamp: self.head.stamp, wall: now };

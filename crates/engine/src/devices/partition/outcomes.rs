@@ -5,16 +5,17 @@ use std::collections::BTreeSet;
 use base::{Problem, hash};
 use commands::Moved;
 use jobs::{Jobs, NewJob, OnConflict, Released};
-use records::{CommandKey, JobId, OutcomeReceiver, Reservation, Terms};
+use records::{CommandKey, CommandStatus, JobId, OutcomeReceiver, Reservation, Terms};
 use store::StoreError;
 
 use super::attempt_ends::delay_after;
 use super::purpose::{JobLine, Purpose};
 use super::{DeviceStep, Partition};
 use crate::kernel::job_purpose::JobEnd;
-use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
+use crate::outcomes::{OutcomeDue, OutcomeLane, SendResult};
 
-/// Waiting outcomes at which a partition refuses new commands with `notify`.
+/// Waiting outcomes at which a partition refuses new commands with `notify`, and at which those
+/// that it has do not fail for want of an answer.
 const WAITING_MAX: usize = 65_536;
 /// Waiting outcomes at which commands with `notify` stop expiring: very many may be due to expire
 /// at one moment. The other half is left for commands that end in another way.
@@ -26,14 +27,14 @@ const WAITING_OF_A_LANE: usize = 1_024;
 
 /// How many outcomes wait.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct OutcomeBacklog {
     /// In all lanes of the partition.
     in_all: usize,
     /// In the lane of whom it is about.
     in_lane: usize,
 }
 
-impl Waiting {
+impl OutcomeBacklog {
     fn of(jobs: &Jobs, lane: OutcomeLane) -> Self {
         Self {
             in_all: OutcomeLane::all().map(|lane| in_lane(jobs, lane)).sum(),
@@ -63,16 +64,21 @@ fn in_lane(jobs: &Jobs, lane: OutcomeLane) -> usize {
     counts.scheduled + counts.ready + counts.reserved
 }
 
-/// Lanes without room for the outcomes of commands that should have expired. Until they do, they
-/// stay where they are found by their time, and do not go out.
+/// Lanes without room for the outcomes of commands that should have expired or failed. Until there
+/// is room, such a command does not go out.
 #[derive(Debug, Default)]
 pub(super) struct RefusedLanes(BTreeSet<OutcomeLane>);
 
 impl RefusedLanes {
-    /// Whether a command may expire whose outcome this receiver is to be told.
-    pub(super) fn has_room(&mut self, jobs: &Jobs, receiver: &OutcomeReceiver) -> bool {
+    /// Whether a command may expire, or fail for want of an answer, whose outcome this receiver is
+    /// to be told.
+    pub(super) fn has_room(&mut self, jobs: &Jobs, receiver: &OutcomeReceiver, end: CommandStatus) -> bool {
         let lane = OutcomeLane::of(receiver);
-        let has_room = Waiting::of(jobs, lane).takes_expired();
+        let waiting = OutcomeBacklog::of(jobs, lane);
+        let has_room = match end {
+            CommandStatus::Expired => waiting.takes_expired(),
+            _ => waiting.takes_commands(),
+        };
         if !has_room {
             self.0.insert(lane);
         }
@@ -81,7 +87,7 @@ impl RefusedLanes {
 
     /// Whether one of them may have room now.
     pub(super) fn has_room_again(&self, jobs: &Jobs) -> bool {
-        self.0.iter().any(|lane| Waiting::of(jobs, *lane).takes_expired_again())
+        self.0.iter().any(|lane| OutcomeBacklog::of(jobs, *lane).takes_expired_again())
     }
 
     pub(super) fn forget(&mut self) {
@@ -92,7 +98,7 @@ impl RefusedLanes {
 impl Partition {
     /// Refuses a command whose outcome would be told after too many others.
     pub(super) fn check_room_for_outcome(&self, receiver: &OutcomeReceiver) -> Result<(), Problem> {
-        if Waiting::of(&self.jobs, OutcomeLane::of(receiver)).takes_commands() {
+        if OutcomeBacklog::of(&self.jobs, OutcomeLane::of(receiver)).takes_commands() {
             return Ok(());
         }
         let detail = "too many outcomes of commands wait for receivers that do not take them; \
@@ -149,13 +155,18 @@ impl Partition {
         Ok(None)
     }
 
-    pub(super) fn outcome_told(&mut self, reservation: Reservation, told: Told, step: &mut DeviceStep<'_>) {
-        match told {
-            Told::Yes => {
+    pub(super) fn outcome_told(
+        &mut self,
+        reservation: Reservation,
+        result: SendResult,
+        step: &mut DeviceStep<'_>,
+    ) {
+        match result {
+            SendResult::Delivered => {
                 // A stale reservation: it was told, and another attempt will tell it again.
                 let _stale = self.jobs.ack(reservation, &mut step.jobs());
             }
-            Told::No(patience) => {
+            SendResult::Failed(patience) => {
                 let counted = self.jobs.get(reservation.job).map_or(1, |head| head.attempt);
                 let chance = chance_of(reservation.job, counted);
                 let delay = delay_after(&self.settings.retry, counted, patience, chance);
@@ -194,7 +205,7 @@ mod tests {
     #[test]
     fn a_lane_that_takes_nothing_leaves_room_to_the_others() {
         let rules = |in_all, in_lane| {
-            let waiting = Waiting { in_all, in_lane };
+            let waiting = OutcomeBacklog { in_all, in_lane };
             [waiting.takes_commands(), waiting.takes_expired(), waiting.takes_expired_again()]
         };
         let (half, all, own) = (WAITING_OF_EXPIRED_MAX, WAITING_MAX, WAITING_OF_A_LANE);

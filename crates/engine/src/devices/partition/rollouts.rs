@@ -111,7 +111,7 @@ impl Partition {
                 let sent = self.send_as(device, new, CommandCause::Rollout(turn), step);
                 answered(sent.map(|tracked| Some(tracked.command)))?
             }
-            RolloutWork::Wishes(wishes) => {
+            RolloutWork::Entries(wishes) => {
                 let Some(wish) = wishes.get(turn.entry as usize) else { return Ok(OrderOutcome::Nobody) };
                 let wished = self.wish(device, &wish.key, wish.value.clone(), Some(turn), step);
                 match answered(wished)? {

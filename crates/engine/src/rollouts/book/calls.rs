@@ -7,7 +7,7 @@ use records::{MemberStatus, Op, PartitionHead, Rollout, RolloutStanding};
 use rollouts::CallRefused;
 use store::StoreError;
 
-use super::{Live, RolloutBook, RolloutEffect, Scan, emit};
+use super::{ActiveRollout, RolloutBook, RolloutEffect, Scan, emit};
 use crate::kernel::reply::{Stop, answered};
 use crate::registry::RegistryStep;
 use crate::rollouts::{
@@ -16,6 +16,8 @@ use crate::rollouts::{
 
 /// Rollouts that have not ended.
 const LIVE_MAX: usize = 1_000;
+/// Of them those that one token began. Who began which is not known beyond a restart.
+const LIVE_OF_A_TOKEN_MAX: usize = LIVE_MAX / 2;
 
 impl RolloutBook {
     pub(crate) fn apply(
@@ -37,10 +39,7 @@ impl RolloutBook {
                     None => emit(RolloutEffect::Kept(reply), step),
                 }
             }
-            RolloutInput::News(news, reply) => {
-                self.take_news(news, step)?;
-                emit(RolloutEffect::Kept(reply), step);
-            }
+            RolloutInput::News(news, reply) => self.take_news(news, reply, step)?,
         }
         Ok(())
     }
@@ -66,16 +65,14 @@ impl RolloutBook {
             let detail = format!("{LIVE_MAX} rollouts have not ended; cancel some, or wait");
             return Err(Problem::conflict("too_many_rollouts", detail).into());
         }
+        self.check_share(new.token.as_deref())?;
         let incarnation = Incarnation(head.next_incarnation);
         head.next_incarnation += 1;
         let is_named = new.devices.is_some();
         let named = new.named(incarnation);
         let rollout = Rollout {
-            id: id.clone(),
-            incarnation,
             created_at: step.now,
             request: new.request,
-            work: new.work,
             selector: new.selection.map(|selection| selection.to_string().into()),
             is_named,
             rate: new.rate,
@@ -84,17 +81,31 @@ impl RolloutBook {
             window: new.window,
             stop: new.stop,
             include_later: new.include_later,
+            ..Rollout::of(&id, incarnation, new.work)
         };
         let state = rollouts::begin(&rollout);
         step.push(Op::PutRollout(Box::new(rollout.clone())));
         named.into_iter().for_each(|devices| step.push(Op::PutRolloutDevices(Box::new(devices))));
         self.by_incarnation.insert(incarnation, id.clone());
         self.ids.insert(id, incarnation);
-        let mut live = Live::new(Arc::new(rollout), state);
-        live.is_changed = true;
+        let mut live = ActiveRollout::new(Arc::new(rollout), state);
+        (live.is_changed, live.token) = (true, new.token);
         let tracked = live.tracked();
         self.live.insert(incarnation, live);
         Ok((tracked, true))
+    }
+
+    /// Refuses another rollout of a token that has its share.
+    fn check_share(&self, token: Option<&str>) -> Result<(), Problem> {
+        let Some(token) = token else { return Ok(()) };
+        let of_token = |live: &&ActiveRollout| live.token.as_deref() == Some(token);
+        if self.live.values().filter(of_token).count() < LIVE_OF_A_TOKEN_MAX {
+            return Ok(());
+        }
+        let detail = format!(
+            "{LIVE_OF_A_TOKEN_MAX} rollouts of this token have not ended; cancel some, or wait for others"
+        );
+        Err(Problem::conflict("too_many_rollouts", detail))
     }
 
     fn tracked(
@@ -123,7 +134,7 @@ impl RolloutBook {
             return Ok(());
         };
         let seq = step.seq;
-        let Some(live) = self.alive(incarnation, step)? else { return Ok(()) };
+        let Some(live) = self.active(incarnation, step)? else { return Ok(()) };
         let done = live.call(call, step.now, seq).map_err(problem);
         if done.is_err() || live.is_quiet_enough(call) {
             emit(RolloutEffect::Done(reply, done), step);
@@ -134,7 +145,7 @@ impl RolloutBook {
     }
 }
 
-impl Live {
+impl ActiveRollout {
     fn call(&mut self, call: RolloutCall, now: base::Timestamp, seq: u64) -> Result<(), CallRefused> {
         let rollout = Arc::clone(&self.rollout);
         match call {

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{DeviceId, Incarnation};
+use base::Incarnation;
 use records::{CommandStatus, MemberPlace, MemberStatus, Op, RolloutCursor, RolloutMember};
 use store::StoreError;
 
-use super::{CandidateSearch, Live, RolloutBook, RolloutEffect, Scan, emit};
+use super::{ActiveRollout, CandidateSearch, RolloutBook, RolloutEffect, Scan, emit};
+use crate::kernel::reply::Reply;
 use crate::registry::RegistryStep;
-use crate::rollouts::links::{
-    CommandAt, DeviceLook, FoundDevice, OrderKind, OrderOutcome, Search, TurnReport,
-};
+use crate::rollouts::links::{CommandAt, FoundDevice, OrderKind, OrderOutcome, TurnReport};
 use crate::rollouts::{RolloutNews, entries};
 
 /// Devices whose turn may come next, for each rollout.
@@ -33,9 +32,14 @@ impl RolloutBook {
     pub(super) fn take_news(
         &mut self,
         news: RolloutNews,
+        reply: Reply<()>,
         step: &mut RegistryStep<'_>,
     ) -> Result<(), StoreError> {
         match news {
+            RolloutNews::Looks(looks) => {
+                self.take_looks(looks, reply);
+                return Ok(());
+            }
             RolloutNews::Found(rollout, cursor, devices, next) => {
                 self.found(rollout, &cursor, devices, next, step)?;
             }
@@ -64,20 +68,16 @@ impl RolloutBook {
                     self.reported(&report, step)?;
                 }
             }
-            RolloutNews::Looks(looks) => {
-                for (device, look) in looks {
-                    self.look_at(&device, look, step)?;
-                }
-            }
-            RolloutNews::LookAgain => self.live.values_mut().for_each(Live::look_again),
+            RolloutNews::LookAgain => self.live.values_mut().for_each(ActiveRollout::look_again),
             RolloutNews::AskAgain => {
-                let seq = step.seq;
+                let seq = step.latest_change();
                 for live in self.live.values_mut() {
-                    live.asking = Some((MemberStatus::Scheduled, Scan::behind(seq)));
+                    live.reconciling = Some((MemberStatus::Scheduled, Scan::behind(seq)));
                     live.look_for_later_ones();
                 }
             }
         }
+        emit(RolloutEffect::Kept(reply), step);
         Ok(())
     }
 
@@ -189,7 +189,7 @@ impl RolloutBook {
     fn candidates(&mut self, rollout: Incarnation, places: Vec<MemberPlace>, after: Option<MemberPlace>) {
         let Some(live) = self.live.get_mut(&rollout) else { return };
         live.candidates.extend(places);
-        live.pass = match (&live.pass, after) {
+        live.candidate_search = match (&live.candidate_search, after) {
             (CandidateSearch::UnderWay { again: true }, _) => CandidateSearch::Wanted(None),
             (_, Some(after)) => CandidateSearch::Wanted(Some(after)),
             (_, None) => CandidateSearch::Over,
@@ -290,7 +290,7 @@ impl RolloutBook {
     ) -> Result<(), StoreError> {
         let (seq, now) = (step.seq, step.now);
         let to = member.status;
-        if let Some(live) = self.alive(member.place.rollout, step)?
+        if let Some(live) = self.active(member.place.rollout, step)?
             && was != to
         {
             let rollout = Arc::clone(&live.rollout);
@@ -317,7 +317,7 @@ impl RolloutBook {
             return Ok(());
         }
         let now = step.now;
-        let Some(live) = self.alive(place.rollout, step)? else { return Ok(()) };
+        let Some(live) = self.active(place.rollout, step)? else { return Ok(()) };
         let rollout = Arc::clone(&live.rollout);
         member.status = rollouts::taken_back(&rollout, &mut live.state, now);
         live.is_changed = true;
@@ -329,50 +329,11 @@ impl RolloutBook {
         self.put_member(Some(MemberStatus::Scheduled), member, step);
         Ok(())
     }
-
-    /// A device can be reached, or was changed or removed.
-    fn look_at(
-        &mut self,
-        device: &DeviceId,
-        look: DeviceLook,
-        step: &mut RegistryStep<'_>,
-    ) -> Result<(), StoreError> {
-        let incarnations: Vec<Incarnation> = self
-            .live
-            .values()
-            .filter(|live| live.wants_devices())
-            .map(|live| live.rollout.incarnation)
-            .collect();
-        for incarnation in incarnations {
-            let place = MemberPlace::of(incarnation, device, 0);
-            let member = self.member(&place, step)?;
-            let Some(live) = self.live.get_mut(&incarnation) else { continue };
-            match member {
-                Some(member) if look == DeviceLook::Came && member.status == MemberStatus::Waiting => {
-                    live.consider(place);
-                }
-                Some(member) if look == DeviceLook::Changed && is_under_way(member.status) => {
-                    self.order(&member, OrderKind::Ensure, step);
-                }
-                Some(_) => {}
-                None if live.rollout.include_later => {
-                    let search = Search::Among(Arc::clone(&live.rollout), vec![device.clone()]);
-                    emit(RolloutEffect::Search(search), step);
-                }
-                None => {}
-            }
-        }
-        Ok(())
-    }
 }
 
-fn is_under_way(status: MemberStatus) -> bool {
-    matches!(status, MemberStatus::Scheduled | MemberStatus::Published)
-}
-
-impl Live {
+impl ActiveRollout {
     /// A device may have its turn. With too many of them all are looked at later.
-    fn consider(&mut self, place: MemberPlace) {
+    pub(super) fn consider(&mut self, place: MemberPlace) {
         if self.candidates.len() < CANDIDATES_MAX {
             self.candidates.push_back(place);
         } else {

@@ -8,7 +8,7 @@ use records::{MemberPlace, MemberStatus, Op, RolloutMember, RolloutStanding};
 use rollouts::{HandOutAllowance, StageEnd};
 use store::StoreError;
 
-use super::{CandidateSearch, Live, RolloutBook, RolloutEffect, Scan, emit};
+use super::{ActiveRollout, CandidateSearch, RolloutBook, RolloutEffect, Scan, emit};
 use crate::registry::RegistryStep;
 use crate::rollouts::links::{OrderKind, Search, TurnOrder};
 use crate::rollouts::ttl;
@@ -24,8 +24,8 @@ const TURNS_PER_STEP: usize = 500;
 impl RolloutBook {
     /// What is to be done now. Whether there is more of it at once.
     pub(crate) fn advance(&mut self, step: &mut RegistryStep<'_>) -> Result<bool, StoreError> {
+        let mut more = self.look_on(step)?;
         let incarnations: Vec<Incarnation> = self.live.keys().copied().collect();
-        let mut more = false;
         for incarnation in incarnations {
             if !step.has_room() {
                 more = true;
@@ -37,7 +37,7 @@ impl RolloutBook {
             self.note_stop(incarnation);
             self.write(incarnation, step);
         }
-        let is_wanted = self.live.values().any(Live::wants_devices);
+        let is_wanted = self.live.values().any(ActiveRollout::wants_devices);
         if std::mem::replace(&mut self.is_wanted, is_wanted) != is_wanted {
             emit(RolloutEffect::Wanted(is_wanted), step);
         }
@@ -151,13 +151,13 @@ impl RolloutBook {
         }
         let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
         if self.ordered.len() < ORDERS_MAX
-            && let Some((status, scan)) = live.asking.take()
+            && let Some((status, scan)) = live.reconciling.take()
         {
             let scan = self.walk(incarnation, status, scan, step, Self::ask)?;
             let next = (status == MemberStatus::Scheduled)
                 .then(|| (MemberStatus::Published, Scan::behind(self.durable)));
             if let Some(live) = self.live.get_mut(&incarnation) {
-                live.asking = scan.map(|scan| (status, scan)).or(next);
+                live.reconciling = scan.map(|scan| (status, scan)).or(next);
             }
         }
         Ok(())
@@ -253,7 +253,7 @@ impl RolloutBook {
     }
 }
 
-impl Live {
+impl ActiveRollout {
     /// What is to be looked for now.
     fn next_search(&mut self, step: &RegistryStep<'_>) -> Option<Search> {
         if self.state.standing.has_ended() || self.state.standing == RolloutStanding::Stopped {
@@ -279,10 +279,10 @@ impl Live {
         }
         let allowance = rollouts::allowance(&self.rollout, &self.state, step.now);
         let may_hand_out = allowance != HandOutAllowance::None;
-        match &self.pass {
+        match &self.candidate_search {
             CandidateSearch::Wanted(after) if may_hand_out && self.candidates.is_empty() => {
                 let search = Search::Candidates(rollout(), after.clone(), self.state.boundary);
-                self.pass = CandidateSearch::UnderWay { again: false };
+                self.candidate_search = CandidateSearch::UnderWay { again: false };
                 Some(search)
             }
             _ => None,
@@ -294,7 +294,7 @@ impl Live {
         if self.state.standing != RolloutStanding::Running || self.state.collecting.is_some() {
             return;
         }
-        let is_over = self.pass == CandidateSearch::Over && !self.is_left_over;
+        let is_over = self.candidate_search == CandidateSearch::Over && !self.is_left_over;
         let is_idle = self.candidates.is_empty() && is_over && !has_orders;
         let is_staging = self.state.boundary.is_some();
         let end = rollouts::stage_end(&self.rollout, &self.state, is_idle, now);

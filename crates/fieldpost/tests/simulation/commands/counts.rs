@@ -26,6 +26,12 @@ counts! {
     repeats,
     /// Callers that were told of an end.
     awaited,
+    rollouts,
+    rollouts_paused,
+    rollouts_resumed,
+    rollouts_cancelled,
+    /// Commands of rollouts that went out.
+    rolled_out,
     /// Sessions that broke while a command was with the device.
     broken_off,
 }

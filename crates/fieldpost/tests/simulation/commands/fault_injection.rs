@@ -12,6 +12,8 @@ pub(crate) const GOODBYE_UNHEARD: InjectedFault =
     InjectedFault::Around("nobody hears that a session has ended");
 pub(crate) const CANCELLED_GOES_ON: InjectedFault =
     InjectedFault::Around("a command that was called off is tried anew, and nobody has asked for that");
+pub(crate) const TAKE_BACK_INVENTED: InjectedFault =
+    InjectedFault::Around("the registry is told that commands of rollouts were taken back, and none was");
 pub(crate) const GAP_IGNORED: InjectedFault = InjectedFault::Around("there is no gap between two publishes");
 
 pub(crate) const PUBLISH_FORGOTTEN: InjectedFault = InjectedFault::Stored(StoredFault {

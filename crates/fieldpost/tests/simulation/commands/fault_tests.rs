@@ -74,6 +74,12 @@ fn a_publish_that_is_forgotten_is_found() {
 }
 
 #[test]
+fn a_rollout_that_goes_on_after_its_pause_is_found() {
+    let expected = [Invariant::DURABLE_BEFORE_ACKNOWLEDGED, Invariant::ONE_EFFECT_PER_CAUSE];
+    check(TAKE_BACK_INVENTED, &expected);
+}
+
+#[test]
 fn a_command_that_is_lost_is_found() {
     check(COMMAND_LOST, &[Invariant::AS_THE_MODEL]);
 }

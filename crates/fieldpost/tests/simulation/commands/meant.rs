@@ -1,6 +1,6 @@
 //! What was handed in, as the model understands it.
 
-use base::{DeviceId, EntityId};
+use base::{DeviceId, EntityId, Incarnation};
 use engine::devices::sessions::PresenceChange;
 
 use crate::harness::calls::CallId;
@@ -17,6 +17,26 @@ pub(crate) enum Meant {
     StopPolling,
     Presence { call: CallId, change: PresenceChange },
     Said { call: CallId, device: DeviceId, id: EntityId, said: Word },
+    Orders { call: CallId, turns: Vec<MeantTurn> },
+}
+
+/// A device's turn in a rollout.
+#[derive(Clone, Debug)]
+pub(crate) struct MeantTurn {
+    pub(crate) device: DeviceId,
+    pub(crate) rollout: Incarnation,
+    pub(crate) turn: u32,
+    /// Its command is taken back; else it is given.
+    pub(crate) takes_back: bool,
+}
+
+/// An input to the registry.
+#[derive(Clone, Debug)]
+pub(crate) enum MeantRollout {
+    /// Somebody asks for something, and is answered.
+    Asked { call: CallId },
+    /// The courier has something to tell.
+    News,
 }
 
 /// What a device says of a command.
@@ -38,7 +58,8 @@ impl Meant {
             | Self::Await { call }
             | Self::Poll { call }
             | Self::Presence { call, .. }
-            | Self::Said { call, .. } => Some(*call),
+            | Self::Said { call, .. }
+            | Self::Orders { call, .. } => Some(*call),
             Self::StopPolling => None,
         }
     }

@@ -4,6 +4,7 @@
 //! command takes, and at what was handed in, and says whether that step may be.
 
 mod presence;
+mod rollouts;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,8 @@ use records::{Command, CommandKey, CommandState, CommandStatus};
 
 use crate::commands::counts::Counts;
 pub(crate) use presence::Presence;
-pub(crate) use steps::{Stepped, number_in, payload};
+pub(crate) use rollouts::{KnownRollout, Ledger};
+pub(crate) use steps::{Stepped, number_in, payload, rollout_payload};
 
 /// A partition.
 #[derive(Clone, Default)]

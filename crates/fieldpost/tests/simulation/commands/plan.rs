@@ -21,6 +21,8 @@ pub(crate) struct Weights {
     /// Sessions that come and go.
     pub(crate) presence: u64,
     pub(crate) poll: u64,
+    /// Rollouts that are begun, paused, resumed and cancelled; none in most runs.
+    pub(crate) rollouts: u64,
 }
 
 /// Devices, and those who send them commands.
@@ -56,7 +58,7 @@ impl Plan {
         };
         let workload = CommandsPlan {
             settings: Arc::new(settings),
-            weights: weights(&mut random),
+            weights: Weights { rollouts: rollouts_weight(seed), ..weights(&mut random) },
             devices: 2 + random.below(30),
             names: 1 + random.below(3),
         };
@@ -100,5 +102,12 @@ fn weights(random: &mut Random) -> Weights {
         manage: 10 + random.below(80),
         presence: 20 + random.below(120),
         poll: random.below(80),
+        rollouts: 0,
     }
+}
+
+/// Drawn apart, so that runs without rollouts are as they were before there were any.
+fn rollouts_weight(seed: u64) -> u64 {
+    let mut random = Random::new(seed ^ 0x0000_2011_0075_0000);
+    if seed % 4 == 3 { 20 + random.below(60) } else { 0 }
 }

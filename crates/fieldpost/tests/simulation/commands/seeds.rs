@@ -18,6 +18,11 @@ const FOUND_BUGS: &[Found] = &[
         with: "",
         what: "of two changes of wildcards in one step, the second forgot whose lanes the first might close",
     },
+    Found {
+        seed: 51,
+        with: "devices=1",
+        what: "a rollout that was to ask again for what it had handed out waited for a batch that never came",
+    },
 ];
 
 #[test]

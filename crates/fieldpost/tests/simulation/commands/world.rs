@@ -5,6 +5,7 @@ mod callers;
 mod calls;
 mod fleet;
 mod rest;
+mod rollouts;
 mod server;
 mod steps;
 mod workload;
@@ -18,7 +19,7 @@ use engine::devices::input::Input;
 use crate::commands::checkers::history::History;
 use crate::commands::counts::Counts;
 use crate::commands::meant::Meant;
-use crate::commands::model::{Partition, Presence};
+use crate::commands::model::{Ledger, Partition, Presence};
 use crate::commands::plan::CommandsPlan;
 use crate::harness::calls::{Call, CallId, Calls, Expectations};
 use crate::harness::machine::Machine;
@@ -27,6 +28,7 @@ use crate::harness::track::Track;
 use crate::harness::workload::Workload;
 use calls::{Answer, Then, Waiting};
 use fleet::Fleet;
+use rollouts::RolloutsSeen;
 use server::Server;
 
 /// The workload.
@@ -36,6 +38,9 @@ pub(crate) struct World {
     server: Option<Server>,
     /// By partition.
     model: Vec<Track<Partition>>,
+    /// Of the registry.
+    ledger: Track<Ledger>,
+    rollouts: RolloutsSeen,
     /// The sessions that the edges have told of.
     book: Presence,
     /// Which batch an answer rests on.

@@ -2,6 +2,7 @@
 //! close with them.
 
 use base::DeviceId;
+use commands::LaneChange;
 use records::{CommandPhase, DeviceSession, DeviceSlot, DisconnectReason, Happening, Op};
 use store::StoreError;
 
@@ -70,7 +71,7 @@ impl Partition {
             PresenceChange::Reaches(device, _, reach) => {
                 self.commands.sessions.apply(change);
                 if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
-                    if reach.is_some() && self.is_named(slot, step)? {
+                    if reach.is_some() && self.is_subscribed_or_polls(slot, step)? {
                         // What went out before may have gone to another session.
                         self.commands.wide_open.remove(&slot);
                         self.reopen_lane(slot, step)?;
@@ -225,7 +226,7 @@ impl Partition {
         if self.commands.lanes.is_open(slot) {
             return Ok(());
         }
-        if self.is_named(slot, step)? {
+        if self.is_subscribed_or_polls(slot, step)? {
             return self.open_lane(slot, step);
         }
         if self.is_reached_widely(slot, step)? {
@@ -240,13 +241,13 @@ impl Partition {
         slot: DeviceSlot,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let pace = self.pace_of_reach(slot, step)?;
-        self.with_lanes(step, |lanes, now, store, moved| lanes.open(now, slot, pace, store, moved))
+        let change = LaneChange::Open(self.pace_of_reach(slot, step)?);
+        self.with_lanes(step, |lanes, now, store, moved| lanes.change(now, slot, change, store, moved))
     }
 
     fn reopen_lane(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
-        let pace = self.pace_of_reach(slot, step)?;
-        self.with_lanes(step, |lanes, now, store, moved| lanes.reopen(now, slot, pace, store, moved))
+        let change = LaneChange::Reopen(self.pace_of_reach(slot, step)?);
+        self.with_lanes(step, |lanes, now, store, moved| lanes.change(now, slot, change, store, moved))
     }
 
     /// Commands go to the device at another pace, from now on.
@@ -263,8 +264,8 @@ impl Partition {
     }
 
     fn set_pace(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
-        let pace = self.pace_of_reach(slot, step)?;
-        self.with_lanes(step, |lanes, now, store, moved| lanes.set_pace(now, slot, pace, store, moved))
+        let change = LaneChange::SetPace(self.pace_of_reach(slot, step)?);
+        self.with_lanes(step, |lanes, now, store, moved| lanes.change(now, slot, change, store, moved))
     }
 
     /// Leaves a device to the search, for whose commands the step has no room.
@@ -306,7 +307,7 @@ impl Partition {
         slot: DeviceSlot,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        if self.is_named(slot, step)? {
+        if self.is_subscribed_or_polls(slot, step)? {
             return self.pace_of_lane(slot, step);
         }
         if self.is_reached_widely(slot, step)? {
@@ -331,7 +332,7 @@ impl Partition {
         slot: DeviceSlot,
         step: &DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let is_wide = self.commands.wide_open.contains(&slot) && !self.is_named(slot, step)?;
+        let is_wide = self.commands.wide_open.contains(&slot) && !self.is_subscribed_or_polls(slot, step)?;
         if is_wide && self.commands.lanes.forget_idle(slot) {
             self.commands.wide_open.remove(&slot);
         }
@@ -339,7 +340,7 @@ impl Partition {
     }
 
     /// Whether a session names the device, or the device polls.
-    fn is_named(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<bool, StoreError> {
+    fn is_subscribed_or_polls(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<bool, StoreError> {
         Ok(self.commands.pollers.has(slot) || self.is_subscribed(slot, step)?)
     }
 

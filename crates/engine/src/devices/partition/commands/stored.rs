@@ -7,7 +7,8 @@ use base::Timestamp;
 use commands::CommandStore;
 use jobs::Jobs;
 use records::{
-    Batch, Command, CommandKey, CommandPhase, CommandState, DeviceSlot, FinishedCommand, Op, OpenCommand,
+    Batch, Command, CommandKey, CommandPhase, CommandState, CommandStatus, DeviceSlot, FinishedCommand, Op,
+    OpenCommand,
 };
 use store::StoreError;
 
@@ -159,8 +160,8 @@ impl CommandStore for StoredCommands<'_> {
         )
     }
 
-    fn has_room_for_outcome(&mut self, of: &Command) -> bool {
-        of.notify.as_deref().is_none_or(|receiver| self.refused.has_room(self.jobs, receiver))
+    fn has_room_for_outcome(&mut self, of: &Command, end: CommandStatus) -> bool {
+        of.notify.as_deref().is_none_or(|receiver| self.refused.has_room(self.jobs, receiver, end))
     }
 
     fn has_room_again(&self) -> bool {

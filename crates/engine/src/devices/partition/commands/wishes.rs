@@ -45,7 +45,7 @@ impl Partition {
         };
         let cause = match turn {
             None => CommandCause::Wish { key: key.into(), value: value.clone() },
-            Some(turn) => CommandCause::RolloutWish { key: key.into(), value: value.clone(), turn },
+            Some(turn) => CommandCause::RolloutEntry { key: key.into(), value: value.clone(), turn },
         };
         let command = self.new_command(id, wish_command(key, value.as_deref()), cause, step)?;
         let wish = Wish {

@@ -13,7 +13,7 @@ use crate::devices::input::{CommandInput, Input};
 use crate::devices::intake::Said;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::reply::Reply;
-use crate::outcomes::{OutcomeDue, Told};
+use crate::outcomes::{OutcomeDue, SendResult};
 use crate::presence::{KindSet, Reach, Session, Who};
 use crate::version::OnlyIf;
 
@@ -384,20 +384,20 @@ fn an_outcome_is_told_until_it_got_through_and_a_late_answer_once_more() {
     bench.rig.pass(Duration::from_secs(1));
     let due = bench.outcomes();
     assert_eq!(due.iter().map(|due| (due.command.id, due.is_late)).collect::<Vec<_>>(), [(id, false)]);
-    let told = |bench: &mut Bench, due: &OutcomeDue, told| {
+    let told = |bench: &mut Bench, due: &OutcomeDue, result| {
         let reservation = due.reservation;
-        bench.rig.ask(|reply| CommandInput::OutcomeTold { reservation, told, reply }.into());
+        bench.rig.ask(|reply| CommandInput::OutcomeTold { reservation, result, reply }.into());
     };
-    told(&mut bench, &due[0], Told::No(None));
+    told(&mut bench, &due[0], SendResult::Failed(None));
     assert!(bench.outcomes().is_empty(), "not at once");
     bench.rig.pass(Duration::from_secs(60));
     let again = bench.outcomes();
     assert_eq!(again[0].idempotency_key(), due[0].idempotency_key());
-    told(&mut bench, &again[0], Told::Yes);
+    told(&mut bench, &again[0], SendResult::Delivered);
     bench.rig.say(DEVICE, answer(id, true));
     let late = bench.outcomes();
     assert!(late[0].is_late && late[0].idempotency_key() != due[0].idempotency_key());
-    told(&mut bench, &late[0], Told::Yes);
+    told(&mut bench, &late[0], SendResult::Delivered);
     bench.rig.restart();
     assert!(bench.outcomes().is_empty());
 }

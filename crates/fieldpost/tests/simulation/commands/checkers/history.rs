@@ -39,6 +39,10 @@ impl History {
 
     /// A device is shown a command.
     pub(crate) fn shown(&mut self, device: &DeviceId, command: &PublishedCommand) -> Checked {
+        if command.payload.starts_with(b"{\"r\":") {
+            // Whether a device had its turn once is looked at in the end.
+            return Ok(());
+        }
         let number = number_in(&command.payload)
             .ok_or_else(|| Invariant::ONE_EFFECT_PER_CAUSE.broken(format!("nobody gave {command:?}")))?;
         Invariant::ONE_EFFECT_PER_CAUSE

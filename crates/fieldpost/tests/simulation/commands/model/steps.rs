@@ -11,7 +11,7 @@ use engine::settings::CommandPace;
 use records::{Batch, Command, CommandKey, CommandState, CommandStatus, Happening, Op};
 
 use super::{Known, Partition};
-use crate::commands::meant::{Meant, Word};
+use crate::commands::meant::{Meant, MeantTurn, Word};
 use crate::commands::plan::kind_of;
 use crate::harness::violation::{Checked, Invariant};
 
@@ -40,6 +40,23 @@ impl Stepped<'_> {
         })
     }
 
+    /// Whether a turn is given, or its command taken back.
+    fn orders(&self, command: &Command, takes_back: bool) -> bool {
+        let Some(of) = command.cause.turn() else { return false };
+        self.turns().any(|turn| {
+            let is_its = turn.device == command.device && turn.rollout == of.rollout && turn.turn == of.turn;
+            is_its && turn.takes_back == takes_back
+        })
+    }
+
+    fn turns(&self) -> impl Iterator<Item = &MeantTurn> {
+        let turns = self.inputs.iter().filter_map(|input| match input {
+            Meant::Orders { turns, .. } => Some(turns),
+            _ => None,
+        });
+        turns.flatten()
+    }
+
     fn pace(&self, device: &DeviceId) -> &CommandPace {
         let commands = &self.settings.commands;
         commands.by_kind.get(&kind_of(device)).unwrap_or(&commands.pace)
@@ -59,7 +76,9 @@ impl Partition {
                         *device == command.device && *command.payload == *payload(number)
                     };
                     Invariant::ONE_EFFECT_PER_CAUSE
-                        .check(step.sends(is), || format!("nobody gave {command:?}"))?;
+                        .check(step.sends(is) || step.orders(command, false), || {
+                            format!("nobody gave {command:?}")
+                        })?;
                     given.insert(command.id.into(), Arc::new((**command).clone()));
                 }
                 Op::DeleteCommand(key, _) => {
@@ -93,6 +112,7 @@ impl Partition {
                 devices.insert(device.clone());
             }
         }
+        devices.extend(step.turns().map(|turn| turn.device.clone()));
         let reachable = |presence: &super::Presence| {
             devices.iter().filter(|device| presence.reaches(device)).cloned().collect::<Vec<_>>()
         };
@@ -282,7 +302,7 @@ impl Partition {
             }
             CommandStatus::Cancelled => {
                 counts.cancelled += 1;
-                step.cancels(command.id)
+                step.cancels(command.id) || step.orders(command, true)
             }
             CommandStatus::Superseded => {
                 counts.superseded += 1;
@@ -337,6 +357,11 @@ impl Partition {
 /// What the command of that number tells its device.
 pub(crate) fn payload(number: u64) -> Vec<u8> {
     format!("{{\"n\":{number}}}").into_bytes()
+}
+
+/// What the commands of the rollout of that number tell their devices.
+pub(crate) fn rollout_payload(number: u64) -> Vec<u8> {
+    format!("{{\"r\":{number}}}").into_bytes()
 }
 
 /// The number of a command that its device is shown.

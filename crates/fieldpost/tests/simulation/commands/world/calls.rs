@@ -4,7 +4,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use base::{DeviceId, EntityId, Problem};
-use engine::{Outcome, Pending, PublishedCommand, TrackedCommand};
+use engine::rollouts::{TurnOrder, TurnReport};
+use engine::{Outcome, Pending, PublishedCommand, RolloutCall, TrackedCommand, TrackedRollout};
 
 use super::fleet::Saying;
 use crate::harness::calls::{self, Polled};
@@ -33,6 +34,11 @@ pub(crate) enum Then {
     /// A device said something, after the command was tried anew so often. If nobody takes it in it
     /// says so again.
     Said(Saying, u32),
+    RolloutBegun(String),
+    /// Somebody asked something of a rollout, after others asked so often to go on with it.
+    RolloutCalled(String, RolloutCall, u32),
+    /// Orders of rollouts were carried to a partition. If nobody reports they are given again.
+    Carried(Vec<TurnOrder>),
 }
 
 /// What came of a call.
@@ -43,6 +49,8 @@ pub(crate) enum Answer {
     Polled(Result<Option<Box<PublishedCommand>>, Problem>),
     Kept,
     Slice(Outcome),
+    Begun(Result<Box<(TrackedRollout, bool)>, Problem>),
+    Reports(Vec<TurnReport>),
 }
 
 /// What became of a slice is replied.

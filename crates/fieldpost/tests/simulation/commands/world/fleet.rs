@@ -190,6 +190,7 @@ impl World {
             }
             if let Some(server) = &self.server {
                 server.context.devices.note_presence(partition, &change);
+                server.context.tell_rollouts_who_came(&change);
             }
             let input = Input::Commands(CommandInput::Presence { change: change.clone(), reply });
             let answer = (Waiting::on(receiver, |()| Answer::Kept), Then::Nothing);

@@ -7,10 +7,11 @@ use base::PartitionId;
 use engine::context::EngineContext;
 use engine::devices::partition::Partition;
 use engine::kernel::runner::Runner;
+use engine::registry::Registry;
 use engine::{Downlink, PublishedCommand, Settings};
 use store::StoreError;
 
-use crate::commands::meant::Meant;
+use crate::commands::meant::{Meant, MeantRollout};
 use crate::harness::port::Port;
 use crate::harness::process::Process;
 
@@ -18,6 +19,8 @@ use crate::harness::process::Process;
 pub(crate) struct Server {
     pub(crate) context: EngineContext,
     pub(crate) partitions: Vec<Port<Partition, Meant>>,
+    /// In runs with rollouts.
+    pub(crate) registry: Option<Port<Registry, MeantRollout>>,
     outbox: Arc<Outbox>,
 }
 
@@ -40,13 +43,15 @@ impl Server {
         process: &Process,
         partitions: impl Iterator<Item = PartitionId>,
         settings: &Arc<Settings>,
+        has_rollouts: bool,
     ) -> Result<Self, StoreError> {
         let context = process.context(settings);
         let outbox: Arc<Outbox> = Arc::default();
         context.devices.carry_commands_by(Arc::clone(&outbox) as Arc<dyn Downlink>);
         let partitions =
             partitions.map(|id| load(process, &context, settings, id)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { context, partitions, outbox })
+        let registry = has_rollouts.then(|| load_registry(process, &context, settings)).transpose()?;
+        Ok(Self { context, partitions, registry, outbox })
     }
 
     pub(crate) fn port(&mut self, partition: PartitionId) -> &mut Port<Partition, Meant> {
@@ -57,6 +62,19 @@ impl Server {
     pub(crate) fn take_published(&self) -> Vec<PublishedCommand> {
         std::mem::take(&mut *self.outbox.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn load_registry(
+    process: &Process,
+    context: &EngineContext,
+    settings: &Arc<Settings>,
+) -> Result<Port<Registry, MeantRollout>, StoreError> {
+    let (settings, kernel) = (Arc::clone(settings), Arc::clone(&context.kernel));
+    let load = move || Registry::load(&*kernel.store, &settings);
+    let (registry, kernel) = (load()?, Arc::clone(&context.kernel));
+    let effects = Arc::clone(&context.registry);
+    let runner = Runner::new(PartitionId::REGISTRY, registry, Box::new(load), kernel, effects);
+    Ok(Port::new(runner, process))
 }
 
 fn load(

@@ -30,6 +30,9 @@ impl World {
             track.made(batch.head.seq)?;
         }
         let seq = track.latest();
+        if let Some(batch) = batch {
+            self.check_silence(partition, batch)?;
+        }
         for call in inputs.iter().filter_map(Meant::call) {
             self.expectations.expect(call, partition, seq, ());
         }
@@ -106,6 +109,11 @@ impl World {
                     self.history.ended(saying.id, retries, batch);
                 }
             }
+            (Then::RolloutBegun(id), Answer::Begun(begun)) => self.rollout_begun(id, begun)?,
+            (Then::RolloutCalled(id, call, resumed), Answer::Done(done)) => {
+                self.rollout_called((id, call, resumed), done)?;
+            }
+            (Then::Carried(_), Answer::Reports(reports)) => self.reported(reports),
             _ => {}
         }
         Ok(())
@@ -183,9 +191,13 @@ impl World {
 
     /// What a device said and nobody took in, it says again.
     pub(super) fn unanswered(&mut self, then: Then) {
-        if let Then::Said(saying, _) = then {
-            let at = self.now().after(std::time::Duration::from_secs(1));
-            self.fleet.sayings.push(Saying { at, ..saying });
+        match then {
+            Then::Said(saying, _) => {
+                let at = self.now().after(std::time::Duration::from_secs(1));
+                self.fleet.sayings.push(Saying { at, ..saying });
+            }
+            Then::Carried(orders) => self.not_reported(orders),
+            _ => {}
         }
     }
 }

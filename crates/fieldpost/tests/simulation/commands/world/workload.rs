@@ -10,12 +10,13 @@ use store::StoreError;
 
 use super::World;
 use super::fleet::Fleet;
+use super::rollouts::RolloutsSeen;
 use super::server::Server;
-use crate::commands::checkers::contents;
 use crate::commands::checkers::history::History;
+use crate::commands::checkers::{contents, rollouts};
 use crate::commands::counts::Counts;
 use crate::commands::fault_injection::{GAP_IGNORED, WINDOW_IGNORED};
-use crate::commands::model::{Partition, Presence};
+use crate::commands::model::{Ledger, Partition, Presence};
 use crate::commands::plan::CommandsPlan;
 use crate::harness::calls::{Calls, Expectations};
 use crate::harness::counts::Counted;
@@ -36,6 +37,8 @@ pub(crate) enum Act {
     Presence,
     Poll,
     Say,
+    Rollouts,
+    Carry,
 }
 
 impl Workload for World {
@@ -48,6 +51,8 @@ impl Workload for World {
         let track = |_| Track::new(Partition::default(), syncs_later);
         Self {
             model: (0..machine.plan.partitions).map(track).collect(),
+            ledger: Track::new(Ledger::default(), syncs_later),
+            rollouts: RolloutsSeen::default(),
             machine: Rc::clone(machine),
             server: None,
             book: Presence::default(),
@@ -70,6 +75,7 @@ impl Workload for World {
         vec![
             Knob::new("devices", &mut plan.devices, 1),
             Knob::new("names", &mut plan.names, 1),
+            Knob::new("rollouts", &mut weights.rollouts, 0),
             Knob::new("poll", &mut weights.poll, 0),
             Knob::new("presence", &mut weights.presence, 0),
             Knob::new("manage", &mut weights.manage, 0),
@@ -84,37 +90,59 @@ impl Workload for World {
     }
 
     fn partitions(&self) -> Vec<PartitionId> {
-        (0..self.machine.plan.partitions).map(PartitionId).collect()
+        let registry = self.has_rollouts().then_some(PartitionId::REGISTRY);
+        self.device_partitions().chain(registry).collect()
     }
 
     fn port(&self, partition: PartitionId) -> Option<&dyn AnyPort> {
-        Some(&self.server.as_ref()?.partitions[usize::from(partition.0)])
+        let server = self.server.as_ref()?;
+        if partition == PartitionId::REGISTRY {
+            return server.registry.as_ref().map(|registry| registry as &dyn AnyPort);
+        }
+        Some(&server.partitions[usize::from(partition.0)])
     }
 
     fn port_mut(&mut self, partition: PartitionId) -> Option<&mut dyn AnyPort> {
-        Some(self.server.as_mut()?.port(partition))
+        let server = self.server.as_mut()?;
+        if partition == PartitionId::REGISTRY {
+            return server.registry.as_mut().map(|registry| registry as &mut dyn AnyPort);
+        }
+        Some(server.port(partition))
     }
 
     fn track(&mut self, partition: PartitionId) -> &mut dyn AnyTrack {
+        if partition == PartitionId::REGISTRY {
+            return &mut self.ledger;
+        }
         &mut self.model[usize::from(partition.0)]
     }
 
     fn step_partition(&mut self, partition: PartitionId, count: usize) -> Checked {
+        if partition == PartitionId::REGISTRY {
+            return self.step_registry(count);
+        }
         self.step_commands(partition, count)
     }
 
     fn check_stored(&self, partition: PartitionId, stored: Stored, past: Past) -> Checked {
+        if partition == PartitionId::REGISTRY {
+            return rollouts::check_stored(&*stored.view, self.ledger.at(stored.seq, past)?);
+        }
         let model = self.model[usize::from(partition.0)].at(stored.seq, past)?;
         contents::check(&*stored.view, model)
     }
 
     fn load(&mut self, process: &Process) -> Result<(), StoreError> {
-        self.server = Some(Server::start(process, self.partitions().into_iter(), &self.settings_as_given())?);
+        let (partitions, settings) = (self.device_partitions(), self.settings_as_given());
+        self.server = Some(Server::start(process, partitions, &settings, self.has_rollouts())?);
         Ok(())
     }
 
     fn loaded(&mut self, partition: PartitionId, seq: u64, _: bool) -> Checked {
         self.expectations.forget_after(partition, seq);
+        if partition == PartitionId::REGISTRY {
+            return self.ledger.back_to(seq);
+        }
         let track = &mut self.model[usize::from(partition.0)];
         track.back_to(seq)?;
         track.present.loaded(&self.book);
@@ -127,6 +155,9 @@ impl Workload for World {
 
     fn power_failed(&mut self, partition: PartitionId, kept: u64) {
         self.history.forget_after(partition, kept);
+        if self.machine.plan.sync_interval().is_some() {
+            self.rollouts.power_failed();
+        }
     }
 
     fn bury(&mut self) {
@@ -157,6 +188,8 @@ impl Workload for World {
             (Act::Presence, room(weights.presence)),
             (Act::Poll, room(weights.poll)),
             (Act::Say, when(is_due, 200)),
+            (Act::Rollouts, room(weights.rollouts)),
+            (Act::Carry, room(if weights.rollouts > 0 { 200 } else { 0 })),
         ];
         Acts { engine: Vec::new(), outside, surroundings: Vec::new() }
     }
@@ -168,6 +201,8 @@ impl Workload for World {
             Act::Presence => self.change_presence(),
             Act::Poll => self.poll(),
             Act::Say => drop(self.say()),
+            Act::Rollouts => self.manage_rollouts(),
+            Act::Carry => drop(self.carry()?),
         }
         Ok(())
     }
@@ -190,7 +225,7 @@ impl Workload for World {
     }
 
     fn act_at_rest(&mut self) -> Checked<bool> {
-        Ok(self.say())
+        Ok(self.say() | self.carry()?)
     }
 
     fn rest(&mut self) -> Checked<Rest> {
@@ -203,6 +238,15 @@ impl Workload for World {
 }
 
 impl World {
+    fn device_partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        (0..self.machine.plan.partitions).map(PartitionId)
+    }
+
+    /// Whether the registry takes part.
+    fn has_rollouts(&self) -> bool {
+        self.plan.weights.rollouts > 0
+    }
+
     /// The settings that the server is given: those in force, unless the harness is broken.
     fn settings_as_given(&self) -> Arc<Settings> {
         let mut settings = (*self.plan.settings).clone();

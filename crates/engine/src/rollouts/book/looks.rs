@@ -1,0 +1,145 @@
+//! Devices that came or changed are looked at for every rollout that may concern them: a bounded
+//! number of pairs in a step, the others in the next.
+
+use std::collections::VecDeque;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use base::{DeviceId, Incarnation};
+use records::{MemberPlace, MemberStatus};
+use store::StoreError;
+
+use super::{RolloutBook, RolloutEffect, emit};
+use crate::kernel::reply::Reply;
+use crate::registry::RegistryStep;
+use crate::rollouts::links::{DeviceLook, OrderKind, Search};
+
+/// Pairs of a device and a rollout that a step looks at. Each may be a row to read.
+const LOOKS_PER_STEP: usize = 2_000;
+
+/// Devices that are still to be looked at. Whoever told of them waits until they were, so that they
+/// are no more than those of one input.
+#[derive(Debug, Default)]
+pub(super) struct LookBacklog {
+    devices: VecDeque<(DeviceId, DeviceLook)>,
+    /// The first of them was looked at for all rollouts up to this one.
+    behind: Option<Incarnation>,
+    waiters: Vec<Reply<()>>,
+}
+
+impl RolloutBook {
+    /// Devices can be reached, or were changed or removed. The reply is sent once all were looked
+    /// at.
+    pub(super) fn take_looks(&mut self, looks: Vec<(DeviceId, DeviceLook)>, reply: Reply<()>) {
+        self.looks.devices.extend(looks);
+        self.looks.waiters.push(reply);
+    }
+
+    /// Looks at some more devices. Whether there are more.
+    pub(super) fn look_on(&mut self, step: &mut RegistryStep<'_>) -> Result<bool, StoreError> {
+        let mut pairs = LOOKS_PER_STEP;
+        while let Some((device, look)) = self.looks.devices.front().cloned() {
+            let begin = self.looks.behind.map_or(Unbounded, Excluded);
+            let wanted = self.live.range((begin, Unbounded)).filter(|(_, live)| live.wants_devices());
+            let incarnations: Vec<Incarnation> =
+                wanted.map(|(incarnation, _)| *incarnation).take(pairs).collect();
+            for incarnation in &incarnations {
+                if !step.has_room() {
+                    return Ok(true);
+                }
+                self.look_at(*incarnation, &device, look, step)?;
+                self.looks.behind = Some(*incarnation);
+            }
+            pairs -= incarnations.len();
+            if pairs == 0 {
+                return Ok(true);
+            }
+            self.looks.devices.pop_front();
+            self.looks.behind = None;
+        }
+        for waiter in std::mem::take(&mut self.looks.waiters) {
+            emit(RolloutEffect::Kept(waiter), step);
+        }
+        Ok(false)
+    }
+
+    fn look_at(
+        &mut self,
+        incarnation: Incarnation,
+        device: &DeviceId,
+        look: DeviceLook,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let place = MemberPlace::of(incarnation, device, 0);
+        let member = self.member(&place, step)?;
+        let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
+        match member {
+            Some(member) if look == DeviceLook::Came && member.status == MemberStatus::Waiting => {
+                live.consider(place);
+            }
+            Some(member) if look == DeviceLook::Changed && is_under_way(member.status) => {
+                self.order(&member, OrderKind::Ensure, step);
+            }
+            Some(_) => {}
+            None if live.rollout.include_later => {
+                let search = Search::Among(std::sync::Arc::clone(&live.rollout), vec![device.clone()]);
+                emit(RolloutEffect::Search(search), step);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+fn is_under_way(status: MemberStatus) -> bool {
+    matches!(status, MemberStatus::Scheduled | MemberStatus::Published)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use base::{Lineage, PartitionId, Timestamp};
+    use records::{PartitionHead, Rollout, RolloutWork};
+    use store::MemoryStore;
+
+    use super::super::ActiveRollout;
+    use super::*;
+    use crate::kernel::fetch::FromStore;
+    use crate::kernel::machine::Moment;
+    use crate::kernel::step_context::StepContext;
+    use crate::registry::RegistryEffect;
+
+    #[test]
+    fn a_step_looks_at_so_many_pairs_and_the_next_goes_on() {
+        let store = MemoryStore::new(Lineage(1), 1);
+        let mut book = RolloutBook::load(&store, Duration::from_secs(60), 0).expect("readable");
+        for incarnation in (0..3).map(Incarnation) {
+            let rollout = Rollout::of("r", incarnation, RolloutWork::Entries(Vec::new()));
+            let rollout = Arc::new(Rollout { include_later: true, ..rollout });
+            let state = rollouts::begin(&rollout);
+            book.live.insert(incarnation, ActiveRollout::new(rollout, state));
+        }
+        let device = |number| DeviceId::new(&format!("d{number}")).expect("an id");
+        let (reply, mut told) = Reply::new();
+        book.take_looks((0..1_000).map(|number| (device(number), DeviceLook::Came)).collect(), reply);
+        let (fetch, head) = (FromStore::new(&store, PartitionId::REGISTRY), PartitionHead::default());
+        let moment = Moment { now: Timestamp(0), stamp: Timestamp(0), wall: Timestamp(0) };
+        let mut counts = Vec::new();
+        loop {
+            let mut step = StepContext::new(PartitionId::REGISTRY, &head, moment, &fetch, ());
+            let more = book.look_on(&mut step).expect("readable");
+            let is_search = |effect: &&RegistryEffect| {
+                matches!(effect, RegistryEffect::Rollouts(RolloutEffect::Search(_)))
+            };
+            counts.push(step.effects.iter().filter(is_search).count());
+            let is_last = step.effects.len() > counts[counts.len() - 1];
+            assert_eq!(is_last, !more, "whoever told of them is answered at the end");
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(counts, [LOOKS_PER_STEP, 1_000]);
+        assert!(told.try_recv().is_err(), "once the step is durable");
+    }
+}
