@@ -74,6 +74,8 @@ test("new commands come by themselves, and filters narrow them by the address", 
     await until(["lock1"], () => devices(page));
     await send(site, "lock2");
     await until(["lock2", "lock1"], () => devices(page));
+    await answerNext(site, "lock1", { ok: true });
+    await page.getByRole("gridcell", { name: "acknowledged" }).waitFor();
     await page.getByRole("searchbox", { name: "Origin" }).fill("shift plan 4");
     await until(["lock1"], () => devices(page));
     await page.getByRole("button", { name: "Clear" }).click();

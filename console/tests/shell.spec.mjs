@@ -90,6 +90,7 @@ test("a stream that alone is refused is told of, and nothing is loaded again and
   const site = await startSite(t);
   await site.api("POST", "/v1/devices", { id: "lock1" });
   await visit(site, "/events", { expected: AWAY }, async (page) => {
+    await page.getByText("No event matches").waitFor();
     let [streams, lists] = [0, 0];
     const problem = { type: "about:blank", title: "Busy", status: 503, code: "too_many_live", detail: "too many streams" };
     await page.route("**/v1/live?*", (route) => {
