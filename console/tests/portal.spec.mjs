@@ -3,13 +3,13 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { test } from "node:test";
-import { accessible, startSite, until, visit } from "./harness.mjs";
+import { accessible, shared, startSite, until, visit } from "./harness.mjs";
 
 const TOKENS = [{ name: "root-token", scopes: ["admin"] }];
 const SETTINGS = "[notify]\nallow_private = true\n";
 
 /** A server with the clients acme and bolt, each with a device that has reported; answers `portal`. */
-async function start(t) {
+const start = shared(async (t) => {
   const receiver = createServer((request, response) => request.resume().on("end", () => response.writeHead(204).end()));
   receiver.listen(0, "127.0.0.1");
   await once(receiver, "listening");
@@ -25,10 +25,10 @@ async function start(t) {
   }
   const portal = (client, may) => site.api("POST", `/v1/clients/${client}/portal`, { ttl: "10m", may });
   return { site, portal };
-}
+});
 
-test("a link shows its client's deliveries and nothing of another's", async (t) => {
-  const { site, portal } = await start(t);
+test("a link shows its client's deliveries and nothing of another's", async () => {
+  const { site, portal } = await start();
   const acme = await portal("acme", ["read"]);
   assert.match(acme.url, /^\/console\/portal#/);
   await visit(site, acme.url.replace("/console", ""), {}, async (page) => {
@@ -51,8 +51,8 @@ test("a link shows its client's deliveries and nothing of another's", async (t) 
   assert.equal(other.status, 403);
 });
 
-test("two portals in one tab do not meet", async (t) => {
-  const { site, portal } = await start(t);
+test("two portals in one tab do not meet", async () => {
+  const { site, portal } = await start();
   const [acme, bolt] = [await portal("acme", ["read"]), await portal("bolt", ["read"])];
   await visit(site, acme.url.replace("/console", ""), {}, async (page) => {
     await page.getByRole("heading", { name: "acme" }).waitFor();
@@ -63,8 +63,8 @@ test("two portals in one tab do not meet", async (t) => {
   });
 });
 
-test("what a link allows is done, and its effect is there", async (t) => {
-  const { site, portal } = await start(t);
+test("what a link allows is done, and its effect is there", async () => {
+  const { site, portal } = await start();
   const { url } = await portal("acme", ["read", "retry", "url"]);
   await visit(site, url.replace("/console", ""), {}, async (page) => {
     await page.getByRole("button", { name: "Send a test" }).click();
@@ -79,8 +79,8 @@ test("what a link allows is done, and its effect is there", async (t) => {
   });
 });
 
-test("a link without a token, or with one that has ended, says so", async (t) => {
-  const { site } = await start(t);
+test("a link without a token, or with one that has ended, says so", async () => {
+  const { site } = await start();
   for (const path of ["/portal", "/portal#fp_gone"]) {
     await visit(site, path, { expected: [/status of 401/] }, async (page) => {
       await page.getByText("This link has expired.").waitFor();
