@@ -24,7 +24,7 @@ pub use failed_auth::{FailedAuth, TooMany};
 pub use guard::{Guard, Holder, NotRecognised};
 pub use limits::{LimitReached, UnderWay};
 pub use logins::{Credentials, KnownAs, Login, Logins, UsernameTaken};
-pub use portal::{PORTAL_TOKEN_PREFIX, Portal, PortalHolder, portal_token};
+pub use portal::{PORTAL_TOKEN_PREFIX, Portal, PortalHolder, portal_name, portal_token};
 pub use scope::{Namespace, Scope};
 pub use token::{Digest, Token};
 

@@ -48,7 +48,7 @@ impl PortalHolder {
     #[must_use]
     pub fn new(portal: Portal, number: u64) -> Self {
         let token = Token {
-            name: format!("portal:{}:{number}", portal.client),
+            name: portal_name(&portal.client, number),
             // Nobody is recognised by it: that was done.
             digest: Digest::from_bytes([0; Digest::BYTES]),
             scopes: Vec::new(),
@@ -79,6 +79,12 @@ impl PortalHolder {
         let detail = format!("this portal has reached its {}, {}", reached.limit, reached.most);
         Problem::new(429, "too_many_requests", detail)
     }
+}
+
+/// By which name the portal of that number is called.
+#[must_use]
+pub fn portal_name(client: &ClientId, number: u64) -> String {
+    format!("portal:{client}:{number}")
 }
 
 /// The token of a portal that the request shows, if it shows one.

@@ -13,6 +13,7 @@ mod message;
 mod moved;
 mod position;
 mod queue_memo;
+mod rows;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,7 @@ use stream::LiveStream;
 use topic::LiveRequest;
 
 pub(crate) use feed::{FeedSource, ListSource, RowLookup};
+pub(crate) use rows::{RowPage, RowSource};
 pub(crate) use topic::LiveTopic;
 
 /// The content type of a stream.
@@ -79,6 +81,11 @@ struct LiveLimits {
     of_narrow_token_max: usize,
     of_token: Shares,
     of_narrow_token: Shares,
+    /// Of those the streams of all portals, and of the portals of one client.
+    of_portals_max: usize,
+    of_client_portals_max: usize,
+    of_portals: Shares,
+    of_client_portals: Shares,
 }
 
 impl Default for LiveStreams {
@@ -125,14 +132,54 @@ impl LiveLimits {
     fn of(streams_max: usize) -> Self {
         let streams_max = streams_max.min(LIVE_MAX);
         let (of_token_max, of_narrow_token_max) = (streams_max.div_ceil(2), streams_max.div_ceil(4));
+        let (of_portals_max, of_client_portals_max) = (streams_max.div_ceil(2), streams_max.div_ceil(8));
         Self {
             streams_max,
             of_token_max,
             of_narrow_token_max,
             of_token: Shares::new(of_token_max),
             of_narrow_token: Shares::new(of_narrow_token_max),
+            of_portals_max,
+            of_client_portals_max,
+            of_portals: Shares::new(of_portals_max),
+            of_client_portals: Shares::new(of_client_portals_max),
         }
     }
+}
+
+impl LiveLimits {
+    /// Of the shares that the caller has, a stream's.
+    ///
+    /// # Errors
+    /// 503 `too_many_live`.
+    fn take_shares(
+        &self,
+        caller: Option<&Caller>,
+        whose: &SenderKey,
+    ) -> Result<[Option<OwnedSemaphorePermit>; 2], Problem> {
+        let take = |shares: &Shares, of: &SenderKey, whose: &str, most: usize| {
+            shares.of(of).try_take(1).map(Some).ok_or_else(|| too_many(whose, most))
+        };
+        if let Some(portal) = caller.and_then(Caller::portal) {
+            let client = SenderKey::Token(portal.client.as_str().into());
+            let (of_all, of_client) = (&self.of_portals, &self.of_client_portals);
+            return Ok([
+                take(of_client, &client, " of portals of this client", self.of_client_portals_max)?,
+                take(of_all, &SenderKey::Unknown, " of portals", self.of_portals_max)?,
+            ]);
+        }
+        let (shares, most) = match (whose, Sees::of_caller(caller)) {
+            (SenderKey::Token(_), Sees::Everything) => (&self.of_token, self.of_token_max),
+            (SenderKey::Token(_), Sees::ItsOwn) => (&self.of_narrow_token, self.of_narrow_token_max),
+            _ => return Ok([None, None]),
+        };
+        Ok([take(shares, whose, " of this token", most)?, None])
+    }
+}
+
+fn too_many(whose: &str, most: usize) -> Problem {
+    let detail = format!("{most} live streams{whose} are open; close one, or set [http] live_max higher");
+    Problem::new(503, "too_many_live", detail)
 }
 
 /// A look of a stream at what it shows: at which moment, and for whom.
@@ -159,7 +206,7 @@ impl Look<'_> {
 /// A stream's place among those that may be open.
 struct LiveStreamPermit {
     api: ApiState,
-    _of_token: Option<OwnedSemaphorePermit>,
+    _of_shares: [Option<OwnedSemaphorePermit>; 2],
 }
 
 impl LiveStreamPermit {
@@ -169,27 +216,13 @@ impl LiveStreamPermit {
     /// 503 `too_many_live`.
     fn take(api: &ApiState, caller: Option<&Caller>, whose: &SenderKey) -> Result<Self, Problem> {
         let (live, limits) = (&api.shared.live, api.shared.live.limits());
-        let full = |whose: &str, most: usize| {
-            let detail =
-                format!("{most} live streams{whose} are open; close one, or set [http] live_max higher");
-            Problem::new(503, "too_many_live", detail)
-        };
-        let of_token = match whose {
-            SenderKey::Token(_) => {
-                let (shares, most) = match Sees::of_caller(caller) {
-                    Sees::Everything => (&limits.of_token, limits.of_token_max),
-                    Sees::ItsOwn => (&limits.of_narrow_token, limits.of_narrow_token_max),
-                };
-                Some(shares.of(whose).try_take(1).ok_or_else(|| full(" of this token", most))?)
-            }
-            _ => None,
-        };
+        let of_shares = limits.take_shares(caller, whose)?;
         let more = |open: usize| (open < limits.streams_max).then_some(open + 1);
         if live.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_err() {
-            return Err(full("", limits.streams_max));
+            return Err(too_many("", limits.streams_max));
         }
         live.streams.inc();
-        Ok(Self { api: api.clone(), _of_token: of_token })
+        Ok(Self { api: api.clone(), _of_shares: of_shares })
     }
 }
 

@@ -33,6 +33,9 @@ pub(super) const PORTAL_ROUTES: &[(&str, &str, Right, Own)] = &[
     ("GET", "/v1/clients/{id}", Right::Read, Own::ClientInPath),
     ("GET", "/v1/clients/{id}/devices", Right::Read, Own::ClientInPath),
     ("GET", "/v1/deliveries", Right::Read, Own::ClientInQuery),
+    ("GET", "/v1/events", Right::Read, Own::ClientInQuery),
+    // Each topic takes what the list of its name takes.
+    ("GET", "/v1/live", Right::Read, Own::ClientInQuery),
     ("GET", "/v1/deliveries/{id}", Right::Read, Own::DeliveryInPath),
     ("POST", "/v1/deliveries/{id}/retry", Right::Retry, Own::DeliveryInPath),
     ("POST", "/v1/clients/{id}/resend", Right::Retry, Own::ClientInPath),
@@ -134,6 +137,13 @@ pub(super) fn recognised(api: &ApiState, request: &Request) -> Option<Arc<Portal
 /// Whether a token of a portal is shown where nobody would look at it otherwise.
 pub(super) fn is_shown_in_vain(api: &ApiState, request: &Request) -> bool {
     matches!(&*api.shared.access, Access::Open) && access::portal_token(request.headers()).is_some()
+}
+
+/// Whether the portal of this caller is still open.
+pub(super) fn is_open(api: &ApiState, caller: &access::Caller, portal: &Portal) -> bool {
+    let Some(client) = api.queries().client(&portal.client) else { return false };
+    let open = api.engine().portals().of_client(client.incarnation, api.engine().clock().now());
+    open.iter().any(|token| access::portal_name(&token.client_id, token.id.0) == caller.name())
 }
 
 /// Takes a request of a holder in.

@@ -7,6 +7,7 @@ use base::{ClientId, Problem};
 
 use super::middleware::may;
 use super::own::About;
+use super::portal;
 use super::table::needs;
 use crate::ApiState;
 
@@ -24,10 +25,23 @@ pub(crate) async fn check_row(
 ) -> Result<(), Problem> {
     let Some(caller) = caller else { return Ok(()) };
     let needs = needs(&Method::GET, route);
+    if let Some(portal) = caller.portal() {
+        let is_its_own = portal::may(api, portal, (&Method::GET, route), &About::these(path, query)).await?;
+        return if is_its_own { Ok(()) } else { Err(caller.may_not(needs.told())) };
+    }
     if may(api, caller, needs, true, &About::these(path, query)).await? {
         return Ok(());
     }
     Err(caller.may_not(needs.told()))
+}
+
+/// Whether a caller that was let in would be let in again, and may do the same: its token is
+/// neither gone nor changed, or its portal is open.
+pub(crate) fn still_knows(api: &ApiState, caller: &Caller) -> bool {
+    match caller.portal() {
+        Some(portal) => portal::is_open(api, caller, portal),
+        None => api.shared.access.still_knows(caller),
+    }
 }
 
 /// The clients whose own the caller may see.

@@ -1,9 +1,9 @@
 //! How far a stream has come in its feeds, as the text by which a cut stream goes on.
 //!
 //! `version, places, check` in base64url, as a cursor has it. A text that another stream gave is
-//! not taken: then the stream begins anew. The check finds mistakes, and keeps nobody from making such
-//! a text up: it gives no right to anything. The stream reads its own feed behind the place, with its
-//! own caller's rights.
+//! not taken: then the stream begins anew. The check finds mistakes. It keeps nobody from making
+//! such a text up, and need not: the stream reads its own feed behind the place, with the rights of
+//! its own caller.
 
 use base::{Timestamp, hash};
 use base64::Engine as _;
@@ -27,7 +27,10 @@ pub(crate) struct FeedPosition {
 }
 
 /// The text for these places, of a stream with that fingerprint.
-pub(super) fn write<'a>(fingerprint: u64, positions: impl Iterator<Item = (LiveTopic, &'a FeedPosition)>) -> String {
+pub(super) fn write<'a>(
+    fingerprint: u64,
+    positions: impl Iterator<Item = (LiveTopic, &'a FeedPosition)>,
+) -> String {
     let mut bytes = vec![VERSION];
     for (topic, FeedPosition { place, looked_until }) in positions {
         bytes.push(topic as u8);

@@ -1,13 +1,15 @@
 //! One stream: what it shows, how far it has come, and which message is next.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use access::Caller;
 use axum::body::Bytes;
 use base::Problem;
 use engine::followers::live::{LiveFollower, WatchTarget, WatchedDevices};
+use engine::followers::registry::RegistryRows;
 use engine::followers::{Followed, FollowedFeed};
 use net::memory_budget::Reservation;
 use net::shares::SenderKey;
@@ -18,27 +20,32 @@ use tokio::time::{Instant, sleep_until};
 use super::feed::{FeedIdentity, FeedState, MESSAGE_BYTES_MAX};
 use super::message::{ALIVE, message};
 use super::position::{self, FeedPosition};
+use super::rows::{RowSource, VisibleRows};
 use super::topic::{LiveRequest, LiveTopic, sees_devices_of};
 use super::visible::{VisibleChanges, VisibleDevices, VisibleQueues};
 use super::{LiveStreamPermit, Look};
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::authorization::Sees;
+use crate::authorization::{Sees, still_knows};
 use crate::overview;
 use crate::path::{unknown_client, unknown_device};
-use crate::routes::live::source;
+use crate::routes::live::{clients, operations, rollouts, source};
 use crate::shape::{LiveBehindShape, LiveHelloShape};
 
 /// Between two looks at a topic: it has ten messages a second at most.
 const TICK: Duration = Duration::from_millis(100);
 /// Between two looks at queues: their partitions are asked.
 const QUEUES_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two looks at rollouts, operations and clients: all that are shown are read.
+const ROWS_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks at a feed that is behind: it will be left out again.
 const BEHIND_INTERVAL: Duration = Duration::from_secs(1);
 /// After so long without a message a comment says that the stream lives.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// How long what a caller may see is taken to be as it was.
 const RIGHTS_TTL: Duration = Duration::from_secs(1);
+/// As far away as the end of rights that do not end is taken to be.
+const RIGHTS_LEFT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// A stream.
 pub(super) struct LiveStream {
@@ -54,7 +61,11 @@ pub(super) struct LiveStream {
     made: VecDeque<Bytes>,
     /// What the message takes that the connection is taking.
     held: Option<Reservation>,
+    /// Things whose change may take rights away, a bit each.
+    rights_follow: u32,
     rights_hold_until: Instant,
+    /// When the caller's rights end by themselves, if they do.
+    rights_end: Instant,
     alive_at: Instant,
     has_ended: bool,
 }
@@ -62,8 +73,8 @@ pub(super) struct LiveStream {
 struct TopicState {
     topic: LiveTopic,
     shows: TopicView,
-    /// Its number for the follower, if it follows.
-    number: Option<usize>,
+    /// The things that it follows, a bit each.
+    follows: u32,
     /// There may be something new.
     is_due: bool,
     /// In which moment it was told so last.
@@ -76,6 +87,7 @@ enum TopicView {
     Feed(Box<FeedState>),
     Devices(VisibleDevices),
     Queues(VisibleQueues),
+    Rows(VisibleRows),
     Overview,
 }
 
@@ -99,14 +111,20 @@ impl LiveStream {
             let known = positions.iter().position(|(of, _)| *of == topic);
             let position = known.map(|known| positions.swap_remove(known).1);
             let (shows, watches) = shows(api, caller.as_ref(), &asked, topic, position).await?;
-            let number = watches.map(|watches| {
+            let follows = watches.map_or(0, |watches| {
                 watched.push(watches);
-                watched.len() - 1
+                1 << (watched.len() - 1)
             });
-            topics.push(TopicState { topic, shows, number, is_due: true, told_in: 0, look_at: now });
+            topics.push(TopicState { topic, shows, follows, is_due: true, told_in: 0, look_at: now });
         }
+        // A portal may be closed at any time.
+        let rights_follow = caller.as_ref().and_then(Caller::portal).map_or(0, |_| {
+            watched.push(WatchTarget::Registry(RegistryRows::Clients));
+            1 << (watched.len() - 1)
+        });
         let follower = api.engine().follow_live(watched)?;
         let samples = asked.topics.contains(&LiveTopic::Overview).then(|| overview::follow(api));
+        let rights_end = now + rights_left(api, caller.as_ref());
         let version = api.host().map_or("", crate::Host::version);
         let hello = LiveHelloShape::of(version, api.engine().clock().wall());
         let hello = serde_json::to_vec(&hello).expect("a shape is JSON");
@@ -120,7 +138,9 @@ impl LiveStream {
             samples,
             made: VecDeque::from([message("hello", None, &[&hello])]),
             held: None,
+            rights_follow,
             rights_hold_until: now + RIGHTS_TTL,
+            rights_end,
             alive_at: now + KEEPALIVE_INTERVAL,
             has_ended: false,
             permit,
@@ -167,13 +187,24 @@ impl LiveStream {
     /// Waits until there is something to look at, or to say.
     async fn wait(&mut self) -> Result<(), Problem> {
         let told = self.topics.iter().filter(|topic| topic.is_due).map(|topic| topic.look_at);
-        let look_at = told.min().unwrap_or(self.alive_at).min(self.alive_at);
+        let look_at = told.min().unwrap_or(self.alive_at).min(self.alive_at).min(self.rights_end);
         let Self { follower, samples, .. } = self;
         select! {
-            told = follower.told() => self.mark_due(|topic| topic.number.is_some_and(|number| told & (1 << number) != 0)),
+            told = follower.told() => {
+                self.mark_due(|topic| topic.follows & told != 0);
+                if self.rights_follow & told != 0 {
+                    self.check_rights().await?;
+                }
+            }
             () = sampled(samples) => self.mark_due(|topic| matches!(topic.shows, TopicView::Overview)),
             () = sleep_until(look_at) => {
-                if Instant::now() >= self.alive_at {
+                let now = Instant::now();
+                if now >= self.rights_end {
+                    self.check_rights().await?;
+                    let left = rights_left(&self.permit.api, self.caller.as_ref());
+                    self.rights_end = now + left.max(TICK);
+                }
+                if now >= self.alive_at {
                     self.check_rights().await?;
                     self.made.push_back(ALIVE);
                 }
@@ -225,6 +256,14 @@ impl LiveStream {
                 state.is_due |= state.told_in == tick;
                 self.add_changed(LiveTopic::Queues, &changed);
             }
+            TopicView::Rows(rows) => {
+                state.look_at = next_moment(epoch, Instant::now(), ROWS_INTERVAL).0;
+                let topic = state.topic;
+                if let Some(changed) = rows.changed(&look).await? {
+                    state.is_due |= changed.more;
+                    self.send_changed(topic, &changed);
+                }
+            }
             TopicView::Overview => {
                 let sample = self.samples.as_mut().and_then(|samples| samples.borrow_and_update().clone());
                 if let Some(sample) = sample {
@@ -270,9 +309,12 @@ impl LiveStream {
     }
 
     fn add_changed(&mut self, topic: LiveTopic, changed: &VisibleChanges) {
-        if changed.is_empty() {
-            return;
+        if !changed.is_empty() {
+            self.send_changed(topic, changed);
         }
+    }
+
+    fn send_changed(&mut self, topic: LiveTopic, changed: &VisibleChanges) {
         let gone: &[&[u8]] = if changed.gone.is_empty() { &[] } else { &[b"],\"gone\":[", &changed.gone] };
         let parts: Vec<&[u8]> = [&b"{\"items\":["[..], &changed.items]
             .into_iter()
@@ -301,7 +343,7 @@ impl LiveStream {
     /// Whether the caller may still see what it asked for.
     async fn check_rights(&mut self) -> Result<(), Problem> {
         let api = &self.permit.api;
-        if let Some(caller) = self.caller.as_ref().filter(|caller| !api.shared.access.still_knows(caller)) {
+        if let Some(caller) = self.caller.as_ref().filter(|caller| !still_knows(api, caller)) {
             let detail = format!("token {:?} was deleted, or its scopes were changed", caller.name());
             return Err(Problem::new(401, "unauthorized", detail));
         }
@@ -327,6 +369,14 @@ fn next_moment(epoch: Instant, now: Instant, every: Duration) -> (Instant, u64) 
     let every = every.as_millis() as u64;
     let moment = now.duration_since(epoch).as_millis() as u64 / every;
     (epoch + Duration::from_millis((moment + 1) * every), moment)
+}
+
+/// For how long a caller has its rights at most: a portal ends by itself.
+fn rights_left(api: &ApiState, caller: Option<&Caller>) -> Duration {
+    let portal = caller.and_then(Caller::portal);
+    portal.map_or(RIGHTS_LEFT_MAX, |portal| {
+        portal.expires_at.since(api.engine().clock().now()).min(RIGHTS_LEFT_MAX)
+    })
 }
 
 /// Resolves when there is another sample; never where nobody looks at them.
@@ -362,6 +412,15 @@ async fn shows(
                 Some(WatchTarget::Queues(partitions)),
             ));
         }
+        LiveTopic::Rollouts => return Ok(rows(RegistryRows::Rollouts, rollouts(api), &asked.rollouts)),
+        LiveTopic::Operations => {
+            let source = operations(api, caller, asked.namespace.clone());
+            return Ok(rows(RegistryRows::Operations, source, &asked.operations));
+        }
+        LiveTopic::Client => {
+            let ids = asked.client.iter().map(ToString::to_string).collect();
+            return Ok(rows(RegistryRows::Clients, clients(api), &ids));
+        }
         LiveTopic::Events => FollowedFeed::Events,
         LiveTopic::Deliveries => FollowedFeed::DeliveriesByStatus,
         LiveTopic::Commands => FollowedFeed::CommandsByStatus,
@@ -388,4 +447,12 @@ async fn shows(
     let feed = FeedIdentity { topic, device: asked.device.clone(), client: asked.client.clone(), sees };
     let source = source(api, topic, (feed.device.as_ref(), feed.client.as_ref()), sees);
     Ok((TopicView::Feed(Box::new(FeedState::new(source, feed, asked.last, position))), watched))
+}
+
+fn rows(
+    rows: RegistryRows,
+    source: Arc<dyn RowSource>,
+    ids: &BTreeSet<String>,
+) -> (TopicView, Option<WatchTarget>) {
+    (TopicView::Rows(VisibleRows::new(source, ids.clone())), Some(WatchTarget::Registry(rows)))
 }

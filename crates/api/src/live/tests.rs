@@ -1,5 +1,7 @@
 //! Streams over an engine in memory: what they begin with, how they go on, and how they end.
 
+mod rows;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -93,6 +95,11 @@ fn message(block: &str) -> Message {
 
 impl Rig {
     async fn start(tokens: &[(&str, &str)]) -> Self {
+        Self::with_streams(tokens, 16).await
+    }
+
+    /// So many streams may be open.
+    async fn with_streams(tokens: &[(&str, &str)], streams: usize) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), 2));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(Settings::for_tests(), store, clock).await.expect("an empty store loads");
@@ -102,7 +109,7 @@ impl Rig {
         let stop = watch::Sender::new(false);
         let state =
             ApiState::new(engine.clone(), access, &MemoryBudget::default(), Arc::new(Mutex::default()));
-        let router = router(state.ended_by(stop.subscribe()).live_streams(2));
+        let router = router(state.ended_by(stop.subscribe()).live_streams(streams));
         Self { engine, router, stop }
     }
 
@@ -129,6 +136,20 @@ impl Rig {
 
     async fn device(&self, id: &str) {
         self.make("POST /v1/devices", &format!(r#"{{"id":"{id}","kind":"sensor"}}"#)).await;
+    }
+
+    async fn client(&self, id: &str) {
+        let body = format!(r#"{{"id":"{id}","name":"n","url":"https://{id}.example/"}}"#);
+        self.make("POST /v1/clients", &body).await;
+    }
+
+    /// The token and the id of a portal that may read.
+    async fn portal(&self, client: &str) -> (String, String) {
+        let call = format!("POST /v1/clients/{client}/portal");
+        let (_, body) = self.send(&call, Some("admin"), None, r#"{"ttl":"1h","may":["read"]}"#).await;
+        let body = body.collect().await.expect("a body").to_bytes();
+        let portal: Json = serde_json::from_slice(&body).expect("a portal");
+        ["token", "id"].map(|field| portal[field].as_str().expect("text").to_owned()).into()
     }
 
     /// The code of the refusal.
@@ -345,7 +366,7 @@ async fn a_server_that_stops_ends_its_streams_at_once() {
 
 #[tokio::test]
 async fn there_are_so_many_streams_and_one_token_has_a_share() {
-    let rig = Rig::start(&[("admin", "admin"), ("read", "read")]).await;
+    let rig = Rig::with_streams(&[("admin", "admin"), ("read", "read")], 2).await;
     let query = "topics=overview";
     let first = rig.open(query, Some("admin"), None).await;
     assert_eq!(rig.refused(query, Some("admin")).await, (503, "too_many_live".to_owned()));
@@ -379,6 +400,8 @@ async fn what_a_stream_is_asked_for_is_checked() {
         ("topics=events&wait=1s", (422, "unknown_parameter")),
         ("topics=events&device=none", (404, "unknown_device")),
         ("topics=deliveries&client=none", (404, "unknown_client")),
+        ("topics=client", (422, "invalid_parameter")),
+        ("topics=rollouts&rollout=", (422, "invalid_parameter")),
     ] {
         assert_eq!(rig.refused(query, None).await, (expect.0, expect.1.to_owned()), "{query}");
     }
@@ -408,6 +431,10 @@ async fn each_topic_takes_what_the_list_of_its_name_takes() {
         ("topics=events&device=d2", &["admin", "read"]),
         ("topics=deliveries&client=acme", &["admin", "read", "acme"]),
         ("topics=commands", &["admin", "read", "commands"]),
+        ("topics=rollouts", &["admin", "read", "commands"]),
+        ("topics=operations", &["admin", "read", "commands", "acme"]),
+        ("topics=operations&namespace=mail", &["admin", "read", "commands", "acme", "jobs"]),
+        ("topics=client&client=acme", &["admin", "read", "acme"]),
         ("topics=timeline&device=d1", &["admin", "read", "commands"]),
         ("topics=devices&ids=d1", &["admin", "read", "commands", "acme"]),
         ("topics=queues&queues=mail/out", &["admin", "read", "jobs"]),

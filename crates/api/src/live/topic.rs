@@ -16,6 +16,9 @@ const VISIBLE_MAX: usize = 200;
 const LAST_DEFAULT: usize = 50;
 const LAST_MAX: usize = 200;
 
+/// Longest id of a rollout or an operation, in bytes.
+const ID_BYTES_MAX: usize = 64;
+
 /// Something to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum LiveTopic {
@@ -27,10 +30,13 @@ pub(crate) enum LiveTopic {
     Devices = 6,
     Queues = 7,
     Notices = 8,
+    Rollouts = 9,
+    Operations = 10,
+    Client = 11,
 }
 
 impl LiveTopic {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Overview,
         Self::Events,
         Self::Deliveries,
@@ -39,6 +45,9 @@ impl LiveTopic {
         Self::Devices,
         Self::Queues,
         Self::Notices,
+        Self::Rollouts,
+        Self::Operations,
+        Self::Client,
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -51,6 +60,9 @@ impl LiveTopic {
             Self::Devices => "devices",
             Self::Queues => "queues",
             Self::Notices => "notices",
+            Self::Rollouts => "rollouts",
+            Self::Operations => "operations",
+            Self::Client => "client",
         }
     }
 }
@@ -64,6 +76,10 @@ pub(super) struct LiveRequest {
     pub(super) ids: BTreeSet<DeviceId>,
     pub(super) queues: BTreeSet<QueueName>,
     pub(super) last: usize,
+    pub(super) rollouts: BTreeSet<String>,
+    pub(super) operations: BTreeSet<String>,
+    /// Of queues of which the operations are; a token of that namespace has to say it.
+    pub(super) namespace: Option<String>,
 }
 
 impl LiveRequest {
@@ -83,6 +99,10 @@ impl LiveRequest {
         let right = format!("a number from 1 to {LAST_MAX}");
         let last = params
             .take("last", &right, |text| text.parse().ok().filter(|last| (1..=LAST_MAX).contains(last)))?;
+        let right = format!("up to {VISIBLE_MAX} ids, with commas between");
+        let rollouts = params.take("rollout", &right, |text| each(text, VISIBLE_MAX, id))?;
+        let operations = params.take("operation", &right, |text| each(text, VISIBLE_MAX, id))?;
+        let namespace = params.take("namespace", "text", |text| Some(text.to_owned()))?;
         params.end()?;
         let asked = Self {
             topics: topics.unwrap_or_default(),
@@ -91,6 +111,9 @@ impl LiveRequest {
             ids: ids.unwrap_or_default(),
             queues: queues.unwrap_or_default(),
             last: last.unwrap_or(LAST_DEFAULT),
+            rollouts: rollouts.unwrap_or_default(),
+            operations: operations.unwrap_or_default(),
+            namespace,
         };
         asked.check_complete(&words)?;
         Ok(asked)
@@ -103,6 +126,8 @@ impl LiveRequest {
             format!("topics is missing; it must be some of {words}, with commas between")
         } else if lacks(LiveTopic::Timeline, self.device.is_some()) {
             "the topic timeline takes device=ID".to_owned()
+        } else if lacks(LiveTopic::Client, self.client.is_some()) {
+            "the topic client takes client=ID".to_owned()
         } else if lacks(LiveTopic::Devices, !self.ids.is_empty()) {
             format!("the topic devices takes ids=ID,ID,.. of up to {VISIBLE_MAX} devices")
         } else if lacks(LiveTopic::Queues, !self.queues.is_empty()) {
@@ -129,12 +154,23 @@ impl LiveRequest {
                 LiveTopic::Deliveries => check_row(api, caller, "/v1/deliveries", &[], &query).await?,
                 LiveTopic::Notices => check_row(api, caller, "/v1/notices", &[], &[]).await?,
                 LiveTopic::Commands => check_row(api, caller, "/v1/commands", &[], &query).await?,
-                LiveTopic::Timeline => check_row(api, caller, "/v1/devices/{id}/timeline", &[], &query).await?,
+                LiveTopic::Timeline => {
+                    check_row(api, caller, "/v1/devices/{id}/timeline", &[], &query).await?
+                }
                 LiveTopic::Devices => {
                     let all = check_row(api, caller, "/v1/devices", &[], &[]).await;
                     if caller.is_none_or(|caller| own_clients(caller).is_empty()) {
                         all?;
                     }
+                }
+                LiveTopic::Rollouts => check_row(api, caller, "/v1/rollouts", &[], &[]).await?,
+                LiveTopic::Operations => {
+                    let of = self.namespace.as_deref().map(|namespace| ("namespace", namespace));
+                    check_row(api, caller, "/v1/operations", &[], &Vec::from_iter(of)).await?;
+                }
+                LiveTopic::Client => {
+                    let path: Vec<_> = client.map(|(_, client)| ("id", client)).into_iter().collect();
+                    check_row(api, caller, "/v1/clients/{id}", &path, &[]).await?;
                 }
                 LiveTopic::Queues => {
                     for namespace in self.namespaces() {
@@ -171,6 +207,11 @@ fn each<T: Ord>(text: &str, most: usize, read: impl Fn(&str) -> Option<T>) -> Op
     let parts = text.split(',').map(str::trim);
     let all: BTreeSet<T> = parts.take(most + 1).map(read).collect::<Option<_>>()?;
     (text.split(',').count() <= most).then_some(all)
+}
+
+/// An id of a rollout or an operation: what has no such id is not there.
+fn id(text: &str) -> Option<String> {
+    (1..=ID_BYTES_MAX).contains(&text.len()).then(|| text.to_owned())
 }
 
 fn topic(text: &str) -> Option<LiveTopic> {

@@ -15,8 +15,8 @@ use super::memo::{KnownRow, RowKey, SharedRow};
 use crate::ApiState;
 use crate::shape::{DeviceShape, QueueShape};
 
-/// A page is not told again when its oldest job has become ready by less earlier or later: the times
-/// of some jobs are of a clock that is set.
+/// A page is told again when its oldest job has become ready by so much earlier or later. It may be
+/// less because the times of some jobs are of a clock that is set.
 const OLDEST_READY_STEP: Duration = Duration::from_secs(1);
 
 /// What a stream sends of them.

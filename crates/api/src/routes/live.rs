@@ -7,8 +7,11 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use base::{ClientId, DeviceId};
+use base::{ClientId, DeviceId, EntityId, Problem};
+use engine::operations::OPERATION_ID_PREFIX;
 use engine::queries::{CommandFilter, DeliveryFilter, EventFilter};
+use engine::records::RolloutWork;
+use engine::{Queries, TrackedOperation, TrackedRollout};
 use net::problem::Refused;
 use serde::Serialize;
 
@@ -17,15 +20,18 @@ use super::commands::Commands;
 use super::deliveries::Deliveries;
 use super::history::Events;
 use super::notices::Notices;
+use super::operations::OperationVisibility;
 use super::timeline::Timeline;
 use crate::ApiState;
 use crate::authorization::Sees;
-use crate::live::{self, EVENT_STREAM, FeedSource, ListSource, LiveTopic, RowLookup};
+use crate::live::{self, EVENT_STREAM, FeedSource, ListSource, LiveTopic, RowLookup, RowPage, RowSource};
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
 use crate::params::Params;
-use crate::shape::{CommandShape, DeliveryShape, LiveBehindShape, LiveHelloShape};
+use crate::shape::{
+    ClientShape, CommandShape, DeliveryShape, LiveBehindShape, LiveHelloShape, OperationShape, RolloutShape,
+};
 
 pub(super) fn routes() -> Routes {
     let about = "messages: hello, then one named like its topic whenever that has changed, \
@@ -37,6 +43,9 @@ pub(super) fn routes() -> Routes {
         .query("ids", words::any_text())
         .query("queues", words::any_text())
         .query("last", words::whole(1, 200))
+        .query("rollout", words::any_text())
+        .query("operation", words::any_text())
+        .query("namespace", words::any_text())
         .gives_text(EVENT_STREAM, about)
         .knows::<LiveHelloShape<'_>>()
         .knows::<LiveBehindShape>()
@@ -111,7 +120,83 @@ pub(crate) fn source(
             // Its times are the registry's own: how far other feeds were looked at says nothing.
             feed: Feed { from: None, ..feed },
         })),
-        LiveTopic::Overview | LiveTopic::Devices | LiveTopic::Queues => unreachable!("{topic:?} is no feed"),
+        LiveTopic::Overview
+        | LiveTopic::Devices
+        | LiveTopic::Queues
+        | LiveTopic::Rollouts
+        | LiveTopic::Operations
+        | LiveTopic::Client => unreachable!("{topic:?} is no feed"),
+    }
+}
+
+/// Rollouts of commands, in order of id.
+pub(crate) fn rollouts(api: &ApiState) -> Arc<dyn RowSource> {
+    Arc::new(Rollouts(api.queries()))
+}
+
+/// Operations that the caller may see, the newest first; only those about queues of a namespace, if
+/// it is given.
+pub(crate) fn operations(
+    api: &ApiState,
+    caller: Option<&Caller>,
+    namespace: Option<String>,
+) -> Arc<dyn RowSource> {
+    Arc::new(Operations(api.queries(), OperationVisibility::to(caller, namespace)))
+}
+
+/// Clients, by id only.
+pub(crate) fn clients(api: &ApiState) -> Arc<dyn RowSource> {
+    Arc::new(Clients(api.queries()))
+}
+
+struct Rollouts(Queries);
+
+impl RowSource for Rollouts {
+    fn named(&self, id: &str) -> Result<Option<Vec<u8>>, Problem> {
+        let is_shown = |found: &TrackedRollout| matches!(found.rollout.work, RolloutWork::Command(_));
+        Ok(self.0.rollout(id)?.filter(is_shown).map(|found| json(&RolloutShape::from(&found))))
+    }
+
+    fn page(&self, after: Option<&str>, rows: usize) -> Result<RowPage, Problem> {
+        let (found, stopped) = self.0.rollouts(after, rows)?;
+        let last = found.last().filter(|_| found.len() == rows).map(|found| found.rollout.id.to_string());
+        let next = stopped.map(String::from).or(last);
+        let row = |found: TrackedRollout| (found.rollout.id.to_string(), json(&RolloutShape::from(&found)));
+        Ok((found.into_iter().map(row).collect(), next))
+    }
+}
+
+struct Operations(Queries, OperationVisibility);
+
+impl RowSource for Operations {
+    fn named(&self, id: &str) -> Result<Option<Vec<u8>>, Problem> {
+        let Some(id) = EntityId::from_text(OPERATION_ID_PREFIX, id) else { return Ok(None) };
+        let found = self.0.operation(id)?.filter(|found| self.1.has(found));
+        Ok(found.map(|found| json(&OperationShape::from(&found))))
+    }
+
+    fn page(&self, after: Option<&str>, rows: usize) -> Result<RowPage, Problem> {
+        let after = after.and_then(|id| EntityId::from_text(OPERATION_ID_PREFIX, id));
+        let found = self.0.operations(|found| self.1.has(found), after, rows)?;
+        let row = |found: TrackedOperation| {
+            (found.operation.id.to_text(OPERATION_ID_PREFIX), json(&OperationShape::from(&found)))
+        };
+        let found: Vec<_> = found.into_iter().map(row).collect();
+        let next = found.last().filter(|_| found.len() == rows).map(|(id, _)| id.clone());
+        Ok((found, next))
+    }
+}
+
+struct Clients(Queries);
+
+impl RowSource for Clients {
+    fn named(&self, id: &str) -> Result<Option<Vec<u8>>, Problem> {
+        let client = ClientId::new(id).and_then(|id| self.0.client(&id));
+        Ok(client.map(|client| json(&ClientShape::from(&*client))))
+    }
+
+    fn page(&self, _: Option<&str>, _: usize) -> Result<RowPage, Problem> {
+        Ok((Vec::new(), None))
     }
 }
 

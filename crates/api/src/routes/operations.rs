@@ -98,7 +98,7 @@ async fn create(
 }
 
 /// Which operations are shown to a caller.
-struct OperationVisibility {
+pub(super) struct OperationVisibility {
     /// Only those that the token of this name began.
     by: Option<String>,
     /// Only those about queues of this namespace.
@@ -106,13 +106,13 @@ struct OperationVisibility {
 }
 
 impl OperationVisibility {
-    fn to(caller: Option<&Caller>, namespace: Option<String>) -> Self {
+    pub(super) fn to(caller: Option<&Caller>, namespace: Option<String>) -> Self {
         let sees_all = |scope: &Scope| matches!(scope, Scope::Admin | Scope::Read | Scope::Operate);
         let narrow = caller.filter(|caller| !caller.scopes().iter().any(sees_all));
         Self { by: narrow.map(|caller| caller.name().to_owned()), namespace }
     }
 
-    fn has(&self, TrackedOperation { operation, .. }: &TrackedOperation) -> bool {
+    pub(super) fn has(&self, TrackedOperation { operation, .. }: &TrackedOperation) -> bool {
         self.by.as_deref().is_none_or(|by| operation.by.as_deref() == Some(by))
             && self.namespace.as_deref().is_none_or(|namespace| is_about(&operation.filter, namespace))
     }

@@ -242,6 +242,7 @@ async fn a_queue_is_what_it_is_set_to() {
     let shown = r#"{"settings":{"order":"fifo","concurrency":null,"rate":10.0,"jobs_max":null}}"#;
     let queue = server.check(&format!("GET {Q}"), "", 200, shown).await;
     assert!(queue["oldest_ready_ms"].is_number(), "{queue}");
+    assert!(queue["oldest_ready_at"].is_string(), "{queue}");
 }
 
 #[tokio::test]

@@ -76,6 +76,7 @@ async fn queues(api: &Api) -> Result<Value, ApiError> {
         let path = format!("/v1/queues/{STAYS}/{name}");
         // for how long something has been so is never the same
         queue["oldest_ready_ms"].take();
+        queue.as_object_mut().and_then(|queue| queue.remove("oldest_ready_at"));
         let jobs: Vec<Value> = api.list(&format!("{path}/jobs")).await?;
         // what an alias means is what comes after a reserved job, which is in no list
         for alias in jobs.iter().take(WHOLE_MAX).filter_map(|job| job["alias"].as_str()) {
