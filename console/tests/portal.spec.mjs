@@ -51,6 +51,23 @@ test("a link shows its client's deliveries and nothing of another's", async () =
   assert.equal(other.status, 403);
 });
 
+test("a portal shows what comes, and that its link has expired the moment that it is closed", async () => {
+  const { site, portal } = await start();
+  const { id, url } = await portal("acme", ["read"]);
+  await visit(site, url.replace("/console", ""), { expected: [/status of 401/] }, async (page) => {
+    await page.getByText("1 row").waitFor();
+    await site.report({ device_id: "lock1", data: 0 });
+    await page.getByText("2 rows").waitFor();
+    await page.getByRole("link", { name: /^delivered/ }).nth(1).waitFor();
+    await site.api("PATCH", "/v1/clients/acme", { name: "Acme Doors" });
+    await page.getByRole("heading", { name: "Acme Doors" }).waitFor();
+    await site.api("PATCH", "/v1/clients/acme", { name: "acme" });
+    await page.getByRole("heading", { name: "acme" }).waitFor();
+    await site.api("DELETE", `/v1/clients/acme/portal/${id}`);
+    await page.getByText("This link has expired.").waitFor();
+  });
+});
+
 test("two portals in one tab do not meet", async () => {
   const { site, portal } = await start();
   const [acme, bolt] = [await portal("acme", ["read"]), await portal("bolt", ["read"])];
