@@ -71,11 +71,12 @@ test("a client is tested, changed, disabled, rotated and deleted", async (t) => 
 
     await page.getByRole("button", { name: "Edit" }).click();
     await page.getByLabel("Name").fill("Acme & Sons");
+    await page.getByLabel("Send it the server's notices").check();
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByRole("heading", { name: "Acme & Sons" }).waitFor();
-    await until("Acme & Sons", client("name"));
+    await until(["Acme & Sons", true], async () => [await client("name")(), await client("notices")()]);
     await page.getByRole("button", { name: "Undo" }).click();
-    await until("Acme", client("name"));
+    await until(["Acme", false], async () => [await client("name")(), await client("notices")()]);
 
     await page.getByRole("button", { name: "Disable" }).click();
     await until(false, client("enabled"));

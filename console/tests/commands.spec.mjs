@@ -74,6 +74,8 @@ test("new commands come by themselves, and filters narrow them by the address", 
     await until(["lock1"], () => devices(page));
     await send(site, "lock2");
     await until(["lock2", "lock1"], () => devices(page));
+    await answerNext(site, "lock1", { ok: true });
+    await page.getByRole("gridcell", { name: "acknowledged" }).waitFor();
     await page.getByRole("searchbox", { name: "Origin" }).fill("shift plan 4");
     await until(["lock1"], () => devices(page));
     await page.getByRole("button", { name: "Clear" }).click();
@@ -87,12 +89,12 @@ test("new commands come by themselves, and filters narrow them by the address", 
 });
 
 test("all that match are counted by status, cancelled and tried anew; those that are selected too", async (t) => {
-  const site = await startSite(t);
+  const site = await startSite(t, { tokens: [{ name: "root-token", scopes: ["admin"] }, { name: "sender-token", scopes: ["commands"] }] });
   for (const id of ["lock1", "lock2", "lock3"]) {
     await site.api("POST", "/v1/devices", { id });
     await send(site, id, { origin: id === "lock3" ? "by hand" : "plan" });
   }
-  await visit(site, "/commands?origin=plan", {}, async (page) => {
+  await visit(site, "/commands?origin=plan", { token: "sender-token" }, async (page) => {
     await page.getByRole("button", { name: "Count by status" }).click();
     await page.getByRole("button", { name: "scheduled 2" }).waitFor();
     await page.getByRole("button", { name: "Cancel all that match" }).click();

@@ -103,6 +103,24 @@ test("the chart covers the whole history, looks closer when it is asked to, and 
   });
 });
 
+test("readings that come faster than one call gives are all in the list", async (t) => {
+  const site = await startSite(t);
+  await site.api("POST", "/v1/devices", { id: "probe1", kind: "probe" });
+  const [now, n] = [Date.now(), 250];
+  const report = (fromMs) => site.report(...Array.from({ length: n }, (_, i) => ({ device_id: "probe1", ts: new Date(fromMs + i * 100).toISOString(), data: i })));
+  await report(now - 60_000);
+  await visit(site, "/devices/probe1?tab=readings", {}, async (page) => {
+    await page.locator(".foot", { hasText: "200 so far" }).waitFor();
+    await report(now - 30_000);
+    await page.getByRole("gridcell", { name: String(n - 1), exact: true }).first().waitFor();
+    await page.getByRole("grid", { name: "Readings" }).focus();
+    await until(`${2 * n} rows`, async () => {
+      await page.keyboard.press("End");
+      return (await page.locator(".foot").textContent()).trim();
+    });
+  });
+});
+
 test("the timeline says why, in sentences, as it happens", async (t) => {
   const receiver = createServer((request, response) => request.resume().on("end", () => response.writeHead(500).end())).listen(0, "127.0.0.1");
   receiver.unref();

@@ -13,6 +13,7 @@ import { mkdtemp } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { after } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { chromium } from "playwright-core";
 
@@ -54,6 +55,19 @@ export async function startSite(t, { tokens = [], settings = "" } = {}) {
   const site = await started;
   t.after(() => site.kill());
   return site;
+}
+
+/**
+ * Of a spec whose tests do not disturb one another: `make(t)` is done once, by whoever asks first, and
+ * ends with the spec. Call it outside of tests.
+ */
+export function shared(make) {
+  const ends = [];
+  after(async () => {
+    for (const end of ends) await end();
+  });
+  let made;
+  return () => (made ??= make({ after: (end) => ends.push(end) }));
 }
 
 async function start(tokens, settings) {

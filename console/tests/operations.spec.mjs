@@ -17,7 +17,6 @@ test("an operation is followed to its end", async (t) => {
     await page.getByText("No operation yet").waitFor();
     await accessible(page);
     const { id } = await begin(site);
-    await page.getByRole("button", { name: "Refresh" }).click();
     await page.getByRole("link", { name: "jobs.delete" }).click();
     await page.waitForURL(`**/console/operations?id=${id}`);
     await page.getByText(`${JOBS} done, 0 refused, 0 skipped of ${JOBS}`).waitFor();

@@ -3,13 +3,13 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { test } from "node:test";
-import { accessible, startSite, until, visit } from "./harness.mjs";
+import { accessible, shared, startSite, until, visit } from "./harness.mjs";
 
 const TOKENS = [{ name: "root-token", scopes: ["admin"] }];
 const SETTINGS = "[notify]\nallow_private = true\n";
 
 /** A server with the clients acme and bolt, each with a device that has reported; answers `portal`. */
-async function start(t) {
+const start = shared(async (t) => {
   const receiver = createServer((request, response) => request.resume().on("end", () => response.writeHead(204).end()));
   receiver.listen(0, "127.0.0.1");
   await once(receiver, "listening");
@@ -25,10 +25,10 @@ async function start(t) {
   }
   const portal = (client, may) => site.api("POST", `/v1/clients/${client}/portal`, { ttl: "10m", may });
   return { site, portal };
-}
+});
 
-test("a link shows its client's deliveries and nothing of another's", async (t) => {
-  const { site, portal } = await start(t);
+test("a link shows its client's deliveries and nothing of another's", async () => {
+  const { site, portal } = await start();
   const acme = await portal("acme", ["read"]);
   assert.match(acme.url, /^\/console\/portal#/);
   await visit(site, acme.url.replace("/console", ""), {}, async (page) => {
@@ -51,8 +51,25 @@ test("a link shows its client's deliveries and nothing of another's", async (t) 
   assert.equal(other.status, 403);
 });
 
-test("two portals in one tab do not meet", async (t) => {
-  const { site, portal } = await start(t);
+test("a portal shows what comes, and that its link has expired the moment that it is closed", async () => {
+  const { site, portal } = await start();
+  const { id, url } = await portal("acme", ["read"]);
+  await visit(site, url.replace("/console", ""), { expected: [/status of 401/] }, async (page) => {
+    await page.getByText("1 row").waitFor();
+    await site.report({ device_id: "lock1", data: 0 });
+    await page.getByText("2 rows").waitFor();
+    await page.getByRole("link", { name: /^delivered/ }).nth(1).waitFor();
+    await site.api("PATCH", "/v1/clients/acme", { name: "Acme Doors" });
+    await page.getByRole("heading", { name: "Acme Doors" }).waitFor();
+    await site.api("PATCH", "/v1/clients/acme", { name: "acme" });
+    await page.getByRole("heading", { name: "acme" }).waitFor();
+    await site.api("DELETE", `/v1/clients/acme/portal/${id}`);
+    await page.getByText("This link has expired.").waitFor();
+  });
+});
+
+test("two portals in one tab do not meet", async () => {
+  const { site, portal } = await start();
   const [acme, bolt] = [await portal("acme", ["read"]), await portal("bolt", ["read"])];
   await visit(site, acme.url.replace("/console", ""), {}, async (page) => {
     await page.getByRole("heading", { name: "acme" }).waitFor();
@@ -63,22 +80,24 @@ test("two portals in one tab do not meet", async (t) => {
   });
 });
 
-test("what a link allows is done, and its effect is there", async (t) => {
-  const { site, portal } = await start(t);
+test("what a link allows is done, and its effect is there", async () => {
+  const { site, portal } = await start();
   const { url } = await portal("acme", ["read", "retry", "url"]);
   await visit(site, url.replace("/console", ""), {}, async (page) => {
     await page.getByRole("button", { name: "Send a test" }).click();
     await page.getByText("The test succeeded.").waitFor();
+    // Where private addresses are allowed, a portal stays at the host and port of its client.
+    const moved = (await site.api("GET", "/v1/clients/acme")).url.replace(/acme$/, "moved");
     await page.getByRole("button", { name: "Change the URL" }).click();
-    await page.getByRole("textbox", { name: "URL" }).fill("http://127.0.0.1:9/moved");
+    await page.getByRole("textbox", { name: "URL" }).fill(moved);
     await page.getByRole("button", { name: "Change", exact: true }).click();
-    await until("http://127.0.0.1:9/moved", async () => (await site.api("GET", "/v1/clients/acme")).url);
-    await page.getByText("http://127.0.0.1:9/moved").waitFor();
+    await until(moved, async () => (await site.api("GET", "/v1/clients/acme")).url);
+    await page.getByText(moved).waitFor();
   });
 });
 
-test("a link without a token, or with one that has ended, says so", async (t) => {
-  const { site } = await start(t);
+test("a link without a token, or with one that has ended, says so", async () => {
+  const { site } = await start();
   for (const path of ["/portal", "/portal#fp_gone"]) {
     await visit(site, path, { expected: [/status of 401/] }, async (page) => {
       await page.getByText("This link has expired.").waitFor();

@@ -64,6 +64,10 @@ test("a rollout is started from its form, which counts whom it means before", as
     assert.equal((await site.api("PUT", "/v1/rollouts/firmware-7-1", same)).id, "firmware-7-1");
     await page.getByRole("link", { name: "Rollouts" }).first().click();
     await page.getByRole("link", { name: "firmware-7-1" }).waitFor();
+    await site.api("PUT", "/v1/rollouts/another", { payload: 1, devices: ["lock9"] });
+    await page.getByRole("link", { name: "another" }).waitFor();
+    await answer(site, "lock9", true);
+    await page.getByRole("img", { name: "1 acknowledged" }).waitFor();
   });
 });
 

@@ -63,7 +63,7 @@ test("a narrow token sees only its pages, and asks for nothing else", async (t) 
   await visit(site, "/", { token: "sender-token" }, async (page) => {
     const refused = [];
     page.on("response", (response) => response.status() === 403 && refused.push(response.url()));
-    await page.getByRole("heading", { name: "Failing now" }).waitFor();
+    await page.locator("dl.tiles").first().waitFor();
     assert.equal(await page.getByRole("link", { name: "Events" }).count(), 0);
     await page.goto(`${site.url}/console/events`);
     await page.getByText("This token may not see this page.").waitFor();
@@ -90,6 +90,7 @@ test("a stream that alone is refused is told of, and nothing is loaded again and
   const site = await startSite(t);
   await site.api("POST", "/v1/devices", { id: "lock1" });
   await visit(site, "/events", { expected: AWAY }, async (page) => {
+    await page.getByText("No event matches").waitFor();
     let [streams, lists] = [0, 0];
     const problem = { type: "about:blank", title: "Busy", status: 503, code: "too_many_live", detail: "too many streams" };
     await page.route("**/v1/live?*", (route) => {

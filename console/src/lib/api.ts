@@ -14,11 +14,16 @@ export type Shape<Name extends keyof components["schemas"]> = components["schema
 /** Typed calls: `ask(api.GET("/v1/devices/{id}", {params: {path: {id}}}))`. */
 export const api = fieldpost({ baseUrl: location.origin, token: token.get, fetch: watched });
 
-let unauthorized: (() => void) | undefined;
+let act: (() => void) | undefined;
 
 /** Called when the token is none any more. */
-export function onUnauthorized(act: () => void): void {
-  unauthorized = act;
+export function onUnauthorized(given: () => void): void {
+  act = given;
+}
+
+/** A call, or the stream, was refused because of that. */
+export function unauthorized(): void {
+  act?.();
 }
 
 async function watched(input: RequestInfo | URL, init?: RequestInit): Promise<Response> {
@@ -26,7 +31,7 @@ async function watched(input: RequestInfo | URL, init?: RequestInit): Promise<Re
     const response = await fetch(input, { cache: "no-store", ...init });
     // A 503 is an answer, but of a server that is not ready: /readyz says when it is.
     if (response.status !== 503) connection.answered();
-    if (response.status === 401) unauthorized?.();
+    if (response.status === 401) unauthorized();
     return response;
   } catch (error) {
     if (!(error instanceof DOMException && error.name === "AbortError")) connection.lost();

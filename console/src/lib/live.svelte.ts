@@ -1,10 +1,11 @@
 /**
- * What happens now, for the page that is shown. A page opens one stream with `useLive`; it is taken
- * up again after a cut and closed when the page is left. Browsers give a page few connections to
- * one server, so there is one stream, and not one for each part of a page.
+ * What happens now, for the page that is shown. Its parts ask with `useLive`, and share one stream:
+ * browsers give a page few connections to one server. The stream is taken up again after a cut, and
+ * closed when the page is left.
  */
 import { live, type FieldpostError, type LiveHandle } from "@fieldpost/client";
 import { untrack } from "svelte";
+import { unauthorized } from "./api";
 import { connection } from "./connection.svelte";
 import { filled } from "./filled";
 import { toast } from "./toast.svelte";
@@ -16,10 +17,18 @@ export type LiveState = "off" | "connecting" | "connected" | "old" | "refused";
 export interface FeedMessage<T> {
   items: T[];
   first?: boolean;
+  /** Items that were sent before, as they are now. */
+  moved?: T[];
+}
+
+/** What a topic of objects brings: those that changed, all of them at first. */
+export interface ObjectsMessage<T> {
+  items: T[];
+  gone?: string[];
 }
 
 export interface LiveRequest {
-  /** `overview`, `events`, `deliveries`, `commands`, `timeline`, `devices`, `queues`, `notices`. */
+  /** Those of `GET /v1/live`. */
   topics: string[];
   /** Parameters of the call; an empty one is left out. */
   query?: Record<string, string | undefined>;
@@ -66,33 +75,49 @@ document.addEventListener("visibilitychange", () => {
   else tab.asleep = false;
 });
 
-/** A change of the request within so many ms makes one new stream: rows that are scrolled past. */
+/** A change of what a page asks for within so many ms makes one new stream: rows that are scrolled past. */
 const SETTLE_MS = 250;
 
+type Request = () => LiveRequest | undefined;
+/** Of the parts of the page that are shown. */
+let requests = $state.raw<readonly Request[]>([]);
+
 /**
- * Opens the stream that `request` asks for, in a component. `undefined` is none. It is opened anew
- * when the topics or parameters change, not when the handlers do.
+ * Takes part in the page's stream, in a component. `undefined` asks for nothing. The stream is opened
+ * anew when topics or parameters change, not when handlers do. Parts that ask for one topic share
+ * its parameters.
  */
-export function useLive(request: () => LiveRequest | undefined): void {
-  const key = $derived.by(() => {
-    const asked = request();
-    return asked === undefined ? "" : JSON.stringify(parameters(asked));
+export function useLive(request: Request): void {
+  $effect(() => {
+    requests = [...untrack(() => requests), request];
+    return () => (requests = untrack(() => requests).filter((one) => one !== request));
   });
-  let opened = false;
+}
+
+function asked(): LiveRequest[] {
+  return requests.map((request) => request()).filter((one) => one !== undefined);
+}
+
+$effect.root(() => {
+  const key = $derived(asked().length === 0 ? "" : JSON.stringify(parameters(asked())));
+  let opened: readonly Request[] = [];
   let slept = false;
   $effect(() => {
+    const parts = untrack(() => requests);
+    // Those who have just come do not wait.
+    const settles = parts.every((part) => opened.includes(part));
+    opened = parts;
     if (key === "") return;
     if (tab.asleep) {
       slept = true;
       return;
     }
     // What came meanwhile is not in the stream.
-    if (slept) untrack(() => request()?.topics.forEach((topic) => request()?.behind?.(topic)));
+    if (slept) untrack(() => asked().forEach(({ topics, behind }) => topics.forEach((topic) => behind?.(topic))));
     slept = false;
     const query = JSON.parse(key) as Record<string, string>;
     let handle: LiveHandle | undefined;
-    const timer = setTimeout(() => (handle = open(query, request)), opened ? SETTLE_MS : 0);
-    opened = true;
+    const timer = setTimeout(() => (handle = open(query)), settles ? SETTLE_MS : 0);
     return () => {
       clearTimeout(timer);
       handle?.close();
@@ -100,13 +125,15 @@ export function useLive(request: () => LiveRequest | undefined): void {
       state.live = "off";
     };
   });
+});
+
+function parameters(asked: readonly LiveRequest[]): Record<string, string> {
+  const topics = [...new Set(asked.flatMap(({ topics }) => topics))];
+  const query = Object.assign({}, ...asked.map(({ query }) => filled(query ?? {}))) as Record<string, string>;
+  return { ...query, topics: topics.join(",") };
 }
 
-function parameters({ topics, query }: LiveRequest): Record<string, string> {
-  return { topics: topics.join(","), ...(filled(query ?? {}) as Record<string, string>) };
-}
-
-function open(query: Record<string, string>, request: () => LiveRequest | undefined): LiveHandle {
+function open(query: Record<string, string>): LiveHandle {
   state.live = "connecting";
   state.error = undefined;
   let cutAt: number | undefined;
@@ -127,16 +154,17 @@ function open(query: Record<string, string>, request: () => LiveRequest | undefi
     },
     onRefused: (error) => {
       state.live = "refused";
+      if (error.status === 401) unauthorized();
       state.error = error;
     },
-    onMessage: ({ event, data }) => take(event, data, request()),
+    onMessage: ({ event, data }) => take(event, data),
   });
   state.retry = handle.retryNow.bind(handle);
   connection.retryBy(state.retry);
   return handle;
 }
 
-function take(event: string, data: unknown, request: LiveRequest | undefined): void {
+function take(event: string, data: unknown): void {
   if (event === "hello") {
     const { version } = data as { version: string };
     if (versionSeen !== undefined && versionSeen !== version) {
@@ -145,9 +173,10 @@ function take(event: string, data: unknown, request: LiveRequest | undefined): v
       });
     }
     versionSeen = version;
-  } else if (event === "behind") {
-    request?.behind?.((data as { topic: string }).topic);
-  } else {
-    (request?.on[event] as ((data: unknown) => void) | undefined)?.(data);
+    return;
+  }
+  for (const request of asked()) {
+    if (event === "behind") request.behind?.((data as { topic: string }).topic);
+    else (request.on[event] as ((data: unknown) => void) | undefined)?.(data);
   }
 }

@@ -29,8 +29,8 @@ export function namespaceOf(filter: Record<string, unknown> | undefined): string
   return typeof queue === "string" ? queue.split("/", 1)[0] : undefined;
 }
 
-/** A token of queues says which namespace it asks for. */
-function asking(namespace: string | undefined): { namespace?: string } {
+/** The query of calls, and of the live topic: a token of queues says which namespace it asks for. */
+export function operationsQuery(namespace: string | undefined): { namespace?: string } {
   const own = namespaces();
   const asked = own === undefined ? undefined : (namespace ?? own[0]);
   return asked === undefined ? {} : { namespace: asked };
@@ -38,15 +38,15 @@ function asking(namespace: string | undefined): { namespace?: string } {
 
 export const operations = {
   dryRun: async (asked: NewOperation, signal: AbortSignal): Promise<DryRun> => {
-    const params = { query: asking(namespaceOf(asked.filter)) };
+    const params = { query: operationsQuery(namespaceOf(asked.filter)) };
     return (await ask(api.POST("/v1/operations", { params, body: { ...asked, dry_run: true }, signal }))) as DryRun;
   },
   start: async (asked: NewOperation): Promise<Operation> => {
-    const params = { query: asking(namespaceOf(asked.filter)) };
+    const params = { query: operationsQuery(namespaceOf(asked.filter)) };
     return (await ask(api.POST("/v1/operations", { params, body: asked }))) as Operation;
   },
   get: (id: string, signal: AbortSignal, namespace?: string): Promise<Operation> =>
-    ask(api.GET("/v1/operations/{id}", { params: { path: { id }, query: asking(namespace) }, signal })),
+    ask(api.GET("/v1/operations/{id}", { params: { path: { id }, query: operationsQuery(namespace) }, signal })),
   cancel: (id: string, namespace?: string): Promise<unknown> =>
-    ask(api.DELETE("/v1/operations/{id}", { params: { path: { id }, query: asking(namespace) } })),
+    ask(api.DELETE("/v1/operations/{id}", { params: { path: { id }, query: operationsQuery(namespace) } })),
 };
