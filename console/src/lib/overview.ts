@@ -6,9 +6,10 @@ export interface Overview {
   /** A second, over the last few seconds. */
   rates: Record<"reports" | "changes" | "losses" | "deliveries" | "jobs" | "commands", number>;
   devices: Record<"total" | "online" | "lost" | "never_seen" | "connected", number>;
-  queues: Record<"scheduled" | "ready" | "reserved" | "dead" | "paused", number>;
-  quarantine: number;
-  failing: Failing[];
+  /** Not for who may look at devices and commands alone; so are those below. */
+  queues?: Record<"scheduled" | "ready" | "reserved" | "dead" | "paused", number>;
+  quarantine?: number;
+  failing?: Failing[];
 }
 
 export interface Failing {

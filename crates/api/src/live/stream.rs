@@ -48,7 +48,7 @@ pub(super) struct LiveStream {
     whose: SenderKey,
     topics: Vec<TopicState>,
     follower: LiveFollower,
-    samples: Option<watch::Receiver<Option<Bytes>>>,
+    samples: Option<watch::Receiver<Option<overview::Shown>>>,
     /// Messages that are made: at most one look's.
     made: VecDeque<Bytes>,
     /// What the message takes that the connection is taking.
@@ -218,7 +218,7 @@ impl LiveStream {
             Shows::Overview => {
                 let sample = self.samples.as_mut().and_then(|samples| samples.borrow_and_update().clone());
                 if let Some(sample) = sample {
-                    self.add(Topic::Overview, &[&sample]);
+                    self.add(Topic::Overview, &[&sample.to(self.caller.as_ref())]);
                 }
             }
         }
@@ -308,7 +308,7 @@ fn next_look(epoch: Instant, now: Instant) -> (Instant, u64) {
 }
 
 /// Resolves when there is another sample; never where nobody looks at them.
-async fn sampled(samples: &mut Option<watch::Receiver<Option<Bytes>>>) {
+async fn sampled(samples: &mut Option<watch::Receiver<Option<overview::Shown>>>) {
     if let Some(samples) = samples
         && samples.changed().await.is_ok()
     {

@@ -77,12 +77,7 @@ pub(crate) fn source(
         }
         Topic::Deliveries => {
             let filter = DeliveryFilter { device, client, ..DeliveryFilter::default() };
-            Arc::new(Listed(move |feed: Feed| Deliveries {
-                engine: engine.clone(),
-                filter: filter.clone(),
-                feed,
-                sees,
-            }))
+            Arc::new(Listed(move |feed: Feed| Deliveries::new(engine.clone(), filter.clone(), feed, sees)))
         }
         Topic::Commands => {
             let filter = CommandFilter { device, ..CommandFilter::default() };
