@@ -34,6 +34,8 @@ pub struct Portal {
     pub url: bool,
     /// From when on it may do nothing.
     pub expires_at: Timestamp,
+    /// The name of the token that opened it, where tokens were asked for.
+    pub opened_by: Option<Box<str>>,
 }
 
 /// Whoever shows the token of a portal, with what it has used up.

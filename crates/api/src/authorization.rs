@@ -7,8 +7,10 @@
 mod middleware;
 mod own;
 mod portal;
+mod portal_sends;
 mod rows;
 mod sees;
+mod standing;
 mod table;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -17,10 +19,12 @@ use access::Caller;
 use base::Problem;
 use engine::records::OutcomeReceiver;
 
-pub(crate) use middleware::{KeepsOut, KeepsPortalsIn};
-pub(crate) use portal::PortalHolders;
+pub(crate) use middleware::{KeepsOut, PortalGuard};
+pub(crate) use portal::{PortalHolders, check_may_open};
+pub(crate) use portal_sends::ResendOfPortal;
 pub(crate) use rows::{check_row, own_clients, still_knows};
 pub(crate) use sees::Sees;
+pub(crate) use standing::StandingRights;
 
 /// Whether who gives a command, or tries it anew, may have its outcome told so. A queue takes the
 /// right to publish there: a token for commands is none for queues.

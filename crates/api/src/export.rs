@@ -14,13 +14,14 @@ use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use base::Problem;
-use engine::queries::Stretch;
+use engine::queries::{LOOKED_AT_MAX, Stretch};
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::warn;
 
 use crate::ApiState;
+use crate::authorization::StandingRights;
 use crate::compression;
 use crate::list::List;
 use crate::page::{PageOf, Rows};
@@ -43,13 +44,14 @@ pub(crate) async fn all<L: List>(
     page: PageOf<L::Key>,
     list: L,
 ) -> Result<Response, Problem> {
-    let place = api.shared.exports.enter()?;
+    let place = api.shared.exports.enter_as(&page.whose)?;
+    let rights = page.rights;
     let gzip = page.gzip.then(compression::Rows::new);
     let is_compressed = gzip.is_some();
     let walk = Walk { list: Arc::new(list), rows, after: None, left: page.limit, begun: false, gzip };
     let (first, walk) = Walk { after: page.after, ..walk }.next(&place).await?;
     let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(send_all(first, walk, place, sender));
+    tokio::spawn(send_all((api.clone(), rights), first, walk, place, sender));
     let mut response = Response::new(body(receiver));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(rows.content_type()));
     compression::told(response.headers_mut(), is_compressed);
@@ -86,14 +88,29 @@ pub(crate) fn body(pieces: mpsc::Receiver<Piece>) -> Body {
     }))
 }
 
-async fn send_all<L: List>(first: Bytes, walk: Option<Walk<L>>, place: Place, receiver: mpsc::Sender<Piece>) {
+/// Sends piece after piece, as long as the caller may see them.
+async fn send_all<L: List>(
+    (api, rights): (ApiState, Option<StandingRights>),
+    first: Bytes,
+    walk: Option<Walk<L>>,
+    place: Place,
+    receiver: mpsc::Sender<Piece>,
+) {
     let (mut rows, mut walk) = (first, walk);
     loop {
         if !sent(&receiver, Piece::Rows(rows), STALL_MAX).await {
             return;
         }
         let Some(rest) = walk else { break };
-        match rest.next(&place).await {
+        let still = match &rights {
+            Some(rights) => rights.check(&api).await,
+            None => Ok(()),
+        };
+        let next = match still {
+            Ok(()) => rest.next(&place).await,
+            Err(problem) => Err(problem),
+        };
+        match next {
             Ok((next, rest)) => (rows, walk) = (next, rest),
             Err(problem) => {
                 warn!(code = problem.code, detail = problem.detail, "an export broke off");
@@ -135,7 +152,7 @@ impl<L: List> Walk<L> {
     fn read(mut self) -> Result<(Bytes, Option<Self>), Problem> {
         let most = PIECE_ITEMS.min(L::READ_MAX);
         let asked = self.left.map_or(most, |left| left.min(most));
-        let Stretch { found, next, .. } = self.list.look(self.after.as_ref(), asked)?;
+        let Stretch { found, next, .. } = self.list.look(self.after.as_ref(), asked, LOOKED_AT_MAX)?;
         let bytes = self.written(&found);
         self.begun = true;
         self.left = self.left.map(|left| left - found.len());

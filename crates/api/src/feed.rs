@@ -75,13 +75,18 @@ pub(crate) async fn answer<L: Followable>(
     if page.form != Form::Page || feed.wait.is_zero() {
         return list::answer(api, page, list).await;
     }
-    let until = Instant::now() + feed.wait;
+    let rights = page.rights.clone();
+    let left = rights.as_ref().and_then(|rights| rights.left(api.engine().clock().now()));
+    let until = Instant::now() + left.map_or(feed.wait, |left| left.min(feed.wait));
     let mut asked = Arc::new((page, list));
     let (mut held, mut read) = look(api, &api.shared.lists, &mut asked).await?;
     if read.is_empty {
         drop(held);
         // In a box: most callers do not wait.
         (held, read) = Box::pin(first_item(api, asked, until)).await?;
+        if let Some(rights) = rights {
+            rights.check(api).await?;
+        }
     }
     Ok(held.until_sent(read.into_response()))
 }
@@ -218,6 +223,7 @@ mod tests {
             tail: true,
             gzip: false,
             whose,
+            rights: None,
         };
         let mut asked = Arc::new((page, Nothing(feed, Mutex::default())));
         let end = api.engine().feed_end();

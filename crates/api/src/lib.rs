@@ -126,7 +126,8 @@ impl ApiState {
         let [lookups, lists, exports, follows] =
             [Reads::lookups(), Reads::lists(), Reads::exports(), Reads::follows()].map(Arc::new);
         let (metrics, remembered) = (Metrics::default(), Arc::new(Remembered::default()));
-        let (decoders, live, portals) = (Decoders::default(), LiveStreams::default(), PortalHolders::default());
+        let (decoders, live, portals) =
+            (Decoders::default(), LiveStreams::default(), PortalHolders::default());
         {
             let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             metrics.register(&mut registry);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::PAGE_ITEMS_MAX;
-use engine::queries::Stretch;
+use engine::queries::{LOOKED_AT_MAX, Stretch};
 use net::memory_budget::{Reservation, SENDER_BYTES};
 use net::problem::Refused;
 use serde::Serialize;
@@ -44,12 +44,13 @@ pub(crate) trait List: Send + Sync + 'static {
     /// At most `limit` items behind `after`; fewer only at the end of the list. Reads the store.
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem>;
 
-    /// The same of a list that filters behind its index: as far as a bounded number of rows that
-    /// are looked at leads, and where to go on then.
+    /// The same of a list that filters behind its index: as far as rows lead that cost `cost_max`
+    /// to look at, and where to go on then.
     fn look(
         &self,
         after: Option<&Self::Key>,
         limit: usize,
+        _cost_max: usize,
     ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
         self.read(after, limit).map(Stretch::indexed)
     }
@@ -139,12 +140,15 @@ fn bytes_max<L: List>(items: usize) -> usize {
 fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
     let (mut found, mut bytes, wanted) = (Vec::new(), 0, page.items() + 1);
     let (mut looked_at, mut behind) = (None, None);
+    // One for all that this page looks at, however few items are read at a time.
+    let mut budget = LOOKED_AT_MAX;
     let more = loop {
         let asked = (wanted - found.len()).min(L::READ_MAX);
         let last = found.last().map(L::key);
-        let Stretch { found: read, next, looked_at: looked } =
-            list.look(last.as_ref().or(page.after.as_ref()), asked)?;
+        let Stretch { found: read, next, looked_at: looked, cost } =
+            list.look(last.as_ref().or(page.after.as_ref()), asked, budget)?;
         let ended = read.len() < asked;
+        budget = budget.saturating_sub(cost);
         looked_at = looked.map_or(looked_at, |looked| Some(looked_at.unwrap_or(0) + looked));
         bytes += read.iter().map(L::bytes).sum::<usize>();
         found.extend(read);
@@ -157,6 +161,9 @@ fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
             // As far as was looked; there may be more.
             behind = next;
             break behind.is_some();
+        }
+        if budget == 0 {
+            break true;
         }
     };
     let last = behind.or_else(|| found.last().map(L::key));
@@ -177,4 +184,103 @@ fn tail_of_nothing<K: Key>(page: &PageOf<K>) -> Option<String> {
     let beginning = K::before_all();
     let place = page.after.as_ref().or(beginning.as_ref())?;
     Some(cursor::write(page.fingerprint, place))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use net::shares::SenderKey;
+
+    use super::*;
+    use crate::cursor::DeadKey;
+    use crate::row::Cells;
+
+    /// Numbers, of which every 500th is meant, read a few at a time as what is large is.
+    struct Sparse(Mutex<usize>);
+
+    #[derive(Serialize)]
+    struct Number(u64);
+
+    impl Row for Number {
+        const COLUMNS: &'static [&'static str] = &["number"];
+
+        fn write(&self, cells: &mut Cells<'_>) {
+            cells.text(&self.0.to_string());
+        }
+    }
+
+    const NUMBERS: u64 = 60_000;
+    const STEP: u64 = 500;
+
+    impl List for Sparse {
+        type Key = DeadKey;
+        type Found = u64;
+        type Shown<'a> = Number;
+
+        const READ_MAX: usize = 2;
+
+        fn read(&self, after: Option<&DeadKey>, limit: usize) -> Result<Vec<u64>, Problem> {
+            self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
+        }
+
+        fn look(
+            &self,
+            after: Option<&DeadKey>,
+            limit: usize,
+            cost_max: usize,
+        ) -> Result<Stretch<u64, DeadKey>, Problem> {
+            let mut stretch = Stretch::default();
+            let from = after.map_or(0, |after| after.0 + 1);
+            for number in from..NUMBERS {
+                if stretch.found.len() == limit {
+                    break;
+                }
+                if stretch.cost == cost_max {
+                    stretch.next = Some(DeadKey(number - 1));
+                    break;
+                }
+                stretch.cost += 1;
+                stretch.found.extend(Some(number).filter(|number| number % STEP == 0));
+            }
+            *self.0.lock().expect("unpoisoned") += stretch.cost;
+            Ok(Stretch { looked_at: Some(stretch.cost as u64), ..stretch })
+        }
+
+        fn key(number: &u64) -> DeadKey {
+            DeadKey(*number)
+        }
+
+        fn show(number: &u64) -> Number {
+            Number(*number)
+        }
+    }
+
+    #[test]
+    fn a_page_has_one_budget_however_few_items_are_read_at_a_time() {
+        let (mut after, mut found) = (None, Vec::new());
+        loop {
+            let list = Sparse(Mutex::default());
+            let page = PageOf {
+                limit: Some(100),
+                after,
+                fingerprint: 0,
+                form: Form::Page,
+                tail: false,
+                gzip: false,
+                whose: SenderKey::Unknown,
+                rights: None,
+            };
+            let read = one_page(&page, &list).expect("readable");
+            let cost = *list.0.lock().expect("unpoisoned");
+            assert!(cost <= LOOKED_AT_MAX, "a page cost {cost}");
+            let answer: serde_json::Value = serde_json::from_slice(&read.answer.body).expect("JSON");
+            assert_eq!(answer["looked_at"], cost);
+            let items = answer["items"].as_array().expect("items").iter();
+            found.extend(items.map(|item| item.as_u64().expect("a number")));
+            let Some(text) = answer["next_cursor"].as_str() else { break };
+            after = Some(cursor::read::<DeadKey>(0, text).expect("its own"));
+        }
+        assert_eq!(found, (0..NUMBERS).step_by(STEP as usize).collect::<Vec<_>>());
+    }
 }

@@ -26,7 +26,7 @@ use tower_service::Service;
 use tracing::error;
 
 use crate::ApiState;
-use crate::authorization::{KeepsOut, KeepsPortalsIn};
+use crate::authorization::{KeepsOut, PortalGuard};
 use crate::change_log::Asked;
 
 /// The routes with the habits around them. Each layer is memory of every consumer that waits: there
@@ -36,7 +36,7 @@ pub(crate) fn keep(api: &ApiState, routes: Router) -> Router {
     let guarded = match *api.shared.access {
         Access::Open => {
             let api = api.clone();
-            routes.layer(layer_fn(move |routes| KeepsPortalsIn::new(api.clone(), routes)))
+            routes.layer(layer_fn(move |routes| PortalGuard::new(api.clone(), routes)))
         }
         Access::Guarded(_) => {
             let api = api.clone();

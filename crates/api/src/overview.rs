@@ -10,6 +10,7 @@ mod rates;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use access::Caller;
 use axum::body::Bytes;
 use base::Problem;
 use tokio::select;
@@ -17,10 +18,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::ApiState;
+use crate::authorization::Sees;
 use crate::shape::OverviewShape;
 use rates::RateSamples;
 
-pub(crate) use failing::{Failing, What};
+pub(crate) use failing::{Failing, FailingKind};
 pub(crate) use rates::PerSecond;
 
 /// Between two samples.
@@ -30,8 +32,26 @@ const FIRST_SPAN: Duration = Duration::from_millis(100);
 /// For how long samples are made after somebody asked: pages that ask again find one.
 const LOOKED_AT_FOR: Duration = Duration::from_secs(10);
 
+/// The overview, once there is one.
+type Sample = Option<Shown>;
+
 /// The overview, as JSON.
-type Sample = Option<Bytes>;
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    all: Bytes,
+    /// What is told of the devices, and of nothing that only some may look at.
+    of_devices: Bytes,
+}
+
+impl Shown {
+    /// As much of it as a caller may see: who sees no queues and no clients is not told of them.
+    pub(crate) fn to(&self, caller: Option<&Caller>) -> Bytes {
+        match Sees::of_caller(caller) {
+            Sees::Everything => self.all.clone(),
+            Sees::ItsOwn => self.of_devices.clone(),
+        }
+    }
+}
 
 /// The samples.
 #[derive(Debug)]
@@ -85,7 +105,7 @@ pub(crate) fn follow(api: &ApiState) -> watch::Receiver<Sample> {
 ///
 /// # Errors
 /// 503 when the server stops.
-pub(crate) async fn latest(api: &ApiState) -> Result<Bytes, Problem> {
+pub(crate) async fn latest(api: &ApiState) -> Result<Shown, Problem> {
     let mut samples = follow(api);
     let stopping = || Problem::unavailable("the server is stopping");
     select! {
@@ -115,9 +135,11 @@ async fn sample(api: ApiState) {
     }
 }
 
-fn made(api: &ApiState, rates: &RateSamples) -> Bytes {
+fn made(api: &ApiState, rates: &RateSamples) -> Shown {
     let (engine, counts) = (api.engine(), api.engine().overview_counts());
     let failing = failing::all(api, &counts);
-    let shape = OverviewShape::of(engine.clock().wall(), rates.per_second(), &counts, &failing);
-    serde_json::to_vec(&shape).expect("an overview is JSON").into()
+    let shape = OverviewShape::of(engine.clock().wall(), rates.per_second(), &counts);
+    let json = |shape: &OverviewShape<'_>| serde_json::to_vec(shape).expect("an overview is JSON").into();
+    let of_devices = json(&shape);
+    Shown { all: json(&shape.with_all(&counts, &failing)), of_devices }
 }

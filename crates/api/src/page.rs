@@ -11,6 +11,8 @@ use base::limits::PAGE_ITEMS_DEFAULT;
 use engine::Page;
 use net::shares::SenderKey;
 
+use crate::authorization::StandingRights;
+
 /// The part of a list that was asked for.
 #[derive(Debug)]
 pub(crate) struct PageOf<K> {
@@ -26,6 +28,8 @@ pub(crate) struct PageOf<K> {
     pub gzip: bool,
     /// Whose share of the memory budget it takes.
     pub whose: SenderKey,
+    /// Of a caller whose rights may end: to be asked for again by whoever answers late.
+    pub rights: Option<StandingRights>,
 }
 
 impl<K> PageOf<K> {

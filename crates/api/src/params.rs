@@ -5,6 +5,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use access::Caller;
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use base::limits::{DEVICE_ID_CHARS_MAX, LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, PAGE_ITEMS_MAX};
@@ -12,6 +13,7 @@ use base::{ClientId, DeviceId, Problem, Timestamp, hash};
 use net::problem::{Refused, quoted};
 use net::shares::SenderKey;
 
+use crate::authorization::StandingRights;
 use crate::compression;
 use crate::cursor::{self, Key};
 use crate::page::{Feed, Form, Order, PageOf};
@@ -35,6 +37,7 @@ pub(crate) struct Params {
     tail: bool,
     gzip: bool,
     whose: SenderKey,
+    rights: Option<StandingRights>,
     known: Vec<&'static str>,
 }
 
@@ -47,8 +50,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
             given.map_err(|error| Problem::unreadable(format!("the query cannot be read: {error}")))?;
         let fingerprint = fingerprint(parts.uri.path(), &given);
         let (form, gzip) = (Form::accepted(&parts.headers), compression::is_accepted(&parts.headers));
+        if form != Form::Page
+            && parts.extensions.get::<Caller>().is_some_and(|caller| caller.portal().is_some())
+        {
+            let detail = "a portal gets lists page by page and not as exports; ask for application/json";
+            return Err(Problem::new(403, "forbidden", detail).into());
+        }
         let whose = SenderKey::of(&parts.extensions);
-        Ok(Self { given, fingerprint, form, tail: false, gzip, whose, known: Vec::new() })
+        let rights = parts.extensions.get().cloned();
+        Ok(Self { given, fingerprint, form, tail: false, gzip, whose, rights, known: Vec::new() })
     }
 }
 
@@ -78,6 +88,7 @@ impl Params {
             tail: false,
             gzip: false,
             whose: SenderKey::default(),
+            rights: None,
             known: Vec::new(),
         }
     }
@@ -223,8 +234,8 @@ impl Params {
         let cursor = self.take("cursor", "text", |text| Some(text.to_owned()))?;
         self.end()?;
         let after = cursor.map(|cursor| cursor::read(self.fingerprint, &cursor)).transpose()?;
-        let Self { fingerprint, form, tail, gzip, whose, .. } = self;
-        Ok(PageOf { limit, after, fingerprint, form, tail, gzip, whose })
+        let Self { fingerprint, form, tail, gzip, whose, rights, .. } = self;
+        Ok(PageOf { limit, after, fingerprint, form, tail, gzip, whose, rights })
     }
 
     /// What was not taken by now is unknown.

@@ -36,6 +36,8 @@ const FOLLOWS_WAITING_MAX: usize = 2_048;
 const EXPORTS_RUNNING_MAX: usize = 1;
 /// Exports that are under way besides. Each has up to two pieces in memory.
 const EXPORTS_WAITING_MAX: usize = 15;
+/// Of those under way, the exports of one token, or of one address where there are none.
+const EXPORTS_SHARE: usize = 8;
 
 /// Reads of one sort.
 #[derive(Debug)]
@@ -81,7 +83,8 @@ impl Reads {
 
     /// Exports, for as long as they are under way.
     pub(crate) fn exports() -> Self {
-        Self::new(EXPORTS_RUNNING_MAX, EXPORTS_WAITING_MAX)
+        let shares = Some(Shares::new(EXPORTS_SHARE));
+        Self { shares, ..Self::new(EXPORTS_RUNNING_MAX, EXPORTS_WAITING_MAX) }
     }
 
     fn new(running_max: usize, waiting_max: usize) -> Self {
@@ -208,13 +211,14 @@ mod tests {
 
     #[test]
     fn one_caller_leaves_places_for_others() {
-        let (reads, own, other) =
-            (Reads::lists(), SenderKey::Token("a".into()), SenderKey::Token("b".into()));
-        let held: Vec<_> = (0..LISTS_SHARE).map(|_| reads.enter_as(&own).expect("of its share")).collect();
-        assert_eq!(reads.enter_as(&own).err().map(|problem| problem.code), Some("busy"));
-        assert!(reads.enter_as(&other).is_ok());
-        drop(held);
-        assert!(reads.enter_as(&own).is_ok());
+        let (own, other) = (SenderKey::Token("a".into()), SenderKey::Token("b".into()));
+        for (reads, share) in [(Reads::lists(), LISTS_SHARE), (Reads::exports(), EXPORTS_SHARE)] {
+            let held: Vec<_> = (0..share).map(|_| reads.enter_as(&own).expect("of its share")).collect();
+            assert_eq!(reads.enter_as(&own).err().map(|problem| problem.code), Some("busy"));
+            assert!(reads.enter_as(&other).is_ok());
+            drop(held);
+            assert!(reads.enter_as(&own).is_ok());
+        }
     }
 
     #[tokio::test]

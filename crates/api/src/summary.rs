@@ -4,24 +4,28 @@
 //! A pure fold over readings in order of time. How many are read at a time, and from where, is for
 //! the caller to say.
 
-use base::{Timestamp, Value};
+use base::Timestamp;
 use engine::records::Reading;
-use serde_json::Value as Json;
+use serde_json::value::RawValue;
+
+mod pointer;
+
+pub(crate) use pointer::Pointer;
 
 /// The steps of a span, and what of a reading is summed up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Steps {
+pub(crate) struct SummaryBuckets {
     pub from: Timestamp,
     /// Exclusive.
     pub to: Timestamp,
     pub step_ms: i64,
-    /// A JSON pointer into the data; none for the data itself.
-    pub path: Option<String>,
+    /// Where in the data it is; none for the data itself.
+    pub path: Option<Pointer>,
 }
 
-impl Steps {
+impl SummaryBuckets {
     /// The span in so many steps; fewer if they were shorter than a millisecond.
-    pub(crate) fn new(from: Timestamp, to: Timestamp, points: i64, path: Option<String>) -> Self {
+    pub(crate) fn new(from: Timestamp, to: Timestamp, points: i64, path: Option<Pointer>) -> Self {
         let span = to.0.saturating_sub(from.0).max(0);
         let step_ms = (span / points + i64::from(span % points != 0)).max(1);
         Self { from, to, step_ms, path }
@@ -33,19 +37,18 @@ impl Steps {
         Timestamp(self.from.0.saturating_add(into - into.rem_euclid(self.step_ms)))
     }
 
-    /// What of a reading is summed up, as JSON: null where there is nothing.
-    fn picked(&self, value: &Value) -> Json {
-        let whole: Json = serde_json::from_str(&value.to_json()).unwrap_or(Json::Null);
+    /// What of a reading is summed up, as JSON; `None` where there is nothing.
+    fn picked<'a>(&self, json: &'a str) -> Option<&'a RawValue> {
         match &self.path {
-            None => whole,
-            Some(path) => whole.pointer(path).cloned().unwrap_or(Json::Null),
+            None => serde_json::from_str(json).ok(),
+            Some(path) => path.pick(json),
         }
     }
 }
 
 /// The readings of one step.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Step {
+#[derive(Debug)]
+pub(crate) struct SummaryBucket {
     /// When it begins.
     pub from: Timestamp,
     /// Its readings.
@@ -53,21 +56,21 @@ pub(crate) struct Step {
     /// Those that changed the device's value.
     pub changed: u64,
     /// Of the numbers among them.
-    pub range: Option<Range>,
-    /// What the last of them said.
-    pub last: Json,
+    pub range: Option<NumberRange>,
+    /// What the last of them said; `None` where there is nothing.
+    pub last: Option<Box<RawValue>>,
 }
 
 /// The numbers of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Range {
+pub(crate) struct NumberRange {
     pub min: f64,
     pub max: f64,
     sum: f64,
     count: u64,
 }
 
-impl Range {
+impl NumberRange {
     pub(crate) fn mean(&self) -> f64 {
         // The sum of large numbers may be no number any more, their mean is one.
         (self.sum / self.count as f64).clamp(self.min, self.max)
@@ -85,39 +88,43 @@ impl Range {
 }
 
 /// The number that a value stands for, if it does: `true` is 1.
-fn number_of(value: &Json) -> Option<f64> {
-    match value {
-        Json::Number(number) => number.as_f64(),
-        Json::Bool(is) => Some(f64::from(u8::from(*is))),
+fn number_of(value: &RawValue) -> Option<f64> {
+    match value.get() {
+        "true" => Some(1.0),
+        "false" => Some(0.0),
+        text if text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => {
+            serde_json::from_str(text).ok()
+        }
         _ => None,
     }
 }
 
-/// Sums up readings that come in order of time. Steps without any are left out.
+/// Sums up readings that come in order of time. SummaryBuckets without any are left out.
 #[derive(Debug)]
 pub(crate) struct Summary {
-    pub steps: Steps,
-    pub found: Vec<Step>,
+    pub steps: SummaryBuckets,
+    pub found: Vec<SummaryBucket>,
 }
 
 impl Summary {
-    pub(crate) fn new(steps: Steps) -> Self {
+    pub(crate) fn new(steps: SummaryBuckets) -> Self {
         Self { steps, found: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, reading: &Reading) {
-        let picked = self.steps.picked(&reading.value);
+        let json = reading.value.to_json();
+        let picked = self.steps.picked(&json);
         let from = self.steps.start_of(reading.ts);
         if self.found.last().is_none_or(|step| step.from != from) {
-            self.found.push(Step { from, count: 0, changed: 0, range: None, last: Json::Null });
+            self.found.push(SummaryBucket { from, count: 0, changed: 0, range: None, last: None });
         }
         let Some(step) = self.found.last_mut() else { return };
         step.count += 1;
         step.changed += u64::from(reading.changed);
-        if let Some(number) = number_of(&picked) {
-            step.range = Some(Range::add(step.range, number));
+        if let Some(number) = picked.and_then(number_of) {
+            step.range = Some(NumberRange::add(step.range, number));
         }
-        step.last = picked;
+        step.last = picked.map(ToOwned::to_owned);
     }
 
     /// Leaves the last step to whoever goes on, and says where that is; `None` if there is no step
@@ -132,10 +139,16 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
+    use base::Value;
+
     use super::*;
 
     fn reading(ts: i64, value: Value, changed: bool) -> Reading {
         Reading { number: 1, ts: Timestamp(ts), value, changed }
+    }
+
+    fn last_of(step: &SummaryBucket) -> String {
+        step.last.as_ref().map_or("null", |last| last.get()).to_owned()
     }
 
     fn number(value: f64) -> Value {
@@ -152,10 +165,10 @@ mod tests {
             (9, 5, 10, 1),
             (i64::MIN, i64::MAX, 1, i64::MAX),
         ] {
-            let steps = Steps::new(Timestamp(from), Timestamp(to), points, None);
+            let steps = SummaryBuckets::new(Timestamp(from), Timestamp(to), points, None);
             assert_eq!(steps.step_ms, expect, "{from} {to} {points}");
         }
-        let steps = Steps::new(Timestamp(-50), Timestamp(50), 10, None);
+        let steps = SummaryBuckets::new(Timestamp(-50), Timestamp(50), 10, None);
         for (at, expect) in [(-50, -50), (-41, -50), (-40, -40), (49, 40)] {
             assert_eq!(steps.start_of(Timestamp(at)), Timestamp(expect), "{at}");
         }
@@ -163,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_step_has_count_range_and_last_and_an_empty_one_is_left_out() {
-        let mut summary = Summary::new(Steps::new(Timestamp(0), Timestamp(100), 10, None));
+        let mut summary = Summary::new(SummaryBuckets::new(Timestamp(0), Timestamp(100), 10, None));
         for (ts, value, changed) in [
             (1, number(4.0), true),
             (2, number(-2.0), true),
@@ -178,7 +191,7 @@ mod tests {
             .iter()
             .map(|step| {
                 let range = step.range.map(|range| (range.min, range.max, range.mean()));
-                (step.from.0, step.count, step.changed, range, step.last.to_string())
+                (step.from.0, step.count, step.changed, range, last_of(step))
             })
             .collect();
         assert_eq!(
@@ -201,21 +214,18 @@ mod tests {
             ("/list", None, "[7]"),
             ("/none", None, "null"),
         ] {
-            let steps = Steps::new(Timestamp(0), Timestamp(10), 1, Some(path.to_owned()));
+            let steps = SummaryBuckets::new(Timestamp(0), Timestamp(10), 1, Some(Pointer::new(path)));
             let mut summary = Summary::new(steps);
             summary.add(&reading(1, data.clone(), true));
             let step = &summary.found[0];
-            assert_eq!(
-                (step.range.map(|range| range.min), step.last.to_string()),
-                (min, last.to_owned()),
-                "{path}"
-            );
+            assert_eq!((step.range.map(|range| range.min), last_of(step)), (min, last.to_owned()), "{path}");
         }
     }
 
     #[test]
     fn the_mean_of_large_numbers_is_among_them() {
-        let range = [f64::MAX, f64::MAX].into_iter().fold(None, |range, next| Some(Range::add(range, next)));
+        let range =
+            [f64::MAX, f64::MAX].into_iter().fold(None, |range, next| Some(NumberRange::add(range, next)));
         assert_eq!(range.expect("two").mean(), f64::MAX);
     }
 }

@@ -20,7 +20,7 @@ mod operations;
 mod rollouts;
 mod stats;
 
-pub use bounded::{LOOKED_AT_MAX, Stretch};
+pub use bounded::{LOOKED_AT_MAX, Stretch, cost_of_row};
 pub use commands::{CommandFilter, TimelineItem, TimelineKey};
 pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder, FeedStretch};
 pub use rollouts::FoundRollouts;
@@ -36,6 +36,7 @@ use crate::refusals::{unknown_client, unknown_device};
 #[derive(Clone, Debug)]
 pub struct Queries {
     engine: Engine,
+    cost_max: usize,
 }
 
 /// A device with what is known of it.
@@ -75,7 +76,14 @@ type PartitionView = (PartitionId, Box<dyn View>);
 
 impl Queries {
     pub(crate) fn new(engine: Engine) -> Self {
-        Self { engine }
+        Self { engine, cost_max: LOOKED_AT_MAX }
+    }
+
+    /// Lists that filter behind their index cost so many rows at most in a call, where that is less
+    /// than [`LOOKED_AT_MAX`]; but they look at one row at least.
+    #[must_use]
+    pub fn within(self, cost_max: usize) -> Self {
+        Self { cost_max: cost_max.clamp(1, LOOKED_AT_MAX), ..self }
     }
 
     /// A client.
@@ -137,7 +145,7 @@ impl Queries {
         let views = self.views()?;
         let stretch = bounded(
             views.len(),
-            limit,
+            (limit, self.cost_max),
             |a: &DeviceId, b| a < b,
             |at, behind, rows| {
                 let (partition, view) = &views[at];
@@ -150,7 +158,7 @@ impl Queries {
             self.with_state(*partition, &**view, profile)
         };
         let found = stretch.found.into_iter().map(shown).collect::<Result<_, _>>()?;
-        Ok(Stretch { found, next: stretch.next, looked_at: stretch.looked_at })
+        Ok(Stretch { found, next: stretch.next, looked_at: stretch.looked_at, cost: stretch.cost })
     }
 
     /// Devices linked to a client, in order of id.

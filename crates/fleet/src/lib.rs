@@ -30,7 +30,7 @@ pub use pace::PaceChange;
 pub use patch::Patch;
 pub use refusal::Refusal;
 pub use selection::{Selectable, Selection};
-pub use url::check_url;
+pub use url::{check_url, check_url_of_portal};
 pub use value::check_value;
 
 /// The settings that the registry's rules depend on.

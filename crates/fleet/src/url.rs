@@ -38,6 +38,33 @@ pub fn check_url(text: &str, allow_private: bool) -> Result<(), Problem> {
     Ok(())
 }
 
+/// The same for somebody who looks after one client and may learn nothing of the network that the
+/// server is in. With `allow_private`, no attempt checks what a name leads to: then only a public
+/// address will do, or the host and port that the client has at `present`.
+///
+/// # Errors
+/// See [`check_url`].
+pub fn check_url_of_portal(text: &str, present: &str, allow_private: bool) -> Result<(), Problem> {
+    if !allow_private {
+        return check_url(text, false);
+    }
+    let authority = |text: &str| {
+        let url = plain(text).ok()?;
+        Some((url.host()?.to_owned(), url.port_or_known_default()))
+    };
+    let given = authority(text);
+    if given.is_some() && given == authority(present) {
+        return check_url(text, true);
+    }
+    check_url(text, false)?;
+    match given {
+        Some((Host::Domain(name), _)) => Err(Refusal::PrivateAddress.problem(format!(
+            "url names {name}, which may lead to a private address; because this server allows those, a portal may name a public address, or stay at the client's present host and port"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The parsed URL, without what the parser would silently mend or what would be kept but not used.
 fn plain(text: &str) -> Result<Url, Problem> {
     if text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\') {
@@ -150,6 +177,28 @@ mod tests {
         ] {
             check(text, false, Some("private_address"));
             check(text, true, None);
+        }
+    }
+
+    #[test]
+    fn a_portal_reaches_no_other_private_address() {
+        let private = Some("private_address");
+        for (text, present, allow_private, expect) in [
+            ("https://a.example/new", "https://b.example/", false, None),
+            ("http://127.0.0.1/", "https://b.example/", false, private),
+            ("https://a.example/new", "https://b.example/", true, private),
+            ("http://localhost:8080/", "https://b.example/", true, private),
+            ("http://10.0.0.1/", "https://b.example/", true, private),
+            ("http://0x0a.1/", "http://10.0.0.2/", true, private),
+            ("http://10.0.0.1:81/", "http://10.0.0.1/", true, private),
+            ("https://8.8.8.8/", "https://b.example/", true, None),
+            ("https://b.example:443/new?x", "HTTPS://B.example/", true, None),
+            ("http://10.0.0.1:80/new", "http://10.0.0.1/", true, None),
+            ("ftp://b.example/", "https://b.example/", true, Some("invalid_url")),
+            ("nothing", "nothing", true, Some("invalid_url")),
+        ] {
+            let code = check_url_of_portal(text, present, allow_private).err().map(|problem| problem.code);
+            assert_eq!(code, expect, "{text} from {present}, {allow_private}");
         }
     }
 

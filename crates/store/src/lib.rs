@@ -23,5 +23,5 @@ pub use embedded::{
 pub use memory::{MemoryStore, Planned};
 pub use port::{
     BATCH_BYTES_MAX, CommitDone, CommitOutcome, PARKED_SPAN_MS, Page, ParkedTimes, ReadingKey, Resident,
-    Store, StoreError, StoreMetric, StoredJob, View, Whose, parked_span, parked_time,
+    ScannedJobs, Store, StoreError, StoreMetric, StoredJob, View, Whose, parked_span, parked_time,
 };

@@ -5,13 +5,16 @@ use std::convert::Infallible;
 use std::task::{Context, Poll};
 
 use access::{Access, Caller, Holder, LimitReached, NotRecognised, PortalHolder, Scope, UnderWay};
+use axum::body::Body;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use axum::routing::Route;
 use axum::routing::future::RouteFuture;
-use base::{CallerName, Problem, time};
+use base::{CallerName, Problem};
+use engine::records::TokenDigest;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
 use net::problem::{RETRY_AFTER_SECONDS, Refused};
@@ -19,6 +22,7 @@ use tower_service::Service;
 
 use super::own::{About, is_own};
 use super::portal;
+use super::standing::StandingRights;
 use super::table::{Needs, Own, needs};
 use crate::ApiState;
 
@@ -74,15 +78,15 @@ impl Service<Request> for KeepsOut {
 
 /// Where no tokens are asked for: only whoever shows the token of a portal is looked at.
 #[derive(Clone)]
-pub(crate) struct KeepsPortalsIn(KeepsOut);
+pub(crate) struct PortalGuard(KeepsOut);
 
-impl KeepsPortalsIn {
+impl PortalGuard {
     pub(crate) fn new(api: ApiState, routes: Route) -> Self {
         Self(KeepsOut::new(api, routes))
     }
 }
 
-impl Service<Request> for KeepsPortalsIn {
+impl Service<Request> for PortalGuard {
     type Response = Response;
     type Error = Infallible;
     type Future = Either<RouteFuture<Infallible>, <KeepsOut as Service<Request>>::Future>;
@@ -103,10 +107,10 @@ impl Service<Request> for KeepsPortalsIn {
 type Judged = Result<(Request, Option<UnderWay>), Box<Response>>;
 
 async fn judged(api: ApiState, request: Request) -> Judged {
-    if let Some(holder) = portal::recognised(&api, &request) {
-        return judge_portal(&api, &holder, request).await.map_err(Box::new);
+    if let Some((holder, digest)) = portal::recognised(&api, &request) {
+        return judge_portal(&api, (&holder, digest), request).await.map_err(Box::new);
     }
-    if portal::is_shown_in_vain(&api, &request) {
+    if portal::is_unknown_portal_token(&api, &request) {
         return Err(Box::new(not_recognised(NotRecognised::Unknown)));
     }
     let Access::Guarded(guard) = &*api.shared.access else { return Ok((request, None)) };
@@ -142,22 +146,26 @@ async fn judge(
             holder.is_forbidden();
             return Err(named(caller, forbidden(caller, needs)));
         }
+        let is_safe = parts.method.is_safe();
+        if is_safe && !scopes_suffice(caller.scopes(), needs, is_safe, &about) {
+            // It is the client's own now, and may be so no longer later.
+            parts.extensions.insert(StandingRights::of_token(caller, needs, about));
+        }
     }
     holder.is_admitted();
-    parts.extensions.insert(caller.called());
-    parts.extensions.insert(caller.clone());
-    Ok((Request::from_parts(parts, body), Some(under_way)))
+    Ok(admitted(parts, body, caller, under_way))
 }
 
 /// A request of whoever holds a portal. Without a route everyone is told that there is none.
 async fn judge_portal(
     api: &ApiState,
-    holder: &PortalHolder,
+    (holder, digest): (&PortalHolder, TokenDigest),
     request: Request,
 ) -> Result<(Request, Option<UnderWay>), Response> {
     let caller = holder.caller();
-    let under_way = portal::take(api, holder)
-        .map_err(|(problem, seconds)| named(caller, with_header(problem, RETRY_AFTER, seconds.into())))?;
+    let later =
+        |(problem, seconds): (Problem, u64)| named(caller, with_header(problem, RETRY_AFTER, seconds.into()));
+    let under_way = portal::take(api, holder).map_err(later)?;
     let route = request.extensions().get::<MatchedPath>().cloned();
     let (mut parts, body) = request.into_parts();
     if let (Some(route), Some(portal)) = (route, caller.portal()) {
@@ -173,11 +181,27 @@ async fn judge_portal(
             api.shared.portals.judged("forbidden");
             return Err(named(caller, forbidden(caller, Needs::Admin(Own::Never))));
         }
+        if parts.method.is_safe() {
+            let rights = StandingRights::of_portal(caller, digest, route.as_str(), about);
+            parts.extensions.insert(rights);
+        }
+        portal::take_send(api, portal, (&parts.method, route.as_str()), &mut parts.extensions)
+            .map_err(later)?;
     }
     api.shared.portals.judged("admitted");
+    Ok(admitted(parts, body, caller, under_way))
+}
+
+/// The request with its caller, for the route.
+fn admitted(
+    mut parts: Parts,
+    body: Body,
+    caller: &Caller,
+    under_way: UnderWay,
+) -> (Request, Option<UnderWay>) {
     parts.extensions.insert(caller.called());
     parts.extensions.insert(caller.clone());
-    Ok((Request::from_parts(parts, body), Some(under_way)))
+    (Request::from_parts(parts, body), Some(under_way))
 }
 
 /// The refusal, with the name of whom it refuses.
@@ -194,14 +218,8 @@ fn not_recognised(why: NotRecognised) -> Response {
     with_header(why.problem(), name, HeaderValue::from_static(value))
 }
 
-/// Whether one of the caller's scopes is enough.
-pub(super) async fn may(
-    api: &ApiState,
-    caller: &Caller,
-    needs: Needs,
-    is_safe: bool,
-    about: &About,
-) -> Result<bool, Problem> {
+/// Whether one of the scopes is enough, whoever the request is about.
+pub(super) fn scopes_suffice(scopes: &[Scope], needs: Needs, is_safe: bool, about: &About) -> bool {
     let suffices = |scope: &Scope| match (scope, needs) {
         (Scope::Admin, _)
         | (Scope::Read | Scope::Operate, Needs::Read(_) | Needs::Look(_))
@@ -219,7 +237,18 @@ pub(super) async fn may(
         }
         _ => false,
     };
-    if needs == Needs::AnyToken || caller.scopes().iter().any(suffices) {
+    needs == Needs::AnyToken || scopes.iter().any(suffices)
+}
+
+/// Whether one of the caller's scopes is enough.
+pub(super) async fn may(
+    api: &ApiState,
+    caller: &Caller,
+    needs: Needs,
+    is_safe: bool,
+    about: &About,
+) -> Result<bool, Problem> {
+    if scopes_suffice(caller.scopes(), needs, is_safe, about) {
         return Ok(true);
     }
     let (Needs::Read(own) | Needs::Look(own) | Needs::Operate(own) | Needs::Admin(own)) = needs else {
@@ -244,8 +273,7 @@ fn forbidden(caller: &Caller, needs: Needs) -> Response {
 }
 
 fn limited(holder: Holder<'_>, reached: &LimitReached) -> Response {
-    let seconds = time::millis(reached.again).max(1).cast_unsigned().div_ceil(1_000);
-    with_header(holder.limited(reached), RETRY_AFTER, seconds.into())
+    with_header(holder.limited(reached), RETRY_AFTER, portal::retry_after_seconds(reached).into())
 }
 
 fn with_header(problem: Problem, name: HeaderName, value: HeaderValue) -> Response {

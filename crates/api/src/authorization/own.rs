@@ -39,6 +39,11 @@ impl About {
         self.path.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
+    /// Whether a parameter is there.
+    fn names(&self, name: &str) -> bool {
+        self.query.iter().any(|(given, _)| given == name)
+    }
+
     /// A parameter that is there once; the route refuses one that is there twice, so that would be
     /// about nothing.
     pub(super) fn in_query(&self, name: &str) -> Option<&str> {
@@ -65,7 +70,10 @@ pub(super) async fn is_own(
         Own::ClientInQuery => Ok(is_client(about.in_query("client"))),
         Own::DeviceInPath => is_linked(api, client, about.in_path("id")).await,
         Own::CountsInQuery if about.in_query("metric") == Some(name_of(COMMANDS)) => Ok(false),
-        Own::EitherInQuery | Own::CountsInQuery if is_client(about.in_query("client")) => Ok(true),
+        // A client that is asked for is its own, also where a device is asked for besides.
+        Own::EitherInQuery | Own::CountsInQuery if about.names("client") => {
+            Ok(is_client(about.in_query("client")))
+        }
         Own::EitherInQuery | Own::CountsInQuery => is_linked(api, client, about.in_query("device")).await,
         Own::DeliveryInPath => is_to(api, client, about.in_path("id")).await,
     }

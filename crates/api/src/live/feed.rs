@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use base::{ClientId, DeviceId, EntityId, Problem, Timestamp};
-use engine::queries::Stretch;
+use engine::queries::{LOOKED_AT_MAX, Stretch};
 
 use super::Look;
 use super::digest::digest;
@@ -28,7 +28,7 @@ pub(super) const MESSAGE_BYTES_MAX: usize = 256 * 1_024;
 /// Full messages in a row after which a stream is behind: what is left is left out.
 const FULL_MAX: u32 = 5;
 /// Looks for the newest items of a list that filters; whatever these do not find is left out.
-const NEWEST_LOOKS_MAX: u32 = 4;
+const NEWEST_LOOKS_MAX: usize = 4;
 
 /// A feed that can be read from any place on.
 pub(crate) trait FeedSource: Send + Sync {
@@ -149,30 +149,33 @@ fn read<L: List>(
     list: &L,
     after: Option<&L::Key>,
     items: usize,
-    looks_max: u32,
+    looks_max: usize,
 ) -> Result<Stretch<L::Found, L::Key>, Problem> {
     let (mut found, mut bytes, mut short_looks) = (Vec::new(), 0, 0);
-    let mut reached = None;
-    loop {
+    let (mut reached, mut budget) = (None, LOOKED_AT_MAX * looks_max);
+    let next = loop {
         let asked = (items + 1 - found.len()).min(L::READ_MAX);
-        let Stretch { found: read, next, .. } = list.look(reached.as_ref().or(after), asked)?;
+        let cost_max = budget.min(LOOKED_AT_MAX);
+        let Stretch { found: read, next, cost, .. } =
+            list.look(reached.as_ref().or(after), asked, cost_max)?;
         let has_ended = read.len() < asked && next.is_none();
-        short_looks += u32::from(next.is_some());
+        budget = budget.saturating_sub(cost);
+        short_looks += usize::from(next.is_some());
         bytes += read.iter().map(L::bytes).sum::<usize>();
         found.extend(read);
         if found.len() > items {
             found.truncate(items);
-            let next = found.last().map(L::key);
-            return Ok(Stretch { found, next, looked_at: None });
+            break found.last().map(L::key);
         }
         reached = next.or_else(|| found.last().map(L::key));
         if has_ended {
-            return Ok(Stretch { found, next: None, looked_at: None });
+            break None;
         }
-        if short_looks >= looks_max || bytes >= MESSAGE_BYTES_MAX {
-            return Ok(Stretch { found, next: reached, looked_at: None });
+        if short_looks >= looks_max || budget == 0 || bytes >= MESSAGE_BYTES_MAX {
+            break reached;
         }
-    }
+    };
+    Ok(Stretch { next, ..Stretch::indexed(found) })
 }
 
 /// The first of these items, as many as a message takes; at least one.

@@ -56,7 +56,7 @@ pub(super) struct LiveStream {
     whose: SenderKey,
     topics: Vec<TopicState>,
     follower: LiveFollower,
-    samples: Option<watch::Receiver<Option<Bytes>>>,
+    samples: Option<watch::Receiver<Option<overview::Shown>>>,
     /// Messages that are made: at most one look's.
     made: VecDeque<Bytes>,
     /// What the message takes that the connection is taking.
@@ -267,7 +267,7 @@ impl LiveStream {
             TopicView::Overview => {
                 let sample = self.samples.as_mut().and_then(|samples| samples.borrow_and_update().clone());
                 if let Some(sample) = sample {
-                    self.add(LiveTopic::Overview, &[&sample]);
+                    self.add(LiveTopic::Overview, &[&sample.to(self.caller.as_ref())]);
                 }
             }
         }
@@ -380,7 +380,7 @@ fn rights_left(api: &ApiState, caller: Option<&Caller>) -> Duration {
 }
 
 /// Resolves when there is another sample; never where nobody looks at them.
-async fn sampled(samples: &mut Option<watch::Receiver<Option<Bytes>>>) {
+async fn sampled(samples: &mut Option<watch::Receiver<Option<overview::Shown>>>) {
     if let Some(samples) = samples
         && samples.changed().await.is_ok()
     {

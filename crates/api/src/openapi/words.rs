@@ -22,7 +22,7 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
 use crate::live::LiveTopic;
-use crate::overview::What;
+use crate::overview::FailingKind;
 use crate::params::PART_BYTES_MAX;
 use crate::routes::stats::{By, METRICS, name_of};
 use crate::shape::timeline::{of_command, of_delivery};
@@ -307,7 +307,7 @@ pub(crate) fn topic() -> Schema {
 
 /// What may fail, as the overview names it.
 pub(crate) fn failing() -> Schema {
-    one_of(What::ALL.map(What::as_str))
+    one_of(FailingKind::ALL.map(FailingKind::as_str))
 }
 
 pub(crate) fn order() -> Schema {

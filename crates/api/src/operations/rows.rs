@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{ClientId, Problem, Timestamp};
 use engine::commands::COMMAND_ID_PREFIX;
-use engine::queries::Stretch;
+use engine::queries::{LOOKED_AT_MAX, Stretch};
 use engine::queues::{QueueName, id_text};
 use engine::records::OperationAction;
 use tokio::runtime::Handle;
@@ -22,7 +22,7 @@ use crate::list::List;
 use crate::page::{Feed, Order};
 use crate::params::Params;
 use crate::routes::commands::{self, Commands};
-use crate::routes::dead::Letters;
+use crate::routes::dead::DeadLetterList;
 use crate::routes::deliveries::{self, Deliveries};
 use crate::routes::devices::Matching;
 use crate::routes::jobs::{self, Jobs};
@@ -88,7 +88,7 @@ pub(super) enum RowSource {
     Deliveries(Deliveries),
     Commands(Commands),
     Quarantine(Refusals),
-    Dead(Letters),
+    Dead(DeadLetterList),
     Jobs(Jobs),
 }
 
@@ -130,7 +130,7 @@ impl RowSource {
         let engine = api.engine().clone();
         let queued = |queue: Option<QueueName>| queue.ok_or_else(|| Problem::unreadable("there is no queue"));
         let rows = match action {
-            RespawnDead | DeleteDead => Self::Dead(Letters::asked(api, queued(queue)?, &mut params)?),
+            RespawnDead | DeleteDead => Self::Dead(DeadLetterList::asked(api, queued(queue)?, &mut params)?),
             DeleteJob => {
                 let (queue, state) = (queued(queue)?, jobs::asked(&mut params)?);
                 Self::Jobs(Jobs { queues: api.queues(), queue, state, executor: Handle::current() })
@@ -140,7 +140,7 @@ impl RowSource {
                 let feed = span(&mut params, until)?;
                 filter.client = own_client(action, filter.client, own)?;
                 let sees = if own.is_some() { Sees::ItsOwn } else { Sees::Everything };
-                Self::Deliveries(Deliveries { engine, filter, feed, sees })
+                Self::Deliveries(Deliveries::new(engine, filter, feed, sees))
             }
             ReplayQuarantined | DeleteQuarantined => {
                 Self::Quarantine(Refusals { engine, feed: span(&mut params, until)? })
@@ -238,7 +238,7 @@ fn stretch<L: List>(
         [] => None,
         bytes => Some(L::Key::read(bytes).ok_or_else(no_place)?),
     };
-    let Stretch { found, next, looked_at } = list.look(after.as_ref(), limit)?;
+    let Stretch { found, next, looked_at, .. } = list.look(after.as_ref(), limit, LOOKED_AT_MAX)?;
     let mut next = next.or_else(|| found.last().filter(|_| found.len() == limit).map(L::key));
     let looked_at = looked_at.unwrap_or(found.len() as u64);
     let mut rows = Vec::with_capacity(found.len());

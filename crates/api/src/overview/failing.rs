@@ -11,7 +11,7 @@ const FAILING_MAX: usize = 100;
 /// One thing that somebody should look at.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failing {
-    pub what: What,
+    pub what: FailingKind,
     /// What it is about: "client acme".
     pub subject: String,
     pub detail: String,
@@ -23,7 +23,7 @@ pub(crate) struct Failing {
 
 /// What fails, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum FailingKind {
     Store,
     Disk,
     Limit,
@@ -35,7 +35,7 @@ pub(crate) enum What {
     ClientDisabled,
 }
 
-impl What {
+impl FailingKind {
     pub(crate) const ALL: [Self; 9] = [
         Self::Store,
         Self::Disk,
@@ -86,7 +86,8 @@ impl Failing {
 pub(super) fn all(api: &ApiState, counts: &OverviewCounts) -> Vec<Failing> {
     let mut all = of_the_server(api);
     all.extend(of_clients(api));
-    all.extend(of_queues(api, counts));
+    all.extend(of_queues(api));
+    all.extend(of_quarantine(counts));
     // Within a sort they stay in their order.
     all.sort_by_key(|failing| failing.what as u8);
     all.truncate(FAILING_MAX);
@@ -97,66 +98,71 @@ fn of_the_server(api: &ApiState) -> Vec<Failing> {
     let mut all = Vec::new();
     if let Some(failure) = api.engine().failure() {
         let detail = format!("it accepts nothing more until the server is started again: {failure}");
-        all.push(What::Store.about("store", detail).at("/system"));
+        all.push(FailingKind::Store.about("store", detail).at("/system"));
     }
     let disk = api.host().and_then(crate::Host::disk);
     if let Some(disk) = disk.filter(crate::host::Disk::is_nearly_full) {
         let detail = format!("{} of {} bytes are free", disk.free_bytes, disk.total_bytes);
-        all.push(What::Disk.about("disk", detail).counting(disk.free_bytes).at("/system"));
+        all.push(FailingKind::Disk.about("disk", detail).counting(disk.free_bytes).at("/system"));
     }
     for limit in crate::system::limits(api).into_iter().filter(crate::host::Limit::is_near) {
         let setting = limit.setting.map(|setting| format!("; the setting is {setting}")).unwrap_or_default();
         let detail = format!("{} of {} are used{setting}", limit.used, limit.max);
-        all.push(What::Limit.about(limit.name, detail).counting(limit.used).at("/system"));
+        all.push(FailingKind::Limit.about(limit.name, detail).counting(limit.used).at("/system"));
     }
     all
 }
 
 fn of_clients(api: &ApiState) -> Vec<Failing> {
-    let about = |what: What, client: &base::ClientId, detail: String| {
+    let about = |what: FailingKind, client: &base::ClientId, detail: String| {
         let link = format!("/clients/{}", client.as_str());
         what.about(format!("client {}", client.as_str()), detail).at(link)
     };
     let breakers = api.host().map(|host| host.open_breakers(FAILING_MAX)).unwrap_or_default();
     let open = breakers.iter().map(|open| {
         let detail = format!("{} attempts failed in a row, the last with {}", open.failed, open.last);
-        about(What::ClientBreakerOpen, &open.client, detail).counting(open.failed.into()).since(open.since)
+        about(FailingKind::ClientBreakerOpen, &open.client, detail)
+            .counting(open.failed.into())
+            .since(open.since)
     });
     let engine = api.engine();
     let stale = engine.stale_clients(FAILING_MAX);
     let stale = stale.iter().map(|client| {
         let detail = "the newest notification of some of its devices has failed for good".to_owned();
-        about(What::ClientStaleDevices, client, detail)
+        about(FailingKind::ClientStaleDevices, client, detail)
     });
     let disabled = engine.directory().disabled(FAILING_MAX);
     let disabled = disabled.iter().map(|client| {
-        about(What::ClientDisabled, client, "it is told nothing until it is enabled".to_owned())
+        about(FailingKind::ClientDisabled, client, "it gets no notifications until it is enabled".to_owned())
     });
     open.chain(stale).chain(disabled).collect()
 }
 
-fn of_queues(api: &ApiState, counts: &OverviewCounts) -> Vec<Failing> {
+fn of_queues(api: &ApiState) -> Vec<Failing> {
     let mut all = Vec::new();
     for queue in api.engine().troubled_queues(FAILING_MAX) {
         let (subject, link) = (format!("queue {}", queue.name), format!("/queues/{}", queue.name));
         if queue.dead > 0 {
             let detail = "jobs failed for good and wait to be respawned or deleted";
             all.push(
-                What::QueueDeadLetters
+                FailingKind::QueueDeadLetters
                     .about(&*subject, detail)
                     .counting(queue.dead)
                     .at(format!("{link}/dead")),
             );
         }
         if queue.paused {
-            let detail = "it gives no jobs out until it is resumed";
-            all.push(What::QueuePaused.about(subject, detail).at(link));
+            let detail = "it hands out no jobs until it is resumed";
+            all.push(FailingKind::QueuePaused.about(subject, detail).at(link));
         }
     }
-    let quarantined = counts.devices.quarantined;
-    if quarantined > 0 {
-        let detail = "reports were refused and are kept as they came";
-        all.push(What::Quarantine.about("quarantine", detail).counting(quarantined).at("/quarantine"));
-    }
     all
+}
+
+fn of_quarantine(counts: &OverviewCounts) -> Option<Failing> {
+    let quarantined = counts.devices.quarantined;
+    let detail = "reports were refused and are kept as they came";
+    let failing =
+        || FailingKind::Quarantine.about("quarantine", detail).counting(quarantined).at("/quarantine");
+    (quarantined > 0).then(failing)
 }

@@ -7,15 +7,17 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use base::{ClientId, Problem, Timestamp};
+use engine::fleet::check_url_of_portal;
 use engine::queries::{LOOKED_AT_MAX, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::Client;
-use engine::{ClientPatch, Form, Queries, Version};
+use engine::{ClientPatch, Form, Patch, Queries, Version};
 use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
+use crate::authorization::ResendOfPortal;
 use crate::body::Text;
 use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
@@ -112,24 +114,25 @@ impl List for Clients {
     type Shown<'a> = ClientShape<'a>;
 
     fn read(&self, after: Option<&ClientId>, limit: usize) -> Result<Vec<Arc<Client>>, Problem> {
-        self.look(after, limit).map(|stretch| stretch.found)
+        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
     }
 
     fn look(
         &self,
         after: Option<&ClientId>,
         limit: usize,
+        cost_max: usize,
     ) -> Result<Stretch<Arc<Client>, ClientId>, Problem> {
         if self.failing.is_none() && self.stale_since.is_none() && self.id_prefix.is_none() {
             return Ok(Stretch::indexed(self.queries.clients(after, limit)));
         }
-        let mut found = self.queries.clients(after, LOOKED_AT_MAX);
-        let last = found.last().filter(|_| found.len() == LOOKED_AT_MAX).map(|client| client.id.clone());
-        let looked_at = Some(found.len() as u64);
+        let mut found = self.queries.clients(after, cost_max);
+        let last = found.last().filter(|_| found.len() == cost_max).map(|client| client.id.clone());
+        let (cost, looked_at) = (found.len(), Some(found.len() as u64));
         found.retain(|client| self.is_meant(client));
         let next = last.filter(|_| found.len() < limit);
         found.truncate(limit);
-        Ok(Stretch { found, next, looked_at })
+        Ok(Stretch { found, next, looked_at, cost })
     }
 
     fn key(client: &Arc<Client>) -> ClientId {
@@ -165,18 +168,28 @@ async fn change(
     Text(body): Text,
 ) -> Result<Tagged, Refused> {
     let patch = shape::change_of_client(&body)?;
-    check_names_url_alone(caller.as_deref(), &patch)?;
+    if let Some(caller) = caller.as_deref().filter(|caller| caller.portal().is_some()) {
+        check_change_of_portal(&api, caller, &id, &patch)?;
+    }
     let client = api.engine().patch_client(id, patch, only_if).await?;
     Ok(Tagged(Answer::ok(&ClientShape::from(&client)), Version::of_client(&client)))
 }
 
-/// A portal may change where its client is told, and nothing else of it.
-fn check_names_url_alone(caller: Option<&Caller>, patch: &ClientPatch) -> Result<(), Problem> {
+/// A portal may change where its client is told, and nothing else of it; and it learns nothing of
+/// the network that the server is in.
+fn check_change_of_portal(
+    api: &ApiState,
+    caller: &Caller,
+    id: &ClientId,
+    patch: &ClientPatch,
+) -> Result<(), Problem> {
     let url_alone = ClientPatch { url: patch.url.clone(), ..ClientPatch::default() };
-    match caller.filter(|caller| caller.portal().is_some()) {
-        Some(caller) if *patch != url_alone => Err(caller.may_not("admin")),
-        _ => Ok(()),
+    if *patch != url_alone {
+        return Err(caller.may_not("admin"));
     }
+    let Patch::Set(url) = &patch.url else { return Ok(()) };
+    let client = api.queries().client(id).ok_or_else(|| unknown_client(id.as_str()))?;
+    check_url_of_portal(url, &client.url, api.engine().settings().allow_private)
 }
 
 async fn remove(
@@ -222,10 +235,16 @@ async fn test(
 async fn resend(
     State(api): State<ApiState>,
     ClientInPath(id): ClientInPath,
+    of_portal: Option<Extension<ResendOfPortal>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
     let resend = async move |api: ApiState, _: String, _: Option<IdempotencyKey>| {
-        api.engine().resend(id).await?;
+        let resending = tokio::spawn(async move {
+            // It is under way until it ends, also when the caller hangs up.
+            let _of_portal = of_portal;
+            api.engine().resend(id).await
+        });
+        resending.await.map_err(|_| Problem::unavailable("the server is stopping"))??;
         Ok(Answer::accepted())
     };
     creation.once(&api, resend).await

@@ -11,7 +11,7 @@ use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, COMMAND_RESULT_BYTES_MAX, COMMAND_
 use base::{EntityId, Problem, Timestamp};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{CommandFilter, FeedKey, Stretch};
+use engine::queries::{CommandFilter, FeedKey, LOOKED_AT_MAX, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::{CommandKey, CommandStatus};
 use engine::{Engine, Form, TrackedCommand};
@@ -209,15 +209,16 @@ impl List for Commands {
     const ITEM_BYTES_MAX: usize = COMMAND_PAYLOAD_BYTES_MAX + 2 * COMMAND_RESULT_BYTES_MAX;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.look(after, limit).map(|stretch| stretch.found)
+        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
     }
 
     fn look(
         &self,
         after: Option<&Self::Key>,
         limit: usize,
+        cost_max: usize,
     ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
-        self.engine.queries().commands(&self.filter, self.feed.page(after, limit))
+        self.engine.queries().within(cost_max).commands(&self.filter, self.feed.page(after, limit))
     }
 
     fn bytes((_, TrackedCommand { command, state }): &Self::Found) -> usize {

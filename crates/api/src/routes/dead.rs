@@ -5,8 +5,9 @@ use axum::response::Response;
 use base::Problem;
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JOBS_PER_CALL_MAX};
 use engine::Queues;
-use engine::queries::Stretch;
+use engine::queries::{Stretch, cost_of_row};
 use engine::queues::{Dead, DeadView, IdempotencyKey, Payload, QueueName, id_from_text};
+use memchr::memmem::Finder;
 use net::problem::Refused;
 use tokio::runtime::Handle;
 
@@ -23,8 +24,6 @@ use crate::params::Params;
 use crate::path::QueueInPath;
 use crate::shape::{DeadShape, RespawnedShape};
 
-/// Dead letters that a page looks at where only some are asked for; each may have a large payload.
-const LOOKED_AT_MAX: u64 = 2_000;
 const DEAD: &str = "/v1/queues/{ns}/{queue}/dead";
 
 pub(super) fn routes() -> Routes {
@@ -58,24 +57,25 @@ pub(super) fn routes() -> Routes {
 }
 
 /// Dead letters of a queue, asked for by a thread that may wait for them.
-pub(crate) struct Letters {
+pub(crate) struct DeadLetterList {
     queues: Queues,
     queue: QueueName,
     executor: Handle,
     /// Only those whose error has this text in it.
-    error: Option<String>,
+    error: Option<Finder<'static>>,
     /// Only those whose payload has this text in it: JSON as it is shown, or bytes.
-    payload: Option<String>,
+    payload: Option<Finder<'static>>,
 }
 
-impl Letters {
+impl DeadLetterList {
     /// Those of a queue that the parameters ask for.
     ///
     /// # Errors
     /// `invalid_parameter`.
     pub(crate) fn asked(api: &ApiState, queue: QueueName, params: &mut Params) -> Result<Self, Problem> {
         let executor = Handle::current();
-        let (error, payload) = (params.part("error")?, params.part("payload")?);
+        let finder = |part: String| Finder::new(part.as_bytes()).into_owned();
+        let (error, payload) = (params.part("error")?.map(finder), params.part("payload")?.map(finder));
         Ok(Self { queues: api.queues(), queue, executor, error, payload })
     }
 
@@ -84,19 +84,46 @@ impl Letters {
             Payload::Json(text) => text.as_bytes(),
             Payload::Bytes(bytes) => bytes,
         };
-        let has = |part: &String| memmem(payload, part.as_bytes());
         let error = view.dead.error.as_deref().unwrap_or_default();
-        self.error.as_ref().is_none_or(|part| error.contains(part.as_str()))
-            && self.payload.as_ref().is_none_or(has)
+        self.error.as_ref().is_none_or(|part| part.find(error.as_bytes()).is_some())
+            && self.payload.as_ref().is_none_or(|part| part.find(payload).is_some())
     }
 }
 
-/// Whether there is `part` in `whole`.
-fn memmem(whole: &[u8], part: &[u8]) -> bool {
-    whole.windows(part.len().max(1)).any(|window| window == part)
+/// Dead letters that are meant, `limit` at most, of as many as cost `cost_max` to look at: a large
+/// payload costs as much as many small ones.
+fn searched(
+    mut after: Option<DeadKey>,
+    (limit, cost_max): (usize, usize),
+    read: impl Fn(Option<&DeadKey>, usize) -> Result<Vec<DeadView>, Problem>,
+    is_meant: impl Fn(&DeadView) -> bool,
+) -> Result<Stretch<DeadView, DeadKey>, Problem> {
+    let mut stretch = Stretch { looked_at: Some(0), ..Stretch::default() };
+    let mut heaviest = 1;
+    while stretch.cost < cost_max {
+        // No more than there is a budget for, were they as large as the largest so far.
+        let rows = ((cost_max - stretch.cost) / heaviest).clamp(1, DeadLetterList::READ_MAX);
+        let letters = read(after.as_ref(), rows)?;
+        let has_ended = letters.len() < rows;
+        for letter in letters {
+            let cost = cost_of_row(DeadLetterList::bytes(&letter));
+            heaviest = heaviest.max(cost);
+            stretch.cost += cost;
+            stretch.looked_at = stretch.looked_at.map(|looked_at| looked_at + 1);
+            after = Some(DeadLetterList::key(&letter));
+            stretch.found.extend(Some(letter).filter(&is_meant));
+            if stretch.found.len() == limit {
+                return Ok(stretch);
+            }
+        }
+        if has_ended {
+            return Ok(stretch);
+        }
+    }
+    Ok(Stretch { next: after, ..stretch })
 }
 
-impl List for Letters {
+impl List for DeadLetterList {
     type Key = DeadKey;
     type Found = DeadView;
     type Shown<'a> = DeadShape<'a>;
@@ -108,30 +135,21 @@ impl List for Letters {
         self.executor.block_on(self.queues.dead(&self.queue, after.map(|after| after.0), limit))
     }
 
-    fn look(&self, after: Option<&DeadKey>, limit: usize) -> Result<Stretch<DeadView, DeadKey>, Problem> {
+    fn look(
+        &self,
+        after: Option<&DeadKey>,
+        limit: usize,
+        cost_max: usize,
+    ) -> Result<Stretch<DeadView, DeadKey>, Problem> {
         if self.error.is_none() && self.payload.is_none() {
             return self.read(after, limit).map(Stretch::indexed);
         }
-        let (mut found, mut after, mut looked_at) = (Vec::new(), after.copied(), 0);
-        let next = loop {
-            let letters = self.read(after.as_ref(), Self::READ_MAX)?;
-            let has_ended = letters.len() < Self::READ_MAX;
-            for letter in letters {
-                looked_at += 1;
-                after = Some(Self::key(&letter));
-                found.extend(Some(letter).filter(|letter| self.is_meant(letter)));
-                if found.len() == limit {
-                    return Ok(Stretch { found, next: None, looked_at: Some(looked_at) });
-                }
-            }
-            if has_ended {
-                break None;
-            }
-            if looked_at >= LOOKED_AT_MAX {
-                break after;
-            }
-        };
-        Ok(Stretch { found, next, looked_at: Some(looked_at) })
+        searched(
+            after.copied(),
+            (limit, cost_max),
+            |after, rows| self.read(after, rows),
+            |letter| self.is_meant(letter),
+        )
     }
 
     fn bytes(view: &DeadView) -> usize {
@@ -155,7 +173,7 @@ async fn list(
     QueueInPath(queue): QueueInPath,
     mut params: Params,
 ) -> Result<Response, Refused> {
-    let letters = Letters::asked(&api, queue, &mut params)?;
+    let letters = DeadLetterList::asked(&api, queue, &mut params)?;
     list::answer(&api, params.page()?, letters).await
 }
 
@@ -191,5 +209,73 @@ fn which(body: &str) -> Result<Dead, Problem> {
         (Some(ids), None) => Ok(Dead::Ids(ids.iter().filter_map(|id| id_from_text(id)).collect())),
         (None, Some(limit)) => Ok(Dead::Oldest(limit as usize)),
         (None, None) => Ok(Dead::Oldest(JOBS_PER_CALL_MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Timestamp;
+    use engine::queries::LOOKED_AT_MAX;
+    use engine::queues::Attributes;
+    use engine::records::{DeadJob, DeadReason, JobId, QueueKey};
+
+    use super::*;
+
+    fn letter(number: u64, bytes: usize) -> DeadView {
+        let dead = DeadJob {
+            queue: QueueKey(1),
+            number,
+            id: JobId([0; 16]),
+            attempt: 1,
+            tries: 1,
+            reason: DeadReason::Released,
+            error: None,
+            died_at: Timestamp(0),
+            group: None,
+        };
+        DeadView { dead, payload: Payload::Bytes(vec![0; bytes].into()), attributes: Attributes::new() }
+    }
+
+    /// Searches so many letters of one size for those whose number `step` divides, page after page;
+    /// answers what was found, and of every page how many letters it read and its cost.
+    fn search(count: u64, bytes: usize, step: u64, limit: usize) -> (Vec<u64>, Vec<(usize, usize)>) {
+        let (mut found, mut pages, mut after) = (Vec::new(), Vec::new(), None);
+        loop {
+            let read = std::cell::Cell::new(0);
+            let letters = |after: Option<&DeadKey>, rows: usize| {
+                let from = after.map_or(0, |after| after.0 + 1);
+                let letters: Vec<_> = (from..count).take(rows).map(|number| letter(number, bytes)).collect();
+                read.set(read.get() + letters.len());
+                Ok(letters)
+            };
+            let is_meant = |letter: &DeadView| letter.dead.number % step == 0;
+            let page = searched(after, (limit, LOOKED_AT_MAX), letters, is_meant).expect("readable");
+            pages.push((read.get(), page.cost));
+            let is_full = page.found.len() == limit;
+            found.extend(page.found.iter().map(|letter| letter.dead.number));
+            after = page.next.or_else(|| found.last().copied().map(DeadKey).filter(|_| is_full));
+            if after.is_none() {
+                return (found, pages);
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_is_bounded_by_what_it_reads_and_not_by_how_many() {
+        for (count, bytes, step, limit) in
+            [(25_000, 0, 24_000, 10), (300, 1 << 20, 150, 10), (40, 100_000, 1, 7), (0, 0, 1, 5)]
+        {
+            let (found, pages) = search(count, bytes, step, limit);
+            let expect: Vec<u64> = (0..count).step_by(usize::try_from(step).expect("small")).collect();
+            assert_eq!(found, expect, "{count} letters of {bytes} bytes");
+            let overshoot = DeadLetterList::READ_MAX * cost_of_row(bytes);
+            for (read, cost) in pages {
+                assert!(cost <= LOOKED_AT_MAX + overshoot, "{cost} for {count} of {bytes} bytes");
+                assert!(
+                    read * cost_of_row(bytes) <= LOOKED_AT_MAX + overshoot,
+                    "{read} read of {bytes} bytes"
+                );
+            }
+        }
     }
 }

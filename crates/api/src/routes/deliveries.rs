@@ -1,11 +1,13 @@
 //! `/v1/deliveries`: what clients were told, and how it went.
 
+use access::Caller;
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use base::id::DELIVERY_ID_PREFIX;
-use base::{Problem, Timestamp};
+use base::{EntityId, Problem, Timestamp};
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{DeliveryFilter, FeedKey, Stretch};
+use engine::queries::{DeliveryFilter, FeedKey, LOOKED_AT_MAX, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
 use engine::{Engine, Form};
@@ -51,10 +53,26 @@ pub(super) fn routes() -> Routes {
 
 /// Deliveries by what they are.
 pub(crate) struct Deliveries {
-    pub engine: Engine,
-    pub filter: DeliveryFilter,
-    pub feed: Feed,
-    pub sees: Sees,
+    engine: Engine,
+    filter: DeliveryFilter,
+    feed: Feed,
+    sees: Sees,
+}
+
+impl Deliveries {
+    /// Those of a filter, as far as the caller sees them.
+    pub(crate) fn new(engine: Engine, filter: DeliveryFilter, feed: Feed, sees: Sees) -> Self {
+        let filter = DeliveryFilter { is_label_of_linked: sees == Sees::ItsOwn, ..filter };
+        Self { engine, filter, feed, sees }
+    }
+
+    /// A delivery as it is now.
+    ///
+    /// # Errors
+    /// When the store cannot be read now.
+    pub(super) fn find(&self, id: EntityId) -> Result<Option<Delivery>, Problem> {
+        Ok(self.engine.queries().delivery(id)?.map(|(delivery, _)| delivery))
+    }
 }
 
 /// Those that the parameters ask for.
@@ -66,6 +84,7 @@ pub(crate) fn asked(params: &mut Params) -> Result<DeliveryFilter, Problem> {
         client: params.client("client")?,
         device: params.device("device")?,
         labels: params.labels()?,
+        is_label_of_linked: false,
         status: params.word("status", &DeliveryStatus::ALL, DeliveryStatus::as_str)?,
     })
 }
@@ -76,15 +95,20 @@ impl List for Deliveries {
     type Shown<'a> = DeliveryShape;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.look(after, limit).map(|stretch| stretch.found)
+        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
     }
 
     fn look(
         &self,
         after: Option<&Self::Key>,
         limit: usize,
+        cost_max: usize,
     ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
-        self.sees.of(self.engine.queries().deliveries(&self.filter, self.feed.page(after, limit)))
+        self.sees.of(self
+            .engine
+            .queries()
+            .within(cost_max)
+            .deliveries(&self.filter, self.feed.page(after, limit)))
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {
@@ -111,12 +135,20 @@ impl Followable for Deliveries {
     }
 }
 
-async fn list(State(api): State<ApiState>, sees: Sees, mut params: Params) -> Result<Response, Refused> {
-    let filter = asked(&mut params)?;
+async fn list(
+    State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
+    mut params: Params,
+) -> Result<Response, Refused> {
+    let (filter, sees) = (asked(&mut params)?, Sees::of_caller(caller.as_deref()));
+    if !filter.labels.is_empty() && caller.is_some_and(|caller| caller.portal().is_some()) {
+        let detail = "a portal does not filter by label.KEY; leave it out";
+        return Err(Problem::new(403, "forbidden", detail).into());
+    }
     let feed = params.feed()?;
     let page = params.page()?;
     let feed = feed.ending(page.form, api.engine().clock().now());
-    let deliveries = Deliveries { engine: api.engine().clone(), filter, feed, sees };
+    let deliveries = Deliveries::new(api.engine().clone(), filter, feed, sees);
     feed::answer(&api, page, feed, deliveries).await
 }
 

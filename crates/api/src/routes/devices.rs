@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Kind, Problem};
-use engine::queries::{Device, DeviceFilter, Stretch};
+use engine::queries::{Device, DeviceFilter, LOOKED_AT_MAX, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::Connection;
 use engine::{Form, Queries, Version};
@@ -107,11 +107,16 @@ impl List for Matching {
     type Shown<'a> = DeviceShape<'a>;
 
     fn read(&self, after: Option<&DeviceId>, limit: usize) -> Result<Vec<Device>, Problem> {
-        self.look(after, limit).map(|stretch| stretch.found)
+        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
     }
 
-    fn look(&self, after: Option<&DeviceId>, limit: usize) -> Result<Stretch<Device, DeviceId>, Problem> {
-        self.queries.devices(&self.filter, after, limit)
+    fn look(
+        &self,
+        after: Option<&DeviceId>,
+        limit: usize,
+        cost_max: usize,
+    ) -> Result<Stretch<Device, DeviceId>, Problem> {
+        self.queries.clone().within(cost_max).devices(&self.filter, after, limit)
     }
 
     fn key(device: &Device) -> DeviceId {

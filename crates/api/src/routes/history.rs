@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Problem, Timestamp};
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{EventFilter, FeedKey, Stretch};
+use engine::queries::{EventFilter, FeedKey, LOOKED_AT_MAX, Stretch};
 use engine::records::{Event, EventKey, EventKind, Reading};
 use engine::{Engine, ReadingKey};
 use net::problem::Refused;
@@ -92,15 +92,20 @@ impl List for Events {
     type Shown<'a> = EventShape;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.look(after, limit).map(|stretch| stretch.found)
+        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
     }
 
     fn look(
         &self,
         after: Option<&Self::Key>,
         limit: usize,
+        cost_max: usize,
     ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
-        self.sees.of(self.engine.queries().events(&self.filter, self.feed.page(after, limit)))
+        self.sees.of(self
+            .engine
+            .queries()
+            .within(cost_max)
+            .events(&self.filter, self.feed.page(after, limit)))
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {

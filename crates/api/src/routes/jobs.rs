@@ -6,6 +6,7 @@ use axum::response::Response;
 use base::Problem;
 use base::limits::JOB_PAYLOAD_BYTES_MAX;
 use engine::Queues;
+use engine::queries::{LOOKED_AT_MAX, Stretch};
 use engine::queues::{JobRef, JobState, JobView, Payload, QueueName};
 use engine::records::JobId;
 use net::problem::Refused;
@@ -110,17 +111,19 @@ impl List for Jobs {
     const ITEM_BYTES_MAX: usize = JOB_PAYLOAD_BYTES_MAX;
 
     fn read(&self, after: Option<&JobId>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        let (mut found, mut after) = (Vec::new(), after.copied());
-        while found.len() < limit {
-            let page = self.queues.jobs(&self.queue, self.state, after, limit - found.len());
-            let (jobs, next) = self.executor.block_on(page)?;
-            found.extend(jobs.into_iter().map(|job| (self.queue.queue().to_owned(), job)));
-            if next.is_none() {
-                break;
-            }
-            after = next;
-        }
-        Ok(found)
+        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
+    }
+
+    fn look(
+        &self,
+        after: Option<&JobId>,
+        limit: usize,
+        cost_max: usize,
+    ) -> Result<Stretch<Self::Found, JobId>, Problem> {
+        let page = self.queues.jobs(&self.queue, self.state, after.copied(), (limit, cost_max));
+        let Stretch { found, next, looked_at, cost } = self.executor.block_on(page)?;
+        let found: Vec<_> = found.into_iter().map(|job| (self.queue.queue().to_owned(), job)).collect();
+        Ok(Stretch { found, next, looked_at, cost })
     }
 
     fn bytes((_, job): &Self::Found) -> usize {

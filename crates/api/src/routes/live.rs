@@ -87,11 +87,10 @@ pub(crate) fn source(
         }
         LiveTopic::Deliveries => {
             let filter = DeliveryFilter { device, client, ..DeliveryFilter::default() };
-            let make =
-                move |feed: Feed| Deliveries { engine: engine.clone(), filter: filter.clone(), feed, sees };
+            let make = move |feed: Feed| Deliveries::new(engine.clone(), filter.clone(), feed, sees);
             let find = |list: &Deliveries, id| {
-                let found = list.engine.queries().delivery(id)?;
-                Ok(found.map(|(delivery, _)| json(&DeliveryShape::from(&delivery))))
+                let found = list.find(id)?;
+                Ok(found.map(|delivery| json(&DeliveryShape::from(&delivery))))
             };
             let rows = RowLookup::<Deliveries> { id: |(_, delivery)| delivery.id, find };
             Arc::new(ListSource::changing(make, rows))

@@ -1,5 +1,7 @@
 //! `/v1/overview`: how everything stands, for people who look.
 
+use access::Caller;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use net::problem::Refused;
@@ -17,6 +19,7 @@ pub(super) fn routes() -> Routes {
     Routes::default().get("/v1/overview", show, shown)
 }
 
-async fn show(State(api): State<ApiState>) -> Result<Answer, Refused> {
-    Ok(Answer { status: StatusCode::OK, body: overview::latest(&api).await? })
+async fn show(State(api): State<ApiState>, caller: Option<Extension<Caller>>) -> Result<Answer, Refused> {
+    let overview = overview::latest(&api).await?;
+    Ok(Answer { status: StatusCode::OK, body: overview.to(caller.as_deref()) })
 }

@@ -13,6 +13,7 @@ use net::problem::Refused;
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
+use crate::authorization::check_may_open;
 use crate::body::Text;
 use crate::openapi::Call;
 use crate::openapi::refusals::UNKNOWN_CLIENT;
@@ -54,6 +55,7 @@ async fn open(
     Text(body): Text,
 ) -> Result<Answer, Refused> {
     let (ttl, may) = shape::new_portal(&body)?;
+    check_may_open(caller.as_deref(), may)?;
     let bytes = random::unguessable::<TOKEN_BYTES>();
     let bytes = bytes.map_err(|_| Problem::unavailable("the system has no source of randomness"))?;
     let token = format!("{PORTAL_TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));

@@ -5,7 +5,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use base::{DeviceId, Problem};
-use engine::queries::Stretch;
+use engine::queries::{LOOKED_AT_MAX, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::{MemberStatus, RolloutMember, RolloutWork};
 use engine::rollouts::check_rollout_id;
@@ -130,16 +130,17 @@ impl List for RolloutList {
     const ITEM_BYTES_MAX: usize = base::limits::COMMAND_PAYLOAD_BYTES_MAX;
 
     fn read(&self, after: Option<&NameKey>, limit: usize) -> Result<Vec<TrackedRollout>, Problem> {
-        self.look(after, limit).map(|stretch| stretch.found)
+        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
     }
 
     fn look(
         &self,
         after: Option<&NameKey>,
         limit: usize,
+        _: usize,
     ) -> Result<Stretch<TrackedRollout, NameKey>, Problem> {
         let (found, stopped) = self.0.rollouts(after.map(|NameKey(name)| &**name), limit)?;
-        Ok(Stretch { found, next: stopped.map(NameKey), looked_at: None })
+        Ok(Stretch { found, next: stopped.map(NameKey), looked_at: None, cost: 0 })
     }
 
     fn key(found: &TrackedRollout) -> NameKey {

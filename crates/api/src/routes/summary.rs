@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use base::{DeviceId, Problem, Timestamp};
-use engine::queries::Queries;
+use base::{DeviceId, Problem, Timestamp, Value};
+use engine::queries::{Queries, cost_of_row};
 use engine::{Page, ReadingKey};
 use net::problem::Refused;
 
@@ -19,13 +19,14 @@ use crate::openapi::{Call, words};
 use crate::params::Params;
 use crate::path::DeviceInPath;
 use crate::shape::SummaryShape;
-use crate::summary::{Steps, Summary};
+use crate::summary::{Pointer, Summary, SummaryBuckets};
 
-/// Readings that a call reads at most: some tens of milliseconds.
-const READINGS_MAX: usize = 50_000;
+/// What the readings of a call may cost, in small ones: some tens of milliseconds. A large one
+/// costs as much as several.
+const COST_MAX: usize = 50_000;
 /// Of those, read at a time.
 const READ_AT_ONCE: usize = 1_000;
-/// Steps, unless the call says otherwise, and at most.
+/// SummaryBuckets, unless the call says otherwise, and at most.
 const POINTS_DEFAULT: i64 = 300;
 const POINTS_MAX: i64 = 2_000;
 /// The span, unless the call says otherwise: up to now.
@@ -53,25 +54,25 @@ async fn show(
     params: Params,
 ) -> Result<Response, Refused> {
     let whose = params.whose();
-    let asked = Asked::read(device, params, api.engine().clock().now())?;
+    let asked = SummaryRequest::read(device, params, api.engine().clock().now())?;
     let queries = api.queries();
     let place = api.shared.lists.enter_as(&whose)?;
     let bytes = READ_AT_ONCE * VALUE_BYTES_MAX + POINTS_MAX as usize * VALUE_BYTES_MAX;
     let held = api.shared.memory_of_pages.take_soon(&whose, bytes).await?;
     let held = held.counted_by(&api.shared.metrics.page_held_bytes);
-    let answer = place.run(move || summed(&queries, asked, READINGS_MAX)).await?;
+    let answer = place.run(move || summed(&queries, asked, COST_MAX)).await?;
     Ok(held.until_sent(answer.into_response()))
 }
 
 /// What is asked for.
-struct Asked {
+struct SummaryRequest {
     device: DeviceId,
-    steps: Steps,
+    steps: SummaryBuckets,
     after: Option<ReadingKey>,
     fingerprint: u64,
 }
 
-impl Asked {
+impl SummaryRequest {
     fn read(device: DeviceId, mut params: Params, now: Timestamp) -> Result<Self, Problem> {
         let fingerprint = params.fingerprint();
         let (from, to) = params.span()?;
@@ -92,26 +93,31 @@ impl Asked {
         let to = key.as_ref().map_or_else(|| to.unwrap_or(now), |key| key.to);
         let from =
             key.as_ref().map_or_else(|| from.unwrap_or_else(|| to.before(SPAN_DEFAULT)), |key| key.from);
-        let steps = Steps::new(from, to, points, path);
+        let path = path.as_deref().map(Pointer::new);
+        let steps = SummaryBuckets::new(from, to, points, path);
         Ok(Self { device, steps, after: key.map(|key| key.after), fingerprint })
     }
 }
 
-/// Reads at most so many readings and sums them up.
-fn summed(queries: &Queries, asked: Asked, readings_max: usize) -> Result<Answer, Problem> {
-    let Asked { device, steps, mut after, fingerprint } = asked;
+/// Reads as many readings as cost so much and sums them up.
+fn summed(queries: &Queries, asked: SummaryRequest, cost_max: usize) -> Result<Answer, Problem> {
+    let SummaryRequest { device, steps, mut after, fingerprint } = asked;
     let (from, to) = (steps.from, steps.to);
     let mut summary = Summary::new(steps);
-    let mut looked_at = 0;
+    let (mut looked_at, mut cost) = (0, 0);
     let complete = loop {
-        let limit = READ_AT_ONCE.min(readings_max - looked_at);
-        if limit == 0 {
+        if cost >= cost_max {
             break false;
         }
+        // No more than there is a budget for, were they as large as may be.
+        let limit = ((cost_max - cost) / cost_of_row(VALUE_BYTES_MAX)).clamp(1, READ_AT_ONCE);
         let page = Page { from, to, ascending: true, after, limit };
         let read = queries.readings(&device, page)?;
         looked_at += read.len();
-        read.iter().for_each(|reading| summary.add(reading));
+        for reading in &read {
+            cost += cost_of(&reading.value);
+            summary.add(reading);
+        }
         after = read.last().map(|last| ReadingKey { ts: last.ts, number: last.number }).or(after);
         if read.len() < limit {
             break true;
@@ -126,11 +132,18 @@ fn summed(queries: &Queries, asked: Asked, readings_max: usize) -> Result<Answer
     Ok(Answer::ok(&SummaryShape::of(&summary, looked_at as u64, next)))
 }
 
+fn cost_of(value: &Value) -> usize {
+    match value {
+        Value::Number(_) => cost_of_row(0),
+        Value::Text(text) => cost_of_row(text.len()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use base::{Lineage, SystemClock, Value, WayIn};
+    use base::{Lineage, SystemClock, WayIn};
     use engine::{Engine, Report, Said, Settings, Slice};
     use serde_json::Value as Json;
     use store::MemoryStore;
@@ -138,6 +151,10 @@ mod tests {
     use super::*;
 
     async fn engine(readings: i64) -> Engine {
+        engine_with(readings, |ts| Value::number(ts as f64).expect("finite")).await
+    }
+
+    async fn engine_with(readings: i64, value: impl Fn(i64) -> Value) -> Engine {
         let (store, clock) = (MemoryStore::new(Lineage(1), 2), SystemClock::start(Timestamp(0)));
         let engine =
             Engine::start(Settings::for_tests(), Arc::new(store), Arc::new(clock)).await.expect("it loads");
@@ -150,8 +167,7 @@ mod tests {
         };
         engine.create_device(device).await.expect("registered");
         let report = |ts: i64| {
-            let said =
-                Said::Value { value: Value::number(ts as f64).expect("finite"), ts: Some(Timestamp(ts)) };
+            let said = Said::Value { value: value(ts), ts: Some(Timestamp(ts)) };
             Report { device: DeviceId::new("d1").expect("an id"), kind: None, said, id: None }
         };
         let pending = intake.submit(Slice::from_iter((0..readings).map(report))).await.expect("accepting");
@@ -159,10 +175,10 @@ mod tests {
         engine
     }
 
-    fn asked(points: i64, to: i64, after: Option<ReadingKey>) -> Asked {
+    fn asked(points: i64, to: i64, after: Option<ReadingKey>) -> SummaryRequest {
         let device = DeviceId::new("d1").expect("an id");
-        let steps = Steps::new(Timestamp(0), Timestamp(to), points, None);
-        Asked { device, steps, after, fingerprint: 7 }
+        let steps = SummaryBuckets::new(Timestamp(0), Timestamp(to), points, None);
+        SummaryRequest { device, steps, after, fingerprint: 7 }
     }
 
     #[tokio::test]
@@ -203,5 +219,17 @@ mod tests {
             }
         }
         assert_eq!(counts, [25, 25, 10]);
+    }
+
+    #[tokio::test]
+    async fn large_readings_cost_as_much_as_several_small_ones() {
+        let text = format!("\"{}\"", "x".repeat(3 * 1_024));
+        let large = engine_with(60, |_| Value::from_canonical(&text)).await;
+        // One costs 4, and one may be over the budget.
+        for (engine, expect) in [(large, 25 / 4 + 1), (engine(60).await, 25)] {
+            let answer = summed(&engine.queries(), asked(1, 100, None), 25).expect("readable");
+            let json: Json = serde_json::from_slice(&answer.body).expect("JSON");
+            assert_eq!(json["looked_at"], expect, "{json}");
+        }
     }
 }

@@ -16,11 +16,15 @@ pub(crate) struct OverviewShape<'a> {
     at: Time,
     rates: RatesShape,
     devices: DeviceCountsShape,
-    queues: JobCountsShape,
+    /// Not for who may look at devices and commands alone; so are those below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queues: Option<JobCountsShape>,
     /// Refused reports that are kept.
-    quarantine: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quarantine: Option<u64>,
     /// What fails right now, worst first; at most 100.
-    failing: Vec<FailingShape<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failing: Option<Vec<FailingShape<'a>>>,
 }
 
 /// How often it happened in a second, over the last few seconds.
@@ -83,9 +87,10 @@ struct FailingShape<'a> {
 }
 
 impl<'a> OverviewShape<'a> {
-    pub(crate) fn of(at: Timestamp, rates: PerSecond, figures: &OverviewCounts, failing: &'a [Failing]) -> Self {
+    /// What happens, and how the devices stand.
+    pub(crate) fn of(at: Timestamp, rates: PerSecond, figures: &OverviewCounts) -> Self {
         let PerSecond { reports, changes, losses, deliveries, jobs, commands } = rates;
-        let (devices, queues) = (&figures.devices, &figures.queues);
+        let devices = &figures.devices;
         Self {
             at: Time(at),
             rates: RatesShape { reports, changes, losses, deliveries, jobs, commands },
@@ -96,15 +101,27 @@ impl<'a> OverviewShape<'a> {
                 never_seen: devices.never_seen,
                 connected: figures.connected,
             },
-            queues: JobCountsShape {
-                scheduled: queues.scheduled,
-                ready: queues.ready,
-                reserved: queues.reserved,
-                dead: queues.dead,
-                paused: queues.paused,
-            },
-            quarantine: devices.quarantined,
-            failing: failing.iter().map(FailingShape::from).collect(),
+            queues: None,
+            quarantine: None,
+            failing: None,
+        }
+    }
+
+    /// The same with queues, refused reports and what fails.
+    pub(crate) fn with_all(self, figures: &OverviewCounts, failing: &'a [Failing]) -> Self {
+        let queues = &figures.queues;
+        let counts = JobCountsShape {
+            scheduled: queues.scheduled,
+            ready: queues.ready,
+            reserved: queues.reserved,
+            dead: queues.dead,
+            paused: queues.paused,
+        };
+        Self {
+            queues: Some(counts),
+            quarantine: Some(figures.devices.quarantined),
+            failing: Some(failing.iter().map(FailingShape::from).collect()),
+            ..self
         }
     }
 }

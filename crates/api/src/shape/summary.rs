@@ -1,12 +1,12 @@
 //! Readings summed up, in answers.
 
 use serde::Serialize;
-use serde_json::Value as Json;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::text::Time;
 use crate::openapi::words;
-use crate::summary::{Step, Summary};
+use crate::summary::{Summary, SummaryBucket};
 
 /// A device's readings in equal steps of time.
 #[derive(Serialize, ToSchema)]
@@ -43,8 +43,8 @@ struct StepShape {
     #[serde(skip_serializing_if = "Option::is_none")]
     mean: Option<f64>,
     /// What the last of them said; null where `path` leads nowhere.
-    #[schema(schema_with = words::any)]
-    last: Json,
+    #[schema(schema_with = words::any, required = true)]
+    last: Option<Box<RawValue>>,
 }
 
 impl SummaryShape {
@@ -60,8 +60,8 @@ impl SummaryShape {
     }
 }
 
-impl From<&Step> for StepShape {
-    fn from(step: &Step) -> Self {
+impl From<&SummaryBucket> for StepShape {
+    fn from(step: &SummaryBucket) -> Self {
         Self {
             from: Time(step.from),
             count: step.count,

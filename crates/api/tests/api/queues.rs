@@ -308,3 +308,24 @@ async fn lists_of_jobs_can_be_exported() {
     let ndjson = export("application/x-ndjson").await.text;
     assert_eq!(ndjson.lines().count(), 3, "{ndjson}");
 }
+
+#[tokio::test]
+async fn a_list_of_jobs_looks_at_a_bounded_number_of_those_of_other_queues() {
+    let server = Server::start_with(1, axum::Router::new()).await;
+    let thousand = format!(r#"{{"jobs":[{}]}}"#, [r#"{"payload":1}"#; 1_000].join(","));
+    for _ in 0..12 {
+        let answer = server.call("POST /v1/queues/mail/large/jobs", &thousand).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+    }
+    let job = publish(&server, r#"{"payload":"mine"}"#).await;
+    let first = server.get(&format!("{Q}/jobs")).await;
+    assert_eq!((&first["items"], &first["looked_at"]), (&json!([]), &json!(10_000)), "{first}");
+    let cursor = first["next_cursor"].as_str().expect("there is more");
+    let next = server.get(&format!("{Q}/jobs?cursor={cursor}")).await;
+    assert_eq!((&next["items"][0]["id"], &next["next_cursor"]), (&json!(job), &Json::Null), "{next}");
+    // What has no job in that state is not looked for.
+    for list in [format!("{Q}/jobs?state=reserved"), "/v1/queues/mail/none/jobs".to_owned()] {
+        let none = server.get(&list).await;
+        assert_eq!((&none["items"], &none["next_cursor"]), (&json!([]), &Json::Null), "{none}");
+    }
+}

@@ -5,10 +5,18 @@ use std::cmp::Ordering;
 
 use base::Problem;
 
-/// Rows that a call looks at at most, over all partitions.
+/// What a call that answers a page may cost at most, in rows, over all partitions.
 pub const LOOKED_AT_MAX: usize = 10_000;
+/// Looking at so much of what a row carries costs as much as looking at a row.
+const BYTES_OF_A_ROW: usize = 1_024;
 /// Rows that are looked at in the first round. Each round looks at twice as many as the one before.
 const LOOKED_AT_FIRST: usize = 1_000;
+
+/// What it costs to look at a row that carries so many bytes, in rows.
+#[must_use]
+pub const fn cost_of_row(bytes: usize) -> usize {
+    1 + bytes / BYTES_OF_A_ROW
+}
 
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +27,8 @@ pub struct Stretch<T, K> {
     pub next: Option<K>,
     /// How many rows were looked at; `None` where an index answers all that is asked.
     pub looked_at: Option<u64>,
+    /// What that cost, in rows: a large one costs as much as several ([`cost_of_row`]).
+    pub cost: usize,
 }
 
 impl<T, K> Default for Stretch<T, K> {
@@ -31,7 +41,7 @@ impl<T, K> Stretch<T, K> {
     /// What an index answers.
     #[must_use]
     pub fn indexed(found: Vec<T>) -> Self {
-        Self { found, next: None, looked_at: None }
+        Self { found, next: None, looked_at: None, cost: 0 }
     }
 }
 
@@ -47,12 +57,12 @@ pub(super) struct Looked<K, T> {
     pub(super) until: Option<K>,
 }
 
-/// The first `limit` matches of `sources` together, as far as the cost of [`LOOKED_AT_MAX`] rows
-/// leads. `look` looks at rows of a source behind a key, at the cost of so many; `before` says
-/// which of two keys comes first.
+/// The first `limit` matches of `sources` together, as far as the cost of `cost_max` rows leads.
+/// `look` looks at rows of a source behind a key, at the cost of so many; `before` says which of
+/// two keys comes first.
 pub(super) fn bounded<K: Clone, T>(
     sources: usize,
-    limit: usize,
+    (limit, cost_max): (usize, usize),
     before: impl Fn(&K, &K) -> bool,
     look: impl Fn(usize, Option<&K>, usize) -> Result<Looked<K, T>, Problem>,
 ) -> Result<Stretch<(usize, K, T), K>, Problem> {
@@ -61,7 +71,7 @@ pub(super) fn bounded<K: Clone, T>(
         (_, true) => Ordering::Greater,
         _ => Ordering::Equal,
     };
-    let (mut found, mut after, mut rows) = (Vec::new(), None, LOOKED_AT_FIRST);
+    let (mut found, mut after, mut rows) = (Vec::new(), None, LOOKED_AT_FIRST.min(cost_max));
     let (mut looked_at, mut cost) = (0, 0);
     let next = loop {
         let share = (rows / sources.max(1)).max(1);
@@ -87,13 +97,13 @@ pub(super) fn bounded<K: Clone, T>(
             break None;
         }
         let Some(until) = until else { break None };
-        if cost >= LOOKED_AT_MAX {
+        if cost >= cost_max {
             break Some(until);
         }
         after = Some(until);
-        rows = (rows * 2).min(LOOKED_AT_MAX);
+        rows = (rows * 2).min(cost_max - cost);
     };
-    Ok(Stretch { found, next, looked_at: Some(looked_at) })
+    Ok(Stretch { found, next, looked_at: Some(looked_at), cost })
 }
 
 #[cfg(test)]
@@ -129,12 +139,12 @@ mod tests {
             let (mut found, mut after, mut calls): (Vec<u32>, Option<u32>, u32) = (Vec::new(), None, 0);
             loop {
                 let before = |a: &u32, b: &u32| a < b;
-                let stretch = bounded(sources, limit, before, |source, behind, rows| {
+                let stretch = bounded(sources, (limit, LOOKED_AT_MAX), before, |source, behind, rows| {
                     let place = (source as u32, sources as u32);
                     Ok(look(place, (end, step), behind.or(after.as_ref()), rows))
                 });
                 let stretch = stretch.expect("readable");
-                let most = (2 * LOOKED_AT_MAX) as u64;
+                let most = (LOOKED_AT_MAX + sources) as u64;
                 assert!(stretch.looked_at.is_some_and(|rows| rows <= most), "{:?}", stretch.looked_at);
                 assert!(stretch.found.iter().all(|(_, key, item)| *item == key * 2));
                 let whole = stretch.found.len() == limit;

@@ -9,13 +9,11 @@ use records::{
 use store::{Page, Whose};
 
 use super::feeds::{FeedStretch, Kept, Of};
-use super::{FeedKey, Queries, unreadable};
+use super::{FeedKey, Queries, cost_of_row, unreadable};
 use crate::commands::TrackedCommand;
 
 /// Commands that are read at a time where some are dropped again: each may have a large payload.
 const COMMANDS_PER_READ: usize = 32;
-/// Looking at so much of a payload costs as much as looking at a row.
-const BYTES_OF_A_ROW: usize = 1_024;
 
 /// Which commands a feed shows.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +83,7 @@ impl Queries {
             keep: is_filtered.then_some(&keep),
             device: |found: &TrackedCommand| &found.command.device,
             read_max: COMMANDS_PER_READ,
-            cost: |found| 1 + found.command.payload.len() / BYTES_OF_A_ROW,
+            cost: |found| cost_of_row(found.command.payload.len()),
         };
         self.feed(&of, page, &kept, |view, whose, page| {
             let commands = view.commands(whose.device, page, &|_, _| true)?;

@@ -47,6 +47,9 @@ pub struct DeliveryFilter {
     pub device: Option<DeviceId>,
     /// Of devices that have each of these labels now.
     pub labels: Vec<(String, String)>,
+    /// Of these, only devices that are linked to `client` now: whoever may see that client's own
+    /// alone does not learn the labels of others.
+    pub is_label_of_linked: bool,
     /// Standing here.
     pub status: Option<DeliveryStatus>,
 }
@@ -131,7 +134,8 @@ impl Queries {
         page: Page<FeedKey<DeliveryKey>>,
     ) -> Result<FeedStretch<DeliveryKey, Delivery>, Problem> {
         let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
-        let of = Of { device: filter.device.as_ref(), client, linked: None, labels: &filter.labels };
+        let linked = client.filter(|_| filter.is_label_of_linked && !filter.labels.is_empty());
+        let of = Of { device: filter.device.as_ref(), client, linked, labels: &filter.labels };
         let keep =
             |delivery: &Delivery| filter.status.is_none_or(|status| delivery.progress.status == status);
         let kept = Kept {
@@ -187,7 +191,7 @@ impl Queries {
         }
         let suits: Vec<_> = sources.iter().map(|(part, _)| Suits::new(of, part)).collect();
         let before = |a: &FeedKey<K>, b: &FeedKey<K>| if page.ascending { a < b } else { a > b };
-        let stretch = bounded(sources.len(), page.limit, before, |at, behind, rows| {
+        let stretch = bounded(sources.len(), (page.limit, self.cost_max), before, |at, behind, rows| {
             let (part, device) = sources[at];
             let here = Page { after: behind.copied().or(page.after), ..page };
             let here = part_of(&here, part.partition);
@@ -207,7 +211,7 @@ impl Queries {
             })
         })?;
         let found = stretch.found.into_iter().map(|(_, key, item)| (key, item)).collect();
-        Ok(Stretch { found, next: stretch.next, looked_at: stretch.looked_at })
+        Ok(Stretch { found, next: stretch.next, looked_at: stretch.looked_at, cost: stretch.cost })
     }
 
     /// The partitions that a feed reads.

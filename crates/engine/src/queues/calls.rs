@@ -20,6 +20,7 @@ use super::{
 use crate::Engine;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::kernel::reply::Reply;
+use crate::queries::Stretch;
 
 /// The calls about queues. Cheap to clone.
 ///
@@ -176,8 +177,8 @@ impl Queues {
         self.partition(queue).ask(|reply| QueueInput::Cancel { queue: queue.clone(), job, reply }).await?
     }
 
-    /// Jobs in order of publishing, and where to go on; there may be more behind a page that is not
-    /// full.
+    /// Jobs in order of publishing, as far as a bounded number of jobs that are looked at leads,
+    /// `cost_max` at most: others of the partition are among them.
     ///
     /// # Errors
     /// 503 when the store cannot be read.
@@ -186,12 +187,18 @@ impl Queues {
         queue: &QueueName,
         state: Option<JobState>,
         after: Option<JobId>,
-        limit: usize,
-    ) -> Result<(Vec<JobView>, Option<JobId>), Problem> {
-        let key = self.stats(queue).await?.key;
-        let Some(key) = key else { return Ok((Vec::new(), None)) };
+        (limit, cost_max): (usize, usize),
+    ) -> Result<Stretch<JobView, JobId>, Problem> {
+        let stats = self.stats(queue).await?;
+        // Time may have made ready what was scheduled when it was counted.
+        let most = match state {
+            None => stats.scheduled + stats.ready + stats.reserved,
+            Some(JobState::Scheduled | JobState::Ready) => stats.scheduled + stats.ready,
+            Some(JobState::Reserved) => stats.reserved,
+        };
+        let Some(key) = stats.key.filter(|_| most > 0) else { return Ok(Stretch::default()) };
         let partition = queue.partition(self.engine.store().partitions());
-        super::partition::listed(&self.engine, partition, key, state, after, limit)
+        super::partition::listed(&self.engine, (partition, key), state, after, (limit, cost_max))
     }
 
     /// How many jobs of a queue stand where; zeros for one that has nothing.

@@ -266,16 +266,20 @@ pub fn jobs_of_a_queue_are_listed_wherever_they_are(make: Make<'_>) {
             let keep = |head: &JobHead| !head.id.0[15].is_multiple_of(5);
             let (mut found, mut after, mut calls) = (Vec::new(), None, 0);
             loop {
-                let (jobs, next) = view.jobs_of(QUEUE, after, scan_max, limit, &keep).expect("reads");
-                assert!(jobs.len() <= limit, "{scan_max} {limit}");
-                found.extend(jobs.iter().map(|head| head.id.0[15]));
+                let page = view.jobs_of(QUEUE, after, scan_max, limit, &keep).expect("reads");
+                assert!(page.found.len() <= limit, "{scan_max} {limit}");
+                assert!(page.scanned <= scan_max && page.scanned >= page.found.len(), "{page:?}");
+                found.extend(page.found.iter().map(|head| head.id.0[15]));
                 calls += 1;
-                after = next;
+                after = page.next;
                 if after.is_none() {
                     break;
                 }
             }
             assert_eq!(found, expect, "{scan_max} {limit}");
+            let resident = view.resident_jobs_of(QUEUE, None, 100, 100, &keep).expect("reads");
+            let unparked = resident.found.iter().map(|head| head.id.0[15]);
+            assert!(unparked.eq(expect.iter().copied().filter(|number| number % 3 == 0)), "{resident:?}");
             assert!(calls >= 40 / scan_max && calls >= expect.len() / limit, "{scan_max} {limit}: {calls}");
         }
     });

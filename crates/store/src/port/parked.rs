@@ -53,6 +53,17 @@ pub fn parked_span(at: Timestamp) -> i64 {
 /// Milliseconds of a span: the store finds parked jobs in the order of these, 4.4 minutes each.
 pub const PARKED_SPAN_MS: i64 = 1 << 18;
 
+/// Some of the jobs of a queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScannedJobs {
+    /// The jobs, in order of id.
+    pub found: Vec<JobHead>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<JobId>,
+    /// How many jobs of the partition were looked at, those of other queues among them.
+    pub scanned: usize,
+}
+
 /// Some of the parked jobs that are found by a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParkedTimes {

@@ -12,7 +12,7 @@ use records::{
 use super::index_of;
 use crate::codec::key::{self, TimedKey};
 use crate::key_range::KeyRange;
-use crate::port::{ParkedTimes, StoreError, StoredJob, View};
+use crate::port::{ParkedTimes, ScannedJobs, StoreError, StoredJob, View};
 use crate::table::Table;
 
 impl dyn View + '_ {
@@ -89,8 +89,8 @@ impl dyn View + '_ {
     }
 
     /// Jobs of a queue in order of id, resident and parked; their successors are not jobs of their
-    /// own. Looks at no more than `scan_max` jobs of the partition; answers also from where to go
-    /// on, `None` at the end. `keep` drops jobs before they count towards the limit.
+    /// own. Looks at no more than `scan_max` jobs of the partition. `keep` drops jobs before they
+    /// count towards the limit.
     pub fn jobs_of(
         &self,
         queue: QueueKey,
@@ -98,20 +98,23 @@ impl dyn View + '_ {
         scan_max: usize,
         limit: usize,
         keep: &dyn Fn(&JobHead) -> bool,
-    ) -> Result<(Vec<JobHead>, Option<JobId>), StoreError> {
-        let mut found = Vec::new();
-        let mut last = after;
-        for (scanned, head) in self.all_jobs(after)?.enumerate() {
-            if scanned >= scan_max || found.len() >= limit {
-                return Ok((found, last));
-            }
-            let head = head?;
-            last = Some(head.id);
-            if head.queue == queue && keep(&head) {
-                found.push(head);
-            }
-        }
-        Ok((found, None))
+    ) -> Result<ScannedJobs, StoreError> {
+        let is_meant = |head: &JobHead| head.queue == queue && keep(head);
+        scan(self.all_jobs(after)?, after, scan_max, limit, &is_meant)
+    }
+
+    /// The same of the resident jobs alone: one that a worker has is among these.
+    pub fn resident_jobs_of(
+        &self,
+        queue: QueueKey,
+        after: Option<JobId>,
+        scan_max: usize,
+        limit: usize,
+        keep: &dyn Fn(&JobHead) -> bool,
+    ) -> Result<ScannedJobs, StoreError> {
+        let resident = self.records::<JobHead>(KeyRange::all().after(after.map(key::job)), true)?;
+        let is_meant = |head: &JobHead| head.queue == queue && keep(head);
+        scan(resident, after, scan_max, limit, &is_meant)
     }
 
     /// Every job of the partition, resident and parked, in order of id.
@@ -169,6 +172,29 @@ impl dyn View + '_ {
         };
         rows.map(named).collect()
     }
+}
+
+/// Picks out those that are meant, `limit` at most, of the first `scan_max`.
+fn scan(
+    jobs: impl Iterator<Item = Result<JobHead, StoreError>>,
+    after: Option<JobId>,
+    scan_max: usize,
+    limit: usize,
+    is_meant: &dyn Fn(&JobHead) -> bool,
+) -> Result<ScannedJobs, StoreError> {
+    let mut page = ScannedJobs { found: Vec::new(), next: after, scanned: 0 };
+    for head in jobs {
+        if page.scanned >= scan_max || page.found.len() >= limit {
+            return Ok(page);
+        }
+        let head = head?;
+        page.next = Some(head.id);
+        page.scanned += 1;
+        if is_meant(&head) {
+            page.found.push(head);
+        }
+    }
+    Ok(ScannedJobs { next: None, ..page })
 }
 
 /// Whether the job that comes next in `one` is before that in `other`. What cannot be read comes at

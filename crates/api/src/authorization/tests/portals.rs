@@ -2,7 +2,7 @@
 
 use base::id::DELIVERY_ID_PREFIX;
 
-use super::super::portal::{PORTAL_ROUTES, Right};
+use super::super::portal::{PORTAL_ROUTES, PortalRight};
 use super::*;
 
 /// Everything a portal can be about: two clients, a device of each and one of both, and
@@ -40,8 +40,12 @@ impl World {
     }
 
     async fn open(&self, client: &str, may: &str) -> String {
+        self.open_as("admin", client, may).await
+    }
+
+    async fn open_as(&self, token: &str, client: &str, may: &str) -> String {
         let body = format!(r#"{{"ttl":"1h","may":{may}}}"#);
-        let answer = self.rig.with("admin", &format!("POST /v1/clients/{client}/portal"), &body).await;
+        let answer = self.rig.with(token, &format!("POST /v1/clients/{client}/portal"), &body).await;
         assert_eq!(answer.status, 201, "{}", answer.json);
         let token = answer.json["token"].as_str().expect("a token").to_owned();
         assert_eq!(answer.json["url"], format!("/console/portal#{token}"));
@@ -65,7 +69,7 @@ impl World {
 /// A body that may change a URL, and otherwise nothing.
 const BODY: &str = r#"{"url":"https://elsewhere.example/"}"#;
 
-fn takes(method: &str, route: &str) -> Option<Right> {
+fn takes(method: &str, route: &str) -> Option<PortalRight> {
     PORTAL_ROUTES.iter().find(|row| (row.0, row.1) == (method, route)).map(|row| row.2)
 }
 
@@ -126,9 +130,11 @@ async fn close_all(world: &World, client: &str) {
 #[tokio::test]
 async fn a_portal_does_what_it_was_opened_for_and_no_more() {
     let world = World::start(Access::of(tokens())).await;
-    for (may, right) in
-        [(r#"["read"]"#, Right::Read), (r#"["retry"]"#, Right::Retry), (r#"["url"]"#, Right::Url)]
-    {
+    for (may, right) in [
+        (r#"["read"]"#, PortalRight::Read),
+        (r#"["retry"]"#, PortalRight::Retry),
+        (r#"["url"]"#, PortalRight::Url),
+    ] {
         let token = world.open("acme", may).await;
         for (method, route, takes, _) in PORTAL_ROUTES {
             let answer = world.rig.with(&token, &world.call(method, route, 0), BODY).await;
@@ -204,6 +210,61 @@ async fn a_portal_ends_with_its_client_and_when_it_is_closed() {
 }
 
 #[tokio::test]
+async fn a_portal_ends_when_the_token_that_opened_it_may_no_longer_do_as_much() {
+    let world = World::start(Access::of(tokens())).await;
+    let opened = [
+        ("admin", ALL, world.open("acme", ALL).await),
+        ("admin", r#"["read"]"#, world.open("acme", r#"["read"]"#).await),
+        ("operate", r#"["retry"]"#, world.open_as("operate", "acme", r#"["retry"]"#).await),
+    ];
+    let token = |name: &str, scope: &str| Token { name: name.into(), ..Token::for_tests(scope, &[scope]) };
+    for (tokens, expect) in [
+        (vec![token("admin", "admin"), token("operate", "admin")], [202, 403, 202]),
+        (vec![token("admin", "operate"), token("operate", "operate")], [401, 403, 202]),
+        (vec![token("admin", "read"), token("operate", "commands")], [401, 401, 401]),
+        (vec![token("other", "admin")], [401, 401, 401]),
+        (Vec::new(), [202, 403, 202]),
+    ] {
+        let names: Vec<_> = tokens.iter().map(|token| (token.name.clone(), token.scopes.clone())).collect();
+        let rig = world.rig.with_access(Access::of(tokens));
+        for ((by, may, portal), expect) in opened.iter().zip(expect) {
+            let answer = rig.with(portal, "POST /v1/clients/acme/resend", "").await;
+            assert_eq!(answer.status, expect, "{may} by {by} with {names:?}: {}", answer.json);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_portal_opened_without_tokens_ends_when_there_are_some() {
+    let world = World::start(Access::Open).await;
+    let portal = world.open("acme", ALL).await;
+    let guarded = world.rig.with_access(Access::of(tokens()));
+    guarded.check(&portal, "GET /v1/clients/acme", 401).await;
+    world.rig.check(&portal, "GET /v1/clients/acme", 200).await;
+}
+
+#[tokio::test]
+async fn a_portal_does_nothing_that_the_token_which_opened_it_may_not_do() {
+    let world = World::start(Access::of(tokens())).await;
+    let call = "POST /v1/clients/acme/portal";
+    for may in [r#"["url"]"#, ALL, r#"["read","url"]"#] {
+        let refused = world.rig.with("operate", call, &format!(r#"{{"ttl":"1h","may":{may}}}"#)).await;
+        assert_eq!((refused.status, &refused.json["code"]), (403, &Json::from("forbidden")), "{may}");
+        let told = refused.json["detail"].as_str().expect("a text");
+        assert!(told.contains(r#"with "url" in may"#) && told.contains("admin"), "{told}");
+    }
+    let portal = world.open_as("operate", "acme", r#"["read","retry"]"#).await;
+    for (call, expect) in [
+        ("GET /v1/clients/acme", 200),
+        ("POST /v1/clients/acme/resend", 202),
+        ("POST /v1/clients/acme/test", 403),
+        ("POST /v1/clients/acme/rotate-secret", 403),
+    ] {
+        world.rig.check(&portal, call, expect).await;
+    }
+}
+
+#[tokio::test]
 async fn portals_are_opened_by_operators_and_so_many_at_most() {
     let world = World::start(Access::of(tokens())).await;
     let call = "POST /v1/clients/acme/portal";
@@ -247,4 +308,47 @@ async fn a_portal_that_asks_too_much_is_told_when_to_come_back() {
     };
     assert_eq!((limited.status, &limited.json["code"]), (429, &Json::from("too_many_requests")));
     assert_eq!(limited.headers["retry-after"], "1");
+}
+
+#[tokio::test]
+async fn a_portal_gets_pages_and_neither_exports_nor_what_labels_tell() {
+    let world = World::start(Access::of(tokens())).await;
+    let portal = world.open("acme", r#"["read"]"#).await;
+    for path in ["/v1/deliveries?client=acme", "/v1/clients/acme/devices"] {
+        assert_eq!(world.rig.export("acme", path).await.0, 200, "{path}");
+        assert_eq!(world.rig.export(&portal, path).await, (403, Json::from("forbidden")), "{path}");
+    }
+    world.rig.check(&portal, "GET /v1/deliveries?client=acme&label.site=12", 403).await;
+    world.rig.check(&portal, "GET /v1/deliveries?client=acme&status=pending", 200).await;
+}
+
+#[tokio::test]
+async fn a_portal_that_is_closed_gets_nothing_of_what_it_waited_for() {
+    let world = World::start(Access::Open).await;
+    let portal = world.open("acme", r#"["read"]"#).await;
+    let seen = world.rig.with(&portal, "GET /v1/deliveries?client=acme&order=asc", "").await.json;
+    let tail = seen["tail_cursor"].as_str().expect("a cursor");
+    let call = format!("GET /v1/deliveries?client=acme&order=asc&wait=30s&cursor={tail}");
+    let waiting = world.rig.with(&portal, &call, "");
+    let closing = async {
+        while world.rig.engine.following().0 == 0 {
+            tokio::task::yield_now().await;
+        }
+        close_all(&world, "acme").await;
+        world.rig.report("d0").await;
+    };
+    let (answer, ()) = futures_util::future::join(waiting, closing).await;
+    assert_eq!((answer.status, &answer.json["code"]), (401, &Json::from("unauthorized")), "{}", answer.json);
+}
+
+#[tokio::test]
+async fn the_portals_of_a_client_test_it_once_in_a_while() {
+    let world = World::start(Access::of(tokens())).await;
+    let (one, other) = (world.open("acme", ALL).await, world.open("acme", ALL).await);
+    // This rig sends no tests: those that are taken in find nobody who would send them.
+    world.rig.check(&one, "POST /v1/clients/acme/test", 503).await;
+    let again = world.rig.with(&other, "POST /v1/clients/acme/test", "").await;
+    assert_eq!((again.status, &again.json["code"]), (429, &Json::from("too_many_requests")));
+    assert_eq!(again.headers["retry-after"], "5");
+    world.rig.check("admin", "POST /v1/clients/acme/test", 503).await;
 }

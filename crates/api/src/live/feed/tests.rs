@@ -36,13 +36,14 @@ impl List for Sparse {
     type Shown<'a> = EventShape;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.look(after, limit).map(|stretch| stretch.found)
+        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
     }
 
     fn look(
         &self,
         after: Option<&Self::Key>,
         limit: usize,
+        _cost_max: usize,
     ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
         let behind: Vec<u32> = match (self.is_ascending, after.map(|key| key.key.number)) {
             (true, after) => (after.unwrap_or(0) + 1..=self.rows).collect(),
@@ -53,7 +54,8 @@ impl List for Sparse {
         let found: Vec<_> = meant.take(limit).map(|number| (key(*number), event(*number))).collect();
         let is_short = found.len() < limit && looked_at.len() < behind.len();
         let next = looked_at.last().filter(|_| is_short).map(|last| key(*last));
-        Ok(Stretch { found, next, looked_at: Some(looked_at.len() as u64) })
+        let cost = looked_at.len();
+        Ok(Stretch { found, next, looked_at: Some(cost as u64), cost })
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {

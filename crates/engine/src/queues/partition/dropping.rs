@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use base::Timestamp;
 use records::{JobHead, JobId, QueueKey};
-use store::StoreError;
+use store::{ScannedJobs, StoreError};
 
 use super::inspection::state_of;
 use super::{QueuePartition, QueueStep, RECORDS_MAX};
@@ -209,7 +209,7 @@ impl QueuePartition {
             return Ok(true);
         }
         let was_ready = |head: &JobHead| moment.had_ready(head);
-        let (heads, next) =
+        let ScannedJobs { found: heads, next, .. } =
             fetch.view()?.jobs_of(queue, at_work.after, SCANNED_MAX, RECORDS_MAX, &was_ready)?;
         for head in heads {
             if !step.has_room() {

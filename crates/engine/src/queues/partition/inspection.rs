@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use base::{PartitionId, Problem, Timestamp};
 use records::{JobClock, JobHead, JobId, Op, QueueKey, QueueSettings};
-use store::StoreError;
+use store::{ScannedJobs, StoreError};
 
 use super::publishing::due_at;
 use super::{QueuePartition, QueueStep};
 use crate::Engine;
 use crate::kernel::reply::Stop;
+use crate::queries::{LOOKED_AT_MAX, Stretch};
 use crate::queues::input::Seen;
 use crate::queues::stats::QueueStats;
 use crate::queues::{Due, JobRef, JobState, JobView, Payload, QueueName, body, calls, checks, id};
-
-/// Rows that one page of a list looks at: jobs of other queues are among them.
-const SCANNED_MAX: usize = 20_000;
 
 /// Where a list of queues goes on.
 pub type QueueMark = QueueName;
@@ -249,23 +247,28 @@ pub(super) fn state_of(head: &JobHead, now: Timestamp, wall: Timestamp) -> JobSt
     }
 }
 
-/// A page of a queue's jobs as the store has them, and where to go on.
+/// A page of a queue's jobs as the store has them, as far as `cost_max` jobs of its partition lead.
+/// A reserved job is always resident, so only those are looked through for it.
 ///
 /// # Errors
 /// 503 when the store cannot be read.
 pub fn listed(
     engine: &Engine,
-    partition: PartitionId,
-    queue: QueueKey,
+    (partition, queue): (PartitionId, QueueKey),
     state: Option<JobState>,
     after: Option<JobId>,
-    limit: usize,
-) -> Result<(Vec<JobView>, Option<JobId>), Problem> {
+    (limit, cost_max): (usize, usize),
+) -> Result<Stretch<JobView, JobId>, Problem> {
     let unreadable = |error: StoreError| Problem::unavailable(error.to_string());
     let (now, wall) = (engine.clock().now(), engine.clock().wall());
     let view = engine.store().view(partition).map_err(unreadable)?;
     let wanted = |head: &JobHead| state.is_none_or(|state| state_of(head, now, wall) == state);
-    let (heads, next) = view.jobs_of(queue, after, SCANNED_MAX, limit, &wanted).map_err(unreadable)?;
+    let scan_max = cost_max.clamp(1, LOOKED_AT_MAX);
+    let scanned = match state {
+        Some(JobState::Reserved) => view.resident_jobs_of(queue, after, scan_max, limit, &wanted),
+        _ => view.jobs_of(queue, after, scan_max, limit, &wanted),
+    };
+    let ScannedJobs { found: heads, next, scanned } = scanned.map_err(unreadable)?;
     let mut jobs = Vec::with_capacity(heads.len());
     for head in heads {
         // A job's body is there as long as its head.
@@ -273,7 +276,7 @@ pub fn listed(
         let state = state_of(&head, now, wall);
         jobs.push(calls::view(Seen { head, state, body })?);
     }
-    Ok((jobs, next))
+    Ok(Stretch { found: jobs, next, looked_at: Some(scanned as u64), cost: scanned })
 }
 
 /// What is written of a queue.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jobs::{JobsStep, NoCalendar, QueueRules};
 use records::{JobId, Op, QueueCounts, QueueKey, QueueSettings};
-use store::StoreError;
+use store::{ScannedJobs, StoreError};
 
 use super::inspection::put_queue;
 use super::{Queue, QueuePartition, QueueStep, RECORDS_MAX};
@@ -192,7 +192,8 @@ impl QueuePartition {
         let fetch = step.fetch;
         let view = fetch.view()?;
         if !sweep.jobs_gone {
-            let (heads, next) = view.jobs_of(key, sweep.after, SCANNED_MAX, RECORDS_MAX, &|_| true)?;
+            let ScannedJobs { found: heads, next, .. } =
+                view.jobs_of(key, sweep.after, SCANNED_MAX, RECORDS_MAX, &|_| true)?;
             for head in heads {
                 step.own.counted.cancelled += 1;
                 // A successor that starts here is found by the next pass.

@@ -63,12 +63,14 @@ fn of_queue(view: &dyn View, model: &dyn View, queue: QueueKey, random: &mut Ran
     loop {
         let jobs = |view: &dyn View| read(view.jobs_of(queue, after, scan_max, limit, &is_even));
         let found = jobs(view);
+        let resident = |view: &dyn View| read(view.resident_jobs_of(queue, after, scan_max, limit, &is_even));
+        assert_eq!(resident(view), resident(model), "{context} {queue:?} {after:?} {scan_max} {limit}");
         assert_eq!(found, jobs(model), "{context} {queue:?} {after:?} {scan_max} {limit}");
-        if found.1.is_none() {
+        if found.next.is_none() {
             break;
         }
-        assert!(found.1 > after, "{context}: it goes on");
-        after = found.1;
+        assert!(found.next > after, "{context}: it goes on");
+        after = found.next;
     }
 }
 

@@ -304,7 +304,7 @@ impl Rig {
     /// Another process loads the waiting notifications, which may wait for this long only.
     pub(super) fn restart_with_time_to_live(&mut self, ttl: Duration) {
         let view = self.view();
-        let (jobs, _) = view.jobs_of(QueueKey(CLIENT.0), None, 100, 100, &|_| true).expect("readable");
+        let jobs = view.jobs_of(QueueKey(CLIENT.0), None, 100, 100, &|_| true).expect("readable").found;
         let expires_at = Some(self.now.after(ttl));
         let shortened = |head: JobHead| JobHead { terms: Terms { expires_at, ..head.terms }, ..head };
         let mut batch = Batch::new(PARTITION);

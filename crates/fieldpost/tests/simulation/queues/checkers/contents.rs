@@ -101,7 +101,8 @@ fn check_queue(
         &settings(stored.paused, stored.settings),
         &settings(expected.paused, expected.settings),
     )?;
-    let (heads, next) = view.jobs_of(stored.key, None, ALL, ALL, &|_| true).map_err(unreadable)?;
+    let page = view.jobs_of(stored.key, None, ALL, ALL, &|_| true).map_err(unreadable)?;
+    let (heads, next) = (page.found, page.next);
     Invariant::AS_THE_MODEL.same("where a whole list goes on", &next, &None)?;
     let mut parked = 0;
     for head in &heads {
