@@ -26,7 +26,7 @@ pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder, FeedStretch};
 pub use rollouts::FoundRollouts;
 pub use stats::{CountsOfStatus, StatsOf, StatsQuery};
 
-use bounded::{Looked, bounded};
+use bounded::{ScannedSource, bounded};
 use merge::merge;
 
 use crate::Engine;
@@ -313,7 +313,7 @@ fn look_at_devices(
     is_connected: &dyn Fn(DeviceSlot) -> bool,
     after: Option<&DeviceId>,
     rows: usize,
-) -> Result<Looked<DeviceId, DeviceProfile>, Problem> {
+) -> Result<ScannedSource<DeviceId, DeviceProfile>, Problem> {
     let first = filter.first_of_prefix(after);
     let exact = first.as_ref().map(|id| view.device(id)).transpose().map_err(unreadable)?.flatten();
     let profiles = filter.read(view, first.as_ref().or(after), rows).map_err(unreadable)?;
@@ -327,7 +327,7 @@ fn look_at_devices(
     }
     // Behind the prefix there is nothing more.
     let until = last.filter(|last| filter.may_be_behind(last));
-    Ok(Looked { found, rows: looked_at, cost: looked_at, until })
+    Ok(ScannedSource { found, rows: looked_at, cost: looked_at, until })
 }
 
 impl DeviceFilter {

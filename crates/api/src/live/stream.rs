@@ -104,7 +104,7 @@ impl LiveStream {
         }
         let follower = api.engine().follow_live(watched)?;
         let samples = asked.topics.contains(&Topic::Overview).then(|| overview::follow(api));
-        let version = api.host().map_or("", crate::Host::version);
+        let version = api.host().map_or("", crate::ServerHost::version);
         let hello = LiveHelloShape::of(version, api.engine().clock().wall());
         let hello = serde_json::to_vec(&hello).expect("a shape is JSON");
         Ok(Self {

@@ -75,12 +75,12 @@ async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answe
 }
 
 /// Devices by what they are.
-pub(crate) struct Matching {
+pub(crate) struct MatchingDevices {
     queries: Queries,
     filter: DeviceFilter,
 }
 
-impl Matching {
+impl MatchingDevices {
     /// Those that the parameters ask for.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Matching {
     }
 }
 
-impl List for Matching {
+impl List for MatchingDevices {
     type Key = DeviceId;
     type Found = Device;
     type Shown<'a> = DeviceShape<'a>;
@@ -129,7 +129,7 @@ impl List for Matching {
 }
 
 async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
-    let matching = Matching::asked(&api, &mut params)?;
+    let matching = MatchingDevices::asked(&api, &mut params)?;
     list::answer(&api, params.page()?, matching).await
 }
 
