@@ -37,6 +37,7 @@ pub(super) fn routes() -> Routes {
         .query("waiting", words::flag())
         .query("last_seen_before", words::time())
         .query("id_prefix", words::any_text())
+        .query("quarantined", words::flag())
         .labels()
         .lists::<DeviceShape<'_>>();
     let shown = Call::new("A device with its state")
@@ -96,6 +97,7 @@ impl MatchingDevices {
             waiting: params.flag("waiting")?,
             last_seen_before: params.time("last_seen_before")?,
             id_prefix: params.id_prefix()?,
+            quarantined: params.flag("quarantined")?,
         };
         Ok(Self { queries: api.queries(), filter })
     }
