@@ -5,7 +5,7 @@ use base::{ClientId, Timestamp};
 use serde_json::Value as Json;
 
 /// The program around the API. Every call is short: it reads what is in memory, or asks the kernel.
-pub trait Host: Send + Sync + 'static {
+pub trait ServerHost: Send + Sync + 'static {
     /// The program's version.
     fn version(&self) -> &str;
     /// The name of this node, where it has one.
@@ -13,27 +13,27 @@ pub trait Host: Send + Sync + 'static {
     /// When the process began, by the wall clock.
     fn started_at(&self) -> Timestamp;
     /// The disk with the data directory; `None` where it cannot be asked.
-    fn disk(&self) -> Option<Disk>;
+    fn disk(&self) -> Option<DiskSpace>;
     /// Memory of the process that is in RAM; `None` where the kernel does not tell.
     fn resident_bytes(&self) -> Option<u64>;
     /// How much of what has a limit is used.
-    fn limits(&self) -> Vec<Limit>;
+    fn limits(&self) -> Vec<LimitUsage>;
     /// The settings in force by section and key, without secrets.
     fn settings(&self) -> &Json;
     /// Some clients whose breaker is open, at most so many.
-    fn open_breakers(&self, limit: usize) -> Vec<OpenBreaker>;
+    fn open_breakers(&self, limit: usize) -> Vec<FailingReceiver>;
 }
 
 /// A disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Disk {
+pub struct DiskSpace {
     /// What may still be written.
     pub free_bytes: u64,
     /// All of it.
     pub total_bytes: u64,
 }
 
-impl Disk {
+impl DiskSpace {
     /// Whether so little is left that the store may soon accept nothing more: under 5 %, or under
     /// 1 GiB where that is less than a fifth of the disk.
     #[must_use]
@@ -46,7 +46,7 @@ impl Disk {
 
 /// Something of which there may be so much.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct LimitUsage {
     /// What it is, for people.
     pub name: &'static str,
     /// How much there is.
@@ -57,7 +57,7 @@ pub struct Limit {
     pub setting: Option<&'static str>,
 }
 
-impl Limit {
+impl LimitUsage {
     /// Whether nine tenths are used.
     #[must_use]
     pub fn is_near(&self) -> bool {
@@ -67,7 +67,7 @@ impl Limit {
 
 /// A client that keeps failing: its notifications wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenBreaker {
+pub struct FailingReceiver {
     /// The client.
     pub client: ClientId,
     /// Attempts that had failed in a row when it opened.
@@ -93,7 +93,7 @@ mod tests {
             (GIB - 1, 4 * GIB, false),
             (0, 0, false),
         ] {
-            let disk = Disk { free_bytes: free, total_bytes: total };
+            let disk = DiskSpace { free_bytes: free, total_bytes: total };
             assert_eq!(disk.is_nearly_full(), expect, "{disk:?}");
         }
     }
@@ -103,7 +103,11 @@ mod tests {
         for (used, max, expect) in
             [(89, 100, false), (90, 100, true), (0, 1, false), (1, 1, true), (0, 0, false)]
         {
-            assert_eq!(Limit { name: "streams", used, max, setting: None }.is_near(), expect, "{used} {max}");
+            assert_eq!(
+                LimitUsage { name: "streams", used, max, setting: None }.is_near(),
+                expect,
+                "{used} {max}"
+            );
         }
     }
 }

@@ -62,7 +62,7 @@ use overview::Overview;
 use reads::Reads;
 
 pub use backup::BackupPieces;
-pub use host::{Disk, Host, Limit, OpenBreaker};
+pub use host::{DiskSpace, FailingReceiver, LimitUsage, ServerHost};
 
 /// What every request needs. Cheap to clone.
 #[derive(Clone)]
@@ -108,7 +108,7 @@ struct Shared {
     overview: Overview,
     live: LiveStreams,
     /// The program around this.
-    host: OnceLock<Box<dyn Host>>,
+    host: OnceLock<Box<dyn ServerHost>>,
 }
 
 impl ApiState {
@@ -223,12 +223,12 @@ impl ApiState {
     /// The program around this one. The first one that is given stays; before that nothing is told
     /// of it.
     #[must_use]
-    pub fn hosted_by(self, host: impl Host) -> Self {
+    pub fn hosted_by(self, host: impl ServerHost) -> Self {
         let _first = self.shared.host.get_or_init(|| Box::new(host));
         self
     }
 
-    fn host(&self) -> Option<&dyn Host> {
+    fn host(&self) -> Option<&dyn ServerHost> {
         self.shared.host.get().map(|host| &**host)
     }
 

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use access::Caller;
 use axum::body::Body;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use base::Problem;
@@ -41,7 +41,7 @@ use tokio::time::Instant;
 
 use crate::ApiState;
 use crate::authorization::Sees;
-use crate::host::Limit;
+use crate::host::LimitUsage;
 use crate::params::Params;
 use memo::Memo;
 use queue_memo::QueueMemo;
@@ -121,10 +121,10 @@ impl LiveStreams {
         self.limits.get_or_init(|| LiveLimits::of(STREAMS_DEFAULT))
     }
 
-    pub(crate) fn limit(&self) -> Limit {
+    pub(crate) fn limit(&self) -> LimitUsage {
         let (used, max) = (self.open.load(Ordering::Relaxed), self.limits().streams_max);
         let setting = Some("http.live_max");
-        Limit { name: "live streams", used: used as u64, max: max as u64, setting }
+        LimitUsage { name: "live streams", used: used as u64, max: max as u64, setting }
     }
 }
 
@@ -261,7 +261,6 @@ pub(crate) async fn open(
     let mut response = Response::new(Body::from_stream(messages));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // Proxies that gather answers pass this one on as it comes.
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     Ok(response)

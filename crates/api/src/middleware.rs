@@ -12,7 +12,8 @@ use std::time::Instant;
 use access::Access;
 use axum::Router;
 use axum::extract::{ConnectInfo, MatchedPath, Request};
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::header::{CACHE_CONTROL, ETAG, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::Route;
 use axum::routing::future::RouteFuture;
@@ -128,10 +129,22 @@ impl Service<Request> for Attends {
             let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
             api.shared.metrics.answered(&asked.method, route, response.status(), began.elapsed());
             api.shared.change_log.answered(&asked, route, &response);
-            Ok(response)
+            Ok(for_its_caller_alone(&asked.path, response))
         }
         .boxed()
     }
+}
+
+/// What is told of devices is for whoever asked: no cache keeps it, and no browser takes it for
+/// something else than it says. What has a tag may be kept by its caller, and is asked for again.
+fn for_its_caller_alone(path: &str, mut response: Response) -> Response {
+    if path.starts_with("/v1/") {
+        let headers = response.headers_mut();
+        let kept = if headers.contains_key(ETAG) { "private, no-cache" } else { "no-store" };
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
+    response
 }
 
 fn panicked(Asked { method, path, .. }: &Asked, panic: &(dyn Any + Send)) -> Response {

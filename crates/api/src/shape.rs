@@ -55,7 +55,7 @@ pub(crate) use new_rollout::{bulk_entries, bulk_entry_schema, new_rollout, new_r
 pub(crate) use notice::NoticeShape;
 pub(crate) use operation::{DryRunShape, OperationShape};
 pub(crate) use overview::OverviewShape;
-pub(crate) use portal::{NewPortalShape, PortalsShape, new_portal, new_portal_schema};
+pub(crate) use portal::{NewPortalShape, PORTAL_RIGHTS, PortalsShape, new_portal, new_portal_schema};
 pub(crate) use quarantined::QuarantinedShape;
 pub(crate) use queue::{QueueShape, queue_settings, queue_settings_schema};
 pub(crate) use reading::ReadingShape;

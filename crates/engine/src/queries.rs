@@ -17,6 +17,7 @@ mod feeds;
 mod merge;
 mod notices;
 mod operations;
+mod refused;
 mod rollouts;
 mod stats;
 
@@ -26,7 +27,7 @@ pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder, FeedStretch};
 pub use rollouts::FoundRollouts;
 pub use stats::{CountsOfStatus, StatsOf, StatsQuery};
 
-use bounded::{Looked, bounded};
+use bounded::{ScannedSource, bounded};
 use merge::merge;
 
 use crate::Engine;
@@ -69,6 +70,8 @@ pub struct DeviceFilter {
     pub last_seen_before: Option<Timestamp>,
     /// With an id that begins so.
     pub id_prefix: Option<String>,
+    /// With a report among the newest refused ones, as many as a page may look at; or without.
+    pub quarantined: Option<bool>,
 }
 
 /// A partition as it is now.
@@ -142,6 +145,10 @@ impl Queries {
             })?;
             return Ok(Stretch::indexed(found));
         }
+        let refused = filter.quarantined.map(|_| self.refused_devices()).transpose()?;
+        if let (Some(refused), Some(true)) = (&refused, filter.quarantined) {
+            return self.devices_refused(refused, filter, after, limit);
+        }
         let views = self.views()?;
         let stretch = bounded(
             views.len(),
@@ -150,7 +157,9 @@ impl Queries {
             |at, behind, rows| {
                 let (partition, view) = &views[at];
                 let is_connected = |slot| self.is_connected(*partition, slot);
-                look_at_devices(&**view, filter, &is_connected, behind.or(after), rows)
+                let mut looked = look_at_devices(&**view, filter, &is_connected, behind.or(after), rows)?;
+                looked.found.retain(|(id, _)| !refused.as_ref().is_some_and(|refused| refused.contains(id)));
+                Ok(looked)
             },
         )?;
         let shown = |(at, _, profile): (usize, DeviceId, DeviceProfile)| {
@@ -313,7 +322,7 @@ fn look_at_devices(
     is_connected: &dyn Fn(DeviceSlot) -> bool,
     after: Option<&DeviceId>,
     rows: usize,
-) -> Result<Looked<DeviceId, DeviceProfile>, Problem> {
+) -> Result<ScannedSource<DeviceId, DeviceProfile>, Problem> {
     let first = filter.first_of_prefix(after);
     let exact = first.as_ref().map(|id| view.device(id)).transpose().map_err(unreadable)?.flatten();
     let profiles = filter.read(view, first.as_ref().or(after), rows).map_err(unreadable)?;
@@ -327,7 +336,7 @@ fn look_at_devices(
     }
     // Behind the prefix there is nothing more.
     let until = last.filter(|last| filter.may_be_behind(last));
-    Ok(Looked { found, rows: looked_at, cost: looked_at, until })
+    Ok(ScannedSource { found, rows: looked_at, cost: looked_at, until })
 }
 
 impl DeviceFilter {
@@ -366,7 +375,7 @@ impl DeviceFilter {
             || self.connected.is_some()
             || self.waiting.is_some()
             || self.last_seen_before.is_some();
-        asked <= 1 && !state_is_asked && self.id_prefix.is_none()
+        asked <= 1 && !state_is_asked && self.id_prefix.is_none() && self.quarantined.is_none()
     }
 
     fn suits(&self, profile: &DeviceProfile) -> bool {

@@ -43,7 +43,7 @@ use tracing::{error, info};
 use crate::config::{Durability, InForce, Settings, UnknownDevice};
 use edge::EdgeContext;
 use front::Front;
-use host::Program;
+use host::ServerProcess;
 use net::memory_budget::MemoryBudget;
 use open_files::Shares;
 use ready_file::Addresses;
@@ -153,7 +153,7 @@ struct Bootstrap {
     answers: LargeAnswers,
     memory: MemoryBudget,
     metrics: Registry,
-    host: Program,
+    host: ServerProcess,
 }
 
 impl Bootstrap {
@@ -188,7 +188,7 @@ impl Bootstrap {
             listener = listener.with_tls(Arc::clone(source));
         }
         listener.register_metrics(&mut metrics);
-        let host = Program::of(settings, in_force, &shares, listener.connections());
+        let host = ServerProcess::of(settings, in_force, &shares, listener.connections());
         tasks.spawn(listener.run(stop.subscribe()));
         tasks.spawn(tls::follow(certificate, hangups, stop.subscribe()));
         Ok(Self { front, tls, expires, shares, web, answers, memory, metrics, host })

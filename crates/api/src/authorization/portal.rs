@@ -23,6 +23,7 @@ use super::own::{About, is_own};
 use super::portal_sends::PortalSends;
 use super::table::{Own, needs};
 use crate::ApiState;
+use crate::shape::PORTAL_RIGHTS;
 
 /// How often the holders of portals that have ended are forgotten.
 const FORGOTTEN_EVERY: Duration = Duration::from_secs(60);
@@ -80,7 +81,8 @@ pub(super) async fn may(
 }
 
 impl PortalRight {
-    const ALL: [(Self, &'static str); 3] = [(Self::Read, "read"), (Self::Retry, "retry"), (Self::Url, "url")];
+    /// In the order of their words.
+    const ALL: [Self; PORTAL_RIGHTS.len()] = [Self::Read, Self::Retry, Self::Url];
 
     fn is_in(self, rights: PortalRights) -> bool {
         match self {
@@ -114,8 +116,8 @@ fn beyond(scopes: &[Scope], may: PortalRights) -> Option<&'static str> {
             Method::from_bytes(method.as_bytes()).is_ok_and(|method| reaches(scopes, &method, route))
         })
     };
-    let asked = PortalRight::ALL.into_iter().filter(|(right, _)| right.is_in(may));
-    asked.into_iter().find(|(right, _)| !can(*right)).map(|(_, word)| word)
+    let mut rights = PortalRight::ALL.into_iter().zip(PORTAL_RIGHTS);
+    rights.find(|(right, _)| right.is_in(may) && !can(*right)).map(|(_, word)| word)
 }
 
 /// Whether the caller may open a portal that may do this.

@@ -125,7 +125,7 @@ impl LiveStream {
         let follower = api.engine().follow_live(watched)?;
         let samples = asked.topics.contains(&LiveTopic::Overview).then(|| overview::follow(api));
         let rights_end = now + rights_left(api, caller.as_ref());
-        let version = api.host().map_or("", crate::Host::version);
+        let version = api.host().map_or("", crate::ServerHost::version);
         let hello = LiveHelloShape::of(version, api.engine().clock().wall());
         let hello = serde_json::to_vec(&hello).expect("a shape is JSON");
         Ok(Self {

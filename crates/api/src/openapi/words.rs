@@ -25,6 +25,7 @@ use crate::live::LiveTopic;
 use crate::overview::FailingKind;
 use crate::params::PART_BYTES_MAX;
 use crate::routes::stats::{By, METRICS, name_of};
+use crate::shape::PORTAL_RIGHTS;
 use crate::shape::timeline::{of_command, of_delivery};
 
 pub(crate) use jobs::{
@@ -378,7 +379,7 @@ pub(crate) fn portal_id() -> Schema {
 
 /// What the holder of a portal may do.
 pub(crate) fn portal_rights() -> Schema {
-    let rights = one_of(["read", "retry", "url"]);
+    let rights = one_of(PORTAL_RIGHTS);
     Schema::Array(ArrayBuilder::new().items(RefOr::T(rights)).min_items(Some(1)).build())
 }
 

@@ -24,9 +24,9 @@ use crate::params::Params;
 use crate::routes::commands::{self, Commands};
 use crate::routes::dead::DeadLetterList;
 use crate::routes::deliveries::{self, Deliveries};
-use crate::routes::devices::Matching;
+use crate::routes::devices::MatchingDevices;
 use crate::routes::jobs::{self, Jobs};
-use crate::routes::quarantine::Refusals;
+use crate::routes::quarantine::RefusedReportList;
 
 use OperationAction::{
     CancelCommand, DeleteDead, DeleteDevice, DeleteJob, DeleteQuarantined, LabelDevice, LinkDevice,
@@ -84,10 +84,10 @@ fn queue(params: &mut Params) -> Result<QueueName, Problem> {
 pub(super) enum RowSource {
     /// It names them.
     Named(Vec<String>),
-    Devices(Matching),
+    Devices(MatchingDevices),
     Deliveries(Deliveries),
     Commands(Commands),
-    Quarantine(Refusals),
+    Quarantine(RefusedReportList),
     Dead(DeadLetterList),
     Jobs(Jobs),
 }
@@ -143,14 +143,14 @@ impl RowSource {
                 Self::Deliveries(Deliveries::new(engine, filter, feed, sees))
             }
             ReplayQuarantined | DeleteQuarantined => {
-                Self::Quarantine(Refusals { engine, feed: span(&mut params, until)? })
+                Self::Quarantine(RefusedReportList { engine, feed: span(&mut params, until)? })
             }
             CancelCommand | RetryCommand => {
                 let filter = commands::asked(&mut params)?;
                 Self::Commands(Commands { engine, filter, feed: span(&mut params, until)? })
             }
             LabelDevice | LinkDevice | UnlinkDevice | DeleteDevice => {
-                Self::Devices(Matching::asked(api, &mut params)?)
+                Self::Devices(MatchingDevices::asked(api, &mut params)?)
             }
         };
         params.end()?;

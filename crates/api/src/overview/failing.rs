@@ -100,12 +100,12 @@ fn of_the_server(api: &ApiState) -> Vec<Failing> {
         let detail = format!("it accepts nothing more until the server is started again: {failure}");
         all.push(FailingKind::Store.about("store", detail).at("/system"));
     }
-    let disk = api.host().and_then(crate::Host::disk);
-    if let Some(disk) = disk.filter(crate::host::Disk::is_nearly_full) {
+    let disk = api.host().and_then(crate::ServerHost::disk);
+    if let Some(disk) = disk.filter(crate::host::DiskSpace::is_nearly_full) {
         let detail = format!("{} of {} bytes are free", disk.free_bytes, disk.total_bytes);
         all.push(FailingKind::Disk.about("disk", detail).counting(disk.free_bytes).at("/system"));
     }
-    for limit in crate::system::limits(api).into_iter().filter(crate::host::Limit::is_near) {
+    for limit in crate::system::limits(api).into_iter().filter(crate::host::LimitUsage::is_near) {
         let setting = limit.setting.map(|setting| format!("; the setting is {setting}")).unwrap_or_default();
         let detail = format!("{} of {} are used{setting}", limit.used, limit.max);
         all.push(FailingKind::Limit.about(limit.name, detail).counting(limit.used).at("/system"));

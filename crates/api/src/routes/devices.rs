@@ -37,6 +37,7 @@ pub(super) fn routes() -> Routes {
         .query("waiting", words::flag())
         .query("last_seen_before", words::time())
         .query("id_prefix", words::any_text())
+        .query("quarantined", words::flag())
         .labels()
         .lists::<DeviceShape<'_>>();
     let shown = Call::new("A device with its state")
@@ -75,12 +76,12 @@ async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answe
 }
 
 /// Devices by what they are.
-pub(crate) struct Matching {
+pub(crate) struct MatchingDevices {
     queries: Queries,
     filter: DeviceFilter,
 }
 
-impl Matching {
+impl MatchingDevices {
     /// Those that the parameters ask for.
     ///
     /// # Errors
@@ -96,12 +97,13 @@ impl Matching {
             waiting: params.flag("waiting")?,
             last_seen_before: params.time("last_seen_before")?,
             id_prefix: params.id_prefix()?,
+            quarantined: params.flag("quarantined")?,
         };
         Ok(Self { queries: api.queries(), filter })
     }
 }
 
-impl List for Matching {
+impl List for MatchingDevices {
     type Key = DeviceId;
     type Found = Device;
     type Shown<'a> = DeviceShape<'a>;
@@ -129,7 +131,7 @@ impl List for Matching {
 }
 
 async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
-    let matching = Matching::asked(&api, &mut params)?;
+    let matching = MatchingDevices::asked(&api, &mut params)?;
     list::answer(&api, params.page()?, matching).await
 }
 

@@ -41,12 +41,12 @@ pub(super) fn routes() -> Routes {
 }
 
 /// Refused reports.
-pub(crate) struct Refusals {
+pub(crate) struct RefusedReportList {
     pub engine: Engine,
     pub feed: Feed,
 }
 
-impl List for Refusals {
+impl List for RefusedReportList {
     type Key = FeedKey<QuarantineKey>;
     type Found = (FeedKey<QuarantineKey>, Quarantined);
     type Shown<'a> = QuarantinedShape<'a>;
@@ -64,7 +64,7 @@ impl List for Refusals {
     }
 }
 
-impl Followable for Refusals {
+impl Followable for RefusedReportList {
     fn follow(&self) -> Result<Option<Follower>, Problem> {
         follow(&self.engine, FollowedFeed::Quarantine, None)
     }
@@ -78,7 +78,7 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
     let feed = params.feed()?;
     let page = params.page()?;
     let feed = feed.ending(page.form, api.engine().clock().now());
-    let refusals = Refusals { engine: api.engine().clone(), feed };
+    let refusals = RefusedReportList { engine: api.engine().clone(), feed };
     feed::answer(&api, page, feed, refusals).await
 }
 

@@ -1,9 +1,11 @@
 //! Who calls, in answers.
 
 use access::{Caller, Portal, Scope};
+use engine::records::PortalRights;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::portal::right_words;
 use super::text::Time;
 
 /// Who calls, and what its token may do.
@@ -44,12 +46,8 @@ impl CallerShape {
         };
         let scopes = caller.scopes().iter().map(Scope::to_string).collect();
         let expires_at = portal.map(|portal| Time(portal.expires_at));
-        let may = portal.map(rights);
+        let may =
+            portal.map(|&Portal { read, retry, url, .. }| right_words(PortalRights { read, retry, url }));
         Self { open, token: Some(caller.name().to_owned()), scopes, client, expires_at, may }
     }
-}
-
-fn rights(portal: &Portal) -> Vec<&'static str> {
-    let rights = [("read", portal.read), ("retry", portal.retry), ("url", portal.url)];
-    rights.into_iter().filter(|(_, allowed)| *allowed).map(|(right, _)| right).collect()
 }

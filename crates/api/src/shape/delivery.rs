@@ -161,11 +161,9 @@ impl<'a> AttemptedShape<'a> {
 fn body_gone(delivery: &Delivery) -> &'static str {
     match delivery.progress.status {
         DeliveryStatus::Pending if delivery.progress.attempts == 0 => "it is made at the first attempt",
-        // It ended while it was looked up.
-        DeliveryStatus::Pending => "it was let go just now",
+        DeliveryStatus::Pending => "the delivery ended while it was read; ask again",
         DeliveryStatus::Delivered => "it was delivered; bodies are kept until then",
-        DeliveryStatus::Failed => "a newer notification has taken its place",
-        DeliveryStatus::Superseded => "a newer notification took its place",
+        DeliveryStatus::Failed | DeliveryStatus::Superseded => "a newer notification took its place",
         DeliveryStatus::Cancelled => "the client was unlinked or deleted",
     }
 }

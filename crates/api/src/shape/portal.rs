@@ -16,6 +16,15 @@ use crate::path::PORTAL_ID_PREFIX;
 /// Where the console shows the portal whose token follows.
 const PAGE: &str = "/console/portal#";
 
+/// What a portal may be opened for.
+pub(crate) const PORTAL_RIGHTS: [&str; 3] = ["read", "retry", "url"];
+
+/// The words for these rights.
+pub(crate) fn right_words(PortalRights { read, retry, url }: PortalRights) -> Vec<&'static str> {
+    let rights = PORTAL_RIGHTS.into_iter().zip([read, retry, url]);
+    rights.filter_map(|(word, may)| may.then_some(word)).collect()
+}
+
 /// A portal that is open.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Portal)]
@@ -55,11 +64,9 @@ pub(crate) struct PortalsShape {
 
 impl From<&PortalToken> for PortalShape {
     fn from(token: &PortalToken) -> Self {
-        let PortalRights { read, retry, url } = token.may;
-        let rights = [(read, "read"), (retry, "retry"), (url, "url")];
         Self {
             id: format!("{PORTAL_ID_PREFIX}{}", token.id.0),
-            may: rights.into_iter().filter_map(|(may, name)| may.then_some(name)).collect(),
+            may: right_words(token.may),
             created_at: Time(token.created_at),
             expires_at: Time(token.expires_at),
             by: token.by.as_deref().map(str::to_owned),
@@ -89,18 +96,16 @@ pub(crate) fn new_portal_schema() -> Schema {
 /// How long a portal is to be open, and what its holder may do.
 pub(crate) fn new_portal(text: &str) -> Result<(Duration, PortalRights), Problem> {
     let fields = Fields::read(text, &["ttl", "may"])?;
-    let mut may = PortalRights::default();
+    let mut rights = [false; PORTAL_RIGHTS.len()];
     for word in fields.required("may", strings)? {
-        match word.as_str() {
-            "read" => may.read = true,
-            "retry" => may.retry = true,
-            "url" => may.url = true,
-            _ => {
-                let detail = "may names read, retry and url, and nothing else";
-                return Err(Problem::not_allowed("unknown_word", detail));
-            }
-        }
+        let Some(right) = PORTAL_RIGHTS.iter().position(|right| *right == word) else {
+            let detail = "may names read, retry and url, and nothing else";
+            return Err(Problem::not_allowed("unknown_word", detail));
+        };
+        rights[right] = true;
     }
+    let [read, retry, url] = rights;
+    let may = PortalRights { read, retry, url };
     if may == PortalRights::default() {
         return Err(Problem::not_allowed(
             "unknown_word",

@@ -8,7 +8,7 @@ use utoipa::openapi::Schema;
 
 use super::text::Time;
 use crate::openapi::words;
-use crate::{ApiState, Limit, system};
+use crate::{ApiState, LimitUsage, system};
 
 /// The server itself.
 #[derive(Serialize, ToSchema)]
@@ -94,7 +94,7 @@ impl<'a> SystemShape<'a> {
     /// The server as it is now.
     pub(crate) fn of(api: &'a ApiState) -> Self {
         let (host, failure) = (api.host(), api.engine().failure());
-        let disk = host.and_then(crate::Host::disk);
+        let disk = host.and_then(crate::ServerHost::disk);
         let store = HealthShape {
             what: "store",
             ok: failure.is_none(),
@@ -111,8 +111,8 @@ impl<'a> SystemShape<'a> {
         let size = |name: &str| figure(name).map_or(0, |value| value as u64);
         let memory = &api.shared.memory;
         Self {
-            version: host.map_or("", crate::Host::version),
-            node: host.and_then(crate::Host::node),
+            version: host.map_or("", crate::ServerHost::version),
+            node: host.and_then(crate::ServerHost::node),
             started_at: host.map(|host| Time(host.started_at())),
             ready: failure.is_none(),
             reason: failure.map(|failure| format!("the store has failed: {failure}")),
@@ -126,18 +126,18 @@ impl<'a> SystemShape<'a> {
                 disk_free_bytes: disk.map(|disk| disk.free_bytes),
             },
             memory: MemoryShape {
-                resident_bytes: host.and_then(crate::Host::resident_bytes),
+                resident_bytes: host.and_then(crate::ServerHost::resident_bytes),
                 budget_bytes: memory.bytes() as u64,
                 budget_used_bytes: memory.held_bytes() as u64,
             },
             limits: system::limits(api).into_iter().map(LimitShape::from).collect(),
-            settings: host.map_or(&Json::Null, crate::Host::settings),
+            settings: host.map_or(&Json::Null, crate::ServerHost::settings),
         }
     }
 }
 
-impl From<Limit> for LimitShape {
-    fn from(Limit { name, used, max, setting }: Limit) -> Self {
+impl From<LimitUsage> for LimitShape {
+    fn from(LimitUsage { name, used, max, setting }: LimitUsage) -> Self {
         Self { name, used, max, setting }
     }
 }

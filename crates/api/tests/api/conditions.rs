@@ -157,3 +157,21 @@ async fn webhooks_are_described() {
         );
     }
 }
+
+#[tokio::test]
+async fn no_cache_keeps_an_answer_and_one_with_a_tag_is_asked_for_again() {
+    let server = Server::start().await;
+    server.add_device("d1").await;
+    for (call, kept) in [
+        ("GET /v1/devices", "no-store"),
+        ("GET /v1/devices/none", "no-store"),
+        ("GET /v1/nothing", "no-store"),
+        ("DELETE /v1/clients", "no-store"),
+        ("GET /v1/devices/d1", "private, no-cache"),
+    ] {
+        let answer = server.call(call, "").await;
+        let found = (answer.header("cache-control"), answer.header("x-content-type-options"));
+        assert_eq!(found, (Some(kept), Some("nosniff")), "{call}");
+    }
+    assert_eq!(server.call("GET /healthz", "").await.header("cache-control"), None);
+}

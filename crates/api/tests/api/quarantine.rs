@@ -55,3 +55,19 @@ async fn a_refused_report_is_discarded_once() {
     server.check("GET /v1/quarantine", "", 200, r#"{"items":[{"id":"*"}],"next_cursor":null}"#).await;
     server.check("GET /v1/quarantine?to=2026-01-01T00:00:00Z", "", 200, r#"{"items":[]}"#).await;
 }
+
+#[tokio::test]
+async fn devices_with_refused_reports_are_found() {
+    let server = with_refused().await;
+    server.add_device("b").await;
+    for (query, expect) in [
+        ("quarantined=true", r#"{"items":[{"id":"a"}],"next_cursor":null,"looked_at":2}"#),
+        ("quarantined=false", r#"{"items":[{"id":"b"}],"next_cursor":null}"#),
+        ("quarantined=true&kind=lock", r#"{"items":[{"id":"a"}]}"#),
+        ("quarantined=true&id_prefix=b", r#"{"items":[],"next_cursor":null}"#),
+        ("quarantined=true&connection=lost", r#"{"items":[]}"#),
+    ] {
+        server.check(&format!("GET /v1/devices?{query}"), "", 200, expect).await;
+    }
+    server.check("GET /v1/devices?quarantined=maybe", "", 422, "invalid_parameter").await;
+}

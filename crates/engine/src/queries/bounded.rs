@@ -46,7 +46,7 @@ impl<T, K> Stretch<T, K> {
 }
 
 /// What was looked at of one source.
-pub(super) struct Looked<K, T> {
+pub(super) struct ScannedSource<K, T> {
     /// What matches, in order.
     pub(super) found: Vec<(K, T)>,
     /// How many rows were looked at.
@@ -64,7 +64,7 @@ pub(super) fn bounded<K: Clone, T>(
     sources: usize,
     (limit, cost_max): (usize, usize),
     before: impl Fn(&K, &K) -> bool,
-    look: impl Fn(usize, Option<&K>, usize) -> Result<Looked<K, T>, Problem>,
+    look: impl Fn(usize, Option<&K>, usize) -> Result<ScannedSource<K, T>, Problem>,
 ) -> Result<Stretch<(usize, K, T), K>, Problem> {
     let in_order = |a: &K, b: &K| match (before(a, b), before(b, a)) {
         (true, _) => Ordering::Less,
@@ -117,14 +117,14 @@ mod tests {
         (end, step): (u32, u32),
         after: Option<&u32>,
         rows: usize,
-    ) -> Looked<u32, u32> {
+    ) -> ScannedSource<u32, u32> {
         let all = (0..end).filter(|number| number % sources == source);
         let mut some: Vec<u32> =
             all.filter(|number| after.is_none_or(|after| number > after)).take(rows + 1).collect();
         let until = (some.len() > rows).then(|| some[rows - 1]);
         some.truncate(rows);
         let found = some.iter().filter(|number| *number % step == 0).map(|number| (*number, number * 2));
-        Looked { found: found.collect(), rows: some.len(), cost: some.len(), until }
+        ScannedSource { found: found.collect(), rows: some.len(), cost: some.len(), until }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use records::{
 };
 use store::{Page, Whose};
 
-use super::feeds::{FeedStretch, Kept, Of};
+use super::feeds::{FeedScope, FeedStretch, ItemFilter};
 use super::{FeedKey, Queries, cost_of_row, unreadable};
 use crate::commands::TrackedCommand;
 
@@ -72,14 +72,14 @@ impl Queries {
         filter: &CommandFilter,
         page: Page<FeedKey<CommandKey>>,
     ) -> Result<FeedStretch<CommandKey, TrackedCommand>, Problem> {
-        let of = Of { device: filter.device.as_ref(), labels: &filter.labels, ..Of::default() };
+        let of = FeedScope { device: filter.device.as_ref(), labels: &filter.labels, ..FeedScope::default() };
         let page = Page { from: filter.given_from.map_or(page.from, |from| from.max(page.from)), ..page };
         let keep = |TrackedCommand { command, state }: &TrackedCommand| {
             filter.status.is_none_or(|status| state.status == status)
                 && filter.origin.as_deref().is_none_or(|origin| command.origin.as_deref() == Some(origin))
         };
         let is_filtered = filter.status.is_some() || filter.origin.is_some();
-        let kept = Kept {
+        let kept = ItemFilter {
             keep: is_filtered.then_some(&keep),
             device: |found: &TrackedCommand| &found.command.device,
             read_max: COMMANDS_PER_READ,

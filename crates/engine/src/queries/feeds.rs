@@ -17,7 +17,7 @@ use records::{
 };
 use store::{Page, StoreError, View, Whose};
 
-use super::bounded::{Looked, Stretch, bounded};
+use super::bounded::{ScannedSource, Stretch, bounded};
 use super::merge::merge;
 use super::{Queries, has_all, unreadable};
 
@@ -110,9 +110,9 @@ impl Queries {
         page: Page<FeedKey<EventKey>>,
     ) -> Result<FeedStretch<EventKey, Event>, Problem> {
         let linked = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
-        let of = Of { device: filter.device.as_ref(), client: None, linked, labels: &filter.labels };
+        let of = FeedScope { device: filter.device.as_ref(), client: None, linked, labels: &filter.labels };
         let keep = |event: &Event| filter.kind.is_none_or(|kind| event.kind == kind);
-        let kept = Kept {
+        let kept = ItemFilter {
             keep: filter.kind.is_some().then_some(&keep),
             device: |event: &Event| &event.device,
             read_max: usize::MAX,
@@ -135,10 +135,10 @@ impl Queries {
     ) -> Result<FeedStretch<DeliveryKey, Delivery>, Problem> {
         let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
         let linked = client.filter(|_| filter.is_label_of_linked && !filter.labels.is_empty());
-        let of = Of { device: filter.device.as_ref(), client, linked, labels: &filter.labels };
+        let of = FeedScope { device: filter.device.as_ref(), client, linked, labels: &filter.labels };
         let keep =
             |delivery: &Delivery| filter.status.is_none_or(|status| delivery.progress.status == status);
-        let kept = Kept {
+        let kept = ItemFilter {
             keep: filter.status.is_some().then_some(&keep),
             device: |delivery: &Delivery| &delivery.device,
             read_max: usize::MAX,
@@ -158,7 +158,7 @@ impl Queries {
         &self,
         page: Page<FeedKey<QuarantineKey>>,
     ) -> Result<Vec<(FeedKey<QuarantineKey>, Quarantined)>, Problem> {
-        let parts = self.parts(&Of::default())?;
+        let parts = self.parts(&FeedScope::default())?;
         let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
         let sources: Vec<_> = parts.iter().map(|part| (part, None)).collect();
         merged(&page, &sources, None, |view, _, page| {
@@ -170,9 +170,9 @@ impl Queries {
     /// A feed's page: of one device's partition, or merged over all.
     pub(super) fn feed<K: FeedOrder, T>(
         &self,
-        of: &Of<'_>,
+        of: &FeedScope<'_>,
         page: Page<FeedKey<K>>,
-        kept: &Kept<'_, T>,
+        kept: &ItemFilter<'_, T>,
         read: impl Fn(&dyn View, Whose, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
     ) -> Result<FeedStretch<K, T>, Problem> {
         let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
@@ -203,7 +203,7 @@ impl Queries {
             let looked = looked.map_err(unreadable)?;
             suits.failed.take().map_or(Ok(()), Err).map_err(unreadable)?;
             let place = |key| FeedKey { key, partition: part.partition };
-            Ok(Looked {
+            Ok(ScannedSource {
                 found: looked.found.into_iter().map(|(key, item)| (place(key), item)).collect(),
                 rows: looked.rows,
                 cost: looked.cost,
@@ -215,7 +215,7 @@ impl Queries {
     }
 
     /// The partitions that a feed reads.
-    fn parts(&self, of: &Of<'_>) -> Result<Vec<FeedPart>, Problem> {
+    fn parts(&self, of: &FeedScope<'_>) -> Result<Vec<FeedPart>, Problem> {
         if let Some(id) = of.device {
             let (view, profile) = self.known_device(id)?;
             let slots = of.is_of(&profile).then_some(profile.slot).into_iter().collect();
@@ -231,7 +231,7 @@ impl Queries {
 
 /// Whose items a feed shows.
 #[derive(Default)]
-pub(super) struct Of<'a> {
+pub(super) struct FeedScope<'a> {
     pub(super) device: Option<&'a DeviceId>,
     /// To whom they are; there is an index.
     pub(super) client: Option<Incarnation>,
@@ -240,7 +240,7 @@ pub(super) struct Of<'a> {
     pub(super) labels: &'a [(String, String)],
 }
 
-impl Of<'_> {
+impl FeedScope<'_> {
     /// Whether only some devices are meant.
     fn is_narrowed(&self) -> bool {
         self.linked.is_some() || !self.labels.is_empty()
@@ -264,7 +264,7 @@ impl Of<'_> {
 }
 
 /// Which items of a feed are kept, besides those of devices that are not meant.
-pub(super) struct Kept<'a, T> {
+pub(super) struct ItemFilter<'a, T> {
     /// All of them without.
     pub(super) keep: Option<&'a dyn Fn(&T) -> bool>,
     /// Whose an item is.
@@ -309,11 +309,11 @@ fn merged<K: FeedOrder, T>(
 fn look<K: FeedOrder, T>(
     page: Page<K>,
     rows: usize,
-    kept: &Kept<'_, T>,
+    kept: &ItemFilter<'_, T>,
     is_kept: impl Fn(&T) -> bool,
     read: impl Fn(Page<K>) -> Result<Vec<(K, T)>, StoreError>,
-) -> Result<Looked<K, T>, StoreError> {
-    let mut looked = Looked { found: Vec::new(), rows: 0, cost: 0, until: None };
+) -> Result<ScannedSource<K, T>, StoreError> {
+    let mut looked = ScannedSource { found: Vec::new(), rows: 0, cost: 0, until: None };
     let mut after = page.after;
     loop {
         let limit = (rows - looked.cost).min(kept.read_max);
@@ -332,7 +332,7 @@ fn look<K: FeedOrder, T>(
 
 /// Whether a device is among those that are meant, asked once for each.
 struct Suits<'a> {
-    of: &'a Of<'a>,
+    of: &'a FeedScope<'a>,
     view: &'a dyn View,
     is_wanted: bool,
     known: RefCell<HashMap<DeviceId, bool>>,
@@ -340,7 +340,7 @@ struct Suits<'a> {
 }
 
 impl<'a> Suits<'a> {
-    fn new(of: &'a Of<'a>, part: &'a FeedPart) -> Self {
+    fn new(of: &'a FeedScope<'a>, part: &'a FeedPart) -> Self {
         let is_wanted = of.is_narrowed() && part.slots.is_none();
         Self { of, view: &*part.view, is_wanted, known: RefCell::default(), failed: Cell::new(None) }
     }

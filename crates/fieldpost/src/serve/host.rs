@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use api::{Disk, Limit, OpenBreaker};
+use api::{DiskSpace, FailingReceiver, LimitUsage};
 use base::Timestamp;
 use net::listen::OpenFiles;
 use notify::OpenBreakers;
@@ -16,29 +16,29 @@ use crate::config::{InForce, Settings};
 
 /// This program.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct ServerProcess {
     started_at: Timestamp,
     data_dir: PathBuf,
     in_force: InForce,
     files: OpenFiles,
-    connections: Vec<Connections>,
+    connections: Vec<ConnectionGauges>,
     pub(super) open_breakers: OpenBreakers,
 }
 
 /// Connections of a listener.
 #[derive(Debug)]
-struct Connections {
+struct ConnectionGauges {
     name: &'static str,
     now: Gauge,
     most: usize,
     setting: &'static str,
 }
 
-impl Program {
+impl ServerProcess {
     /// With the connections of the HTTP listener; the others come with their listeners.
     pub(super) fn of(settings: &Settings, in_force: InForce, shares: &Shares, http: Gauge) -> Self {
         let setting = "http.connections_max";
-        let http = Connections { name: "HTTP connections", now: http, most: shares.http, setting };
+        let http = ConnectionGauges { name: "HTTP connections", now: http, most: shares.http, setting };
         Self {
             started_at: clock::wall(),
             data_dir: settings.data_dir.clone(),
@@ -52,11 +52,11 @@ impl Program {
     /// With the connections of the MQTT listener.
     pub(super) fn serves_mqtt(&mut self, now: Gauge, shares: &Shares) {
         let (most, setting) = (shares.mqtt, "mqtt.connections_max");
-        self.connections.push(Connections { name: "MQTT connections", now, most, setting });
+        self.connections.push(ConnectionGauges { name: "MQTT connections", now, most, setting });
     }
 }
 
-impl api::Host for Program {
+impl api::ServerHost for ServerProcess {
     fn version(&self) -> &str {
         env!("CARGO_PKG_VERSION")
     }
@@ -70,9 +70,9 @@ impl api::Host for Program {
         self.started_at
     }
 
-    fn disk(&self) -> Option<Disk> {
+    fn disk(&self) -> Option<DiskSpace> {
         match rustix::fs::statvfs(self.data_dir.as_path()) {
-            Ok(told) => Some(Disk {
+            Ok(told) => Some(DiskSpace {
                 free_bytes: told.f_bavail.saturating_mul(told.f_frsize),
                 total_bytes: told.f_blocks.saturating_mul(told.f_frsize),
             }),
@@ -87,14 +87,15 @@ impl api::Host for Program {
         process::resident_bytes()
     }
 
-    fn limits(&self) -> Vec<Limit> {
-        let connections = self.connections.iter().map(|Connections { name, now, most, setting }| Limit {
-            name,
-            used: u64::try_from(now.get()).unwrap_or(0),
-            max: *most as u64,
-            setting: Some(setting),
-        });
-        let files = Limit {
+    fn limits(&self) -> Vec<LimitUsage> {
+        let connections =
+            self.connections.iter().map(|ConnectionGauges { name, now, most, setting }| LimitUsage {
+                name,
+                used: u64::try_from(now.get()).unwrap_or(0),
+                max: *most as u64,
+                setting: Some(setting),
+            });
+        let files = LimitUsage {
             name: "open files for connections",
             used: self.files.taken() as u64,
             max: self.files.most() as u64,
@@ -107,9 +108,9 @@ impl api::Host for Program {
         self.in_force.json()
     }
 
-    fn open_breakers(&self, limit: usize) -> Vec<OpenBreaker> {
+    fn open_breakers(&self, limit: usize) -> Vec<FailingReceiver> {
         let open = self.open_breakers.some(limit).into_iter();
-        open.map(|notify::OpenBreaker { client, failed, last, since }| OpenBreaker {
+        open.map(|notify::OpenBreaker { client, failed, last, since }| FailingReceiver {
             client,
             failed,
             last: last.to_owned(),

@@ -7,6 +7,10 @@ use engine::records::AttemptError;
 
 use crate::shape::text::Time;
 
+/// Where it is not known which of the two it is.
+const CERTIFICATE_INVALID: &str =
+    "the receiver's certificate has expired or is not valid yet; renew it there";
+
 /// The cause of an attempt at that time; `None` if the receiver took the notification.
 pub(super) fn cause(
     at: Timestamp,
@@ -25,13 +29,15 @@ pub(super) fn cause(
 fn of_certificate(at: Timestamp, bound: Option<Timestamp>) -> String {
     match bound {
         Some(bound) if bound <= at => {
-            format!("the receiver's certificate ended on {}; renew it there", Time(bound))
+            format!("the receiver's certificate expired on {}; renew it there", Time(bound))
         }
         Some(bound) => {
             let begins = Time(bound);
-            format!("the receiver's certificate holds only from {begins} on; check the clocks of both sides")
+            format!(
+                "the receiver's certificate is valid only from {begins} on; check the clocks of both sides"
+            )
         }
-        None => "the receiver's certificate is over or does not hold yet; renew it there".to_owned(),
+        None => CERTIFICATE_INVALID.to_owned(),
     }
 }
 
@@ -50,7 +56,7 @@ fn of_error(error: AttemptError) -> &'static str {
             "nobody answers at that address and port; check that the receiver runs and that its firewall lets this server in"
         }
         AttemptError::TlsFailed => {
-            "the receiver and this server found no TLS in common; offer TLS 1.2 or 1.3 there"
+            "the receiver and this server have no TLS version or cipher in common; offer TLS 1.2 or 1.3 there"
         }
         AttemptError::TimedOut => {
             "no answer came within notify.timeout; have the receiver answer first and work afterwards"
@@ -59,9 +65,9 @@ fn of_error(error: AttemptError) -> &'static str {
             "the connection broke before the answer; look into the receiver's log, and at any proxy in front of it"
         }
         AttemptError::TlsUntrusted => {
-            "no authority that this machine trusts stands for the receiver's certificate; serve its whole chain, or install its authority here"
+            "the receiver's certificate is signed by no authority that this machine trusts; serve its whole chain, or install its authority here"
         }
-        AttemptError::TlsExpired => "the receiver's certificate is over or does not hold yet; renew it there",
+        AttemptError::TlsExpired => CERTIFICATE_INVALID,
         AttemptError::TlsWrongName => {
             "the receiver's certificate is for another name; correct the URL, or the certificate"
         }
@@ -79,7 +85,7 @@ fn of_status(code: u16) -> String {
         408 | 504 => "waited too long for something itself; look into its log",
         410 => "wants nothing more, so the client was disabled; enable it when the receiver is there again",
         413 => "takes no body of that size; raise its limit",
-        429 => "is asked for too much; it is tried again later, so raise its limit if that lasts",
+        429 => "gets too many requests; the notification is retried later, so raise its limit if that lasts",
         400..=499 => "does not accept the notification; the answer may say why",
         503 => "is not available now; it is tried again later",
         500..=599 => "failed itself; look into its log for the webhook-id",
@@ -106,8 +112,8 @@ mod tests {
     fn a_cause_says_what_to_do() {
         use AttemptError as E;
         check(Some(204), None, None, None);
-        check(None, Some(E::TlsExpired), Some(-1_000), Some("ended on 2026-11-20T23:59:59.000Z; renew"));
-        check(None, Some(E::TlsExpired), Some(1_000), Some("holds only from 2026-11-21T00:00:01.000Z on"));
+        check(None, Some(E::TlsExpired), Some(-1_000), Some("expired on 2026-11-20T23:59:59.000Z; renew"));
+        check(None, Some(E::TlsExpired), Some(1_000), Some("valid only from 2026-11-21T00:00:01.000Z on"));
         check(None, Some(E::TlsExpired), None, Some("renew"));
         check(None, Some(E::NameUnresolved), None, Some("does not resolve"));
         check(Some(302), None, None, Some("not followed"));
