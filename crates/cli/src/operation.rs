@@ -43,15 +43,16 @@ pub struct SeveralOperations {
 #[derive(Args, Debug)]
 pub struct ListOperations {
     #[command(flatten)]
-    extent: ListFlags,
+    list_flags: ListFlags,
 }
 
 impl OperationCommand {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Run(run) => run.run(api, screen),
-            Self::Ls(ListOperations { extent }) => {
-                list::show::<SeenOperation>(api, screen, &Path::of(&["operations"]), extent, "no operations")
+            Self::Ls(ListOperations { list_flags }) => {
+                let path = Path::of(&["operations"]);
+                list::show::<SeenOperation>(api, screen, &path, list_flags, "no operations")
             }
             Self::Show(OneOperation { id }) => {
                 let operation = api.get(&of(id))?;
