@@ -84,7 +84,10 @@ impl OperationTask {
     async fn run(&mut self) {
         while !self.state.status.has_ended() {
             let mut progress = OperationProgress::default();
-            if self.may_go_on().await && !self.state.chunk.is_empty() {
+            // Of a chunk that must not be gone on with, it is told that no row had its turn.
+            if self.state.chunk.is_empty() {
+                self.may_go_on().await;
+            } else {
                 progress.outcome = Some(self.chunk().await);
             }
             progress.failure = self.failure.take();
@@ -146,13 +149,11 @@ impl OperationTask {
             let waits = OperationProgress { waits_for: Some(error), ..OperationProgress::default() };
             match self.api.engine().operations().progress(self.state.id, waits).await {
                 Ok(state) => self.state = state,
+                // It has ended meanwhile.
+                Err(problem) if problem.status < 500 => self.changes.mark_changed(),
                 Err(problem) => {
-                    warn!(
-                        code = problem.code,
-                        detail = problem.detail,
-                        "what an operation waits for is not shown"
-                    );
-                    self.changes.mark_changed();
+                    let Problem { code, detail, .. } = problem;
+                    warn!(code, detail, "what an operation waits for is not shown");
                 }
             }
         }
