@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{DeviceId, EntityId, Problem, Timestamp};
-use engine::TrackedCommand;
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::queries::Device;
 use engine::queues::{DeadView, JobRef, JobView, id_from_text};
 use engine::records::{Delivery, JobId, OperationAction, Quarantined};
+use engine::{Queries, TrackedCommand};
 
 use super::OperationPlan;
 use crate::ApiState;
@@ -70,7 +70,7 @@ async fn of_queue(api: &ApiState, plan: &OperationPlan, id: &str) -> Result<Opti
 }
 
 /// A row that is read from the store.
-fn stored(queries: &engine::Queries, plan: &OperationPlan, id: &str) -> Result<Option<Row>, Problem> {
+fn stored(queries: &Queries, plan: &OperationPlan, id: &str) -> Result<Option<Row>, Problem> {
     Ok(match plan.action {
         RespawnDead | DeleteDead | DeleteJob => None,
         RetryDelivery | ResendDelivery => {

@@ -220,3 +220,33 @@ async fn cancel(
     api.engine().operations().cancel(found.operation.id).await?;
     Ok(Answer::nothing())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use base::{EntityId, Timestamp};
+    use engine::operations::rule;
+    use engine::records::{Operation, OperationAction};
+
+    use super::*;
+
+    #[test]
+    fn a_page_weighs_what_an_operation_has_in_texts() {
+        let operation = Operation {
+            id: EntityId { routing: 0, at: Timestamp(0), number: 0, tag: 0 },
+            action: OperationAction::DeleteDevice,
+            filter: "f".repeat(FILTER_BYTES_MAX).into(),
+            arguments: "a".repeat(LABELS_BYTES_MAX).into(),
+            rate: 1,
+            by: None,
+            scopes: Vec::new(),
+            created_at: Timestamp(0),
+            until: Timestamp(1),
+        };
+        let state = rule::begin(&operation);
+        let bytes = OperationList::bytes(&TrackedOperation { operation: Arc::new(operation), state });
+        assert_eq!(bytes, FILTER_BYTES_MAX + LABELS_BYTES_MAX);
+        assert!(bytes <= OperationList::ITEM_BYTES_MAX);
+    }
+}
