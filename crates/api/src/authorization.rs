@@ -22,7 +22,7 @@ use engine::records::OutcomeReceiver;
 pub(crate) use middleware::{KeepsOut, PortalGuard};
 pub(crate) use portal::{PortalHolders, check_may_open};
 pub(crate) use portal_sends::ResendOfPortal;
-pub(crate) use rows::{check_row, own_clients, still_knows};
+pub(crate) use rows::{check_row, clients_of, own_clients, still_knows};
 pub(crate) use sees::Sees;
 pub(crate) use standing::StandingRights;
 

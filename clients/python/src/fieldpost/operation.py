@@ -30,7 +30,7 @@ def operation_body(action: str, which: Mapping[str, Any], terms: OperationTerms,
 
 @dataclass(frozen=True)
 class OperationRefusal:
-    """The latest refusal of an operation, or why it failed."""
+    """The latest refusal of an operation, what it waits for, or why it failed."""
 
     code: str
     detail: str

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use base::Problem;
-use engine::queries::Stretch;
+use engine::queries::{LOOKED_AT_MAX, Stretch};
 use engine::records::RolloutWork;
 use engine::rollouts::{NewRollout, request_hash};
 use engine::{Queries, RolloutCall, TrackedRollout, queues::IdempotencyKey};
@@ -100,16 +100,17 @@ impl List for BulkList {
     type Shown<'a> = BulkShape<'a>;
 
     fn read(&self, after: Option<&NameKey>, limit: usize) -> Result<Vec<TrackedRollout>, Problem> {
-        self.look(after, limit).map(|stretch| stretch.found)
+        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
     }
 
     fn look(
         &self,
         after: Option<&NameKey>,
         limit: usize,
+        _: usize,
     ) -> Result<Stretch<TrackedRollout, NameKey>, Problem> {
         let (found, stopped) = self.0.bulk_assignments(after.map(|NameKey(name)| &**name), limit)?;
-        Ok(Stretch { found, next: stopped.map(NameKey), looked_at: None })
+        Ok(Stretch { found, next: stopped.map(NameKey), looked_at: None, cost: 0 })
     }
 
     fn key(found: &TrackedRollout) -> NameKey {

@@ -10,7 +10,7 @@ use engine::followers::{FollowedFeed, Follower};
 use engine::queries::{DeliveryFilter, FeedKey, LOOKED_AT_MAX, Stretch};
 use engine::queues::IdempotencyKey;
 use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
-use engine::{Engine, Form};
+use engine::{Engine, Form, Queries};
 use net::problem::Refused;
 
 use super::Routes;
@@ -64,6 +64,14 @@ impl Deliveries {
     pub(crate) fn new(engine: Engine, filter: DeliveryFilter, feed: Feed, sees: Sees) -> Self {
         let filter = DeliveryFilter { is_label_of_linked: sees == Sees::ItsOwn, ..filter };
         Self { engine, filter, feed, sees }
+    }
+
+    /// Whether a delivery is among them.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) fn has(&self, queries: &Queries, delivery: &Delivery) -> Result<bool, Problem> {
+        Ok(self.feed.has(delivery.id.at) && queries.lists_delivery(&self.filter, delivery)?)
     }
 
     /// A delivery as it is now.

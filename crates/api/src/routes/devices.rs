@@ -101,6 +101,14 @@ impl MatchingDevices {
         };
         Ok(Self { queries: api.queries(), filter })
     }
+
+    /// Whether a device is one of them.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) fn has(&self, device: &Device) -> Result<bool, Problem> {
+        self.queries.lists_device(&self.filter, device)
+    }
 }
 
 impl List for MatchingDevices {

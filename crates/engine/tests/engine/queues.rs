@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{Clock, Timestamp};
+use engine::queries::LOOKED_AT_MAX;
 use engine::queues::{
     Dead, Due, IdempotencyKey, JobChange, JobRef, JobState, NewJob, OnConflict, Payload, QueueName, Recurs,
     Retry, Want,
@@ -120,8 +121,9 @@ async fn what_waits_can_be_looked_at_changed_and_cancelled() {
     };
     let seen = rig.queues().change(&orders(), JobRef::Id(id), change.clone()).await.expect("it waits");
     assert_eq!((seen.state, text(&seen.payload)), (JobState::Ready, "[7]".to_owned()));
-    let (jobs, next) = rig.queues().jobs(&orders(), Some(JobState::Ready), None, 10).await.expect("listed");
-    assert_eq!((jobs.len(), jobs[0].id, next), (1, id, None));
+    let all = (10, LOOKED_AT_MAX);
+    let listed = rig.queues().jobs(&orders(), Some(JobState::Ready), None, all).await.expect("listed");
+    assert_eq!((listed.found.len(), listed.found[0].id, listed.next), (1, id, None));
     let (_, held, _) = rig.consume(1).await.remove(0);
     let refused = rig.queues().change(&orders(), JobRef::Id(id), change).await;
     assert_eq!(refused.expect_err("reserved").code, "job_reserved");
@@ -254,7 +256,7 @@ async fn a_calendar_follows_the_wall_clock() {
     let rig = Rig::start().await;
     let recurs = Recurs::Cron { expression: "0 13 * * *".into(), zone: None, executions: None };
     rig.publish(NewJob { recurs: Some(recurs), ..job("1") }).await;
-    let seen = rig.queues().jobs(&orders(), None, None, 1).await.expect("listed").0.remove(0);
+    let seen = rig.queues().jobs(&orders(), None, None, (1, LOOKED_AT_MAX)).await.expect("listed").found.remove(0);
     assert_eq!(seen.run_at, Timestamp(NOON - NOON % 86_400_000 + 13 * 3_600_000).max(seen.run_at));
     let wait = seen.run_at.since(Timestamp(NOON));
     // The wall clock is put forward: the calendar follows it, a delay does not.

@@ -4,9 +4,9 @@ use axum::body::Body;
 use axum::http::Request;
 use base::id::QUARANTINE_ID_PREFIX;
 use base::{Timestamp, WayIn};
-use engine::Page;
-use engine::intake::{Received, Slice};
+use engine::intake::{Received, ReportId, Slice};
 use engine::records::Quarantined;
+use engine::{Page, Report, Said};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::task::yield_now;
@@ -72,6 +72,23 @@ async fn what_is_right_by_now_is_accepted_and_leaves_the_quarantine() {
         assert_eq!((status, &told["code"]), (404, &"unknown_quarantined".into()), "{payload}");
     }
     assert_eq!(quarantine(&rig).len(), 0);
+}
+
+#[tokio::test]
+async fn a_report_that_was_taken_before_a_kill_has_no_effect_when_it_is_handed_in_again() {
+    let rig = Rig::start().await;
+    let kept = refused(&rig, None, r#"{"device_id":"0xA","data":1}"#).await;
+    let id = kept.id.to_text(QUARANTINE_ID_PREFIX);
+    // The server was killed here: it was durable, and still in the quarantine.
+    let said = Said::Value { value: base::Value::number(1.0).expect("finite"), ts: Some(kept.id.at) };
+    let device = base::DeviceId::new("0xA").expect("an id");
+    let report = Report { device, kind: None, said, id: Some(ReportId::of(&id)) };
+    let pending = rig.engine.intake(WayIn::Http).submit(Slice::from_iter([report])).await.expect("accepting");
+    pending.durable().await.expect("durable");
+    let (status, told) = replay(&rig, &id).await;
+    assert_eq!(status, 200, "{told}");
+    assert_eq!(rig.readings("0xA").len(), 1, "once");
+    assert!(quarantine(&rig).is_empty());
 }
 
 #[tokio::test]
