@@ -35,7 +35,8 @@ use crate::shape::{
 
 pub(super) fn routes() -> Routes {
     let about = "messages: hello, then one named like its topic whenever that has changed, \
-                 behind where items were left out, end with a problem";
+                 behind where items were left out, end with a problem. Those of commands and deliveries \
+                 may have moved: items that were sent before, whole, as they are now";
     let opened = Call::new("Live updates for a page: server-sent events, until the caller hangs up")
         .required_query("topics", words::any_text())
         .query("device", words::device_id())
