@@ -64,12 +64,7 @@ impl Caller {
     /// # Errors
     /// 403 `forbidden`.
     pub fn may_publish(&self, namespace: &str) -> Result<(), Problem> {
-        let suffices = |scope: &Scope| match scope {
-            Scope::Admin => true,
-            Scope::Jobs(own) => own.as_str() == namespace,
-            _ => false,
-        };
-        if self.scopes().iter().any(suffices) {
+        if self.scopes().iter().any(|scope| scope.may_publish(namespace)) {
             return Ok(());
         }
         Err(self.may_not("admin, or jobs:NAMESPACE of the queue in notify"))

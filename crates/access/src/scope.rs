@@ -46,6 +46,16 @@ impl Scope {
             _ => None,
         }
     }
+
+    /// Whether it is enough to publish to queues of a namespace.
+    #[must_use]
+    pub fn may_publish(&self, namespace: &str) -> bool {
+        match self {
+            Self::Admin => true,
+            Self::Jobs(own) => own.as_str() == namespace,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Scope {

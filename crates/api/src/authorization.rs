@@ -19,7 +19,7 @@ use engine::records::OutcomeReceiver;
 
 pub(crate) use middleware::{KeepsOut, KeepsPortalsIn};
 pub(crate) use portal::PortalHolders;
-pub(crate) use rows::{check_row, own_clients};
+pub(crate) use rows::{check_row, clients_of, own_clients};
 pub(crate) use sees::Sees;
 
 /// Whether who gives a command, or tries it anew, may have its outcome told so. A queue takes the

@@ -214,8 +214,7 @@ pub(crate) type Scalars<'a> = (Vec<(String, String)>, Option<&'a str>);
 /// The members of an object whose values are texts, numbers or switches, each as its text; and the
 /// JSON text of the one that may be something else.
 pub(crate) fn scalars<'a>(name: &str, json: &'a str, but: &str) -> Result<Scalars<'a>, Problem> {
-    let members = members(json, &|_| true).map_err(|error| unreadable(&error))?;
-    let members = members.ok_or_else(|| wrong_type(name, json, "an object"))?;
+    let members = object_members(name, json)?;
     let scalar = |(key, value): (String, &RawValue)| {
         let of = format!("{name}.{}", shortened(&key));
         let text = match value.get() {
@@ -227,14 +226,25 @@ pub(crate) fn scalars<'a>(name: &str, json: &'a str, but: &str) -> Result<Scalar
         };
         Ok((key, text))
     };
-    let (other, kept): (Vec<_>, Vec<_>) = members.kept.into_iter().partition(|(key, _)| key == but);
+    let (other, kept): (Vec<_>, Vec<_>) = members.into_iter().partition(|(key, _)| key == but);
     let scalars = kept.into_iter().map(scalar).collect::<Result<_, _>>()?;
     Ok((scalars, other.first().map(|(_, value)| value.get())))
 }
 
-/// An object, as its text without the space around it.
-pub(crate) fn object(name: &str, json: &str) -> Result<String, Problem> {
-    if json.starts_with('{') { Ok(json.to_owned()) } else { Err(wrong_type(name, json, "an object")) }
+/// The members of an object, each as its JSON text.
+pub(crate) fn object_members<'a>(
+    name: &str,
+    json: &'a str,
+) -> Result<BTreeMap<String, &'a RawValue>, Problem> {
+    let members = members(json, &|_| true).map_err(|error| unreadable(&error))?;
+    let members = members.ok_or_else(|| wrong_type(name, json, "an object"))?;
+    match members.left_out {
+        None => Ok(members.kept),
+        Some(_) => {
+            let detail = format!("{name} has over {MEMBERS_MAX} members");
+            Err(Problem::not_allowed("too_long", detail))
+        }
+    }
 }
 
 /// Labels as a merge patch names them: an object of strings, null where a label goes.

@@ -91,6 +91,8 @@ struct Shared {
     /// Of those who wait for the ends of commands, and of polls that wait, for each token.
     command_waits: WaitShares,
     polls: WaitShares,
+    /// Of dry runs of operations, for each token.
+    dry_runs: Shares,
     memory: MemoryBudget,
     memory_of_bodies: MemoryPart,
     memory_of_pages: MemoryPart,
@@ -154,6 +156,7 @@ impl ApiState {
                 followers: Shares::new(feed::FOLLOWERS_SHARE),
                 command_waits: WaitShares::new(COMMAND_WAITS_SHARE, "the ends of commands"),
                 polls: WaitShares::new(POLLS_SHARE, "commands of their devices"),
+                dry_runs: Shares::new(operations::DRY_RUNS_SHARE),
                 remembered,
                 decoders,
                 change_log: ChangeLog::default(),

@@ -123,6 +123,11 @@ impl Feed {
         }
     }
 
+    /// Whether that time is one of those that are asked for.
+    pub(crate) fn has(&self, at: Timestamp) -> bool {
+        self.from.is_none_or(|from| at >= from) && self.to.is_none_or(|to| at < to)
+    }
+
     /// The same feed without what is before that time.
     pub(crate) fn skip_to(&mut self, at: Timestamp) {
         self.from = self.from.max(Some(at));

@@ -50,13 +50,10 @@ impl OperationCommand {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Run(run) => run.run(api, screen),
-            Self::Ls(ListOperations { list_flags }) => list::show::<SeenOperation>(
-                api,
-                screen,
-                &Path::of(&["operations"]),
-                list_flags,
-                "no operations",
-            ),
+            Self::Ls(ListOperations { list_flags }) => {
+                let path = Path::of(&["operations"]);
+                list::show::<SeenOperation>(api, screen, &path, list_flags, "no operations")
+            }
             Self::Show(OneOperation { id }) => {
                 let operation = api.get(&of(id))?;
                 screen.show(&operation, || Ok(api.read::<SeenOperation>(&operation)?.facts()))

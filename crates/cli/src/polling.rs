@@ -4,6 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use base::duration;
+use serde_json::value::RawValue;
 
 use super::failure::Failure;
 use super::screen::Screen;
@@ -33,6 +34,30 @@ pub(super) fn patiently<T>(
                 }
                 return answer;
             }
+        }
+    }
+}
+
+/// Fetches a document `every` so often until `look` says that it is over. `look` shows it where
+/// anything about it is new; a server that goes away is waited for.
+pub(super) fn watch<T>(
+    screen: &mut Screen,
+    every: Duration,
+    fetch: impl Fn() -> Result<Box<RawValue>, Failure>,
+    look: impl Fn(&mut Screen, &RawValue, bool) -> Result<Option<T>, Failure>,
+) -> Result<T, Failure> {
+    let mut shown = String::new();
+    loop {
+        let document = patiently(screen, &fetch)?;
+        let is_new = shown != document.get();
+        let over = look(screen, &document, is_new)?;
+        if is_new {
+            document.get().clone_into(&mut shown);
+            screen.flush()?;
+        }
+        match over {
+            Some(over) => return Ok(over),
+            None => sleep(every),
         }
     }
 }

@@ -1,37 +1,17 @@
 //! Commands: what a device is told, on which terms, and how far that has come.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::Error;
+use crate::id::text_id;
 use crate::span::{Moment, Span, maybe_moment, moment};
 
-/// A command's id: in the order of sending, and the `message_id` that the device is shown.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
-#[serde(transparent)]
-pub struct CommandId(String);
-
-impl CommandId {
-    /// The id with this text.
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// Its text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for CommandId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+text_id! {
+    /// A command's id: in the order of sending, and the `message_id` that the device is shown.
+    CommandId
 }
 
 /// A command to be sent: it goes out once its device is reachable, and again until the device

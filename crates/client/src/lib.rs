@@ -12,6 +12,7 @@ mod consumer;
 mod device;
 mod error;
 mod fault;
+mod id;
 mod job;
 mod operation;
 mod path;

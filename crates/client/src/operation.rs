@@ -1,7 +1,6 @@
 //! Operations: one action on everything that matches.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::SystemTime;
 
 use hyper::Method;
@@ -9,35 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::id::text_id;
 use crate::path::Path;
 use crate::queue_stats::{Cursor, Page};
 use crate::request::Request;
 use crate::retry::{Repeat, idempotency_key};
 use crate::span::{maybe_moment, moment};
 
-/// An operation's id.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
-#[serde(transparent)]
-pub struct OperationId(String);
-
-impl OperationId {
-    /// The id with this text.
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// Its text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for OperationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+text_id! {
+    /// An operation's id.
+    OperationId
 }
 
 /// An operation to be begun: an action, and what it is done to.
@@ -145,7 +125,7 @@ pub struct Operation {
     /// The name of the token that began it.
     #[serde(default)]
     pub by: Option<String>,
-    /// The latest refusal, or why it failed.
+    /// The latest refusal, what it waits for, or why it failed.
     #[serde(default)]
     pub last_error: Option<OperationRefusal>,
 }

@@ -6,6 +6,7 @@
 //! time, and tells [`Operations::progress`] what came of it.
 
 mod book;
+mod ended;
 pub mod rule;
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::reply::{Answered, Reply};
 use crate::registry::RegistryInput;
 
-pub(crate) use book::{OperationBook, OperationEffect};
+pub(crate) use book::{OperationBook, OperationChanges, OperationEffect};
 pub use rule::{ChunkOutcome, NextChunk, OperationProgress};
 
 /// The least time between two stamps.
@@ -59,7 +60,7 @@ pub struct TrackedOperation {
 pub enum OperationInput {
     /// Begin an operation.
     Create {
-        /// Its id, which nobody has, but for its time where the request comes again.
+        /// Unique; a repeated request has the same id but for its time.
         id: EntityId,
         /// As asked for.
         new: Box<NewOperation>,
@@ -128,7 +129,9 @@ impl Operations {
     /// The worker tells what it did; the state after it.
     ///
     /// # Errors
-    /// 404 `unknown_operation`; 409 `finished` when it was called off meanwhile.
+    /// 404 `unknown_operation`; 409 `finished` when it was called off meanwhile. The outcome of
+    /// another chunk than the present one is no error: it has no effect, nor has what is told with
+    /// it.
     pub async fn progress(
         &self,
         id: EntityId,
@@ -147,10 +150,16 @@ impl Operations {
         self.engine.queries().running_operations()
     }
 
-    /// Marked changed when an operation begins or is called off.
+    /// Marked changed when anything about an operation is: also with each of its chunks.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
-        self.engine.operation_changes().subscribe()
+        self.engine.operation_changes().rows.subscribe()
+    }
+
+    /// Marked changed when an operation begins or is called off.
+    #[must_use]
+    pub fn work_changes(&self) -> watch::Receiver<()> {
+        self.engine.operation_changes().work.subscribe()
     }
 
     /// Returns when feeds show all rows that belong to an operation.

@@ -14,6 +14,7 @@ use store::{Page, ReadingKey, StoreError, View};
 mod bounded;
 mod commands;
 mod feeds;
+mod listed;
 mod merge;
 mod notices;
 mod operations;

@@ -35,9 +35,9 @@ pub enum OperationAction {
     DeleteDead,
     /// Cancels a job.
     DeleteJob,
-    /// Sends a delivery that was not delivered again.
+    /// Sends a delivery again that is not delivered yet.
     RetryDelivery,
-    /// Sends a delivery again, also one that was delivered.
+    /// Sends a delivery again, delivered or not.
     ResendDelivery,
     /// Hands a refused report in again.
     ReplayQuarantined,
@@ -187,6 +187,13 @@ impl Operation {
 }
 
 impl OperationState {
+    /// The number of its chunk, which no chunk before it has: how many rows were found up to the
+    /// chunk's last.
+    #[must_use]
+    pub fn chunk_number(&self) -> u64 {
+        self.counts.matched
+    }
+
     /// Bytes of its texts.
     #[must_use]
     pub fn text_bytes(&self) -> usize {

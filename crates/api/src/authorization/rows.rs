@@ -32,6 +32,11 @@ pub(crate) async fn check_row(
 
 /// The clients whose own the caller may see.
 pub(crate) fn own_clients(caller: &Caller) -> Vec<ClientId> {
+    clients_of(caller.scopes())
+}
+
+/// The clients that scopes are for.
+pub(crate) fn clients_of(scopes: &[Scope]) -> Vec<ClientId> {
     let client = |scope: &Scope| if let Scope::Client(id) = scope { Some(id.clone()) } else { None };
-    caller.scopes().iter().filter_map(client).collect()
+    scopes.iter().filter_map(client).collect()
 }

@@ -1,29 +1,27 @@
 //! What an action does to one row: the call that the route for one such row makes.
 //!
-//! An action that would show when it is done twice is done under a key of its own, so that a repeat
-//! after a crash is answered like the first. All others find nothing to do the second time.
+//! Actions whose repetition would show carry an idempotency key, so that a repeat after a crash gets
+//! the first answer. All others find nothing to do the second time.
 
 use std::sync::Arc;
 
-use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
-use base::{ClientId, DeviceId, EntityId, Problem, hash};
-use engine::commands::COMMAND_ID_PREFIX;
-use engine::queries::Device;
-use engine::queues::{Dead, IdempotencyKey, JobRef, QueueName, id_from_text};
-use engine::records::{AnswerKey, DeliveryStatus, JobId, OperationAction, OperationError};
+use base::{ClientId, EntityId, Problem, hash};
+use engine::queues::{Dead, IdempotencyKey, JobRef};
+use engine::records::{AnswerKey, DeliveryStatus, DeviceProfile, OperationAction, OperationError};
 use engine::{DevicePatch, Form, OnlyIf, Patch};
 use net::problem::quoted;
 use serde::Deserialize;
 
-use super::OperationPlan;
 use super::request::client;
+use super::row::{self, Row};
+use super::{OperationPlan, rights};
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::fields::{Fields, label_changes};
 
 use OperationAction::{
-    CancelCommand, DeleteDead, DeleteDevice, DeleteJob, DeleteQuarantined, LabelDevice, LinkDevice,
-    ReplayQuarantined, ResendDelivery, RespawnDead, RetryCommand, RetryDelivery, UnlinkDevice,
+    CancelCommand, DeleteDead, LabelDevice, LinkDevice, ReplayQuarantined, RespawnDead, RetryCommand,
+    RetryDelivery, UnlinkDevice,
 };
 
 /// The status of what cannot be done now, and may be later.
@@ -68,27 +66,27 @@ impl RowOutcome {
     }
 }
 
-/// Does it to a row.
+/// Does it to a row, if that is still one of the operation's.
 ///
 /// # Errors
 /// What cannot be done now, and may be later: status 503.
 pub(super) async fn act(
     api: &ApiState,
-    plan: &OperationPlan,
+    plan: &Arc<OperationPlan>,
     of: EntityId,
-    row: &str,
+    id: &str,
 ) -> Result<RowOutcome, Problem> {
     let nothing_to_do = match plan.action {
         CancelCommand => "finished",
         RetryCommand => "not_finished",
         _ => "",
     };
-    match attempt(api, plan, of, row).await {
+    match attempt(api, plan, of, id).await {
         Ok(end) => Ok(end),
         Err(problem) if problem.status == NOT_NOW => Err(problem),
         Err(problem) if problem.status == 404 && problem.code != "unknown_client" => Ok(RowOutcome::Skipped),
         Err(problem) if problem.code == nothing_to_do => Ok(RowOutcome::Skipped),
-        Err(problem) => Ok(RowOutcome::Refused(refusal(&problem, row))),
+        Err(problem) => Ok(RowOutcome::Refused(refusal(&problem, id))),
     }
 }
 
@@ -100,104 +98,54 @@ pub(super) fn refusal(problem: &Problem, subject: &str) -> OperationError {
 
 async fn attempt(
     api: &ApiState,
-    plan: &OperationPlan,
+    plan: &Arc<OperationPlan>,
     of: EntityId,
-    row: &str,
+    id: &str,
 ) -> Result<RowOutcome, Problem> {
-    match plan.action {
-        RespawnDead | DeleteDead | DeleteJob => of_queue(api, plan, row).await,
-        RetryDelivery | ResendDelivery => delivery(api, plan, of, row).await,
-        ReplayQuarantined => {
-            let Some(id) = EntityId::from_text(QUARANTINE_ID_PREFIX, row) else {
+    let Some(row) = row::find(api, plan, id).await? else { return Ok(RowOutcome::Skipped) };
+    let (engine, form) = (api.engine(), form(of, id));
+    match row {
+        Row::Dead(_) | Row::Job(_) => of_queue(api, plan, &row).await,
+        Row::Delivery(delivery) => {
+            let is_delivered = delivery.progress.status == DeliveryStatus::Delivered;
+            if plan.action == RetryDelivery && is_delivered {
                 return Ok(RowOutcome::Skipped);
-            };
+            }
+            answered(&engine.retry_delivery_as(delivery.id, form).await?, id)
+        }
+        Row::Quarantined(report) if plan.action == ReplayQuarantined => {
             let replayer = api.shared.replayer.get();
             let replayer =
                 replayer.ok_or_else(|| Problem::unavailable("reports cannot be handed in here"))?;
-            replayer(id).await.map(|()| RowOutcome::Done)
+            replayer(report.id).await.map(|()| RowOutcome::Done)
         }
-        DeleteQuarantined => {
-            let Some(id) = EntityId::from_text(QUARANTINE_ID_PREFIX, row) else {
-                return Ok(RowOutcome::Skipped);
-            };
-            api.engine().discard_quarantined(id).await.map(|()| RowOutcome::Done)
+        Row::Quarantined(report) => engine.discard_quarantined(report.id).await.map(|()| RowOutcome::Done),
+        Row::Command(tracked) if plan.action == RetryCommand => {
+            // Its outcome is told anew: that takes the right to tell it.
+            rights::check_receiver(plan.scopes.as_deref(), tracked.command.notify.as_deref())?;
+            answered(&engine.commands().retry_as(tracked.command.id, form).await?, id)
         }
-        CancelCommand => {
-            let Some(id) = EntityId::from_text(COMMAND_ID_PREFIX, row) else {
-                return Ok(RowOutcome::Skipped);
-            };
-            api.engine().commands().cancel(id).await.map(|()| RowOutcome::Done)
+        Row::Command(tracked) => {
+            engine.commands().cancel(tracked.command.id).await.map(|()| RowOutcome::Done)
         }
-        RetryCommand => {
-            let Some(id) = EntityId::from_text(COMMAND_ID_PREFIX, row) else {
-                return Ok(RowOutcome::Skipped);
-            };
-            let kept = api.engine().commands().retry_as(id, form(of, row)).await?;
-            answered(&kept, row)
-        }
-        LabelDevice | LinkDevice | UnlinkDevice | DeleteDevice => device(api, plan, row).await,
+        Row::Device(found) => device(api, plan, found.profile).await,
     }
 }
 
-async fn of_queue(api: &ApiState, plan: &OperationPlan, row: &str) -> Result<RowOutcome, Problem> {
-    let (Some(queue), Some(id)) = (&plan.queue, id_from_text(row)) else { return Ok(RowOutcome::Skipped) };
+async fn of_queue(api: &ApiState, plan: &OperationPlan, row: &Row) -> Result<RowOutcome, Problem> {
+    let (Some(queue), Some(id)) = (&plan.queue, row.job()) else { return Ok(RowOutcome::Skipped) };
     match plan.action {
-        RespawnDead => respawn(api, plan, queue, id).await,
+        RespawnDead => {
+            let respawned = api.queues().respawn(queue, Dead::Ids(vec![id]), None).await?;
+            Ok(RowOutcome::of_flag(respawned > 0))
+        }
         DeleteDead => api.queues().delete_dead_job(queue, id).await.map(RowOutcome::of_flag),
         _ => api.queues().cancel(queue, JobRef::Id(id)).await.map(|()| RowOutcome::Done),
     }
 }
 
-/// One that has died again meanwhile is another dead letter.
-async fn respawn(
-    api: &ApiState,
-    plan: &OperationPlan,
-    queue: &QueueName,
-    id: JobId,
-) -> Result<RowOutcome, Problem> {
-    let letter = api.queues().dead_job(queue, id).await?;
-    if letter.is_none_or(|letter| letter.dead.died_at >= plan.until) {
-        return Ok(RowOutcome::Skipped);
-    }
-    let respawned = api.queues().respawn(queue, Dead::Ids(vec![id]), None).await?;
-    Ok(RowOutcome::of_flag(respawned > 0))
-}
-
-async fn delivery(
-    api: &ApiState,
-    plan: &OperationPlan,
-    of: EntityId,
-    row: &str,
-) -> Result<RowOutcome, Problem> {
-    let Some(id) = EntityId::from_text(DELIVERY_ID_PREFIX, row) else { return Ok(RowOutcome::Skipped) };
-    let queries = api.queries();
-    let found = api.shared.lookups.run(move || queries.delivery(id)).await?;
-    // Somebody else's is as unknown as none.
-    let Some((delivery, _)) = found.filter(|(delivery, _)| plan.is_own(&delivery.client_id)) else {
-        return Ok(RowOutcome::Skipped);
-    };
-    let client = api.queries().client(&delivery.client_id);
-    let is_of_namesake = client.is_none_or(|client| client.incarnation != delivery.client);
-    if plan.own.is_some() && is_of_namesake {
-        return Ok(RowOutcome::Skipped);
-    }
-    let form = form(of, row);
-    if plan.action == RetryDelivery && delivery.progress.status == DeliveryStatus::Delivered {
-        return Ok(RowOutcome::Skipped);
-    }
-    let kept = api.engine().retry_delivery_as(id, form).await?;
-    answered(&kept, row)
-}
-
-async fn device(api: &ApiState, plan: &OperationPlan, row: &str) -> Result<RowOutcome, Problem> {
-    let Some(id) = DeviceId::new(row) else { return Ok(RowOutcome::Skipped) };
-    let (queries, asked) = (api.queries(), id.clone());
-    let found = api.shared.lookups.run(move || queries.device(&asked)).await?;
-    // One that was registered anew is another device.
-    let Some(Device { profile, .. }) = found.filter(|found| found.profile.registered_at < plan.until) else {
-        return Ok(RowOutcome::Skipped);
-    };
-    let engine = api.engine();
+async fn device(api: &ApiState, plan: &OperationPlan, profile: DeviceProfile) -> Result<RowOutcome, Problem> {
+    let (engine, id) = (api.engine(), profile.id);
     match (plan.action, &plan.arguments) {
         (LabelDevice, ActionArguments::Labels(labels)) => {
             let patch = DevicePatch { labels: Patch::Set(labels.clone()), ..DevicePatch::default() };

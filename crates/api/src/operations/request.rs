@@ -1,21 +1,27 @@
 //! Operations as bodies ask for them.
 
+use std::collections::BTreeMap;
+
 use access::{Caller, Scope};
 use base::{ClientId, Problem, Timestamp};
 use engine::NewOperation;
 use engine::records::OperationAction;
 use net::problem::quoted;
+use serde_json::json;
 use utoipa::openapi::Schema;
 
 use super::OperationPlan;
 use super::act::ActionArguments;
 use super::rights::{self, AllowedRows};
-use super::rows::{self, RowSource};
+use super::rows::{self, RowSource, filter_text};
 use crate::ApiState;
-use crate::fields::{Fields, boolean, count, label_changes, object, string};
+use crate::fields::{Fields, boolean, count, label_changes, string};
 use crate::openapi::words;
 
 const FIELDS: [&str; 6] = ["action", "filter", "labels", "client", "dry_run", "rate"];
+
+/// Longest text of changes of labels, in bytes: all labels of a device fit in several times.
+pub(crate) const LABELS_BYTES_MAX: usize = 64 * 1_024;
 
 /// The schema of an operation to be begun.
 pub(crate) fn new_operation_schema() -> Schema {
@@ -59,7 +65,7 @@ impl OperationRequest {
         })?;
         Ok(Self {
             action,
-            filter: fields.required("filter", object)?,
+            filter: fields.required("filter", filter_text)?,
             arguments: arguments(action, &fields)?,
             rate: fields.optional("rate", count)?,
             dry_run: fields.optional("dry_run", boolean)?.unwrap_or_default(),
@@ -85,7 +91,8 @@ impl OperationRequest {
         let own = may.ok_or_else(|| rights::forbidden(self.action))?.own();
         let rows = RowSource::of(api, filter, own.as_deref(), until)?;
         let arguments = ActionArguments::read(self.action, &self.arguments)?;
-        Ok(OperationPlan { action: self.action, rows, arguments, queue, own, until })
+        let (action, scopes) = (self.action, scopes.map(<[Scope]>::to_vec));
+        Ok(OperationPlan { action, rows, arguments, queue, scopes, own, until })
     }
 
     /// The same, for whoever asks.
@@ -134,17 +141,25 @@ fn arguments(action: OperationAction, fields: &Fields<'_>) -> Result<String, Pro
     };
     for name in ["labels", "client"] {
         if !needed.contains(&name) && fields.json(name).is_some() {
-            let detail = format!("{name} is there, which {} does not need", action.as_str());
+            let detail = format!("the action {} takes no field {name}", action.as_str());
             return Err(Problem::not_allowed("conflicting_fields", detail));
         }
     }
-    let Some(name) = needed.first() else { return Ok("{}".to_owned()) };
-    // Read for its refusals; it is read again where it is used.
-    match *name {
-        "labels" => drop(fields.required(name, label_changes)?),
-        _ => drop(fields.required(name, client)?),
+    // Written anew, without space, and read again where it is used.
+    match needed.first() {
+        Some(&"labels") => {
+            let labels: BTreeMap<_, _> = fields.required("labels", label_changes)?.into_iter().collect();
+            let text = json!({ "labels": labels }).to_string();
+            if text.len() > LABELS_BYTES_MAX {
+                let detail =
+                    format!("labels has {} bytes; it must have at most {LABELS_BYTES_MAX}", text.len());
+                return Err(Problem::not_allowed("too_long", detail));
+            }
+            Ok(text)
+        }
+        Some(_) => Ok(json!({ "client": fields.required("client", client)?.as_str() }).to_string()),
+        None => Ok("{}".to_owned()),
     }
-    Ok(format!("{{{name:?}:{}}}", fields.json(name).unwrap_or("null")))
 }
 
 /// A client's id.

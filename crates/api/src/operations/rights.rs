@@ -1,9 +1,12 @@
 //! What a token may have done to many rows: what it may do to each of them.
 
-use access::{Access, Scope};
+use access::{Access, Caller, Scope};
 use base::{ClientId, Problem};
 use engine::queues::QueueName;
-use engine::records::{Operation, OperationAction};
+use engine::records::{Operation, OperationAction, OutcomeReceiver};
+
+use super::rows::RowFilter;
+use crate::authorization::clients_of;
 
 use OperationAction::{
     CancelCommand, DeleteDead, DeleteDevice, DeleteJob, DeleteQuarantined, LabelDevice, LinkDevice,
@@ -40,30 +43,69 @@ pub(super) fn may(
     if scopes.iter().any(suffices) {
         return Some(AllowedRows::All);
     }
-    let clients: Vec<_> = scopes.iter().filter_map(client_of).cloned().collect();
+    let clients = clients_of(scopes);
     let is_of_clients = matches!(action, RetryDelivery | ResendDelivery);
     (is_of_clients && !clients.is_empty()).then_some(AllowedRows::Own(clients))
 }
 
-fn client_of(scope: &Scope) -> Option<&ClientId> {
-    match scope {
-        Scope::Client(client) => Some(client),
-        _ => None,
-    }
-}
-
 /// The refusal of an action that a token may not have done.
 pub(super) fn forbidden(action: OperationAction) -> Problem {
-    let takes = match action {
+    let takes = takes(action);
+    let detail = format!("this token may not run {}; that needs the scope {takes}", action.as_str());
+    Problem::new(403, "forbidden", detail)
+}
+
+/// The scopes of which each is enough for an action.
+fn takes(action: OperationAction) -> &'static str {
+    match action {
         RespawnDead => "admin, operate, or jobs:NAMESPACE of the queue's namespace",
         DeleteDead | DeleteJob => "admin, or jobs:NAMESPACE of the queue's namespace",
         RetryDelivery | ResendDelivery => "admin, operate, or client:ID",
         ReplayQuarantined => "admin or operate",
         CancelCommand | RetryCommand => "admin, operate or commands",
         DeleteQuarantined | LabelDevice | LinkDevice | UnlinkDevice | DeleteDevice => "admin",
+    }
+}
+
+/// Whether a caller may cancel an operation: one that its token began, or whose action it may do to
+/// all rows. Without tokens everybody may.
+///
+/// # Errors
+/// 403 `forbidden`.
+pub(crate) fn check_may_cancel(caller: Option<&Caller>, operation: &Operation) -> Result<(), Problem> {
+    let Some(caller) = caller.filter(|caller| operation.by.as_deref() != Some(caller.name())) else {
+        return Ok(());
     };
-    let detail = format!("this token may not have {} done; it takes the scope {takes}", action.as_str());
-    Problem::new(403, "forbidden", detail)
+    let queue = RowFilter::read(operation.action, &operation.filter)?.queue;
+    if may(caller.scopes(), operation.action, queue.as_ref()) == Some(AllowedRows::All) {
+        return Ok(());
+    }
+    let takes = takes(operation.action);
+    let detail = format!(
+        "this token may not cancel {} that another one began; that needs the scope {takes}",
+        operation.action.as_str()
+    );
+    Err(Problem::new(403, "forbidden", detail))
+}
+
+/// Whether scopes allow to have the outcome of a command told so; without tokens everybody may.
+///
+/// # Errors
+/// 403 `forbidden`.
+pub(super) fn check_receiver(
+    scopes: Option<&[Scope]>,
+    receiver: Option<&OutcomeReceiver>,
+) -> Result<(), Problem> {
+    let (Some(scopes), Some(OutcomeReceiver::Queue { namespace, .. })) = (scopes, receiver) else {
+        return Ok(());
+    };
+    if scopes.iter().any(|scope| scope.may_publish(namespace)) {
+        return Ok(());
+    }
+    let detail = format!(
+        "the outcome of this command is published to a queue of {namespace}; that needs the scope admin, or jobs:{namespace}"
+    );
+    Err(Problem::new(403, "forbidden", detail))
 }
 
 /// Scopes as they were written down.

@@ -3,21 +3,26 @@
 //! They are read as the list reads them, from one end to the other, a bounded stretch at a time.
 //! Rows that came after the operation was asked for are left out, so that the list has an end.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
-use base::{ClientId, Problem, Timestamp};
+use base::{ClientId, EntityId, Problem, Timestamp};
+use engine::Queries;
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::queries::Stretch;
 use engine::queues::{QueueName, id_text};
 use engine::records::OperationAction;
+use net::problem::quoted;
+use serde_json::value::to_raw_value;
 use tokio::runtime::Handle;
 
 use super::rights;
+use super::row::Row;
 use crate::ApiState;
 use crate::authorization::Sees;
 use crate::cursor::Key;
-use crate::fields::{scalars, strings};
+use crate::fields::{object_members, scalars, strings};
 use crate::list::List;
 use crate::page::{Feed, Order};
 use crate::params::Params;
@@ -34,7 +39,15 @@ use OperationAction::{
 };
 
 /// Rows that a filter names.
-pub(crate) const NAMED_MAX: usize = 1_000;
+const NAMED_MAX: usize = 1_000;
+/// Longest id that a filter names, in bytes: far more than any thing's id has.
+const NAMED_BYTES_MAX: usize = 128;
+/// Longest text of a filter, in bytes: as many ids as it may name fit in.
+pub(crate) const FILTER_BYTES_MAX: usize = 128 * 1_024;
+
+/// Bytes of an id's quotes and comma.
+const QUOTES_BYTES: usize = 3;
+const _: () = assert!(NAMED_MAX * (NAMED_BYTES_MAX + QUOTES_BYTES) < FILTER_BYTES_MAX);
 
 /// A filter as it was written.
 pub(super) struct RowFilter {
@@ -46,16 +59,18 @@ pub(super) struct RowFilter {
 }
 
 impl RowFilter {
-    /// Reads a JSON object.
+    /// Reads a JSON object. An id that is there twice is meant once; refused reports are in the
+    /// order in which they came.
     ///
     /// # Errors
     /// What is wrong with it.
     pub(super) fn read(action: OperationAction, json: &str) -> Result<Self, Problem> {
         let (given, ids) = scalars("filter", json, "ids")?;
-        let ids = ids.map(|ids| strings("filter.ids", ids)).transpose()?;
-        if let Some(ids) = ids.as_ref().filter(|ids| !(1..=NAMED_MAX).contains(&ids.len())) {
-            let detail = format!("filter.ids are {}; they must be 1 to {NAMED_MAX}", ids.len());
-            return Err(Problem::not_allowed("too_many_ids", detail));
+        let mut ids = ids.map(named_ids).transpose()?;
+        if let Some(ids) = ids.as_mut().filter(|_| action == ReplayQuarantined) {
+            let came =
+                |id: &String| EntityId::from_text(QUARANTINE_ID_PREFIX, id).map(|id| (id.at, id.number));
+            ids.sort_by_key(came);
         }
         let mut params = Params::of_filter(given);
         let queue = match action {
@@ -67,6 +82,47 @@ impl RowFilter {
         }
         Ok(Self { action, ids, params, queue })
     }
+}
+
+/// A filter as it is kept: without space, and each id once.
+///
+/// # Errors
+/// What is wrong with its size, or that of an id.
+pub(super) fn filter_text(name: &str, json: &str) -> Result<String, Problem> {
+    if json.len() > FILTER_BYTES_MAX {
+        let detail = format!("{name} has {} bytes; it must have at most {FILTER_BYTES_MAX}", json.len());
+        return Err(Problem::not_allowed("too_long", detail));
+    }
+    let mut members = object_members(name, json)?;
+    let ids = members.get("ids").map(|ids| named_ids(ids.get())).transpose()?;
+    let too_long = |id: &&String| id.len() > NAMED_BYTES_MAX;
+    if let Some(id) = ids.iter().flatten().find(too_long) {
+        let (bytes, id) = (id.len(), quoted(id));
+        let detail = format!("filter.ids has {id} of {bytes} bytes; an id has at most {NAMED_BYTES_MAX}");
+        return Err(Problem::not_allowed("too_long", detail));
+    }
+    let ids = ids.map(|ids| to_raw_value(&ids)).transpose().map_err(unwritable)?;
+    if let Some(ids) = &ids {
+        members.insert("ids".to_owned(), ids);
+    }
+    serde_json::to_string(&members).map_err(unwritable)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it ends the error")]
+fn unwritable(error: serde_json::Error) -> Problem {
+    Problem::new(500, "internal_error", format!("the filter cannot be written: {error}"))
+}
+
+/// The rows that a filter names, each once.
+fn named_ids(json: &str) -> Result<Vec<String>, Problem> {
+    let mut ids = strings("filter.ids", json)?;
+    if !(1..=NAMED_MAX).contains(&ids.len()) {
+        let detail = format!("filter.ids has {} ids; it must have 1 to {NAMED_MAX}", ids.len());
+        return Err(Problem::not_allowed("too_many_ids", detail));
+    }
+    let mut known = HashSet::new();
+    ids.retain(|id| known.insert(id.clone()));
+    Ok(ids)
 }
 
 fn queue(params: &mut Params) -> Result<QueueName, Problem> {
@@ -155,6 +211,48 @@ impl RowSource {
         };
         params.end()?;
         Ok(rows)
+    }
+
+    /// Whether the list still has this row; those that are named are meant as they are.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(super) fn has(&self, queries: &Queries, row: &Row) -> Result<bool, Problem> {
+        match (self, row) {
+            (Self::Named(_), _) => Ok(true),
+            (Self::Devices(list), Row::Device(device)) => list.has(device),
+            (Self::Deliveries(list), Row::Delivery(delivery)) => {
+                Ok(list.feed.has(delivery.id.at) && queries.lists_delivery(&list.filter, delivery)?)
+            }
+            (Self::Commands(list), Row::Command(tracked)) => {
+                Ok(list.feed.has(tracked.command.id.at) && queries.lists_command(&list.filter, tracked)?)
+            }
+            (Self::Quarantine(list), Row::Quarantined(report)) => Ok(list.feed.has(report.id.at)),
+            (Self::Dead(list), Row::Dead(letter)) => Ok(list.is_meant(letter)),
+            (Self::Jobs(list), Row::Job(job)) => Ok(list.state.is_none_or(|state| job.state == state)),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether a filter names them; nothing is known of them then.
+    pub(super) fn is_named(&self) -> bool {
+        matches!(self, Self::Named(_))
+    }
+
+    /// What so many of its rows may take in memory while they are read, in bytes.
+    pub(super) fn bytes_max(&self, limit: usize) -> usize {
+        fn of<L: List>(_: &L, limit: usize) -> usize {
+            limit.min(L::READ_MAX) * L::ITEM_BYTES_MAX
+        }
+        match self {
+            Self::Named(_) => 0,
+            Self::Devices(list) => of(list, limit),
+            Self::Deliveries(list) => of(list, limit),
+            Self::Commands(list) => of(list, limit),
+            Self::Quarantine(list) => of(list, limit),
+            Self::Dead(list) => of(list, limit),
+            Self::Jobs(list) => of(list, limit),
+        }
     }
 
     /// At most `limit` rows behind a place that this gave; from the beginning without any. Reads

@@ -79,7 +79,8 @@ impl Letters {
         Ok(Self { queues: api.queues(), queue, executor, error, payload })
     }
 
-    fn is_meant(&self, view: &DeadView) -> bool {
+    /// Whether it is one of those that are asked for.
+    pub(crate) fn is_meant(&self, view: &DeadView) -> bool {
         let payload = match &view.payload {
             Payload::Json(text) => text.as_bytes(),
             Payload::Bytes(bytes) => bytes,

@@ -99,6 +99,14 @@ impl Matching {
         };
         Ok(Self { queries: api.queries(), filter })
     }
+
+    /// Whether a device is one of them.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) fn has(&self, device: &Device) -> Result<bool, Problem> {
+        self.queries.lists_device(&self.filter, device)
+    }
 }
 
 impl List for Matching {

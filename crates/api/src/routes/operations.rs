@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use access::{Caller, Scope};
+use access::Caller;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
@@ -16,12 +16,15 @@ use serde::Deserialize;
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
+use crate::authorization::Sees;
 use crate::cursor::OperationKey;
 use crate::idempotency::Creation;
 use crate::list::{self, List};
 use crate::openapi::refusals::{Coded, OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
-use crate::operations::{NAMED_MAX, OperationRequest, counted, new_operation_schema};
+use crate::operations::{
+    FILTER_BYTES_MAX, LABELS_BYTES_MAX, OperationRequest, check_may_cancel, counted, new_operation_schema,
+};
 use crate::params::Params;
 use crate::path::{OperationInPath, unknown_operation};
 use crate::shape::{DryRunShape, OperationShape};
@@ -37,6 +40,7 @@ const OF_AN_OPERATION: &[Coded] = &[
     (422, "invalid_parameter"),
     (422, "missing_field"),
     (422, "reserved_name"),
+    (422, "too_long"),
     (422, "too_many_ids"),
     (422, "too_many_labels"),
     (422, "unknown_parameter"),
@@ -79,8 +83,9 @@ async fn create(
     mut params: Params,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    // It is for a token of a namespace to say which; the filter says it again.
+    // Tokens for a namespace name it for authorization; the filter names it again.
     let _of_the_token = namespace(&mut params)?;
+    let whose = params.whose();
     params.end()?;
     let create = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
         let request = OperationRequest::read(&body)?;
@@ -89,7 +94,7 @@ async fn create(
         let rate_max = api.engine().settings().operations.rate_max;
         let plan = request.plan_for(&api, caller)?;
         if request.dry_run {
-            return Ok(Answer::ok(&counted(&api, plan).await?));
+            return Ok(Answer::ok(&counted(&api, plan, &whose).await?));
         }
         let begun = api.engine().operations().create(request.new_operation(caller, rate_max)?, once).await?;
         Ok(Answer::created(&OperationShape::from(&begun)))
@@ -107,8 +112,7 @@ struct OperationVisibility {
 
 impl OperationVisibility {
     fn to(caller: Option<&Caller>, namespace: Option<String>) -> Self {
-        let sees_all = |scope: &Scope| matches!(scope, Scope::Admin | Scope::Read | Scope::Operate);
-        let narrow = caller.filter(|caller| !caller.scopes().iter().any(sees_all));
+        let narrow = caller.filter(|_| Sees::of_caller(caller) == Sees::ItsOwn);
         Self { by: narrow.map(|caller| caller.name().to_owned()), namespace }
     }
 
@@ -129,6 +133,10 @@ fn is_about(filter: &str, namespace: &str) -> bool {
     queue.is_some_and(|queue| queue.split_once('/').is_some_and(|(of, _)| of == namespace))
 }
 
+/// What an operation has besides its filter and its labels, in bytes: the ids of a chunk, the place
+/// of its list, the scopes of its token and its latest refusal.
+const OTHER_BYTES_MAX: usize = 32 * 1_024;
+
 struct OperationList {
     queries: Queries,
     shown: OperationVisibility,
@@ -140,12 +148,15 @@ impl List for OperationList {
     type Shown<'a> = OperationShape<'a>;
 
     const READ_MAX: usize = 32;
-    /// A filter that names a thousand rows.
-    const ITEM_BYTES_MAX: usize = NAMED_MAX * 96;
+    const ITEM_BYTES_MAX: usize = FILTER_BYTES_MAX + LABELS_BYTES_MAX + OTHER_BYTES_MAX;
 
     fn read(&self, after: Option<&OperationKey>, limit: usize) -> Result<Vec<TrackedOperation>, Problem> {
         let is_meant = |found: &TrackedOperation| self.shown.has(found);
         self.queries.operations(is_meant, after.map(|OperationKey(id)| *id), limit)
+    }
+
+    fn bytes(TrackedOperation { operation, state }: &TrackedOperation) -> usize {
+        operation.text_bytes() + state.text_bytes()
     }
 
     fn key(found: &TrackedOperation) -> OperationKey {
@@ -196,14 +207,16 @@ async fn show(
     Ok(Answer::ok(&OperationShape::from(&present(&api, id, caller.as_deref(), params).await?)))
 }
 
-/// To stop what goes on takes no more than to see it, and the right to act on anything at all.
+/// Whoever began an operation may cancel it, and whoever may do its action to all of its rows.
 async fn cancel(
     State(api): State<ApiState>,
     caller: Option<Extension<Caller>>,
     id: OperationInPath,
     params: Params,
 ) -> Result<Answer, Refused> {
-    let found = present(&api, id, caller.as_deref(), params).await?;
+    let caller = caller.as_deref();
+    let found = present(&api, id, caller, params).await?;
+    check_may_cancel(caller, &found.operation)?;
     api.engine().operations().cancel(found.operation.id).await?;
     Ok(Answer::nothing())
 }

@@ -51,7 +51,7 @@ pub(crate) struct OperationShape<'a> {
     last_error: Option<RefusalShape<'a>>,
 }
 
-/// The latest refusal of an operation, or why it failed.
+/// The latest refusal of an operation, what it waits for, or why it failed.
 #[derive(Serialize, ToSchema)]
 #[schema(as = OperationRefusal)]
 pub(crate) struct RefusalShape<'a> {

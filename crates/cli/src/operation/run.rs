@@ -1,6 +1,5 @@
 //! `fieldpost operation run`: what is done, and to what.
 
-use std::thread::sleep;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
@@ -11,7 +10,7 @@ use super::view::{DryRun, SeenOperation};
 use crate::api::{Api, Path};
 use crate::device::Label;
 use crate::failure::Failure;
-use crate::polling::{interval, patiently};
+use crate::polling::{interval, watch};
 use crate::screen::Screen;
 
 #[derive(Args, Debug)]
@@ -38,7 +37,7 @@ pub struct RunOperation {
     /// Set a label of each device; may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Label>,
-    /// Take a label away from each device; may be given several times.
+    /// Remove a label from each device; may be given several times.
     #[arg(long, value_name = "KEY")]
     no_label: Vec<String>,
     /// The client that each device is linked to, or unlinked from.
@@ -50,7 +49,7 @@ pub struct RunOperation {
     /// Change nothing: count what it would be done to.
     #[arg(long, conflicts_with_all = ["wait", "idempotency_key"])]
     dry_run: bool,
-    /// Begin only once, however often this is asked with the same key within a day.
+    /// Begin only once, however often this is called with the same key within a day.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
     /// Follow it until it has ended. Exit code: 0 when it is done and nothing was refused.
@@ -77,20 +76,19 @@ impl RunOperation {
 
     /// Shows it whenever anything about it is new, until it has ended.
     fn watch(&self, id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let mut shown = String::new();
-        loop {
-            let document = patiently(screen, || api.get(&of(id)))?;
-            let seen: SeenOperation = api.read(&document)?;
-            if shown != document.get() {
-                document.get().clone_into(&mut shown);
-                screen.show(&document, || Ok(seen.line()))?;
-                screen.flush()?;
-            }
-            if seen.has_ended() {
-                return seen.verdict();
-            }
-            sleep(self.every);
-        }
+        let seen = watch(
+            screen,
+            self.every,
+            || api.get(&of(id)),
+            |screen, document, is_new| {
+                let seen: SeenOperation = api.read(document)?;
+                if is_new {
+                    screen.show(document, || Ok(seen.line()))?;
+                }
+                Ok(Some(seen).filter(SeenOperation::has_ended))
+            },
+        )?;
+        seen.verdict()
     }
 
     fn body(&self) -> Map<String, Value> {

@@ -2,7 +2,6 @@
 //!
 //! It asks again and again, from this side. A server that goes away is waited for.
 
-use std::thread::sleep;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,7 +10,7 @@ use super::of;
 use super::view::SeenRollout;
 use crate::api::Api;
 use crate::failure::Failure;
-use crate::polling::{interval, patiently};
+use crate::polling::{interval, watch};
 use crate::screen::Screen;
 
 #[derive(Args, Debug)]
@@ -73,20 +72,19 @@ impl WatchRollout {
 impl WatchUntil {
     /// Shows a rollout whenever anything about it is new, until nothing more comes of it by itself.
     pub(super) fn watch(&self, id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let mut shown = String::new();
-        loop {
-            let document = patiently(screen, || api.get(&of(id)))?;
-            let seen: SeenRollout = api.read(&document)?;
-            if shown != document.get() {
-                document.get().clone_into(&mut shown);
-                screen.show(&document, || Ok(seen.line()))?;
-                screen.flush()?;
-            }
-            if seen.rests() {
-                return seen.verdict(self.max_failed);
-            }
-            sleep(self.every);
-        }
+        let seen = watch(
+            screen,
+            self.every,
+            || api.get(&of(id)),
+            |screen, document, is_new| {
+                let seen: SeenRollout = api.read(document)?;
+                if is_new {
+                    screen.show(document, || Ok(seen.line()))?;
+                }
+                Ok(Some(seen).filter(SeenRollout::rests))
+            },
+        )?;
+        seen.verdict(self.max_failed)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Operations.
 
-use tokio::sync::watch;
-
 use super::Engine;
 use crate::Operations;
+use crate::operations::OperationChanges;
 
 impl Engine {
     /// The calls about operations.
@@ -12,8 +11,8 @@ impl Engine {
         Operations::new(self.clone())
     }
 
-    /// Marked changed when an operation begins or is called off.
-    pub(crate) fn operation_changes(&self) -> &watch::Sender<()> {
+    /// What is marked changed with operations.
+    pub(crate) fn operation_changes(&self) -> &OperationChanges {
         &self.shared.context.registry.operations
     }
 }

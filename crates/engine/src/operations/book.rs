@@ -1,7 +1,7 @@
 //! The registry's part of operations: which go on, how far each has come, and how long those that
 //! ended are kept.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::{EntityId, PartitionId, Problem, Timestamp};
@@ -9,14 +9,13 @@ use records::{Op, Operation, OperationState, OperationStatus};
 use store::{Store, StoreError};
 use tokio::sync::watch;
 
-use super::rule::{self, HasEnded};
+use super::ended::EndedOperations;
+use super::rule::{self, NotTaken};
 use super::{NewOperation, OperationInput, TrackedOperation, unknown_operation};
 use crate::kernel::reply::{Answered, Reply, Stop, answered};
 use crate::registry::{RegistryEffect, RegistryStep};
 use crate::settings::OperationSettings;
 
-/// Operations that have ended and are kept; of more, the oldest go before their time.
-pub(crate) const ENDED_MAX: usize = 1_000;
 /// States that are read at a time when the registry is loaded.
 const LOADED_PER_READ: usize = 100;
 /// Operations that are forgotten in a step.
@@ -33,11 +32,28 @@ pub enum OperationEffect {
     Cancelled(Reply<Answered<()>>, Answered<()>),
 }
 
+/// What is marked changed for those who wait for changes of operations.
+#[derive(Debug, Default)]
+pub(crate) struct OperationChanges {
+    /// With every change of one.
+    pub(crate) rows: watch::Sender<()>,
+    /// When one begins or is called off.
+    pub(crate) work: watch::Sender<()>,
+}
+
 impl OperationEffect {
-    pub(crate) fn release(self, changes: &watch::Sender<()>) {
-        // Told before the caller is answered, and not of every chunk.
-        if matches!(self, Self::Begun(_, Ok(_)) | Self::Cancelled(_, Ok(()))) {
-            changes.send_replace(());
+    /// Changes are told before the caller is answered.
+    pub(crate) fn release(self, changes: &OperationChanges) {
+        let (is_change, is_progress) = match &self {
+            Self::Begun(_, begun) => (begun.is_ok(), false),
+            Self::Progressed(_, progressed) => (progressed.is_ok(), true),
+            Self::Cancelled(_, cancelled) => (cancelled.is_ok(), false),
+        };
+        if is_change {
+            changes.rows.send_replace(());
+        }
+        if is_change && !is_progress {
+            changes.work.send_replace(());
         }
         match self {
             Self::Begun(reply, answer) => reply.send(answer),
@@ -53,14 +69,14 @@ pub(crate) struct OperationBook {
     settings: OperationSettings,
     /// Those that go on, and those called off whose last chunk is under way.
     live: BTreeMap<EntityId, TrackedOperation>,
-    /// Those that have ended, by when.
-    ended: BTreeSet<(Timestamp, EntityId)>,
+    /// Those that have ended.
+    ended: EndedOperations,
 }
 
 impl OperationBook {
     /// What the store has.
     pub(crate) fn load(store: &dyn Store, settings: OperationSettings) -> Result<Self, StoreError> {
-        let mut book = Self { settings, live: BTreeMap::new(), ended: BTreeSet::new() };
+        let mut book = Self { settings, live: BTreeMap::new(), ended: EndedOperations::default() };
         let view = store.view(PartitionId::REGISTRY)?;
         let mut after = None;
         loop {
@@ -68,11 +84,11 @@ impl OperationBook {
             let Some(last) = states.last() else { return Ok(book) };
             after = Some(last.id);
             for state in states {
+                let Some(operation) = view.operation(state.id)? else { continue };
                 if let Some(at) = state.ended_at {
-                    book.ended.insert((at, state.id));
+                    book.ended.insert((at, state.id), operation.by);
                     continue;
                 }
-                let Some(operation) = view.operation(state.id)? else { continue };
                 book.live.insert(state.id, TrackedOperation { operation: Arc::new(operation), state });
             }
         }
@@ -113,13 +129,7 @@ impl OperationBook {
         if let Some(begun) = self.begun_as(id, step)? {
             return Ok(begun);
         }
-        let running = self.live.values().filter(|tracked| !tracked.state.status.has_ended()).count();
-        if running >= self.settings.running_max {
-            let detail = format!(
-                "{running} operations go on, as many as the setting operations.max_running allows; wait, or cancel one"
-            );
-            return Err(Problem::conflict("too_many_operations", detail).into());
-        }
+        self.check_room(new.by.as_deref())?;
         let NewOperation { action, filter, arguments, rate, by, scopes } = new;
         let created_at = step.now;
         let operation = Operation { id, action, filter, arguments, rate, by, scopes, created_at, until };
@@ -129,6 +139,25 @@ impl OperationBook {
         let tracked = TrackedOperation { operation: Arc::new(operation), state };
         self.live.insert(id, tracked.clone());
         Ok(tracked)
+    }
+
+    /// Whether another operation of a token may go on. One token leaves half of the places to
+    /// others.
+    fn check_room(&self, by: Option<&str>) -> Result<(), Problem> {
+        let most = self.settings.running_max;
+        let running = || self.live.values().filter(|tracked| !tracked.state.status.has_ended());
+        let (all, share) = (running().count(), (most / 2).max(1));
+        let own = running().filter(|tracked| tracked.operation.by.as_deref() == by).count();
+        let detail = match by {
+            _ if all >= most => format!(
+                "{all} operations go on, as many as the setting operations.max_running allows; wait, or cancel one"
+            ),
+            Some(by) if own >= share => format!(
+                "{own} operations of token {by:?} go on; one token may have half of the {most} that the setting operations.max_running allows; wait, or cancel one"
+            ),
+            _ => return Ok(()),
+        };
+        Err(Problem::conflict("too_many_operations", detail))
     }
 
     /// The operation that the same request began before.
@@ -141,9 +170,9 @@ impl OperationBook {
         if let Some(live) = self.live.keys().find(is_same) {
             return Ok(self.live.get(live).cloned());
         }
-        let Some(ended) = self.ended.iter().map(|(_, ended)| ended).find(is_same) else { return Ok(None) };
+        let Some(ended) = self.ended.ids().find(|ended| is_same(&ended)) else { return Ok(None) };
         let view = step.fetch.view()?;
-        let found = view.operation(*ended)?.zip(view.operation_state(*ended)?);
+        let found = view.operation(ended)?.zip(view.operation_state(ended)?);
         Ok(found.map(|(operation, state)| TrackedOperation { operation: Arc::new(operation), state }))
     }
 
@@ -152,17 +181,22 @@ impl OperationBook {
         &mut self,
         id: EntityId,
         step: &mut RegistryStep<'_>,
-        change: impl FnOnce(&mut TrackedOperation, Timestamp) -> Result<(), HasEnded>,
+        change: impl FnOnce(&mut TrackedOperation, Timestamp) -> Result<(), NotTaken>,
     ) -> Result<OperationState, Problem> {
         let Some(tracked) = self.live.get_mut(&id) else {
-            let is_kept = self.ended.iter().any(|(_, ended)| *ended == id);
+            let is_kept = self.ended.ids().any(|ended| ended == id);
             return Err(if is_kept { finished(None) } else { unknown_operation(id) });
         };
-        change(tracked, step.now).map_err(|HasEnded(status)| finished(Some(status)))?;
+        match change(tracked, step.now) {
+            Ok(()) => {}
+            Err(NotTaken::HasEnded(status)) => return Err(finished(Some(status))),
+            // Whoever told it sees where the operation stands.
+            Err(NotTaken::OtherChunk) => return Ok(tracked.state.clone()),
+        }
         let state = tracked.state.clone();
         step.push(Op::PutOperationState(Box::new(state.clone())));
         if let Some(at) = state.ended_at {
-            self.ended.insert((at, id));
+            self.ended.insert((at, id), tracked.operation.by.clone());
             if state.chunk.is_empty() {
                 self.live.remove(&id);
             }
@@ -172,18 +206,14 @@ impl OperationBook {
 
     /// When the next operation is kept no longer.
     pub(crate) fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        let too_many = self.ended.len() > ENDED_MAX;
-        self.ended.first().map(|(at, _)| if too_many { now } else { at.after(self.settings.keep) })
+        self.ended.next_due(self.settings.keep, now)
     }
 
     /// Forgets operations that ended long ago. Whether there may be more of them.
     pub(crate) fn forget(&mut self, step: &mut RegistryStep<'_>) -> bool {
         for _ in 0..FORGOTTEN_PER_STEP {
-            let too_many = self.ended.len() > ENDED_MAX;
-            let is_due =
-                |(at, _): &&(Timestamp, EntityId)| too_many || at.after(self.settings.keep) <= step.now;
-            let Some((at, id)) = self.ended.first().filter(is_due).copied() else { return false };
-            self.ended.remove(&(at, id));
+            let Some((at, id)) = self.ended.due(self.settings.keep, step.now) else { return false };
+            self.ended.remove((at, id));
             self.live.remove(&id);
             step.push(Op::DeleteOperation(id));
         }

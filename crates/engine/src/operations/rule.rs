@@ -24,6 +24,8 @@ const CHUNKS_PER_SECOND: u32 = 4;
 /// What became of the rows of a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkOutcome {
+    /// Of which chunk: [`OperationState::chunk_number`].
+    pub chunk: u64,
     /// Rows to which the action was done.
     pub done: u64,
     /// Rows for which it was refused.
@@ -52,11 +54,18 @@ pub struct OperationProgress {
     pub chunk: Option<NextChunk>,
     /// It cannot go on.
     pub failure: Option<OperationError>,
+    /// It cannot go on now; it is tried again.
+    pub waits_for: Option<OperationError>,
 }
 
-/// Why an operation cannot be cancelled, or told about: it has ended so.
+/// Why what is told of an operation, or its cancellation, has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HasEnded(pub OperationStatus);
+pub enum NotTaken {
+    /// It has ended so.
+    HasEnded(OperationStatus),
+    /// The outcome is that of another chunk: it was counted before.
+    OtherChunk,
+}
 
 /// The state of an operation that begins.
 #[must_use]
@@ -83,18 +92,22 @@ pub fn chunk_rows(rate: u32) -> usize {
 /// meanwhile; no further chunk is.
 ///
 /// # Errors
-/// When it has ended, and its chunk was told.
+/// When it has ended, and its chunk was told; when the outcome is not that of its present chunk.
+/// Then nothing is changed.
 pub fn progressed(
     operation: &Operation,
     state: &mut OperationState,
     progress: OperationProgress,
     now: Timestamp,
-) -> Result<(), HasEnded> {
-    let OperationProgress { outcome, chunk, failure } = progress;
+) -> Result<(), NotTaken> {
+    let OperationProgress { outcome, chunk, failure, waits_for } = progress;
     if state.status.has_ended() && (outcome.is_none() || state.chunk.is_empty()) {
-        return Err(HasEnded(state.status));
+        return Err(NotTaken::HasEnded(state.status));
     }
     if let Some(outcome) = outcome {
+        if state.chunk.is_empty() || outcome.chunk != state.chunk_number() {
+            return Err(NotTaken::OtherChunk);
+        }
         state.counts.done += outcome.done;
         state.counts.refused += outcome.refused;
         state.counts.skipped += outcome.skipped;
@@ -111,6 +124,9 @@ pub fn progressed(
         end(state, OperationStatus::Failed, now);
         return Ok(());
     }
+    if let Some(error) = waits_for {
+        state.last_error = Some(Box::new(error));
+    }
     if let Some(NextChunk { rows, next }) = chunk.filter(|_| state.chunk.is_empty()) {
         state.counts.matched += rows.len() as u64;
         state.next_at = now.after(time_of(rows.len(), operation.rate));
@@ -126,9 +142,9 @@ pub fn progressed(
 ///
 /// # Errors
 /// When it has ended.
-pub fn cancel(state: &mut OperationState, now: Timestamp) -> Result<(), HasEnded> {
+pub fn cancel(state: &mut OperationState, now: Timestamp) -> Result<(), NotTaken> {
     if state.status.has_ended() {
-        return Err(HasEnded(state.status));
+        return Err(NotTaken::HasEnded(state.status));
     }
     end(state, OperationStatus::Cancelled, now);
     Ok(())
@@ -171,8 +187,9 @@ mod tests {
         OperationProgress { chunk: Some(chunk), ..OperationProgress::default() }
     }
 
-    fn outcome(done: u64, refused: u64, skipped: u64) -> OperationProgress {
-        let outcome = ChunkOutcome { done, refused, skipped, last_error: None };
+    /// The outcome of the present chunk.
+    fn outcome(state: &OperationState, [done, refused, skipped]: [u64; 3]) -> OperationProgress {
+        let outcome = ChunkOutcome { chunk: state.chunk_number(), done, refused, skipped, last_error: None };
         OperationProgress { outcome: Some(outcome), ..OperationProgress::default() }
     }
 
@@ -185,9 +202,11 @@ mod tests {
         let mut state = begin(&operation(10));
         tell(&mut state, chunk(2, Some(b"k")), 1_000);
         assert_eq!((state.chunk.len(), state.next.as_deref()), (2, Some(&b"k"[..])));
-        tell(&mut state, OperationProgress { chunk: chunk(1, None).chunk, ..outcome(1, 1, 0) }, 1_200);
+        let both = OperationProgress { chunk: chunk(1, None).chunk, ..outcome(&state, [1, 1, 0]) };
+        tell(&mut state, both, 1_200);
         assert_eq!((state.status, state.chunk.len()), (OperationStatus::Running, 1));
-        tell(&mut state, outcome(0, 0, 1), 1_300);
+        let last = outcome(&state, [0, 0, 1]);
+        tell(&mut state, last, 1_300);
         assert_eq!((state.status, state.ended_at), (OperationStatus::Done, Some(Timestamp(1_300))));
         let counts = OperationCounts { matched: 3, done: 1, refused: 1, skipped: 1 };
         assert_eq!(state.counts, counts);
@@ -212,6 +231,39 @@ mod tests {
     }
 
     #[test]
+    fn an_outcome_that_is_told_again_is_not_counted_for_the_next_chunk() {
+        let mut state = begin(&operation(10));
+        tell(&mut state, chunk(2, Some(b"k")), 1_000);
+        let first = outcome(&state, [2, 0, 0]);
+        tell(&mut state, OperationProgress { chunk: chunk(3, None).chunk, ..first.clone() }, 1_200);
+        let before = state.clone();
+        let again = progressed(&operation(10), &mut state, first, Timestamp(1_300));
+        assert_eq!((again, &state), (Err(NotTaken::OtherChunk), &before));
+        let second = outcome(&state, [3, 0, 0]);
+        tell(&mut state, second, 1_400);
+        assert_eq!((state.status, state.counts.done), (OperationStatus::Done, 5));
+    }
+
+    #[test]
+    fn an_outcome_without_a_chunk_is_not_counted() {
+        let mut state = begin(&operation(10));
+        tell(&mut state, chunk(2, Some(b"k")), 1_000);
+        let only = outcome(&state, [2, 0, 0]);
+        tell(&mut state, only.clone(), 1_100);
+        let again = progressed(&operation(10), &mut state, only, Timestamp(1_200));
+        assert_eq!((again, state.counts.done), (Err(NotTaken::OtherChunk), 2));
+    }
+
+    #[test]
+    fn what_it_waits_for_is_told_and_it_goes_on() {
+        let mut state = begin(&operation(10));
+        let error = OperationError { code: "busy".into(), detail: "d".into(), subject: Box::default() };
+        let waits = OperationProgress { waits_for: Some(error.clone()), ..OperationProgress::default() };
+        tell(&mut state, waits, 1_000);
+        assert_eq!((state.status, state.last_error), (OperationStatus::Running, Some(Box::new(error))));
+    }
+
+    #[test]
     fn the_rate_bounds_rows_in_a_second() {
         for (rate, rows) in [(1, 1), (4, 1), (10, 3), (400, 100), (10_000, 100)] {
             assert_eq!(chunk_rows(rate), rows, "rate {rate}");
@@ -223,7 +275,7 @@ mod tests {
                 let next = chunk(chunk_rows(rate), Some(b"k"));
                 progressed(&operation, &mut state, next, now).expect("it goes on");
                 rows += state.chunk.len();
-                let all = outcome(state.chunk.len() as u64, 0, 0);
+                let all = outcome(&state, [state.chunk.len() as u64, 0, 0]);
                 progressed(&operation, &mut state, all, now).expect("it goes on");
                 now = state.next_at;
             }
@@ -237,13 +289,14 @@ mod tests {
         let mut state = begin(&operation(10));
         tell(&mut state, chunk(2, Some(b"k")), 1_000);
         cancel(&mut state, Timestamp(1_050)).expect("it went on");
-        let further = OperationProgress { chunk: chunk(9, None).chunk, ..outcome(2, 0, 0) };
+        let further = OperationProgress { chunk: chunk(9, None).chunk, ..outcome(&state, [2, 0, 0]) };
         tell(&mut state, further, 1_100);
         assert_eq!((state.counts.matched, state.counts.done, state.chunk.len()), (2, 2, 0));
         assert_eq!((state.status, state.ended_at), (OperationStatus::Cancelled, Some(Timestamp(1_050))));
-        let late = progressed(&operation(10), &mut state, outcome(1, 0, 0), Timestamp(1_200));
-        assert_eq!(late, Err(HasEnded(OperationStatus::Cancelled)));
-        assert_eq!(cancel(&mut state, Timestamp(1_300)), Err(HasEnded(OperationStatus::Cancelled)));
+        let more = outcome(&state, [1, 0, 0]);
+        let late = progressed(&operation(10), &mut state, more, Timestamp(1_200));
+        assert_eq!(late, Err(NotTaken::HasEnded(OperationStatus::Cancelled)));
+        assert_eq!(cancel(&mut state, Timestamp(1_300)), Err(NotTaken::HasEnded(OperationStatus::Cancelled)));
     }
 
     #[test]

@@ -30,6 +30,14 @@ pub struct CommandFilter {
     pub origin: Option<String>,
 }
 
+impl CommandFilter {
+    /// Whether a command is as it is asked for, whosever it is.
+    pub(super) fn is_met_by(&self, command: &Command, state: &CommandState) -> bool {
+        self.status.is_none_or(|status| state.status == status)
+            && self.origin.as_deref().is_none_or(|origin| command.origin.as_deref() == Some(origin))
+    }
+}
+
 /// A place in a device's timeline: behind this item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimelineKey {
@@ -73,10 +81,7 @@ impl Queries {
         page: Page<FeedKey<CommandKey>>,
     ) -> Result<FeedStretch<CommandKey, TrackedCommand>, Problem> {
         let of = Of { device: filter.device.as_ref(), labels: &filter.labels, ..Of::default() };
-        let keep = |TrackedCommand { command, state }: &TrackedCommand| {
-            filter.status.is_none_or(|status| state.status == status)
-                && filter.origin.as_deref().is_none_or(|origin| command.origin.as_deref() == Some(origin))
-        };
+        let keep = |TrackedCommand { command, state }: &TrackedCommand| filter.is_met_by(command, state);
         let is_filtered = filter.status.is_some() || filter.origin.is_some();
         let kept = Kept {
             keep: is_filtered.then_some(&keep),

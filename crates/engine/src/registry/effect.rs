@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use base::{ClientId, Incarnation, PartitionId, Timestamp};
 use records::{Batch, Client, NoticeKind, PortalToken, TokenDigest};
-use tokio::sync::watch;
 
 use crate::Directory;
 use crate::followers::Followers;
@@ -15,7 +14,7 @@ use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
 use crate::notices::NoticeDue;
 use crate::notices::links::NoticeLinks;
-use crate::operations::OperationEffect;
+use crate::operations::{OperationChanges, OperationEffect};
 use crate::portals::OpenPortals;
 use crate::rollouts::RolloutEffect;
 use crate::rollouts::links::RolloutLinks;
@@ -67,8 +66,8 @@ pub struct RegistryContext {
     /// Called with a client that is enabled again.
     on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
     rollouts: Arc<RolloutLinks>,
-    /// Marked changed when an operation begins or is called off.
-    pub(crate) operations: watch::Sender<()>,
+    /// Marked changed with operations.
+    pub(crate) operations: OperationChanges,
     notices: Arc<NoticeLinks>,
     followers: Arc<Followers>,
     metrics: Arc<BatchMetrics>,
@@ -82,7 +81,7 @@ impl RegistryContext {
         (notices, followers): (Arc<NoticeLinks>, Arc<Followers>),
         metrics: Arc<BatchMetrics>,
     ) -> Self {
-        let (portals, operations) = (OpenPortals::default(), watch::Sender::new(()));
+        let (portals, operations) = (OpenPortals::default(), OperationChanges::default());
         Self { directory, portals, on_enabled, rollouts, operations, notices, followers, metrics }
     }
 

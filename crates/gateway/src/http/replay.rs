@@ -13,7 +13,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use base::id::QUARANTINE_ID_PREFIX;
 use base::{EntityId, Problem};
-use engine::intake::{Received, Slice};
+use engine::intake::{Received, ReportId, Slice};
 use engine::records::Quarantined;
 use engine::{Report, Said};
 use net::problem;
@@ -114,11 +114,14 @@ fn slice_of(quarantined: &Quarantined, kinds: &KindForms, rules: Rules) -> Slice
     slice
 }
 
-/// The report with the time at which it was received, if it has no time of its own.
+/// The report with the time at which it was received, if it has no time of its own. One without an
+/// id gets that of the refused report, so that it has an effect once also where the server was
+/// killed before it left the quarantine.
 fn as_of_then(report: Report, quarantined: &Quarantined) -> Report {
     let said = match report.said {
         Said::Value { value, ts: None } => Said::Value { value, ts: Some(quarantined.id.at) },
         said => said,
     };
-    Report { said, ..report }
+    let of_refusal = || ReportId::of(&quarantined.id.to_text(QUARANTINE_ID_PREFIX));
+    Report { said, id: report.id.or_else(|| Some(of_refusal())), ..report }
 }

@@ -1,0 +1,58 @@
+//! Whether a thing is among those that a list shows: the test of the list's filter for it alone.
+
+use base::{DeviceId, Problem};
+use records::{Delivery, DeviceSlot};
+
+use super::{CommandFilter, DeliveryFilter, Device, DeviceFilter, Queries, has_all, unreadable};
+use crate::commands::TrackedCommand;
+
+impl Queries {
+    /// Whether [`Queries::devices`] shows this device now.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn lists_device(&self, filter: &DeviceFilter, device: &Device) -> Result<bool, Problem> {
+        let profile = &device.profile;
+        let partition = self.partition_of(&profile.id);
+        let is_connected = |slot| self.is_connected(partition, slot);
+        Ok(filter.suits(profile) && filter.suits_state(&*self.view(partition)?, profile, &is_connected)?)
+    }
+
+    /// Whether [`Queries::deliveries`] shows this delivery now, at a time that is asked for.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn lists_delivery(&self, filter: &DeliveryFilter, delivery: &Delivery) -> Result<bool, Problem> {
+        let is_to = |client| self.client(client).is_some_and(|known| known.incarnation == delivery.client);
+        Ok(filter.client.as_ref().is_none_or(is_to)
+            && filter.status.is_none_or(|status| delivery.progress.status == status)
+            && self.is_of(filter.device.as_ref(), &filter.labels, (&delivery.device, delivery.slot))?)
+    }
+
+    /// Whether [`Queries::commands`] shows this command now, at a time that is asked for.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn lists_command(&self, filter: &CommandFilter, tracked: &TrackedCommand) -> Result<bool, Problem> {
+        let TrackedCommand { command, state } = tracked;
+        Ok(filter.is_met_by(command, state)
+            && self.is_of(filter.device.as_ref(), &filter.labels, (&command.device, command.slot))?)
+    }
+
+    /// Whether something of `owner` is of that device, and of one with these labels.
+    fn is_of(
+        &self,
+        device: Option<&DeviceId>,
+        labels: &[(String, String)],
+        (owner, slot): (&DeviceId, DeviceSlot),
+    ) -> Result<bool, Problem> {
+        if device.is_none() && labels.is_empty() {
+            return Ok(true);
+        }
+        let profile = self.view(self.partition_of(owner))?.device(owner).map_err(unreadable)?;
+        Ok(profile.is_some_and(|profile| {
+            // One that was registered anew has a place of its own.
+            device.is_none_or(|device| device == owner && profile.slot == slot) && has_all(&profile, labels)
+        }))
+    }
+}
