@@ -139,7 +139,7 @@ impl World {
     fn progress(&mut self, state: &OperationState, now: Timestamp) -> Checked<OperationProgress> {
         let mut progress = OperationProgress::default();
         if !state.chunk.is_empty() {
-            let mut outcome = ChunkOutcome::default();
+            let mut outcome = ChunkOutcome { chunk: state.chunk_number(), ..ChunkOutcome::default() };
             for row in &state.chunk {
                 let row = row.parse().expect("rows are numbers");
                 self.act_on(state.id, row, &mut outcome)?;
