@@ -79,6 +79,7 @@ bench: console ## print figures of this machine beside Mosquitto's, NATS' and be
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench overload
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench jobs
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench commands
+	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench console
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package store --bench readings | tee -a "$$(ls -t benches/runs/*.txt | head -n 1)"
 
 bench-jobs-large: console ## the same with 20,000,000 delayed jobs, which takes minutes and gigabytes of disk

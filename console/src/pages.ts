@@ -1,26 +1,26 @@
 /**
- * Every page: a line here, and a file below pages/. A page is loaded when it is shown first. `act` is
- * what the caller must be able to do for it to be offered. The values of `:names` in the path come
+ * Every page: a line here, and a file below pages/. A page is loaded when it is shown first. `permission`
+ * is what the caller must have for it to be offered. The values of `:names` in the path come
  * as properties of the component.
  */
 import type { Component } from "svelte";
-import type { Act } from "./lib/caller.svelte";
+import type { Permission } from "./lib/caller.svelte";
 
-export interface PageOf {
+export interface PageRoute {
   path: string;
   title: string;
-  act: Act;
+  permission: Permission;
   load: () => Promise<{ default: Component<Record<string, string>> }>;
 }
 
 // Components say themselves which properties they take: the names in their paths.
 type AnyComponent = Component<any>;
 
-function page(path: string, title: string, act: Act, load: () => Promise<{ default: AnyComponent }>): PageOf {
-  return { path, title, act, load };
+function page(path: string, title: string, permission: Permission, load: () => Promise<{ default: AnyComponent }>): PageRoute {
+  return { path, title, permission, load };
 }
 
-export const pages: readonly PageOf[] = [
+export const pages: readonly PageRoute[] = [
   page("/", "Overview", "look.devices", () => import("./pages/Overview.svelte")),
   page("/devices", "Devices", "look.devices", () => import("./pages/Devices.svelte")),
   page("/devices/:id", "Device", "look.devices", () => import("./pages/Device.svelte")),

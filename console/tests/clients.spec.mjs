@@ -1,7 +1,7 @@
 /** Clients: the list, one client, and everything that is done with it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, fits, startSite, until, visit } from "./harness.mjs";
+import { accessible, readable, startSite, until, visit } from "./harness.mjs";
 import { HOSTILE, LOCAL, startReceiver } from "./receiver.mjs";
 
 const TOKENS = [
@@ -62,7 +62,7 @@ test("a client is tested, changed, disabled, rotated and deleted", async (t) => 
   const client = (name) => async () => (await site.api("GET", "/v1/clients/acme"))[name];
   await visit(site, "/clients/acme", {}, async (page) => {
     await page.getByRole("button", { name: "Send a test" }).click();
-    await page.getByRole("heading", { name: "The test was taken" }).waitFor();
+    await page.getByRole("heading", { name: "The test succeeded" }).waitFor();
     assert.equal(JSON.parse(receiver.received[0].body).type, "client.test");
     receiver.answer.status = 500;
     await page.getByRole("button", { name: "Send a test" }).click();
@@ -82,8 +82,8 @@ test("a client is tested, changed, disabled, rotated and deleted", async (t) => 
     await page.getByRole("button", { name: "Enable" }).click();
     await until(true, client("enabled"));
 
-    await page.getByRole("button", { name: "New secret" }).click();
-    await page.getByRole("button", { name: "Make a new secret" }).click();
+    await page.getByRole("button", { name: "Rotate secret" }).click();
+    await page.getByRole("button", { name: "Rotate the secret" }).click();
     await page.getByText(/^whsec_/).waitFor();
     await accessible(page);
 
@@ -121,9 +121,9 @@ test("a portal's link is made, works, and is closed", async (t) => {
   await visit(site, "/clients/acme?tab=portals", { token: "root-token" }, async (page) => {
     await page.getByText("No portal is open").waitFor();
     await page.getByLabel("retry, resend and test").check();
-    await page.getByRole("button", { name: "Make a link" }).click();
+    await page.getByRole("button", { name: "Create a link" }).click();
     const link = await page.locator("code", { hasText: "/console/portal#" }).textContent();
-    await page.getByText("ends in").waitFor();
+    await page.getByText("expires in").waitFor();
     await accessible(page);
     const token = link.split("#")[1];
     const caller = await site.api("GET", "/v1/caller", undefined, token);
@@ -143,7 +143,7 @@ test("a reader sees a client, and no button that changes it", async (t) => {
   await site.api("POST", "/v1/clients", { id: "acme", name: "Acme", url: "https://acme.example/" });
   await visit(site, "/clients/acme", { token: "reader-token" }, async (page) => {
     await page.getByText("No delivery yet").waitFor();
-    for (const name of ["Send a test", "Send all again", "Disable", "Edit", "New secret", "Delete", "Retry all that match"]) {
+    for (const name of ["Send a test", "Resend states", "Disable", "Edit", "Rotate secret", "Delete", "Retry all that match"]) {
       assert.equal(await page.getByRole("button", { name }).count(), 0, name);
     }
     assert.equal(await page.getByRole("link", { name: "Portals" }).count(), 0);
@@ -166,14 +166,8 @@ test("hostile names are texts, in both themes and narrow", async (t) => {
   const site = await startSite(t);
   const names = Object.entries(HOSTILE);
   for (const [id, name] of names) await site.api("POST", "/v1/clients", { id, name, url: `https://c.example/${"x".repeat(300)}` });
-  for (const scheme of ["light", "dark"]) {
-    for (const path of ["/clients", ...names.map(([id]) => `/clients/${id}`)]) {
-      await visit(site, path, { scheme, width: 360 }, async (page) => {
-        await page.getByText(HOSTILE[path.split("/")[2] ?? "markup"]).first().waitFor();
-        assert.notEqual(await page.title(), "taken");
-        await accessible(page);
-        await fits(page);
-      });
-    }
-  }
+  await readable(site, ["/clients", ...names.map(([id]) => `/clients/${id}`)], async (page, path) => {
+    await page.getByText(HOSTILE[path.split("/")[2] ?? "markup"]).first().waitFor();
+    assert.notEqual(await page.title(), "taken");
+  });
 });

@@ -1,7 +1,7 @@
 /** Deliveries: lists, one delivery with both halves, and sending again. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, fits, startSite, until, visit } from "./harness.mjs";
+import { accessible, readable, startSite, until, visit } from "./harness.mjs";
 import { HOSTILE, LOCAL, startReceiver } from "./receiver.mjs";
 
 const ONE_TRY = `${LOCAL}max_attempts = 1\n`;
@@ -76,7 +76,7 @@ test("copied as curl it is the same request without the signature", async (t) =>
     await page.getByRole("button", { name: /^Copy as curl/ }).click();
     await page.getByText(/^Copied/).waitFor();
     const [curl] = await page.evaluate(() => globalThis.copied);
-    assert.match(curl, /^curl -X POST/);
+    assert.match(curl, /^curl --globoff --proto =http,https -X POST/);
     assert.ok(curl.includes(receiver.url) && curl.includes(receiver.received[0].body), curl);
     assert.ok(curl.includes(`webhook-id: ${id}`), curl);
     assert.doesNotMatch(curl, /signature|whsec_/i);
@@ -128,13 +128,6 @@ test("deliveries can be read in both themes and narrow", async (t) => {
   await report(1, "lock1");
   await until(1, withStatus(site, "delivered"));
   const [{ id }] = (await site.api("GET", "/v1/deliveries")).items;
-  for (const scheme of ["light", "dark"]) {
-    for (const path of ["/deliveries", `/deliveries/${id}`]) {
-      await visit(site, path, { scheme, width: 360 }, async (page) => {
-        await page.locator(".badge", { hasText: "delivered" }).first().waitFor();
-        await accessible(page);
-        await fits(page);
-      });
-    }
-  }
+  const ready = (page) => page.locator(".badge", { hasText: "delivered" }).first().waitFor();
+  await readable(site, ["/deliveries", `/deliveries/${id}`], ready);
 });

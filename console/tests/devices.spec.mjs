@@ -1,7 +1,7 @@
 /** The devices: found, registered, imported, and acted on together; many of them, and hostile texts. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, fits, startSite, until, visit } from "./harness.mjs";
+import { accessible, readable, startSite, until, visit } from "./harness.mjs";
 
 const HOSTILE = '<img src=x onerror="document.title=1">';
 const TOKENS = [
@@ -29,7 +29,7 @@ test("filters find devices by what they are, and are in the address", async (t) 
     await page.waitForURL("**/devices?id_prefix=lock000002");
     await until(["lock000002"], () => ids(page));
     await page.getByRole("searchbox", { name: "Labels" }).fill("site");
-    await page.getByText("is no label yet").waitFor();
+    await page.getByText("is not a label yet").waitFor();
     await page.getByRole("searchbox", { name: "Labels" }).fill("site=7");
     await page.getByText("No device matches").waitFor();
     await accessible(page);
@@ -76,7 +76,7 @@ test("lines are imported, and each that was refused is said", async (t) => {
     await page.getByText("2 registered").waitFor();
     await page.getByRole("cell", { name: "2", exact: true }).waitFor();
     await accessible(page);
-    await page.getByRole("button", { name: "Well" }).click();
+    await page.getByRole("button", { name: "Close" }).click();
     await until(["lock1", "lock3"], () => ids(page));
   });
 });
@@ -88,7 +88,7 @@ test("what is selected, and what matches, is labelled and deleted", async (t) =>
   await visit(site, "/devices", {}, async (page) => {
     await page.getByLabel("Select lock000000").check();
     await page.getByLabel("Labels to set").fill("checked=yes");
-    await page.getByRole("button", { name: "1 selected…" }).click();
+    await page.getByRole("button", { name: "Apply to 1 selected…" }).click();
     await page.getByText("1 matches.").waitFor();
     await page.getByRole("button", { name: "Label: 1 selected" }).click();
     await until(["lock000000"], async () => (await all()).filter(({ labels }) => labels.checked === "yes").map(({ id }) => id));
@@ -96,8 +96,8 @@ test("what is selected, and what matches, is labelled and deleted", async (t) =>
     await accessible(page);
     await page.getByRole("searchbox", { name: "Labels" }).fill("site=1");
     await until(["lock000001", "lock000003", "lock000005"], () => ids(page));
-    await page.getByLabel("What to do").selectOption({ label: "Delete" });
-    await page.getByRole("button", { name: "all that match…" }).click();
+    await page.getByLabel("Action").selectOption({ label: "Delete" });
+    await page.getByRole("button", { name: "Apply to all that match…" }).click();
     const go = page.getByRole("button", { name: "Delete: all that match" });
     await page.getByText("3 match.").waitFor();
     assert.equal(await go.isDisabled(), true);
@@ -115,9 +115,9 @@ test("links of many devices are made and taken away", async (t) => {
   const linked = async () => (await site.api("GET", "/v1/clients/acme/devices")).items.length;
   await visit(site, "/devices", {}, async (page) => {
     for (const [action, title, left] of [["Link to a client", "Link to a client: all that match", 3], ["Unlink from a client", "Unlink from a client: all that match", 0]]) {
-      await page.getByLabel("What to do").selectOption({ label: action });
+      await page.getByLabel("Action").selectOption({ label: action });
       await page.getByLabel("Client", { exact: true }).fill("acme");
-      await page.getByRole("button", { name: "all that match…" }).click();
+      await page.getByRole("button", { name: "Apply to all that match…" }).click();
       await page.getByText("3 match.").waitFor();
       await page.getByRole("button", { name: title }).click();
       await until(left, linked);
@@ -156,7 +156,7 @@ test("who may only look is offered nothing else", async (t) => {
     await visit(site, "/devices", { token }, async (page) => {
       await until(["lock1"], () => ids(page));
       assert.equal(await page.getByRole("button", { name: "Register a device" }).count(), 0);
-      assert.equal(await page.getByLabel("What to do").count(), 0);
+      assert.equal(await page.getByLabel("Action").count(), 0);
       assert.equal(await page.getByRole("link", { name: "Roll out a command…" }).count(), acts);
     });
   }
@@ -165,11 +165,5 @@ test("who may only look is offered nothing else", async (t) => {
 test("both themes and a narrow window can be read, also with long ids", async (t) => {
   const site = await startSite(t, { settings: "[devices]\nid_max_len = 64\n" });
   await site.api("POST", "/v1/devices", { id: "x".repeat(64), labels: { name: "שלום עולם", note: HOSTILE } });
-  for (const scheme of ["light", "dark"]) {
-    await visit(site, "/devices", { scheme, width: 360 }, async (page) => {
-      await page.getByRole("link", { name: "x".repeat(64) }).waitFor();
-      await accessible(page);
-      await fits(page);
-    });
-  }
+  await readable(site, ["/devices"], (page) => page.getByRole("link", { name: "x".repeat(64) }).waitFor());
 });

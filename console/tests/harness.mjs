@@ -17,6 +17,8 @@ import { setTimeout as wait } from "node:timers/promises";
 import { chromium } from "playwright-core";
 
 const PATIENCE_MS = 20_000;
+/** The rules of axe-core that another theme may break. */
+const COLOUR_RULES = ["color-contrast", "link-in-text-block"];
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 let launching;
@@ -29,8 +31,13 @@ function browser() {
   return launching;
 }
 
-export async function closeBrowser() {
+/** The next server without tokens and settings, started while a test runs that may need one later. */
+let spare;
+
+/** At the end of the process: nothing that runs keeps it from ending. */
+export async function closeAll() {
   await (await launching)?.close();
+  await (await spare)?.kill();
 }
 
 /** A token of the settings: `{ name, scopes }`; its text is its name. */
@@ -41,8 +48,16 @@ function tokenSetting({ name, scopes }) {
 
 /** A server until the test is over: `tokens` are let in, `settings` are more TOML. */
 export async function startSite(t, { tokens = [], settings = "" } = {}) {
-  const site = new Site(await mkdtemp(join(process.env["FIELDPOST_FOLDER"] ?? tmpdir(), "site-")), tokens, settings);
+  const plain = tokens.length === 0 && settings === "";
+  const started = (plain ? spare : undefined) ?? start(tokens, settings);
+  if (plain) spare = start([], "");
+  const site = await started;
   t.after(() => site.kill());
+  return site;
+}
+
+async function start(tokens, settings) {
+  const site = new Site(await mkdtemp(join(process.env["FIELDPOST_FOLDER"] ?? tmpdir(), "site-")), tokens, settings);
   await site.start();
   return site;
 }
@@ -132,10 +147,29 @@ export async function visit(site, path, options, work) {
   }
 }
 
-/** axe-core finds nothing serious in the page as it is now. */
-export async function accessible(page) {
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+/**
+ * Every one of these pages can be read in a narrow window and in both themes. `ready` waits until
+ * one is there. The dark theme has the same document in other colours: only these are looked at again.
+ */
+export async function readable(site, paths, ready, options = {}) {
+  await visit(site, paths[0], { width: 360, ...options }, async (page) => {
+    for (const path of paths) {
+      if (path !== paths[0]) await page.goto(`${site.url}/console${path}`);
+      await page.emulateMedia({ colorScheme: "light" });
+      await ready(page, path);
+      await accessible(page);
+      await fits(page);
+      await page.emulateMedia({ colorScheme: "dark" });
+      await accessible(page, COLOUR_RULES);
+    }
+  });
+}
+
+/** axe-core finds nothing serious in the page as it is now, by all of its rules or by these. */
+export async function accessible(page, rules) {
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axe);
+  const options = { resultTypes: ["violations"], ...(rules === undefined ? {} : { runOnly: { type: "rule", values: rules } }) };
+  const { violations } = await page.evaluate((options) => globalThis.axe.run(document, options), options);
   const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
   const said = serious.map(({ id, help, nodes }) => `${id}: ${help}\n  ${nodes.map(({ html }) => html).join("\n  ")}`);
   assert.deepEqual(said, [], `axe-core at ${page.url()}`);

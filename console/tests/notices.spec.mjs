@@ -1,7 +1,7 @@
 /** Notices: what the server tells of itself, as it comes. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { accessible, fits, startSite, visit } from "./harness.mjs";
+import { accessible, readable, startSite, visit } from "./harness.mjs";
 import { HOSTILE } from "./receiver.mjs";
 
 test("a notice comes while the page is open, and is filtered by its type", async (t) => {
@@ -25,11 +25,5 @@ test("notices can be read in both themes and narrow", async (t) => {
   const site = await startSite(t);
   await site.api("POST", "/v1/clients", { id: "acme", name: "Acme", url: "https://acme.example/" });
   await site.api("PATCH", "/v1/clients/acme", { enabled: false });
-  for (const scheme of ["light", "dark"]) {
-    await visit(site, "/notices", { scheme, width: 360 }, async (page) => {
-      await page.getByText("1 row").waitFor();
-      await accessible(page);
-      await fits(page);
-    });
-  }
+  await readable(site, ["/notices"], (page) => page.getByText("1 row").waitFor());
 });

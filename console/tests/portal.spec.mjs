@@ -35,7 +35,7 @@ test("a link shows its client's deliveries and nothing of another's", async (t) 
     const devices = () => page.locator(".body [role=row] [role=gridcell]:nth-child(2)").allTextContents();
     await until(["lock1"], async () => (await devices()).map((text) => text.trim()));
     await page.getByRole("heading", { name: "acme" }).waitFor();
-    for (const name of ["Send a test", "Send all again", "Change the URL", "New secret"]) {
+    for (const name of ["Send a test", "Resend states", "Change the URL", "Rotate secret"]) {
       assert.equal(await page.getByRole("button", { name }).count(), 0, name);
     }
     await accessible(page);
@@ -68,7 +68,7 @@ test("what a link allows is done, and its effect is there", async (t) => {
   const { url } = await portal("acme", ["read", "retry", "url"]);
   await visit(site, url.replace("/console", ""), {}, async (page) => {
     await page.getByRole("button", { name: "Send a test" }).click();
-    await page.getByText("The test was answered 204.").waitFor();
+    await page.getByText("The test succeeded.").waitFor();
     await page.getByRole("button", { name: "Change the URL" }).click();
     await page.getByRole("textbox", { name: "URL" }).fill("http://127.0.0.1:9/moved");
     await page.getByRole("button", { name: "Change", exact: true }).click();
@@ -81,7 +81,7 @@ test("a link without a token, or with one that has ended, says so", async (t) =>
   const { site } = await start(t);
   for (const path of ["/portal", "/portal#fp_gone"]) {
     await visit(site, path, { expected: [/status of 401/] }, async (page) => {
-      await page.getByText("This link has ended.").waitFor();
+      await page.getByText("This link has expired.").waitFor();
       await accessible(page);
     });
   }

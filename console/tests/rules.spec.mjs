@@ -14,10 +14,10 @@ function lib(name) {
 }
 
 test("a caller is offered what the scopes reach", async () => {
-  const { reaches } = await lib("rights");
+  const { permits } = await lib("rights");
   const everything = "look look.devices look.queue look.client register command deliver test url jobs respawn operate portal admin".split(" ");
   const check = (caller, where, expect) => {
-    const offered = everything.filter((act) => reaches({ open: false, token: "t", scopes: [], ...caller }, act, where));
+    const offered = everything.filter((permission) => permits({ open: false, token: "t", scopes: [], ...caller }, permission, where));
     assert.deepEqual(offered.join(" "), expect, JSON.stringify([caller, where]));
   };
   check({ open: true }, undefined, everything.join(" "));

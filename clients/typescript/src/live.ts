@@ -31,7 +31,9 @@ export interface LiveHandle {
   retryNow(): void;
 }
 
-/** The first pause after a cut; it doubles up to the last one. */
+/** Messages after which the next pause is as long as it would have been without them. */
+const NOT_A_TOPIC = new Set(["hello", "behind"]);
+/** The first pause after a cut; it doubles up to the last one, and begins anew with a topic's message. */
 const RETRY_MS = { first: 500, last: 15_000 };
 /** The server sends a line every 15 s; a stream that is silent for longer is dead. */
 const SILENCE_MS_MAX = 40_000;
@@ -135,7 +137,8 @@ class Stream implements LiveHandle {
     // The server says why it ends the stream: the token may no longer see it, or the server stops.
     if (event.event === "end") throw new FieldpostError(data as Problem);
     if (event.id !== undefined) this.resumeFrom = event.id;
-    this.pauseMs = RETRY_MS.first;
+    // A server that is busy says hello too, before it ends the stream.
+    if (!NOT_A_TOPIC.has(event.event)) this.pauseMs = RETRY_MS.first;
     this.options.onMessage({ event: event.event, data });
   }
 }

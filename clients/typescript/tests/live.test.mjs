@@ -110,6 +110,37 @@ test("a server that is full is asked again", async (t) => {
   assert.deepEqual(cuts, ["too_many_live"]);
 });
 
+test("a server that says hello and is busy is asked less and less often", async (t) => {
+  let asked = 0;
+  const url = await serving(t, (_, response) => {
+    asked += 1;
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write("event: hello\ndata: {}\n\n");
+    if (asked === 4) response.write('event: events\ndata: {"items":[],"first":true}\n\n');
+    response.end('event: end\ndata: {"type":"about:blank","title":"Busy","status":503,"detail":"full","code":"busy"}\n\n');
+  });
+  const pauses = [];
+  await new Promise((resolve) => {
+    const handle = live({
+      baseUrl: url,
+      query: { topics: "events" },
+      onMessage: () => {},
+      onCut: (_, retryInMs) => {
+        pauses.push(retryInMs);
+        if (pauses.length === 4) {
+          handle.close();
+          resolve();
+        } else {
+          handle.retryNow();
+        }
+      },
+    });
+  });
+  // Each is spread by a quarter of 500, 1,000 and 2,000; the fourth begins anew.
+  assert.ok(pauses[1] >= 750 && pauses[2] >= 1_500, `${pauses}`);
+  assert.ok(pauses[3] <= 625, `${pauses}`);
+});
+
 test("a stream that the server ends for good is not opened again", async (t) => {
   let asked = 0;
   const url = await serving(t, (_, response) => {

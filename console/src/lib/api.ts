@@ -2,7 +2,7 @@
  * The one way to the server: the typed client with the tab's token. A call that fails tells the
  * connection; the error's sentence is the server's own, and is shown as it is.
  */
-import { ask as askTyped, fieldpost, FieldpostError, Unreachable, type components } from "@fieldpost/client";
+import { ask as askTyped, fieldpost, Unreachable, type components } from "@fieldpost/client";
 import { connection } from "./connection.svelte";
 import { token } from "./token";
 
@@ -25,7 +25,7 @@ async function watched(input: RequestInfo | URL, init?: RequestInit): Promise<Re
   try {
     const response = await fetch(input, { cache: "no-store", ...init });
     // A 503 is an answer, but of a server that is not ready: /readyz says when it is.
-    if (response.status !== 503) connection.back();
+    if (response.status !== 503) connection.answered();
     if (response.status === 401) unauthorized?.();
     return response;
   } catch (error) {
@@ -39,16 +39,8 @@ export const ask = askTyped;
 
 /** A sentence for people, of whatever was thrown. */
 export function sentence(error: unknown): string {
-  if (error instanceof FieldpostError && error.code === "unknown_route") {
-    return "This server does not have what this page asks for: it is older than the console.";
-  }
   if (error instanceof Unreachable) return "The server cannot be reached.";
   return error instanceof Error ? error.message : String(error);
-}
-
-/** The call is not one of this server's. */
-export function isAbsent(error: unknown): boolean {
-  return error instanceof FieldpostError && error.code === "unknown_route";
 }
 
 /** The call was given up by the page itself. */

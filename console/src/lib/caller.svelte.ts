@@ -2,11 +2,11 @@
  * Who is asking, and what they may do. Buttons and pages that the token does not reach are not
  * shown; the server decides all the same.
  */
-import { api, FieldpostError, isAbsent, onUnauthorized } from "./api";
-import { reaches, type Act, type Caller } from "./rights";
+import { api, ask, FieldpostError, onUnauthorized } from "./api";
+import { permits, type Caller, type Permission } from "./rights";
 import { token } from "./token";
 
-export type { Act, Caller } from "./rights";
+export type { Caller, Permission } from "./rights";
 
 type Session = "asking" | "login" | "ready" | "failed";
 
@@ -29,7 +29,7 @@ export const session = {
   },
   async begin(): Promise<void> {
     try {
-      state.caller = await askCaller();
+      state.caller = await ask(api.GET("/v1/caller"));
       state.session = "ready";
       state.error = undefined;
     } catch (error) {
@@ -54,19 +54,9 @@ onUnauthorized(() => {
   if (state.session === "ready") void session.begin();
 });
 
-async function askCaller(): Promise<Caller> {
-  try {
-    return await api.call<Caller>("GET", "/v1/caller");
-  } catch (error) {
-    if (!isAbsent(error)) throw error;
-    // An older server does not say; then everything is offered, and refused where it must be.
-    return { open: token.get() === undefined, token: null, scopes: ["admin"] };
-  }
-}
-
-/** Whether the token reaches it. Read in a component, it is followed. */
-export function may(act: Act, where?: string): boolean {
-  return reaches(state.caller, act, where);
+/** Whether the token permits it. Read in a component, it is followed. */
+export function may(permission: Permission, where?: string): boolean {
+  return permits(state.caller, permission, where);
 }
 
 /** The namespaces whose queues the token sees, for `namespace=`; `undefined` where it sees all. */

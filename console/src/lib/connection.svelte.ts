@@ -1,6 +1,7 @@
 /**
- * Whether the server answers. Every call and the live stream say so here; the banner shows it, and
- * pages load again when `epoch` rises.
+ * Whether the server answers. Every call says so here; the banner shows it, and what is shown is
+ * loaded again when `epoch` rises. That the live stream is cut is another thing: a server that
+ * answers may refuse it, so a cut alone loads nothing again.
  */
 const state = $state({
   lostAt: undefined as number | undefined,
@@ -8,40 +9,50 @@ const state = $state({
   epoch: 0,
 });
 
-/** Between two looks at a server that is away, while no live stream looks. */
+/** Between two looks at a server that is away. */
 const LOOK_EVERY_MS = 3_000;
 let looking: ReturnType<typeof setInterval> | undefined;
-let tryNow: (() => void) | undefined;
+let wakeStream: (() => void) | undefined;
 
 export const connection = {
-  /** Since when nothing has come, in ms of the clock; `undefined` while all is well. */
+  /** Since when no call is answered, in ms of the clock; `undefined` while they are. */
   get lostAt(): number | undefined {
     return state.lostAt;
   },
   get retryAt(): number | undefined {
     return state.retryAt;
   },
-  /** Rises each time the server is back: what depends on it is loaded again. */
+  /** Rises each time the server is back, or its stream: what depends on it is loaded again. */
   get epoch(): number {
     return state.epoch;
   },
-  lost(retryInMs?: number): void {
+  /** A call had no answer. */
+  lost(): void {
     state.lostAt ??= Date.now();
-    state.retryAt = Date.now() + (retryInMs ?? LOOK_EVERY_MS);
+    state.retryAt ??= Date.now() + LOOK_EVERY_MS;
     looking ??= setInterval(() => void look(), LOOK_EVERY_MS);
   },
-  back(): void {
+  /** A call was answered. The stream keeps its own pauses: whoever refuses it may answer calls. */
+  answered(): void {
     if (state.lostAt === undefined) return;
     clearInterval(looking);
     looking = undefined;
     state.lostAt = undefined;
     state.retryAt = undefined;
     state.epoch += 1;
-    tryNow?.();
+  },
+  /** The stream is cut: looks whether the server is away as well. */
+  streamCut(): void {
+    void look();
+  },
+  /** The stream is open again; `cutAt` is the `epoch` of when it was cut. */
+  streamBack(cutAt: number): void {
+    connection.answered();
+    if (state.epoch === cutAt) state.epoch += 1;
   },
   /** The live stream's own way to try at once. */
   retryBy(retry: (() => void) | undefined): void {
-    tryNow = retry;
+    wakeStream = retry;
   },
   retryNow(): void {
     void look();
@@ -50,7 +61,11 @@ export const connection = {
 
 /** A server that starts answers 503 for a while: only one that is ready is back. */
 async function look(): Promise<void> {
-  state.retryAt = Date.now() + LOOK_EVERY_MS;
+  if (state.lostAt !== undefined) state.retryAt = Date.now() + LOOK_EVERY_MS;
   const answer = await fetch("/readyz", { cache: "no-store" }).catch(() => undefined);
-  if (answer?.ok === true) connection.back();
+  if (answer === undefined) connection.lost();
+  else if (answer.ok && state.lostAt !== undefined) {
+    connection.answered();
+    wakeStream?.();
+  }
 }

@@ -1,32 +1,15 @@
-/** Deliveries and their attempts, with what newer servers tell of them. */
+/** Deliveries and their attempts. */
 import { api, ask, type Shape } from "./api";
 
 export type Delivery = Shape<"Delivery">;
 
-/** An attempt; what is measured and answered is missing on servers that do not keep it. */
-export type Attempt = Shape<"Attempt"> & {
-  /** The first 2 KiB of what was answered. */
-  answer?: string | null;
-  dns_ms?: number | null;
-  connect_ms?: number | null;
-  tls_ms?: number | null;
-  first_byte_ms?: number | null;
-  /** The connection was there already. */
-  reused?: boolean;
-  /** A sentence that names what to do. */
-  cause?: string | null;
-};
+export type Attempt = Shape<"Attempt">;
+export type DeliveryInFull = Shape<"DeliveryWithAttempts">;
 
-export type DeliveryInFull = Omit<Shape<"DeliveryWithAttempts">, "attempts"> & {
-  attempts: Attempt[];
-  /** As it was sent; `null` where it is not kept, and `body_gone` says why. */
-  body?: string | null;
-  body_gone?: string | null;
-  /** Those of the latest attempt, without the signature. */
-  headers?: Record<string, string | null>;
-  /** `null` once the client is gone. */
-  url?: string | null;
-};
+/** The receiver has taken it. */
+export function isDelivered({ status_code: code, error }: Partial<Pick<Attempt, "status_code" | "error">>): boolean {
+  return error == null && code != null && code >= 200 && code < 300;
+}
 
 export function loadDelivery(id: string, signal: AbortSignal): Promise<DeliveryInFull> {
   return ask(api.GET("/v1/deliveries/{id}", { params: { path: { id } }, signal }));
@@ -48,6 +31,6 @@ function quoted(text: string): string {
 
 /** The same request by hand. It has no signature: the secret never leaves the server. */
 export function curlOf({ url, headers, body }: DeliveryInFull): string {
-  const lines = Object.entries(headers ?? {}).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`);
-  return ["curl -X POST", ...lines, `--data-raw ${quoted(body ?? "")}`, quoted(url ?? "")].join(" \\\n  ");
+  const lines = Object.entries(headers).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`);
+  return ["curl --globoff --proto =http,https -X POST", ...lines, `--data-raw ${quoted(body ?? "")}`, quoted(url ?? "")].join(" \\\n  ");
 }

@@ -5,12 +5,12 @@
  */
 import { live, type FieldpostError, type LiveHandle } from "@fieldpost/client";
 import { untrack } from "svelte";
-import { isAbsent } from "./api";
 import { connection } from "./connection.svelte";
+import { filled } from "./filled";
 import { toast } from "./toast.svelte";
 import { token } from "./token";
 
-export type LiveState = "off" | "connecting" | "connected" | "old" | "absent" | "refused";
+export type LiveState = "off" | "connecting" | "connected" | "old" | "refused";
 
 /** What a feed's topic brings: the newest last; the first message has the last N. */
 export interface FeedMessage<T> {
@@ -29,7 +29,12 @@ export interface LiveRequest {
   behind?: (topic: string) => void;
 }
 
-const state = $state({ live: "off" as LiveState, error: undefined as FieldpostError | undefined });
+const state = $state({
+  live: "off" as LiveState,
+  error: undefined as FieldpostError | undefined,
+  retryAt: 0,
+  retry: undefined as (() => void) | undefined,
+});
 let versionSeen: string | undefined;
 
 export const liveState = {
@@ -38,6 +43,13 @@ export const liveState = {
   },
   get error(): FieldpostError | undefined {
     return state.error;
+  },
+  /** When a cut stream is tried again, in ms of the clock. */
+  get retryAt(): number {
+    return state.retryAt;
+  },
+  retryNow(): void {
+    state.retry?.();
   },
 };
 
@@ -91,32 +103,36 @@ export function useLive(request: () => LiveRequest | undefined): void {
 }
 
 function parameters({ topics, query }: LiveRequest): Record<string, string> {
-  const given = Object.entries(query ?? {}).filter((pair): pair is [string, string] => (pair[1] ?? "") !== "");
-  return { topics: topics.join(","), ...Object.fromEntries(given) };
+  return { topics: topics.join(","), ...(filled(query ?? {}) as Record<string, string>) };
 }
 
 function open(query: Record<string, string>, request: () => LiveRequest | undefined): LiveHandle {
   state.live = "connecting";
   state.error = undefined;
+  let cutAt: number | undefined;
   const handle = live({
     baseUrl: location.origin,
     token: token.get,
     query,
     onOpen: () => {
       state.live = "connected";
-      connection.back();
+      if (cutAt !== undefined) connection.streamBack(cutAt);
+      cutAt = undefined;
     },
     onCut: (_, retryInMs) => {
       state.live = "old";
-      connection.lost(retryInMs);
+      state.retryAt = Date.now() + retryInMs;
+      cutAt ??= connection.epoch;
+      connection.streamCut();
     },
     onRefused: (error) => {
-      state.live = isAbsent(error) ? "absent" : "refused";
+      state.live = "refused";
       state.error = error;
     },
     onMessage: ({ event, data }) => take(event, data, request()),
   });
-  connection.retryBy(handle.retryNow.bind(handle));
+  state.retry = handle.retryNow.bind(handle);
+  connection.retryBy(state.retry);
   return handle;
 }
 
@@ -124,8 +140,8 @@ function take(event: string, data: unknown, request: LiveRequest | undefined): v
   if (event === "hello") {
     const { version } = data as { version: string };
     if (versionSeen !== undefined && versionSeen !== version) {
-      toast.show(`The server is now version ${version}: load this page again to match it.`, {
-        action: { label: "Load again", run: () => location.reload() },
+      toast.show(`The server is now version ${version}: reload this page to match it.`, {
+        action: { label: "Reload", run: () => location.reload() },
       });
     }
     versionSeen = version;

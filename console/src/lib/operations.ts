@@ -1,19 +1,21 @@
 /** `/v1/operations`: acts on everything that matches a list's filter. */
-import { api } from "./api";
+import { api, ask, type Shape } from "./api";
 import { namespaces } from "./caller.svelte";
 
-export type Action =
-  | "dead.respawn" | "dead.delete" | "jobs.delete" | "deliveries.retry" | "deliveries.resend"
-  | "quarantine.replay" | "quarantine.delete" | "commands.cancel" | "commands.retry"
-  | "devices.label" | "devices.link" | "devices.unlink" | "devices.delete";
+export type Operation = Shape<"Operation">;
+export type Action = Operation["action"];
+export type DryRun = Shape<"OperationDryRun">;
 
-/** The parameters of the list, or up to 1,000 `ids`. */
+/** Ids that one operation takes. */
+export const IDS_MAX = 1_000;
+
+/** The parameters of the list, or up to {@link IDS_MAX} `ids`. */
 export type OperationFilter = Record<string, string | boolean | string[] | undefined>;
 
 export interface NewOperation {
   action: Action;
   filter: OperationFilter;
-  /** Of `devices.label`; a `null` takes the label away. */
+  /** Of `devices.label`; a `null` removes the label. */
   labels?: Record<string, string | null>;
   /** Of `devices.link` and `devices.unlink`. */
   client?: string;
@@ -21,53 +23,30 @@ export interface NewOperation {
   rate?: number;
 }
 
-export interface DryRun {
-  matched: number;
-  looked_at: number;
-  complete: boolean;
-}
-
-export interface Operation {
-  id: string;
-  action: Action;
-  filter: OperationFilter;
-  status: "running" | "done" | "cancelled" | "failed";
-  rate?: number;
-  matched: number;
-  done: number;
-  refused: number;
-  skipped: number;
-  created_at: string;
-  ended_at?: string;
-  by: string | null;
-  last_error?: { code: string; detail: string; subject: string };
-}
-
 /** The namespace of the queue that a filter is about. */
-export function namespaceOf(filter: OperationFilter): string | undefined {
-  const { queue } = filter;
+export function namespaceOf(filter: Record<string, unknown> | undefined): string | undefined {
+  const queue = filter?.["queue"];
   return typeof queue === "string" ? queue.split("/", 1)[0] : undefined;
 }
 
 /** A token of queues says which namespace it asks for. */
-function asking(namespace: string | undefined): { namespace: string | undefined } {
+function asking(namespace: string | undefined): { namespace?: string } {
   const own = namespaces();
-  return { namespace: own === undefined ? undefined : (namespace ?? own[0]) };
+  const asked = own === undefined ? undefined : (namespace ?? own[0]);
+  return asked === undefined ? {} : { namespace: asked };
 }
 
 export const operations = {
-  dryRun: (asked: NewOperation, signal: AbortSignal): Promise<DryRun> => {
-    const query = asking(namespaceOf(asked.filter));
-    return api.call<DryRun>("POST", "/v1/operations", { query, body: { ...asked, dry_run: true }, signal });
+  dryRun: async (asked: NewOperation, signal: AbortSignal): Promise<DryRun> => {
+    const params = { query: asking(namespaceOf(asked.filter)) };
+    return (await ask(api.POST("/v1/operations", { params, body: { ...asked, dry_run: true }, signal }))) as DryRun;
   },
-  start: (asked: NewOperation): Promise<Operation> =>
-    api.call<Operation>("POST", "/v1/operations", { query: asking(namespaceOf(asked.filter)), body: asked }),
-  get: (id: string, signal?: AbortSignal, namespace?: string): Promise<Operation> =>
-    api.call<Operation>("GET", path(id), { query: asking(namespace), ...(signal === undefined ? {} : { signal }) }),
-  cancel: (id: string, namespace?: string): Promise<void> =>
-    api.call<void>("DELETE", path(id), { query: asking(namespace) }),
+  start: async (asked: NewOperation): Promise<Operation> => {
+    const params = { query: asking(namespaceOf(asked.filter)) };
+    return (await ask(api.POST("/v1/operations", { params, body: asked }))) as Operation;
+  },
+  get: (id: string, signal: AbortSignal, namespace?: string): Promise<Operation> =>
+    ask(api.GET("/v1/operations/{id}", { params: { path: { id }, query: asking(namespace) }, signal })),
+  cancel: (id: string, namespace?: string): Promise<unknown> =>
+    ask(api.DELETE("/v1/operations/{id}", { params: { path: { id }, query: asking(namespace) } })),
 };
-
-function path(id: string): string {
-  return `/v1/operations/${encodeURIComponent(id)}`;
-}

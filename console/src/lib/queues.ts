@@ -1,9 +1,11 @@
 /** Queues, their jobs and dead letters. */
-import { api, ask, type Shape } from "./api";
+import { api, ask, type Page, type Shape } from "./api";
+import { spanOf } from "./durations";
 import { valueOf } from "./JsonField.svelte";
 import { to } from "./paths";
 
-export type Queue = Shape<"Queue">;
+/** A queue's figures, and since when its oldest ready job has been ready, by this machine's clock. */
+export type Queue = Shape<"Queue"> & { readySince?: number };
 export type Job = Shape<"Job">;
 export type DeadJob = Shape<"DeadJob">;
 
@@ -21,8 +23,27 @@ export function nameOf({ namespace, queue }: Queue): string {
   return `${namespace}/${queue}`;
 }
 
-export function loadQueue(path: QueueName, signal: AbortSignal): Promise<Queue> {
-  return ask(api.GET("/v1/queues/{ns}/{queue}", { params: { path }, signal }));
+export async function loadQueue(path: QueueName, signal: AbortSignal): Promise<Queue> {
+  return dated(await ask(api.GET("/v1/queues/{ns}/{queue}", { params: { path }, signal })));
+}
+
+export async function loadQueues(
+  query: { namespace: string | undefined; cursor: string | undefined; limit: number },
+  signal: AbortSignal,
+): Promise<Page<Queue>> {
+  const page = await ask(api.GET("/v1/queues", { params: { query }, signal }));
+  return { ...page, items: page.items.map(dated) };
+}
+
+/** Figures that came just now. They come again when they change, and waiting changes nothing. */
+export function dated(queue: Shape<"Queue">): Queue {
+  const { oldest_ready_ms: ms } = queue;
+  return ms === null || ms === undefined ? queue : { ...queue, readySince: Date.now() - ms };
+}
+
+/** For how long its oldest ready job has been ready. */
+export function readyFor({ readySince }: Queue, now: number): string {
+  return readySince === undefined ? "–" : spanOf(Math.max(0, now - readySince));
 }
 
 export function pause(path: QueueName, paused: boolean): Promise<unknown> {

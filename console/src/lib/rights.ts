@@ -1,42 +1,34 @@
 /** The rule of what a caller is offered, by scopes. The server has its own, and decides. */
 
-export interface Caller {
-  /** No tokens are configured: anybody on the server's machine may act. */
-  open: boolean;
-  token: string | null;
-  scopes: string[];
-  expires_at?: string | undefined;
-  /** Of a token of one client: its id. */
-  client?: string | undefined;
-  /** Of a portal: what its holder may do. */
-  may?: string[] | undefined;
-}
+import type { Shape } from "./api";
+
+export type Caller = Shape<"Caller">;
 
 /**
  * What somebody may want to do, by the scopes that reach it. The second word is where the scope has
  * to fit: a namespace, or a client.
  *
  * - `look`: lists and objects that no narrower word names; `look.devices`: devices, commands,
- *   wishes, timelines; `look.queue` NS; `look.client` ID: one client, its links and deliveries.
+ *   desired values, timelines; `look.queue` NS; `look.client` ID: one client, its links and deliveries.
  * - `register`: devices, clients, links, labels, and deleting them; quarantine's deletes.
- * - `command`: commands, wishes and rollouts.
+ * - `command`: commands, desired values and rollouts.
  * - `deliver` ID: retry and resend of deliveries; `test` ID: a test notification; `url` ID: a client's
  *   URL and secret.
  * - `jobs` NS: publish, change and delete jobs, settings; `respawn` NS: also dead letters and pauses.
  * - `operate`: what `operate` reaches everywhere; `portal`: links for a client's owner.
  * - `admin`: nothing less will do.
  */
-export type Act =
+export type Permission =
   | "look" | "look.devices" | "look.queue" | "look.client"
   | "register" | "command" | "deliver" | "test" | "url" | "jobs" | "respawn" | "operate" | "portal" | "admin";
 
-/** Whether the caller reaches it. */
-export function reaches(caller: Caller, act: Act, where?: string): boolean {
+/** Whether the caller may do it. */
+export function permits(caller: Caller, permission: Permission, where?: string): boolean {
   if (caller.open) return true;
   const has = (...scopes: string[]): boolean => scopes.some((scope) => caller.scopes.includes(scope));
-  const own = caller.client !== undefined && (where === undefined || where === caller.client);
+  const own = caller.client != null && (where === undefined || where === caller.client);
   const namespace = where === undefined ? caller.scopes.some((scope) => scope.startsWith("jobs:")) : has(`jobs:${where}`);
-  switch (act) {
+  switch (permission) {
     case "look": return has("admin", "read", "operate");
     case "look.devices": return has("admin", "read", "operate", "commands");
     case "look.queue": return has("admin", "read", "operate") || namespace;

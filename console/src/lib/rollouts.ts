@@ -34,7 +34,7 @@ const PAGES_MAX = 10;
 
 /**
  * How many devices a selector means now, up to ten thousand; `undefined` for one that only the server
- * can tell of, when the rollout has begun.
+ * can tell of, when the rollout starts.
  */
 export async function countDevices(selector: string, signal: AbortSignal): Promise<Counted | undefined> {
   const query = countable(selector);

@@ -50,8 +50,15 @@ export class Rows<T> {
   private slots: Slot<T>[] = [];
   private top: T[] = [];
   private next: string | undefined;
-  /** What came live while the first page was asked for: it may not be in it. */
+  /** What was put on top while the first page was asked for: it may not be in it. */
   private meanwhile: T[] = [];
+  /** Rows that were changed, or taken out, while pages were asked for: these know of it or not. */
+  private changed = new Map<string, T | undefined>();
+  /** Pages that are asked for now; the first one is one of them. */
+  private pages = 0;
+  private beginning = false;
+  /** More came live than is kept: the list begins anew when it can. */
+  private lacking = false;
   private generation = new AbortController();
   /** Where each row is, by key; made when it is asked for, dropped when rows move. */
   private places: Map<string, { items: T[]; at: number }> | undefined;
@@ -79,7 +86,8 @@ export class Rows<T> {
   /** Goes on looking. */
   goOn = (): void => {
     this.asking = false;
-    void this.append(this.generation.signal);
+    if (this.lacking) this.reload();
+    else void this.append(this.generation.signal);
   };
 
   /** The row, if it is here. Read in a component, it is followed. */
@@ -88,6 +96,12 @@ export class Rows<T> {
     if (index < this.top.length) return this.top[index];
     const slot = this.slotAt(index - this.top.length);
     return slot?.items?.[index - this.top.length - slot.start];
+  }
+
+  /** The row is here. */
+  has(item: T): boolean {
+    this.places ??= this.placesNow();
+    return this.places.has(this.keyOf(item));
   }
 
   /** These rows are on the screen: loads what is missing of them, and what comes next. */
@@ -102,24 +116,30 @@ export class Rows<T> {
 
   /** Puts rows on top, newest first: what came live. Those that are there already are changed. */
   prepend(items: readonly T[]): void {
-    if (this.loading) this.meanwhile = [...items, ...this.meanwhile].slice(0, LIVE_ROWS_MAX);
-    const fresh = items.filter((item) => !this.replace(item));
+    if (this.beginning) this.meanwhile = this.kept(this.unique([...items, ...this.meanwhile]));
+    const fresh = this.unique(items).filter((item) => !this.replace(item));
     if (fresh.length > 0) {
-      this.top = [...fresh, ...this.top].slice(0, LIVE_ROWS_MAX);
+      const top = [...fresh, ...this.top];
+      this.top = this.beginning ? top.slice(0, LIVE_ROWS_MAX) : this.kept(top);
       this.count();
     }
     this.version += 1;
+    this.catchUp();
   }
 
   /** Changes rows that are here; others are left alone. */
   update(items: readonly T[]): void {
     let changed = false;
-    for (const item of items) changed = this.replace(item) || changed;
+    for (const item of items) {
+      if (this.pages > 0) this.note(this.keyOf(item), item);
+      changed = this.replace(item) || changed;
+    }
     if (changed) this.version += 1;
   }
 
   /** Takes a row out that was deleted. */
   remove(key: string): void {
+    if (this.pages > 0) this.note(key, undefined);
     this.top = this.top.filter((item) => this.keyOf(item) !== key);
     let gone = 0;
     for (const slot of this.slots) {
@@ -133,6 +153,42 @@ export class Rows<T> {
     }
     this.count();
     this.version += 1;
+  }
+
+  /** The newest of what came live; without the others rows would be missing. */
+  private kept(items: T[]): T[] {
+    if (items.length > LIVE_ROWS_MAX) this.lacking = true;
+    return items.slice(0, LIVE_ROWS_MAX);
+  }
+
+  /** Begins anew where rows are missing. After a failure it is for somebody to say when. */
+  private catchUp(): void {
+    if (this.lacking && !this.loading && this.error === undefined) this.reload();
+  }
+
+  /** The first one of each key. */
+  private unique(items: readonly T[]): T[] {
+    const seen = new Set<string>();
+    return items.filter((item) => {
+      const key = this.keyOf(item);
+      return !seen.has(key) && seen.add(key);
+    });
+  }
+
+  private note(key: string, item: T | undefined): void {
+    this.changed.set(key, item);
+    if (this.changed.size <= LIVE_ROWS_MAX) return;
+    this.changed.clear();
+    this.lacking = true;
+  }
+
+  /** A page as it is now: what came live while it was asked for is newer, or comes live again. */
+  private upToDate(items: readonly T[]): T[] {
+    const now = items.map((item) => {
+      const key = this.keyOf(item);
+      return this.changed.has(key) ? this.changed.get(key) : item;
+    });
+    return now.filter((item) => item !== undefined);
   }
 
   private replace(item: T): boolean {
@@ -173,17 +229,25 @@ export class Rows<T> {
 
   private async first(signal: AbortSignal): Promise<void> {
     this.meanwhile = [];
+    this.lacking = false;
+    this.beginning = true;
     await this.fetching(signal, async () => {
-      const page = await this.load(undefined, PAGE_ROWS, signal);
+      const page = await this.page(undefined, PAGE_ROWS, signal);
       if (signal.aborted) return;
       this.top = [];
       this.slots = [];
       this.lookedAt = 0;
       this.asking = false;
       this.take({ cursor: undefined, limit: PAGE_ROWS }, page);
-      this.prepend(this.meanwhile);
+      // A row that the page has is newer there than when it came.
+      const places = this.placesNow();
+      this.top = this.meanwhile.filter((item) => !places.has(this.keyOf(item)));
+      this.count();
     });
-    if (this.more && this.length < PAGE_ROWS / 2) await this.append(signal);
+    if (signal.aborted) return;
+    this.beginning = false;
+    if (this.lacking) this.catchUp();
+    else if (this.more && this.length < PAGE_ROWS / 2) await this.append(signal);
   }
 
   private async append(signal: AbortSignal): Promise<void> {
@@ -195,9 +259,10 @@ export class Rows<T> {
       const [cursor, before] = [this.next, this.length];
       const limit = Math.min(PAGE_ROWS * 2 ** this.slots.length, PAGE_ROWS_MAX);
       await this.fetching(signal, async () => {
-        const page = await this.load(cursor, limit, signal);
+        const page = await this.page(cursor, limit, signal);
         if (!signal.aborted) this.take({ cursor, limit }, page);
       });
+      if (!signal.aborted) this.catchUp();
       if (signal.aborted || this.error !== undefined || this.length > before) return;
     }
   }
@@ -205,9 +270,8 @@ export class Rows<T> {
   private take(asked: Pick<Slot<T>, "cursor" | "limit">, page: Page<T>): void {
     const last = this.slots.at(-1);
     const start = last === undefined ? 0 : last.start + last.count;
-    if (page.items.length > 0) {
-      this.slots.push({ ...asked, start, count: page.items.length, items: page.items, loading: false });
-    }
+    const items = this.upToDate(page.items);
+    if (items.length > 0) this.slots.push({ ...asked, start, count: items.length, items, loading: false });
     this.next = page.next_cursor ?? undefined;
     this.lookedAt += page.looked_at ?? 0;
     this.count();
@@ -220,15 +284,25 @@ export class Rows<T> {
     const signal = this.generation.signal;
     slot.loading = true;
     try {
-      const page = await this.load(slot.cursor, slot.limit, signal);
+      const page = await this.page(slot.cursor, slot.limit, signal);
       if (signal.aborted) return;
-      slot.items = page.items.slice(0, slot.count);
+      slot.items = this.upToDate(page.items.slice(0, slot.count));
       this.places = undefined;
       this.version += 1;
     } catch (error) {
       if (!isAborted(error)) this.error = error;
     } finally {
       slot.loading = false;
+    }
+  }
+
+  private async page(cursor: string | undefined, limit: number, signal: AbortSignal): Promise<Page<T>> {
+    if (this.pages === 0) this.changed.clear();
+    this.pages += 1;
+    try {
+      return await this.load(cursor, limit, signal);
+    } finally {
+      this.pages -= 1;
     }
   }
 

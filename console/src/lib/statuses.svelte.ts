@@ -1,9 +1,10 @@
 /**
  * What became of deliveries that came live: the stream tells of each when it is made, and not of
- * its attempts. A while after some came, the newest are read once.
+ * its attempts. A while after some came the newest are read, and again while some of them wait.
  */
 import { onDestroy } from "svelte";
 import { api, ask, isAborted } from "./api";
+import { debounced } from "./debounce";
 import type { Delivery } from "./deliveries";
 import type { Rows } from "./rows.svelte";
 
@@ -18,21 +19,22 @@ interface Whose {
 
 /** In a component. Call what it answers when deliveries came. */
 export function useStatuses(rows: Rows<Delivery>, whose: () => Whose): () => void {
-  const giveUp = new AbortController();
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  let giveUp = new AbortController();
   const read = async (): Promise<void> => {
-    timer = undefined;
+    giveUp.abort();
+    giveUp = new AbortController();
+    const { signal } = giveUp;
     try {
-      const { signal } = giveUp;
       const query = { ...whose(), limit: ROWS_MAX };
-      rows.update((await ask(api.GET("/v1/deliveries", { params: { query }, signal }))).items);
+      const { items } = await ask(api.GET("/v1/deliveries", { params: { query }, signal }));
+      if (signal.aborted) return;
+      rows.update(items);
+      if (items.some((delivery) => delivery.status === "pending" && rows.has(delivery))) soon();
     } catch (error) {
       if (!isAborted(error)) rows.error = error;
     }
   };
-  onDestroy(() => {
-    clearTimeout(timer);
-    giveUp.abort();
-  });
-  return () => (timer ??= setTimeout(() => void read(), SETTLED_MS));
+  const soon = debounced(SETTLED_MS, read);
+  onDestroy(() => giveUp.abort());
+  return soon;
 }

@@ -1,23 +1,7 @@
 /** A device's readings in equal steps of time, for its chart: `/v1/devices/{id}/readings/summary`. */
-import { api } from "./api";
+import { api, ask, type Shape } from "./api";
 
-export interface Step {
-  from: string;
-  count: number;
-  changed: number;
-  min?: number;
-  max?: number;
-  mean?: number;
-  last: unknown;
-}
-
-interface Answer {
-  items: Step[];
-  step_ms: number;
-  looked_at: number;
-  complete: boolean;
-  next_cursor?: string;
-}
+export type Step = Shape<"SummaryStep">;
 
 export interface Summary {
   items: Step[];
@@ -43,8 +27,8 @@ export async function summarize(
   const summary: Summary = { items: [], stepMs: 0, lookedAt: 0, complete: false };
   let cursor: string | undefined;
   for (let calls = 0; calls < CALLS_MAX && !summary.complete; calls += 1) {
-    const query = { ...asked, path: asked.path, cursor };
-    const page = await api.call<Answer>("GET", `/v1/devices/${encodeURIComponent(id)}/readings/summary`, { query, signal });
+    const query = { ...asked, ...(cursor === undefined ? {} : { cursor }) };
+    const page = await ask(api.GET("/v1/devices/{id}/readings/summary", { params: { path: { id }, query }, signal }));
     summary.items = joined(summary.items, page.items);
     summary.stepMs = page.step_ms;
     summary.lookedAt += page.looked_at;
@@ -68,7 +52,7 @@ export function joined(steps: readonly Step[], more: readonly Step[]): Step[] {
 function added(a: Step, b: Step): Step {
   const count = a.count + b.count;
   const sum: Step = { from: a.from, count, changed: a.changed + b.changed, last: b.last };
-  if (a.mean === undefined || b.mean === undefined) return { ...a, ...b, ...sum };
+  if (a.mean == null || b.mean == null) return { ...a, ...b, ...sum };
   return {
     ...sum,
     min: Math.min(a.min ?? a.mean, b.min ?? b.mean),

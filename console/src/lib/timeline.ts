@@ -1,5 +1,6 @@
 /** Why something was told: every item of a timeline in one plain sentence. */
 import type { Shape } from "./api";
+import { isDelivered } from "./deliveries";
 import { spanOf } from "./durations";
 
 export type TimelineItem = Shape<"TimelineItem">;
@@ -13,8 +14,8 @@ export function valueText(value: unknown): string {
   return text.length > VALUE_CHARS_MAX ? `${text.slice(0, VALUE_CHARS_MAX)}…` : text;
 }
 
-const GOODBYES: Record<NonNullable<Detail["reason"]>, string> = {
-  client_disconnect: "It disconnected: it said goodbye",
+const DISCONNECT_REASONS: Record<NonNullable<Detail["reason"]>, string> = {
+  client_disconnect: "It disconnected",
   connection_lost: "Its connection broke",
   keep_alive: "It was silent for longer than its keep alive, and was disconnected",
   taken_over: "Another connection came with its client id, and took its place",
@@ -56,25 +57,25 @@ export function explained({ type, detail }: TimelineItem): string {
     case "delivery.attempt":
       return attempted(detail);
     case "delivery.delivered":
-      return "A client has the notification.";
+      return "A client received the notification.";
     case "delivery.failed":
       return "The notification was given up: no attempt got through.";
     case "delivery.superseded":
       return "A newer notification took the place of one that had not got through.";
     case "delivery.cancelled":
-      return "The notification was cancelled: the client is told of this device no more.";
+      return "The notification was cancelled: the client is no longer told of this device.";
     case "link.added":
       return `Client ${detail.client_id ?? ""} is told of this device from here on.`;
     case "link.removed":
-      return `Client ${detail.client_id ?? ""} is told of this device no more.`;
+      return `Client ${detail.client_id ?? ""} is no longer told of this device.`;
     case "command.scheduled":
-      return "A command was taken, and waits for its turn.";
+      return "A command was accepted and waits for its turn.";
     case "command.published":
       return tries > 1 ? `The command went out again, for the ${ordinal(tries)} time.` : "The command went out to the device.";
     case "command.running":
       return "The device says that it is at work on the command.";
     case "command.acknowledged":
-      return "The device did the command, and said so.";
+      return "The device carried out the command.";
     case "command.failed":
       return tries > 1 ? `The command failed: ${tries} tries.` : "The command failed.";
     case "command.expired":
@@ -87,15 +88,15 @@ export function explained({ type, detail }: TimelineItem): string {
 }
 
 function disconnected({ reason, duration_ms }: Detail): string {
-  const why = reason === undefined ? "It disconnected" : GOODBYES[reason];
+  const why = reason === undefined ? "It disconnected" : DISCONNECT_REASONS[reason];
   return duration_ms == null ? `${why}.` : `${why}, after ${spanOf(duration_ms)}.`;
 }
 
-function attempted({ status_code, error, duration_ms }: Detail): string {
+function attempted(detail: Detail): string {
+  const { status_code, error, duration_ms } = detail;
   const after = duration_ms == null ? "" : ` (${spanOf(duration_ms)})`;
   if (error != null) return `An attempt to tell a client ${ERRORS[error]}${after}.`;
-  const good = (status_code ?? 0) >= 200 && (status_code ?? 0) < 300;
-  return good
+  return isDelivered(detail)
     ? `A client was told, and took it with ${status_code}${after}.`
     : `A client was told, and refused it with ${status_code}${after}.`;
 }

@@ -56,7 +56,7 @@ use authorization::PortalHolders;
 use backup::Backups;
 use change_log::ChangeLog;
 use idempotency::Remembered;
-use live::Live;
+use live::LiveStreams;
 use metrics::Metrics;
 use overview::Overview;
 use reads::Reads;
@@ -106,7 +106,7 @@ struct Shared {
     stop: OnceLock<watch::Receiver<bool>>,
     backups: Backups,
     overview: Overview,
-    live: Live,
+    live: LiveStreams,
     /// The program around this.
     host: OnceLock<Box<dyn Host>>,
 }
@@ -126,7 +126,7 @@ impl ApiState {
         let [lookups, lists, exports, follows] =
             [Reads::lookups(), Reads::lists(), Reads::exports(), Reads::follows()].map(Arc::new);
         let (metrics, remembered) = (Metrics::default(), Arc::new(Remembered::default()));
-        let (decoders, live, portals) = (Decoders::default(), Live::default(), PortalHolders::default());
+        let (decoders, live, portals) = (Decoders::default(), LiveStreams::default(), PortalHolders::default());
         {
             let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             metrics.register(&mut registry);

@@ -6,10 +6,13 @@
 //! it is told that it is behind. What is asked for is in [`topic`], what a feed sends in [`feed`],
 //! what the table of a page sends in [`visible`].
 
+mod digest;
 mod feed;
 mod memo;
 mod message;
+mod moved;
 mod position;
+mod queue_memo;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -36,14 +39,16 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::ApiState;
+use crate::authorization::Sees;
 use crate::host::Limit;
 use crate::params::Params;
 use memo::Memo;
+use queue_memo::QueueMemo;
 use stream::LiveStream;
-use topic::Asked;
+use topic::LiveRequest;
 
-pub(crate) use feed::{Listed, Source};
-pub(crate) use topic::Topic;
+pub(crate) use feed::{FeedSource, ListSource, RowLookup};
+pub(crate) use topic::LiveTopic;
 
 /// The content type of a stream.
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
@@ -54,11 +59,12 @@ const STREAMS_DEFAULT: usize = 256;
 
 /// What all streams share.
 #[derive(Debug)]
-pub(crate) struct Live {
-    limits: OnceLock<Limits>,
+pub(crate) struct LiveStreams {
+    limits: OnceLock<LiveLimits>,
     open: AtomicUsize,
     memo: Memo,
-    /// Looks of all streams are at the same moments, counted from here.
+    queues: QueueMemo,
+    /// All streams look at the same moments, counted from here.
     epoch: Instant,
     streams: Gauge,
     messages: LabelCounter,
@@ -66,18 +72,22 @@ pub(crate) struct Live {
 }
 
 #[derive(Debug)]
-struct Limits {
+struct LiveLimits {
     streams_max: usize,
-    /// Of those the streams of one token.
+    /// Of those the streams of one token, and of one that sees only some of what there is.
+    of_token_max: usize,
+    of_narrow_token_max: usize,
     of_token: Shares,
+    of_narrow_token: Shares,
 }
 
-impl Default for Live {
+impl Default for LiveStreams {
     fn default() -> Self {
         Self {
             limits: OnceLock::new(),
             open: AtomicUsize::new(0),
             memo: Memo::default(),
+            queues: QueueMemo::default(),
             epoch: Instant::now(),
             streams: Gauge::default(),
             messages: LabelCounter::new("topic"),
@@ -86,7 +96,7 @@ impl Default for Live {
     }
 }
 
-impl Live {
+impl LiveStreams {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register("fieldpost_http_live_streams", "Live streams that are open", self.streams.clone());
         let help = "Messages of live streams, by topic";
@@ -97,11 +107,11 @@ impl Live {
 
     /// So many streams at a time. The first number that is given stays.
     pub(crate) fn allow(&self, streams_max: usize) {
-        let _first = self.limits.get_or_init(|| Limits::of(streams_max));
+        let _first = self.limits.get_or_init(|| LiveLimits::of(streams_max));
     }
 
-    fn limits(&self) -> &Limits {
-        self.limits.get_or_init(|| Limits::of(STREAMS_DEFAULT))
+    fn limits(&self) -> &LiveLimits {
+        self.limits.get_or_init(|| LiveLimits::of(STREAMS_DEFAULT))
     }
 
     pub(crate) fn limit(&self) -> Limit {
@@ -111,25 +121,53 @@ impl Live {
     }
 }
 
-impl Limits {
+impl LiveLimits {
     fn of(streams_max: usize) -> Self {
         let streams_max = streams_max.min(LIVE_MAX);
-        Self { streams_max, of_token: Shares::new(streams_max.div_ceil(2)) }
+        let (of_token_max, of_narrow_token_max) = (streams_max.div_ceil(2), streams_max.div_ceil(4));
+        Self {
+            streams_max,
+            of_token_max,
+            of_narrow_token_max,
+            of_token: Shares::new(of_token_max),
+            of_narrow_token: Shares::new(of_narrow_token_max),
+        }
+    }
+}
+
+/// A look of a stream at what it shows: at which moment, and for whom.
+struct Look<'a> {
+    api: &'a ApiState,
+    /// The moment's number.
+    tick: u64,
+    whose: &'a SenderKey,
+}
+
+impl Look<'_> {
+    /// Runs `read` in its turn, among those of the caller's token.
+    ///
+    /// # Errors
+    /// What `read` says, or `busy`.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.api.shared.follows.enter_as(self.whose)?.run(read).await
     }
 }
 
 /// A stream's place among those that may be open.
-struct Place {
+struct LiveStreamPermit {
     api: ApiState,
     _of_token: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl LiveStreamPermit {
     /// A place for whoever calls.
     ///
     /// # Errors
     /// 503 `too_many_live`.
-    fn take(api: &ApiState, whose: &SenderKey) -> Result<Self, Problem> {
+    fn take(api: &ApiState, caller: Option<&Caller>, whose: &SenderKey) -> Result<Self, Problem> {
         let (live, limits) = (&api.shared.live, api.shared.live.limits());
         let full = |whose: &str, most: usize| {
             let detail =
@@ -138,8 +176,11 @@ impl Place {
         };
         let of_token = match whose {
             SenderKey::Token(_) => {
-                let share = limits.of_token.of(whose).try_take(1);
-                Some(share.ok_or_else(|| full(" of this token", limits.streams_max.div_ceil(2)))?)
+                let (shares, most) = match Sees::of_caller(caller) {
+                    Sees::Everything => (&limits.of_token, limits.of_token_max),
+                    Sees::ItsOwn => (&limits.of_narrow_token, limits.of_narrow_token_max),
+                };
+                Some(shares.of(whose).try_take(1).ok_or_else(|| full(" of this token", most))?)
             }
             _ => None,
         };
@@ -152,7 +193,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for LiveStreamPermit {
     fn drop(&mut self) {
         let live = &self.api.shared.live;
         live.open.fetch_sub(1, Ordering::SeqCst);
@@ -173,13 +214,13 @@ pub(crate) async fn open(
     last_event_id: Option<&HeaderValue>,
 ) -> Result<Response, Problem> {
     let (fingerprint, whose) = (params.fingerprint(), params.whose());
-    let asked = Asked::read(params)?;
+    let asked = LiveRequest::read(params)?;
     asked.check_rights(api, caller.as_ref()).await?;
-    let place = Place::take(api, &whose)?;
+    let permit = LiveStreamPermit::take(api, caller.as_ref(), &whose)?;
     let last = last_event_id.and_then(|id| id.to_str().ok());
     let positions = last.map(|id| position::read(fingerprint, id)).unwrap_or_default();
     // In a box: it moves with every message.
-    let stream = Box::new(LiveStream::open(place, caller, asked, (fingerprint, whose), positions).await?);
+    let stream = Box::new(LiveStream::open(permit, caller, asked, (fingerprint, whose), positions).await?);
     let messages = unfold(stream, async |mut stream| {
         let message = stream.next().await?;
         Some((Ok::<_, Infallible>(message), stream))

@@ -6,7 +6,7 @@
 //! [`worker`] goes on with it.
 
 mod act;
-mod asked;
+mod request;
 mod rights;
 mod rows;
 pub(crate) mod worker;
@@ -16,14 +16,14 @@ use engine::TrackedOperation;
 use engine::queues::QueueName;
 use engine::records::OperationAction;
 
-pub(crate) use asked::{Asked, new_operation_schema};
+pub(crate) use request::{OperationRequest, new_operation_schema};
 pub(crate) use rows::NAMED_MAX;
 
 use crate::ApiState;
 use crate::shape::DryRunShape;
-use act::Given;
-use rights::May;
-use rows::Rows;
+use act::ActionArguments;
+use rights::AllowedRows;
+use rows::RowSource;
 
 /// Rows that a dry run looks at; of more it says that there may be more.
 const COUNTED_MAX: u64 = 20_000;
@@ -31,10 +31,10 @@ const COUNTED_MAX: u64 = 20_000;
 const READ_AT_A_TIME: usize = 1_000;
 
 /// What an operation does, in a form to work with.
-pub(crate) struct Work {
+pub(crate) struct OperationPlan {
     action: OperationAction,
-    rows: Rows,
-    given: Given,
+    rows: RowSource,
+    arguments: ActionArguments,
     /// The queue that its rows are of.
     queue: Option<QueueName>,
     /// Only deliveries to these clients.
@@ -43,19 +43,22 @@ pub(crate) struct Work {
     until: Timestamp,
 }
 
-impl Work {
+impl OperationPlan {
     /// What a stored operation does. It was checked when it was asked for; since then a setting or
     /// a registration may have changed.
-    fn of(api: &ApiState, TrackedOperation { operation, .. }: &TrackedOperation) -> Result<Self, Problem> {
+    fn of_stored(
+        api: &ApiState,
+        TrackedOperation { operation, .. }: &TrackedOperation,
+    ) -> Result<Self, Problem> {
         let scopes = operation.by.as_ref().map(|_| rights::parsed(&operation.scopes));
-        let asked = Asked {
+        let request = OperationRequest {
             action: operation.action,
             filter: operation.filter.to_string(),
-            given: operation.given.to_string(),
+            arguments: operation.arguments.to_string(),
             rate: Some(operation.rate),
             dry_run: false,
         };
-        asked.work(api, scopes.as_deref(), operation.until)
+        request.plan(api, scopes.as_deref(), operation.until)
     }
 
     /// Whether a delivery to this client may be acted on.
@@ -64,13 +67,13 @@ impl Work {
     }
 }
 
-/// Counts the rows that a work means, as far as a dry run looks.
-pub(crate) async fn counted(api: &ApiState, work: Work) -> Result<DryRunShape, Problem> {
+/// Counts the rows that a plan means, as far as a dry run looks.
+pub(crate) async fn counted(api: &ApiState, plan: OperationPlan) -> Result<DryRunShape, Problem> {
     let count = move || {
         let mut counted = DryRunShape { matched: 0, looked_at: 0, complete: false };
         let mut next: Box<[u8]> = Box::default();
         while counted.looked_at < COUNTED_MAX {
-            let found = work.rows.read(&next, READ_AT_A_TIME, work.until)?;
+            let found = plan.rows.read(&next, READ_AT_A_TIME, plan.until)?;
             counted.matched += found.rows.len() as u64;
             counted.looked_at += found.looked_at;
             match found.next {
@@ -86,7 +89,7 @@ pub(crate) async fn counted(api: &ApiState, work: Work) -> Result<DryRunShape, P
     api.shared.lists.run(count).await
 }
 
-impl May {
+impl AllowedRows {
     fn own(self) -> Option<Vec<ClientId>> {
         match self {
             Self::All => None,

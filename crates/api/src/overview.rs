@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::ApiState;
 use crate::shape::OverviewShape;
-use rates::Rates;
+use rates::RateSamples;
 
 pub(crate) use failing::{Failing, What};
 pub(crate) use rates::PerSecond;
@@ -37,11 +37,11 @@ type Sample = Option<Bytes>;
 #[derive(Debug)]
 pub(crate) struct Overview {
     latest: watch::Sender<Sample>,
-    looked_at: Mutex<LookedAt>,
+    looked_at: Mutex<SamplerState>,
 }
 
 #[derive(Debug, Default)]
-struct LookedAt {
+struct SamplerState {
     is_sampled: bool,
     last: Option<Instant>,
 }
@@ -53,7 +53,7 @@ impl Default for Overview {
 }
 
 impl Overview {
-    fn looked_at(&self) -> MutexGuard<'_, LookedAt> {
+    fn looked_at(&self) -> MutexGuard<'_, SamplerState> {
         self.looked_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,7 +99,7 @@ pub(crate) async fn latest(api: &ApiState) -> Result<Bytes, Problem> {
 
 async fn sample(api: ApiState) {
     let (overview, engine) = (&api.shared.overview, api.engine());
-    let mut rates = Rates::begin(Instant::now(), engine.totals());
+    let mut rates = RateSamples::begin(Instant::now(), engine.totals());
     let mut pause = FIRST_SPAN;
     loop {
         select! {
@@ -115,9 +115,9 @@ async fn sample(api: ApiState) {
     }
 }
 
-fn made(api: &ApiState, rates: &Rates) -> Bytes {
-    let (engine, figures) = (api.engine(), api.engine().figures());
-    let failing = failing::all(api, &figures);
-    let shape = OverviewShape::of(engine.clock().wall(), rates.per_second(), &figures, &failing);
+fn made(api: &ApiState, rates: &RateSamples) -> Bytes {
+    let (engine, counts) = (api.engine(), api.engine().overview_counts());
+    let failing = failing::all(api, &counts);
+    let shape = OverviewShape::of(engine.clock().wall(), rates.per_second(), &counts, &failing);
     serde_json::to_vec(&shape).expect("an overview is JSON").into()
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use base::Problem;
-use net::shares::{SenderKey, Shares};
+use net::shares::{SenderKey, Share, Shares};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
@@ -25,7 +25,9 @@ const LISTS_WAITING_MAX: usize = 256;
 const LISTS_SHARE: usize = 130;
 
 /// Pages that are looked at again at the same time, for callers who wait for their first item.
-const FOLLOWS_RUNNING_MAX: usize = 2;
+const FOLLOWS_RUNNING_MAX: usize = 3;
+/// Of those who run, the reads of one token: it leaves a turn to the others.
+const FOLLOWS_TURNS_SHARE: usize = 2;
 /// As many as may follow feeds, so that nobody who may is refused here.
 const FOLLOWS_WAITING_MAX: usize = 2_048;
 
@@ -45,6 +47,8 @@ pub(crate) struct Reads {
     turns: Arc<Semaphore>,
     /// Of the places, for each caller.
     shares: Option<Shares>,
+    /// Of the turns, for each token.
+    shares_of_turns: Option<Shares>,
 }
 
 /// The right to read, also several times one after the other, each time in its turn.
@@ -53,6 +57,8 @@ pub(crate) struct Place {
     _place: OwnedSemaphorePermit,
     _of_share: Option<OwnedSemaphorePermit>,
     turns: Arc<Semaphore>,
+    /// Of the turns.
+    own_turns: Option<Share>,
 }
 
 impl Reads {
@@ -69,7 +75,8 @@ impl Reads {
 
     /// Pages of feeds that are followed.
     pub(crate) fn follows() -> Self {
-        Self::new(FOLLOWS_RUNNING_MAX, FOLLOWS_WAITING_MAX)
+        let shares_of_turns = Some(Shares::new(FOLLOWS_TURNS_SHARE));
+        Self { shares_of_turns, ..Self::new(FOLLOWS_RUNNING_MAX, FOLLOWS_WAITING_MAX) }
     }
 
     /// Exports, for as long as they are under way.
@@ -80,7 +87,8 @@ impl Reads {
     fn new(running_max: usize, waiting_max: usize) -> Self {
         let places_max = running_max + waiting_max;
         let turns = Arc::new(Semaphore::new(running_max));
-        Self { places_max, places: Arc::new(Semaphore::new(places_max)), turns, shares: None }
+        let places = Arc::new(Semaphore::new(places_max));
+        Self { places_max, places, turns, shares: None, shares_of_turns: None }
     }
 
     /// Runs `read` in its turn.
@@ -103,7 +111,7 @@ impl Reads {
     /// `busy`.
     pub(crate) fn enter(&self) -> Result<Place, Problem> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
-        Ok(Place { _place: place, _of_share: None, turns: Arc::clone(&self.turns) })
+        Ok(Place { _place: place, _of_share: None, turns: Arc::clone(&self.turns), own_turns: None })
     }
 
     /// The same, of the caller's share.
@@ -113,7 +121,9 @@ impl Reads {
     pub(crate) fn enter_as(&self, whose: &SenderKey) -> Result<Place, Problem> {
         let share = self.shares.as_ref().map(|shares| shares.of(whose).try_take(1).ok_or_else(busy));
         let of_share = share.transpose()?;
-        Ok(Place { _of_share: of_share, ..self.enter()? })
+        let is_token = matches!(whose, SenderKey::Token(_));
+        let own_turns = self.shares_of_turns.as_ref().filter(|_| is_token).map(|shares| shares.of(whose));
+        Ok(Place { _of_share: of_share, own_turns, ..self.enter()? })
     }
 
     /// How many may run or wait.
@@ -139,10 +149,15 @@ impl Place {
         &self,
         read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
+        // First the own one: whoever has used up its share does not stand in the way of others.
+        let own_turn = match &self.own_turns {
+            Some(share) => Some(share.take(1).await),
+            None => None,
+        };
         let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the turns are never closed");
         // The turn lasts as long as the read, also when the caller has gone.
         let reading = spawn_blocking(move || {
-            let _turn = turn;
+            let _turns = (own_turn, turn);
             read()
         });
         match reading.await {
@@ -160,8 +175,10 @@ fn busy() -> Problem {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use futures_util::future::join;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -198,6 +215,37 @@ mod tests {
         assert!(reads.enter_as(&other).is_ok());
         drop(held);
         assert!(reads.enter_as(&own).is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_reads_of_one_token_leave_a_turn_to_others() {
+        let reads = Reads::follows();
+        let [own, other] = ["a", "b"].map(|name| SenderKey::Token(name.into()));
+        let (release, released) = mpsc::channel();
+        let released = Arc::new(std::sync::Mutex::new(released));
+        let slow = || {
+            let (place, released) = (reads.enter_as(&own).expect("a place"), Arc::clone(&released));
+            async move {
+                let wait = move || {
+                    let released = released.lock().expect("unpoisoned");
+                    released.recv().expect("the test releases it");
+                    Ok(())
+                };
+                place.run(wait).await
+            }
+        };
+        let all_slow = futures_util::future::join_all((0..FOLLOWS_RUNNING_MAX + 1).map(|_| slow()));
+        let others = async {
+            let place = reads.enter_as(&other).expect("a place");
+            let read = timeout(Duration::from_secs(20), place.run(|| Ok("its turn"))).await;
+            for _ in 0..=FOLLOWS_RUNNING_MAX {
+                release.send(()).expect("the slow reads wait");
+            }
+            read
+        };
+        let (slow, other) = join(all_slow, others).await;
+        assert_eq!(other, Ok(Ok("its turn")));
+        assert_eq!(slow, vec![Ok(()); FOLLOWS_RUNNING_MAX + 1]);
     }
 
     #[tokio::test]

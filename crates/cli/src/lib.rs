@@ -65,7 +65,7 @@ pub enum RemoteCommand {
     /// Publish jobs, take them and work on them.
     Job(CommandGroup<job::Command>),
     /// What there is to be told of the server itself.
-    Notice(CommandGroup<notice::Command>),
+    Notice(CommandGroup<notice::NoticeCommand>),
     /// Count reports, changes, losses or deliveries over time.
     Stats(SingleCommand<stats::Stats>),
 }

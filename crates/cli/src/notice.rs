@@ -15,13 +15,13 @@ use super::when::to_second;
 
 /// What can be done with notices.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum NoticeCommand {
     /// List notices, the newest first.
-    Ls(Ls),
+    Ls(ListNotices),
 }
 
 #[derive(Args, Debug)]
-pub struct Ls {
+pub struct ListNotices {
     /// Only those of this type, such as `client.failing`.
     #[arg(long, value_name = "TYPE")]
     r#type: Option<String>,
@@ -33,22 +33,22 @@ pub struct Ls {
 
 /// A notice.
 #[derive(Deserialize)]
-struct Notice {
+struct SeenNotice {
     at: String,
     r#type: String,
     subject: String,
     detail: Box<RawValue>,
 }
 
-impl Command {
+impl NoticeCommand {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let Self::Ls(ls) = self;
         let path = Path::of(&["notices"]).with_maybe("type", ls.r#type.as_ref());
-        ls.feed.show::<Notice>(api, screen, path, &ls.list_flags, "no notices")
+        ls.feed.show::<SeenNotice>(api, screen, path, &ls.list_flags, "no notices")
     }
 }
 
-impl Row for Notice {
+impl Row for SeenNotice {
     const HEADINGS: &'static [&'static str] = &["AT", "TYPE", "SUBJECT", "DETAIL"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -61,7 +61,7 @@ impl Row for Notice {
     }
 }
 
-impl Timed for Notice {
+impl Timed for SeenNotice {
     fn time(&self) -> &str {
         &self.at
     }

@@ -17,7 +17,7 @@ use axum::extract::Path;
 use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use base::Problem;
@@ -33,20 +33,26 @@ const CONSOLE: &str = "/console/";
 /// Below it, the files that are named by what is in them.
 const HASHED: &str = "assets/";
 const PAGE: &str = "index.html";
+/// The page of a portal, which shows one client and nothing else of the console.
+const PORTAL: &str = "/console/portal";
 /// A year, which is as long as a cache may be told to keep something.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 const ASK_EACH_TIME: &str = "no-cache";
 
 /// The routes `/`, `/console` and everything below, with pages of `frame_ancestors` let to embed
-/// the console.
+/// the page of a portal. Nobody may embed any other.
 ///
 /// `/console/…` answers 200 or 304, 404 `unknown_route` for a file below `assets/` that is not
 /// there, and 404 `no_console` where the program was built without it.
 pub fn routes(frame_ancestors: &FrameAncestors) -> Router {
-    let policy = frame_ancestors.policy();
-    let page = policy.clone();
+    let (portals, others) = (frame_ancestors.policy(), FrameAncestors::default().policy());
+    let page = others.clone();
     let root = move |headers: HeaderMap| answer(PAGE.to_owned(), headers, page.clone());
-    let file = move |Path(path): Path<String>, headers: HeaderMap| answer(path, headers, policy.clone());
+    let file = move |Path(path): Path<String>, uri: Uri, headers: HeaderMap| {
+        // As the page itself compares it: in any other spelling it is no portal.
+        let policy = if uri.path() == PORTAL { &portals } else { &others };
+        answer(path, headers, policy.clone())
+    };
     Router::new()
         .route("/", get(async || Redirect::temporary(CONSOLE)))
         .route("/console", get(async || Redirect::temporary(CONSOLE)))

@@ -2,7 +2,7 @@
 
 use axum::http::HeaderValue;
 
-/// Whose pages may embed the console.
+/// Whose pages may embed the page of a portal.
 #[derive(Clone, Debug, Default)]
 pub struct FrameAncestors(Vec<String>);
 

@@ -10,11 +10,15 @@ use tower_service::Service;
 use crate::{FrameAncestors, routes};
 
 async fn asked(path: &str, headers: &[(&str, &str)]) -> Response {
+    asked_of(&FrameAncestors::default(), path, headers).await
+}
+
+async fn asked_of(ancestors: &FrameAncestors, path: &str, headers: &[(&str, &str)]) -> Response {
     let mut request = Request::builder().uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let mut routes = routes(&FrameAncestors::default());
+    let mut routes = routes(ancestors);
     routes.call(request.body(Body::empty()).expect("a request")).await.expect("an answer")
 }
 
@@ -45,8 +49,28 @@ async fn every_answer_has_the_policy() {
     }
 }
 
+#[tokio::test]
+async fn other_pages_embed_a_portal_and_nothing_else_of_the_console() {
+    let ancestors = FrameAncestors::new(["https://portal.example".to_owned()]);
+    for (path, expect) in [
+        ("/console/portal", "https://portal.example"),
+        ("/console/portal?delivery=x", "https://portal.example"),
+        ("/console/", "'none'"),
+        ("/console/clients/acme", "'none'"),
+        ("/console/portal/", "'none'"),
+        ("/console/portal/../clients", "'none'"),
+        ("/console/%70ortal", "'none'"),
+        ("/console/portal%2Fx", "'none'"),
+        ("/console/assets/none.js", "'none'"),
+    ] {
+        let response = asked_of(&ancestors, path, &[]).await;
+        let policy = header(&response, "content-security-policy");
+        assert!(policy.ends_with(&format!("; frame-ancestors {expect}")), "{path}: {policy}");
+    }
+}
+
 #[test]
-fn pages_that_may_embed_the_console_are_named() {
+fn pages_that_may_embed_a_portal_are_named() {
     let ancestors = ["https://portal.example", "https://a.example; script-src *"].map(str::to_owned);
     let policy = FrameAncestors::new(ancestors).policy();
     let policy = policy.to_str().expect("text");

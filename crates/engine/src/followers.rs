@@ -5,6 +5,7 @@
 //! follows several things at once is in [`live`].
 
 pub mod live;
+pub mod registry;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicUsize, Ordering};
@@ -17,9 +18,11 @@ use records::{Batch, DeviceSlot, Op};
 use tokio::sync::Notify;
 
 use crate::Engine;
-use live::{LIVE_MAX, Touched, Watched};
+use live::{LIVE_MAX, Touched, WatchTarget};
+use registry::RegistryNews;
 
-/// Followers of one feed at the same time. Each batch with something for any of them looks at all.
+/// Callers that follow a single feed, at the same time. A batch with something for any of them is
+/// compared with all.
 const FOLLOWERS_MAX: usize = 1_024;
 
 /// What a follower waits for.
@@ -153,7 +156,7 @@ impl News {
 
     /// When the oldest of the commands was given that came to stand elsewhere, as far as somebody
     /// looked for it.
-    fn moved_from(&self, watched: &Watched) -> Timestamp {
+    fn moved_from(&self, watched: &WatchTarget) -> Timestamp {
         if watched.feeds().is_within(self.looked_for) { self.moved_from } else { Timestamp(i64::MIN) }
     }
 
@@ -178,6 +181,8 @@ pub(crate) struct Followers {
     count: AtomicUsize,
     /// Of them those who watch queues.
     watch_queues: AtomicUsize,
+    /// Of them those who watch rows of the registry.
+    watch_registry: AtomicUsize,
     /// The feeds that any of them follows.
     looked_for: AtomicU16,
     table: Mutex<FollowerTable>,
@@ -186,7 +191,7 @@ pub(crate) struct Followers {
 
 #[derive(Debug, Default)]
 struct FollowerTable {
-    followers: HashMap<u64, (Box<[Watched]>, Arc<Ear>)>,
+    followers: HashMap<u64, (Box<[WatchTarget]>, Arc<FollowerSignal>)>,
     came: u64,
     /// Of them those who follow several things.
     live: usize,
@@ -194,7 +199,7 @@ struct FollowerTable {
 
 /// Where a follower is told.
 #[derive(Debug)]
-struct Ear {
+struct FollowerSignal {
     notify: Notify,
     /// Which of the things that it follows it was told of, a bit each.
     told: AtomicU32,
@@ -207,7 +212,7 @@ struct Ear {
     touched: Mutex<Touched>,
 }
 
-impl Ear {
+impl FollowerSignal {
     fn new() -> Self {
         Self {
             notify: Notify::new(),
@@ -269,16 +274,17 @@ impl Followers {
         }
         let stamp = news.map_or(stamp, |news| news.stamp);
         let table = self.table();
-        for (watched, ear) in table.followers.values() {
+        for (watched, signal) in table.followers.values() {
             for (number, watched) in watched.iter().enumerate() {
                 let concerns = match watched {
-                    Watched::Feed(followed) => news.is_none_or(|news| news.concerns(*followed)),
-                    Watched::Devices(devices) => live::touch(&mut ear.touched(), devices, news),
-                    Watched::Queues(_) => false,
+                    WatchTarget::Feed(followed) => news.is_none_or(|news| news.concerns(*followed)),
+                    WatchTarget::Devices(devices) => live::touch(&mut signal.touched(), devices, news),
+                    WatchTarget::Queues(_) | WatchTarget::Registry(_) => false,
                 };
                 if concerns {
-                    ear.moved(news.map_or(Timestamp(i64::MIN), |news| news.moved_from(watched)));
-                    ear.tell(number, stamp);
+                    let from = news.map_or(Timestamp(i64::MIN), |news| news.moved_from(watched));
+                    signal.moved(from);
+                    signal.tell(number, stamp);
                 }
             }
         }
@@ -290,11 +296,32 @@ impl Followers {
             return;
         }
         let table = self.table();
-        for (watched, ear) in table.followers.values() {
+        for (watched, signal) in table.followers.values() {
             for (number, watched) in watched.iter().enumerate() {
-                let Watched::Queues(partitions) = watched else { continue };
+                let WatchTarget::Queues(partitions) = watched else { continue };
                 if partition.is_none_or(|partition| partitions.contains(&partition)) {
-                    ear.tell(number, Timestamp(i64::MIN));
+                    signal.tell(number, Timestamp(i64::MIN));
+                }
+            }
+        }
+    }
+
+    /// What a batch of the registry will have for followers; `None` while nobody watches it.
+    pub(crate) fn registry_news(&self, batch: &Batch) -> Option<RegistryNews> {
+        (self.watch_registry.load(Ordering::SeqCst) > 0).then(|| RegistryNews::of(batch))
+    }
+
+    /// Rows of the registry have changed, and that is durable.
+    pub(crate) fn registry_changed(&self, news: RegistryNews) {
+        if news.is_empty() || self.watch_registry.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let table = self.table();
+        for (watched, signal) in table.followers.values() {
+            for (number, watched) in watched.iter().enumerate() {
+                let WatchTarget::Registry(rows) = watched else { continue };
+                if news.has(*rows) {
+                    signal.tell(number, Timestamp(i64::MIN));
                 }
             }
         }
@@ -306,25 +333,25 @@ impl Followers {
             return;
         }
         let table = self.table();
-        for (watched, ear) in table.followers.values() {
+        for (watched, signal) in table.followers.values() {
             for (number, watched) in watched.iter().enumerate() {
-                let Watched::Feed(followed) = watched else { continue };
+                let WatchTarget::Feed(followed) = watched else { continue };
                 if followed.feed == FollowedFeed::Notices {
-                    ear.tell(number, Timestamp(i64::MIN));
+                    signal.tell(number, Timestamp(i64::MIN));
                 }
             }
         }
     }
 
-    fn add(&self, followed: Followed) -> Option<(u64, Arc<Ear>)> {
+    fn add(&self, followed: Followed) -> Option<(u64, Arc<FollowerSignal>)> {
         let mut table = self.table();
         if table.followers.len() - table.live >= FOLLOWERS_MAX {
             return None;
         }
-        Some(self.enter(&mut table, Box::new([Watched::Feed(followed)])))
+        Some(self.enter(&mut table, Box::new([WatchTarget::Feed(followed)])))
     }
 
-    fn add_live(&self, watched: Box<[Watched]>) -> Option<(u64, Arc<Ear>)> {
+    fn add_live(&self, watched: Box<[WatchTarget]>) -> Option<(u64, Arc<FollowerSignal>)> {
         let mut table = self.table();
         if table.live >= LIVE_MAX {
             return None;
@@ -333,12 +360,12 @@ impl Followers {
         Some(self.enter(&mut table, watched))
     }
 
-    fn enter(&self, table: &mut FollowerTable, watched: Box<[Watched]>) -> (u64, Arc<Ear>) {
+    fn enter(&self, table: &mut FollowerTable, watched: Box<[WatchTarget]>) -> (u64, Arc<FollowerSignal>) {
         table.came += 1;
-        let (number, ear) = (table.came, Arc::new(Ear::new()));
-        table.followers.insert(number, (watched, Arc::clone(&ear)));
+        let (number, signal) = (table.came, Arc::new(FollowerSignal::new()));
+        table.followers.insert(number, (watched, Arc::clone(&signal)));
         self.note(table);
-        (number, ear)
+        (number, signal)
     }
 
     fn remove(&self, number: u64) {
@@ -358,9 +385,11 @@ impl Followers {
     fn note(&self, table: &FollowerTable) {
         let watched = || table.followers.values().flat_map(|(watched, _)| watched);
         let feeds = watched().fold(FeedSet::default(), |feeds, watched| feeds.and(watched.feeds()));
-        let queues = watched().filter(|watched| matches!(watched, Watched::Queues(_))).count();
+        let queues = watched().filter(|watched| matches!(watched, WatchTarget::Queues(_))).count();
+        let registry = watched().filter(|watched| matches!(watched, WatchTarget::Registry(_))).count();
         self.looked_for.store(feeds.0, Ordering::SeqCst);
         self.watch_queues.store(queues, Ordering::SeqCst);
+        self.watch_registry.store(registry, Ordering::SeqCst);
         self.count.store(table.followers.len(), Ordering::SeqCst);
         self.gauge.set((table.followers.len() - table.live) as i64);
     }
@@ -375,7 +404,7 @@ impl Followers {
 pub struct Follower {
     engine: Engine,
     number: u64,
-    ear: Arc<Ear>,
+    signal: Arc<FollowerSignal>,
 }
 
 impl Follower {
@@ -383,11 +412,11 @@ impl Follower {
     /// there before, none that was given before the time that this answers has come to stand
     /// elsewhere since it was last asked.
     pub async fn news(&self) -> Timestamp {
-        self.ear.told().await;
-        let moved_from = Timestamp(self.ear.moved_from.swap(i64::MAX, Ordering::AcqRel));
+        self.signal.told().await;
+        let moved_from = Timestamp(self.signal.moved_from.swap(i64::MAX, Ordering::AcqRel));
         // Feeds end before what other partitions are still writing: once they have written it, this
         // is shown.
-        let stamp = Timestamp(self.ear.stamp.load(Ordering::Relaxed));
+        let stamp = Timestamp(self.signal.stamp.load(Ordering::Relaxed));
         self.engine.shown(stamp).await;
         moved_from
     }
@@ -411,77 +440,16 @@ impl Engine {
     /// # Errors
     /// 503 `too_many_waiting`.
     pub fn follow(&self, followed: Followed) -> Result<Follower, Problem> {
-        let Some((number, ear)) = self.followers().add(followed) else {
+        let Some((number, signal)) = self.followers().add(followed) else {
             let detail =
                 format!("{FOLLOWERS_MAX} callers wait at the ends of feeds already; ask without wait");
             return Err(Problem::new(503, "too_many_waiting", detail));
         };
         // What is durable already may not be shown yet.
-        ear.tell(0, self.latest_stamp());
-        Ok(Follower { engine: self.clone(), number, ear })
+        signal.tell(0, self.latest_stamp());
+        Ok(Follower { engine: self.clone(), number, signal })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    mod moved;
-
-    fn news(feeds: FeedSet, slots: &[u32]) -> News {
-        let slots = slots.iter().copied().map(DeviceSlot).collect();
-        let looked_for = FeedSet(u16::MAX);
-        let moved_from = Timestamp::MAX;
-        News { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds, slots, moved_from }
-    }
-
-    #[test]
-    fn a_batch_concerns_who_waits_for_what_is_in_it() {
-        let followed = |feed, device: Option<(u16, u32)>| Followed {
-            feed,
-            device: device.map(|(partition, slot)| (PartitionId(partition), DeviceSlot(slot))),
-        };
-        for (feed, device, news, expect) in [
-            (FollowedFeed::Events, None, news(FeedSet::EVENTS, &[7]), true),
-            (FollowedFeed::Events, Some((1, 7)), news(FeedSet::EVENTS, &[3, 7]), true),
-            (FollowedFeed::Events, Some((1, 8)), news(FeedSet::EVENTS, &[3, 7]), false),
-            (FollowedFeed::Events, Some((2, 7)), news(FeedSet::EVENTS, &[7]), false),
-            (FollowedFeed::Events, None, news(FeedSet::DELIVERIES, &[7]), false),
-            (FollowedFeed::Deliveries, None, news(FeedSet::PROGRESS, &[]), false),
-            (FollowedFeed::DeliveriesByStatus, None, news(FeedSet::PROGRESS, &[]), true),
-            (FollowedFeed::DeliveriesByStatus, Some((1, 7)), news(FeedSet::PROGRESS, &[]), true),
-            (FollowedFeed::Readings, Some((1, 7)), news(FeedSet::READINGS, &[7]), true),
-            (FollowedFeed::Quarantine, None, news(FeedSet::QUARANTINE, &[]), true),
-            (FollowedFeed::Commands, Some((1, 7)), news(FeedSet::COMMANDS, &[7]), true),
-            (FollowedFeed::Commands, Some((1, 7)), news(FeedSet::COMMAND_STATES, &[]), false),
-            (FollowedFeed::CommandsByStatus, Some((1, 7)), news(FeedSet::COMMAND_STATES, &[]), true),
-            (FollowedFeed::Timeline, Some((1, 7)), news(FeedSet::TIMELINE, &[7]), true),
-            (FollowedFeed::Timeline, Some((1, 7)), news(FeedSet::EVENTS, &[7]), true),
-            (FollowedFeed::Timeline, Some((1, 7)), news(FeedSet::TIMELINE, &[8]), false),
-        ] {
-            assert_eq!(news.concerns(followed(feed, device)), expect, "{feed:?} {device:?} {news:?}");
-        }
-    }
-
-    #[test]
-    fn what_nobody_looked_for_in_a_batch_may_concern_whoever_came_since() {
-        let followed = Followed { feed: FollowedFeed::Events, device: None };
-        let unseen = News { looked_for: FeedSet::DELIVERIES, ..news(FeedSet::default(), &[]) };
-        assert!(unseen.concerns(followed));
-        let followers = Followers::default();
-        let (_, ear) = followers.add(followed).expect("room");
-        followers.tell(Timestamp(5), Some(&unseen));
-        assert_eq!(ear.told.load(Ordering::SeqCst), 1);
-    }
-
-    #[test]
-    fn there_are_so_many_followers_at_most() {
-        let followers = Followers::default();
-        let followed = Followed { feed: FollowedFeed::Events, device: None };
-        let numbers: Vec<_> = (0..FOLLOWERS_MAX).filter_map(|_| followers.add(followed)).collect();
-        assert_eq!((numbers.len(), followers.gauge.get()), (FOLLOWERS_MAX, FOLLOWERS_MAX as i64));
-        assert!(followers.add(followed).is_none());
-        numbers.iter().for_each(|(number, _)| followers.remove(*number));
-        assert_eq!((followers.gauge.get(), followers.count.load(Ordering::SeqCst)), (0, 0));
-    }
-}
+mod tests;

@@ -14,7 +14,7 @@ use records::{Batch, Connection, EventKind, Happening, Op};
 use store::Store;
 
 use crate::devices::stats::DeviceStats;
-use crate::overview::Totals;
+use crate::overview::CounterTotals;
 use crate::queues::{JobsByState, JobsCounted, PartitionStats, QueueJobs};
 
 /// Counters of what batches hold.
@@ -114,9 +114,9 @@ impl BatchMetrics {
     }
 
     /// What was counted since the start.
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> CounterTotals {
         let events = |kind: EventKind| self.events.get_or_create(&KindLabel { r#type: kind.as_str() }).get();
-        Totals {
+        CounterTotals {
             reports: self.signs.get(),
             changes: events(EventKind::Changed),
             losses: events(EventKind::Lost),

@@ -6,11 +6,11 @@
 
 pub mod hysteresis;
 
-pub(crate) mod board;
 pub(crate) mod book;
 pub(crate) mod courier;
 pub(crate) mod links;
 pub(crate) mod lost_together;
+pub(crate) mod pending;
 
 pub use lost_together::LostDevices;
 
@@ -29,7 +29,7 @@ use crate::registry::RegistryInput;
 pub struct NoticeSettings {
     /// How long notices are kept.
     pub keep: Duration,
-    /// The same subject is told of at most once in this time, but for what then holds.
+    /// At most one notice about a subject in this time; at its end the present condition is told.
     pub quiet: Duration,
     /// A queue whose oldest ready job has waited so long is told of; `None` if none is.
     pub backlog_age: Option<Duration>,
@@ -57,7 +57,7 @@ impl Default for NoticeSettings {
 
 /// What a signal is about: subjects of one topic are told apart by their text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Topic {
+pub enum SignalTopic {
     /// How a client's receiver does.
     Client,
     /// How long jobs wait in a queue.
@@ -74,10 +74,10 @@ pub enum Topic {
     Devices,
 }
 
-impl Topic {
+impl SignalTopic {
     /// What is told when a subject is well again, if that is told.
     #[must_use]
-    pub fn told_when_well(self) -> Option<NoticeKind> {
+    pub fn resolved_notice(self) -> Option<NoticeKind> {
         match self {
             Self::Client => Some(NoticeKind::ClientRecovered),
             Self::Backlog
@@ -110,20 +110,20 @@ impl Topic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing is wrong, and whoever was told otherwise is told that.
-    Well,
+    Resolved,
     /// Nothing is wrong any more, and nobody needs to be told.
-    Over,
+    Cleared,
     /// This is wrong.
-    Ill(NoticeKind),
+    Firing(NoticeKind),
     /// This happened, and is over.
-    Happened(NoticeKind),
+    Occurred(NoticeKind),
 }
 
 /// A condition, from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signal {
     /// What it is about.
-    pub topic: Topic,
+    pub topic: SignalTopic,
     /// The subject, as a notice shows it: `client acme`.
     pub subject: Box<str>,
     /// How the subject is now.
@@ -263,8 +263,8 @@ mod tests {
     #[test]
     fn what_is_told_of_a_topic_belongs_to_it() {
         for kind in NoticeKind::ALL {
-            let topic = Topic::of(kind);
-            assert!(topic.told_when_well().is_none_or(|well| Topic::of(well) == topic), "{kind:?}");
+            let topic = SignalTopic::of(kind);
+            assert!(topic.resolved_notice().is_none_or(|well| SignalTopic::of(well) == topic), "{kind:?}");
         }
     }
 }

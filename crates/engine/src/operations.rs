@@ -36,7 +36,7 @@ pub struct NewOperation {
     /// Which rows: a JSON object.
     pub filter: Box<str>,
     /// What the action needs besides: a JSON object.
-    pub given: Box<str>,
+    pub arguments: Box<str>,
     /// Rows in a second.
     pub rate: u32,
     /// The name of the caller's token.

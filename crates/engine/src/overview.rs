@@ -8,7 +8,7 @@ use crate::{DeviceStats, Engine, StoreMetric};
 
 /// What was counted since the start; whoever wants rates looks twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct CounterTotals {
     /// Messages of registered devices, refused ones included.
     pub reports: u64,
     /// Changes of devices.
@@ -25,7 +25,7 @@ pub struct Totals {
 
 /// How many there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct OverviewCounts {
     /// Devices by connection, notifications, and refused reports.
     pub devices: DeviceStats,
     /// Devices with a live session of their own.
@@ -37,15 +37,15 @@ pub struct Figures {
 impl Engine {
     /// What was counted since the start.
     #[must_use]
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> CounterTotals {
         self.context().metrics.totals()
     }
 
     /// How many there are now.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn overview_counts(&self) -> OverviewCounts {
         let context = self.context();
-        Figures {
+        OverviewCounts {
             devices: context.devices.stats.sum(),
             connected: context.devices.connected.count() as u64,
             queues: context.queues.stats.sum(),

@@ -12,9 +12,9 @@ use crate::Engine;
 use crate::devices::intake::NotAccepting;
 use crate::devices::sessions::PresenceChange;
 
-mod of_kind;
+mod kind_set;
 
-pub use of_kind::OfKind;
+pub use kind_set::KindSet;
 
 /// A live session of an edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub struct Session {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// Those of these kinds.
-    pub kind: OfKind,
+    pub kind: KindSet,
     /// Among those, whom its login speaks for.
     pub who: Who,
 }
 
-impl From<OfKind> for Reach {
-    fn from(kind: OfKind) -> Self {
+impl From<KindSet> for Reach {
+    fn from(kind: KindSet) -> Self {
         Self { kind, who: Who::Everybody }
     }
 }

@@ -19,7 +19,7 @@ use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, Reply};
 use crate::kernel::step_context::StepContext;
 use crate::notices::book::NoticeBook;
-use crate::notices::{Condition, Detail, NoticeInput, Signal, Topic};
+use crate::notices::{Condition, Detail, NoticeInput, Signal, SignalTopic};
 use crate::operations::{OperationBook, OperationInput};
 use crate::portals::PortalInput;
 use crate::refusals::unknown_client;
@@ -227,7 +227,7 @@ impl Registry {
                     self.clients.remove(&id);
                     self.notices.forget_client(client.incarnation, step);
                     self.portals.client_is_gone(client.incarnation, step);
-                    self.tell_of_client(client, Condition::Over, Detail::default(), step);
+                    self.tell_of_client(client, Condition::Cleared, Detail::default(), step);
                     step.push(Op::DeleteClient(id.clone()));
                     step.emit(RegistryEffect::DirectoryRemove(id));
                 }
@@ -242,7 +242,7 @@ impl Registry {
         if client.enabled && !was.enabled {
             step.emit(RegistryEffect::Enabled(client.incarnation));
             self.notices.client_enabled(client.incarnation, step.now);
-            self.tell_of_client(client, Condition::Over, Detail::default(), step);
+            self.tell_of_client(client, Condition::Cleared, Detail::default(), step);
         }
         if was.enabled && !client.enabled {
             self.tell_disabled(client, "by_hand", step);
@@ -254,7 +254,7 @@ impl Registry {
 
     fn tell_disabled(&mut self, client: &Client, why: &str, step: &mut RegistryStep<'_>) {
         let detail = Detail::default().text("client_id", client.id.as_str()).text("why", why);
-        self.tell_of_client(client, Condition::Ill(NoticeKind::ClientDisabled), detail, step);
+        self.tell_of_client(client, Condition::Firing(NoticeKind::ClientDisabled), detail, step);
     }
 
     fn tell_of_client(
@@ -265,7 +265,7 @@ impl Registry {
         step: &mut RegistryStep<'_>,
     ) {
         let subject = format!("client {}", client.id).into();
-        let signal = Signal { topic: Topic::Client, subject, condition, detail };
+        let signal = Signal { topic: SignalTopic::Client, subject, condition, detail };
         self.notices.signal(signal, &self.clients, step);
     }
 

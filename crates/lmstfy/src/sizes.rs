@@ -77,6 +77,7 @@ mod tests {
             reserved: 0,
             dead: 2,
             oldest_ready: None,
+            oldest_ready_at: None,
             paused: false,
             settings: Default::default(),
         };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Timestamp;
-use engine::notices::{Condition, Detail, Signal, Topic};
+use engine::notices::{Condition, Detail, Signal, SignalTopic};
 use engine::records::NoticeKind;
 use engine::{AttemptDue, Engine};
 use tokio::sync::{mpsc, watch};
@@ -253,18 +253,18 @@ fn signal_of(event: &BreakerEvent) -> Signal {
         BreakerEvent::Opened { client, failed, last } => {
             let last = AttemptResult::from(*last).as_str();
             let detail = Detail::default().number("failed", u64::from(*failed)).text("last", last);
-            (client, Condition::Ill(NoticeKind::ClientFailing), detail)
+            (client, Condition::Firing(NoticeKind::ClientFailing), detail)
         }
         BreakerEvent::Closed { client, why: CloseReason::Delivered } => {
-            (client, Condition::Well, Detail::default())
+            (client, Condition::Resolved, Detail::default())
         }
         BreakerEvent::Closed { client, why: CloseReason::Changed } => {
-            (client, Condition::Over, Detail::default())
+            (client, Condition::Cleared, Detail::default())
         }
     };
     let subject = format!("client {}", client.id).into();
     let detail = detail.text("client_id", client.id.as_str());
-    Signal { topic: Topic::Client, subject, condition, detail }
+    Signal { topic: SignalTopic::Client, subject, condition, detail }
 }
 
 /// Rare by itself: it takes many failed attempts each time.

@@ -18,7 +18,7 @@ pub enum NoticeKind {
     QueueBacklog,
     /// A queue has many dead letters.
     QueueDeadLetters,
-    /// A rollout's stop rule stopped it.
+    /// A rollout stopped by itself.
     RolloutStopped,
     /// The disk has little room.
     StorageLow,

@@ -13,7 +13,7 @@ pub struct Operation {
     /// Which rows: a JSON object, as whoever asks for operations reads it.
     pub filter: Box<str>,
     /// What the action needs besides: a JSON object.
-    pub given: Box<str>,
+    pub arguments: Box<str>,
     /// Rows in a second.
     pub rate: u32,
     /// The name of the token that asked for it; `None` where no tokens were configured.
@@ -182,7 +182,7 @@ impl Operation {
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         let scopes: usize = self.scopes.iter().map(|scope| scope.len() + 2).sum();
-        self.filter.len() + self.given.len() + scopes
+        self.filter.len() + self.arguments.len() + scopes
     }
 }
 

@@ -2,6 +2,7 @@
 import type { Filter } from "../../lib/Filters.svelte";
 import { STATUSES } from "../../lib/commands";
 import { timeOf } from "../../lib/durations";
+import { filled } from "../../lib/filled";
 import { labelFilter, labelsOf } from "../../lib/labels";
 
 export const FILTERS: readonly Filter[] = [
@@ -15,13 +16,9 @@ export const FILTERS: readonly Filter[] = [
 
 /** The list's parameters. */
 export function listQuery(query: URLSearchParams): Record<string, string> {
-  const asked: Record<string, string | undefined> = {
-    device: query.get("device") ?? undefined,
-    status: query.get("status") ?? undefined,
-    origin: query.get("origin") ?? undefined,
-    from: timeOf(query.get("from")),
-    to: timeOf(query.get("to")),
-  };
-  const given = Object.entries(asked).filter((pair): pair is [string, string] => (pair[1] ?? "") !== "");
-  return { ...Object.fromEntries(given), ...labelFilter(labelsOf(query.get("labels") ?? "").labels) };
+  const asked = filled({
+    device: query.get("device"), status: query.get("status"), origin: query.get("origin"),
+    from: timeOf(query.get("from")), to: timeOf(query.get("to")),
+  });
+  return { ...asked, ...labelFilter(labelsOf(query.get("labels") ?? "").labels) };
 }

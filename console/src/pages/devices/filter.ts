@@ -1,6 +1,7 @@
 /** The filter of the devices' page: its fields, and what they ask of the list. */
 import type { Filter } from "../../lib/Filters.svelte";
 import { durationMs } from "../../lib/durations";
+import { filled } from "../../lib/filled";
 import { labelFilter, labelsOf } from "../../lib/labels";
 
 export const FILTERS: readonly Filter[] = [
@@ -9,7 +10,7 @@ export const FILTERS: readonly Filter[] = [
   { name: "kind", label: "Kind", placeholder: "lock" },
   { name: "connection", label: "Connection", options: ["", "online", "lost", "never_seen"] },
   { name: "connected", label: "Session", options: [{ value: "", label: "any" }, { value: "true", label: "connected" }, { value: "false", label: "not connected" }] },
-  { name: "waiting", label: "Commands", options: [{ value: "", label: "any" }, { value: "true", label: "some wait" }, { value: "false", label: "none waits" }] },
+  { name: "waiting", label: "Commands", options: [{ value: "", label: "any" }, { value: "true", label: "waiting" }, { value: "false", label: "none waiting" }] },
   { name: "silent_for", label: "Silent for", options: [
     { value: "", label: "any time" }, { value: "10m", label: "10 minutes" }, { value: "1h", label: "an hour" },
     { value: "1d", label: "a day" }, { value: "7d", label: "a week" }, { value: "30d", label: "30 days" },
@@ -20,11 +21,7 @@ const AS_THEY_ARE = ["id_prefix", "kind", "connection", "connected", "waiting"];
 
 /** The list's parameters. */
 export function listQuery(query: URLSearchParams, nowMs: number): Record<string, string> {
-  const asked: Record<string, string> = {};
-  for (const name of AS_THEY_ARE) {
-    const value = query.get(name);
-    if (value) asked[name] = value;
-  }
+  const asked = filled(Object.fromEntries(AS_THEY_ARE.map((name) => [name, query.get(name)]))) as Record<string, string>;
   const silentMs = durationMs(query.get("silent_for") ?? "");
   if (silentMs !== undefined) asked["last_seen_before"] = new Date(nowMs - silentMs).toISOString();
   return { ...asked, ...labelFilter(labelsOf(query.get("labels") ?? "").labels) };

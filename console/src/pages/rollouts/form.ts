@@ -1,5 +1,9 @@
 /** The form of a rollout as the call takes it. */
+import type { paths } from "@fieldpost/client";
 import { timeOf } from "../../lib/durations";
+import { filled } from "../../lib/filled";
+
+type NewRollout = paths["/v1/rollouts"]["post"]["requestBody"]["content"]["application/json"];
 
 export interface StageForm {
   /** In per cent, cumulative. */
@@ -52,24 +56,28 @@ export function shareOf(percent: string): number {
 }
 
 /** The body of the call; what was left empty is left out. */
-export function bodyOf(form: RolloutForm, payload: unknown): Record<string, unknown> & { payload: unknown } {
-  const text = (given: string): string | undefined => (given.trim() === "" ? undefined : given.trim());
+export function bodyOf(form: RolloutForm, payload: unknown): NewRollout {
   const number = (given: string): number | undefined => (given.trim() === "" ? undefined : Number(given));
-  const stages = form.stages.map(({ share, soak, approve }) => ({ share: shareOf(share), soak: text(soak), approve: approve || undefined }));
-  const selected = { selector: form.selector.trim(), place: text(form.place), include_later: form.includeLater || undefined };
+  const stages = form.stages.map(({ share, soak, approve }) => ({
+    share: shareOf(share), ...filled({ soak: soak.trim(), approve: approve || undefined }),
+  }));
+  const selected = { selector: form.selector.trim(), ...filled({ place: form.place.trim(), include_later: form.includeLater || undefined }) };
+  const window = { cron: form.cron.trim(), for: form.windowFor.trim() };
   return {
     payload,
     ...(form.which === "devices" ? { devices: idsOf(form.devices) } : selected),
-    rate: number(form.rate),
-    in_flight: number(form.inFlight),
-    stages: stages.length > 0 ? stages : undefined,
-    window: text(form.cron) === undefined ? undefined : { cron: text(form.cron), for: text(form.windowFor), tz: text(form.tz) },
-    stop: text(form.failedShare) === undefined ? undefined : { failed_share: shareOf(form.failedShare), after: number(form.after) },
-    ttl: text(form.ttl),
-    not_before: timeOf(form.notBefore),
-    key: text(form.key),
-    origin: text(form.origin),
-    priority: number(form.priority),
-    max_attempts: number(form.attempts),
+    ...filled({
+      rate: number(form.rate),
+      in_flight: number(form.inFlight),
+      stages: stages.length > 0 ? stages : undefined,
+      window: window.cron === "" ? undefined : { ...window, ...filled({ tz: form.tz.trim() }) },
+      stop: form.failedShare.trim() === "" ? undefined : { failed_share: shareOf(form.failedShare), ...filled({ after: number(form.after) }) },
+      ttl: form.ttl.trim(),
+      not_before: timeOf(form.notBefore),
+      key: form.key.trim(),
+      origin: form.origin.trim(),
+      priority: number(form.priority),
+      max_attempts: number(form.attempts),
+    }),
   };
 }

@@ -10,7 +10,7 @@ use base::Problem;
 use crate::openapi::refusals::UNKNOWN_DEVICE;
 
 /// How much of the devices a caller may know of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sees {
     Everything,
     /// Its own devices. Whether there are others is not for it to find out.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use access::Caller;
 use axum::body::Bytes;
-use base::{Problem, hash};
-use engine::followers::live::{DeviceSet, LiveFollower, Watched};
+use base::Problem;
+use engine::followers::live::{LiveFollower, WatchTarget, WatchedDevices};
 use engine::followers::{Followed, FollowedFeed};
 use net::memory_budget::Reservation;
 use net::shares::SenderKey;
@@ -15,12 +15,12 @@ use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::Place;
-use super::feed::{FeedState, MESSAGE_BYTES_MAX};
+use super::feed::{FeedIdentity, FeedState, MESSAGE_BYTES_MAX};
 use super::message::{ALIVE, message};
-use super::position::{self, Position};
-use super::topic::{Asked, Topic, sees_devices_of};
-use super::visible::{Changed, VisibleDevices, VisibleQueues};
+use super::position::{self, FeedPosition};
+use super::topic::{LiveRequest, LiveTopic, sees_devices_of};
+use super::visible::{VisibleChanges, VisibleDevices, VisibleQueues};
+use super::{LiveStreamPermit, Look};
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::authorization::Sees;
@@ -29,21 +29,22 @@ use crate::path::{unknown_client, unknown_device};
 use crate::routes::live::source;
 use crate::shape::{LiveBehindShape, LiveHelloShape};
 
-/// Between two looks at a topic, for its ten messages a second.
-const LOOKED_AT_EVERY: Duration = Duration::from_millis(100);
-/// The same at queues, whose partitions are asked, and at feeds that are behind.
-const ASKED_EVERY: Duration = Duration::from_millis(500);
-const BEHIND_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at a topic: it has ten messages a second at most.
+const TICK: Duration = Duration::from_millis(100);
+/// Between two looks at queues: their partitions are asked.
+const QUEUES_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two looks at a feed that is behind: it will be left out again.
+const BEHIND_INTERVAL: Duration = Duration::from_secs(1);
 /// After so long without a message a comment says that the stream lives.
-const ALIVE_EVERY: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// How long what a caller may see is taken to be as it was.
-const RIGHTS_HOLD_FOR: Duration = Duration::from_secs(1);
+const RIGHTS_TTL: Duration = Duration::from_secs(1);
 
 /// A stream.
 pub(super) struct LiveStream {
-    place: Place,
+    permit: LiveStreamPermit,
     caller: Option<Caller>,
-    asked: Asked,
+    asked: LiveRequest,
     fingerprint: u64,
     whose: SenderKey,
     topics: Vec<TopicState>,
@@ -59,17 +60,19 @@ pub(super) struct LiveStream {
 }
 
 struct TopicState {
-    topic: Topic,
-    shows: Shows,
+    topic: LiveTopic,
+    shows: TopicView,
     /// Its number for the follower, if it follows.
     number: Option<usize>,
     /// There may be something new.
-    is_told: bool,
+    is_due: bool,
+    /// In which moment it was told so last.
+    told_in: u64,
     /// It is not looked at before that.
     look_at: Instant,
 }
 
-enum Shows {
+enum TopicView {
     Feed(Box<FeedState>),
     Devices(VisibleDevices),
     Queues(VisibleQueues),
@@ -82,13 +85,13 @@ impl LiveStream {
     /// # Errors
     /// 404 for an unknown device or client, and what a look-up says.
     pub(super) async fn open(
-        place: Place,
+        permit: LiveStreamPermit,
         caller: Option<Caller>,
-        asked: Asked,
+        asked: LiveRequest,
         (fingerprint, whose): (u64, SenderKey),
-        mut positions: Vec<(Topic, Position)>,
+        mut positions: Vec<(LiveTopic, FeedPosition)>,
     ) -> Result<Self, Problem> {
-        let api = &place.api;
+        let api = &permit.api;
         let now = Instant::now();
         let mut watched = Vec::new();
         let mut topics = Vec::new();
@@ -100,10 +103,10 @@ impl LiveStream {
                 watched.push(watches);
                 watched.len() - 1
             });
-            topics.push(TopicState { topic, shows, number, is_told: true, look_at: now });
+            topics.push(TopicState { topic, shows, number, is_due: true, told_in: 0, look_at: now });
         }
         let follower = api.engine().follow_live(watched)?;
-        let samples = asked.topics.contains(&Topic::Overview).then(|| overview::follow(api));
+        let samples = asked.topics.contains(&LiveTopic::Overview).then(|| overview::follow(api));
         let version = api.host().map_or("", crate::Host::version);
         let hello = LiveHelloShape::of(version, api.engine().clock().wall());
         let hello = serde_json::to_vec(&hello).expect("a shape is JSON");
@@ -117,10 +120,10 @@ impl LiveStream {
             samples,
             made: VecDeque::from([message("hello", None, &[&hello])]),
             held: None,
-            rights_hold_until: now + RIGHTS_HOLD_FOR,
-            alive_at: now + ALIVE_EVERY,
+            rights_hold_until: now + RIGHTS_TTL,
+            alive_at: now + KEEPALIVE_INTERVAL,
             has_ended: false,
-            place,
+            permit,
         })
     }
 
@@ -129,14 +132,14 @@ impl LiveStream {
     pub(super) async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(message) = self.made.pop_front() {
-                self.alive_at = Instant::now() + ALIVE_EVERY;
+                self.alive_at = Instant::now() + KEEPALIVE_INTERVAL;
                 return Some(message);
             }
             self.held = None;
             if self.has_ended {
                 return None;
             }
-            let api = self.place.api.clone();
+            let api = self.permit.api.clone();
             let step = async {
                 match self.due(Instant::now()) {
                     Some(at) => self.look(at).await,
@@ -157,18 +160,18 @@ impl LiveStream {
 
     /// The topic that may be looked at, and has waited longest for it.
     fn due(&self, now: Instant) -> Option<usize> {
-        let due = self.topics.iter().enumerate().filter(|(_, topic)| topic.is_told && topic.look_at <= now);
+        let due = self.topics.iter().enumerate().filter(|(_, topic)| topic.is_due && topic.look_at <= now);
         due.min_by_key(|(_, topic)| topic.look_at).map(|(at, _)| at)
     }
 
     /// Waits until there is something to look at, or to say.
     async fn wait(&mut self) -> Result<(), Problem> {
-        let told = self.topics.iter().filter(|topic| topic.is_told).map(|topic| topic.look_at);
+        let told = self.topics.iter().filter(|topic| topic.is_due).map(|topic| topic.look_at);
         let look_at = told.min().unwrap_or(self.alive_at).min(self.alive_at);
         let Self { follower, samples, .. } = self;
         select! {
-            told = follower.told() => self.is_told(|topic| topic.number.is_some_and(|number| told & (1 << number) != 0)),
-            () = sampled(samples) => self.is_told(|topic| matches!(topic.shows, Shows::Overview)),
+            told = follower.told() => self.mark_due(|topic| topic.number.is_some_and(|number| told & (1 << number) != 0)),
+            () = sampled(samples) => self.mark_due(|topic| matches!(topic.shows, TopicView::Overview)),
             () = sleep_until(look_at) => {
                 if Instant::now() >= self.alive_at {
                     self.check_rights().await?;
@@ -179,12 +182,15 @@ impl LiveStream {
         Ok(())
     }
 
-    fn is_told(&mut self, which: impl Fn(&TopicState) -> bool) {
+    fn mark_due(&mut self, which: impl Fn(&TopicState) -> bool) {
         // On the next moment that all streams look at: what one reads then serves the others.
-        let (at, _) = next_look(self.place.api.shared.live.epoch, Instant::now());
-        for topic in self.topics.iter_mut().filter(|topic| which(topic) && !topic.is_told) {
-            topic.is_told = true;
-            topic.look_at = topic.look_at.max(at);
+        let (at, tick) = next_look(self.permit.api.shared.live.epoch, Instant::now());
+        for topic in self.topics.iter_mut().filter(|topic| which(topic)) {
+            topic.told_in = tick;
+            if !topic.is_due {
+                topic.is_due = true;
+                topic.look_at = topic.look_at.max(at);
+            }
         }
     }
 
@@ -193,32 +199,36 @@ impl LiveStream {
         if Instant::now() >= self.rights_hold_until {
             self.check_rights().await?;
         }
-        let api = self.place.api.clone();
-        let bytes = MESSAGE_BYTES_MAX * 2;
-        let mut held = api.shared.memory_of_pages.take_soon(&self.whose, bytes).await?;
-        let now = Instant::now();
-        let (next, tick) = next_look(api.shared.live.epoch, now);
+        let (api, whose) = (self.permit.api.clone(), self.whose.clone());
+        // New items and those that moved, each with one too many.
+        let bytes = MESSAGE_BYTES_MAX * 3;
+        let mut held = api.shared.memory_of_pages.take_soon(&whose, bytes).await?;
+        let epoch = api.shared.live.epoch;
+        let (next, tick) = next_look(epoch, Instant::now());
+        let look = Look { api: &api, tick, whose: &whose };
         let state = &mut self.topics[at];
-        state.is_told = false;
+        state.is_due = false;
         state.look_at = next;
         match &mut state.shows {
-            Shows::Feed(_) => self.look_at_feed(at, tick, &api).await?,
-            Shows::Devices(devices) => {
+            TopicView::Feed(_) => self.look_at_feed(at, &look).await?,
+            TopicView::Devices(devices) => {
                 self.follower.shown().await;
                 let clients = sees_devices_of(&api, self.caller.as_ref()).await?;
-                let changed = devices.changed(&api, self.follower.touched(), clients.as_deref()).await?;
-                state.is_told |= changed.more;
-                self.add_changed(Topic::Devices, &changed);
+                let changed = devices.changed(&look, self.follower.touched(), clients.as_deref()).await?;
+                state.is_due |= changed.more;
+                self.add_changed(LiveTopic::Devices, &changed);
             }
-            Shows::Queues(queues) => {
-                state.look_at = now + ASKED_EVERY;
-                let changed = queues.changed(&api).await?;
-                self.add_changed(Topic::Queues, &changed);
+            TopicView::Queues(queues) => {
+                state.look_at = next_moment(epoch, Instant::now(), QUEUES_INTERVAL).0;
+                let changed = queues.changed(&look).await?;
+                // What another stream asked for at this moment may be from before that.
+                state.is_due |= state.told_in == tick;
+                self.add_changed(LiveTopic::Queues, &changed);
             }
-            Shows::Overview => {
+            TopicView::Overview => {
                 let sample = self.samples.as_mut().and_then(|samples| samples.borrow_and_update().clone());
                 if let Some(sample) = sample {
-                    self.add(Topic::Overview, &[&sample]);
+                    self.add(LiveTopic::Overview, &[&sample]);
                 }
             }
         }
@@ -227,32 +237,39 @@ impl LiveStream {
         Ok(())
     }
 
-    async fn look_at_feed(&mut self, at: usize, tick: u64, api: &ApiState) -> Result<(), Problem> {
+    async fn look_at_feed(&mut self, at: usize, look: &Look<'_>) -> Result<(), Problem> {
         let stamp = self.follower.shown().await;
         let state = &mut self.topics[at];
-        let Shows::Feed(feed) = &mut state.shows else { return Ok(()) };
-        let looked = feed.look(api, tick).await?;
-        if looked.more || looked.end <= stamp {
+        let TopicView::Feed(feed) = &mut state.shows else { return Ok(()) };
+        let looked = feed.look(look).await?;
+        let moved = feed.moved(look, &looked).await?;
+        if looked.more || moved.more || looked.end <= stamp {
             // There is more, or may be: another stream has read it before this was shown.
-            state.is_told = true;
+            state.is_due = true;
         }
         if feed.is_behind() {
-            state.look_at = state.look_at.max(Instant::now() + BEHIND_LOOKED_AT_EVERY);
+            state.look_at = state.look_at.max(Instant::now() + BEHIND_INTERVAL);
         }
         let topic = state.topic;
         if looked.behind {
-            api.shared.live.behind.count(topic.as_str());
+            look.api.shared.live.behind.count(topic.as_str());
             let about = serde_json::to_vec(&LiveBehindShape::of(topic.as_str())).expect("a shape is JSON");
             self.made.push_back(message("behind", None, &[&about]));
         }
-        if looked.count > 0 || looked.first {
-            let first: &[u8] = if looked.first { b"],\"first\":true}" } else { b"],\"first\":false}" };
-            self.add(topic, &[b"{\"items\":[", &looked.items, first]);
+        if looked.count > 0 || looked.first || !moved.items.is_empty() {
+            let first: &[u8] = if looked.first { b"],\"first\":true" } else { b"],\"first\":false" };
+            let moved: [&[u8]; 3] = match moved.items.is_empty() {
+                true => [b"", b"", b""],
+                false => [b",\"moved\":[", &moved.items, b"]"],
+            };
+            let parts =
+                [b"{\"items\":[", &looked.items[..], first].into_iter().chain(moved).chain([&b"}"[..]]);
+            self.add(topic, &parts.collect::<Vec<&[u8]>>());
         }
         Ok(())
     }
 
-    fn add_changed(&mut self, topic: Topic, changed: &Changed) {
+    fn add_changed(&mut self, topic: LiveTopic, changed: &VisibleChanges) {
         if changed.is_empty() {
             return;
         }
@@ -265,16 +282,16 @@ impl LiveStream {
         self.add(topic, &parts);
     }
 
-    fn add(&mut self, topic: Topic, parts: &[&[u8]]) {
+    fn add(&mut self, topic: LiveTopic, parts: &[&[u8]]) {
         let id = self.id();
-        self.place.api.shared.live.messages.count(topic.as_str());
+        self.permit.api.shared.live.messages.count(topic.as_str());
         self.made.push_back(message(topic.as_str(), id.as_deref(), parts));
     }
 
     /// Where a stream goes on that has all messages up to now; none without feeds.
     fn id(&self) -> Option<String> {
         let mut positions = self.topics.iter().filter_map(|topic| match &topic.shows {
-            Shows::Feed(feed) => feed.position.as_ref().map(|position| (topic.topic, position)),
+            TopicView::Feed(feed) => feed.position.as_ref().map(|position| (topic.topic, position)),
             _ => None,
         });
         let first = positions.next()?;
@@ -283,13 +300,13 @@ impl LiveStream {
 
     /// Whether the caller may still see what it asked for.
     async fn check_rights(&mut self) -> Result<(), Problem> {
-        let api = &self.place.api;
+        let api = &self.permit.api;
         if let Some(caller) = self.caller.as_ref().filter(|caller| !api.shared.access.still_knows(caller)) {
-            let detail = format!("token {:?} is gone, or may do other things than before", caller.name());
+            let detail = format!("token {:?} was deleted, or its scopes were changed", caller.name());
             return Err(Problem::new(401, "unauthorized", detail));
         }
         self.asked.check_rights(api, self.caller.as_ref()).await?;
-        self.rights_hold_until = Instant::now() + RIGHTS_HOLD_FOR;
+        self.rights_hold_until = Instant::now() + RIGHTS_TTL;
         Ok(())
     }
 
@@ -302,9 +319,14 @@ impl LiveStream {
 
 /// The next moment at which all streams look, and the number of the one before.
 fn next_look(epoch: Instant, now: Instant) -> (Instant, u64) {
-    let every = LOOKED_AT_EVERY.as_millis() as u64;
-    let tick = now.duration_since(epoch).as_millis() as u64 / every;
-    (epoch + Duration::from_millis((tick + 1) * every), tick)
+    next_moment(epoch, now, TICK)
+}
+
+/// The same of those that look more seldom.
+fn next_moment(epoch: Instant, now: Instant, every: Duration) -> (Instant, u64) {
+    let every = every.as_millis() as u64;
+    let moment = now.duration_since(epoch).as_millis() as u64 / every;
+    (epoch + Duration::from_millis((moment + 1) * every), moment)
 }
 
 /// Resolves when there is another sample; never where nobody looks at them.
@@ -321,27 +343,30 @@ async fn sampled(samples: &mut Option<watch::Receiver<Option<Bytes>>>) {
 async fn shows(
     api: &ApiState,
     caller: Option<&Caller>,
-    asked: &Asked,
-    topic: Topic,
-    position: Option<Position>,
-) -> Result<(Shows, Option<Watched>), Problem> {
+    asked: &LiveRequest,
+    topic: LiveTopic,
+    position: Option<FeedPosition>,
+) -> Result<(TopicView, Option<WatchTarget>), Problem> {
     let feed = match topic {
-        Topic::Overview => return Ok((Shows::Overview, None)),
-        Topic::Devices => {
+        LiveTopic::Overview => return Ok((TopicView::Overview, None)),
+        LiveTopic::Devices => {
             let devices = VisibleDevices::find(api, &asked.ids).await?;
-            let set: DeviceSet = devices.places().collect();
-            return Ok((Shows::Devices(devices), Some(Watched::Devices(set))));
+            let set: WatchedDevices = devices.places().collect();
+            return Ok((TopicView::Devices(devices), Some(WatchTarget::Devices(set))));
         }
-        Topic::Queues => {
+        LiveTopic::Queues => {
             let queues = api.queues();
             let partitions = asked.queues.iter().map(|queue| queues.partition_of(queue)).collect();
-            return Ok((Shows::Queues(VisibleQueues::new(&asked.queues)), Some(Watched::Queues(partitions))));
+            return Ok((
+                TopicView::Queues(VisibleQueues::new(&asked.queues)),
+                Some(WatchTarget::Queues(partitions)),
+            ));
         }
-        Topic::Events => FollowedFeed::Events,
-        Topic::Deliveries => FollowedFeed::Deliveries,
-        Topic::Commands => FollowedFeed::Commands,
-        Topic::Timeline => FollowedFeed::Timeline,
-        Topic::Notices => FollowedFeed::Notices,
+        LiveTopic::Events => FollowedFeed::Events,
+        LiveTopic::Deliveries => FollowedFeed::DeliveriesByStatus,
+        LiveTopic::Commands => FollowedFeed::CommandsByStatus,
+        LiveTopic::Timeline => FollowedFeed::Timeline,
+        LiveTopic::Notices => FollowedFeed::Notices,
     };
     if let Some(client) = asked.client.as_ref().filter(|client| api.queries().client(client).is_none()) {
         return Err(unknown_client(client.as_str()));
@@ -349,20 +374,18 @@ async fn shows(
     let sees = Sees::of_caller(caller);
     let device = asked.device.as_ref().filter(|_| feed != FollowedFeed::Notices);
     let watched = match device {
-        None => Some(Watched::Feed(Followed { feed, device: None })),
+        None => Some(WatchTarget::Feed(Followed { feed, device: None })),
         Some(id) => {
             let (queries, device) = (api.queries(), id.clone());
             match api.shared.lookups.run(move || queries.place(&device)).await? {
                 None if sees == Sees::Everything => return Err(unknown_device(id.as_str())),
                 // Of a device that is unknown there will be nothing.
                 None => None,
-                device => Some(Watched::Feed(Followed { feed, device })),
+                device => Some(WatchTarget::Feed(Followed { feed, device })),
             }
         }
     };
-    let (device, client) = (asked.device.as_ref(), asked.client.as_ref());
-    let text = format!("{} {device:?} {client:?} {sees:?}", topic.as_str());
-    let of = hash::derived(0, text.as_bytes());
-    let source = source(api, topic, (device, client), sees);
-    Ok((Shows::Feed(Box::new(FeedState::new(source, of, asked.last, position))), watched))
+    let feed = FeedIdentity { topic, device: asked.device.clone(), client: asked.client.clone(), sees };
+    let source = source(api, topic, (feed.device.as_ref(), feed.client.as_ref()), sees);
+    Ok((TopicView::Feed(Box::new(FeedState::new(source, feed, asked.last, position))), watched))
 }

@@ -11,13 +11,14 @@ use base::{DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
 use engine::{Engine, Report, Said, Settings, Slice};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
+use net::shares::SenderKey;
 use serde_json::Value as Json;
 use store::MemoryStore;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::feed::FeedState;
+use super::feed::{FeedIdentity, FeedState};
 use crate::{ApiState, router};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -233,6 +234,55 @@ async fn who_is_behind_is_told_and_goes_on_from_the_newest() {
 }
 
 #[tokio::test]
+async fn a_command_that_moves_on_is_sent_again_as_it_stands() {
+    let rig = Rig::start(&[]).await;
+    rig.device("d1").await;
+    let mut reader = rig.open("topics=commands", None, None).await;
+    assert_eq!(reader.next().await.expect("none").ids(), [""; 0]);
+    rig.make("POST /v1/devices/d1/commands", r#"{"payload":"reboot"}"#).await;
+    let given = reader.next().await.expect("the command");
+    let id = given.ids()[0].to_owned();
+    assert_eq!(given.data["items"][0]["status"], "scheduled", "{given:?}");
+    rig.make(&format!("DELETE /v1/commands/{id}"), "").await;
+    let is_cancelled = |message: &Message| {
+        assert_eq!((message.ids().len(), &message.data["first"]), (0, &Json::Bool(false)), "{message:?}");
+        let moved = message.data["moved"].as_array().expect("what moved");
+        assert_eq!(
+            (moved.len(), &moved[0]["id"], &moved[0]["status"]),
+            (1, &id.as_str().into(), &"cancelled".into())
+        );
+    };
+    is_cancelled(&reader.next().await.expect("it again"));
+    // Whoever was cut off between is told too.
+    let mut resumed = rig.open("topics=commands", None, given.id.as_deref()).await;
+    is_cancelled(&resumed.next().await.expect("it again"));
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_superseded_is_sent_again() {
+    let rig = Rig::start(&[]).await;
+    rig.make("POST /v1/clients", r#"{"id":"acme","name":"n","url":"https://acme.example/"}"#).await;
+    rig.device("d1").await;
+    rig.make("PUT /v1/devices/d1/clients/acme", "").await;
+    let mut reader = rig.open("topics=deliveries", None, None).await;
+    let mut older: Option<String> = None;
+    for value in 0..2 {
+        rig.report("d1", value..value + 1).await;
+        let (mut newest, mut moved) = (None, older.is_none());
+        while newest.is_none() || !moved {
+            let message = reader.next().await.expect("deliveries");
+            newest = message.ids().last().map(|id| (*id).to_owned()).or(newest);
+            let is_older = |row: &&Json| row["id"].as_str() == older.as_deref();
+            if let Some(row) = message.data["moved"].as_array().and_then(|moved| moved.iter().find(is_older))
+            {
+                moved |= row["status"] == "superseded";
+            }
+        }
+        older = newest;
+    }
+}
+
+#[tokio::test]
 async fn of_devices_those_are_sent_that_are_asked_for_and_changed() {
     let rig = Rig::start(&[]).await;
     for id in ["d1", "d2", "d3"] {
@@ -294,7 +344,7 @@ async fn a_server_that_stops_ends_its_streams_at_once() {
 }
 
 #[tokio::test]
-async fn there_are_so_many_streams_and_one_token_has_half() {
+async fn there_are_so_many_streams_and_one_token_has_a_share() {
     let rig = Rig::start(&[("admin", "admin"), ("read", "read")]).await;
     let query = "topics=overview";
     let first = rig.open(query, Some("admin"), None).await;
@@ -302,6 +352,16 @@ async fn there_are_so_many_streams_and_one_token_has_half() {
     let _other = rig.open(query, Some("read"), None).await;
     drop(first);
     let _again = rig.open(query, Some("admin"), None).await;
+}
+
+#[test]
+fn a_token_that_sees_only_some_has_fewer_streams() {
+    let limits = super::LiveLimits::of(100);
+    assert_eq!((limits.of_token_max, limits.of_narrow_token_max), (50, 25));
+    let whose = SenderKey::Token("acme".into());
+    let narrow = limits.of_narrow_token.of(&whose);
+    let held: Vec<_> = std::iter::from_fn(|| narrow.try_take(1)).collect();
+    assert_eq!(held.len(), 25);
 }
 
 #[tokio::test]
@@ -394,13 +454,15 @@ async fn streams_at_the_same_place_share_what_one_of_them_read() {
     let state =
         ApiState::new(rig.engine.clone(), Access::of(Vec::new()), &MemoryBudget::default(), Arc::default());
     let sees = crate::authorization::Sees::Everything;
-    let source = crate::routes::live::source(&state, super::Topic::Events, (None, None), sees);
+    let source = crate::routes::live::source(&state, super::LiveTopic::Events, (None, None), sees);
+    let feed = FeedIdentity { topic: super::LiveTopic::Events, device: None, client: None, sees };
     let (mut one, mut other) =
-        (FeedState::new(Arc::clone(&source), 1, 50, None), FeedState::new(source, 1, 50, None));
-    let looked =
-        [one.look(&state, 1).await.expect("readable"), other.look(&state, 1).await.expect("readable")];
+        (FeedState::new(Arc::clone(&source), feed.clone(), 50, None), FeedState::new(source, feed, 50, None));
+    let whose = SenderKey::Unknown;
+    let at = |tick| super::Look { api: &state, tick, whose: &whose };
+    let looked = [one.look(&at(1)).await.expect("readable"), other.look(&at(1)).await.expect("readable")];
     assert!(Arc::ptr_eq(&looked[0], &looked[1]));
     assert_eq!(looked[0].count, 2);
-    let later = other.look(&state, 2).await.expect("readable");
+    let later = other.look(&at(2)).await.expect("readable");
     assert_eq!(later.count, 0, "it was sent");
 }

@@ -17,8 +17,8 @@ const LAST_DEFAULT: usize = 50;
 const LAST_MAX: usize = 200;
 
 /// Something to be shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Topic {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum LiveTopic {
     Overview = 1,
     Events = 2,
     Deliveries = 3,
@@ -29,7 +29,7 @@ pub(crate) enum Topic {
     Notices = 8,
 }
 
-impl Topic {
+impl LiveTopic {
     pub(crate) const ALL: [Self; 8] = [
         Self::Overview,
         Self::Events,
@@ -57,8 +57,8 @@ impl Topic {
 
 /// What a stream is asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) topics: BTreeSet<Topic>,
+pub(super) struct LiveRequest {
+    pub(super) topics: BTreeSet<LiveTopic>,
     pub(super) device: Option<DeviceId>,
     pub(super) client: Option<ClientId>,
     pub(super) ids: BTreeSet<DeviceId>,
@@ -66,15 +66,15 @@ pub(super) struct Asked {
     pub(super) last: usize,
 }
 
-impl Asked {
+impl LiveRequest {
     /// Reads the parameters, and no others.
     ///
     /// # Errors
     /// `invalid_parameter`, `unknown_parameter`.
     pub(super) fn read(mut params: Params) -> Result<Self, Problem> {
-        let words = Topic::ALL.map(Topic::as_str).join(", ");
+        let words = LiveTopic::ALL.map(LiveTopic::as_str).join(", ");
         let right = format!("some of {words}, with commas between");
-        let topics = params.take("topics", &right, |text| each(text, Topic::ALL.len(), topic))?;
+        let topics = params.take("topics", &right, |text| each(text, LiveTopic::ALL.len(), topic))?;
         let (device, client) = (params.device("device")?, params.client("client")?);
         let right = format!("up to {VISIBLE_MAX} ids of devices, with commas between");
         let ids = params.take("ids", &right, |text| each(text, VISIBLE_MAX, DeviceId::new))?;
@@ -101,11 +101,11 @@ impl Asked {
         let lacks = |topic, is_there: bool| self.topics.contains(&topic) && !is_there;
         let detail = if self.topics.is_empty() {
             format!("topics is missing; it must be some of {words}, with commas between")
-        } else if lacks(Topic::Timeline, self.device.is_some()) {
+        } else if lacks(LiveTopic::Timeline, self.device.is_some()) {
             "the topic timeline takes device=ID".to_owned()
-        } else if lacks(Topic::Devices, !self.ids.is_empty()) {
+        } else if lacks(LiveTopic::Devices, !self.ids.is_empty()) {
             format!("the topic devices takes ids=ID,ID,.. of up to {VISIBLE_MAX} devices")
-        } else if lacks(Topic::Queues, !self.queues.is_empty()) {
+        } else if lacks(LiveTopic::Queues, !self.queues.is_empty()) {
             format!("the topic queues takes queues=NAMESPACE/QUEUE,.. of up to {VISIBLE_MAX} queues")
         } else {
             return Ok(());
@@ -124,19 +124,19 @@ impl Asked {
         let query: Vec<_> = device.into_iter().chain(client).collect();
         for topic in &self.topics {
             match topic {
-                Topic::Overview => check_row(api, caller, "/v1/overview", &[], &[]).await?,
-                Topic::Events => check_row(api, caller, "/v1/events", &[], &query).await?,
-                Topic::Deliveries => check_row(api, caller, "/v1/deliveries", &[], &query).await?,
-                Topic::Notices => check_row(api, caller, "/v1/notices", &[], &[]).await?,
-                Topic::Commands => check_row(api, caller, "/v1/commands", &[], &query).await?,
-                Topic::Timeline => check_row(api, caller, "/v1/devices/{id}/timeline", &[], &query).await?,
-                Topic::Devices => {
+                LiveTopic::Overview => check_row(api, caller, "/v1/overview", &[], &[]).await?,
+                LiveTopic::Events => check_row(api, caller, "/v1/events", &[], &query).await?,
+                LiveTopic::Deliveries => check_row(api, caller, "/v1/deliveries", &[], &query).await?,
+                LiveTopic::Notices => check_row(api, caller, "/v1/notices", &[], &[]).await?,
+                LiveTopic::Commands => check_row(api, caller, "/v1/commands", &[], &query).await?,
+                LiveTopic::Timeline => check_row(api, caller, "/v1/devices/{id}/timeline", &[], &query).await?,
+                LiveTopic::Devices => {
                     let all = check_row(api, caller, "/v1/devices", &[], &[]).await;
                     if caller.is_none_or(|caller| own_clients(caller).is_empty()) {
                         all?;
                     }
                 }
-                Topic::Queues => {
+                LiveTopic::Queues => {
                     for namespace in self.namespaces() {
                         let path = [("ns", namespace)];
                         check_row(api, caller, "/v1/queues/{ns}/{queue}", &path, &[]).await?;
@@ -173,8 +173,8 @@ fn each<T: Ord>(text: &str, most: usize, read: impl Fn(&str) -> Option<T>) -> Op
     (text.split(',').count() <= most).then_some(all)
 }
 
-fn topic(text: &str) -> Option<Topic> {
-    Topic::ALL.into_iter().find(|topic| topic.as_str() == text)
+fn topic(text: &str) -> Option<LiveTopic> {
+    LiveTopic::ALL.into_iter().find(|topic| topic.as_str() == text)
 }
 
 fn queue(text: &str) -> Option<QueueName> {

@@ -1,19 +1,27 @@
 //! Devices and queues that a page shows, as a stream sends them: those that changed since.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
 
-use base::{ClientId, DeviceId, Problem, hash};
+use base::{ClientId, DeviceId, Incarnation, Problem};
 use engine::followers::live::DevicePlace;
-use engine::queries::{Device, Queries};
 use engine::queues::{QueueName, QueueStats};
 
+use super::Look;
+use super::digest::digest;
 use super::feed::MESSAGE_BYTES_MAX;
+use super::memo::{KnownRow, RowKey, SharedRow};
 use crate::ApiState;
 use crate::shape::{DeviceShape, QueueShape};
 
+/// A page is not told again when its oldest job has become ready by less earlier or later: the times
+/// of some jobs are of a clock that is set.
+const OLDEST_READY_STEP: Duration = Duration::from_secs(1);
+
 /// What a stream sends of them.
 #[derive(Debug, Default)]
-pub(super) struct Changed {
+pub(super) struct VisibleChanges {
     /// JSON texts with commas between.
     pub(super) items: Vec<u8>,
     /// Ids of devices that are gone, as JSON texts with commas between.
@@ -22,7 +30,7 @@ pub(super) struct Changed {
     pub(super) more: bool,
 }
 
-impl Changed {
+impl VisibleChanges {
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty() && self.gone.is_empty()
     }
@@ -34,7 +42,9 @@ pub(super) struct VisibleDevices {
     ids: BTreeMap<DevicePlace, DeviceId>,
     /// Those that may have changed and were not sent yet.
     waiting: BTreeSet<DevicePlace>,
-    /// Hashes of what was sent last.
+    /// Of these the ones that another stream had read before: they may have changed since.
+    again: BTreeSet<DevicePlace>,
+    /// Digests of what was sent last.
     sent: HashMap<DevicePlace, u64>,
 }
 
@@ -50,50 +60,62 @@ impl VisibleDevices {
             ids.into_iter().filter_map(|id| place(id).transpose()).collect::<Result<_, Problem>>()
         };
         let ids = api.shared.lookups.run(find).await?;
-        Ok(Self { ids, waiting: BTreeSet::new(), sent: HashMap::new() })
+        Ok(Self { ids, waiting: BTreeSet::new(), again: BTreeSet::new(), sent: HashMap::new() })
     }
 
     pub(super) fn places(&self) -> impl Iterator<Item = DevicePlace> {
         self.ids.keys().copied()
     }
 
-    /// What of these devices, and of those that wait, is otherwise than it was sent last, as far
-    /// as a message takes it. Shown are those of `clients`, or all.
+    /// What changed among the touched and waiting devices since it was sent, as much as a message
+    /// takes; only devices of `clients`, if given.
     ///
     /// # Errors
     /// When the store cannot be read now.
     pub(super) async fn changed(
         &mut self,
-        api: &ApiState,
+        look: &Look<'_>,
         touched: Vec<DevicePlace>,
         clients: Option<&[ClientId]>,
-    ) -> Result<Changed, Problem> {
-        self.waiting.extend(touched);
+    ) -> Result<VisibleChanges, Problem> {
+        for place in touched {
+            self.waiting.insert(place);
+            self.again.remove(&place);
+        }
         let asked: Vec<_> =
             self.waiting.iter().filter_map(|place| Some((*place, self.ids.get(place)?.clone()))).collect();
-        let queries = api.queries();
-        let of: Option<Vec<_>> =
-            clients.map(|clients| clients.iter().filter_map(|client| queries.client(client)).collect());
-        let may_see = move |device: &Device| {
-            let linked = &device.profile.clients;
-            of.as_ref().is_none_or(|of| of.iter().any(|client| linked.contains(&client.incarnation)))
-        };
-        let read = api.shared.follows.run(move || read_some(&queries, asked, may_see)).await?;
-        let mut changed = Changed::default();
-        for (place, id, text) in read {
-            self.waiting.remove(&place);
-            self.note(place, &id, text.as_deref(), &mut changed);
+        let queries = look.api.queries();
+        let of: Option<Vec<_>> = clients.map(|clients| {
+            clients.iter().filter_map(|client| Some(queries.client(client)?.incarnation)).collect()
+        });
+        let (api, tick) = (look.api.clone(), look.tick);
+        let read = look.read(move || read_some(&api, tick, asked)).await?;
+        let mut changed = VisibleChanges::default();
+        for (place, id, (device, is_shared)) in read {
+            if !(is_shared && self.again.insert(place)) {
+                self.waiting.remove(&place);
+                self.again.remove(&place);
+            }
+            let may_see = |device: &Arc<SharedRow>| {
+                of.as_ref().is_none_or(|of| of.iter().any(|client| device.clients.contains(client)))
+            };
+            self.note(place, &id, device.filter(may_see).as_deref(), &mut changed);
         }
         changed.more = !self.waiting.is_empty();
         Ok(changed)
     }
 
     /// The device there is this now, or is not to be seen.
-    fn note(&mut self, place: DevicePlace, id: &DeviceId, text: Option<&[u8]>, changed: &mut Changed) {
-        match text {
-            Some(text) => {
-                let hash = hash::derived(0, text);
-                if self.sent.insert(place, hash) != Some(hash) {
+    fn note(
+        &mut self,
+        place: DevicePlace,
+        id: &DeviceId,
+        device: Option<&SharedRow>,
+        changed: &mut VisibleChanges,
+    ) {
+        match device {
+            Some(SharedRow { text, digest, .. }) => {
+                if self.sent.insert(place, *digest) != Some(*digest) {
                     add(&mut changed.items, text);
                 }
             }
@@ -107,22 +129,24 @@ impl VisibleDevices {
     }
 }
 
-/// A device as it is shown; `None` for one that is gone, or not to be seen.
-type Shown = (DevicePlace, DeviceId, Option<Vec<u8>>);
-
 /// The first of these devices, as many as a message takes.
 fn read_some(
-    queries: &Queries,
+    api: &ApiState,
+    tick: u64,
     asked: Vec<(DevicePlace, DeviceId)>,
-    may_see: impl Fn(&Device) -> bool,
-) -> Result<Vec<Shown>, Problem> {
+) -> Result<Vec<(DevicePlace, DeviceId, KnownRow)>, Problem> {
+    let queries = api.queries();
     let (mut read, mut bytes) = (Vec::new(), 0);
     for (place, id) in asked {
-        let device = queries.device(&id)?.filter(&may_see);
-        let text =
-            device.map(|device| serde_json::to_vec(&DeviceShape::from(&device)).expect("a shape is JSON"));
-        bytes += text.as_ref().map_or(0, Vec::len);
-        read.push((place, id, text));
+        let present = || {
+            let Some(device) = queries.device(&id)? else { return Ok(None) };
+            let text = serde_json::to_vec(&DeviceShape::from(&device)).expect("a shape is JSON");
+            let clients: Box<[Incarnation]> = device.profile.clients.as_slice().into();
+            Ok(Some(SharedRow { digest: digest(&text), text, clients }))
+        };
+        let known = api.shared.live.memo.row_or_read(tick, RowKey::Device(id.clone()), present)?;
+        bytes += known.0.as_ref().map_or(0, |row| row.text.len());
+        read.push((place, id, known));
         if bytes > MESSAGE_BYTES_MAX {
             break;
         }
@@ -143,28 +167,72 @@ impl VisibleQueues {
         Self { names: names.iter().cloned().collect(), sent: BTreeMap::new() }
     }
 
-    /// Those that stand otherwise than they were sent last. That a job has waited longer is no
-    /// change.
+    /// Queues whose counts changed since they were sent. A growing waiting time is no change.
     ///
     /// # Errors
     /// 503 when the server is not accepting.
-    pub(super) async fn changed(&mut self, api: &ApiState) -> Result<Changed, Problem> {
-        let mut changed = Changed::default();
-        for stats in api.queues().stats_of(&self.names).await? {
-            let timeless = QueueStats { oldest_ready: None, ..stats.clone() };
-            if self.sent.get(&stats.name) != Some(&timeless) {
+    pub(super) async fn changed(&mut self, look: &Look<'_>) -> Result<VisibleChanges, Problem> {
+        let mut changed = VisibleChanges::default();
+        for stats in look.api.shared.live.queues.stats_of(look, &self.names).await? {
+            if self.sent.get(&stats.name).is_none_or(|sent| is_changed(sent, &stats)) {
                 let text = serde_json::to_vec(&QueueShape::from(&stats)).expect("a shape is JSON");
                 add(&mut changed.items, &text);
-                self.sent.insert(stats.name, timeless);
+                self.sent.insert(stats.name.clone(), stats);
             }
         }
         Ok(changed)
     }
 }
 
-fn add(list: &mut Vec<u8>, text: &[u8]) {
+/// Whether a page has to be told: it counts on by itself how long the oldest job has waited.
+fn is_changed(sent: &QueueStats, now: &QueueStats) -> bool {
+    let timeless =
+        |stats: &QueueStats| QueueStats { oldest_ready: None, oldest_ready_at: None, ..stats.clone() };
+    let is_moved = match (sent.oldest_ready_at, now.oldest_ready_at) {
+        (Some(sent), Some(now)) => sent.max(now).since(sent.min(now)) >= OLDEST_READY_STEP,
+        (sent, now) => sent != now,
+    };
+    is_moved || timeless(sent) != timeless(now)
+}
+
+pub(super) fn add(list: &mut Vec<u8>, text: &[u8]) {
     if !list.is_empty() {
         list.push(b',');
     }
     list.extend_from_slice(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_queue_is_told_again_when_another_job_is_its_oldest() {
+        let waiting = |ready: u64, since: Option<i64>, waited: u64| QueueStats {
+            name: QueueName::new("mail", "out").expect("a name"),
+            key: None,
+            scheduled: 0,
+            ready,
+            reserved: 0,
+            dead: 0,
+            oldest_ready: since.map(|_| Duration::from_millis(waited)),
+            oldest_ready_at: since.map(Timestamp),
+            paused: false,
+            settings: engine::records::QueueSettings::default(),
+        };
+        let sent = waiting(1, Some(10_000), 5);
+        for (now, expect) in [
+            (waiting(1, Some(10_000), 90_000), false),
+            // Clocks are set a little.
+            (waiting(1, Some(10_900), 5), false),
+            (waiting(1, Some(11_000), 5), true),
+            (waiting(1, Some(9_000), 5), true),
+            (waiting(1, None, 0), true),
+            (waiting(2, Some(10_000), 5), true),
+        ] {
+            assert_eq!(is_changed(&sent, &now), expect, "{now:?}");
+        }
+    }
 }

@@ -21,7 +21,7 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
-use crate::live::Topic;
+use crate::live::LiveTopic;
 use crate::overview::What;
 use crate::params::PART_BYTES_MAX;
 use crate::routes::stats::{By, METRICS, name_of};
@@ -302,7 +302,7 @@ pub(crate) fn sections() -> Schema {
 
 /// What a live stream shows.
 pub(crate) fn topic() -> Schema {
-    one_of(Topic::ALL.map(Topic::as_str))
+    one_of(LiveTopic::ALL.map(LiveTopic::as_str))
 }
 
 /// What may fail, as the overview names it.

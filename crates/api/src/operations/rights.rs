@@ -12,7 +12,7 @@ use OperationAction::{
 
 /// To which rows a token may do it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum May {
+pub(super) enum AllowedRows {
     /// To all.
     All,
     /// To those of these clients.
@@ -20,7 +20,11 @@ pub(super) enum May {
 }
 
 /// To which rows the action may be done; `None` to none.
-pub(super) fn may(scopes: &[Scope], action: OperationAction, queue: Option<&QueueName>) -> Option<May> {
+pub(super) fn may(
+    scopes: &[Scope],
+    action: OperationAction,
+    queue: Option<&QueueName>,
+) -> Option<AllowedRows> {
     let suffices = |scope: &Scope| match (scope, action) {
         (Scope::Admin, _)
         | (
@@ -34,11 +38,11 @@ pub(super) fn may(scopes: &[Scope], action: OperationAction, queue: Option<&Queu
         _ => false,
     };
     if scopes.iter().any(suffices) {
-        return Some(May::All);
+        return Some(AllowedRows::All);
     }
     let clients: Vec<_> = scopes.iter().filter_map(client_of).cloned().collect();
     let is_of_clients = matches!(action, RetryDelivery | ResendDelivery);
-    (is_of_clients && !clients.is_empty()).then_some(May::Own(clients))
+    (is_of_clients && !clients.is_empty()).then_some(AllowedRows::Own(clients))
 }
 
 fn client_of(scope: &Scope) -> Option<&ClientId> {
@@ -108,7 +112,7 @@ mod tests {
     #[test]
     fn a_token_may_do_to_many_what_it_may_do_to_one() {
         let mail = QueueName::new("mail", "out").expect("a name");
-        let own = || Some(May::Own(vec![ClientId::new("acme").expect("an id")]));
+        let own = || Some(AllowedRows::Own(vec![ClientId::new("acme").expect("an id")]));
         for (token, allowed) in [
             ("admin", &OperationAction::ALL[..]),
             (
@@ -122,7 +126,7 @@ mod tests {
             ("report", &[]),
         ] {
             for action in OperationAction::ALL {
-                let expect = allowed.contains(&action).then_some(May::All);
+                let expect = allowed.contains(&action).then_some(AllowedRows::All);
                 assert_eq!(
                     may(&scopes(&[token]), action, Some(&mail)),
                     expect,
@@ -132,7 +136,7 @@ mod tests {
             }
         }
         assert_eq!(may(&scopes(&["client:acme"]), RetryDelivery, None), own());
-        assert_eq!(may(&scopes(&["client:acme", "operate"]), RetryDelivery, None), Some(May::All));
+        assert_eq!(may(&scopes(&["client:acme", "operate"]), RetryDelivery, None), Some(AllowedRows::All));
         assert_eq!(may(&scopes(&["client:acme"]), DeleteDevice, None), None);
         assert_eq!(may(&scopes(&["jobs:mail"]), DeleteJob, None), None);
     }
@@ -143,7 +147,7 @@ mod tests {
             id: EntityId { routing: 0, at: Timestamp(0), number: 0, tag: 0 },
             action: DeleteDevice,
             filter: "{}".into(),
-            given: "{}".into(),
+            arguments: "{}".into(),
             rate: 1,
             by: by.map(Into::into),
             scopes: vec!["admin".into(), "report".into()],

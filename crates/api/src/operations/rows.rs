@@ -37,7 +37,7 @@ use OperationAction::{
 pub(crate) const NAMED_MAX: usize = 1_000;
 
 /// A filter as it was written.
-pub(super) struct Filter {
+pub(super) struct RowFilter {
     action: OperationAction,
     ids: Option<Vec<String>>,
     params: Params,
@@ -45,7 +45,7 @@ pub(super) struct Filter {
     pub(super) queue: Option<QueueName>,
 }
 
-impl Filter {
+impl RowFilter {
     /// Reads a JSON object.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ fn queue(params: &mut Params) -> Result<QueueName, Problem> {
 }
 
 /// Where the rows of an operation come from.
-pub(super) enum Rows {
+pub(super) enum RowSource {
     /// It names them.
     Named(Vec<String>),
     Devices(Matching),
@@ -94,7 +94,7 @@ pub(super) enum Rows {
 
 /// Rows that were found, as ids.
 #[derive(Debug, Default)]
-pub(super) struct FoundRows {
+pub(super) struct RowPage {
     pub(super) rows: Vec<Box<str>>,
     /// Where the list goes on; `None` at its end.
     pub(super) next: Option<Box<[u8]>>,
@@ -103,7 +103,7 @@ pub(super) struct FoundRows {
 }
 
 /// What a row of a list is to an operation.
-enum RowIs {
+enum RowClass {
     /// One of its rows.
     Meant(String),
     /// It came later.
@@ -112,18 +112,18 @@ enum RowIs {
     End,
 }
 
-impl Rows {
+impl RowSource {
     /// The rows that a filter means; deliveries of `own` clients alone, where that is given.
     ///
     /// # Errors
     /// What is wrong with the filter; 403 `forbidden`.
     pub(super) fn of(
         api: &ApiState,
-        filter: Filter,
+        filter: RowFilter,
         own: Option<&[ClientId]>,
         until: Timestamp,
     ) -> Result<Self, Problem> {
-        let Filter { action, ids, mut params, queue } = filter;
+        let RowFilter { action, ids, mut params, queue } = filter;
         if let Some(ids) = ids {
             return Ok(Self::Named(ids));
         }
@@ -162,9 +162,9 @@ impl Rows {
     ///
     /// # Errors
     /// What the list says.
-    pub(super) fn read(&self, after: &[u8], limit: usize, until: Timestamp) -> Result<FoundRows, Problem> {
+    pub(super) fn read(&self, after: &[u8], limit: usize, until: Timestamp) -> Result<RowPage, Problem> {
         let meant = |is_later: bool, id: &dyn Fn() -> String| {
-            if is_later { RowIs::Later } else { RowIs::Meant(id()) }
+            if is_later { RowClass::Later } else { RowClass::Meant(id()) }
         };
         match self {
             Self::Named(ids) => named(ids, after, limit),
@@ -172,17 +172,17 @@ impl Rows {
                 meant(device.profile.registered_at >= until, &|| device.profile.id.as_str().to_owned())
             }),
             Self::Deliveries(list) => stretch(list, after, limit, |(_, delivery)| {
-                RowIs::Meant(delivery.id.to_text(DELIVERY_ID_PREFIX))
+                RowClass::Meant(delivery.id.to_text(DELIVERY_ID_PREFIX))
             }),
             Self::Commands(list) => stretch(list, after, limit, |(_, tracked)| {
-                RowIs::Meant(tracked.command.id.to_text(COMMAND_ID_PREFIX))
+                RowClass::Meant(tracked.command.id.to_text(COMMAND_ID_PREFIX))
             }),
             Self::Quarantine(list) => stretch(list, after, limit, |(_, report)| {
-                RowIs::Meant(report.id.to_text(QUARANTINE_ID_PREFIX))
+                RowClass::Meant(report.id.to_text(QUARANTINE_ID_PREFIX))
             }),
             Self::Dead(list) => stretch(list, after, limit, |view| match view.dead.died_at < until {
-                true => RowIs::Meant(id_text(view.dead.id)),
-                false => RowIs::End,
+                true => RowClass::Meant(id_text(view.dead.id)),
+                false => RowClass::End,
             }),
             Self::Jobs(list) => {
                 stretch(list, after, limit, |(_, job)| meant(job.published_at >= until, &|| id_text(job.id)))
@@ -216,7 +216,7 @@ fn span(params: &mut Params, until: Timestamp) -> Result<Feed, Problem> {
     Ok(Feed { from, to, order: Order::Ascending, wait: Duration::ZERO })
 }
 
-fn named(ids: &[String], after: &[u8], limit: usize) -> Result<FoundRows, Problem> {
+fn named(ids: &[String], after: &[u8], limit: usize) -> Result<RowPage, Problem> {
     let begin = match after {
         [] => 0,
         bytes => bytes.try_into().map(u32::from_be_bytes).map_err(|_| no_place())? as usize,
@@ -224,15 +224,15 @@ fn named(ids: &[String], after: &[u8], limit: usize) -> Result<FoundRows, Proble
     let rows: Vec<Box<str>> = ids.iter().skip(begin).take(limit).map(|id| id.as_str().into()).collect();
     let end = begin + rows.len();
     let next = (end < ids.len()).then(|| Box::from((end as u32).to_be_bytes()));
-    Ok(FoundRows { looked_at: rows.len() as u64, rows, next })
+    Ok(RowPage { looked_at: rows.len() as u64, rows, next })
 }
 
 fn stretch<L: List>(
     list: &L,
     after: &[u8],
     limit: usize,
-    is: impl Fn(&L::Found) -> RowIs,
-) -> Result<FoundRows, Problem> {
+    is: impl Fn(&L::Found) -> RowClass,
+) -> Result<RowPage, Problem> {
     let limit = limit.min(L::READ_MAX);
     let after = match after {
         [] => None,
@@ -244,9 +244,9 @@ fn stretch<L: List>(
     let mut rows = Vec::with_capacity(found.len());
     for row in &found {
         match is(row) {
-            RowIs::Meant(id) => rows.push(id.into()),
-            RowIs::Later => {}
-            RowIs::End => {
+            RowClass::Meant(id) => rows.push(id.into()),
+            RowClass::Later => {}
+            RowClass::End => {
                 next = None;
                 break;
             }
@@ -257,7 +257,7 @@ fn stretch<L: List>(
         key.write(&mut bytes);
         bytes.into()
     });
-    Ok(FoundRows { rows, next, looked_at })
+    Ok(RowPage { rows, next, looked_at })
 }
 
 fn no_place() -> Problem {

@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 use tracing::{info, warn};
 
-use super::act::{RowEnd, act, refusal};
-use super::{Work, rights};
+use super::act::{RowOutcome, act, refusal};
+use super::{OperationPlan, rights};
 use crate::ApiState;
 
 /// Rows of one operation that are worked on at the same time: their writes share a sync.
@@ -93,8 +93,8 @@ async fn pause(api: &ApiState) {
 
 async fn work_on(api: ApiState, mut tracked: TrackedOperation, mut changes: watch::Receiver<()>) {
     let id = tracked.operation.id;
-    let work = match Work::of(&api, &tracked) {
-        Ok(work) => Arc::new(work),
+    let plan = match OperationPlan::of_stored(&api, &tracked) {
+        Ok(plan) => Arc::new(plan),
         Err(problem) => {
             let failed = OperationProgress { failure: Some(refusal(&problem, "")), ..Default::default() };
             tell(&api, &mut tracked.state, failed).await;
@@ -110,10 +110,10 @@ async fn work_on(api: ApiState, mut tracked: TrackedOperation, mut changes: watc
             return;
         }
         if !tracked.state.chunk.is_empty() {
-            progress.outcome = Some(chunk(&api, &work, id, &tracked.state.chunk).await);
+            progress.outcome = Some(chunk(&api, &plan, id, &tracked.state.chunk).await);
         }
         if api.engine().clock().now() >= tracked.state.next_at {
-            add_next(&api, &work, &tracked, &mut progress).await;
+            add_next(&api, &plan, &tracked, &mut progress).await;
         }
         if progress == OperationProgress::default() {
             tokio::select! {
@@ -137,15 +137,15 @@ async fn work_on(api: ApiState, mut tracked: TrackedOperation, mut changes: watc
 /// The next rows, or why there are none to be had.
 async fn add_next(
     api: &ApiState,
-    work: &Arc<Work>,
+    plan: &Arc<OperationPlan>,
     tracked: &TrackedOperation,
     progress: &mut OperationProgress,
 ) {
     let TrackedOperation { operation, state } = tracked;
     let Some(next) = &state.next else { return };
-    let (limit, until) = (chunk_rows(operation.rate), work.until);
-    let (work, next) = (Arc::clone(work), next.clone());
-    match api.shared.lists.run(move || work.rows.read(&next, limit, until)).await {
+    let (limit, until) = (chunk_rows(operation.rate), plan.until);
+    let (plan, next) = (Arc::clone(plan), next.clone());
+    match api.shared.lists.run(move || plan.rows.read(&next, limit, until)).await {
         Ok(found) => progress.chunk = Some(NextChunk { rows: found.rows, next: found.next }),
         Err(problem) if problem.status >= 500 && problem.code != "internal_error" => pause(api).await,
         Err(problem) => progress.failure = Some(refusal(&problem, "")),
@@ -153,16 +153,16 @@ async fn add_next(
 }
 
 /// Does the action to each row, again where that is not possible now.
-async fn chunk(api: &ApiState, work: &Work, id: EntityId, rows: &[Box<str>]) -> ChunkOutcome {
+async fn chunk(api: &ApiState, plan: &OperationPlan, id: EntityId, rows: &[Box<str>]) -> ChunkOutcome {
     let mut outcome = ChunkOutcome::default();
     for group in rows.chunks(ROWS_IN_FLIGHT) {
         let mut left: Vec<&str> = group.iter().map(|row| &**row).collect();
         while !left.is_empty() {
-            let ends = join_all(left.iter().map(|row| act(api, work, id, row))).await;
+            let ends = join_all(left.iter().map(|row| act(api, plan, id, row))).await;
             let mut again = Vec::new();
             for (row, end) in left.iter().zip(ends) {
                 match end {
-                    Ok(end) => api.shared.metrics.operation_row(work.action, count(&mut outcome, end)),
+                    Ok(end) => api.shared.metrics.operation_row(plan.action, count(&mut outcome, end)),
                     Err(_) => again.push(*row),
                 }
             }
@@ -175,17 +175,17 @@ async fn chunk(api: &ApiState, work: &Work, id: EntityId, rows: &[Box<str>]) -> 
     outcome
 }
 
-fn count(outcome: &mut ChunkOutcome, end: RowEnd) -> &'static str {
+fn count(outcome: &mut ChunkOutcome, end: RowOutcome) -> &'static str {
     match end {
-        RowEnd::Done => {
+        RowOutcome::Done => {
             outcome.done += 1;
             "done"
         }
-        RowEnd::Skipped => {
+        RowOutcome::Skipped => {
             outcome.skipped += 1;
             "skipped"
         }
-        RowEnd::Refused(error) => {
+        RowOutcome::Refused(error) => {
             outcome.refused += 1;
             outcome.last_error = Some(error);
             "refused"

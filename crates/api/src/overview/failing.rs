@@ -1,7 +1,7 @@
 //! What fails right now, worst first: what stops the whole server before what stops one client.
 
 use base::Timestamp;
-use engine::overview::Figures;
+use engine::overview::OverviewCounts;
 
 use crate::ApiState;
 
@@ -82,11 +82,11 @@ impl Failing {
     }
 }
 
-/// All that fails now, of which there are so `figures`.
-pub(super) fn all(api: &ApiState, figures: &Figures) -> Vec<Failing> {
+/// All that fails now, given these counts.
+pub(super) fn all(api: &ApiState, counts: &OverviewCounts) -> Vec<Failing> {
     let mut all = of_the_server(api);
     all.extend(of_clients(api));
-    all.extend(of_queues(api, figures));
+    all.extend(of_queues(api, counts));
     // Within a sort they stay in their order.
     all.sort_by_key(|failing| failing.what as u8);
     all.truncate(FAILING_MAX);
@@ -135,7 +135,7 @@ fn of_clients(api: &ApiState) -> Vec<Failing> {
     open.chain(stale).chain(disabled).collect()
 }
 
-fn of_queues(api: &ApiState, figures: &Figures) -> Vec<Failing> {
+fn of_queues(api: &ApiState, counts: &OverviewCounts) -> Vec<Failing> {
     let mut all = Vec::new();
     for queue in api.engine().troubled_queues(FAILING_MAX) {
         let (subject, link) = (format!("queue {}", queue.name), format!("/queues/{}", queue.name));
@@ -153,7 +153,7 @@ fn of_queues(api: &ApiState, figures: &Figures) -> Vec<Failing> {
             all.push(What::QueuePaused.about(subject, detail).at(link));
         }
     }
-    let quarantined = figures.devices.quarantined;
+    let quarantined = counts.devices.quarantined;
     if quarantined > 0 {
         let detail = "reports were refused and are kept as they came";
         all.push(What::Quarantine.about("quarantine", detail).counting(quarantined).at("/quarantine"));

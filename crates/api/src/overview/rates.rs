@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use engine::overview::Totals;
+use engine::overview::CounterTotals;
 use tokio::time::Instant;
 
 /// Samples that are kept: rates are over as many seconds.
@@ -10,9 +10,9 @@ const SAMPLES_KEPT: usize = 5;
 
 /// What was counted lately.
 #[derive(Debug)]
-pub(super) struct Rates {
+pub(super) struct RateSamples {
     /// Oldest first; never empty.
-    samples: VecDeque<(Instant, Totals)>,
+    samples: VecDeque<(Instant, CounterTotals)>,
 }
 
 /// How often something happened in a second.
@@ -26,12 +26,12 @@ pub(crate) struct PerSecond {
     pub commands: f64,
 }
 
-impl Rates {
-    pub(super) fn begin(at: Instant, totals: Totals) -> Self {
+impl RateSamples {
+    pub(super) fn begin(at: Instant, totals: CounterTotals) -> Self {
         Self { samples: VecDeque::from([(at, totals)]) }
     }
 
-    pub(super) fn add(&mut self, at: Instant, totals: Totals) {
+    pub(super) fn add(&mut self, at: Instant, totals: CounterTotals) {
         if self.samples.len() > SAMPLES_KEPT {
             self.samples.pop_front();
         }
@@ -70,8 +70,8 @@ mod tests {
     #[test]
     fn a_rate_is_over_the_last_seconds_only() {
         let began = Instant::now();
-        let reported = |reports| Totals { reports, ..Totals::default() };
-        let mut rates = Rates::begin(began, reported(1_000));
+        let reported = |reports| CounterTotals { reports, ..CounterTotals::default() };
+        let mut rates = RateSamples::begin(began, reported(1_000));
         assert_eq!(rates.per_second(), PerSecond::default());
         rates.add(began + Duration::from_millis(100), reported(1_007));
         assert_eq!(rates.per_second().reports, 70.0);

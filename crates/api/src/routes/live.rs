@@ -10,6 +10,7 @@ use axum::response::Response;
 use base::{ClientId, DeviceId};
 use engine::queries::{CommandFilter, DeliveryFilter, EventFilter};
 use net::problem::Refused;
+use serde::Serialize;
 
 use super::Routes;
 use super::commands::Commands;
@@ -19,12 +20,12 @@ use super::notices::Notices;
 use super::timeline::Timeline;
 use crate::ApiState;
 use crate::authorization::Sees;
-use crate::live::{self, EVENT_STREAM, Listed, Source, Topic};
+use crate::live::{self, EVENT_STREAM, FeedSource, ListSource, LiveTopic, RowLookup};
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
 use crate::params::Params;
-use crate::shape::{LiveBehindShape, LiveHelloShape};
+use crate::shape::{CommandShape, DeliveryShape, LiveBehindShape, LiveHelloShape};
 
 pub(super) fn routes() -> Routes {
     let about = "messages: hello, then one named like its topic whenever that has changed, \
@@ -60,52 +61,60 @@ async fn open(
 /// For a topic that is no feed.
 pub(crate) fn source(
     api: &ApiState,
-    topic: Topic,
+    topic: LiveTopic,
     (device, client): (Option<&DeviceId>, Option<&ClientId>),
     sees: Sees,
-) -> Arc<dyn Source> {
+) -> Arc<dyn FeedSource> {
     let (engine, device, client) = (api.engine().clone(), device.cloned(), client.cloned());
     match topic {
-        Topic::Events => {
+        LiveTopic::Events => {
             let filter = EventFilter { device, client, ..EventFilter::default() };
-            Arc::new(Listed(move |feed: Feed| Events {
+            Arc::new(ListSource::new(move |feed: Feed| Events {
                 engine: engine.clone(),
                 filter: filter.clone(),
                 feed,
                 sees,
             }))
         }
-        Topic::Deliveries => {
+        LiveTopic::Deliveries => {
             let filter = DeliveryFilter { device, client, ..DeliveryFilter::default() };
-            Arc::new(Listed(move |feed: Feed| Deliveries {
-                engine: engine.clone(),
-                filter: filter.clone(),
-                feed,
-                sees,
-            }))
+            let make =
+                move |feed: Feed| Deliveries { engine: engine.clone(), filter: filter.clone(), feed, sees };
+            let find = |list: &Deliveries, id| {
+                let found = list.engine.queries().delivery(id)?;
+                Ok(found.map(|(delivery, _)| json(&DeliveryShape::from(&delivery))))
+            };
+            let rows = RowLookup::<Deliveries> { id: |(_, delivery)| delivery.id, find };
+            Arc::new(ListSource::changing(make, rows))
         }
-        Topic::Commands => {
+        LiveTopic::Commands => {
             let filter = CommandFilter { device, ..CommandFilter::default() };
-            Arc::new(Listed(move |feed: Feed| Commands {
-                engine: engine.clone(),
-                filter: filter.clone(),
-                feed,
-            }))
+            let make = move |feed: Feed| Commands { engine: engine.clone(), filter: filter.clone(), feed };
+            let find = |list: &Commands, id| {
+                let found = list.engine.queries().command(id)?;
+                Ok(found.map(|command| json(&CommandShape::from(&command))))
+            };
+            let rows = RowLookup::<Commands> { id: |(_, found)| found.command.id, find };
+            Arc::new(ListSource::changing(make, rows))
         }
-        Topic::Timeline => {
+        LiveTopic::Timeline => {
             let device = device.expect("a timeline is of a device");
-            Arc::new(Listed(move |feed: Feed| Timeline {
+            Arc::new(ListSource::new(move |feed: Feed| Timeline {
                 engine: engine.clone(),
                 device: device.clone(),
                 feed,
             }))
         }
-        Topic::Notices => Arc::new(Listed(move |feed: Feed| Notices {
+        LiveTopic::Notices => Arc::new(ListSource::new(move |feed: Feed| Notices {
             engine: engine.clone(),
             kind: None,
             // Its times are the registry's own: how far other feeds were looked at says nothing.
             feed: Feed { from: None, ..feed },
         })),
-        Topic::Overview | Topic::Devices | Topic::Queues => unreachable!("{topic:?} is no feed"),
+        LiveTopic::Overview | LiveTopic::Devices | LiveTopic::Queues => unreachable!("{topic:?} is no feed"),
     }
+}
+
+fn json(shape: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(shape).expect("a shape is JSON")
 }

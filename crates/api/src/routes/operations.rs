@@ -21,7 +21,7 @@ use crate::idempotency::Creation;
 use crate::list::{self, List};
 use crate::openapi::refusals::{Coded, OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
-use crate::operations::{Asked, NAMED_MAX, counted, new_operation_schema};
+use crate::operations::{NAMED_MAX, OperationRequest, counted, new_operation_schema};
 use crate::params::Params;
 use crate::path::{OperationInPath, unknown_operation};
 use crate::shape::{DryRunShape, OperationShape};
@@ -83,29 +83,29 @@ async fn create(
     let _of_the_token = namespace(&mut params)?;
     params.end()?;
     let create = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
-        let asked = Asked::read(&body)?;
+        let request = OperationRequest::read(&body)?;
         drop(body);
         let caller = caller.as_deref();
         let rate_max = api.engine().settings().operations.rate_max;
-        let work = asked.work_for(&api, caller)?;
-        if asked.dry_run {
-            return Ok(Answer::ok(&counted(&api, work).await?));
+        let plan = request.plan_for(&api, caller)?;
+        if request.dry_run {
+            return Ok(Answer::ok(&counted(&api, plan).await?));
         }
-        let begun = api.engine().operations().create(asked.new_operation(caller, rate_max)?, once).await?;
+        let begun = api.engine().operations().create(request.new_operation(caller, rate_max)?, once).await?;
         Ok(Answer::created(&OperationShape::from(&begun)))
     };
     creation.once(&api, create).await
 }
 
 /// Which operations are shown to a caller.
-struct Shown {
+struct OperationVisibility {
     /// Only those that the token of this name began.
     by: Option<String>,
     /// Only those about queues of this namespace.
     namespace: Option<String>,
 }
 
-impl Shown {
+impl OperationVisibility {
     fn to(caller: Option<&Caller>, namespace: Option<String>) -> Self {
         let sees_all = |scope: &Scope| matches!(scope, Scope::Admin | Scope::Read | Scope::Operate);
         let narrow = caller.filter(|caller| !caller.scopes().iter().any(sees_all));
@@ -131,7 +131,7 @@ fn is_about(filter: &str, namespace: &str) -> bool {
 
 struct OperationList {
     queries: Queries,
-    shown: Shown,
+    shown: OperationVisibility,
 }
 
 impl List for OperationList {
@@ -162,7 +162,7 @@ async fn list(
     caller: Option<Extension<Caller>>,
     mut params: Params,
 ) -> Result<Response, Refused> {
-    let shown = Shown::to(caller.as_deref(), namespace(&mut params)?);
+    let shown = OperationVisibility::to(caller.as_deref(), namespace(&mut params)?);
     list::answer(&api, params.page()?, OperationList { queries: api.queries(), shown }).await
 }
 
@@ -177,7 +177,7 @@ async fn present(
     caller: Option<&Caller>,
     mut params: Params,
 ) -> Result<TrackedOperation, Problem> {
-    let shown = Shown::to(caller, namespace(&mut params)?);
+    let shown = OperationVisibility::to(caller, namespace(&mut params)?);
     params.end()?;
     let queries = api.queries();
     let find = move || {

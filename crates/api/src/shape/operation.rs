@@ -74,7 +74,7 @@ pub(crate) struct DryRunShape {
 
 /// What an action needs besides its rows.
 #[derive(Default, Deserialize)]
-struct Given<'a> {
+struct ArgumentsShape<'a> {
     #[serde(borrow)]
     labels: Option<&'a RawValue>,
     client: Option<&'a str>,
@@ -82,7 +82,7 @@ struct Given<'a> {
 
 impl<'a> From<&'a TrackedOperation> for OperationShape<'a> {
     fn from(TrackedOperation { operation, state }: &'a TrackedOperation) -> Self {
-        let given: Given<'_> = serde_json::from_str(&operation.given).unwrap_or_default();
+        let arguments: ArgumentsShape<'_> = serde_json::from_str(&operation.arguments).unwrap_or_default();
         let refusal = |error: &'a OperationError| {
             let OperationError { code, detail, subject } = error;
             RefusalShape { code, detail, subject }
@@ -91,8 +91,8 @@ impl<'a> From<&'a TrackedOperation> for OperationShape<'a> {
             id: operation.id.to_text(OPERATION_ID_PREFIX),
             action: operation.action.as_str(),
             filter: serde_json::from_str(&operation.filter).ok(),
-            labels: given.labels,
-            client: given.client,
+            labels: arguments.labels,
+            client: arguments.client,
             status: state.status.as_str(),
             rate: operation.rate,
             matched: state.counts.matched,

@@ -1,7 +1,7 @@
 //! How everything stands, in answers.
 
 use base::Timestamp;
-use engine::overview::Figures;
+use engine::overview::OverviewCounts;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -83,7 +83,7 @@ struct FailingShape<'a> {
 }
 
 impl<'a> OverviewShape<'a> {
-    pub(crate) fn of(at: Timestamp, rates: PerSecond, figures: &Figures, failing: &'a [Failing]) -> Self {
+    pub(crate) fn of(at: Timestamp, rates: PerSecond, figures: &OverviewCounts, failing: &'a [Failing]) -> Self {
         let PerSecond { reports, changes, losses, deliveries, jobs, commands } = rates;
         let (devices, queues) = (&figures.devices, &figures.queues);
         Self {

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::Schema;
 
 use super::new_job::one_of;
-use super::text::of_millis;
+use super::text::{Time, of_millis};
 use crate::fields::{Fields, count, positive, some_duration, whole};
 use crate::openapi::words;
 use crate::row::{Cells, Row};
@@ -37,6 +37,9 @@ pub(crate) struct QueueShape<'a> {
     /// For how long the oldest ready job has been ready; null without one.
     #[schema(required)]
     oldest_ready_ms: Option<u64>,
+    /// Since when that job has been ready; null without one.
+    #[schema(required)]
+    oldest_ready_at: Option<Time>,
     /// Nothing is given out until it is resumed.
     paused: bool,
     settings: QueueSettingsShape,
@@ -126,6 +129,7 @@ impl<'a> From<&'a QueueStats> for QueueShape<'a> {
             reserved: figures.reserved,
             dead: figures.dead,
             oldest_ready_ms: figures.oldest_ready.map(millis),
+            oldest_ready_at: figures.oldest_ready_at.map(Time),
             paused: figures.paused,
             settings: (&figures.settings).into(),
         }

@@ -1,14 +1,14 @@
 //! Notices: what they look like, and how their feed is read and followed.
 
-use engine::notices::{Condition, Detail, Signal, Topic};
+use engine::notices::{Condition, Detail, Signal, SignalTopic};
 use engine::records::NoticeKind;
 
 use crate::rig::Server;
 
 fn signal(server: &Server, subject: &str, kind: NoticeKind) {
     let detail = Detail::default().text("client_id", subject).number("failed", 20);
-    let (topic, subject) = (Topic::of(kind), format!("client {subject}").into());
-    server.engine().signal(Signal { topic, subject, condition: Condition::Ill(kind), detail });
+    let (topic, subject) = (SignalTopic::of(kind), format!("client {subject}").into());
+    server.engine().signal(Signal { topic, subject, condition: Condition::Firing(kind), detail });
 }
 
 #[tokio::test]

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use base::{PartitionId, Problem, Timestamp};
 use records::DeviceSlot;
 
-use super::{Ear, FeedSet, Followed, News};
+use super::registry::RegistryRows;
+use super::{FeedSet, Followed, FollowerSignal, News};
 use crate::Engine;
 
 /// Followers of several things at the same time.
@@ -26,36 +27,38 @@ pub type DevicePlace = (PartitionId, DeviceSlot);
 
 /// One thing to follow.
 #[derive(Clone, Debug)]
-pub enum Watched {
+pub enum WatchTarget {
     /// A feed.
     Feed(Followed),
     /// What these devices are like.
-    Devices(DeviceSet),
+    Devices(WatchedDevices),
     /// How queues stand that are in these partitions.
     Queues(Arc<[PartitionId]>),
+    /// Rows of the registry.
+    Registry(RegistryRows),
 }
 
-impl Watched {
+impl WatchTarget {
     pub(super) fn feeds(&self) -> FeedSet {
         match self {
             Self::Feed(followed) => FeedSet::of(followed.feed),
             Self::Devices(_) => FeedSet::DEVICES,
-            Self::Queues(_) => FeedSet::default(),
+            Self::Queues(_) | Self::Registry(_) => FeedSet::default(),
         }
     }
 }
 
 /// Some devices, each once.
 #[derive(Clone, Debug, Default)]
-pub struct DeviceSet(Arc<[DevicePlace]>);
+pub struct WatchedDevices(Arc<[DevicePlace]>);
 
-impl FromIterator<DevicePlace> for DeviceSet {
+impl FromIterator<DevicePlace> for WatchedDevices {
     fn from_iter<I: IntoIterator<Item = DevicePlace>>(places: I) -> Self {
         Self(places.into_iter().collect::<BTreeSet<_>>().into_iter().collect())
     }
 }
 
-impl DeviceSet {
+impl WatchedDevices {
     fn of(&self, partition: PartitionId) -> &[DevicePlace] {
         let begin = self.0.partition_point(|(of, _)| *of < partition);
         let end = self.0.partition_point(|(of, _)| *of <= partition);
@@ -68,7 +71,7 @@ impl DeviceSet {
 pub(super) struct Touched(BTreeSet<DevicePlace>);
 
 /// Notes which of the devices a batch may have changed; whether it is any.
-pub(super) fn touch(touched: &mut Touched, devices: &DeviceSet, news: Option<&News>) -> bool {
+pub(super) fn touch(touched: &mut Touched, devices: &WatchedDevices, news: Option<&News>) -> bool {
     let Some(news) = news else {
         touched.0.extend(devices.0.iter());
         return !devices.0.is_empty();
@@ -89,19 +92,19 @@ pub(super) fn touch(touched: &mut Touched, devices: &DeviceSet, news: Option<&Ne
 pub struct LiveFollower {
     engine: Engine,
     number: u64,
-    ear: Arc<Ear>,
+    signal: Arc<FollowerSignal>,
 }
 
 impl LiveFollower {
     /// Resolves when something may have changed: a bit for each thing, in the order in which they
     /// were given. Nothing is lost if this is given up.
     pub async fn told(&self) -> u32 {
-        self.ear.told().await
+        self.signal.told().await
     }
 
     /// Returns when feeds show what this was told of: they end behind that stamp.
     pub async fn shown(&self) -> Timestamp {
-        let stamp = Timestamp(self.ear.stamp.load(Ordering::Relaxed));
+        let stamp = Timestamp(self.signal.stamp.load(Ordering::Relaxed));
         if stamp > Timestamp(i64::MIN) {
             self.engine.shown(stamp).await;
         }
@@ -111,7 +114,7 @@ impl LiveFollower {
     /// The devices that may have changed since the last time.
     #[must_use]
     pub fn touched(&self) -> Vec<DevicePlace> {
-        std::mem::take(&mut self.ear.touched().0).into_iter().collect()
+        std::mem::take(&mut self.signal.touched().0).into_iter().collect()
     }
 }
 
@@ -126,34 +129,42 @@ impl Engine {
     ///
     /// # Errors
     /// 503 `too_many_live`.
-    pub fn follow_live(&self, watched: Vec<Watched>) -> Result<LiveFollower, Problem> {
+    pub fn follow_live(&self, watched: Vec<WatchTarget>) -> Result<LiveFollower, Problem> {
         assert!(watched.len() <= WATCHED_MAX, "whoever follows knows how much that is");
         let count = watched.len();
         let all: Vec<DevicePlace> = watched
             .iter()
-            .filter_map(|watched| if let Watched::Devices(set) = watched { Some(set) } else { None })
+            .filter_map(|watched| if let WatchTarget::Devices(set) = watched { Some(set) } else { None })
             .flat_map(|set| set.0.iter().copied())
             .collect();
-        let Some((number, ear)) = self.followers().add_live(watched.into_boxed_slice()) else {
+        let Some((number, signal)) = self.followers().add_live(watched.into_boxed_slice()) else {
             let detail = format!("{LIVE_MAX} live streams are open already; close one");
             return Err(Problem::new(503, "too_many_live", detail));
         };
         // What is durable already may not be shown yet.
-        ear.touched().0.extend(all);
+        signal.touched().0.extend(all);
         for thing in 0..count {
-            ear.tell(thing, self.latest_stamp());
+            signal.tell(thing, self.latest_stamp());
         }
-        Ok(LiveFollower { engine: self.clone(), number, ear })
+        Ok(LiveFollower { engine: self.clone(), number, signal })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use base::{ClientId, EntityId};
+    use records::{Batch, Op};
+
     use super::*;
+    use crate::followers::registry::RegistryNews;
     use crate::followers::{FollowedFeed, Followers};
 
     fn place(partition: u16, slot: u32) -> DevicePlace {
         (PartitionId(partition), DeviceSlot(slot))
+    }
+
+    fn batch(ops: &[Op]) -> Batch {
+        Batch { ops: ops.to_vec(), ..Batch::new(PartitionId::REGISTRY) }
     }
 
     fn news(slots: &[u32], looked_for: FeedSet) -> News {
@@ -164,7 +175,8 @@ mod tests {
 
     #[test]
     fn only_devices_that_are_watched_and_may_have_changed_are_touched() {
-        let devices: DeviceSet = [place(1, 7), place(0, 7), place(1, 9), place(1, 7)].into_iter().collect();
+        let devices: WatchedDevices =
+            [place(1, 7), place(0, 7), place(1, 9), place(1, 7)].into_iter().collect();
         for (news, expect) in [
             (Some(news(&[7, 8], FeedSet::DEVICES)), &[place(1, 7)][..]),
             (Some(news(&[8], FeedSet::DEVICES)), &[]),
@@ -181,20 +193,41 @@ mod tests {
     async fn whoever_was_told_and_has_not_looked_is_told_once() {
         let followers = Followers::default();
         let events = Followed { feed: FollowedFeed::Events, device: None };
-        let queues = Watched::Queues([PartitionId::of_queues(3)].into());
-        let watched = vec![Watched::Feed(events), queues].into_boxed_slice();
-        let (number, ear) = followers.add_live(watched).expect("room");
+        let queues = WatchTarget::Queues([PartitionId::of_queues(3)].into());
+        let watched = vec![WatchTarget::Feed(events), queues].into_boxed_slice();
+        let (number, signal) = followers.add_live(watched).expect("room");
         for _ in 0..3 {
             followers.tell(Timestamp(1), None);
         }
-        assert_eq!(ear.told().await, 0b01);
+        assert_eq!(signal.told().await, 0b01);
         followers.queues_changed(Some(PartitionId::of_queues(2)));
         followers.queues_changed(Some(PartitionId::of_queues(3)));
         followers.tell(Timestamp(2), None);
-        assert_eq!(ear.told().await, 0b11);
+        assert_eq!(signal.told().await, 0b11);
         followers.remove_live(number);
         followers.queues_changed(None);
-        assert_eq!(ear.told.load(Ordering::SeqCst), 0);
+        assert_eq!(signal.told.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_watches_rows_of_the_registry_is_told_of_these() {
+        let followers = Followers::default();
+        assert_eq!(followers.registry_news(&batch(&[])), None, "nobody watches");
+        let watched = [RegistryRows::Rollouts, RegistryRows::Operations].map(WatchTarget::Registry);
+        let (_, signal) = followers.add_live(Box::new(watched)).expect("room");
+        let operation = Op::DeleteOperation(EntityId::from_bytes(&[0; EntityId::BYTES]));
+        for (ops, expect) in [
+            (&[][..], 0),
+            (&[Op::DeleteClient(ClientId::new("acme").expect("an id"))], 0),
+            (&[Op::DeleteRollout("r".into())], 0b01),
+            (&[operation.clone(), operation], 0b10),
+        ] {
+            let news = followers.registry_news(&batch(ops)).expect("somebody watches");
+            followers.registry_changed(news);
+            assert_eq!(signal.told.swap(0, Ordering::SeqCst), expect, "{ops:?}");
+        }
+        followers.registry_changed(RegistryNews::ANY);
+        assert_eq!(signal.told().await, 0b11);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use base::{ClientId, EntityId, Incarnation, Lineage, Timestamp, hash};
 use records::{Client, Notice, NoticeKey, NoticeKind, NoticePost, Op};
 use store::{Page, StoreError, View};
 
-use super::hysteresis::{SubjectState, Tell};
-use super::{Condition, Detail, NoticeDue, NoticeInput, NoticeSettings, PostOutcome, Signal, Topic};
+use super::hysteresis::{NoticeDecision, SubjectState};
+use super::{Condition, Detail, NoticeDue, NoticeInput, NoticeSettings, PostOutcome, Signal, SignalTopic};
 use crate::devices::partition::attempt_ends::delay_after;
 use crate::kernel::reply::Reply;
 use crate::registry::{RegistryEffect, RegistryStep};
@@ -38,9 +38,9 @@ pub(crate) struct NoticeBook {
     lease: Duration,
     lineage: Lineage,
     kept: BTreeSet<NoticeKey>,
-    subjects: BTreeMap<(Topic, Box<str>), (SubjectState, Detail)>,
+    subjects: BTreeMap<(SignalTopic, Box<str>), (SubjectState, Detail)>,
     /// When subjects have been quiet.
-    quiet_ends: BTreeSet<(Timestamp, Topic, Box<str>)>,
+    quiet_ends: BTreeSet<(Timestamp, SignalTopic, Box<str>)>,
     posts: BTreeMap<Place, NoticePost>,
     /// Posts that wait for their time, of clients that are enabled.
     due: BTreeSet<(Timestamp, Place)>,
@@ -95,7 +95,12 @@ impl NoticeBook {
                 self.kept.insert(notice.id.into());
                 let state = SubjectState::told_at(notice.id.at, self.settings.quiet);
                 if !state.is_forgettable(now) {
-                    self.remember(now, (Topic::of(notice.kind), notice.subject), state, Detail::default());
+                    self.remember(
+                        now,
+                        (SignalTopic::of(notice.kind), notice.subject),
+                        state,
+                        Detail::default(),
+                    );
                 }
             }
         }
@@ -130,7 +135,7 @@ impl NoticeBook {
         let Signal { topic, subject, condition, detail } = signal;
         let key = (topic, subject);
         let known = self.subjects.remove(&key);
-        let is_well = matches!(condition, Condition::Well | Condition::Over);
+        let is_well = matches!(condition, Condition::Resolved | Condition::Cleared);
         if known.is_none() && (is_well || self.subjects.len() >= SUBJECTS_MAX) {
             if !is_well {
                 step.emit(RegistryEffect::NoticeLeftOut);
@@ -148,16 +153,16 @@ impl NoticeBook {
 
     fn tell(
         &mut self,
-        tell: Tell,
-        (topic, subject): &(Topic, Box<str>),
+        tell: NoticeDecision,
+        (topic, subject): &(SignalTopic, Box<str>),
         detail: &Detail,
         clients: &BTreeMap<ClientId, Client>,
         step: &mut RegistryStep<'_>,
     ) {
         let kind = match tell {
-            Tell::Nothing => return,
-            Tell::Ill(kind) => kind,
-            Tell::Well => match topic.told_when_well() {
+            NoticeDecision::Nothing => return,
+            NoticeDecision::Notice(kind) => kind,
+            NoticeDecision::Resolved => match topic.resolved_notice() {
                 Some(kind) => kind,
                 None => return,
             },
@@ -329,7 +334,7 @@ impl NoticeBook {
             let key = (topic, subject);
             self.quiet_ends.remove(&(at, key.0, key.1.clone()));
             let Some((mut state, detail)) = self.subjects.remove(&key) else { continue };
-            let tell = state.settle(step.now, self.settings.quiet);
+            let tell = state.decide(step.now, self.settings.quiet);
             self.tell(tell, &key, &detail, clients, step);
             if !state.is_forgettable(step.now) {
                 self.remember(step.now, key, state, detail);
@@ -364,14 +369,20 @@ impl NoticeBook {
         [too_old, quiet, due].into_iter().flatten().min()
     }
 
-    fn remember(&mut self, now: Timestamp, key: (Topic, Box<str>), state: SubjectState, detail: Detail) {
+    fn remember(
+        &mut self,
+        now: Timestamp,
+        key: (SignalTopic, Box<str>),
+        state: SubjectState,
+        detail: Detail,
+    ) {
         if let Some(at) = state.quiet_until().filter(|at| now < *at) {
             self.quiet_ends.insert((at, key.0, key.1.clone()));
         }
         self.subjects.insert(key, (state, detail));
     }
 
-    fn forget_wakeup(&mut self, state: &SubjectState, (topic, subject): &(Topic, Box<str>)) {
+    fn forget_wakeup(&mut self, state: &SubjectState, (topic, subject): &(SignalTopic, Box<str>)) {
         if let Some(at) = state.quiet_until() {
             self.quiet_ends.remove(&(at, *topic, subject.clone()));
         }

@@ -25,7 +25,7 @@ pub(crate) async fn carry(
     loop {
         let ends_at = links.window_ends_at(settings.lost_window);
         let signals = tokio::select! {
-            signals = links.board.take() => signals,
+            signals = links.pending.take() => signals,
             () = links.window_begun() => continue,
             () = until(&context, ends_at) => {
                 end_window(&context, links, settings).await;
@@ -59,7 +59,7 @@ async fn end_window(context: &EngineContext, links: &NoticeLinks, settings: Noti
 }
 
 fn signal(context: &EngineContext, group: &LostGroup) -> Option<Signal> {
-    let labels = labels_of(context, &group.one);
+    let labels = labels_of(context, &group.example);
     labels.and_then(|labels| group.signal(&labels))
 }
 

@@ -16,7 +16,7 @@ use super::Condition;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectState {
     /// What whoever listens believes: what is wrong, if anything.
-    believed: Option<NoticeKind>,
+    last_told: Option<NoticeKind>,
     /// What is wrong.
     present: Option<NoticeKind>,
     /// Whether being well is told.
@@ -27,20 +27,20 @@ pub struct SubjectState {
 
 /// What is to be told of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tell {
+pub enum NoticeDecision {
     /// Nothing.
     Nothing,
     /// This is wrong, or happened.
-    Ill(NoticeKind),
+    Notice(NoticeKind),
     /// It is well again.
-    Well,
+    Resolved,
 }
 
 impl SubjectState {
     /// A subject that nobody was told of.
     #[must_use]
     pub fn new() -> Self {
-        Self { believed: None, present: None, tells_well: false, quiet_until: None }
+        Self { last_told: None, present: None, tells_well: false, quiet_until: None }
     }
 
     /// A subject of which something was told by an earlier process. What held then is signalled
@@ -51,33 +51,33 @@ impl SubjectState {
     }
 
     /// The subject is in this condition from now on.
-    pub fn signal(&mut self, now: Timestamp, quiet: Duration, condition: Condition) -> Tell {
+    pub fn signal(&mut self, now: Timestamp, quiet: Duration, condition: Condition) -> NoticeDecision {
         match condition {
-            Condition::Well => (self.present, self.tells_well) = (None, true),
-            Condition::Over => (self.present, self.tells_well) = (None, false),
-            Condition::Ill(kind) => self.present = Some(kind),
-            Condition::Happened(kind) => {
+            Condition::Resolved => (self.present, self.tells_well) = (None, true),
+            Condition::Cleared => (self.present, self.tells_well) = (None, false),
+            Condition::Firing(kind) => self.present = Some(kind),
+            Condition::Occurred(kind) => {
                 if self.is_quiet(now) {
-                    return Tell::Nothing;
+                    return NoticeDecision::Nothing;
                 }
                 self.quiet_until = Some(now.after(quiet));
-                return Tell::Ill(kind);
+                return NoticeDecision::Notice(kind);
             }
         }
-        self.settle(now, quiet)
+        self.decide(now, quiet)
     }
 
     /// Time has passed, or a condition came.
-    pub fn settle(&mut self, now: Timestamp, quiet: Duration) -> Tell {
-        if self.is_quiet(now) || self.believed == self.present {
-            return Tell::Nothing;
+    pub fn decide(&mut self, now: Timestamp, quiet: Duration) -> NoticeDecision {
+        if self.is_quiet(now) || self.last_told == self.present {
+            return NoticeDecision::Nothing;
         }
-        self.believed = self.present;
+        self.last_told = self.present;
         match self.present {
-            None if !self.tells_well => return Tell::Nothing,
+            None if !self.tells_well => return NoticeDecision::Nothing,
             _ => self.quiet_until = Some(now.after(quiet)),
         }
-        self.present.map_or(Tell::Well, Tell::Ill)
+        self.present.map_or(NoticeDecision::Resolved, NoticeDecision::Notice)
     }
 
     /// The end of the quiet time, when time may bring something.
@@ -89,7 +89,7 @@ impl SubjectState {
     /// Whether it need not be remembered at `now`.
     #[must_use]
     pub fn is_forgettable(&self, now: Timestamp) -> bool {
-        self.believed.is_none() && self.present.is_none() && !self.is_quiet(now)
+        self.last_told.is_none() && self.present.is_none() && !self.is_quiet(now)
     }
 
     fn is_quiet(&self, now: Timestamp) -> bool {
@@ -114,13 +114,13 @@ mod tests {
     const DISABLED: NoticeKind = NoticeKind::ClientDisabled;
 
     /// What is told of these conditions at these times; `None` is the passing of time.
-    fn check(steps: &[(i64, Option<Condition>, Tell)]) {
+    fn check(steps: &[(i64, Option<Condition>, NoticeDecision)]) {
         let mut state = SubjectState::new();
         for (at, condition, expect) in steps {
             let now = Timestamp(*at);
             let told = match condition {
                 Some(condition) => state.signal(now, QUIET, *condition),
-                None => state.settle(now, QUIET),
+                None => state.decide(now, QUIET),
             };
             assert_eq!(told, *expect, "at {at}: {condition:?} of {steps:?}");
         }
@@ -129,43 +129,51 @@ mod tests {
     #[test]
     fn a_condition_is_told_once_and_its_end() {
         check(&[
-            (0, Some(Condition::Ill(FAILING)), Tell::Ill(FAILING)),
-            (1, Some(Condition::Ill(FAILING)), Tell::Nothing),
-            (200, Some(Condition::Ill(FAILING)), Tell::Nothing),
-            (300, Some(Condition::Well), Tell::Well),
+            (0, Some(Condition::Firing(FAILING)), NoticeDecision::Notice(FAILING)),
+            (1, Some(Condition::Firing(FAILING)), NoticeDecision::Nothing),
+            (200, Some(Condition::Firing(FAILING)), NoticeDecision::Nothing),
+            (300, Some(Condition::Resolved), NoticeDecision::Resolved),
         ]);
     }
 
     #[test]
     fn what_holds_at_the_end_of_the_quiet_time_is_told_then() {
         check(&[
-            (0, Some(Condition::Ill(FAILING)), Tell::Ill(FAILING)),
-            (10, Some(Condition::Well), Tell::Nothing),
-            (20, Some(Condition::Ill(DISABLED)), Tell::Nothing),
-            (99, None, Tell::Nothing),
-            (100, None, Tell::Ill(DISABLED)),
+            (0, Some(Condition::Firing(FAILING)), NoticeDecision::Notice(FAILING)),
+            (10, Some(Condition::Resolved), NoticeDecision::Nothing),
+            (20, Some(Condition::Firing(DISABLED)), NoticeDecision::Nothing),
+            (99, None, NoticeDecision::Nothing),
+            (100, None, NoticeDecision::Notice(DISABLED)),
         ]);
     }
 
     #[test]
     fn flapping_that_ends_as_it_was_told_tells_nothing_more() {
         check(&[
-            (0, Some(Condition::Ill(FAILING)), Tell::Ill(FAILING)),
-            (10, Some(Condition::Well), Tell::Nothing),
-            (20, Some(Condition::Ill(FAILING)), Tell::Nothing),
-            (100, None, Tell::Nothing),
+            (0, Some(Condition::Firing(FAILING)), NoticeDecision::Notice(FAILING)),
+            (10, Some(Condition::Resolved), NoticeDecision::Nothing),
+            (20, Some(Condition::Firing(FAILING)), NoticeDecision::Nothing),
+            (100, None, NoticeDecision::Nothing),
         ]);
     }
 
     #[test]
     fn an_end_that_nobody_needs_to_be_told_is_not() {
         check(&[
-            (0, Some(Condition::Ill(NoticeKind::QueueBacklog)), Tell::Ill(NoticeKind::QueueBacklog)),
-            (10, Some(Condition::Over), Tell::Nothing),
-            (20, Some(Condition::Ill(NoticeKind::QueueBacklog)), Tell::Nothing),
-            (30, Some(Condition::Over), Tell::Nothing),
-            (100, None, Tell::Nothing),
-            (150, Some(Condition::Ill(NoticeKind::QueueBacklog)), Tell::Ill(NoticeKind::QueueBacklog)),
+            (
+                0,
+                Some(Condition::Firing(NoticeKind::QueueBacklog)),
+                NoticeDecision::Notice(NoticeKind::QueueBacklog),
+            ),
+            (10, Some(Condition::Cleared), NoticeDecision::Nothing),
+            (20, Some(Condition::Firing(NoticeKind::QueueBacklog)), NoticeDecision::Nothing),
+            (30, Some(Condition::Cleared), NoticeDecision::Nothing),
+            (100, None, NoticeDecision::Nothing),
+            (
+                150,
+                Some(Condition::Firing(NoticeKind::QueueBacklog)),
+                NoticeDecision::Notice(NoticeKind::QueueBacklog),
+            ),
         ]);
     }
 
@@ -173,9 +181,9 @@ mod tests {
     fn what_happens_is_told_once_in_the_quiet_time() {
         let lost = NoticeKind::DevicesLostTogether;
         check(&[
-            (0, Some(Condition::Happened(lost)), Tell::Ill(lost)),
-            (99, Some(Condition::Happened(lost)), Tell::Nothing),
-            (100, Some(Condition::Happened(lost)), Tell::Ill(lost)),
+            (0, Some(Condition::Occurred(lost)), NoticeDecision::Notice(lost)),
+            (99, Some(Condition::Occurred(lost)), NoticeDecision::Nothing),
+            (100, Some(Condition::Occurred(lost)), NoticeDecision::Notice(lost)),
         ]);
     }
 
@@ -184,30 +192,30 @@ mod tests {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let (mut state, mut now, mut told) = (SubjectState::new(), 0_i64, Vec::new());
-            let (mut last, mut believed) = (Condition::Well, None);
-            let mut note = |at: i64, tell: Tell, believed: &mut Option<NoticeKind>| match tell {
-                Tell::Nothing => {}
-                Tell::Ill(kind) => {
-                    *believed = Some(kind);
+            let (mut last, mut last_told) = (Condition::Resolved, None);
+            let mut note = |at: i64, tell: NoticeDecision, last_told: &mut Option<NoticeKind>| match tell {
+                NoticeDecision::Nothing => {}
+                NoticeDecision::Notice(kind) => {
+                    *last_told = Some(kind);
                     told.push(at);
                 }
-                Tell::Well => {
-                    *believed = None;
+                NoticeDecision::Resolved => {
+                    *last_told = None;
                     told.push(at);
                 }
             };
             for _ in 0..100 {
                 now += random.below(40) as i64;
-                last = [Condition::Well, Condition::Ill(FAILING), Condition::Ill(DISABLED)]
+                last = [Condition::Resolved, Condition::Firing(FAILING), Condition::Firing(DISABLED)]
                     [random.below(3) as usize];
                 let tell = state.signal(Timestamp(now), QUIET, last);
-                note(now, tell, &mut believed);
+                note(now, tell, &mut last_told);
             }
             let end = now + 200;
-            let tell = state.settle(Timestamp(end), QUIET);
-            note(end, tell, &mut believed);
-            let holds = if let Condition::Ill(kind) = last { Some(kind) } else { None };
-            assert_eq!(believed, holds, "seed {seed}");
+            let tell = state.decide(Timestamp(end), QUIET);
+            note(end, tell, &mut last_told);
+            let holds = if let Condition::Firing(kind) = last { Some(kind) } else { None };
+            assert_eq!(last_told, holds, "seed {seed}");
             assert!(told.windows(2).all(|two| two[1] - two[0] >= 100), "seed {seed}: {told:?}");
         }
     }

@@ -12,24 +12,24 @@ use records::NoticeKind;
 use tokio::sync::Notify;
 
 use super::Signal;
-use super::board::SignalBoard;
 use super::lost_together::{LostDevices, LostGroup, LostTogether};
+use super::pending::PendingSignals;
 use crate::followers::Followers;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfKind {
+struct NoticeTypeLabel {
     r#type: &'static str,
 }
 
 /// Where notices come from and go to.
 #[derive(Debug)]
 pub(crate) struct NoticeLinks {
-    pub(crate) board: SignalBoard,
+    pub(crate) pending: PendingSignals,
     due: Notify,
     lost: Mutex<LostTogether>,
     window_begun: Notify,
     followers: Arc<Followers>,
-    made: Family<OfKind, Counter>,
+    made: Family<NoticeTypeLabel, Counter>,
     given_up: Counter,
     left_out: Counter,
 }
@@ -37,7 +37,7 @@ pub(crate) struct NoticeLinks {
 impl NoticeLinks {
     pub(crate) fn new(followers: Arc<Followers>) -> Self {
         Self {
-            board: SignalBoard::default(),
+            pending: PendingSignals::default(),
             due: Notify::new(),
             lost: Mutex::default(),
             window_begun: Notify::new(),
@@ -64,7 +64,7 @@ impl NoticeLinks {
 
     /// A subject is in another condition.
     pub(crate) fn signal(&self, signal: Signal) {
-        if !self.board.signal(signal) {
+        if !self.pending.signal(signal) {
             self.left_out();
         }
     }
@@ -97,7 +97,7 @@ impl NoticeLinks {
     }
 
     pub(crate) fn noticed(&self, kind: NoticeKind) {
-        self.made.get_or_create(&OfKind { r#type: kind.as_str() }).inc();
+        self.made.get_or_create(&NoticeTypeLabel { r#type: kind.as_str() }).inc();
         self.followers.tell_of_notices();
     }
 

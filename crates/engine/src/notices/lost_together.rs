@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::{DeviceId, Timestamp, hash};
 use records::NoticeKind;
 
-use super::{Condition, Detail, Signal, Topic};
+use super::{Condition, Detail, Signal, SignalTopic};
 
 /// Sets of labels that are told apart in a window; of devices with others no more is known than
 /// that they were lost.
@@ -25,7 +25,7 @@ pub struct LostDevices {
     /// How many devices.
     pub count: u32,
     /// One of them.
-    pub one: DeviceId,
+    pub example: DeviceId,
 }
 
 /// The losses of a window.
@@ -43,7 +43,7 @@ pub(crate) struct LostGroup {
     /// All that they have in common.
     shared: Vec<u64>,
     devices: u64,
-    pub(crate) one: DeviceId,
+    pub(crate) example: DeviceId,
 }
 
 impl LostTogether {
@@ -51,11 +51,11 @@ impl LostTogether {
     pub(crate) fn lost(&mut self, now: Timestamp, found: LostDevices) -> bool {
         let begins = self.since.is_none();
         self.since.get_or_insert(now);
-        let LostDevices { labels, count, one } = found;
+        let LostDevices { labels, count, example } = found;
         if let Some((known, _)) = self.lost.get_mut(&labels) {
             *known = known.saturating_add(count);
         } else if !labels.is_empty() && self.lost.len() < SETS_MAX {
-            self.lost.insert(labels, (count, one));
+            self.lost.insert(labels, (count, example));
         }
         begins
     }
@@ -76,9 +76,9 @@ impl LostTogether {
                 left.into_iter().partition(|(labels, _)| labels.contains(&label));
             left = others;
             let is_shared = |one: &u64| of_it.keys().all(|labels| labels.contains(one));
-            let Some((first, (_, one))) = of_it.first_key_value() else { break };
+            let Some((first, (_, example))) = of_it.first_key_value() else { break };
             let shared = first.iter().copied().filter(is_shared).collect();
-            groups.push(LostGroup { since, label, shared, devices, one: one.clone() });
+            groups.push(LostGroup { since, label, shared, devices, example: example.clone() });
         }
         groups
     }
@@ -94,7 +94,7 @@ fn most_common(lost: &BTreeMap<Box<[u64]>, (u32, DeviceId)>) -> Option<(u64, u64
 }
 
 impl LostGroup {
-    /// What is told of it, once the labels of [`LostGroup::one`] are read. `None` if that device
+    /// What is told of it, once the labels of [`LostGroup::example`] are read. `None` if that device
     /// has others by now.
     pub(crate) fn signal(&self, labels: &[(String, String)]) -> Option<Signal> {
         let known = |of: u64| labels.iter().find(|(key, value)| hash::label_hash(key, value) == of);
@@ -104,9 +104,9 @@ impl LostGroup {
         let detail = Detail::default().text("label", key).text("value", value);
         let detail = detail.number("devices", self.devices).texts("labels", shared);
         Some(Signal {
-            topic: Topic::Devices,
+            topic: SignalTopic::Devices,
             subject: format!("label {key}={value}").into(),
-            condition: Condition::Happened(NoticeKind::DevicesLostTogether),
+            condition: Condition::Occurred(NoticeKind::DevicesLostTogether),
             detail: detail.text("since", &self.since.to_string()),
         })
     }
@@ -125,7 +125,7 @@ mod tests {
         let mut hashes: Vec<_> =
             labels(text).iter().map(|(key, value)| hash::label_hash(key, value)).collect();
         hashes.sort_unstable();
-        LostDevices { labels: hashes.into(), count, one: DeviceId::new("d").expect("an id") }
+        LostDevices { labels: hashes.into(), count, example: DeviceId::new("d").expect("an id") }
     }
 
     /// So many devices with these labels are lost; the labels and counts of what is told, given

@@ -120,9 +120,9 @@ impl OperationBook {
             );
             return Err(Problem::conflict("too_many_operations", detail).into());
         }
-        let NewOperation { action, filter, given, rate, by, scopes } = new;
+        let NewOperation { action, filter, arguments, rate, by, scopes } = new;
         let created_at = step.now;
-        let operation = Operation { id, action, filter, given, rate, by, scopes, created_at, until };
+        let operation = Operation { id, action, filter, arguments, rate, by, scopes, created_at, until };
         let state = rule::begin(&operation);
         step.push(Op::PutOperation(Box::new(operation.clone())));
         step.push(Op::PutOperationState(Box::new(state.clone())));

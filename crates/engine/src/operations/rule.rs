@@ -156,7 +156,7 @@ mod tests {
             id: EntityId { routing: 0, at: Timestamp(1_000), number: 0, tag: 0 },
             action: OperationAction::DeleteDevice,
             filter: "{}".into(),
-            given: "{}".into(),
+            arguments: "{}".into(),
             rate,
             by: None,
             scopes: Vec::new(),

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use base::PartitionId;
+use base::{PartitionId, Timestamp};
 use records::{QueueKey, QueueSettings};
 
 use super::QueueName;
@@ -25,6 +25,8 @@ pub struct QueueStats {
     pub dead: u64,
     /// How long the oldest ready job in memory has waited.
     pub oldest_ready: Option<Duration>,
+    /// Since when it has been ready.
+    pub oldest_ready_at: Option<Timestamp>,
     /// Nothing is leased.
     pub paused: bool,
     /// What its users set.

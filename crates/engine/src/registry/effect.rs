@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use base::{ClientId, Incarnation, PartitionId};
+use base::{ClientId, Incarnation, PartitionId, Timestamp};
 use records::{Batch, Client, NoticeKind, PortalToken, TokenDigest};
 use tokio::sync::watch;
 
 use crate::Directory;
+use crate::followers::Followers;
+use crate::followers::registry::RegistryNews;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
@@ -68,6 +70,7 @@ pub struct RegistryContext {
     /// Marked changed when an operation begins or is called off.
     pub(crate) operations: watch::Sender<()>,
     notices: Arc<NoticeLinks>,
+    followers: Arc<Followers>,
     metrics: Arc<BatchMetrics>,
 }
 
@@ -76,11 +79,11 @@ impl RegistryContext {
         directory: Arc<Directory>,
         on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
         rollouts: Arc<RolloutLinks>,
-        notices: Arc<NoticeLinks>,
+        (notices, followers): (Arc<NoticeLinks>, Arc<Followers>),
         metrics: Arc<BatchMetrics>,
     ) -> Self {
         let (portals, operations) = (OpenPortals::default(), watch::Sender::new(()));
-        Self { directory, portals, on_enabled, rollouts, operations, notices, metrics }
+        Self { directory, portals, on_enabled, rollouts, operations, notices, followers, metrics }
     }
 
     /// The portals that are open.
@@ -92,7 +95,7 @@ impl RegistryContext {
 
 impl MachineContext for RegistryContext {
     type Effect = RegistryEffect;
-    type News = ();
+    type News = RegistryNews;
 
     fn release(&self, effect: RegistryEffect) {
         match effect {
@@ -116,9 +119,13 @@ impl MachineContext for RegistryContext {
         }
     }
 
-    fn batch_made(&self, _: PartitionId, _: &Batch) -> Option<()> {
+    fn batch_made(&self, _: PartitionId, batch: &Batch) -> Option<RegistryNews> {
         self.metrics.batch();
-        None
+        self.followers.registry_news(batch)
+    }
+
+    fn batch_durable(&self, _: Timestamp, news: Option<&RegistryNews>) {
+        self.followers.registry_changed(news.copied().unwrap_or(RegistryNews::ANY));
     }
 }
 

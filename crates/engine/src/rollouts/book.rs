@@ -26,7 +26,7 @@ use super::{DoneReply, TrackedRollout};
 use crate::kernel::hashed::{HashMap, HashSet};
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::{Answered, Reply};
-use crate::notices::{Condition, Detail, Signal, Topic};
+use crate::notices::{Condition, Detail, Signal, SignalTopic};
 use crate::registry::{RegistryEffect, RegistryStep};
 use looks::LookBacklog;
 
@@ -343,9 +343,9 @@ impl RolloutBook {
         let (id, state) = (&live.rollout.id, &live.state);
         let detail = Detail::default().text("rollout_id", id);
         self.stopped.push(Signal {
-            topic: Topic::Rollout,
+            topic: SignalTopic::Rollout,
             subject: format!("rollout {id}").into(),
-            condition: Condition::Happened(NoticeKind::RolloutStopped),
+            condition: Condition::Occurred(NoticeKind::RolloutStopped),
             detail: detail.number("failed", state.failed).number("ended", state.ended),
         });
     }

@@ -24,7 +24,7 @@ pub enum RolloutStatus {
     Waiting,
     /// Not until it is resumed.
     Paused,
-    /// Too many commands failed: not until it is resumed.
+    /// It stopped by itself, see [`RolloutStanding::Stopped`]: not until it is resumed.
     Stopped,
     /// It was called off.
     Cancelled,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::{DeviceId, EntityId, Lineage, PartitionId, SystemClock, Timestamp, WayIn, hash};
 use engine::fleet::Selection;
-use engine::presence::{OfKind, Session};
+use engine::presence::{KindSet, Session};
 use engine::rollouts::NewRollout;
 use engine::{
     Downlink, Engine, NewCommand, NewDevice, PublishedCommand, Report, RolloutCall, Said, TrackedRollout,
@@ -78,7 +78,7 @@ impl Fleet {
     async fn come(&self, number: usize) {
         let (presence, session) = (self.engine.presence(), number as u64);
         presence.connected(id(number), Session { number: session, address: None }).await.expect("told");
-        presence.reaches(id(number), session, Some(OfKind::Any.into())).await.expect("told");
+        presence.reaches(id(number), session, Some(KindSet::Any.into())).await.expect("told");
     }
 
     async fn leave(&self, number: usize) {

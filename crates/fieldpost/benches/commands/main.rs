@@ -1,7 +1,8 @@
 //! `make bench`: what this machine does with commands to devices.
 //!
 //! How many a second are answered, and how soon, also beside reports. What a million commands for
-//! absent devices cost. How soon a storm of devices is told what waits for it.
+//! absent devices cost. How soon a storm of devices is told what waits for it. What a rollout costs
+//! while the devices that it waits for are away.
 //!
 //! Everything is measured from outside, on the built binary with `durability.sync = "always"`; the
 //! devices and the senders share the machine with it. `cargo bench --bench commands -- storm` runs
@@ -23,6 +24,8 @@ mod site;
 mod absent;
 mod beside_reports;
 mod end_to_end;
+mod reporting;
+mod rollout;
 mod stage;
 mod storm;
 
@@ -93,7 +96,7 @@ fn main() -> Result<(), Failure> {
 
 /// Runs the named parts, or all.
 async fn run(named: &[&str]) -> Result<(), Failure> {
-    const PARTS: [&str; 5] = ["end_to_end", "latency", "reports", "absent", "storm"];
+    const PARTS: [&str; 6] = ["end_to_end", "latency", "reports", "absent", "storm", "rollout"];
     if let Some(unknown) = named.iter().find(|name| !PARTS.contains(name)) {
         return Err(format!("no part is called {unknown}; there are {}", PARTS.join(", ")).into());
     }
@@ -116,6 +119,9 @@ async fn run(named: &[&str]) -> Result<(), Failure> {
     }
     if wanted("storm") {
         storm::all_come_back(sizes, &mut report).await?;
+    }
+    if wanted("rollout") {
+        rollout::at_rest(sizes, &mut report).await?;
     }
     report.finish()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Timestamp;
 use engine::Engine;
-use engine::notices::{Condition, Detail, Signal, Topic};
+use engine::notices::{Condition, Detail, Signal, SignalTopic};
 use engine::records::NoticeKind;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -31,14 +31,14 @@ pub(super) async fn watch_certificate(
                 if changed.is_err() {
                     break;
                 }
-                engine.signal(of_certificate(Condition::Over, Detail::default()));
+                engine.signal(of_certificate(Condition::Cleared, Detail::default()));
                 continue;
             }
             () = engine.until(told_at) => {}
         }
         let detail = Detail::default().text("certificate", &cert.display().to_string());
         let detail = detail.text("ends_at", &at.to_string());
-        engine.signal(of_certificate(Condition::Ill(NoticeKind::CertificateEnding), detail));
+        engine.signal(of_certificate(Condition::Firing(NoticeKind::CertificateEnding), detail));
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
             changed = expires.changed() => {
@@ -54,7 +54,7 @@ pub(super) async fn watch_certificate(
 }
 
 fn of_certificate(condition: Condition, detail: Detail) -> Signal {
-    Signal { topic: Topic::Certificate, subject: "certificate".into(), condition, detail }
+    Signal { topic: SignalTopic::Certificate, subject: "certificate".into(), condition, detail }
 }
 
 /// Signals when less than `least` bytes are free on the disk with the data, and when there are a
@@ -82,7 +82,7 @@ pub(super) async fn watch_disk(
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
             let detail = Detail::default().number("free_bytes", free).number("limit_bytes", least);
             let subject = "disk".into();
-            engine.signal(Signal { topic: Topic::Storage, subject, condition, detail });
+            engine.signal(Signal { topic: SignalTopic::Storage, subject, condition, detail });
         }
     }
 }
@@ -90,9 +90,9 @@ pub(super) async fn watch_disk(
 /// Between the limit and a quarter more nothing changes.
 fn condition_of_disk(free: u64, least: u64) -> Option<Condition> {
     if free < least {
-        Some(Condition::Ill(NoticeKind::StorageLow))
+        Some(Condition::Firing(NoticeKind::StorageLow))
     } else if free >= least.saturating_add(least / 4) {
-        Some(Condition::Over)
+        Some(Condition::Cleared)
     } else {
         None
     }
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn a_disk_that_goes_back_and_forth_at_the_limit_stays_as_it_was() {
-        let low = Some(Condition::Ill(NoticeKind::StorageLow));
-        for (free, expect) in [(99, low), (100, None), (124, None), (125, Some(Condition::Over))] {
+        let low = Some(Condition::Firing(NoticeKind::StorageLow));
+        for (free, expect) in [(99, low), (100, None), (124, None), (125, Some(Condition::Cleared))] {
             assert_eq!(condition_of_disk(free, 100), expect, "{free}");
         }
     }

@@ -6,7 +6,7 @@
 use base::DeviceId;
 use engine::Presence;
 use engine::intake::NotAccepting;
-use engine::presence::{OfKind, Reach, Session, Who};
+use engine::presence::{KindSet, Reach, Session, Who};
 use engine::records::DisconnectReason;
 use futures_util::future::{join_all, try_join_all};
 
@@ -21,7 +21,7 @@ pub(super) struct Books(Option<Box<BookedSession>>);
 struct BookedSession {
     devices: Vec<BookedDevice>,
     /// The kinds whose devices it reaches by wildcards.
-    wide: OfKind,
+    wide: KindSet,
     /// The devices that its login speaks for.
     who: Who,
 }
@@ -30,7 +30,7 @@ struct BookedSession {
 struct BookedDevice {
     device: DeviceId,
     connected: bool,
-    reach: Option<OfKind>,
+    reach: Option<KindSet>,
 }
 
 /// Something to tell.
@@ -88,7 +88,7 @@ impl Books {
     /// Its subscriptions cover only these any more.
     pub(super) fn keep(&mut self, left: impl Iterator<Item = CoveredDevices>, calls: &mut Vec<PresenceCall>) {
         let Some(entries) = &mut self.0 else { return };
-        let (mut reached, mut wide) = (Vec::new(), OfKind::among([]));
+        let (mut reached, mut wide) = (Vec::new(), KindSet::among([]));
         for covered in left {
             reached.extend(covered.named);
             wide = wide.or(covered.widely);
@@ -97,7 +97,7 @@ impl Books {
         for entry in &mut entries.devices {
             let of_device = reached.iter().filter(|(device, _)| *device == entry.device);
             let kinds = of_device.map(|(_, kind)| kind.clone());
-            entry.change(kinds.reduce(OfKind::or), &who, calls);
+            entry.change(kinds.reduce(KindSet::or), &who, calls);
         }
         // What it was not told of stays so.
         let wide = entries.wide.clone().and(wide);
@@ -121,7 +121,7 @@ impl Books {
 
     fn entries(&mut self) -> &mut BookedSession {
         self.0.get_or_insert_with(|| {
-            let (wide, who) = (OfKind::among([]), Who::default());
+            let (wide, who) = (KindSet::among([]), Who::default());
             Box::new(BookedSession { devices: Vec::new(), wide, who })
         })
     }
@@ -139,7 +139,7 @@ impl Books {
 }
 
 impl BookedSession {
-    fn change_wide(&mut self, wide: OfKind, calls: &mut Vec<PresenceCall>) {
+    fn change_wide(&mut self, wide: KindSet, calls: &mut Vec<PresenceCall>) {
         if self.wide == wide {
             return;
         }
@@ -153,7 +153,7 @@ impl BookedSession {
 impl BookedDevice {
     /// The login's right to the device was checked at the subscription. Only a label may change
     /// later, so only a label is told with the reach.
-    fn change(&mut self, reach: Option<OfKind>, who: &Who, calls: &mut Vec<PresenceCall>) {
+    fn change(&mut self, reach: Option<KindSet>, who: &Who, calls: &mut Vec<PresenceCall>) {
         if self.reach == reach {
             return;
         }
@@ -227,11 +227,11 @@ mod tests {
     }
 
     fn reaches(device: &str) -> PresenceCall {
-        PresenceCall::Reaches(id(device), Some(OfKind::Only(Kind::lock()).into()))
+        PresenceCall::Reaches(id(device), Some(KindSet::Only(Kind::lock()).into()))
     }
 
     fn reaches_kinds(device: &str, kinds: &[&str]) -> PresenceCall {
-        let kinds = OfKind::among(kinds.iter().filter_map(|kind| Kind::new(kind)));
+        let kinds = KindSet::among(kinds.iter().filter_map(|kind| Kind::new(kind)));
         PresenceCall::Reaches(id(device), Some(kinds.into()))
     }
 
@@ -239,7 +239,7 @@ mod tests {
         PresenceCall::Reaches(id(device), None)
     }
 
-    fn widely(kind: Option<OfKind>) -> PresenceCall {
+    fn widely(kind: Option<KindSet>) -> PresenceCall {
         PresenceCall::ReachesWidely(kind.into_iter().map(Reach::from).collect())
     }
 
@@ -284,7 +284,7 @@ mod tests {
         let mut books = Books::default();
         assert_eq!(subscribe(&mut books, "+/lock/0xA"), [reaches("0xA")]);
         assert_eq!(subscribe(&mut books, "+/meter/0xA"), [reaches_kinds("0xA", &["lock", "meter"])]);
-        let any = || PresenceCall::Reaches(id("0xA"), Some(OfKind::Any.into()));
+        let any = || PresenceCall::Reaches(id("0xA"), Some(KindSet::Any.into()));
         assert_eq!(subscribe(&mut books, "dev/+/0xA"), [any()]);
         assert_eq!(keep(&mut books, &["+/lock/0xA", "dev/+/0xA"]), []);
         assert_eq!(keep(&mut books, &["+/lock/0xA"]), [reaches("0xA")]);
@@ -293,9 +293,9 @@ mod tests {
     #[test]
     fn wildcards_are_told_of_all_together() {
         let mut books = Books::default();
-        let locks = || Some(OfKind::Only(Kind::lock()));
+        let locks = || Some(KindSet::Only(Kind::lock()));
         assert_eq!(subscribe(&mut books, "dev/lock/+"), [widely(locks())]);
-        assert_eq!(subscribe(&mut books, "#"), [widely(Some(OfKind::Any))]);
+        assert_eq!(subscribe(&mut books, "#"), [widely(Some(KindSet::Any))]);
         assert_eq!(subscribe(&mut books, "dev/#"), []);
         assert_eq!(keep(&mut books, &["dev/#", "dev/lock/+"]), []);
         assert_eq!(keep(&mut books, &["dev/lock/+"]), [widely(locks())]);
@@ -318,7 +318,7 @@ mod tests {
         let (mut books, mut calls) = (Books::default(), Vec::new());
         let who = Who::Label("site".into(), "12".into());
         books.subscribe(covered("+/lock/0xA"), &who, &mut calls);
-        let reach = Reach { kind: OfKind::Only(Kind::lock()), who };
+        let reach = Reach { kind: KindSet::Only(Kind::lock()), who };
         assert_eq!(calls, [PresenceCall::Reaches(id("0xA"), Some(reach))]);
     }
 }

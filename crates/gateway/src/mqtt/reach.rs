@@ -2,7 +2,7 @@
 //! `dev/{kind}/{id}`, or where the settings of its kind say.
 
 use base::{DeviceId, Kind};
-use engine::presence::OfKind;
+use engine::presence::KindSet;
 
 use crate::decode::kinds::KindForms;
 
@@ -10,31 +10,31 @@ use crate::decode::kinds::KindForms;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CoveredDevices {
     /// Those with these ids, if they are of these kinds.
-    pub(super) named: Vec<(DeviceId, OfKind)>,
+    pub(super) named: Vec<(DeviceId, KindSet)>,
     /// The filter is the topic of a device itself, without a wildcard.
     pub(super) by_name: bool,
     /// All devices of these kinds.
-    pub(super) widely: OfKind,
+    pub(super) widely: KindSet,
 }
 
 impl CoveredDevices {
     pub(super) fn nothing() -> Self {
-        Self { named: Vec::new(), by_name: false, widely: OfKind::among([]) }
+        Self { named: Vec::new(), by_name: false, widely: KindSet::among([]) }
     }
 
     pub(super) fn is_nothing(&self) -> bool {
         self.named.is_empty() && self.widely.is_nothing()
     }
 
-    fn device(device: DeviceId, kind: OfKind, by_name: bool) -> Self {
+    fn device(device: DeviceId, kind: KindSet, by_name: bool) -> Self {
         Self { named: vec![(device, kind)], by_name, ..Self::nothing() }
     }
 
-    fn widely(widely: OfKind) -> Self {
+    fn widely(widely: KindSet) -> Self {
         Self { widely, ..Self::nothing() }
     }
 
-    fn add(&mut self, device: DeviceId, kind: OfKind) {
+    fn add(&mut self, device: DeviceId, kind: KindSet) {
         match self.named.iter_mut().find(|(known, _)| *known == device) {
             Some((_, of)) => *of = of.clone().or(kind),
             None => self.named.push((device, kind)),
@@ -46,7 +46,7 @@ impl CoveredDevices {
 pub(super) fn covered(filter: &str, kinds: &KindForms) -> CoveredDevices {
     let mut covered = of_contract(filter, kinds);
     for (kind, id) in kinds.covered(filter) {
-        let only = OfKind::Only(kind.clone());
+        let only = KindSet::Only(kind.clone());
         match id.map(DeviceId::new) {
             Some(Some(device)) => {
                 covered.by_name |= !filter.contains(['+', '#']);
@@ -61,7 +61,7 @@ pub(super) fn covered(filter: &str, kinds: &KindForms) -> CoveredDevices {
 
 /// The devices whose commands go where the contract has it.
 fn of_contract(filter: &str, kinds: &KindForms) -> CoveredDevices {
-    let all = || OfKind::except(kinds.with_down().cloned());
+    let all = || KindSet::except(kinds.with_down().cloned());
     let mut levels = filter.split('/');
     let [first, kind, id, below] = std::array::from_fn(|_| levels.next());
     let more = levels.next().is_some();
@@ -74,7 +74,7 @@ fn of_contract(filter: &str, kinds: &KindForms) -> CoveredDevices {
         Some("#") => return CoveredDevices::widely(all()),
         Some("+") => (all(), false),
         Some(kind) => match Kind::new(kind).filter(|kind| kinds.with_down().all(|other| other != kind)) {
-            Some(kind) => (OfKind::Only(kind), true),
+            Some(kind) => (KindSet::Only(kind), true),
             None => return CoveredDevices::nothing(),
         },
         None => return CoveredDevices::nothing(),
@@ -102,14 +102,14 @@ mod tests {
     fn a_filter_covers_a_device_or_many_or_none() {
         let of_kind =
             |kind, by_name| CoveredDevices::device(DeviceId::new("0xA").expect("an id"), kind, by_name);
-        let lock = |by_name| of_kind(OfKind::Only(Kind::lock()), by_name);
-        let locks = || CoveredDevices::widely(OfKind::Only(Kind::lock()));
-        let all = || CoveredDevices::widely(OfKind::Any);
+        let lock = |by_name| of_kind(KindSet::Only(Kind::lock()), by_name);
+        let locks = || CoveredDevices::widely(KindSet::Only(Kind::lock()));
+        let all = || CoveredDevices::widely(KindSet::Any);
         for (filter, expect) in [
             ("dev/lock/0xA", lock(true)),
-            ("dev/+/0xA", of_kind(OfKind::Any, false)),
+            ("dev/+/0xA", of_kind(KindSet::Any, false)),
             ("+/lock/0xA", lock(false)),
-            ("+/+/0xA", of_kind(OfKind::Any, false)),
+            ("+/+/0xA", of_kind(KindSet::Any, false)),
             ("dev/lock/0xA/#", lock(false)),
             ("#", all()),
             ("+/#", all()),
@@ -142,25 +142,26 @@ mod tests {
         let topics = KindTopics { down: TopicTemplate::new("mqtt/face/{id}"), ..KindTopics::default() };
         let face = Kind::new("face").expect("a kind");
         let kinds = KindForms::new([(face.clone(), topics)].into()).expect("one meaning");
-        let named = |kind: OfKind, by_name| {
+        let named = |kind: KindSet, by_name| {
             CoveredDevices::device(DeviceId::new("0xA").expect("an id"), kind, by_name)
         };
-        let device = |kind: &Kind, by_name| named(OfKind::Only(kind.clone()), by_name);
-        let widely =
-            |kinds: &[&Kind]| CoveredDevices::widely(OfKind::among(kinds.iter().map(|kind| (*kind).clone())));
-        let others = || OfKind::except([face.clone()]);
+        let device = |kind: &Kind, by_name| named(KindSet::Only(kind.clone()), by_name);
+        let widely = |kinds: &[&Kind]| {
+            CoveredDevices::widely(KindSet::among(kinds.iter().map(|kind| (*kind).clone())))
+        };
+        let others = || KindSet::except([face.clone()]);
         for (filter, expect) in [
             ("mqtt/face/0xA", device(&face, true)),
             ("mqtt/+/0xA", device(&face, false)),
             ("mqtt/face/+", widely(&[&face])),
             ("mqtt/#", widely(&[&face])),
             ("+/lock/+", widely(&[&Kind::lock()])),
-            ("#", CoveredDevices::widely(OfKind::Any)),
-            ("+/#", CoveredDevices::widely(OfKind::Any)),
+            ("#", CoveredDevices::widely(KindSet::Any)),
+            ("+/#", CoveredDevices::widely(KindSet::Any)),
             ("dev/#", CoveredDevices::widely(others())),
             ("dev/+/+", CoveredDevices::widely(others())),
             ("dev/+/0xA", named(others(), false)),
-            ("+/+/0xA", named(OfKind::Any, false)),
+            ("+/+/0xA", named(KindSet::Any, false)),
             ("dev/face/0xA", CoveredDevices::nothing()),
             ("dev/face/+", CoveredDevices::nothing()),
             ("dev/lock/0xA", device(&Kind::lock(), true)),
@@ -177,9 +178,9 @@ mod tests {
         let kinds = [(kind("door"), topics("a/{id}/x")), (kind("gate"), topics("b/k/{id}"))];
         let kinds = KindForms::new(kinds.into()).expect("one meaning");
         let covered = covered("+/+/x", &kinds);
-        assert_eq!(covered.widely, OfKind::Only(kind("door")));
+        assert_eq!(covered.widely, KindSet::Only(kind("door")));
         let id = DeviceId::new("x").expect("an id");
-        assert_eq!(covered.named, [(id, OfKind::except([kind("door")]))]);
+        assert_eq!(covered.named, [(id, KindSet::except([kind("door")]))]);
         assert_eq!(kinds.device_level("+/+/x"), None, "it stands for more than one device");
         assert_eq!(kinds.device_level("b/k/x"), Some("x"));
     }

@@ -376,8 +376,8 @@ async fn a_notice_is_a_signed_post_and_repeated_until_it_is_taken() {
     let patch = ClientPatch { notices: Patch::Set(true), ..ClientPatch::default() };
     running.engine.patch_client(acme(), patch, engine::OnlyIf::default()).await.expect("changed");
     let detail = Detail::default().number("free_bytes", 7);
-    let (subject, condition) = ("disk".into(), Condition::Ill(NoticeKind::StorageLow));
-    running.engine.signal(Signal { topic: Topic::Storage, subject, condition, detail });
+    let (subject, condition) = ("disk".into(), Condition::Firing(NoticeKind::StorageLow));
+    running.engine.signal(Signal { topic: SignalTopic::Storage, subject, condition, detail });
     let (first, second) = (receiver.request().await, receiver.request().await);
     assert_eq!((id_of(&first), first.body()), (id_of(&second), second.body()), "the same again");
     let body: serde_json::Value = serde_json::from_slice(first.body()).expect("JSON");

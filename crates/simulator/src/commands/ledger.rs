@@ -76,7 +76,7 @@ pub struct CommandCounts {
     pub broken: u64,
     /// Commands that reached their device, each counted once.
     pub received: u64,
-    /// CommandTimes that a device got a command again.
+    /// Times that a device got a command again.
     pub repeated: u64,
     /// Commands that a device answered, each time counted.
     pub answered: u64,

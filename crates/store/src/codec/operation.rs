@@ -11,7 +11,7 @@ use crate::record::record;
 
 stored!(
     Operation, "an operation", version 1:
-    id, action, filter, given, rate, by, scopes, created_at, until
+    id, action, filter, arguments, rate, by, scopes, created_at, until
 );
 
 stored!(

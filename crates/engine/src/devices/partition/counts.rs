@@ -164,13 +164,13 @@ impl Partition {
         if step.own.lost.is_empty() {
             return;
         }
-        let lost = std::mem::take(&mut step.own.lost).into_iter().map(|(group, (count, one))| {
+        let lost = std::mem::take(&mut step.own.lost).into_iter().map(|(group, (count, example))| {
             let label = |of: &CountedOf| match of {
                 CountedOf::Label(label) => Some(*label),
                 CountedOf::All | CountedOf::Client(_) => None,
             };
             let labels = self.groups.members(group).iter().filter_map(label).collect();
-            LostDevices { labels, count, one }
+            LostDevices { labels, count, example }
         });
         let lost = lost.collect();
         step.emit(DeviceEffect::Lost(lost));

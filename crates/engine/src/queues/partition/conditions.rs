@@ -11,7 +11,7 @@ use base::Timestamp;
 use records::{NoticeKind, QueueKey};
 
 use super::{QueuePartition, QueueStep};
-use crate::notices::{Condition, Detail, NoticeSettings, Signal, Topic};
+use crate::notices::{Condition, Detail, NoticeSettings, Signal, SignalTopic};
 use crate::queues::{QueueEffect, QueueName, id};
 
 /// Queues that are looked at in a step.
@@ -72,9 +72,15 @@ impl QueuePartition {
         let Some(most) = conditions.dead_letters else { return };
         if queue.dead >= most && conditions.with_many_dead.insert(key) {
             let detail = detail(&queue.name).number("dead", queue.dead).number("limit", most);
-            tell(Topic::DeadLetters, &queue.name, Condition::Ill(NoticeKind::QueueDeadLetters), detail, step);
+            tell(
+                SignalTopic::DeadLetters,
+                &queue.name,
+                Condition::Firing(NoticeKind::QueueDeadLetters),
+                detail,
+                step,
+            );
         } else if queue.dead < most.div_ceil(2) && conditions.with_many_dead.remove(&key) {
-            tell(Topic::DeadLetters, &queue.name, Condition::Over, Detail::default(), step);
+            tell(SignalTopic::DeadLetters, &queue.name, Condition::Cleared, Detail::default(), step);
         }
     }
 
@@ -99,9 +105,15 @@ impl QueuePartition {
             let waited = since.map_or(0, |since| step.now.since(since).as_millis() as u64);
             let ready = self.jobs.counts_of(key).ready as u64 + self.jobs.parked(key).1;
             let detail = detail(&queue.name).number("oldest_ready_ms", waited).number("ready", ready);
-            tell(Topic::Backlog, &queue.name, Condition::Ill(NoticeKind::QueueBacklog), detail, step);
+            tell(
+                SignalTopic::Backlog,
+                &queue.name,
+                Condition::Firing(NoticeKind::QueueBacklog),
+                detail,
+                step,
+            );
         } else if !is_behind && self.conditions.behind.remove(&key) {
-            tell(Topic::Backlog, &queue.name, Condition::Over, Detail::default(), step);
+            tell(SignalTopic::Backlog, &queue.name, Condition::Cleared, Detail::default(), step);
         }
         match since {
             Some(since) if !is_behind => self.conditions.look_at(since.after(age), key),
@@ -118,10 +130,10 @@ impl QueuePartition {
             self.conditions.looks.remove(&(at, key));
         }
         if self.conditions.behind.remove(&key) {
-            tell(Topic::Backlog, name, Condition::Over, Detail::default(), step);
+            tell(SignalTopic::Backlog, name, Condition::Cleared, Detail::default(), step);
         }
         if self.conditions.with_many_dead.remove(&key) {
-            tell(Topic::DeadLetters, name, Condition::Over, Detail::default(), step);
+            tell(SignalTopic::DeadLetters, name, Condition::Cleared, Detail::default(), step);
         }
     }
 }
@@ -130,7 +142,13 @@ fn detail(name: &QueueName) -> Detail {
     Detail::default().text("namespace", name.namespace()).text("queue", name.queue())
 }
 
-fn tell(topic: Topic, name: &QueueName, condition: Condition, detail: Detail, step: &mut QueueStep<'_>) {
+fn tell(
+    topic: SignalTopic,
+    name: &QueueName,
+    condition: Condition,
+    detail: Detail,
+    step: &mut QueueStep<'_>,
+) {
     let subject = format!("queue {name}").into();
     step.emit(QueueEffect::Condition(Box::new(Signal { topic, subject, condition, detail })));
 }

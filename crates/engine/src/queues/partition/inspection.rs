@@ -173,6 +173,7 @@ impl QueuePartition {
                 reserved: 0,
                 dead: 0,
                 oldest_ready: None,
+                oldest_ready_at: None,
                 paused: false,
                 settings: QueueSettings::default(),
             };
@@ -181,6 +182,7 @@ impl QueuePartition {
         let (parked_scheduled, parked_ready) = self.jobs.parked(key);
         // Nobody waited for a job before it was published, whatever time it was given.
         let since = |job, at: Timestamp| at.max(id::published_at(job));
+        let oldest_ready_at = self.jobs.ready_since(key, since);
         QueueStats {
             name: name.clone(),
             key: Some(key),
@@ -188,7 +190,8 @@ impl QueuePartition {
             ready: jobs.ready as u64 + parked_ready,
             reserved: jobs.reserved as u64,
             dead: queue.dead,
-            oldest_ready: self.jobs.ready_since(key, since).map(|at| now.since(at)),
+            oldest_ready: oldest_ready_at.map(|at| now.since(at)),
+            oldest_ready_at,
             paused: queue.paused,
             settings: queue.settings,
         }

@@ -14,7 +14,7 @@ use crate::devices::intake::Said;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::reply::Reply;
 use crate::outcomes::{OutcomeDue, SendResult};
-use crate::presence::{OfKind, Reach, Session, Who};
+use crate::presence::{KindSet, Reach, Session, Who};
 use crate::version::OnlyIf;
 
 mod again;
@@ -94,7 +94,7 @@ impl Bench {
     fn connect(&mut self, number: u64) {
         let now = self.rig.now();
         self.presence(PresenceChange::Connected(device(), session(number), now));
-        self.presence(PresenceChange::Reaches(device(), number, Some(OfKind::Any.into())));
+        self.presence(PresenceChange::Reaches(device(), number, Some(KindSet::Any.into())));
     }
 
     fn disconnect(&mut self, number: u64) {
@@ -225,9 +225,9 @@ fn a_subscription_for_devices_of_another_kind_does_not_reach() {
     let mut bench = Bench::new();
     let id = bench.send(plain());
     let face = base::Kind::new("face").expect("a kind");
-    bench.presence(PresenceChange::Reaches(device(), 1, Some(OfKind::Only(face).into())));
+    bench.presence(PresenceChange::Reaches(device(), 1, Some(KindSet::Only(face).into())));
     assert!(bench.carried().is_empty());
-    bench.presence(PresenceChange::Reaches(device(), 1, Some(OfKind::Only(base::Kind::lock()).into())));
+    bench.presence(PresenceChange::Reaches(device(), 1, Some(KindSet::Only(base::Kind::lock()).into())));
     assert_eq!(bench.carried(), [id]);
 }
 
@@ -235,7 +235,7 @@ fn a_subscription_for_devices_of_another_kind_does_not_reach() {
 fn a_wildcard_reaches_devices_whose_commands_wait() {
     let mut bench = Bench::new();
     let id = bench.send(plain());
-    let of_kind = |kind: &str| OfKind::among(base::Kind::new(kind));
+    let of_kind = |kind: &str| KindSet::among(base::Kind::new(kind));
     let reach = |kind: &str, who| Reach { kind: of_kind(kind), who };
     let other = Arc::from([reach("face", Who::Everybody), reach("lock", Who::Prefix("1".into()))]);
     bench.presence(PresenceChange::ReachesWidely(1, other));
@@ -283,7 +283,7 @@ fn a_wish_is_confirmed_by_the_answer_and_cleared_by_a_newer_change_at_the_device
 #[test]
 fn a_command_whose_time_comes_goes_out_though_only_a_wildcard_reaches_its_device() {
     let mut bench = Bench::new();
-    let everybody = Reach::from(OfKind::Any);
+    let everybody = Reach::from(KindSet::Any);
     bench.presence(PresenceChange::ReachesWidely(1, Arc::from([everybody])));
     let not_before = Some(bench.rig.now().after(Duration::from_secs(60)));
     let id = bench.send(NewCommand { not_before, ..plain() });
@@ -296,7 +296,7 @@ fn a_command_whose_time_comes_goes_out_though_only_a_wildcard_reaches_its_device
 #[test]
 fn a_device_that_comes_gets_what_went_to_another_session_before() {
     let mut bench = Bench::new();
-    let everybody = Reach::from(OfKind::Any);
+    let everybody = Reach::from(KindSet::Any);
     bench.presence(PresenceChange::ReachesWidely(1, Arc::from([everybody])));
     let id = bench.send(NewCommand { ack_timeout: Some(Duration::from_secs(3_600)), ..plain() });
     assert_eq!(bench.carried(), [id]);
@@ -307,7 +307,7 @@ fn a_device_that_comes_gets_what_went_to_another_session_before() {
 #[test]
 fn wildcards_that_end_together_leave_no_lane_open() {
     let mut bench = Bench::new();
-    let everybody = || Arc::from([Reach::from(OfKind::Any)]);
+    let everybody = || Arc::from([Reach::from(KindSet::Any)]);
     bench.presence(PresenceChange::ReachesWidely(1, everybody()));
     bench.presence(PresenceChange::ReachesWidely(2, everybody()));
     let id = bench.send(plain());

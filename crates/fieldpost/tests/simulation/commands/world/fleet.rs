@@ -8,7 +8,7 @@ use engine::devices::input::{Addressed, CommandInput, Input};
 use engine::devices::sessions::PresenceChange;
 use engine::intake::SlicePart;
 use engine::kernel::reply::Reply;
-use engine::presence::{OfKind, Reach, Session, Who};
+use engine::presence::{KindSet, Reach, Session, Who};
 use engine::{PublishedCommand, Report, Said};
 use records::DisconnectReason;
 
@@ -92,7 +92,7 @@ impl World {
             }
             (Some(session), 1) => self.tell_presence(PresenceChange::Reaches(id, session, None)),
             (Some(session), 2) => {
-                self.tell_presence(PresenceChange::Reaches(id, session, Some(OfKind::Any.into())));
+                self.tell_presence(PresenceChange::Reaches(id, session, Some(KindSet::Any.into())));
             }
             (Some(_), 3) => self.break_off(&id, DisconnectReason::ConnectionLost),
             (Some(_), _) => self.break_off(&id, DisconnectReason::ClientDisconnect),
@@ -109,9 +109,9 @@ impl World {
         self.tell_presence(PresenceChange::Connected(id.clone(), session, self.now()));
         let reach = match self.machine.random.below(6) {
             0 => None,
-            1 => Some(OfKind::Only(base::Kind::lock())),
-            2..=3 => Some(OfKind::Only(kind_of(&id))),
-            _ => Some(OfKind::Any),
+            1 => Some(KindSet::Only(base::Kind::lock())),
+            2..=3 => Some(KindSet::Only(kind_of(&id))),
+            _ => Some(KindSet::Any),
         };
         if reach.is_some() {
             self.tell_presence(PresenceChange::Reaches(id, number, reach.map(Reach::from)));
@@ -127,7 +127,7 @@ impl World {
         member.is_settled = true;
         if let Some(session) = member.session {
             let id = member.id.clone();
-            self.tell_presence(PresenceChange::Reaches(id, session, Some(OfKind::Any.into())));
+            self.tell_presence(PresenceChange::Reaches(id, session, Some(KindSet::Any.into())));
         }
     }
 
@@ -152,8 +152,8 @@ impl World {
             _ => Who::Device(self.fleet.devices[self.any_member()].id.clone()),
         };
         let kind = match self.machine.random.chance(1, 3) {
-            true => OfKind::Only(base::Kind::lock()),
-            false => OfKind::Any,
+            true => KindSet::Only(base::Kind::lock()),
+            false => KindSet::Any,
         };
         let reach: Arc<[Reach]> = if is_new || self.machine.random.chance(1, 2) {
             [Reach { kind, who }].into()

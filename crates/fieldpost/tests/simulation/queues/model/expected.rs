@@ -118,8 +118,19 @@ impl ShownJob {
 
 impl ShownFigures {
     pub(crate) fn of(figures: &QueueStats) -> Self {
-        let QueueStats { name, key: _, scheduled, ready, reserved, dead, oldest_ready, paused, settings } =
-            figures.clone();
+        let QueueStats {
+            name,
+            key: _,
+            scheduled,
+            ready,
+            reserved,
+            dead,
+            oldest_ready,
+            // Says the same.
+            oldest_ready_at: _,
+            paused,
+            settings,
+        } = figures.clone();
         Self { name, scheduled, ready, reserved, dead, oldest_ready, paused, settings }
     }
 }

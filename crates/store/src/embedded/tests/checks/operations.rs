@@ -32,7 +32,7 @@ pub(super) fn everything() -> Vec<Op> {
         id: id(),
         action: OperationAction::LinkDevice,
         filter: r#"{"kind":"lock"}"#.into(),
-        given: r#"{"client":"acme"}"#.into(),
+        arguments: r#"{"client":"acme"}"#.into(),
         rate: 100,
         by: Some("ops".into()),
         scopes: vec!["admin".into()],

@@ -98,7 +98,7 @@ fn a_device_that_polled_has_its_own_window_again_once_a_wildcard_reaches_it() {
     bench.pace(Patch::Set(window(3)));
     let (reply, mut polled) = Reply::new();
     bench.rig.step(vec![CommandInput::Poll { device: device(), number: Some(1), reply }.into()]);
-    let everybody = Reach::from(OfKind::Any);
+    let everybody = Reach::from(KindSet::Any);
     bench.presence(PresenceChange::ReachesWidely(1, Arc::from([everybody])));
     let ids = bench.send_many(4);
     let given = polled.try_recv().expect("answered").expect("known").expect("a command");

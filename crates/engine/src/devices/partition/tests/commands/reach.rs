@@ -32,7 +32,7 @@ fn a_label_that_is_taken_away_closes_the_lane_of_a_login_that_had_it() {
     for is_wide in [false, true] {
         let mut bench = Bench::new();
         bench.rig.label(DEVICE, "site", "12");
-        let reach = Reach { kind: OfKind::Any, who: site("12") };
+        let reach = Reach { kind: KindSet::Any, who: site("12") };
         bench.presence(match is_wide {
             true => PresenceChange::ReachesWidely(1, Arc::from([reach])),
             false => PresenceChange::Reaches(device(), 1, Some(reach)),
@@ -95,7 +95,7 @@ fn a_step_opens_no_more_lanes_than_it_has_room_for() {
         bench.rig.ask(|reply| CommandInput::Send { device, command, reply }.into()).expect("taken");
     }
     let (reply, _told) = Reply::new();
-    let change = PresenceChange::ReachesWidely(1, Arc::from([Reach::from(OfKind::Any)]));
+    let change = PresenceChange::ReachesWidely(1, Arc::from([Reach::from(KindSet::Any)]));
     let mut inputs = vec![CommandInput::Presence { change, reply }.into()];
     let mut carried = Vec::new();
     loop {

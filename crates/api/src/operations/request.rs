@@ -7,10 +7,10 @@ use engine::records::OperationAction;
 use net::problem::quoted;
 use utoipa::openapi::Schema;
 
-use super::Work;
-use super::act::Given;
-use super::rights::{self, May};
-use super::rows::{self, Rows};
+use super::OperationPlan;
+use super::act::ActionArguments;
+use super::rights::{self, AllowedRows};
+use super::rows::{self, RowSource};
 use crate::ApiState;
 use crate::fields::{Fields, boolean, count, label_changes, object, string};
 use crate::openapi::words;
@@ -31,17 +31,17 @@ pub(crate) fn new_operation_schema() -> Schema {
 
 /// What a body asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct OperationRequest {
     pub action: OperationAction,
     /// A JSON object.
     pub filter: String,
     /// A JSON object: what the action needs besides.
-    pub given: String,
+    pub arguments: String,
     pub rate: Option<u32>,
     pub dry_run: bool,
 }
 
-impl Asked {
+impl OperationRequest {
     /// Reads a body.
     ///
     /// # Errors
@@ -60,41 +60,41 @@ impl Asked {
         Ok(Self {
             action,
             filter: fields.required("filter", object)?,
-            given: given(action, &fields)?,
+            arguments: arguments(action, &fields)?,
             rate: fields.optional("rate", count)?,
             dry_run: fields.optional("dry_run", boolean)?.unwrap_or_default(),
         })
     }
 
-    /// The work that this is for a token with these scopes; for anybody without.
+    /// The plan that this is for a token with these scopes; for anybody without.
     ///
     /// # Errors
     /// What is wrong with the filter; 403 `forbidden`.
-    pub(super) fn work(
+    pub(super) fn plan(
         &self,
         api: &ApiState,
         scopes: Option<&[Scope]>,
         until: Timestamp,
-    ) -> Result<Work, Problem> {
-        let filter = rows::Filter::read(self.action, &self.filter)?;
+    ) -> Result<OperationPlan, Problem> {
+        let filter = rows::RowFilter::read(self.action, &self.filter)?;
         let queue = filter.queue.clone();
         let may = match scopes {
-            None => Some(May::All),
+            None => Some(AllowedRows::All),
             Some(scopes) => rights::may(scopes, self.action, queue.as_ref()),
         };
         let own = may.ok_or_else(|| rights::forbidden(self.action))?.own();
-        let rows = Rows::of(api, filter, own.as_deref(), until)?;
-        let given = Given::read(self.action, &self.given)?;
-        Ok(Work { action: self.action, rows, given, queue, own, until })
+        let rows = RowSource::of(api, filter, own.as_deref(), until)?;
+        let arguments = ActionArguments::read(self.action, &self.arguments)?;
+        Ok(OperationPlan { action: self.action, rows, arguments, queue, own, until })
     }
 
     /// The same, for whoever asks.
     ///
     /// # Errors
-    /// See [`Asked::work`].
-    pub(crate) fn work_for(&self, api: &ApiState, caller: Option<&Caller>) -> Result<Work, Problem> {
+    /// See [`OperationRequest::plan`].
+    pub(crate) fn plan_for(&self, api: &ApiState, caller: Option<&Caller>) -> Result<OperationPlan, Problem> {
         let end = api.engine().feed_end();
-        self.work(api, caller.map(Caller::scopes), end)
+        self.plan(api, caller.map(Caller::scopes), end)
     }
 
     /// As the engine takes it. `rate_max` is what it does where it does not say otherwise.
@@ -117,7 +117,7 @@ impl Asked {
         Ok(NewOperation {
             action: self.action,
             filter: self.filter.into(),
-            given: self.given.into(),
+            arguments: self.arguments.into(),
             rate,
             by: caller.map(|caller| caller.name().into()),
             scopes: scopes.iter().map(|scope| scope.to_string().into()).collect(),
@@ -126,7 +126,7 @@ impl Asked {
 }
 
 /// What an action needs besides its rows, and nothing else.
-fn given(action: OperationAction, fields: &Fields<'_>) -> Result<String, Problem> {
+fn arguments(action: OperationAction, fields: &Fields<'_>) -> Result<String, Problem> {
     let needed: &[&str] = match action {
         OperationAction::LabelDevice => &["labels"],
         OperationAction::LinkDevice | OperationAction::UnlinkDevice => &["client"],

@@ -4,7 +4,7 @@ use base::Kind;
 
 /// Kinds of device. Equal ones are written alike, if made by the methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OfKind {
+pub enum KindSet {
     /// Any.
     Any,
     /// This one: a device of another is not reached.
@@ -15,7 +15,7 @@ pub enum OfKind {
     Except(Box<[Kind]>),
 }
 
-impl OfKind {
+impl KindSet {
     /// These.
     #[must_use]
     pub fn among(kinds: impl IntoIterator<Item = Kind>) -> Self {
@@ -120,8 +120,8 @@ mod tests {
             let chosen = kinds.iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1);
             chosen.map(|(_, kind)| kind.clone()).collect::<Vec<_>>()
         };
-        let all: Vec<OfKind> =
-            (0..8).flat_map(|bits| [OfKind::among(subset(bits)), OfKind::except(subset(bits))]).collect();
+        let all: Vec<KindSet> =
+            (0..8).flat_map(|bits| [KindSet::among(subset(bits)), KindSet::except(subset(bits))]).collect();
         let other = Kind::new("other").expect("a kind");
         for (one, two) in all.iter().flat_map(|one| all.iter().map(move |two| (one, two))) {
             let (or, and) = (one.clone().or(two.clone()), one.clone().and(two.clone()));
@@ -131,6 +131,6 @@ mod tests {
             }
             assert!(all.contains(&or) && all.contains(&and), "equal ones are written alike: {or:?} {and:?}");
         }
-        assert!(OfKind::among([]).is_nothing() && !OfKind::Any.is_nothing());
+        assert!(KindSet::among([]).is_nothing() && !KindSet::Any.is_nothing());
     }
 }

@@ -1,8 +1,8 @@
 /**
- * The sidebar, in order. A place is shown once a page has its path and the caller may see it; those
+ * The sidebar, in order. An item is shown once a page has its path and the caller may see it; those
  * that have no page yet keep their place here.
  */
-export interface Place {
+export interface NavItem {
   path: string;
   title: string;
   /** Pressed after `g`, goes there. */
@@ -10,7 +10,7 @@ export interface Place {
   group: "Fleet" | "Delivery" | "Server";
 }
 
-export const places: readonly Place[] = [
+export const navItems: readonly NavItem[] = [
   { path: "/", title: "Overview", key: "o", group: "Fleet" },
   { path: "/devices", title: "Devices", key: "d", group: "Fleet" },
   { path: "/events", title: "Events", key: "v", group: "Fleet" },

@@ -8,19 +8,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::{Condition, Signal, Topic};
+use super::{Condition, Signal, SignalTopic};
 
 /// Subjects with a signal on its way. Beyond it a new one is left out, and counted.
 const SUBJECTS_MAX: usize = 16_384;
 
 /// The signals that nobody has taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct SignalBoard {
-    signals: Mutex<BTreeMap<(Topic, Box<str>), Signal>>,
+pub(crate) struct PendingSignals {
+    signals: Mutex<BTreeMap<(SignalTopic, Box<str>), Signal>>,
     some: Notify,
 }
 
-impl SignalBoard {
+impl PendingSignals {
     /// A subject is in another condition; false if that finds no room.
     pub(crate) fn signal(&self, signal: Signal) -> bool {
         let mut signals = self.signals();
@@ -31,8 +31,8 @@ impl SignalBoard {
         }
         // What happened is not undone by a subject that is well.
         let stays = |known: &Signal| {
-            matches!(known.condition, Condition::Happened(_))
-                && matches!(signal.condition, Condition::Over | Condition::Well)
+            matches!(known.condition, Condition::Occurred(_))
+                && matches!(signal.condition, Condition::Cleared | Condition::Resolved)
         };
         if !signals.get(&key).is_some_and(stays) {
             signals.insert(key, signal);
@@ -54,7 +54,7 @@ impl SignalBoard {
         }
     }
 
-    fn signals(&self) -> MutexGuard<'_, BTreeMap<(Topic, Box<str>), Signal>> {
+    fn signals(&self) -> MutexGuard<'_, BTreeMap<(SignalTopic, Box<str>), Signal>> {
         self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -68,18 +68,19 @@ mod tests {
 
     fn signal(subject: usize, condition: Condition) -> Signal {
         let subject = format!("client {subject}").into();
-        Signal { topic: Topic::Client, subject, condition, detail: Detail::default() }
+        Signal { topic: SignalTopic::Client, subject, condition, detail: Detail::default() }
     }
 
     #[tokio::test]
     async fn the_latest_signal_of_a_subject_is_taken_and_there_are_so_many_at_most() {
-        let board = SignalBoard::default();
-        assert!(board.signal(signal(1, Condition::Ill(NoticeKind::ClientFailing))));
-        assert!(board.signal(signal(1, Condition::Well)));
-        assert_eq!(board.take().await, [signal(1, Condition::Well)]);
-        let taken = (0..SUBJECTS_MAX + 5).filter(|subject| board.signal(signal(*subject, Condition::Well)));
+        let pending = PendingSignals::default();
+        assert!(pending.signal(signal(1, Condition::Firing(NoticeKind::ClientFailing))));
+        assert!(pending.signal(signal(1, Condition::Resolved)));
+        assert_eq!(pending.take().await, [signal(1, Condition::Resolved)]);
+        let taken =
+            (0..SUBJECTS_MAX + 5).filter(|subject| pending.signal(signal(*subject, Condition::Resolved)));
         assert_eq!(taken.count(), SUBJECTS_MAX);
-        assert!(board.signal(signal(0, Condition::Over)), "one that is known has its place");
-        assert_eq!(board.take().await.len(), SUBJECTS_MAX);
+        assert!(pending.signal(signal(0, Condition::Cleared)), "one that is known has its place");
+        assert_eq!(pending.take().await.len(), SUBJECTS_MAX);
     }
 }

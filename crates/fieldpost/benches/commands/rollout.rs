@@ -1,0 +1,83 @@
+//! A rollout that waits for devices that are away: what it costs while nothing happens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fieldpost_client::Method;
+use serde_json::{Value, json};
+use simulator::api_client::Api;
+use simulator::commands::CommandLedger;
+use simulator::traffic::DeviceIds;
+
+use super::machine::{cpu_time, ms};
+use super::report::{Report, median};
+use super::site::Fieldpost;
+use super::{Failure, PATIENCE, Sizes, stage};
+
+/// Of the devices that are meant, one in so many is present.
+const PRESENT_ONE_IN: u32 = 5;
+/// How long the server is left alone first: what happened is in its tables by then.
+const QUIET: Duration = Duration::from_secs(70);
+/// Spans that are measured; their medians leave out a checkpoint by time.
+const SPANS: usize = 5;
+const SPAN: Duration = Duration::from_secs(20);
+
+/// What a server used in a second in which nothing happened.
+struct Idle {
+    cpu_ms: f64,
+    frames: f64,
+}
+
+pub(super) async fn at_rest(sizes: Sizes, report: &mut Report) -> Result<(), Failure> {
+    let present = (sizes.absent / PRESENT_ONE_IN).min(sizes.devices);
+    let name = format!("rollout_to_{}devices_{present}present at_rest", sizes.absent);
+    let server = Fieldpost::start().await?;
+    let devices = stage::devices(present);
+    stage::register(&server, &devices).await?;
+    let absent = DeviceIds::new("a", sizes.absent - present).of_kind(devices.kind());
+    stage::register(&server, &absent).await?;
+    let ledger = Arc::new(CommandLedger::default());
+    let connected = stage::connect(&server.site.mqtt, &devices, &ledger).await?;
+    let without = idle(&server).await?;
+
+    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let rollout = json!({"payload": {"open": true}, "selector": format!("kind={}", devices.kind())});
+    let begun: Value = api.post("/v1/rollouts", &rollout).await?;
+    let path = format!("/v1/rollouts/{}", begun["id"].as_str().ok_or("a rollout without an id")?);
+    let answered = |now: &Value| now["acknowledged"] == present;
+    let now: Value = api.until(&path, PATIENCE, answered).await?;
+    if now["status"] != "running" || now["waiting"] != absent.count() {
+        return Err(format!("the rollout does not wait for those who are away: {now}").into());
+    }
+    let with = idle(&server).await?;
+    report.note(&format!(
+        "  {name}: {:.2} ms of CPU and {:.2} frames a second without, {:.2} ms and {:.2} with",
+        without.cpu_ms, without.frames, with.cpu_ms, with.frames
+    ))?;
+    let more = format!("{:+.2} ms CPU/s", with.cpu_ms - without.cpu_ms);
+    report.figure(&name, format!("{more}, {:+.2} frames/s", with.frames - without.frames));
+    connected.disconnect().await;
+    server.stop().await
+}
+
+async fn idle(server: &Fieldpost) -> Result<Idle, Failure> {
+    let process = server.process_id()?;
+    tokio::time::sleep(QUIET).await;
+    let (mut cpu_ms, mut frames) = (Vec::new(), Vec::new());
+    for _ in 0..SPANS {
+        let (cpu, before) = (cpu_time(process)?, written(server).await?);
+        tokio::time::sleep(SPAN).await;
+        cpu_ms.push(ms(cpu_time(process)?.saturating_sub(cpu)) / SPAN.as_secs_f64());
+        frames.push((written(server).await? - before) / SPAN.as_secs_f64());
+    }
+    Ok(Idle { cpu_ms: median(cpu_ms), frames: median(frames) })
+}
+
+/// Frames that the server has written to its log so far.
+async fn written(server: &Fieldpost) -> Result<f64, Failure> {
+    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let answer = api.any(Method::GET, "/metrics", None).await?;
+    let text = String::from_utf8(answer.body.to_vec())?;
+    let line = text.lines().find_map(|line| line.strip_prefix("fieldpost_store_frames_total "));
+    Ok(line.ok_or("no such figure")?.parse()?)
+}
