@@ -1,7 +1,7 @@
 //! What an action does to one row: the call that the route for one such row makes.
 //!
-//! Actions whose repetition would show carry an idempotency key, so that a repeat after a crash gets
-//! the first answer. All others find nothing to do the second time.
+//! Actions whose repetition would show carry an idempotency key, so that a repeat after a crash
+//! gets the first answer. All others find nothing to do the second time.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
-//! The task of one operation: chunk after chunk, until its list ends, it is called off, or its token
-//! may no longer do it.
+//! The task of one operation: chunk after chunk, until its list ends, it is called off, or its
+//! token may no longer do it.
 //!
-//! A task writes the rows of its next chunk down, does its action to each, and tells what came of it
-//! together with the chunk after. Whatever it has in memory may be lost: the rows that were written
-//! down have their turn again after a start. Where something cannot be done now, the operation shows
-//! what it waits for, tries again a bounded number of times, and can be cancelled meanwhile.
+//! A task writes the rows of its next chunk down, does its action to each, and tells what came of
+//! it together with the chunk after. Whatever it has in memory may be lost: the rows that were
+//! written down have their turn again after a start. Where something cannot be done now, the
+//! operation shows what it waits for, tries again a bounded number of times, and can be cancelled
+//! meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -208,8 +209,8 @@ impl OperationTask {
         }
     }
 
-    /// Tells the engine, again where it is not known whether that was written: an outcome is counted
-    /// once. Whether the operation is still there.
+    /// Tells the engine, again where it is not known whether that was written: an outcome is
+    /// counted once. Whether the operation is still there.
     async fn tell(&mut self, progress: OperationProgress) -> bool {
         loop {
             match self.api.engine().operations().progress(self.state.id, progress.clone()).await {
