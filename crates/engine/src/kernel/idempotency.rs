@@ -36,8 +36,7 @@ impl IdempotencyKey {
     /// 503 without a source of randomness.
     pub(crate) fn id_bytes(once: Option<Self>, at: usize) -> Result<[u8; EntityId::BYTES], Problem> {
         let unguessable = || {
-            random::unguessable()
-                .map_err(|_| Problem::unavailable("the system has no source of randomness"))
+            random::unguessable().map_err(|_| Problem::unavailable("the system has no source of randomness"))
         };
         let Some(once) = once else { return unguessable() };
         let mut bytes = [0; EntityId::BYTES];

@@ -256,7 +256,8 @@ async fn a_calendar_follows_the_wall_clock() {
     let rig = Rig::start().await;
     let recurs = Recurs::Cron { expression: "0 13 * * *".into(), zone: None, executions: None };
     rig.publish(NewJob { recurs: Some(recurs), ..job("1") }).await;
-    let seen = rig.queues().jobs(&orders(), None, None, (1, LOOKED_AT_MAX)).await.expect("listed").found.remove(0);
+    let seen =
+        rig.queues().jobs(&orders(), None, None, (1, LOOKED_AT_MAX)).await.expect("listed").found.remove(0);
     assert_eq!(seen.run_at, Timestamp(NOON - NOON % 86_400_000 + 13 * 3_600_000).max(seen.run_at));
     let wait = seen.run_at.since(Timestamp(NOON));
     // The wall clock is put forward: the calendar follows it, a delay does not.
