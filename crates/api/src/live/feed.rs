@@ -72,11 +72,13 @@ pub(crate) struct ListSource<F, L: List> {
     rows: Option<RowLookup<L>>,
 }
 
+/// An item as JSON, if it is still there.
+type FoundItem = Result<Option<Vec<u8>>, Problem>;
+
 /// How the items of a list that change are told apart, and looked at again.
 pub(crate) struct RowLookup<L: List> {
     pub(crate) id: fn(&L::Found) -> EntityId,
-    /// As JSON.
-    pub(crate) find: fn(&L, EntityId) -> Result<Option<Vec<u8>>, Problem>,
+    pub(crate) find: fn(&L, EntityId) -> FoundItem,
 }
 
 impl<F, L: List> ListSource<F, L> {

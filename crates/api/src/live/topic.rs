@@ -155,7 +155,7 @@ impl LiveRequest {
                 LiveTopic::Notices => check_row(api, caller, "/v1/notices", &[], &[]).await?,
                 LiveTopic::Commands => check_row(api, caller, "/v1/commands", &[], &query).await?,
                 LiveTopic::Timeline => {
-                    check_row(api, caller, "/v1/devices/{id}/timeline", &[], &query).await?
+                    check_row(api, caller, "/v1/devices/{id}/timeline", &[], &query).await?;
                 }
                 LiveTopic::Devices => {
                     let all = check_row(api, caller, "/v1/devices", &[], &[]).await;

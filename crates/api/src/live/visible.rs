@@ -114,11 +114,10 @@ impl VisibleDevices {
         changed: &mut VisibleChanges,
     ) {
         match device {
-            Some(SharedRow { text, digest, .. }) => {
-                if self.sent.insert(place, *digest) != Some(*digest) {
-                    add(&mut changed.items, text);
-                }
+            Some(SharedRow { text, digest, .. }) if self.sent.insert(place, *digest) != Some(*digest) => {
+                add(&mut changed.items, text);
             }
+            Some(_) => {}
             // One that was never shown is not gone either.
             None if self.sent.remove(&place).is_some() => {
                 let id = serde_json::to_vec(id.as_str()).expect("text is JSON");

@@ -43,11 +43,11 @@ pub(super) async fn of_rows(api: &ApiState, plan: &OperationPlan, rows: &[Box<st
 async fn devices_of(api: &ApiState, rows: &[Box<str>]) -> Result<Vec<Option<DeviceId>>, Problem> {
     let (queries, rows) = (api.queries(), rows.to_vec());
     let look = move || {
-        let device = |row: &Box<str>| match EntityId::from_text(QUARANTINE_ID_PREFIX, row) {
+        let device = |row: &str| match EntityId::from_text(QUARANTINE_ID_PREFIX, row) {
             Some(id) => Ok(queries.quarantined(id)?.and_then(|report| report.device)),
             None => Ok(None),
         };
-        rows.iter().map(device).collect()
+        rows.iter().map(|row| device(row)).collect()
     };
     api.shared.lookups.run(look).await
 }

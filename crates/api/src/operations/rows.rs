@@ -144,7 +144,7 @@ pub(super) enum RowSource {
     Deliveries(Deliveries),
     Commands(Commands),
     Quarantine(RefusedReportList),
-    Dead(DeadLetterList),
+    Dead(Box<DeadLetterList>),
     Jobs(Jobs),
 }
 
@@ -186,7 +186,9 @@ impl RowSource {
         let engine = api.engine().clone();
         let queued = |queue: Option<QueueName>| queue.ok_or_else(|| Problem::unreadable("there is no queue"));
         let rows = match action {
-            RespawnDead | DeleteDead => Self::Dead(DeadLetterList::asked(api, queued(queue)?, &mut params)?),
+            RespawnDead | DeleteDead => {
+                Self::Dead(Box::new(DeadLetterList::asked(api, queued(queue)?, &mut params)?))
+            }
             DeleteJob => {
                 let (queue, state) = (queued(queue)?, jobs::asked(&mut params)?);
                 Self::Jobs(Jobs { queues: api.queues(), queue, state, executor: Handle::current() })
@@ -248,7 +250,7 @@ impl RowSource {
             Self::Deliveries(list) => of(list, limit),
             Self::Commands(list) => of(list, limit),
             Self::Quarantine(list) => of(list, limit),
-            Self::Dead(list) => of(list, limit),
+            Self::Dead(list) => of(&**list, limit),
             Self::Jobs(list) => of(list, limit),
         }
     }
@@ -276,7 +278,7 @@ impl RowSource {
             Self::Quarantine(list) => stretch(list, after, limit, |(_, report)| {
                 RowClass::Meant(report.id.to_text(QUARANTINE_ID_PREFIX))
             }),
-            Self::Dead(list) => stretch(list, after, limit, |view| match view.dead.died_at < until {
+            Self::Dead(list) => stretch(&**list, after, limit, |view| match view.dead.died_at < until {
                 true => RowClass::Meant(id_text(view.dead.id)),
                 false => RowClass::End,
             }),

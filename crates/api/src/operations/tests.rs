@@ -119,7 +119,7 @@ impl Rig {
         for device in devices {
             // A lock is 0 or 1.
             let said = Said::Value { value: Value::number(7.0).expect("finite"), ts: None };
-            let device = DeviceId::new(*device).expect("an id");
+            let device = DeviceId::new(device).expect("an id");
             slice
                 .push(Report { device, kind: None, said, id: None }, Received { payload: b"7", topic: None });
         }

@@ -249,7 +249,7 @@ mod tests {
                 read.set(read.get() + letters.len());
                 Ok(letters)
             };
-            let is_meant = |letter: &DeadView| letter.dead.number % step == 0;
+            let is_meant = |letter: &DeadView| letter.dead.number.is_multiple_of(step);
             let page = searched(after, (limit, LOOKED_AT_MAX), letters, is_meant).expect("readable");
             pages.push((read.get(), page.cost));
             let is_full = page.found.len() == limit;

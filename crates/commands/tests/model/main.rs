@@ -122,14 +122,14 @@ fn a_lane_ends_nothing_by_itself_while_outcomes_have_no_room() {
     use records::CommandStatus::{Expired, Failed, Published, Scheduled};
 
     let told = || Send { is_told: true, attempts_max: 1, ack_timeout: 5, ..plain_command() };
-    let over = Operation::Send(Send { ttl: Some(10), ..told() });
+    let over = || Operation::Send(Send { ttl: Some(10), ..told() });
     let statuses = |world: &World| world.stored.states.values().map(|state| state.status).collect::<Vec<_>>();
     let (open, full) = (Operation::Open { device: 0 }, Operation::ToggleRoom);
     let pass = || Operation::Pass { time: 30 };
 
     // The device is away: the turn of a command comes long after its time was over.
     let mut world = World::new(vec![(1, 0)]);
-    world.run(&[over.clone(), over.clone(), plain(), full.clone(), pass(), open.clone()]);
+    world.run(&[over(), over(), plain(), full.clone(), pass(), open.clone()]);
     assert_eq!(statuses(&world), [Scheduled, Scheduled, Published], "what is behind it goes out");
     world.run(&[full.clone(), Operation::Advance { max: 10 }]);
     assert_eq!(statuses(&world), [Expired, Expired, Published]);

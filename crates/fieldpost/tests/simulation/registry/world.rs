@@ -132,7 +132,7 @@ impl World {
     fn take_answers(&mut self) -> Checked {
         for (call, answer) in self.calls.take_ended() {
             match answer {
-                Some(answer) => self.answered(call, answer)?,
+                Some(answer) => self.answered(&call, answer)?,
                 None => {
                     call.check_dropped(|_| self.registry().and_then(AnyPort::life))?;
                     self.expectations.forget(call.id);
@@ -143,8 +143,8 @@ impl World {
         Ok(())
     }
 
-    fn answered(&mut self, call: Call<Answer, Then>, answer: Answer) -> Checked {
-        let expected = self.expectations.take(&call)?;
+    fn answered(&mut self, call: &Call<Answer, Then>, answer: Answer) -> Checked {
+        let expected = self.expectations.take(call)?;
         if let Some(((_, seq), ())) = expected.first() {
             self.model.shown(*seq);
         }
