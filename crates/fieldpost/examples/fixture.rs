@@ -1,5 +1,5 @@
 //! Makes a fixture for the tests of data directories: `make fixture`, or
-//! `cargo run -p fieldpost --example fixture -- target/debug/fieldpost crates/fieldpost/tests/fixtures/NAME`.
+//! `cargo run -p fieldpost --example fixture -- PROGRAM crates/fieldpost/tests/fixtures/NAME`.
 //!
 //! A server is filled over its API and asked for a backup, which writes everything to its tables.
 //! Then it is told a little more, and killed while it sweeps a queue that was deleted. Its

@@ -94,8 +94,8 @@ fn most_common(lost: &BTreeMap<Box<[u64]>, (u32, DeviceId)>) -> Option<(u64, u64
 }
 
 impl LostGroup {
-    /// What is told of it, once the labels of [`LostGroup::example`] are read. `None` if that device
-    /// has others by now.
+    /// What is told of it, once the labels of [`LostGroup::example`] are read. `None` if that
+    /// device has others by now.
     pub(crate) fn signal(&self, labels: &[(String, String)]) -> Option<Signal> {
         let known = |of: u64| labels.iter().find(|(key, value)| hash::label_hash(key, value) == of);
         let (key, value) = known(self.label)?;

@@ -27,7 +27,8 @@ const PUBLISHERS: u32 = 8;
 const LINKED: u32 = 1_000;
 const COMMANDS: u32 = 1_000;
 
-/// A call of each kind that a page makes: its page, and its path. `{n}` is another number each time.
+/// A call of each kind that a page makes: its page, and its path. `{n}` is another number each
+/// time.
 const CALLS: [(&str, &str); 40] = [
     ("shell", "/v1/caller"),
     ("overview", "/v1/overview"),

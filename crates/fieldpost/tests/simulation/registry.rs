@@ -4,12 +4,12 @@
 //! All that goes wrong with the machine: see the [top](crate). Besides:
 //! - **Receivers** fail and recover at any moment, also while the process is down; clients are
 //!   disabled and enabled meanwhile. Signals are on their way when the process dies.
-//! - **Operations** begin, are called off, or are too many. Their worker is cut off before and after
-//!   it has told what it did; it tells so together with the next rows, or first.
+//! - **Operations** begin, are called off, or are too many. Their worker is cut off before and
+//!   after it has told what it did; it tells so together with the next rows, or first.
 //!
 //! # What is checked
-//! No two notices of a client come within the quiet time, across all lives; what is kept is what was
-//! made. At rest, once the quiet time is over, the newest notice of each client is right. Of an
+//! No two notices of a client come within the quiet time, across all lives; what is kept is what
+//! was made. At rest, once the quiet time is over, the newest notice of each client is right. Of an
 //! operation the counts always agree with its rows; its worker acts on nothing that was not written
 //! before, and once in a life; an operation that is done has come to every row of its list.
 //!

@@ -36,7 +36,7 @@ fn resolves(from: &Path, text: &str, target: &str) -> bool {
     } else {
         std::fs::read_to_string(tree::root().join(&other)).ok()
     };
-    let there = page.is_some() || tree::root().join(&other).is_dir();
+    let there = page.is_some() || tree::root().join(&other).exists();
     there && (anchor.is_empty() || page.is_some_and(|page| prose::anchors(&page).contains(anchor)))
 }
 

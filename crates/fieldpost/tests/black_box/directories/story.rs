@@ -19,8 +19,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The device whose reports come last: those that are in the log alone.
 pub(crate) const LATE: &str = "late";
 
-/// A failed attempt is repeated by nobody, and nothing is too old to be kept, for ten years. Nothing
-/// that only time brings makes a notice. As few jobs as can be are in memory.
+/// A failed attempt is repeated by nobody, and nothing is too old to be kept, for ten years.
+/// Nothing that only time brings makes a notice. As few jobs as can be are in memory.
 pub(crate) const SETTINGS: [(&str, &str); 14] = [
     ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
     ("FIELDPOST_NOTIFY__RETRY_BASE", "1h"),
