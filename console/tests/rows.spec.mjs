@@ -67,6 +67,17 @@ test("a row that came live does not replace the newer one of a page", async (t) 
   assert.deepEqual(shown(), ["new", "acknowledged"]);
 });
 
+test("a row that came live and changed at once shows the change, whether a page is asked for or not", async (t) => {
+  const { rows, calls, shown } = await list(t);
+  rows.prepend([{ id: 1, is: "pending" }]);
+  rows.update([{ id: 1, is: "delivered" }]);
+  await calls[0].answer({ items: [] });
+  assert.deepEqual(shown(), ["delivered"]);
+  rows.prepend([{ id: 2, is: "pending" }]);
+  rows.update([{ id: 2, is: "delivered" }]);
+  assert.deepEqual(shown(), ["delivered", "delivered"]);
+});
+
 test("a change that came live outlives the page that was asked for before", async (t) => {
   const { rows, calls, shown } = await list(t);
   rows.update([{ id: 1, is: "online" }]);

@@ -10,7 +10,7 @@ const TOKENS = [
 /** Of the overview's files, as they are sent. */
 const FIRST_LOAD_BYTES_MAX = 150_000;
 /** A server that is away, as the browser tells of it. */
-const AWAY = [/ERR_CONNECTION_REFUSED/, /ERR_INCOMPLETE_CHUNKED_ENCODING/, /ERR_EMPTY_RESPONSE/, /ERR_CONNECTION_RESET/, /status of 503/];
+const AWAY = [/ERR_CONNECTION_REFUSED/, /ERR_SOCKET_NOT_CONNECTED/, /ERR_INCOMPLETE_CHUNKED_ENCODING/, /ERR_EMPTY_RESPONSE/, /ERR_CONNECTION_RESET/, /status of 503/];
 
 test("the files come with a strict policy, and nothing but them is loaded", async (t) => {
   const site = await startSite(t);

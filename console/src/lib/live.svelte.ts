@@ -17,7 +17,7 @@ export type LiveState = "off" | "connecting" | "connected" | "old" | "refused";
 export interface FeedMessage<T> {
   items: T[];
   first?: boolean;
-  /** Items that were sent before, as they are now. */
+  /** Items that were sent before, or are among `items`, as they are now: to be shown last. */
   moved?: T[];
 }
 

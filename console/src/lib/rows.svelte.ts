@@ -241,7 +241,7 @@ export class Rows<T> {
       this.take({ cursor: undefined, limit: PAGE_ROWS }, page);
       // A row that the page has is newer there than when it came.
       const places = this.placesNow();
-      this.top = this.meanwhile.filter((item) => !places.has(this.keyOf(item)));
+      this.top = this.upToDate(this.meanwhile).filter((item) => !places.has(this.keyOf(item)));
       this.count();
     });
     if (signal.aborted) return;

@@ -16,6 +16,7 @@ async fn a_feed_of_notices_is_filtered_paged_and_followed() {
     let server = Server::start().await;
     server.check("GET /v1/notices", "", 200, r#"{"items":[],"next_cursor":null}"#).await;
     server.check("GET /v1/notices?type=none", "", 422, "invalid_parameter").await;
+    server.add_client("a").await;
     signal(&server, "a", NoticeKind::ClientFailing);
     let first = server.get("/v1/notices?order=asc&wait=30s").await;
     let expect = r#"{"items":[{"id":"*","at":"*","type":"client.failing","subject":"client a",
