@@ -186,11 +186,14 @@ impl LiveStream {
 
     /// Waits until there is something to look at, or to say.
     async fn wait(&mut self) -> Result<(), Problem> {
-        let told = self.topics.iter().filter(|topic| topic.is_due).map(|topic| topic.look_at);
-        let look_at = told.min().unwrap_or(self.alive_at).min(self.alive_at).min(self.rights_end);
+        let due = self.topics.iter().filter(|topic| topic.is_due).map(|topic| topic.look_at).min();
+        let look_at = due.unwrap_or(self.alive_at).min(self.alive_at).min(self.rights_end);
+        // Until a look that comes with the next moment nothing is gained by waking for each batch:
+        // what is told meanwhile is taken afterwards.
+        let is_idle = due.is_none_or(|at| at > Instant::now() + TICK);
         let Self { follower, samples, .. } = self;
         select! {
-            told = follower.told() => {
+            told = follower.told(), if is_idle => {
                 self.mark_due(|topic| topic.follows & told != 0);
                 if self.rights_follow & told != 0 {
                     self.check_rights().await?;
