@@ -183,14 +183,14 @@ fn too_many(whose: &str, most: usize) -> Problem {
 }
 
 /// A look of a stream at what it shows: at which moment, and for whom.
-struct Look<'a> {
+struct LiveLook<'a> {
     api: &'a ApiState,
     /// The moment's number.
     tick: u64,
     whose: &'a SenderKey,
 }
 
-impl Look<'_> {
+impl LiveLook<'_> {
     /// Runs `read` in its turn, among those of the caller's token.
     ///
     /// # Errors

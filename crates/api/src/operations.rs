@@ -33,7 +33,7 @@ use crate::ApiState;
 use crate::shape::DryRunShape;
 use act::ActionArguments;
 use rights::AllowedRows;
-use rows::RowSource;
+use rows::OperationRowSource;
 
 /// Rows that a dry run looks at; of more it says that there may be more.
 const COUNTED_MAX: u64 = 20_000;
@@ -46,7 +46,7 @@ pub(crate) const DRY_RUNS_SHARE: usize = 2;
 /// What an operation does, in a form to work with.
 pub(crate) struct OperationPlan {
     action: OperationAction,
-    rows: RowSource,
+    rows: OperationRowSource,
     arguments: ActionArguments,
     /// The queue that its rows are of.
     queue: Option<QueueName>,

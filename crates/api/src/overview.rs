@@ -33,17 +33,17 @@ const FIRST_SPAN: Duration = Duration::from_millis(100);
 const LOOKED_AT_FOR: Duration = Duration::from_secs(10);
 
 /// The overview, once there is one.
-type Sample = Option<Shown>;
+type Sample = Option<OverviewTexts>;
 
 /// The overview, as JSON.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct OverviewTexts {
     all: Bytes,
     /// What is told of the devices, and of nothing that only some may look at.
     of_devices: Bytes,
 }
 
-impl Shown {
+impl OverviewTexts {
     /// As much of it as a caller may see: who sees no queues and no clients is not told of them.
     pub(crate) fn to(&self, caller: Option<&Caller>) -> Bytes {
         match Sees::of_caller(caller) {
@@ -105,7 +105,7 @@ pub(crate) fn follow(api: &ApiState) -> watch::Receiver<Sample> {
 ///
 /// # Errors
 /// 503 when the server stops.
-pub(crate) async fn latest(api: &ApiState) -> Result<Shown, Problem> {
+pub(crate) async fn latest(api: &ApiState) -> Result<OverviewTexts, Problem> {
     let mut samples = follow(api);
     let stopping = || Problem::unavailable("the server is stopping");
     select! {
@@ -135,11 +135,11 @@ async fn sample(api: ApiState) {
     }
 }
 
-fn made(api: &ApiState, rates: &RateSamples) -> Shown {
+fn made(api: &ApiState, rates: &RateSamples) -> OverviewTexts {
     let (engine, counts) = (api.engine(), api.engine().overview_counts());
     let failing = failing::all(api, &counts);
     let shape = OverviewShape::of(engine.clock().wall(), rates.per_second(), &counts);
     let json = |shape: &OverviewShape<'_>| serde_json::to_vec(shape).expect("an overview is JSON").into();
     let of_devices = json(&shape);
-    Shown { all: json(&shape.with_all(&counts, &failing)), of_devices }
+    OverviewTexts { all: json(&shape.with_all(&counts, &failing)), of_devices }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 mod pointer;
 
-pub(crate) use pointer::Pointer;
+pub(crate) use pointer::DataPointer;
 
 /// The steps of a span, and what of a reading is summed up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +20,12 @@ pub(crate) struct SummaryBuckets {
     pub to: Timestamp,
     pub step_ms: i64,
     /// Where in the data it is; none for the data itself.
-    pub path: Option<Pointer>,
+    pub path: Option<DataPointer>,
 }
 
 impl SummaryBuckets {
     /// The span in so many steps; fewer if they were shorter than a millisecond.
-    pub(crate) fn new(from: Timestamp, to: Timestamp, points: i64, path: Option<Pointer>) -> Self {
+    pub(crate) fn new(from: Timestamp, to: Timestamp, points: i64, path: Option<DataPointer>) -> Self {
         let span = to.0.saturating_sub(from.0).max(0);
         let step_ms = (span / points + i64::from(span % points != 0)).max(1);
         Self { from, to, step_ms, path }
@@ -214,7 +214,7 @@ mod tests {
             ("/list", None, "[7]"),
             ("/none", None, "null"),
         ] {
-            let steps = SummaryBuckets::new(Timestamp(0), Timestamp(10), 1, Some(Pointer::new(path)));
+            let steps = SummaryBuckets::new(Timestamp(0), Timestamp(10), 1, Some(DataPointer::new(path)));
             let mut summary = Summary::new(steps);
             summary.add(&reading(1, data.clone(), true));
             let step = &summary.found[0];

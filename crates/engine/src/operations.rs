@@ -32,6 +32,10 @@ pub const OPERATION_ID_PREFIX: &str = "op_";
 /// An operation as a caller asks for it, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewOperation {
+    /// The name of the caller's token.
+    pub by: Option<Box<str>>,
+    /// What that token may do.
+    pub scopes: Vec<Box<str>>,
     /// What is done to each row.
     pub action: OperationAction,
     /// Which rows: a JSON object.
@@ -40,10 +44,6 @@ pub struct NewOperation {
     pub arguments: Box<str>,
     /// Rows in a second.
     pub rate: u32,
-    /// The name of the caller's token.
-    pub by: Option<Box<str>>,
-    /// What that token may do.
-    pub scopes: Vec<Box<str>>,
 }
 
 /// An operation, and how far it has come.

@@ -69,18 +69,8 @@ mod tests {
 
     #[test]
     fn a_size_has_the_name_and_the_labels_of_the_real_server() {
-        let figures = QueueStats {
-            name: QueueName::unchecked("ns", "q-1"),
-            key: None,
-            scheduled: 0,
-            ready: 7,
-            reserved: 0,
-            dead: 2,
-            oldest_ready: None,
-            oldest_ready_at: None,
-            paused: false,
-            settings: Default::default(),
-        };
+        let figures =
+            QueueStats { ready: 7, dead: 2, ..QueueStats::empty(QueueName::unchecked("ns", "q-1")) };
         let mut text = String::new();
         write(&mut text, "queue_sizes", "Jobs", &[figures], |figures| figures.ready);
         let expect = "# HELP infra_lmstfy_redis_queue_sizes Jobs.\n# TYPE infra_lmstfy_redis_queue_sizes gauge\n\

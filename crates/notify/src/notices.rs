@@ -44,7 +44,7 @@ pub(crate) async fn run(
 
 /// Returns when the server is not accepting.
 async fn post_all(engine: &Engine, sender: &Sender, breakers: &OpenBreakers) {
-    let mut places = Places::default();
+    let mut places = NoticePlaces::default();
     let mut posts = FuturesUnordered::new();
     loop {
         // At once: some may be left of the process before.
@@ -70,13 +70,13 @@ async fn post_all(engine: &Engine, sender: &Sender, breakers: &OpenBreakers) {
 
 /// Who is posted to at the moment.
 #[derive(Debug, Default)]
-struct Places {
+struct NoticePlaces {
     in_flight: BTreeMap<ClientId, usize>,
     /// Clients that did not take their latest notice.
     failing: BTreeSet<ClientId>,
 }
 
-impl Places {
+impl NoticePlaces {
     /// What there is a place for, while the breakers of these clients are open.
     fn free(&self, open: impl Iterator<Item = ClientId>) -> Option<NoticeLease> {
         let max = POSTED_MAX - self.in_flight.values().sum::<usize>();
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn clients_that_fail_leave_places_to_the_others() {
-        let mut places = Places::default();
+        let mut places = NoticePlaces::default();
         (0..POSTED_PER_CLIENT).for_each(|_| places.begin(client(0)));
         let wanted = places.free(std::iter::empty()).expect("a place");
         assert_eq!((wanted.full, wanted.failing_max), (set([0]), POSTED_TO_FAILING));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn no_more_than_there_are_places_are_wanted() {
-        let mut places = Places::default();
+        let mut places = NoticePlaces::default();
         (0..POSTED_MAX).for_each(|n| places.begin(client(n)));
         assert!(places.free(std::iter::empty()).is_none());
         places.end(&client(7), true);

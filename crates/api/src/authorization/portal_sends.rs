@@ -23,11 +23,11 @@ pub(super) struct PortalSends {
 /// A resend that a portal asked for, as long as it is under way; an extension of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct ResendOfPortal {
-    _under_way: Arc<UnderWay>,
+    _under_way: Arc<ResendUnderWay>,
 }
 
 #[derive(Debug)]
-struct UnderWay {
+struct ResendUnderWay {
     client: ClientId,
     resends: Arc<Mutex<Vec<ClientId>>>,
 }
@@ -63,11 +63,11 @@ impl PortalSends {
         }
         resends.push(client.clone());
         let resends = Arc::clone(&self.resends);
-        Ok(ResendOfPortal { _under_way: Arc::new(UnderWay { client: client.clone(), resends }) })
+        Ok(ResendOfPortal { _under_way: Arc::new(ResendUnderWay { client: client.clone(), resends }) })
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ResendUnderWay {
     fn drop(&mut self) {
         locked(&self.resends).retain(|client| *client != self.client);
     }

@@ -17,17 +17,17 @@ use crate::ApiState;
 
 /// By what a caller was let in to look at something; an extension of the request.
 #[derive(Clone, Debug)]
-pub(crate) struct StandingRights(Arc<Request>);
+pub(crate) struct StandingRights(Arc<AdmittedCall>);
 
 #[derive(Debug)]
-struct Request {
+struct AdmittedCall {
     caller: Caller,
     about: About,
-    by: By,
+    by: AdmittedBy,
 }
 
 #[derive(Debug)]
-enum By {
+enum AdmittedBy {
     /// What the route takes.
     Token(Needs),
     /// The portal's token, and the route.
@@ -37,12 +37,16 @@ enum By {
 impl StandingRights {
     /// Of a token, for a route that takes this.
     pub(super) fn of_token(caller: &Caller, needs: Needs, about: About) -> Self {
-        Self(Arc::new(Request { caller: caller.clone(), about, by: By::Token(needs) }))
+        Self(Arc::new(AdmittedCall { caller: caller.clone(), about, by: AdmittedBy::Token(needs) }))
     }
 
     /// Of a portal, to look at a route.
     pub(super) fn of_portal(caller: &Caller, digest: TokenDigest, route: &str, about: About) -> Self {
-        Self(Arc::new(Request { caller: caller.clone(), about, by: By::Portal(digest, route.into()) }))
+        Self(Arc::new(AdmittedCall {
+            caller: caller.clone(),
+            about,
+            by: AdmittedBy::Portal(digest, route.into()),
+        }))
     }
 
     /// How long they may last from now on, if there is an end to it.
@@ -56,13 +60,13 @@ impl StandingRights {
     /// # Errors
     /// What it would be told if it asked now, or why that cannot be looked up.
     pub(crate) async fn check(&self, api: &ApiState) -> Result<(), Problem> {
-        let Request { caller, about, by } = &*self.0;
+        let AdmittedCall { caller, about, by } = &*self.0;
         let (is_known, is_allowed, takes) = match by {
-            By::Token(needs) => {
+            AdmittedBy::Token(needs) => {
                 let is_known = api.shared.access.still_knows(caller);
                 (is_known, may(api, caller, *needs, true, about).await?, needs.told())
             }
-            By::Portal(digest, route) => {
+            AdmittedBy::Portal(digest, route) => {
                 let is_known = portal::open(api, digest).is_some();
                 let is_allowed = match caller.portal() {
                     Some(portal) => portal::may(api, portal, (&Method::GET, route), about).await?,

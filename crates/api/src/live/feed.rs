@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use base::{ClientId, DeviceId, EntityId, Problem, Timestamp};
 use engine::queries::{LOOKED_AT_MAX, Stretch};
 
-use super::Look;
+use super::LiveLook;
 use super::digest::digest;
 use super::memo::ReadFrom;
 use super::moved::{MovedRows, SentRow, SentRows};
@@ -261,7 +261,7 @@ impl FeedState {
     ///
     /// # Errors
     /// What reading it says, or `busy`.
-    pub(super) async fn look(&mut self, look: &Look<'_>) -> Result<Arc<FeedUpdate>, Problem> {
+    pub(super) async fn look(&mut self, look: &LiveLook<'_>) -> Result<Arc<FeedUpdate>, Problem> {
         // Streams that ask for different numbers of newest items read the same from then on.
         let newest = (Arc::clone(&self.feed), ReadFrom::Newest(self.last));
         let (source, position, last) = (Arc::clone(&self.source), self.position.clone(), self.last);
@@ -306,7 +306,11 @@ impl FeedState {
     ///
     /// # Errors
     /// What reading them says, or `busy`.
-    pub(super) async fn moved(&mut self, look: &Look<'_>, update: &FeedUpdate) -> Result<MovedRows, Problem> {
+    pub(super) async fn moved(
+        &mut self,
+        look: &LiveLook<'_>,
+        update: &FeedUpdate,
+    ) -> Result<MovedRows, Problem> {
         let is_taken_up = std::mem::take(&mut self.is_taken_up);
         if update.first || !self.source.is_changing() {
             return Ok(MovedRows::default());

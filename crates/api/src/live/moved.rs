@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::{EntityId, Problem};
 
-use super::Look;
+use super::LiveLook;
 use super::digest::digest;
 use super::feed::{FeedSource, FeedUpdate, MESSAGE_BYTES_MAX};
 use super::memo::{RowKey, SharedRow};
@@ -65,7 +65,7 @@ impl SentRows {
     /// What reading them says, or `busy`.
     pub(super) async fn moved(
         &mut self,
-        look: &Look<'_>,
+        look: &LiveLook<'_>,
         topic: LiveTopic,
         source: &Arc<dyn FeedSource>,
     ) -> Result<MovedRows, Problem> {

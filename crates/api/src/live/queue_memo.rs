@@ -8,7 +8,7 @@ use base::Problem;
 use engine::queues::{QueueName, QueueStats};
 use tokio::sync::Semaphore;
 
-use super::Look;
+use super::LiveLook;
 
 /// Streams that ask at the same time; the others find what these were answered.
 const ASKING_MAX: usize = 4;
@@ -41,7 +41,7 @@ impl QueueMemo {
     /// 503 when the server is not accepting.
     pub(super) async fn stats_of(
         &self,
-        look: &Look<'_>,
+        look: &LiveLook<'_>,
         names: &[QueueName],
     ) -> Result<Vec<QueueStats>, Problem> {
         let _turn = self.turns.acquire().await.expect("the turns are never closed");
@@ -89,18 +89,7 @@ mod tests {
     use super::*;
 
     fn stats(queue: &str) -> QueueStats {
-        QueueStats {
-            name: QueueName::new("mail", queue).expect("a name"),
-            key: None,
-            scheduled: 0,
-            ready: 0,
-            reserved: 0,
-            dead: 0,
-            oldest_ready: None,
-            oldest_ready_at: None,
-            paused: false,
-            settings: engine::records::QueueSettings::default(),
-        }
+        QueueStats::empty(QueueName::new("mail", queue).expect("a name"))
     }
 
     #[test]

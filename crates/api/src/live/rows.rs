@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::Problem;
 
-use super::Look;
+use super::LiveLook;
 use super::digest::digest;
 use super::feed::MESSAGE_BYTES_MAX;
 use super::visible::{VisibleChanges, add};
@@ -67,7 +67,7 @@ impl VisibleRows {
     ///
     /// # Errors
     /// When the store cannot be read now, or `busy`.
-    pub(super) async fn changed(&mut self, look: &Look<'_>) -> Result<Option<VisibleChanges>, Problem> {
+    pub(super) async fn changed(&mut self, look: &LiveLook<'_>) -> Result<Option<VisibleChanges>, Problem> {
         let (source, ids, sent) = (Arc::clone(&self.source), self.ids.clone(), self.sent.clone());
         let found = look.read(move || FoundRows::read(&*source, &ids, &sent)).await?;
         let mut changed = VisibleChanges { more: found.more, ..VisibleChanges::default() };

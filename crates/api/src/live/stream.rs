@@ -23,7 +23,7 @@ use super::position::{self, FeedPosition};
 use super::rows::{RowSource, VisibleRows};
 use super::topic::{LiveRequest, LiveTopic, sees_devices_of};
 use super::visible::{VisibleChanges, VisibleDevices, VisibleQueues};
-use super::{LiveStreamPermit, Look};
+use super::{LiveLook, LiveStreamPermit};
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::authorization::{Sees, still_knows};
@@ -56,7 +56,7 @@ pub(super) struct LiveStream {
     whose: SenderKey,
     topics: Vec<TopicState>,
     follower: LiveFollower,
-    samples: Option<watch::Receiver<Option<overview::Shown>>>,
+    samples: Option<watch::Receiver<Option<overview::OverviewTexts>>>,
     /// Messages that are made: at most one look's.
     made: VecDeque<Bytes>,
     /// What the message takes that the connection is taking.
@@ -239,7 +239,7 @@ impl LiveStream {
         let mut held = api.shared.memory_of_pages.take_soon(&whose, bytes).await?;
         let epoch = api.shared.live.epoch;
         let (next, tick) = next_look(epoch, Instant::now());
-        let look = Look { api: &api, tick, whose: &whose };
+        let look = LiveLook { api: &api, tick, whose: &whose };
         let state = &mut self.topics[at];
         state.is_due = false;
         state.look_at = next;
@@ -279,7 +279,7 @@ impl LiveStream {
         Ok(())
     }
 
-    async fn look_at_feed(&mut self, at: usize, look: &Look<'_>) -> Result<(), Problem> {
+    async fn look_at_feed(&mut self, at: usize, look: &LiveLook<'_>) -> Result<(), Problem> {
         let stamp = self.follower.shown().await;
         let state = &mut self.topics[at];
         let TopicView::Feed(feed) = &mut state.shows else { return Ok(()) };
@@ -383,7 +383,7 @@ fn rights_left(api: &ApiState, caller: Option<&Caller>) -> Duration {
 }
 
 /// Resolves when there is another sample; never where nobody looks at them.
-async fn sampled(samples: &mut Option<watch::Receiver<Option<overview::Shown>>>) {
+async fn sampled(samples: &mut Option<watch::Receiver<Option<overview::OverviewTexts>>>) {
     if let Some(samples) = samples
         && samples.changed().await.is_ok()
     {

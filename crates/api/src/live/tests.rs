@@ -486,7 +486,7 @@ async fn streams_at_the_same_place_share_what_one_of_them_read() {
     let (mut one, mut other) =
         (FeedState::new(Arc::clone(&source), feed.clone(), 50, None), FeedState::new(source, feed, 50, None));
     let whose = SenderKey::Unknown;
-    let at = |tick| super::Look { api: &state, tick, whose: &whose };
+    let at = |tick| super::LiveLook { api: &state, tick, whose: &whose };
     let looked = [one.look(&at(1)).await.expect("readable"), other.look(&at(1)).await.expect("readable")];
     assert!(Arc::ptr_eq(&looked[0], &looked[1]));
     assert_eq!(looked[0].count, 2);

@@ -8,7 +8,7 @@ use base::{ClientId, DeviceId, Incarnation, Problem};
 use engine::followers::live::DevicePlace;
 use engine::queues::{QueueName, QueueStats};
 
-use super::Look;
+use super::LiveLook;
 use super::digest::digest;
 use super::feed::MESSAGE_BYTES_MAX;
 use super::memo::{KnownRow, RowKey, SharedRow};
@@ -74,7 +74,7 @@ impl VisibleDevices {
     /// When the store cannot be read now.
     pub(super) async fn changed(
         &mut self,
-        look: &Look<'_>,
+        look: &LiveLook<'_>,
         touched: Vec<DevicePlace>,
         clients: Option<&[ClientId]>,
     ) -> Result<VisibleChanges, Problem> {
@@ -170,7 +170,7 @@ impl VisibleQueues {
     ///
     /// # Errors
     /// 503 when the server is not accepting.
-    pub(super) async fn changed(&mut self, look: &Look<'_>) -> Result<VisibleChanges, Problem> {
+    pub(super) async fn changed(&mut self, look: &LiveLook<'_>) -> Result<VisibleChanges, Problem> {
         let mut changed = VisibleChanges::default();
         for stats in look.api.shared.live.queues.stats_of(look, &self.names).await? {
             if self.sent.get(&stats.name).is_none_or(|sent| is_changed(sent, &stats)) {

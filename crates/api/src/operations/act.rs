@@ -13,7 +13,7 @@ use net::problem::quoted;
 use serde::Deserialize;
 
 use super::request::client;
-use super::row::{self, Row};
+use super::row::{self, OperationRow};
 use super::{OperationPlan, rights};
 use crate::ApiState;
 use crate::answer::Answer;
@@ -105,34 +105,36 @@ async fn attempt(
     let Some(row) = row::find(api, plan, id).await? else { return Ok(RowOutcome::Skipped) };
     let (engine, form) = (api.engine(), form(of, id));
     match row {
-        Row::Dead(_) | Row::Job(_) => of_queue(api, plan, &row).await,
-        Row::Delivery(delivery) => {
+        OperationRow::Dead(_) | OperationRow::Job(_) => of_queue(api, plan, &row).await,
+        OperationRow::Delivery(delivery) => {
             let is_delivered = delivery.progress.status == DeliveryStatus::Delivered;
             if plan.action == RetryDelivery && is_delivered {
                 return Ok(RowOutcome::Skipped);
             }
             answered(&engine.retry_delivery_as(delivery.id, form).await?, id)
         }
-        Row::Quarantined(report) if plan.action == ReplayQuarantined => {
+        OperationRow::Quarantined(report) if plan.action == ReplayQuarantined => {
             let replayer = api.shared.replayer.get();
             let replayer =
                 replayer.ok_or_else(|| Problem::unavailable("reports cannot be handed in here"))?;
             replayer(report.id).await.map(|()| RowOutcome::Done)
         }
-        Row::Quarantined(report) => engine.discard_quarantined(report.id).await.map(|()| RowOutcome::Done),
-        Row::Command(tracked) if plan.action == RetryCommand => {
+        OperationRow::Quarantined(report) => {
+            engine.discard_quarantined(report.id).await.map(|()| RowOutcome::Done)
+        }
+        OperationRow::Command(tracked) if plan.action == RetryCommand => {
             // Its outcome is told anew: that takes the right to tell it.
             rights::check_receiver(plan.scopes.as_deref(), tracked.command.notify.as_deref())?;
             answered(&engine.commands().retry_as(tracked.command.id, form).await?, id)
         }
-        Row::Command(tracked) => {
+        OperationRow::Command(tracked) => {
             engine.commands().cancel(tracked.command.id).await.map(|()| RowOutcome::Done)
         }
-        Row::Device(found) => device(api, plan, found.profile).await,
+        OperationRow::Device(found) => device(api, plan, found.profile).await,
     }
 }
 
-async fn of_queue(api: &ApiState, plan: &OperationPlan, row: &Row) -> Result<RowOutcome, Problem> {
+async fn of_queue(api: &ApiState, plan: &OperationPlan, row: &OperationRow) -> Result<RowOutcome, Problem> {
     let (Some(queue), Some(id)) = (&plan.queue, row.job()) else { return Ok(RowOutcome::Skipped) };
     match plan.action {
         RespawnDead => {

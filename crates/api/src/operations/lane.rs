@@ -19,20 +19,20 @@ pub(super) const TRIES_MAX: u32 = 60;
 
 /// Rows, and what the first one waits for.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct RowLane {
     rows: VecDeque<Box<str>>,
     tries: u32,
     waits_for: Option<OperationError>,
 }
 
 /// The lanes of some rows, in their order.
-pub(super) async fn of_rows(api: &ApiState, plan: &OperationPlan, rows: &[Box<str>]) -> Vec<Lane> {
+pub(super) async fn of_rows(api: &ApiState, plan: &OperationPlan, rows: &[Box<str>]) -> Vec<RowLane> {
     if plan.action != OperationAction::ReplayQuarantined {
-        return rows.iter().map(|row| Lane::of(row.clone())).collect();
+        return rows.iter().map(|row| RowLane::of(row.clone())).collect();
     }
     // Where it is not known whose they are, one order holds for all.
     let devices = devices_of(api, rows).await.unwrap_or_else(|_| vec![None; rows.len()]);
-    let mut lanes: BTreeMap<Option<DeviceId>, Lane> = BTreeMap::new();
+    let mut lanes: BTreeMap<Option<DeviceId>, RowLane> = BTreeMap::new();
     for (row, device) in rows.iter().zip(devices) {
         lanes.entry(device).or_default().rows.push_back(row.clone());
     }
@@ -52,7 +52,7 @@ async fn devices_of(api: &ApiState, rows: &[Box<str>]) -> Result<Vec<Option<Devi
     api.shared.lookups.run(look).await
 }
 
-impl Lane {
+impl RowLane {
     fn of(row: Box<str>) -> Self {
         Self { rows: [row].into(), ..Self::default() }
     }

@@ -13,7 +13,7 @@ use utoipa::openapi::Schema;
 use super::OperationPlan;
 use super::act::ActionArguments;
 use super::rights::{self, AllowedRows};
-use super::rows::{self, RowSource, filter_text};
+use super::rows::{self, OperationRowSource, filter_text};
 use crate::ApiState;
 use crate::fields::{Fields, boolean, count, label_changes, string};
 use crate::openapi::words;
@@ -89,7 +89,7 @@ impl OperationRequest {
             Some(scopes) => rights::may(scopes, self.action, queue.as_ref()),
         };
         let own = may.ok_or_else(|| rights::forbidden(self.action))?.own();
-        let rows = RowSource::of(api, filter, own.as_deref(), until)?;
+        let rows = OperationRowSource::of(api, filter, own.as_deref(), until)?;
         let arguments = ActionArguments::read(self.action, &self.arguments)?;
         let (action, scopes) = (self.action, scopes.map(<[Scope]>::to_vec));
         Ok(OperationPlan { action, rows, arguments, queue, scopes, own, until })

@@ -24,7 +24,7 @@ use OperationAction::{
 
 /// A row as it was just found.
 #[derive(Debug)]
-pub(super) enum Row {
+pub(super) enum OperationRow {
     Device(Box<Device>),
     Delivery(Box<Delivery>),
     Command(Box<TrackedCommand>),
@@ -42,7 +42,7 @@ pub(super) async fn find(
     api: &ApiState,
     plan: &Arc<OperationPlan>,
     id: &str,
-) -> Result<Option<Row>, Problem> {
+) -> Result<Option<OperationRow>, Problem> {
     let of_queue = match plan.action {
         RespawnDead | DeleteDead | DeleteJob => of_queue(api, plan, id).await?,
         _ => None,
@@ -56,21 +56,21 @@ pub(super) async fn find(
     api.shared.lookups.run(find).await
 }
 
-async fn of_queue(api: &ApiState, plan: &OperationPlan, id: &str) -> Result<Option<Row>, Problem> {
+async fn of_queue(api: &ApiState, plan: &OperationPlan, id: &str) -> Result<Option<OperationRow>, Problem> {
     let (Some(queue), Some(id)) = (&plan.queue, id_from_text(id)) else { return Ok(None) };
     if plan.action != DeleteJob {
         let letter = api.queues().dead_job(queue, id).await?;
-        return Ok(letter.map(|letter| Row::Dead(Box::new(letter))));
+        return Ok(letter.map(|letter| OperationRow::Dead(Box::new(letter))));
     }
     match api.queues().job(queue, JobRef::Id(id)).await {
-        Ok(job) => Ok(Some(Row::Job(Box::new(job)))),
+        Ok(job) => Ok(Some(OperationRow::Job(Box::new(job)))),
         Err(problem) if problem.status == 404 => Ok(None),
         Err(problem) => Err(problem),
     }
 }
 
 /// A row that is read from the store.
-fn stored(queries: &Queries, plan: &OperationPlan, id: &str) -> Result<Option<Row>, Problem> {
+fn stored(queries: &Queries, plan: &OperationPlan, id: &str) -> Result<Option<OperationRow>, Problem> {
     Ok(match plan.action {
         RespawnDead | DeleteDead | DeleteJob => None,
         RetryDelivery | ResendDelivery => {
@@ -78,24 +78,24 @@ fn stored(queries: &Queries, plan: &OperationPlan, id: &str) -> Result<Option<Ro
             let found = queries.delivery(id)?.map(|(delivery, _)| delivery);
             found
                 .filter(|delivery| plan.is_own(queries, delivery))
-                .map(|found| Row::Delivery(Box::new(found)))
+                .map(|found| OperationRow::Delivery(Box::new(found)))
         }
         ReplayQuarantined | DeleteQuarantined => {
             let Some(id) = EntityId::from_text(QUARANTINE_ID_PREFIX, id) else { return Ok(None) };
-            queries.quarantined(id)?.map(|report| Row::Quarantined(Box::new(report)))
+            queries.quarantined(id)?.map(|report| OperationRow::Quarantined(Box::new(report)))
         }
         CancelCommand | RetryCommand => {
             let Some(id) = EntityId::from_text(COMMAND_ID_PREFIX, id) else { return Ok(None) };
-            queries.command(id)?.map(|command| Row::Command(Box::new(command)))
+            queries.command(id)?.map(|command| OperationRow::Command(Box::new(command)))
         }
         LabelDevice | LinkDevice | UnlinkDevice | DeleteDevice => {
             let Some(id) = DeviceId::new(id) else { return Ok(None) };
-            queries.device(&id)?.map(|device| Row::Device(Box::new(device)))
+            queries.device(&id)?.map(|device| OperationRow::Device(Box::new(device)))
         }
     })
 }
 
-impl Row {
+impl OperationRow {
     /// When it came to be one of its list.
     fn came_at(&self) -> Timestamp {
         match self {

@@ -18,7 +18,7 @@ use serde_json::value::to_raw_value;
 use tokio::runtime::Handle;
 
 use super::rights;
-use super::row::Row;
+use super::row::OperationRow;
 use crate::ApiState;
 use crate::authorization::Sees;
 use crate::cursor::Key;
@@ -137,7 +137,7 @@ fn queue(params: &mut Params) -> Result<QueueName, Problem> {
 }
 
 /// Where the rows of an operation come from.
-pub(super) enum RowSource {
+pub(super) enum OperationRowSource {
     /// It names them.
     Named(Vec<String>),
     Devices(MatchingDevices),
@@ -168,7 +168,7 @@ enum RowClass {
     End,
 }
 
-impl RowSource {
+impl OperationRowSource {
     /// The rows that a filter means; deliveries of `own` clients alone, where that is given.
     ///
     /// # Errors
@@ -219,17 +219,19 @@ impl RowSource {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(super) fn has(&self, queries: &Queries, row: &Row) -> Result<bool, Problem> {
+    pub(super) fn has(&self, queries: &Queries, row: &OperationRow) -> Result<bool, Problem> {
         match (self, row) {
             (Self::Named(_), _) => Ok(true),
-            (Self::Devices(list), Row::Device(device)) => list.has(device),
-            (Self::Deliveries(list), Row::Delivery(delivery)) => list.has(queries, delivery),
-            (Self::Commands(list), Row::Command(tracked)) => {
+            (Self::Devices(list), OperationRow::Device(device)) => list.has(device),
+            (Self::Deliveries(list), OperationRow::Delivery(delivery)) => list.has(queries, delivery),
+            (Self::Commands(list), OperationRow::Command(tracked)) => {
                 Ok(list.feed.has(tracked.command.id.at) && queries.lists_command(&list.filter, tracked)?)
             }
-            (Self::Quarantine(list), Row::Quarantined(report)) => Ok(list.feed.has(report.id.at)),
-            (Self::Dead(list), Row::Dead(letter)) => Ok(list.is_meant(letter)),
-            (Self::Jobs(list), Row::Job(job)) => Ok(list.state.is_none_or(|state| job.state == state)),
+            (Self::Quarantine(list), OperationRow::Quarantined(report)) => Ok(list.feed.has(report.id.at)),
+            (Self::Dead(list), OperationRow::Dead(letter)) => Ok(list.is_meant(letter)),
+            (Self::Jobs(list), OperationRow::Job(job)) => {
+                Ok(list.state.is_none_or(|state| job.state == state))
+            }
             _ => Ok(false),
         }
     }

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::act::{RowOutcome, refusal};
-use super::lane::{self, Lane};
+use super::lane::{self, RowLane};
 use super::{OperationPlan, rights};
 use crate::ApiState;
 
@@ -136,7 +136,7 @@ impl OperationTask {
                     metrics.operation_row(self.plan.action, count(&mut outcome, end));
                 }
                 lanes.retain(|lane| !lane.is_empty());
-                if let Some(error) = lanes.first().and_then(Lane::waits_for).cloned() {
+                if let Some(error) = lanes.first().and_then(RowLane::waits_for).cloned() {
                     self.wait_again(error).await;
                 }
             }

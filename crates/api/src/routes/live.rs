@@ -131,7 +131,7 @@ pub(crate) fn source(
 
 /// Rollouts of commands, in order of id.
 pub(crate) fn rollouts(api: &ApiState) -> Arc<dyn RowSource> {
-    Arc::new(Rollouts(api.queries()))
+    Arc::new(RolloutRows(api.queries()))
 }
 
 /// Operations that the caller may see, the newest first; only those about queues of a namespace, if
@@ -141,17 +141,17 @@ pub(crate) fn operations(
     caller: Option<&Caller>,
     namespace: Option<String>,
 ) -> Arc<dyn RowSource> {
-    Arc::new(Operations(api.queries(), OperationVisibility::to(caller, namespace)))
+    Arc::new(OperationRows(api.queries(), OperationVisibility::to(caller, namespace)))
 }
 
 /// Clients, by id only.
 pub(crate) fn clients(api: &ApiState) -> Arc<dyn RowSource> {
-    Arc::new(Clients(api.queries()))
+    Arc::new(ClientRows(api.queries()))
 }
 
-struct Rollouts(Queries);
+struct RolloutRows(Queries);
 
-impl RowSource for Rollouts {
+impl RowSource for RolloutRows {
     fn named(&self, id: &str) -> Result<Option<Vec<u8>>, Problem> {
         let is_shown = |found: &TrackedRollout| matches!(found.rollout.work, RolloutWork::Command(_));
         Ok(self.0.rollout(id)?.filter(is_shown).map(|found| json(&RolloutShape::from(&found))))
@@ -166,9 +166,9 @@ impl RowSource for Rollouts {
     }
 }
 
-struct Operations(Queries, OperationVisibility);
+struct OperationRows(Queries, OperationVisibility);
 
-impl RowSource for Operations {
+impl RowSource for OperationRows {
     fn named(&self, id: &str) -> Result<Option<Vec<u8>>, Problem> {
         let Some(id) = EntityId::from_text(OPERATION_ID_PREFIX, id) else { return Ok(None) };
         let found = self.0.operation(id)?.filter(|found| self.1.has(found));
@@ -187,9 +187,9 @@ impl RowSource for Operations {
     }
 }
 
-struct Clients(Queries);
+struct ClientRows(Queries);
 
-impl RowSource for Clients {
+impl RowSource for ClientRows {
     fn named(&self, id: &str) -> Result<Option<Vec<u8>>, Problem> {
         let client = ClientId::new(id).and_then(|id| self.0.client(&id));
         Ok(client.map(|client| json(&ClientShape::from(&*client))))

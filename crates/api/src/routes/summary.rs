@@ -19,7 +19,7 @@ use crate::openapi::{Call, words};
 use crate::params::Params;
 use crate::path::DeviceInPath;
 use crate::shape::SummaryShape;
-use crate::summary::{Pointer, Summary, SummaryBuckets};
+use crate::summary::{DataPointer, Summary, SummaryBuckets};
 
 /// What the readings of a call may cost, in small ones: some tens of milliseconds. A large one
 /// costs as much as several.
@@ -93,7 +93,7 @@ impl SummaryRequest {
         let to = key.as_ref().map_or_else(|| to.unwrap_or(now), |key| key.to);
         let from =
             key.as_ref().map_or_else(|| from.unwrap_or_else(|| to.before(SPAN_DEFAULT)), |key| key.from);
-        let path = path.as_deref().map(Pointer::new);
+        let path = path.as_deref().map(DataPointer::new);
         let steps = SummaryBuckets::new(from, to, points, path);
         Ok(Self { device, steps, after: key.map(|key| key.after), fingerprint })
     }

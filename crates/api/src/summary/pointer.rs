@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 
 /// A pointer, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pointer {
+pub(crate) struct DataPointer {
     tokens: Vec<String>,
 }
 
-impl Pointer {
+impl DataPointer {
     /// The pointer that a text is; an empty one leads to the whole.
     pub(crate) fn new(text: &str) -> Self {
         let unescaped = |token: &str| token.replace("~1", "/").replace("~0", "~");
@@ -153,7 +153,7 @@ mod tests {
         for text in texts {
             let tree: Json = serde_json::from_str(text).expect("JSON");
             for pointer in pointers {
-                let found = Pointer::new(pointer).pick(text).map(|found| found.get().to_owned());
+                let found = DataPointer::new(pointer).pick(text).map(|found| found.get().to_owned());
                 let found = found.map(|found| serde_json::from_str::<Json>(&found).expect("JSON"));
                 assert_eq!(found.as_ref(), tree.pointer(pointer), "{pointer} of {text}");
             }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn what_is_no_json_leads_nowhere() {
         for text in ["", "{", r#"{"a":}"#, r#"{"a":1"#] {
-            assert!(Pointer::new("/a").pick(text).is_none(), "{text}");
+            assert!(DataPointer::new("/a").pick(text).is_none(), "{text}");
         }
     }
 }

@@ -174,7 +174,7 @@ mod tests {
             filter: "{}".into(),
             arguments: "{}".into(),
             rate,
-            by: None,
+            by: Some("token".into()),
             scopes: Vec::new(),
             created_at: Timestamp(1_000),
             until: Timestamp(1_001),

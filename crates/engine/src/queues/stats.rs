@@ -33,6 +33,25 @@ pub struct QueueStats {
     pub settings: QueueSettings,
 }
 
+impl QueueStats {
+    /// A queue that has nothing, and whose users set nothing.
+    #[must_use]
+    pub fn empty(name: QueueName) -> Self {
+        Self {
+            name,
+            key: None,
+            scheduled: 0,
+            ready: 0,
+            reserved: 0,
+            dead: 0,
+            oldest_ready: None,
+            oldest_ready_at: None,
+            paused: false,
+            settings: QueueSettings::default(),
+        }
+    }
+}
+
 /// How many queues, jobs and consumers a partition has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionStats {

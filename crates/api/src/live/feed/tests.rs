@@ -103,8 +103,8 @@ async fn api() -> ApiState {
     ApiState::new(engine, Access::of(Vec::new()), &MemoryBudget::default(), Arc::default())
 }
 
-fn at(api: &ApiState, tick: u64) -> Look<'_> {
-    Look { api, tick, whose: &SenderKey::Unknown }
+fn at(api: &ApiState, tick: u64) -> LiveLook<'_> {
+    LiveLook { api, tick, whose: &SenderKey::Unknown }
 }
 
 #[tokio::test]

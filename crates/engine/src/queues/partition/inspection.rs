@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{PartitionId, Problem, Timestamp};
-use records::{JobClock, JobHead, JobId, Op, QueueKey, QueueSettings};
+use records::{JobClock, JobHead, JobId, Op, QueueKey};
 use store::{ScannedJobs, StoreError};
 
 use super::publishing::due_at;
@@ -163,18 +163,7 @@ impl QueuePartition {
         let key = self.key_of(name);
         let queue = key.and_then(|key| self.queues.get(&key));
         let (Some(key), Some(queue)) = (key, queue) else {
-            return QueueStats {
-                name: name.clone(),
-                key: None,
-                scheduled: 0,
-                ready: 0,
-                reserved: 0,
-                dead: 0,
-                oldest_ready: None,
-                oldest_ready_at: None,
-                paused: false,
-                settings: QueueSettings::default(),
-            };
+            return QueueStats::empty(name.clone());
         };
         let jobs = self.jobs.counts_of(key);
         let (parked_scheduled, parked_ready) = self.jobs.parked(key);
