@@ -48,6 +48,8 @@ test: console ## format check, clippy, every test (what CI runs)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- --deny warnings
 	$(CARGO) test $(LOCKED) --workspace
+# The workspace is built with the console. Whatever differs without it is in this crate.
+	$(CARGO) test $(LOCKED) --package console
 
 unit: ## the tests of one crate: make unit CRATE=watch
 	$(CARGO) test $(LOCKED) --package $(or $(CRATE),$(error name the crate: make unit CRATE=watch))
@@ -79,8 +81,11 @@ bench: console ## print figures of this machine beside Mosquitto's, NATS' and be
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench overload
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench jobs
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench commands
+	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench tasks
+	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench streams
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench console
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package store --bench readings | tee -a "$$(ls -t benches/runs/*.txt | head -n 1)"
+	$(CARGO) bench $(LOCKED) --package fleet --bench index | tee -a "$$(ls -t benches/runs/*.txt | head -n 1)"
 
 bench-jobs-large: console ## the same with 20,000,000 delayed jobs, which takes minutes and gigabytes of disk
 	@scripts/setup build bench
@@ -100,8 +105,8 @@ fuzz: ## let libFuzzer look for inputs that a reader gets wrong, by default each
 	    scripts/fuzz $$target $(SECONDS); done
 
 # Only when a stored format gets a new version: the fixtures of before stay, and go on being opened.
-fixture: console ## make a data directory of the stored formats as they are now, to be opened by a test for ever after: make fixture NAME=format-4
-	@test -n "$(NAME)" || { echo "make fixture NAME=format-4" >&2; exit 2; }
+fixture: console ## make a data directory of the stored formats as they are now, to be opened by a test for ever after: make fixture NAME=format-5
+	@test -n "$(NAME)" || { echo "make fixture NAME=format-5" >&2; exit 2; }
 	$(CARGO) build $(LOCKED) --package fieldpost --bin fieldpost
 	$(CARGO) run $(LOCKED) --package fieldpost --example fixture -- target/debug/fieldpost crates/fieldpost/tests/fixtures/$(NAME)
 

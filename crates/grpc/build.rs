@@ -4,11 +4,13 @@
 use std::error::Error;
 
 const PROTO: &str = "proto";
-const FILES: [&str; 4] = [
+const FILES: [&str; 6] = [
     "fieldpost/v1/commands.proto",
     "fieldpost/v1/jobs.proto",
     "fieldpost/v1/reports.proto",
     "fieldpost/v1/rollouts.proto",
+    "fieldpost/v1/streams.proto",
+    "fieldpost/v1/tasks.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

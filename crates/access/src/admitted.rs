@@ -10,7 +10,7 @@ use base::{CallerName, Problem};
 
 use crate::limits::UnderWay;
 use crate::metrics::Metrics;
-use crate::{Access, Caller, Scope};
+use crate::{Access, Caller, Scope, StreamRights};
 
 /// A call that was taken in. It is under way as long as this or a clone of it lives.
 #[derive(Clone, Debug)]
@@ -51,6 +51,15 @@ pub enum RequestedAction<'a> {
     LookAtCommands,
     /// To send, cancel and retry commands.
     Command,
+    /// To have devices picked for a task.
+    Pick,
+    /// To do this with the streams of a namespace.
+    Stream {
+        /// The namespace.
+        namespace: &'a str,
+        /// What is done.
+        right: StreamRights,
+    },
 }
 
 impl Access {
@@ -88,10 +97,12 @@ impl Admitted {
                 RequestedAction::Look { .. } | RequestedAction::LookAtCommands,
             )
             | (Scope::Commands, RequestedAction::LookAtCommands)
-            | (Scope::Commands | Scope::Operate, RequestedAction::Command) => true,
+            | (Scope::Commands | Scope::Operate, RequestedAction::Command)
+            | (Scope::Tasks, RequestedAction::Pick) => true,
             (Scope::Jobs(own), RequestedAction::Look { namespace } | RequestedAction::Work { namespace }) => {
                 own.as_str() == namespace
             }
+            (scope, RequestedAction::Stream { namespace, right }) => scope.may_stream(namespace, right),
             _ => false,
         };
         if caller.scopes().iter().any(suffices) {
@@ -106,8 +117,18 @@ impl Admitted {
             }
             RequestedAction::LookAtCommands => "admin, read, commands or operate",
             RequestedAction::Command => "admin, commands or operate",
+            RequestedAction::Pick => "admin or tasks",
+            RequestedAction::Stream { right, .. } => right.takes(),
         };
         Err(caller.may_not(takes))
+    }
+
+    /// Whether the caller's tasks may have this class, and ask for so many devices.
+    ///
+    /// # Errors
+    /// 403 `forbidden_class` or `count_too_large`.
+    pub fn may_pick(&self, class: &str, count: u32) -> Result<(), Problem> {
+        self.0.as_ref().map_or(Ok(()), |known| known.caller.may_pick(class, count))
     }
 
     /// The name of the caller's token; empty where none is asked for.

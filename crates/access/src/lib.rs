@@ -12,6 +12,7 @@ mod guard;
 mod limits;
 mod logins;
 mod metrics;
+mod picks;
 mod portal;
 mod scope;
 mod token;
@@ -23,9 +24,10 @@ pub use caller::Caller;
 pub use failed_auth::{FailedAuth, TooMany};
 pub use guard::{Guard, Holder, NotRecognised};
 pub use limits::{LimitReached, UnderWay};
-pub use logins::{Credentials, KnownAs, Login, Logins, UsernameTaken};
+pub use logins::{Credentials, Login, Logins, Principal, UsernameTaken};
+pub use picks::PickLimits;
 pub use portal::{PORTAL_TOKEN_PREFIX, Portal, PortalHolder, portal_name, portal_token};
-pub use scope::{Namespace, Scope};
+pub use scope::{Namespace, Scope, StreamRights};
 pub use token::{Digest, Token};
 
 /// Whether callers have to show who they are.

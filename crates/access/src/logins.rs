@@ -46,12 +46,12 @@ pub struct Logins {
 
 struct Entry {
     password_sha256: [u8; 32],
-    known_as: Arc<KnownAs>,
+    principal: Arc<Principal>,
 }
 
 /// What a connection was let in as.
 #[derive(Debug, PartialEq, Eq)]
-pub struct KnownAs {
+pub struct Principal {
     /// The login's number, from 1; 0 where everybody is let in.
     pub number: u32,
     /// Empty where everybody is let in.
@@ -96,7 +96,7 @@ impl Default for Logins {
 /// Shows no hash of a password.
 impl fmt::Debug for Logins {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.by_username.values().map(|entry| &entry.known_as)).finish()
+        f.debug_set().entries(self.by_username.values().map(|entry| &entry.principal)).finish()
     }
 }
 
@@ -129,18 +129,18 @@ impl Logins {
         }
         let number = self.by_username.len() as u32 + 1;
         let username: Arc<str> = Arc::from(username);
-        let known_as = Arc::new(KnownAs { number, username: Arc::clone(&username), login });
-        self.by_username.insert(username, Entry { password_sha256, known_as });
+        let principal = Arc::new(Principal { number, username: Arc::clone(&username), login });
+        self.by_username.insert(username, Entry { password_sha256, principal });
         Ok(())
     }
 
     /// How many connections and waiting sessions somebody may have, where there are `all`, and
     /// `per_login_max` for one login.
     #[must_use]
-    pub fn connections_max(&self, known_as: &KnownAs, all: usize, per_login_max: usize) -> usize {
+    pub fn connections_max(&self, principal: &Principal, all: usize, per_login_max: usize) -> usize {
         let beside_others = if self.by_username.len() > 1 { all - all / 4 } else { all };
         let most = per_login_max.min(beside_others);
-        match known_as.login {
+        match principal.login {
             Login::Device(_) => most.min(CONNECTIONS_PER_DEVICE_MAX),
             Login::Prefix(_) | Login::Label { .. } | Login::Admin => most,
         }
@@ -148,16 +148,16 @@ impl Logins {
 
     /// Who gave these credentials; takes the same time for a username that is not known.
     #[must_use]
-    pub fn find(&self, credentials: &Credentials) -> Option<Arc<KnownAs>> {
+    pub fn find(&self, credentials: &Credentials) -> Option<Arc<Principal>> {
         let given: [u8; 32] = Sha256::digest(&credentials.password).into();
         let entry = self.by_username.get(&*credentials.username);
         let expected = entry.map_or([0; 32], |entry| entry.password_sha256);
         let same = bool::from(given.ct_eq(&expected));
-        entry.filter(|_| same).map(|entry| Arc::clone(&entry.known_as))
+        entry.filter(|_| same).map(|entry| Arc::clone(&entry.principal))
     }
 }
 
-impl KnownAs {
+impl Principal {
     /// Whoever connects to a listener without logins.
     #[must_use]
     pub fn anybody() -> Self {
@@ -198,8 +198,8 @@ mod tests {
     fn no_login_takes_every_place() {
         let of = |username: &str, logins: &Logins, connections_max, per_login_max| {
             let password = b"secret".to_vec();
-            let known_as = logins.find(&Credentials { username: username.into(), password }).expect("known");
-            logins.connections_max(&known_as, connections_max, per_login_max)
+            let principal = logins.find(&Credentials { username: username.into(), password }).expect("known");
+            logins.connections_max(&principal, connections_max, per_login_max)
         };
         let mut logins = logins();
         assert_eq!(of("ops", &logins, 50, 100), 50, "there is nobody else");

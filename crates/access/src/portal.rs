@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use crate::guard::bearer;
 use crate::limits::{LimitReached, Limits, UnderWay};
-use crate::{Caller, Digest, Token};
+use crate::{Caller, Digest, PickLimits, Token};
 
 /// What the token of every portal begins with, and no other that the server makes.
 pub const PORTAL_TOKEN_PREFIX: &str = "fpp_";
@@ -56,6 +56,7 @@ impl PortalHolder {
             scopes: Vec::new(),
             requests_per_second: Some(REQUESTS_PER_SECOND),
             requests_in_flight: Some(REQUESTS_IN_FLIGHT),
+            picks: PickLimits::default(),
         };
         let limits = Limits::new(&token, &DefaultClock::default(), Gauge::default());
         Self { caller: Caller::of_portal(token, Arc::new(portal)), limits }

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::Scope;
+use crate::{PickLimits, Scope};
 
 /// The SHA-256 of a token. It is not shown: who has it can try tokens against it.
 #[derive(Clone, Copy)]
@@ -69,6 +69,8 @@ pub struct Token {
     /// Requests that may be under way at a time, until the last byte of the answer; no limit if
     /// `None`.
     pub requests_in_flight: Option<NonZeroU32>,
+    /// What its tasks and campaigns may ask for.
+    pub picks: PickLimits,
 }
 
 impl Token {
@@ -82,6 +84,7 @@ impl Token {
             scopes: scopes.iter().map(|scope| Scope::parse(scope).expect("a scope")).collect(),
             requests_per_second: None,
             requests_in_flight: None,
+            picks: PickLimits::default(),
         }
     }
 }

@@ -9,11 +9,11 @@ mod own;
 mod portal;
 mod portal_sends;
 mod rows;
-mod sees;
 mod standing;
 mod table;
 #[cfg(test)]
 pub(crate) mod tests;
+mod visibility;
 
 use access::Caller;
 use base::Problem;
@@ -23,8 +23,8 @@ pub(crate) use middleware::{KeepsOut, PortalGuard};
 pub(crate) use portal::{PortalHolders, check_may_open};
 pub(crate) use portal_sends::ResendOfPortal;
 pub(crate) use rows::{check_row, clients_of, own_clients, still_knows};
-pub(crate) use sees::Sees;
 pub(crate) use standing::StandingRights;
+pub(crate) use visibility::{Visibility, VisibleStreams};
 
 /// Whether who gives a command, or tries it anew, may have its outcome told so. A queue takes the
 /// right to publish there: a token for commands is none for queues.

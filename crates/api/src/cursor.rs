@@ -5,13 +5,15 @@
 //! from a good one. Nothing else is remembered: a cursor holds across a restart and for as long as
 //! its list exists. It is no secret and gives no rights.
 
-use base::{ClientId, DeviceId, EntityId, PartitionId, Problem, Timestamp, hash};
+use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, hash};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use engine::ReadingKey;
+use engine::campaigns::CampaignResultKey;
 use engine::queries::{FeedKey, TimelineKey};
 use engine::queues::QueueName;
 use engine::records::{CommandKey, DeliveryKey, EventKey, JobId, NoticeKey, QuarantineKey};
+use engine::streams::StreamName;
 
 /// Changes with the layout of any key.
 const VERSION: u8 = 1;
@@ -93,6 +95,35 @@ impl Key for QueueName {
     }
 }
 
+/// The place of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamKey(pub StreamName);
+
+impl Key for StreamKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.0.to_string().as_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (namespace, stream) = std::str::from_utf8(bytes).ok()?.split_once('/')?;
+        StreamName::new(namespace, stream).ok().map(Self)
+    }
+}
+
+/// The place of a block among those of its stream: the id of its first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockKey(pub u64);
+
+impl Key for BlockKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.0.to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(|bytes| Self(u64::from_be_bytes(bytes)))
+    }
+}
+
 /// The place of something that is found by a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NameKey(pub Box<str>);
@@ -143,6 +174,70 @@ impl Key for DeadKey {
     fn read(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(|number| Self(u64::from_be_bytes(number)))
     }
+}
+
+/// The place of a result among those of its task, by how many had ended before it; `None` is in
+/// front of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResultKey(pub Option<u32>);
+
+impl Key for ResultKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.0.map(u32::to_be_bytes).into_iter().flatten());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [] => Some(Self(None)),
+            number => number.try_into().ok().map(|number| Self(Some(u32::from_be_bytes(number)))),
+        }
+    }
+
+    fn before_all() -> Option<Self> {
+        Some(Self(None))
+    }
+}
+
+/// The place of a slot: when it was due, and its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotKey(pub Timestamp, pub Incarnation);
+
+impl Key for SlotKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        write_of_task(self.0, self.1, bytes);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (due_at, task, rest) = read_of_task(bytes)?;
+        rest.is_empty().then_some(Self(due_at, task))
+    }
+}
+
+impl Key for CampaignResultKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        write_of_task(self.at, self.task, bytes);
+        bytes.extend_from_slice(&self.number.to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (at, task, number) = read_of_task(bytes)?;
+        Some(Self { at, task, number: u32::from_be_bytes(number.try_into().ok()?) })
+    }
+
+    fn before_all() -> Option<Self> {
+        Some(Self { at: Timestamp(i64::MIN), task: Incarnation(0), number: 0 })
+    }
+}
+
+fn write_of_task(at: Timestamp, task: Incarnation, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&at.0.to_be_bytes());
+    bytes.extend_from_slice(&task.0.to_be_bytes());
+}
+
+fn read_of_task(bytes: &[u8]) -> Option<(Timestamp, Incarnation, &[u8])> {
+    let (at, rest) = bytes.split_first_chunk()?;
+    let (task, rest) = rest.split_first_chunk()?;
+    Some((Timestamp(i64::from_be_bytes(*at)), Incarnation(u64::from_be_bytes(*task)), rest))
 }
 
 fn write_moment(at: Timestamp, number: u32, bytes: &mut Vec<u8>) {
@@ -259,6 +354,13 @@ mod tests {
         assert_eq!(read(7, &write(7, &queue)), Ok(queue));
         assert_eq!(read(7, &write(7, &JobId([7; 16]))), Ok(JobId([7; 16])));
         assert_eq!(read(7, &write(7, &DeadKey(8))), Ok(DeadKey(8)));
+        for result in [ResultKey(None), ResultKey(Some(0)), ResultKey(Some(u32::MAX))] {
+            assert_eq!(read(7, &write(7, &result)), Ok(result));
+        }
+        let (at, task) = (Timestamp(1_800_000_000_000), Incarnation(7));
+        assert_eq!(read(7, &write(7, &SlotKey(at, task))), Ok(SlotKey(at, task)));
+        let result = CampaignResultKey { at, task, number: 9 };
+        assert_eq!(read(7, &write(7, &result)), Ok(result));
     }
 
     #[test]

@@ -168,6 +168,9 @@ mod tests {
     use store::MemoryStore;
 
     use super::*;
+    use engine::queries::Stretch;
+
+    use crate::list::StretchOf;
     use crate::page::Order;
     use crate::shape::EventShape;
 
@@ -179,9 +182,9 @@ mod tests {
         type Found = (FeedKey<EventKey>, Event);
         type Shown<'a> = EventShape;
 
-        fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
+        fn look(&self, after: Option<&Self::Key>, limit: usize, _: usize) -> StretchOf<Self> {
             self.1.lock().expect("unpoisoned").push(self.0.page(after, limit).from);
-            Ok(Vec::new())
+            Ok(Stretch::indexed(Vec::new()))
         }
 
         fn key((key, _): &Self::Found) -> Self::Key {
@@ -258,28 +261,49 @@ mod tests {
         assert!(follow(api.engine(), FollowedFeed::Events, None).expect("room").is_some());
     }
 
-    #[tokio::test]
-    async fn commands_of_a_status_are_looked_for_from_the_oldest_that_moved() {
-        use engine::queries::CommandFilter;
-        use engine::records::CommandStatus;
+    /// From when on a list is looked through that was looked through, has rows that moved, was
+    /// looked through again, and has none that moved.
+    fn looked_through_from<L: Followable>(
+        mut list: L,
+        from: fn(&L) -> Option<Timestamp>,
+    ) -> [Option<Timestamp>; 4] {
+        list.moved_from(Timestamp(i64::MIN));
+        let at_first = from(&list);
+        list.looked_until(Timestamp(50));
+        let looked = from(&list);
+        list.moved_from(Timestamp(20));
+        let moved = from(&list);
+        list.looked_until(Timestamp(60));
+        list.moved_from(Timestamp::MAX);
+        [at_first, looked, moved, from(&list)]
+    }
 
+    #[tokio::test]
+    async fn rows_of_a_status_are_looked_for_from_the_oldest_that_moved() {
+        use engine::queries::{CommandFilter, DeliveryFilter};
+        use engine::records::{CommandStatus, DeliveryStatus};
+
+        use crate::authorization::Visibility;
         use crate::routes::commands::Commands;
+        use crate::routes::deliveries::Deliveries;
 
         let api = api().await;
-        for (status, expect) in [(Some(CommandStatus::Failed), [50, 20, 60]), (None, [50, 50, 60])] {
-            let feed = Feed { from: None, to: None, order: Order::Ascending, wait: Duration::ZERO };
-            let filter = CommandFilter { status, ..CommandFilter::default() };
-            let mut list = Commands { engine: api.engine().clone(), filter, feed };
-            list.moved_from(Timestamp(i64::MIN));
-            assert_eq!(list.filter.given_from, None, "at first everything");
-            list.looked_until(Timestamp(50));
-            let mut from = vec![list.filter.given_from];
-            list.moved_from(Timestamp(20));
-            from.push(list.filter.given_from);
-            list.looked_until(Timestamp(60));
-            list.moved_from(Timestamp::MAX);
-            from.push(list.filter.given_from);
-            assert_eq!(from, expect.map(|at| Some(Timestamp(at))), "{status:?}");
+        let feed = Feed { from: None, to: None, order: Order::Ascending, wait: Duration::ZERO };
+        for (by_status, expect) in [(true, [50, 20, 60]), (false, [50, 50, 60])] {
+            let [looked, moved, again] = expect.map(|at| Some(Timestamp(at)));
+            let expect = [None, looked, moved, again];
+            let filter = CommandFilter {
+                status: by_status.then_some(CommandStatus::Failed),
+                ..CommandFilter::default()
+            };
+            let commands = Commands { engine: api.engine().clone(), filter, feed };
+            assert_eq!(looked_through_from(commands, |list| list.filter.given_from), expect, "{by_status}");
+            let filter = DeliveryFilter {
+                status: by_status.then_some(DeliveryStatus::Failed),
+                ..DeliveryFilter::default()
+            };
+            let deliveries = Deliveries::new(api.engine().clone(), filter, feed, Visibility::Everything);
+            assert_eq!(looked_through_from(deliveries, |list| list.filter.made_from), expect, "{by_status}");
         }
     }
 }

@@ -6,7 +6,8 @@
 //! partition is kept in the batch of what was done as well, so that a repeat does nothing again
 //! wherever the server was killed; the answer by key alone is for repeats that name something else.
 //! What publishes jobs needs no more than the former: see [`Creation::kept_with_jobs`]. Nor does a
-//! command that was sent: see [`Creation::once_by_row`]. "Not now" is not kept.
+//! command that was sent: see [`Creation::once_by_row`]. Of a campaign that was begun the id is
+//! kept. "Not now" is not kept.
 //!
 //! A repeat that comes while the first request is under way waits for it: for that, keys are
 //! remembered in memory, beyond the limits below the newest only, and a metric tells how many were
@@ -18,8 +19,8 @@ use std::time::Duration;
 
 use access::Caller;
 use axum::extract::{FromRequest, Request};
-use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
 use base::{Problem, Timestamp};
 use engine::queues::{IdempotencyKey, Queues};
 use engine::records::AnswerKey;
@@ -52,6 +53,7 @@ pub(crate) struct Creation {
     body: String,
     /// Of method, path, token and key, if it has a key.
     key: Option<Digest>,
+    caller: Option<Caller>,
 }
 
 impl FromRequest<ApiState> for Creation {
@@ -59,12 +61,18 @@ impl FromRequest<ApiState> for Creation {
 
     async fn from_request(request: Request, api: &ApiState) -> Result<Self, Refused> {
         let key = key(&request)?;
+        let caller = request.extensions().get().cloned();
         let Text(body) = Text::from_request(request, api).await?;
-        Ok(Self { body, key })
+        Ok(Self { body, key, caller })
     }
 }
 
 impl Creation {
+    /// Who asks for it, where tokens are asked for.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        self.caller.clone()
+    }
+
     /// Makes what the body asks for, or gives the answer that was given before. Whoever makes it
     /// keeps its answer with it, under the key that it is given, where it can.
     ///
@@ -78,11 +86,7 @@ impl Creation {
     where
         F: Future<Output = Result<Answer, Problem>> + Send + 'static,
     {
-        let Some(key) = self.key else { return Ok(make(api.clone(), self.body, None).await?) };
-        let (kept, once) = self.kept(key, api)?;
-        let made = make(api.clone(), self.body, Some(once));
-        let made = kept_in_store(api.engine().queues(), once, made);
-        Ok(answer_of(Arc::clone(&api.shared.remembered), key, kept, made).await)
+        self.answered(api, make, |_, once, made| kept_in_store(api.engine().queues(), once, made)).await
     }
 
     /// [`Creation::once`], where whoever makes it answers a repeat from the row of what was made.
@@ -98,15 +102,29 @@ impl Creation {
     where
         F: Future<Output = Result<Answer, Problem>> + Send + 'static,
     {
-        let Some(key) = self.key else { return Ok(make(api.clone(), self.body, None).await?) };
-        let (kept, once) = self.kept(key, api)?;
-        let made = make(api.clone(), self.body, Some(once));
-        let (remembered, own) = (Arc::clone(&api.shared.remembered), Arc::clone(&kept));
-        let made = async move {
+        let remembered = Arc::clone(&api.shared.remembered);
+        let forgotten = |(key, kept): (Digest, Arc<Kept>), _, made: F| async move {
             let made = made.await;
-            remembered.forget(key, &own);
+            remembered.forget(key, &kept);
             made
         };
+        self.answered(api, make, forgotten).await
+    }
+
+    /// What `make` answers, or what it answered before. What it makes is kept by `keep`.
+    async fn answered<F, K>(
+        self,
+        api: &ApiState,
+        make: impl FnOnce(ApiState, String, Option<IdempotencyKey>) -> F,
+        keep: impl FnOnce((Digest, Arc<Kept>), IdempotencyKey, F) -> K,
+    ) -> Result<Answer, Refused>
+    where
+        F: Future<Output = Result<Answer, Problem>> + Send + 'static,
+        K: Future<Output = Result<Answer, Problem>> + Send + 'static,
+    {
+        let Some(key) = self.key else { return Ok(make(api.clone(), self.body, None).await?) };
+        let (kept, once) = self.kept(key, api)?;
+        let made = keep((key, Arc::clone(&kept)), once, make(api.clone(), self.body, Some(once)));
         Ok(answer_of(Arc::clone(&api.shared.remembered), key, kept, made).await)
     }
 
@@ -142,10 +160,15 @@ async fn kept_in_store(
         Err(problem) if problem.code == REUSED => return Err(problem),
         made => made.unwrap_or_else(|problem| Answer::refused(&problem)),
     };
-    if !answer.status.is_server_error() {
+    if !is_not_now(answer.status) {
         queues.remember(once, answer.stored()).await?;
     }
     Ok(answer)
+}
+
+/// Whether the same request may be answered otherwise in a while: such an answer is not kept.
+fn is_not_now(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }
 
 /// Half of a digest is enough to tell any two apart that are not made up to be alike.
@@ -204,7 +227,7 @@ async fn answer_of(
                 }
                 made => made.unwrap_or_else(|problem| Answer::refused(&problem)),
             };
-            if answer.status.is_server_error() {
+            if is_not_now(answer.status) {
                 return Err(answer);
             }
             remembered.add(key, &kept, answer.body.len());
@@ -404,8 +427,8 @@ mod tests {
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
-    #[tokio::test]
-    async fn a_repeat_of_a_sent_command_is_answered_from_the_command() {
+    /// A server without tokens, with what it shares.
+    async fn served() -> (ApiState, axum::Router) {
         let store = Arc::new(store::MemoryStore::new(base::Lineage(1), 2));
         let clock = Arc::new(base::SystemClock::start(Timestamp(0)));
         let settings = engine::Settings::for_tests();
@@ -413,6 +436,35 @@ mod tests {
         let budget = net::memory_budget::MemoryBudget::default();
         let api = ApiState::new(engine, access::Access::Open, &budget, Arc::default());
         let router = crate::router_with(&api, axum::Router::new());
+        (api, router)
+    }
+
+    #[tokio::test]
+    async fn of_a_campaign_that_was_begun_the_id_alone_is_kept() {
+        let (api, router) = served().await;
+        let begin = "POST /v1/campaigns";
+        let body = format!(r#"{{"id":"c","count":1,"every":"1h","payload":"{}"}}"#, "x".repeat(100_000));
+        let first = called(&router, begin, &body).await;
+        assert_eq!(first.0, 201, "{}", first.1);
+        let kept = api.shared.remembered.size().bytes;
+        assert!((1..200).contains(&kept), "{kept} bytes are remembered");
+        assert_eq!(called(&router, begin, &body).await, first);
+        let (status, other) = called(&router, begin, r#"{"payload":1,"count":1,"every":"1h"}"#).await;
+        assert_eq!((status, other["code"].as_str()), (422, Some(REUSED)));
+        let (status, changed) = called(&router, "PATCH /v1/campaigns/c", r#"{"count":3}"#).await;
+        assert_eq!(status, 200, "{changed}");
+        assert_eq!(called(&router, begin, &body).await, (201, changed));
+        assert_eq!(called(&router, "DELETE /v1/campaigns/c", "").await.0, 204);
+        let (status, gone) = called(&router, begin, &body).await;
+        assert_eq!((status, gone["code"].as_str()), (404, Some("unknown_campaign")));
+        let other = r#"{"payload":1,"count":2,"every":"1h"}"#;
+        assert_eq!(called(&router, "PUT /v1/campaigns/c", other).await.0, 201);
+        assert_eq!(called(&router, begin, &body).await.0, 404, "another one has its id");
+    }
+
+    #[tokio::test]
+    async fn a_repeat_of_a_sent_command_is_answered_from_the_command() {
+        let (api, router) = served().await;
         let send = "POST /v1/devices/0xA/commands";
         assert_eq!(called(&router, "POST /v1/devices", r#"{"id":"0xA"}"#).await.0, 201);
         let before = api.shared.remembered.size().bytes;

@@ -12,16 +12,17 @@ use access::Access;
 use axum::Router;
 use base::{EntityId, Problem};
 use engine::records::Client;
-use engine::{AttemptEnd, Engine, Queries, Queues};
+use engine::{AttemptEnd, Engine, Queries, Queues, Streams};
 use futures_util::future::BoxFuture;
 use net::body_drain::BodyDrain;
 use net::content_encoding::Decoders;
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
-use net::shares::{COMMAND_WAITS_SHARE, POLLS_SHARE, Shares, WaitShares};
+use net::shares::{COMMAND_WAITS_SHARE, POLLS_SHARE, Pool, SenderShares, WaitShares};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 mod answer;
+mod append;
 mod authorization;
 mod backup;
 mod body;
@@ -35,6 +36,7 @@ mod fields;
 mod host;
 mod idempotency;
 mod import;
+mod lines;
 mod list;
 mod live;
 mod metrics;
@@ -87,14 +89,17 @@ struct Shared {
     exports: Arc<Reads>,
     follows: Arc<Reads>,
     /// Of those who wait at the ends of feeds, for each token.
-    followers: Shares,
+    followers: SenderShares,
     /// Of those who wait for the ends of commands, and of polls that wait, for each token.
     command_waits: WaitShares,
     polls: WaitShares,
+    /// Of those who wait for messages of streams.
+    readers: Pool,
     /// Of dry runs of operations, for each token.
-    dry_runs: Shares,
+    dry_runs: SenderShares,
     memory: MemoryBudget,
     memory_of_bodies: MemoryPart,
+    memory_of_lines: MemoryPart,
     memory_of_pages: MemoryPart,
     remembered: Arc<Remembered>,
     decoders: Decoders,
@@ -149,15 +154,17 @@ impl ApiState {
                 memory: memory.clone(),
                 portals,
                 memory_of_bodies: memory.part(Purpose::Bodies),
+                memory_of_lines: memory.part(Purpose::Lines),
                 memory_of_pages: memory.part(Purpose::Pages),
                 lookups,
                 lists,
                 exports,
                 follows,
-                followers: Shares::new(feed::FOLLOWERS_SHARE),
+                followers: SenderShares::new(feed::FOLLOWERS_SHARE),
                 command_waits: WaitShares::new(COMMAND_WAITS_SHARE, "the ends of commands"),
                 polls: WaitShares::new(POLLS_SHARE, "commands of their devices"),
-                dry_runs: Shares::new(operations::DRY_RUNS_SHARE),
+                readers: Pool::new(routes::messages::READERS_MAX, routes::messages::READERS_SHARE),
+                dry_runs: SenderShares::new(operations::DRY_RUNS_SHARE),
                 remembered,
                 decoders,
                 change_log: ChangeLog::default(),
@@ -254,6 +261,10 @@ impl ApiState {
 
     fn queues(&self) -> Queues {
         self.shared.engine.queues()
+    }
+
+    fn streams(&self) -> Streams {
+        self.shared.engine.streams()
     }
 
     fn queries(&self) -> Queries {

@@ -26,6 +26,9 @@ use crate::row::Row;
 /// A page ends when its items have become so heavy, in bytes.
 const PAGE_BYTES_MAX: usize = 8 * 1_024 * 1_024;
 
+/// A stretch of a list, or why it could not be read.
+pub(crate) type StretchOf<L> = Result<Stretch<<L as List>::Found, <L as List>::Key>, Problem>;
+
 /// A list that can be read from any of its items on.
 pub(crate) trait List: Send + Sync + 'static {
     /// The place of an item.
@@ -41,19 +44,12 @@ pub(crate) trait List: Send + Sync + 'static {
     /// a long address does.
     const ITEM_BYTES_MAX: usize = 8 * 1_024;
 
-    /// At most `limit` items behind `after`; fewer only at the end of the list. Reads the store.
-    fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem>;
-
-    /// The same of a list that filters behind its index: as far as rows lead that cost `cost_max`
-    /// to look at, and where to go on then.
-    fn look(
-        &self,
-        after: Option<&Self::Key>,
-        limit: usize,
-        _cost_max: usize,
-    ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
-        self.read(after, limit).map(Stretch::indexed)
-    }
+    /// At most `limit` items behind `after`. Reads the store.
+    ///
+    /// A list with an index answers [`Stretch::indexed`], fewer only at its end. One that filters
+    /// behind its index goes as far as rows lead that cost `cost_max` to look at, and says where to
+    /// go on then.
+    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> StretchOf<Self>;
 
     /// What of the item's size is not the same for all, in bytes.
     fn bytes(_: &Self::Found) -> usize {
@@ -117,7 +113,7 @@ struct Items<S> {
 /// A page that was read.
 #[derive(Debug)]
 pub(crate) struct Read {
-    answer: Answer,
+    pub(crate) answer: Answer,
     is_compressed: bool,
     pub is_empty: bool,
 }
@@ -220,16 +216,7 @@ mod tests {
 
         const READ_MAX: usize = 2;
 
-        fn read(&self, after: Option<&DeadKey>, limit: usize) -> Result<Vec<u64>, Problem> {
-            self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
-        }
-
-        fn look(
-            &self,
-            after: Option<&DeadKey>,
-            limit: usize,
-            cost_max: usize,
-        ) -> Result<Stretch<u64, DeadKey>, Problem> {
+        fn look(&self, after: Option<&DeadKey>, limit: usize, cost_max: usize) -> StretchOf<Self> {
             let mut stretch = Stretch::default();
             let from = after.map_or(0, |after| after.0 + 1);
             for number in from..NUMBERS {

@@ -33,14 +33,14 @@ use base::Problem;
 use engine::followers::live::LIVE_MAX;
 use futures_util::stream::unfold;
 use net::metrics::LabelCounter;
-use net::shares::{SenderKey, Shares};
+use net::shares::{SenderKey, SenderShares};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::ApiState;
-use crate::authorization::Sees;
+use crate::authorization::Visibility;
 use crate::host::LimitUsage;
 use crate::params::Params;
 use memo::Memo;
@@ -79,13 +79,13 @@ struct LiveLimits {
     /// Of those the streams of one token, and of one that sees only some of what there is.
     of_token_max: usize,
     of_narrow_token_max: usize,
-    of_token: Shares,
-    of_narrow_token: Shares,
+    of_token: SenderShares,
+    of_narrow_token: SenderShares,
     /// Of those the streams of all portals, and of the portals of one client.
     of_portals_max: usize,
     of_client_portals_max: usize,
-    of_portals: Shares,
-    of_client_portals: Shares,
+    of_portals: SenderShares,
+    of_client_portals: SenderShares,
 }
 
 impl Default for LiveStreams {
@@ -137,12 +137,12 @@ impl LiveLimits {
             streams_max,
             of_token_max,
             of_narrow_token_max,
-            of_token: Shares::new(of_token_max),
-            of_narrow_token: Shares::new(of_narrow_token_max),
+            of_token: SenderShares::new(of_token_max),
+            of_narrow_token: SenderShares::new(of_narrow_token_max),
             of_portals_max,
             of_client_portals_max,
-            of_portals: Shares::new(of_portals_max),
-            of_client_portals: Shares::new(of_client_portals_max),
+            of_portals: SenderShares::new(of_portals_max),
+            of_client_portals: SenderShares::new(of_client_portals_max),
         }
     }
 }
@@ -157,7 +157,7 @@ impl LiveLimits {
         caller: Option<&Caller>,
         whose: &SenderKey,
     ) -> Result<[Option<OwnedSemaphorePermit>; 2], Problem> {
-        let take = |shares: &Shares, of: &SenderKey, whose: &str, most: usize| {
+        let take = |shares: &SenderShares, of: &SenderKey, whose: &str, most: usize| {
             shares.of(of).try_take(1).map(Some).ok_or_else(|| too_many(whose, most))
         };
         if let Some(portal) = caller.and_then(Caller::portal) {
@@ -168,9 +168,9 @@ impl LiveLimits {
                 take(of_all, &SenderKey::Unknown, " of portals", self.of_portals_max)?,
             ]);
         }
-        let (shares, most) = match (whose, Sees::of_caller(caller)) {
-            (SenderKey::Token(_), Sees::Everything) => (&self.of_token, self.of_token_max),
-            (SenderKey::Token(_), Sees::ItsOwn) => (&self.of_narrow_token, self.of_narrow_token_max),
+        let (shares, most) = match (whose, Visibility::of_caller(caller)) {
+            (SenderKey::Token(_), Visibility::Everything) => (&self.of_token, self.of_token_max),
+            (SenderKey::Token(_), Visibility::ItsOwn) => (&self.of_narrow_token, self.of_narrow_token_max),
             _ => return Ok([None, None]),
         };
         Ok([take(shares, whose, " of this token", most)?, None])

@@ -32,6 +32,8 @@ pub(crate) struct Metrics {
     pub(crate) operations_running: Gauge,
     /// Memory that pages of lists have.
     pub(crate) page_held_bytes: Gauge,
+    /// Readers that wait for messages of streams.
+    pub(crate) stream_readers: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -61,6 +63,7 @@ impl Default for Metrics {
             operation_rows: Family::default(),
             operations_running: Gauge::default(),
             page_held_bytes: Gauge::default(),
+            stream_readers: Gauge::default(),
         }
     }
 }
@@ -92,6 +95,11 @@ impl Metrics {
             "fieldpost_http_page_held_bytes",
             "Memory set aside for pages of lists that are made or on their way",
             self.page_held_bytes.clone(),
+        );
+        registry.register(
+            "fieldpost_http_stream_readers",
+            "Readers that wait for messages of streams",
+            self.stream_readers.clone(),
         );
     }
 

@@ -20,7 +20,7 @@ use utoipa::openapi::{
 };
 
 pub(crate) use call::Call;
-pub(crate) use reports::calls as calls_of_reports;
+pub(crate) use reports::{RejectedLineShape, calls as calls_of_reports};
 
 /// The name of the way to give a token.
 const TOKEN: &str = "token";

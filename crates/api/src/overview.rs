@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::ApiState;
-use crate::authorization::Sees;
+use crate::authorization::Visibility;
 use crate::shape::OverviewShape;
 use rates::RateSamples;
 
@@ -46,9 +46,9 @@ pub(crate) struct OverviewTexts {
 impl OverviewTexts {
     /// As much of it as a caller may see: who sees no queues and no clients is not told of them.
     pub(crate) fn to(&self, caller: Option<&Caller>) -> Bytes {
-        match Sees::of_caller(caller) {
-            Sees::Everything => self.all.clone(),
-            Sees::ItsOwn => self.of_devices.clone(),
+        match Visibility::of_caller(caller) {
+            Visibility::Everything => self.all.clone(),
+            Visibility::ItsOwn => self.of_devices.clone(),
         }
     }
 }

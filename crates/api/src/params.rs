@@ -10,6 +10,9 @@ use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use base::limits::{DEVICE_ID_CHARS_MAX, LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, PAGE_ITEMS_MAX};
 use base::{ClientId, DeviceId, Problem, Timestamp, hash};
+use engine::Engine;
+use engine::fleet::Selection;
+use engine::queues::QueueName;
 use net::problem::{Refused, quoted};
 use net::shares::SenderKey;
 
@@ -177,6 +180,16 @@ impl Params {
         Ok(taken.into_iter().map(|(name, value)| (name[PREFIX.len()..].to_owned(), value)).collect())
     }
 
+    /// `selector` and `place`, which mean devices together; `None` where neither is there.
+    ///
+    /// # Errors
+    /// `bad_selector`, `bad_place`; `invalid_parameter` for one that is there twice.
+    pub(crate) fn selection(&mut self, engine: &Engine) -> Result<Option<Selection>, Problem> {
+        let text = |text: &str| Some(text.to_owned());
+        let (selector, place) = (self.take("selector", "text", text)?, self.take("place", "text", text)?);
+        engine.selection(selector.as_deref(), place.as_deref())
+    }
+
     /// `from` and `to`.
     ///
     /// # Errors
@@ -192,16 +205,29 @@ impl Params {
     /// `invalid_parameter`.
     pub(crate) fn feed(&mut self) -> Result<Feed, Problem> {
         let (from, to) = self.span()?;
+        let (order, wait) = self.order_and_wait()?;
+        Ok(Feed { from, to, order, wait })
+    }
+
+    /// `order` and `wait`, of a feed that is not told apart by time.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn order_and_wait(&mut self) -> Result<(Order, Duration), Problem> {
         let order = self.word("order", &Order::ALL, Order::as_str)?.unwrap_or(Order::Descending);
         let wait = self.wait(WAIT_MAX)?;
         if wait.is_some() && self.form != Form::Page {
             return Err(invalid("wait is for pages; an export ends with what is there".to_owned()));
         }
         self.tail = order == Order::Ascending;
-        Ok(Feed { from, to, order, wait: wait.unwrap_or_default() })
+        Ok((order, wait.unwrap_or_default()))
     }
 
-    fn wait(&mut self, most: Duration) -> Result<Option<Duration>, Problem> {
+    /// `wait`, at most so long.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn wait(&mut self, most: Duration) -> Result<Option<Duration>, Problem> {
         let right = format!("a duration such as 30s, at most {}", base::duration::format(most));
         self.take("wait", &right, |text| base::duration::parse(text).ok().filter(|wait| *wait <= most))
     }
@@ -221,16 +247,35 @@ impl Params {
         self.whose.clone()
     }
 
+    /// `limit`.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn limit(&mut self) -> Result<Option<usize>, Problem> {
+        let right = format!("a number from 1 to {PAGE_ITEMS_MAX}");
+        self.take("limit", &right, |text| {
+            text.parse().ok().filter(|limit| (1..=PAGE_ITEMS_MAX).contains(limit))
+        })
+    }
+
+    /// `namespace`, of queues or of streams.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn namespace(&mut self) -> Result<Option<String>, Problem> {
+        let right = "the name of a namespace: letters, digits, '-' and '_'";
+        self.take("namespace", right, |name| {
+            (QueueName::is_name(name) && !name.starts_with('_')).then(|| name.to_owned())
+        })
+    }
+
     /// `limit` and `cursor`, which end the list of parameters: what was not taken by now is
     /// unknown.
     ///
     /// # Errors
     /// `invalid_parameter`, `invalid_cursor`, `unknown_parameter`.
     pub(crate) fn page<K: Key>(mut self) -> Result<PageOf<K>, Problem> {
-        let right = format!("a number from 1 to {PAGE_ITEMS_MAX}");
-        let limit = self.take("limit", &right, |text| {
-            text.parse().ok().filter(|limit| (1..=PAGE_ITEMS_MAX).contains(limit))
-        })?;
+        let limit = self.limit()?;
         let cursor = self.take("cursor", "text", |text| Some(text.to_owned()))?;
         self.end()?;
         let after = cursor.map(|cursor| cursor::read(self.fingerprint, &cursor)).transpose()?;

@@ -1,16 +1,19 @@
 //! Ids in paths. An id that cannot be one is as unknown as one that is not registered.
 
 mod queue;
+mod stream;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{ClientId, DeviceId, EntityId, Incarnation, Problem};
+use engine::campaigns::TASK_ID_PREFIX;
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::operations::OPERATION_ID_PREFIX;
 use net::problem::{Refused, quoted};
 
 pub(crate) use queue::{AliasInPath, JobInPath, QueueInPath, QueuesInPath};
+pub(crate) use stream::{MessageInPath, StreamInPath, message_id};
 
 /// What the id of a portal begins with; its number follows.
 pub(crate) const PORTAL_ID_PREFIX: &str = "portal_";
@@ -38,6 +41,10 @@ pub(crate) struct DeliveryInPath(pub EntityId);
 /// `/v1/commands/{id}`
 #[derive(Debug)]
 pub(crate) struct CommandInPath(pub EntityId);
+
+/// `/v1/tasks/{id}`
+#[derive(Debug)]
+pub(crate) struct TaskInPath(pub EntityId);
 
 /// `/v1/devices/{id}/desired/{key}`
 #[derive(Debug)]
@@ -117,6 +124,15 @@ impl<S: Send + Sync> FromRequestParts<S> for CommandInPath {
     }
 }
 
+impl<S: Send + Sync> FromRequestParts<S> for TaskInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let id: String = in_path(parts, state).await?;
+        Ok(Self(task_id(&id)?))
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for DesiredInPath {
     type Rejection = Refused;
 
@@ -150,6 +166,24 @@ pub(crate) fn unknown_delivery(id: &str) -> Problem {
 /// A command that is not there.
 pub(crate) fn unknown_command(id: &str) -> Problem {
     Problem::unknown("unknown_command", format!("there is no command {}", quoted(id)))
+}
+
+/// The id of a task.
+///
+/// # Errors
+/// `unknown_task` for what is none.
+pub(crate) fn task_id(id: &str) -> Result<EntityId, Problem> {
+    EntityId::from_text(TASK_ID_PREFIX, id).ok_or_else(|| unknown_task(id))
+}
+
+/// A task that is not there.
+pub(crate) fn unknown_task(id: &str) -> Problem {
+    Problem::unknown("unknown_task", format!("there is no task {}", quoted(id)))
+}
+
+/// A campaign that is not there.
+pub(crate) fn unknown_campaign(id: &str) -> Problem {
+    Problem::unknown("unknown_campaign", format!("there is no campaign {}", quoted(id)))
 }
 
 /// An operation that is not there.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use base::Problem;
-use net::shares::{SenderKey, Share, Shares};
+use net::shares::{SenderKey, SenderShares, Share};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
@@ -48,9 +48,9 @@ pub(crate) struct Reads {
     /// For those who run.
     turns: Arc<Semaphore>,
     /// Of the places, for each caller.
-    shares: Option<Shares>,
+    shares: Option<SenderShares>,
     /// Of the turns, for each token.
-    shares_of_turns: Option<Shares>,
+    shares_of_turns: Option<SenderShares>,
 }
 
 /// The right to read, also several times one after the other, each time in its turn.
@@ -71,19 +71,19 @@ impl Reads {
 
     /// Pages of lists.
     pub(crate) fn lists() -> Self {
-        let shares = Some(Shares::new(LISTS_SHARE));
+        let shares = Some(SenderShares::new(LISTS_SHARE));
         Self { shares, ..Self::new(LISTS_RUNNING_MAX, LISTS_WAITING_MAX) }
     }
 
     /// Pages of feeds that are followed.
     pub(crate) fn follows() -> Self {
-        let shares_of_turns = Some(Shares::new(FOLLOWS_TURNS_SHARE));
+        let shares_of_turns = Some(SenderShares::new(FOLLOWS_TURNS_SHARE));
         Self { shares_of_turns, ..Self::new(FOLLOWS_RUNNING_MAX, FOLLOWS_WAITING_MAX) }
     }
 
     /// Exports, for as long as they are under way.
     pub(crate) fn exports() -> Self {
-        let shares = Some(Shares::new(EXPORTS_SHARE));
+        let shares = Some(SenderShares::new(EXPORTS_SHARE));
         Self { shares, ..Self::new(EXPORTS_RUNNING_MAX, EXPORTS_WAITING_MAX) }
     }
 

@@ -4,6 +4,7 @@
 mod backup;
 mod bulk_desired;
 mod caller;
+mod campaigns;
 mod clients;
 pub(crate) mod commands;
 mod consuming;
@@ -11,12 +12,14 @@ pub(crate) mod dead;
 pub(crate) mod deliveries;
 mod desired;
 pub(crate) mod devices;
+mod fleet;
 mod health;
 mod history;
 mod import;
 pub(crate) mod jobs;
 mod links;
 pub(crate) mod live;
+pub(crate) mod messages;
 mod notices;
 mod openapi;
 mod operations;
@@ -27,9 +30,12 @@ pub(crate) mod quarantine;
 mod queues;
 mod rollouts;
 pub(crate) mod stats;
+mod streams;
 mod summary;
 mod system;
+mod tasks;
 mod timeline;
+mod weights;
 
 use axum::Router;
 use axum::handler::Handler;
@@ -76,6 +82,7 @@ impl Routes {
 pub(crate) fn all(api: &ApiState) -> Router {
     let of_the_store = clients::routes()
         .merge(devices::routes())
+        .merge(fleet::routes())
         .merge(portals::routes())
         .merge(notices::routes())
         .merge(links::routes())
@@ -95,6 +102,11 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(timeline::routes())
         .merge(rollouts::routes())
         .merge(bulk_desired::routes())
+        .merge(tasks::routes())
+        .merge(campaigns::routes())
+        .merge(weights::routes())
+        .merge(streams::routes())
+        .merge(messages::routes())
         .merge(operations::routes())
         .merge(live::routes())
         .merge(summary::routes());

@@ -2,20 +2,27 @@
 //! forms.
 
 mod caller;
+mod campaign;
 mod client;
 mod command;
+mod coverage;
 mod dead;
 mod delivery;
 mod desired;
 mod device;
 mod event;
+mod fleet;
 mod import;
 mod job;
 mod live;
 mod members;
+mod message;
+mod new_campaign;
 mod new_command;
 mod new_job;
+mod new_message;
 mod new_rollout;
+mod new_task;
 mod notice;
 mod operation;
 mod overview;
@@ -27,17 +34,22 @@ mod reading;
 mod receiver;
 mod rollout;
 mod stats;
+mod stream;
+mod stream_settings;
 mod summary;
 mod system;
+mod task;
 mod text;
 pub(crate) mod timeline;
 
 pub(crate) use caller::CallerShape;
+pub(crate) use campaign::{CAMPAIGN_STATUSES, CampaignShape, LiveCampaignShape, SlotShape};
 pub(crate) use client::{
     ClientShape, NewClientShape, SecretShape, change_of_client, client_changes_schema, new_client,
     new_client_schema,
 };
 pub(crate) use command::{CommandShape, NewCommandShape, PolledShape};
+pub(crate) use coverage::{CoverageShape, FairnessShape, WeightShape};
 pub(crate) use dead::{DeadShape, RespawnedShape};
 pub(crate) use delivery::{AttemptShape, AttemptedShape, DeliveryShape};
 pub(crate) use desired::{WishShape, WishesShape};
@@ -46,12 +58,21 @@ pub(crate) use device::{
     new_device_schema,
 };
 pub(crate) use event::EventShape;
+pub(crate) use fleet::FleetCountShape;
 pub(crate) use import::ImportedShape;
 pub(crate) use job::{AckedShape, ConsumedShape, JobShape, PublishedShape};
-pub(crate) use live::{LiveBehindShape, LiveHelloShape};
+pub(crate) use live::{LiveBehindShape, LiveHelloShape, live_feed_schema, live_rows_schema};
+pub(crate) use message::{AppendedLinesShape, AppendedShape, MessagePageShape, MessageShape};
+pub(crate) use new_campaign::{
+    campaign_changes_schema, change_of_campaign, new_campaign, new_campaign_schema, put_campaign_schema,
+};
 pub(crate) use new_command::{desired_value, desired_value_schema, new_command, new_command_schema};
 pub(crate) use new_job::{change_of_job, job_changes_schema, new_jobs, new_jobs_schema};
+pub(crate) use new_message::{
+    NewMessages, message_in_line, new_message_schema, new_messages, new_messages_schema,
+};
 pub(crate) use new_rollout::{bulk_entries, bulk_entry_schema, new_rollout, new_rollout_schema};
+pub(crate) use new_task::{new_task, new_task_schema};
 pub(crate) use notice::NoticeShape;
 pub(crate) use operation::{DryRunShape, OperationShape};
 pub(crate) use overview::OverviewShape;
@@ -61,6 +82,9 @@ pub(crate) use queue::{QueueShape, queue_settings, queue_settings_schema};
 pub(crate) use reading::ReadingShape;
 pub(crate) use rollout::{BulkShape, NewBulkShape, NewRolloutShape, RolloutDeviceShape, RolloutShape};
 pub(crate) use stats::StatsShape;
+pub(crate) use stream::{BlockShape, HandlersShape, StreamShape};
+pub(crate) use stream_settings::{stream_settings, stream_settings_schema};
 pub(crate) use summary::SummaryShape;
 pub(crate) use system::SystemShape;
+pub(crate) use task::{CampaignResultShape, NewTaskShape, TaskResultShape, TaskShape};
 pub(crate) use timeline::TimelineShape;

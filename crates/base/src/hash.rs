@@ -34,8 +34,17 @@ pub fn device_partition(id: &DeviceId, partitions: u16) -> PartitionId {
 /// The partition of a queue, by its index among those of queues.
 #[must_use]
 pub fn queue_partition(namespace: &str, queue: &str, partitions: u16) -> PartitionId {
-    let hash = xxh3_64_with_seed(queue.as_bytes(), xxh3_64(namespace.as_bytes()));
-    PartitionId::of_queues(partition_of(routing_hash(hash), partitions).0)
+    PartitionId::of_queues(partition_of(name_routing(namespace, queue), partitions).0)
+}
+
+/// The partition of a stream, by its index among those of streams.
+#[must_use]
+pub fn stream_partition(namespace: &str, stream: &str, partitions: u16) -> PartitionId {
+    PartitionId::of_streams(partition_of(name_routing(namespace, stream), partitions).0)
+}
+
+fn name_routing(namespace: &str, name: &str) -> u32 {
+    routing_hash(xxh3_64_with_seed(name.as_bytes(), xxh3_64(namespace.as_bytes())))
 }
 
 /// A 128-bit hash of `bytes`, for names whose meeting must be beyond chance.

@@ -150,17 +150,22 @@ macro_rules! displays_as_text {
 }
 displays_as_text!(DeviceId, ClientId, Kind);
 
-/// A partition's number; the registry partition is [`PartitionId::REGISTRY`].
+/// A partition's number. The partitions of which there is one are [`PartitionId::REGISTRY`] and
+/// [`PartitionId::CAMPAIGNS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u16);
 
 impl PartitionId {
     /// The partition of clients and other small global things.
     pub const REGISTRY: Self = Self(u16::MAX);
+    /// The partition of tasks, campaigns, and the picks of both.
+    pub const CAMPAIGNS: Self = Self(u16::MAX - 1);
     /// Partitions of devices are below, those of queues from here on: as many of these as of those.
     const QUEUES: u16 = 1 << 15;
+    /// Those of streams: again as many.
+    const STREAMS: u16 = Self::QUEUES | 1 << 14;
     /// Most partitions of devices.
-    pub const DEVICES_MAX: u16 = Self::QUEUES - 1;
+    pub const DEVICES_MAX: u16 = (1 << 14) - 2;
 
     /// A partition of queues, by its index.
     #[must_use]
@@ -171,16 +176,35 @@ impl PartitionId {
     /// The index among the partitions of queues, if it is one.
     #[must_use]
     pub fn queues_index(self) -> Option<u16> {
-        (self != Self::REGISTRY && self.0 >= Self::QUEUES).then_some(self.0 & !Self::QUEUES)
+        (Self::QUEUES..Self::STREAMS).contains(&self.0).then_some(self.0 & !Self::QUEUES)
+    }
+
+    /// A partition of streams, by its index.
+    #[must_use]
+    pub fn of_streams(index: u16) -> Self {
+        Self(Self::STREAMS | index)
+    }
+
+    /// The index among the partitions of streams, if it is one.
+    #[must_use]
+    pub fn streams_index(self) -> Option<u16> {
+        (Self::STREAMS..Self::CAMPAIGNS.0).contains(&self.0).then_some(self.0 & !Self::STREAMS)
     }
 }
 
+const _: () = assert!(
+    PartitionId::STREAMS | (PartitionId::DEVICES_MAX - 1) < PartitionId::CAMPAIGNS.0,
+    "the last partition of streams is before those of which there is one"
+);
+
 impl fmt::Display for PartitionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.queues_index() {
+        match (self.queues_index(), self.streams_index()) {
             _ if *self == Self::REGISTRY => f.write_str("registry"),
-            Some(index) => write!(f, "queues {index}"),
-            None => write!(f, "{}", self.0),
+            _ if *self == Self::CAMPAIGNS => f.write_str("campaigns"),
+            (Some(index), _) => write!(f, "queues {index}"),
+            (_, Some(index)) => write!(f, "streams {index}"),
+            (None, None) => write!(f, "{}", self.0),
         }
     }
 }
@@ -190,6 +214,23 @@ impl fmt::Display for PartitionId {
 /// A device's is unique within its partition, a client's within the data directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
+
+impl Incarnation {
+    /// Bits of the number within its partition, where the index of the partition is above it.
+    pub const IN_PARTITION_BITS: u32 = 48;
+
+    /// One that no other partition gives: streams name their files by it.
+    #[must_use]
+    pub fn in_partition(index: u16, number: u64) -> Self {
+        Self(u64::from(index) << Self::IN_PARTITION_BITS | number)
+    }
+
+    /// The index of the partition of one that was made so.
+    #[must_use]
+    pub fn partition_index(self) -> u16 {
+        (self.0 >> Self::IN_PARTITION_BITS) as u16
+    }
+}
 
 /// The random number of a data directory; a restore gives a new one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -384,6 +425,22 @@ mod tests {
         assert!(ClientId::new("gate_7-A").is_some());
         for bad in ["", "a b", "a.b", &"a".repeat(65)] {
             assert_eq!(ClientId::new(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_kind_of_a_partition_is_in_its_number() {
+        let last = PartitionId::DEVICES_MAX - 1;
+        for (partition, of_queues, of_streams, text) in [
+            (PartitionId::REGISTRY, None, None, "registry".to_owned()),
+            (PartitionId::CAMPAIGNS, None, None, "campaigns".to_owned()),
+            (PartitionId(last), None, None, "16381".to_owned()),
+            (PartitionId::of_queues(last), Some(last), None, "queues 16381".to_owned()),
+            (PartitionId::of_streams(0), None, Some(0), "streams 0".to_owned()),
+            (PartitionId::of_streams(last), None, Some(last), "streams 16381".to_owned()),
+        ] {
+            assert_eq!((partition.queues_index(), partition.streams_index()), (of_queues, of_streams));
+            assert_eq!(partition.to_string(), text);
         }
     }
 

@@ -2,8 +2,8 @@
 //! chance.
 //!
 //! Nothing here knows what a device or a job does. Types are small, plain and cheap to copy; text
-//! forms that the outside sees (durations, times, ids) are parsed and printed here so that they
-//! read the same everywhere.
+//! forms that the outside sees (durations, sizes, times, ids) are parsed and printed here so that
+//! they read the same everywhere.
 
 pub mod address;
 pub mod answers;
@@ -18,6 +18,7 @@ pub mod limits;
 pub mod log_limit;
 pub mod problem;
 pub mod random;
+pub mod size;
 pub mod time;
 pub mod value;
 

@@ -100,3 +100,23 @@ pub const WISHES_PER_DEVICE_MAX: usize = 1_000;
 pub const COMMAND_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 /// Longest that a device's poll waits for a command.
 pub const POLL_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Largest payload of a message: its compact JSON text, or its decoded bytes.
+pub const MESSAGE_PAYLOAD_BYTES_MAX: usize = 1_024 * 1_024;
+/// Most messages that one call appends, all or none.
+pub const MESSAGES_PER_CALL_MAX: usize = 1_000;
+/// Most bytes of messages that one call appends: they become one batch.
+pub const MESSAGE_BYTES_PER_CALL_MAX: usize = 16 * 1_024 * 1_024;
+/// Most headers of a message.
+pub const MESSAGE_HEADERS_MAX: usize = 16;
+/// Longest name and value of a header together, in bytes.
+pub const MESSAGE_HEADER_BYTES_MAX: usize = 1_024;
+/// Longest source and segment of a message, in characters.
+pub const STREAM_LABEL_CHARS_MAX: usize = 64;
+/// Longest external id that is a text, in characters.
+pub const EXTERNAL_ID_CHARS_MAX: usize = 64;
+/// Most streams of a server.
+pub const STREAMS_MAX: usize = 100_000;
+/// Most segments that one read names.
+pub const SEGMENTS_PER_READ_MAX: usize = 64;
+/// Longest that a read waits for the first message.
+pub const STREAM_WAIT_MAX: Duration = Duration::from_secs(60);

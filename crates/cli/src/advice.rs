@@ -17,6 +17,8 @@ pub(super) fn advice(refusal: &Refusal) -> Option<&'static str> {
         (_, Some("unknown_delivery")) => Some("`fieldpost delivery ls` lists those that there are"),
         (_, Some("unknown_quarantined")) => Some("`fieldpost report rejected ls` lists those that there are"),
         (_, Some("unknown_command")) => Some("`fieldpost command ls` lists those that there are"),
+        (_, Some("unknown_campaign")) => Some("`fieldpost campaign ls` lists those that there are"),
+        (_, Some("unknown_task")) => Some("a task is kept for a day after its end"),
         (_, Some("finished")) => {
             Some("`fieldpost command retry` tries a failed, expired or cancelled one anew")
         }

@@ -84,6 +84,12 @@ pub(super) struct Filter {
     /// Only with this label; may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Label>,
+    /// Only those that a selector means: 'site=12,kind!=lock'.
+    #[arg(long)]
+    selector: Option<String>,
+    /// Only those of this place, by the server's setting [fleet] place: CN_520000.
+    #[arg(long)]
+    place: Option<String>,
     /// Only those with a live MQTT session, or with =false those without.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     connected: Option<bool>,
@@ -97,7 +103,7 @@ pub struct Ls {
     #[command(flatten)]
     filter: Filter,
     /// Only those of which this client is told.
-    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["kind", "connection", "label", "connected", "waiting"])]
+    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["kind", "connection", "label", "selector", "place", "connected", "waiting"])]
     client: Option<String>,
     #[command(flatten)]
     list_flags: ListFlags,
@@ -207,6 +213,8 @@ impl Filter {
         let path = path
             .with_maybe("kind", self.kind.as_ref())
             .with_maybe("connection", connection)
+            .with_maybe("selector", self.selector.as_ref())
+            .with_maybe("place", self.place.as_ref())
             .with_maybe("connected", self.connected)
             .with_maybe("waiting", self.waiting);
         self.label.iter().fold(path, |path, label| label.narrow(path))

@@ -43,6 +43,16 @@ pub(super) struct Feed {
     follow: bool,
 }
 
+impl Order {
+    /// The name that the API has for it.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Asc => "asc",
+            Self::Desc => "desc",
+        }
+    }
+}
+
 impl Span {
     pub(super) fn of(&self, path: Path) -> Path {
         path.with_maybe("from", self.from).with_maybe("to", self.to)
@@ -67,9 +77,8 @@ impl Feed {
                 return Err(Failure::Usage(what.to_owned()));
             }
             (_, true) => return follow::run::<R>(api, screen, &path, list_flags, self.span.from.is_some()),
-            (Some(Order::Asc), false) => "asc",
-            (Some(Order::Desc) | None, false) => "desc",
+            (order, false) => order.unwrap_or(Order::Desc),
         };
-        list::show::<R>(api, screen, &path.with("order", order), list_flags, nothing)
+        list::show::<R>(api, screen, &path.with("order", order.as_str()), list_flags, nothing)
     }
 }

@@ -21,7 +21,7 @@ use super::table::Table;
 /// an answer is waited for.
 const WAIT: &str = "30s";
 /// The most that the server puts into a page.
-const PAGE_ITEMS_MAX: u64 = 1_000;
+pub(super) const PAGE_ITEMS_MAX: u64 = 1_000;
 /// At least between two looks that find nothing.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -31,13 +31,22 @@ pub(super) trait Timed: Row {
     fn time(&self) -> &str;
 }
 
+/// A page of a feed that is read from its oldest item on.
 #[derive(Deserialize)]
-struct Page {
-    items: Vec<Box<RawValue>>,
+pub(super) struct Page {
+    pub(super) items: Vec<Box<RawValue>>,
     #[serde(default)]
-    next_cursor: Option<String>,
+    pub(super) next_cursor: Option<String>,
     #[serde(default)]
     tail_cursor: Option<String>,
+}
+
+impl Page {
+    /// Where the feed goes on after this page.
+    pub(super) fn after(self, api: &Api) -> Result<String, Failure> {
+        let after = self.next_cursor.or(self.tail_cursor);
+        after.ok_or_else(|| api.foreign("it gives no tail_cursor: it cannot be followed yet".to_owned()))
+    }
 }
 
 /// Shows the feed of a path. It begins at the cursor of `list_flags`, at the path's own `from`, or
@@ -52,16 +61,14 @@ pub(super) fn run<R: Timed>(
     let begins_itself = has_from || list_flags.all || list_flags.cursor.is_some();
     let from = if begins_itself { None } else { time_of_nth_newest::<R>(api, path, list_flags.limit)? };
     let path = path.clone().with_maybe("from", from).with("order", "asc").with("limit", &PAGE_ITEMS_MAX);
+    let path = path.with("wait", WAIT);
     let mut table = Table::new(R::HEADINGS).within(screen.width());
     let mut cursor = list_flags.cursor.clone();
     // A server that cannot even be reached for the first time is not waited for.
     let mut page = look(api, &path, cursor.as_deref())?;
     loop {
         list::show_items::<R>(api, screen, &mut table, &page.items)?;
-        cursor = match page.next_cursor.or(page.tail_cursor) {
-            Some(next) => Some(next),
-            None => return Err(api.foreign("it gives no tail_cursor: it cannot be followed yet".to_owned())),
-        };
+        cursor = Some(page.after(api)?);
         page = wait_for_more(api, screen, &path, cursor.as_deref())?;
     }
 }
@@ -76,8 +83,9 @@ fn wait_for_more(api: &Api, screen: &Screen, path: &Path, cursor: Option<&str>) 
     Ok(page)
 }
 
-fn look(api: &Api, path: &Path, cursor: Option<&str>) -> Result<Page, Failure> {
-    api.read(&api.get(&path.clone().with("wait", WAIT).with_maybe("cursor", cursor))?)
+/// The page of a feed that begins at a cursor.
+pub(super) fn look(api: &Api, path: &Path, cursor: Option<&str>) -> Result<Page, Failure> {
+    api.read(&api.get(&path.clone().with_maybe("cursor", cursor))?)
 }
 
 /// The time from which on there are so many items now; `None` where there are none.

@@ -19,7 +19,8 @@ const SHOWN_MAX: usize = 20;
 /// So many are listed in the sum, as in any answer of the server.
 const LISTED_MAX: usize = 1_000;
 
-/// What became of lines. Reports are accepted; devices are created or updated.
+/// What became of lines. Reports are accepted; devices are created or updated; messages are
+/// appended, or were there before.
 #[derive(Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Tally {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,8 +29,14 @@ pub(super) struct Tally {
     created: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     updated: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    appended: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicates: Option<u64>,
     rejected_count: u64,
     rejected: Vec<Rejected>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -46,6 +53,8 @@ impl Tally {
             accepted: zero(Count::Accepted),
             created: zero(Count::Created),
             updated: zero(Count::Updated),
+            appended: zero(Count::Appended),
+            duplicates: zero(Count::Duplicates),
             ..Self::default()
         }
     }
@@ -56,6 +65,9 @@ impl Tally {
         self.accepted = sum(self.accepted, other.accepted);
         self.created = sum(self.created, other.created);
         self.updated = sum(self.updated, other.updated);
+        self.appended = sum(self.appended, other.appended);
+        self.duplicates = sum(self.duplicates, other.duplicates);
+        self.last_id = other.last_id.or(self.last_id.take());
         self.rejected_count += other.rejected_count;
         other.rejected.iter_mut().for_each(|rejected| rejected.line += lines_before);
         let room = LISTED_MAX.saturating_sub(self.rejected.len());
@@ -64,7 +76,13 @@ impl Tally {
 
     /// `1,200 accepted, 3 rejected`.
     pub(super) fn sentence(&self) -> String {
-        let counts = [(self.created, "created"), (self.updated, "updated"), (self.accepted, "accepted")];
+        let counts = [
+            (self.created, "created"),
+            (self.updated, "updated"),
+            (self.accepted, "accepted"),
+            (self.appended, "appended"),
+            (self.duplicates, "duplicates"),
+        ];
         let mut parts: Vec<_> = counts
             .iter()
             .filter_map(|(count, what)| Some(format!("{} {what}", grouped((*count)?))))
@@ -101,6 +119,8 @@ pub(super) enum Count {
     Accepted,
     Created,
     Updated,
+    Appended,
+    Duplicates,
 }
 
 /// Sends a file, or stdin, and shows what became of it.

@@ -1,5 +1,5 @@
-//! The commands that ask a server: `client`, `device`, `report`, `command`, `rollout`, `operation`,
-//! `delivery`, `queue`, `job`, `notice` and `stats`.
+//! The commands that ask a server: `client`, `device`, `report`, `command`, `rollout`, `task`,
+//! `campaign`, `fleet`, `operation`, `delivery`, `queue`, `job`, `stream`, `notice` and `stats`.
 //!
 //! Each thing has a module with its flags and its calls, and in it one with how it is shown to
 //! people. They know the server only by its API, like any other program; nothing here sees an
@@ -7,28 +7,37 @@
 
 mod advice;
 mod api;
+mod campaign;
 mod client;
 mod command;
 mod delivery;
 mod device;
 mod failure;
 mod feed;
+mod fleet;
 mod follow;
 mod import;
 mod input;
 mod job;
 mod list;
+mod max_failed;
 mod notice;
 mod operation;
+mod payload_flags;
+mod pick_counts;
+mod pick_terms;
 mod polling;
 mod progress;
 mod queue;
+mod receiver;
 mod report;
 mod rollout;
 mod screen;
 mod server;
 mod stats;
+mod stream;
 mod table;
+mod task;
 mod tls;
 mod token;
 mod when;
@@ -56,6 +65,12 @@ pub enum RemoteCommand {
     Command(CommandGroup<command::Command>),
     /// Tell many devices to do something, little by little.
     Rollout(CommandGroup<rollout::RolloutAction>),
+    /// Ask some devices of many something once, and see what they say.
+    Task(CommandGroup<task::TaskAction>),
+    /// Ask some devices of many again and again, fairly by turns.
+    Campaign(CommandGroup<campaign::CampaignAction>),
+    /// Count the fleet, and see how fairly its devices are picked.
+    Fleet(CommandGroup<fleet::FleetAction>),
     /// Do one thing to everything that matches: respawn, retry, replay, cancel, label, delete.
     Operation(CommandGroup<operation::OperationCommand>),
     /// What clients were told, and how it went.
@@ -64,6 +79,8 @@ pub enum RemoteCommand {
     Queue(CommandGroup<queue::Command>),
     /// Publish jobs, take them and work on them.
     Job(CommandGroup<job::Command>),
+    /// Streams of messages: append, read and follow them, see how they stand.
+    Stream(CommandGroup<stream::StreamAction>),
     /// What there is to be told of the server itself.
     Notice(CommandGroup<notice::NoticeCommand>),
     /// Count reports, changes, losses or deliveries over time.
@@ -96,10 +113,14 @@ pub fn run(command: &RemoteCommand) -> ExitCode {
         RemoteCommand::Report(noun) => &noun.server,
         RemoteCommand::Command(noun) => &noun.server,
         RemoteCommand::Rollout(noun) => &noun.server,
+        RemoteCommand::Task(noun) => &noun.server,
+        RemoteCommand::Campaign(noun) => &noun.server,
+        RemoteCommand::Fleet(noun) => &noun.server,
         RemoteCommand::Operation(noun) => &noun.server,
         RemoteCommand::Delivery(noun) => &noun.server,
         RemoteCommand::Queue(noun) => &noun.server,
         RemoteCommand::Job(noun) => &noun.server,
+        RemoteCommand::Stream(noun) => &noun.server,
         RemoteCommand::Notice(noun) => &noun.server,
         RemoteCommand::Stats(alone) => &alone.server,
     };
@@ -125,11 +146,15 @@ fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<
         RemoteCommand::Report(noun) => noun.command.run(api, screen),
         RemoteCommand::Command(noun) => noun.command.run(api, screen),
         RemoteCommand::Rollout(noun) => noun.command.run(api, screen),
+        RemoteCommand::Task(noun) => noun.command.run(api, screen),
+        RemoteCommand::Campaign(noun) => noun.command.run(api, screen),
+        RemoteCommand::Fleet(noun) => noun.command.run(api, screen),
         RemoteCommand::Operation(noun) => noun.command.run(api, screen),
         RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
         RemoteCommand::Notice(noun) => noun.command.run(api, screen),
         RemoteCommand::Queue(noun) => noun.command.run(api, screen),
         RemoteCommand::Job(noun) => noun.command.run(&noun.server, api, screen),
+        RemoteCommand::Stream(noun) => noun.command.run(api, screen),
         RemoteCommand::Stats(alone) => alone.command.run(api, screen),
     }
 }

@@ -57,6 +57,21 @@ impl Screen {
         Ok(())
     }
 
+    /// One of several sorts of lines: for programs an object that says which, `{"event":{...}}`.
+    pub(super) fn show_as(
+        &mut self,
+        sort: &str,
+        document: &RawValue,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        if self.json {
+            writeln!(self.out, "{{\"{sort}\":{document}}}")?;
+        } else {
+            self.out.write_all(text().as_bytes())?;
+        }
+        Ok(())
+    }
+
     /// Text for people: lines that end in a newline. Programs have the exit code.
     pub(super) fn tell(&mut self, text: &str) -> Result<(), Failure> {
         if !self.json {

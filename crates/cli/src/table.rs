@@ -61,12 +61,17 @@ impl Cell {
 
     /// A number, which stands below the others digit by digit.
     pub(super) fn number(number: u64) -> Self {
-        Self { text: grouped(number), style: PLAIN, to_the_right: true, shortens: false }
+        Self::text(&grouped(number)).aligned_right()
     }
 
     /// What may be missing.
     pub(super) fn maybe(text: Option<&str>) -> Self {
         text.map_or_else(|| Self::text(NOTHING).styled(FAINT), Self::text)
+    }
+
+    /// Among others below which it ends.
+    pub(super) fn aligned_right(self) -> Self {
+        Self { to_the_right: true, ..self }
     }
 
     pub(super) fn styled(self, style: Style) -> Self {

@@ -9,17 +9,22 @@ use hyper::header::HeaderValue;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::campaign::Campaigns;
 use crate::commands::Commands;
 use crate::connection::Connection;
 use crate::consumer::Consumer;
 use crate::device::Device;
 use crate::error::{Error, SetupError};
+use crate::fleet::Fleet;
+use crate::message_stream::{MessageStream, StreamSummary};
 use crate::operation::Operations;
 use crate::path::Path;
 use crate::queue::Queue;
-use crate::queue_stats::{Cursor, Figures, Page};
+use crate::queue_stats::{Cursor, FeedPage, Figures, Page};
 use crate::request::{Answer, Download, Request};
 use crate::retry::{self, Answered, Failed, Repeat};
+use crate::span::Span;
+use crate::task::Tasks;
 use crate::transport::Transport;
 use crate::trust::Trust;
 
@@ -142,6 +147,24 @@ impl Client {
         Consumer::new(self.clone(), namespace.into(), queues)
     }
 
+    /// A stream of messages. It need not be there yet.
+    #[must_use]
+    pub fn stream(&self, namespace: impl Into<String>, stream: impl Into<String>) -> MessageStream {
+        MessageStream::new(self.clone(), namespace.into(), stream.into())
+    }
+
+    /// The streams that may be read, in order of namespace and name.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn streams(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&Cursor>,
+    ) -> Result<Page<StreamSummary>, Error> {
+        self.list(Path::of(&["streams"]), namespace, after).await
+    }
+
     /// A device. It need not be there.
     #[must_use]
     pub fn device(&self, id: impl Into<String>) -> Device {
@@ -160,6 +183,24 @@ impl Client {
         Operations::new(self.clone())
     }
 
+    /// The tasks: some devices of many are asked once.
+    #[must_use]
+    pub fn tasks(&self) -> Tasks {
+        Tasks::new(self.clone())
+    }
+
+    /// The campaigns: some devices of many are asked again and again.
+    #[must_use]
+    pub fn campaigns(&self) -> Campaigns {
+        Campaigns::new(self.clone())
+    }
+
+    /// All devices together.
+    #[must_use]
+    pub fn fleet(&self) -> Fleet {
+        Fleet::new(self.clone())
+    }
+
     /// The queues that there are, in order of namespace and name.
     ///
     /// # Errors
@@ -169,7 +210,15 @@ impl Client {
         namespace: Option<&str>,
         after: Option<&Cursor>,
     ) -> Result<Page<Figures>, Error> {
-        let mut path = Path::of(&["queues"]);
+        self.list(Path::of(&["queues"]), namespace, after).await
+    }
+
+    async fn list<T: DeserializeOwned>(
+        &self,
+        mut path: Path,
+        namespace: Option<&str>,
+        after: Option<&Cursor>,
+    ) -> Result<Page<T>, Error> {
         for (name, value) in [("namespace", namespace), ("cursor", after.map(Cursor::as_str))] {
             if let Some(value) = value {
                 path = path.with(name, value);
@@ -231,6 +280,20 @@ impl Client {
         repeat: Repeat,
     ) -> Result<T, Error> {
         self.read(&self.ask(request, repeat).await?.body)
+    }
+
+    /// Asks for a feed from a place on, the oldest first; `wait` is for its first item.
+    pub(crate) async fn follow<T: DeserializeOwned>(
+        &self,
+        path: Path,
+        after: Option<&Cursor>,
+        wait: Duration,
+    ) -> Result<FeedPage<T>, Error> {
+        let path = path.with("order", "asc").with("wait", &Span(wait).to_string());
+        let path = after.iter().fold(path, |path, cursor| path.with("cursor", cursor.as_str()));
+        let request = Request::new(Method::GET, path);
+        let timeout = self.timeout_of(&request) + wait;
+        self.fetch(&request.timeout(timeout), Repeat::Harmless).await
     }
 
     /// Asks for something to be done.

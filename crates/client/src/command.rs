@@ -39,12 +39,24 @@ pub struct NewCommand {
     notify: Option<OutcomeTarget>,
 }
 
-/// Who is told how a command ended.
+/// Who is told what came of it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum OutcomeTarget {
+pub(crate) enum OutcomeTarget {
     Queue(String),
     Url(String),
+}
+
+impl OutcomeTarget {
+    /// It becomes a job of this queue.
+    pub(crate) fn queue(namespace: &str, queue: &str) -> Option<Self> {
+        Some(Self::Queue(format!("{namespace}/{queue}")))
+    }
+
+    /// It is posted to this URL.
+    pub(crate) fn url(url: impl Into<String>) -> Option<Self> {
+        Some(Self::Url(url.into()))
+    }
 }
 
 impl NewCommand {
@@ -119,14 +131,14 @@ impl NewCommand {
     /// How it ended becomes a job of this queue; in place of [`NewCommand::notify_url`].
     #[must_use]
     pub fn notify_queue(self, namespace: &str, queue: &str) -> Self {
-        Self { notify: Some(OutcomeTarget::Queue(format!("{namespace}/{queue}"))), ..self }
+        Self { notify: OutcomeTarget::queue(namespace, queue), ..self }
     }
 
     /// How it ended is posted to this URL, signed with the secret that [`SentCommand`] shows; in
     /// place of [`NewCommand::notify_queue`].
     #[must_use]
     pub fn notify_url(self, url: impl Into<String>) -> Self {
-        Self { notify: Some(OutcomeTarget::Url(url.into())), ..self }
+        Self { notify: OutcomeTarget::url(url), ..self }
     }
 }
 
@@ -201,7 +213,8 @@ pub struct SentCommand {
     pub secret: Option<String>,
 }
 
-fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// The secret of a receiver, where it is shown.
+pub(crate) fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     struct Notify {
         secret: Option<String>,

@@ -14,7 +14,7 @@ use crate::request::Request;
 use crate::retry::Repeat;
 
 /// The status of a call that the present state of things forbids.
-const CONFLICT: u16 = 409;
+pub(crate) const CONFLICT: u16 = 409;
 /// Between two looks at a command that is waited for: first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

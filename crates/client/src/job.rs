@@ -16,7 +16,7 @@ text_id! {
     JobId
 }
 
-/// What a job carries.
+/// What a job or a message carries.
 #[derive(Clone, Debug)]
 pub enum Payload {
     /// A JSON value, its numbers as they were published.
@@ -37,7 +37,7 @@ impl Payload {
         }
     }
 
-    /// The bytes that were published, or the text of the JSON value.
+    /// The bytes that were given, or the text of the JSON value.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
@@ -47,26 +47,26 @@ impl Payload {
     }
 }
 
-/// A payload's two fields, of which a job has one.
+/// A payload's two fields, of which a job or a message has one.
 #[derive(Deserialize)]
-struct Fields {
+pub(crate) struct Fields {
     #[serde(default, deserialize_with = "present")]
-    payload: Option<Box<RawValue>>,
+    pub(crate) payload: Option<Box<RawValue>>,
     #[serde(default)]
-    payload_base64: Option<String>,
+    pub(crate) payload_base64: Option<String>,
 }
 
 /// `null` is a payload like any other.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl Fields {
-    fn payload<E: serde::de::Error>(self) -> Result<Payload, E> {
+    pub(crate) fn payload<E: serde::de::Error>(self) -> Result<Payload, E> {
         match (self.payload, self.payload_base64) {
             (Some(value), None) => Ok(Payload::Json(value)),
             (None, Some(text)) => BASE64_STANDARD.decode(text).map(Payload::Bytes).map_err(E::custom),
-            _ => Err(E::custom("a job has either payload or payload_base64")),
+            _ => Err(E::custom("there is either payload or payload_base64")),
         }
     }
 }

@@ -1,9 +1,12 @@
-//! Typed jobs and a worker loop for Fieldpost's delay queues, and commands to its devices.
+//! Typed jobs and a worker loop for Fieldpost's delay queues, streams of messages, commands to its
+//! devices, and tasks and campaigns that ask some of many.
 //!
 //! It knows the server only by its REST API, like any other program. The page below is the guide of
 //! the docs; its examples are compiled.
 #![doc = include_str!("../../../docs/client-rust.md")]
 
+mod campaign;
+mod campaign_change;
 mod client;
 mod command;
 mod commands;
@@ -12,10 +15,14 @@ mod consumer;
 mod device;
 mod error;
 mod fault;
+mod fleet;
 mod id;
 mod job;
+mod message;
+mod message_stream;
 mod operation;
 mod path;
+mod picks;
 mod proxy;
 mod publish;
 mod queue;
@@ -23,10 +30,16 @@ mod queue_stats;
 mod request;
 mod retry;
 mod span;
+mod stream_config;
+mod task;
 mod transport;
 mod trust;
 mod worker;
 
+pub use campaign::{
+    Campaign, CampaignId, CampaignPlan, Campaigns, Coverage, CoverageFigures, CoverageItem, SlotSummary,
+};
+pub use campaign_change::{CampaignChange, CampaignField};
 pub use client::{Builder, Client};
 pub use command::{Command, CommandId, CommandStatus, DesiredEntry, LateAnswer, NewCommand, SentCommand};
 pub use commands::{CommandFilter, Commands};
@@ -34,17 +47,23 @@ pub use consumer::{Acked, Consumer, Retry, Want};
 pub use device::Device;
 pub use error::{Error, Refusal, SetupError};
 pub use fault::ConnectionFault;
+pub use fleet::{DeviceSelection, DeviceWeight, Fairness, Fleet, FleetCount, FleetCountItem};
 /// The method of a [`Request`].
 pub use hyper::Method;
 pub use job::{DeadJob, Held, Job, JobId, Payload, Seen, State};
+pub use message::{AppendResult, MessageId, OutgoingMessage, ReceivedMessage, ReceivedPage, StreamReading};
+pub use message_stream::{MessageStream, StoredSummary, StreamSummary};
 pub use operation::{
     NewOperation, Operation, OperationCount, OperationId, OperationRefusal, OperationStatus, Operations,
 };
 pub use path::Path;
+pub use picks::{CustomerClass, Picks};
 pub use publish::{Change, NewJob, OnConflict, Published, Schedule};
 pub use queue::{Alias, Queue, Which};
-pub use queue_stats::{Cursor, Figures, Order, Page, Settings};
+pub use queue_stats::{Cursor, FeedPage, Figures, Order, Page, QueueFlow, Settings};
 pub use request::{Answer, Download, Request};
+pub use stream_config::{BlockConfig, FullChoice, KeepConfig, SaveChoice, StreamConfig};
+pub use task::{DeviceOutcome, PickResult, Task, TaskId, TaskPlan, TaskStatus, Tasks};
 /// What tells a handler that its job is lost.
 pub use tokio_util::sync::CancellationToken;
 pub use trust::{TlsFault, Trust};

@@ -34,7 +34,7 @@ pub struct NewJob {
 
 /// The field that a payload stands in.
 #[derive(Clone, Debug, Serialize)]
-enum Carried {
+pub(crate) enum Carried {
     #[serde(rename = "payload")]
     Json(Box<RawValue>),
     #[serde(rename = "payload_base64")]
@@ -42,11 +42,11 @@ enum Carried {
 }
 
 impl Carried {
-    fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
+    pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         Ok(Self::Json(to_raw_value(value)?))
     }
 
-    fn bytes(bytes: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn bytes(bytes: impl AsRef<[u8]>) -> Self {
         Self::Bytes(BASE64_STANDARD.encode(bytes))
     }
 }

@@ -24,10 +24,25 @@ pub struct Figures {
     pub dead: u64,
     /// For how long the first of the ready jobs has been ready, in milliseconds.
     pub oldest_ready_ms: Option<u64>,
+    /// How fast jobs go through it.
+    #[serde(default)]
+    pub rates: QueueFlow,
     /// Whether nothing is handed out.
     pub paused: bool,
     /// What is set for it.
     pub settings: Settings,
+}
+
+/// How fast jobs go through a queue: jobs a second, over about the last minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct QueueFlow {
+    /// Published.
+    pub published: f64,
+    /// Given to consumers.
+    pub consumed: f64,
+    /// Acknowledged.
+    pub acked: f64,
 }
 
 /// What is set for a queue. `None` is no limit.
@@ -71,6 +86,28 @@ pub struct Page<T> {
     pub next: Option<Cursor>,
 }
 
+/// A part of a feed, the oldest first.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct FeedPage<T> {
+    /// What it holds, in the feed's order.
+    pub items: Vec<T>,
+    /// Where to go on; `None` when this was all that there is now.
+    #[serde(rename = "next_cursor", default)]
+    pub next: Option<Cursor>,
+    /// Where what comes later goes on.
+    #[serde(rename = "tail_cursor", default)]
+    pub tail: Option<Cursor>,
+}
+
+impl<T> FeedPage<T> {
+    /// The place behind its last item, for the next question.
+    #[must_use]
+    pub fn after(&self) -> Option<&Cursor> {
+        self.next.as_ref().or(self.tail.as_ref())
+    }
+}
+
 /// A place in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(transparent)]
@@ -87,6 +124,20 @@ impl Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_have_rates_where_the_server_tells_them() {
+        let figures = |rates: &str| {
+            let text = format!(
+                r#"{{"namespace":"shop","queue":"mail","scheduled":0,"ready":2,"reserved":1,"dead":0,
+                "oldest_ready_ms":null,{rates}"paused":false,"settings":{{}}}}"#
+            );
+            serde_json::from_str::<Figures>(&text).expect("figures").rates
+        };
+        let told = figures(r#""rates":{"published":0.5,"consumed":12,"acked":0.48},"#);
+        assert_eq!(told, QueueFlow { published: 0.5, consumed: 12.0, acked: 0.48 });
+        assert_eq!(figures(""), QueueFlow::default());
+    }
 
     #[test]
     fn settings_are_written_as_they_are_read() {

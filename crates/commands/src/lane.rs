@@ -21,7 +21,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    fn window(self) -> usize {
+    fn unanswered_max(self) -> usize {
         (self.in_flight as usize).clamp(1, UNANSWERED_MAX)
     }
 }
@@ -187,7 +187,7 @@ impl DeviceLane {
     }
 
     fn has_room(&self, pace: Pace) -> bool {
-        self.unanswered.len() < pace.window()
+        self.unanswered.len() < pace.unanswered_max()
     }
 }
 
@@ -270,8 +270,8 @@ mod tests {
 
     #[test]
     fn a_window_is_one_at_least_and_has_a_bound() {
-        for (in_flight, window) in [(0, 1), (1, 1), (7, 7), (u32::MAX, UNANSWERED_MAX)] {
-            assert_eq!(Pace { in_flight, ..PACE }.window(), window);
+        for (in_flight, expect) in [(0, 1), (1, 1), (7, 7), (u32::MAX, UNANSWERED_MAX)] {
+            assert_eq!(Pace { in_flight, ..PACE }.unanswered_max(), expect);
         }
     }
 }

@@ -57,7 +57,8 @@
 //! retried, whichever is latest. A retried command whose `not_before` is still to come is held
 //! again, and one with a key gives way to a newer one that waits: the retry is refused. Whatever
 //! its device said before is forgotten. That it went out is not: an answer counts before the next
-//! try too.
+//! try too. The `ttl` of a pick's command ends when it goes out: its device has its whole time to
+//! answer.
 //!
 //! A command with `notify` expires, or fails for want of an answer, only while there is room for
 //! its outcome. Until then its end is put off, and it does not go out; other commands expire and

@@ -52,7 +52,7 @@ impl Scene {
         let context = EngineContext::new(Arc::clone(&store) as _, clock, &settings);
         let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
         let opened =
-            Partition::load(&*store, PartitionId(0), &settings, Process(1), moment, context.directory());
+            Partition::load(&*store, PartitionId(0), &settings, Process(1), moment, &context.devices);
         let partition = opened.expect("an empty store loads").partition;
         let mut scene = Self { partition, store, input: None, pending: None };
         scene.step(vec![Input::Attend { way: WayIn::Mqtt, attended: true }]);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use base::{ClientId, Clock};
 use store::Store;
 
+use crate::campaigns::CampaignsContext;
+use crate::campaigns::links::PickLinks;
 use crate::devices::context::DeviceContext;
 use crate::devices::stale_clients::StaleClients;
 use crate::followers::Followers;
@@ -15,6 +17,7 @@ use crate::notices::{Signal, SignalTopic};
 use crate::queues::context::QueueContext;
 use crate::registry::{Registry, RegistryContext};
 use crate::rollouts::links::RolloutLinks;
+use crate::streams::StreamsContext;
 use crate::{Directory, Settings};
 
 /// The outside of an engine, a part for each machine.
@@ -28,6 +31,10 @@ pub struct EngineContext {
     pub queues: Arc<QueueContext>,
     /// Of the registry.
     pub registry: Arc<RegistryContext>,
+    /// Of tasks and campaigns.
+    pub campaigns: Arc<CampaignsContext>,
+    /// Of partitions of streams.
+    pub streams: Arc<StreamsContext>,
     pub(crate) notices: Arc<NoticeLinks>,
     pub(crate) rollouts: Arc<RolloutLinks>,
     pub(crate) metrics: Arc<BatchMetrics>,
@@ -46,15 +53,17 @@ impl EngineContext {
         };
         let rollouts = Arc::new(RolloutLinks::default());
         let followers = Arc::new(Followers::default());
+        let picks = Arc::new(PickLinks::default());
         let notices = Arc::new(NoticeLinks::new(Arc::clone(&followers)));
         let devices = DeviceContext::new(
             Arc::clone(&clock),
             Arc::clone(&directory),
-            (stale, Arc::clone(&rollouts)),
+            (stale, Arc::clone(&rollouts), Arc::clone(&picks)),
             (followers, Arc::clone(&notices)),
             Arc::clone(&metrics),
             store.partitions(),
         );
+        let fleet = Arc::clone(&devices.fleet);
         Self {
             kernel: Arc::new(KernelContext::new(store, clock)),
             queues: Arc::new(QueueContext::new(
@@ -69,6 +78,13 @@ impl EngineContext {
                 (Arc::clone(&notices), Arc::clone(&devices.followers)),
                 Arc::clone(&metrics),
             )),
+            campaigns: Arc::new(CampaignsContext::new(
+                picks,
+                fleet,
+                Arc::clone(&devices.followers),
+                Arc::clone(&metrics),
+            )),
+            streams: Arc::new(StreamsContext::new(settings.streams_memory_bytes, Arc::clone(&metrics))),
             devices: Arc::new(devices),
             notices,
             rollouts,

@@ -1,7 +1,6 @@
 //! Devices: the machine of their partitions, the way of reports into it, and what it says to the
 //! sender of webhooks.
 
-pub(crate) mod connected;
 pub mod context;
 pub mod effect;
 pub mod input;

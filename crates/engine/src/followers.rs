@@ -1,9 +1,12 @@
 //! Followers wait at the end of a feed, and wake when a durable batch may concern them.
 //!
 //! A partition does not know what a feed shows. So a follower names roughly what it waits for, and
-//! reads the feed again when it wakes. Without followers a batch costs one load of a counter. What
-//! follows several things at once is in [`live`].
+//! reads the feed again when it wakes. Without followers a batch costs one load of a counter, with
+//! them a look-up of what it names in [`index`]. What follows several things at once is in
+//! [`live`].
 
+pub mod campaigns;
+mod index;
 pub mod live;
 pub mod registry;
 
@@ -11,18 +14,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::{PartitionId, Problem, Timestamp};
+use base::{Incarnation, PartitionId, Problem, Timestamp};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use records::{Batch, DeviceSlot, Op};
 use tokio::sync::Notify;
 
 use crate::Engine;
+use index::FollowerIndex;
 use live::{LIVE_MAX, Touched, WatchTarget};
 use registry::RegistryNews;
 
-/// Callers that follow a single feed, at the same time. A batch with something for any of them is
-/// compared with all.
+/// Callers that follow a single feed, at the same time.
 const FOLLOWERS_MAX: usize = 1_024;
 
 /// What a follower waits for.
@@ -55,13 +58,18 @@ pub enum FollowedFeed {
     Timeline,
     /// Notices.
     Notices,
+    /// What came of the picks of a task.
+    TaskResults(Incarnation),
+    /// What came of the picks of a campaign.
+    CampaignResults(Incarnation),
 }
 
 /// The feeds that a batch adds to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct FeedSet(u16);
 
 impl FeedSet {
+    const BITS: usize = u16::BITS as usize;
     const EVENTS: Self = Self(1);
     const DELIVERIES: Self = Self(1 << 1);
     const PROGRESS: Self = Self(1 << 2);
@@ -87,6 +95,8 @@ impl FeedSet {
             FollowedFeed::CommandsByStatus => Self(Self::COMMANDS.0 | Self::COMMAND_STATES.0),
             FollowedFeed::Timeline => Self(Self::EVENTS.0 | Self::TIMELINE.0),
             FollowedFeed::Notices => Self::NOTICES,
+            // Told of by a partition of their own.
+            FollowedFeed::TaskResults(_) | FollowedFeed::CampaignResults(_) => Self::default(),
         }
     }
 
@@ -101,6 +111,16 @@ impl FeedSet {
     fn is_within(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
+
+    /// The feeds in it, each as a set of its own.
+    fn each(self) -> impl Iterator<Item = Self> {
+        (0..u16::BITS).map(|bit| Self(1 << bit)).filter(move |feed| feed.meets(self))
+    }
+
+    /// Of one feed, its number.
+    fn bit(self) -> usize {
+        self.0.trailing_zeros() as usize
+    }
 }
 
 /// What a batch has for followers.
@@ -113,7 +133,7 @@ pub struct News {
     feeds: FeedSet,
     /// In order. A delivery or a command that comes to stand elsewhere does not say whose it is.
     slots: Vec<DeviceSlot>,
-    /// When the oldest of the commands was given that come to stand elsewhere.
+    /// When the oldest of the commands and notifications was made that come to stand elsewhere.
     moved_from: Timestamp,
 }
 
@@ -134,7 +154,10 @@ impl News {
                 Op::DeleteDeviceSession(slot) => (FeedSet::DEVICES, Some(*slot)),
                 Op::PutEvent(event) => (FeedSet::EVENTS, Some(event.slot)),
                 Op::PutDelivery(delivery) => (FeedSet::DELIVERIES, Some(delivery.slot)),
-                Op::PutProgress(..) => (FeedSet::PROGRESS, None),
+                Op::PutProgress(key, _) => {
+                    news.moved_from = news.moved_from.min(key.at);
+                    (FeedSet::PROGRESS, None)
+                }
                 Op::PutQuarantined(_) => (FeedSet::QUARANTINE, None),
                 Op::PutCommand(command) => (FeedSet::COMMANDS, Some(command.slot)),
                 Op::PutCommandState(key, _) => {
@@ -153,26 +176,6 @@ impl News {
         news.slots.dedup();
         news
     }
-
-    /// When the oldest of the commands was given that came to stand elsewhere, as far as somebody
-    /// looked for it.
-    fn moved_from(&self, watched: &WatchTarget) -> Timestamp {
-        if watched.feeds().is_within(self.looked_for) { self.moved_from } else { Timestamp(i64::MIN) }
-    }
-
-    fn concerns(&self, followed: Followed) -> bool {
-        let feeds = FeedSet::of(followed.feed);
-        if !feeds.is_within(self.looked_for) {
-            // Nobody followed that when the batch was looked through.
-            return true;
-        }
-        let is_of = |(partition, slot)| {
-            let shared = FeedSet(feeds.0 & self.feeds.0);
-            let of_any = shared.meets(FeedSet::OF_NO_DEVICE);
-            partition == self.partition && (of_any || self.slots.binary_search(&slot).is_ok())
-        };
-        self.feeds.meets(feeds) && followed.device.is_none_or(is_of)
-    }
 }
 
 /// All who follow.
@@ -185,6 +188,9 @@ pub(crate) struct Followers {
     watch_registry: AtomicUsize,
     /// The feeds that any of them follows.
     looked_for: AtomicU16,
+    /// Whom a batch concerns.
+    index: FollowerIndex,
+    /// Locked when a follower comes or goes, and for a batch that was not looked through for it.
     table: Mutex<FollowerTable>,
     gauge: Gauge,
 }
@@ -203,48 +209,67 @@ struct FollowerSignal {
     notify: Notify,
     /// Which of the things that it follows it was told of, a bit each.
     told: AtomicU32,
-    /// The latest stamp among what it was told of.
+    /// The latest stamp among what it was told of, but for feeds that it follows as a whole.
     stamp: AtomicI64,
-    /// When the oldest of the commands was given that came to stand elsewhere since it was last
-    /// asked; of all at first.
+    /// Those. Their stamps are in the index, once for all who follow them.
+    whole_feeds: FeedSet,
+    /// When the oldest of the commands and notifications was made that came to stand elsewhere
+    /// since it was last asked; of all at first.
     moved_from: AtomicI64,
     /// Which of its devices may have changed.
     touched: Mutex<Touched>,
 }
 
 impl FollowerSignal {
-    fn new() -> Self {
+    fn new(watched: &[WatchTarget]) -> Self {
+        let whole_feeds = watched.iter().filter(|watched| watched.is_whole_feed());
         Self {
             notify: Notify::new(),
             told: AtomicU32::new(0),
             stamp: AtomicI64::new(i64::MIN),
+            whole_feeds: whole_feeds.fold(FeedSet::default(), |feeds, watched| feeds.and(watched.feeds())),
             moved_from: AtomicI64::new(i64::MIN),
             touched: Mutex::default(),
         }
     }
 
-    /// Tells of the thing with that number. Who was told and has not looked yet is not woken again.
-    fn tell(&self, number: usize, stamp: Timestamp) {
-        self.stamp.fetch_max(stamp.0, Ordering::Relaxed);
+    /// What it is told of next has that stamp, or an earlier one.
+    fn stamped(&self, stamp: Timestamp) {
+        self.stamp.fetch_max(stamp.0, Ordering::SeqCst);
+    }
+
+    /// A command or a notification that was made then came to stand elsewhere. Said before the rest
+    /// is told.
+    fn moved(&self, from: Timestamp) {
+        if from < Timestamp::MAX {
+            self.moved_from.fetch_min(from.0, Ordering::SeqCst);
+        }
+    }
+
+    /// Tells of the thing with that number. Who was told and has not looked yet is not woken again,
+    /// and costs no more than a look: it takes what it was told of before it reads.
+    fn tell(&self, number: usize) {
         let bit = 1 << number;
-        if self.told.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+        let is_told = |told: u32| told & bit != 0;
+        if !is_told(self.told.load(Ordering::SeqCst)) && !is_told(self.told.fetch_or(bit, Ordering::SeqCst)) {
             self.notify.notify_one();
         }
     }
 
-    /// A command that was given then came to stand elsewhere. Said before the rest is told.
-    fn moved(&self, from: Timestamp) {
-        self.moved_from.fetch_min(from.0, Ordering::AcqRel);
-    }
-
-    /// Resolves with what it was told of since the last time. Nothing is lost if this is given up.
-    async fn told(&self) -> u32 {
+    /// Resolves with what it was told of since the last time, among these things. Nothing is lost
+    /// if this is given up.
+    async fn told(&self, awaited: u32) -> u32 {
         loop {
-            match self.told.swap(0, Ordering::AcqRel) {
+            match self.take(awaited) {
                 0 => self.notify.notified().await,
                 told => return told,
             }
         }
+    }
+
+    /// What it was told of since the last time, among these things.
+    fn take(&self, things: u32) -> u32 {
+        self.told.fetch_and(!things, Ordering::SeqCst) & things
     }
 
     fn touched(&self) -> MutexGuard<'_, Touched> {
@@ -266,25 +291,33 @@ impl Followers {
 
     /// A batch with that stamp is durable. Without `news` it may concern every follower.
     pub(crate) fn tell(&self, stamp: Timestamp, news: Option<&News>) {
-        let looked_for = FeedSet(self.looked_for.load(Ordering::SeqCst));
-        let concerns_nobody =
-            |news: &News| news.feeds == FeedSet::default() && looked_for.is_within(news.looked_for);
-        if self.count.load(Ordering::SeqCst) == 0 || news.is_some_and(concerns_nobody) {
+        if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let stamp = news.map_or(stamp, |news| news.stamp);
-        let table = self.table();
-        for (watched, signal) in table.followers.values() {
+        let looked_for = FeedSet(self.looked_for.load(Ordering::SeqCst));
+        if !news.is_some_and(|news| looked_for.is_within(news.looked_for)) {
+            self.tell_of_unseen(news.map_or(stamp, |news| news.stamp), news);
+        }
+        if let Some(news) = news {
+            self.index.tell(news);
+        }
+    }
+
+    /// A batch was made before somebody followed what it may hold, and so was not looked through
+    /// for that.
+    fn tell_of_unseen(&self, stamp: Timestamp, news: Option<&News>) {
+        let looked_for = news.map_or(FeedSet::default(), |news| news.looked_for);
+        for (watched, signal) in self.table().followers.values() {
             for (number, watched) in watched.iter().enumerate() {
-                let concerns = match watched {
-                    WatchTarget::Feed(followed) => news.is_none_or(|news| news.concerns(*followed)),
-                    WatchTarget::Devices(devices) => live::touch(&mut signal.touched(), devices, news),
-                    WatchTarget::Queues(_) | WatchTarget::Registry(_) => false,
-                };
-                if concerns {
-                    signal.moved(news.map_or(Timestamp(i64::MIN), |news| news.moved_from(watched)));
-                    signal.tell(number, stamp);
+                if watched.feeds().is_within(looked_for) {
+                    continue;
                 }
+                if let WatchTarget::Devices(devices) = watched {
+                    signal.touched().0.extend(devices.places());
+                }
+                signal.stamped(stamp);
+                signal.moved(Timestamp(i64::MIN));
+                signal.tell(number);
             }
         }
     }
@@ -294,12 +327,13 @@ impl Followers {
         if self.watch_queues.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let table = self.table();
-        for (watched, signal) in table.followers.values() {
+        if let Some(partition) = partition {
+            return self.index.tell_of_queues(partition);
+        }
+        for (watched, signal) in self.table().followers.values() {
             for (number, watched) in watched.iter().enumerate() {
-                let WatchTarget::Queues(partitions) = watched else { continue };
-                if partition.is_none_or(|partition| partitions.contains(&partition)) {
-                    signal.tell(number, Timestamp(i64::MIN));
+                if matches!(watched, WatchTarget::Queues(_)) {
+                    signal.tell(number);
                 }
             }
         }
@@ -312,33 +346,15 @@ impl Followers {
 
     /// Rows of the registry have changed, and that is durable.
     pub(crate) fn registry_changed(&self, news: RegistryNews) {
-        if news.is_empty() || self.watch_registry.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        let table = self.table();
-        for (watched, signal) in table.followers.values() {
-            for (number, watched) in watched.iter().enumerate() {
-                let WatchTarget::Registry(rows) = watched else { continue };
-                if news.has(*rows) {
-                    signal.tell(number, Timestamp(i64::MIN));
-                }
-            }
+        if !news.is_empty() && self.watch_registry.load(Ordering::SeqCst) > 0 {
+            self.index.tell_of_rows(|rows| news.has(rows));
         }
     }
 
     /// There is a notice, and it is durable. It has no stamp that other feeds know.
     pub(crate) fn tell_of_notices(&self) {
-        if self.count.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        let table = self.table();
-        for (watched, signal) in table.followers.values() {
-            for (number, watched) in watched.iter().enumerate() {
-                let WatchTarget::Feed(followed) = watched else { continue };
-                if followed.feed == FollowedFeed::Notices {
-                    signal.tell(number, Timestamp(i64::MIN));
-                }
-            }
+        if self.count.load(Ordering::SeqCst) > 0 {
+            self.index.tell_of_feed(FeedSet::NOTICES);
         }
     }
 
@@ -361,24 +377,43 @@ impl Followers {
 
     fn enter(&self, table: &mut FollowerTable, watched: Box<[WatchTarget]>) -> (u64, Arc<FollowerSignal>) {
         table.came += 1;
-        let (number, signal) = (table.came, Arc::new(FollowerSignal::new()));
+        let (number, signal) = (table.came, Arc::new(FollowerSignal::new(&watched)));
+        for (thing, watched) in watched.iter().enumerate() {
+            self.index.add(thing, watched, &signal);
+        }
         table.followers.insert(number, (watched, Arc::clone(&signal)));
         self.note(table);
         (number, signal)
     }
 
-    fn remove(&self, number: u64) {
+    /// The follower follows this instead, and keeps its place.
+    fn replace(&self, number: u64, followed: Followed) -> (u64, Arc<FollowerSignal>) {
         let mut table = self.table();
-        table.followers.remove(&number);
-        self.note(&table);
+        self.leave(&mut table, number);
+        self.enter(&mut table, Box::new([WatchTarget::Feed(followed)]))
+    }
+
+    fn remove(&self, number: u64) {
+        self.leave(&mut self.table(), number);
     }
 
     fn remove_live(&self, number: u64) {
         let mut table = self.table();
-        if table.followers.remove(&number).is_some() {
-            table.live -= 1;
+        table.live -= usize::from(table.followers.contains_key(&number));
+        self.leave(&mut table, number);
+    }
+
+    fn leave(&self, table: &mut FollowerTable, number: u64) {
+        if let Some((watched, signal)) = table.followers.remove(&number) {
+            watched.iter().for_each(|watched| self.index.remove(watched, &signal));
         }
-        self.note(&table);
+        self.note(table);
+    }
+
+    /// The latest stamp of what a follower was told of.
+    fn stamp_of(&self, signal: &FollowerSignal) -> Timestamp {
+        let own = Timestamp(signal.stamp.load(Ordering::SeqCst));
+        own.max(self.index.stamp_of(signal.whole_feeds))
     }
 
     fn note(&self, table: &FollowerTable) {
@@ -407,16 +442,27 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Resolves when the feed may show something that it did not show before. Of commands that were
-    /// there before, none that was given before the time that this answers has come to stand
-    /// elsewhere since it was last asked.
+    /// Follows another feed from here on, in the same place.
+    pub fn follow_instead(&mut self, followed: Followed) {
+        (self.number, self.signal) = self.engine.followers().replace(self.number, followed);
+        self.look_again();
+    }
+
+    /// What is durable already may not be shown yet.
+    fn look_again(&mut self) {
+        self.signal.stamped(self.engine.latest_stamp());
+        self.signal.tell(0);
+    }
+
+    /// Resolves when the feed may show something that it did not show before. Of commands and
+    /// notifications that were there before, none that was made before the time that this answers
+    /// has come to stand elsewhere since it was last asked.
     pub async fn news(&self) -> Timestamp {
-        self.signal.told().await;
-        let moved_from = Timestamp(self.signal.moved_from.swap(i64::MAX, Ordering::AcqRel));
+        self.signal.told(u32::MAX).await;
+        let moved_from = Timestamp(self.signal.moved_from.swap(i64::MAX, Ordering::SeqCst));
         // Feeds end before what other partitions are still writing: once they have written it, this
         // is shown.
-        let stamp = Timestamp(self.signal.stamp.load(Ordering::Relaxed));
-        self.engine.shown(stamp).await;
+        self.engine.shown(self.engine.followers().stamp_of(&self.signal)).await;
         moved_from
     }
 }
@@ -444,9 +490,9 @@ impl Engine {
                 format!("{FOLLOWERS_MAX} callers wait at the ends of feeds already; ask without wait");
             return Err(Problem::new(503, "too_many_waiting", detail));
         };
-        // What is durable already may not be shown yet.
-        signal.tell(0, self.latest_stamp());
-        Ok(Follower { engine: self.clone(), number, signal })
+        let mut follower = Follower { engine: self.clone(), number, signal };
+        follower.look_again();
+        Ok(follower)
     }
 }
 

@@ -11,6 +11,7 @@ use store::{Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::campaigns::CampaignsInput;
 use crate::context::EngineContext;
 use crate::devices::input::{Addressed, Input, LinkedClient, RefusedMessage};
 use crate::devices::intake::{Mirror, Pending, Slice, SlicePart};
@@ -22,20 +23,24 @@ use crate::queries::Device;
 use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
 use crate::registry::RegistryInput;
+use crate::streams::StreamsInput;
 use crate::{
     ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake, NewClient, NewDevice,
-    OnlyIf, Queries, Queues, Settings,
+    OnlyIf, Queries, Settings,
 };
 
 mod attempts;
+mod campaigns;
 mod commands;
 mod idempotent;
 mod import;
 mod notices;
 mod operations;
 mod portals;
+mod queues;
 mod rollouts;
 mod start;
+mod streams;
 
 use idempotent::{made, unguessable};
 use start::Starting;
@@ -58,6 +63,8 @@ struct SharedEngine {
     partitions: Vec<PartitionHandle<Input>>,
     queues: Vec<PartitionHandle<QueueInput>>,
     registry: PartitionHandle<RegistryInput>,
+    campaigns: PartitionHandle<CampaignsInput>,
+    streams: Vec<PartitionHandle<StreamsInput>>,
     attended: Arc<[AtomicBool; 3]>,
     stop: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
@@ -86,9 +93,15 @@ impl Engine {
         let queues = (0..count)
             .map(|index| starting.start_queues(PartitionId::of_queues(index)))
             .collect::<Result<Vec<_>, _>>()?;
+        let campaigns = starting.start_campaigns()?;
+        let streams = (0..count)
+            .map(|index| starting.start_streams(PartitionId::of_streams(index)))
+            .collect::<Result<Vec<_>, _>>()?;
+        starting.work_on_blocks(&streams);
         starting.tell_stale_clients(&partitions);
         starting.carry_rollouts(&registry, &partitions);
         starting.carry_notices(&registry);
+        starting.carry_picks(&campaigns, &partitions);
         let Starting { attended, stop, tasks, orphans, .. } = starting;
         let shared = SharedEngine {
             settings,
@@ -96,6 +109,8 @@ impl Engine {
             partitions,
             queues,
             registry,
+            campaigns,
+            streams,
             attended,
             stop,
             tasks: Mutex::new(tasks),
@@ -228,16 +243,6 @@ impl Engine {
     #[must_use]
     pub fn queries(&self) -> Queries {
         Queries::new(self.clone())
-    }
-
-    /// The calls about queues.
-    #[must_use]
-    pub fn queues(&self) -> Queues {
-        Queues::new(self.clone())
-    }
-
-    pub(crate) fn queue_partitions(&self) -> &[PartitionHandle<QueueInput>] {
-        &self.shared.queues
     }
 
     /// The clients, as they are at this moment.
@@ -412,16 +417,16 @@ impl Engine {
         self.shared.context.metrics.register(registry);
         self.followers().register(registry);
         self.shared.context.notices.register(registry);
+        self.shared.context.campaigns.counts.register(registry);
+        self.shared.context.campaigns.links.register(registry);
+        self.shared.context.streams.counts.register(registry);
         let EngineContext { kernel, devices, queues, .. } = self.shared.context.clone();
         let (engine, stale, named) = (self.clone(), Arc::clone(&devices), Arc::clone(&queues));
         registry.register_collector(Box::new(EngineCollector {
             store: Arc::clone(&kernel.store),
             inbox_inputs: Box::new(move || engine.inbox_inputs()),
             stale_clients: Box::new(move || stale.stale.len()),
-            connected: Box::new({
-                let devices = Arc::clone(&devices);
-                move || devices.connected.count()
-            }),
+            fleet: Arc::clone(&devices.fleet),
             devices: Box::new(move || devices.stats.sum()),
             queue_jobs: Box::new(move || named.named_queues.with_others(&named.stats.sum())),
             queues: Box::new(move || queues.stats.sum()),
@@ -429,9 +434,11 @@ impl Engine {
     }
 
     fn inbox_inputs(&self) -> usize {
-        let SharedEngine { partitions, queues, .. } = &*self.shared;
-        partitions.iter().map(PartitionHandle::waiting).sum::<usize>()
+        let SharedEngine { partitions, queues, streams, .. } = &*self.shared;
+        self.shared.campaigns.waiting()
+            + partitions.iter().map(PartitionHandle::waiting).sum::<usize>()
             + queues.iter().map(PartitionHandle::waiting).sum::<usize>()
+            + streams.iter().map(PartitionHandle::waiting).sum::<usize>()
     }
 
     pub(crate) fn context(&self) -> &EngineContext {

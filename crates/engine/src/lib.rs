@@ -8,8 +8,10 @@
 //! `kernel` is what every partition shares; `devices`, `queues` and `registry` are its machines,
 //! and none reaches into another.
 
+pub mod campaigns;
 pub mod commands;
 pub mod devices;
+pub mod fleet_index;
 pub mod followers;
 pub mod kernel;
 pub mod notices;
@@ -23,6 +25,7 @@ pub mod queues;
 pub mod registry;
 pub mod rollouts;
 pub mod settings;
+pub mod streams;
 
 pub mod context;
 
@@ -41,6 +44,7 @@ pub use devices::stats::DeviceStats;
 pub use devices::{intake, lanes};
 pub use directory::Directory;
 pub use fleet::{self, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, PaceChange, Patch};
+pub use fleet_index::FleetIndexes;
 pub use handle::Engine;
 pub use kernel::idempotency::Form;
 pub use operations::{NewOperation, Operations, TrackedOperation};
@@ -49,6 +53,7 @@ pub use queries::Queries;
 pub use queues::Queues;
 pub use records;
 pub use rollouts::{NewRollout, RolloutCall, Rollouts, TrackedRollout};
-pub use settings::{CommandSettings, OperationSettings, Settings};
+pub use settings::{CampaignSettings, CommandSettings, OperationSettings, Settings};
 pub use store::{Page, ReadingKey, Store, StoreError, StoreMetric};
+pub use streams::Streams;
 pub use version::{OnlyIf, Version};

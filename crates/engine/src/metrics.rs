@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 use records::{Batch, Connection, EventKind, Happening, Op};
 use store::Store;
 
+use crate::FleetIndexes;
 use crate::devices::stats::DeviceStats;
 use crate::overview::CounterTotals;
 use crate::queues::{JobsByState, JobsCounted, PartitionStats, QueueJobs};
@@ -32,9 +33,10 @@ pub(crate) struct BatchMetrics {
     jobs: Family<OutcomeLabel, Counter>,
 }
 
+/// What came of something.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: &'static str,
+pub(crate) struct OutcomeLabel {
+    pub(crate) outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -168,7 +170,7 @@ pub(crate) struct EngineCollector {
     pub queues: Box<dyn Fn() -> PartitionStats + Send + Sync>,
     pub queue_jobs: Box<dyn Fn() -> Vec<QueueJobs> + Send + Sync>,
     pub devices: Box<dyn Fn() -> DeviceStats + Send + Sync>,
-    pub connected: Box<dyn Fn() -> usize + Send + Sync>,
+    pub fleet: Arc<FleetIndexes>,
 }
 
 impl std::fmt::Debug for EngineCollector {
@@ -224,7 +226,12 @@ impl Collector for EngineCollector {
             (
                 "fieldpost_engine_devices_connected",
                 "Devices with a live session of their own",
-                (self.connected)(),
+                self.fleet.connected_len() as usize,
+            ),
+            (
+                "fieldpost_engine_fleet_index_bytes",
+                "Memory of the index by which selections find devices",
+                self.fleet.bytes(),
             ),
         ] {
             let gauge = ConstGauge::new(value as i64);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{PartitionId, hash};
-use records::{AnswerKey, Command, CommandState, OutcomeReceiver, Reservation};
+use records::{AnswerKey, Command, CommandState, CommandStatus, OutcomeReceiver, PickOutcome, Reservation};
 
 use crate::Engine;
 use crate::devices::input::CommandInput;
@@ -63,6 +63,8 @@ pub struct OutcomeDue {
     pub state: CommandState,
     /// Whether this tells of an answer after the end.
     pub is_late: bool,
+    /// Whether it ended because the picked device went away.
+    pub went_away: bool,
 }
 
 impl OutcomeDue {
@@ -73,6 +75,18 @@ impl OutcomeDue {
         let at = late.map_or(self.state.finished_at, |late| Some(late.at)).unwrap_or_default();
         let of_command = hash::derived(u64::from(self.is_late), &self.command.id.to_bytes());
         hash::derived(of_command, &at.0.to_le_bytes())
+    }
+
+    /// What came of the pick that the command was given for.
+    #[must_use]
+    pub fn pick_outcome(&self) -> PickOutcome {
+        match self.state.status {
+            CommandStatus::Acknowledged => PickOutcome::Answered,
+            _ if self.state.was_answered() => PickOutcome::Refused,
+            _ if self.went_away => PickOutcome::WentAway,
+            _ if self.state.published_at.is_some() => PickOutcome::NoAnswer,
+            _ => PickOutcome::NotSent,
+        }
     }
 
     /// The mark under which its job is published, so that telling it again publishes none.

@@ -47,7 +47,7 @@ impl Engine {
         let context = self.context();
         OverviewCounts {
             devices: context.devices.stats.sum(),
-            connected: context.devices.connected.count() as u64,
+            connected: context.devices.fleet.connected_len(),
             queues: context.queues.stats.sum(),
         }
     }

@@ -31,21 +31,21 @@ pub struct Reach {
     /// Those of these kinds.
     pub kind: KindSet,
     /// Among those, whom its login speaks for.
-    pub who: Who,
+    pub login: LoginDevices,
 }
 
 impl From<KindSet> for Reach {
     fn from(kind: KindSet) -> Self {
-        Self { kind, who: Who::Everybody }
+        Self { kind, login: LoginDevices::All }
     }
 }
 
 /// The devices that a login speaks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Who {
+pub enum LoginDevices {
     /// All.
     #[default]
-    Everybody,
+    All,
     /// This one.
     Device(DeviceId),
     /// Those whose ids begin with this.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, hash};
+use fleet::Selection;
 use records::{
     Attempt, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceSlot,
     DeviceState, Pair, QuarantineKey, Quarantined, Reading, Seen,
@@ -12,6 +13,7 @@ use records::{
 use store::{Page, ReadingKey, StoreError, View};
 
 mod bounded;
+mod campaigns;
 mod commands;
 mod feeds;
 mod listed;
@@ -20,13 +22,15 @@ mod notices;
 mod operations;
 mod refused;
 mod rollouts;
+mod selected;
 mod stats;
+mod tasks;
 
 pub use bounded::{LOOKED_AT_MAX, Stretch, cost_of_row};
 pub use commands::{CommandFilter, TimelineItem, TimelineKey};
 pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder, FeedStretch};
 pub use rollouts::FoundRollouts;
-pub use stats::{CountsOfStatus, StatsOf, StatsQuery};
+pub use stats::{COUNTED_DEVICES_MAX, CountsOfStatus, StatsOf, StatsQuery};
 
 use bounded::{ScannedSource, bounded};
 use merge::merge;
@@ -73,6 +77,8 @@ pub struct DeviceFilter {
     pub id_prefix: Option<String>,
     /// With a report among the newest refused ones, as many as a page may look at; or without.
     pub quarantined: Option<bool>,
+    /// Meant by this.
+    pub selection: Option<Selection>,
 }
 
 /// A partition as it is now.
@@ -150,6 +156,9 @@ impl Queries {
         if let (Some(refused), Some(true)) = (&refused, filter.quarantined) {
             return self.devices_refused(refused, filter, after, limit);
         }
+        if let Some(few) = self.few_selected(filter) {
+            return self.devices_among(&few, (filter, refused.as_ref()), after, limit);
+        }
         let views = self.views()?;
         let stretch = bounded(
             views.len(),
@@ -157,8 +166,8 @@ impl Queries {
             |a: &DeviceId, b| a < b,
             |at, behind, rows| {
                 let (partition, view) = &views[at];
-                let is_connected = |slot| self.is_connected(*partition, slot);
-                let mut looked = look_at_devices(&**view, filter, &is_connected, behind.or(after), rows)?;
+                let suits = |profile: &_| self.suits(filter, (*partition, &**view), profile);
+                let mut looked = look_at_devices(&**view, filter, &suits, behind.or(after), rows)?;
                 looked.found.retain(|(id, _)| !refused.as_ref().is_some_and(|refused| refused.contains(id)));
                 Ok(looked)
             },
@@ -288,7 +297,7 @@ impl Queries {
     }
 
     fn is_connected(&self, partition: PartitionId, slot: DeviceSlot) -> bool {
-        self.engine.connected().contains(partition, slot)
+        self.engine.fleet().is_connected(partition, slot)
     }
 
     fn known_client(&self, id: &ClientId) -> Result<Incarnation, Problem> {
@@ -320,7 +329,7 @@ impl Queries {
 fn look_at_devices(
     view: &dyn View,
     filter: &DeviceFilter,
-    is_connected: &dyn Fn(DeviceSlot) -> bool,
+    suits: &dyn Fn(&DeviceProfile) -> Result<bool, Problem>,
     after: Option<&DeviceId>,
     rows: usize,
 ) -> Result<ScannedSource<DeviceId, DeviceProfile>, Problem> {
@@ -331,7 +340,7 @@ fn look_at_devices(
     let last = profiles.last().filter(|_| looked_at == rows).map(|profile| profile.id.clone());
     let mut found = Vec::new();
     for profile in exact.into_iter().chain(profiles) {
-        if filter.suits(&profile) && filter.suits_state(view, &profile, is_connected)? {
+        if suits(&profile)? {
             found.push((profile.id.clone(), profile));
         }
     }
@@ -376,7 +385,11 @@ impl DeviceFilter {
             || self.connected.is_some()
             || self.waiting.is_some()
             || self.last_seen_before.is_some();
-        asked <= 1 && !state_is_asked && self.id_prefix.is_none() && self.quarantined.is_none()
+        asked <= 1
+            && !state_is_asked
+            && self.id_prefix.is_none()
+            && self.quarantined.is_none()
+            && self.selection.is_none()
     }
 
     fn suits(&self, profile: &DeviceProfile) -> bool {
@@ -385,13 +398,8 @@ impl DeviceFilter {
             && has_all(profile, &self.labels)
     }
 
-    /// Whether what a device is like now is as it is asked for.
-    fn suits_state(
-        &self,
-        view: &dyn View,
-        profile: &DeviceProfile,
-        is_connected: &dyn Fn(DeviceSlot) -> bool,
-    ) -> Result<bool, Problem> {
+    /// Whether the rows say of what a device is like now what is asked for.
+    fn suits_state(&self, view: &dyn View, profile: &DeviceProfile) -> Result<bool, Problem> {
         let slot = profile.slot;
         let is_so = match self.connection {
             None => true,
@@ -403,7 +411,6 @@ impl DeviceFilter {
         };
         Ok(is_so
             && is_older
-            && self.connected.is_none_or(|wanted| is_connected(slot) == wanted)
             && match self.waiting {
                 None => true,
                 Some(wanted) => view.has_open_commands(slot).map_err(unreadable)? == wanted,
@@ -417,7 +424,7 @@ fn has_all(profile: &DeviceProfile, labels: &[(String, String)]) -> bool {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it ends the error")]
-fn unreadable(error: StoreError) -> Problem {
+pub(crate) fn unreadable(error: StoreError) -> Problem {
     tracing::error!(%error, "a query could not be answered");
     Problem::unavailable("the store cannot be read now; the server's log says why")
 }

@@ -41,6 +41,7 @@ pub use courier::RolloutMessages;
 pub use links::{
     CommandAt, CommandMove, DeviceLook, FoundDevice, OrderKind, OrderOutcome, Search, TurnOrder, TurnReport,
 };
+pub(crate) use search::partition_of;
 pub use tracked::{RolloutStatus, TrackedRollout};
 
 /// What the text of a rollout's id begins with, where the server made it.

@@ -51,6 +51,10 @@ pub struct Settings {
     pub commands: CommandSettings,
     /// How many operations go on, how fast, and how long they are kept.
     pub operations: OperationSettings,
+    /// How fast tasks and campaigns pick devices, and for how long results are kept.
+    pub campaigns: CampaignSettings,
+    /// Bytes of memory for messages of streams.
+    pub streams_memory_bytes: usize,
     /// What operators are told of the system.
     pub notices: NoticeSettings,
     /// Whether a client's URL may hold a private address.
@@ -87,6 +91,8 @@ impl Settings {
             jobs_resident_max: 65_536,
             commands: CommandSettings::default(),
             operations: OperationSettings::default(),
+            campaigns: CampaignSettings::default(),
+            streams_memory_bytes: 64_000_000,
             notices: NoticeSettings::default(),
             allow_private: false,
             render: Arc::new(|_| b"{}".to_vec()),
@@ -163,6 +169,32 @@ pub struct OperationSettings {
 impl Default for OperationSettings {
     fn default() -> Self {
         Self { running_max: 8, rate_max: 1_000, keep: Duration::from_secs(7 * 24 * 3_600) }
+    }
+}
+
+/// How fast tasks and campaigns pick devices, and for how long results are kept. Its default is
+/// that of the contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CampaignSettings {
+    /// Picks in a second, of tasks and campaigns together; no limit if `None`.
+    pub rate: Option<u32>,
+    /// For how long slots of campaigns are kept, with their results.
+    pub results: Duration,
+    /// Picks of one device in an hour; no limit if `None`.
+    pub device_picks_per_hour: Option<u32>,
+    /// Every token, by its name, with the picks in an hour that its tasks and campaigns may make;
+    /// no limit if `None`. If there are any, a token that is not here may make none.
+    pub token_picks_per_hour: BTreeMap<Box<str>, Option<u32>>,
+}
+
+impl Default for CampaignSettings {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            results: Duration::from_secs(7 * 24 * 3_600),
+            device_picks_per_hour: None,
+            token_picks_per_hour: BTreeMap::new(),
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! Versions of what is registered: whoever read an object can have it changed only if nobody
 //! changed it meanwhile.
 //!
-//! A version is derived from what a caller sees of an object's registration, so nothing is stored
-//! for it, and it is the same after a restart. What devices report moves no version: otherwise one
-//! that is at work could never be changed so.
+//! A version is derived from what is kept of an object's registration, so nothing is stored for it,
+//! and it is the same after a restart. What devices report moves no version: otherwise one that is
+//! at work could never be changed so. Neither do the slots of a campaign.
 
 use std::fmt::Write;
 
 use base::{Problem, hash};
-use records::{Client, DeviceProfile, PaceOverride};
+use records::{CampaignRecord, Client, DeviceProfile, PaceOverride};
+
+use crate::campaigns::TrackedCampaign;
 
 /// The version of a registered object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,22 @@ impl Version {
         Self::of(format_args!("client {id} {incarnation:?} {name:?} {url:?} {enabled} {notices}"))
     }
 
+    /// Of a campaign as it was asked for, and whether it is paused. Its terms have a new
+    /// incarnation with every change of them, so payloads and long lists of devices are not read
+    /// for it.
+    #[must_use]
+    pub fn of_campaign(tracked: &TrackedCampaign) -> Self {
+        let TrackedCampaign { campaign, terms, state } = tracked;
+        let CampaignRecord { id, incarnation, name, pace, phase_ms, is_phase_fixed, from, until, .. } =
+            &**campaign;
+        let (missed, is_panel, is_paused) = (campaign.missed, campaign.is_panel, state.is_paused);
+        Self::of(format_args!(
+            "campaign {id} {incarnation:?} {name:?} {pace:?} {phase_ms} {is_phase_fixed} {from:?} {until:?} \
+             {missed:?} {is_panel} {is_paused} {:?}",
+            terms.incarnation
+        ))
+    }
+
     fn of(text: std::fmt::Arguments<'_>) -> Self {
         let mut written = String::new();
         written.write_fmt(text).expect("a String takes every write");
@@ -50,11 +68,6 @@ impl OnlyIf {
     #[must_use]
     pub fn one_of(versions: Vec<Version>) -> Self {
         Self(Some(versions))
-    }
-
-    /// Whether it is done on any.
-    pub(crate) fn is_any(&self) -> bool {
-        self.0.is_none()
     }
 
     /// Whether it is done on this one.

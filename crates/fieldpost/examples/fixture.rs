@@ -15,6 +15,8 @@ mod queues;
 mod registry;
 #[path = "../tests/black_box/directories/story.rs"]
 mod story;
+#[path = "../tests/black_box/directories/streams.rs"]
+mod streams;
 
 use std::error::Error;
 use std::fs;
@@ -23,7 +25,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use simulator::api_client::{Api, ApiError};
 use simulator::server::Site;
 use tokio::task::JoinHandle;
@@ -42,6 +44,7 @@ async fn make(binary: &Path, fixture: &Path) -> Result<(), Box<dyn Error>> {
     let server = site.start(story::PATIENCE).await?;
     story::tell(&site).await;
     let session = hold_session(&site).await?;
+    pick(&Api::new(site.http.clone(), story::PATIENCE)).await?;
     let backup = Api::new(site.http.clone(), story::PATIENCE).any(Method::GET, "/v1/backup", None).await?;
     if backup.status != 200 {
         return Err(format!("the backup was answered {}", backup.status).into());
@@ -61,6 +64,30 @@ async fn make(binary: &Path, fixture: &Path) -> Result<(), Box<dyn Error>> {
         .arg(".")
         .status()?;
     if packed.success() { Ok(()) } else { Err(format!("tar ended with {packed}").into()) }
+}
+
+/// A task and a campaign pick the device that has a session, and it never answers. Then the
+/// campaign is paused, and nobody listens where the task's end is told.
+async fn pick(api: &Api) -> Result<(), ApiError> {
+    let asked = json!({"payload": {"do": "ping"}, "count": 1, "answer_timeout": "1s"});
+    let mut campaign = asked.clone();
+    campaign["id"] = "ping".into();
+    campaign["every"] = "1s".into();
+    let _campaign: Value = api.post("/v1/campaigns", &campaign).await?;
+    let (slots, patience) = ("/v1/campaigns/ping/slots", story::PATIENCE);
+    let ended = |slot: &Value| slot["picked"] == slot["expired"];
+    let items = |page: &Value| page["items"].as_array().cloned().unwrap_or_default();
+    let has_ended = |page: &Value| items(page).iter().any(|slot| slot["picked"] == 1 && ended(slot));
+    let _slots: Value = api.until(slots, patience, has_ended).await?;
+    let paused = api.any(Method::POST, "/v1/campaigns/ping/pause", None).await?;
+    assert_eq!(paused.status, 204);
+    let _slots: Value = api.until(slots, patience, |page: &Value| items(page).iter().all(ended)).await?;
+    let mut task = asked;
+    task["deadline"] = "1s".into();
+    task["notify"] = json!({"url": "http://127.0.0.1:9/"});
+    let ended: Value = api.post("/v1/tasks?wait=30s", &task).await?;
+    assert_eq!((&ended["status"], &ended["expired"]), (&json!("done"), &json!(1)), "{ended}");
+    Ok(())
 }
 
 /// A session of a device that only the list of all devices shows, and that takes no commands.

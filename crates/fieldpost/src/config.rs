@@ -10,6 +10,7 @@
 //! with them is told like any other mistake.
 
 mod auth;
+mod campaigns;
 mod commands;
 mod entry;
 mod in_force;
@@ -22,7 +23,6 @@ mod notices;
 mod operations;
 mod reader;
 mod shape;
-mod size;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +37,7 @@ use axum::http::HeaderValue;
 use base::DeviceIdAlphabet;
 use engine::followers::live::LIVE_MAX;
 use engine::notices::NoticeSettings;
-use engine::{CommandSettings, OperationSettings};
+use engine::{CampaignSettings, CommandSettings, OperationSettings};
 use gateway::amqp::{AmqpUrl, QueueName};
 use gateway::decode::kinds::KindForms;
 
@@ -91,6 +91,8 @@ pub(crate) struct Settings {
     pub kinds: Arc<KindForms>,
     /// `[operations]`
     pub operations: OperationSettings,
+    /// `[campaigns]`, and what `[fleet]` and tokens say of picks.
+    pub campaigns: CampaignSettings,
     /// `[notices]`
     pub notices: NoticeSettings,
     /// `[notices]`, of the machine.
@@ -101,6 +103,8 @@ pub(crate) struct Settings {
     pub quarantine: Quarantine,
     /// `[jobs]`
     pub jobs: Jobs,
+    /// `[streams] memory`, in bytes.
+    pub streams_memory_bytes: usize,
     /// What an answer may rest on.
     pub durability: Durability,
 }
@@ -316,9 +320,11 @@ impl Settings {
         let mut from = Reader::new(layers);
         let commands = commands::read(&mut from);
         let kinds = kinds::read(&mut from, commands.pace);
+        let auth = auth::read(&mut from);
         let settings = Self {
             data_dir: from.read("data_dir", &Directory).value,
-            auth: auth::read(&mut from),
+            campaigns: campaigns::read(&mut from, &auth.tokens),
+            auth,
             tls: tls(&mut from),
             http: Http {
                 listen: http_listen(&mut from),
@@ -355,6 +361,7 @@ impl Settings {
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),
+            streams_memory_bytes: streams_memory_bytes(&mut from),
             durability: durability(&mut from),
         };
         settings.listeners_are_apart(&mut from);
@@ -448,6 +455,11 @@ fn quarantine(from: &mut Reader) -> Quarantine {
 fn jobs(from: &mut Reader) -> Jobs {
     let resident = Whole { least: 1 << 10, most: 1 << 24 };
     Jobs { resident_max: from.read("jobs.resident_max", &resident).value as usize }
+}
+
+fn streams_memory_bytes(from: &mut Reader) -> usize {
+    let bytes = from.read("streams.memory", &Bytes(1_000_000, 1_000_000_000_000)).value;
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// The interval is checked also where it is not used.

@@ -4,10 +4,12 @@
 //! simulated locks report to it, and two receivers are told. It breaks what may break in the field:
 //! a receiver, some locks, the server itself. Then it holds what the locks and the receivers
 //! remember against the public API. A short part with commands follows: a terminal that is away is
-//! told what waits for it when it comes back. Afterwards the locks may go on, to be looked at in
-//! the console. Nothing here looks inside the server.
+//! told what waits for it when it comes back. Then two tasks ask half of a dozen probes each.
+//! Afterwards the locks may go on, to be looked at in the console. Nothing here looks inside the
+//! server.
 
 mod played;
+mod probes;
 mod screen;
 mod stage;
 mod story;

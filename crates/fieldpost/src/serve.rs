@@ -45,7 +45,7 @@ use edge::EdgeContext;
 use front::Front;
 use host::ServerProcess;
 use net::memory_budget::MemoryBudget;
-use open_files::Shares;
+use open_files::OpenFileShares;
 use ready_file::Addresses;
 use tls::{Certificate, TlsSource};
 
@@ -147,7 +147,7 @@ struct Bootstrap {
     tls: Option<TlsSource>,
     /// When the certificate expires.
     expires: Option<watch::Receiver<Timestamp>>,
-    shares: Shares,
+    shares: OpenFileShares,
     /// Of every HTTP listener, as `answers`.
     web: WebAccess,
     answers: LargeAnswers,
@@ -161,7 +161,7 @@ impl Bootstrap {
         settings: &Settings,
         in_force: InForce,
         http: TcpListener,
-        (shares, stop): (Shares, &watch::Sender<bool>),
+        (shares, stop): (OpenFileShares, &watch::Sender<bool>),
         tasks: &mut JoinSet<()>,
     ) -> Result<Self, Ended> {
         access::tell(settings);
@@ -286,7 +286,7 @@ async fn bind_mqtt(
     listen: SocketAddr,
     engine: &Engine,
     tls: Option<TlsSource>,
-    shares: Shares,
+    shares: OpenFileShares,
 ) -> Result<MqttListener, Ended> {
     let limits = Limits {
         connections_max: shares.mqtt,
@@ -336,15 +336,17 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
             quarantine_bytes_max: settings.quarantine.bytes_max,
         },
         jobs_resident_max: settings.jobs.resident_max,
+        streams_memory_bytes: settings.streams_memory_bytes,
         commands: settings.commands.clone(),
         operations: settings.operations,
+        campaigns: settings.campaigns.clone(),
         allow_private: notify.allow_private,
         render: Arc::new(notify::render),
         check_payload: Arc::new(move |kind, payload| kinds.check_payload(kind, payload)),
     }
 }
 
-fn notify_settings(settings: &Settings, shares: &Shares) -> notify::Settings {
+fn notify_settings(settings: &Settings, shares: &OpenFileShares) -> notify::Settings {
     notify::Settings {
         timeout: settings.notify.timeout,
         per_client_in_flight: settings.notify.per_client_in_flight,

@@ -112,8 +112,10 @@ async fn play(order: &Order) -> Result<Account, Failure> {
         order.profile.seed
     ))?;
     if let Some(commands) = &order.commands {
-        let how_many = format!("{} commands a second", commands.per_second);
-        screen.line(&format!("{how_many} are sent to {}", commands.http))?;
+        screen.line(&match commands.per_second {
+            Some(rate) => format!("{rate} commands a second are sent to {}", commands.http),
+            None => "devices take commands and answer them".to_owned(),
+        })?;
     }
     run.watch(order, &mut screen, &mut signals).await?;
     screen.clear()?;

@@ -209,7 +209,7 @@ mod tests {
             address: Some("Moscow, Russia, Svobody st. 23 fl 1 room 16".to_owned()),
             labels: vec![pair("site", "12"), pair("city", "Moscow")],
             report_interval: Some(Duration::from_secs(90)),
-            commands: Some(PaceChange { window: Patch::Set(2), ..PaceChange::default() }),
+            commands: Some(PaceChange { in_flight: Patch::Set(2), ..PaceChange::default() }),
             ..named("0xA")
         }
     }
@@ -294,7 +294,10 @@ mod tests {
             ),
             (
                 DevicePatch {
-                    commands: Patch::Set(PaceChange { window: Patch::Keep, gap: Patch::Set(Duration::ZERO) }),
+                    commands: Patch::Set(PaceChange {
+                        in_flight: Patch::Keep,
+                        gap: Patch::Set(Duration::ZERO),
+                    }),
                     ..DevicePatch::default()
                 },
                 DeviceProfile {

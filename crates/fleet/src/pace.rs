@@ -11,8 +11,9 @@ use crate::{Patch, Refusal};
 /// What a caller asks for: how commands go to one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PaceChange {
-    /// Commands that may be unanswered at a time; clearing goes back to the settings.
-    pub window: Patch<u64>,
+    /// Commands that may be unanswered at a time; clearing goes back to the settings. The contract
+    /// calls it `window`.
+    pub in_flight: Patch<u64>,
     /// Least time from one publish to the next; clearing goes back to the settings.
     pub gap: Patch<Duration>,
 }
@@ -24,18 +25,18 @@ impl PaceChange {
     /// `invalid_pace` for a window that is not 1 to 1,000, or a gap of over an hour.
     pub(crate) fn merged(self, present: PaceOverride) -> Result<PaceOverride, Problem> {
         Ok(PaceOverride {
-            in_flight: self.window.try_map(checked_window)?.merged(&present.in_flight),
+            in_flight: self.in_flight.try_map(in_flight)?.merged(&present.in_flight),
             gap_ms: self.gap.try_map(gap_ms)?.merged(&present.gap_ms),
         })
     }
 }
 
-fn checked_window(window: u64) -> Result<u32, Problem> {
+fn in_flight(count: u64) -> Result<u32, Problem> {
     let wrong = || {
-        let detail = format!("commands.window is {window}; it may be from 1 to {COMMANDS_IN_FLIGHT_MAX}");
+        let detail = format!("commands.window is {count}; it may be from 1 to {COMMANDS_IN_FLIGHT_MAX}");
         Refusal::InvalidPace.problem(detail)
     };
-    u32::try_from(window).ok().filter(|count| (1..=COMMANDS_IN_FLIGHT_MAX).contains(count)).ok_or_else(wrong)
+    u32::try_from(count).ok().filter(|count| (1..=COMMANDS_IN_FLIGHT_MAX).contains(count)).ok_or_else(wrong)
 }
 
 fn gap_ms(gap: Duration) -> Result<u64, Problem> {
@@ -54,12 +55,15 @@ mod tests {
     #[test]
     fn a_change_sets_and_clears_what_it_names() {
         let present = PaceOverride { in_flight: Some(2), gap_ms: Some(500) };
-        let (window, gap) = (Patch::Set(1_000), Patch::Set(Duration::from_secs(3_600)));
+        let (in_flight, gap) = (Patch::Set(1_000), Patch::Set(Duration::from_secs(3_600)));
         for (change, expect) in [
             (PaceChange::default(), present),
-            (PaceChange { window, gap: Patch::Clear }, PaceOverride { in_flight: Some(1_000), gap_ms: None }),
             (
-                PaceChange { window: Patch::Clear, gap },
+                PaceChange { in_flight, gap: Patch::Clear },
+                PaceOverride { in_flight: Some(1_000), gap_ms: None },
+            ),
+            (
+                PaceChange { in_flight: Patch::Clear, gap },
                 PaceOverride { in_flight: None, gap_ms: Some(3_600_000) },
             ),
         ] {
@@ -70,11 +74,9 @@ mod tests {
 
     #[test]
     fn a_pace_that_may_not_be_is_refused() {
-        let of_window = |window| PaceChange { window: Patch::Set(window), ..PaceChange::default() };
+        let of = |count| PaceChange { in_flight: Patch::Set(count), ..PaceChange::default() };
         let gap = Patch::Set(Duration::from_millis(3_600_001));
-        for change in
-            [of_window(0), of_window(1_001), of_window(u64::MAX), PaceChange { gap, ..PaceChange::default() }]
-        {
+        for change in [of(0), of(1_001), of(u64::MAX), PaceChange { gap, ..PaceChange::default() }] {
             let name = format!("{change:?}");
             let refused = change.merged(PaceOverride::default());
             assert_eq!(refused.map_err(|problem| problem.code), Err("invalid_pace"), "{name}");

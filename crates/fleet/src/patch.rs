@@ -14,7 +14,8 @@ pub enum Patch<T> {
 
 impl<T> Patch<T> {
     /// The field after the change, where it may be nothing.
-    pub(crate) fn merged(self, present: &Option<T>) -> Option<T>
+    #[must_use]
+    pub fn merged(self, present: &Option<T>) -> Option<T>
     where
         T: Clone,
     {

@@ -14,6 +14,7 @@ use base::Problem;
 use records::Connection;
 
 use crate::Refusal;
+use crate::label::is_key;
 
 pub use parse::SELECTOR_BYTES_MAX;
 pub use place::{PLACE_BYTES_MAX, place};
@@ -42,6 +43,9 @@ pub enum SelectionKey {
     Connection,
     /// Whether a session of the device lives: `true`, `false`.
     Connected,
+    /// Whether the device answers what it is asked: `true`, or `false` while it is set aside for
+    /// being mute.
+    Answering,
     /// The clients that the device is linked to.
     Client,
     /// A label.
@@ -72,8 +76,16 @@ pub struct Selectable<'a> {
     pub connection: Connection,
     /// Whether a session of its own lives.
     pub connected: bool,
+    /// Whether it answers what it is asked.
+    pub answering: bool,
     /// The ids of the clients that it is linked to.
     pub clients: &'a [&'a str],
+}
+
+impl FromIterator<Requirement> for Selection {
+    fn from_iter<I: IntoIterator<Item = Requirement>>(requirements: I) -> Self {
+        Self { requirements: requirements.into_iter().collect() }
+    }
 }
 
 impl Selection {
@@ -95,7 +107,7 @@ impl Selection {
         })?;
         if read != *self {
             let detail = "a label of the setting [fleet] place is named like a built-in key: kind, connection, \
-                          connected or client";
+                          connected, answering or client";
             return Err(Refusal::BadPlace.problem(detail));
         }
         Ok(())
@@ -126,7 +138,8 @@ impl Requirement {
         match &self.key {
             SelectionKey::Kind => one(device.kind),
             SelectionKey::Connection => one(device.connection.as_str()),
-            SelectionKey::Connected => one(if device.connected { "true" } else { "false" }),
+            SelectionKey::Connected => one(truth(device.connected)),
+            SelectionKey::Answering => one(truth(device.answering)),
             SelectionKey::Client => self.test.holds(device.clients.iter().copied()),
             SelectionKey::Label(key) => {
                 let label = device.labels.iter().find(|(label, _)| **label == **key);
@@ -148,13 +161,26 @@ impl Test {
     }
 }
 
+/// How a selection writes yes and no.
+#[must_use]
+pub fn truth(is: bool) -> &'static str {
+    if is { "true" } else { "false" }
+}
+
 impl SelectionKey {
+    /// The key that a text names; `None` if it can be neither a label's nor a built-in one.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        is_key(text).then(|| Self::named(text))
+    }
+
     /// The key of that name: a built-in one, else a label's.
     fn named(name: &str) -> Self {
         match name {
             "kind" => Self::Kind,
             "connection" => Self::Connection,
             "connected" => Self::Connected,
+            "answering" => Self::Answering,
             "client" => Self::Client,
             label => Self::Label(label.into()),
         }
@@ -167,6 +193,7 @@ impl SelectionKey {
             Self::Kind => "kind",
             Self::Connection => "connection",
             Self::Connected => "connected",
+            Self::Answering => "answering",
             Self::Client => "client",
             Self::Label(key) => key,
         }
@@ -176,7 +203,7 @@ impl SelectionKey {
     fn values(&self) -> Option<&'static [&'static str]> {
         match self {
             Self::Connection => Some(&["online", "lost", "never_seen"]),
-            Self::Connected => Some(&["true", "false"]),
+            Self::Connected | Self::Answering => Some(&["true", "false"]),
             Self::Kind | Self::Client | Self::Label(_) => None,
         }
     }

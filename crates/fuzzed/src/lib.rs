@@ -17,6 +17,7 @@ pub mod report_lines;
 pub mod reports;
 pub mod settings;
 pub mod stored;
+pub mod stream_blocks;
 pub mod webhook_answers;
 
 mod pieces;
@@ -39,7 +40,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "cursors", run: cursors::run },
     Target { name: "import_lines", run: import_lines::run },
     Target { name: "log_recovery", run: log_recovery::run },
@@ -48,5 +49,6 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "reports", run: reports::run },
     Target { name: "settings", run: settings::run },
     Target { name: "stored", run: stored::run },
+    Target { name: "stream_blocks", run: stream_blocks::run },
     Target { name: "webhook_answers", run: webhook_answers::run },
 ];

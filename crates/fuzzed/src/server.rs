@@ -34,12 +34,12 @@ pub(crate) const METER: &str = "m1";
 /// The runtime's virtual time, and a millisecond more whenever it is read: so feeds are never late
 /// for long.
 #[derive(Debug)]
-struct VirtualClock {
+struct SteppingClock {
     start: Instant,
     reads: AtomicI64,
 }
 
-impl Clock for VirtualClock {
+impl Clock for SteppingClock {
     fn now(&self) -> Timestamp {
         let reads = self.reads.fetch_add(1, Ordering::SeqCst);
         Timestamp(BEGIN.after(self.start.elapsed()).0 + reads)
@@ -104,7 +104,7 @@ pub(crate) fn with_server<T>(partitions: u16, body: impl AsyncFnOnce(&Server) ->
 impl Server {
     async fn start(partitions: u16) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), partitions));
-        let clock = Arc::new(VirtualClock { start: Instant::now(), reads: AtomicI64::new(0) });
+        let clock = Arc::new(SteppingClock { start: Instant::now(), reads: AtomicI64::new(0) });
         let settings = Settings { ways_configured: [true, true, false], ..Settings::for_tests() };
         let engine = Engine::start(settings, store, clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;

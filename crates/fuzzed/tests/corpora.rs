@@ -94,5 +94,6 @@ corpora! {
     a_report_is_read_as_its_json_says: "reports",
     every_mistake_in_a_config_has_its_place: "settings",
     what_is_read_of_stored_bytes_is_written_again: "stored",
+    a_changed_block_gives_its_messages_or_is_refused: "stream_blocks",
     a_post_ends_whatever_its_receiver_answers: "webhook_answers",
 }

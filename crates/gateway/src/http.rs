@@ -11,13 +11,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::header::ALLOW;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use base::{DeviceId, Problem, WayIn};
 use engine::intake::{Received, Slice};
 use engine::{Engine, Intake, Outcome};
+use net::body::is_ndjson;
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::metrics::LabelCounter;
 use net::problem;
@@ -39,9 +40,6 @@ mod refusals;
 mod replay;
 
 pub use replay::Replayer;
-
-/// The content type whose bodies are many reports.
-const NDJSON: &str = "application/x-ndjson";
 
 /// The routes, for the router that serves the API. A replay reads the topics of these kinds as the
 /// MQTT listener does. Bodies take their memory of `memory`. Its figures go into `registry`.
@@ -144,7 +142,7 @@ impl Metrics {
 }
 
 async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let (many, sender) = (is_ndjson(&request), Sender::of(&request));
+    let (many, sender) = (is_ndjson(request.headers()), Sender::of(&request));
     let body = request.into_body();
     let taken = if many {
         ndjson::take(&shared, &sender, body).await
@@ -182,13 +180,6 @@ impl From<engine::intake::NotAccepting> for Refused {
     fn from(not: engine::intake::NotAccepting) -> Self {
         Self::NotTaken("not_accepting", not.into())
     }
-}
-
-/// NDJSON only with that very content type; parameters such as a charset do not matter.
-fn is_ndjson(request: &Request) -> bool {
-    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case(NDJSON)
 }
 
 async fn take_one(shared: &Shared, sender: &Sender, body: Body) -> Result<answer::Tally, Refused> {

@@ -14,7 +14,6 @@
 //! ```
 
 mod aliases;
-mod books;
 mod connect;
 mod control;
 pub mod dialogue;
@@ -31,6 +30,7 @@ mod listener;
 mod metrics;
 mod mirror;
 mod offline_session;
+mod presence;
 mod protocol;
 mod qos2;
 mod reach;
@@ -83,7 +83,7 @@ struct Shared {
     /// `None` lets everybody in.
     logins: Option<access::Logins>,
     /// Whoever connects where everybody is let in.
-    anybody: Arc<access::KnownAs>,
+    anybody: Arc<access::Principal>,
 }
 
 impl Shared {
@@ -100,7 +100,7 @@ impl Shared {
             held: receive_budget::ReceiveBudget::new(limits::HELD_BYTES_MAX, metrics.held_bytes.clone()),
             begun: receive_budget::ReceiveBudget::new(limits::BEGUN_BYTES_MAX, metrics.begun_bytes.clone()),
             sessions: Arc::default(),
-            anybody: Arc::new(access::KnownAs::anybody()),
+            anybody: Arc::new(access::Principal::anybody()),
             logins: None,
             intake: engine.intake(base::WayIn::Mqtt),
             engine,

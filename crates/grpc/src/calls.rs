@@ -33,6 +33,8 @@ pub(crate) enum Service {
     Reports,
     Commands,
     Rollouts,
+    Tasks,
+    Streams,
     Health,
 }
 
@@ -45,7 +47,7 @@ pub(crate) struct Method {
 }
 
 /// Every method: its path, its service, its name, whether it streams.
-const METHODS: [(&str, Service, &str, bool); 23] = [
+const METHODS: [(&str, Service, &str, bool); 26] = [
     ("/fieldpost.v1.Jobs/Work", Service::Jobs, "Work", true),
     ("/fieldpost.v1.Jobs/Publish", Service::Jobs, "Publish", false),
     ("/fieldpost.v1.Jobs/Consume", Service::Jobs, "Consume", false),
@@ -67,6 +69,9 @@ const METHODS: [(&str, Service, &str, bool); 23] = [
     ("/fieldpost.v1.Rollouts/Call", Service::Rollouts, "Rollouts.Call", false),
     ("/fieldpost.v1.Rollouts/Devices", Service::Rollouts, "Rollouts.Devices", false),
     ("/fieldpost.v1.Rollouts/Watch", Service::Rollouts, "Rollouts.Watch", true),
+    ("/fieldpost.v1.Tasks/Run", Service::Tasks, "Tasks.Run", true),
+    ("/fieldpost.v1.Streams/Append", Service::Streams, "Streams.Append", true),
+    ("/fieldpost.v1.Streams/Read", Service::Streams, "Streams.Read", true),
     ("/grpc.health.v1.Health/Check", Service::Health, "Check", false),
     ("/grpc.health.v1.Health/Watch", Service::Health, "Watch", true),
 ];
@@ -87,9 +92,14 @@ impl Method {
     pub(crate) fn sends(self) -> Sends {
         match self.service {
             Service::Jobs | Service::Reports if self.streams => Sends::Stream,
-            Service::Jobs | Service::Reports | Service::Commands | Service::Rollouts | Service::Health => {
-                Sends::One
-            }
+            Service::Streams if self.name == "Streams.Append" => Sends::Stream,
+            Service::Jobs
+            | Service::Reports
+            | Service::Commands
+            | Service::Rollouts
+            | Service::Tasks
+            | Service::Streams
+            | Service::Health => Sends::One,
         }
     }
 }
@@ -257,6 +267,8 @@ mod tests {
             include_str!("../proto/fieldpost/v1/reports.proto"),
             include_str!("../proto/fieldpost/v1/commands.proto"),
             include_str!("../proto/fieldpost/v1/rollouts.proto"),
+            include_str!("../proto/fieldpost/v1/tasks.proto"),
+            include_str!("../proto/fieldpost/v1/streams.proto"),
         ];
         let mut found = 0;
         for text in described {

@@ -1,5 +1,5 @@
-//! gRPC, package `fieldpost.v1`: jobs of queues, reports of devices, commands to them,
-//! and rollouts.
+//! gRPC, package `fieldpost.v1`: jobs of queues, streams of messages, reports of devices, commands
+//! to them, rollouts, and tasks.
 //!
 //! It reads messages, asks the engine and writes answers. Tokens are those of the HTTP API, handed
 //! in as [`access::Access`], and so is the reading of a report, as a [`ReadReport`]. [`Grpc`]
@@ -25,6 +25,8 @@ mod shape;
 mod status;
 mod stopping;
 mod store_reads;
+mod streams;
+mod tasks;
 mod time;
 mod watches;
 mod work;

@@ -29,6 +29,10 @@ pub(crate) struct Metrics {
     pub(crate) begun_bytes: Gauge,
     pub(crate) health_calls: Gauge,
     pub(crate) rollout_watches: Gauge,
+    /// Tasks that are told of.
+    pub(crate) task_runs: Gauge,
+    /// Reads of streams.
+    pub(crate) stream_readers: Gauge,
     pub(crate) page_held_bytes: Gauge,
     pub(crate) slow_readers: Counter,
     pub(crate) refusals: RefusalLog,
@@ -64,6 +68,8 @@ impl Default for Metrics {
             begun_bytes: Gauge::default(),
             health_calls: Gauge::default(),
             rollout_watches: Gauge::default(),
+            task_runs: Gauge::default(),
+            stream_readers: Gauge::default(),
             page_held_bytes: Gauge::default(),
             slow_readers: Counter::default(),
             refusals: RefusalLog::default(),
@@ -111,6 +117,16 @@ impl Metrics {
             "fieldpost_grpc_health_calls",
             "Checks and watches of the health service under way",
             self.health_calls.clone(),
+        );
+        registry.register(
+            "fieldpost_grpc_task_runs",
+            "Tasks whose results are streamed",
+            self.task_runs.clone(),
+        );
+        registry.register(
+            "fieldpost_grpc_stream_readers",
+            "Reads of streams that are under way",
+            self.stream_readers.clone(),
         );
         registry.register(
             "fieldpost_grpc_rollout_watches",

@@ -41,12 +41,16 @@ use crate::proto::commands_server::CommandsServer;
 use crate::proto::jobs_server::JobsServer;
 use crate::proto::reports_server::ReportsServer;
 use crate::proto::rollouts_server::RolloutsServer;
+use crate::proto::streams_server::StreamsServer;
+use crate::proto::tasks_server::TasksServer;
 use crate::receiving::{ConnectionPlaces, Places};
 use crate::reports::{ReadReport, Reports};
 use crate::rollouts::RolloutsService;
 use crate::status::status;
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
+use crate::streams::StreamsService;
+use crate::tasks::TasksService;
 use crate::watches::Watches;
 
 /// Calls of one connection that may be under way at a time.
@@ -87,6 +91,8 @@ pub struct Grpc {
     reports: ReportsServer<Reports>,
     commands: CommandsServer<CommandsService>,
     rollouts: RolloutsServer<RolloutsService>,
+    tasks: TasksServer<TasksService>,
+    streams: StreamsServer<StreamsService>,
     health: HealthServer<Health>,
     places: Places,
     wide_windows: Arc<Pool>,
@@ -127,7 +133,9 @@ impl Grpc {
         let reports = Reports::new(engine, read_report, stop.clone(), &metrics);
         let reads = StoreReads::new(memory, &metrics);
         let commands = CommandsService::new(engine, reads.clone(), stop.clone());
-        let rollouts = RolloutsService::new(engine, reads, stop.clone(), &metrics);
+        let rollouts = RolloutsService::new(engine, reads.clone(), stop.clone(), &metrics);
+        let tasks = TasksService::new(engine, reads.clone(), stop.clone(), &metrics);
+        let streams = StreamsService::new(engine, reads, stop.clone(), &metrics);
         Self {
             engine: engine.clone(),
             access,
@@ -135,6 +143,8 @@ impl Grpc {
             reports: ReportsServer::new(reports).max_decoding_message_size(MESSAGE_BYTES_MAX),
             commands: CommandsServer::new(commands).max_decoding_message_size(MESSAGE_BYTES_MAX),
             rollouts: RolloutsServer::new(rollouts).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            tasks: TasksServer::new(tasks).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            streams: StreamsServer::new(streams).max_decoding_message_size(MESSAGE_BYTES_MAX),
             health: HealthServer::new(Health::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
             places: Places::new(memory, &metrics),
@@ -173,7 +183,12 @@ impl Grpc {
         parts.extensions.insert(Peer(connection.peer));
         let sender = match method.service {
             Service::Health => SenderKey::of_address(connection.peer.ip()),
-            Service::Jobs | Service::Reports | Service::Commands | Service::Rollouts => {
+            Service::Jobs
+            | Service::Reports
+            | Service::Commands
+            | Service::Rollouts
+            | Service::Tasks
+            | Service::Streams => {
                 let caller = match self.access.admit(&parts.headers).await {
                     Ok(caller) => caller,
                     Err(not_admitted) => return call.not_admitted(&not_admitted),
@@ -195,6 +210,8 @@ impl Grpc {
             Service::Reports => self.reports.call(request).await,
             Service::Commands => self.commands.call(request).await,
             Service::Rollouts => self.rollouts.call(request).await,
+            Service::Tasks => self.tasks.call(request).await,
+            Service::Streams => self.streams.call(request).await,
             Service::Health if method.streams => return self.watch_health(call, request, &connection).await,
             Service::Health => return self.check_health(call, request, &connection).await,
         };

@@ -186,7 +186,13 @@ fn may_use(scope: &Scope, namespace: &str) -> bool {
     match scope {
         Scope::Admin => true,
         Scope::Jobs(own) => own.as_str() == namespace,
-        Scope::Read | Scope::Report | Scope::Commands | Scope::Operate | Scope::Client(_) => false,
+        Scope::Read
+        | Scope::Report
+        | Scope::Commands
+        | Scope::Tasks
+        | Scope::Operate
+        | Scope::Streams(..)
+        | Scope::Client(_) => false,
     }
 }
 

@@ -7,6 +7,8 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
 use base::Problem;
 use http_body_util::BodyExt;
 use tokio::select;
@@ -22,6 +24,17 @@ use crate::shares::SenderKey;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// A sender of many lines may take them from something slow.
 const STREAM_SILENCE_MAX: Duration = Duration::from_secs(300);
+/// The content type of a body of lines, each of them JSON.
+const NDJSON: &str = "application/x-ndjson";
+
+/// Whether a body is said to be lines of JSON: only with that very content type; parameters such
+/// as a charset do not matter.
+#[must_use]
+pub fn is_ndjson(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case(NDJSON)
+}
 
 /// A body as it comes.
 #[derive(Debug)]
@@ -154,7 +167,6 @@ mod tests {
     use std::convert::Infallible;
     use std::pin::pin;
 
-    use axum::http::HeaderMap;
     use base::limits::JSON_BODY_BYTES_MAX;
     use futures_util::FutureExt;
     use futures_util::future::join_all;

@@ -105,7 +105,7 @@ impl Share {
 
 /// Shares of the same size, each known while it is used.
 #[derive(Debug)]
-pub struct Shares {
+pub struct SenderShares {
     permits: usize,
     known: Mutex<Known>,
 }
@@ -116,7 +116,7 @@ struct Known {
     forget_at: usize,
 }
 
-impl Shares {
+impl SenderShares {
     /// Shares of so many permits.
     #[must_use]
     pub fn new(permits: usize) -> Self {
@@ -147,7 +147,7 @@ impl Shares {
 /// no tokens, only the bound of all counts.
 #[derive(Debug)]
 pub struct WaitShares {
-    shares: Shares,
+    shares: SenderShares,
     permits: usize,
     what: &'static str,
 }
@@ -156,7 +156,7 @@ impl WaitShares {
     /// So many may wait with one token; `what` says for what.
     #[must_use]
     pub fn new(permits: usize, what: &'static str) -> Self {
-        Self { shares: Shares::new(permits), permits, what }
+        Self { shares: SenderShares::new(permits), permits, what }
     }
 
     /// A place of this token's share.
@@ -179,7 +179,7 @@ impl WaitShares {
 #[derive(Debug)]
 pub struct Pool {
     all: Share,
-    shares: Shares,
+    shares: SenderShares,
 }
 
 /// What is taken: of the sender's share, and of all.
@@ -189,7 +189,7 @@ impl Pool {
     /// So many permits, and so many of them for one sender.
     #[must_use]
     pub fn new(permits: usize, permits_of_sender: usize) -> Self {
-        Self { all: Share::new(permits), shares: Shares::new(permits_of_sender) }
+        Self { all: Share::new(permits), shares: SenderShares::new(permits_of_sender) }
     }
 
     /// So many for this sender, once they are there. Who waits for its own share holds nothing that
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_share_is_known_while_it_is_used() {
-        let shares = Shares::new(2);
+        let shares = SenderShares::new(2);
         let token = SenderKey::Token("ops".into());
         let taken = shares.of(&token).try_take(2).expect("free");
         assert!(shares.of(&token).try_take(1).is_none());

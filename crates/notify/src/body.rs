@@ -7,9 +7,10 @@
 use std::fmt::Write as _;
 
 use base::{Timestamp, Value};
+use engine::campaigns::{TASK_ID_PREFIX, TrackedTask};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::outcomes::OutcomeDue;
-use engine::records::{EventKind, NOTICE_ID_PREFIX, Notice};
+use engine::records::{EventKind, NOTICE_ID_PREFIX, Notice, PickCounts, PickTurn};
 use engine::settings::Picture;
 
 /// Room for the body of a lock with a short address, so that most bodies are written without
@@ -44,8 +45,14 @@ pub(crate) fn test(client: &str, at: Timestamp) -> Vec<u8> {
     format!(r#"{{"type":"client.test","timestamp":"{at}","data":{{"client_id":"{client}"}}}}"#).into_bytes()
 }
 
-/// What tells how a command ended, or that it was answered after the end.
+/// What tells how a command ended, or that it was answered after the end. Of one that a campaign
+/// gave, what came of its pick.
 pub(crate) fn outcome(due: &OutcomeDue) -> String {
+    if let Some(turn) = due.command.cause.pick()
+        && let Some((campaign, slot)) = &turn.slot
+    {
+        return campaign_result(due, turn, (campaign, slot.number));
+    }
     let OutcomeDue { command, state, is_late, .. } = due;
     let mut out = String::with_capacity(TYPICAL_BYTES);
     let kind = if *is_late { "command.late" } else { "command.finished" };
@@ -63,6 +70,42 @@ pub(crate) fn outcome(due: &OutcomeDue) -> String {
     let result = late.map_or(state.result.as_deref(), |late| late.result.as_deref());
     put(&mut out, format_args!(r#","result":{}}}"#, result.unwrap_or("null")));
     out
+}
+
+/// What tells of a pick of a campaign's slot.
+fn campaign_result(due: &OutcomeDue, turn: &PickTurn, (campaign, slot): (&str, u64)) -> String {
+    let (command, state, outcome) = (&due.command, &due.state, due.pick_outcome());
+    let mut out = String::with_capacity(TYPICAL_BYTES);
+    let id = command.id.to_text(COMMAND_ID_PREFIX);
+    put(
+        &mut out,
+        format_args!(r#"{{"type":"campaign.result","id":"{id}","data":{{"campaign_id":"{campaign}""#),
+    );
+    let (device, picked_at) = (&command.device, turn.picked_at);
+    put(
+        &mut out,
+        format_args!(r#","slot":{slot},"device_id":"{device}","picked_at":"{picked_at}","answered_at":"#),
+    );
+    time_or_null(&mut out, state.finished_at.filter(|_| state.was_answered()));
+    out.push_str(r#","ended_at":"#);
+    time_or_null(&mut out, state.finished_at);
+    let result = state.result.as_deref().unwrap_or("null");
+    put(&mut out, format_args!(r#","outcome":"{}","result":{result}"#, outcome.as_str()));
+    if let Some(reason) = outcome.reason() {
+        put(&mut out, format_args!(r#","reason":"{reason}""#));
+    }
+    out.push_str("}}");
+    out
+}
+
+/// What tells that a task has ended.
+pub(crate) fn task_end(tracked: &TrackedTask) -> String {
+    let (id, state) = (tracked.task.id.to_text(TASK_ID_PREFIX), &tracked.state);
+    let PickCounts { picked, answered, failed, expired, replaced } = state.counts;
+    let (status, wanted) = (state.standing.as_str(), tracked.task.wanted);
+    format!(
+        r#"{{"type":"task.done","id":"{id}","data":{{"id":"{id}","status":"{status}","wanted":{wanted},"picked":{picked},"answered":{answered},"failed":{failed},"expired":{expired},"replaced":{replaced}}}}}"#
+    )
 }
 
 /// What tells of a notice.
@@ -115,10 +158,13 @@ fn kinds(out: &mut String, kinds: &[EventKind]) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::LazyLock;
+    use std::sync::{Arc, LazyLock};
 
-    use base::{DeviceId, EntityId, Incarnation, Kind, Lineage};
-    use engine::records::Connection;
+    use base::{DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId};
+    use engine::records::{
+        CampaignSlot, Command, CommandCause, CommandState, CommandStatus, CommandTerms, Connection,
+        DeviceSlot, JobId, Reservation,
+    };
 
     use super::*;
 
@@ -141,6 +187,76 @@ mod tests {
             sequence: 7,
             types: &[EventKind::Lost],
             skipped: 0,
+        }
+    }
+
+    /// The outcome of the command of a pick in this state.
+    fn picked(state: CommandState, went_away: bool) -> OutcomeDue {
+        let due_at = Timestamp(1_795_222_920_000);
+        let slot = CampaignSlot { campaign: Incarnation(3), number: 5_984_076, due_at };
+        let turn = PickTurn {
+            task: Incarnation(4),
+            number: 0,
+            picked_at: due_at,
+            slot: Some(("ping".into(), slot)),
+        };
+        let command = Command {
+            id: lock().delivery,
+            slot: DeviceSlot(0),
+            device: DeviceId::new("0xA").expect("an id"),
+            payload: Arc::from(*b"{}"),
+            origin: None,
+            key: None,
+            terms: CommandTerms {
+                priority: 0,
+                not_before: None,
+                ttl_ms: None,
+                ack_timeout_ms: 10_000,
+                run_timeout_ms: 10_000,
+                attempts_max: 1,
+            },
+            cause: CommandCause::Pick(Box::new(turn)),
+            notify: None,
+        };
+        let reservation = Reservation { job: JobId([0; 16]), lease: 1 };
+        let (partition, command) = (PartitionId(0), Arc::new(command));
+        OutcomeDue { partition, reservation, command, state, is_late: false, went_away }
+    }
+
+    #[test]
+    fn a_result_of_a_campaign_says_what_came_of_the_pick() {
+        let at = Some(Timestamp(1_795_222_923_456));
+        let state = |status, published_at, result: Option<&str>| CommandState {
+            status,
+            published_at,
+            finished_at: at,
+            result: result.map(Box::from),
+            ..CommandState::WAITING
+        };
+        use CommandStatus::{Acknowledged, Cancelled, Failed};
+        let ended = r#""ended_at":"2026-11-21T01:02:03.456Z","outcome":"#;
+        let answered = format!(r#""answered_at":"2026-11-21T01:02:03.456Z",{ended}"#);
+        let silent = format!(r#""answered_at":null,{ended}"expired","result":null,"reason":"#);
+        for (state, went_away, expect) in [
+            (state(Acknowledged, at, Some("7")), false, format!(r#"{answered}"answered","result":7"#)),
+            (
+                state(Failed, at, Some("null")),
+                false,
+                format!(r#"{answered}"failed","result":null,"reason":"refused""#),
+            ),
+            (state(Failed, at, None), false, format!(r#"{silent}"no_answer""#)),
+            (state(Cancelled, None, None), false, format!(r#"{silent}"not_sent""#)),
+            (state(Cancelled, None, None), true, format!(r#"{silent}"went_away""#)),
+        ] {
+            let due = picked(state, went_away);
+            let id = due.command.id.to_text(COMMAND_ID_PREFIX);
+            let begin = format!(
+                r#"{{"type":"campaign.result","id":"{id}","data":{{"campaign_id":"ping","slot":5984076,"#
+            );
+            let of = r#""device_id":"0xA","picked_at":"2026-11-21T01:02:00.000Z","#;
+            let body = outcome(&due);
+            assert_eq!(body, format!("{begin}{of}{expect}}}}}"));
+            serde_json::from_str::<serde_json::Value>(&body).expect("JSON");
         }
     }
 

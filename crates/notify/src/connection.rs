@@ -39,12 +39,12 @@ const READ_BYTES: usize = 1_024;
 const IDLE_BYTES_MAX: usize = 4 * 1_024;
 
 /// What a connection runs on: TCP, or TLS over it.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// A connection. Not usable for good once a call on it has failed or was dropped half-way.
 pub struct Connection {
-    stream: Box<dyn Stream>,
+    stream: Box<dyn ByteStream>,
     /// What was read and is not understood yet.
     input: Vec<u8>,
     /// Every answer so far was read to its end, and the receiver wants to go on.
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Connection {
 impl Connection {
     /// A connection that nothing was sent on.
     #[must_use]
-    pub fn new(stream: Box<dyn Stream>) -> Self {
+    pub fn new(stream: Box<dyn ByteStream>) -> Self {
         Self { stream, input: Vec::new(), is_between_posts: true, first_byte: None }
     }
 

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use url::Host;
 
-use crate::connection::{Connection, Stream};
+use crate::connection::{ByteStream, Connection};
 use crate::guard::{Guard, Refused};
 use crate::resolver::{Resolver, Unresolved};
 use crate::target::Origin;
@@ -61,8 +61,7 @@ impl ConnectError {
     /// When a certificate ended that is over, or when one begins to hold that does not yet.
     pub(crate) fn certificate_bound(&self) -> Option<Timestamp> {
         let Self::Tls(error) = self else { return None };
-        let found = error.get_ref().and_then(|wrapped| wrapped.downcast_ref::<rustls::Error>())?;
-        let bound = match found {
+        let bound = match refused_by_tls(error)? {
             rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {
                 not_after
             }
@@ -75,11 +74,14 @@ impl ConnectError {
     }
 }
 
-/// What TLS found wrong with a receiver. What the library refuses comes wrapped into an error of
-/// the stream.
+/// What the library of TLS refuses: it comes wrapped into an error of the stream.
+fn refused_by_tls(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// What TLS found wrong with a receiver.
 fn tls_cause(error: &io::Error) -> AttemptError {
-    let found = error.get_ref().and_then(|wrapped| wrapped.downcast_ref::<rustls::Error>());
-    match found {
+    match refused_by_tls(error) {
         Some(rustls::Error::InvalidCertificate(error)) => certificate_cause(error),
         Some(rustls::Error::InvalidMessage(_)) => AttemptError::TlsNotSpoken,
         _ => AttemptError::TlsFailed,
@@ -142,7 +144,7 @@ impl Connector {
         origin: &Origin,
         addresses: &[IpAddr],
         timings: &mut AttemptTimings,
-    ) -> Result<Box<dyn Stream>, ConnectError> {
+    ) -> Result<Box<dyn ByteStream>, ConnectError> {
         let (port, began) = (origin.port, Instant::now());
         let tcp = first_to_answer(addresses, |address| TcpStream::connect(SocketAddr::new(address, port)));
         let tcp = tcp.await.map_err(ConnectError::Tcp)?;

@@ -28,6 +28,7 @@ use crate::open_breakers::OpenBreakers;
 use crate::outcomes;
 use crate::roots;
 use crate::sender::Sender;
+use crate::task_ends;
 use crate::tester::Tester;
 
 mod exchanges;
@@ -107,10 +108,11 @@ impl Webhooks {
     /// under way end, for 15 s at most.
     pub async fn run(self, shutdown: watch::Receiver<bool>) {
         let outcomes = outcomes::run(self.engine.clone(), Arc::clone(&self.sender), shutdown.clone());
+        let task_ends = task_ends::run(self.engine.clone(), Arc::clone(&self.sender), shutdown.clone());
         let (engine, sender, breakers) =
             (self.engine.clone(), Arc::clone(&self.sender), self.open_breakers.clone());
         let notices = notices::run(engine, sender, breakers, shutdown.clone());
-        tokio::join!(run(self, shutdown), outcomes, notices);
+        tokio::join!(run(self, shutdown), outcomes, task_ends, notices);
     }
 }
 

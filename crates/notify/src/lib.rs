@@ -27,6 +27,7 @@ mod roots;
 mod sender;
 mod signature;
 mod target;
+mod task_ends;
 mod tester;
 
 pub use body::render;

@@ -6,9 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use base::{Incarnation, PartitionId, Timestamp, hash};
+use base::{EntityId, Incarnation, PartitionId, Timestamp, hash};
 use engine::outcomes::{OutcomeDue, OutcomeLane, SendResult};
-use engine::queues::{NewJob, Payload, QueueName};
+use engine::queues::{IdempotencyKey, NewJob, Payload, QueueName};
 use engine::records::{Client, OutcomeReceiver};
 use engine::{Answer, Engine};
 use futures_util::future::join_all;
@@ -91,48 +91,64 @@ async fn empty(outcomes: Arc<Outcomes>, lane: Lane) {
 impl Outcomes {
     async fn tell(&self, due: OutcomeDue) {
         let result = match due.command.notify.as_deref() {
-            Some(OutcomeReceiver::Queue { namespace, queue }) => self.publish(&due, namespace, queue).await,
-            Some(OutcomeReceiver::Url { url, secret }) => self.post(&due, url, secret).await,
+            Some(OutcomeReceiver::Queue { namespace, queue }) => {
+                let (to, once) = ((&**namespace, &**queue), due.idempotency_key());
+                publish(&self.engine, to, body::outcome(&due), once).await
+            }
+            Some(OutcomeReceiver::Url { url, secret }) => {
+                let mut id = due.command.id;
+                // Another outcome of the same command is another message.
+                id.tag = due.number() & ((1 << 48) - 1);
+                post(&self.sender, (url, secret), id, body::outcome(&due)).await
+            }
             None => SendResult::Delivered,
         };
         if self.engine.outcome_told(due.partition, due.reservation, result).await.is_err() {
             tracing::debug!("not accepting; an outcome that was told is told again");
         }
     }
+}
 
-    async fn publish(&self, due: &OutcomeDue, namespace: &str, queue: &str) -> SendResult {
-        let name = QueueName::unchecked(namespace, queue);
-        let job = NewJob::new(Payload::Json(body::outcome(due).into()));
-        match self.engine.queues().publish(&name, vec![job], Some(due.idempotency_key())).await {
-            Ok(_) => SendResult::Delivered,
-            Err(problem) => {
-                tracing::debug!(queue = %queue, code = problem.code, "an outcome found no place in its queue");
-                SendResult::Failed(None)
-            }
+/// Has a queue told something: as a job, published once however often this is tried.
+pub(crate) async fn publish(
+    engine: &Engine,
+    (namespace, queue): (&str, &str),
+    body: String,
+    once: IdempotencyKey,
+) -> SendResult {
+    let name = QueueName::unchecked(namespace, queue);
+    let job = NewJob::new(Payload::Json(body.into()));
+    match engine.queues().publish(&name, vec![job], Some(once)).await {
+        Ok(_) => SendResult::Delivered,
+        Err(problem) => {
+            tracing::debug!(queue = %queue, code = problem.code, "an outcome found no place in its queue");
+            SendResult::Failed(None)
         }
     }
+}
 
-    async fn post(&self, due: &OutcomeDue, url: &str, secret: &[u8]) -> SendResult {
-        let mut id = due.command.id;
-        // Another outcome of the same command is another message.
-        id.tag = due.number() & ((1 << 48) - 1);
-        let marked = hash::derived(hash::derived(0, url.as_bytes()), secret) | RECEIVER_BIT;
-        let receiver = Client {
-            id: base::ClientId::new("command").expect("letters may be in a client id"),
-            incarnation: Incarnation(marked),
-            name: String::new(),
-            url: url.to_owned(),
-            secret: secret.to_vec(),
-            previous_secret: None,
-            enabled: true,
-            notices: false,
-            created_at: Timestamp(0),
-        };
-        let body = Arc::from(body::outcome(due).into_bytes());
-        match self.sender.attempt(&Arc::new(receiver), id, body).await.answer {
-            Answer::Status { code: 200..=299, .. } => SendResult::Delivered,
-            Answer::Status { retry_after, .. } => SendResult::Failed(retry_after),
-            Answer::Error(_) | Answer::Withheld => SendResult::Failed(None),
-        }
+/// Has a URL told something: as a signed post, whose message has this id.
+pub(crate) async fn post(
+    sender: &Sender,
+    (url, secret): (&str, &[u8]),
+    id: EntityId,
+    body: String,
+) -> SendResult {
+    let marked = hash::derived(hash::derived(0, url.as_bytes()), secret) | RECEIVER_BIT;
+    let receiver = Client {
+        id: base::ClientId::new("command").expect("letters may be in a client id"),
+        incarnation: Incarnation(marked),
+        name: String::new(),
+        url: url.to_owned(),
+        secret: secret.to_vec(),
+        previous_secret: None,
+        enabled: true,
+        notices: false,
+        created_at: Timestamp(0),
+    };
+    match sender.attempt(&Arc::new(receiver), id, Arc::from(body.into_bytes())).await.answer {
+        Answer::Status { code: 200..=299, .. } => SendResult::Delivered,
+        Answer::Status { retry_after, .. } => SendResult::Failed(retry_after),
+        Answer::Error(_) | Answer::Withheld => SendResult::Failed(None),
     }
 }

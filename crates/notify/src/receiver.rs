@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 
-use crate::connection::Stream;
+use crate::connection::ByteStream;
 
 /// What a receiver answers.
 pub(crate) type Answer = Response<Full<Bytes>>;
@@ -91,7 +91,7 @@ impl Receiver {
 }
 
 async fn serve<A: Fn() -> Answer>(tcp: TcpStream, shared: Arc<Shared<A>>) {
-    let stream: Box<dyn Stream> = match &shared.tls {
+    let stream: Box<dyn ByteStream> = match &shared.tls {
         None => Box::new(tcp),
         Some(tls) => match tls.accept(tcp).await {
             Ok(stream) => Box::new(stream),

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Timestamp, Value, WayIn};
 
 use crate::{
-    AnswerKey, Attempt, Client, Command, CommandKey, CommandState, Counts, CountsKey, DeadJob, Delivery,
-    DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSession, DeviceSlot, DeviceState, Event,
-    FinishedCommand, JobHead, JobId, KeptAnswer, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost,
-    OpenCommand, Operation, OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, PortalToken,
-    QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout, RolloutDevices,
-    RolloutMember, RolloutState, TimelineEntry, Wish,
+    AnswerKey, Attempt, CampaignRecord, CampaignState, Client, Command, CommandKey, CommandState, Counts,
+    CountsKey, DeadJob, Delivery, DeliveryKey, DeliveryProgress, DevicePlace, DeviceProfile, DeviceSession,
+    DeviceSlot, DeviceState, Event, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand, JobHead,
+    JobId, KeptAnswer, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost, OpenCommand, Operation,
+    OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, Pick, PickClock, PickKey, PickShare,
+    PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
+    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamDue, StreamTail,
+    TaskRecord, TaskState, TimelineEntry, Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -158,6 +160,65 @@ pub enum Op {
     PutNoticePost(NoticePost),
     /// A client was told of a notice, or is not.
     DeleteNoticePost(Incarnation, NoticeKey),
+    /// Picks have these terms. Partition of campaigns only, like all that follows.
+    PutPickTerms(Box<PickTerms>),
+    /// No campaign and no running task has the terms.
+    DeletePickTerms(Incarnation),
+    /// A task was asked for, or a slot began.
+    PutTask(Box<TaskRecord>),
+    /// A task has come this far. Once it has ended it does not go on.
+    PutTaskState(Box<TaskState>),
+    /// A task is kept no longer: as it was put. Its picks are deleted one by one.
+    DeleteTask(Box<TaskRecord>, Box<TaskState>),
+    /// A device is picked, or what came of that. How it ended never changes.
+    PutPick(Box<Pick>),
+    /// A pick is kept no longer: as it was put.
+    DeletePick(Box<PickKey>),
+    /// A device has had this of all picks.
+    PutPickShare(PickShare),
+    /// The device is gone.
+    DeletePickShare(DevicePlace),
+    /// The clock of picks is set.
+    PutPickClock(Box<PickClock>),
+    /// A campaign is made or changed.
+    PutCampaign(Box<CampaignRecord>),
+    /// A campaign has come this far.
+    PutCampaignState(Box<CampaignState>),
+    /// A campaign is gone, and how far it came. Its slots and their picks stay.
+    DeleteCampaign(Box<str>),
+    /// A stream is made, or its settings are now these; or it is deleted, and its name free.
+    /// Partitions of streams only, like all that follows.
+    PutStream(Box<Stream>),
+    /// All that a deleted stream held is gone.
+    DeleteStream(Box<Stream>),
+    /// A stream has come this far.
+    PutStreamTail(Box<StreamTail>),
+    /// Nothing is known of how far a stream came.
+    DeleteStreamTail(Incarnation),
+    /// Time does something to a stream then.
+    PutStreamDue(StreamDue),
+    /// It does not, or has done so.
+    DeleteStreamDue(StreamDue),
+    /// Messages are durable.
+    PutStreamChunk(Box<StreamChunk>),
+    /// Messages are in a stored block, or gone: the first one's id.
+    DeleteStreamChunk(Incarnation, u64),
+    /// A block is stored.
+    PutStreamBlock(Box<StreamBlock>),
+    /// A block is gone: its first message's id.
+    DeleteStreamBlock(Incarnation, u64),
+    /// A source gave these numbers.
+    PutExternalInterval(Box<ExternalInterval>),
+    /// Another interval has these numbers, or the stream is gone: the lowest.
+    DeleteExternalInterval(Incarnation, Box<str>, u64),
+    /// A stored block has numbers of a source.
+    PutExternalSpan(Box<ExternalSpan>),
+    /// The block is gone.
+    DeleteExternalSpan(Box<ExternalSpan>),
+    /// A source gave this text.
+    PutExternalText(Box<ExternalText>),
+    /// The message is gone.
+    DeleteExternalText(Box<ExternalText>),
 }
 
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
@@ -226,31 +287,22 @@ impl Op {
             Self::PutOperationState(state) => 2 * PLAIN + state.text_bytes(),
             Self::PutQuarantined(report) => report.cost() as usize,
             Self::PutNotice(notice) => PLAIN + notice.subject.len() + notice.detail.len(),
-            Self::PutCounts(..) | Self::PutReportIds(..) => PLAIN,
-            Self::DeleteQuarantined(_)
-            | Self::PutProgress(..)
-            | Self::DeletePair(..)
-            | Self::DeleteJob(_)
-            | Self::DeleteJobHead(_)
-            | Self::DeleteJobBody(_)
-            | Self::UnparkJob(_)
-            | Self::DeleteQueue(_)
-            | Self::PutQueueCounts(..)
-            | Self::DeleteDead(..)
-            | Self::DeleteAnswer(..)
-            | Self::DeleteCommand(..)
-            | Self::PutFinishedCommand(_)
-            | Self::DeleteFinishedCommand(_)
-            | Self::DeleteWish(..)
-            | Self::DeleteDeviceSession(_)
-            | Self::DeleteRollout(_)
-            | Self::DeleteRolloutDevices(..)
-            | Self::DeleteOperation(_)
-            | Self::DeletePortalToken(_)
-            | Self::DeleteNotice(_)
-            | Self::PutNoticePost(_)
-            | Self::DeleteNoticePost(..)
-            | Self::DeleteClient(_) => PLAIN,
+            Self::PutPickTerms(terms) => 2 * PLAIN + terms.text_bytes(),
+            Self::PutPick(pick) => 3 * PLAIN + pick.text_bytes(),
+            Self::PutStreamChunk(chunk) => PLAIN + chunk.bytes.len(),
+            Self::PutStreamBlock(block) => 2 * PLAIN + block.text_bytes(),
+            Self::PutPickClock(clock) => {
+                let tokens = clock.token_picks.iter().map(|picks| picks.token.len() + 16);
+                PLAIN + clock.minutes.len() * 16 + tokens.sum::<usize>()
+            }
+            Self::PutCampaign(campaign) => 2 * PLAIN + campaign.name.as_ref().map_or(0, |name| name.len()),
+            small => small.small_weight(),
+        }
+    }
+
+    /// The same of what has no text of its own.
+    fn small_weight(&self) -> usize {
+        match self {
             Self::PutOpenCommand(_)
             | Self::DeleteOpenCommand(_)
             | Self::PutDeviceSession(_)
@@ -258,7 +310,20 @@ impl Op {
             | Self::PutPortalToken(_)
             | Self::PutRolloutMember(_)
             | Self::DeleteRolloutMember(..)
+            | Self::PutTask(_)
+            | Self::PutTaskState(_)
+            | Self::DeleteTask(..)
+            | Self::DeletePick(_)
+            | Self::PutCampaignState(_)
+            | Self::PutStream(_)
+            | Self::DeleteStream(_)
+            | Self::PutExternalInterval(_)
+            | Self::PutExternalSpan(_)
+            | Self::DeleteExternalSpan(_)
+            | Self::PutExternalText(_)
+            | Self::DeleteExternalText(_)
             | Self::PutTimelineEntry(_) => 2 * PLAIN,
+            _ => PLAIN,
         }
     }
 }

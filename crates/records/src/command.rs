@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp, hash};
 
-use crate::DeviceSlot;
+use crate::{CampaignSlot, DeviceSlot};
 
 /// Where a command is kept within its partition, and the order of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +84,8 @@ pub enum CommandCause {
         /// The device's turn.
         turn: RolloutTurn,
     },
+    /// A task, or a slot of a campaign, picked the device.
+    Pick(Box<PickTurn>),
 }
 
 impl CommandCause {
@@ -94,7 +96,7 @@ impl CommandCause {
             Self::Wish { key, value } | Self::RolloutEntry { key, value, .. } => {
                 Some((key, value.as_deref()))
             }
-            Self::Call | Self::Rollout(_) => None,
+            Self::Call | Self::Rollout(_) | Self::Pick(_) => None,
         }
     }
 
@@ -103,9 +105,31 @@ impl CommandCause {
     pub fn turn(&self) -> Option<RolloutTurn> {
         match self {
             Self::Rollout(turn) | Self::RolloutEntry { turn, .. } => Some(*turn),
-            Self::Call | Self::Wish { .. } => None,
+            Self::Call | Self::Wish { .. } | Self::Pick(_) => None,
         }
     }
+
+    /// The pick of a task.
+    #[must_use]
+    pub fn pick(&self) -> Option<&PickTurn> {
+        match self {
+            Self::Pick(turn) => Some(turn),
+            Self::Call | Self::Wish { .. } | Self::Rollout(_) | Self::RolloutEntry { .. } => None,
+        }
+    }
+}
+
+/// A pick of a task, as the command of the picked device knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PickTurn {
+    /// The task.
+    pub task: Incarnation,
+    /// Counts the task's picks from 0.
+    pub number: u32,
+    /// When the device was picked.
+    pub picked_at: Timestamp,
+    /// The id of the campaign, and its slot that the task is.
+    pub slot: Option<(Box<str>, CampaignSlot)>,
 }
 
 /// A device's turn in a rollout.
@@ -194,6 +218,17 @@ impl CommandState {
     pub fn text_bytes(&self) -> usize {
         let late = self.late.as_ref().map_or(0, |late| bytes_of(&late.result));
         bytes_of(&self.progress) + bytes_of(&self.result) + late
+    }
+
+    /// Whether it ended by its device's answer. A failure that the device told has a result, `null`
+    /// if it gave none; one for want of an answer has none.
+    #[must_use]
+    pub fn was_answered(&self) -> bool {
+        match self.status {
+            CommandStatus::Acknowledged => true,
+            CommandStatus::Failed => self.result.is_some(),
+            _ => false,
+        }
     }
 
     /// What it waits for; `None` once it has ended.

@@ -7,6 +7,7 @@
 mod answer;
 mod batch;
 mod by_slot;
+mod campaign;
 mod client;
 mod command;
 mod counts;
@@ -23,15 +24,18 @@ mod quarantine;
 mod queue;
 mod report_ids;
 mod rollout;
+mod stream;
+mod task;
 mod timeline;
 
 pub use answer::{AnswerKey, KeptAnswer};
 pub use batch::{Batch, Op, Sign, SignReading};
 pub use by_slot::BySlot;
+pub use campaign::{CampaignPace, CampaignRecord, CampaignState, MissedSlots};
 pub use client::{Client, PreviousSecret};
 pub use command::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms,
-    DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, RolloutTurn, Wish,
+    DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn, Wish,
 };
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
@@ -56,7 +60,15 @@ pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettin
 pub use report_ids::ReportIds;
 pub use rollout::{
     MemberPlace, MemberStatus, Rollout, RolloutCommand, RolloutCounts, RolloutCursor, RolloutDevices,
-    RolloutEntry, RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWindow,
-    RolloutWork,
+    RolloutEntry, RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWait,
+    RolloutWindow, RolloutWork,
+};
+pub use stream::{
+    BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, SaveMode, Stream, StreamBlock,
+    StreamChunk, StreamDue, StreamSettings, StreamTail, WhenFull,
+};
+pub use task::{
+    CampaignSlot, DevicePlace, EndPost, Pick, PickClass, PickClock, PickCounts, PickEnd, PickKey, PickMinute,
+    PickOutcome, PickShare, PickTerms, TaskRecord, TaskRelation, TaskStanding, TaskState, TokenPicks,
 };
 pub use timeline::{DisconnectReason, Happening, TimelineEntry, TimelineEntryKey};

@@ -175,12 +175,39 @@ pub struct RolloutState {
     pub ended: u64,
     /// How many of these failed.
     pub failed: u64,
-    /// Nothing is handed out now: a stage soaks or waits for approval, or the window is shut.
-    pub is_waiting: bool,
+    /// What it waits for while nothing is handed out.
+    pub waits_for: RolloutWait,
     /// When every device had had its turn, for those that could be reached.
     pub passed_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
+}
+
+/// What a rollout waits for that goes on and hands nothing out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RolloutWait {
+    /// For nothing of these.
+    #[default]
+    Nothing,
+    /// Its stage soaks.
+    Soak,
+    /// Somebody must approve of what comes behind its stage.
+    Approval,
+    /// The window of all devices is shut that could have their turns.
+    Window,
+}
+
+impl RolloutWait {
+    /// The name that the contract uses; `None` for nothing.
+    #[must_use]
+    pub fn as_str(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Soak => Some("soak"),
+            Self::Approval => Some("approval"),
+            Self::Window => Some("window"),
+        }
+    }
 }
 
 /// Whether a rollout goes on.

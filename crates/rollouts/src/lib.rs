@@ -21,7 +21,9 @@ mod rate;
 mod stage;
 
 use base::Timestamp;
-use records::{MemberStatus, Rollout, RolloutCounts, RolloutCursor, RolloutStanding, RolloutState};
+use records::{
+    MemberStatus, Rollout, RolloutCounts, RolloutCursor, RolloutStanding, RolloutState, RolloutWait,
+};
 
 pub use stage::{StageEnd, stage_devices};
 
@@ -66,7 +68,7 @@ pub fn begin(rollout: &Rollout) -> RolloutState {
         next_us: 0,
         ended: 0,
         failed: 0,
-        is_waiting: false,
+        waits_for: RolloutWait::Nothing,
         passed_at: None,
         ended_at: None,
     }
@@ -197,7 +199,7 @@ pub fn cancel(state: &mut RolloutState, now: Timestamp) -> Result<(), CallRefuse
     check_goes_on(state)?;
     state.standing = RolloutStanding::Cancelled;
     state.collecting = None;
-    state.is_waiting = false;
+    state.waits_for = RolloutWait::Nothing;
     state.ended_at = Some(now);
     Ok(())
 }
@@ -266,7 +268,7 @@ pub fn end_if_over(rollout: &Rollout, state: &mut RolloutState, now: Timestamp) 
     let may_be_done = state.standing == RolloutStanding::Running && !rollout.include_later;
     if may_be_done && state.collecting.is_none() && open == 0 {
         state.standing = RolloutStanding::Done;
-        state.is_waiting = false;
+        state.waits_for = RolloutWait::Nothing;
         state.ended_at = Some(now);
     }
 }

@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_file_without_certificates_is_refused_by_name() {
-        let file = tempfile::NamedTempFile::new().unwrap();
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let error = Tls::to("localhost", Some(file.path())).unwrap_err().to_string();
         assert!(
             error.contains(&file.path().display().to_string()) && error.contains("no certificate"),

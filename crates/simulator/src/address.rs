@@ -187,7 +187,7 @@ mod tests {
             ("https://host", "https://host:443", Protocol::Http, true),
             ("amqps://host/%2f", "amqps://host:5671", Protocol::Amqp, true),
         ] {
-            let address = read(text).unwrap();
+            let address = read(text).expect("an address");
             assert_eq!((address.to_string().as_str(), address.protocol), (shown, protocol));
             assert_eq!(address.is_encrypted, is_encrypted, "{text}");
         }
@@ -195,12 +195,12 @@ mod tests {
 
     #[test]
     fn a_login_is_read_and_not_shown() {
-        let address = read("amqp://us%3Aer:p%40ss@host/plant").unwrap();
+        let address = read("amqp://us%3Aer:p%40ss@host/plant").expect("an address");
         let login = Login { name: "us:er".to_owned(), password: Secret::new("p@ss".to_owned()) };
         assert_eq!((&address.login, address.vhost.as_deref()), (&Some(login), Some("plant")));
         assert!(!format!("{address} {address:?}").contains("p@ss"));
-        assert_eq!(read("amqp://host/%2f").unwrap().vhost.as_deref(), Some("/"));
-        assert_eq!(read("amqp://host/").unwrap().vhost, None);
+        assert_eq!(read("amqp://host/%2f").expect("an address").vhost.as_deref(), Some("/"));
+        assert_eq!(read("amqp://host/").expect("an address").vhost, None);
     }
 
     #[test]
@@ -215,10 +215,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_where_nobody_listens_is_told() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let named = read(&format!("mqtt://gate:secret@localhost:{}", address.port())).unwrap();
-        let endpoint = named.reach(Access::default(), None).await.unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let named = read(&format!("mqtt://gate:secret@localhost:{}", address.port())).expect("an address");
+        let endpoint = named.reach(Access::default(), None).await.expect("somebody listens");
         assert_eq!(endpoint.address().await, address);
         assert_eq!(endpoint.access().login.as_ref().map(|login| login.name.as_str()), Some("gate"));
         drop(listener);

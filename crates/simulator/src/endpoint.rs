@@ -80,7 +80,7 @@ mod tests {
         });
         let address = SocketAddr::from(([127, 0, 0, 1], 4711));
         endpoint.move_to(address);
-        assert_eq!(waiting.await.unwrap(), address);
+        assert_eq!(waiting.await.expect("it does not panic"), address);
         endpoint.lose();
         endpoint.move_to(SocketAddr::from(([127, 0, 0, 1], 4712)));
         assert_eq!(endpoint.address().await.port(), 4712);

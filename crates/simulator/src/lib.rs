@@ -7,7 +7,8 @@
 //!
 //! - [`traffic`] says what is reported and when, [`fleet`] carries it over a way in, [`sent`] is
 //!   what was sent;
-//! - [`commands`] are devices that take commands, and somebody who sends them;
+//! - [`commands`] are devices that take commands, and somebody who sends them; [`places`] is where
+//!   devices are;
 //! - [`receiver`] is the other end of the webhooks;
 //! - [`account`] finds what is missing;
 //! - [`api_client`], [`address`], [`endpoint`], [`access`] and [`server`] reach the server, start
@@ -24,6 +25,7 @@ pub mod fleet;
 pub mod grouped;
 mod json_lines;
 pub mod latency;
+pub mod places;
 pub mod random;
 pub mod receiver;
 pub mod registration;

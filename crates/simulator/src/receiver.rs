@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-pub use ledger::{Arrival, Counts, Latest, Ledger, Reply, Retain};
+pub use ledger::{Arrival, Counts, Latest, Ledger, PickMessage, Reply, Retain};
 pub use notification::{Connection, EventKind, Notification};
 pub(crate) use notification::{Time, nullable};
 

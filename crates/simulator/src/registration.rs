@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::api_client::{Api, ApiError};
 use crate::endpoint::Endpoint;
 use crate::json_lines::Connection;
+use crate::places::FleetPlaces;
 use crate::receiver::Receiver;
 use crate::traffic::DeviceIds;
 
@@ -96,6 +97,8 @@ pub struct Registration {
     pub report_interval: Option<Duration>,
     /// The clients that are told about it; those that it has when none are given.
     pub client_ids: Vec<String>,
+    /// Where they are; their labels stay as they are when it is not given.
+    pub places: Option<FleetPlaces>,
 }
 
 /// What came of an import.
@@ -145,6 +148,10 @@ fn import_line(devices: &DeviceIds, index: u32, registration: &Registration) -> 
     }
     if !registration.client_ids.is_empty() {
         device["clients"] = registration.client_ids.clone().into();
+    }
+    if let Some(places) = &registration.places {
+        let place = places.of(index);
+        device["labels"] = place.labels().into_iter().collect();
     }
     format!("{device}\n")
 }
@@ -212,10 +219,12 @@ mod tests {
         let full = Registration {
             report_interval: Some(Duration::from_secs(2)),
             client_ids: vec!["acme".to_owned()],
+            places: Some(FleetPlaces::seeded(1)),
         };
-        let full: Value = serde_json::from_str(&line(full)).unwrap();
+        let full: Value = serde_json::from_str(&line(full)).expect("it is JSON");
         assert_eq!(full["clients"], json!(["acme"]));
         assert_eq!(full["report_interval"], "2000ms");
+        assert_eq!(full["labels"]["city"], FleetPlaces::seeded(1).of(7).city);
     }
 
     #[test]
@@ -228,7 +237,7 @@ mod tests {
             json!({"created": 0, "updated": 0, "rejected_count": 1,
                    "rejected": [{"line": 1, "code": "other", "detail": ""}]}),
         ] {
-            imported.add(serde_json::from_value(answer).unwrap());
+            imported.add(serde_json::from_value(answer).expect("it is JSON"));
         }
         let first_rejection = Some("kind_fixed: it is a lock".to_owned());
         assert_eq!(imported, Imported { created: 3, updated: 1, rejected: 2, first_rejection });

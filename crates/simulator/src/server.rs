@@ -321,26 +321,26 @@ mod tests {
     /// A site whose program is this shell script: the shell runs the file `serve`, which it takes
     /// for its argument.
     fn site(script: &str) -> Site {
-        let site = Site::new(Path::new("/bin/sh"), &[("FIELDPOST_A__B", "set")]).unwrap();
-        fs::write(site.directory.path().join("serve"), script).unwrap();
+        let site = Site::new(Path::new("/bin/sh"), &[("FIELDPOST_A__B", "set")]).expect("a site");
+        fs::write(site.directory.path().join("serve"), script).expect("it can be written");
         site
     }
 
     #[tokio::test]
     async fn a_server_is_reachable_from_ready_to_kill() {
         let site = site(&format!("echo $FIELDPOST_A__B >&2; {READY}; {FOR_EVER}"));
-        let server = site.start(PATIENCE).await.unwrap();
+        let server = site.start(PATIENCE).await.expect("it starts");
         assert_eq!((site.http.address().await.port(), site.mqtt.address().await.port()), (1, 2));
         assert_eq!(site.log_tail(), "set");
-        server.kill().await.unwrap();
+        server.kill().await.expect("it runs");
         let gone = tokio::time::timeout(Duration::from_millis(1), site.http.address()).await;
         assert!(gone.is_err(), "{gone:?}");
     }
 
     #[tokio::test]
     async fn a_server_is_asked_to_stop_with_sigterm() {
-        let server = site(&format!("{READY}; {FOR_EVER}")).start(PATIENCE).await.unwrap();
-        assert_eq!(server.stop(PATIENCE).await.unwrap().signal(), Some(15));
+        let server = site(&format!("{READY}; {FOR_EVER}")).start(PATIENCE).await.expect("it starts");
+        assert_eq!(server.stop(PATIENCE).await.expect("it stops").signal(), Some(15));
     }
 
     #[tokio::test]
@@ -360,27 +360,27 @@ mod tests {
         site.set("A", "b");
         site.set("A", "c");
         let fifo = site.directory.path().join("fifo");
-        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        let mut server = site.start_until_it_says("waits for c", PATIENCE).await.unwrap();
-        fs::write(fifo, "go\n").unwrap();
-        site.until_ready(&mut server, PATIENCE).await.unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo is there").success());
+        let mut server = site.start_until_it_says("waits for c", PATIENCE).await.expect("it says so");
+        fs::write(fifo, "go\n").expect("it can be written");
+        site.until_ready(&mut server, PATIENCE).await.expect("it is ready");
         assert_eq!(site.http.address().await.port(), 1);
-        server.kill().await.unwrap();
+        server.kill().await.expect("it runs");
     }
 
     #[tokio::test]
     async fn a_launcher_stands_in_front_of_the_program() {
         let mut site = site(&format!("echo $0 $LAUNCHED >&2; {READY}; {FOR_EVER}"));
         site.start_through(["env", "LAUNCHED=yes"]);
-        let server = site.start(PATIENCE).await.unwrap();
+        let server = site.start(PATIENCE).await.expect("it starts");
         assert_eq!(site.log_tail(), "serve yes");
-        assert_eq!(server.stop(PATIENCE).await.unwrap().signal(), Some(15));
+        assert_eq!(server.stop(PATIENCE).await.expect("it stops").signal(), Some(15));
     }
 
     #[tokio::test]
     async fn a_server_that_died_by_itself_cannot_be_killed() {
-        let mut server = site(READY).start(PATIENCE).await.unwrap();
-        server.child.wait().await.unwrap();
+        let mut server = site(READY).start(PATIENCE).await.expect("it starts");
+        server.child.wait().await.expect("it ends");
         assert!(server.kill().await.unwrap_err().to_string().contains("ended by itself"));
     }
 }

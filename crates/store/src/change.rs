@@ -8,14 +8,16 @@ use std::sync::Arc;
 
 use base::DeviceId;
 use records::{
-    Batch, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress, DeviceSession, DeviceSlot,
-    DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Notice, NoticePost, Op, OpenCommand, Operation,
-    OperationState, Pair, ParkedJob, PartitionHead, PortalToken, Quarantined, Queue, QueueCounts, Reading,
-    ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign, Wish,
+    Batch, CampaignRecord, CampaignState, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress,
+    DeviceSession, DeviceSlot, DeviceState, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand,
+    JobHead, JobId, KeptAnswer, Notice, NoticePost, Op, OpenCommand, Operation, OperationState, Pair,
+    ParkedJob, PartitionHead, Pick, PickShare, PickTerms, PortalToken, Quarantined, Queue, QueueCounts,
+    Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign, Stream,
+    StreamBlock, StreamChunk, StreamDue, StreamTail, TaskRecord, TaskState, Wish,
 };
 
-use crate::codec::encode_batch;
 use crate::codec::key::{self, Key};
+use crate::codec::{SpanPlace, StreamPlace, TaskLists, TextPlace, encode_batch};
 use crate::record::{Placed, Record, index_rows};
 use crate::table::Table;
 
@@ -141,9 +143,6 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::PutRolloutDevices(devices) => put(&*devices, out),
         Op::DeleteRolloutDevices(rollout, number) => delete::<RolloutDevices>(&(rollout, number), out),
         Op::PutRolloutMember(member) => put(&*member, out),
-        Op::PutOperation(operation) => put(&*operation, out),
-        Op::DeleteOperation(id) => delete_both::<Operation, OperationState>(&id, &id, out),
-        Op::PutOperationState(state) => put(&*state, out),
         Op::PutPortalToken(token) => put(&*token, out),
         Op::PutNotice(notice) => put(&*notice, out),
         Op::DeleteNotice(at) => delete::<Notice>(&at, out),
@@ -151,7 +150,71 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::DeleteNoticePost(client, notice) => delete::<NoticePost>(&(client, notice), out),
         Op::DeletePortalToken(id) => delete::<PortalToken>(&id, out),
         Op::DeleteRolloutMember(place, status) => delete::<RolloutMember>(&(*place, status), out),
+        op => changes_of_plans(op, out),
     }
+}
+
+/// Those of operations, tasks and campaigns.
+fn changes_of_plans(op: Op, out: &mut Vec<Change>) {
+    match op {
+        Op::PutOperation(operation) => put(&*operation, out),
+        Op::DeleteOperation(id) => delete_both::<Operation, OperationState>(&id, &id, out),
+        Op::PutOperationState(state) => put(&*state, out),
+        Op::PutPickTerms(terms) => put(&*terms, out),
+        Op::DeletePickTerms(terms) => delete::<PickTerms>(&terms, out),
+        Op::PutTask(task) => put(&*task, out),
+        Op::PutTaskState(state) => put_task_state(&state, out),
+        Op::DeleteTask(task, state) => {
+            delete_both::<TaskRecord, TaskState>(&task.place(), &state.place(), out);
+        }
+        Op::PutPick(pick) => put(&*pick, out),
+        Op::DeletePick(pick) => delete::<Pick>(&pick, out),
+        Op::PutPickShare(share) => put(&share, out),
+        Op::DeletePickShare(place) => delete::<PickShare>(&place, out),
+        Op::PutPickClock(clock) => put(&*clock, out),
+        Op::PutCampaign(campaign) => put(&*campaign, out),
+        Op::PutCampaignState(state) => put(&*state, out),
+        Op::DeleteCampaign(id) => delete_both::<CampaignRecord, CampaignState>(&id, &id, out),
+        op => changes_of_streams(op, out),
+    }
+}
+
+/// Those of streams.
+fn changes_of_streams(op: Op, out: &mut Vec<Change>) {
+    match op {
+        Op::PutStream(stream) => put_stream(&stream, out),
+        Op::DeleteStream(stream) => delete::<Stream>(&stream.place(), out),
+        Op::PutStreamTail(tail) => put(&*tail, out),
+        Op::DeleteStreamTail(stream) => delete::<StreamTail>(&stream, out),
+        Op::PutStreamDue(due) => put(&due, out),
+        Op::DeleteStreamDue(due) => delete::<StreamDue>(&(due.at, due.stream), out),
+        Op::PutStreamChunk(chunk) => put(&*chunk, out),
+        Op::DeleteStreamChunk(stream, first) => delete::<StreamChunk>(&(stream, first), out),
+        Op::PutStreamBlock(block) => put(&*block, out),
+        Op::DeleteStreamBlock(stream, first) => delete::<StreamBlock>(&(stream, first), out),
+        Op::PutExternalInterval(interval) => put(&*interval, out),
+        Op::DeleteExternalInterval(stream, source, from) => {
+            delete::<ExternalInterval>(&(stream, source, from), out);
+        }
+        Op::PutExternalSpan(span) => put(&*span, out),
+        Op::DeleteExternalSpan(span) => delete::<ExternalSpan>(&SpanPlace::of(&span), out),
+        Op::PutExternalText(text) => put(&*text, out),
+        Op::DeleteExternalText(text) => delete::<ExternalText>(&TextPlace::of(&text), out),
+        op => unreachable!("{op:?} is no change of streams"),
+    }
+}
+
+/// One that is deleted leaves its name.
+fn put_stream(stream: &Stream, out: &mut Vec<Change>) {
+    out.extend(StreamPlace::left_by(stream).map(|(table, key)| Change::Delete { table, key }));
+    put(stream, out);
+}
+
+/// In the lists that it is in now, and in no other.
+fn put_task_state(state: &TaskState, out: &mut Vec<Change>) {
+    let left = TaskLists::left_by(state).into_iter();
+    out.extend(left.map(|(table, key)| Change::Delete { table, key }));
+    put(state, out);
 }
 
 fn delete_job(id: JobId, out: &mut Vec<Change>) {

@@ -13,6 +13,7 @@ use std::cell::RefCell;
 mod answer;
 mod batch;
 mod bytes;
+mod campaign;
 mod client;
 mod command;
 mod counts;
@@ -31,6 +32,8 @@ mod queue;
 mod report_ids;
 mod rollout;
 mod seen;
+mod stream;
+mod task;
 mod terms;
 mod timeline;
 mod value;
@@ -40,6 +43,8 @@ pub use batch::{decode_batch, encode_batch};
 pub(crate) use bytes::{Reader, put_bytes, put_i64, put_u64};
 pub(crate) use command::rows_of_command;
 pub(crate) use seen::{decode_seen_slice, encode_seen_slice};
+pub(crate) use stream::{SpanPlace, StreamPlace, TextPlace};
+pub(crate) use task::TaskLists;
 pub(crate) use value::{bit, get_value, put_value, skip_value};
 
 /// Why bytes are not what they should be.

@@ -13,7 +13,9 @@ mod deletion;
 mod history;
 mod keeping;
 mod paging;
+mod picks;
 mod queues;
+mod streams;
 pub mod traffic;
 
 pub use agreement::{agree, random_traffic_agrees_with_the_model};
@@ -37,12 +39,24 @@ pub use keeping::{
     the_quarantine_keeps_what_was_refused, what_is_too_old_is_gone,
 };
 pub use paging::{pages_neither_miss_nor_repeat, pages_stay_within_their_times};
+pub use picks::{
+    a_task_is_in_the_lists_where_it_stands, campaigns_and_shares_are_what_was_put_last,
+    picks_are_found_in_each_of_their_orders,
+};
+#[cfg(test)]
+pub(crate) use picks::{answered, campaign, ended, pick, running, task, terms};
 pub use queues::{
     a_job_is_resident_or_parked_and_its_body_stays, answers_are_kept_until_they_are_deleted,
     dead_letters_are_read_in_order_and_by_id, jobs_of_a_queue_are_listed_wherever_they_are,
     parked_jobs_are_found_by_their_times, parked_jobs_are_found_in_their_lines_and_by_alias,
     queues_are_loaded_before_their_jobs,
 };
+pub use streams::{
+    a_stream_is_found_by_its_name_until_it_is_deleted, ids_of_sources_are_found_in_each_of_their_orders,
+    what_a_stream_holds_is_read_in_order,
+};
+#[cfg(test)]
+pub(crate) use streams::{block, block_file, chunk, interval, span, stream, tail, text};
 
 use std::sync::mpsc::channel;
 
@@ -88,24 +102,30 @@ macro_rules! conformance_tests {
             a_device_registered_again_starts_anew,
             a_job_is_resident_or_parked_and_its_body_stays,
             a_repeated_batch_is_ignored_and_a_gap_is_fenced,
+            a_stream_is_found_by_its_name_until_it_is_deleted,
+            a_task_is_in_the_lists_where_it_stands,
             an_empty_store_answers,
             an_open_view_shows_the_moment_it_was_opened,
             answers_are_kept_until_they_are_deleted,
+            campaigns_and_shares_are_what_was_put_last,
             counts_are_what_was_put_last,
             dead_letters_are_read_in_order_and_by_id,
             devices_are_found_by_label_and_kind,
             every_method_shows_what_was_committed,
             ids_of_reports_belong_to_their_device,
+            ids_of_sources_are_found_in_each_of_their_orders,
             jobs_of_a_queue_are_listed_wherever_they_are,
             outcomes_come_in_the_order_of_commits,
             pages_neither_miss_nor_repeat,
             pages_stay_within_their_times,
             parked_jobs_are_found_by_their_times,
             parked_jobs_are_found_in_their_lines_and_by_alias,
+            picks_are_found_in_each_of_their_orders,
             queues_are_loaded_before_their_jobs,
             random_traffic_agrees_with_the_model,
             readings_of_many_days_are_those_of_a_plain_list,
             the_quarantine_keeps_what_was_refused,
+            what_a_stream_holds_is_read_in_order,
             what_is_too_old_is_gone,
             what_was_committed_is_there_after_a_restart,
         );

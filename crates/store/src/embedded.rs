@@ -42,6 +42,7 @@ use base::{Lineage, PartitionId, Timestamp};
 use blocklog::{LogId, LogOptions, Position};
 use records::Batch;
 
+use crate::blocks::{BlockStorage, DiskBlocks};
 use crate::change::Prepared;
 use crate::port::{CommitDone, CommitOutcome, Store, StoreError, StoreMetric, View};
 use checkpoint::Checkpointer;
@@ -144,8 +145,10 @@ pub enum Progress {
 pub struct EmbeddedStore {
     options: EmbeddedOptions,
     directory: Directory,
-    /// Device partitions by number, then the registry, then partitions of queues by index.
+    /// Device partitions by number, then the registry, then partitions of queues by index, then
+    /// that of campaigns, then partitions of streams by index.
     partitions: Vec<Partition>,
+    blocks: DiskBlocks,
     inbox: Inbox,
     committer: Mutex<Committer>,
     checkpointer: Mutex<Checkpointer>,
@@ -191,18 +194,20 @@ impl EmbeddedStore {
 /// Every partition, in order of its place.
 fn partition_ids(partitions: u16) -> impl Iterator<Item = PartitionId> {
     let queues = (0..partitions).map(PartitionId::of_queues);
-    (0..partitions).map(PartitionId).chain([PartitionId::REGISTRY]).chain(queues)
+    let devices = (0..partitions).map(PartitionId);
+    let streams = (0..partitions).map(PartitionId::of_streams);
+    devices.chain([PartitionId::REGISTRY]).chain(queues).chain([PartitionId::CAMPAIGNS]).chain(streams)
 }
 
 /// The place of a partition, if there is such a one.
 fn partition_index(partition: PartitionId, partitions: u16) -> Option<usize> {
     let devices = usize::from(partitions);
-    if partition == PartitionId::REGISTRY {
-        return Some(devices);
-    }
-    let (index, first) = match partition.queues_index() {
-        Some(index) => (index, devices + 1),
-        None => (partition.0, 0),
+    let (index, first) = match (partition, partition.queues_index(), partition.streams_index()) {
+        (PartitionId::REGISTRY, ..) => return Some(devices),
+        (PartitionId::CAMPAIGNS, ..) => return Some(2 * devices + 1),
+        (_, Some(index), _) => (index, devices + 1),
+        (_, _, Some(index)) => (index, 2 * devices + 2),
+        (_, None, None) => (partition.0, 0),
     };
     (index < partitions).then_some(first + usize::from(index))
 }
@@ -250,6 +255,10 @@ impl Store for EmbeddedStore {
         let partition = self.partition(partition);
         self.health.check()?;
         Ok(Box::new(EmbeddedView::new(partition.moment(), Arc::clone(&self.health))))
+    }
+
+    fn blocks(&self) -> Arc<dyn BlockStorage> {
+        Arc::new(self.blocks.clone())
     }
 
     fn failure(&self) -> Option<Arc<StoreError>> {

@@ -2,6 +2,7 @@
 //!
 //! Knows records and files, but no rule and no socket. Everything above it sees only [`port`].
 
+mod blocks;
 mod change;
 pub mod codec;
 #[cfg(any(test, feature = "conformance"))]
@@ -16,6 +17,7 @@ mod record;
 pub mod sealed;
 mod table;
 
+pub use blocks::{BLOCK_SUFFIX, BlockStorage, DiskBlocks, MemoryBlocks};
 pub use embedded::{
     Backup, BackupSummary, Checked, EmbeddedOptions, EmbeddedStore, Progress, Running, SyncMode,
     check_backup, check_directory, is_data_directory, restore, verify_backup,
@@ -25,3 +27,4 @@ pub use port::{
     BATCH_BYTES_MAX, CommitDone, CommitOutcome, PARKED_SPAN_MS, Page, ParkedTimes, ReadingKey, Resident,
     ScannedJobs, Store, StoreError, StoreMetric, StoredJob, View, Whose, parked_span, parked_time,
 };
+pub use queries::ResultPage;

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::{Lineage, PartitionId, Timestamp};
 use records::Batch;
 
+use crate::blocks::{BlockStorage, MemoryBlocks};
 use crate::change::Prepared;
 use crate::port::{CommitDone, CommitOutcome, Store, StoreError, StoreMetric, View};
 use partition::MemoryPartition;
@@ -40,6 +41,7 @@ pub struct MemoryStore {
     lineage: Lineage,
     partitions: u16,
     manual: bool,
+    blocks: Arc<MemoryBlocks>,
     state: Mutex<State>,
 }
 
@@ -56,7 +58,8 @@ impl MemoryStore {
     /// An empty store; commits are durable at once.
     #[must_use]
     pub fn new(lineage: Lineage, partitions: u16) -> Self {
-        Self { lineage, partitions, manual: false, state: Mutex::new(State::default()) }
+        let (blocks, state) = (Arc::default(), Mutex::new(State::default()));
+        Self { lineage, partitions, manual: false, blocks, state }
     }
 
     /// An empty store in which every commit waits for [`MemoryStore::step`].
@@ -92,8 +95,9 @@ impl MemoryStore {
     }
 
     fn check(&self, partition: PartitionId) {
-        let index = partition.queues_index().unwrap_or(partition.0);
-        let exists = partition == PartitionId::REGISTRY || index < self.partitions;
+        let index = partition.queues_index().or(partition.streams_index()).unwrap_or(partition.0);
+        let is_single = partition == PartitionId::REGISTRY || partition == PartitionId::CAMPAIGNS;
+        let exists = is_single || index < self.partitions;
         assert!(exists, "there is no partition {partition}");
     }
 }
@@ -172,6 +176,10 @@ impl Store for MemoryStore {
     fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
         self.check(partition);
         Ok(Box::new(self.locked().view(partition)?))
+    }
+
+    fn blocks(&self) -> Arc<dyn BlockStorage> {
+        Arc::clone(&self.blocks) as Arc<dyn BlockStorage>
     }
 
     fn failure(&self) -> Option<Arc<StoreError>> {

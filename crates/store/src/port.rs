@@ -16,6 +16,7 @@ use records::{
     Queue, QueueCounts, Reading, ReportIds, Seen,
 };
 
+use crate::blocks::BlockStorage;
 use crate::codec::key::Key;
 
 pub use crate::key_range::KeyRange;
@@ -88,8 +89,8 @@ impl StoreError {
 pub trait Store: Send + Sync + 'static {
     /// The data directory's lineage.
     fn lineage(&self) -> Lineage;
-    /// How many device partitions there are, and as many of queues; fixed when the data directory
-    /// is made.
+    /// How many device partitions there are, and as many of queues and of streams; fixed when the
+    /// data directory is made.
     fn partitions(&self) -> u16;
     /// The latest engine time that any batch recorded; the engine clock starts no earlier.
     fn recorded_now(&self) -> Timestamp;
@@ -128,6 +129,9 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// When the data cannot be read.
     fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError>;
+
+    /// The storage of blocks of streams that every store has: the one named `local`.
+    fn blocks(&self) -> Arc<dyn BlockStorage>;
 
     /// The error that stopped the store, if one did.
     fn failure(&self) -> Option<Arc<StoreError>>;

@@ -3,15 +3,20 @@
 //! They are methods of `dyn View`, whichever store is below, and read it by [`View::get`] and
 //! [`View::range`] alone. What a query finds damaged it tells the view, which stops its store.
 
+mod campaigns;
 mod commands;
 mod devices;
 mod feeds;
 mod jobs;
 mod notices;
 mod operations;
+mod picks;
 mod portals;
 mod residents;
 mod rollouts;
+mod streams;
+
+pub use picks::ResultPage;
 
 use crate::codec::key::Key;
 use crate::codec::{CodecError, Stored};

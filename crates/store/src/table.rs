@@ -6,6 +6,8 @@
 //! with their stored form, as a [`Record`](crate::record::Record). How rows are kept is not known
 //! here.
 
+use base::PartitionId;
+
 /// Which partitions have rows in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
@@ -13,8 +15,27 @@ pub(crate) enum Of {
     Devices,
     /// Those of queues.
     Queues,
+    /// That of campaigns.
+    Campaigns,
+    /// Those of streams.
+    Streams,
     /// Every one.
     All,
+}
+
+impl Of {
+    /// Whether a partition may have such rows.
+    pub(crate) fn has(self, partition: PartitionId) -> bool {
+        let is_of_queues = partition.queues_index().is_some();
+        let is_of_streams = partition.streams_index().is_some();
+        match self {
+            Self::Devices => !is_of_queues && !is_of_streams && partition != PartitionId::CAMPAIGNS,
+            Self::Queues => is_of_queues,
+            Self::Campaigns => partition == PartitionId::CAMPAIGNS,
+            Self::Streams => is_of_streams,
+            Self::All => true,
+        }
+    }
 }
 
 /// How a checkpoint writes a table.
@@ -167,6 +188,63 @@ tables! {
     Notices = "notices", Devices, Rows;
     /// client, time, number -> notice on its way to the client.
     NoticePosts = "notice_posts", Devices, Rows;
+    /// incarnation -> terms of picks.
+    PickTerms = "pick_terms", Campaigns, Rows;
+    /// incarnation -> task as it was asked for, or slot as it began.
+    Tasks = "tasks", Campaigns, Rows;
+    /// id of a task that is no slot -> its incarnation.
+    TasksById = "tasks_by_id", Campaigns, Rows;
+    /// campaign, when it was due, task -> nothing.
+    SlotsByCampaign = "slots_by_campaign", Campaigns, Rows;
+    /// task -> how far it has come.
+    TaskStates = "task_states", Campaigns, Rows;
+    /// running task -> nothing.
+    RunningTasks = "running_tasks", Campaigns, Rows;
+    /// task whose receiver is still to be told of its end -> nothing.
+    UntoldTasks = "untold_tasks", Campaigns, Rows;
+    /// whether it is a slot, when it ended, task -> nothing.
+    EndedTasks = "ended_tasks", Campaigns, Rows;
+    /// task, number -> pick.
+    Picks = "picks", Campaigns, Rows;
+    /// partition, slot, when it was picked, task -> number.
+    PicksByDevice = "picks_by_device", Campaigns, Rows;
+    /// task that is no slot, number among those that have ended -> number.
+    PicksByEnd = "picks_by_end", Campaigns, Rows;
+    /// campaign, when it ended, task, number among those that have ended -> number.
+    PicksByCampaign = "picks_by_campaign", Campaigns, Rows;
+    /// campaign, id of a device, 0, when it ended, task, number among those that have ended ->
+    /// number.
+    PicksByCampaignDevice = "picks_by_campaign_device", Campaigns, Rows;
+    /// partition, slot -> what the device has had of all picks.
+    PickShares = "pick_shares", Campaigns, Rows;
+    /// nothing -> the clock of picks.
+    PickClock = "pick_clock", Campaigns, Rows;
+    /// id -> campaign.
+    Campaigns = "campaigns", Campaigns, Rows;
+    /// id -> how far the campaign has come.
+    CampaignStates = "campaign_states", Campaigns, Rows;
+    /// incarnation -> stream.
+    Streams = "streams", Streams, Rows;
+    /// namespace, 0, name of a stream that is not deleted -> its incarnation.
+    StreamsByName = "streams_by_name", Streams, Rows;
+    /// stream -> how far it has come.
+    StreamTails = "stream_tails", Streams, Rows;
+    /// when time does something to it, stream -> nothing else.
+    StreamsByDue = "streams_by_due", Streams, Rows;
+    /// stream, id of the first message -> messages.
+    StreamChunks = "stream_chunks", Streams, Rows;
+    /// stream, id of the first message -> block.
+    StreamBlocks = "stream_blocks", Streams, Rows;
+    /// stream, source, 0, lowest number -> interval.
+    ExternalIntervals = "external_intervals", Streams, Rows;
+    /// stream, source, 0, lowest number, block -> span.
+    ExternalSpans = "external_spans", Streams, Rows;
+    /// stream, block, source, 0, lowest number -> nothing.
+    SpansByBlock = "external_spans_by_block", Streams, Rows;
+    /// stream, source, 0, hash of a text, id of the message -> text.
+    ExternalTexts = "external_texts", Streams, Rows;
+    /// stream, id of the message -> the key of its text.
+    TextsByMessage = "external_texts_by_message", Streams, Rows;
 }
 
 impl Table {
@@ -177,6 +255,8 @@ impl Table {
         match self {
             Self::JobHeads | Self::JobBodies => 1,
             Self::OpenCommands | Self::CommandsByDue | Self::CommandsByKey | Self::DeviceSessions => 1,
+            Self::RunningTasks | Self::UntoldTasks => 1,
+            Self::StreamChunks | Self::StreamsByDue => 1,
             Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 16,
             _ => 2,
         }

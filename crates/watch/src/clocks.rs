@@ -93,10 +93,12 @@ impl Clocks {
         self.is_attended(of).then(|| Timestamp(from.0.saturating_add(attended_ms.max(0))))
     }
 
-    /// The latest moment at which the next call must come so that it is not taken for the end of a
-    /// standstill.
+    /// When the next call is to come so that it is not taken for the end of a standstill: a
+    /// multiple of [`crate::PULSE`], so that all partitions wake together.
     pub(crate) fn next_pulse(&self) -> Timestamp {
-        self.at.max(self.still_until).after(crate::PULSE)
+        let pulse_ms = crate::PULSE.as_millis() as i64;
+        let from = self.at.max(self.still_until).0;
+        Timestamp((from.div_euclid(pulse_ms) + 1).saturating_mul(pulse_ms))
     }
 
     /// A device whose way is no longer configured is expected by one that is: its clock runs as the

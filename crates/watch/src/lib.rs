@@ -104,6 +104,8 @@ pub struct Watch {
     roster: Roster,
     silence: Silence,
     connections: Connections,
+    /// Since [`Watch::take_moved`].
+    has_moved: bool,
 }
 
 impl Watch {
@@ -117,6 +119,7 @@ impl Watch {
             roster: Roster::default(),
             silence: Silence::new(&settings, &attended),
             connections: Connections::default(),
+            has_moved: false,
         }
     }
 
@@ -185,6 +188,7 @@ impl Watch {
         let (readings, newest_ts) = (device.readings(), device.newest_ts());
         batch.ops.push(Op::Sign(Sign { slot, way, readings, newest_ts, reading }));
         self.connections.moved(was, Connection::Online);
+        self.has_moved |= was != Connection::Online;
         if changed || was != Connection::Online {
             batch.ops.push(Op::PutState(slot, device.state()));
         }
@@ -210,6 +214,7 @@ impl Watch {
                 Judged::Lost(slot) => {
                     let device = self.roster.known_mut(slot);
                     self.connections.moved(device.connection(), Connection::Lost);
+                    self.has_moved = true;
                     noticed.push(device.lose(slot));
                     batch.ops.push(Op::PutState(slot, device.state()));
                 }
@@ -236,6 +241,12 @@ impl Watch {
     #[must_use]
     pub fn connections(&self) -> Connections {
         self.connections
+    }
+
+    /// Whether any device is in another connection since this was last asked: then the batches
+    /// since have its [`Op::PutState`].
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.has_moved)
     }
 
     /// What a device is like now; `None` if there is no such device.

@@ -4,7 +4,9 @@
 use std::convert::Infallible;
 use std::task::{Context, Poll};
 
-use access::{Access, Caller, Holder, LimitReached, NotRecognised, PortalHolder, Scope, UnderWay};
+use access::{
+    Access, Caller, Holder, LimitReached, NotRecognised, PortalHolder, Scope, StreamRights, UnderWay,
+};
 use axum::body::Body;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
@@ -225,16 +227,27 @@ pub(super) fn scopes_suffice(scopes: &[Scope], needs: Needs, is_safe: bool, abou
         | (Scope::Read | Scope::Operate, Needs::Read(_) | Needs::Look(_))
         | (Scope::Report, Needs::Report)
         | (Scope::Commands, Needs::Look(_) | Needs::Command)
-        | (Scope::Operate, Needs::Command | Needs::Operate(_) | Needs::OperateJobs) => true,
+        | (Scope::Tasks, Needs::Picks | Needs::OperatePicks | Needs::Fleet)
+        | (Scope::Read | Scope::Commands | Scope::Operate, Needs::Fleet)
+        | (Scope::Operate, Needs::Command | Needs::Operate(_) | Needs::OperateJobs | Needs::OperatePicks) => {
+            true
+        }
         (Scope::Read, Needs::Operations) => is_safe,
         (Scope::Operate | Scope::Commands | Scope::Client(_), Needs::Operations) => true,
-        (Scope::Read | Scope::Operate, Needs::Jobs | Needs::Queues) => is_safe,
+        (Scope::Read | Scope::Operate, Needs::Jobs | Needs::Queues | Needs::Picks) => is_safe,
         (Scope::Jobs(namespace), Needs::Jobs | Needs::OperateJobs) => {
             about.in_path("ns") == Some(namespace.as_str())
         }
         (Scope::Jobs(namespace), Needs::Queues | Needs::Operations) => {
             about.in_query("namespace") == Some(namespace.as_str())
         }
+        (scope, Needs::Streams(right)) => {
+            about.in_path("ns").is_some_and(|namespace| scope.may_stream(namespace, right))
+        }
+        (
+            Scope::Read | Scope::Operate | Scope::Streams(_, StreamRights::All | StreamRights::Read),
+            Needs::StreamList,
+        ) => true,
         _ => false,
     };
     needs == Needs::AnyToken || scopes.iter().any(suffices)

@@ -2,10 +2,12 @@
 //!
 //! `read` is for whoever may see everything, `admin` for whoever may change it. `commands` sends
 //! commands and sees the devices that these are for; `operate` does so too, sees everything, and
-//! sets going again what has stopped. A client's scope reaches what is its own: its entry in the
-//! registry, the devices linked to it, its deliveries; and it may have its deliveries sent again,
-//! which reaches nobody but the client. It changes nothing else, and sees no other client.
+//! sets going again what has stopped. `tasks` has devices picked, sees what came of it, and how
+//! the fleet is spread. A client's scope reaches what is its own: its entry in the registry, the
+//! devices linked to it, its deliveries. It may have its deliveries sent again, which reaches
+//! nobody but the client. It changes nothing else, and sees no other client.
 
+use access::StreamRights;
 use axum::http::Method;
 
 /// What a route takes, beside `admin`, which is always enough.
@@ -23,6 +25,12 @@ pub(super) enum Needs {
     Report,
     /// `commands` or `operate`.
     Command,
+    /// `tasks`; or `read` or `operate` if nothing is changed.
+    Picks,
+    /// `tasks` or `operate`.
+    OperatePicks,
+    /// `read`, `commands`, `tasks` or `operate`.
+    Fleet,
     /// `operate`, or a client's scope where it is its own.
     Operate(Own),
     /// A client's scope where it is its own, or else `admin`.
@@ -37,6 +45,10 @@ pub(super) enum Needs {
     Operations,
     /// `read` or `operate`, or `jobs:NAMESPACE` where that is asked for with `namespace=`.
     Queues,
+    /// This right to the streams of the `{ns}` in the path.
+    Streams(StreamRights),
+    /// `read` or `operate`, or any scope that reads streams: what it may not read is not listed.
+    StreamList,
 }
 
 /// By what a request is recognised as being about what is a client's own.
@@ -59,7 +71,10 @@ pub(super) enum Own {
     CountsInQuery,
 }
 
-use Needs::{Admin, AnyToken, Command, Look, Nothing, Operate, Operations, Queues, Read, Report};
+use Needs::{
+    Admin, AnyToken, Command, Look, Nothing, Operate, OperatePicks, Operations, Picks, Queues, Read, Report,
+    StreamList, Streams,
+};
 use Own::{ClientInPath, ClientInQuery, CountsInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
 
 /// A method, a route as it is written for the router, and what it takes. HEAD is GET.
@@ -106,6 +121,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/devices/{id}/readings/summary", Read(DeviceInPath)),
     ("GET", "/v1/devices/{id}/timeline", Look(Never)),
     ("GET", "/v1/events", Read(EitherInQuery)),
+    ("GET", "/v1/fleet/count", Needs::Fleet),
     ("GET", "/v1/stats", Read(CountsInQuery)),
     ("GET", "/v1/system", Read(Never)),
     ("GET", "/v1/deliveries", Read(ClientInQuery)),
@@ -133,6 +149,32 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/rollouts/{id}/devices", Look(Never)),
     ("POST", "/v1/rollouts/{id}/pause", Command),
     ("POST", "/v1/rollouts/{id}/resume", Command),
+    ("GET", "/v1/campaigns", Picks),
+    ("POST", "/v1/campaigns", Picks),
+    ("GET", "/v1/campaigns/{id}", Picks),
+    ("PUT", "/v1/campaigns/{id}", Picks),
+    ("PATCH", "/v1/campaigns/{id}", Picks),
+    ("DELETE", "/v1/campaigns/{id}", Picks),
+    ("GET", "/v1/campaigns/{id}/coverage", Picks),
+    ("POST", "/v1/campaigns/{id}/pause", OperatePicks),
+    ("GET", "/v1/campaigns/{id}/results", Picks),
+    ("POST", "/v1/campaigns/{id}/resume", OperatePicks),
+    ("GET", "/v1/campaigns/{id}/slots", Picks),
+    ("GET", "/v1/fleet/fairness", Needs::Fleet),
+    ("GET", "/v1/fleet/weights", Needs::Fleet),
+    ("POST", "/v1/tasks", Picks),
+    ("GET", "/v1/tasks/{id}", Picks),
+    ("DELETE", "/v1/tasks/{id}", Picks),
+    ("GET", "/v1/tasks/{id}/results", Picks),
+    ("GET", "/v1/streams", StreamList),
+    ("GET", "/v1/streams/{ns}/{stream}", Streams(StreamRights::Read)),
+    ("DELETE", "/v1/streams/{ns}/{stream}", Streams(StreamRights::All)),
+    ("GET", "/v1/streams/{ns}/{stream}/blocks", Streams(StreamRights::Read)),
+    ("GET", "/v1/streams/{ns}/{stream}/handlers", Streams(StreamRights::Read)),
+    ("GET", "/v1/streams/{ns}/{stream}/messages", Streams(StreamRights::Read)),
+    ("POST", "/v1/streams/{ns}/{stream}/messages", Streams(StreamRights::Append)),
+    ("GET", "/v1/streams/{ns}/{stream}/messages/{id}", Streams(StreamRights::Read)),
+    ("PUT", "/v1/streams/{ns}/{stream}/settings", Streams(StreamRights::All)),
     ("POST", "/v1/reports", Report),
     ("GET", "/v1/quarantine", Read(Never)),
     ("GET", "/v1/quarantine/{id}", Read(Never)),
@@ -174,11 +216,16 @@ impl Needs {
             AnyToken => "any",
             Report => "admin or report",
             Command => "admin, commands or operate",
+            Picks => "admin or tasks, or read or operate to look",
+            OperatePicks => "admin, tasks or operate",
+            Needs::Fleet => "admin, read, commands, tasks or operate",
             Needs::Jobs => "admin, or jobs:NAMESPACE of this namespace",
             Needs::OperateJobs => "admin, operate, or jobs:NAMESPACE of this namespace",
             Operations => {
                 "admin, operate, commands, client:ID, jobs:NAMESPACE with namespace=NAMESPACE in the query, or read to look"
             }
+            Streams(right) => right.takes(),
+            StreamList => "admin, read, operate, streams:NAMESPACE or streams:NAMESPACE:read",
             Queues => "admin, read, operate, or jobs:NAMESPACE with namespace=NAMESPACE in the query",
             Read(own) => match own {
                 Never => "admin, read or operate",

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use axum::routing::{get, post};
 use base::id::DELIVERY_ID_PREFIX;
-use base::{ClientId, DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
+use base::{ClientId, Clock, DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
 use engine::{AttemptDue, Engine, Report, Said, Settings, Slice};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
@@ -22,6 +22,7 @@ use tower_service::Service;
 use super::table::{Needs, ROUTES};
 use crate::{ApiState, router_with};
 
+mod expiry;
 mod own;
 mod portals;
 
@@ -45,7 +46,11 @@ fn tokens() -> Vec<Token> {
         Token::for_tests("report", &["report"]),
         Token::for_tests("commands", &["commands"]),
         Token::for_tests("operate", &["operate"]),
+        Token::for_tests("tasks", &["tasks"]),
         Token::for_tests("jobs", &["jobs:mail"]),
+        Token::for_tests("streams", &["streams:shop"]),
+        Token::for_tests("reader", &["streams:shop:read"]),
+        Token::for_tests("producer", &["streams:shop:append"]),
         Token::for_tests("acme", &["client:acme"]),
         Token::for_tests("both", &["client:none", "client:acme", "report"]),
         Token::for_tests("nobody", &[]),
@@ -54,8 +59,11 @@ fn tokens() -> Vec<Token> {
 
 impl Rig {
     async fn start(access: Access) -> Self {
+        Self::by(Arc::new(SystemClock::start(Timestamp(0))), access).await
+    }
+
+    async fn by(clock: Arc<dyn Clock>, access: Access) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), 2));
-        let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(Settings::for_tests(), store, clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
         Self::over(engine, access)
@@ -190,8 +198,10 @@ async fn whoever_may_look_at_devices_alone_is_told_of_nothing_else_in_the_overvi
     assert_eq!(names("commands").await, ["at", "devices", "rates"]);
 }
 
-const EVERY_TOKEN: &[&str] =
-    &["admin", "read", "report", "commands", "operate", "jobs", "acme", "both", "nobody"];
+const EVERY_TOKEN: &[&str] = &[
+    "admin", "read", "report", "commands", "operate", "tasks", "jobs", "streams", "reader", "producer",
+    "acme", "both", "nobody",
+];
 /// What a console asks besides the lists.
 const OF_A_CONSOLE: [(&str, &[&str]); 5] = [
     ("GET /v1/caller", EVERY_TOKEN),
@@ -199,6 +209,46 @@ const OF_A_CONSOLE: [(&str, &[&str]); 5] = [
     ("GET /v1/overview", &["admin", "read", "commands", "operate"]),
     ("GET /v1/system", &["admin", "read", "operate"]),
     ("GET /v1/devices/d1/readings/summary", &["admin", "read", "operate"]),
+];
+
+const LOOK_AT_PICKS: &[&str] = &["admin", "read", "operate", "tasks"];
+const OF_FLEET: &[&str] = &["admin", "read", "commands", "operate", "tasks"];
+/// What has devices picked, and tells of it.
+const OF_PICKS: [(&str, &[&str]); 18] = [
+    ("POST /v1/tasks", &["admin", "tasks"]),
+    ("GET /v1/tasks/none", LOOK_AT_PICKS),
+    ("DELETE /v1/tasks/none", &["admin", "tasks"]),
+    ("GET /v1/tasks/none/results", LOOK_AT_PICKS),
+    ("POST /v1/campaigns", &["admin", "tasks"]),
+    ("GET /v1/campaigns?x=1", LOOK_AT_PICKS),
+    ("GET /v1/campaigns/none", LOOK_AT_PICKS),
+    ("PUT /v1/campaigns/none", &["admin", "tasks"]),
+    ("PATCH /v1/campaigns/none", &["admin", "tasks"]),
+    ("DELETE /v1/campaigns/none", &["admin", "tasks"]),
+    ("POST /v1/campaigns/none/pause", &["admin", "tasks", "operate"]),
+    ("POST /v1/campaigns/none/resume", &["admin", "tasks", "operate"]),
+    ("GET /v1/campaigns/none/slots", LOOK_AT_PICKS),
+    ("GET /v1/campaigns/none/results", LOOK_AT_PICKS),
+    ("GET /v1/campaigns/none/coverage", LOOK_AT_PICKS),
+    ("GET /v1/fleet/count?x=1", OF_FLEET),
+    ("GET /v1/fleet/weights?x=1", OF_FLEET),
+    ("GET /v1/fleet/fairness", OF_FLEET),
+];
+
+const READ_STREAMS: &[&str] = &["admin", "read", "operate", "streams", "reader"];
+/// What appends to streams and reads them.
+const OF_STREAMS: [(&str, &[&str]); 11] = [
+    ("GET /v1/streams?x=1", READ_STREAMS),
+    ("GET /v1/streams/shop/orders", READ_STREAMS),
+    ("GET /v1/streams/other/orders", &["admin", "read", "operate"]),
+    ("GET /v1/streams/shop/orders/blocks", READ_STREAMS),
+    ("GET /v1/streams/shop/orders/handlers", READ_STREAMS),
+    ("GET /v1/streams/shop/orders/messages", READ_STREAMS),
+    ("GET /v1/streams/shop/orders/messages/1", READ_STREAMS),
+    ("POST /v1/streams/shop/orders/messages", &["admin", "streams", "producer"]),
+    ("POST /v1/streams/other/orders/messages", &["admin"]),
+    ("PUT /v1/streams/shop/orders/settings", &["admin", "streams"]),
+    ("DELETE /v1/streams/sh%6Fp/orders", &["admin", "streams"]),
 ];
 
 #[tokio::test]
@@ -252,16 +302,20 @@ async fn a_scope_reaches_what_it_names_and_no_more() {
     ]
     .into_iter()
     .chain(OF_A_CONSOLE)
+    .chain(OF_PICKS)
+    .chain(OF_STREAMS)
     {
         for token in tokens() {
             let answer = rig.with(&token.name, call, "").await;
             let admitted = answer.status != 403;
             assert_eq!(admitted, allowed.contains(&token.name.as_str()), "{call} with {}", token.name);
-            let says_why = answer.headers.contains_key("www-authenticate");
-            let is_told = answer.json["code"] == "forbidden" && says_why;
-            assert!(admitted || is_told || call.starts_with("HEAD"), "{call}: {}", answer.json);
+            assert!(admitted || call.starts_with("HEAD") || is_told_why(&answer), "{call}: {}", answer.json);
         }
     }
+}
+
+fn is_told_why(answer: &Answer) -> bool {
+    answer.json["code"] == "forbidden" && answer.headers.contains_key("www-authenticate")
 }
 
 #[tokio::test]

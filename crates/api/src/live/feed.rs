@@ -16,7 +16,7 @@ use super::memo::ReadFrom;
 use super::moved::{MovedRows, SentRow, SentRows};
 use super::position::FeedPosition;
 use super::topic::LiveTopic;
-use crate::authorization::Sees;
+use crate::authorization::Visibility;
 use crate::cursor::Key;
 use crate::list::List;
 use crate::page::{Feed, Order};
@@ -33,9 +33,9 @@ const NEWEST_LOOKS_MAX: usize = 4;
 /// A feed that can be read from any place on.
 pub(crate) trait FeedSource: Send + Sync {
     /// The newest items, oldest first.
-    fn newest(&self, items: usize) -> Result<FeedPage, Problem>;
+    fn newest(&self, items: usize) -> Result<FeedRead, Problem>;
     /// The items behind a place, oldest first. `None` for what is no place.
-    fn since(&self, position: &FeedPosition, items: usize) -> Result<Option<FeedPage>, Problem>;
+    fn since(&self, position: &FeedPosition, items: usize) -> Result<Option<FeedRead>, Problem>;
     /// Whether items change after they were made.
     fn is_changing(&self) -> bool;
     /// An item as it is now, as JSON; `None` for one that is gone.
@@ -49,12 +49,12 @@ pub(super) struct FeedIdentity {
     pub(super) topic: LiveTopic,
     pub(super) device: Option<DeviceId>,
     pub(super) client: Option<ClientId>,
-    pub(super) sees: Sees,
+    pub(super) sees: Visibility,
 }
 
 /// Items as they are sent.
 #[derive(Debug)]
-pub(crate) struct FeedPage {
+pub(crate) struct FeedRead {
     /// JSON texts with commas between.
     items: Vec<u8>,
     count: usize,
@@ -100,14 +100,14 @@ impl<F, L: List> ListSource<F, L> {
 }
 
 impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F, L> {
-    fn newest(&self, items: usize) -> Result<FeedPage, Problem> {
+    fn newest(&self, items: usize) -> Result<FeedRead, Problem> {
         let list = (self.make)(feed(None, Order::Descending));
         let Stretch { found, .. } = read(&list, None, items, NEWEST_LOOKS_MAX)?;
         let mut texts = fitting::<L>(&found);
         let mut rows = self.rows_of(&found, &texts);
         rows.reverse();
         texts.reverse();
-        Ok(FeedPage {
+        Ok(FeedRead {
             count: texts.len(),
             items: texts.join(&b','),
             rows,
@@ -116,7 +116,7 @@ impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F, L> {
         })
     }
 
-    fn since(&self, position: &FeedPosition, items: usize) -> Result<Option<FeedPage>, Problem> {
+    fn since(&self, position: &FeedPosition, items: usize) -> Result<Option<FeedRead>, Problem> {
         let Some(key) = L::Key::read(&position.place) else { return Ok(None) };
         let list = (self.make)(feed(Some(position.looked_until), Order::Ascending));
         let Stretch { found, next, .. } = read(&list, Some(&key), items, 1)?;
@@ -127,7 +127,7 @@ impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F, L> {
         let reached = next.filter(|_| !is_cut).or(sent);
         let place = reached.map_or_else(|| Some(position.place.clone()), |key| place_of::<L>(Some(key)));
         let rows = self.rows_of(&found, &texts);
-        Ok(Some(FeedPage { count: texts.len(), items: texts.join(&b','), rows, more, place }))
+        Ok(Some(FeedRead { count: texts.len(), items: texts.join(&b','), rows, more, place }))
     }
 
     fn is_changing(&self) -> bool {
@@ -272,7 +272,7 @@ impl FeedState {
             let end = memo.feed_end(tick, || api.engine().feed_end());
             let read_newest = || {
                 let page = source.newest(last)?;
-                Ok(update_of(FeedPage { more: false, ..page }, end, true))
+                Ok(update_of(FeedRead { more: false, ..page }, end, true))
             };
             let Some(position) = position else { return memo.get_or_read(tick, newest, read_newest) };
             let from = (feed, ReadFrom::Behind(position.clone()));
@@ -324,8 +324,8 @@ impl FeedState {
     }
 }
 
-fn update_of(page: FeedPage, end: Timestamp, first: bool) -> FeedUpdate {
-    let FeedPage { items, count, rows, more, place } = page;
+fn update_of(page: FeedRead, end: Timestamp, first: bool) -> FeedUpdate {
+    let FeedRead { items, count, rows, more, place } = page;
     let position = place.map(|place| FeedPosition { place, looked_until: end });
     FeedUpdate { items: items.into(), count, rows, first, behind: false, more, end, position }
 }
@@ -337,7 +337,7 @@ mod tests;
 impl FeedUpdate {
     /// Nothing was found.
     pub(super) fn nothing() -> Self {
-        let page = FeedPage { items: Vec::new(), count: 0, rows: Vec::new(), more: false, place: None };
+        let page = FeedRead { items: Vec::new(), count: 0, rows: Vec::new(), more: false, place: None };
         update_of(page, Timestamp(0), false)
     }
 }

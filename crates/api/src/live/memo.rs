@@ -148,11 +148,11 @@ mod tests {
     use base::ClientId;
 
     use super::*;
-    use crate::authorization::Sees;
+    use crate::authorization::Visibility;
 
     fn of_device(device: &str) -> FeedIdentity {
         let device = DeviceId::new(device);
-        FeedIdentity { topic: LiveTopic::Events, device, client: None, sees: Sees::Everything }
+        FeedIdentity { topic: LiveTopic::Events, device, client: None, sees: Visibility::Everything }
     }
 
     fn behind(place: &[u8], looked_until: i64) -> ReadFrom {
@@ -197,7 +197,7 @@ mod tests {
             of_device("d1"),
             FeedIdentity { client: client.clone(), ..of_device("d1") },
             FeedIdentity { client, ..all.clone() },
-            FeedIdentity { sees: Sees::ItsOwn, ..all.clone() },
+            FeedIdentity { sees: Visibility::ItsOwn, ..all.clone() },
             FeedIdentity { topic: LiveTopic::Deliveries, ..all },
         ];
         // The same place, but a time that its caller made up: whoever has it looks for less.

@@ -26,16 +26,22 @@ use super::visible::{VisibleChanges, VisibleDevices, VisibleQueues};
 use super::{LiveLook, LiveStreamPermit};
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::authorization::{Sees, still_knows};
+use crate::authorization::{Visibility, still_knows};
 use crate::overview;
 use crate::path::{unknown_client, unknown_device};
-use crate::routes::live::{clients, operations, rollouts, source};
+use crate::routes::live::{campaigns, clients, operations, rollouts, source, tasks};
 use crate::shape::{LiveBehindShape, LiveHelloShape};
 
 /// Between two looks at a topic: it has ten messages a second at most.
 const TICK: Duration = Duration::from_millis(100);
+/// Between two looks at devices: each that was heard of is read and sent as a whole. Nobody reads
+/// more of devices that report several times a second.
+const DEVICES_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks at queues: their partitions are asked.
 const QUEUES_INTERVAL: Duration = Duration::from_millis(500);
+/// Queues that jobs went through are looked at again after this long, also where nothing happens
+/// any more: rates fall by themselves.
+const RATES_INTERVAL: Duration = Duration::from_secs(5);
 /// Between two looks at rollouts, operations and clients: all that are shown are read.
 const ROWS_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks at a feed that is behind: it will be left out again.
@@ -81,6 +87,16 @@ struct TopicState {
     told_in: u64,
     /// It is not looked at before that.
     look_at: Instant,
+    /// It is looked at then, whether there is something new or not.
+    look_by: Option<Instant>,
+}
+
+impl TopicState {
+    /// When it is looked at, if it is.
+    fn due_at(&self) -> Option<Instant> {
+        let told = self.is_due.then_some(self.look_at);
+        told.into_iter().chain(self.look_by).min()
+    }
 }
 
 enum TopicView {
@@ -115,7 +131,15 @@ impl LiveStream {
                 watched.push(watches);
                 1 << (watched.len() - 1)
             });
-            topics.push(TopicState { topic, shows, follows, is_due: true, told_in: 0, look_at: now });
+            topics.push(TopicState {
+                topic,
+                shows,
+                follows,
+                is_due: true,
+                told_in: 0,
+                look_at: now,
+                look_by: None,
+            });
         }
         // A portal may be closed at any time.
         let rights_follow = caller.as_ref().and_then(Caller::portal).map_or(0, |_| {
@@ -180,20 +204,20 @@ impl LiveStream {
 
     /// The topic that may be looked at, and has waited longest for it.
     fn due(&self, now: Instant) -> Option<usize> {
-        let due = self.topics.iter().enumerate().filter(|(_, topic)| topic.is_due && topic.look_at <= now);
-        due.min_by_key(|(_, topic)| topic.look_at).map(|(at, _)| at)
+        let due = self.topics.iter().enumerate().filter_map(|(at, topic)| Some((topic.due_at()?, at)));
+        due.min().filter(|(due_at, _)| *due_at <= now).map(|(_, at)| at)
     }
 
     /// Waits until there is something to look at, or to say.
     async fn wait(&mut self) -> Result<(), Problem> {
-        let due = self.topics.iter().filter(|topic| topic.is_due).map(|topic| topic.look_at).min();
+        let due = self.topics.iter().filter_map(TopicState::due_at).min();
         let look_at = due.unwrap_or(self.alive_at).min(self.alive_at).min(self.rights_end);
-        // Until a look that comes with the next moment nothing is gained by waking for each batch:
-        // what is told meanwhile is taken afterwards.
-        let is_idle = due.is_none_or(|at| at > Instant::now() + TICK);
+        // Of a topic that will be looked at nothing more needs to be told: the look takes it.
+        let idle = self.topics.iter().filter(|topic| !topic.is_due);
+        let awaited = idle.fold(self.rights_follow, |all, topic| all | topic.follows);
         let Self { follower, samples, .. } = self;
         select! {
-            told = follower.told(), if is_idle => {
+            told = follower.told(awaited), if awaited != 0 => {
                 self.mark_due(|topic| topic.follows & told != 0);
                 if self.rights_follow & told != 0 {
                     self.check_rights().await?;
@@ -243,20 +267,28 @@ impl LiveStream {
         let state = &mut self.topics[at];
         state.is_due = false;
         state.look_at = next;
+        state.look_by = None;
+        let told = self.follower.take(state.follows) != 0;
         match &mut state.shows {
             TopicView::Feed(_) => self.look_at_feed(at, &look).await?,
             TopicView::Devices(devices) => {
                 self.follower.shown().await;
                 let clients = sees_devices_of(&api, self.caller.as_ref()).await?;
                 let changed = devices.changed(&look, self.follower.touched(), clients.as_deref()).await?;
-                state.is_due |= changed.more;
+                if changed.more {
+                    // It was cut, or may be older than what this stream was told of.
+                    state.is_due = true;
+                } else {
+                    state.look_at = next_moment(epoch, Instant::now(), DEVICES_INTERVAL).0;
+                }
                 self.add_changed(LiveTopic::Devices, &changed);
             }
             TopicView::Queues(queues) => {
                 state.look_at = next_moment(epoch, Instant::now(), QUEUES_INTERVAL).0;
                 let changed = queues.changed(&look).await?;
                 // What another stream asked for at this moment may be from before that.
-                state.is_due |= state.told_in == tick;
+                state.is_due |= told || state.told_in == tick;
+                state.look_by = queues.has_rates().then(|| Instant::now() + RATES_INTERVAL);
                 self.add_changed(LiveTopic::Queues, &changed);
             }
             TopicView::Rows(rows) => {
@@ -416,6 +448,10 @@ async fn shows(
             ));
         }
         LiveTopic::Rollouts => return Ok(rows(RegistryRows::Rollouts, rollouts(api), &asked.rollouts)),
+        LiveTopic::Tasks => return Ok(rows(RegistryRows::Tasks, tasks(api), &asked.tasks)),
+        LiveTopic::Campaigns => {
+            return Ok(rows(RegistryRows::Campaigns, campaigns(api), &asked.campaigns));
+        }
         LiveTopic::Operations => {
             let source = operations(api, caller, asked.namespace.clone());
             return Ok(rows(RegistryRows::Operations, source, &asked.operations));
@@ -433,14 +469,14 @@ async fn shows(
     if let Some(client) = asked.client.as_ref().filter(|client| api.queries().client(client).is_none()) {
         return Err(unknown_client(client.as_str()));
     }
-    let sees = Sees::of_caller(caller);
+    let sees = Visibility::of_caller(caller);
     let device = asked.device.as_ref().filter(|_| feed != FollowedFeed::Notices);
     let watched = match device {
         None => Some(WatchTarget::Feed(Followed { feed, device: None })),
         Some(id) => {
             let (queries, device) = (api.queries(), id.clone());
             match api.shared.lookups.run(move || queries.place(&device)).await? {
-                None if sees == Sees::Everything => return Err(unknown_device(id.as_str())),
+                None if sees == Visibility::Everything => return Err(unknown_device(id.as_str())),
                 // Of a device that is unknown there will be nothing.
                 None => None,
                 device => Some(WatchTarget::Feed(Followed { feed, device })),

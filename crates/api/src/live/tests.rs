@@ -100,9 +100,13 @@ impl Rig {
 
     /// So many streams may be open.
     async fn with_streams(tokens: &[(&str, &str)], streams: usize) -> Self {
+        Self::with(tokens, streams, Settings::for_tests()).await
+    }
+
+    async fn with(tokens: &[(&str, &str)], streams: usize, settings: Settings) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), 2));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        let engine = Engine::start(Settings::for_tests(), store, clock).await.expect("an empty store loads");
+        let engine = Engine::start(settings, store, clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
         let access =
             Access::of(tokens.iter().map(|(name, scope)| Token::for_tests(name, &[scope])).collect());
@@ -480,7 +484,7 @@ async fn streams_at_the_same_place_share_what_one_of_them_read() {
     rig.report("d1", 0..2).await;
     let state =
         ApiState::new(rig.engine.clone(), Access::of(Vec::new()), &MemoryBudget::default(), Arc::default());
-    let sees = crate::authorization::Sees::Everything;
+    let sees = crate::authorization::Visibility::Everything;
     let source = crate::routes::live::source(&state, super::LiveTopic::Events, (None, None), sees);
     let feed = FeedIdentity { topic: super::LiveTopic::Events, device: None, client: None, sees };
     let (mut one, mut other) =

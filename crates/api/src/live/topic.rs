@@ -16,7 +16,7 @@ const VISIBLE_MAX: usize = 200;
 const LAST_DEFAULT: usize = 50;
 const LAST_MAX: usize = 200;
 
-/// Longest id of a rollout or an operation, in bytes.
+/// Longest id of a rollout, an operation, a task or a campaign, in bytes.
 const ID_BYTES_MAX: usize = 64;
 
 /// Something to be shown.
@@ -33,10 +33,12 @@ pub(crate) enum LiveTopic {
     Rollouts = 9,
     Operations = 10,
     Client = 11,
+    Tasks = 12,
+    Campaigns = 13,
 }
 
 impl LiveTopic {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Overview,
         Self::Events,
         Self::Deliveries,
@@ -48,6 +50,8 @@ impl LiveTopic {
         Self::Rollouts,
         Self::Operations,
         Self::Client,
+        Self::Tasks,
+        Self::Campaigns,
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -63,6 +67,8 @@ impl LiveTopic {
             Self::Rollouts => "rollouts",
             Self::Operations => "operations",
             Self::Client => "client",
+            Self::Tasks => "tasks",
+            Self::Campaigns => "campaigns",
         }
     }
 }
@@ -78,6 +84,8 @@ pub(super) struct LiveRequest {
     pub(super) last: usize,
     pub(super) rollouts: BTreeSet<String>,
     pub(super) operations: BTreeSet<String>,
+    pub(super) tasks: BTreeSet<String>,
+    pub(super) campaigns: BTreeSet<String>,
     /// Of queues of which the operations are; a token of that namespace has to say it.
     pub(super) namespace: Option<String>,
 }
@@ -102,6 +110,8 @@ impl LiveRequest {
         let right = format!("up to {VISIBLE_MAX} ids, with commas between");
         let rollouts = params.take("rollout", &right, |text| each(text, VISIBLE_MAX, id))?;
         let operations = params.take("operation", &right, |text| each(text, VISIBLE_MAX, id))?;
+        let tasks = params.take("task", &right, |text| each(text, VISIBLE_MAX, id))?;
+        let campaigns = params.take("campaign", &right, |text| each(text, VISIBLE_MAX, id))?;
         let namespace = params.take("namespace", "text", |text| Some(text.to_owned()))?;
         params.end()?;
         let asked = Self {
@@ -113,6 +123,8 @@ impl LiveRequest {
             last: last.unwrap_or(LAST_DEFAULT),
             rollouts: rollouts.unwrap_or_default(),
             operations: operations.unwrap_or_default(),
+            tasks: tasks.unwrap_or_default(),
+            campaigns: campaigns.unwrap_or_default(),
             namespace,
         };
         asked.check_complete(&words)?;
@@ -130,6 +142,8 @@ impl LiveRequest {
             "the topic client takes client=ID".to_owned()
         } else if lacks(LiveTopic::Devices, !self.ids.is_empty()) {
             format!("the topic devices takes ids=ID,ID,.. of up to {VISIBLE_MAX} devices")
+        } else if lacks(LiveTopic::Tasks, !self.tasks.is_empty()) {
+            format!("the topic tasks takes task=ID,ID,.. of up to {VISIBLE_MAX} tasks")
         } else if lacks(LiveTopic::Queues, !self.queues.is_empty()) {
             format!("the topic queues takes queues=NAMESPACE/QUEUE,.. of up to {VISIBLE_MAX} queues")
         } else {
@@ -164,6 +178,8 @@ impl LiveRequest {
                     }
                 }
                 LiveTopic::Rollouts => check_row(api, caller, "/v1/rollouts", &[], &[]).await?,
+                LiveTopic::Tasks => check_row(api, caller, "/v1/tasks/{id}", &[], &[]).await?,
+                LiveTopic::Campaigns => check_row(api, caller, "/v1/campaigns", &[], &[]).await?,
                 LiveTopic::Operations => {
                     let of = self.namespace.as_deref().map(|namespace| ("namespace", namespace));
                     check_row(api, caller, "/v1/operations", &[], &Vec::from_iter(of)).await?;
@@ -209,7 +225,7 @@ fn each<T: Ord>(text: &str, most: usize, read: impl Fn(&str) -> Option<T>) -> Op
     (text.split(',').count() <= most).then_some(all)
 }
 
-/// An id of a rollout or an operation: what has no such id is not there.
+/// An id of a rollout, an operation, a task or a campaign: what has no such id is not there.
 fn id(text: &str) -> Option<String> {
     (1..=ID_BYTES_MAX).contains(&text.len()).then(|| text.to_owned())
 }

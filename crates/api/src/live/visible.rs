@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{ClientId, DeviceId, Incarnation, Problem};
 use engine::followers::live::DevicePlace;
-use engine::queues::{QueueName, QueueStats};
+use engine::queues::{QueueName, QueueRates, QueueStats};
 
 use super::LiveLook;
 use super::digest::digest;
@@ -18,6 +18,9 @@ use crate::shape::{DeviceShape, QueueShape};
 /// A page is told again when its oldest job has become ready by so much earlier or later. It may be
 /// less because the times of some jobs are of a clock that is set.
 const OLDEST_READY_STEP: Duration = Duration::from_secs(1);
+
+/// A page is told again of rates that differ by more than this share.
+const RATE_SHARE_SEEN: f64 = 0.05;
 
 /// What a stream sends of them.
 #[derive(Debug, Default)]
@@ -166,6 +169,11 @@ impl VisibleQueues {
         Self { names: names.iter().cloned().collect(), sent: BTreeMap::new() }
     }
 
+    /// Whether jobs go through any of them, as far as was sent.
+    pub(super) fn has_rates(&self) -> bool {
+        self.sent.values().any(|sent| !sent.rates.is_zero())
+    }
+
     /// Queues whose counts changed since they were sent. A growing waiting time is no change.
     ///
     /// # Errors
@@ -185,13 +193,27 @@ impl VisibleQueues {
 
 /// Whether a page has to be told: it counts on by itself how long the oldest job has waited.
 fn is_changed(sent: &QueueStats, now: &QueueStats) -> bool {
-    let timeless =
-        |stats: &QueueStats| QueueStats { oldest_ready: None, oldest_ready_at: None, ..stats.clone() };
+    let timeless = |stats: &QueueStats| QueueStats {
+        oldest_ready: None,
+        oldest_ready_at: None,
+        rates: QueueRates::default(),
+        ..stats.clone()
+    };
     let is_moved = match (sent.oldest_ready_at, now.oldest_ready_at) {
         (Some(sent), Some(now)) => sent.max(now).since(sent.min(now)) >= OLDEST_READY_STEP,
         (sent, now) => sent != now,
     };
-    is_moved || timeless(sent) != timeless(now)
+    is_moved || rates_differ(&sent.rates, &now.rates) || timeless(sent) != timeless(now)
+}
+
+/// Whether rates differ so much that somebody sees it.
+fn rates_differ(sent: &QueueRates, now: &QueueRates) -> bool {
+    let differ = |sent: f64, now: f64| {
+        (sent == 0.0) != (now == 0.0) || (sent - now).abs() > RATE_SHARE_SEEN * sent.max(now)
+    };
+    differ(sent.published, now.published)
+        || differ(sent.consumed, now.consumed)
+        || differ(sent.acked, now.acked)
 }
 
 pub(super) fn add(list: &mut Vec<u8>, text: &[u8]) {
@@ -218,6 +240,7 @@ mod tests {
             dead: 0,
             oldest_ready: since.map(|_| Duration::from_millis(waited)),
             oldest_ready_at: since.map(Timestamp),
+            rates: QueueRates::default(),
             paused: false,
             settings: engine::records::QueueSettings::default(),
         };
@@ -232,6 +255,15 @@ mod tests {
             (waiting(2, Some(10_000), 5), true),
         ] {
             assert_eq!(is_changed(&sent, &now), expect, "{now:?}");
+        }
+        let rate = |published| QueueStats {
+            rates: QueueRates { published, ..QueueRates::default() },
+            ..sent.clone()
+        };
+        for (before, now, expect) in
+            [(1.0, 1.01, false), (1.0, 1.2, true), (1.0, 0.0, true), (0.0, 0.01, true), (0.0, 0.0, false)]
+        {
+            assert_eq!(is_changed(&rate(before), &rate(now)), expect, "{before} {now}");
         }
     }
 }

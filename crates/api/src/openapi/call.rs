@@ -77,6 +77,13 @@ impl Call {
         self
     }
 
+    /// The parameters of a selection of devices.
+    pub(crate) fn selection(self) -> Self {
+        self.query("selector", words::any_text())
+            .query("place", words::any_text())
+            .refuses(&[(422, "bad_selector"), (422, "bad_place")])
+    }
+
     /// The parameters of a span of time.
     pub(crate) fn span(self) -> Self {
         self.query("from", words::time()).query("to", words::time())
@@ -223,6 +230,12 @@ impl Call {
         self
     }
 
+    /// A schema by this name, for the part that all calls share.
+    pub(crate) fn knows_as(mut self, name: &str, schema: Schema) -> Self {
+        self.schemas.push((name.to_owned(), RefOr::T(schema)));
+        self
+    }
+
     /// The call in the document. Its schemas go where all of them are.
     pub(super) fn operation(
         self,
@@ -304,10 +317,13 @@ fn parameters_in(path: &str) -> impl Iterator<Item = Parameter> {
             "deliveries" => words::delivery_id(),
             "commands" => words::command_id(),
             "desired" => words::command_name(),
+            "tasks" => words::task_id(),
+            "campaigns" => words::campaign_id(),
             "quarantine" => words::quarantined_id(),
             "queues" => words::queue_name(),
             "{ns}" if path.ends_with("/consume") => words::queue_names(),
-            "{ns}" => words::queue_name(),
+            "streams" | "{ns}" => words::queue_name(),
+            "messages" => words::message_id(),
             "jobs" => words::job_id(),
             "aliases" => words::job_name(),
             _ => words::any(),

@@ -87,6 +87,24 @@ pub(crate) const OF_PUBLISHING: &[Coded] = &[
     (422, "too_many_jobs"),
     (422, "unknown_word"),
 ];
+/// A call about a stream.
+pub(crate) const OF_A_STREAM: &[Coded] = &[(422, "invalid_name"), (422, "reserved_name")];
+/// A body with messages.
+pub(crate) const OF_A_MESSAGE: &[Coded] = &[
+    (409, "tail_moved"),
+    (422, "conflicting_fields"),
+    (422, "invalid_base64"),
+    (422, "invalid_external_id"),
+    (422, "invalid_headers"),
+    (422, "invalid_number"),
+    (422, "invalid_time"),
+    (422, "missing_field"),
+    (422, "payload_too_large"),
+    (422, "too_long"),
+    (422, "too_many_messages"),
+    (429, "too_many_streams"),
+    (503, "stream_full"),
+];
 /// A body with a command's fields.
 pub(crate) const OF_A_COMMAND: &[Coded] = &[
     (422, "conflicting_fields"),
@@ -103,12 +121,49 @@ pub(crate) const OF_A_COMMAND: &[Coded] = &[
     (422, "reserved_name"),
     (422, "too_long"),
 ];
+/// A body with the fields of a task or a campaign.
+pub(crate) const OF_PICKS: &[Coded] = &[
+    (403, "count_too_large"),
+    (403, "forbidden_class"),
+    (404, "unknown_task"),
+    (409, "exists"),
+    (422, "bad_place"),
+    (422, "bad_selector"),
+    (422, "conflicting_fields"),
+    (422, "invalid_duration"),
+    (422, "invalid_id"),
+    (422, "invalid_name"),
+    (422, "invalid_number"),
+    (422, "invalid_secret"),
+    (422, "invalid_url"),
+    (422, "missing_field"),
+    (422, "no_place"),
+    (422, "payload_too_large"),
+    (422, "private_address"),
+    (422, "reserved_name"),
+    (422, "too_long"),
+    (422, "too_many_devices"),
+    (422, "unknown_word"),
+    (429, "picks_exhausted"),
+];
+/// A body with the fields of a campaign.
+pub(crate) const OF_CAMPAIGNS: &[Coded] = &[
+    (409, "too_many_campaigns"),
+    (422, "cannot_clear"),
+    (422, "invalid_time"),
+    (422, "no_streams"),
+    (429, "too_many_campaigns"),
+];
 /// A body with a reservation.
 pub(crate) const OF_A_RESERVATION: &[Coded] = &[(409, "stale_reservation"), (422, "missing_field")];
 
 pub(crate) const UNKNOWN_JOB: Coded = (404, "unknown_job");
+pub(crate) const UNKNOWN_CAMPAIGN: Coded = (404, "unknown_campaign");
+pub(crate) const UNKNOWN_TASK: Coded = (404, "unknown_task");
 pub(crate) const UNKNOWN_CLIENT: Coded = (404, "unknown_client");
 pub(crate) const UNKNOWN_COMMAND: Coded = (404, "unknown_command");
 pub(crate) const UNKNOWN_DELIVERY: Coded = (404, "unknown_delivery");
 pub(crate) const UNKNOWN_DEVICE: Coded = (404, "unknown_device");
+pub(crate) const UNKNOWN_MESSAGE: Coded = (404, "unknown_message");
+pub(crate) const UNKNOWN_STREAM: Coded = (404, "unknown_stream");
 pub(crate) const UNKNOWN_QUARANTINED: Coded = (404, "unknown_quarantined");

@@ -1,6 +1,8 @@
 //! The schemas of single texts, numbers and bodies, with the limits that the code keeps.
 
 mod jobs;
+mod picks;
+mod streams;
 
 use base::WayIn;
 use base::limits::{
@@ -12,7 +14,7 @@ use engine::commands::COMMAND_ID_PREFIX;
 use engine::operations::OPERATION_ID_PREFIX;
 use engine::records::{
     AttemptError, CommandStatus, Connection, DeliveryStatus, DisconnectReason, EventKind, MemberStatus,
-    OperationAction, OperationStatus,
+    OperationAction, OperationStatus, RolloutWait,
 };
 use engine::rollouts::{ROLLOUT_ID_CHARS_MAX, RolloutStatus};
 use serde_json::json;
@@ -29,8 +31,17 @@ use crate::shape::PORTAL_RIGHTS;
 use crate::shape::timeline::{of_command, of_delivery};
 
 pub(crate) use jobs::{
-    dead_reason, job_id, job_ids, job_name, job_state, jobs, queue_name, queue_names, queue_order,
-    reservation, reservations, tries,
+    SCHEDULE_BYTES_MAX, dead_reason, executions, job_id, job_ids, job_name, job_state, jobs, queue_name,
+    queue_names, queue_order, reservation, reservations, schedule, tries,
+};
+pub(crate) use picks::{
+    campaign_id, campaign_status, device_ids, missed_slots, pick_class, pick_outcome, pick_reason, task_id,
+    task_status,
+};
+
+pub(crate) use streams::{
+    external_id, handler_kind, handler_state, message_headers, message_id, messages, moves, read_segments,
+    save_mode, size, storages, stream_label, when_full,
 };
 
 fn text() -> ObjectBuilder {
@@ -55,8 +66,10 @@ pub(crate) fn or_null(schema: Schema) -> Schema {
         }
         other => return other,
     };
-    if let SchemaType::Type(of) = object.schema_type {
-        object.schema_type = SchemaType::Array(vec![of, Type::Null]);
+    match &mut object.schema_type {
+        SchemaType::Type(of) => object.schema_type = SchemaType::Array(vec![of.clone(), Type::Null]),
+        SchemaType::Array(any) => any.push(Type::Null),
+        SchemaType::AnyValue => {}
     }
     if let Some(words) = &mut object.enum_values {
         words.push(serde_json::Value::Null);
@@ -125,6 +138,15 @@ pub(crate) fn rollout_id() -> Schema {
 
 pub(crate) fn rollout_status() -> Schema {
     one_of(RolloutStatus::ALL.map(RolloutStatus::as_str))
+}
+
+/// What a rollout waits for.
+pub(crate) fn rollout_wait() -> Schema {
+    or_null(one_of([RolloutWait::Soak, RolloutWait::Approval, RolloutWait::Window].map(wait_word)))
+}
+
+fn wait_word(wait: RolloutWait) -> &'static str {
+    wait.as_str().expect("it is not nothing")
 }
 
 /// Where a device of a rollout stands.
@@ -367,9 +389,24 @@ pub(crate) fn notice_type() -> Schema {
     one_of(engine::records::NoticeKind::ALL.map(engine::records::NoticeKind::as_str))
 }
 
+/// A label's key, or one that is built in.
+pub(crate) fn selection_key() -> Schema {
+    text().pattern(Some(format!("^[a-z][a-z0-9_.-]{{0,{}}}$", LABEL_KEY_CHARS_MAX - 1))).into()
+}
+
 /// An object of any members.
 pub(crate) fn any_object() -> Schema {
     ObjectBuilder::new().schema_type(Type::Object).into()
+}
+
+/// Objects of any members.
+pub(crate) fn any_objects() -> Schema {
+    Schema::Array(ArrayBuilder::new().items(RefOr::T(any_object())).build())
+}
+
+/// Texts.
+pub(crate) fn any_texts() -> Schema {
+    Schema::Array(ArrayBuilder::new().items(RefOr::T(any_text())).build())
 }
 
 /// The id of a portal.
@@ -411,20 +448,6 @@ pub(crate) fn base64() -> Schema {
 
 pub(crate) fn text_up_to(bytes: usize) -> Schema {
     text().max_length(Some(bytes)).into()
-}
-
-/// Longest cron expression and name of a time zone, in bytes; any that mean something are far
-/// shorter.
-pub(crate) const SCHEDULE_BYTES_MAX: usize = 255;
-
-/// A cron expression, or a time zone.
-pub(crate) fn schedule() -> Schema {
-    text_up_to(SCHEDULE_BYTES_MAX)
-}
-
-/// Runs of a recurring job.
-pub(crate) fn executions() -> Schema {
-    whole(1, u64::from(u32::MAX))
 }
 
 pub(crate) fn any_text() -> Schema {

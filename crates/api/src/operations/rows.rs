@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use super::rights;
 use super::row::OperationRow;
 use crate::ApiState;
-use crate::authorization::Sees;
+use crate::authorization::Visibility;
 use crate::cursor::Key;
 use crate::fields::{object_members, scalars, strings};
 use crate::list::List;
@@ -197,7 +197,7 @@ impl OperationRowSource {
                 let mut filter = deliveries::asked(&mut params)?;
                 let feed = span(&mut params, until)?;
                 filter.client = own_client(action, filter.client, own)?;
-                let sees = if own.is_some() { Sees::ItsOwn } else { Sees::Everything };
+                let sees = if own.is_some() { Visibility::ItsOwn } else { Visibility::Everything };
                 Self::Deliveries(Deliveries::new(engine, filter, feed, sees))
             }
             ReplayQuarantined | DeleteQuarantined => {

@@ -17,6 +17,7 @@ use net::memory_budget::MemoryBudget;
 use net::shares::SenderKey;
 use serde_json::{Value as Json, json};
 use store::MemoryStore;
+use tokio::task::JoinHandle;
 use tower_service::Service;
 
 use super::act::RowOutcome;
@@ -48,8 +49,46 @@ impl Rig {
     }
 
     /// Begins to work on operations.
-    fn work(&self) {
-        tokio::spawn(self.state.clone().work_on_operations());
+    fn work(&self) -> JoinHandle<()> {
+        tokio::spawn(self.state.clone().work_on_operations())
+    }
+
+    /// The server as it is after a restart with other tokens.
+    fn with_other_tokens(&self, tokens: &[(&str, &[&str])]) -> Self {
+        let tokens = tokens.iter().map(|(name, scopes)| Token::for_tests(name, scopes));
+        let (engine, access) = (self.state.engine().clone(), Access::of(tokens.collect()));
+        Self { state: ApiState::new(engine, access, &MemoryBudget::default(), Arc::new(Mutex::default())) }
+    }
+
+    /// A job that is dead, of that error.
+    async fn dead_job(&self, queue: &str, error: &str) -> String {
+        let of = format!("/v1/queues/{queue}");
+        let published = self.make(&format!("POST {of}/jobs"), &json!({"payload": 1, "tries": 1})).await;
+        self.die(&of, error).await;
+        published["jobs"][0]["id"].as_str().or(published["id"].as_str()).expect("an id").to_owned()
+    }
+
+    /// The next job of a queue fails for good.
+    async fn die(&self, of: &str, error: &str) {
+        let taken = self.make(&format!("POST {of}/consume"), &json!({"max": 1})).await;
+        let job = &taken["jobs"][0];
+        let path = format!("POST {of}/jobs/{}/release", job["id"].as_str().expect("an id"));
+        self.make(&path, &json!({"reservation": job["reservation"], "error": error})).await;
+    }
+
+    /// A device says something, and is heard of.
+    async fn report(&self, device: &str) {
+        let said = Said::Value { value: Value::number(1.0).expect("finite"), ts: None };
+        let report = Report { device: DeviceId::new(device).expect("an id"), kind: None, said, id: None };
+        let slice = Slice::from_iter([report]);
+        let pending = self.state.engine().intake(WayIn::Http).submit(slice).await.expect("accepting");
+        assert_eq!(pending.durable().await.expect("durable").accepted, 1);
+    }
+
+    /// When a device was last heard of.
+    async fn last_seen(&self, device: &str) -> String {
+        let shown = self.make(&format!("GET /v1/devices/{device}"), &Json::Null).await;
+        shown["state"]["last_seen_at"].as_str().expect("it was heard of").to_owned()
     }
 
     async fn call(&self, token: &str, call: &str, body: &Json) -> (u16, Json) {
@@ -262,6 +301,83 @@ async fn rows_that_no_longer_match_are_left_alone_after_a_kill() {
     let all = (10, LOOKED_AT_MAX);
     let left = rig.state.queues().jobs(&queue, None, None, all).await.expect("readable").found;
     assert_eq!(left.iter().map(|job| job.state).collect::<Vec<_>>(), [JobState::Ready]);
+}
+
+#[tokio::test]
+async fn a_letter_that_died_again_of_something_else_is_left_alone() {
+    let rig = Rig::open().await;
+    let (gone, other) =
+        (rig.dead_job("shop/letters", "gone").await, rig.dead_job("shop/letters", "gone").await);
+    let filter = json!({"queue": "shop/letters", "error": "gone"});
+    let id = rig.with_chunk(OperationAction::DeleteDead, &filter, &[&gone, &other]).await;
+    rig.make("POST /v1/queues/shop/letters/dead/respawn", &json!({"ids": [other]})).await;
+    rig.die("/v1/queues/shop/letters", "refused").await;
+    rig.work();
+    assert_eq!(counts(&rig.ended(&id).await), [2, 1, 0, 1]);
+    let left = rig.make("GET /v1/queues/shop/letters/dead", &Json::Null).await;
+    let left: Vec<_> =
+        left["items"].as_array().expect("letters").iter().map(|letter| &letter["id"]).collect();
+    assert_eq!(left, [&json!(other)]);
+}
+
+#[tokio::test]
+async fn a_command_that_went_out_meanwhile_is_not_cancelled() {
+    let rig = Rig::open().await;
+    let mut commands = Vec::new();
+    for device in ["away", "polls"] {
+        rig.make("POST /v1/devices", &json!({"id": device})).await;
+        let sent = rig.make(&format!("POST /v1/devices/{device}/commands"), &json!({"payload": 1})).await;
+        commands.push(sent["id"].as_str().expect("an id").to_owned());
+    }
+    let ids: Vec<_> = commands.iter().map(String::as_str).collect();
+    let scheduled = json!({"status": "scheduled"});
+    let id = rig.with_chunk(OperationAction::CancelCommand, &scheduled, &ids).await;
+    rig.make("GET /v1/devices/polls/poll", &Json::Null).await;
+    rig.work();
+    assert_eq!(counts(&rig.ended(&id).await), [2, 1, 0, 1]);
+    for (command, expect) in commands.iter().zip(["cancelled", "published"]) {
+        let shown = rig.make(&format!("GET /v1/commands/{command}"), &Json::Null).await;
+        assert_eq!(shown["status"], expect, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_device_that_was_heard_of_again_is_left_alone() {
+    let rig = Rig::open().await;
+    for device in ["silent", "back", "clock"] {
+        rig.make("POST /v1/devices", &json!({"id": device})).await;
+        rig.report(device).await;
+    }
+    // So that both were heard of before.
+    while rig.last_seen("clock").await <= rig.last_seen("back").await {
+        rig.report("clock").await;
+    }
+    let filter = json!({"last_seen_before": rig.last_seen("clock").await});
+    let id = rig.with_chunk(OperationAction::DeleteDevice, &filter, &["silent", "back"]).await;
+    rig.report("back").await;
+    rig.work();
+    assert_eq!(counts(&rig.ended(&id).await), [2, 1, 0, 1]);
+    let left = rig.make("GET /v1/devices", &Json::Null).await;
+    let left: Vec<_> =
+        left["items"].as_array().expect("devices").iter().map(|device| &device["id"]).collect();
+    assert_eq!(left, [&json!("back"), &json!("clock")]);
+}
+
+#[tokio::test]
+async fn a_token_that_is_revoked_ends_an_operation_that_waits() {
+    let tokens: &[(&str, &[&str])] = &[("admin", &["admin"]), ("ops", &["operate"])];
+    let rig = Rig::with_tokens(tokens).await;
+    rig.refuse(&["d1"]).await;
+    // Nothing hands reports in again here: it waits.
+    let worker = rig.work();
+    let id = rig.begin("ops", &json!({"action": "quarantine.replay", "filter": {}})).await;
+    rig.until(&id, |shown| !shown["last_error"].is_null()).await;
+    worker.abort();
+    let after = rig.with_other_tokens(&tokens[..1]);
+    after.work();
+    let failed = after.ended(&id).await;
+    assert_eq!((&failed["status"], counts(&failed)), (&json!("failed"), [0, 0, 0, 0]), "{failed}");
+    assert_eq!(failed["last_error"]["code"], "token_changed", "{failed}");
 }
 
 #[tokio::test]

@@ -5,8 +5,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use base::Problem;
-use engine::queries::{LOOKED_AT_MAX, Stretch};
+use engine::queries::Stretch;
 use engine::records::RolloutWork;
 use engine::rollouts::{NewRollout, request_hash};
 use engine::{Queries, RolloutCall, TrackedRollout, queues::IdempotencyKey};
@@ -18,9 +17,9 @@ use crate::ApiState;
 use crate::answer::Answer;
 use crate::cursor::NameKey;
 use crate::idempotency::Creation;
-use crate::list::{self, List};
+use crate::list::{self, List, StretchOf};
+use crate::openapi::Call;
 use crate::openapi::refusals::OF_A_READ;
-use crate::openapi::{Call, words};
 use crate::params::Params;
 use crate::shape::{self, BulkShape, NewBulkShape};
 
@@ -29,15 +28,12 @@ const BY_ID: &str = "/v1/desired/{id}";
 pub(super) fn routes() -> Routes {
     let begun = Call::new("Sets desired entries of all selected devices, one line per entry")
         .once()
-        .query("selector", words::any_text())
-        .query("place", words::any_text())
+        .selection()
         .takes_lines(&shape::bulk_entry_schema())
         .gives::<NewBulkShape<'_>>(202, "the assignment; its devices may still be looked for")
         .refuses(&[
             (400, "unreadable"),
             (409, "too_many_rollouts"),
-            (422, "bad_place"),
-            (422, "bad_selector"),
             (422, "invalid_key"),
             (422, "invalid_name"),
             (422, "line_too_long"),
@@ -73,10 +69,8 @@ async fn assign(
     caller: Option<Extension<Caller>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let text = |text: &str| Some(text.to_owned());
-    let (selector, place) = (params.take("selector", "text", text)?, params.take("place", "text", text)?);
+    let selection = params.selection(api.engine())?.unwrap_or_default();
     params.end()?;
-    let selection = api.engine().selection(selector.as_deref(), place.as_deref())?.unwrap_or_default();
     let assign = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
         let wishes = shape::bulk_entries(&body)?;
         let entries = wishes.len() as u64;
@@ -99,16 +93,7 @@ impl List for BulkList {
     type Found = TrackedRollout;
     type Shown<'a> = BulkShape<'a>;
 
-    fn read(&self, after: Option<&NameKey>, limit: usize) -> Result<Vec<TrackedRollout>, Problem> {
-        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
-    }
-
-    fn look(
-        &self,
-        after: Option<&NameKey>,
-        limit: usize,
-        _: usize,
-    ) -> Result<Stretch<TrackedRollout, NameKey>, Problem> {
+    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> StretchOf<Self> {
         let (found, stopped) = self.0.bulk_assignments(after.map(|NameKey(name)| &**name), limit)?;
         Ok(Stretch { found, next: stopped.map(NameKey), looked_at: None, cost: 0 })
     }

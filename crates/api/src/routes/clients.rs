@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::{ClientId, Problem, Timestamp};
 use engine::fleet::check_url_of_portal;
-use engine::queries::{LOOKED_AT_MAX, Stretch};
+use engine::queries::Stretch;
 use engine::queues::IdempotencyKey;
 use engine::records::Client;
 use engine::{ClientPatch, Form, Patch, Queries, Version};
@@ -21,7 +21,7 @@ use crate::authorization::ResendOfPortal;
 use crate::body::Text;
 use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
-use crate::list::{self, List};
+use crate::list::{self, List, StretchOf};
 use crate::openapi::refusals::{OF_A_CLIENT, OF_A_CREATION, OF_A_PATCH, UNKNOWN_CLIENT};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -113,16 +113,7 @@ impl List for Clients {
     type Found = Arc<Client>;
     type Shown<'a> = ClientShape<'a>;
 
-    fn read(&self, after: Option<&ClientId>, limit: usize) -> Result<Vec<Arc<Client>>, Problem> {
-        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
-    }
-
-    fn look(
-        &self,
-        after: Option<&ClientId>,
-        limit: usize,
-        cost_max: usize,
-    ) -> Result<Stretch<Arc<Client>, ClientId>, Problem> {
+    fn look(&self, after: Option<&ClientId>, limit: usize, cost_max: usize) -> StretchOf<Self> {
         if self.failing.is_none() && self.stale_since.is_none() && self.id_prefix.is_none() {
             return Ok(Stretch::indexed(self.queries.clients(after, limit)));
         }

@@ -11,7 +11,7 @@ use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, COMMAND_RESULT_BYTES_MAX, COMMAND_
 use base::{EntityId, Problem, Timestamp};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{CommandFilter, FeedKey, LOOKED_AT_MAX, Stretch};
+use engine::queries::{CommandFilter, FeedKey};
 use engine::queues::IdempotencyKey;
 use engine::records::{CommandKey, CommandStatus};
 use engine::{Engine, Form, TrackedCommand};
@@ -24,7 +24,7 @@ use crate::answer::Answer;
 use crate::authorization::check_receiver;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
-use crate::list::List;
+use crate::list::{List, StretchOf};
 use crate::openapi::refusals::{OF_A_COMMAND, OF_A_READ, UNKNOWN_COMMAND, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -208,16 +208,7 @@ impl List for Commands {
     const READ_MAX: usize = 32;
     const ITEM_BYTES_MAX: usize = COMMAND_PAYLOAD_BYTES_MAX + 2 * COMMAND_RESULT_BYTES_MAX;
 
-    fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
-    }
-
-    fn look(
-        &self,
-        after: Option<&Self::Key>,
-        limit: usize,
-        cost_max: usize,
-    ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
+    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> StretchOf<Self> {
         self.engine.queries().within(cost_max).commands(&self.filter, self.feed.page(after, limit))
     }
 

@@ -17,7 +17,7 @@ use crate::answer::Answer;
 use crate::cursor::DeadKey;
 use crate::fields::{count, or_nothing, strings};
 use crate::idempotency::Creation;
-use crate::list::{self, List};
+use crate::list::{self, List, StretchOf};
 use crate::openapi::refusals::OF_A_QUEUE;
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -124,6 +124,12 @@ fn searched(
     Ok(Stretch { next: after, ..stretch })
 }
 
+impl DeadLetterList {
+    fn letters(&self, after: Option<&DeadKey>, limit: usize) -> Result<Vec<DeadView>, Problem> {
+        self.executor.block_on(self.queues.dead(&self.queue, after.map(|after| after.0), limit))
+    }
+}
+
 impl List for DeadLetterList {
     type Key = DeadKey;
     type Found = DeadView;
@@ -132,23 +138,14 @@ impl List for DeadLetterList {
     const READ_MAX: usize = 32;
     const ITEM_BYTES_MAX: usize = JOB_PAYLOAD_BYTES_MAX;
 
-    fn read(&self, after: Option<&DeadKey>, limit: usize) -> Result<Vec<DeadView>, Problem> {
-        self.executor.block_on(self.queues.dead(&self.queue, after.map(|after| after.0), limit))
-    }
-
-    fn look(
-        &self,
-        after: Option<&DeadKey>,
-        limit: usize,
-        cost_max: usize,
-    ) -> Result<Stretch<DeadView, DeadKey>, Problem> {
+    fn look(&self, after: Option<&DeadKey>, limit: usize, cost_max: usize) -> StretchOf<Self> {
         if self.error.is_none() && self.payload.is_none() {
-            return self.read(after, limit).map(Stretch::indexed);
+            return self.letters(after, limit).map(Stretch::indexed);
         }
         searched(
             after.copied(),
             (limit, cost_max),
-            |after, rows| self.read(after, rows),
+            |after, rows| self.letters(after, rows),
             |letter| self.is_meant(letter),
         )
     }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use base::id::DELIVERY_ID_PREFIX;
 use base::{EntityId, Problem, Timestamp};
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{DeliveryFilter, FeedKey, LOOKED_AT_MAX, Stretch};
+use engine::queries::{DeliveryFilter, FeedKey};
 use engine::queues::IdempotencyKey;
 use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
 use engine::{Engine, Form, Queries};
@@ -16,10 +16,10 @@ use net::problem::Refused;
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::authorization::Sees;
+use crate::authorization::Visibility;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
-use crate::list::List;
+use crate::list::{List, StretchOf};
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DELIVERY, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -54,15 +54,15 @@ pub(super) fn routes() -> Routes {
 /// Deliveries by what they are.
 pub(crate) struct Deliveries {
     engine: Engine,
-    filter: DeliveryFilter,
+    pub(crate) filter: DeliveryFilter,
     feed: Feed,
-    sees: Sees,
+    sees: Visibility,
 }
 
 impl Deliveries {
     /// Those of a filter, as far as the caller sees them.
-    pub(crate) fn new(engine: Engine, filter: DeliveryFilter, feed: Feed, sees: Sees) -> Self {
-        let filter = DeliveryFilter { is_label_of_linked: sees == Sees::ItsOwn, ..filter };
+    pub(crate) fn new(engine: Engine, filter: DeliveryFilter, feed: Feed, sees: Visibility) -> Self {
+        let filter = DeliveryFilter { is_label_of_linked: sees == Visibility::ItsOwn, ..filter };
         Self { engine, filter, feed, sees }
     }
 
@@ -94,6 +94,7 @@ pub(crate) fn asked(params: &mut Params) -> Result<DeliveryFilter, Problem> {
         labels: params.labels()?,
         is_label_of_linked: false,
         status: params.word("status", &DeliveryStatus::ALL, DeliveryStatus::as_str)?,
+        made_from: None,
     })
 }
 
@@ -102,16 +103,7 @@ impl List for Deliveries {
     type Found = (FeedKey<DeliveryKey>, Delivery);
     type Shown<'a> = DeliveryShape;
 
-    fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
-    }
-
-    fn look(
-        &self,
-        after: Option<&Self::Key>,
-        limit: usize,
-        cost_max: usize,
-    ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
+    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> StretchOf<Self> {
         self.sees.of(self
             .engine
             .queries()
@@ -137,8 +129,12 @@ impl Followable for Deliveries {
     }
 
     fn looked_until(&mut self, at: Timestamp) {
-        if self.filter.status.is_none() {
-            self.feed.skip_to(at);
+        self.filter.made_from = Some(at);
+    }
+
+    fn moved_from(&mut self, at: Timestamp) {
+        if self.filter.status.is_some() {
+            self.filter.made_from = self.filter.made_from.map(|from| from.min(at));
         }
     }
 }
@@ -148,7 +144,7 @@ async fn list(
     caller: Option<Extension<Caller>>,
     mut params: Params,
 ) -> Result<Response, Refused> {
-    let (filter, sees) = (asked(&mut params)?, Sees::of_caller(caller.as_deref()));
+    let (filter, sees) = (asked(&mut params)?, Visibility::of_caller(caller.as_deref()));
     if !filter.labels.is_empty() && caller.is_some_and(|caller| caller.portal().is_some()) {
         let detail = "a portal does not filter by label.KEY; leave it out";
         return Err(Problem::new(403, "forbidden", detail).into());

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Kind, Problem};
-use engine::queries::{Device, DeviceFilter, LOOKED_AT_MAX, Stretch};
+use engine::queries::{Device, DeviceFilter};
 use engine::queues::IdempotencyKey;
 use engine::records::Connection;
 use engine::{Form, Queries, Version};
@@ -15,7 +15,7 @@ use crate::answer::Answer;
 use crate::body::Text;
 use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
-use crate::list::{self, List};
+use crate::list::{self, List, StretchOf};
 use crate::openapi::refusals::{OF_A_CREATION, OF_A_DEVICE, OF_A_PATCH, OF_A_READ, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -38,6 +38,7 @@ pub(super) fn routes() -> Routes {
         .query("last_seen_before", words::time())
         .query("id_prefix", words::any_text())
         .query("quarantined", words::flag())
+        .selection()
         .labels()
         .lists::<DeviceShape<'_>>();
     let shown = Call::new("A device with its state")
@@ -85,7 +86,7 @@ impl MatchingDevices {
     /// Those that the parameters ask for.
     ///
     /// # Errors
-    /// `invalid_parameter`.
+    /// `invalid_parameter`, `bad_selector`, `bad_place`.
     pub(crate) fn asked(api: &ApiState, params: &mut Params) -> Result<Self, Problem> {
         let connections = [Connection::Online, Connection::Lost, Connection::NeverSeen];
         let right = "a kind: a lower-case letter, then those, digits, '_' and '-'";
@@ -98,8 +99,18 @@ impl MatchingDevices {
             last_seen_before: params.time("last_seen_before")?,
             id_prefix: params.id_prefix()?,
             quarantined: params.flag("quarantined")?,
+            selection: params.selection(api.engine())?,
         };
         Ok(Self { queries: api.queries(), filter })
+    }
+
+    /// Those that `selector` and `place` mean.
+    ///
+    /// # Errors
+    /// `invalid_parameter`, `bad_selector`, `bad_place`.
+    pub(crate) fn of_selection(api: &ApiState, params: &mut Params) -> Result<Self, Problem> {
+        let selection = params.selection(api.engine())?;
+        Ok(Self { queries: api.queries(), filter: DeviceFilter { selection, ..DeviceFilter::default() } })
     }
 
     /// Whether a device is one of them.
@@ -116,16 +127,7 @@ impl List for MatchingDevices {
     type Found = Device;
     type Shown<'a> = DeviceShape<'a>;
 
-    fn read(&self, after: Option<&DeviceId>, limit: usize) -> Result<Vec<Device>, Problem> {
-        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
-    }
-
-    fn look(
-        &self,
-        after: Option<&DeviceId>,
-        limit: usize,
-        cost_max: usize,
-    ) -> Result<Stretch<Device, DeviceId>, Problem> {
+    fn look(&self, after: Option<&DeviceId>, limit: usize, cost_max: usize) -> StretchOf<Self> {
         self.queries.clone().within(cost_max).devices(&self.filter, after, limit)
     }
 

@@ -4,16 +4,16 @@ use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Problem, Timestamp};
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{EventFilter, FeedKey, LOOKED_AT_MAX, Stretch};
+use engine::queries::{EventFilter, FeedKey, Stretch};
 use engine::records::{Event, EventKey, EventKind, Reading};
 use engine::{Engine, ReadingKey};
 use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::authorization::Sees;
+use crate::authorization::Visibility;
 use crate::feed::{self, Followable, follow};
-use crate::list::List;
+use crate::list::{List, StretchOf};
 use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -50,8 +50,8 @@ impl List for Readings {
     type Found = Reading;
     type Shown<'a> = ReadingShape;
 
-    fn read(&self, after: Option<&ReadingKey>, limit: usize) -> Result<Vec<Reading>, Problem> {
-        self.engine.queries().readings(&self.device, self.feed.page(after, limit))
+    fn look(&self, after: Option<&ReadingKey>, limit: usize, _: usize) -> StretchOf<Self> {
+        self.engine.queries().readings(&self.device, self.feed.page(after, limit)).map(Stretch::indexed)
     }
 
     fn key(reading: &Reading) -> ReadingKey {
@@ -83,7 +83,7 @@ pub(super) struct Events {
     pub(super) engine: Engine,
     pub(super) filter: EventFilter,
     pub(super) feed: Feed,
-    pub(super) sees: Sees,
+    pub(super) sees: Visibility,
 }
 
 impl List for Events {
@@ -91,16 +91,7 @@ impl List for Events {
     type Found = (FeedKey<EventKey>, Event);
     type Shown<'a> = EventShape;
 
-    fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
-    }
-
-    fn look(
-        &self,
-        after: Option<&Self::Key>,
-        limit: usize,
-        cost_max: usize,
-    ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
+    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> StretchOf<Self> {
         self.sees.of(self
             .engine
             .queries()
@@ -127,7 +118,11 @@ impl Followable for Events {
     }
 }
 
-async fn events(State(api): State<ApiState>, sees: Sees, mut params: Params) -> Result<Response, Refused> {
+async fn events(
+    State(api): State<ApiState>,
+    sees: Visibility,
+    mut params: Params,
+) -> Result<Response, Refused> {
     let kinds = [EventKind::Changed, EventKind::Lost, EventKind::Restored];
     let filter = EventFilter {
         device: params.device("device")?,

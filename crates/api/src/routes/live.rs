@@ -8,10 +8,11 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use base::{ClientId, DeviceId, EntityId, Problem};
+use engine::campaigns::{TASK_ID_PREFIX, TrackedCampaign};
 use engine::operations::OPERATION_ID_PREFIX;
 use engine::queries::{CommandFilter, DeliveryFilter, EventFilter};
 use engine::records::RolloutWork;
-use engine::{Queries, TrackedOperation, TrackedRollout};
+use engine::{Engine, Queries, TrackedOperation, TrackedRollout};
 use net::problem::Refused;
 use serde::Serialize;
 
@@ -23,20 +24,22 @@ use super::notices::Notices;
 use super::operations::OperationVisibility;
 use super::timeline::Timeline;
 use crate::ApiState;
-use crate::authorization::Sees;
+use crate::authorization::Visibility;
 use crate::live::{self, EVENT_STREAM, FeedSource, ListSource, LiveTopic, RowLookup, RowPage, RowSource};
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
 use crate::params::Params;
 use crate::shape::{
-    ClientShape, CommandShape, DeliveryShape, LiveBehindShape, LiveHelloShape, OperationShape, RolloutShape,
+    ClientShape, CommandShape, DeliveryShape, LiveBehindShape, LiveCampaignShape, LiveHelloShape,
+    OperationShape, RolloutShape, TaskShape, live_feed_schema, live_rows_schema,
 };
 
 pub(super) fn routes() -> Routes {
-    let about = "messages: hello, then one named like its topic whenever that has changed, \
-                 behind where items were left out, end with a problem. Those of commands and deliveries \
-                 may have moved: items that were sent before, whole, as they are now";
+    let about = "messages: hello (LiveHello), then one named like its topic whenever that has changed \
+                 (LiveFeed of a feed, LiveRows of rows), behind (LiveBehind) where items were left out, \
+                 end with a problem. In those of commands and deliveries, moved has items that were sent \
+                 before, whole, as they are now";
     let opened = Call::new("Live updates for a page: server-sent events, until the caller hangs up")
         .required_query("topics", words::any_text())
         .query("device", words::device_id())
@@ -46,9 +49,13 @@ pub(super) fn routes() -> Routes {
         .query("last", words::whole(1, 200))
         .query("rollout", words::any_text())
         .query("operation", words::any_text())
+        .query("task", words::any_text())
+        .query("campaign", words::any_text())
         .query("namespace", words::any_text())
         .gives_text(EVENT_STREAM, about)
         .knows::<LiveHelloShape<'_>>()
+        .knows_as("LiveFeed", live_feed_schema())
+        .knows_as("LiveRows", live_rows_schema())
         .knows::<LiveBehindShape>()
         .refuses(&[UNKNOWN_CLIENT, UNKNOWN_DEVICE, (503, "too_many_live")])
         .refuses(OF_A_READ);
@@ -73,7 +80,7 @@ pub(crate) fn source(
     api: &ApiState,
     topic: LiveTopic,
     (device, client): (Option<&DeviceId>, Option<&ClientId>),
-    sees: Sees,
+    sees: Visibility,
 ) -> Arc<dyn FeedSource> {
     let (engine, device, client) = (api.engine().clone(), device.cloned(), client.cloned());
     match topic {
@@ -125,6 +132,8 @@ pub(crate) fn source(
         | LiveTopic::Queues
         | LiveTopic::Rollouts
         | LiveTopic::Operations
+        | LiveTopic::Tasks
+        | LiveTopic::Campaigns
         | LiveTopic::Client => unreachable!("{topic:?} is no feed"),
     }
 }
@@ -147,6 +156,16 @@ pub(crate) fn operations(
 /// Clients, by id only.
 pub(crate) fn clients(api: &ApiState) -> Arc<dyn RowSource> {
     Arc::new(ClientRows(api.queries()))
+}
+
+/// Tasks, by id only.
+pub(crate) fn tasks(api: &ApiState) -> Arc<dyn RowSource> {
+    Arc::new(TaskRows(api.queries()))
+}
+
+/// Campaigns, in order of id.
+pub(crate) fn campaigns(api: &ApiState) -> Arc<dyn RowSource> {
+    Arc::new(CampaignRows(api.engine().clone()))
 }
 
 struct RolloutRows(Queries);
@@ -197,6 +216,38 @@ impl RowSource for ClientRows {
 
     fn page(&self, _: Option<&str>, _: usize) -> Result<RowPage, Problem> {
         Ok((Vec::new(), None))
+    }
+}
+
+struct TaskRows(Queries);
+
+impl RowSource for TaskRows {
+    fn named(&self, id: &str) -> Result<Option<Vec<u8>>, Problem> {
+        let Some(id) = EntityId::from_text(TASK_ID_PREFIX, id) else { return Ok(None) };
+        Ok(self.0.task(&id)?.map(|task| json(&TaskShape::from(&task))))
+    }
+
+    fn page(&self, _: Option<&str>, _: usize) -> Result<RowPage, Problem> {
+        Ok((Vec::new(), None))
+    }
+}
+
+struct CampaignRows(Engine);
+
+impl RowSource for CampaignRows {
+    fn named(&self, id: &str) -> Result<Option<Vec<u8>>, Problem> {
+        let wall = self.0.clock().wall();
+        Ok(self.0.queries().campaign(id)?.map(|found| json(&LiveCampaignShape::at(&found, wall))))
+    }
+
+    fn page(&self, after: Option<&str>, rows: usize) -> Result<RowPage, Problem> {
+        let wall = self.0.clock().wall();
+        let found = self.0.queries().campaigns(after, rows)?;
+        let next = found.last().filter(|_| found.len() == rows).map(|found| found.campaign.id.to_string());
+        let row = |found: TrackedCampaign| {
+            (found.campaign.id.to_string(), json(&LiveCampaignShape::at(&found, wall)))
+        };
+        Ok((found.into_iter().map(row).collect(), next))
     }
 }
 

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use engine::operations::OPERATION_ID_PREFIX;
+use engine::queries::Stretch;
 use engine::queues::IdempotencyKey;
 use engine::{Queries, TrackedOperation};
 use net::problem::Refused;
@@ -16,10 +17,10 @@ use serde::Deserialize;
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::authorization::Sees;
+use crate::authorization::Visibility;
 use crate::cursor::OperationKey;
 use crate::idempotency::Creation;
-use crate::list::{self, List};
+use crate::list::{self, List, StretchOf};
 use crate::openapi::refusals::{Coded, OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::operations::{
@@ -33,6 +34,8 @@ const UNKNOWN_OPERATION: Coded = (404, "unknown_operation");
 /// What is wrong with an operation.
 const OF_AN_OPERATION: &[Coded] = &[
     (409, "too_many_operations"),
+    (422, "bad_place"),
+    (422, "bad_selector"),
     (422, "conflicting_fields"),
     (422, "invalid_id"),
     (422, "invalid_name"),
@@ -112,7 +115,7 @@ pub(super) struct OperationVisibility {
 
 impl OperationVisibility {
     pub(super) fn to(caller: Option<&Caller>, namespace: Option<String>) -> Self {
-        let narrow = caller.filter(|_| Sees::of_caller(caller) == Sees::ItsOwn);
+        let narrow = caller.filter(|_| Visibility::of_caller(caller) == Visibility::ItsOwn);
         Self { by: narrow.map(|caller| caller.name().to_owned()), namespace }
     }
 
@@ -150,9 +153,9 @@ impl List for OperationList {
     const READ_MAX: usize = 32;
     const ITEM_BYTES_MAX: usize = FILTER_BYTES_MAX + LABELS_BYTES_MAX + OTHER_BYTES_MAX;
 
-    fn read(&self, after: Option<&OperationKey>, limit: usize) -> Result<Vec<TrackedOperation>, Problem> {
+    fn look(&self, after: Option<&OperationKey>, limit: usize, _: usize) -> StretchOf<Self> {
         let is_meant = |found: &TrackedOperation| self.shown.has(found);
-        self.queries.operations(is_meant, after.map(|OperationKey(id)| *id), limit)
+        self.queries.operations(is_meant, after.map(|OperationKey(id)| *id), limit).map(Stretch::indexed)
     }
 
     fn bytes(TrackedOperation { operation, state }: &TrackedOperation) -> usize {

@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use base::Problem;
 use engine::Queues;
+use engine::queries::Stretch;
 use engine::queues::{QueueName, QueueStats};
 use net::problem::Refused;
 use tokio::runtime::Handle;
@@ -12,7 +12,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
-use crate::list::{self, List};
+use crate::list::{self, List, StretchOf};
 use crate::openapi::refusals::OF_A_QUEUE;
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -67,8 +67,10 @@ impl List for Listed {
     type Found = QueueStats;
     type Shown<'a> = QueueShape<'a>;
 
-    fn read(&self, after: Option<&QueueName>, limit: usize) -> Result<Vec<QueueStats>, Problem> {
-        self.executor.block_on(self.queues.list(self.namespace.as_deref(), after, limit))
+    fn look(&self, after: Option<&QueueName>, limit: usize, _: usize) -> StretchOf<Self> {
+        self.executor
+            .block_on(self.queues.list(self.namespace.as_deref(), after, limit))
+            .map(Stretch::indexed)
     }
 
     fn key(figures: &QueueStats) -> QueueName {
@@ -81,10 +83,7 @@ impl List for Listed {
 }
 
 async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
-    let right = "the name of a namespace: letters, digits, '-' and '_'";
-    let namespace = params.take("namespace", right, |name| {
-        (QueueName::is_name(name) && !name.starts_with('_')).then(|| name.to_owned())
-    })?;
+    let namespace = params.namespace()?;
     let page = params.page()?;
     list::answer(&api, page, Listed { queues: api.queues(), namespace, executor: Handle::current() }).await
 }

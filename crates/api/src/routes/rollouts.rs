@@ -5,10 +5,10 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use base::{DeviceId, Problem};
-use engine::queries::{LOOKED_AT_MAX, Stretch};
+use engine::queries::Stretch;
 use engine::queues::IdempotencyKey;
 use engine::records::{MemberStatus, RolloutMember, RolloutWork};
-use engine::rollouts::check_rollout_id;
+use engine::rollouts::{NewRollout, check_rollout_id};
 use engine::{Queries, RolloutCall, TrackedRollout};
 use net::problem::{Refused, quoted};
 
@@ -19,7 +19,7 @@ use crate::authorization::check_receiver;
 use crate::body::Text;
 use crate::cursor::NameKey;
 use crate::idempotency::Creation;
-use crate::list::{self, List};
+use crate::list::{self, List, StretchOf};
 use crate::openapi::refusals::{Coded, OF_A_COMMAND, OF_A_READ};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -80,15 +80,10 @@ pub(super) fn routes() -> Routes {
         .get("/v1/rollouts/{id}/devices", list_devices, devices)
 }
 
-async fn create(
-    State(api): State<ApiState>,
-    caller: Option<Extension<Caller>>,
-    creation: Creation,
-) -> Result<Answer, Refused> {
+async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
+    let caller = creation.caller();
     let create = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
-        let mut new = shape::new_rollout(&body, api.engine())?;
-        check_receiver(caller.as_deref(), new.receiver())?;
-        new.token = token_of(caller.as_deref());
+        let new = allowed(&body, &api, caller.as_ref())?;
         drop(body);
         let begun = api.engine().rollouts().create(new, once).await?;
         Ok(Answer::created(&NewRolloutShape::from(&begun)))
@@ -103,15 +98,21 @@ async fn put_one(
     Text(body): Text,
 ) -> Result<Answer, Refused> {
     check_rollout_id(&id)?;
-    let mut new = shape::new_rollout(&body, api.engine())?;
-    check_receiver(caller.as_deref(), new.receiver())?;
-    new.token = token_of(caller.as_deref());
+    let new = allowed(&body, &api, caller.as_deref())?;
     drop(body);
     let (rollout, is_new) = api.engine().rollouts().put(&id, new).await?;
     Ok(match is_new {
         true => Answer::created(&NewRolloutShape::from(&rollout)),
         false => Answer::ok(&RolloutShape::from(&rollout)),
     })
+}
+
+/// A rollout that the caller may have, as one of its token.
+fn allowed(body: &str, api: &ApiState, caller: Option<&Caller>) -> Result<NewRollout, Problem> {
+    let mut new = shape::new_rollout(body, api.engine())?;
+    check_receiver(caller, new.receiver())?;
+    new.token = token_of(caller);
+    Ok(new)
 }
 
 /// The token whose share of all rollouts one counts for.
@@ -129,16 +130,7 @@ impl List for RolloutList {
     const READ_MAX: usize = 32;
     const ITEM_BYTES_MAX: usize = base::limits::COMMAND_PAYLOAD_BYTES_MAX;
 
-    fn read(&self, after: Option<&NameKey>, limit: usize) -> Result<Vec<TrackedRollout>, Problem> {
-        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
-    }
-
-    fn look(
-        &self,
-        after: Option<&NameKey>,
-        limit: usize,
-        _: usize,
-    ) -> Result<Stretch<TrackedRollout, NameKey>, Problem> {
+    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> StretchOf<Self> {
         let (found, stopped) = self.0.rollouts(after.map(|NameKey(name)| &**name), limit)?;
         Ok(Stretch { found, next: stopped.map(NameKey), looked_at: None, cost: 0 })
     }
@@ -212,8 +204,8 @@ impl List for RolloutDeviceList {
 
     const ITEM_BYTES_MAX: usize = 512;
 
-    fn read(&self, after: Option<&DeviceId>, limit: usize) -> Result<Vec<RolloutMember>, Problem> {
-        self.queries.rollout_devices(&self.rollout, self.status, after, limit)
+    fn look(&self, after: Option<&DeviceId>, limit: usize, _: usize) -> StretchOf<Self> {
+        self.queries.rollout_devices(&self.rollout, self.status, after, limit).map(Stretch::indexed)
     }
 
     fn key(found: &RolloutMember) -> DeviceId {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use axum::extract::State;
 use base::{Problem, Timestamp};
+use engine::Engine;
+use engine::fleet::Selection;
 use engine::queries::{Queries, StatsOf, StatsQuery};
 use engine::records::{CommandStatus, Metric};
 use net::problem::Refused;
@@ -73,17 +75,22 @@ pub(super) fn routes() -> Routes {
         .query("device", words::device_id())
         .query("client", words::client_id())
         .labels()
+        .selection()
         .span()
         .gives::<StatsShape>(200, "a count for each hour or day")
-        .refuses(&[UNKNOWN_CLIENT, UNKNOWN_DEVICE])
+        .refuses(&[UNKNOWN_CLIENT, UNKNOWN_DEVICE, (422, "too_many_devices")])
         .refuses(OF_A_READ);
     Routes::default().get("/v1/stats", stats, call)
 }
 
 async fn stats(State(api): State<ApiState>, params: Params) -> Result<Answer, Refused> {
-    let query = query(params, api.engine().clock().now())?;
+    let (query, selection) = query(params, api.engine())?;
     let queries = api.queries();
-    let counts = api.shared.lists.run(move || counts(&queries, &query)).await?;
+    let counts = move || {
+        let of = selection.map(|selection| queries.stats_of(&selection)).transpose()?;
+        counts(&queries, &StatsQuery { of: of.unwrap_or(query.of), ..query })
+    };
+    let counts = api.shared.lists.run(counts).await?;
     Ok(Answer::ok(&counts))
 }
 
@@ -100,13 +107,17 @@ fn counts(queries: &Queries, query: &StatsQuery) -> Result<StatsShape, Problem> 
     Ok(counts)
 }
 
-fn query(mut params: Params, now: Timestamp) -> Result<StatsQuery, Problem> {
+/// What is to be counted; where there is a selection, of its devices.
+fn query(mut params: Params, engine: &Engine) -> Result<(StatsQuery, Option<Selection>), Problem> {
     let metric = params.word("metric", &METRICS, name_of)?;
     let by = params.word("by", &By::ALL, By::as_str)?.unwrap_or(By::Hour);
-    let of = whose(&mut params)?;
+    let (of, selection) = (whose(&mut params)?, params.selection(engine)?);
     let (from, to) = params.span()?;
     params.end()?;
-    let to = to.unwrap_or(now);
+    if selection.is_some() && of != StatsOf::All {
+        return Err(invalid("device, client and label.KEY do not go with a selection".to_owned()));
+    }
+    let to = to.unwrap_or(engine.clock().now());
     let from = from.unwrap_or(Timestamp(to.0.saturating_sub(base::time::millis(by.usual()))));
     let metric = metric.ok_or_else(|| {
         let names = METRICS.map(name_of).join(", ");
@@ -120,7 +131,7 @@ fn query(mut params: Params, now: Timestamp) -> Result<StatsQuery, Problem> {
         let detail = format!("from {from} to {to} has {} counts; it may have {COUNTS_MAX}", query.len());
         return Err(invalid(detail));
     }
-    Ok(query)
+    Ok((query, selection))
 }
 
 fn whose(params: &mut Params) -> Result<StatsOf, Problem> {

@@ -63,7 +63,7 @@ pub(crate) struct CommandShape<'a> {
 /// The device's answer after the end.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LateAnswer)]
-struct LateShape<'a> {
+pub(super) struct LateShape<'a> {
     ok: bool,
     at: Time,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,11 +98,11 @@ fn id_text(id: EntityId) -> String {
 }
 
 /// What is kept as JSON text; `None` for what is none after all.
-fn json(text: &[u8]) -> Option<&RawValue> {
+pub(super) fn json(text: &[u8]) -> Option<&RawValue> {
     serde_json::from_slice(text).ok()
 }
 
-fn json_text(text: Option<&str>) -> Option<&RawValue> {
+pub(super) fn json_text(text: Option<&str>) -> Option<&RawValue> {
     text.and_then(|text| json(text.as_bytes()))
 }
 
@@ -182,7 +182,13 @@ impl Row for CommandShape<'_> {
             cells.shown_or_empty(time);
         }
         cells.json(self.progress).shown_or_empty(self.progress_at).json(self.result);
-        let late = self.late.as_ref();
+        LateShape::write(self.late.as_ref(), cells);
+    }
+}
+
+impl LateShape<'_> {
+    /// Three cells, all of them empty where there is none.
+    pub(super) fn write(late: Option<&Self>, cells: &mut Cells<'_>) {
         cells.shown_or_empty(late.map(|late| late.ok)).shown_or_empty(late.map(|late| late.at));
         cells.json(late.and_then(|late| late.result));
     }

@@ -218,5 +218,5 @@ fn pace(name: &str, json: &str) -> Result<PaceChange, Problem> {
         return Err(wrong_type(name, json, "an object with window and gap, or null"));
     }
     let fields = Fields::read(json, &["window", "gap"])?;
-    Ok(PaceChange { window: fields.patch("window", whole)?, gap: fields.patch("gap", duration)? })
+    Ok(PaceChange { in_flight: fields.patch("window", whole)?, gap: fields.patch("gap", duration)? })
 }

@@ -27,16 +27,22 @@ pub(crate) struct RejectedShape {
     detail: String,
 }
 
+impl RejectedShape {
+    pub(super) fn of(line: u64, Problem { code, detail, .. }: Problem) -> Self {
+        Self { line, code, detail }
+    }
+}
+
 impl ImportedShape {
     /// Counts a line, and lists it if it was refused.
     pub(crate) fn add(&mut self, line: u64, outcome: Result<Imported, Problem>) {
         match outcome {
             Ok(Imported::Created) => self.created += 1,
             Ok(Imported::Updated) => self.updated += 1,
-            Err(Problem { code, detail, .. }) => {
+            Err(problem) => {
                 self.rejected_count += 1;
                 if self.rejected.len() < REJECTIONS_LISTED_MAX {
-                    self.rejected.push(RejectedShape { line, code, detail });
+                    self.rejected.push(RejectedShape::of(line, problem));
                 }
             }
         }

@@ -3,9 +3,27 @@
 use base::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa::openapi::Schema;
 
 use super::text::Time;
 use crate::openapi::words;
+
+/// The schema of a message of a feed: its items as the topic's list has them, and whether they are
+/// the newest. Of commands and deliveries, `moved` has items that were sent before, whole, as they
+/// are now.
+pub(crate) fn live_feed_schema() -> Schema {
+    words::body(&[
+        ("items", words::any_objects()),
+        ("first", words::flag()),
+        ("moved?", words::any_objects()),
+    ])
+}
+
+/// The schema of a message about devices, queues, rollouts, operations or a client: those that
+/// changed, and the ids of those that are gone.
+pub(crate) fn live_rows_schema() -> Schema {
+    words::body(&[("items", words::any_objects()), ("gone?", words::any_texts())])
+}
 
 /// The first message of a stream.
 #[derive(Serialize, ToSchema)]

@@ -1,53 +1,58 @@
-//! The members of jobs in a body, found in one pass: each stays a piece of the body's text until it
-//! is asked for.
+//! The members of jobs or messages in a body, found in one pass: each stays a piece of the body's
+//! text until it is asked for.
 //!
-//! A call may bring a thousand jobs, so no map is made of each, and no tree of anything. What the
-//! members mean is read in [`super::new_job`].
+//! A call may bring a thousand of them, so no map is made of each, and no tree of anything. What
+//! the members mean is read in [`super::new_job`] and [`super::new_message`].
 
 use std::fmt;
 
 use base::Problem;
-use base::limits::JOBS_PER_CALL_MAX;
 use net::problem::quoted;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::payload::{self, GivenPayload};
 use crate::fields::{Reader, not_an_object, unreadable};
 
-/// The fields that a job may have.
-const NAMES: [&str; 13] = [
-    "payload",
-    "payload_base64",
-    "delay",
-    "run_at",
-    "ttl",
-    "tries",
-    "alias",
-    "on_conflict",
-    "group",
-    "every",
-    "cron",
-    "tz",
-    "executions",
-];
-/// The field of a body with many jobs.
-const JOBS: &str = "jobs";
+/// Most fields that an item may have.
+const FIELDS_MAX: usize = 13;
 
-/// The members of one job.
-#[derive(Debug, Default)]
+/// What a body may have: one item, or many in an array.
+#[derive(Debug)]
+pub(super) struct Grammar {
+    /// What an item is called in a refusal.
+    pub item: &'static str,
+    /// The fields that an item may have.
+    pub fields: &'static [&'static str],
+    /// The field of a body with many.
+    pub many: &'static str,
+    /// The fields of a body, beside those of one item or beside the many.
+    pub beside: &'static [&'static str],
+    /// Most items in a body.
+    pub items_max: usize,
+    /// The code of a refusal of more.
+    pub too_many: &'static str,
+}
+
+/// The members of one item, or of a body.
+#[derive(Debug)]
 pub(super) struct Members<'a> {
-    /// In the order of [`NAMES`].
-    given: [Option<&'a RawValue>; NAMES.len()],
-    /// The first that no job has.
+    find: Find,
+    /// In the order of [`Find::name`].
+    given: [Option<&'a RawValue>; FIELDS_MAX],
+    /// The first that no item has.
     unknown: Option<String>,
 }
 
 impl<'a> Members<'a> {
+    fn of(find: Find) -> Self {
+        Self { find, given: [None; FIELDS_MAX], unknown: None }
+    }
+
     /// The member's JSON text, null too.
     pub(super) fn json(&self, name: &str) -> Option<&'a str> {
-        let index = NAMES.iter().position(|known| *known == name)?;
-        self.given[index].map(RawValue::get)
+        self.given[self.find.place(name)?].map(RawValue::get)
     }
 
     /// The member; null is as good as nothing.
@@ -55,45 +60,50 @@ impl<'a> Members<'a> {
         self.json(name).filter(|json| *json != "null").map(|json| read(name, json)).transpose()
     }
 
-    /// That there is none that no job has.
+    /// That there is none that no item has.
     pub(super) fn all_known(&self) -> Result<(), Problem> {
         let Some(name) = &self.unknown else { return Ok(()) };
-        let detail = format!("there is no field {}; known are {}", quoted(name), NAMES.join(", "));
+        let known = self.find.names().collect::<Vec<_>>().join(", ");
+        let detail = format!("there is no field {}; known are {known}", quoted(name));
         Err(Problem::not_allowed("unknown_field", detail))
     }
 
-    /// The name of one that is there, before all others of one that no job has.
-    fn any_name(&self) -> Option<&str> {
-        let given = || self.given.iter().position(Option::is_some).map(|index| NAMES[index]);
-        self.unknown.as_deref().or_else(given)
+    /// The name of one that may not stand beside many items, before all others of an unknown one.
+    fn foreign_name(&self) -> Option<&str> {
+        let fields = self.find.grammar.fields;
+        let given = || fields.iter().zip(&self.given).find(|(_, given)| given.is_some());
+        self.unknown.as_deref().or_else(|| given().map(|(name, _)| *name))
     }
 }
 
 /// What a body has.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one for each call")]
 pub(super) enum Body<'a> {
-    /// One job.
+    /// One item.
     One(Members<'a>),
-    /// Those in its array; what is there in place of a job, in words.
-    Many(Vec<Result<Members<'a>, &'static str>>),
+    /// Those in its array; what is there in place of an item, in words.
+    Many {
+        /// In their order.
+        items: Items<'a>,
+        /// What stands beside them.
+        beside: Members<'a>,
+    },
 }
 
 impl<'a> Body<'a> {
-    /// Reads a body: a job, or an object whose only field `jobs` has many.
+    /// Reads a body: an item, or an object whose array has many.
     ///
     /// # Errors
-    /// `unreadable`, `not_an_object`, `wrong_type`, `unknown_field` or `too_many_jobs`.
-    pub(super) fn read(text: &'a str) -> Result<Self, Problem> {
-        let mut parser = serde_json::Deserializer::from_str(text);
-        let found = Find::Body.deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
-        match found.map_err(|error| unreadable(&error))? {
-            Found::Object(Object { members, jobs: None }) => Ok(Self::One(members)),
-            Found::Object(Object { members, jobs: Some(jobs) }) => match members.any_name() {
-                None => many(*jobs),
+    /// `unreadable`, `not_an_object`, `wrong_type`, `unknown_field` or the one for too many items.
+    pub(super) fn read(text: &'a str, grammar: &'static Grammar) -> Result<Self, Problem> {
+        match found(text, Find { what: Sought::Body, grammar })? {
+            Found::Object(Object { members, many: None }) => Ok(Self::One(members)),
+            Found::Object(Object { members, many: Some(items) }) => match members.foreign_name() {
+                None => Ok(Self::Many { items: all_of(*items, grammar)?, beside: members }),
                 Some(name) => {
+                    let Grammar { many, item, .. } = grammar;
                     let detail = format!(
-                        "the field {} stands beside {JOBS}; a body has {JOBS} and nothing else, or the fields of one job",
+                        "the field {} stands beside {many}; a body has {many} and nothing else, or the fields of one {item}",
                         quoted(name)
                     );
                     Err(Problem::not_allowed("unknown_field", detail))
@@ -105,16 +115,65 @@ impl<'a> Body<'a> {
     }
 }
 
-fn many(jobs: Found<'_>) -> Result<Body<'_>, Problem> {
+/// Reads a line with one item.
+///
+/// # Errors
+/// `unreadable` or `not_an_object`.
+pub(super) fn read_line<'a>(text: &'a str, grammar: &'static Grammar) -> Result<Members<'a>, Problem> {
+    match found(text, Find { what: Sought::Item, grammar })? {
+        Found::Object(Object { members, .. }) => Ok(members),
+        Found::Array { .. } => Err(not_an_object("the line", "an array")),
+        Found::Other(what) => Err(not_an_object("the line", what)),
+    }
+}
+
+/// What each of many items means; a refusal says which item it is.
+///
+/// # Errors
+/// `not_an_object`, or what `read` says.
+pub(super) fn read_all<T>(
+    items: Items<'_>,
+    grammar: &Grammar,
+    read: impl Fn(&Members<'_>) -> Result<T, Problem>,
+) -> Result<Vec<T>, Problem> {
+    let one = |(item, place): (Result<Members<'_>, _>, usize)| {
+        let members = item.map_err(|what| not_an_object("it", what));
+        members.and_then(|members| read(&members)).map_err(|Problem { status, code, detail }| {
+            Problem::new(status, code, format!("{} {place}: {detail}", grammar.item))
+        })
+    };
+    items.into_iter().zip(1..).map(one).collect()
+}
+
+/// The payload of an item, which has to be there.
+///
+/// # Errors
+/// `missing_field`, or what [`payload::given`] says.
+pub(super) fn payload_of<'a>(members: &Members<'a>) -> Result<GivenPayload<'a>, Problem> {
+    let item = members.find.grammar.item;
+    let given = payload::given(item, members.json("payload"), members.json("payload_base64"))?;
+    given.ok_or_else(|| Problem::not_allowed("missing_field", "payload or payload_base64 has to be there"))
+}
+
+fn found(text: &str, find: Find) -> Result<Found<'_>, Problem> {
+    let mut parser = serde_json::Deserializer::from_str(text);
+    let found = find.deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
+    found.map_err(|error| unreadable(&error))
+}
+
+pub(super) type Items<'a> = Vec<Result<Members<'a>, &'static str>>;
+
+fn all_of<'a>(found: Found<'a>, grammar: &Grammar) -> Result<Items<'a>, Problem> {
+    let Grammar { many, item, items_max, too_many, .. } = grammar;
     let wrong = |what| {
-        let detail = format!("{JOBS} is {what}; it must be an array of jobs");
+        let detail = format!("{many} is {what}; it must be an array of {item}s");
         Problem::not_allowed("wrong_type", detail)
     };
-    match jobs {
-        Found::Array { items, count } if count == items.len() => Ok(Body::Many(items)),
+    match found {
+        Found::Array { items, count } if count == items.len() => Ok(items),
         Found::Array { count, .. } => {
-            let detail = format!("{JOBS} has {count} items; a call takes at most {JOBS_PER_CALL_MAX}");
-            Err(Problem::not_allowed("too_many_jobs", detail))
+            let detail = format!("{many} has {count} items; a call takes at most {items_max}");
+            Err(Problem::not_allowed(too_many, detail))
         }
         Found::Object(_) => Err(wrong("an object")),
         Found::Other(what) => Err(wrong(what)),
@@ -122,11 +181,29 @@ fn many(jobs: Found<'_>) -> Result<Body<'_>, Problem> {
 }
 
 /// What is looked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Find {
+#[derive(Clone, Copy, Debug)]
+struct Find {
+    what: Sought,
+    grammar: &'static Grammar,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sought {
     Body,
-    Jobs,
-    Job,
+    Many,
+    Item,
+}
+
+impl Find {
+    /// The fields that are known here.
+    fn names(self) -> impl Iterator<Item = &'static str> {
+        let beside = if self.what == Sought::Body { self.grammar.beside } else { &[] };
+        self.grammar.fields.iter().chain(beside).copied()
+    }
+
+    fn place(self, name: &str) -> Option<usize> {
+        self.names().position(|known| known == name)
+    }
 }
 
 /// What is there.
@@ -135,17 +212,16 @@ enum Found<'a> {
     Object(Object<'a>),
     /// The first items, as many as a call may have, and how many there are.
     Array {
-        items: Vec<Result<Members<'a>, &'static str>>,
+        items: Items<'a>,
         count: usize,
     },
     /// Something else, in words.
     Other(&'static str),
 }
 
-#[derive(Default)]
 struct Object<'a> {
     members: Members<'a>,
-    jobs: Option<Box<Found<'a>>>,
+    many: Option<Box<Found<'a>>>,
 }
 
 impl<'de> DeserializeSeed<'de> for Find {
@@ -164,19 +240,19 @@ impl<'de> Visitor<'de> for Find {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found<'de>, A::Error> {
-        let mut object = Object::default();
+        let mut object = Object { members: Members::of(self), many: None };
         while let Some(name) = map.next_key_seed(NameOf(self))? {
             match name {
                 Name::Known(index) => {
                     let given = &mut object.members.given[index];
                     if given.replace(map.next_value()?).is_some() {
-                        return Err(twice(NAMES[index]));
+                        return Err(twice(self.names().nth(index).unwrap_or_default()));
                     }
                 }
-                Name::Jobs => {
-                    let jobs = map.next_value_seed(Self::Jobs)?;
-                    if object.jobs.replace(Box::new(jobs)).is_some() {
-                        return Err(twice(JOBS));
+                Name::Many => {
+                    let many = map.next_value_seed(Self { what: Sought::Many, ..self })?;
+                    if object.many.replace(Box::new(many)).is_some() {
+                        return Err(twice(self.grammar.many));
                     }
                 }
                 Name::Unknown(name) => {
@@ -190,8 +266,8 @@ impl<'de> Visitor<'de> for Find {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Found<'de>, A::Error> {
         let (mut items, mut count) = (Vec::new(), 0);
-        while self == Self::Jobs && items.len() < JOBS_PER_CALL_MAX {
-            let Some(item) = array.next_element_seed(Self::Job)? else {
+        while self.what == Sought::Many && items.len() < self.grammar.items_max {
+            let Some(item) = array.next_element_seed(Self { what: Sought::Item, ..self })? else {
                 return Ok(Found::Array { items, count });
             };
             count += 1;
@@ -241,7 +317,7 @@ struct NameOf(Find);
 
 enum Name {
     Known(usize),
-    Jobs,
+    Many,
     Unknown(String),
 }
 
@@ -261,71 +337,13 @@ impl Visitor<'_> for NameOf {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Name, E> {
-        Ok(match NAMES.iter().position(|known| *known == name) {
+        Ok(match self.0.place(name) {
             Some(index) => Name::Known(index),
-            None if self.0 == Find::Body && name == JOBS => Name::Jobs,
+            None if self.0.what == Sought::Body && name == self.0.grammar.many => Name::Many,
             None => Name::Unknown(name.to_owned()),
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(text: &str) -> Option<&'static str> {
-        match Body::read(text) {
-            Err(problem) => Some(problem.code),
-            Ok(Body::One(members)) => members.all_known().err().map(|problem| problem.code),
-            Ok(Body::Many(_)) => None,
-        }
-    }
-
-    #[test]
-    fn a_body_is_one_job_or_many() {
-        let one = Body::read(r#" {"tries": 3, "payload": [1, 2], "alias": null} "#);
-        let Ok(Body::One(members)) = one else { panic!("{one:?}") };
-        assert_eq!((members.json("payload"), members.json("tries")), (Some("[1, 2]"), Some("3")));
-        assert_eq!((members.json("alias"), members.json("ttl")), (Some("null"), None));
-        let many = Body::read(r#"{"jobs": [{"payload": 1}, {}, 7, [], null, {"x": 1}]}"#);
-        let Ok(Body::Many(items)) = many else { panic!("{many:?}") };
-        let found: Vec<_> = items.iter().map(|item| item.as_ref().map(Members::any_name)).collect();
-        let (number, array, null) = (Err(&"a number"), Err(&"an array"), Err(&"null"));
-        assert_eq!(found, [Ok(Some("payload")), Ok(None), number, array, null, Ok(Some("x"))]);
-    }
-
-    #[test]
-    fn what_stands_beside_jobs_is_named() {
-        for (text, name) in [
-            (r#"{"jobs":[],"hue":1}"#, "hue"),
-            (r#"{"delay":"1s","jobs":[]}"#, "delay"),
-            (r#"{"delay":"1s","jobs":[],"hue":1}"#, "hue"),
-        ] {
-            let problem = Body::read(text).expect_err("it is refused");
-            let begins = format!("the field \"{name}\" stands beside jobs; ");
-            assert!(problem.detail.starts_with(&begins), "{text}: {}", problem.detail);
-        }
-    }
-
-    #[test]
-    fn what_is_neither_is_refused() {
-        for (text, code) in [
-            ("", "unreadable"),
-            ("{", "unreadable"),
-            ("{} {}", "unreadable"),
-            (r#"{"payload":1,"p\u0061yload":2}"#, "unreadable"),
-            (r#"{"jobs":[],"jobs":[]}"#, "unreadable"),
-            ("[]", "not_an_object"),
-            ("7", "not_an_object"),
-            (r#"{"payload":1,"hue":2}"#, "unknown_field"),
-            (r#"{"jobs":[],"payload":1}"#, "unknown_field"),
-            (r#"{"jobs":[],"hue":1}"#, "unknown_field"),
-            (r#"{"jobs":{}}"#, "wrong_type"),
-            (r#"{"jobs":null}"#, "wrong_type"),
-        ] {
-            assert_eq!(refused(text), Some(code), "{text}");
-        }
-        let jobs = |count: usize| format!(r#"{{"jobs":[{}]}}"#, vec!["{}"; count].join(","));
-        assert_eq!((refused(&jobs(1_000)), refused(&jobs(1_001))), (None, Some("too_many_jobs")));
-    }
-}
+mod tests;

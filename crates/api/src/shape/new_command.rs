@@ -64,7 +64,7 @@ pub(super) fn command_of(fields: &Fields<'_>, commands: &Commands) -> Result<New
     command.key = fields.optional("key", string)?;
     command.priority = fields.optional("priority", priority)?.unwrap_or_default();
     let notify = fields.json("notify").filter(|json| *json != "null");
-    command.notify = notify.map(|json| receiver(json, commands)).transpose()?;
+    command.notify = notify.map(|json| receiver("notify", json, commands)).transpose()?;
     Ok(command)
 }
 
@@ -72,25 +72,25 @@ fn priority(name: &str, json: &str) -> Result<i8, Problem> {
     number_between(name, json, -COMMAND_PRIORITY_MAX, COMMAND_PRIORITY_MAX)
 }
 
-/// Who is told how the command ended: `{"url","secret"?}` or `{"queue"}`.
-fn receiver(json: &str, commands: &Commands) -> Result<OutcomeReceiver, Problem> {
+/// Who is told what came of it: `{"url","secret"?}` or `{"queue"}`.
+pub(super) fn receiver(name: &str, json: &str, commands: &Commands) -> Result<OutcomeReceiver, Problem> {
     if !json.starts_with('{') {
-        return Err(wrong_type("notify", json, "an object with url or queue"));
+        return Err(wrong_type(name, json, "an object with url or queue"));
     }
     let fields = Fields::read(json, &["url", "secret", "queue"])?;
     let given = fields.optional("secret", secret)?;
     match (fields.optional("url", string)?, fields.optional("queue", string)?) {
         (Some(url), None) => commands.receiver_at(url, given),
         (None, Some(_)) if given.is_some() => {
-            let detail = "notify has secret and queue; a secret belongs to a url";
+            let detail = format!("{name} has secret and queue; a secret belongs to a url");
             Err(Problem::not_allowed("conflicting_fields", detail))
         }
         (None, Some(queue)) => receiver_queue(&queue),
         (Some(_), Some(_)) => {
-            let detail = "notify has url and queue; it has one of the two";
+            let detail = format!("{name} has url and queue; it has one of the two");
             Err(Problem::not_allowed("conflicting_fields", detail))
         }
-        (None, None) => Err(Problem::not_allowed("missing_field", "notify needs url or queue")),
+        (None, None) => Err(Problem::not_allowed("missing_field", format!("{name} needs url or queue"))),
     }
 }
 

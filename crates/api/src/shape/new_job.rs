@@ -4,22 +4,46 @@
 use std::time::Duration;
 
 use base::duration::DURATION_MAX;
-use base::limits::JOB_TRIES_MAX;
+use base::limits::{JOB_TRIES_MAX, JOBS_PER_CALL_MAX};
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
-use engine::queues::{Due, JobChange, NewJob, OnConflict, Recurs};
+use engine::queues::{Due, JobChange, NewJob, OnConflict, Payload, Recurs};
 use net::problem::quoted;
 use utoipa::openapi::schema::OneOfBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::members::{Body, Members};
+use super::members::{Body, Grammar, Members, payload_of, read_all};
 use super::payload;
-use crate::fields::{Fields, count, duration, not_an_object, some_duration, string, time, whole};
+use crate::fields::{Fields, count, duration, some_duration, string, time, whole};
 use crate::openapi::words::{self, SCHEDULE_BYTES_MAX};
 
 /// The words for what is done where an alias is held.
 const ON_CONFLICT: [(&str, OnConflict); 3] =
     [("reject", OnConflict::Reject), ("keep", OnConflict::Keep), ("replace", OnConflict::Replace)];
+
+/// A body that publishes.
+pub(in crate::shape) static JOBS: Grammar = Grammar {
+    item: "job",
+    fields: &[
+        "payload",
+        "payload_base64",
+        "delay",
+        "run_at",
+        "ttl",
+        "tries",
+        "alias",
+        "on_conflict",
+        "group",
+        "every",
+        "cron",
+        "tz",
+        "executions",
+    ],
+    many: "jobs",
+    beside: &[],
+    items_max: JOBS_PER_CALL_MAX,
+    too_many: "too_many_jobs",
+};
 
 /// The schema of a body with a job, or many.
 pub(crate) fn new_jobs_schema() -> Schema {
@@ -54,27 +78,15 @@ pub(crate) fn job_changes_schema() -> Schema {
 
 /// The jobs that a body asks for, one or many; `now` is the wall clock's.
 pub(crate) fn new_jobs(text: &str, now: Timestamp) -> Result<Vec<NewJob>, Problem> {
-    match Body::read(text)? {
+    match Body::read(text, &JOBS)? {
         Body::One(members) => Ok(vec![new_job(&members, now)?]),
-        Body::Many(items) => {
-            let job = |(item, place): (Result<Members<'_>, _>, usize)| {
-                let members = item.map_err(|what| not_an_object("it", what));
-                members.and_then(|members| new_job(&members, now)).map_err(|problem| of_job(place, &problem))
-            };
-            items.into_iter().zip(1..).map(job).collect()
-        }
+        Body::Many { items, .. } => read_all(items, &JOBS, |members| new_job(members, now)),
     }
-}
-
-/// The problem of one job among many.
-fn of_job(place: usize, problem: &Problem) -> Problem {
-    Problem::new(problem.status, problem.code, format!("job {place}: {}", problem.detail))
 }
 
 fn new_job(members: &Members<'_>, now: Timestamp) -> Result<NewJob, Problem> {
     members.all_known()?;
-    let payload = payload::given(members.json("payload"), members.json("payload_base64"))?;
-    let mut job = NewJob::new(payload.ok_or_else(|| missing("payload or payload_base64 has to be there"))?);
+    let mut job = NewJob::new(payload_of(members)?.into());
     job.due = due(members.optional("delay", duration)?, members.optional("run_at", time)?, now)?;
     job.ttl = members.optional("ttl", some_duration)?;
     if let Some(tries) = members.optional("tries", tries)? {
@@ -99,7 +111,8 @@ pub(crate) fn change_of_job(body: &str, now: Timestamp) -> Result<JobChange, Pro
         }
     }
     Ok(JobChange {
-        payload: payload::given(fields.json("payload"), fields.json("payload_base64"))?,
+        payload: payload::given("job", fields.json("payload"), fields.json("payload_base64"))?
+            .map(Payload::from),
         due: due(fields.optional("delay", duration)?, fields.optional("run_at", time)?, now)?,
     })
 }
@@ -183,8 +196,6 @@ pub(super) fn one_of<T: Copy>(name: &str, json: &str, words: &[(&str, T)]) -> Re
 
 #[cfg(test)]
 mod tests {
-    use engine::queues::Payload;
-
     use super::*;
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000);

@@ -1,4 +1,5 @@
-//! What jobs carry, on its way in and out: JSON as its compact text, or bytes in base64.
+//! What jobs and messages carry, on its way in and out: JSON as its compact text, or bytes in
+//! base64.
 //!
 //! JSON is never made into a tree: only the white space between its tokens goes, so that numbers,
 //! escapes and the order of members come back as they were given.
@@ -11,6 +12,7 @@ use base64::alphabet::STANDARD as ALPHABET;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use engine::queues::Payload;
+use engine::streams::MessagePayload;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -25,52 +27,86 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What a job carries, in answers.
+/// What a job or a message carries, in answers.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Payload)]
 pub(crate) struct PayloadShape<'a> {
-    /// Any JSON value, as it was published.
+    /// Any JSON value, as it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = words::any)]
     payload: Option<&'a RawValue>,
-    /// Of a job that was published with bytes.
+    /// Where bytes were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
 }
 
 impl<'a> From<&'a Payload> for PayloadShape<'a> {
     fn from(payload: &'a Payload) -> Self {
-        let bytes = match payload {
-            // An edge that took for JSON what is none has its bytes shown.
-            Payload::Json(text) => match serde_json::from_str(text) {
-                Ok(json) => return Self { payload: Some(json), payload_base64: None },
-                Err(_) => text.as_bytes(),
-            },
-            Payload::Bytes(bytes) => bytes,
-        };
-        Self { payload: None, payload_base64: Some(STANDARD.encode(bytes)) }
+        match payload {
+            Payload::Json(text) => Self::of(true, text.as_bytes()),
+            Payload::Bytes(bytes) => Self::of(false, bytes),
+        }
     }
 }
 
-impl PayloadShape<'_> {
+impl<'a> PayloadShape<'a> {
+    /// JSON text, or bytes. An edge that took for JSON what is none has its bytes shown.
+    pub(super) fn of(is_json: bool, bytes: &'a [u8]) -> Self {
+        match is_json.then(|| serde_json::from_slice(bytes)) {
+            Some(Ok(json)) => Self { payload: Some(json), payload_base64: None },
+            Some(Err(_)) | None => Self { payload: None, payload_base64: Some(STANDARD.encode(bytes)) },
+        }
+    }
+
     /// Two cells, one of them empty.
     pub(super) fn write(&self, cells: &mut Cells<'_>) {
         cells.json(self.payload).shown_or_empty(self.payload_base64.as_deref());
     }
 }
 
-/// The payload that a body gives, with one of these two fields; `None` without either.
+/// The payload that a body gives.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum GivenPayload<'a> {
+    /// Compact JSON text.
+    Json(Cow<'a, str>),
+    Bytes(Vec<u8>),
+}
+
+impl From<GivenPayload<'_>> for Payload {
+    fn from(given: GivenPayload<'_>) -> Self {
+        match given {
+            GivenPayload::Json(text) => Self::Json(text.into()),
+            GivenPayload::Bytes(bytes) => Self::Bytes(bytes.into()),
+        }
+    }
+}
+
+impl From<GivenPayload<'_>> for MessagePayload {
+    fn from(given: GivenPayload<'_>) -> Self {
+        match given {
+            GivenPayload::Json(text) => Self::Json(text.into_owned().into_bytes().into()),
+            GivenPayload::Bytes(bytes) => Self::Bytes(bytes.into()),
+        }
+    }
+}
+
+/// The payload that a body gives for an `item`, with one of these two fields; `None` without
+/// either.
 ///
 /// # Errors
 /// `conflicting_fields` with both, `wrong_type` or `invalid_base64`.
-pub(super) fn given(json: Option<&str>, base64: Option<&str>) -> Result<Option<Payload>, Problem> {
+pub(super) fn given<'a>(
+    item: &str,
+    json: Option<&'a str>,
+    base64: Option<&str>,
+) -> Result<Option<GivenPayload<'a>>, Problem> {
     match (json, base64.filter(|text| *text != "null")) {
         (Some(_), Some(_)) => {
-            let detail = "payload and payload_base64 are there; a job carries one of the two";
+            let detail = format!("payload and payload_base64 are there; a {item} carries one of the two");
             Err(Problem::not_allowed("conflicting_fields", detail))
         }
-        (Some(json), None) => Ok(Some(Payload::Json(compact(json).into()))),
-        (None, Some(text)) => bytes(text).map(|bytes| Some(Payload::Bytes(bytes.into()))),
+        (Some(json), None) => Ok(Some(GivenPayload::Json(compact(json)))),
+        (None, Some(text)) => bytes(text).map(|bytes| Some(GivenPayload::Bytes(bytes))),
         (None, None) => Ok(None),
     }
 }
@@ -137,7 +173,7 @@ mod tests {
             (None, Some(r#""AP8""#), r#"{"payload_base64":"AP8="}"#),
             (None, Some(r#""""#), r#"{"payload_base64":""}"#),
         ] {
-            let payload = given(json, base64).expect("allowed").expect("there");
+            let payload: Payload = given("job", json, base64).expect("allowed").expect("there").into();
             let text = serde_json::to_string(&PayloadShape::from(&payload)).expect("a shape");
             assert_eq!(text, shown);
         }
@@ -158,8 +194,8 @@ mod tests {
             (None, Some("\"%\""), "invalid_base64"),
             (None, Some("\"A\""), "invalid_base64"),
         ] {
-            assert_eq!(given(json, base64).map_err(|problem| problem.code), Err(code));
+            assert_eq!(given("job", json, base64).map_err(|problem| problem.code), Err(code));
         }
-        assert_eq!(given(None, Some("null")), Ok(None));
+        assert_eq!(given("job", None, Some("null")), Ok(None));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Problem;
-use engine::queues::QueueStats;
+use engine::queues::{QueueRates, QueueStats};
 use engine::records::{QueueOrder, QueueSettings};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -40,9 +40,28 @@ pub(crate) struct QueueShape<'a> {
     /// Since when that job has been ready; null without one.
     #[schema(required)]
     oldest_ready_at: Option<Time>,
+    rates: QueueRatesShape,
     /// Nothing is given out until it is resumed.
     paused: bool,
     settings: QueueSettingsShape,
+}
+
+/// How fast jobs go through a queue: jobs a second, over about the last minute.
+#[derive(Serialize, ToSchema)]
+#[schema(as = QueueRates)]
+pub(crate) struct QueueRatesShape {
+    published: f64,
+    /// Given to consumers.
+    consumed: f64,
+    acked: f64,
+}
+
+impl From<&QueueRates> for QueueRatesShape {
+    fn from(rates: &QueueRates) -> Self {
+        let rounded = |rate: f64| (rate * 100.0).round() / 100.0;
+        let QueueRates { published, consumed, acked } = *rates;
+        Self { published: rounded(published), consumed: rounded(consumed), acked: rounded(acked) }
+    }
 }
 
 /// What a queue is set to.
@@ -130,6 +149,7 @@ impl<'a> From<&'a QueueStats> for QueueShape<'a> {
             dead: figures.dead,
             oldest_ready_ms: figures.oldest_ready.map(millis),
             oldest_ready_at: figures.oldest_ready_at.map(Time),
+            rates: (&figures.rates).into(),
             paused: figures.paused,
             settings: (&figures.settings).into(),
         }
@@ -156,6 +176,10 @@ impl Row for QueueShape<'_> {
         "jobs_max",
         "dead_max",
         "dead_max_age",
+        "oldest_ready_at",
+        "published_per_s",
+        "consumed_per_s",
+        "acked_per_s",
     ];
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -164,6 +188,8 @@ impl Row for QueueShape<'_> {
         cells.shown(self.reserved).shown(self.dead).shown_or_empty(self.oldest_ready_ms).shown(self.paused);
         cells.text(settings.order).shown_or_empty(settings.concurrency).shown_or_empty(settings.rate);
         cells.shown_or_empty(settings.jobs_max).shown_or_empty(settings.dead_max);
-        cells.shown_or_empty(settings.dead_max_age.as_deref());
+        cells.shown_or_empty(settings.dead_max_age.as_deref()).shown_or_empty(self.oldest_ready_at);
+        let QueueRatesShape { published, consumed, acked } = self.rates;
+        cells.shown(published).shown(consumed).shown(acked);
     }
 }

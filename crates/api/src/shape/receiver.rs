@@ -1,4 +1,4 @@
-//! Who is told how commands end, as it is shown once.
+//! Who is told how something ends: as it is shown once, with its secret, and later.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,6 +24,25 @@ impl<'a> From<&'a OutcomeReceiver> for ReceiverShape<'a> {
             OutcomeReceiver::Url { url, secret } => {
                 Self::Url { url, secret: format!("{SECRET_PREFIX}{}", STANDARD.encode(secret)) }
             }
+        }
+    }
+}
+
+/// Who is told, without what a POST is signed with.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum UnsignedReceiverShape<'a> {
+    Queue { queue: String },
+    Url { url: &'a str },
+}
+
+impl<'a> From<&'a OutcomeReceiver> for UnsignedReceiverShape<'a> {
+    fn from(receiver: &'a OutcomeReceiver) -> Self {
+        match receiver {
+            OutcomeReceiver::Queue { namespace, queue } => {
+                Self::Queue { queue: format!("{namespace}/{queue}") }
+            }
+            OutcomeReceiver::Url { url, .. } => Self::Url { url },
         }
     }
 }

@@ -19,6 +19,10 @@ pub(crate) struct RolloutShape<'a> {
     id: &'a str,
     #[schema(schema_with = words::rollout_status)]
     status: &'static str,
+    /// What it waits for while its status is `waiting`: its stage soaks, somebody has to approve of
+    /// what comes behind it, or the window is shut. Null while it waits for none of these.
+    #[schema(schema_with = words::rollout_wait, required)]
+    waits_for: Option<&'static str>,
     created_at: Time,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_at: Option<Time>,
@@ -102,6 +106,7 @@ impl<'a> From<&'a TrackedRollout> for RolloutShape<'a> {
         Self {
             id: &rollout.id,
             status: tracked.status().as_str(),
+            waits_for: tracked.waits_for().as_str(),
             created_at: Time(rollout.created_at),
             ended_at: state.ended_at.map(Time),
             origin: tracked.origin(),
@@ -175,6 +180,7 @@ impl Row for RolloutShape<'_> {
         "expired",
         "superseded",
         "cancelled",
+        "waits_for",
     ];
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -194,6 +200,7 @@ impl Row for RolloutShape<'_> {
         ] {
             cells.shown(count);
         }
+        cells.text(self.waits_for.unwrap_or_default());
     }
 }
 

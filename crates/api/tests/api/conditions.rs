@@ -58,6 +58,39 @@ async fn an_object_is_changed_only_as_its_caller_knows_it() {
 }
 
 #[tokio::test]
+async fn a_campaign_is_changed_and_removed_only_as_its_caller_knows_it() {
+    let server = Server::start().await;
+    let campaign = r#"{"payload":1,"count":3,"every":"1h"}"#;
+    server.check("PUT /v1/campaigns/hourly", campaign, 201, "{}").await;
+    let (path, patch) = ("/v1/campaigns/hourly", "PATCH /v1/campaigns/hourly");
+    let known = tag(&server, path).await;
+    let changed = with(&server, patch, ("if-match", &known), r#"{"count":5}"#).await;
+    assert_eq!(changed.status, 200, "{}", changed.text);
+    let new = changed.header("etag").expect("a tag").to_owned();
+    assert!(new != known && new == tag(&server, path).await);
+    for stale in [&*known, "\"nonsense\"", ""] {
+        for (call, body) in [(patch, r#"{"count":7}"#), ("DELETE /v1/campaigns/hourly", "")] {
+            let refused = with(&server, call, ("if-match", stale), body).await;
+            let told = (refused.status, refused.json()["code"].clone());
+            assert_eq!(told, (412, "precondition_failed".into()), "{call} {stale}");
+        }
+    }
+    server.check("POST /v1/campaigns/hourly/pause", "", 204, "").await;
+    assert_ne!(tag(&server, path).await, new, "a pause is a change");
+    server.check("POST /v1/campaigns/hourly/resume", "", 204, "").await;
+    assert_eq!(tag(&server, path).await, new);
+    let put = server.call("PUT /v1/campaigns/hourly", campaign).await;
+    assert_eq!(put.status, 200, "{}", put.text);
+    let refused = with(&server, patch, ("if-match", &new), r#"{"count":7}"#).await;
+    assert_eq!(refused.status, 412, "it was replaced: {}", refused.text);
+    let last = tag(&server, path).await;
+    let removed = with(&server, "DELETE /v1/campaigns/hourly", ("if-match", &last), "").await;
+    assert_eq!(removed.status, 204);
+    let gone = with(&server, patch, ("if-match", &last), r#"{"count":7}"#).await;
+    assert_eq!(gone.status, 404, "{}", gone.text);
+}
+
+#[tokio::test]
 async fn a_report_does_not_move_the_tag_of_its_device() {
     let server = Server::start().await;
     server.add_device("a").await;

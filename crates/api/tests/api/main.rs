@@ -2,6 +2,7 @@
 //! is answered.
 
 mod bodies;
+mod campaigns;
 mod commands;
 mod commands_refused;
 mod conditions;
@@ -9,6 +10,7 @@ mod described;
 mod desired;
 mod document;
 mod exports;
+mod fleet;
 mod following;
 mod health;
 mod history;
@@ -26,4 +28,6 @@ mod repeats;
 mod rig;
 mod rollouts;
 mod stats;
+mod streams;
+mod tasks;
 mod timeline;

@@ -49,6 +49,20 @@ async fn a_repeat_after_a_restart_gets_the_same_answer() {
     assert_eq!(clients(&server).await, 1);
 }
 
+#[tokio::test]
+async fn a_repeat_after_a_restart_is_answered_from_the_campaign_with_its_secret() {
+    let server = Server::start().await;
+    let (begin, body) = (
+        "POST /v1/campaigns",
+        r#"{"payload":1,"count":1,"every":"1h","results":{"url":"https://a.example/r"}}"#,
+    );
+    let first = send(&server, begin, "k", body).await;
+    let server = server.restart().await;
+    let again = send(&server, begin, "k", body).await;
+    assert_eq!((first.status, again.status, &first.text), (201, 201, &again.text));
+    assert!(first.text.contains("whsec_"), "{}", first.text);
+}
+
 /// What is done is durable, and then the server dies before it answers.
 async fn cut_off(server: Server, call: &str, body: &str) -> Server {
     server.store.plan(PartitionId::of_queues(0), Planned::UnknownLost);

@@ -13,6 +13,7 @@ use super::view::SeenCommand;
 use crate::api::{Api, Path};
 use crate::failure::Failure;
 use crate::input::json;
+use crate::receiver::{GivenReceiver, SeenReceiver};
 use crate::screen::Screen;
 use crate::table::plain;
 
@@ -47,15 +48,7 @@ struct CommandBody<'a> {
     #[serde(flatten)]
     terms: &'a TermFlags,
     #[serde(skip_serializing_if = "Option::is_none")]
-    notify: Option<NotifyTarget<'a>>,
-}
-
-/// Who is told how it ended.
-#[derive(Serialize)]
-#[serde(rename_all = "snake_case")]
-enum NotifyTarget<'a> {
-    Queue(&'a str),
-    Url(&'a str),
+    notify: Option<GivenReceiver<'a>>,
 }
 
 impl SendCommand {
@@ -73,11 +66,10 @@ impl SendCommand {
     }
 
     fn body(&self) -> CommandBody<'_> {
-        let queue = self.notify_queue.as_deref().map(NotifyTarget::Queue);
         CommandBody {
             payload: &self.payload,
             terms: &self.terms,
-            notify: queue.or(self.notify_url.as_deref().map(NotifyTarget::Url)),
+            notify: GivenReceiver::of(self.notify_queue.as_deref(), self.notify_url.as_deref()),
         }
     }
 }
@@ -88,20 +80,10 @@ fn sentence(api: &Api, answer: &RawValue) -> Result<String, Failure> {
     struct Sent {
         id: String,
         status: String,
-        #[serde(default)]
-        notify: Option<Notify>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Notify {
-        secret: Option<String>,
+        notify: Option<SeenReceiver>,
     }
     let Sent { id, status, notify } = api.read(answer)?;
-    let secret = notify.and_then(|notify| notify.secret).map(|secret| {
-        format!(
-            "secret  {}\nKeep the secret where the receiver can read it: it is not shown again.\n",
-            plain(&secret)
-        )
-    });
+    let secret = notify.as_ref().map(SeenReceiver::secret_once);
     Ok(format!("{} {}\n{}", plain(&id), plain(&status), secret.unwrap_or_default()))
 }
 

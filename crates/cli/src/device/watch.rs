@@ -86,12 +86,13 @@ impl Watch {
         // After the feeds, so that what happens meanwhile is told.
         let state = api.get(&feeds.device)?;
         let device: Device = api.read(&state)?;
-        tell(screen, "state", &state, &device.line())?;
+        screen.show_as("state", &state, || table::line(&device.line()))?;
         loop {
             screen.flush()?;
             sleep(self.every);
             let news = patiently(screen, || feeds.look(api))?;
-            news.iter().try_for_each(|new| tell(screen, new.what, &new.item, &new.cells))?;
+            news.iter()
+                .try_for_each(|new| screen.show_as(new.what, &new.item, || table::line(&new.cells)))?;
         }
     }
 }
@@ -159,13 +160,4 @@ fn newest<T: Watched>(path: &Path, api: &Api) -> Result<Option<Timestamp>, Failu
 
 fn moment(text: &str, api: &Api) -> Result<Timestamp, Failure> {
     Timestamp::parse(text).map_err(|error| api.foreign(format!("{text} in its answer is {error}")))
-}
-
-/// A line: for programs an object that says what it is, `{"event":{...}}`.
-fn tell(screen: &mut Screen, what: &str, item: &RawValue, cells: &[Cell]) -> Result<(), Failure> {
-    if screen.is_for_programs() {
-        screen.write_line(&format!("{{\"{what}\":{item}}}"))
-    } else {
-        screen.tell(&table::line(cells))
-    }
 }

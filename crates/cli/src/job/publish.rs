@@ -1,10 +1,5 @@
 //! Publishing a job, and changing one that waits.
 
-use std::io::Read;
-use std::path::PathBuf;
-
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use clap::{ArgGroup, Args, ValueEnum};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -13,27 +8,9 @@ use super::One;
 use super::view::{Job, Published};
 use crate::api::Api;
 use crate::failure::Failure;
-use crate::input::{self, json};
+use crate::payload_flags::PayloadFlags;
 use crate::queue::QueueArgs;
 use crate::screen::Screen;
-
-/// The server takes a megabyte of payload, in a body of at most this.
-const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
-
-/// What a job carries.
-#[derive(Args, Debug)]
-#[command(group = ArgGroup::new("carried").args(["payload", "file"]))]
-struct Payload {
-    /// What it carries, as JSON: 1, '"text"', '{"to":"ann"}'; null if left out.
-    #[arg(long, value_name = "JSON", allow_hyphen_values = true, value_parser = json)]
-    payload: Option<Box<RawValue>>,
-    /// Read what it carries from a file, - for stdin.
-    #[arg(long, value_name = "FILE")]
-    file: Option<PathBuf>,
-    /// The file holds bytes, not JSON.
-    #[arg(long, requires = "file")]
-    bytes: bool,
-}
 
 /// When a job runs.
 #[derive(Args, Debug)]
@@ -51,7 +28,7 @@ pub struct Publish {
     #[command(flatten)]
     place: QueueArgs,
     #[command(flatten)]
-    carried: Payload,
+    carried: PayloadFlags,
     #[command(flatten)]
     due: Due,
     /// Drop it if it was not done by then (1h, 7d).
@@ -92,7 +69,7 @@ pub struct Change {
     #[command(flatten)]
     one: One,
     #[command(flatten)]
-    carried: Payload,
+    carried: PayloadFlags,
     #[command(flatten)]
     due: Due,
 }
@@ -144,26 +121,6 @@ struct Terms<'a> {
     tz: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     executions: Option<u32>,
-}
-
-impl Payload {
-    /// The value, or the bytes in base64; neither where nothing was said.
-    fn read(&self) -> Result<(Option<Box<RawValue>>, Option<String>), Failure> {
-        let Some(file) = &self.file else { return Ok((self.payload.clone(), None)) };
-        let mut content = Vec::new();
-        let read = input::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
-        read.map_err(|error| input::unreadable(file, &error))?;
-        if content.len() as u64 > FILE_BYTES_MAX {
-            return Err(Failure::Usage(format!("{} is too long for a job", file.display())));
-        }
-        if self.bytes {
-            return Ok((None, Some(BASE64_STANDARD.encode(content))));
-        }
-        let value = serde_json::from_slice(&content).map_err(|error| {
-            Failure::Usage(format!("{} is not JSON ({error}); --bytes takes it as it is", file.display()))
-        })?;
-        Ok((Some(value), None))
-    }
 }
 
 impl Publish {

@@ -23,8 +23,17 @@ pub(super) struct QueueView {
     reserved: u64,
     dead: u64,
     oldest_ready_ms: Option<u64>,
+    rates: Option<SeenRates>,
     paused: bool,
     settings: Settings,
+}
+
+/// Jobs a second, over about the last minute.
+#[derive(Deserialize)]
+struct SeenRates {
+    published: f64,
+    consumed: f64,
+    acked: f64,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +50,9 @@ impl QueueView {
     pub(super) fn facts(&self) -> String {
         let Settings { order, concurrency, rate, jobs_max, dead_max, dead_max_age } = &self.settings;
         let limit = |limit: &Option<u64>| limit.map_or_else(none, Cell::number);
+        let a_second = |of: fn(&SeenRates) -> f64| {
+            Cell::maybe(self.rates.as_ref().map(|rates| format!("{}/s", of(rates))).as_deref())
+        };
         facts(&[
             ("queue", Cell::text(&format!("{}/{}", self.namespace, self.queue))),
             ("scheduled", Cell::number(self.scheduled)),
@@ -48,6 +60,9 @@ impl QueueView {
             ("reserved", Cell::number(self.reserved)),
             ("dead", self.dead()),
             ("oldest ready", self.oldest_ready()),
+            ("published", a_second(|rates| rates.published)),
+            ("consumed", a_second(|rates| rates.consumed)),
+            ("acknowledged", a_second(|rates| rates.acked)),
             ("hands out", self.hands_out()),
             ("order", Cell::text(order)),
             ("concurrency", limit(concurrency)),
@@ -140,8 +155,9 @@ mod tests {
     #[test]
     fn a_queue_is_a_row_and_alone_shows_what_is_set() {
         let stats = r#"{"namespace":"shop","queue":"mail","scheduled":1200,"ready":2,"reserved":1,"dead":0,
-            "oldest_ready_ms":61500,"paused":true,"settings":{"order":"fifo","concurrency":4,"rate":0.5,
-            "jobs_max":null,"dead_max":null,"dead_max_age":"7d"}}"#;
+            "oldest_ready_ms":61500,"rates":{"published":0.5,"consumed":12,"acked":0.48},"paused":true,
+            "settings":{"order":"fifo","concurrency":4,"rate":0.5,"jobs_max":null,
+            "dead_max":null,"dead_max_age":"7d"}}"#;
         let stats: QueueView = serde_json::from_str(stats).expect("stats");
         assert_eq!(
             seen(&Table::new(QueueView::HEADINGS).lines(&[stats.cells()])),
@@ -154,6 +170,8 @@ mod tests {
             "{facts}"
         );
         assert!(facts.contains("most dead      1,000,000 (default)\n"), "{facts}");
+        let rates = "published      0.5/s\nconsumed       12/s\nacknowledged   0.48/s\n";
+        assert!(facts.contains(rates), "{facts}");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::watch::MaxFailed;
 use crate::failure::Failure;
 use crate::list::Row;
+use crate::max_failed::MaxFailed;
 use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, facts, grouped, line, plain};
 use crate::when::{age_of, with_age};
 
@@ -13,6 +13,8 @@ use crate::when::{age_of, with_age};
 pub(super) struct SeenRollout {
     pub(super) id: String,
     status: String,
+    #[serde(default)]
+    waits_for: Option<String>,
     created_at: String,
     ended_at: Option<String>,
     origin: Option<String>,
@@ -60,6 +62,8 @@ impl SeenRollout {
             ("status", self.status()),
             ("begun", Cell::text(&with_age(&self.created_at))),
         ];
+        let waits_for = self.waits_for.as_ref().map(|what| ("waits for", Cell::text(what)));
+        known.splice(2..2, waits_for);
         known.extend(self.ended_at.as_deref().map(|at| ("ended", Cell::text(&with_age(at)))));
         let texts = [("origin", &self.origin), ("selector", &self.selector)];
         known.extend(texts.into_iter().filter_map(|(name, text)| Some((name, Cell::text(text.as_ref()?)))));
@@ -87,7 +91,8 @@ impl SeenRollout {
     /// How far it has come, in a line of a rollout that is watched.
     pub(super) fn line(&self) -> String {
         let counts = self.counts().into_iter().map(|(name, count)| format!("{name} {}", grouped(count)));
-        let counts = counts.collect::<Vec<_>>().join(", ");
+        let waits_for = self.waits_for.as_ref().map(|what| format!("waits for {}", plain(what)));
+        let counts = waits_for.into_iter().chain(counts).collect::<Vec<_>>().join(", ");
         let of = format!("{} of {}", grouped(self.ended()), grouped(self.devices));
         line(&[Cell::text(&self.id), self.status(), Cell::text(&of), Cell::text(&counts).styled(FAINT)])
     }
@@ -182,6 +187,18 @@ mod tests {
             line.contains("6 of 100") && line.contains("published 2, acknowledged 5, failed 1"),
             "{line}"
         );
-        assert!(!line.contains("cancelled"), "{line}");
+        assert!(!line.contains("cancelled") && !line.contains("waits"), "{line}");
+    }
+
+    #[test]
+    fn a_rollout_that_waits_says_for_what() {
+        let waiting = SeenRollout { waits_for: Some("approval".into()), ..rollout("waiting", 5, 0, 0) };
+        let shown = |text: &str| anstream::adapter::strip_str(text).to_string();
+        assert!(shown(&waiting.line()).contains("waits for approval, acknowledged 5"));
+        assert!(
+            shown(&waiting.facts())
+                .lines()
+                .any(|line| line.starts_with("waits for") && line.ends_with("approval"))
+        );
     }
 }

@@ -6,4 +6,6 @@ mod commands;
 mod ends;
 mod requests;
 mod stage;
+mod streams;
+mod tasks;
 mod worker;

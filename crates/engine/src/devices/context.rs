@@ -8,13 +8,12 @@ use base::id::DELIVERY_ID_PREFIX;
 use base::{Clock, DeviceId, Incarnation, LogLimit, PartitionId, Timestamp};
 use records::Batch;
 
-use super::connected::Connected;
 use super::effect::{DeviceEffect, GivenUp};
 use super::lanes::{Due, DueLanes};
 use super::sessions::{PresenceChange, SessionBook};
 use super::stale_clients::StaleClients;
 use super::stats::AllDeviceStats;
-use crate::Directory;
+use crate::campaigns::links::PickLinks;
 use crate::commands::Downlink;
 use crate::followers::{Followers, News};
 use crate::kernel::machine::MachineContext;
@@ -23,11 +22,12 @@ use crate::notices::links::NoticeLinks;
 use crate::outcomes::OutcomeLane;
 use crate::rollouts::DeviceLook;
 use crate::rollouts::links::RolloutLinks;
+use crate::{Directory, FleetIndexes};
 
 /// What partitions of devices reach outside.
 pub struct DeviceContext {
     clock: Arc<dyn Clock>,
-    directory: Arc<Directory>,
+    pub(crate) directory: Arc<Directory>,
     /// Lanes with due work.
     pub lanes: DueLanes,
     /// Lanes of outcomes with due work.
@@ -37,14 +37,16 @@ pub struct DeviceContext {
     pub(crate) followers: Arc<Followers>,
     notices: Arc<NoticeLinks>,
     pub(crate) stats: AllDeviceStats,
-    /// Which devices have live sessions of their own.
-    pub(crate) connected: Connected,
+    /// The devices by their attributes.
+    pub(crate) fleet: Arc<FleetIndexes>,
     /// The sessions that the edges have told of.
     pub(crate) sessions: SessionBook,
     /// Who carries commands to devices.
     downlink: OnceLock<Arc<dyn Downlink>>,
     /// What partitions have to tell rollouts.
     pub(crate) rollouts: Arc<RolloutLinks>,
+    /// What tasks and campaigns have for partitions of devices, and these for them.
+    pub(super) picks: Arc<PickLinks>,
     /// Log lines of notifications that failed for good, by client.
     given_up: LogLimit<Incarnation>,
     metrics: Arc<BatchMetrics>,
@@ -54,13 +56,14 @@ impl DeviceContext {
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
         directory: Arc<Directory>,
-        (stale, rollouts): (Arc<StaleClients>, Arc<RolloutLinks>),
+        (stale, rollouts, picks): (Arc<StaleClients>, Arc<RolloutLinks>, Arc<PickLinks>),
         (followers, notices): (Arc<Followers>, Arc<NoticeLinks>),
         metrics: Arc<BatchMetrics>,
         partitions: u16,
     ) -> Self {
         Self {
             clock,
+            fleet: Arc::new(FleetIndexes::new(Arc::clone(&directory), partitions)),
             directory,
             lanes: DueLanes::default(),
             outcomes: Due::default(),
@@ -68,10 +71,10 @@ impl DeviceContext {
             followers,
             notices,
             stats: AllDeviceStats::default(),
-            connected: Connected::new(partitions),
             sessions: SessionBook::new(partitions),
             downlink: OnceLock::new(),
             rollouts,
+            picks,
             given_up: LogLimit::default(),
             metrics,
         }
@@ -142,10 +145,19 @@ impl MachineContext for DeviceContext {
             E::OutcomesLeased(reply, due) => reply.send(due),
             E::RolloutReports(reply, reports) => reply.send(reports),
             E::RolloutMoved(moved) => self.rollouts.moved(*moved),
-            E::RolloutsAskAgain => self.rollouts.ask_again(),
+            E::AskAgain => {
+                self.rollouts.ask_again();
+                self.picks.ask_again();
+            }
+            E::PickReports(reply, reports) => reply.send(reports),
+            E::PickMoved(moved) => self.picks.moved(*moved),
+            E::PickResultDropped => self.picks.result_dropped(),
+            E::Came(place) => self.picks.came(place),
+            E::WentAway(place) => self.picks.went_away(place),
+            E::Gone(place) => self.picks.gone(place),
             E::DeviceChanged(device) => self.rollouts.look_at(&device, DeviceLook::Changed),
             E::DevicePolls(device) => self.rollouts.look_at(&device, DeviceLook::Came),
-            E::Connected(partition, slot, is) => self.connected.set(partition, slot, is),
+            E::Indexed(partition, changes) => self.fleet.apply(partition, &changes),
             E::Lost(lost) => self.notices.lost(self.clock.now(), lost),
             E::StatsChanged(partition, stats) => self.stats.set(partition, stats),
         }

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, PartitionId};
-use records::{DeviceSlot, Wish};
+use fleet::index::IndexChange;
+use records::{DevicePlace, DeviceSlot, Wish};
 
 use super::input::Imported;
 use super::intake::SlicePart;
 use super::lanes::AttemptDue;
 use super::stats::DeviceStats;
+use crate::campaigns::{PickMove, PickReport};
 use crate::commands::{PublishedCommand, TrackedCommand};
 use crate::kernel::reply::{Answered, Reply};
 use crate::notices::LostDevices;
@@ -42,8 +44,20 @@ pub enum DeviceEffect {
     RolloutReports(Reply<Vec<TurnReport>>, Vec<TurnReport>),
     /// A command of a rollout moved on.
     RolloutMoved(Box<CommandMove>),
-    /// The partition was loaded: what it had to tell rollouts before may be lost.
-    RolloutsAskAgain,
+    /// The partition was loaded: what it had to tell rollouts and tasks before may be lost.
+    AskAgain,
+    /// What became of the orders of tasks.
+    PickReports(Reply<Vec<PickReport>>, Vec<PickReport>),
+    /// The command of a pick moved on.
+    PickMoved(Box<PickMove>),
+    /// The result of a pick is not told: too many wait to be told.
+    PickResultDropped,
+    /// A device has a session.
+    Came(DevicePlace),
+    /// The last session of a device has ended.
+    WentAway(DevicePlace),
+    /// A device was deleted.
+    Gone(DevicePlace),
     /// A device was registered, changed or removed.
     DeviceChanged(DeviceId),
     /// A registered device polls: it takes what it is given now.
@@ -72,8 +86,8 @@ pub enum DeviceEffect {
     OutcomesDue(PartitionId, Vec<OutcomeLane>),
     /// Outcomes may be told.
     OutcomesLeased(Reply<Vec<OutcomeDue>>, Vec<OutcomeDue>),
-    /// A device has a live session of its own, or none.
-    Connected(PartitionId, DeviceSlot, bool),
+    /// Devices have other attributes than before. It comes before the answers of its step.
+    Indexed(PartitionId, Vec<IndexChange>),
     /// Devices were lost.
     Lost(Vec<LostDevices>),
     /// A partition has other counts than before.

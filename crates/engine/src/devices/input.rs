@@ -6,6 +6,7 @@ use base::{ClientId, DeviceId, EntityId, Incarnation, Problem, WayIn};
 use fleet::{CheckedDevice, CheckedImport, DevicePatch};
 use records::{DeviceSlot, Reservation};
 
+use crate::campaigns::{PickOrder, PickReport};
 use crate::commands::{NewCommand, TrackedCommand};
 use crate::devices::intake::{Report, SlicePart};
 use crate::devices::lanes::{AttemptDue, AttemptEnd};
@@ -165,6 +166,13 @@ pub enum Input {
         orders: Vec<TurnOrder>,
         /// Gets what became of each.
         reply: Reply<Vec<TurnReport>>,
+    },
+    /// Do what tasks and campaigns order.
+    PickOrders {
+        /// The orders.
+        orders: Vec<PickOrder>,
+        /// Gets what became of each.
+        reply: Reply<Vec<PickReport>>,
     },
     /// What a request asks that may come again.
     Repeatable {

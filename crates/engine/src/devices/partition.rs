@@ -16,6 +16,7 @@ mod notification_states;
 mod notifications;
 mod outcomes;
 mod pending;
+mod picks;
 mod purpose;
 mod quarantine;
 mod registration;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{ClientId, DeviceId, Incarnation, Lineage, PartitionId, Timestamp, WayIn};
+use fleet::index::IndexChange;
 use jobs::Jobs;
 use records::{Counts, CountsKey, DeviceSlot, DeviceState, Op, PartitionHead, Process};
 use store::StoreError;
@@ -61,7 +63,7 @@ pub use loading::OpenedPartition;
 const DEVICES_AT_A_TIME: usize = 8;
 const JOBS_AT_A_TIME: usize = 64;
 /// With nothing else to write, the attended clocks are recorded this often, so that silence before
-/// a crash counts.
+/// a crash counts: at multiples of it, where one sync serves all partitions.
 const CLOCKS_RECORDED_EVERY: Duration = Duration::from_secs(10);
 
 /// A device partition.
@@ -118,6 +120,8 @@ struct DeviceStepPart {
     counted: StepCounts,
     /// Groups that devices left: theirs may still be counted.
     left_groups: Vec<Group>,
+    /// What changes in the index of devices.
+    indexed: Vec<IndexChange>,
 }
 
 impl Machine for Partition {
@@ -133,6 +137,7 @@ impl Machine for Partition {
             Input::Quarantine { messages, .. } => messages.len(),
             Input::AttemptsEnded { ended, .. } => ended.len(),
             Input::RolloutOrders { orders, .. } => orders.len(),
+            Input::PickOrders { orders, .. } => orders.len(),
             _ => 1,
         }
     }
@@ -275,16 +280,12 @@ impl Partition {
             Input::Link { id, client, linked, reply } => {
                 DeviceEffect::Done(reply, answered(self.link(&id, client, linked, step))?)
             }
-            Input::SweepClient { client, reply } => {
-                DeviceEffect::Swept(reply, self.sweep_client(client, step)?)
-            }
+            Input::SweepClient { client, reply } => DeviceEffect::Swept(reply, self.sweep(client, step)?),
             Input::Lease { client, max, reply } => {
                 DeviceEffect::Leased(reply, self.lease(client, max, step)?)
             }
             Input::AttemptsEnded { ended, reply } => {
-                for (reservation, end) in &*ended {
-                    self.attempt_ended(*reservation, end, step)?;
-                }
+                self.attempts_ended(&ended, step)?;
                 DeviceEffect::Kept(reply)
             }
             Input::TellStale { client, probe } => {
@@ -309,6 +310,9 @@ impl Partition {
             Input::RolloutOrders { orders, reply } => {
                 DeviceEffect::RolloutReports(reply, self.rollout_orders(orders, step)?)
             }
+            Input::PickOrders { orders, reply } => {
+                DeviceEffect::PickReports(reply, self.pick_orders(orders, step)?)
+            }
             Input::Repeatable { act, reply } => DeviceEffect::Written(reply, self.repeatable(act, step)?),
         };
         step.effects.push(effect);
@@ -322,11 +326,13 @@ impl Partition {
         step.own.left_groups.drain(..).for_each(|group| self.groups.leave(group));
         let kept_from = retention::kept_from(step.now, &self.settings.keep, self.head.kept_from);
         let attended = self.watch.readings_of_clocks(step.now);
-        let long_ago = step.now.since(self.head.now) >= CLOCKS_RECORDED_EVERY;
-        let clocks_are_due =
-            (long_ago || self.closing) && attended != self.head.attended && !self.devices.is_empty();
+        let span = |at: Timestamp| at.0.div_euclid(CLOCKS_RECORDED_EVERY.as_millis() as i64);
+        let clocks_are_due = (span(step.now) > span(self.head.now) || self.closing)
+            && attended != self.head.attended
+            && !self.devices.is_empty();
         let days_are_over = kept_from != self.head.kept_from && self.head.seq > 0;
         self.announce_lines(&mut step);
+        self.index(&mut step);
         let stats = self.stats();
         if stats != self.latest_stats {
             self.latest_stats = stats;
@@ -340,6 +346,21 @@ impl Partition {
             head.next_lease = numbers.next_lease;
         });
         Ok(Step { batch, effects, more })
+    }
+
+    /// Has the index of devices changed, in front of the answers of the step.
+    fn index(&mut self, step: &mut DeviceStep<'_>) {
+        if self.watch.take_moved() {
+            let moved = |op: &Op| match op {
+                Op::PutState(slot, state) => Some(IndexChange::Connection(*slot, state.connection)),
+                _ => None,
+            };
+            step.own.indexed.extend(step.batch.ops.iter().filter_map(moved));
+        }
+        let changes = std::mem::take(&mut step.own.indexed);
+        if !changes.is_empty() {
+            step.effects.insert(0, DeviceEffect::Indexed(self.id, changes));
+        }
     }
 
     fn stats(&self) -> DeviceStats {

@@ -7,7 +7,7 @@ use records::{DeviceProfile, DisconnectReason};
 use smallvec::SmallVec;
 
 use crate::kernel::hashed::HashMap;
-use crate::presence::{Reach, Session, Who};
+use crate::presence::{LoginDevices, Reach, Session};
 
 /// What an edge tells of its sessions.
 #[derive(Clone, Debug)]
@@ -129,12 +129,12 @@ fn any_covers<'a, E>(
     profile: impl Fn() -> Result<Option<Arc<DeviceProfile>>, E>,
 ) -> Result<bool, E> {
     let mut known = None;
-    while let Some(Reach { who, .. }) = reach.find(|reach| reach.kind.covers(kind)) {
-        let covers = match who {
-            Who::Everybody => true,
-            Who::Device(one) => one == device,
-            Who::Prefix(prefix) => device.as_str().starts_with(&**prefix),
-            Who::Label(key, value) => {
+    while let Some(Reach { login, .. }) = reach.find(|reach| reach.kind.covers(kind)) {
+        let covers = match login {
+            LoginDevices::All => true,
+            LoginDevices::Device(one) => one == device,
+            LoginDevices::Prefix(prefix) => device.as_str().starts_with(&**prefix),
+            LoginDevices::Label(key, value) => {
                 if known.is_none() {
                     known = Some(profile()?);
                 }

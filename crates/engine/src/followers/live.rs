@@ -6,13 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use base::{PartitionId, Problem, Timestamp};
 use records::DeviceSlot;
 
 use super::registry::RegistryRows;
-use super::{FeedSet, Followed, FollowerSignal, News};
+use super::{FeedSet, Followed, FollowerSignal};
 use crate::Engine;
 
 /// Followers of several things at the same time.
@@ -46,6 +45,10 @@ impl WatchTarget {
             Self::Queues(_) | Self::Registry(_) => FeedSet::default(),
         }
     }
+
+    pub(super) fn is_whole_feed(&self) -> bool {
+        matches!(self, Self::Feed(followed) if followed.device.is_none())
+    }
 }
 
 /// Some devices, each once.
@@ -59,33 +62,14 @@ impl FromIterator<DevicePlace> for WatchedDevices {
 }
 
 impl WatchedDevices {
-    fn of(&self, partition: PartitionId) -> &[DevicePlace] {
-        let begin = self.0.partition_point(|(of, _)| *of < partition);
-        let end = self.0.partition_point(|(of, _)| *of <= partition);
-        &self.0[begin..end]
+    pub(super) fn places(&self) -> impl Iterator<Item = DevicePlace> {
+        self.0.iter().copied()
     }
 }
 
 /// Which of a follower's devices may have changed. No more than it follows.
 #[derive(Debug, Default)]
-pub(super) struct Touched(BTreeSet<DevicePlace>);
-
-/// Notes which of the devices a batch may have changed; whether it is any.
-pub(super) fn touch(touched: &mut Touched, devices: &WatchedDevices, news: Option<&News>) -> bool {
-    let Some(news) = news else {
-        touched.0.extend(devices.0.iter());
-        return !devices.0.is_empty();
-    };
-    let here = devices.of(news.partition);
-    let was_looked_for = FeedSet::DEVICES.is_within(news.looked_for);
-    let is_told = |slot: &DeviceSlot| !was_looked_for || news.slots.binary_search(slot).is_ok();
-    let mut any = false;
-    for place in here.iter().filter(|(_, slot)| is_told(slot)) {
-        touched.0.insert(*place);
-        any = true;
-    }
-    any
-}
+pub(super) struct Touched(pub(super) BTreeSet<DevicePlace>);
 
 /// A follower of several things, until it is dropped. It wakes once at first for all of them.
 #[derive(Debug)]
@@ -96,15 +80,23 @@ pub struct LiveFollower {
 }
 
 impl LiveFollower {
-    /// Resolves when something may have changed: a bit for each thing, in the order in which they
-    /// were given. Nothing is lost if this is given up.
-    pub async fn told(&self) -> u32 {
-        self.signal.told().await
+    /// Resolves when one of the awaited things may have changed: a bit for each, in the order in
+    /// which they were given. Of others it is told later, and is not woken. Nothing is lost if this
+    /// is given up.
+    pub async fn told(&self, awaited: u32) -> u32 {
+        self.signal.told(awaited).await
+    }
+
+    /// Which of these things may have changed since this was told or took it; whoever is about to
+    /// look at them needs not be told of that.
+    #[must_use]
+    pub fn take(&self, things: u32) -> u32 {
+        self.signal.take(things)
     }
 
     /// Returns when feeds show what this was told of: they end behind that stamp.
     pub async fn shown(&self) -> Timestamp {
-        let stamp = Timestamp(self.signal.stamp.load(Ordering::Relaxed));
+        let stamp = self.engine.followers().stamp_of(&self.signal);
         if stamp > Timestamp(i64::MIN) {
             self.engine.shown(stamp).await;
         }
@@ -135,7 +127,7 @@ impl Engine {
         let all: Vec<DevicePlace> = watched
             .iter()
             .filter_map(|watched| if let WatchTarget::Devices(set) = watched { Some(set) } else { None })
-            .flat_map(|set| set.0.iter().copied())
+            .flat_map(WatchedDevices::places)
             .collect();
         let Some((number, signal)) = self.followers().add_live(watched.into_boxed_slice()) else {
             let detail = format!("{LIVE_MAX} live streams are open already; close one");
@@ -143,21 +135,22 @@ impl Engine {
         };
         // What is durable already may not be shown yet.
         signal.touched().0.extend(all);
-        for thing in 0..count {
-            signal.tell(thing, self.latest_stamp());
-        }
+        signal.stamped(self.latest_stamp());
+        (0..count).for_each(|thing| signal.tell(thing));
         Ok(LiveFollower { engine: self.clone(), number, signal })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use base::{ClientId, EntityId};
     use records::{Batch, Op};
 
     use super::*;
     use crate::followers::registry::RegistryNews;
-    use crate::followers::{FollowedFeed, Followers};
+    use crate::followers::{FollowedFeed, Followers, News};
 
     fn place(partition: u16, slot: u32) -> DevicePlace {
         (PartitionId(partition), DeviceSlot(slot))
@@ -169,7 +162,7 @@ mod tests {
 
     fn news(slots: &[u32], looked_for: FeedSet) -> News {
         let slots = slots.iter().copied().map(DeviceSlot).collect();
-        let (feeds, moved_from) = (FeedSet::DEVICES, Timestamp::MAX);
+        let (feeds, moved_from) = (FeedSet(FeedSet::DEVICES.0 & looked_for.0), Timestamp::MAX);
         News { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds, slots, moved_from }
     }
 
@@ -177,16 +170,25 @@ mod tests {
     fn only_devices_that_are_watched_and_may_have_changed_are_touched() {
         let devices: WatchedDevices =
             [place(1, 7), place(0, 7), place(1, 9), place(1, 7)].into_iter().collect();
+        let followers = Followers::default();
+        let watched = Box::new([WatchTarget::Devices(devices)]);
+        let (number, signal) = followers.add_live(watched).expect("room");
+        let all = &[place(0, 7), place(1, 7), place(1, 9)][..];
         for (news, expect) in [
             (Some(news(&[7, 8], FeedSet::DEVICES)), &[place(1, 7)][..]),
             (Some(news(&[8], FeedSet::DEVICES)), &[]),
-            (Some(news(&[], FeedSet::EVENTS)), &[place(1, 7), place(1, 9)]),
-            (None, &[place(0, 7), place(1, 7), place(1, 9)]),
+            (Some(news(&[], FeedSet::EVENTS)), all),
+            (None, all),
         ] {
-            let mut touched = Touched::default();
-            assert_eq!(touch(&mut touched, &devices, news.as_ref()), !expect.is_empty(), "{news:?}");
-            assert_eq!(touched.0.into_iter().collect::<Vec<_>>(), expect, "{news:?}");
+            followers.tell(Timestamp(5), news.as_ref());
+            let touched = std::mem::take(&mut signal.touched().0);
+            assert_eq!(touched.into_iter().collect::<Vec<_>>(), expect, "{news:?}");
+            let is_told = signal.told.swap(0, Ordering::SeqCst) != 0;
+            assert_eq!(is_told, !expect.is_empty(), "{news:?}");
         }
+        followers.remove_live(number);
+        followers.tell(Timestamp(5), Some(&news(&[7], FeedSet::DEVICES)));
+        assert!(signal.touched().0.is_empty());
     }
 
     #[tokio::test]
@@ -199,11 +201,13 @@ mod tests {
         for _ in 0..3 {
             followers.tell(Timestamp(1), None);
         }
-        assert_eq!(signal.told().await, 0b01);
+        assert_eq!(signal.told(u32::MAX).await, 0b01);
         followers.queues_changed(Some(PartitionId::of_queues(2)));
         followers.queues_changed(Some(PartitionId::of_queues(3)));
         followers.tell(Timestamp(2), None);
-        assert_eq!(signal.told().await, 0b11);
+        // What is not awaited yet stays.
+        assert_eq!(signal.told(0b10).await, 0b10);
+        assert_eq!(signal.told(u32::MAX).await, 0b01);
         followers.remove_live(number);
         followers.queues_changed(None);
         assert_eq!(signal.told.load(Ordering::SeqCst), 0);
@@ -227,7 +231,7 @@ mod tests {
             assert_eq!(signal.told.swap(0, Ordering::SeqCst), expect, "{ops:?}");
         }
         followers.registry_changed(RegistryNews::ANY);
-        assert_eq!(signal.told().await, 0b11);
+        assert_eq!(signal.told(u32::MAX).await, 0b11);
     }
 
     #[test]

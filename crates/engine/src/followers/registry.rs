@@ -1,11 +1,11 @@
-//! Rows of the registry that can be followed: rollouts, operations, clients and their portals.
+//! Rows that can be followed: rollouts, operations, clients and their portals, tasks and campaigns.
 //!
 //! There are few of each. So a follower is told which sort of row a durable batch has changed, and
 //! looks itself which rows these are.
 
 use records::{Batch, Op};
 
-/// A sort of row of the registry.
+/// A sort of row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegistryRows {
     /// Rollouts, and how far they have come.
@@ -14,9 +14,13 @@ pub enum RegistryRows {
     Operations,
     /// Clients and the portals that show them.
     Clients,
+    /// Tasks, and how far they have come.
+    Tasks,
+    /// Campaigns.
+    Campaigns,
 }
 
-/// The sorts of rows that a batch of the registry changes.
+/// The sorts of rows that a batch changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegistryNews(u8);
 
@@ -36,6 +40,10 @@ impl RegistryNews {
             _ => None,
         });
         Self(rows.fold(0, |all, rows| all | bit(rows)))
+    }
+
+    pub(super) fn add(&mut self, rows: RegistryRows) {
+        self.0 |= bit(rows);
     }
 
     pub(super) fn has(self, rows: RegistryRows) -> bool {

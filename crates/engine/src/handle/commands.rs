@@ -6,13 +6,12 @@ use std::sync::Arc;
 use base::{DeviceId, EntityId, PartitionId};
 
 use super::Engine;
-use crate::devices::connected::Connected;
 use crate::devices::input::{CommandInput, Input};
 use crate::devices::lanes::Due;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::outcomes::OutcomeLane;
-use crate::{Commands, Downlink, Presence};
+use crate::{Commands, Downlink, FleetIndexes, Presence};
 
 impl Engine {
     /// The calls about commands.
@@ -48,8 +47,10 @@ impl Engine {
         &self.shared.context.devices.outcomes
     }
 
-    pub(crate) fn connected(&self) -> &Connected {
-        &self.shared.context.devices.connected
+    /// The devices by their attributes.
+    #[must_use]
+    pub fn fleet(&self) -> &FleetIndexes {
+        &self.shared.context.devices.fleet
     }
 
     /// An edge tells of its sessions: it is noted at once, and durable on return.

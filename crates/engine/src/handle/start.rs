@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 use tracing::{Instrument, debug_span};
 
 use crate::Settings;
+use crate::campaigns::courier::PickCourier;
+use crate::campaigns::{CampaignMachine, CampaignsInput};
 use crate::context::EngineContext;
 use crate::devices::input::Input;
 use crate::devices::partition::Partition;
@@ -21,13 +23,16 @@ use crate::devices::stale_clients::StaleClients;
 use crate::kernel::context::KernelContext;
 use crate::kernel::driver::{Driver, INBOX_INPUTS_MAX};
 use crate::kernel::machine::Machine;
-use crate::kernel::partition_handle::PartitionHandle;
+use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::kernel::runner::Runner;
 use crate::notices::courier;
 use crate::queues::QueueInput;
 use crate::queues::partition::QueuePartition;
 use crate::registry::{Registry, RegistryInput};
 use crate::rollouts::courier::Courier;
+use crate::streams::block_worker::work_on_blocks;
+use crate::streams::machine::memory_share;
+use crate::streams::{StreamPartition, StreamsInput};
 
 /// What is put together while the engine starts.
 pub(super) struct Starting {
@@ -71,7 +76,7 @@ impl Starting {
         let load = move || {
             let (kernel, moment) = (&context.kernel, context.kernel.moment_of_load());
             let mut opened =
-                Partition::load(&*kernel.store, id, &settings, process, moment, context.directory())?;
+                Partition::load(&*kernel.store, id, &settings, process, moment, &context.devices)?;
             for way in WayIn::ALL {
                 opened.partition.attend(moment.now, way, attended[way.index()].load(Ordering::SeqCst));
             }
@@ -102,6 +107,44 @@ impl Starting {
         Ok(self.spawn(id, load()?, load, Arc::clone(&self.context.queues)))
     }
 
+    pub(super) fn start_streams(
+        &mut self,
+        id: PartitionId,
+    ) -> Result<PartitionHandle<StreamsInput>, StoreError> {
+        let context = self.context.clone();
+        let memory_bytes = self.settings.streams_memory_bytes;
+        let load = move || {
+            let store = &*context.kernel.store;
+            let partition = StreamPartition::load(store, id, memory_share(memory_bytes, store.partitions()))?;
+            context.streams.partition_loaded(id, &partition);
+            Ok(partition)
+        };
+        Ok(self.spawn(id, load()?, load, Arc::clone(&self.context.streams)))
+    }
+
+    /// Starts the task that writes and deletes files of blocks.
+    pub(super) fn work_on_blocks(&mut self, partitions: &[PartitionHandle<StreamsInput>]) {
+        let inboxes: Vec<_> = partitions.iter().map(|partition| partition.inbox.clone()).collect();
+        let (context, mut stop) = (self.context.clone(), self.stop.subscribe());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => {}
+                () = work_on_blocks(context.kernel, context.streams, inboxes) => {}
+            }
+        });
+    }
+
+    /// The partitions of devices have been started: they say which devices there are.
+    pub(super) fn start_campaigns(&mut self) -> Result<PartitionHandle<CampaignsInput>, StoreError> {
+        let (settings, context) = (Arc::clone(&self.settings), self.context.clone());
+        let load = move || {
+            let (kernel, fleet) = (&context.kernel, Arc::clone(&context.campaigns.fleet));
+            let moments = (kernel.began_at_wall(), kernel.moment_of_load());
+            CampaignMachine::load(&*kernel.store, &settings, fleet, moments)
+        };
+        Ok(self.spawn(PartitionId::CAMPAIGNS, load()?, load, Arc::clone(&self.context.campaigns)))
+    }
+
     fn spawn<M: Machine>(
         &mut self,
         id: PartitionId,
@@ -130,45 +173,55 @@ impl Starting {
             partitions: partitions.iter().map(|partition| partition.inbox.clone()).collect(),
         };
         let (carrier, searcher) = (courier.clone(), courier);
-        let (mut stop, mut stop_searching) = (self.stop.subscribe(), self.stop.subscribe());
-        self.tasks.spawn(async move {
-            tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => {}
-                _not_accepting = carrier.carry() => {}
-            }
-        });
-        self.tasks.spawn(async move {
-            tokio::select! {
-                _ = stop_searching.wait_for(|stop| *stop) => {}
-                _not_accepting = searcher.search() => {}
-            }
-        });
+        self.spawn_until_stop(async move { carrier.carry().await.unwrap_or_else(ends_with_its_machine) });
+        self.spawn_until_stop(async move { searcher.search().await.unwrap_or_else(ends_with_its_machine) });
+    }
+
+    /// Starts the tasks between the machine of campaigns and the partitions of devices.
+    pub(super) fn carry_picks(
+        &mut self,
+        campaigns: &PartitionHandle<CampaignsInput>,
+        partitions: &[PartitionHandle<Input>],
+    ) {
+        let courier = PickCourier {
+            context: self.context.clone(),
+            campaigns: campaigns.inbox.clone(),
+            partitions: partitions.iter().map(|partition| partition.inbox.clone()).collect(),
+        };
+        let (carrier, searcher) = (courier.clone(), courier);
+        self.spawn_until_stop(async move { carrier.carry().await.unwrap_or_else(ends_with_its_machine) });
+        self.spawn_until_stop(async move { searcher.search().await.unwrap_or_else(ends_with_its_machine) });
     }
 
     /// Starts the task that carries signals to the registry.
     pub(super) fn carry_notices(&mut self, registry: &PartitionHandle<RegistryInput>) {
         let carrying = courier::carry(self.context.clone(), registry.inbox.clone(), self.settings.notices);
-        let mut stop = self.stop.subscribe();
-        self.tasks.spawn(async move {
-            tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => {}
-                () = carrying => {}
-            }
-        });
+        self.spawn_until_stop(carrying);
     }
 
     /// Starts the task that tells partitions which stale clients to tell again.
     pub(super) fn tell_stale_clients(&mut self, partitions: &[PartitionHandle<Input>]) {
         let inboxes: Vec<_> = partitions.iter().map(|partition| partition.inbox.clone()).collect();
-        let (context, mut stop) = (self.context.clone(), self.stop.subscribe());
+        let context = self.context.clone();
+        self.spawn_until_stop(async move {
+            order_stale(&context.kernel, &context.devices.stale, &inboxes).await;
+        });
+    }
+
+    /// Runs a task until it ends by itself or the engine stops.
+    fn spawn_until_stop(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut stop = self.stop.subscribe();
         self.tasks.spawn(async move {
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => {}
-                () = order_stale(&context.kernel, &context.devices.stale, &inboxes) => {}
+                () = task => {}
             }
         });
     }
 }
+
+/// Whoever carries for a machine that takes nothing more is done.
+fn ends_with_its_machine(NotAccepting: NotAccepting) {}
 
 /// Hands in what is to be told again, whenever there is something.
 async fn order_stale(kernel: &KernelContext, stale: &StaleClients, inboxes: &[mpsc::Sender<Input>]) {

@@ -18,6 +18,8 @@ pub struct KernelContext {
     feed_clock: FeedClock,
     alarm: Alarm,
     failure: OnceLock<Arc<StoreError>>,
+    /// When the process began; on the wall clock.
+    began_at_wall: Timestamp,
 }
 
 impl KernelContext {
@@ -26,6 +28,7 @@ impl KernelContext {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
             alarm: Alarm::new(Arc::clone(&clock)),
+            began_at_wall: clock.wall(),
             store,
             clock,
             feed_clock: FeedClock::default(),
@@ -56,6 +59,12 @@ impl KernelContext {
     pub fn moment_of_load(&self) -> Moment {
         let now = self.clock.now();
         Moment { now, stamp: self.feed_clock.latest().max(now), wall: self.clock.wall() }
+    }
+
+    /// When the process began; on the wall clock. A partition may be loaded later, and again.
+    #[must_use]
+    pub fn began_at_wall(&self) -> Timestamp {
+        self.began_at_wall
     }
 
     /// Where to wait for a time of the engine clock.

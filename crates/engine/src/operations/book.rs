@@ -30,6 +30,8 @@ pub enum OperationEffect {
     Progressed(Reply<Answered<Box<OperationState>>>, Answered<Box<OperationState>>),
     /// One was called off, or that was refused.
     Cancelled(Reply<Answered<()>>, Answered<()>),
+    /// Some that had ended are kept no longer.
+    Forgotten,
 }
 
 /// What is marked changed for those who wait for changes of operations.
@@ -48,6 +50,7 @@ impl OperationEffect {
             Self::Begun(_, begun) => (begun.is_ok(), false),
             Self::Progressed(_, progressed) => (progressed.is_ok(), true),
             Self::Cancelled(_, cancelled) => (cancelled.is_ok(), false),
+            Self::Forgotten => (true, true),
         };
         if is_change {
             changes.rows.send_replace(());
@@ -59,6 +62,7 @@ impl OperationEffect {
             Self::Begun(reply, answer) => reply.send(answer),
             Self::Progressed(reply, answer) => reply.send(answer),
             Self::Cancelled(reply, answer) => reply.send(answer),
+            Self::Forgotten => {}
         }
     }
 }
@@ -211,13 +215,20 @@ impl OperationBook {
 
     /// Forgets operations that ended long ago. Whether there may be more of them.
     pub(crate) fn forget(&mut self, step: &mut RegistryStep<'_>) -> bool {
-        for _ in 0..FORGOTTEN_PER_STEP {
-            let Some((at, id)) = self.ended.due(self.settings.keep, step.now) else { return false };
+        let keep = self.settings.keep;
+        let mut forgotten = 0;
+        while forgotten < FORGOTTEN_PER_STEP
+            && let Some((at, id)) = self.ended.due(keep, step.now)
+        {
             self.ended.remove((at, id));
             self.live.remove(&id);
             step.push(Op::DeleteOperation(id));
+            forgotten += 1;
         }
-        true
+        if forgotten > 0 {
+            step.emit(RegistryEffect::Operations(OperationEffect::Forgotten));
+        }
+        forgotten == FORGOTTEN_PER_STEP
     }
 }
 

@@ -108,9 +108,14 @@ pub fn progressed(
         if state.chunk.is_empty() || outcome.chunk != state.chunk_number() {
             return Err(NotTaken::OtherChunk);
         }
+        let had_turn = outcome.done + outcome.refused + outcome.skipped;
         state.counts.done += outcome.done;
         state.counts.refused += outcome.refused;
         state.counts.skipped += outcome.skipped;
+        // What must not go on leaves rows without a turn: they do not count as found.
+        if state.status.has_ended() || failure.is_some() {
+            state.counts.matched -= (state.chunk.len() as u64).saturating_sub(had_turn);
+        }
         state.chunk = Vec::new();
         if let Some(error) = outcome.last_error {
             state.last_error = Some(Box::new(error));
@@ -297,6 +302,17 @@ mod tests {
         let late = progressed(&operation(10), &mut state, more, Timestamp(1_200));
         assert_eq!(late, Err(NotTaken::HasEnded(OperationStatus::Cancelled)));
         assert_eq!(cancel(&mut state, Timestamp(1_300)), Err(NotTaken::HasEnded(OperationStatus::Cancelled)));
+    }
+
+    #[test]
+    fn rows_of_a_cancelled_operation_that_have_no_turn_do_not_count_as_found() {
+        let mut state = begin(&operation(10));
+        tell(&mut state, chunk(5, Some(b"k")), 1_000);
+        cancel(&mut state, Timestamp(1_050)).expect("it went on");
+        let two = outcome(&state, [1, 1, 0]);
+        tell(&mut state, two, 1_100);
+        assert_eq!(state.counts, OperationCounts { matched: 2, done: 1, refused: 1, skipped: 0 });
+        assert!(state.chunk.is_empty());
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct DeliveryFilter {
     pub is_label_of_linked: bool,
     /// Standing here.
     pub status: Option<DeliveryStatus>,
+    /// Made then or later.
+    pub made_from: Option<Timestamp>,
 }
 
 /// A place in a feed that spans partitions: behind this item of this partition. Opaque to everyone
@@ -136,6 +138,7 @@ impl Queries {
         let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
         let linked = client.filter(|_| filter.is_label_of_linked && !filter.labels.is_empty());
         let of = FeedScope { device: filter.device.as_ref(), client, linked, labels: &filter.labels };
+        let page = Page { from: filter.made_from.map_or(page.from, |from| from.max(page.from)), ..page };
         let keep =
             |delivery: &Delivery| filter.status.is_none_or(|status| delivery.progress.status == status);
         let kept = ItemFilter {

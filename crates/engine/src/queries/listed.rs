@@ -13,10 +13,8 @@ impl Queries {
     /// # Errors
     /// See [`Queries::device`].
     pub fn lists_device(&self, filter: &DeviceFilter, device: &Device) -> Result<bool, Problem> {
-        let profile = &device.profile;
-        let partition = self.partition_of(&profile.id);
-        let is_connected = |slot| self.is_connected(partition, slot);
-        Ok(filter.suits(profile) && filter.suits_state(&*self.view(partition)?, profile, &is_connected)?)
+        let partition = self.partition_of(&device.profile.id);
+        self.suits(filter, (partition, &*self.view(partition)?), &device.profile)
     }
 
     /// Whether [`Queries::deliveries`] shows this delivery now, at a time that is asked for.

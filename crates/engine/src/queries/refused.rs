@@ -64,8 +64,7 @@ impl Queries {
             let partition = self.partition_of(id);
             let view = self.view(partition)?;
             let Some(profile) = view.device(id).map_err(unreadable)? else { continue };
-            let is_connected = |slot| self.is_connected(partition, slot);
-            if filter.suits(&profile) && filter.suits_state(&*view, &profile, &is_connected)? {
+            if self.suits(filter, (partition, &*view), &profile)? {
                 found.push(self.with_state(partition, &*view, profile)?);
             }
         }

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use base::{ClientId, DeviceId, Problem, Timestamp, hash};
+use fleet::Selection;
+use fleet::selection::{Requirement, SelectionKey, Test};
 use records::{
     CommandStatus, CountedOf, CountsKey, DeviceSlot, EventKind, Happening, Metric, TimelineEntryKey,
 };
@@ -42,7 +44,12 @@ pub enum StatsOf {
     Client(ClientId),
     /// Those of the devices with a label.
     Label(String, String),
+    /// Those of these devices, at most [`COUNTED_DEVICES_MAX`].
+    Devices(Vec<DeviceId>),
 }
+
+/// Devices whose histories are counted together at most: each is read for itself.
+pub const COUNTED_DEVICES_MAX: usize = 100;
 
 impl StatsQuery {
     fn span_ms(&self) -> i64 {
@@ -85,6 +92,34 @@ impl StatsQuery {
 pub type CountsOfStatus = (CommandStatus, Vec<(Timestamp, u64)>);
 
 impl Queries {
+    /// Whose counts are those of a selection. Where it asks for one label alone, they are the
+    /// label's. Otherwise they are those of each device that it means now.
+    ///
+    /// # Errors
+    /// 422 `too_many_devices` beyond [`COUNTED_DEVICES_MAX`].
+    pub fn stats_of(&self, selection: &Selection) -> Result<StatsOf, Problem> {
+        if selection.requirements().is_empty() {
+            return Ok(StatsOf::All);
+        }
+        if let [Requirement { key: SelectionKey::Label(key), test: Test::In(values) }] =
+            selection.requirements()
+            && let (1, Some(value)) = (values.len(), values.first())
+        {
+            return Ok(StatsOf::Label(key.to_string(), value.to_string()));
+        }
+        let fleet = self.engine.fleet();
+        let found = fleet.evaluate(selection);
+        if found.len() > COUNTED_DEVICES_MAX as u64 {
+            let detail = format!(
+                "the selection means {} devices; what happened to more than {COUNTED_DEVICES_MAX} is counted \
+                 by one label alone, or by client=",
+                found.len()
+            );
+            return Err(Problem::not_allowed("too_many_devices", detail));
+        }
+        Ok(StatsOf::Devices(fleet.device_ids(&found).into_iter().map(|(id, _)| id).collect()))
+    }
+
     /// The count of each hour or day, oldest first, those without any too. The caller bounds
     /// [`StatsQuery::len`].
     ///
@@ -101,6 +136,15 @@ impl Queries {
         let of = match &query.of {
             StatsOf::Device(device) => {
                 self.count_device(query, device, &mut add)?;
+                return Ok(counts.into_iter().collect());
+            }
+            StatsOf::Devices(devices) => {
+                for device in devices {
+                    match self.count_device(query, device, &mut add) {
+                        Err(gone) if gone.status == 404 => {}
+                        counted => counted?,
+                    }
+                }
                 return Ok(counts.into_iter().collect());
             }
             StatsOf::All => CountedOf::All,

@@ -18,20 +18,25 @@ impl QueueName {
     /// # Errors
     /// 422 `invalid_name` or `reserved_name`.
     pub fn new(namespace: &str, queue: &str) -> Result<Self, Problem> {
-        for (what, name) in [("namespace", namespace), ("queue", queue)] {
-            if !Self::is_name(name) {
-                let detail = format!(
-                    "{what} must be 1 to {QUEUE_NAME_CHARS_MAX} letters, digits, '-' or '_', not {:?}",
-                    name.chars().take(QUEUE_NAME_CHARS_MAX).collect::<String>()
-                );
-                return Err(Problem::not_allowed("invalid_name", detail));
-            }
-            if name.starts_with('_') {
-                let detail = format!("{what} must not begin with '_': such names are the server's own");
-                return Err(Problem::not_allowed("reserved_name", detail));
-            }
-        }
+        Self::check("namespace", namespace)?;
+        Self::check("queue", queue)?;
         Ok(Self::unchecked(namespace, queue))
+    }
+
+    /// Refuses what may not be the name of a namespace, of a queue, or of anything named like one.
+    pub(crate) fn check(what: &str, name: &str) -> Result<(), Problem> {
+        if !Self::is_name(name) {
+            let detail = format!(
+                "{what} must be 1 to {QUEUE_NAME_CHARS_MAX} letters, digits, '-' or '_', not {:?}",
+                name.chars().take(QUEUE_NAME_CHARS_MAX).collect::<String>()
+            );
+            return Err(Problem::not_allowed("invalid_name", detail));
+        }
+        if name.starts_with('_') {
+            let detail = format!("{what} must not begin with '_': such names are the server's own");
+            return Err(Problem::not_allowed("reserved_name", detail));
+        }
+        Ok(())
     }
 
     /// Whether this has the form of a name, the server's own included.

@@ -35,6 +35,7 @@ use super::context::QueueContext;
 use super::effect::QueueEffect;
 use super::input::QueueCall;
 use super::queue_metrics::NamedPlaces;
+use super::rates::RecentJobs;
 use super::stats::{JobsCounted, PartitionStats};
 use super::troubled::TroubleNotes;
 use super::{QueueInput, QueueName};
@@ -131,6 +132,8 @@ struct Queue {
     lingers: bool,
     /// When it is among those whose dead letters may be too old.
     ages_at: Option<Timestamp>,
+    /// What happened to its jobs lately, if anything did.
+    recent: Option<Box<RecentJobs>>,
 }
 
 /// A step of a partition of queues.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{PartitionId, Timestamp};
 use records::{QueueKey, QueueSettings};
 
-use super::QueueName;
+use super::{QueueName, QueueRates};
 
 /// How many jobs of a queue stand where, and what its users set.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +27,8 @@ pub struct QueueStats {
     pub oldest_ready: Option<Duration>,
     /// Since when it has been ready.
     pub oldest_ready_at: Option<Timestamp>,
+    /// How fast jobs go through it, since this process runs.
+    pub rates: QueueRates,
     /// Nothing is leased.
     pub paused: bool,
     /// What its users set.
@@ -46,6 +48,7 @@ impl QueueStats {
             dead: 0,
             oldest_ready: None,
             oldest_ready_at: None,
+            rates: QueueRates::default(),
             paused: false,
             settings: QueueSettings::default(),
         }

@@ -2,9 +2,10 @@
 //! whose turn may come. A search reads a bounded stretch, and says where to go on.
 
 use base::{DeviceId, PartitionId, hash};
-use fleet::{Selectable, Selection};
-use records::{DeviceProfile, MemberPlace, MemberStatus, Rollout, RolloutCursor};
-use store::{StoreError, View};
+use fleet::Selection;
+use fleet::index::DeviceSet;
+use records::{DevicePlace, DeviceProfile, MemberPlace, MemberStatus, Rollout, RolloutCursor};
+use store::StoreError;
 
 use super::links::{FoundDevice, Search};
 use super::{RolloutNews, entries, needs_reach};
@@ -12,6 +13,8 @@ use crate::context::EngineContext;
 
 /// Devices that a search looks at, at a time.
 const SEARCHED: usize = 1_000;
+/// Devices that are put in order, at most, for each that is found. Of more the rows are walked.
+const SORTED_PER_FOUND: usize = 5;
 /// Rows that the search for candidates looks at, at a time.
 const LOOKED_AT: usize = 5_000;
 /// Candidates that are found at a time.
@@ -77,25 +80,44 @@ fn devices(
             if partition.0 >= context.kernel.store.partitions() {
                 (Vec::new(), None)
             } else {
-                let view = context.kernel.store.view(partition)?;
                 // Each device is as many rows as there are entries.
                 let limit = (SEARCHED / entries(rollout).max(1) as usize).max(1);
-                let profiles = view.devices(after.as_ref(), limit)?;
-                let next = match profiles.last() {
-                    Some(last) if profiles.len() == limit => {
-                        RolloutCursor::Partition(*index, Some(last.id.clone()))
-                    }
-                    _ => RolloutCursor::Partition(index + 1, None),
+                let (found, last) = of_partition(context, selection, (partition, after.as_ref()), limit)?;
+                let next = match last {
+                    Some(last) => RolloutCursor::Partition(*index, Some(last)),
+                    None => RolloutCursor::Partition(index + 1, None),
                 };
-                let mut found = Vec::new();
-                for profile in profiles {
-                    found.extend(meant(context, (partition, &*view), selection, profile)?);
-                }
                 (found, Some(next))
             }
         }
     };
     Ok(RolloutNews::Found(rollout.incarnation, cursor, found, next))
+}
+
+/// The devices of a partition that are meant, behind one of them; at most `limit`. Behind which
+/// device the search goes on; `None` at the end.
+fn of_partition(
+    context: &EngineContext,
+    selection: &Selection,
+    (partition, after): (PartitionId, Option<&DeviceId>),
+    limit: usize,
+) -> Result<(Vec<FoundDevice>, Option<DeviceId>), StoreError> {
+    let view = context.kernel.store.view(partition)?;
+    let fleet = &context.devices.fleet;
+    let slots = fleet.evaluate_in(partition, selection);
+    if slots.len() > (SORTED_PER_FOUND * limit) as u64 {
+        let profiles = view.devices(after, limit)?;
+        let last = profiles.last().filter(|_| profiles.len() == limit).map(|last| last.id.clone());
+        let meant = profiles.into_iter().filter(|profile| slots.contains(profile.slot.0));
+        return Ok((meant.map(found_device).collect(), last));
+    }
+    let set = DeviceSet::from_iter([(partition, slots)]);
+    let mut ids: Vec<DeviceId> = fleet.device_ids(&set).into_iter().map(|(id, _)| id).collect();
+    ids.retain(|id| after.is_none_or(|after| after < id));
+    ids.sort_unstable();
+    ids.truncate(limit);
+    let last = ids.last().filter(|_| ids.len() == limit).cloned();
+    Ok((among(context, selection, &ids)?, last))
 }
 
 /// Those of some devices that are meant.
@@ -109,32 +131,17 @@ fn among(
         let partition = partition_of(context, id);
         let view = context.kernel.store.view(partition)?;
         if let Some(profile) = view.device(id)? {
-            found.extend(meant(context, (partition, &*view), selection, profile)?);
+            let place = DevicePlace { partition, slot: profile.slot };
+            found.extend(context.devices.fleet.matches(place, selection).then(|| found_device(profile)));
         }
     }
     Ok(found)
 }
 
-fn meant(
-    context: &EngineContext,
-    (partition, view): (PartitionId, &dyn View),
-    selection: &Selection,
-    profile: DeviceProfile,
-) -> Result<Option<FoundDevice>, StoreError> {
-    let known: Vec<_> = match selection.asks_for_clients() {
-        true => profile.clients.iter().filter_map(|client| context.directory().get(*client)).collect(),
-        false => Vec::new(),
-    };
-    let clients: Vec<&str> = known.iter().map(|client| client.id.as_str()).collect();
-    let is_meant = selection.matches(Selectable {
-        kind: profile.kind.as_str(),
-        labels: &profile.labels,
-        connection: view.state(profile.slot)?.connection,
-        connected: context.devices.connected.contains(partition, profile.slot),
-        clients: &clients,
-    });
+fn found_device(profile: DeviceProfile) -> FoundDevice {
     let zone = profile.labels.iter().find(|(key, _)| key == ZONE_LABEL);
-    Ok(is_meant.then(|| (profile.id, zone.map(|(_, zone)| zone.as_str().into()))))
+    let zone = zone.map(|(_, zone)| zone.as_str().into());
+    (profile.id, zone)
 }
 
 /// Devices that wait and can be reached, by rank.
@@ -188,6 +195,6 @@ fn can_be_reached(context: &EngineContext, id: &DeviceId) -> Result<bool, StoreE
     context.devices.sessions.can_be_reached(partition, id, profile)
 }
 
-pub(super) fn partition_of(context: &EngineContext, id: &DeviceId) -> PartitionId {
+pub(crate) fn partition_of(context: &EngineContext, id: &DeviceId) -> PartitionId {
     hash::device_partition(id, context.kernel.store.partitions())
 }

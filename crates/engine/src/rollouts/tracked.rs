@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use records::{
-    MemberStatus, OutcomeReceiver, Rollout, RolloutCounts, RolloutStanding, RolloutState, RolloutWork,
+    MemberStatus, OutcomeReceiver, Rollout, RolloutCounts, RolloutStanding, RolloutState, RolloutWait,
+    RolloutWork,
 };
 
 /// A rollout, and how far it has come.
@@ -56,12 +57,21 @@ impl TrackedRollout {
     #[must_use]
     pub fn status(&self) -> RolloutStatus {
         match self.state.standing {
-            RolloutStanding::Running if self.state.is_waiting => RolloutStatus::Waiting,
+            RolloutStanding::Running if self.waits_for() != RolloutWait::Nothing => RolloutStatus::Waiting,
             RolloutStanding::Running => RolloutStatus::Running,
             RolloutStanding::Paused => RolloutStatus::Paused,
             RolloutStanding::Stopped => RolloutStatus::Stopped,
             RolloutStanding::Cancelled => RolloutStatus::Cancelled,
             RolloutStanding::Done => RolloutStatus::Done,
+        }
+    }
+
+    /// What it waits for; nothing if it does not go on.
+    #[must_use]
+    pub fn waits_for(&self) -> RolloutWait {
+        match self.state.standing {
+            RolloutStanding::Running => self.state.waits_for,
+            _ => RolloutWait::Nothing,
         }
     }
 

@@ -41,6 +41,24 @@ async fn jobs_come_in_their_time_and_are_done_when_acknowledged() {
 }
 
 #[tokio::test]
+async fn a_queue_says_how_fast_jobs_go_through_it() {
+    let rig = Rig::start().await;
+    let rates = async || rig.queues().stats(&orders()).await.expect("asked").rates;
+    assert!(rates().await.is_zero());
+    for payload in ["1", "2", "3"] {
+        rig.publish(job(payload)).await;
+    }
+    let taken = rig.consume(2).await;
+    rig.queues().ack(&orders(), vec![taken[0].1, taken[0].1]).await.expect("asked");
+    let per_minute = |rate: f64| (rate * 60.0).round();
+    let found = rates().await;
+    let [published, consumed, acked] = [found.published, found.consumed, found.acked].map(per_minute);
+    assert_eq!((published, consumed, acked), (3.0, 2.0, 1.0), "{found:?}");
+    rig.pass(120 * SECOND);
+    assert!(rates().await.is_zero());
+}
+
+#[tokio::test]
 async fn reservations_attempts_and_pauses_survive_a_restart() {
     let rig = Rig::start().await;
     rig.publish(NewJob { tries: 3, ..job("1") }).await;

@@ -8,13 +8,13 @@ use std::time::Duration;
 use base::{DeviceId, EntityId, Lineage, PartitionId, SystemClock, Timestamp, WayIn, hash};
 use engine::fleet::Selection;
 use engine::presence::{KindSet, Session};
-use engine::rollouts::NewRollout;
+use engine::rollouts::{NewRollout, RolloutStatus};
 use engine::{
     Downlink, Engine, NewCommand, NewDevice, PublishedCommand, Report, RolloutCall, Said, TrackedRollout,
 };
 use records::{
     Batch, DisconnectReason, MemberStatus, Op, Rollout, RolloutCommand, RolloutCursor, RolloutEntry,
-    RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWork,
+    RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWait, RolloutWork,
 };
 use rollouts::MEMBERS_MAX;
 use store::{CommitOutcome, MemoryStore, Planned, Store};
@@ -338,7 +338,7 @@ async fn a_stage_waits_for_its_approval() {
     until(|| fleet.published().len() == 2).await;
     let mut answered = 0;
     fleet.answer_all(&mut answered, true).await;
-    until(|| fleet.rollout(&rollout).state.is_waiting).await;
+    until(|| fleet.rollout(&rollout).waits_for() == RolloutWait::Approval).await;
     assert_eq!(fleet.published().len(), 2);
     fleet.engine.rollouts().call(&rollout, RolloutCall::Approve).await.expect("approved");
     until(|| fleet.published().len() == 20).await;

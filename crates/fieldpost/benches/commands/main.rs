@@ -11,6 +11,9 @@
 #[path = "../main_job/machine.rs"]
 #[allow(dead_code, reason = "shared with another benchmark")]
 mod machine;
+#[path = "../main_job/parts.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod parts;
 #[path = "../../tests/black_box/overload/raw.rs"]
 #[allow(dead_code, reason = "shared with the test of overload")]
 mod raw;
@@ -32,6 +35,7 @@ mod storm;
 use std::error::Error;
 use std::time::Duration;
 
+use parts::{Parts, size};
 use report::Report;
 use simulator::latency::Latency;
 
@@ -66,64 +70,42 @@ impl Sizes {
         let open_files = rlimit::increase_nofile_limit(u64::MAX)?;
         let devices = open_files.saturating_sub(OTHER_FILES).min(DEVICES_MAX);
         Ok(Self {
-            devices: size("COMMANDS_DEVICES", devices)? as u32,
+            devices: size("COMMANDS_DEVICES", devices as u32)?,
             waiting: size("COMMANDS_WAITING", 1_000_000)?,
-            absent: size("COMMANDS_ABSENT", 100_000)? as u32,
+            absent: size("COMMANDS_ABSENT", 100_000)?,
             seconds: size("COMMANDS_SECONDS", 10)?,
-            reports_per_second: size("COMMANDS_REPORTS", 50_000)? as u32,
+            reports_per_second: size("COMMANDS_REPORTS", 50_000)?,
         })
     }
 }
 
-fn size(variable: &str, usual: u64) -> Result<u64, Failure> {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().map_err(|_| format!("{variable} is a number, not {text:?}").into()),
-        Err(_) => Ok(usual),
-    }
-}
-
 fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --benches` runs this too, and only wants to know that it starts.
-    if arguments.iter().any(|argument| argument == "--test") {
-        return Ok(());
-    }
-    let named: Vec<&str> =
-        arguments.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(run(&named))
+    const PARTS: [&str; 6] = ["end_to_end", "latency", "reports", "absent", "storm", "rollout"];
+    parts::run(parts::two_threads(), &PARTS, measure)
 }
 
-/// Runs the named parts, or all.
-async fn run(named: &[&str]) -> Result<(), Failure> {
-    const PARTS: [&str; 6] = ["end_to_end", "latency", "reports", "absent", "storm", "rollout"];
-    if let Some(unknown) = named.iter().find(|name| !PARTS.contains(name)) {
-        return Err(format!("no part is called {unknown}; there are {}", PARTS.join(", ")).into());
-    }
-    let wanted = |part: &str| named.contains(&part) || named.is_empty();
+async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
     let sizes = Sizes::of_environment()?;
-    let mut report = Report::open()?;
-    machine::describe(&mut report)?;
-    if wanted("end_to_end") {
-        end_to_end::one_command_each(sizes, &mut report).await?;
+    if parts.has("end_to_end") {
+        end_to_end::one_command_each(sizes, report).await?;
     }
-    if wanted("latency") {
-        end_to_end::at_a_thousand_a_second(sizes, &mut report).await?;
+    if parts.has("latency") {
+        end_to_end::at_a_thousand_a_second(sizes, report).await?;
     }
-    if wanted("reports") {
-        beside_reports::commands(sizes, &mut report).await?;
-        beside_reports::reports(sizes, &mut report).await?;
+    if parts.has("reports") {
+        beside_reports::commands(sizes, report).await?;
+        beside_reports::reports(sizes, report).await?;
     }
-    if wanted("absent") {
-        absent::many_waiting(sizes, &mut report).await?;
+    if parts.has("absent") {
+        absent::many_waiting(sizes, report).await?;
     }
-    if wanted("storm") {
-        storm::all_come_back(sizes, &mut report).await?;
+    if parts.has("storm") {
+        storm::all_come_back(sizes, report).await?;
     }
-    if wanted("rollout") {
-        rollout::at_rest(sizes, &mut report).await?;
+    if parts.has("rollout") {
+        rollout::at_rest(sizes, report).await?;
     }
-    report.finish()
+    Ok(())
 }
 
 /// `p50 / p99` in milliseconds.

@@ -7,6 +7,7 @@ use simulator::registration::{Registration, import_devices};
 use simulator::traffic::DeviceIds;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::machine::{cpu_time, ms};
@@ -23,8 +24,8 @@ const ROWS: u32 = 50;
 /// Rounds without consoles and with them, in turn; their medians are compared.
 const ROUNDS: u32 = 5;
 const ROUND: Duration = Duration::from_secs(10);
-/// A page shows what comes later only once it has what there is.
-const SETTLED: Duration = Duration::from_secs(1);
+/// Of what a stream begins with, no more is looked through for a message.
+const BEGIN_BYTES_MAX: usize = 4 << 20;
 
 pub(super) async fn fifty(sizes: Sizes, report: &mut Report) -> Result<(), Failure> {
     let name = format!("consoles_{CONSOLES}_open_beside_{}_reports_per_s", sizes.reports_per_second);
@@ -35,16 +36,21 @@ pub(super) async fn fifty(sizes: Sizes, report: &mut Report) -> Result<(), Failu
         return Err(format!("not every device was registered: {imported:?}").into());
     }
     let reporting = Reporting::start(&server.site.mqtt, &devices, sizes.reports_per_second);
-    tokio::time::sleep(SETTLED).await;
+    reports_arrive(&server).await?;
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         without.push(share_of_a_core(&server).await?);
         let mut open = JoinSet::new();
+        let (shows, mut shown) = mpsc::channel(CONSOLES as usize);
         for console in 0..CONSOLES {
             let stream = TcpStream::connect(server.site.http.address().await).await?;
-            open.spawn(look(stream, live(&devices, console)));
+            open.spawn(look(stream, live(&devices, console), shows.clone()));
         }
-        tokio::time::sleep(SETTLED).await;
+        drop(shows);
+        // A page shows what comes later only once it has what there is.
+        for _ in 0..CONSOLES {
+            shown.recv().await.ok_or("a live stream ended before it showed anything")?;
+        }
         with.push(share_of_a_core(&server).await?);
         // None may have ended by itself.
         if let Some(ended) = open.try_join_next() {
@@ -73,9 +79,31 @@ fn live(devices: &DeviceIds, console: u32) -> Vec<u8> {
     request("GET", &path, "", b"")
 }
 
-/// Reads until the stream ends.
-async fn look(mut stream: TcpStream, request: Vec<u8>) -> std::io::Result<u64> {
+/// Waits for an event that came after the stream had begun.
+async fn reports_arrive(server: &Fieldpost) -> Result<(), Failure> {
+    let mut stream = TcpStream::connect(server.site.http.address().await).await?;
+    stream.write_all(&request("GET", "/v1/live?topics=events", "", b"")).await?;
+    until(&mut stream, b"\"first\":false").await
+}
+
+/// Reads until this was sent.
+async fn until(stream: &mut TcpStream, text: &[u8]) -> Result<(), Failure> {
+    let (mut begin, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    while !begin.windows(text.len()).any(|part| part == text) {
+        let read = stream.read(&mut buffer).await?;
+        if read == 0 || begin.len() > BEGIN_BYTES_MAX {
+            return Err("a live stream does not show what it should".into());
+        }
+        begin.extend_from_slice(&buffer[..read]);
+    }
+    Ok(())
+}
+
+/// Reads until the stream ends, and says when it shows items.
+async fn look(mut stream: TcpStream, request: Vec<u8>, shows: mpsc::Sender<()>) -> Result<u64, Failure> {
     stream.write_all(&request).await?;
+    until(&mut stream, b"\"items\":").await?;
+    shows.send(()).await?;
     let (mut read, mut buffer) = (0, vec![0; 64 << 10]);
     loop {
         match stream.read(&mut buffer).await? {

@@ -11,6 +11,9 @@
 #[path = "../main_job/machine.rs"]
 #[allow(dead_code, reason = "shared with another benchmark")]
 mod machine;
+#[path = "../main_job/parts.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod parts;
 #[path = "../../tests/black_box/overload/raw.rs"]
 #[allow(dead_code, reason = "shared with the test of overload")]
 mod raw;
@@ -30,6 +33,7 @@ mod consoles;
 use std::error::Error;
 use std::time::Duration;
 
+use parts::{Parts, size};
 use report::Report;
 
 /// What can go wrong in a benchmark: anything, and then there is no table.
@@ -62,46 +66,24 @@ impl Sizes {
     }
 }
 
-fn size(variable: &str, usual: u32) -> Result<u32, Failure> {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().map_err(|_| format!("{variable} is a number, not {text:?}").into()),
-        Err(_) => Ok(usual),
-    }
-}
-
 fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --benches` runs this too, and only wants to know that it starts.
-    if arguments.iter().any(|argument| argument == "--test") {
-        return Ok(());
-    }
-    let named: Vec<&str> =
-        arguments.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(run(&named))
+    const PARTS: [&str; 4] = ["first_load", "tab", "consoles", "calls"];
+    parts::run(parts::two_threads(), &PARTS, measure)
 }
 
-/// Runs the named parts, or all.
-async fn run(named: &[&str]) -> Result<(), Failure> {
-    const PARTS: [&str; 4] = ["first_load", "tab", "consoles", "calls"];
-    if let Some(unknown) = named.iter().find(|name| !PARTS.contains(name)) {
-        return Err(format!("no part is called {unknown}; there are {}", PARTS.join(", ")).into());
-    }
-    let wanted = |part: &str| named.contains(&part) || named.is_empty();
+async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
     let sizes = Sizes::of_environment()?;
-    let mut report = Report::open()?;
-    machine::describe(&mut report)?;
-    if wanted("first_load") {
-        browser::first_load(&mut report).await?;
+    if parts.has("first_load") {
+        browser::first_load(report).await?;
     }
-    if wanted("tab") {
-        browser::long_open(sizes, &mut report).await?;
+    if parts.has("tab") {
+        browser::long_open(sizes, report).await?;
     }
-    if wanted("consoles") {
-        consoles::fifty(sizes, &mut report).await?;
+    if parts.has("consoles") {
+        consoles::fifty(sizes, report).await?;
     }
-    if wanted("calls") {
-        calls::of_every_page(sizes, &mut report).await?;
+    if parts.has("calls") {
+        calls::of_every_page(sizes, report).await?;
     }
-    report.finish()
+    Ok(())
 }

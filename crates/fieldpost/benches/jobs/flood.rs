@@ -19,8 +19,7 @@ use super::raw::Mqtt;
 use super::report::Report;
 use super::site::Fieldpost;
 use super::work::address;
-use super::work_stream::WorkStream;
-use super::{Failure, PAYLOAD, lanes};
+use super::{Failure, PAYLOAD, lanes, work_stream};
 
 const JOBS: u64 = 1_000_000;
 const IN_EACH_CALL: u64 = 1_000;
@@ -57,7 +56,7 @@ pub(super) async fn of_a_million(report: &mut Report) -> Result<(), Failure> {
         sleep(left_to_wait).await;
         let begun = Instant::now();
         let left = watch::Sender::new(JOBS);
-        lanes(STREAMS, |_| work(grpc, left.clone())).await?;
+        lanes(STREAMS, |_| work_stream::work_off(grpc, QUEUE, CREDITS, left.clone())).await?;
         let took = begun.elapsed();
         quiet.send_replace(true);
         Ok::<_, Failure>(took)
@@ -91,28 +90,6 @@ async fn publish(address: SocketAddr, lane: u32, due: Duration) -> Result<(), Fa
         http.ask(&http::json("POST", &format!("/v1/queues/bench/{QUEUE}/jobs"), &body), 201).await?;
     }
     Ok(())
-}
-
-/// Works until all are done.
-async fn work(address: SocketAddr, left: watch::Sender<u64>) -> Result<(), Failure> {
-    let mut stream = WorkStream::open(address, QUEUE, CREDITS).await?;
-    let mut over = left.subscribe();
-    let mut acked = 0;
-    loop {
-        let heard = tokio::select! {
-            heard = stream.hear() => heard?,
-            _ = over.wait_for(|left| *left == 0) => return Ok(()),
-        };
-        if !heard.jobs.is_empty() {
-            stream.done(&heard).await?;
-        }
-        let more = heard.acked.saturating_sub(acked);
-        acked += more;
-        left.send_if_modified(|left| {
-            *left -= more;
-            *left == 0
-        });
-    }
 }
 
 /// What others wait for, until it is quiet.

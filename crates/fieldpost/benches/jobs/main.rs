@@ -11,6 +11,9 @@
 #[path = "../main_job/machine.rs"]
 #[allow(dead_code, reason = "shared with another benchmark")]
 mod machine;
+#[path = "../main_job/parts.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod parts;
 #[path = "../main_job/peer.rs"]
 #[allow(dead_code, reason = "shared with another benchmark")]
 mod peer;
@@ -38,7 +41,9 @@ mod work_stream;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use parts::Parts;
 use report::Report;
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
 /// What can go wrong in a benchmark: anything, and then there is no table.
@@ -53,50 +58,36 @@ const PAYLOAD: &str =
 const _: () = assert!(PAYLOAD.len() == 100);
 
 fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --benches` runs this too, and only wants to know that it starts.
-    if arguments.iter().any(|argument| argument == "--test") {
-        return Ok(());
-    }
-    let named: Vec<&str> =
-        arguments.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(&named))
+    const PARTS: [&str; 7] = ["publish", "lmstfy", "work", "lateness", "flood", "delayed", "large"];
+    parts::run(Builder::new_current_thread(), &PARTS, measure)
 }
 
-/// Runs the named parts, or all that take no longer than a few minutes.
-async fn run(named: &[&str]) -> Result<(), Failure> {
-    const PARTS: [&str; 7] = ["publish", "lmstfy", "work", "lateness", "flood", "delayed", "large"];
-    if let Some(unknown) = named.iter().find(|name| !PARTS.contains(name)) {
-        return Err(format!("no part is called {unknown}; there are {}", PARTS.join(", ")).into());
+async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
+    if parts.has("publish") {
+        publish::one_by_one_beside_beanstalkd(report).await?;
+        publish::in_batches(report).await?;
     }
-    let wanted = |part: &str| named.contains(&part) || (named.is_empty() && part != "large");
-    let mut report = Report::open()?;
-    machine::describe(&mut report)?;
-    if wanted("publish") {
-        publish::one_by_one_beside_beanstalkd(&mut report).await?;
-        publish::in_batches(&mut report).await?;
+    if parts.has("lmstfy") {
+        lmstfy::publish(report).await?;
+        lmstfy::consume(report).await?;
     }
-    if wanted("lmstfy") {
-        lmstfy::publish(&mut report).await?;
-        lmstfy::consume(&mut report).await?;
+    if parts.has("work") {
+        work::beside_beanstalkd(report).await?;
     }
-    if wanted("work") {
-        work::beside_beanstalkd(&mut report).await?;
+    if parts.has("lateness") {
+        lateness::of_delayed_jobs(report).await?;
     }
-    if wanted("lateness") {
-        lateness::of_delayed_jobs(&mut report).await?;
+    if parts.has("flood") {
+        flood::of_a_million(report).await?;
     }
-    if wanted("flood") {
-        flood::of_a_million(&mut report).await?;
+    if parts.has("delayed") {
+        delayed::two_million(report).await?;
     }
-    if wanted("delayed") {
-        delayed::two_million(&mut report).await?;
+    // It takes far longer than the others.
+    if parts.names("large") {
+        delayed::twenty_million(report).await?;
     }
-    if wanted("large") {
-        delayed::twenty_million(&mut report).await?;
-    }
-    report.finish()
+    Ok(())
 }
 
 /// Runs `lane` so often at once, and says how long it took until the last was done.

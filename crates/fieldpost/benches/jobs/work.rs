@@ -9,8 +9,7 @@ use tokio::sync::watch;
 
 use super::report::Report;
 use super::site::Fieldpost;
-use super::work_stream::WorkStream;
-use super::{Failure, ROUNDS, beanstalkd, lanes, publish};
+use super::{Failure, ROUNDS, beanstalkd, lanes, publish, work_stream};
 
 const STREAMS: u32 = 8;
 const CREDITS: u64 = 512;
@@ -73,27 +72,5 @@ pub(super) fn address(server: &Fieldpost) -> Result<SocketAddr, Failure> {
 /// Works until `total` jobs are done, durably; how long that took.
 async fn work(address: SocketAddr, total: u64) -> Result<Duration, Failure> {
     let left = watch::Sender::new(total);
-    lanes(STREAMS, |_| work_lane(address, left.clone())).await
-}
-
-async fn work_lane(address: SocketAddr, left: watch::Sender<u64>) -> Result<(), Failure> {
-    let mut stream = WorkStream::open(address, "one", CREDITS).await?;
-    let mut over = left.subscribe();
-    let mut acked = 0;
-    loop {
-        let heard = tokio::select! {
-            heard = stream.hear() => heard?,
-            _ = over.wait_for(|left| *left == 0) => return Ok(()),
-        };
-        if !heard.jobs.is_empty() {
-            stream.done(&heard).await?;
-        }
-        // A message with jobs alone counts none.
-        let more = heard.acked.saturating_sub(acked);
-        acked += more;
-        left.send_if_modified(|left| {
-            *left -= more;
-            *left == 0
-        });
-    }
+    lanes(STREAMS, |_| work_stream::work_off(address, "one", CREDITS, left.clone())).await
 }

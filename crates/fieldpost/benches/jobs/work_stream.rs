@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 
 use bytes::{Buf, BufMut, Bytes};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
@@ -63,6 +63,34 @@ impl WorkStream {
         put_number(&mut message, 2, heard.jobs.len() as u64);
         put_bytes(&mut message, 3, &reservations);
         Ok(self.says.send(message.into()).await?)
+    }
+}
+
+/// Works on a queue of the namespace `bench`, together with others, until no job is left to do.
+pub(super) async fn work_off(
+    address: SocketAddr,
+    queue: &'static str,
+    credits: u64,
+    left: watch::Sender<u64>,
+) -> Result<(), Failure> {
+    let mut stream = WorkStream::open(address, queue, credits).await?;
+    let mut over = left.subscribe();
+    let mut acked = 0;
+    loop {
+        let heard = tokio::select! {
+            heard = stream.hear() => heard?,
+            _ = over.wait_for(|left| *left == 0) => return Ok(()),
+        };
+        if !heard.jobs.is_empty() {
+            stream.done(&heard).await?;
+        }
+        // A message with jobs alone counts none.
+        let more = heard.acked.saturating_sub(acked);
+        acked += more;
+        left.send_if_modified(|left| {
+            *left -= more;
+            *left == 0
+        });
     }
 }
 

@@ -13,6 +13,8 @@ mod machine;
 mod mosquitto;
 mod mqtt_subscriber;
 mod nats;
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod parts;
 mod peer;
 mod registry;
 mod report;
@@ -24,7 +26,9 @@ mod webhooks;
 
 use std::error::Error;
 
+use parts::Parts;
 use report::Report;
+use tokio::runtime::Builder;
 
 /// What can go wrong in a benchmark: anything, and then there is no table.
 type Failure = Box<dyn Error + Send + Sync>;
@@ -33,39 +37,23 @@ type Failure = Box<dyn Error + Send + Sync>;
 const ROUNDS: usize = 3;
 
 fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --benches` runs this too, and only wants to know that it starts.
-    if arguments.iter().any(|argument| argument == "--test") {
-        return Ok(());
-    }
-    let named: Vec<&str> =
-        arguments.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run(&named))
+    parts::run(Builder::new_current_thread(), &["reports", "webhooks", "latency", "registry"], measure)
 }
 
-/// Runs the named parts, or all.
-async fn run(named: &[&str]) -> Result<(), Failure> {
-    const PARTS: [&str; 4] = ["reports", "webhooks", "latency", "registry"];
-    if let Some(unknown) = named.iter().find(|name| !PARTS.contains(name)) {
-        return Err(format!("no part is called {unknown}; there are {}", PARTS.join(", ")).into());
+async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
+    if parts.has("reports") {
+        reports::mqtt_beside_mosquitto(report).await?;
+        reports::http_lines_beside_nats(report).await?;
+        reports::growth(report).await?;
     }
-    let wanted = |part: &str| named.contains(&part) || named.is_empty();
-    let mut report = Report::open()?;
-    machine::describe(&mut report)?;
-    if wanted("reports") {
-        reports::mqtt_beside_mosquitto(&mut report).await?;
-        reports::http_lines_beside_nats(&mut report).await?;
-        reports::growth(&mut report).await?;
+    if parts.has("webhooks") {
+        webhooks::deliveries(report).await?;
     }
-    if wanted("webhooks") {
-        webhooks::deliveries(&mut report).await?;
+    if parts.has("latency") {
+        webhooks::report_to_webhook(report).await?;
     }
-    if wanted("latency") {
-        webhooks::report_to_webhook(&mut report).await?;
+    if parts.has("registry") {
+        registry::a_million_devices(report).await?;
     }
-    if wanted("registry") {
-        registry::a_million_devices(&mut report).await?;
-    }
-    report.finish()
+    Ok(())
 }

@@ -6,14 +6,15 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use access::{Digest, Login, Scope, Token};
+use access::{Digest, Login, PickLimits, Scope, Token};
 use base::DeviceId;
 use base::limits::{LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX};
+use engine::records::PickClass;
 
 use super::entry::Entry;
 use super::layers::{Given, Written};
 use super::reader::Reader;
-use super::shape::{Exposure, Shape, Whole, text};
+use super::shape::{Exposure, Shape, Whole, Word, text};
 
 /// The SHA-256 of no byte at all: what a script makes that could not read the secret.
 const OF_NOTHING: [u8; Digest::BYTES] = [
@@ -22,6 +23,13 @@ const OF_NOTHING: [u8; Digest::BYTES] = [
 ];
 const PER_SECOND: Whole = Whole { least: 1, most: 1_000_000 };
 const IN_FLIGHT: Whole = Whole { least: 1, most: 100_000 };
+const PICKS_PER_HOUR: Whole = Whole { least: 1, most: 1_000_000_000 };
+const COUNT: Whole = Whole { least: 1, most: 100_000 };
+const CLASS: Word<PickClass> = Word(&[
+    ("large", PickClass::Large),
+    ("enterprise", PickClass::Enterprise),
+    ("ordinary", PickClass::Ordinary),
+]);
 /// Longest MQTT username, in bytes. The protocol takes more, but nobody types as many.
 const USERNAME_BYTES_MAX: usize = 256;
 
@@ -94,36 +102,50 @@ fn token(from: &mut Reader, entry: &mut Entry) -> Option<(Token, [u8; Digest::BY
     let limit = |most: u64| u32::try_from(most).ok().and_then(NonZeroU32::new);
     let requests_per_second = entry.optional(from, "requests_per_second", &PER_SECOND).and_then(limit);
     let requests_in_flight = entry.optional(from, "requests_in_flight", &IN_FLIGHT).and_then(limit);
+    let picks = PickLimits {
+        classes: classes(from, entry),
+        picks_per_hour: entry.optional(from, "picks_per_hour", &PICKS_PER_HOUR).and_then(limit),
+        count_max: entry.optional(from, "count_max", &COUNT).and_then(limit),
+    };
     let (name, sha256, scopes) = (name?, sha256?, scopes?);
     let digest = Digest::from_bytes(sha256);
-    Some((Token { name, digest, scopes, requests_per_second, requests_in_flight }, sha256))
+    Some((Token { name, digest, scopes, requests_per_second, requests_in_flight, picks }, sha256))
 }
 
 fn scopes(from: &mut Reader, entry: &mut Entry) -> Option<Vec<Scope>> {
-    let given = entry.take("scopes");
-    match given {
-        Some(Given { value: Written::List(items), .. }) if !items.is_empty() => {
-            let read = |item: &Given| entry.parse(from, "scopes", item, &ScopeText);
-            items.iter().map(read).collect()
-        }
-        Some(given) => {
-            // A list in the wrong form: as a whole it is no scope either.
-            let wrong = match given.value {
-                Written::List(_) => "is empty".to_owned(),
-                other => format!("is {}, not a list", other.kind()),
-            };
-            from.refuse_at(given.origin, "auth.tokens.scopes", wrong, right_scopes());
-            None
-        }
-        None => {
-            entry.refuse(from, "scopes", "is missing", &right_scopes());
-            None
-        }
-    }
+    let right = format!("write a list such as [\"read\"] of {}", Scope::FORMS);
+    let Some(given) = entry.take("scopes") else {
+        entry.refuse(from, "scopes", "is missing", &right);
+        return None;
+    };
+    list(from, entry, "scopes", given, &ScopeText, right)
 }
 
-fn right_scopes() -> String {
-    format!("write a list such as [\"read\"] of {}", Scope::FORMS)
+fn classes(from: &mut Reader, entry: &mut Entry) -> Option<Box<[&'static str]>> {
+    let given = entry.take("classes")?;
+    let right = format!("write a list such as [\"ordinary\"] of {}", CLASS.right());
+    let classes = list(from, entry, "classes", given, &CLASS, right)?;
+    Some(classes.into_iter().map(PickClass::as_str).collect())
+}
+
+/// The items of a list that has some.
+fn list<S: Shape>(
+    from: &mut Reader,
+    entry: &Entry,
+    field: &str,
+    given: Given,
+    shape: &S,
+    right: String,
+) -> Option<Vec<S::Value>> {
+    let wrong = match given.value {
+        Written::List(items) if !items.is_empty() => {
+            return items.iter().map(|item| entry.parse(from, field, item, shape)).collect();
+        }
+        Written::List(_) => "is empty".to_owned(),
+        other => format!("is {}, not a list", other.kind()),
+    };
+    from.refuse_at(given.origin, &entry.key_of(field), wrong, right);
+    None
 }
 
 fn mqtt_login(from: &mut Reader, entry: &mut Entry) -> Option<MqttLogin> {

@@ -9,12 +9,12 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base::size;
 use gateway::amqp::{AmqpUrl, QueueName};
 use gateway::decode::kinds::{JsonPointer, TopicTemplate};
 use serde_json::Value as Json;
 
 use super::layers::Written;
-use super::size;
 
 /// Whether a setting may be shown to whoever may look at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

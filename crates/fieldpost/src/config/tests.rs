@@ -2,6 +2,7 @@
 //! what is then said.
 
 mod amqp;
+mod campaigns;
 mod commands;
 mod in_force;
 mod listeners;
@@ -88,6 +89,7 @@ fn the_defaults_are_those_of_the_contract() {
         commands: CommandSettings::default(),
         kinds: Arc::default(),
         operations: OperationSettings::default(),
+        campaigns: CampaignSettings::default(),
         notices: engine::notices::NoticeSettings::default(),
         notices_of_machine: NoticesOfMachine {
             certificate_before: Some(14 * DAY),
@@ -96,6 +98,7 @@ fn the_defaults_are_those_of_the_contract() {
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },
+        streams_memory_bytes: 64_000_000,
         durability: Durability::Always,
     };
     assert_eq!(load("", &[]).as_ref(), Ok(&expect));
@@ -116,6 +119,7 @@ fn every_key_of_the_contract_is_accepted_at_its_default() {
             quarantine = { max_bytes = "256MB", max_age = "30d" }
             durability = { sync = "always", sync_interval = "1s" }
             jobs.resident_max = 65536
+            streams.memory = "64MB"
             [auth]
             [tls]
             [kinds]
@@ -142,8 +146,8 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    let of = "the contract's keys, four of connections, three of operations, ten of notices and frames";
-    assert_eq!(keys.len(), 58, "{of}");
+    let of = "the contract's keys, four of connections, three of operations, three of picks, ten of notices and frames, streams";
+    assert_eq!(keys.len(), 62, "{of}");
 }
 
 #[test]

@@ -19,8 +19,8 @@ use super::screen::Screen;
 use super::stage::{
     ACME, CONNECTIONS, HURRIED, HURRIED_INTERVAL, LOCKS, REPORTS_PER_SECOND, START_PATIENCE, Stage, ZENITH,
 };
-use super::summary;
-use super::terminal::{self, TerminalAccount};
+use super::summary::{self, Extras};
+use super::{probes, terminal};
 
 /// How long anything that is awaited may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -157,8 +157,10 @@ impl Story<'_> {
         let audit = close(&stage.api, &outcome.sent, &clients, &expected, PATIENCE).await?;
         screen.line("\nAnd commands, which wait for their device and are sent until it answers.\n")?;
         let told = terminal::play(screen, &stage).await?;
+        screen.line("\nAnd tasks, which ask some devices of many, those first that had least.\n")?;
+        let probes = probes::play(screen, &stage).await?;
         screen.event("account", "what devices and receivers remember is held against the public API\n")?;
-        let is_complete = conclude(screen, &mut stage, &audit, &outcome, &told)?;
+        let is_complete = conclude(screen, &mut stage, &audit, &outcome, &Extras { told, probes })?;
         Ok(Played { stage, server, is_complete })
     }
 
@@ -175,16 +177,16 @@ fn conclude(
     stage: &mut Stage,
     audit: &Audit,
     outcome: &Outcome,
-    told: &TerminalAccount,
+    extras: &Extras,
 ) -> Result<bool, Failure> {
-    for line in summary::table(audit, ACME, told) {
+    for line in summary::table(audit, ACME, extras) {
         screen.line(&line)?;
     }
     let mut missing = summary::missing(audit, outcome);
-    missing.extend(told.missing.iter().cloned());
+    missing.extend(extras.told.missing.iter().chain(&extras.probes.missing).cloned());
     if missing.is_empty() {
         screen.line(
-            "\nEvery acknowledged report, every due notification and every command is accounted for.",
+            "\nEvery acknowledged report, every due notification, every command and every pick is accounted for.",
         )?;
         return Ok(true);
     }

@@ -5,19 +5,28 @@ use simulator::fleet::Outcome;
 use simulator::grouped::grouped;
 use simulator::latency::Latency;
 
+use super::probes::ProbesAccount;
 use super::terminal::TerminalAccount;
 
 /// So many things that are missing are named; the others are counted.
 const NAMED_MAX: usize = 20;
 
+/// What came of the parts behind the main job.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Extras {
+    pub(super) told: TerminalAccount,
+    pub(super) probes: ProbesAccount,
+}
+
 /// The figures; webhooks are timed at `client_id`, whose receiver was always well.
-pub(super) fn table(audit: &Audit, client_id: &str, told: &TerminalAccount) -> Vec<String> {
+pub(super) fn table(audit: &Audit, client_id: &str, extras: &Extras) -> Vec<String> {
     let row = |what: &str, figures: &[(&str, u64)]| {
         let cells: Vec<String> =
             figures.iter().map(|(name, count)| format!("{name:>14} {:>7}", grouped(*count))).collect();
         format!("  {what:<14}{}", cells.concat())
     };
     let to_webhook = audit.report_to_webhook.get(client_id).cloned().unwrap_or_default();
+    let Extras { told, probes } = extras;
     vec![
         row(
             "reports",
@@ -47,6 +56,10 @@ pub(super) fn table(audit: &Audit, client_id: &str, told: &TerminalAccount) -> V
                 ("answered", told.counts.answered),
                 ("acknowledged", told.acknowledged),
             ],
+        ),
+        row(
+            "picks",
+            &[("picked", probes.picked), ("answered", probes.answered), ("devices", probes.devices)],
         ),
         latency_row("report to acknowledgement", &audit.report_to_ack),
         latency_row(&format!("report to webhook ({client_id})"), &to_webhook),
@@ -99,7 +112,7 @@ mod tests {
     #[test]
     fn the_table_tells_all_figures() {
         let audit = Audit { reports_sent: 12_345, superseded: 77, ..Audit::default() };
-        let table = table(&audit, "acme", &TerminalAccount::default()).join("\n");
+        let table = table(&audit, "acme", &Extras::default()).join("\n");
         assert!(
             table.contains("12,345") && table.contains("77") && table.contains("webhook (acme)"),
             "{table}"

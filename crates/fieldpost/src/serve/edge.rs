@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::open_files::Shares;
+use super::open_files::OpenFileShares;
 use super::tls::TlsSource;
 use super::{Ended, because, bind};
 use crate::config::Settings;
@@ -25,7 +25,7 @@ pub(super) struct EdgeContext<'a> {
     pub(super) engine: &'a Engine,
     pub(super) access: &'a Arc<Access>,
     pub(super) tls: Option<&'a TlsSource>,
-    pub(super) shares: &'a Shares,
+    pub(super) shares: &'a OpenFileShares,
     pub(super) web: WebAccess,
     pub(super) answers: LargeAnswers,
     pub(super) memory: MemoryBudget,

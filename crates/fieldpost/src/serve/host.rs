@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value as Json;
 use tracing::debug;
 
-use super::open_files::Shares;
+use super::open_files::OpenFileShares;
 use super::{clock, process};
 use crate::config::{InForce, Settings};
 
@@ -36,7 +36,7 @@ struct ConnectionGauges {
 
 impl ServerProcess {
     /// With the connections of the HTTP listener; the others come with their listeners.
-    pub(super) fn of(settings: &Settings, in_force: InForce, shares: &Shares, http: Gauge) -> Self {
+    pub(super) fn of(settings: &Settings, in_force: InForce, shares: &OpenFileShares, http: Gauge) -> Self {
         let setting = "http.connections_max";
         let http = ConnectionGauges { name: "HTTP connections", now: http, most: shares.http, setting };
         Self {
@@ -50,7 +50,7 @@ impl ServerProcess {
     }
 
     /// With the connections of the MQTT listener.
-    pub(super) fn serves_mqtt(&mut self, now: Gauge, shares: &Shares) {
+    pub(super) fn serves_mqtt(&mut self, now: Gauge, shares: &OpenFileShares) {
         let (most, setting) = (shares.mqtt, "mqtt.connections_max");
         self.connections.push(ConnectionGauges { name: "MQTT connections", now, most, setting });
     }

@@ -28,7 +28,7 @@ const SPARE_PART: usize = 80;
 
 /// Who may have how many.
 #[derive(Clone, Debug)]
-pub(super) struct Shares {
+pub(super) struct OpenFileShares {
     /// What all connections together may take.
     pub(super) files: OpenFiles,
     pub(super) http: usize,
@@ -40,7 +40,7 @@ pub(super) struct Shares {
 }
 
 /// Raises the limit of open files as far as it goes, and shares it out.
-pub(super) fn share(settings: &Settings) -> Shares {
+pub(super) fn share(settings: &Settings) -> OpenFileShares {
     // The usual soft limit is too low for a fleet.
     let files = rlimit::increase_nofile_limit(u64::MAX).unwrap_or_else(|error| {
         warn!(%error, "the limit of open files cannot be raised; many connections may be refused");
@@ -48,7 +48,7 @@ pub(super) fn share(settings: &Settings) -> Shares {
     });
     let [http, grpc, mqtt] =
         [settings.http.connections_max, settings.grpc.connections_max, settings.mqtt.connections_max];
-    let shares = Shares::of(usize::try_from(files).unwrap_or(usize::MAX), [http, grpc, mqtt]);
+    let shares = OpenFileShares::of(usize::try_from(files).unwrap_or(usize::MAX), [http, grpc, mqtt]);
     if shares.http < http || shares.grpc < grpc || shares.mqtt < mqtt {
         info!(
             files,
@@ -62,7 +62,7 @@ pub(super) fn share(settings: &Settings) -> Shares {
     shares
 }
 
-impl Shares {
+impl OpenFileShares {
     fn of(files: usize, [http, grpc, mqtt]: [usize; 3]) -> Self {
         let webhooks = (files / WEBHOOKS_PART).clamp(WEBHOOK_FILES_MIN, WEBHOOK_FILES);
         let rest = files.saturating_sub(OWN_FILES + webhooks).max(4);
@@ -89,8 +89,8 @@ mod tests {
             (1_024, (352, 695, 176, 32)),
             (100, (2, 3, 1, 32)),
         ] {
-            let shares = Shares::of(files, [16_384, 16_384, 65_536]);
-            let Shares { http, grpc, mqtt, mqtt_greeting, webhooks, .. } = shares;
+            let shares = OpenFileShares::of(files, [16_384, 16_384, 65_536]);
+            let OpenFileShares { http, grpc, mqtt, mqtt_greeting, webhooks, .. } = shares;
             assert_eq!((http, mqtt, mqtt_greeting, webhooks), expect, "{files}");
             assert_eq!(grpc, http, "{files}");
         }

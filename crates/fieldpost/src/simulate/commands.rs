@@ -1,5 +1,6 @@
 //! The part of a simulation in which devices are told to do something. Commands are sent over REST
-//! beside the reports, taken and answered over connections of their own, and called to account.
+//! beside the reports, or come from elsewhere, such as a task; they are taken and answered over
+//! connections of their own, and called to account.
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ const OPEN: [&str; 3] = ["scheduled", "published", "running"];
 /// How commands are sent and answered.
 #[derive(Debug, Clone)]
 pub(super) struct CommandOrder {
-    pub(super) per_second: f64,
+    /// Those that are sent here; `None` where commands come from elsewhere alone.
+    pub(super) per_second: Option<f64>,
     pub(super) manners: Manners,
     /// Where they are sent.
     pub(super) http: Address,
@@ -44,7 +46,7 @@ impl CommandOrder {
     /// Connections that this part needs besides those of the reports.
     pub(super) fn connections(order: &Order) -> u32 {
         match &order.commands {
-            Some(_) => Self::of_devices(order) + SENDERS,
+            Some(commands) => Self::of_devices(order) + commands.per_second.map_or(0, |_| SENDERS),
             None => 0,
         }
     }
@@ -75,6 +77,8 @@ pub(super) struct CommandAccount {
     outcomes: Outcomes,
     troubles: Reasons,
     manners: Manners,
+    /// Whether commands were to be sent here.
+    are_sent: bool,
     behind: Duration,
     elapsed: Duration,
 }
@@ -99,19 +103,20 @@ impl Commanding {
         Ok(Self { order: commands.clone(), http, origin, devices, load: None, ledger, begun: None })
     }
 
-    /// Sends from now on.
+    /// Sends from now on, if anything is sent here.
     pub(super) fn begin(&mut self, order: &Order) {
+        self.begun = Some(Instant::now());
+        let Some(per_second) = self.order.per_second else { return };
         let plan = LoadPlan {
             endpoint: self.http.clone(),
             devices: order.devices.clone(),
-            per_second: self.order.per_second,
+            per_second,
             commands: u64::MAX,
             connections: SENDERS,
             origin: self.origin.clone(),
             payload: serde_json::from_str(PAYLOAD).expect("the payload is a constant and JSON"),
         };
         self.load = Some(CommandLoad::start(plan, &self.ledger));
-        self.begun = Some(Instant::now());
     }
 
     pub(super) fn has_begun(&self) -> bool {
@@ -152,6 +157,7 @@ impl Commanding {
             outcomes,
             troubles,
             manners,
+            are_sent: order.per_second.is_some(),
             behind,
             elapsed,
         }
@@ -192,7 +198,7 @@ impl CommandAccount {
         ];
         let told = found.iter().filter(|(count, _)| *count > 0);
         let mut faults: Vec<_> = told.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
-        if sent == 0 {
+        if sent == 0 && self.are_sent {
             faults.push("no command was sent".to_owned());
         }
         faults
@@ -211,7 +217,12 @@ impl CommandAccount {
             ),
             row(
                 "answers",
-                &[("given", counts.answered), ("refusals", counts.refused), ("settled", counts.settled)],
+                &[
+                    ("given", counts.answered),
+                    ("refusals", counts.refused),
+                    ("settled", counts.settled),
+                    ("left", counts.left),
+                ],
             ),
             format!(
                 "  {:<16}{}",
@@ -242,6 +253,7 @@ impl CommandAccount {
             "answered": counts.answered,
             "refused_by_devices": counts.refused,
             "settled": counts.settled,
+            "left": counts.left,
             "outcomes": self.outcomes,
             "settled_per_second": counts.settled as f64 / self.elapsed.as_secs_f64().max(1e-3),
             "latency_ms": {
@@ -270,6 +282,7 @@ mod tests {
             outcomes: outcomes.iter().map(|(status, count)| ((*status).to_owned(), *count)).collect(),
             troubles: Reasons::new(),
             manners: Manners::default(),
+            are_sent: true,
             behind: Duration::ZERO,
             elapsed: Duration::from_secs(1),
         }
@@ -314,5 +327,8 @@ mod tests {
         let silent = Manners { silent: Probability::ALWAYS, ..Manners::default() };
         let open = account(CommandCounts { answered: 10, settled: 10, ..good() }, &[("published", 1_000)]);
         assert_eq!(CommandAccount { manners: silent, ..open }.faults(), [""; 0]);
+        let taken = account(CommandCounts { sent: 0, ..good() }, &[]);
+        assert_eq!(CommandAccount { are_sent: false, ..taken.clone() }.faults(), [""; 0]);
+        assert_eq!(taken.faults(), ["no command was sent"]);
     }
 }

@@ -6,11 +6,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use simulator::access::{Access, Login, Queue, Secret};
 use simulator::address::{Address, Protocol};
 use simulator::commands::Manners;
 use simulator::fleet::{MqttDialect, MqttVersion, Payload, Qos, Way};
+use simulator::places::FleetPlaces;
 use simulator::random::Probability;
 use simulator::registration::Registration;
 use simulator::traffic::{DeviceIds, End, TrafficProfile};
@@ -142,29 +143,43 @@ pub(crate) struct BehaviourFlags {
 /// Commands to the devices, beside their reports.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Commands")]
+#[command(group = ArgGroup::new("commanded").multiple(true).args(["commands_per_second", "take_commands"]))]
 pub(crate) struct CommandFlags {
     /// Commands a second that are sent over HTTP to the devices, which take and answer them over
     /// connections of their own. For MQTT alone.
     #[arg(long, value_name = "R", value_parser = rate)]
     pub commands_per_second: Option<f64>,
+    /// Devices take and answer commands that come from elsewhere, such as a task or a campaign.
+    #[arg(long)]
+    pub take_commands: bool,
     /// How long a device takes for its answer.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = base::duration::parse, requires = "commands_per_second")]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = base::duration::parse, requires = "commanded")]
     pub answer_after: Duration,
     /// How often a device answers that it could not do it, 0 to 1.
-    #[arg(long, value_name = "P", default_value = "0", requires = "commands_per_second")]
+    #[arg(long, value_name = "P", default_value = "0", requires = "commanded")]
     pub refuse: Probability,
     /// How often a device never answers.
-    #[arg(long, value_name = "P", default_value = "0", requires = "commands_per_second")]
+    #[arg(long, value_name = "P", default_value = "0", requires = "commanded")]
     pub silent: Probability,
     /// How often a device answers twice.
-    #[arg(long, value_name = "P", default_value = "0", requires = "commands_per_second")]
+    #[arg(long, value_name = "P", default_value = "0", requires = "commanded")]
     pub answer_twice: Probability,
     /// How often a device answers late.
-    #[arg(long, value_name = "P", default_value = "0", requires = "commands_per_second")]
+    #[arg(long, value_name = "P", default_value = "0", requires = "commanded")]
     pub answer_late: Probability,
     /// How much later that is.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = base::duration::parse, requires = "commands_per_second")]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = base::duration::parse, requires = "commanded")]
     pub late_by: Duration,
+    /// How often a device breaks its connection instead of answering; the other devices of the
+    /// connection go with it.
+    #[arg(long, value_name = "P", default_value = "0", requires = "commanded")]
+    pub leave: Probability,
+    /// How long it stays away then.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = base::duration::parse, requires = "commanded")]
+    pub leave_for: Duration,
+    /// The share of devices that never answer anything.
+    #[arg(long, value_name = "SHARE", default_value = "0", requires = "commanded")]
+    pub mute: Probability,
 }
 
 /// Who the devices are.
@@ -193,6 +208,10 @@ pub(crate) struct IdentityFlags {
     /// Register them as linked to this client; may be repeated.
     #[arg(long = "client", value_name = "ID", conflicts_with = "no_register")]
     pub clients: Vec<String>,
+    /// Register them with labels of a fleet in the field, of skewed sizes: country, province, city
+    /// and operator.
+    #[arg(long, conflicts_with = "no_register")]
+    pub places: bool,
 }
 
 /// How the server is spoken to.
@@ -265,7 +284,7 @@ impl Flags {
         let way = connection.way(via)?;
         let profile = behaviour.profile();
         let commands = commands.settle(via, http.as_ref(), profile.seed)?;
-        let registering = identity.registering(http, &address);
+        let registering = identity.registering(http, &address, profile.seed);
         let connections = if connection.connection_per_device { devices } else { connection.shared(via) };
         let interval_rate = |interval: Duration| f64::from(devices) / interval.as_secs_f64();
         let until = pace.duration.or(pace.reports.is_none().then_some(USUAL_DURATION));
@@ -320,11 +339,12 @@ impl BehaviourFlags {
 
 impl CommandFlags {
     fn settle(&self, via: Via, http: Option<&Address>, seed: u64) -> Result<Option<CommandOrder>, String> {
-        let Some(per_second) = self.commands_per_second else { return Ok(None) };
+        if self.commands_per_second.is_none() && !self.take_commands {
+            return Ok(None);
+        }
         if via != Via::Mqtt {
-            return Err(
-                "--commands-per-second is for MQTT alone, over which devices take commands".to_owned()
-            );
+            let what = "--commands-per-second and --take-commands are for MQTT alone";
+            return Err(format!("{what}, over which devices take commands"));
         }
         let manners = Manners {
             answer_after: self.answer_after,
@@ -333,25 +353,36 @@ impl CommandFlags {
             twice: self.answer_twice,
             late: self.answer_late,
             late_by: self.late_by,
+            leave: self.leave,
+            leave_for: self.leave_for,
+            mute: self.mute,
             seed,
         };
         if !manners.fit() {
-            let shares = "--refuse, --silent, --answer-twice and --answer-late";
+            let shares = "--refuse, --silent, --answer-twice, --answer-late and --leave";
             return Err(format!("{shares} are shares of all commands, and are more than 1 together"));
         }
         let http = http.cloned().unwrap_or_else(|| usual_address(Via::Http));
-        Ok(Some(CommandOrder { per_second, manners, http }))
+        Ok(Some(CommandOrder { per_second: self.commands_per_second, manners, http }))
     }
 }
 
 impl IdentityFlags {
-    fn registering(&self, http: Option<Address>, address: &Address) -> Option<(Address, Registration)> {
+    fn registering(
+        &self,
+        http: Option<Address>,
+        address: &Address,
+        seed: u64,
+    ) -> Option<(Address, Registration)> {
         if self.no_register {
             return None;
         }
         let same = (address.protocol() == Protocol::Http).then(|| address.clone());
-        let registration =
-            Registration { report_interval: self.report_interval, client_ids: self.clients.clone() };
+        let registration = Registration {
+            report_interval: self.report_interval,
+            client_ids: self.clients.clone(),
+            places: self.places.then(|| FleetPlaces::seeded(seed)),
+        };
         Some((http.or(same).unwrap_or_else(|| usual_address(Via::Http)), registration))
     }
 }

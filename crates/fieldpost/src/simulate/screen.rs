@@ -77,8 +77,9 @@ impl<W: Write> Screen<W> {
     ) -> io::Result<()> {
         self.tell_new_troubles(progress)?;
         let line = format!("{:6.1} s  {}", elapsed.as_secs_f64(), self.live(elapsed, progress, behind));
-        let commands = commands.map_or(String::new(), |CommandCounts { sent, settled, .. }| {
-            format!("  commands {}  settled {}", grouped(sent), grouped(settled))
+        let commands = commands.map_or(String::new(), |CommandCounts { sent, received, settled, .. }| {
+            // Those that come from elsewhere are seen here only when a device has them.
+            format!("  commands {}  settled {}", grouped(sent.max(received)), grouped(settled))
         });
         let line = format!("{line}{commands}");
         match share.filter(|_| self.is_terminal) {

@@ -10,6 +10,7 @@ mod imports;
 mod jobs;
 mod manuals;
 mod page;
+mod picks;
 mod registry;
 mod rig;
 mod scripted;

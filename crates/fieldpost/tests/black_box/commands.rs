@@ -5,13 +5,14 @@ mod answers;
 mod desired;
 mod device;
 mod outcomes;
-mod over_grpc;
+pub(crate) mod over_grpc;
 mod page;
 mod polling;
 mod presence;
 mod restarts;
 mod rollouts;
 mod rollouts_over_grpc;
+mod selections;
 mod turns;
 
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ async fn with_locks() -> Rig {
 }
 
 /// Sends a command: its id.
-async fn send(rig: &Rig, device: &str, command: &Value) -> String {
+pub(crate) async fn send(rig: &Rig, device: &str, command: &Value) -> String {
     let path = format!("/v1/devices/{device}/commands");
     let sent: Value = rig.api.post(&path, command).await.expect("sent");
     assert_eq!(sent["status"], "scheduled", "{sent}");

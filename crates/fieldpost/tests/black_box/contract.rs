@@ -13,7 +13,7 @@ mod history;
 mod ids;
 mod intervals;
 mod jobs;
-mod live;
+pub(crate) mod live;
 mod logs;
 mod operations;
 mod program;

@@ -12,3 +12,4 @@ mod program;
 mod queues;
 mod registry;
 mod story;
+mod streams;

@@ -47,6 +47,8 @@ async fn no_request_that_can_be_made_up_is_answered_otherwise_than_the_document_
     let mut command = Command::new(schemathesis());
     command
         .args(["run", &url, "--no-color", "--seed", SEED, "--max-examples", EXAMPLES, "--checks", CHECKS])
+        // A caller may be made to wait for up to a minute.
+        .args(["--request-timeout", "90"])
         // It has no end: a stream is read until the caller hangs up.
         .args(["--exclude-path", "/v1/live"])
         .env("SCHEMATHESIS_HOOKS", hooks)

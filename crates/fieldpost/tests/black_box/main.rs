@@ -22,5 +22,7 @@ mod pages;
 mod python;
 mod rabbitmq;
 mod simulate;
+mod streams;
+mod tasks;
 mod typescript;
 mod wire;

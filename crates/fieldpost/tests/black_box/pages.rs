@@ -1,5 +1,5 @@
-//! Pages that a newcomer follows, run as they stand: the quick start of `README.md` and the
-//! tutorial. Only the ports are others, because tests share a machine.
+//! Pages that a newcomer follows, run as they stand: the quick start of `README.md`, the tutorial
+//! and that of tasks. Only the ports are others, because tests share a machine.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -84,7 +84,11 @@ pub(crate) fn run(script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
 /// Runs a page, which must end well and print these parts.
 fn check(page: &str, mark: &str, parts: &[(&str, &str)]) {
     let ports = free_ports();
-    let output = run(&at_ports(&blocks(page, mark), ports), ports);
+    check_script(page, &at_ports(&blocks(page, mark), ports), ports, parts);
+}
+
+fn check_script(page: &str, script: &str, ports: [u16; 3], parts: &[(&str, &str)]) {
+    let output = run(script, ports);
     let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{told}\n{log}", output.status);
     for (what, part) in parts {
@@ -134,4 +138,23 @@ fn the_tutorial_works_as_it_stands() {
         ("the events as CSV", "device.restored"),
     ];
     check("docs/tutorial.md", "run", &parts);
+}
+
+#[test]
+fn the_tutorial_of_tasks_works_as_it_stands() {
+    let ports = free_ports();
+    let mut script = blocks("docs/tasks.md", "run");
+    for (named, used) in [("127.0.0.1:8080", ports[0]), ("127.0.0.1:1883", ports[1])] {
+        assert!(script.contains(named), "the tutorial names {named}");
+        script = script.replace(named, &format!("127.0.0.1:{used}"));
+    }
+    let parts = [
+        ("the fleet", "connected   400\n"),
+        ("a country", "CN "),
+        ("the end of a task", "100 of 100 answered"),
+        ("the task over HTTP", "\"wanted\":5,\"picked\":5,\"answered\":5"),
+        ("the weights", "WEIGHT"),
+        ("the fairness", "punishment"),
+    ];
+    check_script("docs/tasks.md", &script, ports, &parts);
 }

@@ -61,6 +61,25 @@ pub(crate) async fn ask(
     send(address, &head(method, path, headers), body).await
 }
 
+/// Asks a server that may be killed meanwhile; `None` if it did not answer all of it.
+pub(crate) async fn ask_while_there(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Option<Answer> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    stream.write_all(&request(&head(method, path, headers), body)).await.ok()?;
+    let mut bytes = Vec::new();
+    let read = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("in time");
+    let answer = read.is_ok().then_some(bytes).filter(|bytes| !bytes.is_empty())?;
+    let is_headed = answer.windows(4).any(|end| end == b"\r\n\r\n");
+    let answer = is_headed.then(|| Answer::read(&answer))?;
+    let length: usize = answer.headers.get("content-length")?.parse().ok()?;
+    (answer.body.len() == length).then_some(answer)
+}
+
 /// Asks over a connection that is there.
 pub(crate) async fn ask_over(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -92,13 +111,16 @@ fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     format!("{method} {path} HTTP/1.1\nHost: localhost{headers}")
 }
 
-async fn write(stream: &mut (impl AsyncWrite + Unpin), head: &str, body: &[u8]) {
+fn request(head: &str, body: &[u8]) -> Vec<u8> {
     let has_body = !body.is_empty();
     let length = if has_body { format!("Content-Length: {}\r\n", body.len()) } else { String::new() };
     let head = head.replace('\n', "\r\n");
     let head = format!("{head}\r\nConnection: close\r\n{length}\r\n");
-    let request = [head.as_bytes(), body].concat();
-    timeout(PATIENCE, stream.write_all(&request)).await.expect("in time").expect("it reads");
+    [head.as_bytes(), body].concat()
+}
+
+async fn write(stream: &mut (impl AsyncWrite + Unpin), head: &str, body: &[u8]) {
+    timeout(PATIENCE, stream.write_all(&request(head, body))).await.expect("in time").expect("it reads");
 }
 
 async fn read(mut stream: impl AsyncRead + Unpin) -> Answer {

@@ -28,6 +28,7 @@ pub(crate) mod fault_injection;
 pub(crate) mod feed;
 mod lives;
 pub(crate) mod machine;
+pub(crate) mod one_partition;
 pub(crate) mod pair;
 pub(crate) mod port;
 pub(crate) mod process;

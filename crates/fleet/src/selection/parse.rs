@@ -92,7 +92,7 @@ impl<'a> SelectorReader<'a> {
         if !is_key(name) {
             let what =
                 if name.is_empty() { "expected a key".to_owned() } else { format!("{name:?} is no key") };
-            let what = format!("{what}: a label's, or kind, connection, connected or client");
+            let what = format!("{what}: a label's, or kind, connection, connected, answering or client");
             return Err(SelectorFault { at: begin, what });
         }
         self.skip_spaces();

@@ -17,6 +17,7 @@ fn is_meant(selector: &str) -> Result<bool, String> {
         labels: &labels,
         connection: Connection::Online,
         connected: true,
+        answering: true,
         clients: &["acme", "other"],
     };
     let selection = Selection::parse(selector);
@@ -55,6 +56,8 @@ fn a_selector_means_what_it_means_in_kubernetes() {
         ("connection!=lost", true),
         ("connected=true", true),
         ("connected=false", false),
+        ("answering=true", true),
+        ("answering notin (true)", false),
         ("client=acme", true),
         ("client=nobody", false),
         ("client!=acme", false),

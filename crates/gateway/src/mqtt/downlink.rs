@@ -143,7 +143,7 @@ impl std::fmt::Debug for CommandRoutes {
 
 #[cfg(test)]
 mod tests {
-    use access::KnownAs;
+    use access::Principal;
     use base::{EntityId, Kind, Timestamp};
     use engine::commands::COMMAND_ID_PREFIX;
 
@@ -151,7 +151,7 @@ mod tests {
     use crate::mqtt::rights::Rights;
 
     fn watcher() -> Arc<Watcher<CommandCopy>> {
-        Arc::new(Watcher::new(&Rights::new(Arc::new(KnownAs::anybody()))))
+        Arc::new(Watcher::new(&Rights::new(Arc::new(Principal::anybody()))))
     }
 
     fn watched(filter: &str) -> Watched {

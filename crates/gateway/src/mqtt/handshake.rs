@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use access::KnownAs;
+use access::Principal;
 use base::address;
 use bytes::BytesMut;
 use net::listen::CapacityPermit;
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::connect::{self, Hello};
 use super::keep_alive::KeepAlive;
 use super::limits::{CONNECT_BYTES_MAX, KEEP_ALIVE_OF_NONE_SECS, Limits};
-use super::protocol::{Protocol, Who};
+use super::protocol::{ConnectionId, Protocol};
 use super::reply::Terms;
 use super::rights::Rights;
 use super::session::Session;
@@ -72,8 +72,8 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         Err(None) => return Err("not_mqtt"),
     };
     let version = hello.client.version;
-    let known_as = match let_in(&hello, shared, peer) {
-        Ok(known_as) => known_as,
+    let principal = match let_in(&hello, shared, peer) {
+        Ok(principal) => principal,
         Err(reason) => {
             if reason == Reason::BadUserNameOrPassword
                 && let Some(logins) = &shared.logins
@@ -83,8 +83,8 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             return Err(refuse(stream, version, reason).await);
         }
     };
-    let Some(of_login) = shared.sessions.place(known_as.number, seats_max(&known_as, shared)).await else {
-        note_full_login(&hello, &known_as, (shared, peer), "one more is refused");
+    let Some(of_login) = shared.sessions.place(principal.number, seats_max(&principal, shared)).await else {
+        note_full_login(&hello, &principal, (shared, peer), "one more is refused");
         return Err(refuse(stream, version, Reason::QuotaExceeded).await);
     };
     if !has_room() {
@@ -93,11 +93,11 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     if shared.engine.failure().is_some() {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     }
-    let Some(Entered { seat, kept, another_leaves }) = enter(&hello, &known_as, shared).await else {
+    let Some(Entered { seat, kept, another_leaves }) = enter(&hello, &principal, shared).await else {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     };
     if another_leaves {
-        note_full_login(&hello, &known_as, (shared, peer), "its oldest ends");
+        note_full_login(&hello, &principal, (shared, peer), "its oldest ends");
     }
     let mut out = BytesMut::new();
     let terms = agree(&mut hello, kept.is_some(), &shared.limits);
@@ -107,9 +107,9 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     if kept.is_some() {
         shared.metrics.sessions_resumed.inc();
     }
-    let (access, who) = (Rights::new(known_as), Who { number: seat.number(), peer });
+    let (access, connection) = (Rights::new(principal), ConnectionId { number: seat.number(), peer });
     let kept = kept.unwrap_or_default();
-    let mut protocol = Protocol::new(Arc::clone(shared), hello.client, who, access.clone(), kept);
+    let mut protocol = Protocol::new(Arc::clone(shared), hello.client, connection, access.clone(), kept);
     let client_id = if hello.id_is_assigned { "" } else { &hello.client_id };
     if protocol.tell_begin(client_id).await.is_err() {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
@@ -121,14 +121,14 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
 /// Notes what follows from it that a login has all its connections.
 fn note_full_login(
     hello: &Hello,
-    known_as: &KnownAs,
+    principal: &Principal,
     (shared, peer): (&Shared, Option<SocketAddr>),
     what: &'static str,
 ) {
     let log = &shared.metrics.full_logins;
-    let Some(left_out) = log.take(Arc::from(&*known_as.username), Instant::now()) else { return };
+    let Some(left_out) = log.take(Arc::from(&*principal.username), Instant::now()) else { return };
     tracing::warn!(
-        username = beginning(&known_as.username),
+        username = beginning(&principal.username),
         client = beginning(&hello.client_id),
         peer = peer.map(tracing::field::display),
         left_out,
@@ -137,21 +137,21 @@ fn note_full_login(
 }
 
 /// Enters among the connections of its login.
-async fn enter(hello: &Hello, known_as: &KnownAs, shared: &Shared) -> Option<Entered> {
-    let seats_max = seats_max(known_as, shared);
-    shared.sessions.enter(known_as.number, &hello.client_id, hello.clean_start, seats_max).await
+async fn enter(hello: &Hello, principal: &Principal, shared: &Shared) -> Option<Entered> {
+    let seats_max = seats_max(principal, shared);
+    shared.sessions.enter(principal.number, &hello.client_id, hello.clean_start, seats_max).await
 }
 
-fn seats_max(known_as: &KnownAs, shared: &Shared) -> usize {
+fn seats_max(principal: &Principal, shared: &Shared) -> usize {
     let Limits { connections_max, connections_per_login_max, .. } = shared.limits;
     let of_logins = shared.logins.as_ref();
     let of_logins =
-        of_logins.map(|logins| logins.connections_max(known_as, connections_max, connections_per_login_max));
+        of_logins.map(|logins| logins.connections_max(principal, connections_max, connections_per_login_max));
     of_logins.unwrap_or(usize::MAX)
 }
 
 /// Who it is, or why it is not let in.
-fn let_in(hello: &Hello, shared: &Shared, peer: Option<SocketAddr>) -> Result<Arc<KnownAs>, Reason> {
+fn let_in(hello: &Hello, shared: &Shared, peer: Option<SocketAddr>) -> Result<Arc<Principal>, Reason> {
     let Some(logins) = &shared.logins else { return Ok(Arc::clone(&shared.anybody)) };
     let found = match &hello.credentials {
         Some(credentials) => logins.find(credentials).ok_or(Reason::BadUserNameOrPassword),

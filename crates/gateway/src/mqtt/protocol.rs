@@ -22,7 +22,6 @@ use rmqtt_codec::types::QoS;
 use self::commands::CommandReceiver;
 use self::telling::HeldAnswer;
 use super::aliases::Aliases;
-use super::books::Books;
 use super::control::{self, Control};
 use super::ending::{Ending, Violation};
 use super::fan_out::Watcher;
@@ -31,6 +30,7 @@ use super::labels::Answer;
 use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
 use super::mirror::ReportCopy;
 use super::offline_session::Kept;
+use super::presence::PresenceTracker;
 use super::qos2::{Begun, Qos2Exchanges, Released};
 use super::reply::{self, Client};
 use super::rights::{Rights, Unknown};
@@ -59,7 +59,7 @@ pub(super) struct Protocol {
     counted: Counted,
     /// A packet was used since somebody asked.
     used_packet: bool,
-    who: Who,
+    connection: ConnectionId,
     /// Labels of devices are looked up before the packet that is held back can be used.
     asking: Option<Box<Asking>>,
     /// If it receives reports.
@@ -67,7 +67,7 @@ pub(super) struct Protocol {
     /// If it receives commands.
     commands: Option<Box<CommandReceiver>>,
     /// What the engine knows of this session.
-    books: Books,
+    presence: PresenceTracker,
     /// An answer waits until the engine knows what follows from it.
     telling: Option<Box<HeldAnswer>>,
 }
@@ -80,7 +80,7 @@ enum Asking {
 
 /// Whose connection it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Who {
+pub(super) struct ConnectionId {
     /// No other connection of the listener has it.
     pub(super) number: u64,
     /// `None` where it came over no socket.
@@ -109,7 +109,13 @@ struct Counted {
 
 impl Protocol {
     /// With the session that the client goes on with.
-    pub(super) fn new(shared: Arc<Shared>, client: Client, who: Who, access: Rights, kept: Kept) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        client: Client,
+        connection: ConnectionId,
+        access: Rights,
+        kept: Kept,
+    ) -> Self {
         let metrics = &shared.metrics;
         let ring = Ring::new(shared.limits.unacknowledged_max.get().into(), metrics.unacknowledged.clone());
         let Kept { subscriptions, handshakes } = kept;
@@ -128,11 +134,11 @@ impl Protocol {
             aliases: Aliases::default(),
             counted: Counted::default(),
             used_packet: false,
-            who,
+            connection,
             asking: None,
             watcher: None,
             commands: None,
-            books: Books::default(),
+            presence: PresenceTracker::default(),
             telling: None,
         };
         protocol.watch_again();
@@ -149,7 +155,7 @@ impl Protocol {
 
     /// Where the client is; `None` if it came over no socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
-        self.who.peer
+        self.connection.peer
     }
 
     /// Whether more may be received. If not, it is because reports are under way or because the
@@ -234,7 +240,7 @@ impl Protocol {
     fn use_packets(&mut self, bytes: &[u8]) -> (usize, Result<(), Ending>) {
         let rules = Rules::of(&self.shared.engine);
         let reports_max = self.ring.room().min(SLICE_REPORTS_MAX);
-        let mut arrivals = Arrivals::of(self.who.number);
+        let mut arrivals = Arrivals::of(self.connection.number);
         let mut used = 0;
         self.held_back = false;
         let answers = self.take_answers();
@@ -355,7 +361,7 @@ impl Protocol {
             let mut acks = 0;
             for (receipt, refused) in settled.receipts() {
                 if let Some(Refused { problem, device, topic }) = refused {
-                    let (login, peer) = (self.access.username(), self.who.peer);
+                    let (login, peer) = (self.access.username(), self.connection.peer);
                     let sender = Sender { device, topic, login, client: client_id, peer };
                     metrics.reports.refused_from(problem, sender);
                 }

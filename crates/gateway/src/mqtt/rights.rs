@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use access::{KnownAs, Login};
+use access::{Login, Principal};
 use base::{DeviceId, Problem};
 use engine::Report;
-use engine::presence::Who;
+use engine::presence::LoginDevices;
 
 use super::labels::{LabelOf, Labels};
 use crate::decode::kinds::KindForms;
@@ -19,7 +19,7 @@ pub(crate) const NOT_ALLOWED: &str = "not_allowed";
 
 /// The rights of one connection.
 #[derive(Clone, Debug)]
-pub(super) struct Rights(Arc<KnownAs>);
+pub(super) struct Rights(Arc<Principal>);
 
 /// What is known of the labels of devices: what is remembered, and what this connection was just
 /// answered.
@@ -42,8 +42,8 @@ impl Known<'_> {
 }
 
 impl Rights {
-    pub(super) fn new(known_as: Arc<KnownAs>) -> Self {
-        Self(known_as)
+    pub(super) fn new(principal: Arc<Principal>) -> Self {
+        Self(principal)
     }
 
     /// The username; empty where none is asked for.
@@ -62,12 +62,12 @@ impl Rights {
     }
 
     /// For which devices the login speaks.
-    pub(super) fn who(&self) -> Who {
+    pub(super) fn devices(&self) -> LoginDevices {
         match &self.0.login {
-            Login::Admin => Who::Everybody,
-            Login::Device(device) => Who::Device(device.clone()),
-            Login::Prefix(prefix) => Who::Prefix(prefix.as_str().into()),
-            Login::Label { key, value } => Who::Label(key.as_str().into(), value.as_str().into()),
+            Login::Admin => LoginDevices::All,
+            Login::Device(device) => LoginDevices::Device(device.clone()),
+            Login::Prefix(prefix) => LoginDevices::Prefix(prefix.as_str().into()),
+            Login::Label { key, value } => LoginDevices::Label(key.as_str().into(), value.as_str().into()),
         }
     }
 
@@ -180,7 +180,7 @@ mod tests {
             (label, "0xB", Some("0xB")),
         ] {
             let shown = format!("{login:?} {client_id}");
-            let rights = Rights::new(Arc::new(KnownAs { number: 1, username: "u".into(), login }));
+            let rights = Rights::new(Arc::new(Principal { number: 1, username: "u".into(), login }));
             assert_eq!(rights.own_device(client_id), expect.map(device), "{shown}");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use base::{Lineage, PartitionId, Timestamp};
 use engine::records::{Batch, PartitionHead};
-use store::{CommitDone, MemoryStore, Planned, Resident, Store, StoreError, StoreMetric, View};
+use store::{BlockStorage, CommitDone, MemoryStore, Planned, Resident, Store, StoreError, StoreMetric, View};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -105,6 +105,10 @@ impl Store for HeldStore {
 
     fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
         self.inner.view(partition)
+    }
+
+    fn blocks(&self) -> Arc<dyn BlockStorage> {
+        self.inner.blocks()
     }
 
     fn failure(&self) -> Option<Arc<StoreError>> {

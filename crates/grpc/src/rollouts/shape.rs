@@ -2,7 +2,7 @@
 
 use base::Problem;
 use engine::commands::COMMAND_ID_PREFIX;
-use engine::records::{MemberStatus, RolloutMember};
+use engine::records::{MemberStatus, RolloutMember, RolloutWait};
 use engine::rollouts::RolloutStatus;
 use engine::{RolloutCall, TrackedRollout};
 
@@ -30,6 +30,16 @@ pub(super) fn rollout(tracked: &TrackedRollout) -> proto::Rollout {
         expired: counts.of(MemberStatus::Expired),
         superseded: counts.of(MemberStatus::Superseded),
         cancelled: counts.of(MemberStatus::Cancelled),
+        waits_for: wait(tracked.waits_for()).into(),
+    }
+}
+
+fn wait(wait: RolloutWait) -> proto::RolloutWait {
+    match wait {
+        RolloutWait::Nothing => proto::RolloutWait::Unspecified,
+        RolloutWait::Soak => proto::RolloutWait::Soak,
+        RolloutWait::Approval => proto::RolloutWait::Approval,
+        RolloutWait::Window => proto::RolloutWait::Window,
     }
 }
 

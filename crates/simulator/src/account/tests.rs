@@ -85,7 +85,7 @@ impl World {
     }
 
     fn device(&mut self) -> &mut DevicePicture {
-        self.picture.devices.get_mut(&0).unwrap()
+        self.picture.devices.get_mut(&0).expect("the device is known")
     }
 }
 
@@ -234,6 +234,9 @@ fn latencies_leave_out_disturbed_times() {
     let mut world = world();
     assert_eq!(world.audit().report_to_ack.count(), 5);
     let now = Instant::now();
-    world.expected.disturbed.push(now.checked_sub(Duration::from_secs(60)).unwrap()..now);
+    world
+        .expected
+        .disturbed
+        .push(now.checked_sub(Duration::from_secs(60)).expect("the machine is up for a minute")..now);
     assert_eq!(world.audit().report_to_ack.count(), 0);
 }

@@ -72,6 +72,16 @@ struct CommandedSession<'a> {
     unacknowledged: VecDeque<(u16, u64)>,
     next_id: u16,
     next_ping: Instant,
+    /// A device leaves, and its connection with it.
+    leaves: bool,
+}
+
+/// Why a connection ended, if not by a failure.
+enum SessionEnd {
+    /// It was stopped, and has said goodbye.
+    Stopped,
+    /// A device left without a word.
+    Left,
 }
 
 impl DeviceConnection {
@@ -104,14 +114,20 @@ impl DeviceConnection {
                     let ended = session.serve(&mut stopped).await;
                     self.ledger.unsubscribed(devices);
                     match ended {
-                        Ok(()) => return,
+                        Ok(SessionEnd::Stopped) => return,
+                        Ok(SessionEnd::Left) => {
+                            self.ledger.left();
+                            pause = self.manners.leave_for;
+                        }
                         Err(error) => self.ledger.broke(&error.to_string()),
                     }
                 }
                 Err(error) => self.ledger.broke(&error.to_string()),
             }
             tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(RECONNECT_PAUSE_MAX),
+                () = tokio::time::sleep(pause) => {
+                    pause = (pause * 2).clamp(RECONNECT_PAUSE, RECONNECT_PAUSE_MAX);
+                }
                 () = stop(&mut stopped) => return,
             }
         }
@@ -129,6 +145,7 @@ impl DeviceConnection {
             unacknowledged: VecDeque::new(),
             next_id: SUBSCRIBE_ID + 1,
             next_ping: now + KEEP_ALIVE / 2,
+            leaves: false,
         };
         let client_id = format!("commanded-{}-{}", std::process::id(), self.number);
         let login = self.endpoint.access().login.as_ref();
@@ -172,10 +189,13 @@ impl CommandedSession<'_> {
         }
     }
 
-    /// Takes commands and answers them. `Ok` when it was stopped and has said goodbye.
-    async fn serve(mut self, stopped: &mut watch::Receiver<bool>) -> io::Result<()> {
+    /// Takes commands and answers them.
+    async fn serve(mut self, stopped: &mut watch::Receiver<bool>) -> io::Result<SessionEnd> {
         loop {
             self.take_all()?;
+            if self.leaves {
+                return Ok(SessionEnd::Left);
+            }
             let now = Instant::now();
             self.answer_due(now);
             if now >= self.next_ping {
@@ -190,7 +210,7 @@ impl CommandedSession<'_> {
                 () = reached(until) => {}
                 () = stop(stopped) => {
                     mqtt_wire::write_disconnect(&mut self.wire.output);
-                    return self.wire.write_all().await;
+                    return self.wire.write_all().await.map(|()| SessionEnd::Stopped);
                 }
             }
         }
@@ -227,7 +247,8 @@ impl CommandedSession<'_> {
         let CommandMessage { message_id } = serde_json::from_slice(payload).map_err(io::Error::other)?;
         let command = hash_of(&message_id);
         ledger.received(command, now);
-        let reaction = manners.reaction(command);
+        let reaction = manners.reaction(device, command);
+        self.leaves |= reaction.leaves;
         for _ in 0..reaction.times {
             let (at, ok, message_id) = (now + reaction.after, reaction.ok, message_id.clone());
             self.answers.push(Reverse(DueAnswer { at, device, message_id, ok }));

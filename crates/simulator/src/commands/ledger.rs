@@ -28,11 +28,15 @@ pub struct CommandLedger {
     unsent: AtomicU64,
     subscribed: AtomicU64,
     broken: AtomicU64,
+    left: AtomicU64,
     received: AtomicU64,
     repeated: AtomicU64,
     answered: AtomicU64,
     refused: AtomicU64,
     settled: AtomicU64,
+    begun: Instant,
+    /// When a device had a command for the first time, last; since it was begun.
+    last_received_us: AtomicU64,
     troubles: Mutex<Reasons>,
 }
 
@@ -74,6 +78,8 @@ pub struct CommandCounts {
     pub subscribed: u64,
     /// Connections of devices that broke or could not be made.
     pub broken: u64,
+    /// Connections that a device broke instead of answering.
+    pub left: u64,
     /// Commands that reached their device, each counted once.
     pub received: u64,
     /// Times that a device got a command again.
@@ -94,11 +100,14 @@ impl Default for CommandLedger {
             unsent: AtomicU64::new(0),
             subscribed: AtomicU64::new(0),
             broken: AtomicU64::new(0),
+            left: AtomicU64::new(0),
             received: AtomicU64::new(0),
             repeated: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             settled: AtomicU64::new(0),
+            begun: Instant::now(),
+            last_received_us: AtomicU64::new(0),
             troubles: Mutex::default(),
         }
     }
@@ -114,6 +123,7 @@ impl CommandLedger {
             unsent: read(&self.unsent),
             subscribed: read(&self.subscribed),
             broken: read(&self.broken),
+            left: read(&self.left),
             received: read(&self.received),
             repeated: read(&self.repeated),
             answered: read(&self.answered),
@@ -143,6 +153,20 @@ impl CommandLedger {
             all.accepted_to_settled.merge(&shard.latencies.accepted_to_settled);
         }
         all
+    }
+
+    /// When a device had a command for the first time, last; when the ledger was begun, if none
+    /// had.
+    #[must_use]
+    pub fn last_received(&self) -> Instant {
+        self.begun + Duration::from_micros(self.last_received_us.load(Ordering::Relaxed))
+    }
+
+    /// When a command first reached its device.
+    #[must_use]
+    pub fn received_at(&self, id: &str) -> Option<Instant> {
+        let command = hash_of(id);
+        locked(&self.shards[command as usize % SHARDS]).commands.get(&command)?.received
     }
 
     /// Commands that were accepted and have not reached their device.
@@ -175,6 +199,10 @@ impl CommandLedger {
     pub(super) fn received(&self, command: u64, at: Instant) {
         let mut is_first = false;
         self.note(command, |times| is_first = times.received.replace(times.received.unwrap_or(at)).is_none());
+        if is_first {
+            let since = at.saturating_duration_since(self.begun).as_micros() as u64;
+            self.last_received_us.fetch_max(since, Ordering::Relaxed);
+        }
         let counter = if is_first { &self.received } else { &self.repeated };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -211,6 +239,11 @@ impl CommandLedger {
     pub(super) fn broke(&self, why: &str) {
         self.broken.fetch_add(1, Ordering::Relaxed);
         self.trouble(why);
+    }
+
+    /// A device broke its connection instead of answering.
+    pub(super) fn left(&self) {
+        self.left.fetch_add(1, Ordering::Relaxed);
     }
 
     fn trouble(&self, why: &str) {
@@ -276,5 +309,8 @@ mod tests {
         assert!(latencies.accepted_to_received.percentile(100.0).abs_diff(ms(5)) < ms(1));
         assert!(latencies.accepted_to_settled.percentile(100.0).abs_diff(ms(15)) < ms(1));
         assert_eq!(ledger.unreceived(), 1);
+        assert_eq!((ledger.received_at("a"), ledger.received_at("c")), (Some(begin + ms(5)), None));
+        let last = ledger.last_received();
+        assert!(last > begin + ms(4) && last <= begin + ms(5), "the repeat counts no more");
     }
 }

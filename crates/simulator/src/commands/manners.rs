@@ -1,4 +1,5 @@
-//! How devices answer: which command is refused, answered late or twice, or not at all.
+//! How devices answer: which command is refused, answered late or twice, or not at all, and which
+//! devices leave or say nothing ever.
 
 use std::time::Duration;
 
@@ -21,6 +22,12 @@ pub struct Manners {
     pub late: Probability,
     /// How much later a late answer is.
     pub late_by: Duration,
+    /// Not answered: the device breaks its connection, and the others of this connection with it.
+    pub leave: Probability,
+    /// How long it stays away.
+    pub leave_for: Duration,
+    /// The share of devices that never answer anything.
+    pub mute: Probability,
     /// What chance depends on.
     pub seed: u64,
 }
@@ -34,30 +41,37 @@ pub(super) struct Reaction {
     pub(super) times: u8,
     /// When.
     pub(super) after: Duration,
+    /// Whether the device leaves.
+    pub(super) leaves: bool,
 }
 
 impl Manners {
     /// Whether the shares leave room for each other.
     #[must_use]
     pub fn fit(&self) -> bool {
-        let shares = [self.refuse, self.silent, self.twice, self.late].map(Probability::per_million);
+        let shares =
+            [self.refuse, self.silent, self.twice, self.late, self.leave].map(Probability::per_million);
         shares.iter().sum::<u32>() <= Probability::ALWAYS.per_million()
     }
 
     /// Whether every command is answered soon.
     #[must_use]
     pub fn answer_all(&self) -> bool {
-        self.silent == Probability::NEVER && self.late == Probability::NEVER
+        [self.silent, self.late, self.leave, self.mute].iter().all(|share| *share == Probability::NEVER)
     }
 
-    /// What becomes of the command with this hash of its id.
-    pub(super) fn reaction(&self, command: u64) -> Reaction {
-        let once = Reaction { ok: true, times: 1, after: self.answer_after };
+    /// What becomes of the command with this hash of its id, at this device.
+    pub(super) fn reaction(&self, device: u32, command: u64) -> Reaction {
+        let once = Reaction { ok: true, times: 1, after: self.answer_after, leaves: false };
+        if Random::part(self.seed, device.into()).happens(self.mute) {
+            return Reaction { times: 0, ..once };
+        }
         let ways = [
             (self.refuse, Reaction { ok: false, ..once }),
             (self.silent, Reaction { times: 0, ..once }),
             (self.twice, Reaction { times: 2, ..once }),
             (self.late, Reaction { after: self.answer_after + self.late_by, ..once }),
+            (self.leave, Reaction { times: 0, leaves: true, ..once }),
         ];
         let drawn = Random::seeded(self.seed ^ command).below(Probability::ALWAYS.per_million().into());
         let mut edge = 0;
@@ -85,17 +99,33 @@ mod tests {
             twice: share(0.3),
             late: share(0.1),
             late_by: Duration::from_secs(1),
+            leave: share(0.1),
+            leave_for: Duration::ZERO,
+            mute: Probability::NEVER,
             seed: 7,
         };
         assert!(manners.fit() && !manners.answer_all());
         assert!(!Manners { refuse: share(0.5), ..manners }.fit());
-        let all: Vec<_> = (0..10_000).map(|command| manners.reaction(command)).collect();
+        let all: Vec<_> = (0..10_000).map(|command| manners.reaction(3, command)).collect();
         let count = |is: fn(&Reaction) -> bool| all.iter().filter(|reaction| is(reaction)).count();
         let close = |count: usize, to: usize| count.abs_diff(to) < 200;
         assert!(close(count(|reaction| !reaction.ok), 1_000));
-        assert!(close(count(|reaction| reaction.times == 0), 2_000));
+        assert!(close(count(|reaction| reaction.times == 0), 3_000));
         assert!(close(count(|reaction| reaction.times == 2), 3_000));
         assert!(close(count(|reaction| reaction.after > Duration::from_secs(1)), 1_000));
-        assert_eq!(manners.reaction(42), manners.reaction(42));
+        assert!(close(count(|reaction| reaction.leaves), 1_000));
+        assert_eq!(manners.reaction(3, 42), manners.reaction(3, 42));
+    }
+
+    #[test]
+    fn a_mute_device_answers_nothing_and_the_others_everything() {
+        let manners =
+            Manners { mute: Probability::new(0.2).expect("a share"), seed: 7, ..Manners::default() };
+        assert!(!manners.answer_all());
+        let answers =
+            |device| (0..10).filter(|command| manners.reaction(device, *command).times == 1).count();
+        assert!((0..1_000).all(|device| [0, 10].contains(&answers(device))));
+        let mute = (0..1_000).filter(|device| answers(*device) == 0).count();
+        assert!((150..250).contains(&mute), "{mute}");
     }
 }

@@ -232,7 +232,7 @@ mod tests {
 
     fn one(bytes: &[u8], version: MqttVersion) -> Packet {
         let mut input = bytes;
-        let packet = take_packet(&mut input, version).unwrap().unwrap();
+        let packet = take_packet(&mut input, version).expect("well formed").expect("whole");
         assert!(input.is_empty());
         packet
     }
@@ -245,12 +245,15 @@ mod tests {
     fn packets_are_taken_whole_or_not_at_all() {
         let bytes = [0x20, 2, 0, 5, 0x40, 2, 1, 2, 0x40, 2, 9];
         let mut input = bytes.as_slice();
-        let first = take_packet(&mut input, V311).unwrap();
+        let first = take_packet(&mut input, V311).expect("well formed");
         assert!(matches!(first, Some(Packet::Connack(Connack { refusal: Some(_), .. }))), "{first:?}");
-        assert_eq!(take_packet(&mut input, V311).unwrap(), Some(reply(Step::Puback, 0x0102, None)));
-        assert_eq!(take_packet(&mut input, V311).unwrap(), None);
+        assert_eq!(
+            take_packet(&mut input, V311).expect("well formed"),
+            Some(reply(Step::Puback, 0x0102, None))
+        );
+        assert_eq!(take_packet(&mut input, V311).expect("well formed"), None);
         assert_eq!(input.len(), 3);
-        assert_eq!(take_packet(&mut [].as_slice(), V5).unwrap(), None);
+        assert_eq!(take_packet(&mut [].as_slice(), V5).expect("well formed"), None);
     }
 
     #[test]
@@ -315,7 +318,7 @@ mod tests {
         for length in [0, 127, 128, 16_383, 16_384, 2_097_152] {
             let mut out = Vec::new();
             super::super::mqtt_wire::write_length(length, &mut out);
-            assert_eq!(read_length(&out).unwrap(), Some((length, out.len())));
+            assert_eq!(read_length(&out).expect("well formed"), Some((length, out.len())));
         }
     }
 }

@@ -11,20 +11,20 @@ use super::mqtt_packet::Step;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Window {
-    flights: VecDeque<Flight>,
+    flights: VecDeque<PublishInFlight>,
     /// How many at the front have had their first answer.
     received: usize,
     next_id: u16,
 }
 
 #[derive(Debug)]
-struct Flight {
+struct PublishInFlight {
     packet_id: u16,
-    stage: Stage,
+    stage: PublishStage,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum PublishStage {
     Published,
     Released,
     Settled(Settled),
@@ -55,7 +55,7 @@ impl Window {
         let packet_id = self.next_id;
         // Packet ids go round without zero.
         self.next_id = packet_id.checked_add(1).unwrap_or(1);
-        self.flights.push_back(Flight { packet_id, stage: Stage::Published });
+        self.flights.push_back(PublishInFlight { packet_id, stage: PublishStage::Published });
         packet_id
     }
 
@@ -74,7 +74,7 @@ impl Window {
         };
         let flight = flight.filter(|flight| flight.packet_id == packet_id);
         let flight = flight.ok_or(OutOfTurn { step, packet_id })?;
-        flight.stage = if is_release { Stage::Released } else { Stage::Settled(settled) };
+        flight.stage = if is_release { PublishStage::Released } else { PublishStage::Settled(settled) };
         if step != Step::Pubcomp {
             self.received += 1;
         }
@@ -83,18 +83,18 @@ impl Window {
 
     /// The oldest publish, if it is settled; it leaves the window.
     pub(super) fn pop_settled(&mut self) -> Option<Settled> {
-        let oldest = self.flights.pop_front_if(|flight| matches!(flight.stage, Stage::Settled(_)))?;
+        let oldest = self.flights.pop_front_if(|flight| matches!(flight.stage, PublishStage::Settled(_)))?;
         self.received -= 1;
         match oldest.stage {
-            Stage::Settled(settled) => Some(settled),
-            Stage::Published | Stage::Released => None,
+            PublishStage::Settled(settled) => Some(settled),
+            PublishStage::Published | PublishStage::Released => None,
         }
     }
 }
 
-impl Flight {
+impl PublishInFlight {
     const fn is_released(&self) -> bool {
-        matches!(self.stage, Stage::Released)
+        matches!(self.stage, PublishStage::Released)
     }
 }
 

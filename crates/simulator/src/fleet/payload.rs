@@ -105,7 +105,7 @@ mod tests {
     fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
         write(&mut out);
-        String::from_utf8(out).unwrap()
+        String::from_utf8(out).expect("it is UTF-8")
     }
 
     fn report() -> Report {

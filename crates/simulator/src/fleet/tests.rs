@@ -38,8 +38,8 @@ struct Script {
 }
 
 async fn mqtt_server(script: Arc<Script>) -> (Endpoint, JoinSet<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = Endpoint::at(listener.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let endpoint = Endpoint::at(listener.local_addr().expect("it is bound"));
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
@@ -52,7 +52,7 @@ async fn mqtt_server(script: Arc<Script>) -> (Endpoint, JoinSet<()>) {
 }
 
 async fn mqtt_connection(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: &Script) -> Option<()> {
-    let break_after = script.break_after.lock().unwrap().pop();
+    let break_after = script.break_after.lock().expect("nobody panicked with it").pop();
     let mut publishes = 0;
     loop {
         let (kind, packet) = mqtt_packet(&mut stream).await?;
@@ -60,9 +60,9 @@ async fn mqtt_connection(mut stream: impl AsyncRead + AsyncWrite + Unpin, script
             0x10 => stream.write_all(&[0x20, 2, 0, 0]).await.ok()?,
             0x30 => {
                 let topic_end = 2 + usize::from(u16::from_be_bytes([packet[0], packet[1]]));
-                let topic = String::from_utf8(packet[2..topic_end].to_vec()).unwrap();
-                let payload = String::from_utf8(packet[topic_end + 2..].to_vec()).unwrap();
-                script.taken.lock().unwrap().entry(topic).or_default().push(payload);
+                let topic = String::from_utf8(packet[2..topic_end].to_vec()).expect("it is UTF-8");
+                let payload = String::from_utf8(packet[topic_end + 2..].to_vec()).expect("it is UTF-8");
+                script.taken.lock().expect("nobody panicked with it").entry(topic).or_default().push(payload);
                 publishes += 1;
                 if break_after == Some(publishes) {
                     return None;
@@ -114,7 +114,7 @@ async fn every_report_is_acknowledged_once() {
         assert_eq!((outcome.figures, outcome.unanswered), (expected, 0), "{way:?}");
         assert_eq!(outcome.latency.count(), 200);
         assert!((0..4).all(|device| outcome.sent.of(device).iter().all(|report| report.is_acknowledged())));
-        let taken = script.taken.lock().unwrap();
+        let taken = script.taken.lock().expect("nobody panicked with it");
         let values: Vec<_> = outcome.sent.of(3).iter().map(|report| report.value.to_string()).collect();
         assert_eq!(taken["dev/lock/d3/state"], values);
     }
@@ -132,7 +132,7 @@ async fn after_a_break_the_unacknowledged_is_repeated_in_order() {
             (100, 100, 2)
         );
         assert!(outcome.figures.repeated >= 2, "{way:?}: {:?}", outcome.figures);
-        let taken = script.taken.lock().unwrap();
+        let taken = script.taken.lock().expect("nobody panicked with it");
         for device in 0..4 {
             let mut arrived = taken[&format!("dev/lock/d{device}/state")].clone();
             assert!(arrived.len() >= outcome.sent.of(device).len());
@@ -159,8 +159,8 @@ async fn an_acknowledgement_out_of_turn_is_noticed() {
 
 /// Accepts every line but those of device d1.
 async fn report_server() -> (Endpoint, JoinSet<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = Endpoint::at(listener.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let endpoint = Endpoint::at(listener.local_addr().expect("it is bound"));
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
@@ -174,7 +174,7 @@ async fn report_server() -> (Endpoint, JoinSet<()>) {
 }
 
 async fn take_lines(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let body = request.into_body().collect().await.expect("it arrives whole").to_bytes();
     let lines: Vec<serde_json::Value> =
         body.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
     let rejected: Vec<_> = (1..)
@@ -200,16 +200,16 @@ async fn lines_are_settled_one_by_one() {
 
 /// A certificate for `localhost` in a file of its own, and an acceptor that shows it.
 fn encryption() -> (tempfile::NamedTempFile, TlsAcceptor) {
-    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), own.cert.pem()).unwrap();
-    let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), own.cert.pem()).expect("it can be written");
+    let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).expect("a key");
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .unwrap()
+        .expect("the versions are known")
         .with_no_client_auth()
         .with_single_cert(vec![own.cert.der().clone()], key)
-        .unwrap();
+        .expect("the key is the certificate's");
     (file, TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -218,8 +218,8 @@ async fn every_way_is_also_taken_under_tls() {
     let (ca, acceptor) = encryption();
     for (scheme, way) in [("mqtts", Way::LeanMqtt { in_flight: 8 }), ("https", Way::Http { lines: 10 })] {
         let script = Arc::new(Script::default());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
         let mut server = JoinSet::new();
         let acceptor = acceptor.clone();
         server.spawn(async move {
@@ -238,8 +238,8 @@ async fn every_way_is_also_taken_under_tls() {
                 });
             }
         });
-        let address: Address = format!("{scheme}://localhost:{port}").parse().unwrap();
-        let endpoint = address.reach(Access::default(), Some(ca.path())).await.unwrap();
+        let address: Address = format!("{scheme}://localhost:{port}").parse().expect("an address");
+        let endpoint = address.reach(Access::default(), Some(ca.path())).await.expect("it can be reached");
         let fleet = Fleet::start(plan(way, endpoint, Payload::Dated), floods(2, 100));
         let outcome = fleet.finish(PATIENCE).await;
         let figures = outcome.figures;
@@ -251,16 +251,16 @@ async fn every_way_is_also_taken_under_tls() {
 #[tokio::test]
 async fn a_server_that_cannot_prove_who_it_is_gets_no_report() {
     let ((_, acceptor), (other_ca, _)) = (encryption(), encryption());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
     let mut server = JoinSet::new();
     server.spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             assert!(acceptor.accept(stream).await.is_err(), "the device hangs up");
         }
     });
-    let address: Address = format!("mqtts://localhost:{port}").parse().unwrap();
-    let endpoint = address.reach(Access::default(), Some(other_ca.path())).await.unwrap();
+    let address: Address = format!("mqtts://localhost:{port}").parse().expect("an address");
+    let endpoint = address.reach(Access::default(), Some(other_ca.path())).await.expect("it can be reached");
     let fleet = Fleet::start(plan(MQTT_WAYS[1], endpoint, Payload::Dated), floods(1, 1));
     let progress = fleet.progress();
     assert!(fleet.until(PATIENCE, |figures| figures.broken > 0).await);

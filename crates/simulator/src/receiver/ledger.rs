@@ -6,6 +6,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use super::notification::{EventKind, Notification};
 
 /// Descriptions of what was wrong are kept up to this many; the counts go on.
@@ -52,6 +54,17 @@ pub struct Arrival {
     pub attempt: u32,
     /// Two bodies are the same when their hashes are.
     pub body_hash: u64,
+    /// What was answered.
+    pub reply: Reply,
+}
+
+/// One signed message about a pick or a task, as it came: no notification about a device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PickMessage {
+    /// The same for every attempt of one message.
+    pub webhook_id: Arc<str>,
+    /// What it says.
+    pub body: Value,
     /// What was answered.
     pub reply: Reply,
 }
@@ -109,6 +122,7 @@ pub struct Ledger {
     devices: HashMap<Box<str>, DeviceWord>,
     ids: HashMap<Arc<str>, Seen>,
     arrivals: Vec<Arrival>,
+    pick_messages: Vec<PickMessage>,
     complaints: Vec<String>,
 }
 
@@ -120,6 +134,7 @@ impl Ledger {
             devices: HashMap::new(),
             ids: HashMap::new(),
             arrivals: Vec::new(),
+            pick_messages: Vec::new(),
             complaints: Vec::new(),
         }
     }
@@ -140,6 +155,12 @@ impl Ledger {
     #[must_use]
     pub fn arrivals(&self) -> &[Arrival] {
         &self.arrivals
+    }
+
+    /// Every message about a pick or a task, in order (needs [`Retain::Everything`]).
+    #[must_use]
+    pub fn pick_messages(&self) -> &[PickMessage] {
+        &self.pick_messages
     }
 
     /// Different webhook-ids seen (needs [`Retain::Ids`]).
@@ -176,6 +197,12 @@ impl Ledger {
         self.note_device(&arrival);
         if self.retain == Retain::Everything {
             self.arrivals.push(arrival);
+        }
+    }
+
+    pub(super) fn record_pick(&mut self, message: PickMessage) {
+        if self.retain == Retain::Everything {
+            self.pick_messages.push(message);
         }
     }
 

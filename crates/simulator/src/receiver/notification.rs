@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn a_body_of_the_contract_is_read() {
-        let notification = Notification::read(BODY.as_bytes()).unwrap();
-        assert_eq!(notification.timestamp_ms - notification.changed_at_ms.unwrap(), 456);
+        let notification = Notification::read(BODY.as_bytes()).expect("a notification");
+        assert_eq!(notification.timestamp_ms - notification.changed_at_ms.expect("it has both times"), 456);
         assert_eq!(notification.types, [EventKind::Changed]);
         assert_eq!((notification.value, notification.previous), (Value::from(1), Value::Null));
     }

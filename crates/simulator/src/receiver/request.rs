@@ -14,7 +14,9 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use standardwebhooks::Webhook;
 use tokio::sync::watch;
 
-use super::ledger::{Arrival, Reply};
+use serde_json::Value;
+
+use super::ledger::{Arrival, PickMessage, Reply};
 use super::notification::Notification;
 use super::{Behaviour, ReceiverError, Shared};
 
@@ -23,6 +25,9 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// The body of a test notification says so; it is about no device.
 const TEST_MARK: &[u8] = b"\"client.test\"";
+
+/// The types of messages about picks and tasks.
+const PICK_TYPES: [&str; 2] = ["campaign.result", "task.done"];
 
 /// Checks signatures as soon as it knows the secret.
 #[derive(Default)]
@@ -122,11 +127,22 @@ fn record(shared: &Shared, head: &hyper::http::request::Parts, body: &[u8], in_f
             shared.ledger().tested();
             reply
         }
-        Err(error) => {
-            shared.ledger().malformed(&error.to_string());
-            Reply::Status(StatusCode::BAD_REQUEST.as_u16())
-        }
+        Err(error) => match pick_message(body) {
+            Some(body) => {
+                shared.ledger().record_pick(PickMessage { webhook_id: webhook_id.into(), body, reply });
+                reply
+            }
+            None => {
+                shared.ledger().malformed(&error.to_string());
+                Reply::Status(StatusCode::BAD_REQUEST.as_u16())
+            }
+        },
     }
+}
+
+fn pick_message(body: &[u8]) -> Option<Value> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    PICK_TYPES.iter().any(|name| body["type"] == *name).then_some(body)
 }
 
 const fn reply(in_force: &Behaviour) -> Reply {

@@ -26,7 +26,7 @@ struct Sender {
 impl Sender {
     fn to(receiver: &Receiver) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
-        Self { url: receiver.url(), secret: Webhook::new(SECRET).unwrap(), client }
+        Self { url: receiver.url(), secret: Webhook::new(SECRET).expect("a secret"), client }
     }
 
     /// The status answered; none when there was no answer.
@@ -35,9 +35,12 @@ impl Sender {
         let request = Request::post(&self.url)
             .header("webhook-id", id)
             .header("webhook-timestamp", timestamp)
-            .header("webhook-signature", self.secret.sign(id, timestamp, body.as_bytes()).unwrap())
+            .header(
+                "webhook-signature",
+                self.secret.sign(id, timestamp, body.as_bytes()).expect("it can be signed"),
+            )
             .body(Full::from(body.to_owned()))
-            .unwrap();
+            .expect("a request");
         self.client.request(request).await.ok().map(|response| response.status())
     }
 }
@@ -53,8 +56,8 @@ fn body(device: &str, sequence: u64) -> String {
 }
 
 async fn opened(retain: Retain) -> (Receiver, Sender) {
-    let receiver = Receiver::open(retain).unwrap();
-    receiver.trust(SECRET).unwrap();
+    let receiver = Receiver::open(retain).expect("a free port");
+    receiver.trust(SECRET).expect("a secret");
     let sender = Sender::to(&receiver);
     (receiver, sender)
 }
@@ -63,7 +66,7 @@ async fn opened(retain: Retain) -> (Receiver, Sender) {
 async fn what_is_signed_is_taken_and_remembered() {
     let (receiver, sender) = opened(Retain::Everything).await;
     assert_eq!(sender.post("m1", &body("d1", 1)).await, Some(StatusCode::OK));
-    receiver.until(PATIENCE, |ledger| ledger.counts().taken == 1).await.unwrap();
+    receiver.until(PATIENCE, |ledger| ledger.counts().taken == 1).await.expect("it comes in time");
     let ledger = receiver.ledger();
     assert_eq!(ledger.latest("d1").map(|latest| latest.notification.sequence), Some(1));
     assert_eq!((ledger.arrivals().len(), ledger.seen("m1")), (1, Some((1, 1))));
@@ -73,7 +76,7 @@ async fn what_is_signed_is_taken_and_remembered() {
 #[tokio::test]
 async fn a_wrong_signature_is_turned_away() {
     let (receiver, mut sender) = opened(Retain::Everything).await;
-    sender.secret = Webhook::new("whsec_AAAA").unwrap();
+    sender.secret = Webhook::new("whsec_AAAA").expect("a secret");
     assert_eq!(sender.post("m1", &body("d1", 1)).await, Some(StatusCode::UNAUTHORIZED));
     assert_eq!((receiver.counts().forged, receiver.counts().arrivals), (1, 0));
     assert!(receiver.trust("nonsense").is_err());
@@ -87,6 +90,21 @@ async fn an_unreadable_body_is_counted_and_described() {
     assert!(receiver.ledger().complaints()[0].contains("missing field"));
     assert_eq!(sender.post("m2", r#"{"type":"client.test"}"#).await, Some(StatusCode::OK));
     assert_eq!(receiver.counts().tests, 1);
+}
+
+#[tokio::test]
+async fn a_message_about_a_pick_is_kept_as_it_came() {
+    let (mut receiver, sender) = opened(Retain::Everything).await;
+    receiver.behave(Behaviour::Failing(503)).await;
+    let body = r#"{"type":"campaign.result","id":"cmd_1","data":{"device_id":"d1"}}"#;
+    assert_eq!(sender.post("cmd_1", body).await, Some(StatusCode::SERVICE_UNAVAILABLE));
+    receiver.behave(Behaviour::Up).await;
+    assert_eq!(sender.post("cmd_1", body).await, Some(StatusCode::OK));
+    let ledger = receiver.ledger();
+    let replies: Vec<_> = ledger.pick_messages().iter().map(|message| message.reply).collect();
+    assert_eq!(replies, [Reply::Status(503), Reply::Status(200)]);
+    assert_eq!(ledger.pick_messages()[1].body["data"]["device_id"], "d1");
+    assert_eq!(ledger.counts().malformed, 0);
 }
 
 #[tokio::test]
@@ -139,11 +157,11 @@ async fn a_hanging_receiver_reads_and_does_not_answer_until_it_changes() {
     let (mut receiver, sender) = opened(Retain::Everything).await;
     receiver.behave(Behaviour::Hanging).await;
     let posting = tokio::spawn(async move { sender.post("m1", &body("d1", 1)).await });
-    receiver.until(PATIENCE, |ledger| ledger.counts().arrivals == 1).await.unwrap();
+    receiver.until(PATIENCE, |ledger| ledger.counts().arrivals == 1).await.expect("it comes in time");
     assert_eq!(receiver.ledger().arrivals()[0].reply, Reply::None);
     assert!(!posting.is_finished());
     receiver.behave(Behaviour::Up).await;
-    assert_eq!(posting.await.unwrap(), None);
+    assert_eq!(posting.await.expect("it does not panic"), None);
 }
 
 #[tokio::test]

@@ -16,8 +16,8 @@ use super::{CodecError, Stored};
 /// The version of the frame: which changes there are and how each begins. To change it: give it the
 /// next version and let [`decode_batch`] read this one as long as a log may hold it. Records within
 /// have their own versions. Version 1 has no changes behind number 18, version 2 none behind 29,
-/// version 3 none behind 48.
-const VERSION: u8 = 4;
+/// version 3 none behind 48, version 4 none behind 57, version 5 none behind 70.
+const VERSION: u8 = 6;
 
 /// Every change besides a sign of life: the byte that names it, and its parts in the order in which
 /// they are written.
@@ -107,6 +107,37 @@ changes! {
     55 => DeleteNotice(at);
     56 => PutNoticePost(post);
     57 => DeleteNoticePost(client, notice);
+    // from here on since version 5
+    58 => PutPickTerms(terms);
+    59 => DeletePickTerms(terms);
+    60 => PutTask(task);
+    61 => PutTaskState(state);
+    62 => DeleteTask(task, state);
+    63 => PutPick(pick);
+    64 => DeletePick(pick);
+    65 => PutPickShare(share);
+    66 => DeletePickShare(place);
+    67 => PutPickClock(clock);
+    68 => PutCampaign(campaign);
+    69 => PutCampaignState(state);
+    70 => DeleteCampaign(id);
+    // from here on since version 6
+    71 => PutStream(stream);
+    72 => DeleteStream(stream);
+    73 => PutStreamTail(tail);
+    74 => DeleteStreamTail(stream);
+    75 => PutStreamDue(due);
+    76 => DeleteStreamDue(due);
+    77 => PutStreamChunk(chunk);
+    78 => DeleteStreamChunk(stream, first);
+    79 => PutStreamBlock(block);
+    80 => DeleteStreamBlock(stream, first);
+    81 => PutExternalInterval(interval);
+    82 => DeleteExternalInterval(stream, source, from);
+    83 => PutExternalSpan(span);
+    84 => DeleteExternalSpan(span);
+    85 => PutExternalText(text);
+    86 => DeleteExternalText(text);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.
@@ -144,6 +175,8 @@ fn likely_bytes(op: &Op) -> usize {
     match op {
         Op::Sign(_) => 8,
         Op::PutJobBody(_, body) => 24 + body.len(),
+        Op::PutStreamChunk(chunk) => 32 + chunk.bytes.len(),
+        Op::PutPick(_) => 128,
         Op::PutCommand(command) => 96 + command.payload.len(),
         _ => 48,
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use records::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms, DeviceSlot,
-    FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, RolloutTurn,
+    FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn,
 };
 
 use super::field::{Field, choices, fields, stored, variants};
@@ -38,6 +38,11 @@ stored!(
     at, key, slot
 );
 
+stored!(
+    PickTurn, "a pick of a device", version 1:
+    task, number, picked_at, slot
+);
+
 fields! {
     CommandKey: at, number;
     RolloutTurn: rollout, entry, turn;
@@ -53,7 +58,7 @@ choices! {
 variants! {
     CommandCause, "what made a command":
         Call {} = 0, Wish { key: key, value: value } = 1, Rollout { 0: turn } = 2,
-        RolloutEntry { key: key, value: value, turn: turn } = 3;
+        RolloutEntry { key: key, value: value, turn: turn } = 3, Pick { 0: turn } = 4;
     OutcomeReceiver, "who is told of an outcome":
         Queue { namespace: namespace, queue: queue } = 0, Url { url: url, secret: secret } = 1;
 }

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Timestamp, Value, WayIn};
+use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, PartitionId, Timestamp, Value, WayIn};
 use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
     DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, NoticePost,
-    PaceOverride, PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutEntry, RolloutStage,
-    TokenDigest, Waiting,
+    PaceOverride, PickMinute, PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutEntry,
+    RolloutStage, StreamDue, TokenDigest, TokenPicks, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -137,6 +137,7 @@ forms! {
     Box<[u8]>: |bytes, out| put_bytes(out, bytes), |reader| reader.bytes("bytes").map(Self::from);
     Box<str>: |text, out| put_bytes(out, text.as_bytes()), |reader| reader.text("a text").map(Self::from);
     Arc<[u8]>: |bytes, out| put_bytes(out, bytes), |reader| reader.bytes("bytes").map(Self::from);
+    Arc<str>: |text, out| put_bytes(out, text.as_bytes()), |reader| reader.text("a text").map(Self::from);
     String: |text, out| put_bytes(out, text.as_bytes()), |reader| reader.text("a text").map(Self::from);
     CompactString: |text, out| put_bytes(out, text.as_bytes()),
         |reader| reader.text("a text").map(Self::from);
@@ -151,6 +152,8 @@ forms! {
         |reader| reader.text_as("a kind", Self::new);
     EntityId: |id, out| out.extend_from_slice(&id.to_bytes()),
         |reader| Ok(Self::from_bytes(&reader.array("an id")?));
+    PartitionId: |partition, out| out.extend_from_slice(&partition.0.to_le_bytes()),
+        |reader| reader.array("a partition").map(|partition| Self(u16::from_le_bytes(partition)));
     DeviceSlot: |slot, out| put_u64(out, u64::from(slot.0)), |reader| reader.u32("a slot").map(Self);
     Incarnation: |of, out| put_u64(out, of.0), |reader| reader.u64("an incarnation").map(Self);
     QueueKey: |queue, out| put_u64(out, queue.0), |reader| reader.u64("a queue").map(Self);
@@ -170,6 +173,7 @@ forms! {
     QueueCounts: Stored::write, Stored::read;
     FinishedCommand: Stored::write, Stored::read;
     NoticePost: Stored::write, Stored::read;
+    StreamDue: Stored::write, Stored::read;
 }
 
 /// Choices, each written as its number.
@@ -255,9 +259,19 @@ macro_rules! lists {
     )+};
 }
 
-lists!(Box<str>, DeviceId, EventKind, Incarnation, RolloutStage, RolloutEntry, (String, String));
+lists!(
+    Box<str>,
+    DeviceId,
+    EventKind,
+    Incarnation,
+    PickMinute,
+    RolloutStage,
+    RolloutEntry,
+    TokenPicks,
+    (String, String)
+);
 
-impl Field for (String, String) {
+impl<A: Field, B: Field> Field for (A, B) {
     fn put_field(&self, out: &mut Vec<u8>) {
         self.0.put_field(out);
         self.1.put_field(out);

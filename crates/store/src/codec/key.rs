@@ -4,16 +4,30 @@
 //!
 //! Keys have no version byte: a key of another form is another table.
 
+mod picks;
+mod rollouts;
+mod streams;
+
 use base::{ClientId, DeviceId, EntityId, Incarnation, Kind, PartitionId, Timestamp};
 use records::{
     AliasKey, AnswerKey, CommandKey, CommandPhase, CountsKey, DeliveryKey, DeviceSlot, EventKey, GroupKey,
-    JobClock, JobId, MemberPlace, MemberStatus, NoticeKey, OpenCommand, QuarantineKey, QueueKey,
-    TimelineEntryKey,
+    JobClock, JobId, NoticeKey, OpenCommand, QuarantineKey, QueueKey, TimelineEntryKey,
 };
 use smallvec::SmallVec;
 
 use super::CodecError;
 use crate::port::PARKED_SPAN_MS;
+pub(crate) use picks::{
+    campaign, device_of_campaign, device_place, ended_task, ended_tasks, pick, pick_clock, pick_from,
+    pick_of_device, picked_at, result, slot_of_campaign, task_at_end_of, task_id, task_of_result,
+};
+pub(crate) use rollouts::{
+    member, member_from, member_of_status, members_of_status, rollout, rollout_devices,
+};
+pub(crate) use streams::{
+    external_number, external_span, external_text, in_stream, of_source, span_from, span_of_block,
+    stream_due, stream_name, streams_of, texts,
+};
 
 /// A key; most fit without an allocation.
 pub(crate) type Key = SmallVec<[u8; 24]>;
@@ -401,60 +415,10 @@ pub(crate) fn wish(device: DeviceSlot, of: &str) -> Key {
     key
 }
 
-/// A rollout by its id.
-pub(crate) fn rollout(id: &str) -> Key {
-    Key::from_slice(id.as_bytes())
-}
-
 /// An operation by its id: the older ones come first.
 pub(crate) fn operation(id: EntityId) -> Key {
     let (at, number) = (id.at.0.to_be_bytes(), id.number.to_be_bytes());
     [&at[..], &number, &id.routing.to_be_bytes(), &id.tag.to_be_bytes()].concat().into()
-}
-
-/// Some of the devices that a rollout names.
-pub(crate) fn rollout_devices(rollout: Incarnation, of: u32) -> Key {
-    let mut key = incarnation(rollout);
-    key.extend_from_slice(&of.to_be_bytes());
-    key
-}
-
-/// A device of a rollout.
-pub(crate) fn member(place: &MemberPlace) -> Key {
-    let mut key = incarnation(place.rollout);
-    put_member(place, &mut key);
-    key
-}
-
-/// What the rows of the devices of a rollout begin with that stand there.
-pub(crate) fn members_of_status(rollout: Incarnation, status: MemberStatus) -> Key {
-    let mut key = incarnation(rollout);
-    key.push(status as u8);
-    key
-}
-
-/// A device of a rollout, among those that stand there.
-pub(crate) fn member_of_status(place: &MemberPlace, status: MemberStatus) -> Key {
-    let mut key = members_of_status(place.rollout, status);
-    put_member(place, &mut key);
-    key
-}
-
-/// The key of the device of a rollout that [`member_of_status`] stands for.
-pub(crate) fn member_from(row: &[u8]) -> Result<Key, CodecError> {
-    let invalid = CodecError::Invalid { what: "the key of a device of a rollout", at: 0 };
-    let (rollout, rest) = row.split_first_chunk::<8>().ok_or(invalid)?;
-    let (_status, place) = rest.split_first().ok_or(invalid)?;
-    let mut key = Key::from_slice(rollout);
-    key.extend_from_slice(place);
-    Ok(key)
-}
-
-fn put_member(place: &MemberPlace, key: &mut Key) {
-    key.extend_from_slice(&place.rank.to_be_bytes());
-    key.extend_from_slice(place.device.as_str().as_bytes());
-    key.push(0);
-    key.extend_from_slice(&place.entry.to_be_bytes());
 }
 
 /// The key of a blob of readings: slices, then days, then the order of writing.

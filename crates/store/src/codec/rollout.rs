@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use base::Incarnation;
 use records::{
     MemberPlace, MemberStatus, Rollout, RolloutCommand, RolloutCounts, RolloutCursor, RolloutDevices,
-    RolloutEntry, RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWindow,
-    RolloutWork,
+    RolloutEntry, RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWait,
+    RolloutWindow, RolloutWork,
 };
 
 use super::field::{Field, choices, fields, stored, variants};
@@ -29,7 +29,7 @@ stored!(
 stored!(
     RolloutState, "how far a rollout has come", version 1:
     id, standing, collecting, counts, stage, boundary, stage_ended, last_ended_at, approved, next_us, ended,
-    failed, is_waiting, passed_at, ended_at
+    failed, waits_for, passed_at, ended_at
 );
 
 stored!(
@@ -58,6 +58,9 @@ fields! {
 choices! {
     RolloutStanding, "whether a rollout goes on": Running = 0, Paused = 1, Stopped = 2, Cancelled = 3,
         Done = 4;
+    // Programs that stored whether a rollout waits, and not for what, wrote 0 and 1: then it soaks,
+    // until the first step behind the start says better.
+    RolloutWait, "what a rollout waits for": Nothing = 0, Soak = 1, Approval = 2, Window = 3;
     MemberStatus, "where a device of a rollout stands": Waiting = 0, Scheduled = 1, Published = 2,
         Acknowledged = 3, Failed = 4, Expired = 5, Superseded = 6, Cancelled = 7;
 }

@@ -1,8 +1,10 @@
 //! Random traffic: the store must show what the model shows, whatever happens to it in between.
 
 mod commands;
+mod picks;
 mod queues;
 mod registry;
+mod streams;
 
 use base::random::Random;
 use base::{ClientId, DeviceId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
@@ -19,12 +21,14 @@ pub fn random_traffic_agrees_with_the_model(make: Make<'_>) {
     for seed in 0..6 {
         let mut subject = make();
         let model = MemoryStore::new(Lineage(1), 2);
-        let partitions = [PartitionId(0), PartitionId(1), PartitionId::REGISTRY, PartitionId::of_queues(0)];
+        let [registry, campaigns] = [PartitionId::REGISTRY, PartitionId::CAMPAIGNS];
+        let [queues, streams] = [PartitionId::of_queues(0), PartitionId::of_streams(1)];
+        let partitions = [PartitionId(0), PartitionId(1), registry, queues, campaigns, streams];
         let mut traffic =
             partitions.map(|partition| Traffic::new(seed * 3 + u64::from(partition.0), partition));
         let mut random = Random::new(seed);
-        for turn in 0..80 {
-            let traffic = &mut traffic[random.below(4) as usize];
+        for turn in 0..120 {
+            let traffic = &mut traffic[random.below(6) as usize];
             let batch = traffic.next_batch(1 + random.below(60));
             model.commit(
                 batch.clone(),
@@ -64,6 +68,8 @@ pub fn agree(store: &dyn Store, model: &dyn Store, traffic: &Traffic, random: &m
     commands::agree(view, model, traffic, random, context);
     queues::agree(view, model, traffic, random, context);
     registry::agree(view, model, traffic, random, context);
+    picks::agree(view, model, traffic, random, context);
+    streams::agree(view, model, traffic, random, context);
 }
 
 fn by_key(view: &dyn View, model: &dyn View, traffic: &Traffic, context: &str) {

@@ -3,8 +3,10 @@
 
 mod commands;
 mod keeping;
+mod picks;
 mod queues;
 mod registry;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +37,8 @@ pub struct Traffic {
     in_queues: queues::InQueues,
     of_commands: commands::OfCommands,
     in_registry: registry::InRegistry,
+    in_campaigns: picks::InCampaigns,
+    in_streams: streams::InStreams,
 }
 
 /// A registered device.
@@ -71,6 +75,8 @@ impl Traffic {
             in_queues: queues::InQueues::default(),
             of_commands: commands::OfCommands::default(),
             in_registry: registry::InRegistry::default(),
+            in_campaigns: picks::InCampaigns::default(),
+            in_streams: streams::InStreams::default(),
         }
     }
 
@@ -122,7 +128,9 @@ impl Traffic {
             match partition {
                 _ if partition.queues_index().is_none() && self.below(16) == 0 => self.answer(&mut ops),
                 PartitionId::REGISTRY => self.registry(&mut ops),
+                PartitionId::CAMPAIGNS => self.change_of_campaigns(&mut ops),
                 _ if partition.queues_index().is_some() => self.change_of_queues(&mut ops),
+                _ if partition.streams_index().is_some() => self.change_of_streams(&mut ops),
                 _ => self.change(&mut ops),
             }
         }

@@ -1,9 +1,10 @@
-//! A backup: what was durable at one moment, as a stream of checksummed pieces.
+//! A backup: what was durable at one moment, as a sequence of checksummed pieces.
 //!
 //! [`EmbeddedStore::backup`] brings the tables to a cut and pins them; [`Backup::next_piece`] then
 //! reads row after row, and commits and checkpoints go on meanwhile. What the rows mean is not
-//! known here, nor where the pieces go. While a backup is under way the file of the tables keeps
-//! what changes: it grows by as much, and the room is used again afterwards.
+//! known here, nor where the pieces go. Behind the rows come the files of blocks of streams; none
+//! of them goes while a backup is under way. While a backup is under way the file of the tables
+//! keeps what changes: it grows by as much, and the room is used again afterwards.
 
 pub(super) mod piece;
 pub(super) mod reader;
@@ -12,13 +13,16 @@ use std::fmt;
 
 use base::random::unguessable;
 use base::{PartitionId, Timestamp};
+use records::StreamBlock;
 
 use super::EmbeddedStore;
 use super::tables::{Rows, Snapshot, Table};
+use super::view::damaged_row;
+use crate::blocks::{BlockHold, BlockStorage, DiskBlocks};
 use crate::codec::Stored;
 use crate::key_range::KeyRange;
 use crate::port::{Store, StoreError};
-use piece::{End, Head, Kind, RowsBody};
+use piece::{End, FilePart, Head, Kind, RowsBody};
 
 /// A piece is sent once it has this many bytes: large enough that its header is nothing, small
 /// enough to be kept twice.
@@ -32,6 +36,12 @@ pub struct Backup {
     /// Where rows are still to be read, the next one last.
     places: Vec<(Table, PartitionId)>,
     reading: Option<Reading>,
+    /// Partitions whose files are still to be read, the next one last.
+    files_of: Vec<PartitionId>,
+    blocks: Option<Rows>,
+    file: Option<ReadFile>,
+    storage: DiskBlocks,
+    _held: BlockHold,
     step: Step,
     pieces: u64,
     rows: u64,
@@ -43,10 +53,18 @@ struct Reading {
     rows: Rows,
 }
 
+/// A file that is being read, and how far.
+struct ReadFile {
+    name: String,
+    offset: u64,
+    length: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Head,
     Rows,
+    Files,
     Done,
 }
 
@@ -60,6 +78,8 @@ impl EmbeddedStore {
         let stamp = unguessable::<8>().map(u64::from_le_bytes).map_err(|error| {
             StoreError::Refused(format!("the operating system gives no random numbers: {error}"))
         })?;
+        // Before the cut: whatever its rows name stays.
+        let held = self.blocks.hold();
         let (snapshot, position) = self.cut()?;
         let head = Head { directory: self.directory.to_row(), position, now: self.recorded_now() };
         let partitions = || self.partitions.iter().map(|partition| partition.id);
@@ -67,7 +87,22 @@ impl EmbeddedStore {
         let mut places: Vec<_> =
             tables.flat_map(|table| partitions().map(move |partition| (table, partition))).collect();
         places.reverse();
-        Ok(Backup { snapshot, head, stamp, places, reading: None, step: Step::Head, pieces: 0, rows: 0 })
+        let files_of = partitions().filter(|partition| partition.streams_index().is_some()).collect();
+        Ok(Backup {
+            snapshot,
+            head,
+            stamp,
+            places,
+            reading: None,
+            files_of,
+            blocks: None,
+            file: None,
+            storage: self.blocks.clone(),
+            _held: held,
+            step: Step::Head,
+            pieces: 0,
+            rows: 0,
+        })
     }
 }
 
@@ -93,6 +128,13 @@ impl Backup {
                     self.rows += rows.rows;
                     Ok(Some(self.piece(Kind::Rows, rows.bytes())))
                 }
+                None => {
+                    self.step = Step::Files;
+                    self.next_piece()
+                }
+            },
+            Step::Files => match self.next_file_part()? {
+                Some(body) => Ok(Some(self.piece(Kind::File, &body))),
                 None => {
                     self.step = Step::Done;
                     let end = End { rows: self.rows, pieces: self.pieces };
@@ -120,6 +162,44 @@ impl Backup {
             if let Some(body) = self.fill()? {
                 return Ok(Some(body));
             }
+        }
+    }
+
+    /// Bytes of one file. One that cannot be read is left out: a check of the backup tells of it.
+    fn next_file_part(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        loop {
+            if self.file.is_none() {
+                self.file = self.next_file()?;
+            }
+            let Some(mut file) = self.file.take() else { return Ok(None) };
+            let length = (file.length - file.offset).min(PIECE_BYTES as u64);
+            match self.storage.get_range(&file.name, file.offset, length as usize) {
+                Ok(bytes) => {
+                    let part = FilePart { name: &file.name, offset: file.offset, bytes: &bytes };
+                    let body = part.encode();
+                    file.offset += length;
+                    self.file = Some(file).filter(|file| file.offset < file.length);
+                    return Ok(Some(body));
+                }
+                Err(error) => {
+                    tracing::error!(file = file.name, %error, "the backup lacks a block of a stream");
+                }
+            }
+        }
+    }
+
+    /// The file of the next block.
+    fn next_file(&mut self) -> Result<Option<ReadFile>, StoreError> {
+        loop {
+            if let Some(row) = self.blocks.as_mut().and_then(Iterator::next) {
+                let (key, value) = row?;
+                let block = StreamBlock::from_row(&value)
+                    .map_err(|error| damaged_row(self.snapshot.name(), Table::StreamBlocks, &key, &error))?;
+                let (name, length) = (block.file_name(), block.stored_bytes);
+                return Ok(Some(ReadFile { name, offset: 0, length }));
+            }
+            let Some(partition) = self.files_of.pop() else { return Ok(None) };
+            self.blocks = Some(self.snapshot.range(Table::StreamBlocks, partition, &KeyRange::all())?);
         }
     }
 

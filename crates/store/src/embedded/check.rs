@@ -6,6 +6,8 @@
 //! at too. Findings are told as they come, each with its file and offset or key; a check goes on
 //! behind them as far as that makes sense.
 
+mod block_files;
+mod campaigns;
 mod commands;
 mod notices;
 mod operations;
@@ -15,6 +17,7 @@ mod readings;
 mod references;
 mod rollouts;
 mod rows;
+mod streams;
 mod telling;
 mod unchanging;
 
@@ -93,7 +96,10 @@ pub fn check_directory(directory: &Path, tell: &mut dyn FnMut(Checked)) -> Resul
     let before = telling.findings;
     verify_tables(&*disk, &mut telling);
     match EmbeddedStore::open(Arc::clone(&disk), EmbeddedOptions::default()) {
-        Ok(store) => as_opened(&store, &mut telling),
+        Ok(store) => {
+            as_opened(&store, &mut telling);
+            block_files::all(&store, &mut telling);
+        }
         Err(error) => {
             telling.found(error);
             telling.noted("it does not open, so its rows were not looked at".to_owned());
@@ -130,6 +136,7 @@ pub fn check_backup(
     }
     let store = EmbeddedStore::open(disk, EmbeddedOptions::default())?;
     as_opened(&store, &mut telling);
+    block_files::all(&store, &mut telling);
     Ok(telling.findings)
 }
 

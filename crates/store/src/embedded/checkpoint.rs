@@ -310,8 +310,10 @@ fn each_filtered(
     partition: PartitionId,
     mut each: impl FnMut(Table, &[u8]),
 ) -> Result<(), StoreError> {
-    for row in snapshot.range(Table::JobHeads, partition, &KeyRange::all())? {
-        each(Table::JobHeads, &row?.0);
+    for table in [Table::JobHeads, Table::RunningTasks, Table::UntoldTasks] {
+        for row in snapshot.range(table, partition, &KeyRange::all())? {
+            each(table, &row?.0);
+        }
     }
     for row in snapshot.range(Table::Pairs, partition, &KeyRange::all())? {
         let (key, row) = row?;

@@ -13,7 +13,9 @@ use crate::codec::{CodecError, Reader, Stored, put_u64};
 /// key, which tables there are - raise it. An opening makes what a directory of an earlier version
 /// lacks, and writes the newest version. Version 1 has no partitions of queues, and no tables for
 /// them: they are empty. Version 2 has no tables for commands, desired entries, sessions, timelines
-/// and rollouts. Version 3 has none for operations, portals and notices.
+/// and rollouts. Version 3 has none for operations, portals and notices. Version 4 has no partition
+/// of campaigns, and no tables for it. Version 5 has no partitions of streams, and no tables for
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directory {
     pub(super) lineage: Lineage,
@@ -23,7 +25,7 @@ pub(super) struct Directory {
 }
 
 impl Stored for Directory {
-    const VERSION: u8 = 4;
+    const VERSION: u8 = 6;
     const NAME: &'static str = "the data directory";
 
     fn put(&self, out: &mut Vec<u8>) {

@@ -24,7 +24,7 @@ const GROWTH: usize = 2;
 /// What may be in the tables of one partition.
 #[derive(Debug)]
 pub(super) enum ExistenceFilter {
-    /// Of devices.
+    /// Of devices, the registry or campaigns.
     Devices(BloomFilter, LastCommand),
     /// Of queues.
     Marks(Marks),
@@ -79,8 +79,16 @@ impl ExistenceFilter {
     }
 }
 
-const FILTERED: [Table; 3] = [Table::Pairs, Table::JobHeads, Table::JobBodies];
-const NOTED: [Table; 4] = [Table::Pairs, Table::JobHeads, Table::JobBodies, Table::Commands];
+const FILTERED: [Table; 5] =
+    [Table::Pairs, Table::JobHeads, Table::JobBodies, Table::RunningTasks, Table::UntoldTasks];
+const NOTED: [Table; 6] = [
+    Table::Pairs,
+    Table::JobHeads,
+    Table::JobBodies,
+    Table::RunningTasks,
+    Table::UntoldTasks,
+    Table::Commands,
+];
 const MARKED: [Table; 5] =
     [Table::JobHeads, Table::JobBodies, Table::ParkedJobs, Table::Queues, Table::QueueCounts];
 

@@ -24,6 +24,7 @@ use super::stats::Counters;
 use super::tables::{Snapshot, Table, Tables};
 use super::view::damaged_row;
 use super::{EmbeddedOptions, EmbeddedStore, log_failure, partition_ids, partition_index};
+use crate::blocks::DiskBlocks;
 use crate::change::Prepared;
 use crate::codec::{CodecError, Stored, decode_batch};
 use crate::key_range::KeyRange;
@@ -60,6 +61,7 @@ impl EmbeddedStore {
         counters.merging.hold(&snapshot)?;
         let partitions = partitions(&snapshot, &covered, &overlay_memory)?;
         let mut replay = Replay::new(&snapshot, &partitions, &covered, &directory);
+        let blocks = DiskBlocks::new(Arc::clone(&disk));
         let log = replay.log(disk, &options)?;
         let committer = Committer { log, appended: replay.appended, unsynced_batches: 0 };
         let now = partitions.iter().map(|partition| partition.head().now.0).max().unwrap_or(0);
@@ -73,6 +75,7 @@ impl EmbeddedStore {
             options,
             directory,
             partitions,
+            blocks,
             inbox: Inbox::default(),
             applied: AtomicU64::new(committer.log.durable().0),
             written: AtomicU64::new(committer.log.durable().0),

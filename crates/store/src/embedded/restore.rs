@@ -12,12 +12,14 @@ use base::PartitionId;
 use blocklog::{Disk, Log, Position};
 
 use super::EmbeddedOptions;
+use super::backup::piece::FilePart;
 use super::backup::reader::{BackupReader, BackupSummary};
 use super::directory::{Covered, Directory};
 use super::open::{TABLES, TABLES_RESTORED, disk_failure, draw_identity, lock};
 use super::tables::{Table, Tables};
 use super::view::damaged_row;
 use super::{log_failure, partition_index};
+use crate::blocks::BLOCK_SUFFIX;
 use crate::codec::Stored;
 use crate::port::StoreError;
 
@@ -46,7 +48,10 @@ pub fn restore(
     disk.sync_directory().map_err(disk_failure("syncing", &**disk, ""))?;
     let partitions = reader.directory.partitions;
     let mut restoring = Restoring { tables, partitions, waiting: Waiting::new(), bytes: 0 };
-    while reader.next_rows(|table, partition, key, value| restoring.take(table, partition, key, value))? {}
+    while reader.next_rows(
+        |table, partition, key, value| restoring.take(table, partition, key, value),
+        |part| write_part(&**disk, &part),
+    )? {}
     restoring.write()?;
     let (lineage, log) = options.identity.map_or_else(draw_identity, Ok)?;
     let directory = Directory { lineage, log, ..reader.directory };
@@ -56,6 +61,18 @@ pub fn restore(
     disk.rename(TABLES_RESTORED, TABLES).map_err(disk_failure("renaming", &**disk, TABLES_RESTORED))?;
     disk.sync_directory().map_err(disk_failure("syncing", &**disk, ""))?;
     Ok(reader.summary())
+}
+
+/// Bytes of a block's file. It is durable with its last ones: each part is synced.
+fn write_part(disk: &dyn Disk, part: &FilePart<'_>) -> Result<(), StoreError> {
+    if !part.name.ends_with(BLOCK_SUFFIX) {
+        let text = format!("the backup has a file `{}`, which is no block of a stream", part.name);
+        return Err(StoreError::Refused(text));
+    }
+    let file = disk.open(part.name, true).map_err(disk_failure("opening", disk, part.name))?;
+    file.write_at(part.offset, part.bytes)
+        .and_then(|()| file.sync())
+        .map_err(disk_failure("writing", disk, part.name))
 }
 
 fn check_empty(disk: &dyn Disk) -> Result<(), StoreError> {

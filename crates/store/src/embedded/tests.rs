@@ -38,8 +38,14 @@ fn small() -> EmbeddedOptions {
     }
 }
 
-const PARTITIONS_OF_TEST: [PartitionId; 4] =
-    [PartitionId(0), PartitionId(1), PartitionId::REGISTRY, PartitionId(1 << 15 | 1)];
+const PARTITIONS_OF_TEST: [PartitionId; 6] = [
+    PartitionId(0),
+    PartitionId(1),
+    PartitionId::REGISTRY,
+    PartitionId(1 << 15 | 1),
+    PartitionId::CAMPAIGNS,
+    PartitionId(0b11 << 14 | 1),
+];
 
 fn open(disk: &SimulatedDisk) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::open(Arc::new(disk.clone()) as Arc<dyn Disk>, small())

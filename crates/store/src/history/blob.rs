@@ -31,7 +31,7 @@ use self::columns::Section;
 pub(crate) use self::head::Run;
 use self::head::{Head, RUN_READINGS_MAX, RunStart};
 use self::texts::SharedTexts;
-use super::{DeviceSet, SliceReading};
+use super::{SliceDevices, SliceReading};
 use crate::codec::{CodecError, Reader};
 
 /// Seals readings; sorts them on the way. There is at least one.
@@ -56,7 +56,7 @@ pub(crate) fn encode_blob(readings: &mut [SliceReading]) -> Vec<u8> {
 pub(crate) fn merge_blobs(blobs: &[Vec<u8>]) -> Result<Vec<u8>, CodecError> {
     let blobs = blobs.iter().map(|blob| Blob::open(&**blob)).collect::<Result<Vec<_>, _>>()?;
     let base = blobs.iter().map(|blob| blob.head.base).min().unwrap_or(0);
-    let mut devices = DeviceSet::default();
+    let mut devices = SliceDevices::default();
     blobs.iter().flat_map(|blob| &blob.head.runs).for_each(|run| devices.insert(run.within));
     let texts = SharedTexts::among(blobs.iter().flat_map(|blob| blob.head.texts.iter()));
     let mut writing = Writing::new(base, texts);

@@ -10,7 +10,7 @@ use base::{Timestamp, Value};
 use records::Reading;
 
 use super::page::Span;
-use super::{DeviceSet, SliceReading};
+use super::{SliceDevices, SliceReading};
 use crate::codec::{CodecError, Reader, bit, get_value, put_u64, put_value, skip_value};
 
 /// A chunk is full at this size: so much a page of one device may have to go through, and so many
@@ -21,7 +21,7 @@ const CHUNK_BYTES: usize = 48 * 1_024;
 #[derive(Clone, Debug)]
 pub(crate) struct Chunk {
     bytes: Vec<u8>,
-    devices: DeviceSet,
+    devices: SliceDevices,
     span: Span,
     last_ts: i64,
 }
@@ -40,7 +40,7 @@ const NEAR_END: u64 = 1 << (64 - FLAG_BITS);
 
 impl Chunk {
     pub(crate) fn new() -> Self {
-        Self { bytes: Vec::new(), devices: DeviceSet::default(), span: Span::EMPTY, last_ts: 0 }
+        Self { bytes: Vec::new(), devices: SliceDevices::default(), span: Span::EMPTY, last_ts: 0 }
     }
 
     /// Bytes so far; a prefix of such a length can be read later.
@@ -62,7 +62,7 @@ impl Chunk {
         self.span
     }
 
-    pub(crate) fn devices(&self) -> &DeviceSet {
+    pub(crate) fn devices(&self) -> &SliceDevices {
         &self.devices
     }
 

@@ -4,14 +4,14 @@ use crate::codec::{CodecError, Reader};
 
 /// A set of places within a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DeviceSet([u64; 4]);
+pub(crate) struct SliceDevices([u64; 4]);
 
 /// Sets of up to this many are stored as a list.
 const LISTED_MAX: u32 = 31;
 /// In place of the length of a list: the bits follow.
 const ALL_BITS: u8 = 0xff;
 
-impl DeviceSet {
+impl SliceDevices {
     pub(crate) fn insert(&mut self, within: u8) {
         self.0[usize::from(within / 64)] |= 1 << (within % 64);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base::Timestamp;
 
 use super::page::Span;
-use super::{BLOCK_BYTES, ChunkReadings, DeviceSet, SliceReading, encode_blob, merge_blobs};
+use super::{BLOCK_BYTES, ChunkReadings, SliceDevices, SliceReading, encode_blob, merge_blobs};
 use crate::codec::key::{BlobKey, Key};
 use crate::codec::{CodecError, Reader, Stored, put_i64, put_u64};
 use crate::record::Record;
@@ -46,7 +46,7 @@ pub(crate) struct BlobIndex {
     /// How often its readings were merged.
     pub(crate) level: u8,
     /// Devices that have readings in it.
-    pub(crate) devices: DeviceSet,
+    pub(crate) devices: SliceDevices,
     /// The blob, unless it lies in blocks.
     pub(crate) inline: Option<Vec<u8>>,
 }
@@ -79,7 +79,7 @@ impl Stored for BlobIndex {
         let span = Span { min: Timestamp(min), max: Timestamp(max) };
         let sealed = i32::try_from(reader.i64("a day")?).map_err(|_| reader.invalid("a day"))?;
         let level = reader.u8("a level")?;
-        let devices = DeviceSet::get(reader)?;
+        let devices = SliceDevices::get(reader)?;
         let is_inline = bytes as usize <= INLINE_BYTES_MAX;
         let inline =
             is_inline.then(|| reader.take(bytes as usize, "a blob")).transpose()?.map(<[u8]>::to_vec);
@@ -139,7 +139,7 @@ pub(crate) fn seal(
 impl Sealed {
     /// Seals readings of one day; at least one.
     pub(crate) fn of(day: i32, mut readings: Vec<SliceReading>, sealed: i32) -> Self {
-        let mut devices = DeviceSet::default();
+        let mut devices = SliceDevices::default();
         let mut span = Span::EMPTY;
         for reading in &readings {
             devices.insert(reading.within);
@@ -164,7 +164,7 @@ impl Sealed {
             span: Span::EMPTY,
             sealed: i32::MIN,
             level: 0,
-            devices: DeviceSet::default(),
+            devices: SliceDevices::default(),
             inline: None,
         };
         for index in indexes {

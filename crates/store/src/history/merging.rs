@@ -79,13 +79,13 @@ mod tests {
     use base::Timestamp;
 
     use super::*;
-    use crate::history::{DeviceSet, Span};
+    use crate::history::{SliceDevices, Span};
 
     const DAY: i32 = 20_000;
 
     fn blob(level: u8, bytes: u32, sealed: i32) -> BlobIndex {
         let span = Span { min: Timestamp(0), max: Timestamp(0) };
-        BlobIndex { count: 1, bytes, span, sealed, level, devices: DeviceSet::default(), inline: None }
+        BlobIndex { count: 1, bytes, span, sealed, level, devices: SliceDevices::default(), inline: None }
     }
 
     fn fresh(count: usize) -> Vec<BlobIndex> {

@@ -5,7 +5,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use base::Timestamp;
-use records::{Command, CommandState, DeviceSlot, OpenCommand, ParkedJob, PartitionHead, Reading, Seen};
+use records::{
+    Command, CommandState, DeviceSlot, OpenCommand, ParkedJob, PartitionHead, Pick, PickKey, Reading, Seen,
+    TaskRecord, TaskState,
+};
 
 use crate::change::{Change, Prepared, SlotSign};
 use crate::codec::key::{self, JOB_BYTES, Key};
@@ -132,6 +135,9 @@ impl MemoryPartition {
             Change::Delete { table: Table::OpenCommands, key } => {
                 self.assert_as_put::<OpenCommand>(key, rest);
             }
+            Change::Delete { table: Table::Tasks, key } => self.assert_as_put::<TaskRecord>(key, rest),
+            Change::Delete { table: Table::TaskStates, key } => self.assert_as_put::<TaskState>(key, rest),
+            Change::Delete { table: Table::Picks, key } => self.assert_as_put::<Pick>(key, rest),
             Change::Delete { .. } | Change::Sign(_) | Change::DropDevice(_) => {}
         }
     }
@@ -139,6 +145,7 @@ impl MemoryPartition {
     fn assert_may_put(&self, table: Table, key: &[u8], value: &[u8]) {
         match table {
             Table::JobHeads | Table::ParkedJobs => self.assert_not_parked(key),
+            Table::Picks => self.assert_same_pick(key, value),
             Table::Answers => {
                 assert!(
                     self.get(table, key).is_none(),
@@ -156,6 +163,15 @@ impl MemoryPartition {
             }
             _ => {}
         }
+    }
+
+    /// A pick stays found by what it was found by; its end is new at most.
+    fn assert_same_pick(&self, key: &[u8], value: &[u8]) {
+        let found_by = |row: &[u8]| Pick::from_row(row).expect("it was encoded here").key();
+        let Some(before) = self.get(Table::Picks, key).map(|row| found_by(row)) else { return };
+        let now = found_by(value);
+        let expect = PickKey { ended: before.ended.or(now.ended), ..before };
+        assert_eq!(now, expect, "a pick is found by what it was found by");
     }
 
     /// The deletion of a record that is there names every row by which it is found.

@@ -14,7 +14,8 @@ const TEST_LINES_MAX: usize = 900;
 /// Names that say nothing of what is inside.
 const EMPTY_NAMES: [&str; 6] = ["common", "helper", "helpers", "manager", "util", "utils"];
 /// Crates whose rules are handed time, chance and storage.
-const PURE_CRATES: [&str; 6] = ["commands", "fleet", "jobs", "records", "rollouts", "watch"];
+const PURE_CRATES: [&str; 8] =
+    ["campaigns", "commands", "fleet", "jobs", "records", "rollouts", "streams", "watch"];
 /// What such a crate never names.
 const IMPURE: [&[&str]; 11] = [
     &["std", "env"],

@@ -382,6 +382,13 @@ fn no_wakeup_is_asked_for_while_nobody_waits() {
 }
 
 #[test]
+fn partitions_that_began_at_different_times_wake_together() {
+    let mut scene = Scene::new(settings());
+    scene.run("1300ms end");
+    assert_eq!(scene.watch.next_wakeup(scene.now), Some(START.after(watch::PULSE)));
+}
+
+#[test]
 fn the_end_of_the_restart_grace_is_waited_for_without_pulses() {
     let scene = Scene::new(Settings { restart_grace: Duration::from_secs(120), ..settings() });
     assert_eq!(scene.watch.next_wakeup(START), Some(START.after(Duration::from_secs(122))));

@@ -136,3 +136,43 @@ async fn a_clients_scope_reaches_its_own_deliveries() {
     rig.add_client("acme").await;
     rig.check("acme", "GET /v1/devices/d1", 403).await;
 }
+
+#[tokio::test]
+async fn an_export_breaks_off_where_its_caller_loses_the_right_to_it() {
+    // More than the pieces that are made before the receiver takes the first.
+    const EVENTS: u32 = 5_000;
+    let rig = Rig::start(Access::of(tokens())).await;
+    rig.add_client("acme").await;
+    rig.make("POST /v1/devices", r#"{"id":"d1","kind":"sensor"}"#).await;
+    rig.make("PUT /v1/devices/d1/clients/acme", "").await;
+    let report = |value: u32| {
+        let said = Said::Value { value: Value::number(value.into()).expect("finite"), ts: None };
+        Report { device: DeviceId::new("d1").expect("an id"), kind: None, said, id: None }
+    };
+    for first in (0..EVENTS).step_by(500) {
+        let slice = Slice::from_iter((first..first + 500).map(report));
+        let pending = rig.engine.intake(WayIn::Http).submit(slice).await.expect("accepting");
+        pending.durable().await.expect("durable");
+    }
+    for (is_unlinked, whole) in [(false, true), (true, false)] {
+        let request = Request::builder().uri("/v1/events?device=d1").header("accept", "application/x-ndjson");
+        let request = request.header("authorization", "Bearer acme").body(Body::empty());
+        let response = rig.router.clone().call(request.expect("a request")).await.expect("an answer");
+        assert_eq!(response.status(), 200);
+        let mut body = response.into_body();
+        let first = body.frame().await.expect("a piece").expect("readable");
+        let mut lines = first.data_ref().expect("rows").iter().filter(|byte| **byte == b'\n').count();
+        if is_unlinked {
+            rig.make("DELETE /v1/devices/d1/clients/acme", "").await;
+        }
+        let mut ended_well = true;
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else {
+                ended_well = false;
+                break;
+            };
+            lines += frame.data_ref().expect("rows").iter().filter(|byte| **byte == b'\n').count();
+        }
+        assert_eq!((ended_well, lines == EVENTS as usize), (whole, whole), "{lines} lines");
+    }
+}

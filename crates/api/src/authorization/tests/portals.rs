@@ -7,8 +7,8 @@ use super::*;
 
 /// Everything a portal can be about: two clients, a device of each and one of both, and
 /// notifications to each.
-struct World {
-    rig: Rig,
+pub(super) struct World {
+    pub(super) rig: Rig,
     /// A delivery to `acme`, and one to `other`.
     deliveries: [String; 2],
 }
@@ -18,7 +18,10 @@ const ALL: &str = r#"["read","retry","url"]"#;
 
 impl World {
     async fn start(access: Access) -> Self {
-        let rig = Rig::start(access).await;
+        Self::of(Rig::start(access).await).await
+    }
+
+    pub(super) async fn of(rig: Rig) -> Self {
         for client in CLIENTS {
             rig.add_client(client).await;
         }
@@ -39,7 +42,7 @@ impl World {
         Self { rig, deliveries }
     }
 
-    async fn open(&self, client: &str, may: &str) -> String {
+    pub(super) async fn open(&self, client: &str, may: &str) -> String {
         self.open_as("admin", client, may).await
     }
 

@@ -13,6 +13,7 @@ use store::MemoryStore;
 
 use super::*;
 use crate::ApiState;
+use crate::list::StretchOf;
 use crate::shape::EventShape;
 
 /// Rows that one look looks at.
@@ -35,16 +36,7 @@ impl List for Sparse {
     type Found = (FeedKey<EventKey>, Event);
     type Shown<'a> = EventShape;
 
-    fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.look(after, limit, LOOKED_AT_MAX).map(|stretch| stretch.found)
-    }
-
-    fn look(
-        &self,
-        after: Option<&Self::Key>,
-        limit: usize,
-        _cost_max: usize,
-    ) -> Result<Stretch<Self::Found, Self::Key>, Problem> {
+    fn look(&self, after: Option<&Self::Key>, limit: usize, _cost_max: usize) -> StretchOf<Self> {
         let behind: Vec<u32> = match (self.is_ascending, after.map(|key| key.key.number)) {
             (true, after) => (after.unwrap_or(0) + 1..=self.rows).collect(),
             (false, after) => (1..after.unwrap_or(self.rows + 1)).rev().collect(),
@@ -88,7 +80,8 @@ fn sparse(rows: u32, every: u32) -> Arc<dyn FeedSource> {
 }
 
 fn stream(source: Arc<dyn FeedSource>, sent: Option<u32>) -> FeedState {
-    let feed = FeedIdentity { topic: LiveTopic::Events, device: None, client: None, sees: Sees::Everything };
+    let feed =
+        FeedIdentity { topic: LiveTopic::Events, device: None, client: None, sees: Visibility::Everything };
     let position = sent.map(|sent| {
         let place = place_of::<Sparse>(Some(key(sent))).expect("a place");
         FeedPosition { place, looked_until: Timestamp(i64::MIN) }

@@ -1,4 +1,7 @@
-//! Rollouts, operations and clients over live streams, and what portals see of anything.
+//! Rollouts, campaigns, operations and clients over live streams, what portals see of anything, and
+//! how often devices are sent.
+
+use tokio::time::Instant;
 
 use super::*;
 
@@ -43,6 +46,23 @@ async fn rollouts_come_as_they_go_on() {
 }
 
 #[tokio::test]
+async fn campaigns_come_without_what_may_be_large_and_again_when_that_changes() {
+    let rig = Rig::start(&[]).await;
+    let mut all = rig.open("topics=campaigns", None, None).await;
+    none(all.next().await);
+    let path = "/v1/campaigns/c1";
+    let body = r#"{"payload":1,"devices":["d1","d2"],"count":1,"every":"1h"}"#;
+    rig.make(&format!("PUT {path}"), body).await;
+    let begun = until_status(&mut all, "running").await;
+    let begun = &begun[0];
+    assert_eq!((&begun["id"], &begun["device_count"], &begun["count"]), (&"c1".into(), &2.into(), &1.into()));
+    assert_eq!((begun.get("payload"), begun.get("devices")), (None, None), "{begun}");
+    rig.make(&format!("PATCH {path}"), r#"{"payload":2}"#).await;
+    let changed = until_status(&mut all, "running").await;
+    assert_ne!(changed[0]["revision"], begun["revision"]);
+}
+
+#[tokio::test]
 async fn operations_come_to_whoever_may_see_them() {
     let rig = Rig::start(&[("admin", "admin"), ("commands", "commands")]).await;
     let mut all = rig.open("topics=operations", Some("admin"), None).await;
@@ -58,6 +78,21 @@ async fn operations_come_to_whoever_may_see_them() {
     assert_eq!((seen.len(), &seen[0]["by"]), (1, &"commands".into()));
     rig.make(&format!("DELETE /v1/operations/{}", ids(&begun)[0]), "").await;
     assert_eq!(ids(&until_status(&mut all, "cancelled").await), ids(&begun));
+}
+
+#[tokio::test]
+async fn an_operation_that_is_forgotten_is_gone() {
+    let mut settings = Settings::for_tests();
+    settings.operations.keep = Duration::from_secs(1);
+    let rig = Rig::with(&[], 16, settings).await;
+    let mut reader = rig.open("topics=operations", None, None).await;
+    none(reader.next().await);
+    rig.make("POST /v1/operations", r#"{"action":"commands.cancel","filter":{}}"#).await;
+    let begun = until_status(&mut reader, "running").await;
+    rig.make(&format!("DELETE /v1/operations/{}", ids(&begun)[0]), "").await;
+    until_status(&mut reader, "cancelled").await;
+    let gone = reader.until("operations").await;
+    assert_eq!(gone.data["gone"], serde_json::json!(ids(&begun)), "{gone:?}");
 }
 
 #[tokio::test]
@@ -135,4 +170,28 @@ async fn a_stream_ends_when_its_portal_is_closed() {
     let end = reader.next().await.expect("the end");
     assert_eq!((end.event.as_str(), &end.data["code"]), ("end", &"unauthorized".into()));
     assert!(reader.next().await.is_none());
+}
+
+#[tokio::test]
+async fn devices_that_report_all_the_time_are_sent_twice_a_second() {
+    let rig = Rig::start(&[]).await;
+    rig.device("d1").await;
+    let mut reader = rig.open("topics=devices&ids=d1", None, None).await;
+    let begun = Instant::now();
+    let reports = async {
+        for value in 0.. {
+            rig.report("d1", value..value + 1).await;
+        }
+    };
+    let messages = async {
+        for _ in 0..4 {
+            assert_eq!(reader.until("devices").await.ids(), ["d1"]);
+        }
+    };
+    tokio::select! {
+        () = reports => unreachable!("they go on"),
+        () = messages => {}
+    }
+    // The first at once, the second with the next moment, the others each half a second later.
+    assert!(begun.elapsed() >= Duration::from_millis(1_000), "{:?}", begun.elapsed());
 }

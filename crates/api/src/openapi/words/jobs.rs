@@ -8,7 +8,7 @@ use engine::records::DeadReason;
 use utoipa::openapi::schema::ArrayBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::{matching, one_of, text, whole};
+use super::{matching, one_of, text, text_up_to, whole};
 
 /// The id of a job: a ULID.
 pub(crate) fn job_id() -> Schema {
@@ -69,4 +69,18 @@ pub(crate) fn job_ids() -> Schema {
 pub(crate) fn jobs(job: Schema) -> Schema {
     let items = ArrayBuilder::new().items(RefOr::T(job)).min_items(Some(1));
     Schema::Array(items.max_items(Some(JOBS_PER_CALL_MAX)).build())
+}
+
+/// Longest cron expression and name of a time zone, in bytes; any that mean something are far
+/// shorter.
+pub(crate) const SCHEDULE_BYTES_MAX: usize = 255;
+
+/// A cron expression, or a time zone.
+pub(crate) fn schedule() -> Schema {
+    text_up_to(SCHEDULE_BYTES_MAX)
+}
+
+/// Runs of a recurring job.
+pub(crate) fn executions() -> Schema {
+    whole(1, u64::from(u32::MAX))
 }

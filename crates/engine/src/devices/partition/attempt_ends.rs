@@ -32,7 +32,15 @@ struct Tried {
 }
 
 impl Partition {
-    pub(super) fn attempt_ended(
+    pub(super) fn attempts_ended(
+        &mut self,
+        ended: &[(Reservation, AttemptEnd)],
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        ended.iter().try_for_each(|(reservation, end)| self.attempt_ended(*reservation, end, step))
+    }
+
+    fn attempt_ended(
         &mut self,
         reservation: Reservation,
         end: &AttemptEnd,

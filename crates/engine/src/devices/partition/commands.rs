@@ -8,14 +8,15 @@ use base::{DeviceId, EntityId, Problem, Timestamp, hash};
 use commands::{AnswerOutcome, CommandLanes, How, Moved, Pace};
 use jobs::Jobs;
 use records::{
-    Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DeviceSession, DeviceSlot,
-    Happening, Metric,
+    Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DevicePlace, DeviceSession,
+    DeviceSlot, Happening, Metric,
 };
 use smallvec::SmallVec;
 use store::StoreError;
 
 use super::devices::Devices;
 use super::outcomes::RefusedLanes;
+use super::purpose::OutcomeOf;
 use super::{DeviceStep, Partition};
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
 use crate::devices::effect::DeviceEffect;
@@ -63,8 +64,8 @@ pub(super) struct DeviceCommands {
     waiting: usize,
     /// What the rules moved and nobody was told of yet.
     moved: Vec<Moved>,
-    /// A rollout takes this command back: nobody is told of its end.
-    pub(super) taking_back: Option<CommandKey>,
+    /// This command is taken back, and that is told of its end: nothing if a rollout does so.
+    pub(super) taking_back: Option<(CommandKey, Option<OutcomeOf>)>,
     /// Where commands that should have expired have no room for their outcomes.
     refused: RefusedLanes,
     /// Devices whose books have to be compared with the sessions that live.
@@ -256,7 +257,10 @@ impl Partition {
         step: &DeviceStep<'_>,
     ) -> Result<Command, Problem> {
         let found = self.devices.find(device).ok_or_else(|| unknown_device(device))?;
-        (self.settings.check_payload)(self.devices.kind(found), &new.payload)?;
+        // What only tells the end of a pick never goes out.
+        if cause.pick().is_none() || new.not_before.is_none() {
+            (self.settings.check_payload)(self.devices.kind(found), &new.payload)?;
+        }
         let (slot, number) = (found.slot, self.head.next_command);
         let id = self.entity_id(found, number, &[CAUSE_COMMAND]);
         self.head.next_command = number.wrapping_add(1);
@@ -389,6 +393,7 @@ impl Partition {
         let mut moved = std::mem::take(&mut self.commands.moved);
         for one in moved.drain(..) {
             self.tell_rollout(&one, step);
+            self.tell_task(&one, step);
             match one.how {
                 How::Scheduled => {
                     self.note_command(&one, CommandStatus::Scheduled, step);
@@ -408,13 +413,11 @@ impl Partition {
                 How::Ended => {
                     self.note_command(&one, one.state.status, step);
                     self.wish_ended(&one, step)?;
-                    if self.commands.taking_back != Some(one.command.id.into()) {
-                        self.queue_outcome(&one, false, step);
-                    }
+                    self.queue_end(&one, step);
                     self.close_if_wide(one.command.slot, step)?;
                     self.command_ended(one, step);
                 }
-                How::Late => self.queue_outcome(&one, true, step),
+                How::Late => self.queue_late(&one, step),
             }
         }
         self.commands.moved = moved;
@@ -471,7 +474,7 @@ impl Partition {
         for reply in self.commands.pollers.forget(slot) {
             step.emit(DeviceEffect::Polled(reply, Err(unknown_device(id))));
         }
-        step.emit(DeviceEffect::Connected(self.id, slot, false));
+        step.emit(DeviceEffect::Gone(DevicePlace { partition: self.id, slot }));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Devices imported: registered, or brought to what their line says.
 
+use std::sync::Arc;
+
 use base::{Incarnation, Problem};
 use fleet::{CheckedImport, Registration};
 use records::{DeviceProfile, DeviceSlot};
@@ -78,7 +80,7 @@ impl Partition {
         if profile.expected_from != present.expected_from {
             self.watch.expect_from(profile.slot, profile.expected_from);
         }
-        Ok(self.put_changed(&present, &profile, step)?)
+        Ok(self.put_changed(present, &profile, step)?)
     }
 
     /// What the registry gives a device that is registered now.
@@ -98,26 +100,27 @@ impl Partition {
         let group = self.groups.enter(profile);
         self.devices.insert(profile, group);
         self.watch.register(profile);
-        self.put_profile(profile, step);
+        self.put_profile(None, profile, step);
         self.registered_with_sessions(profile.slot, step);
     }
 
     /// Writes a profile that changed, and lets those know who keep a part of it.
     pub(super) fn put_changed(
         &mut self,
-        was: &DeviceProfile,
+        was: Arc<DeviceProfile>,
         is: &DeviceProfile,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         if is.report_interval_ms != was.report_interval_ms {
             self.watch.set_interval(is.slot, is.report_interval_ms);
         }
-        self.put_links(is, step);
-        if is.labels != was.labels {
+        let (relabelled, paced) = (is.labels != was.labels, is.pace != was.pace);
+        self.put_links(was, is, step);
+        if relabelled {
             // A login that is known by a label may speak for it no longer, or from now on.
             self.reach_changed(is.slot, step)?;
         }
-        if is.pace != was.pace {
+        if paced {
             self.devices.set_pace(is.slot, is.pace);
             self.pace_changed(is.slot, step)?;
         }

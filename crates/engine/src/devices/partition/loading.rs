@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Incarnation, PartitionId, Timestamp};
+use fleet::index::LoadingIndex;
 use jobs::{Jobs, LoadOutcome, Numbers};
 use records::{JobHead, Process};
 use store::{Resident, Store, StoreError};
@@ -22,7 +23,7 @@ use super::pending::PendingRecords;
 use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
 use super::{DeviceStep, DeviceStepPart, Partition};
-use crate::Directory;
+use crate::devices::context::DeviceContext;
 use crate::devices::stats::DeviceStats;
 use crate::kernel::fetch::FromStore;
 use crate::kernel::hashed::HashMap;
@@ -42,8 +43,8 @@ pub struct OpenedPartition {
 }
 
 impl Partition {
-    /// Loads a partition. `directory` must hold the clients already; `moment.stamp` is not before
-    /// any that was given earlier.
+    /// Loads a partition, and its index into `context`, whose directory must hold the clients
+    /// already. `moment.stamp` is not before any that was given earlier.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -53,7 +54,7 @@ impl Partition {
         settings: &Arc<Settings>,
         process: Process,
         moment: Moment,
-        directory: &Directory,
+        context: &DeviceContext,
     ) -> Result<OpenedPartition, StoreError> {
         let mut residents = Residents::default();
         let mut head = store.load(id, &mut |resident| residents.take(resident))?;
@@ -87,18 +88,20 @@ impl Partition {
             closing: false,
             head,
         };
-        let mut orphans = HashSet::new();
+        let (mut orphans, mut index) = (HashSet::new(), LoadingIndex::default());
         for (profile, state, seen) in residents.devices {
             let group = partition.groups.enter(&profile);
             partition.devices.insert(&profile, group);
+            index.add(&profile, state.connection);
             partition.watch.load(&profile, state, seen);
             for client in &profile.clients {
-                match directory.get(*client) {
+                match context.directory.get(*client) {
                     Some(client) => drop(partition.clients.insert(client.incarnation, client.id.clone())),
                     None => drop(orphans.insert(*client)),
                 }
             }
         }
+        context.fleet.replace(id, index.loaded());
         partition.pairs = residents.pairs.into_iter().collect();
         for (slot, ids) in residents.report_ids {
             if let Some(device) = partition.devices.get_mut(slot) {

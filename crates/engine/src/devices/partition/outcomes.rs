@@ -9,8 +9,9 @@ use records::{CommandKey, CommandStatus, JobId, OutcomeReceiver, Reservation, Te
 use store::StoreError;
 
 use super::attempt_ends::delay_after;
-use super::purpose::{JobLine, Purpose};
+use super::purpose::{JobLine, OutcomeOf, Purpose};
 use super::{DeviceStep, Partition};
+use crate::devices::effect::DeviceEffect;
 use crate::kernel::job_purpose::JobEnd;
 use crate::outcomes::{OutcomeDue, OutcomeLane, SendResult};
 
@@ -106,11 +107,36 @@ impl Partition {
         Err(Problem::new(503, "busy", detail))
     }
 
-    /// Tells the receiver of a command that it has ended, or was answered after the end.
-    pub(super) fn queue_outcome(&mut self, moved: &Moved, is_late: bool, step: &mut DeviceStep<'_>) {
+    /// Tells the receiver of a command that it has ended, unless it was taken back in silence. The
+    /// command of a pick ends whatever the room: without room its receiver is not told.
+    pub(super) fn queue_end(&mut self, moved: &Moved, step: &mut DeviceStep<'_>) {
+        let key = CommandKey::from(moved.command.id);
+        if moved.command.cause.pick().is_some()
+            && let Some(receiver) = moved.command.notify.as_deref()
+            && self.check_room_for_outcome(receiver).is_err()
+        {
+            step.emit(DeviceEffect::PickResultDropped);
+            return;
+        }
+        let of = match self.commands.taking_back {
+            Some((taken_back, of)) if taken_back == key => of,
+            _ => Some(OutcomeOf::End),
+        };
+        of.into_iter().for_each(|of| self.queue_outcome(moved, of, step));
+    }
+
+    /// Tells the receiver of a command that it was answered after the end. Of a pick it is told
+    /// once.
+    pub(super) fn queue_late(&mut self, moved: &Moved, step: &mut DeviceStep<'_>) {
+        if moved.command.cause.pick().is_none() {
+            self.queue_outcome(moved, OutcomeOf::LateAnswer, step);
+        }
+    }
+
+    fn queue_outcome(&mut self, moved: &Moved, of: OutcomeOf, step: &mut DeviceStep<'_>) {
         let Some(receiver) = &moved.command.notify else { return };
         let key = CommandKey::from(moved.command.id);
-        let purpose = Purpose::Outcome { lane: OutcomeLane::of(receiver), key, is_late };
+        let purpose = Purpose::Outcome { lane: OutcomeLane::of(receiver), key, of };
         let job = NewJob {
             id: self.next_job_id(),
             queue: purpose.line().key(),
@@ -142,14 +168,16 @@ impl Partition {
     ) -> Result<Option<OutcomeDue>, StoreError> {
         let job = reservation.job;
         let purpose = self.jobs.get(job).and_then(|head| Purpose::of(head.queue, head.alias));
-        if let Some(Purpose::Outcome { key, is_late, .. }) = purpose
+        let is_late = matches!(purpose, Some(Purpose::Outcome { of: OutcomeOf::LateAnswer, .. }));
+        if let Some(Purpose::Outcome { key, of, .. }) = purpose
             && let Some(command) = self.stored_command(key, step)?
             && let Some(state) = self
                 .command_state(key, step)?
                 .filter(|state| state.status.has_ended() && (state.late.is_some() || !is_late))
         {
             let partition = self.id;
-            return Ok(Some(OutcomeDue { partition, reservation, command, state, is_late }));
+            let went_away = of == OutcomeOf::WentAway;
+            return Ok(Some(OutcomeDue { partition, reservation, command, state, is_late, went_away }));
         }
         self.jobs.cancel(job, &mut step.jobs());
         Ok(None)

@@ -38,9 +38,42 @@ pub(super) enum Purpose {
         lane: OutcomeLane,
         /// The command.
         key: CommandKey,
-        /// Whether it tells of an answer after the end.
-        is_late: bool,
+        /// What it tells of the command.
+        of: OutcomeOf,
     },
+}
+
+/// What an outcome tells of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutcomeOf {
+    /// How it ended.
+    End,
+    /// That it ended because the picked device went away.
+    WentAway,
+    /// An answer after the end.
+    LateAnswer,
+}
+
+impl OutcomeOf {
+    /// Its bits in an alias: below and above a command's number.
+    const LATE: u64 = 1;
+    const WENT_AWAY: u64 = 1 << 33;
+
+    fn bits(self) -> u64 {
+        match self {
+            Self::End => 0,
+            Self::WentAway => Self::WENT_AWAY,
+            Self::LateAnswer => Self::LATE,
+        }
+    }
+
+    fn from_bits(bits: u64) -> Self {
+        match (bits & Self::LATE, bits & Self::WENT_AWAY) {
+            (0, 0) => Self::End,
+            (0, _) => Self::WentAway,
+            _ => Self::LateAnswer,
+        }
+    }
 }
 
 impl JobLine {
@@ -73,8 +106,8 @@ impl Purpose {
     pub(super) fn alias(self) -> AliasKey {
         match self {
             Self::Notification(slot, _) => AliasKey(u128::from(slot.0)),
-            Self::Outcome { key: CommandKey { at, number }, is_late, .. } => AliasKey(
-                u128::from(at.0.cast_unsigned()) << 64 | u128::from(number) << 1 | u128::from(is_late),
+            Self::Outcome { key: CommandKey { at, number }, of, .. } => AliasKey(
+                u128::from(at.0.cast_unsigned()) << 64 | u128::from(number) << 1 | u128::from(of.bits()),
             ),
         }
     }
@@ -89,7 +122,7 @@ impl Purpose {
                 let alias = alias?.0;
                 let at = Timestamp(((alias >> 64) as u64).cast_signed());
                 let key = CommandKey { at, number: (alias as u64 >> 1) as u32 };
-                Some(Self::Outcome { lane, key, is_late: alias & 1 == 1 })
+                Some(Self::Outcome { lane, key, of: OutcomeOf::from_bits(alias as u64) })
             }
         }
     }
@@ -142,8 +175,8 @@ mod tests {
     #[test]
     fn an_outcome_is_read_back() {
         let key = CommandKey { at: Timestamp(1_795_000_000_000), number: u32::MAX };
-        for is_late in [false, true] {
-            let purpose = Purpose::Outcome { lane: OutcomeLane(7), key, is_late };
+        for of in [OutcomeOf::End, OutcomeOf::WentAway, OutcomeOf::LateAnswer] {
+            let purpose = Purpose::Outcome { lane: OutcomeLane(7), key, of };
             assert_eq!(Purpose::of(purpose.line().key(), Some(purpose.alias())), Some(purpose));
         }
     }

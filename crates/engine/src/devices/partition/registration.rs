@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base::{ClientId, DeviceId, Incarnation, Problem};
+use fleet::index::IndexChange;
 use fleet::{CheckedDevice, DevicePatch, Linked};
 use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Happening, Op, Pair};
 use store::StoreError;
@@ -46,7 +47,7 @@ impl Partition {
         only_if.check(Version::of_device(&present))?;
         let profile = patch.merged(&present)?;
         if profile != *present {
-            self.put_changed(&present, &profile, step)?;
+            self.put_changed(present, &profile, step)?;
         }
         Ok(self.shown(profile))
     }
@@ -57,10 +58,9 @@ impl Partition {
         only_if: &OnlyIf,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
-        if !only_if.is_any() {
-            only_if.check(Version::of_device(&*self.profile(id, step)?))?;
-        }
-        let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
+        let present = self.profile(id, step)?;
+        only_if.check(Version::of_device(&present))?;
+        let slot = present.slot;
         let device = self.devices.remove(slot);
         step.own.left_groups.extend(device.as_ref().map(|device| device.group));
         for client in device.map(|device| device.clients).unwrap_or_default() {
@@ -72,6 +72,7 @@ impl Partition {
         self.addresses.remove(&slot);
         step.push(Op::DeleteDevice(id.clone(), slot));
         self.pending.profiles.put(step.seq, id.clone(), None);
+        step.own.indexed.push(IndexChange::Profile { was: Some(present), is: None });
         Ok(())
     }
 
@@ -82,7 +83,8 @@ impl Partition {
         linked: bool,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
-        let mut profile = (*self.profile(id, step)?).clone();
+        let present = self.profile(id, step)?;
+        let mut profile = (*present).clone();
         let changed = if linked {
             fleet::link(&mut profile, client.incarnation)? == Linked::Added
         } else {
@@ -99,12 +101,12 @@ impl Partition {
         if linked {
             self.clients.insert(client.incarnation, client.id);
         }
-        self.put_links(&profile, step);
+        self.put_links(present, &profile, step);
         Ok(())
     }
 
     /// Unlinks a client that is gone from some devices. Whether there are more.
-    pub(super) fn sweep_client(
+    pub(super) fn sweep(
         &mut self,
         client: Incarnation,
         step: &mut DeviceStep<'_>,
@@ -119,7 +121,7 @@ impl Partition {
             let mut profile = (*present).clone();
             if fleet::unlink(&mut profile, client) {
                 self.cancel_pair(profile.slot, client, step);
-                self.put_links(&profile, step);
+                self.put_links(present, &profile, step);
             }
         }
         if !more {
@@ -177,21 +179,33 @@ impl Partition {
             .unwrap_or_else(|| ClientId::new(&client.0.to_string()).expect("digits may be in a client id"))
     }
 
-    pub(super) fn put_links(&mut self, profile: &DeviceProfile, step: &mut DeviceStep<'_>) {
+    pub(super) fn put_links(
+        &mut self,
+        was: Arc<DeviceProfile>,
+        profile: &DeviceProfile,
+        step: &mut DeviceStep<'_>,
+    ) {
         if let Some(device) = self.devices.get_mut(profile.slot) {
             device.clients = profile.clients.iter().copied().collect();
             let group = self.groups.enter(profile);
             step.own.left_groups.push(std::mem::replace(&mut device.group, group));
         }
-        self.put_profile(profile, step);
+        self.put_profile(Some(was), profile, step);
     }
 
-    pub(super) fn put_profile(&mut self, profile: &DeviceProfile, step: &mut DeviceStep<'_>) {
+    pub(super) fn put_profile(
+        &mut self,
+        was: Option<Arc<DeviceProfile>>,
+        profile: &DeviceProfile,
+        step: &mut DeviceStep<'_>,
+    ) {
         self.addresses.remove(&profile.slot);
         if let Some(device) = self.devices.get_mut(profile.slot) {
             device.has_address = profile.address.is_some();
         }
-        self.pending.profiles.put(step.seq, profile.id.clone(), Some(Arc::new(profile.clone())));
+        let is = Arc::new(profile.clone());
+        self.pending.profiles.put(step.seq, profile.id.clone(), Some(Arc::clone(&is)));
+        step.own.indexed.push(IndexChange::Profile { was, is: Some(is) });
         step.push(Op::PutDevice(Box::new(profile.clone())));
         step.emit(DeviceEffect::DeviceChanged(profile.id.clone()));
     }

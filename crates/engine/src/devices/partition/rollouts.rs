@@ -137,7 +137,7 @@ impl Partition {
     ) -> Result<OrderOutcome, StoreError> {
         let state = self.command_state(CommandKey::from(command.id), step)?;
         if state.is_some_and(|state| state.status == CommandStatus::Scheduled) {
-            self.commands.taking_back = Some(command.id.into());
+            self.commands.taking_back = Some((command.id.into(), None));
             let cancelled = self.cancel_command(command.id, step);
             self.commands.taking_back = None;
             match cancelled {

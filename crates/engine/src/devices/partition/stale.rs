@@ -45,7 +45,7 @@ impl Partition {
     /// After a load: says which clients are stale here.
     pub(super) fn announce_stale(&mut self, step: &mut DeviceStep<'_>) {
         if std::mem::take(&mut self.unannounced) {
-            step.emit(DeviceEffect::RolloutsAskAgain);
+            step.emit(DeviceEffect::AskAgain);
             step.effects.extend(self.stale.keys().map(|client| DeviceEffect::Stale(self.id, *client, true)));
         }
     }

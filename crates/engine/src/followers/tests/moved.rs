@@ -1,4 +1,7 @@
-//! Followers by status, and how old the commands are that came to stand elsewhere.
+//! Followers by status, and how old the commands and notifications are that came to stand
+//! elsewhere.
+
+use records::{DeliveryKey, DeliveryProgress, DeliveryStatus};
 
 use super::*;
 
@@ -18,5 +21,16 @@ fn a_follower_learns_how_old_the_commands_are_that_moved() {
     ] {
         told.iter().for_each(|news| followers.tell(Timestamp(5), news.as_ref()));
         assert_eq!(moved(&signal), expect, "{told:?}");
+    }
+}
+
+#[test]
+fn a_batch_says_how_old_the_oldest_notification_is_that_moved() {
+    let progress = DeliveryProgress { status: DeliveryStatus::Failed, attempts: 1, next_attempt_at: None };
+    let moved = |at| Op::PutProgress(DeliveryKey { at: Timestamp(at), number: 1 }, progress);
+    for (ops, expect) in [(vec![], Timestamp::MAX), (vec![moved(40), moved(30), moved(50)], Timestamp(30))] {
+        let batch = Batch { ops, ..Batch::new(PartitionId(1)) };
+        let news = News::of(PartitionId(1), &batch, FeedSet::of(FollowedFeed::DeliveriesByStatus));
+        assert_eq!((news.moved_from, news.feeds.meets(FeedSet::PROGRESS)), (expect, !batch.ops.is_empty()));
     }
 }

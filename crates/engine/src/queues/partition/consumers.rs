@@ -11,6 +11,7 @@ use crate::queues::QueueName;
 use crate::queues::consuming::{LeasedJob, Leases};
 use crate::queues::effect::QueueEffect;
 use crate::queues::input::Asking;
+use crate::queues::rates::JobFlow;
 
 /// Consumers that have waited enough and are sent home in a step; the others are in the next.
 const RETIRED_MAX: usize = 10_000;
@@ -66,6 +67,7 @@ impl QueuePartition {
             });
         }
         step.own.counted.leased += leased.len() as u64;
+        self.flowed(queue, JobFlow::Consumed, leased.len(), step.now);
         Ok(leased)
     }
 

@@ -14,6 +14,7 @@ use crate::calendar;
 use crate::kernel::fetch::Fetch;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::Stop;
+use crate::queues::rates::JobFlow;
 use crate::queues::{Held, QueueName, body, id};
 
 /// When jobs come again that a calendar governs: read from their bodies.
@@ -90,7 +91,10 @@ impl QueuePartition {
                 Err(jobs::Stale) => stale.push(place),
             }
         }
-        step.own.touched.extend(key.filter(|_| stale.len() < held.len()));
+        if let Some(key) = key.filter(|_| stale.len() < held.len()) {
+            self.flowed(key, JobFlow::Acked, held.len() - stale.len(), step.now);
+            step.own.touched.push(key);
+        }
         Ok(stale)
     }
 

@@ -179,6 +179,7 @@ impl QueuePartition {
             dead: queue.dead,
             oldest_ready: oldest_ready_at.map(|at| now.since(at)),
             oldest_ready_at,
+            rates: queue.recent.as_ref().map(|recent| recent.rates(now)).unwrap_or_default(),
             paused: queue.paused,
             settings: queue.settings,
         }

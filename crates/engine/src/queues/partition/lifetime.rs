@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base::Timestamp;
 use jobs::{JobsStep, NoCalendar, QueueRules};
 use records::{JobId, Op, QueueCounts, QueueKey, QueueSettings};
 use store::{ScannedJobs, StoreError};
@@ -11,6 +12,7 @@ use store::{ScannedJobs, StoreError};
 use super::inspection::put_queue;
 use super::{Queue, QueuePartition, QueueStep, RECORDS_MAX};
 use crate::queues::QueueName;
+use crate::queues::rates::JobFlow;
 
 /// How long a queue stays that has become empty: one that comes and goes is not written each time.
 const LINGERS_FOR: Duration = Duration::from_secs(60);
@@ -57,6 +59,7 @@ impl QueuePartition {
             dead: 0,
             lingers: false,
             ages_at: None,
+            recent: None,
             dead_gone: None,
         };
         step.push(put_queue(&queue, key, false));
@@ -241,6 +244,15 @@ impl QueuePartition {
                 changed.get(&key).copied().unwrap_or_else(|| self.jobs.parked(key));
             let counts = QueueCounts { parked_scheduled, parked_ready, dead };
             step.push(Op::PutQueueCounts(key, counts));
+        }
+    }
+}
+
+impl QueuePartition {
+    /// That happened to so many jobs of a queue, for its rates.
+    pub(super) fn flowed(&mut self, key: QueueKey, flow: JobFlow, jobs: usize, now: Timestamp) {
+        if let Some(queue) = self.queues.get_mut(&key).filter(|_| jobs > 0) {
+            queue.recent.get_or_insert_default().add(flow, jobs, now);
         }
     }
 }

@@ -106,6 +106,7 @@ impl QueuePartition {
             dead: counts.dead,
             lingers: true,
             ages_at: None,
+            recent: None,
             dead_gone: None,
         };
         self.dead_total += counts.dead;

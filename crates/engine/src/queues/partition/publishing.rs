@@ -10,6 +10,7 @@ use records::{JobClock, QueueKey, Recurrence, Rule, Terms};
 use super::{QueuePartition, QueueStep};
 use crate::kernel::reply::Stop;
 use crate::queues::input::ToPublish;
+use crate::queues::rates::JobFlow;
 use crate::queues::{Due, IdempotencyKey, PublishedJob, QueueName, answers, id};
 
 /// Furthest that a job may lie ahead.
@@ -36,6 +37,7 @@ impl QueuePartition {
         for (job, (run_at, terms)) in jobs.into_iter().zip(times) {
             published.push(self.publish_one(key, job, run_at, terms, step)?);
         }
+        self.flowed(key, JobFlow::Published, published.len(), step.now);
         step.own.touched.push(key);
         if let Some(once) = once {
             self.answers.remember(once, answers::write(&published).into(), step);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Incarnation, Timestamp};
-use records::{MemberPlace, MemberStatus, Op, RolloutMember, RolloutStanding};
+use records::{MemberPlace, MemberStatus, Op, RolloutMember, RolloutStanding, RolloutWait};
 use rollouts::{HandOutAllowance, StageEnd};
 use store::StoreError;
 
@@ -325,8 +325,14 @@ impl ActiveRollout {
             }
         }
         let is_shut = self.candidates.is_empty() && self.opens_at.is_some();
-        let is_waiting = waits && (is_shut || matches!(end, StageEnd::Soaks(_) | StageEnd::NeedsApproval));
-        self.is_changed |= std::mem::replace(&mut self.state.is_waiting, is_waiting) != is_waiting;
+        let waits_for = match end {
+            _ if !waits => RolloutWait::Nothing,
+            StageEnd::Soaks(_) => RolloutWait::Soak,
+            StageEnd::NeedsApproval => RolloutWait::Approval,
+            _ if is_shut => RolloutWait::Window,
+            StageEnd::None | StageEnd::Open | StageEnd::Now => RolloutWait::Nothing,
+        };
+        self.is_changed |= std::mem::replace(&mut self.state.waits_for, waits_for) != waits_for;
     }
 
     /// Whether the window of devices in this time zone is open; when not, when it opens is noted.

@@ -69,7 +69,7 @@ async fn a_window_that_shuts_takes_back_what_did_not_go_out_and_opens_again() {
     clock.leap(HOUR, &fleet);
     until(|| stand(MemberStatus::Waiting) == 4).await;
     assert_eq!(stand(MemberStatus::Published), 2, "what went out is with its device");
-    until(|| fleet.rollout(&rollout).state.is_waiting).await;
+    until(|| fleet.rollout(&rollout).waits_for() == RolloutWait::Window).await;
     let mut answered = 0;
     fleet.answer_all(&mut answered, true).await;
     until(|| stand(MemberStatus::Acknowledged) == 2).await;
@@ -80,6 +80,24 @@ async fn a_window_that_shuts_takes_back_what_did_not_go_out_and_opens_again() {
     until(|| fleet.published().len() == 10).await;
     fleet.answer_all(&mut answered, true).await;
     until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Done).await;
+}
+
+#[tokio::test]
+async fn a_stage_soaks_and_then_waits_for_its_approval() {
+    let clock = Leaping::at("2026-03-01T02:30:00Z");
+    let fleet = fleet_by(&clock, 20).await;
+    let stage = RolloutStage { share_ppm: 100_000, soak_ms: HOUR.as_millis() as u64, approve: true };
+    let rollout = fleet.begin(|new| new.stages = vec![stage]).await;
+    until(|| fleet.published().len() == 2).await;
+    assert_eq!(fleet.rollout(&rollout).waits_for(), RolloutWait::Nothing);
+    let mut answered = 0;
+    fleet.answer_all(&mut answered, true).await;
+    until(|| fleet.rollout(&rollout).waits_for() == RolloutWait::Soak).await;
+    clock.leap(HOUR, &fleet);
+    until(|| fleet.rollout(&rollout).waits_for() == RolloutWait::Approval).await;
+    assert_eq!(fleet.rollout(&rollout).status(), RolloutStatus::Waiting);
+    fleet.engine.rollouts().call(&rollout, RolloutCall::Pause).await.expect("paused");
+    assert_eq!(fleet.rollout(&rollout).waits_for(), RolloutWait::Nothing, "it does not go on");
 }
 
 #[tokio::test]

@@ -38,6 +38,9 @@ fn tokens_and_logins_are_read() {
         scopes = ["client:acme", "report"]
         requests_per_second = 10
         requests_in_flight = 2
+        classes = ["enterprise", "ordinary"]
+        picks_per_hour = 600
+        count_max = 20
         [[auth.mqtt]]
         username = "gate-7"
         password_sha256 = "SHA256"
@@ -62,6 +65,13 @@ fn tokens_and_logins_are_read() {
     assert_eq!(acme.scopes.iter().map(ToString::to_string).collect::<Vec<_>>(), ["client:acme", "report"]);
     let limits = (acme.requests_per_second, acme.requests_in_flight);
     assert_eq!(limits, (NonZeroU32::new(10), NonZeroU32::new(2)));
+    assert_eq!(ops.picks, PickLimits::default());
+    let picks = PickLimits {
+        classes: Some(["enterprise", "ordinary"].into()),
+        picks_per_hour: NonZeroU32::new(600),
+        count_max: NonZeroU32::new(20),
+    };
+    assert_eq!(acme.picks, picks);
     let logins: Vec<_> = auth.logins.iter().map(|login| &login.login).collect();
     let label = Login::Label { key: "site".to_owned(), value: "12=a".to_owned() };
     let device = Login::Device(DeviceId::new("0xA").expect("an id"));
@@ -69,8 +79,8 @@ fn tokens_and_logins_are_read() {
 }
 
 const RIGHT_SHA256: &str = "write 64 hexadecimal digits, as printf %s SECRET | sha256sum gives them";
-const RIGHT_SCOPES: &str =
-    "write a list such as [\"read\"] of admin, read, report, commands, operate, jobs:NAMESPACE or client:ID";
+const RIGHT_SCOPES: &str = "write a list such as [\"read\"] of admin, read, report, commands, tasks, operate, jobs:NAMESPACE, \
+     streams:NAMESPACE (with :read or :append for only that) or client:ID";
 
 fn token(name: &str, sha256: &str, scopes: &str) -> String {
     format!("[[auth.tokens]]\nname = {name}\nsha256 = {sha256}\nscopes = {scopes}\n")
@@ -125,13 +135,26 @@ fn a_wrong_list_is_told_with_its_place() {
         (
             token("\"a\"", "\"SHA256\"", "[\"read\", \"jobs:\"]"),
             "f.toml:4:19: auth.tokens.scopes: \"jobs:\" is not a scope; write admin, read, report, commands, \
-             operate, jobs:NAMESPACE or client:ID"
+             tasks, operate, jobs:NAMESPACE, streams:NAMESPACE (with :read or :append for only that) or client:ID"
                 .to_owned(),
         ),
         (
             token("\"a\"", "\"SHA256\"", "[\"read\"]") + "requests_per_second = 0\nrequest_in_flight = 1\n",
             "f.toml:5:1: auth.tokens.requests_per_second: 0 is out of range; write a whole number from 1 to 1000000\n\
              f.toml:6:1: auth.tokens.request_in_flight: unknown key; did you mean requests_in_flight?"
+                .to_owned(),
+        ),
+        (
+            token("\"a\"", "\"SHA256\"", "[\"tasks\"]") + "classes = [\"small\"]\ncount_max = 100001\n",
+            "f.toml:5:12: auth.tokens.classes: \"small\" is not a known word; write \"large\" or \"enterprise\" or \
+             \"ordinary\"\n\
+             f.toml:6:1: auth.tokens.count_max: 100001 is out of range; write a whole number from 1 to 100000"
+                .to_owned(),
+        ),
+        (
+            token("\"a\"", "\"SHA256\"", "[\"tasks\"]") + "classes = []\n",
+            "f.toml:5:1: auth.tokens.classes: is empty; write a list such as [\"ordinary\"] of \"large\" or \
+             \"enterprise\" or \"ordinary\""
                 .to_owned(),
         ),
         (

@@ -95,9 +95,31 @@ fn what_does_not_go_together_is_refused() {
         "--url tcp://127.0.0.1",
         "--connections 2 --connection-per-device",
         "--no-register --client acme",
+        "--no-register --places",
+        "--mute 0.1",
+        "--take-commands --via http",
+        "--take-commands --leave 0.6 --silent 0.5",
     ] {
         assert!(order(line).is_err(), "{line}");
     }
+}
+
+#[test]
+fn devices_may_take_commands_of_others_and_have_places() {
+    let order = order("--take-commands --leave 0.25 --leave-for 1s --mute 0.5 --places --seed 7");
+    let order = order.expect("a right line");
+    let commands = order.commands.expect("devices take commands");
+    let manners = Manners {
+        leave: Probability::new(0.25).expect("a share"),
+        leave_for: Duration::from_secs(1),
+        mute: Probability::new(0.5).expect("a share"),
+        late_by: Duration::from_secs(10),
+        seed: 7,
+        ..Manners::default()
+    };
+    assert_eq!((commands.per_second, commands.manners), (None, manners));
+    let (_, registration) = order.registering.expect("registered");
+    assert_eq!(registration.places, Some(FleetPlaces::seeded(7)));
 }
 
 const PAGE: &str = include_str!("../../../../../docs/simulate.md");
@@ -126,12 +148,14 @@ fn the_examples_of_the_page_are_right_lines() {
 fn commands_are_sent_over_http_and_answered_by_shares() {
     let line = "--commands-per-second 50 --refuse 0.25 --silent 0.5 --answer-after 20ms --seed 7 --http http://127.0.0.1:9000";
     let commands = order(line).expect("a right line").commands.expect("commands are sent");
-    assert_eq!((commands.per_second, commands.http.to_string().as_str()), (50.0, "http://127.0.0.1:9000"));
+    let http = commands.http.to_string();
+    assert_eq!((commands.per_second, http.as_str()), (Some(50.0), "http://127.0.0.1:9000"));
     let manners = Manners {
         answer_after: Duration::from_millis(20),
         refuse: Probability::new(0.25).expect("a share"),
         silent: Probability::new(0.5).expect("a share"),
         late_by: Duration::from_secs(10),
+        leave_for: Duration::from_secs(10),
         seed: 7,
         ..Manners::default()
     };

@@ -41,6 +41,8 @@ async fn the_examples_of_the_page_work_as_they_stand() {
         ("the acknowledgement", "1 acknowledged\n"),
         ("the error of a dead job", "exit status: 1: no address"),
         ("what is tried again", "1 to be tried again\n"),
+        ("a duplicate", "a duplicate of 1, nothing appended\n"),
+        ("lines", "2 appended, 0 duplicates, 0 rejected\n"),
         ("what came back", "0 created, 4 updated, 0 rejected\n"),
         ("what is new", "1 created, 0 updated, 0 rejected\n"),
     ] {

@@ -13,7 +13,7 @@ use crate::commands::device::{Device, Version};
 use crate::commands::{shown, stands, with_locks};
 use crate::contract::rig::Rig;
 
-pub(super) async fn channel(rig: &Rig) -> Channel {
+pub(crate) async fn channel(rig: &Rig) -> Channel {
     let text = std::fs::read(rig.site.log_path().with_file_name("ready.json")).expect("it was written");
     let ready: Value = serde_json::from_slice(&text).expect("one JSON object");
     let address = format!("http://{}", ready["grpc"].as_str().expect("gRPC is on"));
@@ -42,7 +42,7 @@ async fn send(client: &mut CommandsClient<Channel>, request: SendCommandRequest)
 }
 
 /// The status and the stable code of a refusal.
-pub(super) fn refused<T: std::fmt::Debug>(answer: Result<T, Status>) -> (Code, String) {
+pub(crate) fn refused<T: std::fmt::Debug>(answer: Result<T, Status>) -> (Code, String) {
     let status = answer.expect_err("it is refused");
     let code = status.metadata().get("fieldpost-code").map(|code| code.to_str().expect("a word").to_owned());
     (status.code(), code.unwrap_or_default())

@@ -26,6 +26,9 @@ const TOKENS: &[(&str, &str)] = &[
     ("read", r#"["read"]"#),
     ("report", r#"["report"]"#),
     ("jobs", r#"["jobs:mail"]"#),
+    ("streams", r#"["streams:shop"]"#),
+    ("reader", r#"["streams:shop:read", "streams:post:read"]"#),
+    ("producer", r#"["streams:shop:append"]"#),
     ("acme", r#"["client:acme"]"#),
     ("operate", r#"["operate"]"#),
     ("slow", "[\"read\"]\nrequests_per_second = 1"),
@@ -168,6 +171,56 @@ async fn a_token_reaches_what_its_scopes_name() {
     }
     let report = "{\"device_id\":\"d2\",\"data\":1}";
     guarded.check("report", "POST", "/v1/reports", report, 200).await;
+}
+
+#[tokio::test]
+async fn scopes_of_streams_reach_their_namespace() {
+    const ORDERS: &str = "/v1/streams/shop/orders";
+    const OTHER: &str = "/v1/streams/other/orders";
+
+    let guarded = Guarded::start("").await;
+    let message = r#"{"payload":1}"#;
+    for (token, method, path, body, status) in [
+        ("producer", "POST", &*format!("{ORDERS}/messages"), message, 201),
+        ("producer", "POST", &format!("{OTHER}/messages"), message, 403),
+        ("producer", "GET", &format!("{ORDERS}/messages"), "", 403),
+        ("producer", "GET", ORDERS, "", 403),
+        ("producer", "GET", "/v1/streams", "", 403),
+        ("producer", "PUT", &format!("{ORDERS}/settings"), "{}", 403),
+        ("reader", "GET", &format!("{ORDERS}/messages"), "", 200),
+        ("reader", "GET", &format!("{ORDERS}/messages/1"), "", 200),
+        ("reader", "GET", ORDERS, "", 200),
+        ("reader", "GET", &format!("{ORDERS}/blocks"), "", 200),
+        ("reader", "GET", &format!("{ORDERS}/handlers"), "", 200),
+        ("reader", "GET", OTHER, "", 403),
+        ("reader", "POST", &format!("{ORDERS}/messages"), message, 403),
+        ("reader", "DELETE", ORDERS, "", 403),
+        ("admin", "POST", &format!("{OTHER}/messages"), message, 201),
+        ("admin", "POST", "/v1/streams/post/out/messages", message, 201),
+        ("streams", "PUT", &format!("{ORDERS}/settings"), "{}", 204),
+        ("streams", "POST", &format!("{ORDERS}/messages"), message, 201),
+        ("streams", "DELETE", OTHER, "", 403),
+        ("read", "GET", &format!("{OTHER}/messages"), "", 200),
+        ("read", "POST", &format!("{OTHER}/messages"), message, 403),
+        ("operate", "GET", OTHER, "", 200),
+        ("jobs", "GET", ORDERS, "", 403),
+    ] {
+        guarded.check(token, method, path, body, status).await;
+    }
+    for (token, query, seen) in [
+        ("read", "", &["other", "post", "shop"][..]),
+        ("streams", "", &["shop"]),
+        ("reader", "", &["post", "shop"]),
+        ("reader", "?limit=1", &["post"]),
+        ("reader", "?namespace=shop", &["shop"]),
+        ("streams", "?namespace=other", &[]),
+    ] {
+        let answer = guarded.ask(Some(token), "GET", &format!("/v1/streams{query}"), "").await.json();
+        let items = answer["items"].as_array().expect("items").iter();
+        let namespaces: Vec<_> = items.map(|item| item["namespace"].as_str().expect("a name")).collect();
+        assert_eq!(namespaces, seen, "{token} {query}");
+    }
+    guarded.check("streams", "DELETE", ORDERS, "", 204).await;
 }
 
 /// The description of the API is the list of what there is to guard.

@@ -9,7 +9,7 @@ use crate::contract::rig::{PATIENCE, Rig};
 use crate::wire;
 
 /// The reader of a stream.
-struct Reader {
+pub(crate) struct Reader {
     socket: TcpStream,
     text: String,
     /// How far it was read.
@@ -17,10 +17,10 @@ struct Reader {
 }
 
 /// A message's name, id and data.
-type Message = (String, Option<String>, Value);
+pub(crate) type Message = (String, Option<String>, Value);
 
 impl Reader {
-    async fn open(rig: &Rig, query: &str, last: Option<&str>) -> Self {
+    pub(crate) async fn open(rig: &Rig, query: &str, last: Option<&str>) -> Self {
         let last = last.map(|id| format!("\nLast-Event-ID: {id}")).unwrap_or_default();
         let head = format!("GET /v1/live?{query} HTTP/1.1\nHost: localhost\nAccept-Encoding: gzip{last}");
         let socket = wire::begin(rig.site.http.address().await, &head, b"").await;
@@ -36,7 +36,7 @@ impl Reader {
     }
 
     /// The next message; `None` once the server has ended the answer.
-    async fn next(&mut self) -> Option<Message> {
+    pub(crate) async fn next(&mut self) -> Option<Message> {
         loop {
             if let Some(message) = self.message() {
                 return Some(message);

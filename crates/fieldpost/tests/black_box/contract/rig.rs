@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use simulator::api_client::Api;
 use simulator::receiver::{Receiver, Retain};
 use simulator::server::{Server, Site};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::wire::{self, Answer};
 
@@ -54,6 +56,14 @@ impl Rig {
 
     pub(crate) async fn start_again(&mut self) {
         self.server = Some(self.site.start(PATIENCE).await.expect("a server"));
+    }
+
+    /// SIGTERM, and a new process on the same data.
+    pub(crate) async fn stop_and_start_again(&mut self) {
+        let server = self.server.take().expect("it runs");
+        let status = server.stop(PATIENCE).await.expect("it ends");
+        assert!(status.success(), "{status}");
+        self.start_again().await;
     }
 
     /// SIGTERM; how it ended.
@@ -145,4 +155,21 @@ pub(crate) fn has_attempts(attempts: usize) -> impl Fn(&Value) -> bool {
 /// One member of each.
 pub(crate) fn each(items: &[Value], member: &str) -> Vec<Value> {
     items.iter().map(|item| item[member].clone()).collect()
+}
+
+/// Takes one request with 200; its head in lower case, and its body.
+pub(crate) async fn one_request(listener: TcpListener) -> (String, Value) {
+    let (mut stream, _) = listener.accept().await.expect("a connection");
+    let mut request = Vec::new();
+    loop {
+        stream.read_buf(&mut request).await.expect("a request");
+        let text = String::from_utf8_lossy(&request);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        if let Ok(body) = serde_json::from_str(body) {
+            let head = head.to_lowercase();
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer).await.expect("it reads");
+            return (head, body);
+        }
+    }
 }

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use simulator::receiver::{Behaviour, EventKind, Ledger, Receiver, Retain};
 use simulator::wire_time;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::contract::rig::{PATIENCE, Rig, each, has_attempts, has_status};
+use crate::contract::rig::{PATIENCE, Rig, each, has_attempts, has_status, one_request};
 
 fn arrived(count: u64) -> impl Fn(&Ledger) -> bool {
     move |ledger| ledger.counts().arrivals >= count
@@ -18,22 +17,6 @@ fn arrived(count: u64) -> impl Fn(&Ledger) -> bool {
 async fn lock(rig: &Rig) -> Receiver {
     rig.device(&json!({"id": "0xA", "address": "Küstenstraße 7"})).await;
     rig.receiver("acme", &["0xA"]).await
-}
-
-/// Takes one request with 200; its head in lower case, and its body.
-async fn one_request(listener: TcpListener) -> (String, Value) {
-    let (mut stream, _) = listener.accept().await.expect("a connection");
-    let mut request = Vec::new();
-    loop {
-        stream.read_buf(&mut request).await.expect("a request");
-        let text = String::from_utf8_lossy(&request);
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        if let Ok(body) = serde_json::from_str(body) {
-            let head = head.to_lowercase();
-            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.expect("it reads");
-            return (head, body);
-        }
-    }
 }
 
 #[tokio::test]

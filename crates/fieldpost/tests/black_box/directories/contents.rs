@@ -1,6 +1,8 @@
 //! Everything that a server shows over its API, as one JSON document; shared with the program that
 //! makes the fixture.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use simulator::api_client::{Api, ApiError};
@@ -8,6 +10,7 @@ use simulator::server::Site;
 
 use super::queues::STAYS;
 use super::story::PATIENCE;
+use super::streams;
 
 /// Jobs of a queue that are shown whole, and those at either end that are of more.
 const WHOLE_MAX: usize = 100;
@@ -18,7 +21,15 @@ const ENDS: usize = 10;
 /// # Errors
 /// What the server refuses, or that it does not answer.
 pub(crate) async fn read(site: &Site) -> Result<Value, ApiError> {
-    let api = Api::new(site.http.clone(), PATIENCE);
+    read_within(site, PATIENCE).await
+}
+
+/// Reads it all, and has so much patience with what cannot be read.
+///
+/// # Errors
+/// What the server refuses, or that it does not answer.
+pub(crate) async fn read_within(site: &Site, patience: Duration) -> Result<Value, ApiError> {
+    let api = Api::new(site.http.clone(), patience);
     let mut found = json!({});
     for (name, path) in [
         ("clients", "/v1/clients"),
@@ -33,6 +44,7 @@ pub(crate) async fn read(site: &Site) -> Result<Value, ApiError> {
         ("rollouts", "/v1/rollouts"),
         ("operations", "/v1/operations"),
         ("notices", "/v1/notices?order=asc"),
+        ("campaigns", "/v1/campaigns"),
     ] {
         found[name] = api.list::<Value>(path).await?.into();
     }
@@ -54,6 +66,11 @@ pub(crate) async fn read(site: &Site) -> Result<Value, ApiError> {
         found["rolled out"][&rollout] =
             api.list::<Value>(&format!("/v1/rollouts/{rollout}/devices")).await?.into();
     }
+    for campaign in ids(&found["campaigns"]) {
+        let path = format!("/v1/campaigns/{campaign}");
+        found["slots"][&campaign] = api.list::<Value>(&format!("{path}/slots")).await?.into();
+        found["results"][&campaign] = api.list::<Value>(&format!("{path}/results?order=asc")).await?.into();
+    }
     for client in ids(&found["clients"]) {
         found["linked"][&client] = api.list::<Value>(&format!("/v1/clients/{client}/devices")).await?.into();
     }
@@ -67,6 +84,7 @@ pub(crate) async fn read(site: &Site) -> Result<Value, ApiError> {
         found["counts"][metric] = api.get::<Value>(&path).await?["items"].take();
     }
     found["queues"] = queues(&api).await?;
+    found["streams"] = streams::read(&api).await?;
     Ok(found)
 }
 
@@ -76,9 +94,11 @@ async fn queues(api: &Api) -> Result<Value, ApiError> {
     for mut queue in api.list::<Value>(&format!("/v1/queues?namespace={STAYS}")).await? {
         let name = text(&queue["queue"]);
         let path = format!("/v1/queues/{STAYS}/{name}");
-        // for how long something has been so is never the same
+        // for how long something has been so, and how fast it goes, is never the same
         queue["oldest_ready_ms"].take();
-        queue.as_object_mut().and_then(|queue| queue.remove("oldest_ready_at"));
+        for passing in ["oldest_ready_at", "rates"] {
+            queue.as_object_mut().and_then(|queue| queue.remove(passing));
+        }
         let jobs: Vec<Value> = api.list(&format!("{path}/jobs")).await?;
         // what an alias means is what comes after a reserved job, which is in no list
         for alias in jobs.iter().take(WHOLE_MAX).filter_map(|job| job["alias"].as_str()) {

@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use base::random::Random;
 use serde_json::Value;
@@ -20,6 +21,9 @@ use super::story::{LATE, PATIENCE};
 
 /// Damages of each file: one in three a cut, one zeros, one a flipped bit.
 const TURNS: u64 = 45;
+/// Damages of a block of a stream: whoever reads it asks again and again.
+const BLOCK_TURNS: u64 = 6;
+const BLOCK_PATIENCE: Duration = Duration::from_secs(3);
 const ZEROS: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,8 @@ enum Damage {
 enum Outcome {
     Refused,
     StoppedAtIt,
+    /// Of a block of a stream: its messages are refused, and nothing else is.
+    BlockRefused,
     Recovered,
     Untouched,
 }
@@ -92,7 +98,8 @@ async fn sweep(source: &Path, expect: &Value, seed: u64, may_lose_a_tail: bool) 
         if entry.metadata().expect("readable").len() == 0 {
             continue;
         }
-        for turn in 0..TURNS {
+        let is_block = entry.path().extension().is_some_and(|extension| extension == "block");
+        for turn in 0..if is_block { BLOCK_TURNS } else { TURNS } {
             let site = site();
             copy(source, &site.data_dir());
             let (damage, name) = (Damage::of(turn), entry.file_name().into_string().expect("UTF-8"));
@@ -100,7 +107,7 @@ async fn sweep(source: &Path, expect: &Value, seed: u64, may_lose_a_tail: bool) 
             let context = format!("{name}, {damage:?} at {at}");
             let checked = run(&["check", word(&site.data_dir())]);
             let outcome = outcome(&site, expect, &name, damage, &context).await;
-            let is_seen = matches!(outcome, Outcome::Refused | Outcome::StoppedAtIt);
+            let is_seen = !matches!(outcome, Outcome::Recovered | Outcome::Untouched);
             assert!(
                 !is_seen || (checked.code == Some(1) && checked.out.contains("WRONG: ")),
                 "{context}: {checked:?}"
@@ -122,9 +129,14 @@ async fn outcome(site: &Site, expect: &Value, name: &str, damage: Damage, contex
         }
         Err(error) => panic!("{context}: {error}"),
     };
-    let found = contents::read(site).await;
+    let is_block = name.ends_with(".block");
+    let found = contents::read_within(site, if is_block { BLOCK_PATIENCE } else { PATIENCE }).await;
     server.kill().await.expect("killed");
     let log = site.log();
+    if found.is_err() && is_block {
+        assert!(log.contains(name) && !log.contains("accepts nothing more"), "{context}: {log}");
+        return Outcome::BlockRefused;
+    }
     let Ok(mut found) = found else {
         assert!(names_the_place(&log, name) && log.contains("accepts nothing more"), "{context}: {log}");
         return Outcome::StoppedAtIt;

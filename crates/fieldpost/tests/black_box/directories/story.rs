@@ -21,7 +21,7 @@ pub(crate) const LATE: &str = "late";
 
 /// A failed attempt is repeated by nobody, and nothing is too old to be kept, for ten years.
 /// Nothing that only time brings makes a notice. As few jobs as can be are in memory.
-pub(crate) const SETTINGS: [(&str, &str); 14] = [
+pub(crate) const SETTINGS: [(&str, &str); 15] = [
     ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
     ("FIELDPOST_NOTIFY__RETRY_BASE", "1h"),
     ("FIELDPOST_HISTORY__READINGS", "3650d"),
@@ -30,6 +30,7 @@ pub(crate) const SETTINGS: [(&str, &str); 14] = [
     ("FIELDPOST_QUARANTINE__MAX_AGE", "3650d"),
     ("FIELDPOST_COMMANDS__KEEP", "3650d"),
     ("FIELDPOST_OPERATIONS__KEEP", "3650d"),
+    ("FIELDPOST_CAMPAIGNS__RESULTS", "3650d"),
     ("FIELDPOST_NOTICES__KEEP", "3650d"),
     ("FIELDPOST_NOTICES__BACKLOG_AGE", "0s"),
     ("FIELDPOST_NOTICES__DEAD_LETTERS", "0"),

@@ -6,7 +6,7 @@ use std::error::Error;
 use hyper::{Method, StatusCode};
 use serde_json::json;
 use simulator::api_client::Api;
-use simulator::server::Site;
+use simulator::server::{Server, Site};
 
 use crate::faults::disk::Disk;
 use crate::faults::load::{LANES, Load};
@@ -17,8 +17,24 @@ const SEED: u64 = 7;
 /// Before the disk is full.
 const ACKNOWLEDGED: u64 = 3_000;
 
+/// Says that nothing can be written any more, and takes nothing more; asked to stop, it fails.
+pub(crate) async fn ends(
+    site: &Site,
+    server: Server,
+    load: &Load,
+    error: &str,
+) -> Result<(), Box<dyn Error>> {
+    let why = why_not_ready(&load.api).await?;
+    let file = site.data_dir().display().to_string();
+    assert!(why.contains(&file) && why.contains(error), "{why}");
+    takes_nothing_but_answers(&load.api, load).await?;
+    let stopped = server.stop(PATIENCE).await?;
+    assert_eq!(stopped.code(), Some(1), "{stopped}");
+    Ok(())
+}
+
 /// What `/readyz` says once it is not well.
-pub(crate) async fn why_not_ready(api: &Api) -> Result<String, Box<dyn Error>> {
+async fn why_not_ready(api: &Api) -> Result<String, Box<dyn Error>> {
     let unwell = async {
         loop {
             let answer = api.once(Method::GET, "/readyz", None).await?;
@@ -31,7 +47,7 @@ pub(crate) async fn why_not_ready(api: &Api) -> Result<String, Box<dyn Error>> {
 }
 
 /// It lives and tells, and takes nothing.
-pub(crate) async fn takes_nothing_but_answers(api: &Api, load: &Load) -> Result<(), Box<dyn Error>> {
+async fn takes_nothing_but_answers(api: &Api, load: &Load) -> Result<(), Box<dyn Error>> {
     // Every connection has broken, and whatever it had been told before is read.
     let acknowledged = load.until_broken(2 * u64::from(LANES)).await;
     for (method, path, body) in [
@@ -57,13 +73,7 @@ async fn fill_under_load(site: Site, disk: Disk) -> Result<(), Box<dyn Error>> {
     let scribe = Scribe::begin(&site).await?;
     load.until_acknowledged(ACKNOWLEDGED).await;
     disk.fill(&server)?;
-
-    let why = why_not_ready(&load.api).await?;
-    let file = site.data_dir().display().to_string();
-    assert!(why.contains(&file) && why.contains(disk.errors().0), "{why}");
-    takes_nothing_but_answers(&load.api, &load).await?;
-    let stopped = server.stop(PATIENCE).await?;
-    assert_eq!(stopped.code(), Some(1), "{stopped}");
+    ends(&site, server, &load, disk.errors().0).await?;
 
     disk.make_room()?;
     let server = site.start(PATIENCE).await?;

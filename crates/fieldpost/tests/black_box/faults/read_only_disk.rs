@@ -5,7 +5,7 @@ use std::error::Error;
 use simulator::server::{ServerError, Site};
 
 use crate::faults::disk::Disk;
-use crate::faults::full_disk::{takes_nothing_but_answers, why_not_ready};
+use crate::faults::full_disk::ends;
 use crate::faults::load::Load;
 use crate::faults::scribe::Scribe;
 use crate::faults::{PATIENCE, site};
@@ -33,13 +33,7 @@ async fn protect_under_load(site: Site, disk: Disk) -> Result<(), Box<dyn Error>
     let scribe = Scribe::begin(&site).await?;
     load.until_acknowledged(ACKNOWLEDGED).await;
     disk.protect()?;
-
-    let why = why_not_ready(&load.api).await?;
-    let file = site.data_dir().display().to_string();
-    assert!(why.contains(&file) && why.contains(error), "{why}");
-    takes_nothing_but_answers(&load.api, &load).await?;
-    let stopped = server.stop(PATIENCE).await?;
-    assert_eq!(stopped.code(), Some(1), "{stopped}");
+    ends(&site, server, &load, error).await?;
     start_is_refused(&site, error).await?;
 
     disk.unprotect()?;

@@ -9,10 +9,12 @@ use grpc::proto::jobs_client::JobsClient;
 use grpc::proto::new_command::Notify;
 use grpc::proto::reports_client::ReportsClient;
 use grpc::proto::rollouts_client::RolloutsClient;
+use grpc::proto::streams_client::StreamsClient;
 use grpc::proto::work_request::Open;
 use grpc::proto::{
-    CancelCommandRequest, CreateRolloutRequest, GetRequest, ListRolloutsRequest, NewCommand, NewRollout,
-    Report, RetryCommandRequest, SendCommandRequest, SendRequest, WorkRequest, get_request,
+    AppendRequest, CancelCommandRequest, CreateRolloutRequest, GetRequest, ListRolloutsRequest, NewCommand,
+    NewRollout, NewStreamMessage, ReadRequest, Report, RetryCommandRequest, SendCommandRequest, SendRequest,
+    WorkRequest, get_request, new_stream_message,
 };
 use rustls::pki_types::ServerName;
 use simulator::server::{Server, Site};
@@ -28,13 +30,15 @@ use crate::grpc::rig::{BINARY, NS, PATIENCE, QUEUE, Rig, numbered, publish, refu
 use crate::wire;
 
 /// Each token is called like its name.
-const TOKENS: [(&str, &str); 6] = [
+const TOKENS: [(&str, &str); 8] = [
     ("admin", "admin"),
     ("reader", "read"),
     ("sender", "report"),
     ("commander", "commands"),
     ("mailer", "jobs:mail"),
     ("printer", "jobs:print"),
+    ("producer", "streams:mail:append"),
+    ("follower", "streams:mail:read"),
 ];
 
 pub(crate) struct Guarded {
@@ -127,6 +131,49 @@ async fn a_token_reaches_as_far_as_over_http() {
     assert_eq!(refused(reports.send(by("mailer", batches())).await), denied);
     let health = HealthClient::new(channel).check(HealthCheckRequest::default()).await;
     assert!(health.is_ok(), "health is told to anybody");
+}
+
+#[tokio::test]
+async fn streams_take_the_scopes_of_their_namespace() {
+    let server = Guarded::start().await;
+    let mut streams = StreamsClient::new(server.channel().await);
+    let denied = (Code::PermissionDenied, "forbidden".to_owned());
+    let payload = Some(new_stream_message::Payload::Json("1".into()));
+    let messages = vec![NewStreamMessage { payload, ..NewStreamMessage::default() }];
+    for (token, namespace, appends, reads) in [
+        ("admin", NS, true, true),
+        ("producer", NS, true, false),
+        ("producer", "other", false, false),
+        ("follower", NS, false, true),
+        ("reader", NS, false, true),
+        ("mailer", NS, false, false),
+    ] {
+        let (namespace, stream) = (namespace.to_owned(), QUEUE.to_owned());
+        let batch = AppendRequest {
+            namespace: namespace.clone(),
+            stream: stream.clone(),
+            messages: messages.clone(),
+            expect_last_id: None,
+        };
+        let mut answers = streams
+            .append(by(token, futures_util::stream::iter([batch])))
+            .await
+            .expect("it begins")
+            .into_inner();
+        let answer = answers.message().await;
+        if appends {
+            assert_eq!(answer.expect(token).expect("an answer").messages.len(), 1);
+        } else {
+            assert_eq!(refused(answer), denied, "{token}");
+        }
+        let read = streams.read(by(token, ReadRequest { namespace, stream, ..ReadRequest::default() })).await;
+        if reads {
+            let page = read.expect(token).into_inner().message().await.expect("a page");
+            assert!(page.is_some_and(|page| !page.messages.is_empty()), "{token}");
+        } else {
+            assert_eq!(refused(read), denied, "{token}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Lineage, PartitionId, Timestamp};
 use records::{Batch, PartitionHead};
-use store::{CommitDone, CommitOutcome, Resident, Store, StoreError, StoreMetric, View};
+use store::{BlockStorage, CommitDone, CommitOutcome, Resident, Store, StoreError, StoreMetric, View};
 
 use super::fault_injection::{InjectedFault, Shows, StoredFault};
 
@@ -128,6 +128,10 @@ impl Store for StoreSpy {
 
     fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
         self.store.view(partition)
+    }
+
+    fn blocks(&self) -> Arc<dyn BlockStorage> {
+        self.store.blocks()
     }
 
     fn failure(&self) -> Option<Arc<StoreError>> {

@@ -64,7 +64,9 @@ impl Model {
         Invariant::ROWS_ARE_COUNTED
             .check(ended + state.chunk.len() as u64 == counts.matched, || format!("{state:?}"))?;
         let Some(before) = before else { return Ok(()) };
-        let goes_on = counts.matched >= before.counts.matched
+        // Where it has ended, the rows of its last chunk need not have a turn.
+        let left = if state.status.has_ended() { before.chunk.len() as u64 } else { 0 };
+        let goes_on = counts.matched + left >= before.counts.matched
             && (!before.status.has_ended()
                 || (before.status, before.ended_at) == (state.status, state.ended_at));
         Invariant::AS_THE_MODEL.check(goes_on, || format!("{state:?} after {before:?}"))

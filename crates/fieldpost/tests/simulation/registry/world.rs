@@ -15,6 +15,7 @@ use records::OperationState;
 
 use crate::harness::calls::{self, Call, CallId, Calls, Expectations};
 use crate::harness::machine::Machine;
+use crate::harness::one_partition::Phase;
 use crate::harness::port::{AnyPort, Port};
 use crate::harness::track::{AnyTrack, Track};
 use crate::harness::violation::{Checked, Invariant};
@@ -76,10 +77,7 @@ pub(crate) struct World {
     /// The list of each operation, and what became of its rows.
     lists: BTreeMap<EntityId, Listed>,
     last_number: u32,
-    is_quiet: bool,
-    is_closing: bool,
-    /// Until when nothing may happen before everything is taken to be told.
-    rest_until: Option<Timestamp>,
+    phase: Phase,
     counts: Counts,
 }
 
@@ -96,7 +94,7 @@ impl World {
     }
 
     fn hand_in(&mut self, input: RegistryInput, meant: Meant) -> bool {
-        let server = self.server.as_mut().filter(|_| !self.is_closing);
+        let server = self.server.as_mut().filter(|_| !self.phase.is_closing);
         server.is_some_and(|server| server.registry.hand_in(input, meant))
     }
 
@@ -105,7 +103,7 @@ impl World {
     }
 
     fn has_room(&self) -> bool {
-        !self.is_closing && self.server.as_ref().is_some_and(|server| server.registry.has_room())
+        !self.phase.is_closing && self.server.as_ref().is_some_and(|server| server.registry.has_room())
     }
 
     fn now(&self) -> Timestamp {
@@ -113,7 +111,7 @@ impl World {
     }
 
     /// One step of the registry over some of its inbox.
-    fn step_registry(&mut self, count: usize) -> Checked {
+    fn step(&mut self, count: usize) -> Checked {
         let Some(server) = &mut self.server else { return Ok(()) };
         let Some(stepped) = server.registry.step(count, &self.machine) else {
             return self.take_answers();

@@ -211,10 +211,10 @@ mod tests {
     use super::*;
     use crate::mqtt::limits::{MIRROR_ALL_COPIES_BYTES_MAX, MIRROR_COPIES_BYTES_MAX};
     use crate::mqtt::mirror::ReportCopy;
-    use access::KnownAs;
+    use access::Principal;
 
     fn watcher() -> Arc<Watcher<ReportCopy>> {
-        Arc::new(Watcher::new(&Rights::new(Arc::new(KnownAs::anybody()))))
+        Arc::new(Watcher::new(&Rights::new(Arc::new(Principal::anybody()))))
     }
 
     fn shown(bytes: usize) -> Arc<ReportCopy> {

@@ -106,10 +106,10 @@ mod tests {
     use super::*;
     use crate::mqtt::mirror::ReportCopy;
     use crate::mqtt::rights::Rights;
-    use access::KnownAs;
+    use access::Principal;
 
     fn watcher() -> Arc<Watcher<ReportCopy>> {
-        Arc::new(Watcher::new(&Rights::new(Arc::new(KnownAs::anybody()))))
+        Arc::new(Watcher::new(&Rights::new(Arc::new(Principal::anybody()))))
     }
 
     #[test]

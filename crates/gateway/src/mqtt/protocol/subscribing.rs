@@ -9,12 +9,12 @@ use bytes::BytesMut;
 use rmqtt_codec::types::QoS;
 
 use super::{Protocol, Stop};
-use crate::mqtt::books::PresenceCall;
 use crate::mqtt::ending::Violation;
 use crate::mqtt::fan_out::{Watched, Watcher};
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::OUT_BYTES_MAX;
 use crate::mqtt::mirror::{matches, may_match};
+use crate::mqtt::presence::PresenceCall;
 use crate::mqtt::reach::covered;
 use crate::mqtt::reply::{self, Outgoing};
 use crate::mqtt::subscriptions::{Granted, Subscriptions};
@@ -69,7 +69,7 @@ impl Protocol {
             Err(_unknown) => return Granted::TooMany,
         }
         let covered = self.covered(filter);
-        if !self.books.has_room_for(covered.named.len()) {
+        if !self.presence.has_room_for(covered.named.len()) {
             return Granted::TooMany;
         }
         let granted = self.subscriptions.add(filter, qos, self.shared.limits.subscriptions_max);
@@ -82,7 +82,7 @@ impl Protocol {
             self.unroute(filter);
             return Granted::WatchedByTooMany;
         }
-        self.books.subscribe(covered, &self.access.who(), calls);
+        self.presence.subscribe(covered, &self.access.devices(), calls);
         granted
     }
 
@@ -97,7 +97,7 @@ impl Protocol {
         let (mut calls, mut answer) = (Vec::new(), BytesMut::new());
         let kinds = &self.shared.kinds;
         let left = self.subscriptions.filters().map(|filter| covered(filter, kinds));
-        self.books.keep(left, &mut calls);
+        self.presence.keep(left, &mut calls);
         self.client.unsuback(packet_id, removed.into_iter(), &mut answer)?;
         self.answer_when_told(calls, answer);
         Ok(())
@@ -167,7 +167,7 @@ impl Protocol {
         while self.out.len() < OUT_BYTES_MAX
             && let Some(shown) = mirror.next(watcher)
         {
-            let own = shown.source == self.who.number;
+            let own = shown.source == self.connection.number;
             if !own
                 && self.subscriptions.filters().any(|filter| matches(filter, &shown.topic))
                 && reply::publish(self.client, Outgoing::copy_of(&shown), &mut self.out)

@@ -15,9 +15,9 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 
 use super::Protocol;
-use crate::mqtt::books::{self, PresenceCall};
 use crate::mqtt::ending::Ending;
 use crate::mqtt::labels::Answer;
+use crate::mqtt::presence::{self, PresenceCall};
 use crate::mqtt::reach::covered;
 
 /// What is being told, and the answer to the client that waits for it.
@@ -48,7 +48,7 @@ impl Protocol {
         if calls.is_empty() {
             return self.out.extend_from_slice(&answer);
         }
-        let told = Box::pin(books::tell(self.shared.presence.clone(), self.session(), calls));
+        let told = Box::pin(presence::tell(self.shared.presence.clone(), self.session(), calls));
         self.telling = Some(Box::new(HeldAnswer { told, answer }));
     }
 
@@ -68,22 +68,22 @@ impl Protocol {
         let known = shared.known(&answers);
         let mut calls = Vec::new();
         if let Some(own) = own.filter(|own| self.access.speaks_for(own, known) == Ok(true)) {
-            self.books.connect(own, &mut calls);
+            self.presence.connect(own, &mut calls);
         }
-        let who = self.access.who();
+        let login = self.access.devices();
         let subscriptions = std::mem::take(&mut self.subscriptions);
         for filter in subscriptions.filters() {
             let covered = covered(filter, &shared.kinds);
-            let is_served = self.books.has_room_for(covered.named.len()) && self.route(filter);
+            let is_served = self.presence.has_room_for(covered.named.len()) && self.route(filter);
             if is_served && self.access.subscribe(filter, known) == Ok(true) {
-                self.books.subscribe(covered, &who, &mut calls);
+                self.presence.subscribe(covered, &login, &mut calls);
             }
         }
         self.subscriptions = subscriptions;
         if calls.is_empty() {
             return Ok(());
         }
-        books::tell(self.shared.presence.clone(), self.session(), calls).await
+        presence::tell(self.shared.presence.clone(), self.session(), calls).await
     }
 
     /// The labels that say for which devices the login still speaks.
@@ -103,10 +103,10 @@ impl Protocol {
     pub(in crate::mqtt) fn tell_end(&mut self, reason: DisconnectReason) -> Option<BoxFuture<'static, ()>> {
         // What is still being told is overtaken by its end.
         self.telling = None;
-        let calls = self.books.close();
+        let calls = self.presence.close();
         let (presence, session) = (self.shared.presence.clone(), self.session());
         (!calls.is_empty())
-            .then(|| Box::pin(books::tell_end(presence, session, calls, reason)) as BoxFuture<'static, ()>)
+            .then(|| Box::pin(presence::tell_end(presence, session, calls, reason)) as BoxFuture<'static, ()>)
     }
 
     /// A connection that is dropped without an end: its greeting took too long, or the process
@@ -120,7 +120,7 @@ impl Protocol {
     }
 
     fn session(&self) -> Session {
-        let address = self.who.peer.map(|peer| peer.ip().to_canonical().to_string().into());
-        Session { number: self.who.number, address }
+        let address = self.connection.peer.map(|peer| peer.ip().to_canonical().to_string().into());
+        Session { number: self.connection.number, address }
     }
 }

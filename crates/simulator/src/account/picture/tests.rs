@@ -52,12 +52,12 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     let asked = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
     let known = ANSWERS.iter().find(|(path, _)| *path == asked);
     let (status, body) = known.map_or((404, "{}"), |(_, body)| (200, *body));
-    Ok(Response::builder().status(status).body(Full::from(body)).unwrap())
+    Ok(Response::builder().status(status).body(Full::from(body)).expect("a response"))
 }
 
 async fn api() -> (Api, JoinSet<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = Endpoint::at(listener.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let endpoint = Endpoint::at(listener.local_addr().expect("it is bound"));
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
@@ -72,7 +72,9 @@ async fn api() -> (Api, JoinSet<()>) {
 #[tokio::test]
 async fn all_pages_are_read_and_doubtful_attempts_looked_at() {
     let (api, _server) = api().await;
-    let picture = Picture::take(&api, &DeviceIds::new("d", 1), |id| u64::from(id == "m1")).await.unwrap();
+    let picture = Picture::take(&api, &DeviceIds::new("d", 1), |id| u64::from(id == "m1"))
+        .await
+        .expect("it can be taken");
     let device = &picture.devices[&0];
     assert_eq!((device.state.value.clone(), device.state.connection), (1.into(), Connection::Online));
     assert_eq!(device.readings.iter().map(|reading| reading.ts_ms).collect::<Vec<_>>(), [1, 2]);

@@ -1,10 +1,11 @@
 //! Bytes that earlier builds wrote are read as what they meant then.
 
-use base::DeviceId;
+use base::{DeviceId, EntityId};
 use records::{
     AliasKey, Attempt, AttemptDetail, AttemptError, AttemptTimings, AttendedReadings, DeliveryKey,
     DeviceProfile, GroupKey, Holder, JobClock, JobHead, JobId, JobState, PaceOverride, ParkedJob, ParkedKey,
-    Parking, Process, QueueKey, Recurrence, Rule, Starts, Successor, Terms,
+    Parking, PickClock, PickMinute, Process, QueueKey, Recurrence, Rule, Starts, Successor, TaskRecord,
+    Terms, TokenPicks,
 };
 
 use super::*;
@@ -280,4 +281,43 @@ fn a_device_of_an_earlier_version_is_read_and_has_no_pace() {
         assert_eq!(paced.to_row(), bytes);
         assert_eq!(DeviceProfile::from_row(&bytes), Ok(paced));
     }
+}
+
+#[test]
+fn a_clock_of_picks_of_an_earlier_version_knows_of_no_token() {
+    let clock = PickClock {
+        at: Timestamp(4),
+        reached: 300,
+        punishment_milli: 5,
+        minutes: vec![PickMinute { minute: 7, tasks: 1, picked: 2 }],
+        ..PickClock::default()
+    };
+    let in_version = |version: u8| vec![version, 8, 0xac, 2, 5, 1, 7, 1, 2];
+    assert_eq!(PickClock::from_row(&in_version(1)), Ok(clock.clone()));
+    let token_picks = vec![TokenPicks { token: "lab".into(), picks: 300 }];
+    let with_tokens = PickClock { token_hour: 9, token_picks, ..clock };
+    let bytes = [in_version(2), vec![9, 1, 3, b'l', b'a', b'b', 0xac, 2]].concat();
+    assert_eq!(with_tokens.to_row(), bytes);
+    assert_eq!(PickClock::from_row(&bytes), Ok(with_tokens));
+}
+
+#[test]
+fn of_a_task_of_an_earlier_version_no_request_is_known() {
+    let task = TaskRecord {
+        id: EntityId::from_bytes(&[9; EntityId::BYTES]),
+        incarnation: Incarnation(1),
+        terms: Incarnation(2),
+        created_at: Timestamp(3),
+        wanted: 4,
+        deadline_ms: 300,
+        slot: None,
+        request: None,
+    };
+    let in_version =
+        |version: u8| [&[version][..], &[9; EntityId::BYTES], &[1, 2, 6, 4, 0xac, 2, 0]].concat();
+    assert_eq!(TaskRecord::from_row(&in_version(1)), Ok(task.clone()));
+    let asked = TaskRecord { request: Some(7), ..task };
+    let bytes = [in_version(2), vec![1, 7], vec![0; 15]].concat();
+    assert_eq!(asked.to_row(), bytes);
+    assert_eq!(TaskRecord::from_row(&bytes), Ok(asked));
 }

@@ -4,9 +4,9 @@
 
 use base::{ClientId, EntityId, Incarnation};
 use records::{
-    Attempt, AttemptDetail, Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms,
-    DeliveryKey, DeliveryStatus, DeviceSession, DeviceSlot, DisconnectReason, FinishedCommand, Happening,
-    LateAnswer, Op, OpenCommand, OutcomeReceiver, RolloutTurn, TimelineEntry, Wish,
+    Attempt, AttemptDetail, CampaignSlot, Command, CommandCause, CommandKey, CommandState, CommandStatus,
+    CommandTerms, DeliveryKey, DeliveryStatus, DeviceSession, DeviceSlot, DisconnectReason, FinishedCommand,
+    Happening, LateAnswer, Op, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn, TimelineEntry, Wish,
 };
 
 use super::{Known, Traffic};
@@ -61,16 +61,26 @@ impl Traffic {
         self.put_command_state(command, state, ops);
     }
 
+    fn pick_turn(&mut self) -> PickTurn {
+        let slot = |traffic: &mut Self| {
+            let (campaign, due_at) = (Incarnation(traffic.below(5)), traffic.some_ts());
+            ("ping".into(), CampaignSlot { campaign, number: traffic.below(9), due_at })
+        };
+        let task = Incarnation(self.below(5));
+        PickTurn { task, number: 7, picked_at: self.head.now, slot: self.maybe(slot) }
+    }
+
     fn command(&mut self, device: &Known, number: u32) -> Command {
-        let cause = match self.below(3) {
+        let cause = match self.below(4) {
             0 => CommandCause::Call,
             1 => {
                 let key = KEYS[self.below(4) as usize].into();
                 CommandCause::Wish { key, value: self.maybe(|_| "true".into()) }
             }
-            _ => {
+            2 => {
                 CommandCause::Rollout(RolloutTurn { rollout: Incarnation(self.below(5)), entry: 0, turn: 1 })
             }
+            _ => CommandCause::Pick(Box::new(self.pick_turn())),
         };
         Command {
             id: self.entity(device, number),

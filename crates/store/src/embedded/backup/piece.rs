@@ -8,6 +8,7 @@
 //! head     the row of the data directory, the partition's clocks at the cut: position (varint), time (varint)
 //! rows     name of the table, partition (2 bytes), rows: key and value, each behind its length
 //! end      rows in all (varint), pieces before it (varint)
+//! file     name of a block, where the bytes stand (varint), bytes behind their length
 //! ```
 //!
 //! Rows are those of the tables, byte for byte: their forms have versions of their own. To change
@@ -37,9 +38,10 @@ pub(in crate::embedded) enum Kind {
     Head,
     Rows,
     End,
+    File,
 }
 
-const KINDS: [Kind; 3] = [Kind::Head, Kind::Rows, Kind::End];
+const KINDS: [Kind; 4] = [Kind::Head, Kind::Rows, Kind::End, Kind::File];
 
 /// What stands before a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +191,34 @@ impl<'a> RowsRead<'a> {
             return Ok(None);
         }
         Ok(Some((self.rows.bytes("a key")?, self.rows.bytes("a row")?)))
+    }
+}
+
+/// The body of a piece with bytes of a block's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::embedded) struct FilePart<'a> {
+    pub(in crate::embedded) name: &'a str,
+    pub(in crate::embedded) offset: u64,
+    pub(in crate::embedded) bytes: &'a [u8],
+}
+
+impl<'a> FilePart<'a> {
+    pub(in crate::embedded) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.bytes.len() + 64);
+        put_bytes(&mut out, self.name.as_bytes());
+        put_u64(&mut out, self.offset);
+        put_bytes(&mut out, self.bytes);
+        out
+    }
+
+    pub(in crate::embedded) fn decode(body: &'a [u8]) -> Result<Self, CodecError> {
+        let mut reader = Reader::new(body);
+        let part = Self {
+            name: reader.text("the name of a file")?,
+            offset: reader.u64("an offset")?,
+            bytes: reader.bytes("bytes of a file")?,
+        };
+        reader.end().map(|()| part)
     }
 }
 

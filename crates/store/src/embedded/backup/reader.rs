@@ -8,7 +8,7 @@ use std::io::{self, Read};
 
 use base::{PartitionId, Timestamp};
 
-use super::piece::{BadHeader, End, HEADER_BYTES, Head, Header, Kind, RowsRead};
+use super::piece::{BadHeader, End, FilePart, HEADER_BYTES, Head, Header, Kind, RowsRead};
 use crate::codec::{CodecError, Stored};
 use crate::embedded::directory::Directory;
 use crate::embedded::tables::Table;
@@ -34,7 +34,7 @@ pub struct BackupSummary {
 /// [`StoreError::Damaged`] with the offset for one that is not what was written.
 pub fn verify_backup(read: impl Read, name: &str) -> Result<BackupSummary, StoreError> {
     let mut reader = BackupReader::open(read, name.to_owned())?;
-    while reader.next_rows(|_, _, _, _| Ok(()))? {}
+    while reader.next_rows(|_, _, _, _| Ok(()), |_| Ok(()))? {}
     Ok(reader.summary())
 }
 
@@ -59,10 +59,12 @@ impl<R: Read> BackupReader<R> {
         Ok(Self { pieces, directory, now: head.now, rows: 0 })
     }
 
-    /// Hands out the rows of the next piece; false at the end, which is checked.
+    /// Hands out the rows of the next piece, or what it has of a file; false at the end, which is
+    /// checked.
     pub(in crate::embedded) fn next_rows(
         &mut self,
         mut take: impl FnMut(Table, PartitionId, &[u8], &[u8]) -> Result<(), StoreError>,
+        take_file: impl FnOnce(FilePart<'_>) -> Result<(), StoreError>,
     ) -> Result<bool, StoreError> {
         let (kind, at) = self.pieces.next()?;
         let damaged = |error: CodecError| self.pieces.damaged(at, error);
@@ -76,6 +78,10 @@ impl<R: Read> BackupReader<R> {
                     return Err(self.pieces.damaged(at, what));
                 }
                 self.pieces.end().map(|()| false)
+            }
+            Kind::File => {
+                let part = FilePart::decode(&self.pieces.body).map_err(damaged)?;
+                take_file(part).map(|()| true)
             }
             Kind::Rows => {
                 let mut rows = RowsRead::decode(&self.pieces.body).map_err(damaged)?;

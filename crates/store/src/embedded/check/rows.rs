@@ -16,7 +16,6 @@ use crate::embedded::tables::{Snapshot, Table};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
 use crate::record::{Index, Placed, Record, index_rows};
-use crate::table::Of;
 
 /// What is wrong with a row, for people.
 pub(super) type Wrong = String;
@@ -131,15 +130,16 @@ impl<'a, 't> RowCheck<'a, 't> {
                 self.notices(&within);
             }
             self.heads(&within);
-            let foreign = if partition.queues_index().is_some() { Of::Devices } else { Of::Queues };
-            for table in Table::ALL.into_iter().filter(|table| table.of() == foreign) {
+            for table in Table::ALL.into_iter().filter(|table| !table.of().has(partition)) {
                 self.rows(table, partition, |_, _, _| {
                     Err("such rows are not kept in this partition".to_owned())
                 });
             }
-            match foreign {
-                Of::Devices => self.partition_of_queues(&within),
-                Of::Queues | Of::All => self.partition_of_devices(&mut within),
+            match partition {
+                PartitionId::CAMPAIGNS => self.partition_of_campaigns(&within),
+                _ if partition.queues_index().is_some() => self.partition_of_queues(&within),
+                _ if partition.streams_index().is_some() => self.partition_of_streams(&within),
+                _ => self.partition_of_devices(&mut within),
             }
             self.indexed(partition, |_, _: &KeptAnswer| Ok(()));
         }

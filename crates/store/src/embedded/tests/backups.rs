@@ -52,6 +52,12 @@ impl Source {
 }
 
 fn commit(store: &EmbeddedStore, batch: Batch) {
+    for op in &batch.ops {
+        if let records::Op::PutStreamBlock(block) = op {
+            let bytes = vec![block.first as u8; block.stored_bytes as usize];
+            store.blocks().put(&block.file_name(), &bytes).expect("is written");
+        }
+    }
     let outcome = give(store, batch);
     settle(store);
     assert!(matches!(outcome.try_recv(), Ok(CommitOutcome::Durable)));

@@ -14,11 +14,13 @@ use records::{
     SignReading, Terms,
 };
 
+mod campaigns;
 mod commands;
 mod operations;
 mod portals;
 mod queues;
 mod rollouts;
+mod streams;
 mod telling;
 
 use super::*;
@@ -27,6 +29,7 @@ use crate::embedded::backup::piece::{HEADER_BYTES, RowsRead};
 use crate::embedded::open::TABLES;
 use crate::embedded::tables::{Table, Tables, Writer};
 use crate::key_range::KeyRange;
+use crate::table::Of;
 
 const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(1);
@@ -206,9 +209,12 @@ fn directory() -> tempfile::TempDir {
     put(&store, PartitionId::REGISTRY, 2, rollouts::everything());
     put(&store, PartitionId::REGISTRY, 3, operations::everything());
     put(&store, PartitionId::REGISTRY, 4, portals::everything());
+    put(&store, PartitionId::CAMPAIGNS, 1, campaigns::everything());
     put(&store, PARTITION, 1, everything());
     put(&store, PARTITION, 2, commands::everything());
     put(&store, queues::PARTITION, 1, queues::everything());
+    streams::files(&store);
+    put(&store, streams::PARTITION, 1, streams::everything());
     store.checkpoint_all().expect("writes");
     put(&store, PARTITION, 3, vec![sign(0, 301)]);
     store.idle_step();
@@ -275,6 +281,8 @@ fn partition_of(table: Table) -> PartitionId {
         Table::Clients | Table::PortalTokens | Table::Notices | Table::NoticePosts => PartitionId::REGISTRY,
         table if rollouts::TABLES_OF_ROLLOUTS.contains(&table) => PartitionId::REGISTRY,
         table if operations::TABLES_OF_OPERATIONS.contains(&table) => PartitionId::REGISTRY,
+        table if table.of() == Of::Campaigns => PartitionId::CAMPAIGNS,
+        table if table.of() == Of::Streams => streams::PARTITION,
         table if queues::TABLES_OF_QUEUES.contains(&table) => queues::PARTITION,
         _ => PARTITION,
     }
@@ -365,6 +373,11 @@ fn a_row_that_makes_no_sense_is_told_in_every_table() {
         Table::AnswersByTime,
         Table::CommandsByDevice,
         Table::MembersByStatus,
+        Table::SlotsByCampaign,
+        Table::RunningTasks,
+        Table::UntoldTasks,
+        Table::EndedTasks,
+        Table::SpansByBlock,
         // told by the row of their blob
         Table::Blobs,
         // bytes as they were given

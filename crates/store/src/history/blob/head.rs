@@ -9,7 +9,7 @@ use base::Timestamp;
 
 use super::texts::SharedTexts;
 use crate::codec::{CodecError, Reader, put_i64, put_u64};
-use crate::history::{DeviceSet, Span};
+use crate::history::{SliceDevices, Span};
 
 /// Most readings of a run: so many, and no more, a page may decode without showing one.
 pub(super) const RUN_READINGS_MAX: usize = 1_024;
@@ -59,7 +59,7 @@ pub(super) fn encode(count: usize, base: i64, texts: &SharedTexts, runs: &[RunSt
     put_u64(&mut body, count as u64);
     put_i64(&mut body, base);
     texts.put(&mut body);
-    let mut devices = DeviceSet::default();
+    let mut devices = SliceDevices::default();
     runs.iter().for_each(|(within, ..)| devices.insert(*within));
     devices.put(&mut body);
     let has_several = runs.len() > devices.len() as usize;
@@ -100,7 +100,7 @@ impl Head {
         let count = reader.length("a count")?;
         let base = reader.i64("a time")?;
         let texts = SharedTexts::get(&mut reader)?;
-        let devices = DeviceSet::get(&mut reader)?;
+        let devices = SliceDevices::get(&mut reader)?;
         let has_several = reader.bool("a flag")?;
         let mut runs = Runs { base, at: head.len(), runs: Vec::with_capacity(devices.len() as usize) };
         for within in devices.iter() {

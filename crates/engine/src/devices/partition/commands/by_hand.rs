@@ -32,6 +32,10 @@ impl Partition {
         step: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
         let command = self.command_with(id, step)?;
+        if command.cause.pick().is_some() {
+            let detail = "what came of a pick does not change; begin another task for the device";
+            return Err(Problem::conflict("not_retryable", detail).into());
+        }
         let (key, slot) = (command.id.into(), command.slot);
         self.open_if_reachable(slot, step)?;
         let outcome =

@@ -3,6 +3,7 @@
 
 use base::DeviceId;
 use commands::LaneChange;
+use fleet::index::IndexChange;
 use records::{CommandPhase, DeviceSession, DeviceSlot, DisconnectReason, Happening, Op};
 use store::StoreError;
 
@@ -99,7 +100,7 @@ impl Partition {
     /// begun or ended whose telling was lost.
     pub fn go_on_with_sessions(&mut self, context: &DeviceContext) {
         let sessions = context.sessions.sessions(self.id);
-        let mut unsure = context.connected.slots(self.id);
+        let mut unsure = context.fleet.connected(self.id);
         let alive = sessions.connected().filter_map(|device| self.devices.find(device));
         unsure.extend(alive.map(|device| device.slot));
         // In the same order each time: what a run of the simulation does depends on it.
@@ -124,14 +125,12 @@ impl Partition {
     }
 
     fn check_session(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
-        let Some(device) = self.devices.get(slot) else {
-            step.emit(DeviceEffect::Connected(self.id, slot, false));
-            return Ok(());
-        };
+        let Some(device) = self.devices.get(slot) else { return Ok(()) };
         let alive = self.commands.sessions.own(&device.id).last().map(|(session, _)| session.number);
         let booked = self.booked_session(slot, step)?;
         if booked.as_ref().map(|session| session.number) == alive {
-            step.emit(DeviceEffect::Connected(self.id, slot, alive.is_some()));
+            step.own.indexed.push(IndexChange::Connected(slot, alive.is_some()));
+            self.tell_tasks_who_is_there(slot, alive.is_some(), step);
             return Ok(());
         }
         if let Some(DeviceSession { address, since, .. }) = booked {
@@ -209,7 +208,8 @@ impl Partition {
             since: *since,
             address: session.address.clone(),
         });
-        step.emit(DeviceEffect::Connected(self.id, slot, newest.is_some()));
+        step.own.indexed.push(IndexChange::Connected(slot, newest.is_some()));
+        self.tell_tasks_who_is_there(slot, newest.is_some(), step);
         self.commands.pending_sessions.put(step.seq, slot, newest.clone());
         step.push(match newest {
             Some(session) => Op::PutDeviceSession(Box::new(session)),

@@ -161,7 +161,9 @@ impl CommandStore for StoredCommands<'_> {
     }
 
     fn has_room_for_outcome(&mut self, of: &Command, end: CommandStatus) -> bool {
-        of.notify.as_deref().is_none_or(|receiver| self.refused.has_room(self.jobs, receiver, end))
+        // That of a pick ends in any case, so that its task does.
+        let receiver = of.notify.as_deref().filter(|_| of.cause.pick().is_none());
+        receiver.is_none_or(|receiver| self.refused.has_room(self.jobs, receiver, end))
     }
 
     fn has_room_again(&self) -> bool {

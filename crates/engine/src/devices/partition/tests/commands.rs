@@ -14,11 +14,12 @@ use crate::devices::intake::Said;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::reply::Reply;
 use crate::outcomes::{OutcomeDue, SendResult};
-use crate::presence::{KindSet, Reach, Session, Who};
+use crate::presence::{KindSet, LoginDevices, Reach, Session};
 use crate::version::OnlyIf;
 
 mod again;
 mod pace;
+mod picks;
 mod polls;
 mod reach;
 mod taken_back;
@@ -236,11 +237,15 @@ fn a_wildcard_reaches_devices_whose_commands_wait() {
     let mut bench = Bench::new();
     let id = bench.send(plain());
     let of_kind = |kind: &str| KindSet::among(base::Kind::new(kind));
-    let reach = |kind: &str, who| Reach { kind: of_kind(kind), who };
-    let other = Arc::from([reach("face", Who::Everybody), reach("lock", Who::Prefix("1".into()))]);
+    let reach = |kind: &str, login| Reach { kind: of_kind(kind), login };
+    let other =
+        Arc::from([reach("face", LoginDevices::All), reach("lock", LoginDevices::Prefix("1".into()))]);
     bench.presence(PresenceChange::ReachesWidely(1, other));
     assert!(bench.carried().is_empty());
-    bench.presence(PresenceChange::ReachesWidely(1, Arc::from([reach("lock", Who::Prefix("0x".into()))])));
+    bench.presence(PresenceChange::ReachesWidely(
+        1,
+        Arc::from([reach("lock", LoginDevices::Prefix("0x".into()))]),
+    ));
     bench.rig.step(Vec::new());
     assert_eq!(bench.carried(), [id]);
     bench.rig.say(DEVICE, answer(id, true));

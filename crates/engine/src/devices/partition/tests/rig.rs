@@ -25,7 +25,7 @@ use crate::kernel::machine::MachineContext;
 use crate::kernel::machine::{Machine, Moment};
 use crate::kernel::reply::Reply;
 use crate::settings::{Keep, Picture, Retry, Settings};
-use crate::{DeviceStats, Directory, OnlyIf, Pending};
+use crate::{DeviceStats, OnlyIf, Pending};
 
 const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(7);
@@ -60,7 +60,7 @@ impl Rig {
         let context = EngineContext::new(Arc::clone(&store) as Arc<dyn Store>, clock, &settings);
         context.directory().put(client());
         let now = Timestamp(1_795_000_000_000);
-        let partition = load(&store, &settings, context.directory(), now, 1);
+        let partition = load(&store, &settings, &context, now, 1);
         let mut rig = Self { partition, store, settings, context, now, processes: 1 };
         rig.attend();
         rig.create_linked("0xA");
@@ -139,14 +139,19 @@ impl Rig {
     /// The process dies and another one loads the store.
     pub(super) fn restart(&mut self) {
         self.processes += 1;
-        self.partition =
-            load(&self.store, &self.settings, self.context.directory(), self.now, self.processes);
+        self.partition = load(&self.store, &self.settings, &self.context, self.now, self.processes);
+    }
+
+    /// From now on no device can be shown any payload.
+    pub(super) fn refuse_payloads(&mut self) {
+        let refuse = |_: &_, _: &_| Err(Problem::new(422, "invalid_payload", "not for this kind"));
+        Arc::make_mut(&mut self.settings).check_payload = Arc::new(refuse);
+        self.reload();
     }
 
     /// The same process loads the store again.
     pub(super) fn reload(&mut self) {
-        self.partition =
-            load(&self.store, &self.settings, self.context.directory(), self.now, self.processes);
+        self.partition = load(&self.store, &self.settings, &self.context, self.now, self.processes);
     }
 
     pub(super) fn create(&mut self, id: &str) -> Result<(), Problem> {
@@ -418,12 +423,12 @@ impl Partition {
 fn load(
     store: &MemoryStore,
     settings: &Arc<Settings>,
-    directory: &Directory,
+    context: &EngineContext,
     now: Timestamp,
     process: u64,
 ) -> Partition {
     let moment = Moment { now, stamp: now, wall: now };
-    Partition::load(store, PARTITION, settings, Process(process), moment, directory)
+    Partition::load(store, PARTITION, settings, Process(process), moment, &context.devices)
         .expect("readable")
         .partition
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::DeviceId;
 use engine::devices::sessions::PresenceChange;
-use engine::presence::{Reach, Who};
+use engine::presence::{LoginDevices, Reach};
 
 use crate::commands::plan::kind_of;
 
@@ -41,11 +41,11 @@ impl Presence {
         let named = self.named.iter().filter(|((of, _), _)| of == device);
         let covers = |reach: &Reach| {
             reach.kind.covers(&kind)
-                && match &reach.who {
-                    Who::Everybody => true,
-                    Who::Device(one) => one == device,
-                    Who::Prefix(prefix) => device.as_str().starts_with(&**prefix),
-                    Who::Label(..) => false,
+                && match &reach.login {
+                    LoginDevices::All => true,
+                    LoginDevices::Device(one) => one == device,
+                    LoginDevices::Prefix(prefix) => device.as_str().starts_with(&**prefix),
+                    LoginDevices::Label(..) => false,
                 }
         };
         let named = named.map(|(_, reach)| reach);

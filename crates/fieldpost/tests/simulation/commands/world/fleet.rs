@@ -8,7 +8,7 @@ use engine::devices::input::{Addressed, CommandInput, Input};
 use engine::devices::sessions::PresenceChange;
 use engine::intake::SlicePart;
 use engine::kernel::reply::Reply;
-use engine::presence::{KindSet, Reach, Session, Who};
+use engine::presence::{KindSet, LoginDevices, Reach, Session};
 use engine::{PublishedCommand, Report, Said};
 use records::DisconnectReason;
 
@@ -146,17 +146,17 @@ impl World {
             self.fleet.wide.push(self.fleet.last_session);
         }
         let session = self.fleet.wide[0];
-        let who = match self.machine.random.below(3) {
-            0 => Who::Everybody,
-            1 => Who::Prefix("0xb".into()),
-            _ => Who::Device(self.fleet.devices[self.any_member()].id.clone()),
+        let login = match self.machine.random.below(3) {
+            0 => LoginDevices::All,
+            1 => LoginDevices::Prefix("0xb".into()),
+            _ => LoginDevices::Device(self.fleet.devices[self.any_member()].id.clone()),
         };
         let kind = match self.machine.random.chance(1, 3) {
             true => KindSet::Only(base::Kind::lock()),
             false => KindSet::Any,
         };
         let reach: Arc<[Reach]> = if is_new || self.machine.random.chance(1, 2) {
-            [Reach { kind, who }].into()
+            [Reach { kind, login }].into()
         } else {
             self.fleet.wide.clear();
             [].into()

@@ -86,7 +86,7 @@ fn load(
     let (settings, shared, number) = (Arc::clone(settings), context.clone(), process.number);
     let load = move || {
         let (kernel, moment) = (&shared.kernel, shared.kernel.moment_of_load());
-        let mut opened = Partition::load(&*kernel.store, id, &settings, number, moment, shared.directory())?;
+        let mut opened = Partition::load(&*kernel.store, id, &settings, number, moment, &shared.devices)?;
         opened.partition.go_on_with_sessions(&shared.devices);
         Ok(opened.partition)
     };

@@ -99,7 +99,7 @@ fn load_partition(
     let number = process.number;
     let load = move || {
         let (kernel, moment) = (&shared.kernel, shared.kernel.moment_of_load());
-        let mut opened = Partition::load(&*kernel.store, id, &settings, number, moment, shared.directory())?;
+        let mut opened = Partition::load(&*kernel.store, id, &settings, number, moment, &shared.devices)?;
         for way in WayIn::ALL {
             opened.partition.attend(moment.now, way, attended[way.index()].load(Ordering::SeqCst));
         }

@@ -12,7 +12,8 @@ use base::{Lineage, PartitionId, Timestamp};
 use engine::kernel::runner::BATCHES_IN_FLIGHT_MAX;
 use records::{Batch, PartitionHead};
 use store::{
-    CommitDone, CommitOutcome, MemoryStore, Planned, Resident, Store, StoreError, StoreMetric, View,
+    BlockStorage, CommitDone, CommitOutcome, MemoryStore, Planned, Resident, Store, StoreError, StoreMetric,
+    View,
 };
 
 use super::{End, Storage};
@@ -275,6 +276,10 @@ impl Store for Held {
     fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
         self.check()?;
         self.committed.view(partition)
+    }
+
+    fn blocks(&self) -> Arc<dyn BlockStorage> {
+        self.committed.blocks()
     }
 
     fn failure(&self) -> Option<Arc<StoreError>> {

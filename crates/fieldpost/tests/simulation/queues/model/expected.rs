@@ -128,6 +128,7 @@ impl ShownFigures {
             oldest_ready,
             // Says the same.
             oldest_ready_at: _,
+            rates: _,
             paused,
             settings,
         } = figures.clone();

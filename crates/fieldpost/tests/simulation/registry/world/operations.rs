@@ -140,7 +140,12 @@ impl World {
         let mut progress = OperationProgress::default();
         if !state.chunk.is_empty() {
             let mut outcome = ChunkOutcome { chunk: state.chunk_number(), ..ChunkOutcome::default() };
+            // Whoever hears that it is called off stops in the midst of a chunk.
+            let stops = self.is_called_off(state.id)?;
             for row in &state.chunk {
+                if stops && self.machine.random.chance(1, 4) {
+                    break;
+                }
                 let row = row.parse().expect("rows are numbers");
                 self.act_on(state.id, row, &mut outcome)?;
             }
@@ -161,6 +166,12 @@ impl World {
             progress.chunk = Some(chunk);
         }
         Ok(progress)
+    }
+
+    fn is_called_off(&self, id: EntityId) -> Checked<bool> {
+        let Some(server) = &self.server else { return Ok(false) };
+        let Ok(view) = server.context.kernel.store.view(PartitionId::REGISTRY) else { return Ok(false) };
+        Ok(view.operation_state(id).map_err(unreadable)?.is_some_and(|state| state.status.has_ended()))
     }
 
     fn next_chunk(&self, id: EntityId, next: &[u8]) -> NextChunk {
@@ -225,9 +236,8 @@ impl World {
                     let ended = (counts.matched, turns) == (listed.rows, listed.rows);
                     ended && counts.refused == refused && counts.done + counts.skipped == turns - refused
                 }
-                OperationStatus::Cancelled => {
-                    turns <= counts.matched && counts.done + counts.refused + counts.skipped <= counts.matched
-                }
+                // A row whose turn was not told before a crash has none after its operation's end.
+                OperationStatus::Cancelled => counts.done + counts.refused + counts.skipped <= turns,
                 OperationStatus::Running | OperationStatus::Failed => false,
             };
             self.counts.done += u64::from(state.status == OperationStatus::Done);

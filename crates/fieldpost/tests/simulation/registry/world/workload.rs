@@ -14,15 +14,15 @@ use store::StoreError;
 
 use super::{Server, World};
 use crate::harness::calls::{Calls, Expectations};
-use crate::harness::counts::Counted;
 use crate::harness::machine::Machine;
-use crate::harness::port::{AnyPort, Port};
+use crate::harness::one_partition::{Phase, one_partition};
+use crate::harness::port::Port;
 use crate::harness::process::Process;
 use crate::harness::schedule::{Acts, when};
 use crate::harness::shrinking::Knob;
-use crate::harness::track::{AnyTrack, Past, Track};
+use crate::harness::track::Track;
 use crate::harness::violation::Checked;
-use crate::harness::workload::{Rest, Stored, Workload};
+use crate::harness::workload::{Rest, Workload};
 use crate::registry::counts::Counts;
 use crate::registry::fault_injection::QUIET_IGNORED;
 use crate::registry::model::Model;
@@ -45,6 +45,8 @@ impl Workload for World {
     type Counts = Counts;
     type Act = Act;
 
+    one_partition!(PartitionId::REGISTRY, registry);
+
     fn new(plan: RegistryPlan, machine: &Rc<Machine>) -> Self {
         Self {
             model: Track::new(Model::default(), machine.plan.sync_interval().is_some()),
@@ -56,9 +58,7 @@ impl Workload for World {
             changed: BTreeSet::new(),
             lists: BTreeMap::new(),
             last_number: 0,
-            is_quiet: false,
-            is_closing: false,
-            rest_until: None,
+            phase: Phase::default(),
             counts: Counts::default(),
             plan,
         }
@@ -73,36 +73,6 @@ impl Workload for World {
             Knob::new("enable", &mut weights.enable, 0),
             Knob::new("operations", &mut weights.operations, 0),
         ]
-    }
-
-    fn counts(&self) -> Counts {
-        let mut counts = self.counts;
-        counts.add(&self.model.present.counts);
-        counts
-    }
-
-    fn partitions(&self) -> Vec<PartitionId> {
-        vec![PartitionId::REGISTRY]
-    }
-
-    fn port(&self, _: PartitionId) -> Option<&dyn AnyPort> {
-        self.registry()
-    }
-
-    fn port_mut(&mut self, _: PartitionId) -> Option<&mut dyn AnyPort> {
-        self.server.as_mut().map(|server| &mut server.registry as &mut dyn AnyPort)
-    }
-
-    fn track(&mut self, _: PartitionId) -> &mut dyn AnyTrack {
-        &mut self.model
-    }
-
-    fn step_partition(&mut self, _: PartitionId, count: usize) -> Checked {
-        self.step_registry(count)
-    }
-
-    fn check_stored(&self, _: PartitionId, stored: Stored, past: Past) -> Checked {
-        self.model.at(stored.seq, past)?.check_stored(&*stored.view)
     }
 
     fn load(&mut self, process: &Process) -> Result<(), StoreError> {
@@ -121,17 +91,8 @@ impl Workload for World {
         Ok(())
     }
 
-    fn loaded(&mut self, partition: PartitionId, seq: u64, _: bool) -> Checked {
-        self.expectations.forget_after(partition, seq);
-        self.model.back_to(seq)
-    }
-
-    fn closing(&mut self) {
-        self.is_closing = true;
-    }
-
     fn bury(&mut self) {
-        (self.server, self.is_closing) = (None, false);
+        (self.server, self.phase.is_closing) = (None, false);
         self.calls.waiting.clear();
         self.expectations.clear();
     }
@@ -169,20 +130,12 @@ impl Workload for World {
         Ok(())
     }
 
-    fn told(&mut self) -> Checked {
-        self.take_answers()
-    }
-
     fn next_moment(&self) -> Option<Timestamp> {
         self.next_work()
     }
 
-    fn any_partition(&mut self) -> PartitionId {
-        PartitionId::REGISTRY
-    }
-
     fn become_quiet(&mut self) {
-        self.is_quiet = true;
+        self.phase.is_quiet = true;
     }
 
     fn act_at_rest(&mut self) -> Checked<bool> {
@@ -196,7 +149,7 @@ impl Workload for World {
             return Ok(Rest::Waits(self.ms_to_next(&self.machine).unwrap_or(1_000).clamp(1, 60_000)));
         }
         let quiet = self.plan.settings.notices.quiet;
-        let until = *self.rest_until.get_or_insert(now.after(2 * quiet));
+        let until = *self.phase.rest_until.get_or_insert(now.after(2 * quiet));
         Ok(if now < until { Rest::Waits(until.0 - now.0) } else { Rest::Found })
     }
 

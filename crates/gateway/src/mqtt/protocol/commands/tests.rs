@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use access::{KnownAs, Login};
+use access::{Login, Principal};
 use base::{EntityId, Kind, Lineage, SystemClock, Timestamp};
 use engine::settings::{Retry, UnknownDevice};
 use engine::{Engine, PublishedCommand, Settings};
@@ -46,10 +46,10 @@ struct Bench {
 
 impl Bench {
     async fn start() -> Self {
-        Self::knowing(KnownAs::anybody()).await
+        Self::knowing(Principal::anybody()).await
     }
 
-    async fn knowing(anybody: KnownAs) -> Self {
+    async fn knowing(anybody: Principal) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(7), 1));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(settings(), store, clock).await.expect("an empty store");
@@ -240,7 +240,7 @@ async fn what_is_unsubscribed_from_comes_no_more() {
 #[tokio::test]
 async fn a_device_that_has_lost_its_label_is_shown_to_its_site_no_more() {
     let login = Login::Label { key: "site".into(), value: "12".into() };
-    let bench = Bench::knowing(KnownAs { number: 1, username: "site".into(), login }).await;
+    let bench = Bench::knowing(Principal { number: 1, username: "site".into(), login }).await;
     let engine = &bench.shared.engine;
     for id in ["0xA", "0xB"] {
         let labels = vec![("site".to_owned(), "12".to_owned())];
@@ -277,8 +277,10 @@ fn settings() -> Settings {
         stale_probe: Duration::from_secs(3_600),
         keep: engine::settings::Keep::default(),
         jobs_resident_max: 65_536,
+        streams_memory_bytes: 64_000_000,
         commands: engine::CommandSettings::default(),
         operations: engine::OperationSettings::default(),
+        campaigns: engine::CampaignSettings::default(),
         notices: engine::notices::NoticeSettings::default(),
         allow_private: false,
         render: Arc::new(|_| Vec::new()),

@@ -77,7 +77,7 @@ fn state() -> RolloutState {
         next_us: 9_000,
         ended: 1,
         failed: 1,
-        is_waiting: false,
+        waits_for: records::RolloutWait::Nothing,
         passed_at: None,
         ended_at: None,
     }

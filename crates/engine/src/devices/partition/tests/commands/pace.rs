@@ -7,7 +7,7 @@ use super::*;
 const GAP: Duration = Duration::from_secs(2);
 
 fn window(window: u64) -> PaceChange {
-    PaceChange { window: Patch::Set(window), ..PaceChange::default() }
+    PaceChange { in_flight: Patch::Set(window), ..PaceChange::default() }
 }
 
 fn gap(gap: Duration) -> PaceChange {

@@ -3,8 +3,8 @@
 use super::*;
 use base::PartitionId;
 
-fn site(value: &str) -> Who {
-    Who::Label("site".into(), value.into())
+fn site(value: &str) -> LoginDevices {
+    LoginDevices::Label("site".into(), value.into())
 }
 
 impl Bench {
@@ -15,7 +15,7 @@ impl Bench {
 
     fn is_shown_connected(&self) -> bool {
         let slot = self.rig.view().device(&device()).expect("readable").expect("there").slot;
-        self.rig.context.devices.connected.contains(PartitionId(0), slot)
+        self.rig.context.devices.fleet.is_connected(PartitionId(0), slot)
     }
 
     /// The partition is loaded again, in the same process.
@@ -32,7 +32,7 @@ fn a_label_that_is_taken_away_closes_the_lane_of_a_login_that_had_it() {
     for is_wide in [false, true] {
         let mut bench = Bench::new();
         bench.rig.label(DEVICE, "site", "12");
-        let reach = Reach { kind: KindSet::Any, who: site("12") };
+        let reach = Reach { kind: KindSet::Any, login: site("12") };
         bench.presence(match is_wide {
             true => PresenceChange::ReachesWidely(1, Arc::from([reach])),
             false => PresenceChange::Reaches(device(), 1, Some(reach)),

@@ -1,0 +1,51 @@
+//! The words of tasks and campaigns.
+
+use std::collections::BTreeSet;
+
+use engine::campaigns::TASK_ID_PREFIX;
+use engine::records::{MissedSlots, PickClass, PickOutcome, TaskStanding};
+use utoipa::openapi::Schema;
+
+use super::{array_of, device_id, entity_id, one_of, rollout_id};
+use crate::shape::CAMPAIGN_STATUSES;
+
+pub(crate) fn task_id() -> Schema {
+    entity_id(TASK_ID_PREFIX)
+}
+
+pub(crate) fn task_status() -> Schema {
+    one_of(TaskStanding::ALL.map(TaskStanding::as_str))
+}
+
+/// Which class of customers a task or a campaign is for.
+pub(crate) fn pick_class() -> Schema {
+    one_of(PickClass::ALL.map(PickClass::as_str))
+}
+
+/// What came of a pick.
+pub(crate) fn pick_outcome() -> Schema {
+    one_of(["answered", "failed", "expired"])
+}
+
+/// Why a pick did not succeed.
+pub(crate) fn pick_reason() -> Schema {
+    one_of(BTreeSet::from_iter(PickOutcome::ALL.into_iter().filter_map(PickOutcome::reason)))
+}
+
+/// A campaign's id, which its maker may choose as that of a rollout.
+pub(crate) fn campaign_id() -> Schema {
+    rollout_id()
+}
+
+pub(crate) fn campaign_status() -> Schema {
+    one_of(CAMPAIGN_STATUSES)
+}
+
+/// What becomes of slots that were missed.
+pub(crate) fn missed_slots() -> Schema {
+    one_of(MissedSlots::ALL.map(MissedSlots::as_str))
+}
+
+pub(crate) fn device_ids() -> Schema {
+    array_of(device_id())
+}

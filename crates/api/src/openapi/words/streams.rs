@@ -1,0 +1,99 @@
+//! The schemas of streams and their messages.
+
+use base::limits::{
+    EXTERNAL_ID_CHARS_MAX, MESSAGE_HEADER_BYTES_MAX, MESSAGE_HEADERS_MAX, MESSAGES_PER_CALL_MAX,
+    SEGMENTS_PER_READ_MAX, STREAM_LABEL_CHARS_MAX,
+};
+use engine::records::{SaveMode, WhenFull};
+use engine::streams::{HandlerKind, HandlerState};
+use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, SchemaType, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+
+use super::{any_text, array_of, body, duration, matching, one_of, text, whole};
+
+/// The id of a message.
+pub(crate) fn message_id() -> Schema {
+    text().pattern(Some("^(0|[1-9][0-9]{0,19})$")).description(Some("a decimal, from \"1\" on")).into()
+}
+
+/// A source or a segment.
+pub(crate) fn stream_label() -> Schema {
+    matching("^[A-Za-z0-9_.:-]+$", STREAM_LABEL_CHARS_MAX)
+}
+
+/// Segments to read, with commas between them.
+pub(crate) fn read_segments() -> Schema {
+    let label = "[A-Za-z0-9_.:-]+";
+    let most = SEGMENTS_PER_READ_MAX;
+    let about = format!("1 to {most} segments with commas between them");
+    let more = most - 1;
+    text().pattern(Some(format!("^{label}(,{label}){{0,{more}}}$"))).description(Some(about)).into()
+}
+
+/// The id that a message has at its source, as it is given.
+pub(crate) fn external_id() -> Schema {
+    let about = format!(
+        "a whole number from 0 to 2^63-1, or up to {EXTERNAL_ID_CHARS_MAX} characters; a decimal means the number"
+    );
+    let either = SchemaType::Array(vec![Type::Integer, Type::String]);
+    ObjectBuilder::new().schema_type(either).description(Some(about)).into()
+}
+
+/// Headers of a message.
+pub(crate) fn message_headers() -> Schema {
+    let about = format!(
+        "up to {MESSAGE_HEADERS_MAX} texts by name, of up to {MESSAGE_HEADER_BYTES_MAX} bytes each with its name"
+    );
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(any_text()))))
+        .max_properties(Some(MESSAGE_HEADERS_MAX))
+        .description(Some(about))
+        .into()
+}
+
+/// Messages to be appended.
+pub(crate) fn messages(message: Schema) -> Schema {
+    let items = ArrayBuilder::new().items(RefOr::T(message)).min_items(Some(1));
+    Schema::Array(items.max_items(Some(MESSAGES_PER_CALL_MAX)).build())
+}
+
+/// A size in bytes, with its unit.
+pub(crate) fn size() -> Schema {
+    text()
+        .pattern(Some("^[0-9]+(B|[KMGT]B|[KMGT]iB)$"))
+        .description(Some("a size such as \"64KB\", \"1MB\" or \"1GiB\""))
+        .into()
+}
+
+pub(crate) fn save_mode() -> Schema {
+    one_of(SaveMode::ALL.map(SaveMode::as_str))
+}
+
+pub(crate) fn when_full() -> Schema {
+    one_of(WhenFull::ALL.map(WhenFull::as_str))
+}
+
+/// Where blocks of some age go.
+pub(crate) fn moves() -> Schema {
+    array_of(body(&[("after", duration()), ("to", stream_label())]))
+}
+
+/// Blocks and bytes by storage.
+pub(crate) fn storages() -> Schema {
+    let stored = body(&[("blocks", whole(0, u64::MAX)), ("bytes", whole(0, u64::MAX))]);
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(stored))))
+        .into()
+}
+
+pub(crate) fn handler_kind() -> Schema {
+    one_of([HandlerKind::Unload, HandlerKind::Delete].map(HandlerKind::as_str))
+}
+
+pub(crate) fn handler_state() -> Schema {
+    use HandlerState::{Idle, Paused, Running, Waiting};
+
+    one_of([Idle, Running, Waiting, Paused].map(HandlerState::as_str))
+}

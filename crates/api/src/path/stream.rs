@@ -1,0 +1,48 @@
+//! Streams and their messages in paths. A name that cannot be one is refused as such; an id that
+//! cannot be one is as unknown as one that was never given.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use base::Problem;
+use engine::streams::StreamName;
+use net::problem::{Refused, quoted};
+
+use super::in_path;
+
+/// `/v1/streams/{ns}/{stream}`
+#[derive(Debug)]
+pub(crate) struct StreamInPath(pub StreamName);
+
+/// `/v1/streams/{ns}/{stream}/messages/{id}`
+#[derive(Debug)]
+pub(crate) struct MessageInPath {
+    pub stream: StreamName,
+    pub id: u64,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for StreamInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let (namespace, stream): (String, String) = in_path(parts, state).await?;
+        Ok(Self(StreamName::new(&namespace, &stream)?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for MessageInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let (namespace, stream, id): (String, String, String) = in_path(parts, state).await?;
+        let stream = StreamName::new(&namespace, &stream)?;
+        let id = message_id(&id).ok_or_else(|| {
+            Problem::unknown("unknown_message", format!("stream {stream} has no message {}", quoted(&id)))
+        })?;
+        Ok(Self { stream, id })
+    }
+}
+
+/// The id of a message: a decimal as it is shown.
+pub(crate) fn message_id(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|id: &u64| id.to_string() == text)
+}

@@ -1,0 +1,217 @@
+//! `/v1/streams/{ns}/{stream}/messages`: appending, and reading from a place on.
+//!
+//! A page that would be empty may wait for its first message. Whoever waits holds a place among the
+//! waiting and nothing else; the engine wakes it when something was appended.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequest, Request, State};
+use axum::response::{IntoResponse, Response};
+use base::Problem;
+use base::limits::{MESSAGE_PAYLOAD_BYTES_MAX, PAGE_ITEMS_DEFAULT, SEGMENTS_PER_READ_MAX, STREAM_WAIT_MAX};
+use engine::streams::{StreamName, StreamPage, StreamRead, is_label};
+use net::body::{Pieces, is_ndjson};
+use net::memory_budget::Reservation;
+use net::metrics::Counted;
+use net::problem::Refused;
+use net::shares::SenderKey;
+use tokio::time::{Instant, sleep_until};
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::append;
+use crate::idempotency::Creation;
+use crate::openapi::refusals::{OF_A_MESSAGE, OF_A_READ, OF_A_STREAM, UNKNOWN_MESSAGE, UNKNOWN_STREAM};
+use crate::openapi::{Call, words};
+use crate::params::Params;
+use crate::path::{MessageInPath, StreamInPath, message_id};
+use crate::reads::Reads;
+use crate::shape::{self, AppendedLinesShape, AppendedShape, MessagePageShape, MessageShape, NewMessages};
+
+const MESSAGES: &str = "/v1/streams/{ns}/{stream}/messages";
+
+/// Readers that may wait for a message at a time, of all and of one token or address: as many as
+/// may follow feeds.
+pub(crate) const READERS_MAX: usize = 1_024;
+pub(crate) const READERS_SHARE: usize = 256;
+
+/// A page ends before its messages become heavier than this, in bytes; the largest message fits.
+const PAGE_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+/// What a message may have besides its payload, about, in bytes.
+const MESSAGE_REST_BYTES: usize = 1_024;
+/// What a page takes for each of its bytes: as it was read, and as it is sent, in base64 at worst.
+const HELD_PER_BYTE: usize = 3;
+
+const _: () = assert!(MESSAGE_PAYLOAD_BYTES_MAX < PAGE_BYTES_MAX, "a page holds the largest message");
+
+pub(super) fn routes() -> Routes {
+    let appended = Call::new("Appends a message, or up to 1,000, all or none, or lines one by one")
+        .once()
+        .takes(shape::new_messages_schema())
+        .takes_lines(&shape::new_message_schema())
+        .gives::<AppendedShape>(201, "their ids, in the order of the request")
+        .gives::<AppendedLinesShape>(200, "what became of the lines")
+        .refuses(OF_A_MESSAGE)
+        .refuses(OF_A_STREAM);
+    let read = Call::new("Messages of a stream, oldest first")
+        .query("after", words::message_id())
+        .query("from", words::time())
+        .query("segment", words::read_segments())
+        .query("limit", words::whole(1, base::limits::PAGE_ITEMS_MAX as u64))
+        .query("wait", words::duration())
+        .gives::<MessagePageShape<'_>>(200, "those behind `after`")
+        .refuses(OF_A_STREAM)
+        .refuses(OF_A_READ)
+        .refuses(&[UNKNOWN_STREAM, (503, "storage_unavailable"), (503, "too_many_waiting")]);
+    let shown = Call::new("A message of a stream")
+        .gives::<MessageShape<'_>>(200, "the message")
+        .refuses(OF_A_STREAM)
+        .refuses(OF_A_READ)
+        .refuses(&[UNKNOWN_STREAM, UNKNOWN_MESSAGE, (404, "message_gone"), (503, "storage_unavailable")]);
+    Routes::default().post(MESSAGES, append, appended).get(MESSAGES, read_page, read).get(
+        "/v1/streams/{ns}/{stream}/messages/{id}",
+        show,
+        shown,
+    )
+}
+
+async fn append(
+    State(api): State<ApiState>,
+    StreamInPath(stream): StreamInPath,
+    request: Request,
+) -> Result<Answer, Refused> {
+    if is_ndjson(request.headers()) {
+        let whose = SenderKey::of(request.extensions());
+        let told = append::take(&api, &stream, &whose, Pieces::of(request.into_body())).await?;
+        return Ok(Answer::ok(&told));
+    }
+    let creation = Creation::from_request(request, &api).await?;
+    let append = |api: ApiState, body: String, _| async move {
+        let NewMessages { messages, expect_last_id } = shape::new_messages(&body)?;
+        drop(body);
+        let appended = api.streams().append(&stream, messages, expect_last_id).await?;
+        Ok(Answer::created(&AppendedShape::from(&*appended)))
+    };
+    creation.once(&api, append).await
+}
+
+/// What a reader asks for.
+struct Asked {
+    stream: StreamName,
+    query: StreamRead,
+    wait: Duration,
+    whose: SenderKey,
+}
+
+impl Asked {
+    fn read(stream: StreamName, mut params: Params) -> Result<Self, Problem> {
+        let right = "the id of a message: a decimal; 0 is before the first";
+        let after = params.take("after", right, message_id)?.unwrap_or_default();
+        let from = params.time("from")?;
+        let segments = params.take("segment", &segments_right(), segments)?.unwrap_or_default();
+        let limit = params.limit()?.unwrap_or(PAGE_ITEMS_DEFAULT);
+        let wait = params.wait(STREAM_WAIT_MAX)?.unwrap_or_default();
+        params.end()?;
+        let bytes_max = PAGE_BYTES_MAX.min(limit * (MESSAGE_PAYLOAD_BYTES_MAX + MESSAGE_REST_BYTES));
+        let query = StreamRead { after, from, segments, limit, bytes_max };
+        Ok(Self { stream, query, wait, whose: params.whose() })
+    }
+
+    /// Reads a page in its turn among `reads`, with room for it.
+    async fn look(&self, api: &ApiState, reads: &Reads) -> Result<(Reservation, StreamPage), Problem> {
+        // Whoever waits for room waits among those who wait for their turn.
+        let place = reads.enter_as(&self.whose)?;
+        let held = api.shared.memory_of_pages.take_soon(&self.whose, HELD_PER_BYTE * self.query.bytes_max);
+        let mut held = held.await?.counted_by(&api.shared.metrics.page_held_bytes);
+        let (streams, stream, query) = (api.streams(), self.stream.clone(), self.query.clone());
+        let page = place.run(move || streams.read(&stream, &query)).await?;
+        let bytes: usize = page.items.iter().map(|item| item.payload.len() + MESSAGE_REST_BYTES).sum();
+        held.shrink((HELD_PER_BYTE * bytes).min(HELD_PER_BYTE * self.query.bytes_max));
+        Ok((held, page))
+    }
+
+    /// The first page that has something, or the last one when the wait is over. Each look goes on
+    /// behind what the one before left out.
+    async fn first_page(
+        mut self,
+        api: &ApiState,
+        mut page: StreamPage,
+        until: Instant,
+    ) -> Result<(Option<Reservation>, StreamPage), Problem> {
+        let full = || {
+            let detail = format!(
+                "{READERS_SHARE} readers with this token, or {READERS_MAX} of all, wait already; ask without wait"
+            );
+            Problem::new(503, "too_many_waiting", detail)
+        };
+        let _place = api.shared.readers.try_take(&self.whose, 1).ok_or_else(full)?;
+        let _counted = Counted::new(&api.shared.metrics.stream_readers);
+        let (streams, mut skipped) = (api.streams(), page.skipped);
+        loop {
+            self.query.after = page.next_after;
+            if page.is_end {
+                let over = tokio::select! {
+                    () = streams.appended(&self.stream, page.next_after) => false,
+                    () = sleep_until(until) => true,
+                    () = api.stopped() => true,
+                };
+                if over {
+                    return Ok((None, StreamPage { skipped, ..page }));
+                }
+            } else if Instant::now() >= until {
+                return Ok((None, StreamPage { skipped, ..page }));
+            }
+            let (held, next) = self.look(api, &api.shared.follows).await?;
+            skipped += next.skipped;
+            page = next;
+            if !page.items.is_empty() {
+                return Ok((Some(held), StreamPage { skipped, ..page }));
+            }
+        }
+    }
+}
+
+async fn read_page(
+    State(api): State<ApiState>,
+    StreamInPath(stream): StreamInPath,
+    params: Params,
+) -> Result<Response, Refused> {
+    let asked = Asked::read(stream, params)?;
+    let until = Instant::now() + asked.wait;
+    let (held, page) = asked.look(&api, &api.shared.lists).await?;
+    if !page.items.is_empty() || asked.wait.is_zero() {
+        return Ok(sent(Some(held), &page));
+    }
+    drop(held);
+    // In a box: most readers do not wait.
+    let (held, page) = Box::pin(asked.first_page(&api, page, until)).await?;
+    Ok(sent(held, &page))
+}
+
+fn sent(held: Option<Reservation>, page: &StreamPage) -> Response {
+    let response = Answer::ok(&MessagePageShape::from(page)).into_response();
+    match held {
+        Some(held) => held.until_sent(response),
+        None => response,
+    }
+}
+
+fn segments_right() -> String {
+    format!("1 to {SEGMENTS_PER_READ_MAX} segments with commas between them, each of A-Z a-z 0-9 _ . : and -")
+}
+
+fn segments(text: &str) -> Option<Vec<Box<str>>> {
+    let segments: Vec<_> = text.split(',').take(SEGMENTS_PER_READ_MAX + 1).collect();
+    let fit = segments.len() <= SEGMENTS_PER_READ_MAX && segments.iter().all(|segment| is_label(segment));
+    fit.then(|| segments.into_iter().map(Box::from).collect())
+}
+
+async fn show(
+    State(api): State<ApiState>,
+    MessageInPath { stream, id }: MessageInPath,
+) -> Result<Answer, Refused> {
+    let streams = api.streams();
+    let message = api.shared.lookups.run(move || streams.message(&stream, id)).await?;
+    Ok(Answer::ok(&MessageShape::from(&message)))
+}

@@ -1,0 +1,183 @@
+//! `/v1/streams`: which there are, how they stand, what they are set to, and their blocks.
+
+use std::ops::Bound;
+
+use axum::extract::State;
+use axum::response::Response;
+use engine::Streams;
+use engine::queries::Stretch;
+use engine::streams::{BlockShown, StreamList, StreamName, StreamShown};
+use net::problem::Refused;
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::authorization::VisibleStreams;
+use crate::body::Text;
+use crate::cursor::{BlockKey, StreamKey};
+use crate::list::{self, List, StretchOf};
+use crate::openapi::refusals::{OF_A_READ, OF_A_STREAM, UNKNOWN_STREAM};
+use crate::openapi::{Call, words};
+use crate::params::Params;
+use crate::path::StreamInPath;
+use crate::shape::{self, BlockShape, HandlersShape, StreamShape};
+
+const STREAM: &str = "/v1/streams/{ns}/{stream}";
+
+pub(super) fn routes() -> Routes {
+    let listed = Call::new("Streams, those that the caller may read, in order of namespace and name")
+        .query("namespace", words::queue_name())
+        .lists::<StreamShape<'_>>();
+    let shown = of_one("A stream")
+        .gives::<StreamShape<'_>>(200, "the stream")
+        .refuses(OF_A_READ)
+        .refuses(&[UNKNOWN_STREAM]);
+    let deleted = of_one("Deletes a stream with its messages and settings")
+        .gives_nothing(204, "it is gone")
+        .refuses(&[UNKNOWN_STREAM]);
+    let set = of_one("Sets a stream, which it makes if it is not there; what is left out takes its default")
+        .takes(shape::stream_settings_schema())
+        .gives_nothing(204, "it is set, and they are in force")
+        .refuses(&[
+            (422, "invalid_duration"),
+            (422, "invalid_number"),
+            (422, "invalid_settings"),
+            (422, "invalid_size"),
+            (422, "missing_field"),
+            (422, "unknown_storage"),
+            (422, "unknown_word"),
+            (429, "too_many_streams"),
+        ]);
+    let blocks =
+        of_one("The blocks of a stream, oldest first").lists::<BlockShape<'_>>().refuses(&[UNKNOWN_STREAM]);
+    let handlers = of_one("What the server does with the blocks of a stream by itself")
+        .gives::<HandlersShape<'_>>(200, "all of it")
+        .refuses(OF_A_READ)
+        .refuses(&[UNKNOWN_STREAM]);
+    Routes::default()
+        .get("/v1/streams", list, listed)
+        .get(STREAM, show, shown)
+        .delete(STREAM, delete, deleted)
+        .put("/v1/streams/{ns}/{stream}/settings", set_settings, set)
+        .get("/v1/streams/{ns}/{stream}/blocks", list_blocks, blocks)
+        .get("/v1/streams/{ns}/{stream}/handlers", list_handlers, handlers)
+}
+
+fn of_one(summary: &'static str) -> Call {
+    Call::new(summary).refuses(OF_A_STREAM)
+}
+
+/// Streams, read by a thread that may wait for the store.
+struct Listed {
+    streams: Streams,
+    visible: VisibleStreams,
+}
+
+impl List for Listed {
+    type Key = StreamKey;
+    type Found = StreamShown;
+    type Shown<'a> = StreamShape<'a>;
+
+    fn look(&self, after: Option<&StreamKey>, limit: usize, _: usize) -> StretchOf<Self> {
+        let after = after.map(|StreamKey(name)| name.clone());
+        let of = |namespace: Option<Box<str>>, limit| {
+            self.streams.list(&StreamList { namespace, after: after.clone(), limit })
+        };
+        let found = match &self.visible {
+            VisibleStreams::Everything => of(None, limit)?,
+            VisibleStreams::OfNamespaces(own) => {
+                let first = after.as_ref().map_or("", StreamName::namespace);
+                let mut found = Vec::new();
+                for namespace in own.range::<str, _>((Bound::Included(first), Bound::Unbounded)) {
+                    found.extend(of(Some(namespace.as_str().into()), limit - found.len())?);
+                    if found.len() == limit {
+                        break;
+                    }
+                }
+                found
+            }
+        };
+        Ok(Stretch::indexed(found))
+    }
+
+    fn key(stream: &StreamShown) -> StreamKey {
+        StreamKey(stream.name.clone())
+    }
+
+    fn show(stream: &StreamShown) -> StreamShape<'_> {
+        stream.into()
+    }
+}
+
+async fn list(
+    State(api): State<ApiState>,
+    visible: VisibleStreams,
+    mut params: Params,
+) -> Result<Response, Refused> {
+    let namespace = params.namespace()?;
+    let page = params.page()?;
+    let list = Listed { streams: api.streams(), visible: visible.within(namespace) };
+    list::answer(&api, page, list).await
+}
+
+async fn show(State(api): State<ApiState>, StreamInPath(stream): StreamInPath) -> Result<Answer, Refused> {
+    let streams = api.streams();
+    let stream = api.shared.lookups.run(move || streams.stream(&stream)).await?;
+    Ok(Answer::ok(&StreamShape::from(&stream)))
+}
+
+async fn set_settings(
+    State(api): State<ApiState>,
+    StreamInPath(stream): StreamInPath,
+    Text(body): Text,
+) -> Result<Answer, Refused> {
+    api.streams().put_settings(&stream, shape::stream_settings(&body)?).await?;
+    Ok(Answer::nothing())
+}
+
+async fn delete(State(api): State<ApiState>, StreamInPath(stream): StreamInPath) -> Result<Answer, Refused> {
+    api.streams().delete(&stream).await?;
+    Ok(Answer::nothing())
+}
+
+/// The blocks of a stream, read by a thread that may wait for the store.
+struct StreamBlocks {
+    streams: Streams,
+    stream: StreamName,
+}
+
+impl List for StreamBlocks {
+    type Key = BlockKey;
+    type Found = BlockShown;
+    type Shown<'a> = BlockShape<'a>;
+
+    fn look(&self, after: Option<&BlockKey>, limit: usize, _: usize) -> StretchOf<Self> {
+        self.streams.blocks(&self.stream, after.map(|BlockKey(first)| *first), limit).map(Stretch::indexed)
+    }
+
+    fn key(block: &BlockShown) -> BlockKey {
+        BlockKey(block.first_id)
+    }
+
+    fn show(block: &BlockShown) -> BlockShape<'_> {
+        block.into()
+    }
+}
+
+async fn list_blocks(
+    State(api): State<ApiState>,
+    StreamInPath(stream): StreamInPath,
+    params: Params,
+) -> Result<Response, Refused> {
+    let page = params.page()?;
+    list::answer(&api, page, StreamBlocks { streams: api.streams(), stream }).await
+}
+
+async fn list_handlers(
+    State(api): State<ApiState>,
+    StreamInPath(stream): StreamInPath,
+) -> Result<Answer, Refused> {
+    let streams = api.streams();
+    let handlers = api.shared.lookups.run(move || streams.handlers(&stream)).await?;
+    Ok(Answer::ok(&HandlersShape::from(&*handlers)))
+}

@@ -1,0 +1,167 @@
+//! Messages of streams in answers: what became of those that were to be appended, and those that
+//! were read.
+
+use base::Problem;
+use base::limits::REJECTIONS_LISTED_MAX;
+use engine::streams::{AppendedMessage, OwnedMessage, StreamPage};
+use serde::ser::{Serialize, Serializer};
+use utoipa::ToSchema;
+use utoipa::openapi::Schema;
+
+use super::import::RejectedShape;
+use super::payload::PayloadShape;
+use super::text::Time;
+use crate::openapi::{RejectedLineShape, words};
+
+/// What came of appending.
+#[derive(serde::Serialize, ToSchema)]
+#[schema(as = AppendedMessages)]
+pub(crate) struct AppendedShape {
+    /// In the order of the request.
+    #[schema(max_items = 1000)]
+    messages: Vec<AppendedMessageShape>,
+}
+
+/// A message that was appended, or the one that was there already.
+#[derive(serde::Serialize, ToSchema)]
+#[schema(as = AppendedMessage)]
+pub(crate) struct AppendedMessageShape {
+    /// Of a duplicate the id of the first one, null if that is gone.
+    #[schema(schema_with = message_id_or_null, required)]
+    id: Option<String>,
+    /// Nothing was appended: there was one of this source and external id.
+    duplicate: bool,
+    /// The first one is kept, and carries something else.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    conflict: bool,
+}
+
+fn message_id_or_null() -> Schema {
+    words::or_null(words::message_id())
+}
+
+impl From<&[AppendedMessage]> for AppendedShape {
+    fn from(messages: &[AppendedMessage]) -> Self {
+        let message = |message: &AppendedMessage| AppendedMessageShape {
+            id: message.id.map(|id| id.to_string()),
+            duplicate: message.duplicate,
+            conflict: message.conflict,
+        };
+        Self { messages: messages.iter().map(message).collect() }
+    }
+}
+
+/// What became of lines. Rejections are listed in order of their lines, the first thousand only.
+#[derive(Debug, Default, serde::Serialize, ToSchema)]
+#[schema(as = AppendedLines)]
+pub(crate) struct AppendedLinesShape {
+    appended: u64,
+    /// Those whose source and external id were there before.
+    duplicates: u64,
+    rejected_count: u64,
+    #[schema(max_items = 1000, value_type = Vec<RejectedLineShape>)]
+    rejected: Vec<RejectedShape>,
+    /// The id of the last message that was appended; null if none was.
+    #[schema(schema_with = message_id_or_null, required)]
+    last_id: Option<String>,
+}
+
+impl AppendedLinesShape {
+    /// Counts a line, and lists it if it was refused.
+    pub(crate) fn add(&mut self, line: u64, outcome: Result<AppendedMessage, Problem>) {
+        match outcome {
+            Ok(AppendedMessage { duplicate: true, .. }) => self.duplicates += 1,
+            Ok(AppendedMessage { id, .. }) => {
+                self.appended += 1;
+                self.last_id = id.map(|id| id.to_string());
+            }
+            Err(problem) => {
+                self.rejected_count += 1;
+                if self.rejected.len() < REJECTIONS_LISTED_MAX {
+                    self.rejected.push(RejectedShape::of(line, problem));
+                }
+            }
+        }
+    }
+}
+
+/// Messages, oldest first.
+#[derive(serde::Serialize, ToSchema)]
+#[schema(as = MessagePage)]
+pub(crate) struct MessagePageShape<'a> {
+    #[schema(max_items = 1000)]
+    items: Vec<MessageShape<'a>>,
+    /// Where to read on: it moves on past what was left out.
+    #[schema(schema_with = words::message_id)]
+    next_after: String,
+    /// Messages behind `after` that are gone already.
+    skipped: u64,
+}
+
+impl<'a> From<&'a StreamPage> for MessagePageShape<'a> {
+    fn from(page: &'a StreamPage) -> Self {
+        Self {
+            items: page.items.iter().map(MessageShape::from).collect(),
+            next_after: page.next_after.to_string(),
+            skipped: page.skipped,
+        }
+    }
+}
+
+/// A message of a stream.
+#[derive(serde::Serialize, ToSchema)]
+#[schema(as = Message)]
+pub(crate) struct MessageShape<'a> {
+    #[schema(schema_with = words::message_id)]
+    id: String,
+    /// Its own time; that of receipt if it was given none.
+    ts: Time,
+    /// Where it comes from.
+    #[schema(schema_with = label_or_null, required)]
+    source: Option<&'a str>,
+    /// Its id there, a number too.
+    #[schema(required)]
+    external_id: Option<String>,
+    /// By which it can be read apart.
+    #[schema(schema_with = label_or_null, required)]
+    segment: Option<&'a str>,
+    #[serde(flatten)]
+    payload: PayloadShape<'a>,
+    #[serde(skip_serializing_if = "HeadersShape::is_empty")]
+    #[schema(schema_with = words::message_headers, required = false)]
+    headers: HeadersShape<'a>,
+}
+
+fn label_or_null() -> Schema {
+    words::or_null(words::stream_label())
+}
+
+impl<'a> From<&'a OwnedMessage> for MessageShape<'a> {
+    fn from(message: &'a OwnedMessage) -> Self {
+        Self {
+            id: message.id.to_string(),
+            ts: Time(message.ts),
+            source: message.source.as_deref(),
+            external_id: message.external_id.as_ref().map(ToString::to_string),
+            segment: message.segment.as_deref(),
+            payload: PayloadShape::of(message.is_json, &message.payload),
+            headers: HeadersShape(&message.headers),
+        }
+    }
+}
+
+/// Texts by name.
+pub(crate) struct HeadersShape<'a>(&'a [(Box<str>, Box<str>)]);
+
+impl HeadersShape<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for HeadersShape<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (&**name, &**value)))
+    }
+}

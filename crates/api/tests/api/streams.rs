@@ -1,0 +1,98 @@
+//! Streams over HTTP: every answer is held against the document.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value as Json, json};
+
+use crate::rig::{Answer, Server, names};
+
+const S: &str = "/v1/streams/shop/orders";
+
+async fn lines(server: &Server, body: &str) -> Answer {
+    let request =
+        Request::post(format!("{S}/messages")).header("content-type", "application/x-ndjson; charset=utf-8");
+    server.send(request.body(Body::from(body.to_owned())).expect("a request")).await
+}
+
+async fn payloads(server: &Server, parameters: &str) -> Vec<Json> {
+    let page = server.get(&format!("{S}/messages{parameters}")).await;
+    page["items"].as_array().expect("items").iter().map(|item| item["payload"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_message_comes_back_as_it_was_appended() {
+    let server = Server::start().await;
+    let append = format!("POST {S}/messages");
+    let full = r#"{"payload":{"b": 1.50},"source":"a","external_id":7,"segment":"s","ts":"2001-01-01T00:00:00Z",
+        "headers":{"k":"v"}}"#;
+    server.check(&append, full, 201, r#"{"messages":[{"id":"1","duplicate":false}]}"#).await;
+    server.check(&append, full, 201, r#"{"messages":[{"id":"1","duplicate":true}]}"#).await;
+    let other = r#"{"payload":2,"source":"a","external_id":"7"}"#;
+    server.check(&append, other, 201, r#"{"messages":[{"id":"1","duplicate":true,"conflict":true}]}"#).await;
+    let many = r#"{"messages":[{"payload":2},{"payload_base64":"AP8"}],"expect_last_id":"1"}"#;
+    server.check(&append, many, 201, r#"{"messages":[{"id":"2"},{"id":"3"}]}"#).await;
+    server.check(&append, many, 409, "tail_moved").await;
+    let page = server.call(&format!("GET {S}/messages?limit=1"), "").await;
+    assert!(page.text.contains(r#""payload":{"b":1.50},"headers":{"k":"v"}}"#), "{}", page.text);
+    let expect = r#"{"id":"1","ts":"2001-01-01T00:00:00.000Z","source":"a","external_id":"7","segment":"s"}"#;
+    server.check(&format!("GET {S}/messages/1"), "", 200, expect).await;
+    let bytes = server.get(&format!("{S}/messages/3")).await;
+    assert_eq!(names(&bytes), ["external_id", "id", "payload_base64", "segment", "source", "ts"]);
+    assert_eq!(payloads(&server, "?after=1&limit=1").await, [json!(2)]);
+}
+
+#[tokio::test]
+async fn lines_are_taken_or_refused_by_themselves() {
+    let server = Server::start().await;
+    let body = "{\"payload\":1}\n\n7\n{\"payload\":2,\"hue\":1}\n{\"payload\":3}";
+    let answer = lines(&server, body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let json = answer.json();
+    let counts = json!([json["appended"], json["duplicates"], json["rejected_count"], json["last_id"]]);
+    assert_eq!(counts, json!([2, 0, 2, "2"]));
+    assert_eq!(json!([json["rejected"][0]["line"], json["rejected"][1]["line"]]), json!([3, 4]));
+    assert_eq!(payloads(&server, "").await, [json!(1), json!(3)]);
+    assert_eq!(lines(&server, "").await.json()["last_id"], Json::Null);
+}
+
+#[tokio::test]
+async fn a_stream_is_shown_set_listed_and_deleted() {
+    let server = Server::start().await;
+    server.check(&format!("PUT {S}/settings"), r#"{"save":"wait","save_interval":"10ms"}"#, 204, "").await;
+    let stream = server.get(S).await;
+    assert_eq!(json!([stream["first_id"], stream["last_id"], stream["messages"]]), json!(["1", "0", 0]));
+    assert_eq!(stream["settings"]["save"], "wait");
+    server.check(&format!("POST {S}/messages"), r#"{"payload":1}"#, 201, "{}").await;
+    let expect = r#"{"items":[{"first_id":"1","last_id":"1","messages":1}],"next_cursor":null}"#;
+    server.check(&format!("GET {S}/blocks"), "", 200, expect).await;
+    server.check(&format!("GET {S}/handlers"), "", 200, r#"{"next_cursor":null}"#).await;
+    server.check("POST /v1/streams/a/b/messages", r#"{"payload":1}"#, 201, "{}").await;
+    let both = r#"{"items":[{"stream":"b"},{"stream":"orders"}],"next_cursor":null}"#;
+    server.check("GET /v1/streams", "", 200, both).await;
+    server.check("GET /v1/streams?limit=1", "", 200, r#"{"items":[{"stream":"b"}],"next_cursor":"*"}"#).await;
+    server.check("GET /v1/streams?namespace=shop", "", 200, r#"{"items":[{"stream":"orders"}]}"#).await;
+    server.check(&format!("DELETE {S}"), "", 204, "").await;
+    server
+        .check_all(&[
+            (&format!("GET {S}"), "", 404, "unknown_stream"),
+            (&format!("DELETE {S}"), "", 404, "unknown_stream"),
+            (&format!("GET {S}/messages"), "", 404, "unknown_stream"),
+            (&format!("GET {S}/blocks"), "", 404, "unknown_stream"),
+            (&format!("GET {S}/handlers"), "", 404, "unknown_stream"),
+            ("GET /v1/streams?namespace=_own", "", 422, "invalid_parameter"),
+            ("GET /v1/streams/a/b/messages/2", "", 404, "unknown_message"),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn a_waiting_reader_is_answered_by_an_append() {
+    let server = Server::start().await;
+    server.check(&format!("POST {S}/messages"), r#"{"payload":1}"#, 201, "{}").await;
+    let path = format!("{S}/messages?after=1&wait=60s");
+    let append = format!("POST {S}/messages");
+    let (page, _) = tokio::join!(server.get(&path), server.call(&append, r#"{"payload":2}"#));
+    assert_eq!(json!([page["items"][0]["payload"], page["next_after"]]), json!([2, "2"]), "{page}");
+    let empty = server.get(&format!("{S}/messages?after=2&wait=1ms")).await;
+    assert_eq!(empty, json!({"items": [], "next_after": "2", "skipped": 0}));
+}

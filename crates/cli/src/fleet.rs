@@ -1,0 +1,78 @@
+//! `fieldpost fleet`: all devices together: how many there are, and how fairly they are picked.
+
+mod view;
+
+use clap::{Args, Subcommand};
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::list::{self, ListFlags};
+use super::screen::Screen;
+use view::{SeenCounts, SeenFairness, SeenWeight};
+
+/// What can be asked of the fleet.
+#[derive(Debug, Subcommand)]
+pub enum FleetAction {
+    /// Count the devices of a selection: all, connected, online, lost, never seen.
+    Count(CountFleet),
+    /// List the weights of devices, in order of id: the heaviest are picked first.
+    Weights(ListWeights),
+    /// Show what the weights of all devices follow from.
+    Fairness,
+}
+
+/// Which devices.
+#[derive(Args, Debug)]
+struct SelectionFlags {
+    /// Only those that a selector means: 'site=12,kind!=lock'.
+    #[arg(long)]
+    selector: Option<String>,
+    /// Only those of this place, by the server's setting [fleet] place: CN_520000.
+    #[arg(long)]
+    place: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct CountFleet {
+    #[command(flatten)]
+    selection: SelectionFlags,
+    /// A row for each value of this label too, or of kind, connection, connected, client or
+    /// answering; the most first.
+    #[arg(long, value_name = "KEY")]
+    by: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct ListWeights {
+    #[command(flatten)]
+    selection: SelectionFlags,
+    #[command(flatten)]
+    list_flags: ListFlags,
+}
+
+impl SelectionFlags {
+    fn of(&self, path: Path) -> Path {
+        path.with_maybe("selector", self.selector.as_ref()).with_maybe("place", self.place.as_ref())
+    }
+}
+
+impl FleetAction {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Count(CountFleet { selection, by }) => {
+                let path = selection.of(Path::of(&["fleet", "count"])).with_maybe("by", by.as_ref());
+                let counts = api.get(&path)?;
+                let width = screen.width();
+                screen.show(&counts, || Ok(api.read::<SeenCounts>(&counts)?.text(width)))
+            }
+            Self::Weights(ListWeights { selection, list_flags }) => {
+                let path = selection.of(Path::of(&["fleet", "weights"]));
+                list::show::<SeenWeight>(api, screen, &path, list_flags, "no devices")
+            }
+            Self::Fairness => {
+                let fairness = api.get(&Path::of(&["fleet", "fairness"]))?;
+                screen.show(&fairness, || Ok(api.read::<SeenFairness>(&fairness)?.facts()))
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What a job or a message carries, on the command line: JSON, or a file.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use clap::{ArgGroup, Args};
+use serde_json::value::RawValue;
+
+use super::failure::Failure;
+use super::input::{self, json};
+
+/// The server takes a megabyte of payload, in a body of at most this.
+const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
+
+/// What a job or a message carries.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("carried").args(["payload", "file"]))]
+pub(super) struct PayloadFlags {
+    /// What it carries, as JSON: 1, '"text"', '{"to":"ann"}'; null if left out.
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, value_parser = json)]
+    payload: Option<Box<RawValue>>,
+    /// Read what it carries from a file, - for stdin.
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The file holds bytes, not JSON.
+    #[arg(long, requires = "file")]
+    bytes: bool,
+}
+
+impl PayloadFlags {
+    /// The value, or the bytes in base64; neither where nothing was said.
+    pub(super) fn read(&self) -> Result<(Option<Box<RawValue>>, Option<String>), Failure> {
+        let Some(file) = &self.file else { return Ok((self.payload.clone(), None)) };
+        let mut content = Vec::new();
+        let read = input::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
+        read.map_err(|error| input::unreadable(file, &error))?;
+        if content.len() as u64 > FILE_BYTES_MAX {
+            return Err(Failure::Usage(format!("{} is too long", file.display())));
+        }
+        if self.bytes {
+            return Ok((None, Some(BASE64_STANDARD.encode(content))));
+        }
+        let value = serde_json::from_slice(&content).map_err(|error| {
+            Failure::Usage(format!("{} is not JSON ({error}); --bytes takes it as it is", file.display()))
+        })?;
+        Ok((Some(value), None))
+    }
+}

@@ -1,0 +1,104 @@
+//! `fieldpost stream`: messages are appended, read and followed, and streams are looked after.
+
+mod append;
+mod read;
+mod set;
+mod view;
+
+use clap::{Args, Subcommand};
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::list::{self, ListFlags};
+use super::screen::Screen;
+use super::table::plain;
+use view::{BlockView, HandlersView, StreamView};
+
+/// What can be done with streams.
+#[derive(Debug, Subcommand)]
+pub enum StreamAction {
+    /// Append a message, or one for each line of a file.
+    Append(Box<append::Append>),
+    /// Read messages, the oldest first.
+    Read(read::ReadMessages),
+    /// List streams with how much is in them.
+    #[command(visible_alias = "list")]
+    Ls(Ls),
+    /// Show how a stream stands and what is set for it.
+    Show(StreamArgs),
+    /// Change what is set for a stream: save mode, blocks, how long messages are kept.
+    Set(set::Set),
+    /// Delete a stream with all its messages and what is set for it.
+    Delete(StreamArgs),
+    /// List the blocks of a stream, the oldest first.
+    Blocks(BlockListing),
+    /// Show what the server does with the blocks of a stream by itself.
+    Handlers(StreamArgs),
+}
+
+/// A stream.
+#[derive(Args, Debug)]
+pub struct StreamArgs {
+    /// The namespace.
+    #[arg(value_name = "NAMESPACE")]
+    namespace: String,
+    /// The stream.
+    #[arg(value_name = "STREAM")]
+    stream: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Ls {
+    /// Only those of this namespace.
+    #[arg(long)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    list_flags: ListFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct BlockListing {
+    #[command(flatten)]
+    place: StreamArgs,
+    #[command(flatten)]
+    list_flags: ListFlags,
+}
+
+impl StreamArgs {
+    fn below(&self, parts: &[&str]) -> Path {
+        Path::of(&[&["streams", &self.namespace, &self.stream], parts].concat())
+    }
+
+    fn name(&self) -> String {
+        format!("{}/{}", plain(&self.namespace), plain(&self.stream))
+    }
+}
+
+impl StreamAction {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Append(append) => append.run(api, screen),
+            Self::Read(read) => read.run(api, screen),
+            Self::Ls(Ls { namespace, list_flags }) => {
+                let path = Path::of(&["streams"]).with_maybe("namespace", namespace.as_ref());
+                list::show::<StreamView>(api, screen, &path, list_flags, "no streams")
+            }
+            Self::Show(place) => {
+                let stream = api.get(&place.below(&[]))?;
+                screen.show(&stream, || Ok(api.read::<StreamView>(&stream)?.facts()))
+            }
+            Self::Set(set) => set.run(api, screen),
+            Self::Delete(place) => {
+                api.delete(&place.below(&[]))?;
+                screen.tell(&format!("{} deleted\n", place.name()))
+            }
+            Self::Blocks(BlockListing { place, list_flags }) => {
+                list::show::<BlockView>(api, screen, &place.below(&["blocks"]), list_flags, "no blocks")
+            }
+            Self::Handlers(place) => {
+                let handlers = api.get(&place.below(&["handlers"]))?;
+                screen.show(&handlers, || Ok(api.read::<HandlersView>(&handlers)?.to_text()))
+            }
+        }
+    }
+}

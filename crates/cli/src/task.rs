@@ -1,0 +1,85 @@
+//! `fieldpost task`: some devices of many are asked once.
+
+mod run;
+mod view;
+mod watch;
+
+use clap::{Args, Subcommand};
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::feed::Order;
+use super::list::{self, ListFlags};
+use super::screen::Screen;
+use super::table::plain;
+pub(super) use view::SeenResult;
+use view::SeenTask;
+
+/// What can be done with tasks.
+#[derive(Debug, Subcommand)]
+pub enum TaskAction {
+    /// Ask some devices, and show what each says as it comes. The server goes on when this is
+    /// interrupted. Exit code: 0 when as many devices as were wanted gave a good answer, 1 when
+    /// not.
+    Run(Box<run::RunTask>),
+    /// Show a task: how many devices were picked, and what came of it.
+    Show(OneTask),
+    /// List what came of each device, the newest first.
+    Results(ListResults),
+    /// Show what came of each device, now and as it comes, until the task has ended. Exit code as
+    /// of `task run`.
+    Watch(watch::WatchTask),
+    /// Stop tasks: what was not sent to a device yet is cancelled.
+    Cancel(SeveralTasks),
+}
+
+#[derive(Args, Debug)]
+pub struct OneTask {
+    /// The task.
+    #[arg(value_name = "TASK")]
+    id: String,
+}
+
+#[derive(Args, Debug)]
+pub struct SeveralTasks {
+    /// The tasks.
+    #[arg(value_name = "TASK", required = true)]
+    ids: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct ListResults {
+    /// The task.
+    #[arg(value_name = "TASK")]
+    id: String,
+    /// Oldest or newest first: desc if left out.
+    #[arg(long, value_enum, value_name = "ORDER")]
+    order: Option<Order>,
+    #[command(flatten)]
+    list_flags: ListFlags,
+}
+
+impl TaskAction {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Run(run) => run.run(api, screen),
+            Self::Show(OneTask { id }) => {
+                let task = api.get(&of(id))?;
+                screen.show(&task, || Ok(api.read::<SeenTask>(&task)?.facts()))
+            }
+            Self::Results(ListResults { id, order, list_flags }) => {
+                let path = of(id).and(&["results"]).with_maybe("order", order.map(Order::as_str));
+                list::show::<SeenResult>(api, screen, &path, list_flags, "no results")
+            }
+            Self::Watch(watch) => watch.run(api, screen),
+            Self::Cancel(SeveralTasks { ids }) => ids.iter().try_for_each(|id| {
+                api.delete(&of(id))?;
+                screen.tell(&format!("{} cancelled\n", plain(id)))
+            }),
+        }
+    }
+}
+
+fn of(id: &str) -> Path {
+    Path::of(&["tasks", id])
+}

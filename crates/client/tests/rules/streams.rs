@@ -1,0 +1,65 @@
+//! Streams: what is appended again after a lost answer, and what is not.
+
+use fieldpost_client::{MessageId, OutgoingMessage, StreamReading};
+use serde_json::json;
+
+use crate::stage::{Reply, Stage, ok, refused};
+
+fn seven() -> OutgoingMessage {
+    OutgoingMessage::json(&7).expect("a number")
+}
+
+#[tokio::test]
+async fn only_what_has_an_external_id_is_appended_again() {
+    for (message, is_repeated) in [(seven(), false), (seven().once("till-4", 1), true)] {
+        let stage = Stage::new(|asked| match asked.before {
+            0 => Reply::Break,
+            _ => Reply::Answer(201, json!({"messages": [{"id": "1", "duplicate": true}]}).to_string()),
+        })
+        .await;
+        let appended = stage.client().stream("shop", "orders").append(&message).await;
+        assert_eq!(appended.is_ok_and(|appended| appended.duplicate), is_repeated);
+        let asked = stage.asked();
+        assert_eq!(asked.len(), if is_repeated { 2 } else { 1 });
+        assert_eq!(
+            (asked[0].method.as_str(), asked[0].path.as_str()),
+            ("POST", "/v1/streams/shop/orders/messages")
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_expected_end_is_asked_for_once() {
+    let stage = Stage::new(|_| Reply::Break).await;
+    let stream = stage.client().stream("shop", "orders");
+    let appended = stream.append_after(&MessageId::start(), &[seven().once("till-4", 1)]).await;
+    assert!(appended.is_err());
+    let asked = stage.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].json()["expect_last_id"], "0");
+}
+
+#[tokio::test]
+async fn a_stream_is_read_from_place_to_place() {
+    let page = json!({"items": [], "next_after": "9", "skipped": 2});
+    let stage = Stage::new(move |_| ok(&page)).await;
+    let stream = stage.client().stream("shop", "orders");
+    let first = stream.read(&StreamReading::default().limit(5)).await.expect("a page");
+    stream.read(&StreamReading::after(&first.next_after)).await.expect("a page");
+    let asked: Vec<_> = stage.asked().into_iter().map(|asked| asked.path).collect();
+    let path = "/v1/streams/shop/orders/messages";
+    assert_eq!(asked, [format!("{path}?limit=5"), format!("{path}?after=9")]);
+}
+
+#[tokio::test]
+async fn a_deletion_that_got_through_unseen_is_one() {
+    for (breaks, is_done) in [(true, true), (false, false)] {
+        let stage = Stage::new(move |asked| match asked.before {
+            0 if breaks => Reply::Break,
+            _ => refused(404, "unknown_stream"),
+        })
+        .await;
+        let deleted = stage.client().stream("shop", "orders").delete().await;
+        assert_eq!(deleted.is_ok(), is_done, "{deleted:?}");
+    }
+}

@@ -1,0 +1,33 @@
+//! Streams: append-only sequences of messages in blocks.
+//!
+//! A stream lives in a partition of its own kind, by a hash of namespace and name. Its machine
+//! gives ids, keeps duplicates out, and decides when what was appended is written; the save mode of
+//! a stream says when that is, and when the caller is answered. Readers see what callers were
+//! answered, and never more.
+
+pub mod block_worker;
+mod calls;
+mod checks;
+pub(crate) mod context;
+mod effect;
+mod index_cache;
+pub mod input;
+pub mod machine;
+mod message;
+mod name;
+mod reading;
+mod shown;
+mod stream_metrics;
+mod tails;
+
+pub use calls::Streams;
+pub use checks::{check_message, is_label};
+pub use context::StreamsContext;
+pub use effect::StreamsEffect;
+pub use input::StreamsInput;
+pub use machine::StreamPartition;
+pub use message::{AppendedMessage, MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, SharedBytes};
+pub use name::StreamName;
+pub use shown::{
+    BlockShown, HandlerKind, HandlerShown, HandlerState, StreamList, StreamPage, StreamRead, StreamShown,
+};

@@ -1,0 +1,362 @@
+//! Streams as the edges hold them: calls become inputs, and answers come as the save mode has it.
+
+use std::sync::Arc;
+
+use base::limits::{MESSAGE_BYTES_PER_CALL_MAX, MESSAGES_PER_CALL_MAX, STREAMS_MAX};
+use base::{Incarnation, PartitionId, Problem};
+use records::{Stream, StreamSettings};
+use tokio::task::spawn_blocking;
+
+use super::block_worker::{BlockFile, LOCAL_STORAGE};
+use super::checks::check_message;
+use super::input::{AppendCall, AppendOutcome, StreamsInput};
+use super::reading::{FoundStream, StreamReader};
+use super::tails::OpenTail;
+use super::{
+    AppendedMessage, BlockShown, HandlerKind, HandlerShown, HandlerState, NewMessage, OwnedMessage,
+    StreamList, StreamName, StreamPage, StreamRead, StreamShown,
+};
+use crate::Engine;
+use crate::kernel::partition_handle::PartitionHandle;
+use crate::queries::unreadable;
+
+/// The calls about streams. Cheap to clone.
+///
+/// Those that are not `async` read from disk: run them where that may block. A call fails with 503
+/// when the server is not accepting; then nothing is known of what it asked for.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    engine: Engine,
+}
+
+impl Streams {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+
+    /// Appends up to [`MESSAGES_PER_CALL_MAX`] messages in this order, all or none; makes the
+    /// stream if it is not there. With `expect_last_id` only where that is the id of the newest
+    /// message.
+    ///
+    /// # Errors
+    /// 422 for what is not allowed, 409 `tail_moved`, 429 `too_many_streams`, 503 `stream_full`.
+    pub async fn append(
+        &self,
+        stream: &StreamName,
+        messages: Vec<NewMessage>,
+        expect_last_id: Option<u64>,
+    ) -> Result<Vec<AppendedMessage>, Problem> {
+        check_all(&messages)?;
+        self.check_count(stream)?;
+        let call = |reply| {
+            let call = AppendCall { stream: stream.clone(), messages, expect_last_id, reply };
+            StreamsInput::Append(Box::new(call))
+        };
+        let outcomes = self.partition(stream).ask(call).await??;
+        let is_duplicate = |outcome: &AppendOutcome| matches!(outcome, AppendOutcome::Duplicate(_));
+        if outcomes.iter().any(is_duplicate) {
+            return self.with_first_messages(stream, outcomes).await;
+        }
+        Ok(outcomes.into_iter().filter_map(|outcome| appended(&outcome)).collect())
+    }
+
+    /// Answers also which messages were there before. Looked up by few callers at a time, where it
+    /// may block.
+    async fn with_first_messages(
+        &self,
+        stream: &StreamName,
+        outcomes: Vec<AppendOutcome>,
+    ) -> Result<Vec<AppendedMessage>, Problem> {
+        let context = Arc::clone(&self.engine.context().streams);
+        // It is never closed.
+        let _turn = context.look_ups.acquire().await;
+        let (engine, name) = (self.engine.clone(), stream.clone());
+        let look_up = move || {
+            let context = &engine.context().streams;
+            let reader = StreamReader { store: engine.store(), context };
+            let mut duplicates = Vec::new();
+            let mut all: Vec<Option<AppendedMessage>> = Vec::with_capacity(outcomes.len());
+            for outcome in outcomes {
+                all.push(appended(&outcome));
+                if let AppendOutcome::Duplicate(message) = outcome {
+                    duplicates.push(*message);
+                }
+            }
+            // What is new was appended, whatever becomes of this.
+            let firsts = reader.first_messages(&name, &duplicates).unwrap_or_else(|problem| {
+                tracing::warn!(stream = %name, %problem, "the first messages of duplicates are not told");
+                let unknown = AppendedMessage { id: None, duplicate: true, conflict: false };
+                vec![unknown; duplicates.len()]
+            });
+            context.counts.conflicts(firsts.iter().filter(|first| first.conflict).count() as u64);
+            let mut firsts = firsts.into_iter();
+            all.into_iter().filter_map(|one| one.or_else(|| firsts.next())).collect()
+        };
+        let stopping = |_| Problem::unavailable("the server is not accepting now");
+        spawn_blocking(look_up).await.map_err(stopping)
+    }
+
+    /// Gives a stream these settings; makes it if it is not there.
+    ///
+    /// # Errors
+    /// 422 for what is out of range, 429 `too_many_streams`.
+    pub async fn put_settings(&self, stream: &StreamName, settings: StreamSettings) -> Result<(), Problem> {
+        ::streams::settings::check(&settings)?;
+        self.check_count(stream)?;
+        let (name, settings) = (stream.clone(), Box::new(settings));
+        let input = |reply| StreamsInput::PutSettings { stream: name, settings, reply };
+        self.partition(stream).ask(input).await?
+    }
+
+    /// Deletes a stream with all its messages.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`.
+    pub async fn delete(&self, stream: &StreamName) -> Result<(), Problem> {
+        let input = |reply| StreamsInput::Delete { stream: stream.clone(), reply };
+        self.partition(stream).ask(input).await?
+    }
+
+    /// Messages, oldest first. Reads from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`, 503 `storage_unavailable`.
+    pub fn read(&self, stream: &StreamName, query: &StreamRead) -> Result<StreamPage, Problem> {
+        self.reader().read(stream, query)
+    }
+
+    /// One message. Reads from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`, `unknown_message` or `message_gone`, 503 `storage_unavailable`.
+    pub fn message(&self, stream: &StreamName, id: u64) -> Result<OwnedMessage, Problem> {
+        let found = self.reader().find(stream)?;
+        let unknown = || Problem::unknown("unknown_message", format!("stream {stream} has no message {id}"));
+        if id == 0 || id >= found.next {
+            return Err(unknown());
+        }
+        if id < found.tail.first {
+            let detail =
+                format!("message {id} is gone: the oldest of stream {stream} is {}", found.tail.first);
+            return Err(Problem::unknown("message_gone", detail));
+        }
+        drop(found);
+        let query =
+            StreamRead { after: id - 1, from: None, segments: Vec::new(), limit: 1, bytes_max: usize::MAX };
+        let page = self.reader().read(stream, &query)?;
+        page.items.into_iter().find(|message| message.id == id).ok_or_else(unknown)
+    }
+
+    /// A stream. Reads from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`.
+    pub fn stream(&self, stream: &StreamName) -> Result<StreamShown, Problem> {
+        let found = self.reader().find(stream)?;
+        let row = found.view.stream(found.stream).map_err(unreadable)?;
+        let row = row.ok_or_else(|| super::machine::unknown_stream(stream))?;
+        self.shown(&row)
+    }
+
+    /// Streams in order of namespace and name. Reads from disk.
+    ///
+    /// # Errors
+    /// 503 only.
+    pub fn list(&self, query: &StreamList) -> Result<Vec<StreamShown>, Problem> {
+        let after = query.after.as_ref().map(|after| (after.namespace(), after.stream()));
+        let mut all = Vec::new();
+        for index in 0..self.engine.store().partitions() {
+            let view = self.engine.store().view(PartitionId::of_streams(index)).map_err(unreadable)?;
+            all.extend(view.streams(query.namespace.as_deref(), after, query.limit).map_err(unreadable)?);
+        }
+        all.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        all.truncate(query.limit);
+        all.into_iter().map(|row| self.shown(&row)).collect()
+    }
+
+    /// The blocks of a stream behind the one that begins with the id `after`, oldest first. Reads
+    /// from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`.
+    pub fn blocks(
+        &self,
+        stream: &StreamName,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<BlockShown>, Problem> {
+        let found = self.reader().find(stream)?;
+        let from = after.map_or(0, |after| after.saturating_add(1)).max(found.tail.first);
+        let rows = found.view.stream_blocks(found.stream, from, limit).map_err(unreadable)?;
+        let rows = rows.into_iter().filter(|block| after.is_none_or(|after| block.first > after));
+        let context = &self.engine.context().streams;
+        let mut all: Vec<BlockShown> = rows
+            .map(|block| BlockShown {
+                first_id: block.first,
+                last_id: block.last,
+                bytes: block.bytes,
+                messages: block.messages.into(),
+                loaded: context.indexes.has(BlockFile::of(&block).block_name()),
+                storage: Some(block.storage),
+                saved: true,
+                created_at: block.created_at,
+            })
+            .collect();
+        if all.len() < limit {
+            let open = self.unstored(&found)?;
+            all.extend(open.filter(|open| after.is_none_or(|after| open.first_id > after)));
+        }
+        Ok(all)
+    }
+
+    /// What the server does with the blocks of a stream by itself. Reads from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`.
+    pub fn handlers(&self, stream: &StreamName) -> Result<Vec<HandlerShown>, Problem> {
+        let found = self.reader().find(stream)?;
+        let row = found.view.stream(found.stream).map_err(unreadable)?;
+        let keep = row.map(|row| row.settings.keep);
+        let is_kept_for_ever = keep.is_none_or(|keep| keep.age_ms.is_none() && keep.bytes.is_none());
+        let stands = found.open.as_deref().map(OpenTail::stands);
+        let handled = stands.as_ref().map_or([None, None], |stands| stands.handled.clone());
+        let is_open = stands.is_some_and(|stands| stands.next > found.tail.first);
+        let kinds = [(HandlerKind::Unload, is_open), (HandlerKind::Delete, found.tail.blocks > 0)];
+        let shown =
+            |((handler, has_work), handled): ((HandlerKind, bool), Option<super::effect::HandledBlocks>)| {
+                let never = handler == HandlerKind::Delete && is_kept_for_ever;
+                HandlerShown {
+                    handler,
+                    name: None,
+                    state: if has_work && !never { HandlerState::Waiting } else { HandlerState::Idle },
+                    last_run_at: handled.as_ref().map(|handled| handled.at),
+                    blocks: handled.as_ref().map_or(0, |handled| handled.blocks),
+                    bytes: handled.as_ref().map_or(0, |handled| handled.bytes),
+                    error: handled.and_then(|handled| handled.error),
+                }
+            };
+        Ok(kinds.into_iter().zip(handled).map(shown).collect())
+    }
+
+    /// Returns when there may be a message behind that id: at once if there is one. Also when the
+    /// stream is deleted.
+    pub async fn appended(&self, stream: &StreamName, after: u64) {
+        let waiter = self.engine.context().streams.tails.wait(stream);
+        let mut known = None;
+        loop {
+            let told = waiter.told.notified();
+            tokio::pin!(told);
+            // Before it is looked at: what comes behind the look is told.
+            told.as_mut().enable();
+            match self.end(stream).await {
+                // Another one of that name is not the one that was asked about.
+                Some((of, next)) if next <= after.saturating_add(1) && *known.get_or_insert(of) == of => {
+                    told.await;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Which stream has a name, and what is behind its last message that may be seen; `None` if
+    /// there is no stream.
+    async fn end(&self, stream: &StreamName) -> Option<(Incarnation, u64)> {
+        if let Some(open) = self.engine.context().streams.tails.get(stream) {
+            return Some((open.stream, open.next()));
+        }
+        let (streams, stream) = (self.clone(), stream.clone());
+        let found =
+            spawn_blocking(move || streams.reader().find(&stream).map(|found| (found.stream, found.next)))
+                .await;
+        found.ok().and_then(Result::ok)
+    }
+
+    fn reader(&self) -> StreamReader<'_> {
+        StreamReader { store: self.engine.store(), context: &self.engine.context().streams }
+    }
+
+    fn partition(&self, stream: &StreamName) -> &PartitionHandle<StreamsInput> {
+        let partitions = self.engine.stream_partitions();
+        let count = u16::try_from(partitions.len()).unwrap_or(u16::MAX);
+        let index = stream.partition(count).streams_index().unwrap_or_default();
+        &partitions[usize::from(index)]
+    }
+
+    /// Whether there may be another stream, if this one is not there.
+    fn check_count(&self, stream: &StreamName) -> Result<(), Problem> {
+        if self.engine.context().streams.counts.streams() < STREAMS_MAX
+            || self.engine.context().streams.tails.get(stream).is_some()
+            || self.reader().find(stream).is_ok()
+        {
+            return Ok(());
+        }
+        let detail = format!("there are {STREAMS_MAX} streams: delete some that nobody needs");
+        Err(Problem::new(429, "too_many_streams", detail))
+    }
+
+    fn shown(&self, row: &Stream) -> Result<StreamShown, Problem> {
+        let name = StreamName::unchecked(&row.namespace, &row.name);
+        let found = self.reader().find(&name)?;
+        let stands = found.open.as_deref().map(OpenTail::stands);
+        let (messages, bytes) = stands.as_ref().map_or((0, 0), |stands| stands.unsaved);
+        let tail = found.tail;
+        let has_open = tail.messages + messages > tail.block_messages;
+        Ok(StreamShown {
+            name,
+            first_id: tail.first.min(found.next),
+            last_id: found.next.max(1) - 1,
+            messages: tail.messages + messages,
+            bytes: tail.bytes + bytes,
+            blocks: u64::from(tail.blocks) + u64::from(has_open),
+            bytes_in_memory: stands.map_or(0, |stands| stands.bytes as u64),
+            storages: vec![(LOCAL_STORAGE.into(), tail.blocks.into(), tail.stored_bytes)],
+            settings: row.settings,
+        })
+    }
+
+    /// What is in no stored block, shown as one that is open.
+    fn unstored(&self, found: &FoundStream) -> Result<Option<BlockShown>, Problem> {
+        let stands = found.open.as_deref().map(OpenTail::stands);
+        let (messages, bytes) = stands.as_ref().map_or((0, 0), |stands| stands.unsaved);
+        let durable = found.view.stream_chunks(found.stream, 0, 1).map_err(unreadable)?;
+        let in_memory = found.open.as_ref().map(|open| open.read(found.tail.next, 1).chunks);
+        let first_unsaved = in_memory.iter().flatten().next().map(|chunk| (chunk.first, chunk.at));
+        let first = durable.first().map(|chunk| (chunk.first, chunk.at)).or(first_unsaved);
+        Ok(first.map(|(first_id, created_at)| BlockShown {
+            first_id,
+            last_id: found.next - 1,
+            bytes: found.tail.bytes.saturating_sub(found.tail.block_bytes) + bytes,
+            messages: found.tail.messages.saturating_sub(found.tail.block_messages) + messages,
+            storage: None,
+            loaded: stands.is_some(),
+            saved: messages == 0,
+            created_at,
+        }))
+    }
+}
+
+/// What became of a message that is new.
+fn appended(outcome: &AppendOutcome) -> Option<AppendedMessage> {
+    match outcome {
+        AppendOutcome::Appended(id) => {
+            Some(AppendedMessage { id: Some(*id), duplicate: false, conflict: false })
+        }
+        AppendOutcome::Duplicate(_) => None,
+    }
+}
+
+fn check_all(messages: &[NewMessage]) -> Result<(), Problem> {
+    if !(1..=MESSAGES_PER_CALL_MAX).contains(&messages.len()) {
+        let detail = format!("messages must be 1 to {MESSAGES_PER_CALL_MAX}, not {}", messages.len());
+        return Err(Problem::not_allowed("too_many_messages", detail));
+    }
+    for (place, message) in messages.iter().enumerate() {
+        check_message(&format!("message {}", place + 1), message)?;
+    }
+    let bytes: usize = messages.iter().map(NewMessage::weight).sum();
+    if bytes > MESSAGE_BYTES_PER_CALL_MAX {
+        let detail = format!("messages of a call may have {MESSAGE_BYTES_PER_CALL_MAX} bytes, not {bytes}");
+        return Err(Problem::not_allowed("payload_too_large", detail));
+    }
+    Ok(())
+}

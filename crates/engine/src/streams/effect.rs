@@ -1,0 +1,62 @@
+//! What the outside sees of a step of a partition of streams.
+
+use std::sync::Arc;
+
+use base::{Incarnation, PartitionId, Timestamp};
+use records::StreamChunk;
+
+use super::StreamName;
+use super::block_worker::BlockWork;
+use super::input::AppendOutcome;
+use super::stream_metrics::StreamsCounted;
+use crate::kernel::reply::{Answered, Reply};
+
+/// What the outside may see once it is durable.
+#[derive(Debug)]
+pub enum StreamsEffect {
+    /// Messages were appended, or that was refused.
+    Appended(Reply<Answered<Vec<AppendOutcome>>>, Answered<Vec<AppendOutcome>>),
+    /// Something was done, or refused.
+    Done(Reply<Answered<()>>, Answered<()>),
+    /// Readers see this of the end of a stream from now on.
+    Tail(PartitionId, StreamName, TailChange),
+    /// Something is to be done with files of blocks.
+    Block(BlockWork),
+    /// What the step did.
+    Counted(PartitionId, StreamsCounted),
+}
+
+/// How the end of a stream changes for its readers.
+#[derive(Debug)]
+pub enum TailChange {
+    /// It is in memory from now on. Whatever it has before `next` is durable.
+    Opened {
+        /// Which stream of that name.
+        stream: Incarnation,
+        /// Behind the last message.
+        next: u64,
+    },
+    /// There are more messages.
+    Grew(Arc<StreamChunk>),
+    /// All messages before this id are durable.
+    Saved(u64),
+    /// A handler did something.
+    Handled(HandledBlocks),
+    /// The stream is in memory no more, or is gone.
+    Closed,
+}
+
+/// What a handler did.
+#[derive(Clone, Debug)]
+pub struct HandledBlocks {
+    /// Whether they were deleted, and not stored.
+    pub is_deletion: bool,
+    /// When.
+    pub at: Timestamp,
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes of their messages.
+    pub bytes: u64,
+    /// Why it failed, if it did.
+    pub error: Option<Box<str>>,
+}

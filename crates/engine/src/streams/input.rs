@@ -1,0 +1,75 @@
+//! What goes into a partition of streams.
+
+use records::StreamSettings;
+
+use super::block_worker::StoredBlock;
+use super::{NewMessage, StreamName};
+use crate::kernel::reply::{Answered, Reply};
+
+/// An input of a partition of streams.
+#[derive(Debug)]
+pub enum StreamsInput {
+    /// Messages are appended.
+    Append(Box<AppendCall>),
+    /// A stream has other settings from now on.
+    PutSettings {
+        /// The stream; made if it is not there.
+        stream: StreamName,
+        /// All of its settings.
+        settings: Box<StreamSettings>,
+        /// Whether it was done.
+        reply: Reply<Answered<()>>,
+    },
+    /// A stream goes.
+    Delete {
+        /// The stream.
+        stream: StreamName,
+        /// Whether it was done.
+        reply: Reply<Answered<()>>,
+    },
+    /// A block was stored, or could not be.
+    Stored(Box<StoredBlock>),
+}
+
+/// Messages to append.
+#[derive(Debug)]
+pub struct AppendCall {
+    /// The stream; made if it is not there.
+    pub stream: StreamName,
+    /// The messages, in order.
+    pub messages: Vec<NewMessage>,
+    /// The id that the newest message must have.
+    pub expect_last_id: Option<u64>,
+    /// What became of each message.
+    pub reply: Reply<Answered<Vec<AppendOutcome>>>,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppendOutcome {
+    /// It has this id.
+    Appended(u64),
+    /// One with its external id was there before. Which one is found by whoever reads.
+    Duplicate(Box<NewMessage>),
+}
+
+/// Bytes that one message counts for beside its own, in a step.
+const MESSAGE_BYTES: usize = 64;
+
+impl NewMessage {
+    /// About how many bytes it takes when it is written.
+    pub(crate) fn weight(&self) -> usize {
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
+        MESSAGE_BYTES + self.payload.as_bytes().len() + headers
+    }
+}
+
+impl StreamsInput {
+    /// How much work it is, in reports.
+    pub(super) fn weight(&self) -> usize {
+        match self {
+            Self::Append(call) => call.messages.len().max(1),
+            _ => 10,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Messages are appended: they get their ids, duplicates are left out, and the open block is closed
+//! when it is full.
+
+use std::sync::Arc;
+
+use ::streams::retention::{SpaceAsked, StreamRoom, room};
+use ::streams::{ChunkWriter, ExternalId, MessageOrigin};
+use base::{Incarnation, Problem, Timestamp};
+use store::StoreError;
+
+use super::loaded::{LoadedStream, SourceText, UnstoredChunk};
+use super::{StreamPartition, StreamsStep};
+use crate::streams::NewMessage;
+use crate::streams::effect::{StreamsEffect, TailChange};
+use crate::streams::input::{AppendCall, AppendOutcome};
+
+/// Intervals of a source that are read at a time.
+const INTERVALS_PER_READ: usize = 10_000;
+
+impl StreamPartition {
+    /// All messages or none: what could refuse the call is looked at first.
+    pub(super) fn append(&mut self, call: AppendCall, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
+        let AppendCall { stream, messages, expect_last_id, reply } = call;
+        let stream = match expect_last_id.filter(|last| *last > 0) {
+            // Where there is no stream there is no such message, and none is made in vain.
+            Some(expect) => match self.load_stream(&stream, step)? {
+                Some(stream) => stream,
+                None => {
+                    let refused = tail_moved(expect, 0);
+                    step.emit(StreamsEffect::Appended(reply, Err(refused)));
+                    return Ok(());
+                }
+            },
+            None => self.load_or_make(&stream, step)?,
+        };
+        let are_repeats = self.are_repeats(stream, &messages, step)?;
+        if !are_repeats && let Err(refused) = self.check_append(stream, &messages, expect_last_id) {
+            step.emit(StreamsEffect::Appended(reply, Err(refused)));
+            return Ok(());
+        }
+        let mut outcomes = Vec::with_capacity(messages.len());
+        for message in messages {
+            step.own.taken += message.weight();
+            let outcome = self.append_one(stream, message, step)?;
+            outcomes.push(outcome);
+        }
+        if let Some(loaded) = self.loaded.get_mut(&stream) {
+            loaded.used_at = step.now;
+            loaded.waiting.push((reply, outcomes));
+        }
+        Ok(())
+    }
+
+    fn check_append(
+        &self,
+        stream: Incarnation,
+        messages: &[NewMessage],
+        expect_last_id: Option<u64>,
+    ) -> Result<(), Problem> {
+        let Some(loaded) = self.loaded.get(&stream) else { return Ok(()) };
+        if let Some(expect) = expect_last_id.filter(|expect| *expect != loaded.last) {
+            return Err(tail_moved(expect, loaded.last));
+        }
+        let written = loaded.writer.as_ref().map_or(0, ChunkWriter::bytes) as u64;
+        let kept_bytes = loaded.bytes() + written;
+        let is_over = loaded.stream.settings.keep.bytes.is_some_and(|most| kept_bytes > most);
+        let asked = SpaceAsked {
+            kept_bytes,
+            appended_bytes: messages.iter().map(|message| message.weight() as u64).sum(),
+            // Blocks that cannot be stored cannot be dropped either.
+            is_nearly_full: is_over && loaded.retry.is_some(),
+        };
+        if room(&loaded.stream.settings, asked, []) == StreamRoom::Full {
+            let detail = format!(
+                "the stream holds {} bytes: raise keep.bytes, or have the oldest messages dropped",
+                asked.kept_bytes
+            );
+            return Err(Problem::new(503, "stream_full", detail));
+        }
+        Ok(())
+    }
+
+    fn append_one(
+        &mut self,
+        stream: Incarnation,
+        message: NewMessage,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<AppendOutcome, StoreError> {
+        step.own.touched.insert(stream);
+        if let Some(origin) = message.origin() {
+            if self.is_known(stream, origin, step)? {
+                step.own.counted.duplicates += 1;
+                return Ok(AppendOutcome::Duplicate(Box::new(message)));
+            }
+            self.note_number(stream, origin);
+        }
+        let Some(loaded) = self.loaded.get_mut(&stream) else {
+            unreachable!("a stream that is appended to is in memory")
+        };
+        let (id, received_at) = (loaded.next, step.now.max(loaded.last_at));
+        let writer = loaded.writer.get_or_insert_with(|| ChunkWriter::new(id, received_at));
+        let before = writer.bytes();
+        writer.push(&message.received(id, received_at));
+        step.own.counted.appended_bytes += (writer.bytes() - before) as u64;
+        step.own.counted.appended += 1;
+        if let Some(MessageOrigin { source, external_id: ExternalId::Text(text) }) = message.origin() {
+            loaded.texts.insert((source.into(), text.into()), id);
+        }
+        loaded.next = id + 1;
+        loaded.last = id;
+        loaded.last_at = received_at;
+        loaded.unsaved.append(loaded.stream.settings.save, step.now);
+        self.close_if_full(stream, step);
+        Ok(AppendOutcome::Appended(id))
+    }
+
+    /// Closes the open block, once it has as much as it may have.
+    fn close_if_full(&mut self, stream: Incarnation, step: &mut StreamsStep<'_>) {
+        let Some(loaded) = self.loaded.get_mut(&stream) else { return };
+        let bounds = loaded.block_bounds();
+        let (messages, bytes) =
+            loaded.writer.as_ref().map_or((0, 0), |writer| (writer.messages(), writer.bytes()));
+        // For its age it is closed by the clock.
+        let is_full = loaded.open_block().as_open(messages, bytes).closes(&bounds, Timestamp(i64::MIN));
+        if is_full.is_some() {
+            self.unsaved_bytes += loaded.flush(self.id, step);
+            loaded.open_block().is_closed = true;
+        }
+    }
+
+    /// Whether the stream has every message already: then nothing is appended, and nothing refused.
+    fn are_repeats(
+        &mut self,
+        stream: Incarnation,
+        messages: &[NewMessage],
+        step: &StreamsStep<'_>,
+    ) -> Result<bool, StoreError> {
+        for message in messages {
+            let Some(origin) = message.origin() else { return Ok(false) };
+            if !self.is_known(stream, origin, step)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a source gave this id before, as far as messages are kept.
+    fn is_known(
+        &mut self,
+        stream: Incarnation,
+        origin: MessageOrigin<'_>,
+        step: &StreamsStep<'_>,
+    ) -> Result<bool, StoreError> {
+        let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(false) };
+        match origin.external_id {
+            ExternalId::Number(number) => {
+                let before = loaded.numbers.bytes();
+                load_numbers(loaded, origin.source, step)?;
+                self.external_id_bytes = self.external_id_bytes + loaded.numbers.bytes() - before;
+                Ok(loaded.numbers.contains(origin.source, number))
+            }
+            ExternalId::Text(text) => {
+                let key: SourceText = (origin.source.into(), text.into());
+                if loaded.texts.contains_key(&key) {
+                    return Ok(true);
+                }
+                let first = loaded.tail.first;
+                if let Some(Some(id)) = self.texts.get(&(stream, key)) {
+                    return Ok(*id >= first);
+                }
+                let ids = step.fetch.view()?.external_texts(stream, origin.source, text)?;
+                Ok(ids.iter().any(|id| *id >= first))
+            }
+        }
+    }
+
+    /// Notes a number that a source gives for the first time.
+    fn note_number(&mut self, stream: Incarnation, origin: MessageOrigin<'_>) {
+        if let ExternalId::Number(number) = origin.external_id
+            && let Some(loaded) = self.loaded.get_mut(&stream)
+        {
+            let before = loaded.numbers.bytes();
+            loaded.numbers.insert(origin.source, number);
+            self.external_id_bytes = self.external_id_bytes + loaded.numbers.bytes() - before;
+        }
+    }
+}
+
+/// Brings the numbers of a source into memory.
+fn load_numbers(loaded: &mut LoadedStream, source: &str, step: &StreamsStep<'_>) -> Result<(), StoreError> {
+    if loaded.sources.contains(source) {
+        return Ok(());
+    }
+    let (view, mut after) = (step.fetch.view()?, None);
+    loop {
+        let rows = view.external_intervals(loaded.incarnation(), source, after, INTERVALS_PER_READ)?;
+        rows.iter().for_each(|row| loaded.numbers.load(row));
+        after = rows.last().map(|row| row.from);
+        if rows.len() < INTERVALS_PER_READ {
+            break;
+        }
+    }
+    loaded.sources.insert(source.into());
+    Ok(())
+}
+
+fn tail_moved(expect: u64, last: u64) -> Problem {
+    let detail = format!("expect_last_id is {expect}, and the newest message is {last}");
+    Problem::conflict("tail_moved", detail)
+}
+
+impl LoadedStream {
+    /// Makes a chunk of the messages of this step. Where their callers are answered before it is
+    /// durable, readers see it at once. How many bytes more are unsaved.
+    pub(super) fn flush(&mut self, id: base::PartitionId, step: &mut StreamsStep<'_>) -> usize {
+        let Some(writer) = self.writer.take() else { return 0 };
+        let chunk = Arc::new(writer.finish(self.incarnation()));
+        let bytes = chunk.bytes.len();
+        let mut unsaved = UnstoredChunk::unsaved(&chunk);
+        if self.answers_at_once() {
+            unsaved.is_shown = true;
+            step.emit(StreamsEffect::Tail(id, self.name.clone(), TailChange::Grew(chunk)));
+        }
+        self.unsaved_bytes += bytes;
+        self.open_block().push(unsaved);
+        bytes
+    }
+
+    /// When time does something to it is another time.
+    pub(super) fn put_due(&mut self, due: Timestamp, step: &mut StreamsStep<'_>) {
+        let stream = self.incarnation();
+        let at = |at| (at != Timestamp::MAX).then_some(records::StreamDue { at, stream });
+        at(self.tail.due).into_iter().for_each(|due| step.push(records::Op::DeleteStreamDue(due)));
+        at(due).into_iter().for_each(|due| step.push(records::Op::PutStreamDue(due)));
+        self.tail.due = due;
+        self.is_tail_dirty = true;
+    }
+}

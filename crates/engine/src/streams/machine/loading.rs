@@ -1,0 +1,198 @@
+//! The partition as an earlier process left it, and streams that are brought into memory.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ::streams::ExternalNumbers;
+use ::streams::saving::UnsavedMessages;
+use ::streams::tail::next_after_load;
+use base::{Incarnation, PartitionId, Timestamp};
+use records::{Op, Stream, StreamDue, StreamTail};
+use store::{Store, StoreError, View};
+
+use super::deleting::DeletedStream;
+use super::loaded::{LoadedStream, UnstoredBlock, UnstoredChunk};
+use super::{StreamPartition, StreamsStep};
+use crate::kernel::hashed::{HashMap, HashSet};
+use crate::kernel::pending_writes::PendingWrites;
+use crate::streams::StreamName;
+use crate::streams::effect::{StreamsEffect, TailChange};
+use crate::streams::stream_metrics::StreamsNow;
+
+/// Bytes of chunks that are read at a time.
+const CHUNK_BYTES_PER_READ: usize = 1 << 20;
+/// Rows of due streams that are read at a time.
+const DUES_PER_READ: usize = usize::MAX;
+
+impl StreamPartition {
+    /// Loads a partition of streams that may hold so many bytes in memory. Of its streams only the
+    /// times are loaded at which something is to be done with them.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn load(store: &dyn Store, id: PartitionId, memory_max: usize) -> Result<Self, StoreError> {
+        let view = store.view(id)?;
+        let head = view.head().clone();
+        // Nothing was ever written: nothing is read.
+        let (dues, streams) = match head.seq {
+            0 => (BTreeSet::new(), 0),
+            _ => {
+                let dues = view.streams_due(DUES_PER_READ)?;
+                (dues.into_iter().map(|due| (due.at, due.stream)).collect(), view.count_streams()?)
+            }
+        };
+        Ok(Self {
+            id,
+            memory_max,
+            durable: head.seq,
+            head,
+            names: HashMap::default(),
+            loaded: BTreeMap::new(),
+            deleted: PendingWrites::default(),
+            texts: PendingWrites::default(),
+            dues,
+            timers: BTreeSet::new(),
+            to_settle: BTreeSet::new(),
+            sweeping: BTreeMap::new(),
+            unfinished: BTreeSet::new(),
+            streams,
+            unsaved_bytes: 0,
+            external_id_bytes: 0,
+            evicted_at: Timestamp(0),
+            is_closing: false,
+            now: StreamsNow { streams, ..StreamsNow::default() },
+        })
+    }
+
+    /// How the partition stands, for the figures of all.
+    #[must_use]
+    pub fn stands(&self) -> super::StreamsNow {
+        self.now
+    }
+
+    /// The stream of a name, in memory, if there is one.
+    pub(super) fn load_stream(
+        &mut self,
+        name: &StreamName,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<Option<Incarnation>, StoreError> {
+        if let Some(stream) = self.names.get(name) {
+            return Ok(Some(*stream));
+        }
+        if self.deleted.get(name).is_some() {
+            return Ok(None);
+        }
+        let Some(stream) = step.fetch.view()?.stream_of(name.namespace(), name.stream())? else {
+            return Ok(None);
+        };
+        let incarnation = stream.incarnation;
+        self.bring_in(stream, step.now, step)?;
+        Ok(Some(incarnation))
+    }
+
+    /// A stream that is not in memory is due since that time.
+    pub(super) fn load_due(
+        &mut self,
+        at: Timestamp,
+        stream: Incarnation,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(found) = step.fetch.view()?.stream(stream)? else {
+            step.push(Op::DeleteStreamDue(StreamDue { at, stream }));
+            return Ok(());
+        };
+        if found.deleted {
+            self.sweeping.insert(stream, DeletedStream::found(found, at));
+            return self.sweep_deleted(stream, step);
+        }
+        // Nobody uses it: once it is done it goes again.
+        self.bring_in(found, Timestamp(0), step)
+    }
+
+    fn bring_in(
+        &mut self,
+        stream: Stream,
+        used_at: Timestamp,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
+        let view = step.fetch.view()?;
+        let incarnation = stream.incarnation;
+        let Some(tail) = view.stream_tail(incarnation)? else {
+            unreachable!("a stream that is not deleted has a tail")
+        };
+        let name = StreamName::unchecked(&stream.namespace, &stream.name);
+        let mut loaded = LoadedStream::new(stream, name.clone(), tail, used_at);
+        loaded.load_unstored(view)?;
+        loaded.expires_at = (tail.blocks > 0).then_some(step.now);
+        loaded.is_sweeping = leads_to_what_is_gone(view, &tail)?;
+        self.dues.remove(&(tail.due, incarnation));
+        self.keep_in_memory(loaded);
+        step.own.touched.insert(incarnation);
+        let opened = TailChange::Opened { stream: incarnation, next: tail.next };
+        step.emit(StreamsEffect::Tail(self.id, name, opened));
+        Ok(())
+    }
+}
+
+/// Whether there are rows that lead to messages which are gone.
+fn leads_to_what_is_gone(view: &dyn View, tail: &StreamTail) -> Result<bool, StoreError> {
+    let Some(gone) = tail.first.checked_sub(1).filter(|gone| *gone > 0) else { return Ok(false) };
+    let has_spans = !view.spans_up_to(tail.stream, gone, 1)?.is_empty();
+    Ok(has_spans || !view.texts_up_to(tail.stream, gone, 1)?.is_empty())
+}
+
+impl LoadedStream {
+    /// A stream without anything that is not stored.
+    pub(super) fn new(stream: Stream, name: StreamName, tail: StreamTail, used_at: Timestamp) -> Self {
+        Self {
+            stream,
+            name,
+            tail,
+            is_tail_dirty: false,
+            // Those before may have been given to callers.
+            next: next_after_load(&tail),
+            last: tail.next - 1,
+            last_at: tail.last_at,
+            writer: None,
+            blocks: VecDeque::new(),
+            numbers: ExternalNumbers::default(),
+            sources: HashSet::default(),
+            texts: HashMap::default(),
+            waiting: Vec::new(),
+            unsaved: UnsavedMessages::default(),
+            unsaved_bytes: 0,
+            written: 0,
+            storing: None,
+            retry: None,
+            expires_at: None,
+            is_sweeping: false,
+            swept: 0,
+            used_at,
+            timer: None,
+        }
+    }
+
+    /// What is durable and in no stored block, as blocks: where one ended before is not known, and
+    /// does not matter.
+    fn load_unstored(&mut self, view: &dyn View) -> Result<(), StoreError> {
+        let (bounds, mut from) = (self.block_bounds(), 0);
+        loop {
+            let chunks = view.stream_chunks(self.incarnation(), from, CHUNK_BYTES_PER_READ)?;
+            let Some(last) = chunks.last() else { return Ok(()) };
+            from = last.first + u64::from(last.messages);
+            for chunk in &chunks {
+                let open = self.open_block();
+                if !open.is_empty() && open.as_open(0, 0).closes(&bounds, chunk.at).is_some() {
+                    open.is_closed = true;
+                }
+                self.open_block().push(UnstoredChunk::saved(chunk));
+            }
+        }
+    }
+}
+
+impl UnstoredBlock {
+    /// Whether nothing is in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+}

@@ -1,0 +1,174 @@
+//! Messages of stored blocks: the index first, then the stretches of messages that are needed.
+
+use std::io;
+use std::sync::Arc;
+
+use ::streams::block::FOOTER_BYTES;
+use ::streams::{BlockError, BlockIndex};
+use base::Problem;
+use records::StreamBlock;
+
+use super::{BLOCKS_PER_PAGE, FoundStream, PageMaker, ROWS_PER_PAGE, StreamReader};
+use crate::queries::unreadable;
+use crate::streams::block_worker::BlockFile;
+
+/// Bytes of a file's end that are read at first: most indexes are shorter.
+const TAIL_BYTES: u64 = 16 << 10;
+/// Blocks whose rows are read at a time.
+const ROWS_PER_READ: usize = 64;
+
+/// Why a block was not read.
+pub(super) enum NotRead {
+    /// It is gone since its row was read.
+    Gone,
+    Failed(Problem),
+}
+
+impl StreamReader<'_> {
+    /// Messages that are in blocks.
+    pub(super) fn blocks(&self, found: &FoundStream, page: &mut PageMaker<'_>) -> Result<(), Problem> {
+        let (mut rows, mut read) = (0, 0);
+        while !page.is_full() {
+            let blocks = found.view.stream_blocks(found.stream, page.next, ROWS_PER_READ);
+            let blocks = blocks.map_err(unreadable)?;
+            if blocks.is_empty() {
+                return Ok(());
+            }
+            for block in blocks {
+                if page.is_full() {
+                    return Ok(());
+                }
+                rows += 1;
+                let is_read = may_have(&block, page);
+                read += usize::from(is_read);
+                if read > BLOCKS_PER_PAGE || rows > ROWS_PER_PAGE {
+                    page.is_full = true;
+                    return Ok(());
+                }
+                if is_read {
+                    match self.block(&block, page) {
+                        Ok(()) => {}
+                        Err(NotRead::Gone) => {
+                            (page.is_full, page.has_lost) = (true, true);
+                            return Ok(());
+                        }
+                        Err(NotRead::Failed(problem)) if page.items.is_empty() => return Err(problem),
+                        // What was read is shown; whoever reads on is told.
+                        Err(NotRead::Failed(_)) => {
+                            page.is_full = true;
+                            return Ok(());
+                        }
+                    }
+                }
+                if !page.is_full() {
+                    page.next = page.next.max(block.last + 1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&self, block: &StreamBlock, page: &mut PageMaker<'_>) -> Result<(), NotRead> {
+        let index = self.index(block)?;
+        let from = page.query.from.map_or(0, |from| index.stretch_from(from));
+        let first = index.stretch_for(page.next.max(block.first)).unwrap_or(index.stretches()).max(from);
+        let stretches: Vec<usize> = if page.query.segments.is_empty() {
+            (first..index.stretches()).collect()
+        } else {
+            let segments = page.query.segments.iter().map(|segment| &**segment);
+            index.stretches_with(segments).into_iter().filter(|stretch| *stretch >= first).collect()
+        };
+        for stretch in stretches {
+            if page.is_full() {
+                return Ok(());
+            }
+            self.stretch(block, &index, stretch, page)?;
+        }
+        Ok(())
+    }
+
+    fn stretch(
+        &self,
+        block: &StreamBlock,
+        index: &BlockIndex,
+        stretch: usize,
+        page: &mut PageMaker<'_>,
+    ) -> Result<(), NotRead> {
+        let bytes: Arc<[u8]> = self.stretch_bytes(block, index, stretch)?.into();
+        let messages =
+            index.read_stretch(stretch, &bytes).map_err(|error| self.damaged_block(block, &error))?;
+        for message in messages {
+            let message = message.map_err(|error| self.damaged_block(block, &error))?;
+            page.message(&message, &bytes);
+        }
+        page.looked_at(bytes.len());
+        Ok(())
+    }
+
+    pub(super) fn stretch_bytes(
+        &self,
+        block: &StreamBlock,
+        index: &BlockIndex,
+        stretch: usize,
+    ) -> Result<Vec<u8>, NotRead> {
+        let Some(range) = index.range(stretch) else { return Ok(Vec::new()) };
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        self.range(block, range.start, len)
+    }
+
+    /// What a block has where.
+    pub(super) fn index(&self, block: &StreamBlock) -> Result<Arc<BlockIndex>, NotRead> {
+        let name = BlockFile::of(block).block_name();
+        if let Some(index) = self.context.indexes.get(name) {
+            return Ok(index);
+        }
+        let all = block.stored_bytes;
+        let mut len = TAIL_BYTES.max(FOOTER_BYTES as u64).min(all);
+        loop {
+            let tail = self.range(block, all - len, usize::try_from(len).unwrap_or(usize::MAX))?;
+            match BlockIndex::parse(name, &tail, all) {
+                Ok(index) => {
+                    let index = Arc::new(index);
+                    self.context.indexes.keep(name, &index);
+                    return Ok(index);
+                }
+                Err(BlockError::ShortTail(more)) if more > len && more <= all => len = more,
+                Err(error) => return Err(self.damaged_block(block, &error)),
+            }
+        }
+    }
+
+    fn range(&self, block: &StreamBlock, offset: u64, len: usize) -> Result<Vec<u8>, NotRead> {
+        let name = BlockFile::of(block).block_name().to_string();
+        self.store.blocks().get_range(&name, offset, len).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => self.missing(block, &error),
+            _ => self.damaged_block(block, &error),
+        })
+    }
+
+    /// The file of a block is not there: it went with its row since, or is lost.
+    fn missing(&self, block: &StreamBlock, error: &io::Error) -> NotRead {
+        let partition = base::PartitionId::of_streams(block.stream.partition_index());
+        let view = self.store.view(partition);
+        match view.and_then(|view| view.stream_block(block.stream, block.first)) {
+            Ok(None) => NotRead::Gone,
+            Ok(Some(_)) => self.damaged_block(block, error),
+            Err(error) => NotRead::Failed(unreadable(error)),
+        }
+    }
+
+    pub(super) fn damaged_block(&self, block: &StreamBlock, error: &dyn std::fmt::Display) -> NotRead {
+        let error = format!("block {}: {error}", BlockFile::of(block).block_name());
+        NotRead::Failed(self.damaged(block.stream, &error))
+    }
+}
+
+/// Whether a block may have messages that a page asks for, as far as its row tells.
+fn may_have(block: &StreamBlock, page: &PageMaker<'_>) -> bool {
+    let query = page.query;
+    let is_in_time = query.from.is_none_or(|from| block.last_at >= from);
+    let has_segment = query.segments.is_empty()
+        || block.any_segment
+        || block.segments.iter().any(|segment| query.segments.contains(segment));
+    is_in_time && has_segment
+}

@@ -1,0 +1,168 @@
+//! Which message had an external id first: for callers that appended it again.
+//!
+//! Memory is looked at first, and the store afterwards. A call looks at a bounded number of blocks:
+//! of what is not found by then the id is known if its row tells, and else is not told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ::streams::MessageReader;
+use base::Problem;
+use records::StreamBlock;
+
+use super::blocks::NotRead;
+use super::{CHUNK_BYTES_PER_READ, FoundStream, LOOKED_AT_BYTES_MAX, StreamReader};
+use crate::kernel::hashed::HashMap;
+use crate::queries::unreadable;
+use crate::streams::{
+    AppendedMessage, MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, StreamName,
+};
+
+/// Blocks that are looked at for one call.
+const BLOCKS_PER_CALL: usize = 256;
+
+/// A source and an id that it gave.
+type Origin = (Box<str>, OwnedExternalId);
+
+/// The first message with an external id, as far as it was found.
+#[derive(Default)]
+struct FirstMessage {
+    id: Option<u64>,
+    message: Option<OwnedMessage>,
+}
+
+type Wanted = HashMap<Origin, FirstMessage>;
+
+impl StreamReader<'_> {
+    /// What became of messages that a stream had before: the ids of the first ones, where these are
+    /// kept, and whether they carry the same.
+    pub(in crate::streams) fn first_messages(
+        &self,
+        name: &StreamName,
+        duplicates: &[NewMessage],
+    ) -> Result<Vec<AppendedMessage>, Problem> {
+        let wanted = duplicates.iter().filter_map(origin_of);
+        let mut wanted: Wanted = wanted.map(|origin| (origin, FirstMessage::default())).collect();
+        let open = self.context.tails.get(name);
+        let read = open.as_ref().map(|open| open.read(0, LOOKED_AT_BYTES_MAX));
+        let found = self.find(name)?;
+        let of_this = read.filter(|_| open.is_some_and(|open| open.stream == found.stream));
+        for chunk in of_this.into_iter().flat_map(|read| read.chunks) {
+            look_in(MessageReader::of(&chunk), &chunk.bytes, found.tail.first, &mut wanted);
+        }
+        self.look_in_chunks(&found, &mut wanted)?;
+        self.look_in_blocks(&found, &mut wanted)?;
+        let became = |message: &NewMessage| {
+            let first = origin_of(message).and_then(|origin| wanted.get(&origin));
+            AppendedMessage {
+                id: first.and_then(|first| first.id),
+                duplicate: true,
+                conflict: first
+                    .and_then(|first| first.message.as_ref())
+                    .is_some_and(|first| !carries_the_same(message, first)),
+            }
+        };
+        Ok(duplicates.iter().map(became).collect())
+    }
+
+    fn look_in_chunks(&self, found: &FoundStream, wanted: &mut Wanted) -> Result<(), Problem> {
+        let (mut from, mut bytes) = (0, 0);
+        while bytes < LOOKED_AT_BYTES_MAX && wanted.values().any(|first| first.id.is_none()) {
+            let read = found.view.stream_chunks(found.stream, from, CHUNK_BYTES_PER_READ);
+            let chunks = read.map_err(unreadable)?;
+            let Some(last) = chunks.last() else { break };
+            from = last.first + u64::from(last.messages);
+            for chunk in &chunks {
+                bytes += chunk.bytes.len();
+                look_in(MessageReader::of(chunk), &chunk.bytes, found.tail.first, wanted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes once through the blocks that may have what is wanted, the newest first.
+    fn look_in_blocks(&self, found: &FoundStream, wanted: &mut Wanted) -> Result<(), Problem> {
+        let mut by_block: BTreeMap<u64, Vec<Origin>> = BTreeMap::new();
+        for (origin, first) in wanted.iter_mut().filter(|(_, first)| first.id.is_none()) {
+            let blocks = match &origin.1 {
+                OwnedExternalId::Number(number) => {
+                    found.view.blocks_with_number(found.stream, &origin.0, *number).map_err(unreadable)?
+                }
+                OwnedExternalId::Text(text) => {
+                    let ids = found.view.external_texts(found.stream, &origin.0, text).map_err(unreadable)?;
+                    first.id = ids.into_iter().find(|id| *id >= found.tail.first);
+                    let Some(id) = first.id else { continue };
+                    let rows = found.view.stream_blocks(found.stream, id, 1).map_err(unreadable)?;
+                    rows.iter().filter(|row| row.first <= id).map(|row| row.first).collect()
+                }
+            };
+            for block in blocks.into_iter().filter(|block| *block >= found.tail.first) {
+                by_block.entry(block).or_default().push(origin.clone());
+            }
+        }
+        for (block, mut origins) in by_block.into_iter().rev().take(BLOCKS_PER_CALL) {
+            origins.retain(|origin| wanted.get(origin).is_some_and(|first| first.message.is_none()));
+            let Some(row) = found.view.stream_block(found.stream, block).map_err(unreadable)? else {
+                continue;
+            };
+            match self.look_in_block(&row, &origins, wanted) {
+                Ok(()) | Err(NotRead::Gone) => {}
+                Err(NotRead::Failed(problem)) => return Err(problem),
+            }
+        }
+        Ok(())
+    }
+
+    fn look_in_block(
+        &self,
+        block: &StreamBlock,
+        origins: &[Origin],
+        wanted: &mut Wanted,
+    ) -> Result<(), NotRead> {
+        if origins.is_empty() {
+            return Ok(());
+        }
+        let index = self.index(block)?;
+        let mut by_stretch: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for origin in origins {
+            let Some(first) = wanted.get_mut(origin) else { continue };
+            if let OwnedExternalId::Number(number) = &origin.1 {
+                first.id = first.id.or(index.origins().number(&origin.0, *number));
+            }
+            let id = first.id.filter(|id| (block.first..=block.last).contains(id));
+            if let Some((id, stretch)) = id.and_then(|id| Some((id, index.stretch_for(id)?))) {
+                by_stretch.entry(stretch).or_default().push(id);
+            }
+        }
+        for stretch in by_stretch.into_keys() {
+            let bytes: Arc<[u8]> = self.stretch_bytes(block, &index, stretch)?.into();
+            let messages =
+                index.read_stretch(stretch, &bytes).map_err(|error| self.damaged_block(block, &error))?;
+            look_in(messages, &bytes, block.first, wanted);
+        }
+        Ok(())
+    }
+}
+
+fn origin_of(message: &NewMessage) -> Option<Origin> {
+    Some((message.source.clone()?, message.external_id.clone()?))
+}
+
+/// Notes which of some messages are wanted. Those before `first_kept` are gone.
+fn look_in(messages: MessageReader<'_>, bytes: &Arc<[u8]>, first_kept: u64, wanted: &mut Wanted) {
+    for message in messages.map_while(Result::ok).filter(|message| message.id >= first_kept) {
+        let Some(origin) = message.origin else { continue };
+        let key = (Box::from(origin.source), OwnedExternalId::from(origin.external_id));
+        let is_wanted =
+            |first: &&mut FirstMessage| first.message.is_none() && first.id.is_none_or(|id| id == message.id);
+        if let Some(first) = wanted.get_mut(&key).filter(is_wanted) {
+            let message = OwnedMessage::of(&message, bytes);
+            *first = FirstMessage { id: Some(message.id), message: Some(message) };
+        }
+    }
+}
+
+fn carries_the_same(message: &NewMessage, first: &OwnedMessage) -> bool {
+    let is_json = matches!(message.payload, MessagePayload::Json(_));
+    is_json == first.is_json && message.payload.as_bytes() == &*first.payload
+}

@@ -1,0 +1,93 @@
+//! `make bench`: what this machine does with streams of messages, beside NATS JetStream in the same
+//! run.
+//!
+//! Everything is measured from outside, on the built binary with `durability.sync = "always"` and
+//! streams in their default mode `sync`, with payloads of 100 bytes. The clients are lean:
+//! ready-made requests, and answers of which no more is read than is needed. JetStream acknowledges
+//! before it syncs; ours do not. `cargo bench --bench streams -- append read` runs those two parts
+//! alone.
+//!
+//! This is no regression test: figures of a shared machine differ from run to run.
+
+#[path = "../jobs/http.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod http;
+#[path = "../main_job/machine.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod machine;
+#[path = "../main_job/nats.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod nats;
+#[path = "../main_job/parts.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod parts;
+#[path = "../main_job/peer.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod peer;
+#[path = "../jobs/replies.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod replies;
+#[path = "../main_job/report.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod report;
+#[path = "../main_job/site.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod site;
+
+mod append;
+mod read;
+mod reader;
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use parts::Parts;
+use report::Report;
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+
+/// What can go wrong in a benchmark: anything, and then there is no table.
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Rounds of each rate; the median of them is the figure.
+const ROUNDS: usize = 3;
+
+/// The compact text of a payload, 100 bytes of it: what every message here carries.
+const PAYLOAD: &str =
+    r#""what a message of a stream carries: a hundred bytes of JSON text, counted with both of its quotes.""#;
+const _: () = assert!(PAYLOAD.len() == 100);
+
+/// Where the messages of the benchmark are.
+const MESSAGES: &str = "/v1/streams/bench/one/messages";
+
+fn main() -> Result<(), Failure> {
+    parts::run(Builder::new_current_thread(), &["append", "read", "reader"], measure)
+}
+
+async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
+    if parts.has("append") {
+        append::one_by_one_beside_nats(report).await?;
+        append::in_batches_beside_nats(report).await?;
+        append::in_every_mode(report).await?;
+    }
+    if parts.has("read") {
+        read::from_the_start(report).await?;
+    }
+    if parts.has("reader") {
+        reader::woken_by_an_append(report).await?;
+    }
+    Ok(())
+}
+
+/// Runs `lane` so often at once, and says how long it took until the last was done.
+async fn all_lanes<F>(count: u32, lane: impl Fn(u32) -> F) -> Result<Duration, Failure>
+where
+    F: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    let start = Instant::now();
+    let mut running: JoinSet<_> = (0..count).map(lane).collect();
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    Ok(start.elapsed())
+}

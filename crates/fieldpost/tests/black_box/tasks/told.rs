@@ -1,0 +1,141 @@
+//! Who is told how tasks end, and what came of each pick of a campaign.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use simulator::receiver::{Behaviour, PickMessage, Receiver, Reply, Retain};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use crate::contract::rig::{PATIENCE, Rig, one_request};
+use crate::tasks::fleet::{Fleet, Habit};
+use crate::tasks::{done, names, with_devices, with_devices_and};
+
+/// The next job of the queue, acknowledged.
+async fn job(rig: &Rig) -> Value {
+    let answer = rig.json("POST", "/v1/queues/ops/picks/consume", r#"{"wait":"1m"}"#).await;
+    let job = answer.json()["jobs"][0].clone();
+    let ack = json!({"reservations": [job["reservation"]]});
+    let acked = rig.json("POST", "/v1/queues/ops/picks/ack", &ack.to_string()).await;
+    assert_eq!(acked.json()["acked"], 1, "{acked:?}");
+    job["payload"].clone()
+}
+
+#[tokio::test]
+async fn a_queue_gets_each_result_of_a_campaign() {
+    let rig = with_devices(2).await;
+    let mut fleet = Fleet::come(&rig, &names(2)).await;
+    let body = json!({"payload": 1, "count": 1, "every": "1s", "results": {"queue": "ops/picks"}});
+    let put = rig.json("PUT", "/v1/campaigns/c", &body.to_string()).await;
+    assert_eq!((put.status, &put.json()["results"]), (201, &json!({"queue": "ops/picks"})), "{put:?}");
+    for _ in 0..2 {
+        let heard = fleet.next().await;
+        let told = job(&rig).await;
+        assert_eq!(told["type"], "campaign.result", "{told}");
+        let data = &told["data"];
+        assert_eq!(
+            (&data["device_id"], &data["outcome"]),
+            (&json!(heard.device), &json!("answered")),
+            "{told}"
+        );
+        assert!(data["slot"].is_u64() && data["result"]["from"] == json!(heard.device), "{told}");
+    }
+}
+
+/// Messages by the command that they are about, in the order of their arrival.
+fn by_id(messages: &[PickMessage]) -> BTreeMap<String, Vec<PickMessage>> {
+    let mut by_id: BTreeMap<String, Vec<PickMessage>> = BTreeMap::new();
+    for message in messages {
+        let command = message.body["id"].as_str().expect("an id");
+        by_id.entry(command.to_owned()).or_default().push(message.clone());
+    }
+    by_id
+}
+
+fn taken(messages: &[PickMessage]) -> usize {
+    messages.iter().filter(|message| message.reply.is_success()).count()
+}
+
+#[tokio::test]
+async fn a_url_gets_each_result_of_a_campaign_signed_and_again_until_it_takes_it() {
+    let settings = [
+        ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
+        ("FIELDPOST_NOTIFY__RETRY_BASE", "50ms"),
+        ("FIELDPOST_NOTIFY__MAX_ATTEMPTS", "1000"),
+    ];
+    let rig = with_devices_and(2, &settings).await;
+    let mut fleet = Fleet::come(&rig, &names(2)).await;
+    fleet.set("d1", Habit::Refuses);
+    let mut receiver = Receiver::open(Retain::Everything).expect("a port");
+    receiver.behave(Behaviour::Failing(503)).await;
+    let body = json!({"payload": 1, "count": 2, "every": "1s", "results": {"url": receiver.url()}});
+    let put = rig.json("PUT", "/v1/campaigns/c", &body.to_string()).await;
+    let secret = put.json()["results"]["secret"].as_str().expect("shown once").to_owned();
+    // From here on a message without that signature is answered 401, and counted.
+    receiver.trust(&secret).expect("a secret of Standard Webhooks");
+    fleet.next().await;
+    receiver.until(PATIENCE, |ledger| by_id(ledger.pick_messages()).len() >= 2).await.expect("each is told");
+    receiver.behave(Behaviour::Up).await;
+    let paused = rig.json("POST", "/v1/campaigns/c/pause", "").await;
+    assert_eq!(paused.status, 204, "{paused:?}");
+    let has_ended = |list: &Value| {
+        let slots = list["items"].as_array().expect("slots");
+        !slots.is_empty() && slots.iter().all(|slot| slot["answered"] == 1 && slot["failed"] == 1)
+    };
+    let _slots: Value = rig.api.until("/v1/campaigns/c/slots", PATIENCE, has_ended).await.expect("it ends");
+    let results = rig.items("/v1/campaigns/c/results?order=asc").await;
+    let all_taken = |messages: &[PickMessage]| taken(messages) == results.len();
+    receiver.until(PATIENCE, |ledger| all_taken(ledger.pick_messages())).await.expect("each is taken");
+    let ledger = receiver.ledger();
+    assert_eq!((ledger.counts().forged, ledger.counts().malformed), (0, 0), "{:?}", ledger.complaints());
+    let told = by_id(ledger.pick_messages());
+    assert_eq!(told.len(), results.len(), "{told:?}");
+    for result in &results {
+        let id = result["command_id"].as_str().expect("it was sent");
+        let attempts = &told[id];
+        let is_same = |message: &PickMessage| {
+            (&message.webhook_id, &message.body) == (&attempts[0].webhook_id, &attempts[0].body)
+        };
+        assert!(attempts.iter().all(is_same), "{attempts:?}");
+        assert_eq!(taken(attempts), 1, "nothing follows what was taken: {attempts:?}");
+        let body = &attempts[0].body;
+        assert_eq!((&body["type"], &body["id"]), (&json!("campaign.result"), &json!(id)), "{body}");
+        for name in ["device_id", "slot", "picked_at", "outcome", "result"] {
+            assert_eq!(body["data"][name], result[name], "{name}: {body}");
+        }
+        assert!(body["data"]["answered_at"].is_string() && result["answered_at"].is_string(), "{body}");
+        assert_eq!(body["data"]["campaign_id"], "c", "{body}");
+    }
+    let failed = ledger.pick_messages().iter().filter(|message| message.reply == Reply::Status(503));
+    assert!(failed.count() >= 2, "{told:?}");
+}
+
+#[tokio::test]
+async fn a_signed_post_tells_the_end_of_a_task() {
+    let rig = with_devices(1).await;
+    let _fleet = Fleet::come(&rig, &names(1)).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/done", listener.local_addr().expect("bound"));
+    let ended = done(&rig, 1, &json!({"notify": {"url": url}})).await;
+    assert!(ended["notify"]["secret"].as_str().is_some_and(|secret| secret.starts_with("whsec_")), "{ended}");
+    let request = timeout(PATIENCE, one_request(listener)).await;
+    let (head, body) = request.expect("it comes");
+    assert!(head.starts_with("post /done http/1.1\r\n"), "{head}");
+    assert!(head.contains("\r\nwebhook-signature: v1,"), "{head}");
+    assert_eq!((&body["type"], &body["id"]), (&json!("task.done"), &ended["id"]), "{body}");
+    assert_eq!((&body["data"]["status"], &body["data"]["answered"]), (&json!("done"), &json!(1)), "{body}");
+}
+
+#[tokio::test]
+async fn a_queue_gets_the_end_of_a_task_once() {
+    let rig = with_devices(1).await;
+    let _fleet = Fleet::come(&rig, &names(1)).await;
+    let ids = [
+        done(&rig, 1, &json!({"notify": {"queue": "ops/picks"}})).await["id"].clone(),
+        done(&rig, 1, &json!({"notify": {"queue": "ops/picks"}})).await["id"].clone(),
+    ];
+    for id in ids {
+        let told = job(&rig).await;
+        assert_eq!((&told["type"], &told["id"]), (&json!("task.done"), &id), "{told}");
+    }
+}

@@ -1,0 +1,96 @@
+//! The service `Streams`: batches are appended in turn, and messages are read for as long as the
+//! caller takes them.
+
+mod appending;
+mod new_message;
+mod reading;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use access::{RequestedAction, StreamRights};
+use base::Problem;
+use engine::Engine;
+use engine::streams::StreamName;
+use futures_util::{Stream, stream};
+use net::metrics::Counted;
+use net::shares::{Pool, SenderKey};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::callers::{caller, caller_sender_and_message};
+use crate::metrics::Metrics;
+use crate::proto::{self, streams_server};
+use crate::status::status;
+use crate::stopping::Stop;
+use crate::store_reads::StoreReads;
+use appending::Appending;
+use reading::StreamPager;
+
+/// Reads of all callers, and of one.
+const READERS_MAX: usize = 256;
+const READERS_OF_SENDER_MAX: usize = 64;
+
+/// The calls about streams.
+pub(crate) struct StreamsService {
+    streams: engine::Streams,
+    reads: StoreReads,
+    stop: Stop,
+    readers: Arc<Pool>,
+    metrics: Metrics,
+}
+
+impl StreamsService {
+    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop, metrics: &Metrics) -> Self {
+        let readers = Arc::new(Pool::new(READERS_MAX, READERS_OF_SENDER_MAX));
+        Self { streams: engine.streams(), reads, stop, readers, metrics: metrics.clone() }
+    }
+
+    fn reader(&self, sender: &SenderKey, request: &proto::ReadRequest) -> Result<StreamPager, Problem> {
+        let full = || {
+            let detail = format!(
+                "{READERS_OF_SENDER_MAX} reads of this caller, or {READERS_MAX} of all, are under way"
+            );
+            Problem::new(503, "too_many_waiting", detail)
+        };
+        let place = self.readers.try_take(sender, 1).ok_or_else(full)?;
+        let counted = Counted::new(&self.metrics.stream_readers);
+        let stream = StreamName::new(&request.namespace, &request.stream)?;
+        let query = reading::query(request)?;
+        let reader = StreamPager {
+            streams: self.streams.clone(),
+            stream,
+            query,
+            follows: request.follow,
+            sender: sender.clone(),
+            reads: self.reads.clone(),
+            stop: self.stop.clone(),
+            is_at_end: false,
+            _place: (place, counted),
+        };
+        Ok(reader)
+    }
+}
+
+#[tonic::async_trait]
+impl streams_server::Streams for StreamsService {
+    type AppendStream = Pin<Box<dyn Stream<Item = Result<proto::AppendResponse, Status>> + Send>>;
+
+    async fn append(
+        &self,
+        request: Request<Streaming<proto::AppendRequest>>,
+    ) -> Result<Response<Self::AppendStream>, Status> {
+        let caller = caller(&request)?;
+        let appending = Appending::new(caller, request.into_inner(), self.streams.clone(), self.stop.clone());
+        Ok(Response::new(Box::pin(stream::unfold(appending, Appending::next))))
+    }
+
+    type ReadStream = Pin<Box<dyn Stream<Item = Result<proto::ReadResponse, Status>> + Send>>;
+
+    async fn read(&self, request: Request<proto::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        let (caller, sender, request) = caller_sender_and_message(request)?;
+        let action = RequestedAction::Stream { namespace: &request.namespace, right: StreamRights::Read };
+        caller.may(action).map_err(|problem| status(&problem))?;
+        let reader = self.reader(&sender, &request).map_err(|problem| status(&problem))?;
+        Ok(Response::new(Box::pin(reader.into_stream())))
+    }
+}

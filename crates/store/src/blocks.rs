@@ -1,0 +1,234 @@
+//! The port to a storage of blocks of streams: whole files that are written once, read in ranges,
+//! and deleted. Its implementations are a data directory, and memory for tests.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use blocklog::Disk;
+
+/// What the names of blocks end with.
+pub const BLOCK_SUFFIX: &str = ".block";
+/// What the name of one ends with that is being written.
+const WRITING_SUFFIX: &str = ".block-new";
+
+/// A storage of blocks. A name is a flat file name that ends with [`BLOCK_SUFFIX`].
+pub trait BlockStorage: Send + Sync + 'static {
+    /// Keeps a block under a name: on return it survives power loss. One of that name is replaced,
+    /// in one step.
+    ///
+    /// # Errors
+    /// When it cannot be written; then there may be no block of that name, but none in part.
+    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Bytes of a block from `offset` on.
+    ///
+    /// # Errors
+    /// `NotFound` without such a block, `UnexpectedEof` where it is shorter.
+    fn get_range(&self, name: &str, offset: u64, len: usize) -> io::Result<Vec<u8>>;
+    /// Deletes a block. It is no error if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be deleted.
+    fn delete(&self, name: &str) -> io::Result<()>;
+    /// The names of all blocks, in no order.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    fn list(&self) -> io::Result<Vec<String>>;
+}
+
+/// Blocks beside the log and the tables of a data directory.
+#[derive(Clone)]
+pub struct DiskBlocks {
+    disk: Arc<dyn Disk>,
+    held: Arc<Mutex<HeldBlocks>>,
+}
+
+/// Blocks that are to go once nobody holds them.
+#[derive(Default)]
+struct HeldBlocks {
+    holders: usize,
+    deleted: Vec<String>,
+}
+
+/// Keeps every block where it is until it is dropped.
+pub(crate) struct BlockHold {
+    blocks: DiskBlocks,
+}
+
+impl Drop for BlockHold {
+    fn drop(&mut self) {
+        let mut held = self.blocks.held();
+        held.holders -= 1;
+        if held.holders > 0 {
+            return;
+        }
+        let deleted = std::mem::take(&mut held.deleted);
+        drop(held);
+        for name in deleted {
+            if let Err(error) = self.blocks.delete(&name) {
+                tracing::warn!(name, %error, "the file of a block stays until the next start");
+            }
+        }
+    }
+}
+
+impl DiskBlocks {
+    /// Those of a directory.
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, held: Arc::default() }
+    }
+
+    /// Has no block go as long as the answer is kept: a backup reads them.
+    pub(crate) fn hold(&self) -> BlockHold {
+        self.held().holders += 1;
+        BlockHold { blocks: self.clone() }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HeldBlocks> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for DiskBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "blocks in {}", self.disk.path().display())
+    }
+}
+
+impl BlockStorage for DiskBlocks {
+    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let writing = format!("{}{WRITING_SUFFIX}", name.trim_end_matches(BLOCK_SUFFIX));
+        let file = self.disk.open(&writing, true)?;
+        file.set_len(0)?;
+        file.write_at(0, bytes)?;
+        file.sync()?;
+        drop(file);
+        self.disk.rename(&writing, name)?;
+        self.disk.sync_directory()
+    }
+
+    fn get_range(&self, name: &str, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let file = self.disk.open(name, false)?;
+        // A length that was damaged asks for no memory.
+        let end = offset.checked_add(len as u64).filter(|end| file.len().is_ok_and(|all| *end <= all));
+        if end.is_none() {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{name} ends before")));
+        }
+        let mut bytes = vec![0; len];
+        file.read_at(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        let mut held = self.held();
+        if held.holders > 0 {
+            held.deleted.push(name.to_owned());
+            return Ok(());
+        }
+        match self.disk.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let is_block = |name: &String| name.ends_with(BLOCK_SUFFIX) || name.ends_with(WRITING_SUFFIX);
+        Ok(self.disk.list()?.into_iter().filter(is_block).collect())
+    }
+}
+
+/// Blocks in memory.
+#[derive(Debug, Default)]
+pub struct MemoryBlocks {
+    blocks: Mutex<BTreeMap<String, Arc<[u8]>>>,
+}
+
+impl MemoryBlocks {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<String, Arc<[u8]>>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BlockStorage for MemoryBlocks {
+    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.locked().insert(name.to_owned(), bytes.into());
+        Ok(())
+    }
+
+    fn get_range(&self, name: &str, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let blocks = self.locked();
+        let block = blocks.get(name).ok_or(io::ErrorKind::NotFound)?;
+        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        let range = start.checked_add(len).and_then(|end| block.get(start..end));
+        Ok(range.ok_or(io::ErrorKind::UnexpectedEof)?.to_vec())
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.locked().remove(name);
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.locked().keys().cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use blocklog::SimulatedDisk;
+
+    use super::*;
+
+    fn each(check: impl Fn(&dyn BlockStorage)) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let real = blocklog::RealDisk::open_dir(directory.path(), false).expect("opens");
+        check(&MemoryBlocks::default());
+        check(&DiskBlocks::new(Arc::new(real)));
+    }
+
+    #[test]
+    fn a_block_is_read_in_ranges_until_it_is_deleted() {
+        each(|blocks| {
+            blocks.put("a.block", b"first, and longer").expect("is written");
+            blocks.put("a.block", b"messages").expect("is written");
+            blocks.put("b.block", b"").expect("is written");
+            assert_eq!(blocks.get_range("a.block", 0, 8).expect("is read"), b"messages");
+            assert_eq!(blocks.get_range("a.block", 4, 3).expect("is read"), b"age");
+            for (offset, len) in [(4, 5), (9, 0), (u64::MAX, 2), (0, usize::MAX)] {
+                let error = blocks.get_range("a.block", offset, len).expect_err("is not there");
+                assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{offset} {len}");
+            }
+            let mut names = blocks.list().expect("is listed");
+            names.sort();
+            assert_eq!(names, ["a.block", "b.block"]);
+            blocks.delete("a.block").expect("is deleted");
+            blocks.delete("a.block").expect("is no error");
+            let error = blocks.get_range("a.block", 0, 1).expect_err("is gone");
+            assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        });
+    }
+
+    #[test]
+    fn a_block_that_is_held_goes_later() {
+        let blocks = DiskBlocks::new(Arc::new(SimulatedDisk::new(7)));
+        blocks.put("a.block", b"messages").expect("is written");
+        let (first, second) = (blocks.hold(), blocks.hold());
+        blocks.delete("a.block").expect("is noted");
+        drop(first);
+        assert!(blocks.get_range("a.block", 0, 8).is_ok());
+        drop(second);
+        assert!(blocks.get_range("a.block", 0, 8).is_err());
+    }
+
+    #[test]
+    fn a_block_that_is_there_survives_a_crash_whole() {
+        let disk = SimulatedDisk::new(7);
+        let blocks = DiskBlocks::new(Arc::new(disk.clone()));
+        blocks.put("a.block", b"messages").expect("is written");
+        disk.crash();
+        assert_eq!(blocks.get_range("a.block", 0, 8).expect("is read"), b"messages");
+    }
+}

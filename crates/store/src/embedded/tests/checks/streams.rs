@@ -1,0 +1,114 @@
+//! What a check says of streams.
+
+use records::{Stream, StreamDue, StreamTail};
+
+use super::*;
+use crate::codec::key::Key;
+use crate::conformance::{block, block_file, chunk, interval, span, stream, tail, text};
+
+/// The only one of streams.
+pub(super) const PARTITION: PartitionId = PartitionId(0b11 << 14);
+
+const STREAM: Incarnation = Incarnation(1);
+
+/// A stream with two blocks and two chunks, and one that is deleted and not swept yet.
+pub(super) fn everything() -> Vec<Op> {
+    let due = StreamDue { at: Timestamp(50), stream: STREAM };
+    let held = StreamTail {
+        messages: 11,
+        bytes: 11,
+        blocks: 2,
+        block_messages: 7,
+        block_bytes: 7,
+        stored_bytes: 198,
+        due: due.at,
+        ..tail(1, 20)
+    };
+    let gone = Stream { deleted: true, ..stream(2, "shop", "gone") };
+    vec![
+        Op::PutStream(Box::new(stream(1, "shop", "orders"))),
+        Op::PutStream(Box::new(gone)),
+        Op::PutStreamTail(Box::new(held)),
+        Op::PutStreamDue(due),
+        Op::PutStreamBlock(Box::new(block(1, 4))),
+        Op::PutStreamBlock(Box::new(block(7, 9))),
+        Op::PutStreamChunk(Box::new(chunk(10, 3))),
+        Op::PutStreamChunk(Box::new(chunk(15, 1))),
+        Op::PutExternalInterval(Box::new(interval(0, 9))),
+        Op::PutExternalInterval(Box::new(interval(20, 25))),
+        Op::PutExternalSpan(Box::new(span(0, 5, 7))),
+        Op::PutExternalText(Box::new(text("x", 2))),
+    ]
+}
+
+#[test]
+fn what_streams_lack_is_told() {
+    let name = key::stream_name("shop", "orders");
+    let cases: [(Table, Key, &str); 8] = [
+        (Table::Streams, key::incarnation(STREAM), "there is no stream 1"),
+        (Table::StreamsByName, name, "its row in streams_by_name is missing"),
+        (Table::StreamTails, key::incarnation(STREAM), "its row in stream_tails is missing"),
+        (Table::StreamsByDue, key::stream_due(Timestamp(50), STREAM), "its row in streams_by_due is missing"),
+        (Table::StreamChunks, key::in_stream(STREAM, 10), "blocks, their figures, messages and bytes"),
+        (Table::StreamBlocks, key::in_stream(STREAM, 7), "its row in stream_blocks is missing"),
+        (Table::SpansByBlock, key::span_of_block(STREAM, 7, "till", 0), "its row in external_spans_by_block"),
+        (Table::TextsByMessage, key::in_stream(STREAM, 2), "its row in external_texts_by_message"),
+    ];
+    for (table, key, expect) in cases {
+        let directory = directory();
+        change(directory.path(), |writer| {
+            let mut rows = writer.table(table)?;
+            assert!(rows.get(PARTITION, &key)?.is_some(), "{table:?} has it");
+            rows.remove(PARTITION, &key)
+        });
+        let (found, _) = check(directory.path());
+        assert!(found.iter().any(|text| text.contains(expect)), "{table:?}: {found:?}");
+    }
+}
+
+#[test]
+fn streams_that_do_not_agree_are_told() {
+    let cases: [(Op, &str); 5] = [
+        (Op::PutStreamBlock(Box::new(block(3, 5))), "it does not follow the messages before 5"),
+        (Op::PutStreamChunk(Box::new(chunk(8, 1))), "it does not follow the messages before 10"),
+        (Op::PutStreamTail(Box::new(tail(1, 20))), "blocks, their figures, messages and bytes"),
+        (Op::PutExternalInterval(Box::new(interval(10, 12))), "it is none, or meets the one before"),
+        (Op::PutExternalText(Box::new(text("y", 99))), "there never was its message"),
+    ];
+    for (op, expect) in cases {
+        let directory = directory();
+        let store = open_real(directory.path()).expect("opens");
+        put(&store, PARTITION, 2, vec![op]);
+        drop(store);
+        let (found, _) = check(directory.path());
+        assert!(found.iter().any(|text| text.contains(expect)), "{expect}: {found:?}");
+    }
+}
+
+/// The files of the blocks of [`everything`].
+pub(super) fn files(store: &EmbeddedStore) {
+    for block in [block(1, 4), block(7, 9)] {
+        store.blocks().put(&block.file_name(), &block_file()).expect("is written");
+    }
+}
+
+#[test]
+fn files_of_blocks_that_are_missing_damaged_or_nobodys_are_told() {
+    let directory = directory();
+    let path = |block: &records::StreamBlock| directory.path().join(block.file_name());
+    std::fs::remove_file(path(&block(1, 4))).expect("is there");
+    let mut bytes = block_file();
+    bytes[50] ^= 1;
+    std::fs::write(path(&block(7, 9)), bytes).expect("is written");
+    std::fs::write(path(&block(11, 12)), b"nobody's").expect("is written");
+    let (mut found, mut noted) = (Vec::new(), Vec::new());
+    let mut tell = |told| match told {
+        Checked::Found(error) => found.push(error.to_string()),
+        Checked::Noted(text) => noted.push(text),
+        Checked::Counted(..) => {}
+    };
+    assert_eq!(check_directory(directory.path(), &mut tell).expect("can be looked at"), 2);
+    assert!(found.iter().any(|text| text.contains("is missing")), "{found:?}");
+    assert!(found.iter().any(|text| text.contains("does not agree with the checksum")), "{found:?}");
+    assert!(noted.iter().any(|text| text.contains("1 files of blocks have no row")), "{noted:?}");
+}

@@ -1,0 +1,206 @@
+//! Streams, what they hold, and the ids that their sources gave.
+
+use std::ops::Bound;
+
+use base::Incarnation;
+use records::{
+    ExternalInterval, ExternalSpan, ExternalText, Stream, StreamBlock, StreamChunk, StreamDue, StreamTail,
+};
+
+use super::index_of;
+use crate::codec::key;
+use crate::key_range::KeyRange;
+use crate::port::{StoreError, View};
+use crate::record::Record;
+use crate::table::Table;
+
+/// Spans of numbers that are looked at for one number at most: those of ascending numbers do not
+/// overlap, and the first is the one.
+const SPANS_PER_NUMBER_MAX: usize = 64;
+
+impl dyn View + '_ {
+    /// The stream of a name.
+    ///
+    /// # Errors
+    /// When the data cannot be read; the same for every query.
+    pub fn stream_of(&self, namespace: &str, name: &str) -> Result<Option<Stream>, StoreError> {
+        let (index, key) = (index_of::<Stream>(Table::StreamsByName), key::stream_name(namespace, name));
+        let row = self.get(index.table, &key)?;
+        row.map(|row| self.surely_named(index, &key, &row)).transpose()
+    }
+
+    /// A stream, also one that is deleted and still swept.
+    pub fn stream(&self, stream: Incarnation) -> Result<Option<Stream>, StoreError> {
+        self.record(&key::incarnation(stream))
+    }
+
+    /// Streams in order of namespace and name: those of a namespace, or all.
+    pub fn streams(
+        &self,
+        namespace: Option<&str>,
+        after: Option<(&str, &str)>,
+        limit: usize,
+    ) -> Result<Vec<Stream>, StoreError> {
+        let range = KeyRange::of(&namespace.map(key::streams_of).unwrap_or_default());
+        let after = after.map(|(namespace, name)| key::stream_name(namespace, name));
+        // One that stands before the namespace begins nothing.
+        let after = after.filter(|after| namespace.is_none_or(|of| *after > key::streams_of(of)));
+        let (index, range) = (index_of::<Stream>(Table::StreamsByName), range.after(after));
+        if limit == 0 || range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.rows(index.table, range, true)?.take(limit);
+        rows.map(|row| row.and_then(|(key, row)| self.surely_named(index, &key, &row))).collect()
+    }
+
+    /// How many streams there are, those that are swept not counted.
+    pub fn count_streams(&self) -> Result<usize, StoreError> {
+        self.rows(Table::StreamsByName, KeyRange::all(), true)?.try_fold(0, |all, row| row.map(|_| all + 1))
+    }
+
+    /// How far a stream has come.
+    pub fn stream_tail(&self, stream: Incarnation) -> Result<Option<StreamTail>, StoreError> {
+        self.record(&key::incarnation(stream))
+    }
+
+    /// The streams to which time does something, the next one first.
+    pub fn streams_due(&self, limit: usize) -> Result<Vec<StreamDue>, StoreError> {
+        self.records(KeyRange::all(), true)?.take(limit).collect()
+    }
+
+    /// Chunks of a stream in order, from the one that has the message `from`, or the next one,
+    /// until they hold `bytes_max`. There is one, if any is left.
+    pub fn stream_chunks(
+        &self,
+        stream: Incarnation,
+        from: u64,
+        bytes_max: usize,
+    ) -> Result<Vec<StreamChunk>, StoreError> {
+        let has = |chunk: &StreamChunk| chunk.first + u64::from(chunk.messages) > from;
+        let mut bytes = 0;
+        let within = |chunk: &Result<StreamChunk, StoreError>| {
+            let is_within = bytes < bytes_max;
+            bytes += chunk.as_ref().map_or(0, |chunk| chunk.bytes.len());
+            is_within
+        };
+        self.records(self.range_from_message::<StreamChunk>(stream, from, has)?, true)?
+            .take_while(within)
+            .collect()
+    }
+
+    /// Blocks of a stream in order, from the one that has the message `from`, or the next one.
+    pub fn stream_blocks(
+        &self,
+        stream: Incarnation,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<StreamBlock>, StoreError> {
+        let has = |block: &StreamBlock| block.last >= from;
+        self.records(self.range_from_message::<StreamBlock>(stream, from, has)?, true)?.take(limit).collect()
+    }
+
+    /// The block of a stream that begins with a message.
+    pub fn stream_block(&self, stream: Incarnation, first: u64) -> Result<Option<StreamBlock>, StoreError> {
+        self.record(&key::in_stream(stream, first))
+    }
+
+    /// The records of a stream from the one on that has a message.
+    fn range_from_message<R: Record>(
+        &self,
+        stream: Incarnation,
+        from: u64,
+        has: impl FnOnce(&R) -> bool,
+    ) -> Result<KeyRange, StoreError> {
+        let (all, at) = (KeyRange::of(&key::incarnation(stream)), key::in_stream(stream, from));
+        let before = KeyRange { high: Bound::Excluded(at.clone()), ..all.clone() };
+        let last_before = self.rows(R::TABLE, before, false)?.next().transpose()?;
+        let low = match last_before {
+            Some((key, row)) if has(&self.decoded(R::TABLE, &key, &row)?) => key,
+            _ => at,
+        };
+        Ok(KeyRange { low: Bound::Included(low), ..all })
+    }
+
+    /// Intervals of a source in order of number; `after` is the lowest number of one.
+    pub fn external_intervals(
+        &self,
+        stream: Incarnation,
+        source: &str,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<ExternalInterval>, StoreError> {
+        let after = after.map(|number| key::external_number(stream, source, number));
+        let range = KeyRange::of(&key::of_source(stream, source)).after(after);
+        self.records(range, true)?.take(limit).collect()
+    }
+
+    /// Intervals of all sources of a stream.
+    pub fn intervals_of_stream(
+        &self,
+        stream: Incarnation,
+        limit: usize,
+    ) -> Result<Vec<ExternalInterval>, StoreError> {
+        self.records(KeyRange::of(&key::incarnation(stream)), true)?.take(limit).collect()
+    }
+
+    /// Blocks that may have a number of a source, the one with the highest numbers first.
+    pub fn blocks_with_number(
+        &self,
+        stream: Incarnation,
+        source: &str,
+        number: u64,
+    ) -> Result<Vec<u64>, StoreError> {
+        let high = key::external_span(stream, source, number, u64::MAX);
+        let range = KeyRange { high: Bound::Included(high), ..KeyRange::of(&key::of_source(stream, source)) };
+        let spans = self.records(range, false)?.take(SPANS_PER_NUMBER_MAX);
+        let has = |span: ExternalSpan| (span.to >= number).then_some(span.block);
+        spans.filter_map(|span| span.map(has).transpose()).collect()
+    }
+
+    /// Spans of numbers that a block has, and blocks before it.
+    pub fn spans_up_to(
+        &self,
+        stream: Incarnation,
+        block: u64,
+        limit: usize,
+    ) -> Result<Vec<ExternalSpan>, StoreError> {
+        self.named_up_to::<ExternalSpan>(Table::SpansByBlock, stream, block, limit)
+    }
+
+    /// Texts of messages up to one.
+    pub fn texts_up_to(
+        &self,
+        stream: Incarnation,
+        id: u64,
+        limit: usize,
+    ) -> Result<Vec<ExternalText>, StoreError> {
+        self.named_up_to::<ExternalText>(Table::TextsByMessage, stream, id, limit)
+    }
+
+    fn named_up_to<R: Record>(
+        &self,
+        table: Table,
+        stream: Incarnation,
+        last: u64,
+        limit: usize,
+    ) -> Result<Vec<R>, StoreError> {
+        let all = KeyRange::of(&key::incarnation(stream));
+        let behind = last.checked_add(1).map(|behind| key::in_stream(stream, behind));
+        let (index, range) = (index_of::<R>(table), all.before(behind));
+        let rows = self.rows(table, range, true)?.take(limit);
+        rows.map(|row| row.and_then(|(key, row)| self.surely_named(index, &key, &row))).collect()
+    }
+
+    /// Messages to which a source gave this text, the oldest first; those that are gone and not
+    /// swept yet too.
+    pub fn external_texts(
+        &self,
+        stream: Incarnation,
+        source: &str,
+        text: &str,
+    ) -> Result<Vec<u64>, StoreError> {
+        let range = KeyRange::of(&key::texts(stream, source, text));
+        let is_it = |found: ExternalText| (*found.text == *text).then_some(found.id);
+        self.records(range, true)?.filter_map(|found| found.map(is_it).transpose()).collect()
+    }
+}

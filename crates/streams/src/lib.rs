@@ -1,0 +1,52 @@
+//! Streams: the form of messages and blocks, and the rules of saving, closing, keeping and once
+//! only.
+//!
+//! The rules decide over settings, counts and times alone; where chunks and blocks are kept is
+//! known elsewhere. Nothing here reads a clock: every time is an argument.
+//!
+//! ```text
+//!   append -> open block -> closed block -> stored block -> dropped
+//!             chunks         chunks          one file
+//! ```
+//!
+//! | module | rule |
+//! |---|---|
+//! | [`message`] | a message, borrowed from wherever it lies |
+//! | [`codec`] | messages as bytes; chunks |
+//! | [`block`] | the file of a closed block |
+//! | [`origins`] | which message of a block has which external id |
+//! | [`intervals`] | a set of numbers as intervals, and the rows that change with it |
+//! | [`external_ids`] | which numbers each source has ever given |
+//! | [`settings`] | ranges of settings, and bounds that follow from them |
+//! | [`open_block`] | when a block is closed |
+//! | [`saving`] | when messages are saved, and when their callers are answered |
+//! | [`tail`] | how far a stream has come, and which ids are reserved |
+//! | [`retention`] | which blocks go, and whether an append fits |
+
+pub mod block;
+pub mod codec;
+pub mod external_ids;
+pub mod intervals;
+pub mod message;
+pub mod open_block;
+pub mod origins;
+pub mod retention;
+#[cfg(test)]
+mod sample;
+pub mod saving;
+pub mod settings;
+pub mod tail;
+mod varint;
+
+pub use block::{BlockError, BlockIndex, BlockName, BlockWriter, ClosedBlock};
+pub use codec::{BadMessage, ChunkWriter, MessageReader};
+pub use external_ids::{ExternalNumbers, IntervalRowChange, text_hash};
+pub use intervals::{IntervalChange, IntervalSet, NumberInterval};
+pub use message::{
+    EXTERNAL_NUMBER_MAX, ExternalId, MessageHeaders, MessageOrigin, StreamMessage, StreamPayload,
+};
+pub use open_block::{OpenBlock, ReachedBound};
+pub use origins::BlockOrigins;
+pub use retention::{SpaceAsked, StreamRoom};
+pub use saving::{AnswerTime, UnsavedMessages};
+pub use tail::SavedMessages;
