@@ -186,6 +186,7 @@ class Queues(Base):
         self.assertEqual(list(self.queue.jobs()), [])
         figures = self.queue.figures()
         self.assertEqual((figures.ready, figures.scheduled, figures.oldest_ready_ms), (0, 0, None))
+        self.assertGreaterEqual(figures.rates.published, figures.rates.acked)
 
     def test_a_list_of_several_pages_is_read_to_its_end(self) -> None:
         for part in range(2):

@@ -40,6 +40,17 @@ test("a list is walked to its end", async () => {
   assert.deepEqual(seen, ids);
 });
 
+test("devices of a selection are counted, and a task asks those that are connected", async () => {
+  const rack = fresh("r");
+  await ask(client.POST("/v1/devices", { body: { id: fresh("p"), labels: { rack } } }));
+  const selector = `rack=${rack}`;
+  const count = await ask(client.GET("/v1/fleet/count", { params: { query: { selector } } }));
+  assert.deepEqual([count.total, count.connected], [1, 0]);
+  const body = { payload: "ping", selector, count: 3 };
+  const task = await ask(client.POST("/v1/tasks", { params: { query: { wait: "5s" } }, body }));
+  assert.deepEqual([task.status, task.wanted, task.picked], ["done", 3, 0]);
+});
+
 test("a call that the document lacks is made all the same", async () => {
   const asked = client.call("GET", "/v1/nothing", { query: { a: 1, b: undefined } });
   await assert.rejects(asked, (error) => error instanceof FieldpostError && error.code === "unknown_route");

@@ -1,5 +1,5 @@
-"""A client for Fieldpost: its delay queue with workers and its commands to devices, for threads and for tasks, and the
-signatures of its webhooks.
+"""A client for Fieldpost: its delay queue with workers, its streams, its commands to devices, and the tasks that ask
+some of many, for threads and for tasks of an event loop, and the signatures of its webhooks.
 
 import fieldpost
 
@@ -11,6 +11,7 @@ with fieldpost.Client("http://127.0.0.1:8080") as client:
 from ._version import __version__
 from .aio import AsyncClient, AsyncQueue
 from .aio_device import AsyncCommands, AsyncDevice
+from .aio_tasks import AsyncCampaigns, AsyncFleet, AsyncTasks
 from .aio_worker import AsyncWorker
 from .calls import Alias
 from .client import Client, Queue
@@ -30,10 +31,31 @@ from .errors import (
     UnavailableError,
     UnexpectedAnswerError,
 )
-from .model import Acked, DeadLetter, Figures, Job, JobView, NewJob, OnConflict, PublishedJob, Settings
+from .message import AppendedMessage, Message, MessagePage, MessageTerms, NewMessage, StreamInfo
+from .message_stream import AsyncMessageStream, MessageStream
+from .model import Acked, DeadLetter, Figures, Job, JobView, NewJob, OnConflict, PublishedJob, QueueFlow, Settings
 from .operation import Operation, OperationCount, OperationRefusal, OperationTerms
 from .operations import AsyncOperations, Operations
+from .picks import (
+    Campaign,
+    CampaignChanges,
+    CampaignSlot,
+    CampaignTerms,
+    Coverage,
+    CoverageItem,
+    DeviceWeight,
+    Fairness,
+    FleetCount,
+    FleetCountItem,
+    NewTaskTerms,
+    PickCounts,
+    PickResult,
+    PickTerms,
+    Task,
+    TaskTerms,
+)
 from .protocol import Retries
+from .tasks import Campaigns, Fleet, Tasks
 from .worker import Worker
 from .working import Options, Retry, doubling
 
@@ -41,28 +63,51 @@ __all__ = [
     "Acked",
     "Alias",
     "ApiError",
+    "AppendedMessage",
+    "AsyncCampaigns",
     "AsyncClient",
     "AsyncCommands",
     "AsyncDevice",
+    "AsyncFleet",
+    "AsyncMessageStream",
     "AsyncOperations",
     "AsyncQueue",
+    "AsyncTasks",
     "AsyncWorker",
+    "Campaign",
+    "CampaignChanges",
+    "CampaignSlot",
+    "CampaignTerms",
+    "Campaigns",
     "Client",
     "Command",
     "CommandTerms",
     "Commands",
     "ConflictError",
     "ConnectionFailedError",
+    "Coverage",
+    "CoverageItem",
     "DeadLetter",
     "DesiredEntry",
     "Device",
+    "DeviceWeight",
+    "Fairness",
     "FieldpostError",
     "Figures",
+    "Fleet",
+    "FleetCount",
+    "FleetCountItem",
     "ForbiddenError",
     "Job",
     "JobView",
     "LateAnswer",
+    "Message",
+    "MessagePage",
+    "MessageStream",
+    "MessageTerms",
     "NewJob",
+    "NewMessage",
+    "NewTaskTerms",
     "NotFoundError",
     "OnConflict",
     "Operation",
@@ -71,14 +116,22 @@ __all__ = [
     "OperationTerms",
     "Operations",
     "Options",
+    "PickCounts",
+    "PickResult",
+    "PickTerms",
     "PublishedJob",
     "Queue",
+    "QueueFlow",
     "RefusedError",
     "Retries",
     "Retry",
     "SentCommand",
     "Settings",
     "StaleReservationError",
+    "StreamInfo",
+    "Task",
+    "TaskTerms",
+    "Tasks",
     "TooManyRequestsError",
     "UnauthorizedError",
     "UnavailableError",

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from . import calls
 from .aio_device import AsyncCommands, AsyncDevice
+from .aio_tasks import AsyncCampaigns, AsyncFleet, AsyncTasks
 from .aio_worker import AsyncHandler, AsyncWorker
 from .calls import Call, JobRef, Page, QueuePath
 from .errors import FieldpostError
+from .message import StreamInfo, StreamPath, streams
+from .message_stream import AsyncMessageStream
 from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
 from .operations import AsyncOperations
 from .protocol import Retries, Server, read_answer
@@ -59,6 +62,14 @@ class AsyncClient:
         """A queue; asks nothing of the server."""
         return AsyncQueue(self, QueuePath(namespace, name))
 
+    def stream(self, namespace: str, name: str) -> AsyncMessageStream:
+        """A stream of messages; asks nothing of the server."""
+        return AsyncMessageStream(self, StreamPath(namespace, name))
+
+    def streams(self, namespace: str | None = None) -> AsyncIterator[StreamInfo]:
+        """The streams that may be read, in order of namespace and name."""
+        return self._pages(lambda cursor: streams(namespace, _PAGE, cursor))
+
     def device(self, device: str) -> AsyncDevice:
         """A device; asks nothing of the server."""
         return AsyncDevice(self, device)
@@ -70,6 +81,18 @@ class AsyncClient:
     def operations(self) -> AsyncOperations:
         """One action on everything that matches; asks nothing of the server."""
         return AsyncOperations(self)
+
+    def tasks(self) -> AsyncTasks:
+        """Some devices of many, asked once; asks nothing of the server."""
+        return AsyncTasks(self)
+
+    def campaigns(self) -> AsyncCampaigns:
+        """Some devices of many, asked again and again; asks nothing of the server."""
+        return AsyncCampaigns(self)
+
+    def fleet(self) -> AsyncFleet:
+        """All devices together; asks nothing of the server."""
+        return AsyncFleet(self)
 
     def queues(self, namespace: str | None = None) -> AsyncIterator[Figures]:
         """How queues stand, in order of namespace and name."""

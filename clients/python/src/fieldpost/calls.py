@@ -9,7 +9,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, Generic, TypeVar, Union
+from typing import Any, Callable, Generic, TypeVar, Union, cast
 from urllib.parse import quote, urlencode
 
 from .command import Command, CommandTerms, DesiredEntry, SentCommand, command_body
@@ -26,6 +26,22 @@ from .model import (
     put_payload,
 )
 from .operation import Operation, OperationCount, OperationTerms, operation_body
+from .picks import (
+    Campaign,
+    CampaignChanges,
+    CampaignSlot,
+    CampaignTerms,
+    Coverage,
+    DeviceWeight,
+    Fairness,
+    FleetCount,
+    NewTaskTerms,
+    PickResult,
+    Task,
+    TaskTerms,
+    changes_body,
+    picks_body,
+)
 from .times import Duration, Moment, duration_text, moment_text
 
 T = TypeVar("T")
@@ -55,6 +71,19 @@ class Page(Generic[T]):
 
     items: list[T]
     next_cursor: str | None
+
+
+@dataclass(frozen=True)
+class FeedPage(Page[T]):
+    """A part of a feed, the oldest first."""
+
+    #: Where what comes later goes on.
+    tail_cursor: str | None
+
+    @property
+    def after(self) -> str | None:
+        """The place behind its last item."""
+        return self.next_cursor or self.tail_cursor
 
 
 @dataclass(frozen=True)
@@ -363,3 +392,116 @@ def operations(limit: int, cursor: str | None) -> Call[Page[Operation]]:
 def cancel_operation(operation: str) -> Call[None]:
     """Have an operation do no more. Not repeated: the second time it has ended."""
     return Call("DELETE", _operation(operation), _nothing, repeatable=False)
+
+
+def _task(task: str) -> str:
+    return f"/v1/tasks/{quote(task, safe='')}"
+
+
+def _campaign(campaign: str) -> str:
+    return f"/v1/campaigns/{quote(campaign, safe='')}"
+
+
+def begin_task(payload: Any, count: int, terms: NewTaskTerms) -> Call[Task]:
+    """Ask some devices once. The key makes it repeatable."""
+    wait, key = terms.get("wait"), terms.get("idempotency_key")
+    of_task = {name: value for name, value in terms.items() if name not in ("wait", "idempotency_key")}
+    path = _query("/v1/tasks", wait=None if wait is None else duration_text(wait))
+    body = _json(picks_body(payload, count, cast("TaskTerms", of_task)))
+    return Call("POST", path, Task.read, body, _key(key), patience=_seconds(wait))
+
+
+def task(task: str) -> Call[Task]:
+    """Look at a task."""
+    return Call("GET", _task(task), Task.read)
+
+
+def cancel_task(task: str) -> Call[None]:
+    """Stop a task. Not repeated: the second time it has ended."""
+    return Call("DELETE", _task(task), _nothing, repeatable=False)
+
+
+def task_results(task: str, limit: int, cursor: str | None, wait: Duration | None) -> Call[FeedPage[PickResult]]:
+    """A page of a task's results, in the order in which its picks ended."""
+    return _results(f"{_task(task)}/results", limit, cursor, wait)
+
+
+def campaign_results(
+    campaign: str, device: str | None, limit: int, cursor: str | None, wait: Duration | None
+) -> Call[FeedPage[PickResult]]:
+    """A page of a campaign's results, in the order in which its picks ended."""
+    return _results(f"{_campaign(campaign)}/results", limit, cursor, wait, device)
+
+
+def _results(
+    path: str, limit: int, cursor: str | None, wait: Duration | None, device: str | None = None
+) -> Call[FeedPage[PickResult]]:
+    def read(answer: Any) -> FeedPage[PickResult]:
+        items = [PickResult.read(item) for item in answer["items"]]
+        return FeedPage(items, answer.get("next_cursor"), answer.get("tail_cursor"))
+
+    text = None if wait is None else duration_text(wait)
+    path = _query(path, device=device, order="asc", limit=limit, cursor=cursor, wait=text)
+    return Call("GET", path, read, patience=_seconds(wait))
+
+
+def put_campaign(campaign: str, payload: Any, count: int, terms: CampaignTerms) -> Call[Campaign]:
+    """Create a campaign, or replace it."""
+    return Call("PUT", _campaign(campaign), Campaign.read, _json(picks_body(payload, count, terms)))
+
+
+def change_campaign(campaign: str, payload: Any, changes: CampaignChanges) -> Call[Campaign]:
+    """Change a campaign. Not repeated: another change may have come in between."""
+    body = _json(changes_body(payload, changes))
+    return Call("PATCH", _campaign(campaign), Campaign.read, body, repeatable=False)
+
+
+def campaign(campaign: str) -> Call[Campaign]:
+    """Look at a campaign."""
+    return Call("GET", _campaign(campaign), Campaign.read)
+
+
+def campaigns(limit: int, cursor: str | None) -> Call[Page[Campaign]]:
+    """A page of campaigns."""
+    return Call("GET", _query("/v1/campaigns", limit=limit, cursor=cursor), _page(Campaign.read))
+
+
+def delete_campaign(campaign: str) -> Call[None]:
+    """Remove a campaign. Not repeated: the second time it is gone."""
+    return Call("DELETE", _campaign(campaign), _nothing, repeatable=False)
+
+
+def tell_campaign(campaign: str, what: str) -> Call[None]:
+    """Pause a campaign, or resume it."""
+    return Call("POST", f"{_campaign(campaign)}/{what}", _nothing)
+
+
+def campaign_slots(campaign: str, limit: int, cursor: str | None) -> Call[Page[CampaignSlot]]:
+    """A page of a campaign's slots."""
+    return Call(
+        "GET", _query(f"{_campaign(campaign)}/slots", limit=limit, cursor=cursor), _page(CampaignSlot.read)
+    )
+
+
+def coverage(campaign: str, period: Duration, by: str | None) -> Call[Coverage]:
+    """How evenly a campaign picked."""
+    path = _query(f"{_campaign(campaign)}/coverage", period=duration_text(period), by=by)
+    return Call("GET", path, Coverage.read)
+
+
+def fleet_count(selector: str | None, place: str | None, by: str | None) -> Call[FleetCount]:
+    """Count devices."""
+    return Call("GET", _query("/v1/fleet/count", selector=selector, place=place, by=by), FleetCount.read)
+
+
+def fleet_weights(
+    selector: str | None, place: str | None, limit: int, cursor: str | None
+) -> Call[Page[DeviceWeight]]:
+    """A page of weights."""
+    path = _query("/v1/fleet/weights", selector=selector, place=place, limit=limit, cursor=cursor)
+    return Call("GET", path, _page(DeviceWeight.read))
+
+
+def fairness() -> Call[Fairness]:
+    """What all weights follow from."""
+    return Call("GET", "/v1/fleet/fairness", Fairness.read)

@@ -12,9 +12,12 @@ from .calls import Call, JobRef, Page, QueuePath
 from .connections import Connections, HangUp
 from .device import Commands, Device
 from .errors import FieldpostError
+from .message import StreamInfo, StreamPath, streams
+from .message_stream import MessageStream
 from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
 from .operations import Operations
 from .protocol import Retries, Server, read_answer
+from .tasks import Campaigns, Fleet, Tasks
 from .times import Duration, Moment
 from .worker import Handler, Worker
 from .working import WorkerOptions
@@ -59,6 +62,14 @@ class Client:
         """A queue; asks nothing of the server."""
         return Queue(self, QueuePath(namespace, name))
 
+    def stream(self, namespace: str, name: str) -> MessageStream:
+        """A stream of messages; asks nothing of the server."""
+        return MessageStream(self, StreamPath(namespace, name))
+
+    def streams(self, namespace: str | None = None) -> Iterator[StreamInfo]:
+        """The streams that may be read, in order of namespace and name."""
+        return self._pages(lambda cursor: streams(namespace, _PAGE, cursor))
+
     def device(self, device: str) -> Device:
         """A device; asks nothing of the server."""
         return Device(self, device)
@@ -70,6 +81,18 @@ class Client:
     def operations(self) -> Operations:
         """One action on everything that matches; asks nothing of the server."""
         return Operations(self)
+
+    def tasks(self) -> Tasks:
+        """Some devices of many, asked once; asks nothing of the server."""
+        return Tasks(self)
+
+    def campaigns(self) -> Campaigns:
+        """Some devices of many, asked again and again; asks nothing of the server."""
+        return Campaigns(self)
+
+    def fleet(self) -> Fleet:
+        """All devices together; asks nothing of the server."""
+        return Fleet(self)
 
     def queues(self, namespace: str | None = None) -> Iterator[Figures]:
         """How queues stand, in order of namespace and name."""

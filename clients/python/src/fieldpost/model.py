@@ -254,6 +254,21 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class QueueFlow:
+    """How fast jobs go through a queue: jobs a second, over about the last minute."""
+
+    published: float
+    #: Given to consumers.
+    consumed: float
+    acked: float
+
+    @classmethod
+    def read(cls, item: Mapping[str, Any]) -> QueueFlow:
+        """Reads what the API gives."""
+        return cls(*(item.get(name, 0.0) for name in ("published", "consumed", "acked")))
+
+
+@dataclass(frozen=True)
 class Figures:
     """How a queue stands."""
 
@@ -267,12 +282,16 @@ class Figures:
     oldest_ready_ms: int | None
     paused: bool
     settings: Settings
+    #: How fast jobs go through it.
+    rates: QueueFlow
 
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> Figures:
         """Reads what the API gives."""
         figures = {name: item.get(name) for name in cls.__dataclass_fields__}
-        return cls(**{**figures, "settings": Settings.read(item.get("settings") or {})})  # type: ignore[arg-type]
+        figures["settings"] = Settings.read(item.get("settings") or {})
+        figures["rates"] = QueueFlow.read(item.get("rates") or {})
+        return cls(**figures)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
