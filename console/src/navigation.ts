@@ -13,9 +13,11 @@ export interface NavItem {
 export const navItems: readonly NavItem[] = [
   { path: "/", title: "Overview", key: "o", group: "Fleet" },
   { path: "/devices", title: "Devices", key: "d", group: "Fleet" },
+  { path: "/fleet", title: "Fleet", key: "f", group: "Fleet" },
   { path: "/events", title: "Events", key: "v", group: "Fleet" },
   { path: "/commands", title: "Commands", key: "c", group: "Fleet" },
   { path: "/rollouts", title: "Rollouts", key: "r", group: "Fleet" },
+  { path: "/tasks", title: "Tasks", key: "k", group: "Fleet" },
   { path: "/campaigns", title: "Campaigns", key: "a", group: "Fleet" },
   { path: "/clients", title: "Clients", key: "l", group: "Delivery" },
   { path: "/deliveries", title: "Deliveries", key: "e", group: "Delivery" },

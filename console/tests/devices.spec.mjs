@@ -21,6 +21,11 @@ test("filters find devices by what they are, and are in the address", async (t) 
   await site.report({ device_id: "lock000001", data: 1 });
   await visit(site, "/devices?labels=site%3D1%2C%20floor%3D3", {}, async (page) => {
     await until(["lock000001", "lock000003"], () => ids(page));
+    await page.getByText("2 devices match now, 0 connected.").waitFor();
+    await page.getByRole("searchbox", { name: "Selector" }).fill("site in (1,2)");
+    await page.waitForURL(/selector=/);
+    await until("/console/rollouts?selector=site+in+%281%2C2%29%2Csite%3D1%2Cfloor%3D3&start=yes", () => page.getByRole("link", { name: "Roll out a command…" }).getAttribute("href"));
+    await until(["lock000001", "lock000003"], () => ids(page));
     await page.getByLabel("Connection").selectOption("online");
     await page.waitForURL(/connection=online/);
     await until(["lock000001"], () => ids(page));
@@ -33,6 +38,23 @@ test("filters find devices by what they are, and are in the address", async (t) 
     await page.getByRole("searchbox", { name: "Labels" }).fill("site=7");
     await page.getByText("No device matches").waitFor();
     await accessible(page);
+  });
+});
+
+test("a selection is counted as it is typed, and again when the fleet changes", async (t) => {
+  const site = await startSite(t, { settings: '[fleet]\nplace = ["country", "city"]\n' });
+  await site.api("POST", "/v1/devices/import", lines(4, (i) => ({ labels: { country: i < 3 ? "CN" : "DE", city: String(i) } })));
+  await visit(site, "/devices", { expected: [/status of 422/] }, async (page) => {
+    await page.getByText("4 devices match now, 0 connected: the whole fleet.").waitFor();
+    await page.getByRole("searchbox", { name: "Place" }).fill("CN");
+    await page.getByText("3 devices match now, 0 connected.").waitFor();
+    await until(3, async () => (await ids(page)).length);
+    await site.api("DELETE", "/v1/devices/lock000002");
+    await page.getByText("2 devices match now, 0 connected.").waitFor();
+    await page.getByRole("searchbox", { name: "Selector" }).fill("city in (");
+    await page.getByRole("alert").waitFor();
+    await page.getByRole("searchbox", { name: "Selector" }).fill("city notin (0)");
+    await until(["lock000001"], () => ids(page));
   });
 });
 

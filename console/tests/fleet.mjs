@@ -2,6 +2,7 @@
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
+import { probes } from "./mqtt.mjs";
 
 const SITES = ["harbour", "station", "airport", "old town"];
 export const DEVICES = 120;
@@ -38,6 +39,21 @@ export async function seed(site) {
   while ((await refused()).items.length === 0) await wait(50);
   const delivery = (await refused()).items[0].id;
   return { ids, command: command.id, rollout: rollout.id, delivery, reports: () => reporting(site, ids) };
+}
+
+/**
+ * Connects half of the devices, which answer all but one time in ten, and has them asked by a campaign
+ * and by a task. Answers the task's id.
+ */
+export async function askFleet(t, site, ids) {
+  let asked = 0;
+  await probes(t, site, ids.slice(0, DEVICES / 2), () => {
+    asked += 1;
+    return asked % 10 === 0 ? undefined : { ok: asked % 7 !== 0, result: { rtt_ms: 8 + (asked % 9) } };
+  });
+  const terms = { payload: { op: "ping" }, answer_timeout: "2s" };
+  await site.api("PUT", "/v1/campaigns/ping", { ...terms, name: "Ping of the harbour", selector: "site in (harbour,station)", count: 12, every: "2s" });
+  return (await site.api("POST", "/v1/tasks?wait=5s", { ...terms, count: 25, deadline: "4s" })).id;
 }
 
 async function publish(site) {

@@ -106,7 +106,9 @@ class Site {
       assert.ok(this.child.exitCode === null && Date.now() < until, `the server does not start:\n${this.said}`);
       await wait(20);
     }
-    this.http = JSON.parse(readFileSync(ready, "utf8")).http;
+    const { http, mqtt } = JSON.parse(readFileSync(ready, "utf8"));
+    this.http = http;
+    this.mqtt = mqtt;
   }
 
   /** SIGKILL. */
@@ -137,9 +139,13 @@ class Site {
 /**
  * Opens a page of the console and gives it to `work`. Afterwards nothing may have been written to the
  * browser's console, but for what matches `expected`.
+ *
+ * `answers` are given in place of the server's, for what takes hours to come to. They stand by method
+ * and path: `{ "GET /v1/fleet/count": (query, body) => answer }`, where an answer is a body, or a status
+ * with one: `[422, { code, detail }]`.
  */
 export async function visit(site, path, options, work) {
-  const { token, width = 1280, scheme = "light", expected = [] } = options;
+  const { token, width = 1280, scheme = "light", expected = [], answers = {} } = options;
   const context = await (await browser()).newContext({ viewport: { width, height: 800 }, colorScheme: scheme });
   context.setDefaultTimeout(PATIENCE_MS);
   const found = [];
@@ -148,6 +154,7 @@ export async function visit(site, path, options, work) {
       await context.addInitScript((token) => sessionStorage.setItem("fieldpost.token", token), token);
     }
     const page = await context.newPage();
+    if (Object.keys(answers).length > 0) await page.route("**/v1/**", (route) => answered(route, answers));
     page.on("pageerror", (error) => found.push(`thrown: ${error.message}`));
     page.on("console", (message) => {
       const text = `${message.type()}: ${message.text()} ${message.location().url}`;
@@ -159,6 +166,18 @@ export async function visit(site, path, options, work) {
   } finally {
     await context.close();
   }
+}
+
+/** Answers a call, or lets it go on to the server. */
+async function answered(route, answers) {
+  const request = route.request();
+  const url = new URL(request.url());
+  const answer = answers[`${request.method()} ${url.pathname}`];
+  if (answer === undefined) return route.continue();
+  const given = await answer(Object.fromEntries(url.searchParams), request.postDataJSON());
+  const [status, body] = Array.isArray(given) ? given : [200, given];
+  const problem = status >= 400 ? { type: "about:blank", title: "Refused", status, ...body } : body;
+  return route.fulfill({ status, contentType: status >= 400 ? "application/problem+json" : "application/json", body: JSON.stringify(problem) });
 }
 
 /**

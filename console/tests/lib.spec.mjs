@@ -27,11 +27,14 @@ test("labels are read as they are typed, and written so that they can be read ag
   assert.deepEqual(labelFilter({ site: "1" }), { "label.site": "1" });
 });
 
-test("only a selector that says what is, is counted by the list", async () => {
-  const { countable } = await lib("lib/labels");
-  assert.deepEqual(countable(""), {});
-  assert.deepEqual(countable("site=12,kind=lock, connected=true"), { "label.site": "12", kind: "lock", connected: "true" });
-  for (const selector of ["a!=b", "!a", "a in (b,c)", "a notin (b)", "a", "client=acme"]) assert.equal(countable(selector), undefined, selector);
+test("the filter of devices is a selection, but for what only the list knows", async () => {
+  const { selectionOf } = await lib("pages/devices/filter");
+  const of = (query) => selectionOf(new URLSearchParams(query));
+  assert.deepEqual(of({}), { selector: "", place: "" });
+  assert.deepEqual(of({ selector: "a in (1,2)", place: "CN", labels: 'site=12, note="x y"', kind: "lock", connected: "true", connection: "lost" }), {
+    selector: 'a in (1,2),kind=lock,connection=lost,connected=true,site=12,note="x y"', place: "CN",
+  });
+  for (const name of ["id_prefix", "waiting", "silent_for"]) assert.equal(of({ selector: "a", [name]: "1h" }), undefined, name);
 });
 
 test("durations are those of the API, and read well", async () => {
@@ -77,4 +80,43 @@ test("the form of a rollout becomes the call's body, without what was left empty
   });
   assert.deepEqual(idsOf("a, b;c\n a  d"), ["a", "b", "c", "d"]);
   assert.deepEqual(said(emptyForm(new URLSearchParams({ devices: "a\nb" }))), { payload: 1, devices: ["a", "b"] });
+});
+
+test("a selection is narrowed, and a place goes down by a level", async () => {
+  const { below, narrowed, pathWith, requirement, upTo } = await lib("lib/selection");
+  const everybody = { selector: "", place: "" };
+  assert.deepEqual(["a", "a b", 'say "x"', "", null].map((value) => requirement("k", value)), ["k=a", 'k="a b"', 'k="say \\"x\\""', 'k=""', "!k"]);
+  assert.deepEqual(narrowed({ selector: " a=1 ", place: "CN" }, "b"), { selector: "a=1,b", place: "CN" });
+  assert.deepEqual(below({ selector: "", place: "CN" }, "province", "52"), { selector: "", place: "CN_52" });
+  assert.deepEqual(below({ selector: "a", place: "CN" }, "province", "5_2"), { selector: "a,province=5_2", place: "CN_*" });
+  assert.deepEqual(below(everybody, "country", null), { selector: "!country", place: "" });
+  assert.deepEqual(upTo({ selector: "a", place: "CN_52_1" }, 2), { selector: "a", place: "CN_52" });
+  assert.equal(pathWith("/devices", { selector: " ", place: "CN_52" }, { tab: "x" }), "/devices?place=CN_52&tab=x");
+  assert.equal(pathWith("/devices", everybody), "/devices");
+});
+
+test("a change of a campaign sends what was changed, and null for what is gone", async () => {
+  const { campaignOf, formOf, patchOf } = await lib("pages/campaigns/form");
+  const campaign = {
+    id: "ping", name: "Pings", payload: { op: "ping" }, devices: ["a", "b"], not_as: "tsk_1", count: 10, every: "5m", phase: "1s", class: "large", answer_timeout: "10s",
+    from: "2026-11-22T12:00:00.000Z", missed: "skip", results: { url: "https://acme.example/hook" },
+  };
+  const before = campaignOf(formOf(campaign), campaign.payload);
+  assert.deepEqual(before, { ...campaign, every: "5m" }, "what is shown is what would be sent");
+  const form = { ...formOf(campaign), which: "selection", selector: "kind=probe", mode: "over", interval: "1h", relation: "", receiver: "", count: "20" };
+  assert.deepEqual(patchOf(before, campaignOf(form, 1)), {
+    payload: 1, devices: null, selector: "kind=probe", not_as: null, count: 20, every: null, over: "1h", results: null,
+  });
+  assert.deepEqual(patchOf(before, campaignOf(formOf(campaign), campaign.payload)), {});
+  assert.deepEqual(patchOf({ selector: "a" }, { selector: "a", place: "CN" }), { selector: "a", place: "CN" });
+  assert.deepEqual(patchOf({ selector: "a", place: "CN" }, { place: "CN" }), { selector: null, place: "CN" });
+});
+
+test("a histogram has a bin for each number, or equal ones that hold them all", async () => {
+  const { histogramOf } = await lib("lib/histogram");
+  assert.deepEqual(histogramOf([], 4), []);
+  assert.deepEqual(histogramOf([3, 5, 3], 4), [{ from: 3, to: 3, n: 2 }, { from: 4, to: 4, n: 0 }, { from: 5, to: 5, n: 1 }]);
+  const bins = histogramOf([0, 1, 2, 50, 99, 100], 4);
+  assert.deepEqual(bins.map(({ from, to }) => [from, to]), [[0, 25], [26, 51], [52, 77], [78, 100]]);
+  assert.equal(bins.reduce((sum, { n }) => sum + n, 0), 6);
 });

@@ -15,6 +15,15 @@ async function publish(site, jobs, queue = MAILS) {
   return (await site.api("POST", `${queue}/jobs`, { jobs })).jobs.map(({ id }) => id);
 }
 
+/** A queue that is busy, in place of the server's. */
+const busy = {
+  "GET /v1/live": () => new Promise(() => {}),
+  "GET /v1/queues/shop/mails": () => ({
+    namespace: "shop", queue: "mails", scheduled: 0, ready: 7, reserved: 2, dead: 0, oldest_ready_ms: null, oldest_ready_at: null,
+    rates: { published: 12.25, consumed: 11.5, acked: 11 }, paused: false, settings: {},
+  }),
+};
+
 /** As many dead letters as there are `[payload, error]`. */
 async function bury(site, letters) {
   await publish(site, letters.map(([payload]) => ({ payload })));
@@ -28,6 +37,13 @@ async function bury(site, letters) {
 function figure(site, name) {
   return async () => (await site.api("GET", MAILS))[name];
 }
+
+test("the rates of a queue are beside its figures", async (t) => {
+  const site = await startSite(t);
+  await visit(site, "/queues/shop/mails", { answers: busy }, async (page) => {
+    await until(["12.3", "11.5", "11"], () => page.locator(".tile", { hasText: "/s" }).locator("dd").allTextContents());
+  });
+});
 
 test("figures of queues move, and a queue is found by its namespace", async (t) => {
   const site = await startSite(t);

@@ -25,11 +25,13 @@ test("a rollout is started from its form, which counts whom it means before", as
   await visit(site, "/rollouts", { expected: [/status of 422/] }, async (page) => {
     await page.getByText("No rollout yet").waitFor();
     await page.getByRole("link", { name: "Start a rollout" }).click();
-    await page.getByText("10 devices match now: the whole fleet.").waitFor();
+    await page.getByText("10 devices match now, 0 connected: the whole fleet.").waitFor();
     await page.getByRole("textbox", { name: /^Selector/ }).fill("site in (12)");
-    await page.getByText("The server counts them when the rollout starts.").waitFor();
+    await page.getByText("4 devices match now, 0 connected.").waitFor();
+    await page.getByRole("textbox", { name: /^Selector/ }).fill("site in (12");
+    await page.locator("p.bad").waitFor();
     await page.getByRole("textbox", { name: /^Selector/ }).fill("site=12, kind=lock");
-    await page.getByText("4 devices match now.").waitFor();
+    await page.getByText("4 devices match now, 0 connected.").waitFor();
     await page.getByLabel("Payload").fill('{"firmware": "7.1"}');
     await page.getByLabel("Commands a minute").fill("600");
     await page.getByLabel("Unanswered at a time").fill("5");
@@ -45,7 +47,7 @@ test("a rollout is started from its form, which counts whom it means before", as
     await accessible(page);
     await page.getByRole("button", { name: "Start…" }).click();
     const dialog = page.getByRole("dialog", { name: "Start the rollout" });
-    await dialog.getByText("4 devices match now.").waitFor();
+    await dialog.getByText("4 devices match now, 0 connected.").waitFor();
     await accessible(page);
     await dialog.getByRole("button", { name: "Start the rollout" }).click();
     await dialog.getByRole("alert").waitFor();
@@ -114,6 +116,21 @@ test("it is paused, resumed, and cancelled when its id is typed", async (t) => {
     await until("cancelled", status(site, "try"));
     await page.getByRole("img", { name: "10 cancelled" }).waitFor();
   });
+});
+
+test("a rollout says what it waits for, and only an approval is asked for", async (t) => {
+  const site = await startSite(t);
+  const zero = { devices: 4, waiting: 2, scheduled: 0, published: 0, acknowledged: 2, failed: 0, expired: 0, superseded: 0, cancelled: 0 };
+  for (const [waits_for, said, approvals] of [["soak", "its soak time to pass", 0], ["window", "its window to open", 0], ["approval", "somebody to approve it", 1]]) {
+    const answers = {
+      "GET /v1/rollouts/try": () => ({ ...zero, id: "try", status: "waiting", waits_for, stage: 1, created_at: "2026-11-22T12:00:00.000Z" }),
+      "GET /v1/rollouts/try/devices": () => ({ items: [], next_cursor: null }),
+    };
+    await visit(site, "/rollouts/try", { answers }, async (page) => {
+      await page.getByText(said).waitFor();
+      assert.equal(await page.getByRole("button", { name: "Approve stage 1" }).count(), approvals);
+    });
+  }
 });
 
 test("a stage that waits is approved", async (t) => {

@@ -99,6 +99,45 @@ test("one row that came twice is shown once, as it came last", async (t) => {
   assert.deepEqual(shown(), ["b", "acknowledged"]);
 });
 
+test("a row that comes to match is put into its place, and not behind what is loaded", async (t) => {
+  const { rows, calls, shown } = await list(t);
+  const newestFirst = (a, b) => a.id > b.id;
+  await calls[0].answer({ items: Array.from({ length: 100 }, (_, n) => ({ id: 300 - 2 * n })), next_cursor: "after 102" });
+  rows.prepend([{ id: 304 }]);
+  rows.insert([{ id: 301, is: "a" }, { id: 303, is: "b" }, { id: 300, is: "known" }, { id: 7, is: "far" }], newestFirst);
+  assert.deepEqual(shown().slice(0, 5), [304, "b", "a", 300, 298]);
+  assert.equal(rows.length, 103);
+  rows.show(0, rows.length);
+  rows.insert([{ id: 99, is: "meanwhile" }], newestFirst);
+  await calls[1].answer({ items: [{ id: 100 }, { id: 98 }] });
+  assert.deepEqual(shown().slice(-3), [100, "meanwhile", 98]);
+  rows.insert([{ id: 1, is: "last" }], newestFirst);
+  assert.deepEqual(shown().slice(-2), [98, "last"]);
+});
+
+test("a row that comes to match before the first page is there is not lost, and an empty list takes it", async (t) => {
+  const { rows, calls, shown } = await list(t);
+  const newestFirst = (a, b) => a.id > b.id;
+  rows.insert([{ id: 2 }], newestFirst);
+  await calls[0].answer({ items: [] });
+  rows.insert([{ id: 1 }, { id: 3 }], newestFirst);
+  assert.deepEqual(shown(), [3, 2, 1]);
+});
+
+test("newer rows are put on top when somebody looks for them; too many begin the list anew", async (t) => {
+  const { rows, calls, shown } = await list(t);
+  await calls[0].answer({ items: [{ id: 2, is: "old" }, { id: 1 }] });
+  void rows.freshen();
+  await calls[1].answer({ items: [{ id: 3 }, { id: 2, is: "new" }, { id: 1 }] });
+  assert.deepEqual(shown(), [3, "new", 1]);
+  void rows.freshen();
+  await calls[2].answer({ items: [{ id: 9 }], next_cursor: "after 9" });
+  assert.equal(calls.length, 4, "there are rows between");
+  void rows.freshen();
+  await calls[3].answer({ items: [{ id: 9 }, { id: 8 }] });
+  assert.equal(calls.length, 5, "what came while it began is looked for");
+});
+
 test("a list whose live rows are too many begins anew, and no row is missing", async (t) => {
   const { rows, calls, shown } = await list(t);
   await calls[0].answer({ items: [{ id: 0 }] });

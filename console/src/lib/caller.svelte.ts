@@ -45,6 +45,8 @@ export const session = {
   },
   logOut(): void {
     token.forget();
+    // What else the tab keeps is of whoever was logged in.
+    sessionStorage.clear();
     location.assign("/console/");
   },
 };

@@ -34,17 +34,3 @@ export function labelText(labels: Record<string, string>): string {
 export function labelFilter(labels: Record<string, string>): Record<string, string> {
   return Object.fromEntries(Object.entries(labels).map(([key, value]) => [`label.${key}`, value]));
 }
-
-/**
- * The parameters of the list of devices that mean what a selector means, so that its devices can be
- * counted; nothing for one that says more than "is".
- */
-export function countable(selector: string): Record<string, string> | undefined {
-  if (/!|\s(in|notin)\s*\(/.test(selector)) return undefined;
-  const { labels, wrong } = labelsOf(selector);
-  if (wrong !== undefined || "client" in labels) return undefined;
-  const builtIn = ["kind", "connection", "connected"];
-  return Object.fromEntries(
-    Object.entries(labels).map(([key, value]) => [builtIn.includes(key) ? key : `label.${key}`, value]),
-  );
-}

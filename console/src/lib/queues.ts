@@ -5,7 +5,13 @@ import { valueOf } from "./JsonField.svelte";
 import { to } from "./paths";
 
 /** A queue's figures, and since when its oldest ready job has been ready, by this machine's clock. */
-export type Queue = Shape<"Queue"> & { readySince?: number };
+export type Queue = Shape<"Queue"> & { readySince?: number; rates?: QueueRates };
+/** Jobs a second, over about the last minute. */
+export interface QueueRates {
+  published: number;
+  consumed: number;
+  acked: number;
+}
 export type Job = Shape<"Job">;
 export type DeadJob = Shape<"DeadJob">;
 

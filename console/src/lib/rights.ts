@@ -10,6 +10,8 @@ export type Caller = Shape<"Caller">;
  *
  * - `look`: lists and objects that no narrower word names; `look.devices`: devices, commands,
  *   desired values, timelines; `look.queue` NS; `look.client` ID: one client, its links and deliveries.
+ * - `look.fleet`: counts, weights and fairness; `look.picks`: tasks and campaigns; `pick`: have
+ *   devices picked, end a task; `operate.picks`: pause and resume a campaign.
  * - `register`: devices, clients, links, labels, and deleting them; quarantine's deletes.
  * - `command`: commands, desired values and rollouts.
  * - `deliver` ID: retry and resend of deliveries; `test` ID: a test notification; `url` ID: a client's
@@ -19,7 +21,7 @@ export type Caller = Shape<"Caller">;
  * - `admin`: nothing less will do.
  */
 export type Permission =
-  | "look" | "look.devices" | "look.queue" | "look.client"
+  | "look" | "look.devices" | "look.queue" | "look.client" | "look.fleet" | "look.picks" | "pick" | "operate.picks"
   | "register" | "command" | "deliver" | "test" | "url" | "jobs" | "respawn" | "operate" | "portal" | "admin";
 
 /** Whether the caller may do it. */
@@ -32,6 +34,10 @@ export function permits(caller: Caller, permission: Permission, where?: string):
     case "look": return has("admin", "read", "operate");
     case "look.devices": return has("admin", "read", "operate", "commands");
     case "look.queue": return has("admin", "read", "operate") || namespace;
+    case "look.fleet": return has("admin", "read", "operate", "commands", "tasks");
+    case "look.picks": return has("admin", "read", "operate", "tasks");
+    case "pick": return has("admin", "tasks");
+    case "operate.picks": return has("admin", "operate", "tasks");
     case "look.client": return has("admin", "read", "operate") || own;
     case "register": return has("admin");
     case "command": return has("admin", "operate", "commands");

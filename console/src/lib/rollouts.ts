@@ -1,8 +1,9 @@
-/** Rollouts: their parts, and how many devices they would mean. */
-import { api, type Page, type Shape } from "./api";
-import { countable } from "./labels";
+/** Rollouts, and the parts of their devices. */
+import type { Shape } from "./api";
 
 export type Rollout = Shape<"Rollout">;
+/** What a rollout waits for that goes on and hands nothing out. */
+export type RolloutWait = NonNullable<Rollout["waits_for"]>;
 export type RolloutDevice = Shape<"RolloutDevice">;
 export type MemberStatus = RolloutDevice["status"];
 
@@ -23,29 +24,8 @@ export function isOpen({ status }: Rollout): boolean {
   return status === "running" || status === "waiting" || status === "paused" || status === "stopped";
 }
 
-export interface Counted {
-  devices: number;
-  /** There are more. */
-  more: boolean;
-}
-
-const PAGE_ROWS = 1_000;
-const PAGES_MAX = 10;
-
-/**
- * How many devices a selector means now, up to ten thousand; `undefined` for one that only the server
- * can tell of, when the rollout starts.
- */
-export async function countDevices(selector: string, signal: AbortSignal): Promise<Counted | undefined> {
-  const query = countable(selector);
-  if (query === undefined) return undefined;
-  let [devices, cursor] = [0, undefined as string | undefined];
-  for (let pages = 0; pages < PAGES_MAX; pages += 1) {
-    const asked = { ...query, limit: PAGE_ROWS, cursor };
-    const page = await api.call<Page<unknown>>("GET", "/v1/devices", { query: asked, signal });
-    devices += page.items.length;
-    cursor = page.next_cursor ?? undefined;
-    if (cursor === undefined) return { devices, more: false };
-  }
-  return { devices, more: true };
-}
+export const WAITS: Record<RolloutWait, string> = {
+  soak: "its soak time to pass",
+  approval: "somebody to approve it",
+  window: "its window to open",
+};

@@ -28,6 +28,10 @@ const PAGES_KEPT_MAX = 12;
 export const ROWS_MAX = 400_000;
 /** Rows that came live, kept on top. */
 const LIVE_ROWS_MAX = 1_000;
+/** The order of lists whose newest rows come first. */
+export function isNewer(a: { created_at: string; id: string }, b: { created_at: string; id: string }): boolean {
+  return a.created_at === b.created_at ? a.id > b.id : a.created_at > b.created_at;
+}
 /** Pages without a row that are passed before somebody is asked whether to go on. */
 const EMPTY_PAGES_MAX = 20;
 
@@ -47,6 +51,7 @@ export class Rows<T> {
   version = $state(0);
 
   private readonly load: LoadPage<T>;
+  private isBefore: (a: T, b: T) => boolean = () => false;
   private slots: Slot<T>[] = [];
   private top: T[] = [];
   private next: string | undefined;
@@ -57,6 +62,10 @@ export class Rows<T> {
   /** Pages that are asked for now; the first one is one of them. */
   private pages = 0;
   private beginning = false;
+  /** Rows that came to match while pages were asked for: these may not have them. */
+  private arrived = new Map<string, T>();
+  /** Rows that were put between others since the list began. */
+  private inserted = 0;
   /** More came live than is kept: the list begins anew when it can. */
   private lacking = false;
   private generation = new AbortController();
@@ -127,6 +136,27 @@ export class Rows<T> {
     this.catchUp();
   }
 
+  /**
+   * Looks for newer rows of a list that begins with the newest: the first page is asked for again,
+   * and what is new in it is put on top.
+   */
+  freshen = async (): Promise<void> => {
+    if (this.loading) {
+      this.lacking = true;
+      return;
+    }
+    const signal = this.generation.signal;
+    try {
+      const page = await this.page(undefined, PAGE_ROWS_MAX, signal);
+      if (signal.aborted) return;
+      const joins = (page.next_cursor ?? undefined) === undefined || page.items.some((item) => this.has(item));
+      if (joins) this.prepend(page.items);
+      else this.reload();
+    } catch (error) {
+      if (!signal.aborted && !isAborted(error)) this.error = error;
+    }
+  };
+
   /** Changes rows that are here; others are left alone. */
   update(items: readonly T[]): void {
     let changed = false;
@@ -137,9 +167,29 @@ export class Rows<T> {
     if (changed) this.version += 1;
   }
 
+  /**
+   * Puts rows between the others that have come to match; those that are here already stay as they
+   * are. What belongs behind the last row that is loaded comes with its page.
+   */
+  insert(items: readonly T[], isBefore: (a: T, b: T) => boolean): void {
+    this.isBefore = isBefore;
+    const missing = this.unique(items).filter((item) => !this.has(item));
+    for (const item of missing) {
+      if (this.pages > 0) this.arrived.set(this.keyOf(item), item);
+      if (!this.beginning) this.put(item);
+    }
+    if (this.arrived.size > LIVE_ROWS_MAX) {
+      this.arrived.clear();
+      this.lacking = true;
+    }
+    this.version += 1;
+    this.catchUp();
+  }
+
   /** Takes a row out that was deleted. */
   remove(key: string): void {
     if (this.pages > 0) this.note(key, undefined);
+    this.arrived.delete(key);
     this.top = this.top.filter((item) => this.keyOf(item) !== key);
     let gone = 0;
     for (const slot of this.slots) {
@@ -199,6 +249,41 @@ export class Rows<T> {
     return true;
   }
 
+  /** Puts a row into its place, by `isBefore`. */
+  private put(item: T): void {
+    this.inserted += 1;
+    if (this.inserted > LIVE_ROWS_MAX) {
+      this.lacking = true;
+      return;
+    }
+    const above = this.top.findIndex((other) => this.isBefore(item, other));
+    if (above >= 0) this.top.splice(above, 0, item);
+    else if (!this.putIntoPage(item)) return;
+    this.count();
+  }
+
+  private putIntoPage(item: T): boolean {
+    const isHere = ({ items }: Slot<T>): boolean => items?.some((other) => this.isBefore(item, other)) ?? false;
+    const slot = this.slots.find(isHere) ?? (this.next === undefined ? this.slots.at(-1) : undefined);
+    if (slot === undefined) {
+      if (this.next === undefined) this.top.push(item);
+      return this.next === undefined;
+    }
+    if (slot.items === undefined) return false;
+    const at = slot.items.findIndex((other) => this.isBefore(item, other));
+    slot.items.splice(at < 0 ? slot.items.length : at, 0, item);
+    slot.count += 1;
+    slot.limit = Math.min(Math.max(slot.limit, slot.count), PAGE_ROWS_MAX);
+    for (const later of this.slots.slice(this.slots.indexOf(slot) + 1)) later.start += 1;
+    return true;
+  }
+
+  /** After a page: what came to match while it was asked for. */
+  private putArrived(): void {
+    const arrived = this.upToDate([...this.arrived.values()]);
+    for (const item of arrived.filter((item) => !this.has(item))) this.put(item);
+  }
+
   private placesNow(): Map<string, { items: T[]; at: number }> {
     const places = new Map<string, { items: T[]; at: number }>();
     for (const items of [this.top, ...this.slots.map((slot) => slot.items ?? [])]) {
@@ -236,6 +321,7 @@ export class Rows<T> {
       if (signal.aborted) return;
       this.top = [];
       this.slots = [];
+      this.inserted = 0;
       this.lookedAt = 0;
       this.asking = false;
       this.take({ cursor: undefined, limit: PAGE_ROWS }, page);
@@ -243,6 +329,7 @@ export class Rows<T> {
       const places = this.placesNow();
       this.top = this.upToDate(this.meanwhile).filter((item) => !places.has(this.keyOf(item)));
       this.count();
+      this.putArrived();
     });
     if (signal.aborted) return;
     this.beginning = false;
@@ -260,7 +347,9 @@ export class Rows<T> {
       const limit = Math.min(PAGE_ROWS * 2 ** this.slots.length, PAGE_ROWS_MAX);
       await this.fetching(signal, async () => {
         const page = await this.page(cursor, limit, signal);
-        if (!signal.aborted) this.take({ cursor, limit }, page);
+        if (signal.aborted) return;
+        this.take({ cursor, limit }, page);
+        this.putArrived();
       });
       if (!signal.aborted) this.catchUp();
       if (signal.aborted || this.error !== undefined || this.length > before) return;
@@ -297,7 +386,10 @@ export class Rows<T> {
   }
 
   private async page(cursor: string | undefined, limit: number, signal: AbortSignal): Promise<Page<T>> {
-    if (this.pages === 0) this.changed.clear();
+    if (this.pages === 0) {
+      this.changed.clear();
+      this.arrived.clear();
+    }
     this.pages += 1;
     try {
       return await this.load(cursor, limit, signal);

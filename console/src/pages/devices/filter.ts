@@ -3,9 +3,12 @@ import type { Filter } from "../../lib/Filters.svelte";
 import { durationMs } from "../../lib/durations";
 import { filled } from "../../lib/filled";
 import { labelFilter, labelsOf } from "../../lib/labels";
+import { narrowed, requirement, type Selection } from "../../lib/selection";
 
 export const FILTERS: readonly Filter[] = [
   { name: "id_prefix", label: "Id begins with" },
+  { name: "selector", label: "Selector", placeholder: "site in (12,13)" },
+  { name: "place", label: "Place", placeholder: "CN_52" },
   { name: "labels", label: "Labels", placeholder: "site=12, floor=3" },
   { name: "kind", label: "Kind", placeholder: "lock" },
   { name: "connection", label: "Connection", options: ["", "online", "lost", "never_seen"] },
@@ -17,7 +20,9 @@ export const FILTERS: readonly Filter[] = [
   ] },
 ];
 
-const AS_THEY_ARE = ["id_prefix", "kind", "connection", "connected", "waiting"];
+const AS_THEY_ARE = ["id_prefix", "selector", "place", "kind", "connection", "connected", "waiting"];
+/** What only the list knows. */
+const SYMPTOMS = ["id_prefix", "waiting", "silent_for"];
 
 /** The list's parameters. */
 export function listQuery(query: URLSearchParams, nowMs: number): Record<string, string> {
@@ -25,6 +30,15 @@ export function listQuery(query: URLSearchParams, nowMs: number): Record<string,
   const silentMs = durationMs(query.get("silent_for") ?? "");
   if (silentMs !== undefined) asked["last_seen_before"] = new Date(nowMs - silentMs).toISOString();
   return { ...asked, ...labelFilter(labelsOf(query.get("labels") ?? "").labels) };
+}
+
+/** The devices of the list as a selection, which can be counted; nothing for one that says less than the filter. */
+export function selectionOf(query: URLSearchParams): Selection | undefined {
+  if (SYMPTOMS.some((name) => query.has(name))) return undefined;
+  const said = filled({ kind: query.get("kind"), connection: query.get("connection"), connected: query.get("connected") });
+  const all = { ...(said as Record<string, string>), ...labelsOf(query.get("labels") ?? "").labels };
+  const selection = { selector: query.get("selector") ?? "", place: query.get("place") ?? "" };
+  return narrowed(selection, ...Object.entries(all).map(([key, value]) => requirement(key, value)));
 }
 
 /** The part of the labels' field that is no label. */

@@ -39,7 +39,7 @@ export interface RolloutForm {
 export function emptyForm(query: URLSearchParams): RolloutForm {
   const devices = query.get("devices") ?? "";
   return {
-    id: "", which: devices === "" ? "selector" : "devices", selector: query.get("selector") ?? "", place: "", devices, includeLater: false,
+    id: "", which: devices === "" ? "selector" : "devices", selector: query.get("selector") ?? "", place: query.get("place") ?? "", devices, includeLater: false,
     payload: "", rate: "", inFlight: "", stages: [], cron: "", windowFor: "", tz: "", failedShare: "", after: "", ttl: "",
     notBefore: "", key: "", origin: "", priority: "", attempts: "",
   };
