@@ -92,7 +92,9 @@ class Site {
   async start() {
     const [config, ready] = [join(this.folder, "settings.toml"), join(this.folder, "ready.json")];
     const listen = ["http", "mqtt", "grpc"].map((way) => `[${way}]\nlisten = "${way === "http" ? this.http : "127.0.0.1:0"}"\n`);
-    writeFileSync(config, [...listen, ...this.tokens.map(tokenSetting), this.settings].join("\n"));
+    // How full this machine's disk is, is not told unless it is asked for.
+    const disk = this.settings.includes("[notices]") ? "" : '[notices]\nstorage_free = "0B"\n';
+    writeFileSync(config, [...listen, disk, ...this.tokens.map(tokenSetting), this.settings].join("\n"));
     rmSync(ready, { force: true });
     const binary = process.env["FIELDPOST_BINARY"];
     assert.ok(binary, "FIELDPOST_BINARY has to name the program");

@@ -82,8 +82,13 @@ impl Site {
     pub fn new(binary: &Path, settings: &[(&str, &str)]) -> io::Result<Self> {
         let ports = ["HTTP", "MQTT", "GRPC"].map(|way| (format!("FIELDPOST_{way}__LISTEN"), "127.0.0.1:0"));
         let ports = ports.iter().map(|(key, value)| (key.as_str(), *value));
-        let settings =
-            ports.chain(settings.iter().copied()).map(|(key, value)| (key.into(), value.into())).collect();
+        // How full this machine's disk is, is not told unless it is asked for.
+        let disk = [("FIELDPOST_NOTICES__STORAGE_FREE", "0B")];
+        let settings = ports
+            .chain(disk)
+            .chain(settings.iter().copied())
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
         let directory = tempfile::Builder::new().prefix("fieldpost-").tempdir()?;
         let (http, mqtt) = (Endpoint::unknown(), Endpoint::unknown());
         Ok(Self { binary: binary.to_owned(), launcher: Vec::new(), settings, directory, http, mqtt })

@@ -19,6 +19,7 @@ use crate::config::{InForce, Settings};
 pub(super) struct ServerProcess {
     started_at: Timestamp,
     data_dir: PathBuf,
+    least_free_bytes: u64,
     in_force: InForce,
     files: OpenFiles,
     connections: Vec<ConnectionGauges>,
@@ -42,6 +43,7 @@ impl ServerProcess {
         Self {
             started_at: clock::wall(),
             data_dir: settings.data_dir.clone(),
+            least_free_bytes: settings.notices_of_machine.storage_free.unwrap_or(0),
             in_force,
             files: shares.files.clone(),
             connections: vec![http],
@@ -75,6 +77,7 @@ impl api::ServerHost for ServerProcess {
             Ok(told) => Some(DiskSpace {
                 free_bytes: told.f_bavail.saturating_mul(told.f_frsize),
                 total_bytes: told.f_blocks.saturating_mul(told.f_frsize),
+                least_free_bytes: self.least_free_bytes,
             }),
             Err(error) => {
                 debug!(%error, "the disk of the data directory cannot be asked");
