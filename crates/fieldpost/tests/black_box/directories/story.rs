@@ -12,7 +12,7 @@ use simulator::api_client::Api;
 use simulator::receiver::{Behaviour, Receiver, Retain};
 use simulator::server::Site;
 
-use super::{commands, queues, registry};
+use super::{commands, queues, registry, streams};
 
 /// Nothing here takes longer, even on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -51,6 +51,7 @@ pub(crate) async fn tell(site: &Site) {
     commands::fill(&api).await;
     queues::fill(&api, &site.http).await;
     registry::fill(&api).await;
+    streams::fill(&api).await;
 }
 
 /// Reports that no checkpoint has seen yet, one batch each.

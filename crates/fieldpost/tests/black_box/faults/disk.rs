@@ -15,8 +15,8 @@ use std::process::{Child, Command, Stdio};
 use rlimit::Resource;
 use simulator::server::{Server, Site};
 
-/// Room enough for the first minutes of a log and its tables.
-const ROOM: &str = "size=96m";
+/// Room enough for the first minutes of a log and its tables: half of it is used.
+const ROOM: &str = "size=192m";
 /// A server without mounts cannot write behind this place in any file. Its own log, which is short,
 /// goes on.
 const FILE_BYTES_MAX: u64 = 128 << 10;
