@@ -11,6 +11,8 @@ from typing import Any
 
 #: Hang up without an answer.
 HANG_UP = b""
+#: Say nothing until somebody hangs up.
+MUTE = b"mute"
 
 
 def answer(status: int, body: Any = None, **headers: str) -> bytes:
@@ -30,6 +32,7 @@ class Scripted:
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.connections = 0
+        self._muted: socket.socket | None = None
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def __enter__(self) -> Scripted:
@@ -37,8 +40,10 @@ class Scripted:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        for open_socket in (self._listener, self._muted):
+            with contextlib.suppress(OSError):
+                if open_socket is not None:
+                    open_socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listener.close()
 
@@ -53,6 +58,10 @@ class Scripted:
                 while self._script and self._read(reader):
                     text = self._script.pop(0)
                     if text == HANG_UP:
+                        break
+                    if text == MUTE:
+                        self._muted = connection
+                        reader.read(1)
                         break
                     connection.sendall(text)
         # Whoever asks for more than was meant is told at once.

@@ -216,6 +216,17 @@ pub enum SetupError {
     /// The certificates that are to be trusted cannot be read.
     #[error("the certificates to trust cannot be read: {0}")]
     Certificates(String),
+    /// A producer wants no node, or more than it has.
+    #[error("{wanted} of {nodes} nodes cannot be appended to: it must be 1 to {nodes}")]
+    Nodes {
+        /// Nodes that are wanted.
+        wanted: usize,
+        /// Nodes that it has.
+        nodes: usize,
+    },
+    /// A producer needs a name that nobody else has, and the system has no chance to give.
+    #[error("the system gives no random number")]
+    Chance,
     /// The TLS library refuses its own settings.
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),

@@ -23,6 +23,7 @@ mod message_stream;
 mod operation;
 mod path;
 mod picks;
+mod producer;
 mod proxy;
 mod publish;
 mod queue;
@@ -58,6 +59,7 @@ pub use operation::{
 };
 pub use path::Path;
 pub use picks::{CustomerClass, Picks};
+pub use producer::{NodeAppend, ProducerError, StreamProducer};
 pub use publish::{Change, NewJob, OnConflict, Published, Schedule};
 pub use queue::{Alias, Queue, Which};
 pub use queue_stats::{Cursor, FeedPage, Figures, Order, Page, QueueFlow, Settings};

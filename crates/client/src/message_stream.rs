@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use hyper::Method;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::error::Error;
@@ -110,6 +111,15 @@ impl MessageStream {
     ) -> Result<Vec<AppendResult>, Error> {
         // A repeat would find that the first try has moved the tail.
         self.append_behind(messages, Some(last), Repeat::Harmful).await
+    }
+
+    /// The same, asked once: whoever calls has others to ask.
+    pub(crate) async fn append_once(&self, messages: &[OutgoingMessage]) -> Result<Vec<AppendResult>, Error> {
+        let body = ManyMessages { messages, expect_last_id: None };
+        let request = Request::document(Method::POST, self.path(&["messages"]), &body)?;
+        let answered = self.client.ask_until(&request, Repeat::Harmful, Instant::now()).await?;
+        let AppendAnswer { messages } = self.client.read(&answered.body)?;
+        Ok(messages)
     }
 
     async fn append_behind(

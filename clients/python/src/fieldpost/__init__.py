@@ -54,6 +54,7 @@ from .picks import (
     Task,
     TaskTerms,
 )
+from .producer import AsyncStreamProducer, NodeAppend, StreamProducer, TooFewNodesError
 from .protocol import Retries
 from .tasks import Campaigns, Fleet, Tasks
 from .worker import Worker
@@ -72,6 +73,7 @@ __all__ = [
     "AsyncMessageStream",
     "AsyncOperations",
     "AsyncQueue",
+    "AsyncStreamProducer",
     "AsyncTasks",
     "AsyncWorker",
     "Campaign",
@@ -108,6 +110,7 @@ __all__ = [
     "NewJob",
     "NewMessage",
     "NewTaskTerms",
+    "NodeAppend",
     "NotFoundError",
     "OnConflict",
     "Operation",
@@ -129,9 +132,11 @@ __all__ = [
     "Settings",
     "StaleReservationError",
     "StreamInfo",
+    "StreamProducer",
     "Task",
     "TaskTerms",
     "Tasks",
+    "TooFewNodesError",
     "TooManyRequestsError",
     "UnauthorizedError",
     "UnavailableError",

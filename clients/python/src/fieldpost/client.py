@@ -137,14 +137,14 @@ class Client:
         """Gives the job back, to be tried again after ``delay``; after its last try it is dead, with ``error``."""
         self._run(calls.release(job, delay, error))
 
-    def _run(self, call: Call[T], hang_up: HangUp | None = None) -> T:
-        failed = 0
+    def _run(self, call: Call[T], hang_up: HangUp | None = None, retries: Retries | None = None) -> T:
+        failed, retries = 0, retries or self._retries
         while True:
             try:
                 return read_answer(call, self._connections.exchange(call, hang_up))
             except FieldpostError as error:
                 failed += 1
-                delay = self._retries.delay(failed, error, call.repeatable)
+                delay = retries.delay(failed, error, call.repeatable)
                 if delay is None:
                     raise
                 if hang_up is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import message as calls
 from .message import START, AppendedMessage, Message, MessagePage, MessageTerms, NewMessage, StreamInfo, StreamPath
+from .protocol import AT_ONCE
 from .times import Duration, Moment
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class MessageStream:
         """Appends up to 1,000 messages, all or none; with ``expect_last_id`` only behind that one, else
         :class:`ConflictError`."""
         return self._client._run(calls.append(self._path, list(messages), expect_last_id))
+
+    def _append_once(self, messages: list[NewMessage]) -> list[AppendedMessage]:
+        return self._client._run(calls.append(self._path, messages, None), retries=AT_ONCE)
 
     def read(
         self,
@@ -95,6 +99,9 @@ class AsyncMessageStream:
     ) -> list[AppendedMessage]:
         """See :meth:`MessageStream.append_many`."""
         return await self._client._run(calls.append(self._path, list(messages), expect_last_id))
+
+    async def _append_once(self, messages: list[NewMessage]) -> list[AppendedMessage]:
+        return await self._client._run(calls.append(self._path, messages, None), retries=AT_ONCE)
 
     async def read(
         self,

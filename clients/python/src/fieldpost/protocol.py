@@ -66,6 +66,10 @@ class Retries:
         return max(least, random.uniform(0, min(self.longest, self.base * 2.0 ** (failed - 1))))
 
 
+#: For callers with others to ask: once more, at once, because a connection that was kept may have ended.
+AT_ONCE = Retries(most=1, base=0.0, longest=0.0)
+
+
 @dataclass(frozen=True)
 class Server:
     """Where the server is and how it is talked to."""

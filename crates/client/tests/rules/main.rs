@@ -4,6 +4,7 @@
 mod calls;
 mod commands;
 mod ends;
+mod producer;
 mod requests;
 mod stage;
 mod streams;
