@@ -45,6 +45,9 @@ use simulator::latency::Latency;
 /// What can go wrong in a benchmark: anything, and then there is no table.
 type Failure = Box<dyn Error + Send + Sync>;
 
+/// Rounds of each rate; the median of them is the figure.
+const ROUNDS: u64 = 3;
+
 /// Nothing that is awaited takes longer.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Files that are open besides the devices' connections.
@@ -64,8 +67,9 @@ struct Sizes {
     devices: u32,
     /// Tasks whose latency is measured, one after the other: `TASKS_ROUNDS`, or 300.
     rounds: u64,
-    /// How long tasks are asked for as fast as they go, in seconds: `TASKS_SECONDS`, or 20.
-    seconds: u64,
+    /// Tasks that are begun as fast as they go: `TASKS_TASKS`, or 1,000. All their picks are open at
+    /// once, and there may be 200,000.
+    tasks: u64,
     /// Devices of a task or a slot: `TASKS_COUNT`, or 100.
     count: u32,
     /// Devices with a connection each, for campaigns: `TASKS_LIVE`, or as many as open files allow,
@@ -86,7 +90,7 @@ impl Sizes {
             registered: size("TASKS_REGISTERED", DEVICES_MAX as u32)?,
             devices: size("TASKS_DEVICES", devices as u32)?,
             rounds: size("TASKS_ROUNDS", 300)?,
-            seconds: size("TASKS_SECONDS", 20)?,
+            tasks: size("TASKS_TASKS", 1_000)?,
             count: size("TASKS_COUNT", 100)?,
             live: size("TASKS_LIVE", connections.min(LIVE_MAX) as u32)?,
             campaigns: size("TASKS_CAMPAIGNS", 200)?,

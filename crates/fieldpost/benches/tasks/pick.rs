@@ -6,22 +6,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fieldpost_client::{Client, DeviceSelection, Picks, TaskPlan};
+use simulator::commands::Manners;
 use simulator::latency::Latency;
 use tokio::task::JoinSet;
 
 use super::report::Report;
 use super::stage::Stage;
-use super::{Failure, Sizes, percentiles};
+use super::{Failure, ROUNDS, Sizes, percentiles};
 
 /// About a fifth of a fleet: the second largest country of eight.
 const SELECTOR: &str = "country=IN";
 /// Callers that ask for tasks at the same time, each for one after the other.
 const CALLERS: usize = 32;
+/// How long devices take for their answer where picks alone are counted.
+const ANSWER_AFTER: Duration = Duration::from_secs(20);
 const FLOOR: &str = "floor 5 / 20 ms, aim 2 / 8 ms";
 const FLOOR_OF_RATE: &str = "floor 20,000 /s, aim 60,000 /s";
 
 pub(super) async fn among_many(sizes: Sizes, report: &mut Report) -> Result<(), Failure> {
-    let stage = Stage::set(sizes.devices, 0).await?;
+    let stage = Stage::set(sizes.devices, 0, Manners::default()).await?;
     let eligible = stage.connected(&DeviceSelection::all().selector(SELECTOR)).await?;
     let all = stage.connected(&DeviceSelection::all()).await?;
     let name = format!("tasks_pick_{}_of_{eligible}_among_{all}_connected", sizes.count);
@@ -42,27 +45,43 @@ pub(super) async fn among_many(sizes: Sizes, report: &mut Report) -> Result<(), 
     let figure = format!("{} ({FLOOR})", percentiles(&received));
     report.figure(&format!("{name} until_all_received p50 / p99"), figure);
 
+    stage.clear().await?;
+    as_many_as_go(sizes, report).await
+}
+
+/// Tasks that callers begin one after the other, of devices that take their time to answer: what is
+/// counted is what the devices have received.
+async fn as_many_as_go(sizes: Sizes, report: &mut Report) -> Result<(), Failure> {
+    let manners = Manners { answer_after: ANSWER_AFTER, ..Manners::default() };
+    let stage = Stage::set(sizes.devices, 0, manners).await?;
+    let eligible = stage.connected(&DeviceSelection::all().selector(SELECTOR)).await?;
+    let picks = sizes.tasks * u64::from(sizes.count).min(eligible);
     let name = format!("tasks_of_{}_of_{eligible}_{CALLERS}callers", sizes.count);
-    let begun = Instant::now();
-    let tasks = asked_for(&stage.client, &task, Duration::from_secs(sizes.seconds)).await?;
-    commands += tasks * picked;
-    stage.settled(commands).await?;
-    let took = stage.ledger.last_received().saturating_duration_since(begun);
-    let rate = report.round(&format!("{name} ({FLOOR_OF_RATE})"), tasks * picked, took)?;
-    report.rate(&format!("{name} picks_received ({FLOOR_OF_RATE})"), vec![rate], None);
+    let picked = Picks::of(sizes.count).selector(SELECTOR).answer_timeout(5 * ANSWER_AFTER);
+    let task = TaskPlan::json("ping", picked)?.deadline(6 * ANSWER_AFTER);
+    let mut rates = Vec::new();
+    for round in 1..=ROUNDS {
+        let begun = Instant::now();
+        begin_all(&stage.client, &task, sizes.tasks).await?;
+        stage.received(round * picks).await?;
+        let took = stage.ledger.last_received().saturating_duration_since(begun);
+        rates.push(report.round(&format!("{name} ({FLOOR_OF_RATE})"), picks, took)?);
+        stage.settled(round * picks).await?;
+    }
+    report.rate(&format!("{name} picks_received ({FLOOR_OF_RATE})"), rates, None);
     stage.clear().await
 }
 
-/// Tasks that callers begin within `span`.
-async fn asked_for(client: &Client, task: &TaskPlan, span: Duration) -> Result<u64, Failure> {
-    let (until, tasks) = (Instant::now() + span, Arc::new(AtomicU64::new(0)));
+/// Begins so many tasks.
+async fn begin_all(client: &Client, task: &TaskPlan, tasks: u64) -> Result<(), Failure> {
+    let left = Arc::new(AtomicU64::new(tasks));
     let mut callers = JoinSet::new();
     for _ in 0..CALLERS {
-        let (client, task, tasks) = (client.clone(), task.clone(), Arc::clone(&tasks));
+        let (client, task, left) = (client.clone(), task.clone(), Arc::clone(&left));
         callers.spawn(async move {
-            while Instant::now() < until {
+            let one_less = |left: u64| left.checked_sub(1);
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
                 client.tasks().begin(&task).await?;
-                tasks.fetch_add(1, Ordering::Relaxed);
             }
             Ok::<_, fieldpost_client::Error>(())
         });
@@ -70,5 +89,5 @@ async fn asked_for(client: &Client, task: &TaskPlan, span: Duration) -> Result<u
     while let Some(ended) = callers.join_next().await {
         ended??;
     }
-    Ok(tasks.load(Ordering::Relaxed))
+    Ok(())
 }

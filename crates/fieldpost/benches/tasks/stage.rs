@@ -25,7 +25,7 @@ pub(super) struct Stage {
 impl Stage {
     /// Registers so many devices with their places and connects them, over so many connections or
     /// as many as it takes.
-    pub(super) async fn set(devices: u32, connections: u32) -> Result<Self, Failure> {
+    pub(super) async fn set(devices: u32, connections: u32, manners: Manners) -> Result<Self, Failure> {
         let server = Fieldpost::start().await?;
         let devices = DeviceIds::new("p", devices).of_kind("probe");
         let registration =
@@ -36,7 +36,7 @@ impl Stage {
         }
         let ledger = Arc::new(CommandLedger::default());
         let mqtt = &server.site.mqtt;
-        let connected = CommandedDevices::connect(mqtt, &devices, connections, Manners::default(), &ledger);
+        let connected = CommandedDevices::connect(mqtt, &devices, connections, manners, &ledger);
         if !connected.subscribed(devices.count().into(), PATIENCE).await {
             return Err(format!("not every device is subscribed: {}", told(&ledger)).into());
         }
@@ -56,6 +56,14 @@ impl Stage {
             return Ok(());
         }
         Err(format!("{commands} commands were not all answered: {}", told(&self.ledger)).into())
+    }
+
+    /// Waits until devices have received so many commands.
+    pub(super) async fn received(&self, commands: u64) -> Result<(), Failure> {
+        if self.ledger.until(PATIENCE, |counts| counts.received >= commands).await {
+            return Ok(());
+        }
+        Err(format!("{commands} commands did not all arrive: {}", told(&self.ledger)).into())
     }
 
     /// Says goodbye for every device, and stops the server.
