@@ -24,6 +24,11 @@ impl Answer {
         Self::json(StatusCode::OK, shape)
     }
 
+    /// 200 with what is JSON already.
+    pub(crate) fn ok_json(json: Vec<u8>) -> Self {
+        Self { status: StatusCode::OK, body: json.into() }
+    }
+
     /// 201 with the shape.
     pub(crate) fn created(shape: &impl Serialize) -> Self {
         Self::json(StatusCode::CREATED, shape)

@@ -190,7 +190,7 @@ async fn read_page(
 }
 
 fn sent(held: Option<Reservation>, page: &StreamPage) -> Response {
-    let response = Answer::ok(&MessagePageShape::from(page)).into_response();
+    let response = Answer::ok_json(shape::page_json(page)).into_response();
     match held {
         Some(held) => held.until_sent(response),
         None => response,

@@ -3,7 +3,7 @@
 
 use base::Problem;
 use base::limits::REJECTIONS_LISTED_MAX;
-use engine::streams::{AppendedMessage, OwnedMessage, StreamPage};
+use engine::streams::{AppendedMessage, OwnedMessage};
 use serde::ser::{Serialize, Serializer};
 use utoipa::ToSchema;
 use utoipa::openapi::Schema;
@@ -86,9 +86,10 @@ impl AppendedLinesShape {
     }
 }
 
-/// Messages, oldest first.
-#[derive(serde::Serialize, ToSchema)]
+/// Messages, oldest first; [`page_json`](super::page_json) writes them.
+#[derive(ToSchema)]
 #[schema(as = MessagePage)]
+#[expect(dead_code, reason = "it is what the document says of a page")]
 pub(crate) struct MessagePageShape<'a> {
     #[schema(max_items = 1000)]
     items: Vec<MessageShape<'a>>,
@@ -97,16 +98,6 @@ pub(crate) struct MessagePageShape<'a> {
     next_after: String,
     /// Messages behind `after` that are gone already.
     skipped: u64,
-}
-
-impl<'a> From<&'a StreamPage> for MessagePageShape<'a> {
-    fn from(page: &'a StreamPage) -> Self {
-        Self {
-            items: page.items.iter().map(MessageShape::from).collect(),
-            next_after: page.next_after.to_string(),
-            skipped: page.skipped,
-        }
-    }
 }
 
 /// A message of a stream.
@@ -152,7 +143,7 @@ impl<'a> From<&'a OwnedMessage> for MessageShape<'a> {
 }
 
 /// Texts by name.
-pub(crate) struct HeadersShape<'a>(&'a [(Box<str>, Box<str>)]);
+pub(crate) struct HeadersShape<'a>(pub(super) &'a [(Box<str>, Box<str>)]);
 
 impl HeadersShape<'_> {
     fn is_empty(&self) -> bool {
