@@ -42,7 +42,8 @@ export function loadStream(path: StreamName, signal: AbortSignal): Promise<Strea
 
 /**
  * The newest messages first. The API reads upwards: ids are looked through from the last one
- * down, some at a time. The cursor is the lowest id that was looked at, and the lowest of all.
+ * down, some at a time. The cursor is the lowest id that was looked at, the lowest of all, and how
+ * many were looked at.
  */
 export async function loadNewest(
   path: StreamName,
@@ -50,10 +51,9 @@ export async function loadNewest(
   cursor: string | undefined,
   signal: AbortSignal,
 ): Promise<Page<StreamMessage>> {
-  const [before, first] = cursor === undefined ? await ends(path, filter.from, signal) : idsOf(cursor);
+  const [before, first, fitted] = cursor === undefined ? await ends(path, filter.from, signal) : idsOf(cursor);
   if (before <= first) return { items: [], next_cursor: null };
-  const asked = filter.segment === undefined ? IDS : FILTERED_IDS;
-  let count = before - first < asked ? before - first : asked;
+  let count = least(before - first, filter.segment === undefined ? IDS : FILTERED_IDS, fitted * 4n);
   for (;;) {
     const after = before - count - 1n;
     const query = { after: String(after), limit: Number(count), ...filled({ segment: filter.segment }) };
@@ -65,23 +65,30 @@ export async function loadNewest(
     }
     const items = page.items.filter(({ id }) => BigInt(id) < before).reverse();
     const lowest = after + 1n;
-    return { items, next_cursor: lowest > first ? `${lowest}-${first}` : null, looked_at: Number(count) };
+    return { items, next_cursor: lowest > first ? `${lowest}-${first}-${count}` : null, looked_at: Number(count) };
   }
 }
 
-function idsOf(cursor: string): [before: bigint, first: bigint] {
-  const [before = "0", first = "0"] = cursor.split("-");
-  return [BigInt(before), BigInt(first)];
+function least(...numbers: readonly bigint[]): bigint {
+  return numbers.reduce((a, b) => (a < b ? a : b));
+}
+
+/** Behind the ids that are looked at, the lowest of all, and how many were looked at before. */
+type Ids = [before: bigint, first: bigint, fitted: bigint];
+
+function idsOf(cursor: string): Ids {
+  const [before = 0n, first = 0n, fitted = 1n] = cursor.split("-").map(BigInt);
+  return [before, first, fitted];
 }
 
 /** Behind the newest message, and the oldest one that is shown. */
-async function ends(path: StreamName, from: string | undefined, signal: AbortSignal): Promise<[before: bigint, first: bigint]> {
+async function ends(path: StreamName, from: string | undefined, signal: AbortSignal): Promise<Ids> {
   const { first_id, last_id } = await loadStream(path, signal);
   const before = BigInt(last_id) + 1n;
-  if (from === undefined) return [before, BigInt(first_id)];
+  if (from === undefined) return [before, BigInt(first_id), FILTERED_IDS];
   const params = { path, query: { from, limit: 1 } };
   const page = await ask(api.GET("/v1/streams/{ns}/{stream}/messages", { params, signal }));
-  return [before, page.items[0] === undefined ? before : BigInt(page.items[0].id)];
+  return [before, page.items[0] === undefined ? before : BigInt(page.items[0].id), FILTERED_IDS];
 }
 
 /**
