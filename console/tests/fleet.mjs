@@ -9,7 +9,7 @@ export const DEVICES = 120;
 
 /**
  * Registers devices with labels, a client that hears them, one whose receiver refuses everything, and
- * a queue with jobs of every state. Answers what makes the fleet report.
+ * a queue with jobs of every state, and a stream of some blocks. Answers what makes the fleet report.
  */
 export async function seed(site) {
   const receiver = createServer((request, response) => {
@@ -31,6 +31,7 @@ export async function seed(site) {
   });
   await site.api("POST", "/v1/devices/import", lines.join("\n"));
   await publish(site);
+  await appendOrders(site);
   await refuse(site);
   await site.report(...ids.slice(0, DEVICES - 8).map((device_id) => ({ device_id, data: 1 })));
   const command = await site.api("POST", "/v1/devices/lock001/commands", { payload: { open: true } });
@@ -66,6 +67,18 @@ async function publish(site) {
     await site.api("POST", `/v1/queues/shop/scans/jobs/${id}/release`, { reservation, error: "the scanner is out of paper" });
   }
   await site.api("POST", "/v1/queues/shop/invoices/pause");
+}
+
+async function appendOrders(site) {
+  const orders = "/v1/streams/shop/orders";
+  await site.api("PUT", `${orders}/settings`, { save: "wait", save_interval: "500ms", keep: { age: "30d", bytes: "10GB" }, block: { messages: 40 } });
+  for (let till = 1; till <= 4; till += 1) {
+    const messages = Array.from({ length: 30 }, (_, n) => ({
+      payload: { order: 1000 * till + n, total: 19.9 }, source: `till-${till}`, external_id: n, segment: till % 2 === 0 ? "north" : "south",
+      headers: { "content-language": "en" },
+    }));
+    await site.api("POST", `${orders}/messages`, { messages });
+  }
 }
 
 /** Reports that end in quarantine. */

@@ -3,7 +3,7 @@
  * shown; the server decides all the same.
  */
 import { api, ask, FieldpostError, onUnauthorized } from "./api";
-import { permits, type Caller, type Permission } from "./rights";
+import { permits, streams, type Caller, type Permission } from "./rights";
 import { token } from "./token";
 
 export type { Caller, Permission } from "./rights";
@@ -65,4 +65,10 @@ export function may(permission: Permission, where?: string): boolean {
 export function namespaces(): string[] | undefined {
   if (may("look")) return undefined;
   return state.caller.scopes.filter((scope) => scope.startsWith("jobs:")).map((scope) => scope.slice("jobs:".length));
+}
+
+/** The namespaces whose streams the token sees; `undefined` where it sees all. */
+export function streamNamespaces(): string[] | undefined {
+  if (may("look")) return undefined;
+  return [...new Set(streams(state.caller).filter(({ right }) => right !== "append").map(({ ns }) => ns))];
 }

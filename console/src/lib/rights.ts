@@ -17,12 +17,14 @@ export type Caller = Shape<"Caller">;
  * - `deliver` ID: retry and resend of deliveries; `test` ID: a test notification; `url` ID: a client's
  *   URL and secret.
  * - `jobs` NS: publish, change and delete jobs, settings; `respawn` NS: also dead letters and pauses.
+ * - `look.stream` NS: streams, their messages and blocks; `append` NS: messages; `streams` NS: also
+ *   settings, and deleting a stream.
  * - `operate`: what `operate` reaches everywhere; `portal`: links for a client's owner.
  * - `admin`: nothing less will do.
  */
 export type Permission =
   | "look" | "look.devices" | "look.queue" | "look.client" | "look.fleet" | "look.picks" | "pick" | "operate.picks"
-  | "register" | "command" | "deliver" | "test" | "url" | "jobs" | "respawn" | "operate" | "portal" | "admin";
+  | "register" | "command" | "deliver" | "test" | "url" | "jobs" | "respawn" | "look.stream" | "append" | "streams" | "operate" | "portal" | "admin";
 
 /** Whether the caller may do it. */
 export function permits(caller: Caller, permission: Permission, where?: string): boolean {
@@ -30,6 +32,7 @@ export function permits(caller: Caller, permission: Permission, where?: string):
   const has = (...scopes: string[]): boolean => scopes.some((scope) => caller.scopes.includes(scope));
   const own = caller.client != null && (where === undefined || where === caller.client);
   const namespace = where === undefined ? caller.scopes.some((scope) => scope.startsWith("jobs:")) : has(`jobs:${where}`);
+  const stream = (...rights: string[]): boolean => streams(caller).some(({ ns, right }) => (where === undefined || ns === where) && rights.includes(right));
   switch (permission) {
     case "look": return has("admin", "read", "operate");
     case "look.devices": return has("admin", "read", "operate", "commands");
@@ -46,8 +49,19 @@ export function permits(caller: Caller, permission: Permission, where?: string):
     case "url": return has("admin") || (own && (caller.may?.includes("url") ?? false));
     case "jobs": return has("admin") || namespace;
     case "respawn": return has("admin", "operate") || namespace;
+    case "look.stream": return has("admin", "read", "operate") || stream("all", "read");
+    case "append": return has("admin") || stream("all", "append");
+    case "streams": return has("admin") || stream("all");
     case "operate": return has("admin", "operate");
     case "portal": return has("admin", "operate");
     case "admin": return has("admin");
   }
+}
+
+/** The namespaces of streams that a token reaches, with what it may do there: `streams:NS[:read|:append]`. */
+export function streams(caller: Caller): { ns: string; right: string }[] {
+  return caller.scopes.flatMap((scope) => {
+    const [kind, ns, right = "all"] = scope.split(":");
+    return kind === "streams" && ns !== undefined ? [{ ns, right }] : [];
+  });
 }

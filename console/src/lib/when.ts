@@ -43,6 +43,11 @@ export function compact(n: number): string {
   return n < 10_000 ? whole.format(Math.round(n * 10) / 10) : short.format(n);
 }
 
+/** A sentence of the server's with its bytes as people read them: "67 GB of 252 GB are free". */
+export function withSizes(text: string): string {
+  return text.replace(/(\d+) of (\d+) bytes/g, (_, used: string, all: string) => `${bytes(Number(used))} of ${bytes(Number(all))}`);
+}
+
 /** Bytes as KB, MB, GB: powers of 1,024, as the settings have them. */
 export function bytes(n: number): string {
   const units = ["B", "KB", "MB", "GB", "TB"];

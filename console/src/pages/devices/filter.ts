@@ -9,7 +9,7 @@ export const FILTERS: readonly Filter[] = [
   { name: "id_prefix", label: "Id begins with" },
   { name: "selector", label: "Selector", placeholder: "site in (12,13)" },
   { name: "place", label: "Place", placeholder: "CN_52" },
-  { name: "labels", label: "Labels", placeholder: "site=12, floor=3" },
+  { name: "labels", label: "Labels", placeholder: "site=12" },
   { name: "kind", label: "Kind", placeholder: "lock" },
   { name: "connection", label: "Connection", options: ["", "online", "lost", "never_seen"] },
   { name: "connected", label: "Session", options: [{ value: "", label: "any" }, { value: "true", label: "connected" }, { value: "false", label: "not connected" }] },
