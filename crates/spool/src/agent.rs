@@ -73,9 +73,7 @@ impl KeepFree {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text.strip_suffix('%') {
-            Some(percent) => {
-                percent.parse().ok().filter(|percent| *percent <= 99).map(Self::Percent)
-            }
+            Some(percent) => percent.parse().ok().filter(|percent| *percent <= 99).map(Self::Percent),
             None => base::size::parse(text).map(Self::Bytes),
         }
     }
@@ -318,7 +316,9 @@ mod tests {
 
     #[test]
     fn room_is_kept_free_in_hundredths_or_in_bytes() {
-        for (text, free, short) in [("5%", 4, true), ("5%", 5, false), ("0%", 0, false), ("7B", 6, true), ("7B", 7, false)] {
+        for (text, free, short) in
+            [("5%", 4, true), ("5%", 5, false), ("0%", 0, false), ("7B", 6, true), ("7B", 7, false)]
+        {
             let keep_free = KeepFree::parse(text).expect("right");
             assert_eq!(keep_free.is_short(free, 100), short, "{text} {free}");
         }

@@ -33,6 +33,9 @@ pub(crate) fn count_of_next_call(
     alone_until: u64,
 ) -> usize {
     let Some(first) = records.first().map(|stored| &stored.record) else { return 0 };
+    if first.entry.key.is_some() || first.number <= alone_until {
+        return 1;
+    }
     if kind == DestinationKind::Reports {
         let mut of_device = HashMap::new();
         let fits = |stored: &&StoredRecord| {
@@ -42,12 +45,11 @@ pub(crate) fn count_of_next_call(
         };
         return records.iter().take_while(fits).count();
     }
-    if first.entry.key.is_some() || first.number <= alone_until {
-        return 1;
-    }
     let end = in_flight_end.filter(|end| *end >= first.number).unwrap_or(u64::MAX);
     let together = |stored: &&StoredRecord| {
-        stored.record.entry.key.is_none() && stored.record.number <= end && stored.record.identity == first.identity
+        stored.record.entry.key.is_none()
+            && stored.record.number <= end
+            && stored.record.identity == first.identity
     };
     records.iter().take_while(together).count()
 }
@@ -100,7 +102,8 @@ pub(crate) fn call(kind: DestinationKind, records: &[StoredRecord], stamped: boo
 /// A body with what makes it take effect once, and with its time of receipt, where it has none.
 fn forwarded(kind: DestinationKind, record: &Record, stamped: bool) -> Cow<'_, [u8]> {
     let body = &record.entry.body;
-    let (DestinationKind::Reports | DestinationKind::Stream, Some(fields)) = (kind, KnownFields::of(body)) else {
+    let (DestinationKind::Reports | DestinationKind::Stream, Some(fields)) = (kind, KnownFields::of(body))
+    else {
         return Cow::Borrowed(body);
     };
     let mut added = String::new();
@@ -181,9 +184,11 @@ mod tests {
         };
         let records: Vec<_> = (0..40).map(report).collect();
         assert_eq!(count_of_next_call(DestinationKind::Reports, &records, None, 0), 16);
-        let others: Vec<_> =
-            (0..40).map(|number| stored(number, &to, &format!(r#"{{"device_id":"d{number}"}}"#), None)).collect();
+        let others: Vec<_> = (0..40)
+            .map(|number| stored(number, &to, &format!(r#"{{"device_id":"d{number}"}}"#), None))
+            .collect();
         assert_eq!(count_of_next_call(DestinationKind::Reports, &others, None, 0), 40);
+        assert_eq!(count_of_next_call(DestinationKind::Reports, &others, None, 7), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Longest name of a namespace, queue or stream that is taken, in bytes. Which of them are right,
 /// the server decides.
-pub const NAME_BYTES_MAX: usize = 255;
+const NAME_BYTES_MAX: usize = 255;
 
 const REPORTS: &str = "reports";
 const QUEUE: &str = "queue:";

@@ -97,10 +97,13 @@ impl Follower {
                         let mut copy = FollowedFile { file, position: open.position };
                         drain(&mut copy, &self.to, &self.intake)?;
                     }
-                    None => tracing::warn!(file = %self.path.display(), "the file was cut; lines may be lost"),
+                    None => {
+                        tracing::warn!(file = %self.path.display(), "the file was cut; lines may be lost")
+                    }
                 }
                 let file = open.file.try_clone()?;
-                let position = FollowPosition { file: identity(&file.metadata()?), ..FollowPosition::default() };
+                let position =
+                    FollowPosition { file: identity(&file.metadata()?), ..FollowPosition::default() };
                 *open = FollowedFile { file, position };
             }
             let here = fs::metadata(&self.path).map(|metadata| identity(&metadata));
@@ -219,7 +222,8 @@ fn find(path: &Path, position: FollowPosition) -> Option<File> {
         let Some(file) = is_file.then(|| File::open(&candidate).ok()).flatten() else { continue };
         let Ok(metadata) = file.metadata() else { continue };
         let is_long_enough = metadata.len() >= position.offset;
-        let begins_so = head(&file, position.head_bytes).is_ok_and(|checksum| checksum == position.head_checksum);
+        let begins_so =
+            head(&file, position.head_bytes).is_ok_and(|checksum| checksum == position.head_checksum);
         if !is_long_enough || !begins_so {
             continue;
         }

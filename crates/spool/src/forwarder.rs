@@ -182,15 +182,25 @@ impl Forwarder {
     async fn call(&self, kind: DestinationKind, records: &[StoredRecord], stamped: bool) -> Verdict {
         let Some(request) = calls::call(kind, records, stamped) else {
             let detail = "its Idempotency-Key fits in no header".to_owned();
-            return Verdict::Refused(RefusalReason { status: 422, code: "invalid_idempotency_key".into(), detail });
+            return Verdict::Refused(RefusalReason {
+                status: 422,
+                code: "invalid_idempotency_key".into(),
+                detail,
+            });
         };
         let request = request.timeout(ANSWER_MAX).answer_bytes_max(ANSWER_BYTES_MAX);
         verdict::of(kind, records.len(), self.shared.client.send(&request).await)
     }
 
     /// All of it has taken effect but these lines.
-    async fn taken(&mut self, kind: DestinationKind, records: &[StoredRecord], lines: Vec<RefusedLine>) -> Step {
-        let (ahead, mut refused): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.code == TS_AHEAD);
+    async fn taken(
+        &mut self,
+        kind: DestinationKind,
+        records: &[StoredRecord],
+        lines: Vec<RefusedLine>,
+    ) -> Step {
+        let (ahead, mut refused): (Vec<_>, Vec<_>) =
+            lines.into_iter().partition(|line| line.code == TS_AHEAD);
         if !ahead.is_empty() {
             // Their ids are the same: what was taken meanwhile is not taken again.
             let again: Vec<StoredRecord> =

@@ -80,7 +80,8 @@ impl SpoolHttp {
         let made = getrandom::u64().map_err(|error| Problem::unavailable(error.to_string()))?;
         let entries = items::entries(to, &body, || format!("spool-{made:016x}-{}", bytes.len()))?;
         drop(bytes);
-        let spooled = if entries.is_empty() { 0 } else { self.intake.append(entries).await.map_err(refusal)? };
+        let spooled =
+            if entries.is_empty() { 0 } else { self.intake.append(entries).await.map_err(refusal)? };
         Ok((StatusCode::ACCEPTED, json(format!("{{\"spooled\":{spooled}}}"))).into_response())
     }
 
@@ -94,7 +95,8 @@ impl SpoolHttp {
         loop {
             let frame = std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await;
             let Some(frame) = frame else { return Ok((whole.into(), room)) };
-            let frame = frame.map_err(|error| Problem::unreadable(format!("the body breaks off: {error}")))?;
+            let frame =
+                frame.map_err(|error| Problem::unreadable(format!("the body breaks off: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             if whole.len() + data.len() > most {
                 return Err(too_large());
@@ -168,12 +170,13 @@ async fn healthy() -> Response {
 
 async fn unknown() -> Response {
     let detail = "the spool takes reports, jobs and messages; ask the server for anything else";
-    problem::response(&Problem::unknown("unknown_path", detail))
+    problem::response(&Problem::unknown("unknown_route", detail))
 }
 
 /// For callers that there is no room for.
 pub(crate) fn busy() -> Router {
-    let answer = || async { problem::response(&Problem::new(503, "busy", "too many connections")) };
+    let answer =
+        || async { problem::response(&Problem::new(503, "too_many_connections", "try again in a moment")) };
     Router::new().fallback(answer)
 }
 
@@ -188,13 +191,16 @@ fn key_of(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 }
 
 fn refusal(error: AppendError) -> Problem {
-    let code = match &error {
+    Problem::new(503, code(&error), error.to_string())
+}
+
+fn code(error: &AppendError) -> &'static str {
+    match error {
         AppendError::Full => "spool_full",
         AppendError::TooManyDestinations => "too_many_destinations",
         AppendError::Disk(_) => "storage_unavailable",
         AppendError::Stopping => "unavailable",
-    };
-    Problem::new(503, code, error.to_string())
+    }
 }
 
 fn wrong_name(what: &str) -> Problem {

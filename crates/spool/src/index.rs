@@ -10,7 +10,7 @@ use crate::record::FollowPosition;
 use crate::state::{LaneState, SpoolState, SpoolTotals};
 
 /// Destinations that may have something waiting at a time.
-pub const DESTINATIONS_MAX: usize = 1_024;
+pub(crate) const DESTINATIONS_MAX: usize = 1_024;
 
 /// Stands for a destination in the counts of segments.
 pub(crate) type LaneId = u32;

@@ -68,7 +68,7 @@ pub(crate) fn entries(
         });
     };
     let items: Vec<&RawValue> = serde_json::from_str(many.get())
-        .map_err(|_| Problem::not_allowed("invalid_field", format!("{array} must be a list")))?;
+        .map_err(|_| Problem::not_allowed("wrong_type", format!("{array} must be a list")))?;
     if items.is_empty() || items.len() > ITEMS_MAX {
         let code = if array == "jobs" { "too_many_jobs" } else { "too_many_messages" };
         let detail = format!("{array} has {} items; 1 to {ITEMS_MAX} are right", items.len());
@@ -90,7 +90,7 @@ fn lines(to: &Destination, bytes: &[u8]) -> Result<Vec<SpoolEntry>, Problem> {
         }
         if entries.len() == LINES_MAX {
             let detail = format!("more than {LINES_MAX} lines; send them in several requests");
-            return Err(Problem::new(413, "too_many_lines", detail));
+            return Err(Problem::new(413, "body_too_large", detail));
         }
         entries.push(one_line(to, line));
     }
@@ -131,7 +131,8 @@ fn too_long(what: &str) -> Problem {
 }
 
 fn check_key(key: &str) -> Result<(), Problem> {
-    let is_right = (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let is_right =
+        (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let detail = format!("an Idempotency-Key has 1 to {KEY_BYTES_MAX} printable ASCII characters");
     if is_right { Ok(()) } else { Err(Problem::not_allowed("invalid_idempotency_key", detail)) }
 }
@@ -165,7 +166,12 @@ impl<'a> KnownFields<'a> {
 mod tests {
     use super::*;
 
-    fn told(to: &Destination, text: &str, is_lines: bool, key: Option<&str>) -> Result<Vec<String>, &'static str> {
+    fn told(
+        to: &Destination,
+        text: &str,
+        is_lines: bool,
+        key: Option<&str>,
+    ) -> Result<Vec<String>, &'static str> {
         let body = Body { bytes: text.as_bytes(), is_lines, key };
         let entries = entries(to, &body, || "made".to_owned()).map_err(|problem| problem.code)?;
         let told = |entry: SpoolEntry| {
@@ -187,7 +193,12 @@ mod tests {
         check(
             &Destination::reports(),
             &[
-                ("{\"device_id\":\"a\",\n\"data\":1}", false, None, Ok(&["{\"device_id\":\"a\", \"data\":1}"])),
+                (
+                    "{\"device_id\":\"a\",\n\"data\":1}",
+                    false,
+                    None,
+                    Ok(&["{\"device_id\":\"a\", \"data\":1}"]),
+                ),
                 ("{}\n\n nonsense \r\n{\"a\":1}", true, None, Ok(&["{}", "nonsense", "{\"a\":1}"])),
                 ("", true, None, Ok(&[])),
                 ("[1]", false, None, Err("not_an_object")),
@@ -204,19 +215,30 @@ mod tests {
             &queue,
             &[
                 (r#"{"payload":1}"#, false, None, Ok(&[r#"{"payload":1}"#])),
-                (r#"{"jobs":[{"payload":1}, {"payload":2}]}"#, false, None, Ok(&[r#"{"payload":1}"#, r#"{"payload":2}"#])),
+                (
+                    r#"{"jobs":[{"payload":1}, {"payload":2}]}"#,
+                    false,
+                    None,
+                    Ok(&[r#"{"payload":1}"#, r#"{"payload":2}"#]),
+                ),
                 (r#"{"payload":1}"#, false, Some("k"), Ok(&[r#"k 1: {"payload":1}"#])),
                 (r#"{"jobs":[{},{}]}"#, false, Some("k"), Ok(&[r#"k 2: {"jobs":[{},{}]}"#])),
                 (r#"{"jobs":[{}],"x":1}"#, false, None, Ok(&[r#"made 1: {"jobs":[{}],"x":1}"#])),
                 (r#"{"jobs":[]}"#, false, None, Err("too_many_jobs")),
                 (r#"{"jobs":[1]}"#, false, None, Err("not_an_object")),
-                (r#"{"jobs":{}}"#, false, None, Err("invalid_field")),
+                (r#"{"jobs":{}}"#, false, None, Err("wrong_type")),
                 ("{}", false, Some("\n"), Err("invalid_idempotency_key")),
             ],
         );
         let stream = Destination::stream("ns", "s").expect("right names");
         let behind = r#"{"messages":[{}],"expect_last_id":"7"}"#;
-        check(&stream, &[(behind, false, None, Ok(&[&format!("made 1: {behind}")])), ("{}\n{}", true, None, Ok(&["{}", "{}"]))]);
+        check(
+            &stream,
+            &[
+                (behind, false, None, Ok(&[&format!("made 1: {behind}")])),
+                ("{}\n{}", true, None, Ok(&["{}", "{}"])),
+            ],
+        );
     }
 
     #[test]

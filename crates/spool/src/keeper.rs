@@ -26,7 +26,7 @@ pub(crate) type IsDiskFull = Box<dyn Fn() -> io::Result<bool> + Send>;
 
 /// Hands in what is to be spooled; clones hand in to the same spool.
 #[derive(Clone)]
-pub struct SpoolIntake {
+pub(crate) struct SpoolIntake {
     requests: mpsc::Sender<AppendRequest>,
 }
 
@@ -40,7 +40,7 @@ impl SpoolIntake {
     ///
     /// # Errors
     /// When nothing of it was accepted.
-    pub async fn append(&self, entries: Vec<SpoolEntry>) -> Result<u64, AppendError> {
+    pub(crate) async fn append(&self, entries: Vec<SpoolEntry>) -> Result<u64, AppendError> {
         let (answer, answered) = oneshot::channel();
         let handed_in = self.requests.send(AppendRequest { entries, answer }).await;
         handed_in.map_err(|_| AppendError::Stopping)?;
@@ -132,7 +132,8 @@ pub(crate) fn start_writer(
 
 /// What waits, as far as it goes into one sync.
 fn together(first: AppendRequest, waiting: &mut mpsc::Receiver<AppendRequest>) -> Vec<AppendRequest> {
-    let bytes_of = |request: &AppendRequest| request.entries.iter().map(|entry| entry.body.len()).sum::<usize>();
+    let bytes_of =
+        |request: &AppendRequest| request.entries.iter().map(|entry| entry.body.len()).sum::<usize>();
     let mut bytes = bytes_of(&first);
     let mut requests = vec![first];
     while requests.len() < COMMIT_REQUESTS_MAX && bytes < COMMIT_BYTES_MAX {
@@ -153,7 +154,8 @@ fn commit(writer: &mut SpoolWriter, arrivals: &Arrivals, requests: Vec<AppendReq
         }
         return;
     }
-    let touched: HashSet<Destination> = entries.iter().flatten().map(|entry| entry.destination.clone()).collect();
+    let touched: HashSet<Destination> =
+        entries.iter().flatten().map(|entry| entry.destination.clone()).collect();
     let results = writer.commit(entries, now());
     for (answer, result) in answers.into_iter().zip(results) {
         let _ = answer.send(result);

@@ -22,7 +22,7 @@ use crate::record::{FollowPosition, Record};
 use crate::segment_reader::{SegmentReader, Step};
 use crate::state::{SpoolTotals, StateFiles};
 
-pub use commit::{AppendError, SpoolWriter};
+pub(crate) use commit::{AppendError, SpoolWriter};
 
 /// Ends the names of segments.
 const SEGMENT_SUFFIX: &str = ".seg";
@@ -47,13 +47,13 @@ pub enum SpoolFullChoice {
 
 /// How a spool keeps its records.
 #[derive(Clone, Copy, Debug)]
-pub struct SpoolLogOptions {
+pub(crate) struct SpoolLogOptions {
     /// Most bytes of all segments.
-    pub bytes_max: u64,
+    pub(crate) bytes_max: u64,
     /// When there are as many.
-    pub when_full: SpoolFullChoice,
+    pub(crate) when_full: SpoolFullChoice,
     /// Where this is: files that were copied elsewhere get another identity there.
-    pub place: u64,
+    pub(crate) place: u64,
 }
 
 impl SpoolLogOptions {
@@ -63,7 +63,7 @@ impl SpoolLogOptions {
 }
 
 /// A spool's records; shared by all threads.
-pub struct SpoolLog {
+pub(crate) struct SpoolLog {
     disk: Arc<dyn Disk>,
     /// Damaged places are kept here.
     damaged: Arc<dyn Disk>,
@@ -85,7 +85,7 @@ struct Saved {
 
 /// A place to read on from: behind a record of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadPlace {
+pub(crate) struct ReadPlace {
     segment: u64,
     generation: u32,
     offset: u64,
@@ -98,41 +98,41 @@ impl ReadPlace {
 
 /// How much is read at a time.
 #[derive(Clone, Copy, Debug)]
-pub struct ReadLimits {
+pub(crate) struct ReadLimits {
     /// Most records.
-    pub records: usize,
+    pub(crate) records: usize,
     /// Most bytes of bodies; the first record is read in any case.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// A record that was read.
 #[derive(Clone, Debug)]
-pub struct StoredRecord {
+pub(crate) struct StoredRecord {
     /// The record.
-    pub record: Record,
+    pub(crate) record: Record,
     /// Its length on disk.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
     /// The place behind it.
-    pub next: ReadPlace,
+    pub(crate) next: ReadPlace,
 }
 
 /// What there is, at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SpoolSummary {
+pub(crate) struct SpoolSummary {
     /// Items that wait.
-    pub waiting: u64,
+    pub(crate) waiting: u64,
     /// Bytes of their records.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Bytes of all segments.
-    pub disk_bytes: u64,
+    pub(crate) disk_bytes: u64,
     /// Destinations with something waiting.
-    pub destinations: u64,
+    pub(crate) destinations: u64,
     /// When the oldest of it was received.
-    pub oldest_at: Option<Timestamp>,
+    pub(crate) oldest_at: Option<Timestamp>,
     /// Counts since the spool was made.
-    pub totals: SpoolTotals,
+    pub(crate) totals: SpoolTotals,
     /// Why something does not move.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 impl SpoolLog {
@@ -150,10 +150,11 @@ impl SpoolLog {
 
     /// What there is.
     #[must_use]
-    pub fn summary(&self) -> SpoolSummary {
+    pub(crate) fn summary(&self) -> SpoolSummary {
         let index = self.index();
         let waiting = index.waiting();
-        let failing = index.lanes.iter().filter_map(|(destination, lane)| Some((destination, lane.error.as_ref()?)));
+        let failing =
+            index.lanes.iter().filter_map(|(destination, lane)| Some((destination, lane.error.as_ref()?)));
         SpoolSummary {
             waiting: waiting.items,
             bytes: waiting.bytes,
@@ -167,19 +168,19 @@ impl SpoolLog {
 
     /// Destinations with something waiting.
     #[must_use]
-    pub fn destinations(&self) -> Vec<Destination> {
+    pub(crate) fn destinations(&self) -> Vec<Destination> {
         self.index().lanes.keys().cloned().collect()
     }
 
     /// Whether something of a destination waits.
     #[must_use]
-    pub fn waits(&self, destination: &Destination) -> bool {
+    pub(crate) fn waits(&self, destination: &Destination) -> bool {
         self.index().lanes.contains_key(destination)
     }
 
     /// How far a file was followed.
     #[must_use]
-    pub fn followed(&self) -> Option<FollowPosition> {
+    pub(crate) fn followed(&self) -> Option<FollowPosition> {
         self.index().follow
     }
 
@@ -187,27 +188,27 @@ impl SpoolLog {
     ///
     /// # Errors
     /// When that cannot be saved.
-    pub fn follow_from(&self, position: FollowPosition) -> io::Result<()> {
+    pub(crate) fn follow_from(&self, position: FollowPosition) -> io::Result<()> {
         self.index().follow = Some(position);
         self.save()
     }
 
     /// The last number of the call that was under way when the spool was stopped.
     #[must_use]
-    pub fn in_flight_end(&self, destination: &Destination) -> Option<u64> {
+    pub(crate) fn in_flight_end(&self, destination: &Destination) -> Option<u64> {
         self.index().lanes.get(destination)?.in_flight_end
     }
 
     /// A call with the records up to `end` begins: once this is saved, it is made again with the
     /// very same records.
-    pub fn set_in_flight(&self, destination: &Destination, end: u64) {
+    pub(crate) fn set_in_flight(&self, destination: &Destination, end: u64) {
         if let Some(lane) = self.index().lanes.get_mut(destination) {
             lane.in_flight_end = Some(end);
         }
     }
 
     /// Why a destination does not move; `None` when it does.
-    pub fn set_error(&self, destination: &Destination, error: Option<String>) {
+    pub(crate) fn set_error(&self, destination: &Destination, error: Option<String>) {
         if let Some(lane) = self.index().lanes.get_mut(destination) {
             lane.error = error;
         }
@@ -215,7 +216,13 @@ impl SpoolLog {
 
     /// These records, in order and with none left out, need no more: `refused` of their items were
     /// refused for good, `dropped` were too old.
-    pub fn done(&self, destination: &Destination, records: &[StoredRecord], refused: u64, dropped: u64) {
+    pub(crate) fn done(
+        &self,
+        destination: &Destination,
+        records: &[StoredRecord],
+        refused: u64,
+        dropped: u64,
+    ) {
         let records: Vec<_> = records
             .iter()
             .map(|stored| DoneRecord {
@@ -236,7 +243,7 @@ impl SpoolLog {
     ///
     /// # Errors
     /// When the disk cannot be read.
-    pub fn read(
+    pub(crate) fn read(
         &self,
         destination: &Destination,
         place: Option<ReadPlace>,
@@ -246,9 +253,7 @@ impl SpoolLog {
             let index = self.index();
             let Some(lane) = index.lanes.get(destination) else { return Ok(Vec::new()) };
             let holding = index.segments.iter().filter(|(_, segment)| segment.waiting.contains_key(&lane.id));
-            let known = |(first, segment): (&u64, &Segment)| {
-                (*first, segment.generation, segment.length)
-            };
+            let known = |(first, segment): (&u64, &Segment)| (*first, segment.generation, segment.length);
             (lane.id, lane.cursor, holding.map(known).collect::<Vec<_>>())
         };
         let mut batch = Batch { destination, cursor, limits, records: Vec::new(), bytes: 0 };
@@ -299,7 +304,7 @@ impl SpoolLog {
     ///
     /// # Errors
     /// When the state cannot be written.
-    pub fn save(&self) -> io::Result<()> {
+    pub(crate) fn save(&self) -> io::Result<()> {
         let _upkeep = self.upkeep();
         self.save_now()
     }

@@ -27,7 +27,11 @@ impl Collector for SpoolFigures {
             ("fieldpost_spool_waiting", "Items that wait to be forwarded", summary.waiting as f64),
             ("fieldpost_spool_bytes", "Bytes of the records that wait", summary.bytes as f64),
             ("fieldpost_spool_disk_bytes", "Bytes of all segments on disk", summary.disk_bytes as f64),
-            ("fieldpost_spool_destinations", "Destinations with something waiting", summary.destinations as f64),
+            (
+                "fieldpost_spool_destinations",
+                "Destinations with something waiting",
+                summary.destinations as f64,
+            ),
             ("fieldpost_spool_oldest_seconds", "How long the oldest item has waited", age),
         ] {
             let gauge = ConstGauge::new(value);

@@ -122,7 +122,9 @@ impl MqttIntake {
                 is_goodbye = self.answer(connection, packet, &mut entries)?;
             }
             let is_more = entries.len() == TOGETHER_MAX;
-            if !entries.is_empty() && let Err(error) = self.intake.append(entries).await {
+            if !entries.is_empty()
+                && let Err(error) = self.intake.append(entries).await
+            {
                 // Unacknowledged, they come again; the device hears of it by the connection's end.
                 tracing::debug!(%error, "publishes are not accepted");
                 return Err(Ended::NotAccepted);
@@ -217,7 +219,13 @@ impl MqttIntake {
                 let flat = |byte: u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte };
                 let body: Vec<u8> = body.into_iter().map(flat).collect();
                 let destination = Destination::reports();
-                entries.push(SpoolEntry { destination, items: 1, key: None, follow: None, body: body.into() });
+                entries.push(SpoolEntry {
+                    destination,
+                    items: 1,
+                    key: None,
+                    follow: None,
+                    body: body.into(),
+                });
             }
             Meaning::Passing | Meaning::Unknown => drop(self.ignored.inc()),
         }

@@ -14,59 +14,59 @@ use bytes::Bytes;
 use crate::destination::Destination;
 
 /// Largest record, in bytes: a request of the largest size, with what is around it.
-pub const RECORD_BYTES_MAX: usize = 17 * 1_024 * 1_024;
+pub(crate) const RECORD_BYTES_MAX: usize = 17 * 1_024 * 1_024;
 /// Marker, length and checksum.
-pub const HEAD_BYTES: usize = 12;
+pub(crate) const HEAD_BYTES: usize = 12;
 /// Numbers stay below it: they are external ids, whole numbers of 63 bits.
-pub const NUMBER_MAX: u64 = 1 << 62;
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
 const MARKER: [u8; 4] = [0xf1, 0x5e, 0xd0, 0x9c];
 const VERSION: u8 = 1;
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// The spool that gave the number.
-    pub identity: u64,
+    pub(crate) identity: u64,
     /// Rises with every record; never used twice by one identity.
-    pub number: u64,
+    pub(crate) number: u64,
     /// When it was accepted, by the spool's clock.
-    pub received: Timestamp,
+    pub(crate) received: Timestamp,
     /// What was accepted.
-    pub entry: SpoolEntry,
+    pub(crate) entry: SpoolEntry,
 }
 
 /// What was accepted, before it has a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpoolEntry {
+pub(crate) struct SpoolEntry {
     /// Where it goes.
-    pub destination: Destination,
+    pub(crate) destination: Destination,
     /// How many reports, jobs or messages it is.
-    pub items: u32,
+    pub(crate) items: u32,
     /// The caller's `Idempotency-Key`: the body is then its whole request.
-    pub key: Option<Box<str>>,
+    pub(crate) key: Option<Box<str>>,
     /// How far a followed file is read with this line.
-    pub follow: Option<FollowPosition>,
+    pub(crate) follow: Option<FollowPosition>,
     /// The JSON of one report, job or message, or a whole request.
-    pub body: Bytes,
+    pub(crate) body: Bytes,
 }
 
 /// How far a file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FollowPosition {
+pub(crate) struct FollowPosition {
     /// Which file: its device and inode, mixed.
-    pub file: u64,
+    pub(crate) file: u64,
     /// Bytes that are read.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// So many of its first bytes ..
-    pub head_bytes: u32,
+    pub(crate) head_bytes: u32,
     /// .. have this CRC-32C: a file that was cut and written anew has another.
-    pub head_checksum: u32,
+    pub(crate) head_checksum: u32,
 }
 
 /// What a place in a segment holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub(crate) enum Found {
     /// A record, and its length on disk.
     Record(Record, usize),
     /// A record that is not all there: it needs so many bytes.
@@ -77,7 +77,7 @@ pub enum Found {
 
 impl Record {
     /// Appends its stored form to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; HEAD_BYTES]);
         out.push(VERSION);
@@ -104,7 +104,7 @@ impl Record {
 
     /// What `bytes` begins with.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Found {
+    pub(crate) fn decode(bytes: &[u8]) -> Found {
         let known = bytes.len().min(MARKER.len());
         if bytes[..known] != MARKER[..known] {
             return Found::Damaged;
@@ -163,7 +163,7 @@ impl FollowPosition {
 
 /// The next place at or behind `from` where a record may begin.
 #[must_use]
-pub fn next_marker(bytes: &[u8], from: usize) -> Option<usize> {
+pub(crate) fn next_marker(bytes: &[u8], from: usize) -> Option<usize> {
     memchr::memmem::find(bytes.get(from..)?, &MARKER).map(|at| from + at)
 }
 

@@ -15,7 +15,7 @@ use crate::record::Record;
 use crate::verdict::RefusalReason;
 
 /// The file, and the one before it.
-pub const REFUSED_FILES: [&str; 2] = ["refused.ndjson", "refused.1.ndjson"];
+pub(crate) const REFUSED_FILES: [&str; 2] = ["refused.ndjson", "refused.1.ndjson"];
 
 /// Most bytes of a file.
 const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;

@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn records_of_all_sizes_are_read_in_order() {
         let mut bytes = Vec::new();
-        for (number, size) in [(1, 0), (2, CHUNK_BYTES), (3, 10), (4, 3 * CHUNK_BYTES), (5, CHUNK_BYTES - 70)] {
+        for (number, size) in [(1, 0), (2, CHUNK_BYTES), (3, 10), (4, 3 * CHUNK_BYTES), (5, CHUNK_BYTES - 70)]
+        {
             record(number, size).encode(&mut bytes);
         }
         assert_eq!(read(&bytes), (vec![1, 2, 3, 4, 5], 0));

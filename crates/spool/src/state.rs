@@ -49,15 +49,15 @@ pub(crate) struct SpoolState {
 
 /// Items since the spool was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpoolTotals {
+pub(crate) struct SpoolTotals {
     /// Taken by the server, duplicates included.
-    pub forwarded: u64,
+    pub(crate) forwarded: u64,
     /// Refused by the server for good.
-    pub refused: u64,
+    pub(crate) refused: u64,
     /// Given up: too old, or there was no room.
-    pub dropped: u64,
+    pub(crate) dropped: u64,
     /// Damaged places that were set aside.
-    pub damaged: u64,
+    pub(crate) damaged: u64,
 }
 
 /// How far a destination is.
@@ -149,9 +149,10 @@ impl SpoolState {
 
     /// The newest copy of a file: at the start of any page.
     fn newest_in(bytes: &[u8]) -> Option<Self> {
-        (0..bytes.len()).step_by(PAGE_BYTES).filter_map(|at| Self::decode(&bytes[at..])).max_by_key(|state| {
-            state.generation
-        })
+        (0..bytes.len())
+            .step_by(PAGE_BYTES)
+            .filter_map(|at| Self::decode(&bytes[at..]))
+            .max_by_key(|state| state.generation)
     }
 }
 

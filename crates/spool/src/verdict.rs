@@ -106,7 +106,8 @@ mod tests {
     use super::*;
 
     fn refusal(status: u16, code: Option<&str>) -> Verdict {
-        let body = code.map_or_else(|| "<html>".to_owned(), |code| format!(r#"{{"code":"{code}","detail":"d"}}"#));
+        let body =
+            code.map_or_else(|| "<html>".to_owned(), |code| format!(r#"{{"code":"{code}","detail":"d"}}"#));
         refused(&Refusal::read(status, Some(Duration::from_secs(7)), body.as_bytes()))
     }
 

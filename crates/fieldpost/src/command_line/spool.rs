@@ -196,7 +196,8 @@ mod tests {
         assert_eq!((config.when_full, config.keep_free), (SpoolFullChoice::Reject, KeepFree::Percent(5)));
         let more = "--to https://h --ca /dev/null --max-bytes 2MB --when-full drop-oldest --max-age 7d";
         assert!(parse(more).is_err(), "no certificate is in there");
-        let more = "--to http://h --max-bytes 2MB --when-full drop-oldest --max-age 7d --follow f --stream a/b";
+        let more =
+            "--to http://h --max-bytes 2MB --when-full drop-oldest --max-age 7d --follow f --stream a/b";
         let config = parse(more).expect("a right line");
         assert_eq!(config.follow, Destination::stream("a", "b").map(|stream| ("f".into(), stream)));
         assert_eq!(config.when_full, SpoolFullChoice::DropOldest);

@@ -31,14 +31,20 @@ async fn what_is_accepted_while_the_server_is_away_arrives_in_order_once_it_is_b
     rig.until(|state| state["error"].is_string()).await;
     rig.server.start_again().await;
     let state = rig.until(|state| state["waiting"] == 0).await;
-    assert_eq!((&state["forwarded"], &state["refused"], &state["error"]), (&80.into(), &0.into(), &Value::Null));
+    assert_eq!(
+        (&state["forwarded"], &state["refused"], &state["error"]),
+        (&80.into(), &0.into(), &Value::Null)
+    );
     assert_eq!((&state["bytes"], &state["oldest_at"]), (&0.into(), &Value::Null));
     assert_eq!(rig.payloads("shop/orders").await, (0..20).map(Value::from).collect::<Vec<_>>());
     let readings = rig.server.get("/v1/devices/a1/readings?order=asc").await;
     let values = rig::each(&readings["items"], "value");
     assert_eq!(values, (0..20).map(Value::from).collect::<Vec<_>>(), "{readings}");
     let jobs = rig.consumed("shop/mail").await;
-    assert_eq!(jobs, (0..20).flat_map(|number| [number.into(), (100 + number).into()]).collect::<Vec<Value>>());
+    assert_eq!(
+        jobs,
+        (0..20).flat_map(|number| [number.into(), (100 + number).into()]).collect::<Vec<Value>>()
+    );
     assert!(rig.stop().await.success());
 }
 
@@ -58,11 +64,15 @@ async fn the_bodies_of_the_server_are_taken() {
         ("/v1/reports", "nonsense", 400, "unreadable"),
         ("/v1/reports", "[]", 422, "not_an_object"),
         ("/v1/queues/shop/mail/jobs", "{\"jobs\":[]}", 422, "too_many_jobs"),
-        ("/v1/queues/shop/mail/jobs", "{\"jobs\":1}", 422, "invalid_field"),
-        ("/v1/queues/shop/mail/consume", "{}", 404, "unknown_path"),
+        ("/v1/queues/shop/mail/jobs", "{\"jobs\":1}", 422, "wrong_type"),
+        ("/v1/queues/shop/mail/consume", "{}", 404, "unknown_route"),
     ] {
         let answer = rig.json("POST", path, body).await;
-        assert_eq!((answer.status, answer.text("code").as_str()), (status, code), "{path} {body}: {answer:?}");
+        assert_eq!(
+            (answer.status, answer.text("code").as_str()),
+            (status, code),
+            "{path} {body}: {answer:?}"
+        );
     }
     rig.until(|state| state["forwarded"] == 4).await;
     assert_eq!(rig.payloads("shop/orders").await.len(), 2);
@@ -88,7 +98,9 @@ async fn its_figures_are_at_metrics() {
     rig.spooled("/v1/streams/shop/orders/messages", &json!({"payload": 1})).await;
     rig.until(|state| state["forwarded"] == 1).await;
     let metrics = rig.ask("GET", "/metrics", "text/plain", "").await;
-    for line in ["fieldpost_spool_forwarded_total 1", "fieldpost_spool_waiting 0", "fieldpost_spool_damaged_total 0"] {
+    for line in
+        ["fieldpost_spool_forwarded_total 1", "fieldpost_spool_waiting 0", "fieldpost_spool_damaged_total 0"]
+    {
         assert!(metrics.body.contains(line), "{line}:\n{}", metrics.body);
     }
 }

@@ -20,7 +20,7 @@ const RECORD_REST_BYTES: u64 = 160;
 
 /// Why nothing of a request was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AppendError {
+pub(crate) enum AppendError {
     /// There is no room.
     #[error("the spool is full")]
     Full,
@@ -36,7 +36,7 @@ pub enum AppendError {
 }
 
 /// The one that appends.
-pub struct SpoolWriter {
+pub(crate) struct SpoolWriter {
     log: Arc<SpoolLog>,
     open: Option<OpenSegment>,
     next_number: u64,
@@ -60,19 +60,20 @@ impl SpoolWriter {
 
     /// What it appends to.
     #[must_use]
-    pub fn log(&self) -> &SpoolLog {
+    pub(crate) fn log(&self) -> &SpoolLog {
         &self.log
     }
 
     /// Makes requests durable, each of them whole or not at all: for each how many items it was.
     /// `now` is when they were received; a clock that was set back does not count.
-    pub fn commit(
+    pub(crate) fn commit(
         &mut self,
         requests: Vec<Vec<SpoolEntry>>,
         now: Timestamp,
     ) -> Vec<Result<u64, AppendError>> {
         let mut admission = Admission { bytes: 0, destinations: HashSet::new() };
-        let mut results: Vec<_> = requests.iter().map(|request| self.admit(request, &mut admission)).collect();
+        let mut results: Vec<_> =
+            requests.iter().map(|request| self.admit(request, &mut admission)).collect();
         self.newest_received = self.newest_received.max(now);
         let accepted = requests.into_iter().zip(&results).filter(|(_, result)| result.is_ok());
         let entries: Vec<_> = accepted.flat_map(|(request, _)| request).collect();
@@ -116,7 +117,9 @@ impl SpoolWriter {
             return Ok(());
         }
         let disk = |error: io::Error| AppendError::Disk(error.to_string());
-        if bytes <= options.bytes_max && self.log.reclaimable_bytes() > 0 {
+        // Little is not worth being written anew for.
+        let worth = options.segment_bytes() / 4;
+        if bytes <= options.bytes_max && self.log.reclaimable_bytes() >= worth {
             self.log.tidy_up(true).map_err(disk)?;
             if has_room() {
                 return Ok(());

@@ -18,7 +18,7 @@ impl SpoolLog {
     ///
     /// # Errors
     /// When another process has it open, or the directory cannot be read.
-    pub fn open(
+    pub(crate) fn open(
         disk: Arc<dyn Disk>,
         damaged: Arc<dyn Disk>,
         options: SpoolLogOptions,

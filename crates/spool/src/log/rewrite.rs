@@ -29,11 +29,11 @@ impl SpoolLog {
     }
 
     /// Saves the state, removes what is done, and where room is short writes segments anew that
-    /// hold little; with `all` whatever there is to gain.
+    /// hold little; with `all` also those that hold much, but not all, of their bytes.
     ///
     /// # Errors
     /// When the disk does not allow it.
-    pub fn tidy_up(&self, all: bool) -> io::Result<()> {
+    pub(crate) fn tidy_up(&self, all: bool) -> io::Result<()> {
         let _upkeep = self.upkeep();
         if all {
             for segment in self.index().segments.values_mut() {
@@ -57,7 +57,7 @@ impl SpoolLog {
         let segment_bytes = self.options.segment_bytes();
         let worth = |run: &[u64], length: u64, waiting: u64| {
             let gained = length.saturating_sub(waiting);
-            let enough = if all { gained > 0 } else { gained > waiting.max(segment_bytes / 4) };
+            let enough = if all { 4 * gained > waiting } else { gained > waiting.max(segment_bytes / 4) };
             !run.is_empty() && (enough || (run.len() >= RUN_MAX && index.segments.len() > SEGMENTS_MAX))
         };
         let (mut run, mut length, mut waiting) = (Vec::new(), 0, 0);
@@ -120,7 +120,8 @@ impl SpoolLog {
         let Some(&into) = run.first() else { return Ok(()) };
         let file = self.disk.open(REWRITE_FILE, true)?;
         file.set_len(0)?;
-        let mut anew = Rewritten { file, length: 0, buffer: Vec::new(), placed: Vec::new(), newest: 0, damaged: 0 };
+        let mut anew =
+            Rewritten { file, length: 0, buffer: Vec::new(), placed: Vec::new(), newest: 0, damaged: 0 };
         for first in run {
             self.copy_waiting(*first, &mut anew)?;
         }
@@ -144,8 +145,7 @@ impl SpoolLog {
         let mut index = self.index();
         let generation = index.segments.get(&into).map_or(0, |segment| segment.generation) + 1;
         let mut found = Segment { generation, length: anew.length, is_closed: true, ..Segment::default() };
-        let cursors: HashMap<LaneId, u64> =
-            index.lanes.values().map(|lane| (lane.id, lane.cursor)).collect();
+        let cursors: HashMap<LaneId, u64> = index.lanes.values().map(|lane| (lane.id, lane.cursor)).collect();
         for (lane, number, waiting) in &anew.placed {
             // Some of it may have been done meanwhile.
             if cursors.get(lane).is_some_and(|cursor| cursor < number) {

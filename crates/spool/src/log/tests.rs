@@ -75,7 +75,8 @@ fn a_number_is_never_given_twice_and_another_place_has_another_identity() {
     let mut seen = BTreeMap::new();
     let mut newest = 0;
     for place in [1, 1, 2] {
-        let (log, mut writer) = open_with(&disk, SpoolLogOptions { place, ..options(BYTES_MAX, SpoolFullChoice::Reject) });
+        let (log, mut writer) =
+            open_with(&disk, SpoolLogOptions { place, ..options(BYTES_MAX, SpoolFullChoice::Reject) });
         append(&mut writer, 0, "x").expect("room");
         let read = log.read(&queue(0), None, ALL).expect("readable");
         let record = &read.last().expect("there is one").record;
@@ -97,11 +98,11 @@ fn where_it_is_full_it_refuses_and_has_room_again_once_something_is_done() {
     while append(&mut writer, taken % 2, &body).is_ok() {
         taken += 1;
     }
-    assert!((30..40).contains(&taken), "{taken}");
+    assert!((35..45).contains(&taken), "{taken}");
     assert_eq!(append(&mut writer, 0, &body), Err(AppendError::Full));
     // One destination goes on; the other one holds up only itself.
     for _ in 0..50 {
-        assert_eq!(finish(&log, 1, 10), 10.min(finish(&log, 1, 0) + 10));
+        assert_eq!(finish(&log, 1, 10), 10);
         for _ in 0..10 {
             append(&mut writer, 1, &body).expect("room again");
         }
@@ -236,7 +237,8 @@ impl Pair {
                 self.log.done(&queue(of), &read, 0, 0);
                 for stored in &read {
                     let number = number_of(&String::from_utf8_lossy(&stored.record.entry.body));
-                    self.model[of].retain(|(other, accepted)| *other > number || (*other < number && *accepted));
+                    self.model[of]
+                        .retain(|(other, accepted)| *other > number || (*other < number && *accepted));
                     self.done[of].push(number);
                 }
             }
@@ -246,6 +248,11 @@ impl Pair {
             Event::Crash => {
                 self.disk.crash();
                 (self.log, self.writer) = open(&self.disk);
+                // What was done and not saved waits again, perhaps.
+                for (model, done) in self.model.iter_mut().zip(std::mem::take(&mut self.done)) {
+                    model.extend(done.into_iter().map(|number| (number, false)));
+                    model.sort_unstable();
+                }
             }
             Event::FailWrite(nth) => self.disk.fail_write(nth),
             Event::FailSync(nth) => self.disk.fail_sync(nth),

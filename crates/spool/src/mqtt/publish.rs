@@ -45,7 +45,8 @@ pub(super) fn meaning(topic: &str, payload: &[u8], id: Option<&str>) -> Meaning 
 /// The payload is the report; what is wrong with it the server says.
 fn sensors(payload: &[u8], id: Option<&str>) -> Vec<u8> {
     let inner = payload.trim_ascii().strip_prefix(b"{");
-    let (Some(inner), Some(id), Ok(fields)) = (inner, id, serde_json::from_slice::<Envelope<'_>>(payload)) else {
+    let (Some(inner), Some(id), Ok(fields)) = (inner, id, serde_json::from_slice::<Envelope<'_>>(payload))
+    else {
         return payload.trim_ascii().to_vec();
     };
     if fields.id.is_some() {
@@ -112,8 +113,18 @@ mod tests {
     fn a_publish_is_the_report_that_the_server_would_make_of_it() {
         for (topic, payload, id, expect) in [
             ("dev/lock/a1/state", "1", None, r#"{"device_id":"a1","data":1}"#),
-            ("dev/lock/a1/state", r#"{"data":1,"ts":"t","x":2}"#, None, r#"{"device_id":"a1","data":1,"ts":"t"}"#),
-            ("dev/lock/a1/state", r#"{"data":1,"id":"i"}"#, Some("o"), r#"{"device_id":"a1","data":1,"id":"o"}"#),
+            (
+                "dev/lock/a1/state",
+                r#"{"data":1,"ts":"t","x":2}"#,
+                None,
+                r#"{"device_id":"a1","data":1,"ts":"t"}"#,
+            ),
+            (
+                "dev/lock/a1/state",
+                r#"{"data":1,"id":"i"}"#,
+                Some("o"),
+                r#"{"device_id":"a1","data":1,"id":"o"}"#,
+            ),
             ("dev/lock/a1/state", r#"{"open":true}"#, None, r#"{"device_id":"a1","data":{"open":true}}"#),
             ("dev/lock/a1/state", "1,\"id\":2", None, r#"{"device_id":"a1","payload":"1,\"id\":2"}"#),
             ("dev/lock/a\"/state", "1", None, r#"{"device_id":"a\"","data":1}"#),

@@ -37,7 +37,8 @@ fn files(rig: &SpoolRig) -> Vec<PathBuf> {
 async fn arrived(rig: &SpoolRig) -> Vec<u64> {
     rig.until(|state| state["waiting"] == 0).await;
     let payloads = rig.payloads("shop/orders").await;
-    let numbers: Vec<u64> = payloads.iter().map(|payload| Value::as_u64(payload).expect("a number")).collect();
+    let numbers: Vec<u64> =
+        payloads.iter().map(|payload| Value::as_u64(payload).expect("a number")).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     numbers
 }

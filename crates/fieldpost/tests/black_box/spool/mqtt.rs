@@ -37,7 +37,8 @@ async fn reports_arrive_with_their_times_of_receipt() {
     assert_eq!(rig.state().await["waiting"], 3);
     rig.kill().await;
     rig.start_again().await;
-    let oldest = rig.state().await["oldest_at"].as_str().and_then(|at| Timestamp::parse(at).ok()).expect("a time");
+    let oldest =
+        rig.state().await["oldest_at"].as_str().and_then(|at| Timestamp::parse(at).ok()).expect("a time");
     rig.server.start_again().await;
     let back = rig.server.get("/v1/system").await;
     rig.until(|state| state["waiting"] == 0).await;

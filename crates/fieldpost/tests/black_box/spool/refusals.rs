@@ -36,12 +36,18 @@ async fn what_is_refused_for_good_is_set_aside_and_the_rest_goes_on() {
     assert_eq!(of("stream:shop/orders")["body"], json!({"no": "payload"}));
     assert_eq!(of("reports")["text"], "nonsense");
     for line in &refused {
-        assert!(line["code"].is_string() && line["status"].is_u64() && line["received_at"].is_string(), "{line}");
+        assert!(
+            line["code"].is_string() && line["status"].is_u64() && line["received_at"].is_string(),
+            "{line}"
+        );
     }
 }
 
 /// A server in front of which one queue has no room until it is told.
-async fn answer(State((is_open, seen)): State<(watch::Receiver<bool>, watch::Sender<Vec<String>>)>, request: Request) -> Response {
+async fn answer(
+    State((is_open, seen)): State<(watch::Receiver<bool>, watch::Sender<Vec<String>>)>,
+    request: Request,
+) -> Response {
     let path = request.uri().path().to_owned();
     if path.contains("/busy/") && !*is_open.borrow() {
         let problem = json!({"status": 429, "code": "too_many_requests", "detail": "no room"});

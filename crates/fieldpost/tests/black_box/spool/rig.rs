@@ -83,7 +83,8 @@ impl SpoolRig {
     pub(super) async fn payloads(&self, stream: &str) -> Vec<Value> {
         let (mut all, mut after) = (Vec::new(), "0".to_owned());
         loop {
-            let page = self.server.get(&format!("/v1/streams/{stream}/messages?limit=1000&after={after}")).await;
+            let page =
+                self.server.get(&format!("/v1/streams/{stream}/messages?limit=1000&after={after}")).await;
             let items = each(&page["items"], "payload");
             if items.is_empty() {
                 return all;
