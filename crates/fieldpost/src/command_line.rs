@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Restore(restore::Restore),
     /// Take reports, jobs and messages onto this machine's disk, and forward them when the server
     /// can be reached, until SIGTERM or SIGINT.
-    Spool(Box<spool::Spool>),
+    Spool(Box<spool::SpoolFlags>),
     /// Print the completions of the command line for a shell, for instance into
     /// ~/.local/share/bash-completion/completions/fieldpost.
     Completions(completions::Completions),

@@ -22,10 +22,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::destination::Destination;
-use crate::follow::Follower;
+use crate::follow::FileFollower;
 use crate::forwarder::{CALLS_MAX, Forwarder, Forwarding};
 use crate::http::{self, SpoolHttp};
-use crate::keeper::{Arrivals, IsDiskFull, SpoolIntake, start_saving, start_writer};
+use crate::keeper::{IsDiskFull, RecordArrivals, SpoolIntake, start_saving, start_writer};
 use crate::log::{SpoolFullChoice, SpoolLog, SpoolLogOptions};
 use crate::metrics::SpoolFigures;
 use crate::mqtt::{self, MqttIntake};
@@ -146,7 +146,7 @@ pub async fn run(config: SpoolConfig) -> Result<(), SpoolError> {
 
 struct Agent {
     log: Arc<SpoolLog>,
-    arrivals: Arc<Arrivals>,
+    arrivals: Arc<RecordArrivals>,
     forwarding: Arc<Forwarding>,
     forwarders: JoinSet<()>,
     listeners: JoinSet<()>,
@@ -174,14 +174,14 @@ impl Agent {
         let addresses = (http.local_addr()?, mqtt.as_ref().map(TcpListener::local_addr).transpose()?);
 
         let stop = watch::Sender::new(false);
-        let arrivals = Arc::<Arrivals>::default();
+        let arrivals = Arc::<RecordArrivals>::default();
         let is_disk_full = is_disk_full(config.directory.clone(), config.keep_free);
         let (intake, writing) = start_writer(writer, Arc::clone(&arrivals), is_disk_full)?;
         let (saves, saving) = start_saving(Arc::clone(&log))?;
         let mut listeners = JoinSet::new();
         listen(&mut listeners, (http, mqtt), &intake, &log, &stop);
         let follower = config.follow.as_ref().map(|(path, to)| {
-            let follower = Follower::new(path, to.clone(), intake.clone(), Arc::clone(&log));
+            let follower = FileFollower::new(path, to.clone(), intake.clone(), Arc::clone(&log));
             let (stop, stopped) = mpsc::channel();
             let builder = std::thread::Builder::new().name("spool-follow".to_owned());
             Ok::<_, io::Error>((stop, builder.spawn(move || follower.run(&stopped))?))

@@ -18,7 +18,7 @@ use fieldpost_client::{Method, Path, Request};
 use crate::destination::DestinationKind;
 use crate::items::KnownFields;
 use crate::log::StoredRecord;
-use crate::record::Record;
+use crate::record::SpoolRecord;
 
 /// A clock that says an earlier time was never set: such a time is not sent.
 const CLOCK_RIGHT_FROM: Timestamp = Timestamp(1_735_689_600_000);
@@ -55,7 +55,7 @@ pub(crate) fn count_of_next_call(
 }
 
 /// Whom a report is from, as far as that can be read.
-fn device_of(record: &Record) -> Option<String> {
+fn device_of(record: &SpoolRecord) -> Option<String> {
     let fields = KnownFields::of(&record.entry.body)?;
     serde_json::from_str(fields.device_id.or(fields.sensor_id)?.get()).ok()
 }
@@ -100,7 +100,7 @@ pub(crate) fn call(kind: DestinationKind, records: &[StoredRecord], stamped: boo
 }
 
 /// A body with what makes it take effect once, and with its time of receipt, where it has none.
-fn forwarded(kind: DestinationKind, record: &Record, stamped: bool) -> Cow<'_, [u8]> {
+fn forwarded(kind: DestinationKind, record: &SpoolRecord, stamped: bool) -> Cow<'_, [u8]> {
     let body = &record.entry.body;
     let (DestinationKind::Reports | DestinationKind::Stream, Some(fields)) = (kind, KnownFields::of(body))
     else {
@@ -146,7 +146,7 @@ mod tests {
             follow: None,
             body: body.to_owned().into(),
         };
-        let record = Record { identity: 0xab, number, received: Timestamp(1_800_000_000_000), entry };
+        let record = SpoolRecord { identity: 0xab, number, received: Timestamp(1_800_000_000_000), entry };
         StoredRecord { record, bytes: 1, next: ReadPlace::START }
     }
 
@@ -182,9 +182,9 @@ mod tests {
             let name = if number.is_multiple_of(3) { "sensor_id" } else { "device_id" };
             stored(number, &to, &format!(r#"{{"{name}":"d{}","data":1}}"#, number % 2), None)
         };
-        let records: Vec<_> = (0..40).map(report).collect();
+        let records: Vec<_> = (1..=40).map(report).collect();
         assert_eq!(count_of_next_call(DestinationKind::Reports, &records, None, 0), 16);
-        let others: Vec<_> = (0..40)
+        let others: Vec<_> = (1..=40)
             .map(|number| stored(number, &to, &format!(r#"{{"device_id":"d{number}"}}"#), None))
             .collect();
         assert_eq!(count_of_next_call(DestinationKind::Reports, &others, None, 0), 40);

@@ -34,7 +34,7 @@ const HEAD_BYTES_MAX: u32 = 1_024;
 const SIBLINGS_MAX: usize = 10_000;
 
 /// What is followed, and where it goes.
-pub(crate) struct Follower {
+pub(crate) struct FileFollower {
     path: PathBuf,
     to: Destination,
     intake: SpoolIntake,
@@ -50,7 +50,7 @@ struct FollowedFile {
     position: FollowPosition,
 }
 
-impl Follower {
+impl FileFollower {
     pub(crate) fn new(path: &Path, to: Destination, intake: SpoolIntake, log: Arc<SpoolLog>) -> Self {
         let position = log.followed();
         let open = position.and_then(|position| {

@@ -14,10 +14,10 @@ use tokio::time::sleep;
 
 use crate::calls;
 use crate::destination::{Destination, DestinationKind};
-use crate::keeper::{Arrivals, SaveRequests, now};
+use crate::keeper::{RecordArrivals, SaveRequests, now};
 use crate::log::{ReadLimits, ReadPlace, SpoolLog, StoredRecord};
 use crate::refused::RefusedFile;
-use crate::verdict::{self, RefusalReason, RefusedLine, Verdict};
+use crate::verdict::{self, ForwardVerdict, RefusalReason, RefusedLine};
 
 /// Calls under way at a time, of all destinations: each holds what it forwards in memory.
 pub(crate) const CALLS_MAX: usize = 4;
@@ -42,7 +42,7 @@ pub(crate) struct Forwarding {
     pub(crate) client: Client,
     pub(crate) refused: RefusedFile,
     pub(crate) saves: SaveRequests,
-    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) arrivals: Arc<RecordArrivals>,
     pub(crate) calls: Semaphore,
     /// Older records are given up.
     pub(crate) max_age: Option<Duration>,
@@ -61,7 +61,7 @@ pub(crate) struct Forwarder {
 }
 
 /// What became of a try.
-enum Step {
+enum ForwardStep {
     /// Go on.
     Moved,
     /// Nothing is there.
@@ -85,15 +85,17 @@ impl Forwarder {
                 step = self.step() => step,
             };
             let wait = match step {
-                Step::Moved => {
+                ForwardStep::Moved => {
                     self.wait = WAIT_FIRST;
                     continue;
                 }
-                Step::Empty if self.shared.arrivals.leave(&self.destination, &self.shared.log) => return,
-                Step::Empty => LOOK_EVERY,
-                Step::Later(wait) => wait,
+                ForwardStep::Empty if self.shared.arrivals.leave(&self.destination, &self.shared.log) => {
+                    return;
+                }
+                ForwardStep::Empty => LOOK_EVERY,
+                ForwardStep::Later(wait) => wait,
             };
-            let is_empty = matches!(step, Step::Empty);
+            let is_empty = matches!(step, ForwardStep::Empty);
             tokio::select! {
                 () = stopped(&mut stop) => return,
                 () = self.news.notified(), if is_empty => {}
@@ -102,15 +104,15 @@ impl Forwarder {
         }
     }
 
-    async fn step(&mut self) -> Step {
+    async fn step(&mut self) -> ForwardStep {
         let shared = Arc::clone(&self.shared);
-        let Ok(_call) = shared.calls.acquire().await else { return Step::Empty };
+        let Ok(_call) = shared.calls.acquire().await else { return ForwardStep::Empty };
         let records = match self.read().await {
             Ok(records) => records,
             Err(error) => return self.later(format!("the spool's disk: {error}"), None),
         };
         if records.is_empty() {
-            return Step::Empty;
+            return ForwardStep::Empty;
         }
         if let Some(step) = self.give_up_old(&records) {
             return step;
@@ -129,7 +131,7 @@ impl Forwarder {
     }
 
     /// Records over their age are not forwarded any more.
-    fn give_up_old(&mut self, records: &[StoredRecord]) -> Option<Step> {
+    fn give_up_old(&mut self, records: &[StoredRecord]) -> Option<ForwardStep> {
         let max_age = self.shared.max_age?;
         let now = now();
         let is_old = |stored: &&StoredRecord| now.since(stored.record.received) > max_age;
@@ -140,10 +142,10 @@ impl Forwarder {
         let items = items_of(&records[..old]);
         tracing::warn!(destination = %self.destination, items, "items over --max-age are dropped");
         self.done(&records[..old], 0, items);
-        Some(Step::Moved)
+        Some(ForwardStep::Moved)
     }
 
-    async fn forward(&mut self, kind: DestinationKind, records: &[StoredRecord]) -> Step {
+    async fn forward(&mut self, kind: DestinationKind, records: &[StoredRecord]) -> ForwardStep {
         let shared = Arc::clone(&self.shared);
         if kind == DestinationKind::Queue {
             let last = records.last().map_or(0, |stored| stored.record.number);
@@ -156,13 +158,13 @@ impl Forwarder {
         }
         let verdict = self.call(kind, records, true).await;
         match verdict {
-            Verdict::Taken(lines) => self.taken(kind, records, lines).await,
-            Verdict::Wait { error, retry_after } => self.later(error, retry_after),
-            Verdict::Refused(_) if records.len() > 1 => {
+            ForwardVerdict::Taken(lines) => self.taken(kind, records, lines).await,
+            ForwardVerdict::Wait { error, retry_after } => self.later(error, retry_after),
+            ForwardVerdict::Refused(_) if records.len() > 1 => {
                 self.alone_until = records.last().map_or(0, |stored| stored.record.number);
-                Step::Moved
+                ForwardStep::Moved
             }
-            Verdict::Refused(reason) => {
+            ForwardVerdict::Refused(reason) => {
                 let refused: Vec<_> = records.iter().map(|stored| (&stored.record, &reason)).collect();
                 match shared.refused.add(&refused, now()) {
                     Ok(()) => {
@@ -171,7 +173,7 @@ impl Forwarder {
                             "refused for good"
                         );
                         self.done(records, items_of(records), 0);
-                        Step::Moved
+                        ForwardStep::Moved
                     }
                     Err(error) => self.later(format!("refused.ndjson: {error}"), None),
                 }
@@ -179,10 +181,10 @@ impl Forwarder {
         }
     }
 
-    async fn call(&self, kind: DestinationKind, records: &[StoredRecord], stamped: bool) -> Verdict {
+    async fn call(&self, kind: DestinationKind, records: &[StoredRecord], stamped: bool) -> ForwardVerdict {
         let Some(request) = calls::call(kind, records, stamped) else {
             let detail = "its Idempotency-Key fits in no header".to_owned();
-            return Verdict::Refused(RefusalReason {
+            return ForwardVerdict::Refused(RefusalReason {
                 status: 422,
                 code: "invalid_idempotency_key".into(),
                 detail,
@@ -198,7 +200,7 @@ impl Forwarder {
         kind: DestinationKind,
         records: &[StoredRecord],
         lines: Vec<RefusedLine>,
-    ) -> Step {
+    ) -> ForwardStep {
         let (ahead, mut refused): (Vec<_>, Vec<_>) =
             lines.into_iter().partition(|line| line.code == TS_AHEAD);
         if !ahead.is_empty() {
@@ -206,12 +208,12 @@ impl Forwarder {
             let again: Vec<StoredRecord> =
                 ahead.iter().filter_map(|line| records.get(line.line.wrapping_sub(1))).cloned().collect();
             match self.call(kind, &again, false).await {
-                Verdict::Taken(lines) => refused.extend(lines.into_iter().filter_map(|line| {
+                ForwardVerdict::Taken(lines) => refused.extend(lines.into_iter().filter_map(|line| {
                     let line_before = ahead.get(line.line.wrapping_sub(1))?.line;
                     Some(RefusedLine { line: line_before, ..line })
                 })),
-                Verdict::Wait { error, retry_after } => return self.later(error, retry_after),
-                Verdict::Refused(reason) => return self.later(reason.detail, None),
+                ForwardVerdict::Wait { error, retry_after } => return self.later(error, retry_after),
+                ForwardVerdict::Refused(reason) => return self.later(reason.detail, None),
             }
         }
         let reasons: Vec<_> = refused
@@ -230,7 +232,7 @@ impl Forwarder {
             tracing::warn!(count, code = first.code, detail = first.detail, "reports are refused for good");
         }
         self.done(records, lines.len() as u64, 0);
-        Step::Moved
+        ForwardStep::Moved
     }
 
     fn done(&mut self, records: &[StoredRecord], refused: u64, dropped: u64) {
@@ -241,13 +243,13 @@ impl Forwarder {
     }
 
     /// Half of a wait is certain, half by chance, so that many spools do not come at once.
-    fn later(&mut self, error: String, retry_after: Option<Duration>) -> Step {
+    fn later(&mut self, error: String, retry_after: Option<Duration>) -> ForwardStep {
         tracing::info!(destination = %self.destination, error, "not forwarded; it is tried again");
         self.shared.log.set_error(&self.destination, Some(error));
         let chance = f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX);
         let wait = self.wait / 2 + (self.wait / 2).mul_f64(chance);
         self.wait = (self.wait * 2).min(WAIT_MAX);
-        Step::Later(wait.max(retry_after.unwrap_or_default().min(WAIT_ASKED_MAX)))
+        ForwardStep::Later(wait.max(retry_after.unwrap_or_default().min(WAIT_ASKED_MAX)))
     }
 }
 

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Json, Router};
 use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
 use bytes::Bytes;
@@ -18,13 +18,15 @@ use net::body::is_ndjson;
 use net::content_encoding::Decoders;
 use net::problem::{self, Refused};
 use prometheus_client::registry::Registry;
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::destination::Destination;
-use crate::items::{self, Body as SpoolBody};
+use crate::items::{self, SpoolBody};
 use crate::keeper::SpoolIntake;
-use crate::log::{AppendError, SpoolLog};
+use crate::log::{AppendError, SpoolLog, SpoolSummary};
+use crate::state::SpoolTotals;
 
 /// Connections at a time.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
@@ -139,21 +141,39 @@ async fn messages(
     Ok(http.take(&to, request).await?)
 }
 
+/// What `GET /v1/spool` answers.
+#[derive(Serialize)]
+struct SpoolShape {
+    waiting: u64,
+    bytes: u64,
+    oldest_at: Option<String>,
+    forwarded: u64,
+    refused: u64,
+    dropped: u64,
+    damaged: u64,
+    destinations: u64,
+    disk_bytes: u64,
+    error: Option<String>,
+}
+
 async fn spool(State(http): State<SpoolHttp>) -> Response {
-    let summary = http.log.summary();
-    let shape = serde_json::json!({
-        "waiting": summary.waiting,
-        "bytes": summary.bytes,
-        "oldest_at": summary.oldest_at.map(|at| at.to_string()),
-        "forwarded": summary.totals.forwarded,
-        "refused": summary.totals.refused,
-        "dropped": summary.totals.dropped,
-        "damaged": summary.totals.damaged,
-        "destinations": summary.destinations,
-        "disk_bytes": summary.disk_bytes,
-        "error": summary.error,
-    });
-    json(shape.to_string()).into_response()
+    let SpoolSummary { waiting, bytes, disk_bytes, destinations, oldest_at, totals, error } =
+        http.log.summary();
+    let SpoolTotals { forwarded, refused, dropped, damaged } = totals;
+    let oldest_at = oldest_at.map(|at| at.to_string());
+    let shape = SpoolShape {
+        waiting,
+        bytes,
+        oldest_at,
+        forwarded,
+        refused,
+        dropped,
+        damaged,
+        destinations,
+        disk_bytes,
+        error,
+    };
+    Json(shape).into_response()
 }
 
 async fn metrics(State(http): State<SpoolHttp>) -> Result<Response, Refused> {

@@ -17,13 +17,13 @@ pub(crate) type LaneId = u32;
 
 /// How much of a destination waits somewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCount {
     pub(crate) records: u64,
     pub(crate) items: u64,
     pub(crate) bytes: u64,
 }
 
-impl Waiting {
+impl WaitingCount {
     pub(crate) fn of(items: u32, bytes: usize) -> Self {
         Self { records: 1, items: items.into(), bytes: bytes as u64 }
     }
@@ -43,19 +43,19 @@ impl Waiting {
 
 /// A segment. Its first number is its name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Segment {
+pub(crate) struct SegmentSummary {
     /// Rises when the segment is written anew: places within it are others then.
     pub(crate) generation: u32,
     /// Bytes that hold records.
     pub(crate) length: u64,
-    pub(crate) waiting: HashMap<LaneId, Waiting>,
+    pub(crate) waiting: HashMap<LaneId, WaitingCount>,
     /// Nothing more is appended.
     pub(crate) is_closed: bool,
     /// It is being appended to now.
     pub(crate) is_written: bool,
 }
 
-impl Segment {
+impl SegmentSummary {
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.waiting.values().map(|waiting| waiting.bytes).sum()
     }
@@ -63,12 +63,12 @@ impl Segment {
 
 /// A destination that has something waiting.
 #[derive(Clone, Debug)]
-pub(crate) struct Lane {
+pub(crate) struct WaitingLane {
     pub(crate) id: LaneId,
     /// Everything up to this number is done.
     pub(crate) cursor: u64,
     pub(crate) in_flight_end: Option<u64>,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaitingCount,
     /// When the oldest of it was received, as far as it is known.
     pub(crate) oldest: Timestamp,
     /// Why it does not move.
@@ -85,10 +85,10 @@ pub(crate) struct DoneRecord {
 
 /// Everything that is known of the segments.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub(crate) struct WaitingIndex {
     /// By first number.
-    pub(crate) segments: BTreeMap<u64, Segment>,
-    pub(crate) lanes: HashMap<Destination, Lane>,
+    pub(crate) segments: BTreeMap<u64, SegmentSummary>,
+    pub(crate) lanes: HashMap<Destination, WaitingLane>,
     lane_ids: LaneId,
     /// The newest number that is durable.
     pub(crate) newest: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Index {
     pub(crate) follow: Option<FollowPosition>,
 }
 
-impl Index {
+impl WaitingIndex {
     /// What a state remembers, before the segments are looked at.
     pub(crate) fn of(state: &SpoolState) -> Self {
         Self {
@@ -115,8 +115,8 @@ impl Index {
     }
 
     /// Everything that waits.
-    pub(crate) fn waiting(&self) -> Waiting {
-        let mut all = Waiting::default();
+    pub(crate) fn waiting(&self) -> WaitingCount {
+        let mut all = WaitingCount::default();
         for lane in self.lanes.values() {
             all.add(lane.waiting);
         }
@@ -130,16 +130,16 @@ impl Index {
         segment: u64,
         destination: &Destination,
         (number, received): (u64, Timestamp),
-        waiting: Waiting,
+        waiting: WaitingCount,
     ) -> bool {
         let is_new = !self.lanes.contains_key(destination);
         if is_new {
             self.lane_ids += 1;
-            let lane = Lane {
+            let lane = WaitingLane {
                 id: self.lane_ids,
                 cursor: number - 1,
                 in_flight_end: None,
-                waiting: Waiting::default(),
+                waiting: WaitingCount::default(),
                 oldest: received,
                 error: None,
             };
@@ -159,7 +159,7 @@ impl Index {
         let Some(lane) = self.lanes.get_mut(destination) else { return 0 };
         let mut items = 0;
         for record in records.iter().filter(|record| record.number > lane.cursor) {
-            let waiting = Waiting::of(record.items, record.bytes);
+            let waiting = WaitingCount::of(record.items, record.bytes);
             lane.waiting.subtract(waiting);
             items += waiting.items;
             let mut before = self.segments.range_mut(..=record.number).rev();
@@ -199,8 +199,8 @@ impl Index {
 
     /// What is found in a segment, or several that became one, in place of what was known: places
     /// that were damaged held something. The items that are lost.
-    pub(crate) fn correct(&mut self, first: u64, mut found: Segment, merged: &[u64]) -> u64 {
-        let mut before = HashMap::<LaneId, Waiting>::new();
+    pub(crate) fn correct(&mut self, first: u64, mut found: SegmentSummary, merged: &[u64]) -> u64 {
+        let mut before = HashMap::<LaneId, WaitingCount>::new();
         for segment in merged.iter().filter_map(|first| self.segments.remove(first)) {
             for (lane, waiting) in segment.waiting {
                 before.entry(lane).or_default().add(waiting);
@@ -249,12 +249,12 @@ mod tests {
     }
 
     /// Numbers from 1 on, three to a segment, turn by turn for `a` and `b`.
-    fn index(count: u64) -> Index {
-        let mut index = Index::default();
+    fn index(count: u64) -> WaitingIndex {
+        let mut index = WaitingIndex::default();
         for number in 1..=count {
             let destination = queue(if number.is_multiple_of(2) { "b" } else { "a" });
             let at = (number, Timestamp(0));
-            index.wait((number - 1) / 3 * 3 + 1, &destination, at, Waiting::of(1, 10));
+            index.wait((number - 1) / 3 * 3 + 1, &destination, at, WaitingCount::of(1, 10));
             index.newest = number;
         }
         index
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_destination_is_there_while_something_of_it_waits() {
         let mut index = index(6);
-        assert_eq!(index.waiting(), Waiting { records: 6, items: 6, bytes: 60 });
+        assert_eq!(index.waiting(), WaitingCount { records: 6, items: 6, bytes: 60 });
         assert_eq!(index.done(&queue("a"), &done(&[1, 3])), 2);
         assert_eq!(index.done(&queue("a"), &done(&[1, 3])), 0, "once only");
         assert_eq!(index.lanes[&queue("a")].cursor, 3);
@@ -292,7 +292,8 @@ mod tests {
     fn what_is_damaged_no_longer_waits() {
         let mut index = index(6);
         let id = index.lanes[&queue("b")].id;
-        let found = Segment { waiting: [(id, Waiting::of(1, 10))].into(), ..Segment::default() };
+        let found =
+            SegmentSummary { waiting: [(id, WaitingCount::of(1, 10))].into(), ..SegmentSummary::default() };
         assert_eq!(index.correct(1, found, &[1, 4]), 5, "only one record was found of six");
         assert_eq!(index.waiting().records, 1);
         assert_eq!(index.segments.keys().collect::<Vec<_>>(), [&1]);

@@ -23,7 +23,7 @@ const LINES_MAX: usize = 100_000;
 
 /// A body, and what came with it.
 #[derive(Clone, Debug)]
-pub(crate) struct Body<'a> {
+pub(crate) struct SpoolBody<'a> {
     pub(crate) bytes: &'a [u8],
     /// It is lines of JSON.
     pub(crate) is_lines: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Body<'a> {
 /// 400, 413 or 422, as the server would say.
 pub(crate) fn entries(
     to: &Destination,
-    body: &Body<'_>,
+    body: &SpoolBody<'_>,
     new_key: impl FnOnce() -> String,
 ) -> Result<Vec<SpoolEntry>, Problem> {
     let array = match to.kind() {
@@ -172,7 +172,7 @@ mod tests {
         is_lines: bool,
         key: Option<&str>,
     ) -> Result<Vec<String>, &'static str> {
-        let body = Body { bytes: text.as_bytes(), is_lines, key };
+        let body = SpoolBody { bytes: text.as_bytes(), is_lines, key };
         let entries = entries(to, &body, || "made".to_owned()).map_err(|problem| problem.code)?;
         let told = |entry: SpoolEntry| {
             let key = entry.key.map_or_else(String::new, |key| format!("{key} {}: ", entry.items));

@@ -58,7 +58,7 @@ impl SpoolIntake {
 
 /// Who waits for records of which destination.
 #[derive(Default)]
-pub(crate) struct Arrivals {
+pub(crate) struct RecordArrivals {
     waiting: Mutex<Waiters>,
     /// Some destination has nobody yet.
     pub(crate) newcomer: Notify,
@@ -70,7 +70,7 @@ struct Waiters {
     newcomers: HashSet<Destination>,
 }
 
-impl Arrivals {
+impl RecordArrivals {
     fn waiters(&self) -> MutexGuard<'_, Waiters> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +107,7 @@ impl Arrivals {
 /// Begins the thread that makes things durable; it ends with the last handle.
 pub(crate) fn start_writer(
     mut writer: SpoolWriter,
-    arrivals: Arc<Arrivals>,
+    arrivals: Arc<RecordArrivals>,
     is_disk_full: IsDiskFull,
 ) -> io::Result<(SpoolIntake, std::thread::JoinHandle<()>)> {
     let (requests, mut waiting) = mpsc::channel::<AppendRequest>(WAITING_MAX);
@@ -144,7 +144,7 @@ fn together(first: AppendRequest, waiting: &mut mpsc::Receiver<AppendRequest>) -
     requests
 }
 
-fn commit(writer: &mut SpoolWriter, arrivals: &Arrivals, requests: Vec<AppendRequest>, is_full: bool) {
+fn commit(writer: &mut SpoolWriter, arrivals: &RecordArrivals, requests: Vec<AppendRequest>, is_full: bool) {
     let (entries, answers): (Vec<_>, Vec<_>) =
         requests.into_iter().map(|request| (request.entries, request.answer)).unzip();
     if is_full {

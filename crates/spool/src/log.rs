@@ -17,9 +17,9 @@ use base::Timestamp;
 use blocklog::Disk;
 
 use crate::destination::Destination;
-use crate::index::{DoneRecord, Index, Segment};
-use crate::record::{FollowPosition, Record};
-use crate::segment_reader::{SegmentReader, Step};
+use crate::index::{DoneRecord, SegmentSummary, WaitingIndex};
+use crate::record::{FollowPosition, SpoolRecord};
+use crate::segment_reader::{SegmentReader, SegmentStep};
 use crate::state::{SpoolTotals, StateFiles};
 
 pub(crate) use commit::{AppendError, SpoolWriter};
@@ -68,7 +68,7 @@ pub(crate) struct SpoolLog {
     /// Damaged places are kept here.
     damaged: Arc<dyn Disk>,
     options: SpoolLogOptions,
-    index: Mutex<Index>,
+    index: Mutex<WaitingIndex>,
     state: Mutex<Saved>,
     /// Held by whoever removes segments or writes them anew. It is taken before the other two, and
     /// the state before the index.
@@ -109,7 +109,7 @@ pub(crate) struct ReadLimits {
 #[derive(Clone, Debug)]
 pub(crate) struct StoredRecord {
     /// The record.
-    pub(crate) record: Record,
+    pub(crate) record: SpoolRecord,
     /// Its length on disk.
     pub(crate) bytes: usize,
     /// The place behind it.
@@ -136,7 +136,7 @@ pub(crate) struct SpoolSummary {
 }
 
 impl SpoolLog {
-    fn index(&self) -> MutexGuard<'_, Index> {
+    fn index(&self) -> MutexGuard<'_, WaitingIndex> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -253,10 +253,11 @@ impl SpoolLog {
             let index = self.index();
             let Some(lane) = index.lanes.get(destination) else { return Ok(Vec::new()) };
             let holding = index.segments.iter().filter(|(_, segment)| segment.waiting.contains_key(&lane.id));
-            let known = |(first, segment): (&u64, &Segment)| (*first, segment.generation, segment.length);
+            let known =
+                |(first, segment): (&u64, &SegmentSummary)| (*first, segment.generation, segment.length);
             (lane.id, lane.cursor, holding.map(known).collect::<Vec<_>>())
         };
-        let mut batch = Batch { destination, cursor, limits, records: Vec::new(), bytes: 0 };
+        let mut batch = ReadBatch { destination, cursor, limits, records: Vec::new(), bytes: 0 };
         for (first, generation, length) in segments {
             let from = place.filter(|place| (place.segment, place.generation) == (first, generation));
             let from = from.map_or(0, |place| place.offset);
@@ -279,7 +280,7 @@ impl SpoolLog {
     /// Whether the batch is full, and whether a place was damaged.
     fn read_segment(
         &self,
-        batch: &mut Batch<'_>,
+        batch: &mut ReadBatch<'_>,
         (first, generation): (u64, u32),
         (from, length): (u64, u64),
     ) -> io::Result<(bool, bool)> {
@@ -288,8 +289,8 @@ impl SpoolLog {
         let mut is_damaged = false;
         while let Some(step) = reader.next()? {
             match step {
-                Step::Damaged(..) => is_damaged = true,
-                Step::Record(record, offset, bytes) => {
+                SegmentStep::Damaged(..) => is_damaged = true,
+                SegmentStep::Record(record, offset, bytes) => {
                     let next = ReadPlace { segment: first, generation, offset: offset + bytes as u64 };
                     if !batch.take(record, bytes, next) {
                         return Ok((true, is_damaged));
@@ -352,7 +353,7 @@ impl SpoolLog {
 }
 
 /// Records of one destination that are being read.
-struct Batch<'a> {
+struct ReadBatch<'a> {
     destination: &'a Destination,
     /// Only what is behind it waits.
     cursor: u64,
@@ -361,9 +362,9 @@ struct Batch<'a> {
     bytes: usize,
 }
 
-impl Batch<'_> {
+impl ReadBatch<'_> {
     /// Whether there may be room for more.
-    fn take(&mut self, record: Record, bytes: usize, next: ReadPlace) -> bool {
+    fn take(&mut self, record: SpoolRecord, bytes: usize, next: ReadPlace) -> bool {
         if record.number <= self.cursor || record.entry.destination != *self.destination {
             return true;
         }

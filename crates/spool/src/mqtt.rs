@@ -24,7 +24,7 @@ use tokio_util::codec::{Decoder, Encoder};
 use crate::destination::Destination;
 use crate::keeper::SpoolIntake;
 use crate::record::SpoolEntry;
-use publish::Meaning;
+use publish::PublishMeaning;
 
 /// Connections at a time.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
@@ -54,7 +54,7 @@ pub(crate) struct MqttIntake {
 
 /// Why a connection ends: what a client did, or that it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum MqttEnd {
     Goodbye,
     Gone,
     Broke,
@@ -77,7 +77,7 @@ impl Protocol for MqttIntake {
             unreleased: HashSet::new(),
         };
         let ended = tokio::select! {
-            () = stopped(&mut stop) => Ended::NotAccepted,
+            () = stopped(&mut stop) => MqttEnd::NotAccepted,
             ended = self.converse(&mut connection, &pooled) => ended,
         };
         tracing::debug!(peer = %pooled.peer(), ?ended, "an MQTT connection ended");
@@ -89,11 +89,11 @@ impl MqttIntake {
         &self,
         connection: &mut MqttConnection<S>,
         pooled: &PooledConnection,
-    ) -> Ended {
+    ) -> MqttEnd {
         let keep_alive = match timeout(CONNECT_MAX, connection.greet()).await {
             Ok(Ok(keep_alive)) => keep_alive,
             Ok(Err(ended)) => return ended,
-            Err(_) => return Ended::Silent,
+            Err(_) => return MqttEnd::Silent,
         };
         loop {
             pooled.begins();
@@ -105,7 +105,7 @@ impl MqttIntake {
             match timeout(keep_alive, connection.read_more()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(ended)) => return ended,
-                Err(_) => return Ended::Silent,
+                Err(_) => return MqttEnd::Silent,
             }
         }
     }
@@ -114,7 +114,7 @@ impl MqttIntake {
     async fn take<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         connection: &mut MqttConnection<S>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), MqttEnd> {
         loop {
             let (mut entries, mut is_goodbye) = (Vec::new(), false);
             while entries.len() < TOGETHER_MAX && !is_goodbye {
@@ -127,11 +127,11 @@ impl MqttIntake {
             {
                 // Unacknowledged, they come again; the device hears of it by the connection's end.
                 tracing::debug!(%error, "publishes are not accepted");
-                return Err(Ended::NotAccepted);
+                return Err(MqttEnd::NotAccepted);
             }
             connection.write().await?;
             if is_goodbye {
-                return Err(Ended::Goodbye);
+                return Err(MqttEnd::Goodbye);
             }
             if !is_more {
                 return Ok(());
@@ -145,7 +145,7 @@ impl MqttIntake {
         connection: &mut MqttConnection<S>,
         packet: MqttPacket,
         entries: &mut Vec<SpoolEntry>,
-    ) -> Result<bool, Ended> {
+    ) -> Result<bool, MqttEnd> {
         match packet {
             MqttPacket::V3(v3::Packet::Publish(publish)) | MqttPacket::V5(v5::Packet::Publish(publish)) => {
                 self.publish(connection, &publish, entries)?;
@@ -186,7 +186,7 @@ impl MqttIntake {
             MqttPacket::V3(v3::Packet::Disconnect) | MqttPacket::V5(v5::Packet::Disconnect(_)) => {
                 return Ok(true);
             }
-            _ => return Err(Ended::Broke),
+            _ => return Err(MqttEnd::Broke),
         }
         Ok(false)
     }
@@ -196,14 +196,14 @@ impl MqttIntake {
         connection: &mut MqttConnection<S>,
         publish: &Publish,
         entries: &mut Vec<SpoolEntry>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), MqttEnd> {
         if publish.topic.is_empty() || publish.topic.contains(['+', '#', '\0']) {
-            return Err(Ended::Broke);
+            return Err(MqttEnd::Broke);
         }
         if publish.qos == QoS::ExactlyOnce {
-            let packet_id = publish.packet_id.ok_or(Ended::Broke)?;
+            let packet_id = publish.packet_id.ok_or(MqttEnd::Broke)?;
             if !connection.unreleased.contains(&packet_id) && connection.unreleased.len() >= UNRELEASED_MAX {
-                return Err(Ended::Broke);
+                return Err(MqttEnd::Broke);
             }
             if !connection.unreleased.insert(packet_id) {
                 connection.acknowledge(PUBREC, packet_id, 0);
@@ -213,9 +213,9 @@ impl MqttIntake {
         let properties = publish.properties.as_ref();
         let id = properties.and_then(|all| all.user_properties.iter().find(|(key, _)| &**key == "id"));
         let meaning = publish::meaning(&publish.topic, &publish.payload, id.map(|(_, id)| &**id));
-        let reason = if meaning == Meaning::Unknown { TOPIC_NAME_INVALID } else { 0 };
+        let reason = if meaning == PublishMeaning::Unknown { TOPIC_NAME_INVALID } else { 0 };
         match meaning {
-            Meaning::Report(body) => {
+            PublishMeaning::Report(body) => {
                 let flat = |byte: u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte };
                 let body: Vec<u8> = body.into_iter().map(flat).collect();
                 let destination = Destination::reports();
@@ -227,7 +227,7 @@ impl MqttIntake {
                     body: body.into(),
                 });
             }
-            Meaning::Passing | Meaning::Unknown => drop(self.ignored.inc()),
+            PublishMeaning::Passing | PublishMeaning::Unknown => drop(self.ignored.inc()),
         }
         match (publish.qos, publish.packet_id) {
             (QoS::AtLeastOnce, Some(packet_id)) => connection.acknowledge(PUBACK, packet_id, reason),
@@ -256,13 +256,13 @@ struct MqttConnection<S> {
 }
 
 impl<S> MqttConnection<S> {
-    fn next(&mut self) -> Result<Option<MqttPacket>, Ended> {
-        let decoded = self.codec.decode(&mut self.read).map_err(|_| Ended::Broke)?;
+    fn next(&mut self) -> Result<Option<MqttPacket>, MqttEnd> {
+        let decoded = self.codec.decode(&mut self.read).map_err(|_| MqttEnd::Broke)?;
         Ok(decoded.map(|(packet, _)| packet))
     }
 
-    fn say(&mut self, packet: MqttPacket) -> Result<(), Ended> {
-        self.codec.encode(packet, &mut self.out).map_err(|_| Ended::Broke)
+    fn say(&mut self, packet: MqttPacket) -> Result<(), MqttEnd> {
+        self.codec.encode(packet, &mut self.out).map_err(|_| MqttEnd::Broke)
     }
 
     fn acknowledge(&mut self, answer: u8, packet_id: NonZeroU16, reason: u8) {
@@ -281,21 +281,21 @@ impl<S> MqttConnection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> MqttConnection<S> {
-    async fn read_more(&mut self) -> Result<(), Ended> {
+    async fn read_more(&mut self) -> Result<(), MqttEnd> {
         self.read.reserve(4 * 1_024);
         match self.stream.read_buf(&mut self.read).await {
-            Ok(0) | Err(_) => Err(Ended::Gone),
+            Ok(0) | Err(_) => Err(MqttEnd::Gone),
             Ok(_) => Ok(()),
         }
     }
 
-    async fn write(&mut self) -> Result<(), Ended> {
+    async fn write(&mut self) -> Result<(), MqttEnd> {
         let written = timeout(CONNECT_MAX, self.stream.write_all_buf(&mut self.out)).await;
-        written.map_err(|_| Ended::Silent)?.map_err(|_| Ended::Gone)?;
-        self.stream.flush().await.map_err(|_| Ended::Gone)
+        written.map_err(|_| MqttEnd::Silent)?.map_err(|_| MqttEnd::Gone)?;
+        self.stream.flush().await.map_err(|_| MqttEnd::Gone)
     }
 
-    async fn next_awaited(&mut self) -> Result<MqttPacket, Ended> {
+    async fn next_awaited(&mut self) -> Result<MqttPacket, MqttEnd> {
         loop {
             if let Some(packet) = self.next()? {
                 return Ok(packet);
@@ -305,8 +305,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MqttConnection<S> {
     }
 
     /// Takes the CONNECT; how long the client may be silent.
-    async fn greet(&mut self) -> Result<Duration, Ended> {
-        let MqttPacket::Version(version) = self.next_awaited().await? else { return Err(Ended::Broke) };
+    async fn greet(&mut self) -> Result<Duration, MqttEnd> {
+        let MqttPacket::Version(version) = self.next_awaited().await? else { return Err(MqttEnd::Broke) };
         self.is_v5 = version == ProtocolVersion::MQTT5;
         self.codec = match version {
             ProtocolVersion::MQTT3 => MqttCodec::V3(v3::Codec::new(PACKET_BYTES_MAX)),
@@ -325,7 +325,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MqttConnection<S> {
                 let keep_alive = connect.keep_alive;
                 let is_long = keep_alive == 0 || keep_alive > KEEP_ALIVE_SECS;
                 let random = connect.client_id.is_empty().then(getrandom::u64).transpose();
-                let assigned = random.map_err(|_| Ended::NotAccepted)?.map(|id| format!("auto-{id:016x}"));
+                let assigned = random.map_err(|_| MqttEnd::NotAccepted)?.map(|id| format!("auto-{id:016x}"));
                 let ack = v5::ConnectAck {
                     session_expiry_interval_secs: Some(0),
                     max_packet_size: Some(PACKET_BYTES_MAX),
@@ -339,7 +339,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MqttConnection<S> {
                 self.say(MqttPacket::V5(v5::Packet::ConnectAck(Box::new(ack))))?;
                 if is_long { KEEP_ALIVE_SECS } else { keep_alive }
             }
-            _ => return Err(Ended::Broke),
+            _ => return Err(MqttEnd::Broke),
         };
         self.write().await?;
         let keep_alive = if keep_alive == 0 { KEEP_ALIVE_SECS } else { keep_alive };

@@ -25,7 +25,7 @@ const VERSION: u8 = 1;
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct SpoolRecord {
     /// The spool that gave the number.
     pub(crate) identity: u64,
     /// Rises with every record; never used twice by one identity.
@@ -66,16 +66,16 @@ pub(crate) struct FollowPosition {
 
 /// What a place in a segment holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum RecordFound {
     /// A record, and its length on disk.
-    Record(Record, usize),
+    Record(SpoolRecord, usize),
     /// A record that is not all there: it needs so many bytes.
     Cut(usize),
     /// No record.
     Damaged,
 }
 
-impl Record {
+impl SpoolRecord {
     /// Appends its stored form to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
@@ -104,28 +104,31 @@ impl Record {
 
     /// What `bytes` begins with.
     #[must_use]
-    pub(crate) fn decode(bytes: &[u8]) -> Found {
+    pub(crate) fn decode(bytes: &[u8]) -> RecordFound {
         let known = bytes.len().min(MARKER.len());
         if bytes[..known] != MARKER[..known] {
-            return Found::Damaged;
+            return RecordFound::Damaged;
         }
-        let Some((head, rest)) = bytes.split_at_checked(HEAD_BYTES) else { return Found::Cut(HEAD_BYTES) };
+        let Some((head, rest)) = bytes.split_at_checked(HEAD_BYTES) else {
+            return RecordFound::Cut(HEAD_BYTES);
+        };
         let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let length = word(4);
         if length as usize > RECORD_BYTES_MAX {
-            return Found::Damaged;
+            return RecordFound::Damaged;
         }
         let Some(content) = rest.get(..length as usize) else {
-            return Found::Cut(HEAD_BYTES + length as usize);
+            return RecordFound::Cut(HEAD_BYTES + length as usize);
         };
         if checksum(length, content) != word(8) {
-            return Found::Damaged;
+            return RecordFound::Damaged;
         }
-        let record = Self::read(&mut Fields(content));
-        record.map_or(Found::Damaged, |record| Found::Record(record, HEAD_BYTES + length as usize))
+        let record = Self::read(&mut ContentReader(content));
+        record
+            .map_or(RecordFound::Damaged, |record| RecordFound::Record(record, HEAD_BYTES + length as usize))
     }
 
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+    fn read(fields: &mut ContentReader<'_>) -> Option<Self> {
         if fields.take(1)? != [VERSION] {
             return None;
         }
@@ -155,7 +158,7 @@ impl FollowPosition {
         out.extend_from_slice(&self.head_checksum.to_le_bytes());
     }
 
-    pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+    pub(crate) fn decode(fields: &mut ContentReader<'_>) -> Option<Self> {
         let (file, offset) = (fields.u64()?, fields.u64()?);
         Some(Self { file, offset, head_bytes: fields.u32()?, head_checksum: fields.u32()? })
     }
@@ -178,9 +181,9 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Reads from the front of what a checksum has vouched for.
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+pub(crate) struct ContentReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> ContentReader<'a> {
     pub(crate) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -207,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    fn record(number: u64, body: Vec<u8>, key: Option<&str>, followed: bool) -> Record {
+    fn record(number: u64, body: Vec<u8>, key: Option<&str>, followed: bool) -> SpoolRecord {
         let follow = FollowPosition { file: 7, offset: 9, head_bytes: 3, head_checksum: 4 };
         let entry = SpoolEntry {
             destination: Destination::queue("ns", "q").expect("right names"),
@@ -216,10 +219,10 @@ mod tests {
             follow: followed.then_some(follow),
             body: body.into(),
         };
-        Record { identity: 5, number, received: Timestamp(-1), entry }
+        SpoolRecord { identity: 5, number, received: Timestamp(-1), entry }
     }
 
-    fn encoded(record: &Record) -> Vec<u8> {
+    fn encoded(record: &SpoolRecord) -> Vec<u8> {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
         bytes
@@ -236,7 +239,7 @@ mod tests {
             let record = record(number, body, key.as_deref(), followed);
             let bytes = encoded(&record);
             let length = bytes.len();
-            prop_assert_eq!(Record::decode(&[&bytes[..], b"rest"].concat()), Found::Record(record, length));
+            prop_assert_eq!(SpoolRecord::decode(&[&bytes[..], b"rest"].concat()), RecordFound::Record(record, length));
         }
 
         #[test]
@@ -245,17 +248,17 @@ mod tests {
         ) {
             let mut bytes = encoded(&record(1, body, None, false));
             let at = at % bytes.len();
-            let cut = Record::decode(&bytes[..at]);
-            prop_assert!(matches!(cut, Found::Cut(needed) if needed > at), "{:?}", cut);
+            let cut = SpoolRecord::decode(&bytes[..at]);
+            prop_assert!(matches!(cut, RecordFound::Cut(needed) if needed > at), "{:?}", cut);
             bytes[at] ^= 1 << bit;
-            let found = Record::decode(&bytes);
-            prop_assert!(!matches!(found, Found::Record(..)), "{:?}", found);
+            let found = SpoolRecord::decode(&bytes);
+            prop_assert!(!matches!(found, RecordFound::Record(..)), "{:?}", found);
         }
 
         #[test]
         fn no_bytes_make_reading_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let marked = [&MARKER[..], &bytes].concat();
-            prop_assert!(!matches!(Record::decode(&marked), Found::Record(..)));
+            prop_assert!(!matches!(SpoolRecord::decode(&marked), RecordFound::Record(..)));
         }
     }
 

@@ -11,7 +11,7 @@ use blocklog::{Disk, DiskFile};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::record::Record;
+use crate::record::SpoolRecord;
 use crate::verdict::RefusalReason;
 
 /// The file, and the one before it.
@@ -21,7 +21,7 @@ pub(crate) const REFUSED_FILES: [&str; 2] = ["refused.ndjson", "refused.1.ndjson
 const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct RefusedEntry<'a> {
     at: String,
     destination: &'a str,
     number: u64,
@@ -51,7 +51,7 @@ impl RefusedFile {
     }
 
     /// Adds these, durably.
-    pub(crate) fn add(&self, refused: &[(&Record, &RefusalReason)], now: Timestamp) -> io::Result<()> {
+    pub(crate) fn add(&self, refused: &[(&SpoolRecord, &RefusalReason)], now: Timestamp) -> io::Result<()> {
         let mut text = Vec::new();
         for (record, reason) in refused {
             line(record, reason, now, &mut text)?;
@@ -70,10 +70,10 @@ impl RefusedFile {
     }
 }
 
-fn line(record: &Record, reason: &RefusalReason, now: Timestamp, out: &mut Vec<u8>) -> io::Result<()> {
+fn line(record: &SpoolRecord, reason: &RefusalReason, now: Timestamp, out: &mut Vec<u8>) -> io::Result<()> {
     let body = serde_json::from_slice::<&RawValue>(&record.entry.body).ok();
     let text = body.is_none().then(|| String::from_utf8_lossy(&record.entry.body).into_owned());
-    let shape = Line {
+    let shape = RefusedEntry {
         at: now.to_string(),
         destination: record.entry.destination.as_str(),
         number: record.number,
@@ -107,7 +107,7 @@ mod tests {
         let record = |body: String| {
             let destination = Destination::reports();
             let entry = SpoolEntry { destination, items: 1, key: None, follow: None, body: body.into() };
-            Record { identity: 1, number: 7, received: Timestamp(0), entry }
+            SpoolRecord { identity: 1, number: 7, received: Timestamp(0), entry }
         };
         let refused = RefusedFile::open(Arc::new(disk.clone())).expect("it opens");
         let all = [record("{\n\"a\":1}".into()), record("no\njson".into())];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use blocklog::DiskFile;
 
-use crate::record::{Found, Record, next_marker};
+use crate::record::{RecordFound, SpoolRecord, next_marker};
 
 /// Bytes that are read at a time; more for a longer record.
 const CHUNK_BYTES: usize = 64 * 1_024;
@@ -14,9 +14,9 @@ const PAGE_BYTES: usize = 4_096;
 
 /// What comes next.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum SegmentStep {
     /// A record, the place where it begins, and its length.
-    Record(Record, u64, usize),
+    Record(SpoolRecord, u64, usize),
     /// Bytes from one place to another that are no record.
     Damaged(u64, u64),
 }
@@ -51,30 +51,32 @@ impl SegmentReader {
     }
 
     /// The next record or damaged place; `None` at the end.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Step>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<SegmentStep>> {
         let offset = self.offset();
         if offset >= self.length {
             return Ok(None);
         }
         if let Some((record, bytes)) = self.decode()? {
             self.at += bytes;
-            return Ok(Some(Step::Record(record, offset, bytes)));
+            return Ok(Some(SegmentStep::Record(record, offset, bytes)));
         }
         loop {
             self.skip_to_marker()?;
             if self.offset() >= self.length || self.decode()?.is_some() {
-                return Ok(Some(Step::Damaged(offset, self.offset())));
+                return Ok(Some(SegmentStep::Damaged(offset, self.offset())));
             }
         }
     }
 
     /// The record that begins here, if there is one.
-    fn decode(&mut self) -> io::Result<Option<(Record, usize)>> {
+    fn decode(&mut self) -> io::Result<Option<(SpoolRecord, usize)>> {
         loop {
-            match Record::decode(&self.buffer[self.at..]) {
-                Found::Record(record, bytes) => return Ok(Some((record, bytes))),
-                Found::Cut(needed) if self.offset() + needed as u64 <= self.length => self.fill(needed)?,
-                Found::Cut(_) | Found::Damaged => return Ok(None),
+            match SpoolRecord::decode(&self.buffer[self.at..]) {
+                RecordFound::Record(record, bytes) => return Ok(Some((record, bytes))),
+                RecordFound::Cut(needed) if self.offset() + needed as u64 <= self.length => {
+                    self.fill(needed)?
+                }
+                RecordFound::Cut(_) | RecordFound::Damaged => return Ok(None),
             }
         }
     }
@@ -143,7 +145,7 @@ mod tests {
     use crate::destination::Destination;
     use crate::record::SpoolEntry;
 
-    fn record(number: u64, bytes: usize) -> Record {
+    fn record(number: u64, bytes: usize) -> SpoolRecord {
         let entry = SpoolEntry {
             destination: Destination::reports(),
             items: 1,
@@ -151,7 +153,7 @@ mod tests {
             follow: None,
             body: vec![b'x'; bytes].into(),
         };
-        Record { identity: 1, number, received: Timestamp(0), entry }
+        SpoolRecord { identity: 1, number, received: Timestamp(0), entry }
     }
 
     /// The numbers of the records that are read, and how many places are damaged.
@@ -163,11 +165,11 @@ mod tests {
         let (mut numbers, mut damaged, mut end) = (Vec::new(), 0, 0);
         while let Some(step) = reader.next().expect("readable") {
             let (from, to) = match step {
-                Step::Record(record, offset, bytes) => {
+                SegmentStep::Record(record, offset, bytes) => {
                     numbers.push(record.number);
                     (offset, offset + bytes as u64)
                 }
-                Step::Damaged(from, to) => {
+                SegmentStep::Damaged(from, to) => {
                     damaged += 1;
                     (from, to)
                 }

@@ -13,7 +13,7 @@ use base::Timestamp;
 use blocklog::{Disk, DiskFile};
 
 use crate::destination::Destination;
-use crate::record::{Fields, FollowPosition, put_text};
+use crate::record::{ContentReader, FollowPosition, put_text};
 
 /// The files, in the order of writing.
 pub(crate) const STATE_FILES: [&str; 2] = ["state.a", "state.b"];
@@ -106,7 +106,7 @@ impl SpoolState {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+        let mut fields = ContentReader(bytes);
         if fields.take(MAGIC.len())? != MAGIC {
             return None;
         }
@@ -115,10 +115,10 @@ impl SpoolState {
         if crc32c::crc32c(content) != checksum {
             return None;
         }
-        Self::read(&mut Fields(content))
+        Self::read(&mut ContentReader(content))
     }
 
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+    fn read(fields: &mut ContentReader<'_>) -> Option<Self> {
         let mut state = Self {
             generation: fields.u64()?,
             identity: fields.u64()?,

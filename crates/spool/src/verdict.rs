@@ -12,7 +12,7 @@ const QUEUE_FULL: &str = "queue_full";
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ForwardVerdict {
     /// Everything has taken effect but these lines, which are refused for good.
     Taken(Vec<RefusedLine>),
     /// Nothing has taken effect, and nothing of it ever will as it is.
@@ -44,29 +44,29 @@ pub(crate) struct RefusedLine {
 }
 
 #[derive(Deserialize)]
-struct Tally {
+struct ReportTally {
     accepted: u64,
     rejected: Vec<RefusedLine>,
 }
 
 /// The verdict on a call with so many items.
-pub(crate) fn of(kind: DestinationKind, items: usize, answer: Result<Answer, Error>) -> Verdict {
+pub(crate) fn of(kind: DestinationKind, items: usize, answer: Result<Answer, Error>) -> ForwardVerdict {
     let answer = match answer {
         Ok(answer) => answer,
-        Err(error) => return Verdict::Wait { error: told(&error), retry_after: None },
+        Err(error) => return ForwardVerdict::Wait { error: told(&error), retry_after: None },
     };
     let status = answer.status;
     match answer.success() {
         Ok(body) => taken(kind, items, status, &body),
         Err(Error::Refused(refusal)) => refused(&refusal),
-        Err(error) => Verdict::Wait { error: told(&error), retry_after: None },
+        Err(error) => ForwardVerdict::Wait { error: told(&error), retry_after: None },
     }
 }
 
 /// An answer of somebody in between, as of a portal that asks for a login, is none of the server's.
-fn taken(kind: DestinationKind, items: usize, status: u16, body: &[u8]) -> Verdict {
+fn taken(kind: DestinationKind, items: usize, status: u16, body: &[u8]) -> ForwardVerdict {
     let lines = match kind {
-        DestinationKind::Reports => serde_json::from_slice::<Tally>(body)
+        DestinationKind::Reports => serde_json::from_slice::<ReportTally>(body)
             .ok()
             .filter(|tally| tally.accepted as usize + tally.rejected.len() == items)
             .map(|tally| tally.rejected),
@@ -76,21 +76,21 @@ fn taken(kind: DestinationKind, items: usize, status: u16, body: &[u8]) -> Verdi
         }
     };
     lines.map_or_else(
-        || Verdict::Wait {
+        || ForwardVerdict::Wait {
             error: format!("something answers {status} that is not the server, or one of another time"),
             retry_after: None,
         },
-        Verdict::Taken,
+        ForwardVerdict::Taken,
     )
 }
 
-fn refused(refusal: &Refusal) -> Verdict {
-    let wait = || Verdict::Wait { error: refusal.to_string(), retry_after: refusal.retry_after };
+fn refused(refusal: &Refusal) -> ForwardVerdict {
+    let wait = || ForwardVerdict::Wait { error: refusal.to_string(), retry_after: refusal.retry_after };
     let Some(code) = refusal.code.clone() else { return wait() };
     match refusal.status {
         401 | 403 | 408 | 429 | 500.. => wait(),
         409 if code == QUEUE_FULL => wait(),
-        status => Verdict::Refused(RefusalReason { status, code, detail: refusal.detail.clone() }),
+        status => ForwardVerdict::Refused(RefusalReason { status, code, detail: refusal.detail.clone() }),
     }
 }
 
@@ -105,7 +105,7 @@ fn told(error: &Error) -> String {
 mod tests {
     use super::*;
 
-    fn refusal(status: u16, code: Option<&str>) -> Verdict {
+    fn refusal(status: u16, code: Option<&str>) -> ForwardVerdict {
         let body =
             code.map_or_else(|| "<html>".to_owned(), |code| format!(r#"{{"code":"{code}","detail":"d"}}"#));
         refused(&Refusal::read(status, Some(Duration::from_secs(7)), body.as_bytes()))
@@ -129,22 +129,29 @@ mod tests {
             (502, None, true),
         ] {
             let verdict = refusal(status, code);
-            assert_eq!(matches!(verdict, Verdict::Wait { .. }), waits, "{status} {code:?}: {verdict:?}");
+            assert_eq!(
+                matches!(verdict, ForwardVerdict::Wait { .. }),
+                waits,
+                "{status} {code:?}: {verdict:?}"
+            );
         }
     }
 
     #[test]
     fn only_the_server_itself_takes_something() {
         let reports = |body: &str| taken(DestinationKind::Reports, 2, 200, body.as_bytes());
-        assert_eq!(reports(r#"{"accepted":2,"rejected_count":0,"rejected":[]}"#), Verdict::Taken(vec![]));
+        assert_eq!(
+            reports(r#"{"accepted":2,"rejected_count":0,"rejected":[]}"#),
+            ForwardVerdict::Taken(vec![])
+        );
         let line = RefusedLine { line: 2, code: "x".into(), detail: "y".into() };
         let partly = r#"{"accepted":1,"rejected_count":1,"rejected":[{"line":2,"code":"x","detail":"y"}]}"#;
-        assert_eq!(reports(partly), Verdict::Taken(vec![line]));
+        assert_eq!(reports(partly), ForwardVerdict::Taken(vec![line]));
         for foreign in [r#"{"accepted":1,"rejected":[]}"#, "<html>please log in", "{}", ""] {
-            assert!(matches!(reports(foreign), Verdict::Wait { .. }), "{foreign}");
+            assert!(matches!(reports(foreign), ForwardVerdict::Wait { .. }), "{foreign}");
         }
         let jobs = |status, body: &str| taken(DestinationKind::Queue, 1, status, body.as_bytes());
-        assert_eq!(jobs(201, r#"{"ids":["1"]}"#), Verdict::Taken(vec![]));
-        assert!(matches!(jobs(200, "<html>"), Verdict::Wait { .. }));
+        assert_eq!(jobs(201, r#"{"ids":["1"]}"#), ForwardVerdict::Taken(vec![]));
+        assert!(matches!(jobs(200, "<html>"), ForwardVerdict::Wait { .. }));
     }
 }

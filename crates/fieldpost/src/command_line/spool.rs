@@ -21,7 +21,7 @@ const STACK_BYTES: usize = 512 * 1_024;
 
 /// The flags of `spool`.
 #[derive(Args, Debug)]
-pub(crate) struct Spool {
+pub(crate) struct SpoolFlags {
     /// The server to forward to.
     #[arg(long, value_name = "URL")]
     to: String,
@@ -44,8 +44,8 @@ pub(crate) struct Spool {
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = bytes_max)]
     max_bytes: u64,
     /// What becomes of a request that there is no room for.
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = WhenFull::Reject)]
-    when_full: WhenFull,
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = SpoolWhenFull::Reject)]
+    when_full: SpoolWhenFull,
     /// Items that have waited longer are dropped, such as 7d; without it none are.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     max_age: Option<Duration>,
@@ -65,7 +65,7 @@ pub(crate) struct Spool {
 
 /// The values of `--when-full`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum WhenFull {
+enum SpoolWhenFull {
     /// It is answered 503.
     Reject,
     /// The oldest items go, and are counted.
@@ -76,7 +76,7 @@ enum WhenFull {
 const BYTES_MAX_MIN: u64 = 64_000;
 
 /// Runs the agent.
-pub(crate) fn run(flags: Spool) -> ExitCode {
+pub(crate) fn run(flags: SpoolFlags) -> ExitCode {
     let config = match config(flags) {
         Ok(config) => config,
         Err(text) => return failed(&text, EXIT_WRONG),
@@ -104,11 +104,11 @@ fn failed(text: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn config(flags: Spool) -> Result<SpoolConfig, String> {
+fn config(flags: SpoolFlags) -> Result<SpoolConfig, String> {
     let server = client(&flags)?;
     let when_full = match flags.when_full {
-        WhenFull::Reject => SpoolFullChoice::Reject,
-        WhenFull::DropOldest => SpoolFullChoice::DropOldest,
+        SpoolWhenFull::Reject => SpoolFullChoice::Reject,
+        SpoolWhenFull::DropOldest => SpoolFullChoice::DropOldest,
     };
     if let Some(file) = &flags.ready_file {
         // So that nobody reads the addresses of an earlier run.
@@ -133,7 +133,7 @@ fn config(flags: Spool) -> Result<SpoolConfig, String> {
     })
 }
 
-fn client(flags: &Spool) -> Result<Client, String> {
+fn client(flags: &SpoolFlags) -> Result<Client, String> {
     let mut client = Client::builder(&flags.to)
         .user_agent(concat!("fieldpost-spool/", env!("CARGO_PKG_VERSION")))
         .proxy_of_environment();
@@ -179,7 +179,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        flags: Spool,
+        flags: SpoolFlags,
     }
 
     fn parse(line: &str) -> Result<SpoolConfig, String> {

@@ -6,6 +6,7 @@ mod following;
 mod full;
 mod kills;
 mod mqtt;
+mod page;
 mod refusals;
 mod rig;
 

@@ -9,8 +9,8 @@ use blocklog::DiskFile;
 
 use super::{SpoolFullChoice, SpoolLog, segment_name};
 use crate::destination::Destination;
-use crate::index::{DESTINATIONS_MAX, Segment, Waiting};
-use crate::record::{Record, SpoolEntry};
+use crate::index::{DESTINATIONS_MAX, SegmentSummary, WaitingCount};
+use crate::record::{SpoolEntry, SpoolRecord};
 
 /// Numbers are used up in these steps: one that was reserved and not used is left out after a
 /// restart.
@@ -71,7 +71,7 @@ impl SpoolWriter {
         requests: Vec<Vec<SpoolEntry>>,
         now: Timestamp,
     ) -> Vec<Result<u64, AppendError>> {
-        let mut admission = Admission { bytes: 0, destinations: HashSet::new() };
+        let mut admission = AppendAdmission { bytes: 0, destinations: HashSet::new() };
         let mut results: Vec<_> =
             requests.iter().map(|request| self.admit(request, &mut admission)).collect();
         self.newest_received = self.newest_received.max(now);
@@ -89,7 +89,7 @@ impl SpoolWriter {
         results
     }
 
-    fn admit(&self, request: &[SpoolEntry], admission: &mut Admission) -> Result<u64, AppendError> {
+    fn admit(&self, request: &[SpoolEntry], admission: &mut AppendAdmission) -> Result<u64, AppendError> {
         let bytes: u64 = request.iter().map(|entry| entry.body.len() as u64 + RECORD_REST_BYTES).sum();
         let is_new = {
             let index = self.log.index();
@@ -144,12 +144,13 @@ impl SpoolWriter {
         let mut placed = Vec::with_capacity(entries.len());
         let first = self.next_number;
         for entry in entries {
-            let record = Record { identity, number: self.next_number, received: self.newest_received, entry };
+            let record =
+                SpoolRecord { identity, number: self.next_number, received: self.newest_received, entry };
             self.next_number += 1;
             let before = self.buffer.len();
             record.encode(&mut self.buffer);
             let SpoolEntry { destination, items, follow, .. } = record.entry;
-            placed.push((destination, Waiting::of(items, self.buffer.len() - before), follow));
+            placed.push((destination, WaitingCount::of(items, self.buffer.len() - before), follow));
         }
         let segment = self.segment_for(first)?;
         let written = self.write(segment);
@@ -212,7 +213,7 @@ impl SpoolWriter {
         let file = self.log.disk.open(&segment_name(number), true)?;
         file.set_len(0)?;
         self.log.disk.sync_directory()?;
-        let segment = Segment { is_written: true, ..Segment::default() };
+        let segment = SegmentSummary { is_written: true, ..SegmentSummary::default() };
         self.log.index().segments.insert(number, segment);
         self.open = Some(OpenSegment { first: number, file, length: 0 });
         Ok(number)
@@ -236,7 +237,7 @@ impl SpoolWriter {
 }
 
 /// What was admitted of the requests at hand.
-struct Admission {
+struct AppendAdmission {
     bytes: u64,
     destinations: HashSet<Destination>,
 }

@@ -8,9 +8,9 @@ use blocklog::Disk;
 
 use super::{LOCK_FILE, REWRITE_FILE, Saved, SpoolLog, SpoolLogOptions, SpoolWriter, first_of, segment_name};
 use crate::destination::Destination;
-use crate::index::{Index, Segment, Waiting};
-use crate::record::Record;
-use crate::segment_reader::{SegmentReader, Step};
+use crate::index::{SegmentSummary, WaitingCount, WaitingIndex};
+use crate::record::SpoolRecord;
+use crate::segment_reader::{SegmentReader, SegmentStep};
 use crate::state::{LaneState, SpoolState, StateFiles};
 
 impl SpoolLog {
@@ -31,7 +31,7 @@ impl SpoolLog {
         let is_here = state.as_ref().is_some_and(|state| state.place == options.place);
         let state = state.unwrap_or_default();
         let identity = if is_here { state.identity } else { new_identity()? };
-        let mut index = Index::of(&state);
+        let mut index = WaitingIndex::of(&state);
         let damage = survey(&*disk, &state, &mut index)?;
         let next_number = state.numbers_end.max(index.newest + 1);
         let saved = Saved { files, identity, numbers_end: next_number };
@@ -67,7 +67,7 @@ fn new_identity() -> io::Result<u64> {
 }
 
 /// Looks at every record of every segment; the segments that are damaged.
-fn survey(disk: &dyn Disk, state: &SpoolState, index: &mut Index) -> io::Result<Vec<u64>> {
+fn survey(disk: &dyn Disk, state: &SpoolState, index: &mut WaitingIndex) -> io::Result<Vec<u64>> {
     let known: HashMap<&Destination, &LaneState> =
         state.lanes.iter().map(|lane| (&lane.destination, lane)).collect();
     let mut firsts: Vec<u64> = disk.list()?.iter().filter_map(|name| first_of(name)).collect();
@@ -77,21 +77,21 @@ fn survey(disk: &dyn Disk, state: &SpoolState, index: &mut Index) -> io::Result<
     for first in firsts {
         let file = disk.open(&segment_name(first), false)?;
         let length = file.len()?;
-        index.segments.insert(first, Segment { length, is_closed: true, ..Segment::default() });
+        index.segments.insert(first, SegmentSummary { length, is_closed: true, ..SegmentSummary::default() });
         let mut reader = SegmentReader::new(file, 0, length).lenient();
         while let Some(step) = reader.next()? {
             match step {
-                Step::Damaged(..) => {
+                SegmentStep::Damaged(..) => {
                     if damage.last() != Some(&first) {
                         damage.push(first);
                     }
                 }
                 // One that was written anew beside its old place is there twice.
-                Step::Record(record, _, bytes) if record.number > newest => {
+                SegmentStep::Record(record, _, bytes) if record.number > newest => {
                     newest = record.number;
                     remember(index, first, &record, bytes, (state, &known));
                 }
-                Step::Record(..) => {}
+                SegmentStep::Record(..) => {}
             }
         }
     }
@@ -100,9 +100,9 @@ fn survey(disk: &dyn Disk, state: &SpoolState, index: &mut Index) -> io::Result<
 }
 
 fn remember(
-    index: &mut Index,
+    index: &mut WaitingIndex,
     segment: u64,
-    record: &Record,
+    record: &SpoolRecord,
     bytes: usize,
     (state, known): (&SpoolState, &HashMap<&Destination, &LaneState>),
 ) {
@@ -116,7 +116,7 @@ fn remember(
         return;
     }
     let at = (record.number, record.received);
-    let is_new = index.wait(segment, destination, at, Waiting::of(record.entry.items, bytes));
+    let is_new = index.wait(segment, destination, at, WaitingCount::of(record.entry.items, bytes));
     if is_new
         && let Some(remembered) = lane
         && let Some(lane) = index.lanes.get_mut(destination)

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use blocklog::DiskFile;
 
 use super::{REWRITE_FILE, SpoolLog, segment_name};
-use crate::index::{LaneId, Segment, Waiting};
-use crate::segment_reader::{SegmentReader, Step};
+use crate::index::{LaneId, SegmentSummary, WaitingCount};
+use crate::segment_reader::{SegmentReader, SegmentStep};
 
 /// So many damaged places are kept, and so many bytes of each; of others only the count.
 const SET_ASIDE_MAX: usize = 64;
@@ -93,7 +93,7 @@ impl SpoolLog {
             let items = index.give_up(first);
             index.totals.dropped += items;
             // Until it is removed it takes room.
-            index.segments.insert(first, Segment { waiting: HashMap::new(), ..segment });
+            index.segments.insert(first, SegmentSummary { waiting: HashMap::new(), ..segment });
             tracing::warn!(items, "the spool is full: the oldest items are dropped");
         }
         self.save_now()?;
@@ -144,7 +144,8 @@ impl SpoolLog {
     fn swap(&self, run: &[u64], into: u64, anew: &Rewritten) {
         let mut index = self.index();
         let generation = index.segments.get(&into).map_or(0, |segment| segment.generation) + 1;
-        let mut found = Segment { generation, length: anew.length, is_closed: true, ..Segment::default() };
+        let mut found =
+            SegmentSummary { generation, length: anew.length, is_closed: true, ..SegmentSummary::default() };
         let cursors: HashMap<LaneId, u64> = index.lanes.values().map(|lane| (lane.id, lane.cursor)).collect();
         for (lane, number, waiting) in &anew.placed {
             // Some of it may have been done meanwhile.
@@ -165,11 +166,11 @@ impl SpoolLog {
         let mut reader = SegmentReader::new(Arc::clone(&file), 0, length).lenient();
         while let Some(step) = reader.next()? {
             match step {
-                Step::Damaged(from, to) => {
+                SegmentStep::Damaged(from, to) => {
                     anew.damaged += 1;
                     self.set_aside(first, &*file, from, to);
                 }
-                Step::Record(record, _, bytes) if record.number > anew.newest => {
+                SegmentStep::Record(record, _, bytes) if record.number > anew.newest => {
                     anew.newest = record.number;
                     let waits = {
                         let index = self.index();
@@ -177,14 +178,14 @@ impl SpoolLog {
                         lane.filter(|lane| lane.cursor < record.number).map(|lane| lane.id)
                     };
                     if let Some(lane) = waits {
-                        anew.placed.push((lane, record.number, Waiting::of(record.entry.items, bytes)));
+                        anew.placed.push((lane, record.number, WaitingCount::of(record.entry.items, bytes)));
                         record.encode(&mut anew.buffer);
                         if anew.buffer.len() >= FLUSH_BYTES {
                             anew.flush()?;
                         }
                     }
                 }
-                Step::Record(..) => {}
+                SegmentStep::Record(..) => {}
             }
         }
         Ok(())
@@ -214,7 +215,7 @@ struct Rewritten {
     file: Arc<dyn DiskFile>,
     length: u64,
     buffer: Vec<u8>,
-    placed: Vec<(LaneId, u64, Waiting)>,
+    placed: Vec<(LaneId, u64, WaitingCount)>,
     newest: u64,
     damaged: u64,
 }

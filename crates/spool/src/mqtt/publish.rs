@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 /// What a publish comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum PublishMeaning {
     /// A report, as its JSON.
     Report(Vec<u8>),
     /// It says that a device is alive, or answers a command: that is of no use later.
@@ -30,15 +30,15 @@ struct Envelope<'a> {
 }
 
 /// The meaning of a publish; `id` came beside the payload and goes before the one within.
-pub(super) fn meaning(topic: &str, payload: &[u8], id: Option<&str>) -> Meaning {
+pub(super) fn meaning(topic: &str, payload: &[u8], id: Option<&str>) -> PublishMeaning {
     if topic == "sensors" {
-        return Meaning::Report(sensors(payload, id));
+        return PublishMeaning::Report(sensors(payload, id));
     }
     let levels: Vec<&str> = topic.split('/').collect();
     match levels[..] {
-        ["dev", _, device, "state"] => Meaning::Report(state(device, payload, id)),
-        ["dev", _, _, "heartbeat" | "ack" | "Ack" | "confirmed"] => Meaning::Passing,
-        _ => Meaning::Unknown,
+        ["dev", _, device, "state"] => PublishMeaning::Report(state(device, payload, id)),
+        ["dev", _, _, "heartbeat" | "ack" | "Ack" | "confirmed"] => PublishMeaning::Passing,
+        _ => PublishMeaning::Unknown,
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
 
     fn told(topic: &str, payload: &str, id: Option<&str>) -> String {
         match meaning(topic, payload.as_bytes(), id) {
-            Meaning::Report(report) => String::from_utf8(report).expect("text"),
+            PublishMeaning::Report(report) => String::from_utf8(report).expect("text"),
             other => format!("{other:?}"),
         }
     }
