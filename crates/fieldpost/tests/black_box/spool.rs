@@ -17,7 +17,7 @@ use rig::SpoolRig;
 #[tokio::test]
 async fn what_is_accepted_while_the_server_is_away_arrives_in_order_once_it_is_back() {
     let mut rig = SpoolRig::start(&[]).await;
-    rig.server.device(&json!({"id": "a1", "kind": "lock"})).await;
+    rig.server.device(&json!({"id": "a1", "kind": "meter"})).await;
     rig.server.kill().await;
     for number in 0..20 {
         let report = json!({"device_id": "a1", "data": number});
@@ -39,7 +39,7 @@ async fn what_is_accepted_while_the_server_is_away_arrives_in_order_once_it_is_b
     assert_eq!((&state["bytes"], &state["oldest_at"]), (&0.into(), &Value::Null));
     assert_eq!(rig.payloads("shop/orders").await, (0..20).map(Value::from).collect::<Vec<_>>());
     let readings = rig.server.get("/v1/devices/a1/readings?order=asc").await;
-    let values = rig::each(&readings["items"], "value");
+    let values = rig::each(&readings["items"], "data");
     assert_eq!(values, (0..20).map(Value::from).collect::<Vec<_>>(), "{readings}");
     let jobs = rig.consumed("shop/mail").await;
     assert_eq!(
@@ -53,7 +53,7 @@ async fn what_is_accepted_while_the_server_is_away_arrives_in_order_once_it_is_b
 async fn the_bodies_of_the_server_are_taken() {
     let rig = SpoolRig::start(&[]).await;
     for id in ["a1", "a2"] {
-        rig.server.device(&json!({"id": id, "kind": "lock"})).await;
+        rig.server.device(&json!({"id": id, "kind": "meter"})).await;
     }
     let lines = "{\"device_id\":\"a1\",\"data\":1}\n\n{\"sensor_id\":\"a2\",\"data\":2}\n";
     let answer = rig.ask("POST", "/v1/reports", "application/x-ndjson", lines).await;

@@ -75,7 +75,7 @@ fn check(what: &str, arrived: &BTreeMap<u64, Vec<u64>>, sent: &[Sent]) {
 async fn nothing_acknowledged_is_lost_and_nothing_takes_effect_twice() {
     let mut rig = SpoolRig::start(&[]).await;
     for sender in 0..SENDERS {
-        rig.server.device(&json!({"id": format!("a{sender}"), "kind": "lock"})).await;
+        rig.server.device(&json!({"id": format!("a{sender}"), "kind": "meter"})).await;
     }
     let mut sent = Vec::new();
     for round in 0..ROUNDS {
@@ -105,7 +105,7 @@ async fn nothing_acknowledged_is_lost_and_nothing_takes_effect_twice() {
     let mut readings = BTreeMap::new();
     for sender in 0..SENDERS {
         let path = format!("/v1/devices/a{sender}/readings?order=asc&limit=1000");
-        let values = each(&rig.server.get(&path).await["items"], "value");
+        let values = each(&rig.server.get(&path).await["items"], "data");
         readings.insert(sender, values.iter().map(|value| value.as_u64().expect("a number")).collect());
     }
     check("readings", &readings, &sent);

@@ -27,13 +27,13 @@ async fn publish(rig: &SpoolRig, qos: QoS, publishes: &[(&str, Value)]) {
 #[tokio::test]
 async fn reports_arrive_with_their_times_of_receipt() {
     let mut rig = SpoolRig::start(&["--mqtt", "127.0.0.1:0"]).await;
-    rig.server.device(&json!({"id": "a1", "kind": "lock"})).await;
+    rig.server.device(&json!({"id": "a1", "kind": "meter"})).await;
     rig.server.kill().await;
-    let state = "dev/lock/a1/state";
+    let state = "dev/meter/a1/state";
     let own = "2026-01-01T00:00:00.000Z";
     publish(&rig, QoS::AtLeastOnce, &[(state, json!({"data": 0, "ts": own})), (state, json!(1))]).await;
     publish(&rig, QoS::ExactlyOnce, &[("sensors", json!({"sensor_id": "a1", "data": 2}))]).await;
-    publish(&rig, QoS::AtLeastOnce, &[("dev/lock/a1/heartbeat", json!(null)), ("other", json!(1))]).await;
+    publish(&rig, QoS::AtLeastOnce, &[("dev/meter/a1/heartbeat", json!(null)), ("other", json!(1))]).await;
     assert_eq!(rig.state().await["waiting"], 3);
     rig.kill().await;
     rig.start_again().await;
@@ -43,7 +43,7 @@ async fn reports_arrive_with_their_times_of_receipt() {
     let back = rig.server.get("/v1/system").await;
     rig.until(|state| state["waiting"] == 0).await;
     let readings = rig.server.get("/v1/devices/a1/readings?order=asc").await;
-    assert_eq!(each(&readings["items"], "value"), [json!(0), json!(1), json!(2)], "{readings} {back}");
+    assert_eq!(each(&readings["items"], "data"), [json!(0), json!(1), json!(2)], "{readings} {back}");
     let times: Vec<_> = each(&readings["items"], "ts")
         .iter()
         .map(|ts| ts.as_str().and_then(|ts| Timestamp::parse(ts).ok()).expect("a time"))

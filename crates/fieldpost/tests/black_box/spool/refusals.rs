@@ -15,7 +15,7 @@ use crate::contract::rig::Rig;
 #[tokio::test]
 async fn what_is_refused_for_good_is_set_aside_and_the_rest_goes_on() {
     let rig = SpoolRig::start(&[]).await;
-    rig.server.device(&json!({"id": "a1", "kind": "lock"})).await;
+    rig.server.device(&json!({"id": "a1", "kind": "meter"})).await;
     let lines = "{\"device_id\":\"a1\",\"data\":1}\nnonsense\n{\"device_id\":\"a1\"}\n{\"device_id\":\"a1\",\"data\":2}\n";
     let answer = rig.ask("POST", "/v1/reports", "application/x-ndjson", lines).await;
     assert_eq!(answer.body, "{\"spooled\":4}");
