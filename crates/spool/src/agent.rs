@@ -57,6 +57,8 @@ pub struct SpoolConfig {
     pub follow: Option<(PathBuf, Destination)>,
     /// Written once everything listens.
     pub ready_file: Option<PathBuf>,
+    /// Called once everything listens, before that.
+    pub on_start: fn(),
 }
 
 /// Room of a file system.
@@ -131,6 +133,7 @@ pub enum SpoolError {
 pub async fn run(config: SpoolConfig) -> Result<(), SpoolError> {
     let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
     let mut agent = Agent::start(&config).await?;
+    (config.on_start)();
     if let Some(file) = &config.ready_file {
         let unwritable = |cause| SpoolError::ReadyFile { file: file.clone(), cause };
         write_ready_file(file, &agent.addresses).map_err(unwritable)?;

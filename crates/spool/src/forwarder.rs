@@ -58,6 +58,8 @@ pub(crate) struct Forwarder {
     /// Records up to this one go one by one.
     alone_until: u64,
     wait: Duration,
+    /// Why it does not move, as the log was told last.
+    told: Option<String>,
 }
 
 /// What became of a try.
@@ -72,7 +74,7 @@ enum ForwardStep {
 
 impl Forwarder {
     pub(crate) fn new(shared: Arc<Forwarding>, destination: Destination, news: Arc<Notify>) -> Self {
-        Self { shared, destination, news, place: None, alone_until: 0, wait: WAIT_FIRST }
+        Self { shared, destination, news, place: None, alone_until: 0, wait: WAIT_FIRST, told: None }
     }
 
     /// Forwards until nothing waits, or the spool stops.
@@ -237,6 +239,7 @@ impl Forwarder {
 
     fn done(&mut self, records: &[StoredRecord], refused: u64, dropped: u64) {
         self.place = records.last().map(|stored| stored.next);
+        self.told = None;
         self.shared.log.set_error(&self.destination, None);
         self.shared.log.done(&self.destination, records, refused, dropped);
         self.shared.saves.save_soon();
@@ -244,7 +247,10 @@ impl Forwarder {
 
     /// Half of a wait is certain, half by chance, so that many spools do not come at once.
     fn later(&mut self, error: String, retry_after: Option<Duration>) -> ForwardStep {
-        tracing::info!(destination = %self.destination, error, "not forwarded; it is tried again");
+        if self.told.as_ref() != Some(&error) {
+            tracing::info!(destination = %self.destination, error, "not forwarded; it is tried again");
+            self.told = Some(error.clone());
+        }
         self.shared.log.set_error(&self.destination, Some(error));
         let chance = f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX);
         let wait = self.wait / 2 + (self.wait / 2).mul_f64(chance);

@@ -2,6 +2,8 @@
 //!
 //! It runs on one thread beside those that go to the disk: it is meant for weak machines.
 
+mod start_up_pages;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -130,6 +132,7 @@ fn config(flags: SpoolFlags) -> Result<SpoolConfig, String> {
         keep_free: flags.keep_free,
         follow: flags.follow.zip(flags.stream),
         ready_file: flags.ready_file,
+        on_start: start_up_pages::give_back,
     })
 }
 
