@@ -34,6 +34,9 @@ use crate::refused::RefusedFile;
 /// Damaged places are kept in this folder of the spool's own.
 const DAMAGED_FOLDER: &str = "damaged";
 
+/// After this time everything that an idle agent does has been done once.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
+
 /// What an agent is to do.
 #[derive(Clone, Debug)]
 pub struct SpoolConfig {
@@ -57,8 +60,9 @@ pub struct SpoolConfig {
     pub follow: Option<(PathBuf, Destination)>,
     /// Written once everything listens.
     pub ready_file: Option<PathBuf>,
-    /// Called once everything listens, before that.
-    pub on_start: fn(),
+    /// Gives back memory that only the start needed: called once everything listens, and again a
+    /// little later, when everything has run once.
+    pub release_memory: fn(),
 }
 
 /// Room of a file system.
@@ -133,7 +137,12 @@ pub enum SpoolError {
 pub async fn run(config: SpoolConfig) -> Result<(), SpoolError> {
     let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
     let mut agent = Agent::start(&config).await?;
-    (config.on_start)();
+    (config.release_memory)();
+    let release_memory = config.release_memory;
+    let settled = tokio::spawn(async move {
+        tokio::time::sleep(SETTLED_AFTER).await;
+        release_memory();
+    });
     if let Some(file) = &config.ready_file {
         let unwritable = |cause| SpoolError::ReadyFile { file: file.clone(), cause };
         write_ready_file(file, &agent.addresses).map_err(unwritable)?;
@@ -144,6 +153,7 @@ pub async fn run(config: SpoolConfig) -> Result<(), SpoolError> {
         _ = interrupt.recv() => {}
         () = agent.forward() => {}
     }
+    settled.abort();
     agent.stop().await
 }
 

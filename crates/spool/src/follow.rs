@@ -98,7 +98,7 @@ impl FileFollower {
                         drain(&mut copy, &self.to, &self.intake)?;
                     }
                     None => {
-                        tracing::warn!(file = %self.path.display(), "the file was cut; lines may be lost")
+                        tracing::warn!(file = %self.path.display(), "the file was cut; lines may be lost");
                     }
                 }
                 let file = open.file.try_clone()?;

@@ -82,8 +82,11 @@ impl SpoolHttp {
         let made = getrandom::u64().map_err(|error| Problem::unavailable(error.to_string()))?;
         let entries = items::entries(to, &body, || format!("spool-{made:016x}-{}", bytes.len()))?;
         drop(bytes);
-        let spooled =
-            if entries.is_empty() { 0 } else { self.intake.append(entries).await.map_err(refusal)? };
+        let spooled = if entries.is_empty() {
+            0
+        } else {
+            self.intake.append(entries).await.map_err(|error| refusal(&error))?
+        };
         Ok((StatusCode::ACCEPTED, json(format!("{{\"spooled\":{spooled}}}"))).into_response())
     }
 
@@ -210,8 +213,8 @@ fn key_of(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     key.to_str().map(Some).map_err(wrong)
 }
 
-fn refusal(error: AppendError) -> Problem {
-    Problem::new(503, code(&error), error.to_string())
+fn refusal(error: &AppendError) -> Problem {
+    Problem::new(503, code(error), error.to_string())
 }
 
 fn code(error: &AppendError) -> &'static str {

@@ -74,7 +74,7 @@ impl SegmentReader {
             match SpoolRecord::decode(&self.buffer[self.at..]) {
                 RecordFound::Record(record, bytes) => return Ok(Some((record, bytes))),
                 RecordFound::Cut(needed) if self.offset() + needed as u64 <= self.length => {
-                    self.fill(needed)?
+                    self.fill(needed)?;
                 }
                 RecordFound::Cut(_) | RecordFound::Damaged => return Ok(None),
             }

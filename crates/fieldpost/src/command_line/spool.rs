@@ -132,7 +132,7 @@ fn config(flags: SpoolFlags) -> Result<SpoolConfig, String> {
         keep_free: flags.keep_free,
         follow: flags.follow.zip(flags.stream),
         ready_file: flags.ready_file,
-        on_start: start_up_pages::give_back,
+        release_memory: start_up_pages::give_back,
     })
 }
 
