@@ -24,8 +24,8 @@ use crate::record::SpoolRecord;
 const CLOCK_RIGHT_FROM: Timestamp = Timestamp(1_735_689_600_000);
 
 /// How many of these records the next call takes; they are in order and of one destination.
-/// `in_flight_end` is the last one of a call whose outcome is not known; records up to `alone_until`
-/// go one by one, because a call with several of them was refused.
+/// `in_flight_end` is the last one of a call whose outcome is not known; records up to
+/// `alone_until` go one by one, because a call with several of them was refused.
 pub(crate) fn count_of_next_call(
     kind: DestinationKind,
     records: &[StoredRecord],
@@ -60,7 +60,7 @@ fn device_of(record: &SpoolRecord) -> Option<String> {
     serde_json::from_str(fields.device_id.or(fields.sensor_id)?.get()).ok()
 }
 
-/// The call that forwards these records. Without `stamped`, times of receipt are left to the server.
+/// The call that forwards these records. Without `stamped`, times of receipt are the server's.
 pub(crate) fn call(kind: DestinationKind, records: &[StoredRecord], stamped: bool) -> Option<Request> {
     let first = &records.first()?.record;
     let path = match (kind, first.entry.destination.names()) {

@@ -123,8 +123,8 @@ impl WaitingIndex {
         all
     }
 
-    /// A record waits in the segment that begins with `segment`. Whether its destination had nothing
-    /// waiting before.
+    /// A record waits in the segment that begins with `segment`. Whether its destination had
+    /// nothing waiting before.
     pub(crate) fn wait(
         &mut self,
         segment: u64,

@@ -1,8 +1,8 @@
 //! What a request's body holds: the reports, jobs or messages that are spooled one by one, or the
 //! whole request where it has to stay together. Pure.
 //!
-//! Only what has to be known here is looked at. What is wrong otherwise the server refuses, and then
-//! it is kept in `refused.ndjson`.
+//! Only what has to be known here is looked at. What is wrong otherwise the server refuses, and
+//! then it is kept in `refused.ndjson`.
 
 use base::Problem;
 use base::limits::{MESSAGES_PER_CALL_MAX, NDJSON_LINE_BYTES_MAX};
@@ -181,7 +181,10 @@ mod tests {
         Ok(entries.into_iter().map(told).collect())
     }
 
-    fn check(to: &Destination, rows: &[(&str, bool, Option<&str>, Result<&[&str], &'static str>)]) {
+    /// A body, whether it is lines, its key, and what is spooled of it or why nothing is.
+    type Row<'a> = (&'a str, bool, Option<&'a str>, Result<&'a [&'a str], &'static str>);
+
+    fn check(to: &Destination, rows: &[Row<'_>]) {
         for (text, is_lines, key, expect) in rows {
             let expect = expect.map(|all| all.iter().map(|one| (*one).to_owned()).collect());
             assert_eq!(told(to, text, *is_lines, *key), expect, "{text}");

@@ -1,5 +1,5 @@
-//! The agent `fieldpost spool` against the built server: what it accepted arrives, in order and once
-//! in effect, whatever happens to either of them.
+//! The agent `fieldpost spool` against the built server: what it accepted arrives, in order and
+//! once in effect, whatever happens to either of them.
 
 mod damage;
 mod following;

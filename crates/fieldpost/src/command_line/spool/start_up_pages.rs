@@ -22,9 +22,9 @@ fn try_give_back() -> io::Result<()> {
     Ok(())
 }
 
-/// The range of a mapping that is a file as it is: the code of the program and its libraries, and the
-/// constants at the beginning of each. Other read-only mappings hold addresses that were filled in
-/// at the start.
+/// The range of a mapping that is a file as it is: the code of the program and its libraries, and
+/// the constants at the beginning of each. Other read-only mappings hold addresses that were filled
+/// in at the start.
 fn unchanging(line: &str) -> Option<(usize, usize)> {
     let mut fields = line.split_ascii_whitespace();
     let (range, rights, offset) = (fields.next()?, fields.next()?, fields.next()?);
