@@ -8,6 +8,7 @@ pub(crate) mod check;
 pub(crate) mod completions;
 mod files;
 pub(crate) mod restore;
+pub(crate) mod spool;
 
 use std::path::PathBuf;
 
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     Check(check::Check),
     /// Make a data directory of a backup.
     Restore(restore::Restore),
+    /// Take reports, jobs and messages onto this machine's disk, and forward them when the server
+    /// can be reached, until SIGTERM or SIGINT.
+    Spool(Box<spool::SpoolFlags>),
     /// Print the completions of the command line for a shell, for instance into
     /// ~/.local/share/bash-completion/completions/fieldpost.
     Completions(completions::Completions),
@@ -115,6 +119,7 @@ mod tests {
             "backup",
             "check",
             "restore",
+            "spool",
             "client",
             "device",
             "report",

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use command_line::{Cli, Command, LogFormat, backup, check, completions, restore};
+use command_line::{Cli, Command, LogFormat, backup, check, completions, restore, spool};
 use config::Settings;
 
 /// A burst's memory goes back to the system when the burst is over; with the C library's allocator
@@ -55,6 +55,10 @@ fn main() -> ExitCode {
         Command::Backup(flags) => to_stdout(cli.log_format, |out| backup::run(&flags, out)),
         Command::Check(flags) => to_stdout(cli.log_format, |out| check::run(&flags, out)),
         Command::Restore(flags) => to_stdout(cli.log_format, |out| restore::run(&flags, out)),
+        Command::Spool(flags) => {
+            start_logging(cli.log_format);
+            spool::run(*flags)
+        }
         Command::Completions(flags) => print(|out| completions::complete(&flags, out)),
         Command::Man(flags) => print(|out| completions::manual(&flags, out)),
         Command::Remote(command) => cli::run(&command),

@@ -12,7 +12,7 @@
 //! - [`receiver`] is the other end of the webhooks;
 //! - [`account`] finds what is missing;
 //! - [`api_client`], [`address`], [`endpoint`], [`access`] and [`server`] reach the server, start
-//!   it and kill it; [`registration`] fills it.
+//!   it and kill it; [`registration`] fills it; [`spool`] is an agent beside it.
 
 pub mod access;
 pub mod account;
@@ -31,5 +31,6 @@ pub mod receiver;
 pub mod registration;
 pub mod sent;
 pub mod server;
+pub mod spool;
 pub mod traffic;
 pub mod wire_time;

@@ -22,6 +22,7 @@ mod pages;
 mod python;
 mod rabbitmq;
 mod simulate;
+mod spool;
 mod streams;
 mod tasks;
 mod typescript;

@@ -1,0 +1,84 @@
+//! What the server refuses: for good it is set aside, and the rest goes on; for now it waits, and
+//! nothing else does.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::rig::SpoolRig;
+use crate::contract::rig::Rig;
+
+#[tokio::test]
+async fn what_is_refused_for_good_is_set_aside_and_the_rest_goes_on() {
+    let rig = SpoolRig::start(&[]).await;
+    rig.server.device(&json!({"id": "a1", "kind": "meter"})).await;
+    let lines = "{\"device_id\":\"a1\",\"data\":1}\nnonsense\n{\"device_id\":\"a1\"}\n{\"device_id\":\"a1\",\"data\":2}\n";
+    let answer = rig.ask("POST", "/v1/reports", "application/x-ndjson", lines).await;
+    assert_eq!(answer.body, "{\"spooled\":4}");
+    let jobs = json!({"jobs": [{"payload": 1}, {"payload": 2, "tries": -1}, {"payload": 3}]});
+    assert_eq!(rig.spooled("/v1/queues/shop/mail/jobs", &jobs).await, 3);
+    let orders = "/v1/streams/shop/orders/messages";
+    let messages = json!({"messages": [{"payload": 1}, {"no": "payload"}, {"payload": 3}]});
+    assert_eq!(rig.spooled(orders, &messages).await, 3);
+    let state = rig.until(|state| state["waiting"] == 0).await;
+    assert_eq!((&state["forwarded"], &state["refused"]), (&6.into(), &4.into()), "{state}");
+    assert_eq!(rig.payloads("shop/orders").await, [json!(1), json!(3)]);
+    assert_eq!(rig.consumed("shop/mail").await, [json!(1), json!(3)]);
+    assert_eq!(rig.server.get("/v1/devices/a1").await["state"]["value"], 2);
+    let refused = rig.refused();
+    assert_eq!(refused.len(), 4, "{refused:?}");
+    let of = |destination: &str| refused.iter().find(|line| line["destination"] == destination).expect("one");
+    assert_eq!(of("queue:shop/mail")["body"], json!({"payload": 2, "tries": -1}));
+    assert_eq!(of("stream:shop/orders")["body"], json!({"no": "payload"}));
+    assert_eq!(of("reports")["text"], "nonsense");
+    for line in &refused {
+        assert!(
+            line["code"].is_string() && line["status"].is_u64() && line["received_at"].is_string(),
+            "{line}"
+        );
+    }
+}
+
+/// A server in front of which one queue has no room until it is told.
+async fn answer(
+    State((is_open, seen)): State<(watch::Receiver<bool>, watch::Sender<Vec<String>>)>,
+    request: Request,
+) -> Response {
+    let path = request.uri().path().to_owned();
+    if path.contains("/busy/") && !*is_open.borrow() {
+        let problem = json!({"status": 429, "code": "too_many_requests", "detail": "no room"});
+        return (StatusCode::TOO_MANY_REQUESTS, problem.to_string()).into_response();
+    }
+    if path.contains("/closed/") && !*is_open.borrow() {
+        let problem = json!({"status": 403, "code": "forbidden", "detail": "not you"});
+        return (StatusCode::FORBIDDEN, problem.to_string()).into_response();
+    }
+    seen.send_modify(|seen| seen.push(path));
+    (StatusCode::CREATED, json!({"jobs": []}).to_string()).into_response()
+}
+
+#[tokio::test]
+async fn a_queue_that_answers_429_or_403_holds_up_only_itself() {
+    let (open, is_open) = watch::channel(false);
+    let (seen, mut arrived) = watch::channel(Vec::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let to = format!("http://{}", listener.local_addr().expect("bound"));
+    let router = Router::new().fallback(answer).with_state((is_open, seen));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let rig = SpoolRig::beside(Rig::start(&[]).await, &to, &[]).await;
+    for queue in ["busy", "closed", "free"] {
+        rig.spooled(&format!("/v1/queues/shop/{queue}/jobs"), &json!({"payload": 1})).await;
+    }
+    let path = |queue: &str| format!("/v1/queues/shop/{queue}/jobs");
+    arrived.wait_for(|paths| paths.contains(&path("free"))).await.expect("it arrives");
+    let state = rig.until(|state| state["error"].is_string() && state["waiting"] == 2).await;
+    assert_eq!((&state["refused"], &state["forwarded"]), (&0.into(), &1.into()));
+    open.send_replace(true);
+    let state = rig.until(|state| state["waiting"] == 0).await;
+    assert_eq!((&state["refused"], &state["error"]), (&0.into(), &Value::Null));
+    assert!(arrived.borrow().contains(&path("busy")) && arrived.borrow().contains(&path("closed")));
+}

@@ -1,0 +1,210 @@
+//! The calls that forward records: which go together, and what makes each take effect once. Pure.
+//!
+//! - A report gets an `id`; the server knows the last 8 ids of a device, so a call has no more of
+//!   one device.
+//! - A message gets `source` and `external_id`.
+//! - Jobs have neither: their call has an `Idempotency-Key`, and is made again with the very same
+//!   jobs.
+//!
+//! What the caller gave stays.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use base::Timestamp;
+use base::limits::REPORT_IDS_KEPT;
+use fieldpost_client::{Method, Path, Request};
+
+use crate::destination::DestinationKind;
+use crate::items::KnownFields;
+use crate::log::StoredRecord;
+use crate::record::SpoolRecord;
+
+/// A clock that says an earlier time was never set: such a time is not sent.
+const CLOCK_RIGHT_FROM: Timestamp = Timestamp(1_735_689_600_000);
+
+/// How many of these records the next call takes; they are in order and of one destination.
+/// `in_flight_end` is the last one of a call whose outcome is not known; records up to
+/// `alone_until` go one by one, because a call with several of them was refused.
+pub(crate) fn count_of_next_call(
+    kind: DestinationKind,
+    records: &[StoredRecord],
+    in_flight_end: Option<u64>,
+    alone_until: u64,
+) -> usize {
+    let Some(first) = records.first().map(|stored| &stored.record) else { return 0 };
+    if first.entry.key.is_some() || first.number <= alone_until {
+        return 1;
+    }
+    if kind == DestinationKind::Reports {
+        let mut of_device = HashMap::new();
+        let fits = |stored: &&StoredRecord| {
+            let count = of_device.entry(device_of(&stored.record)).or_insert(0);
+            *count += 1;
+            *count <= REPORT_IDS_KEPT
+        };
+        return records.iter().take_while(fits).count();
+    }
+    let end = in_flight_end.filter(|end| *end >= first.number).unwrap_or(u64::MAX);
+    let together = |stored: &&StoredRecord| {
+        stored.record.entry.key.is_none()
+            && stored.record.number <= end
+            && stored.record.identity == first.identity
+    };
+    records.iter().take_while(together).count()
+}
+
+/// Whom a report is from, as far as that can be read.
+fn device_of(record: &SpoolRecord) -> Option<String> {
+    let fields = KnownFields::of(&record.entry.body)?;
+    serde_json::from_str(fields.device_id.or(fields.sensor_id)?.get()).ok()
+}
+
+/// The call that forwards these records. Without `stamped`, times of receipt are the server's.
+pub(crate) fn call(kind: DestinationKind, records: &[StoredRecord], stamped: bool) -> Option<Request> {
+    let first = &records.first()?.record;
+    let path = match (kind, first.entry.destination.names()) {
+        (DestinationKind::Queue, Some((ns, queue))) => Path::of(&["queues", ns, queue, "jobs"]),
+        (DestinationKind::Stream, Some((ns, stream))) => Path::of(&["streams", ns, stream, "messages"]),
+        _ => Path::of(&["reports"]),
+    };
+    let request = Request::new(Method::POST, path);
+    if let Some(key) = &first.entry.key {
+        return request.json(first.entry.body.clone()).idempotency_key(key).ok();
+    }
+    let bodies = records.iter().map(|stored| forwarded(kind, &stored.record, stamped));
+    if kind == DestinationKind::Reports {
+        let mut lines = Vec::new();
+        for body in bodies {
+            lines.extend_from_slice(&body);
+            lines.push(b'\n');
+        }
+        return Some(request.json_lines(lines));
+    }
+    let name = if kind == DestinationKind::Queue { "jobs" } else { "messages" };
+    let mut document = format!("{{\"{name}\":[").into_bytes();
+    for (place, body) in bodies.enumerate() {
+        if place > 0 {
+            document.push(b',');
+        }
+        document.extend_from_slice(&body);
+    }
+    document.extend_from_slice(b"]}");
+    let request = request.json(document);
+    if kind == DestinationKind::Queue {
+        let last = records.last().map_or(0, |stored| stored.record.number);
+        let key = format!("spool-{:016x}-{}-{last}", first.identity, first.number);
+        return request.idempotency_key(&key).ok();
+    }
+    Some(request)
+}
+
+/// A body with what makes it take effect once, and with its time of receipt, where it has none.
+fn forwarded(kind: DestinationKind, record: &SpoolRecord, stamped: bool) -> Cow<'_, [u8]> {
+    let body = &record.entry.body;
+    let (DestinationKind::Reports | DestinationKind::Stream, Some(fields)) = (kind, KnownFields::of(body))
+    else {
+        return Cow::Borrowed(body);
+    };
+    let mut added = String::new();
+    let (identity, number) = (record.identity, record.number);
+    if kind == DestinationKind::Reports && fields.id.is_none() {
+        added.push_str(&format!("\"id\":\"{identity:016x}-{number}\","));
+    }
+    if kind == DestinationKind::Stream && fields.source.is_none() && fields.external_id.is_none() {
+        added.push_str(&format!("\"source\":\"spool-{identity:016x}\",\"external_id\":{number},"));
+    }
+    if stamped && fields.ts.is_none() && record.received >= CLOCK_RIGHT_FROM {
+        added.push_str(&format!("\"ts\":\"{}\",", record.received));
+    }
+    with_members(body, &added)
+}
+
+/// The object with these members, each with a comma behind it, in front of its own.
+fn with_members<'a>(object: &'a [u8], members: &str) -> Cow<'a, [u8]> {
+    let Some(inner) = object.trim_ascii_start().strip_prefix(b"{") else { return Cow::Borrowed(object) };
+    if members.is_empty() {
+        return Cow::Borrowed(object);
+    }
+    let is_empty = inner.trim_ascii_start().first() == Some(&b'}');
+    let members = if is_empty { members.trim_end_matches(',') } else { members };
+    Cow::Owned([b"{", members.as_bytes(), inner].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::destination::Destination;
+    use crate::log::ReadPlace;
+    use crate::record::SpoolEntry;
+
+    fn stored(number: u64, destination: &Destination, body: &str, key: Option<&str>) -> StoredRecord {
+        let entry = SpoolEntry {
+            destination: destination.clone(),
+            items: 1,
+            key: key.map(Into::into),
+            follow: None,
+            body: body.to_owned().into(),
+        };
+        let record = SpoolRecord { identity: 0xab, number, received: Timestamp(1_800_000_000_000), entry };
+        StoredRecord { record, bytes: 1, next: ReadPlace::START }
+    }
+
+    fn shown(kind: DestinationKind, body: &str, stamped: bool) -> String {
+        let stored = stored(7, &Destination::reports(), body, None);
+        String::from_utf8_lossy(&forwarded(kind, &stored.record, stamped)).into_owned()
+    }
+
+    #[test]
+    fn what_makes_it_take_effect_once_is_added_where_it_is_not_there() {
+        let reports = DestinationKind::Reports;
+        let (id, ts) = (r#""id":"00000000000000ab-7""#, r#""ts":"2027-01-15T08:00:00.000Z""#);
+        assert_eq!(shown(reports, r#"{"data":1}"#, true), format!(r#"{{{id},{ts},"data":1}}"#));
+        assert_eq!(shown(reports, r#"{"data":1}"#, false), format!(r#"{{{id},"data":1}}"#));
+        assert_eq!(shown(reports, " { }", false), format!("{{{id} }}"));
+        let own = r#"{"id":"x","ts":"2027-01-01T00:00:00Z"}"#;
+        assert_eq!(shown(reports, own, true), own);
+        assert_eq!(shown(reports, "nonsense", true), "nonsense");
+        let source = r#""source":"spool-00000000000000ab","external_id":7"#;
+        assert_eq!(
+            shown(DestinationKind::Stream, r#"{"payload":1}"#, true),
+            format!(r#"{{{source},{ts},"payload":1}}"#)
+        );
+        let own = r#"{"payload":1,"source":"s","external_id":"e"}"#;
+        assert_eq!(shown(DestinationKind::Stream, own, false), own);
+        assert_eq!(shown(DestinationKind::Queue, r#"{"payload":1}"#, true), r#"{"payload":1}"#);
+    }
+
+    #[test]
+    fn a_call_has_no_more_reports_of_a_device_than_the_server_knows_ids() {
+        let to = Destination::reports();
+        let report = |number: u64| {
+            let name = if number.is_multiple_of(3) { "sensor_id" } else { "device_id" };
+            stored(number, &to, &format!(r#"{{"{name}":"d{}","data":1}}"#, number % 2), None)
+        };
+        let records: Vec<_> = (1..=40).map(report).collect();
+        assert_eq!(count_of_next_call(DestinationKind::Reports, &records, None, 0), 16);
+        let others: Vec<_> = (1..=40)
+            .map(|number| stored(number, &to, &format!(r#"{{"device_id":"d{number}"}}"#), None))
+            .collect();
+        assert_eq!(count_of_next_call(DestinationKind::Reports, &others, None, 0), 40);
+        assert_eq!(count_of_next_call(DestinationKind::Reports, &others, None, 7), 1);
+    }
+
+    #[test]
+    fn a_call_of_jobs_is_made_again_with_the_same_jobs() {
+        let to = Destination::queue("ns", "q").expect("right names");
+        let mut records: Vec<_> = (1..=9).map(|number| stored(number, &to, "{}", None)).collect();
+        let count = |records: &[StoredRecord], end, alone| {
+            count_of_next_call(DestinationKind::Queue, records, end, alone)
+        };
+        assert_eq!(count(&records, None, 0), 9);
+        assert_eq!(count(&records, Some(4), 0), 4);
+        assert_eq!(count(&records[4..], Some(4), 0), 5, "that call is done");
+        assert_eq!(count(&records, None, 3), 1);
+        assert_eq!(count(&records[3..], None, 3), 6);
+        records[2] = stored(3, &to, "{}", Some("own"));
+        assert_eq!((count(&records, None, 0), count(&records[2..], None, 0)), (2, 1));
+        assert_eq!(count(&[], None, 0), 0);
+    }
+}

@@ -1,0 +1,264 @@
+//! Forwards the records of one destination, oldest first, one call at a time.
+//!
+//! A destination that fails waits and tries again, and holds up no other one. While it waits it
+//! holds no record in memory.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fieldpost_client::Client;
+use net::listen::stopped;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::sleep;
+
+use crate::calls;
+use crate::destination::{Destination, DestinationKind};
+use crate::keeper::{RecordArrivals, SaveRequests, now};
+use crate::log::{ReadLimits, ReadPlace, SpoolLog, StoredRecord};
+use crate::refused::RefusedFile;
+use crate::verdict::{self, ForwardVerdict, RefusalReason, RefusedLine};
+
+/// Calls under way at a time, of all destinations: each holds what it forwards in memory.
+pub(crate) const CALLS_MAX: usize = 4;
+/// What one call forwards, at most; one record is forwarded whatever its size.
+const CALL_LIMITS: ReadLimits = ReadLimits { records: 500, bytes: 256 * 1_024 };
+/// How long an answer is waited for.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Most bytes of an answer: a line for each report that is refused.
+const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
+/// Waits double from the first to the longest; the server may ask for a longer one, up to a limit.
+const WAIT_FIRST: Duration = Duration::from_millis(250);
+const WAIT_MAX: Duration = Duration::from_secs(5);
+const WAIT_ASKED_MAX: Duration = Duration::from_secs(60);
+/// Without news it is looked again.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// A report whose time the server takes for the future: the clock here is wrong.
+const TS_AHEAD: &str = "ts_ahead";
+
+/// What all forwarders share.
+pub(crate) struct Forwarding {
+    pub(crate) log: Arc<SpoolLog>,
+    pub(crate) client: Client,
+    pub(crate) refused: RefusedFile,
+    pub(crate) saves: SaveRequests,
+    pub(crate) arrivals: Arc<RecordArrivals>,
+    pub(crate) calls: Semaphore,
+    /// Older records are given up.
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// The forwarder of one destination.
+pub(crate) struct Forwarder {
+    shared: Arc<Forwarding>,
+    destination: Destination,
+    news: Arc<Notify>,
+    place: Option<ReadPlace>,
+    /// Records up to this one go one by one.
+    alone_until: u64,
+    wait: Duration,
+    /// Why it does not move, as the log was told last.
+    told: Option<String>,
+}
+
+/// What became of a try.
+enum ForwardStep {
+    /// Go on.
+    Moved,
+    /// Nothing is there.
+    Empty,
+    /// Try again after this time.
+    Later(Duration),
+}
+
+impl Forwarder {
+    pub(crate) fn new(shared: Arc<Forwarding>, destination: Destination, news: Arc<Notify>) -> Self {
+        Self { shared, destination, news, place: None, alone_until: 0, wait: WAIT_FIRST, told: None }
+    }
+
+    /// Forwards until nothing waits, or the spool stops.
+    pub(crate) async fn run(mut self) {
+        let mut stop = self.shared.stop.clone();
+        loop {
+            let step = tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                step = self.step() => step,
+            };
+            let wait = match step {
+                ForwardStep::Moved => {
+                    self.wait = WAIT_FIRST;
+                    continue;
+                }
+                ForwardStep::Empty if self.shared.arrivals.leave(&self.destination, &self.shared.log) => {
+                    return;
+                }
+                ForwardStep::Empty => LOOK_EVERY,
+                ForwardStep::Later(wait) => wait,
+            };
+            let is_empty = matches!(step, ForwardStep::Empty);
+            tokio::select! {
+                () = stopped(&mut stop) => return,
+                () = self.news.notified(), if is_empty => {}
+                () = sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn step(&mut self) -> ForwardStep {
+        let shared = Arc::clone(&self.shared);
+        let Ok(_call) = shared.calls.acquire().await else { return ForwardStep::Empty };
+        let records = match self.read().await {
+            Ok(records) => records,
+            Err(error) => return self.later(format!("the spool's disk: {error}"), None),
+        };
+        if records.is_empty() {
+            return ForwardStep::Empty;
+        }
+        if let Some(step) = self.give_up_old(&records) {
+            return step;
+        }
+        let end = shared.log.in_flight_end(&self.destination);
+        let kind = self.destination.kind();
+        let count = calls::count_of_next_call(kind, &records, end, self.alone_until);
+        self.forward(kind, &records[..count]).await
+    }
+
+    /// What waits, off the thread that serves everybody.
+    async fn read(&self) -> io::Result<Vec<StoredRecord>> {
+        let (log, destination, place) = (Arc::clone(&self.shared.log), self.destination.clone(), self.place);
+        let read = move || log.read(&destination, place, CALL_LIMITS);
+        tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+    }
+
+    /// Records over their age are not forwarded any more.
+    fn give_up_old(&mut self, records: &[StoredRecord]) -> Option<ForwardStep> {
+        let max_age = self.shared.max_age?;
+        let now = now();
+        let is_old = |stored: &&StoredRecord| now.since(stored.record.received) > max_age;
+        let old = records.iter().take_while(is_old).count();
+        if old == 0 {
+            return None;
+        }
+        let items = items_of(&records[..old]);
+        tracing::warn!(destination = %self.destination, items, "items over --max-age are dropped");
+        self.done(&records[..old], 0, items);
+        Some(ForwardStep::Moved)
+    }
+
+    async fn forward(&mut self, kind: DestinationKind, records: &[StoredRecord]) -> ForwardStep {
+        let shared = Arc::clone(&self.shared);
+        if kind == DestinationKind::Queue {
+            let last = records.last().map_or(0, |stored| stored.record.number);
+            shared.log.set_in_flight(&self.destination, last);
+        }
+        // Of reports the server knows a few ids only, and a call of jobs is known by its first and
+        // its last: what was done before must not come again with this call.
+        if kind != DestinationKind::Stream && !shared.saves.save().await {
+            return self.later("the spool's state cannot be saved".to_owned(), None);
+        }
+        let verdict = self.call(kind, records, true).await;
+        match verdict {
+            ForwardVerdict::Taken(lines) => self.taken(kind, records, lines).await,
+            ForwardVerdict::Wait { error, retry_after } => self.later(error, retry_after),
+            ForwardVerdict::Refused(_) if records.len() > 1 => {
+                self.alone_until = records.last().map_or(0, |stored| stored.record.number);
+                ForwardStep::Moved
+            }
+            ForwardVerdict::Refused(reason) => {
+                let refused: Vec<_> = records.iter().map(|stored| (&stored.record, &reason)).collect();
+                match shared.refused.add(&refused, now()) {
+                    Ok(()) => {
+                        tracing::warn!(
+                            destination = %self.destination, code = reason.code, detail = reason.detail,
+                            "refused for good"
+                        );
+                        self.done(records, items_of(records), 0);
+                        ForwardStep::Moved
+                    }
+                    Err(error) => self.later(format!("refused.ndjson: {error}"), None),
+                }
+            }
+        }
+    }
+
+    async fn call(&self, kind: DestinationKind, records: &[StoredRecord], stamped: bool) -> ForwardVerdict {
+        let Some(request) = calls::call(kind, records, stamped) else {
+            let detail = "its Idempotency-Key fits in no header".to_owned();
+            return ForwardVerdict::Refused(RefusalReason {
+                status: 422,
+                code: "invalid_idempotency_key".into(),
+                detail,
+            });
+        };
+        let request = request.timeout(ANSWER_MAX).answer_bytes_max(ANSWER_BYTES_MAX);
+        verdict::of(kind, records.len(), self.shared.client.send(&request).await)
+    }
+
+    /// All of it has taken effect but these lines.
+    async fn taken(
+        &mut self,
+        kind: DestinationKind,
+        records: &[StoredRecord],
+        lines: Vec<RefusedLine>,
+    ) -> ForwardStep {
+        let (ahead, mut refused): (Vec<_>, Vec<_>) =
+            lines.into_iter().partition(|line| line.code == TS_AHEAD);
+        if !ahead.is_empty() {
+            // Their ids are the same: what was taken meanwhile is not taken again.
+            let again: Vec<StoredRecord> =
+                ahead.iter().filter_map(|line| records.get(line.line.wrapping_sub(1))).cloned().collect();
+            match self.call(kind, &again, false).await {
+                ForwardVerdict::Taken(lines) => refused.extend(lines.into_iter().filter_map(|line| {
+                    let line_before = ahead.get(line.line.wrapping_sub(1))?.line;
+                    Some(RefusedLine { line: line_before, ..line })
+                })),
+                ForwardVerdict::Wait { error, retry_after } => return self.later(error, retry_after),
+                ForwardVerdict::Refused(reason) => return self.later(reason.detail, None),
+            }
+        }
+        let reasons: Vec<_> = refused
+            .into_iter()
+            .filter_map(|line| {
+                let record = &records.get(line.line.wrapping_sub(1))?.record;
+                Some((record, RefusalReason { status: 422, code: line.code, detail: line.detail }))
+            })
+            .collect();
+        let lines: Vec<_> = reasons.iter().map(|(record, reason)| (*record, reason)).collect();
+        if !lines.is_empty() {
+            if let Err(error) = self.shared.refused.add(&lines, now()) {
+                return self.later(format!("refused.ndjson: {error}"), None);
+            }
+            let (first, count) = (&lines[0].1, lines.len());
+            tracing::warn!(count, code = first.code, detail = first.detail, "reports are refused for good");
+        }
+        self.done(records, lines.len() as u64, 0);
+        ForwardStep::Moved
+    }
+
+    fn done(&mut self, records: &[StoredRecord], refused: u64, dropped: u64) {
+        self.place = records.last().map(|stored| stored.next);
+        self.told = None;
+        self.shared.log.set_error(&self.destination, None);
+        self.shared.log.done(&self.destination, records, refused, dropped);
+        self.shared.saves.save_soon();
+    }
+
+    /// Half of a wait is certain, half by chance, so that many spools do not come at once.
+    fn later(&mut self, error: String, retry_after: Option<Duration>) -> ForwardStep {
+        if self.told.as_ref() != Some(&error) {
+            tracing::info!(destination = %self.destination, error, "not forwarded; it is tried again");
+            self.told = Some(error.clone());
+        }
+        self.shared.log.set_error(&self.destination, Some(error));
+        let chance = f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX);
+        let wait = self.wait / 2 + (self.wait / 2).mul_f64(chance);
+        self.wait = (self.wait * 2).min(WAIT_MAX);
+        ForwardStep::Later(wait.max(retry_after.unwrap_or_default().min(WAIT_ASKED_MAX)))
+    }
+}
+
+fn items_of(records: &[StoredRecord]) -> u64 {
+    records.iter().map(|stored| u64::from(stored.record.entry.items)).sum()
+}

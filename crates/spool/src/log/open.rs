@@ -1,0 +1,127 @@
+//! Opening: whatever the files look like, every record that is whole is found.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use blocklog::Disk;
+
+use super::{LOCK_FILE, REWRITE_FILE, Saved, SpoolLog, SpoolLogOptions, SpoolWriter, first_of, segment_name};
+use crate::destination::Destination;
+use crate::index::{SegmentSummary, WaitingCount, WaitingIndex};
+use crate::record::SpoolRecord;
+use crate::segment_reader::{SegmentReader, SegmentStep};
+use crate::state::{LaneState, SpoolState, StateFiles};
+
+impl SpoolLog {
+    /// Opens the spool in a directory of its own; damaged places are set aside in another one.
+    ///
+    /// # Errors
+    /// When another process has it open, or the directory cannot be read.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        damaged: Arc<dyn Disk>,
+        options: SpoolLogOptions,
+    ) -> io::Result<(Arc<Self>, SpoolWriter)> {
+        let lock = disk.lock(LOCK_FILE)?;
+        let (files, state) = StateFiles::open(&*disk)?;
+        if state.is_none() && disk.list()?.iter().any(|name| first_of(name).is_some()) {
+            tracing::warn!("no copy of the state can be read: what is still there is forwarded again");
+        }
+        let is_here = state.as_ref().is_some_and(|state| state.place == options.place);
+        let state = state.unwrap_or_default();
+        let identity = if is_here { state.identity } else { new_identity()? };
+        let mut index = WaitingIndex::of(&state);
+        let damage = survey(&*disk, &state, &mut index)?;
+        let next_number = state.numbers_end.max(index.newest + 1);
+        let saved = Saved { files, identity, numbers_end: next_number };
+        let (index, state) = (Mutex::new(index), Mutex::new(saved));
+        let upkeep = Mutex::new(());
+        let log = Arc::new(Self { disk, damaged, options, index, state, upkeep, _lock: lock });
+        log.clean(&damage);
+        Ok((Arc::clone(&log), SpoolWriter::new(log, next_number, next_number)))
+    }
+
+    /// Removes what is done, and sets damaged places aside. What the disk does not allow now, the
+    /// next start does.
+    fn clean(&self, damage: &[u64]) {
+        if let Err(error) = self.disk.remove(REWRITE_FILE)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "an unfinished file cannot be removed");
+        }
+        for first in damage {
+            let generation = self.index().segments.get(first).map_or(0, |segment| segment.generation);
+            if let Err(error) = self.repair(*first, generation) {
+                tracing::warn!(%error, "a damaged segment cannot be written anew");
+            }
+        }
+        if let Err(error) = self.save() {
+            tracing::warn!(%error, "the state cannot be written");
+        }
+    }
+}
+
+fn new_identity() -> io::Result<u64> {
+    getrandom::u64().map_err(|error| io::Error::other(error.to_string()))
+}
+
+/// Looks at every record of every segment; the segments that are damaged.
+fn survey(disk: &dyn Disk, state: &SpoolState, index: &mut WaitingIndex) -> io::Result<Vec<u64>> {
+    let known: HashMap<&Destination, &LaneState> =
+        state.lanes.iter().map(|lane| (&lane.destination, lane)).collect();
+    let mut firsts: Vec<u64> = disk.list()?.iter().filter_map(|name| first_of(name)).collect();
+    firsts.sort_unstable();
+    let mut damage = Vec::new();
+    let mut newest = 0;
+    for first in firsts {
+        let file = disk.open(&segment_name(first), false)?;
+        let length = file.len()?;
+        index.segments.insert(first, SegmentSummary { length, is_closed: true, ..SegmentSummary::default() });
+        let mut reader = SegmentReader::new(file, 0, length).lenient();
+        while let Some(step) = reader.next()? {
+            match step {
+                SegmentStep::Damaged(..) => {
+                    if damage.last() != Some(&first) {
+                        damage.push(first);
+                    }
+                }
+                // One that was written anew beside its old place is there twice.
+                SegmentStep::Record(record, _, bytes) if record.number > newest => {
+                    newest = record.number;
+                    remember(index, first, &record, bytes, (state, &known));
+                }
+                SegmentStep::Record(..) => {}
+            }
+        }
+    }
+    index.newest = index.newest.max(newest);
+    Ok(damage)
+}
+
+fn remember(
+    index: &mut WaitingIndex,
+    segment: u64,
+    record: &SpoolRecord,
+    bytes: usize,
+    (state, known): (&SpoolState, &HashMap<&Destination, &LaneState>),
+) {
+    index.newest_received = index.newest_received.max(record.received);
+    if record.number > state.floor && record.entry.follow.is_some() {
+        index.follow = record.entry.follow;
+    }
+    let destination = &record.entry.destination;
+    let lane = known.get(destination);
+    if record.number <= lane.map_or(state.floor, |lane| lane.cursor) {
+        return;
+    }
+    let at = (record.number, record.received);
+    let is_new = index.wait(segment, destination, at, WaitingCount::of(record.entry.items, bytes));
+    if is_new
+        && let Some(remembered) = lane
+        && let Some(lane) = index.lanes.get_mut(destination)
+    {
+        lane.cursor = remembered.cursor;
+        lane.in_flight_end = remembered.in_flight_end;
+    }
+}

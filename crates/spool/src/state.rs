@@ -1,0 +1,276 @@
+//! What is known of the past: how far each destination is forwarded, which numbers are used up, and
+//! how far a file was followed.
+//!
+//! Two files hold the same, each twice, each copy with a checksum: one damaged place in each file
+//! loses nothing. They are written one after the other, so that one is whole at any moment. Where
+//! no copy can be read, everything that is still in segments is forwarded again, under its own
+//! numbers, and new records get another identity.
+
+use std::io;
+use std::sync::Arc;
+
+use base::Timestamp;
+use blocklog::{Disk, DiskFile};
+
+use crate::destination::Destination;
+use crate::record::{ContentReader, FollowPosition, put_text};
+
+/// The files, in the order of writing.
+pub(crate) const STATE_FILES: [&str; 2] = ["state.a", "state.b"];
+
+const MAGIC: [u8; 8] = *b"fpspool1";
+/// Magic, length of the content, its checksum.
+const HEAD_BYTES: usize = 16;
+/// A copy takes a multiple of this, in bytes, so that writing it again needs no room on a full
+/// disk.
+const PAGE_BYTES: usize = 4_096;
+/// A larger file is none of ours.
+const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
+
+/// Everything that is known of the past.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SpoolState {
+    /// Rises with every write.
+    pub(crate) generation: u64,
+    /// In the ids of what is forwarded.
+    pub(crate) identity: u64,
+    /// Where the identity was made: a copy of the files elsewhere must not use it.
+    pub(crate) place: u64,
+    /// Numbers below it may be used.
+    pub(crate) numbers_end: u64,
+    /// A destination that is not listed has nothing waiting up to this number.
+    pub(crate) floor: u64,
+    pub(crate) newest_received: Timestamp,
+    pub(crate) totals: SpoolTotals,
+    pub(crate) follow: Option<FollowPosition>,
+    /// Destinations that have something waiting.
+    pub(crate) lanes: Vec<LaneState>,
+}
+
+/// Items since the spool was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SpoolTotals {
+    /// Taken by the server, duplicates included.
+    pub(crate) forwarded: u64,
+    /// Refused by the server for good.
+    pub(crate) refused: u64,
+    /// Given up: too old, or there was no room.
+    pub(crate) dropped: u64,
+    /// Damaged places that were set aside.
+    pub(crate) damaged: u64,
+}
+
+/// How far a destination is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LaneState {
+    pub(crate) destination: Destination,
+    /// Everything up to this number is done.
+    pub(crate) cursor: u64,
+    /// The last number of the call that is under way: it is made again with the same records.
+    pub(crate) in_flight_end: Option<u64>,
+}
+
+impl SpoolState {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; HEAD_BYTES];
+        let totals = &self.totals;
+        for number in [
+            self.generation,
+            self.identity,
+            self.place,
+            self.numbers_end,
+            self.floor,
+            self.newest_received.0.cast_unsigned(),
+            totals.forwarded,
+            totals.refused,
+            totals.dropped,
+            totals.damaged,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.push(u8::from(self.follow.is_some()));
+        self.follow.unwrap_or_default().encode(&mut out);
+        out.extend_from_slice(&(self.lanes.len() as u32).to_le_bytes());
+        for lane in &self.lanes {
+            put_text(&mut out, lane.destination.as_str());
+            out.extend_from_slice(&lane.cursor.to_le_bytes());
+            out.extend_from_slice(&lane.in_flight_end.unwrap_or(0).to_le_bytes());
+        }
+        let length = (out.len() - HEAD_BYTES) as u32;
+        let checksum = crc32c::crc32c(&out[HEAD_BYTES..]);
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..12].copy_from_slice(&length.to_le_bytes());
+        out[12..16].copy_from_slice(&checksum.to_le_bytes());
+        out.resize(out.len().next_multiple_of(PAGE_BYTES), 0);
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = ContentReader(bytes);
+        if fields.take(MAGIC.len())? != MAGIC {
+            return None;
+        }
+        let (length, checksum) = (fields.u32()?, fields.u32()?);
+        let content = fields.take(length as usize)?;
+        if crc32c::crc32c(content) != checksum {
+            return None;
+        }
+        Self::read(&mut ContentReader(content))
+    }
+
+    fn read(fields: &mut ContentReader<'_>) -> Option<Self> {
+        let mut state = Self {
+            generation: fields.u64()?,
+            identity: fields.u64()?,
+            place: fields.u64()?,
+            numbers_end: fields.u64()?,
+            floor: fields.u64()?,
+            newest_received: Timestamp(fields.u64()?.cast_signed()),
+            totals: SpoolTotals {
+                forwarded: fields.u64()?,
+                refused: fields.u64()?,
+                dropped: fields.u64()?,
+                damaged: fields.u64()?,
+            },
+            follow: None,
+            lanes: Vec::new(),
+        };
+        let follows = fields.take(1)? == [1];
+        let follow = FollowPosition::decode(fields)?;
+        state.follow = follows.then_some(follow);
+        for _ in 0..fields.u32()? {
+            let destination = Destination::parse(fields.text()?)?;
+            let cursor = fields.u64()?;
+            let in_flight_end = Some(fields.u64()?).filter(|end| *end != 0);
+            state.lanes.push(LaneState { destination, cursor, in_flight_end });
+        }
+        Some(state)
+    }
+
+    /// The newest copy of a file: at the start of any page.
+    fn newest_in(bytes: &[u8]) -> Option<Self> {
+        (0..bytes.len())
+            .step_by(PAGE_BYTES)
+            .filter_map(|at| Self::decode(&bytes[at..]))
+            .max_by_key(|state| state.generation)
+    }
+}
+
+/// The files of the state.
+pub(crate) struct StateFiles {
+    files: [Arc<dyn DiskFile>; 2],
+    pub(crate) generation: u64,
+}
+
+impl StateFiles {
+    /// Opens the files, and makes those that are missing. `None` where no copy can be read.
+    pub(crate) fn open(disk: &dyn Disk) -> io::Result<(Self, Option<SpoolState>)> {
+        let files = [disk.open(STATE_FILES[0], true)?, disk.open(STATE_FILES[1], true)?];
+        disk.sync_directory()?;
+        let mut newest = None::<SpoolState>;
+        for file in &files {
+            let length = file.len()?;
+            if length > FILE_BYTES_MAX {
+                continue;
+            }
+            let mut bytes = vec![0; length as usize];
+            // A place that the disk cannot read is as good as damaged.
+            if file.read_at(0, &mut bytes).is_err() {
+                continue;
+            }
+            let found = SpoolState::newest_in(&bytes);
+            if found.as_ref().map(|state| state.generation) > newest.as_ref().map(|state| state.generation) {
+                newest = found;
+            }
+        }
+        let generation = newest.as_ref().map_or(0, |state| state.generation);
+        Ok((Self { files, generation }, newest))
+    }
+
+    /// Writes the state, durably.
+    pub(crate) fn write(&mut self, mut state: SpoolState) -> io::Result<()> {
+        self.generation += 1;
+        state.generation = self.generation;
+        let copy = state.encode();
+        let twice = [&copy[..], &copy].concat();
+        for file in &self.files {
+            file.write_at(0, &twice)?;
+            // An old copy behind the new ones could be taken for the state when both are damaged.
+            if file.len()? > twice.len() as u64 {
+                file.set_len(twice.len() as u64)?;
+            }
+            file.sync()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use blocklog::SimulatedDisk;
+
+    use super::*;
+
+    fn state(lanes: usize) -> SpoolState {
+        let lane = |number: usize| LaneState {
+            destination: Destination::queue("ns", &format!("q{number}")).expect("right names"),
+            cursor: number as u64,
+            in_flight_end: number.is_multiple_of(2).then_some(number as u64 + 1),
+        };
+        SpoolState {
+            identity: 1,
+            place: 2,
+            numbers_end: 3,
+            floor: 4,
+            newest_received: Timestamp(-5),
+            totals: SpoolTotals { forwarded: 6, refused: 7, dropped: 8, damaged: 9 },
+            follow: Some(FollowPosition { file: 1, offset: 2, head_bytes: 3, head_checksum: 4 }),
+            lanes: (0..lanes).map(lane).collect(),
+            ..SpoolState::default()
+        }
+    }
+
+    fn read(disk: &SimulatedDisk) -> Option<SpoolState> {
+        StateFiles::open(disk).expect("it opens").1
+    }
+
+    #[test]
+    fn the_state_is_read_back_whatever_its_length_was_before() {
+        let disk = SimulatedDisk::new(1);
+        let (mut files, none) = StateFiles::open(&disk).expect("it opens");
+        assert_eq!(none, None);
+        for (generation, lanes) in [(1, 0), (2, 500), (3, 3), (4, 300)] {
+            files.write(state(lanes)).expect("written");
+            assert_eq!(read(&disk), Some(SpoolState { generation, ..state(lanes) }));
+        }
+    }
+
+    #[test]
+    fn a_damaged_place_in_each_file_loses_nothing() {
+        for at in [0, 9, 13, 40, 4_100] {
+            let disk = SimulatedDisk::new(1);
+            let (mut files, _) = StateFiles::open(&disk).expect("it opens");
+            files.write(state(2)).expect("written");
+            for name in STATE_FILES {
+                disk.corrupt(name, at, 4);
+            }
+            assert_eq!(read(&disk), Some(SpoolState { generation: 1, ..state(2) }), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_crash_while_it_is_written_leaves_this_state_or_the_one_before() {
+        for seed in 0..50 {
+            for failing in [1, 2] {
+                let disk = SimulatedDisk::new(seed);
+                let (mut files, _) = StateFiles::open(&disk).expect("it opens");
+                files.write(state(1)).expect("written");
+                disk.fail_sync(failing);
+                files.write(state(200)).expect_err("the sync fails");
+                disk.crash();
+                let generation = read(&disk).map(|state| state.generation);
+                assert!(matches!(generation, Some(1 | 2)), "{generation:?} with seed {seed}");
+            }
+        }
+    }
+}

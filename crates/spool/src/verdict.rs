@@ -1,0 +1,157 @@
+//! What the server's answer means for what was forwarded. Pure.
+
+use std::time::Duration;
+
+use fieldpost_client::{Answer, Error, Refusal};
+use serde::Deserialize;
+
+use crate::destination::DestinationKind;
+
+/// A queue that has no room now.
+const QUEUE_FULL: &str = "queue_full";
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ForwardVerdict {
+    /// Everything has taken effect but these lines, which are refused for good.
+    Taken(Vec<RefusedLine>),
+    /// Nothing has taken effect, and nothing of it ever will as it is.
+    Refused(RefusalReason),
+    /// It may be otherwise later.
+    Wait {
+        /// Why.
+        error: String,
+        /// How long the server asks to wait.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// Why something was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RefusalReason {
+    pub(crate) status: u16,
+    pub(crate) code: String,
+    pub(crate) detail: String,
+}
+
+/// A line that was refused. Lines count from 1.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct RefusedLine {
+    pub(crate) line: usize,
+    pub(crate) code: String,
+    #[serde(default)]
+    pub(crate) detail: String,
+}
+
+#[derive(Deserialize)]
+struct ReportTally {
+    accepted: u64,
+    rejected: Vec<RefusedLine>,
+}
+
+/// The verdict on a call with so many items.
+pub(crate) fn of(kind: DestinationKind, items: usize, answer: Result<Answer, Error>) -> ForwardVerdict {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => return ForwardVerdict::Wait { error: told(&error), retry_after: None },
+    };
+    let status = answer.status;
+    match answer.success() {
+        Ok(body) => taken(kind, items, status, &body),
+        Err(Error::Refused(refusal)) => refused(&refusal),
+        Err(error) => ForwardVerdict::Wait { error: told(&error), retry_after: None },
+    }
+}
+
+/// An answer of somebody in between, as of a portal that asks for a login, is none of the server's.
+fn taken(kind: DestinationKind, items: usize, status: u16, body: &[u8]) -> ForwardVerdict {
+    let lines = match kind {
+        DestinationKind::Reports => serde_json::from_slice::<ReportTally>(body)
+            .ok()
+            .filter(|tally| tally.accepted as usize + tally.rejected.len() == items)
+            .map(|tally| tally.rejected),
+        DestinationKind::Queue | DestinationKind::Stream => {
+            let is_ours = status == 201 && body.trim_ascii_start().starts_with(b"{");
+            is_ours.then(Vec::new)
+        }
+    };
+    lines.map_or_else(
+        || ForwardVerdict::Wait {
+            error: format!("something answers {status} that is not the server, or one of another time"),
+            retry_after: None,
+        },
+        ForwardVerdict::Taken,
+    )
+}
+
+fn refused(refusal: &Refusal) -> ForwardVerdict {
+    let wait = || ForwardVerdict::Wait { error: refusal.to_string(), retry_after: refusal.retry_after };
+    let Some(code) = refusal.code.clone() else { return wait() };
+    match refusal.status {
+        401 | 403 | 408 | 429 | 500.. => wait(),
+        409 if code == QUEUE_FULL => wait(),
+        status => ForwardVerdict::Refused(RefusalReason { status, code, detail: refusal.detail.clone() }),
+    }
+}
+
+/// An error with what is behind it.
+fn told(error: &Error) -> String {
+    let cause = error.root_cause().to_string();
+    let text = error.to_string();
+    if cause == text { text } else { format!("{text}: {cause}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(status: u16, code: Option<&str>) -> ForwardVerdict {
+        let body =
+            code.map_or_else(|| "<html>".to_owned(), |code| format!(r#"{{"code":"{code}","detail":"d"}}"#));
+        refused(&Refusal::read(status, Some(Duration::from_secs(7)), body.as_bytes()))
+    }
+
+    #[test]
+    fn what_may_be_otherwise_later_is_not_refused() {
+        for (status, code, waits) in [
+            (400, Some("unreadable"), false),
+            (404, Some("unknown_device"), false),
+            (409, Some("alias_taken"), false),
+            (409, Some("queue_full"), true),
+            (413, Some("body_too_large"), false),
+            (422, Some("invalid_field"), false),
+            (401, Some("unauthorized"), true),
+            (403, Some("forbidden"), true),
+            (408, Some("body_too_slow"), true),
+            (429, Some("too_many_requests"), true),
+            (503, Some("busy"), true),
+            (404, None, true),
+            (502, None, true),
+        ] {
+            let verdict = refusal(status, code);
+            assert_eq!(
+                matches!(verdict, ForwardVerdict::Wait { .. }),
+                waits,
+                "{status} {code:?}: {verdict:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_the_server_itself_takes_something() {
+        let reports = |body: &str| taken(DestinationKind::Reports, 2, 200, body.as_bytes());
+        assert_eq!(
+            reports(r#"{"accepted":2,"rejected_count":0,"rejected":[]}"#),
+            ForwardVerdict::Taken(vec![])
+        );
+        let line = RefusedLine { line: 2, code: "x".into(), detail: "y".into() };
+        let partly = r#"{"accepted":1,"rejected_count":1,"rejected":[{"line":2,"code":"x","detail":"y"}]}"#;
+        assert_eq!(reports(partly), ForwardVerdict::Taken(vec![line]));
+        for foreign in [r#"{"accepted":1,"rejected":[]}"#, "<html>please log in", "{}", ""] {
+            assert!(matches!(reports(foreign), ForwardVerdict::Wait { .. }), "{foreign}");
+        }
+        let jobs = |status, body: &str| taken(DestinationKind::Queue, 1, status, body.as_bytes());
+        assert_eq!(jobs(201, r#"{"ids":["1"]}"#), ForwardVerdict::Taken(vec![]));
+        assert!(matches!(jobs(200, "<html>"), ForwardVerdict::Wait { .. }));
+    }
+}
