@@ -1,8 +1,8 @@
 //! Follows a file: each complete line that is appended becomes a message, a JSON string.
 //!
 //! The first time it begins at the file's end; afterwards where it stopped, which is stored with
-//! the last line itself. A file that was renamed is read to its end before the new one is begun. One
-//! that was cut short is begun anew, after the rest was looked for in a copy beside it.
+//! the last line itself. A file that was renamed is read to its end before the new one is begun.
+//! One that was cut short is begun anew, after the rest was looked for in a copy beside it.
 
 mod lines;
 

@@ -5,6 +5,8 @@
 //! loses nothing. They are written one after the other, so that one is whole at any moment. Where
 //! no copy can be read, everything that is still in segments is forwarded again, under its own
 //! numbers, and new records get another identity.
+//!
+//! To change the format, give it another magic and read both.
 
 use std::io;
 use std::sync::Arc;
