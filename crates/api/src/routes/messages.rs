@@ -21,7 +21,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::append;
-use crate::idempotency::Creation;
+use crate::idempotency::{Creation, refuse_key};
 use crate::openapi::refusals::{OF_A_MESSAGE, OF_A_READ, OF_A_STREAM, UNKNOWN_MESSAGE, UNKNOWN_STREAM};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -82,6 +82,7 @@ async fn append(
     request: Request,
 ) -> Result<Answer, Refused> {
     if is_ndjson(request.headers()) {
+        refuse_key(request.headers(), "lines have no Idempotency-Key: give each a source and an external_id")?;
         let whose = SenderKey::of(request.extensions());
         let told = append::take(&api, &stream, &whose, Pieces::of(request.into_body())).await?;
         return Ok(Answer::ok(&told));
@@ -97,14 +98,14 @@ async fn append(
 }
 
 /// What a reader asks for.
-struct Asked {
+struct MessagesAsked {
     stream: StreamName,
     query: StreamRead,
     wait: Duration,
     whose: SenderKey,
 }
 
-impl Asked {
+impl MessagesAsked {
     fn read(stream: StreamName, mut params: Params) -> Result<Self, Problem> {
         let right = "the id of a message: a decimal; 0 is before the first";
         let after = params.take("after", right, message_id)?.unwrap_or_default();
@@ -177,7 +178,7 @@ async fn read_page(
     StreamInPath(stream): StreamInPath,
     params: Params,
 ) -> Result<Response, Refused> {
-    let asked = Asked::read(stream, params)?;
+    let asked = MessagesAsked::read(stream, params)?;
     let until = Instant::now() + asked.wait;
     let (held, page) = asked.look(&api, &api.shared.lists).await?;
     if !page.items.is_empty() || asked.wait.is_zero() {

@@ -2,6 +2,7 @@
 
 use records::StreamSettings;
 
+use super::append_run::PlaceInRun;
 use super::block_worker::StoredBlock;
 use super::{NewMessage, StreamName};
 use crate::kernel::reply::{Answered, Reply};
@@ -27,6 +28,11 @@ pub enum StreamsInput {
         /// Whether it was done.
         reply: Reply<Answered<()>>,
     },
+    /// The disk with the data has hardly any room left, or has room again.
+    Disk {
+        /// Which it is.
+        is_nearly_full: bool,
+    },
     /// A block was stored, or could not be.
     Stored(Box<StoredBlock>),
 }
@@ -38,6 +44,8 @@ pub struct AppendCall {
     pub stream: StreamName,
     /// The messages, in order.
     pub messages: Vec<NewMessage>,
+    /// Behind which other appends it comes.
+    pub run: Option<PlaceInRun>,
     /// The id that the newest message must have.
     pub expect_last_id: Option<u64>,
     /// What became of each message.
