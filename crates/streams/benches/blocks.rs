@@ -133,12 +133,7 @@ struct NoRows;
 impl StoredIntervals for NoRows {
     type Error = Infallible;
 
-    fn up_to(
-        &self,
-        _: &str,
-        _: u64,
-        _: &dyn Fn(u64) -> bool,
-    ) -> Result<Option<NumberInterval>, Infallible> {
+    fn up_to(&self, _: &str, _: u64, _: &dyn Fn(u64) -> bool) -> Result<Option<NumberInterval>, Infallible> {
         Ok(None)
     }
 

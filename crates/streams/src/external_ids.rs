@@ -294,7 +294,11 @@ impl SourceNumbers {
     /// How many of these two rows are in no batch.
     fn untaken_at(&self, put: NumberInterval, behind: Option<NumberInterval>) -> usize {
         let is_untaken = |from: &u64| self.changes.get(from).is_some_and(|row| row.batch.is_none());
-        [Some(put.from), behind.map(|behind| behind.from)].iter().flatten().filter(|from| is_untaken(from)).count()
+        [Some(put.from), behind.map(|behind| behind.from)]
+            .iter()
+            .flatten()
+            .filter(|from| is_untaken(from))
+            .count()
     }
 }
 

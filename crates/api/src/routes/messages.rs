@@ -38,7 +38,7 @@ pub(crate) const READERS_SHARE: usize = 256;
 
 /// A page ends before its messages become heavier than this, in bytes; the largest message fits.
 const PAGE_BYTES_MAX: usize = 4 * 1_024 * 1_024;
-/// What a message may have besides its payload, about, in bytes.
+/// What a message may have besides its payload and headers, about, in bytes.
 const MESSAGE_REST_BYTES: usize = 1_024;
 /// What a page takes for each of its bytes: as it was read, and as it is sent, in base64 at worst.
 const HELD_PER_BYTE: usize = 3;
@@ -82,7 +82,10 @@ async fn append(
     request: Request,
 ) -> Result<Answer, Refused> {
     if is_ndjson(request.headers()) {
-        refuse_key(request.headers(), "lines have no Idempotency-Key: give each a source and an external_id")?;
+        refuse_key(
+            request.headers(),
+            "lines have no Idempotency-Key: give each a source and an external_id",
+        )?;
         let whose = SenderKey::of(request.extensions());
         let told = append::take(&api, &stream, &whose, Pieces::of(request.into_body())).await?;
         return Ok(Answer::ok(&told));
@@ -127,7 +130,7 @@ impl MessagesAsked {
         let mut held = held.await?.counted_by(&api.shared.metrics.page_held_bytes);
         let (streams, stream, query) = (api.streams(), self.stream.clone(), self.query.clone());
         let page = place.run(move || streams.read(&stream, &query)).await?;
-        let bytes: usize = page.items.iter().map(|item| item.payload.len() + MESSAGE_REST_BYTES).sum();
+        let bytes: usize = page.items.iter().map(|item| item.bytes() + MESSAGE_REST_BYTES).sum();
         held.shrink((HELD_PER_BYTE * bytes).min(HELD_PER_BYTE * self.query.bytes_max));
         Ok((held, page))
     }
@@ -163,7 +166,14 @@ impl MessagesAsked {
             } else if Instant::now() >= until {
                 return Ok((None, StreamPage { skipped, ..page }));
             }
-            let (held, next) = self.look(api, &api.shared.follows).await?;
+            let (held, next) = match self.look(api, &api.shared.follows).await {
+                Ok(looked) => looked,
+                // Whoever waits is not refused for want of a turn: it asks again from where it is.
+                Err(problem) if problem.code == "busy" => {
+                    return Ok((None, StreamPage { skipped, ..page }));
+                }
+                Err(problem) => return Err(problem),
+            };
             skipped += next.skipped;
             page = next;
             if !page.items.is_empty() {

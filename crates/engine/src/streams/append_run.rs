@@ -88,7 +88,11 @@ mod tests {
     fn is_taken(runs: &mut AppendRuns, run: u64, place: u64, fits: bool) -> bool {
         let at = Some(PlaceInRun { run, place });
         let is_taken = runs.check(at).is_ok() && fits;
-        if is_taken { runs.taken(at) } else { runs.refused(at) }
+        if is_taken {
+            runs.taken(at)
+        } else {
+            runs.refused(at)
+        }
         is_taken
     }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use ::streams::tail;
 use base::{Incarnation, PartitionId, Timestamp};
-use records::{Op, PartitionHead};
+use records::PartitionHead;
 use store::StoreError;
 
 use super::StreamName;
@@ -176,6 +176,10 @@ impl StreamPartition {
             let Some(stream) = touched.pop_first() else { break };
             self.finish_stream(stream, step)?;
             if !touched.is_empty() && step.weigh() >= STEP_BYTES_MAX {
+                // What the step did to them is written with how far they have come.
+                for stream in &touched {
+                    self.loaded.get_mut(stream).into_iter().for_each(|loaded| loaded.write_tail(step));
+                }
                 self.unfinished = touched;
                 step.own.is_behind = true;
                 return Ok(());
@@ -205,10 +209,7 @@ impl StreamPartition {
         if due < loaded.tail.due || (unloads && due != loaded.tail.due) {
             loaded.put_due(due, step);
         }
-        if std::mem::take(&mut loaded.is_tail_dirty) {
-            step.push(Op::PutStreamTail(Box::new(loaded.tail)));
-            loaded.written = step.seq;
-        }
+        loaded.write_tail(step);
         if unloads && self.try_unload(stream, step) {
             return Ok(());
         }

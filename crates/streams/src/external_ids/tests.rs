@@ -52,7 +52,8 @@ impl Rows {
 
     fn numbers(&self) -> BTreeSet<(String, u64)> {
         let all = self.rows.iter();
-        all.flat_map(|((source, from), to)| (*from..=*to).map(|number| (source.to_string(), number))).collect()
+        all.flat_map(|((source, from), to)| (*from..=*to).map(|number| (source.to_string(), number)))
+            .collect()
     }
 }
 

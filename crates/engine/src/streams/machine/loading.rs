@@ -204,7 +204,8 @@ impl LoadedStream {
             for chunk in unread {
                 from = chunk.first + u64::from(chunk.messages);
                 bytes += chunk.bytes.len();
-                let goes_on = |open: &&mut UnstoredBlock| open.as_open(0, 0).closes(&bounds, chunk.at).is_none();
+                let goes_on =
+                    |open: &&mut UnstoredBlock| open.as_open(0, 0).closes(&bounds, chunk.at).is_none();
                 match found.back_mut().filter(goes_on) {
                     Some(open) => open.push(UnstoredChunk::saved(chunk)),
                     None => {

@@ -34,6 +34,10 @@ impl StreamPartition {
         let settings = loaded.stream.settings;
         let asked = SpaceAsked { kept_bytes: loaded.bytes(), appended_bytes: 0, is_nearly_full: false };
         let is_too_large = settings.keep.bytes.is_some_and(|most| asked.kept_bytes > most);
+        if loaded.tail.blocks == 0 {
+            // The last ones may have made room: nothing is waited for.
+            loaded.expires_at = None;
+        }
         let is_due = loaded.expires_at.is_some_and(|at| at <= step.now);
         if loaded.tail.blocks == 0 || !(is_due || is_too_large) {
             return Ok(());
@@ -152,7 +156,7 @@ impl LoadedStream {
         let is_over = self.stream.settings.keep.bytes.is_some_and(|most| kept_bytes > most);
         SpaceAsked {
             kept_bytes,
-            appended_bytes: messages.iter().map(|message| message.weight() as u64).sum(),
+            appended_bytes: messages.iter().map(NewMessage::chunk_bytes).sum(),
             is_nearly_full: is_over && self.retry.is_some(),
         }
     }

@@ -106,9 +106,7 @@ impl StreamPartition {
             self.save(stream, step);
             if let Some(loaded) = self.loaded.get_mut(&stream) {
                 super::closing::store_next(self.id, loaded, step);
-                loaded.is_tail_dirty = false;
-                loaded.written = step.seq;
-                step.push(Op::PutStreamTail(Box::new(loaded.tail)));
+                loaded.write_tail(step);
             }
             self.count_ids(stream, step);
             self.set_timer(stream, step.now);
@@ -117,6 +115,14 @@ impl StreamPartition {
 }
 
 impl LoadedStream {
+    /// Writes how far the stream has come, where that is another place than its row says.
+    pub(super) fn write_tail(&mut self, step: &mut StreamsStep<'_>) {
+        if std::mem::take(&mut self.is_tail_dirty) {
+            step.push(Op::PutStreamTail(Box::new(self.tail)));
+            self.written = step.seq;
+        }
+    }
+
     /// Answers every caller that waits.
     fn answer(&mut self, step: &mut StreamsStep<'_>) {
         for (reply, outcomes) in self.waiting.drain(..) {

@@ -56,10 +56,7 @@ pub(super) struct IdBytes {
 impl LoadedStream {
     fn id_bytes(&self) -> IdBytes {
         let numbers = &self.numbers;
-        IdBytes {
-            all: numbers.bytes() + self.text_bytes,
-            unsaved: numbers.untaken_bytes() + self.text_bytes,
-        }
+        IdBytes { all: numbers.bytes() + self.text_bytes, unsaved: numbers.untaken_bytes() + self.text_bytes }
     }
 }
 

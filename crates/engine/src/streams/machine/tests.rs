@@ -4,6 +4,7 @@
 mod blocks;
 mod lives;
 mod modes;
+mod room;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,7 +14,7 @@ use crate::streams::message::GivenMessage;
 struct Visible {
     /// What may be shown.
     allowed: BTreeMap<u64, GivenMessage>,
-    /// What has to be shown: it was answered, or is durable and somebody may know that.
+    /// What has to be shown: it was answered.
     required: Vec<u64>,
 }
 
@@ -58,10 +58,7 @@ impl World {
         let mut allowed = found.messages.clone();
         let told = self.ledger.of(stream).map(|(id, given)| (id, given.clone()));
         allowed.extend(told.filter(|(id, _)| *id > found.last));
-        let known = self.model.durable().streams.get(&stream);
-        let durable = known.into_iter().flat_map(|known| known.messages.keys().copied());
-        let told = self.ledger.of(stream).map(|(id, _)| id);
-        let required = durable.chain(told).filter(|id| *id >= first).collect();
+        let required = self.ledger.of(stream).map(|(id, _)| id).filter(|id| *id >= first).collect();
         self.model.shown(seq);
         let visible = Visible { allowed, required };
         visible.check(stream, query, &page)?;
