@@ -123,6 +123,23 @@ impl Admitted {
         Err(caller.may_not(takes))
     }
 
+    /// Whether the caller may append to any stream: to which, it says with each batch.
+    ///
+    /// # Errors
+    /// 403 `forbidden`.
+    pub fn may_append(&self) -> Result<(), Problem> {
+        let Some(known) = &self.0 else { return Ok(()) };
+        let suffices = |scope: &Scope| match scope {
+            Scope::Streams(namespace, _) => scope.may_stream(namespace.as_str(), StreamRights::Append),
+            scope => matches!(scope, Scope::Admin),
+        };
+        if known.caller.scopes().iter().any(suffices) {
+            return Ok(());
+        }
+        known.metrics.judged(known.caller.name(), "forbidden");
+        Err(known.caller.may_not(StreamRights::Append.takes()))
+    }
+
     /// Whether the caller's tasks may have this class, and ask for so many devices.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! Lines that are appended to a stream as their body comes: gathered into slices, a bounded number
 //! of which is under way. When that many are, or there is no memory, the body is not read on.
 //!
-//! Slices are handed in one after the other, so messages come in the order of their lines.
+//! Slices are handed in one after the other, as a run: messages come in the order of their lines, and
+//! where a slice is refused, what is behind it is not appended.
 
 use base::Problem;
 use base::limits::{MESSAGES_PER_CALL_MAX, NDJSON_LINE_BYTES_MAX};
-use engine::streams::{AppendedMessage, NewMessage, StreamName};
+use engine::Streams;
+use engine::streams::{AppendRun, AppendedMessage, NewMessage, StreamName};
 use futures_util::future::{BoxFuture, poll_immediate};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use net::body::Pieces;
@@ -37,31 +39,34 @@ pub(crate) async fn take(
     whose: &SenderKey,
     mut body: Pieces,
 ) -> Result<AppendedLinesShape, Problem> {
-    let mut run = Run {
+    let mut lines = AppendingLines {
         api,
         stream,
         whose,
-        open: Slice::default(),
+        open: SliceOfLines::default(),
         in_flight: FuturesOrdered::new(),
+        run: api.streams().begin_run(),
         told: AppendedLinesShape::default(),
     };
-    feed(&mut body, &mut run).await?;
-    run.finish().await
+    feed(&mut body, &mut lines).await?;
+    lines.finish().await
 }
 
-struct Run<'a> {
+struct AppendingLines<'a> {
     api: &'a ApiState,
     stream: &'a StreamName,
     whose: &'a SenderKey,
-    open: Slice,
+    open: SliceOfLines,
     in_flight: FuturesOrdered<BoxFuture<'a, Result<Outcomes, Problem>>>,
+    /// Slices that are not answered.
+    run: AppendRun,
     told: AppendedLinesShape,
 }
 
 /// What became of the lines of a slice, with their numbers.
 type Outcomes = Vec<(u64, Result<AppendedMessage, Problem>)>;
 
-impl TakesLines for Run<'_> {
+impl TakesLines for AppendingLines<'_> {
     async fn add(&mut self, number: u64, line: Line) -> Result<(), Problem> {
         self.make_room().await?;
         self.open.add(number, line);
@@ -77,7 +82,10 @@ impl TakesLines for Run<'_> {
             self.settle_oldest().await?;
         }
         let slice = std::mem::take(&mut self.open);
-        self.in_flight.push_back(Box::pin(slice.append(self.api, self.stream)));
+        if self.in_flight.is_empty() {
+            self.run = self.api.streams().begin_run();
+        }
+        self.in_flight.push_back(slice.append(&self.api.streams(), self.stream, &mut self.run));
         // What is polled once is on its way, ahead of all that is handed in later.
         if let Some(Some(outcomes)) = poll_immediate(self.in_flight.next()).await {
             self.tell(outcomes?);
@@ -86,7 +94,7 @@ impl TakesLines for Run<'_> {
     }
 }
 
-impl Run<'_> {
+impl AppendingLines<'_> {
     /// Takes memory for the slice that begins. While there is none the body is not read on.
     async fn make_room(&mut self) -> Result<(), Problem> {
         let memory = &self.api.shared.memory_of_lines;
@@ -130,7 +138,7 @@ impl Run<'_> {
 
 /// Lines that will be handed in together.
 #[derive(Debug, Default)]
-struct Slice {
+struct SliceOfLines {
     messages: Vec<NewMessage>,
     /// The number of each line, and why it is not handed in, where it is not.
     lines: Vec<(u64, Option<Problem>)>,
@@ -138,7 +146,7 @@ struct Slice {
     memory: Option<Reservation>,
 }
 
-impl Slice {
+impl SliceOfLines {
     fn add(&mut self, number: u64, line: Line) {
         self.bytes += line.as_ref().map_or(0, String::len);
         match line.and_then(|line| message_in_line(&line)) {
@@ -154,20 +162,28 @@ impl Slice {
         self.lines.len() >= MESSAGES_PER_CALL_MAX || self.bytes >= SLICE_BYTES
     }
 
-    async fn append(mut self, api: &ApiState, stream: &StreamName) -> Result<Outcomes, Problem> {
+    fn append<'a>(
+        mut self,
+        streams: &Streams,
+        stream: &StreamName,
+        run: &mut AppendRun,
+    ) -> BoxFuture<'a, Result<Outcomes, Problem>> {
         if let Some(memory) = &mut self.memory {
             memory.shrink(self.bytes + self.lines.len() * MESSAGE_BYTES);
         }
-        let appended = if self.messages.is_empty() {
-            Vec::new()
-        } else {
-            api.streams().append(stream, self.messages, None).await?
-        };
-        let mut appended = appended.into_iter();
-        let outcome = |(number, refused): (u64, Option<Problem>)| match refused {
-            Some(problem) => Some((number, Err(problem))),
-            None => Some((number, Ok(appended.next()?))),
-        };
-        Ok(self.lines.into_iter().filter_map(outcome).collect())
+        let messages = std::mem::take(&mut self.messages);
+        let append = (!messages.is_empty()).then(|| streams.append_next(run, stream, messages, None));
+        Box::pin(async move {
+            let appended = match append {
+                Some(append) => append.await?,
+                None => Vec::new(),
+            };
+            let mut appended = appended.into_iter();
+            let outcome = |(number, refused): (u64, Option<Problem>)| match refused {
+                Some(problem) => Some((number, Err(problem))),
+                None => Some((number, Ok(appended.next()?))),
+            };
+            Ok(self.lines.into_iter().filter_map(outcome).collect())
+        })
     }
 }

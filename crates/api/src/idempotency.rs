@@ -194,6 +194,17 @@ fn whose(request: &Request) -> &[u8] {
     caller.or_else(given).unwrap_or_default()
 }
 
+/// Refuses a key where a repeat would not be known by it.
+///
+/// # Errors
+/// 422 `invalid_idempotency_key` with that detail where there is one.
+pub(crate) fn refuse_key(headers: &HeaderMap, detail: &'static str) -> Result<(), Problem> {
+    match headers.contains_key(HEADER) {
+        true => Err(Problem::not_allowed("invalid_idempotency_key", detail)),
+        false => Ok(()),
+    }
+}
+
 fn given_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     let mut keys = headers.get_all(HEADER).iter();
     let Some(key) = keys.next().map(|key| key.as_bytes()) else { return Ok(None) };

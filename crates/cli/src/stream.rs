@@ -23,11 +23,11 @@ pub enum StreamAction {
     Read(read::ReadMessages),
     /// List streams with how much is in them.
     #[command(visible_alias = "list")]
-    Ls(Ls),
+    Ls(StreamListing),
     /// Show how a stream stands and what is set for it.
     Show(StreamArgs),
     /// Change what is set for a stream: save mode, blocks, how long messages are kept.
-    Set(set::Set),
+    Set(set::SetStream),
     /// Delete a stream with all its messages and what is set for it.
     Delete(StreamArgs),
     /// List the blocks of a stream, the oldest first.
@@ -48,7 +48,7 @@ pub struct StreamArgs {
 }
 
 #[derive(Args, Debug)]
-pub struct Ls {
+pub struct StreamListing {
     /// Only those of this namespace.
     #[arg(long)]
     namespace: Option<String>,
@@ -79,7 +79,7 @@ impl StreamAction {
         match self {
             Self::Append(append) => append.run(api, screen),
             Self::Read(read) => read.run(api, screen),
-            Self::Ls(Ls { namespace, list_flags }) => {
+            Self::Ls(StreamListing { namespace, list_flags }) => {
                 let path = Path::of(&["streams"]).with_maybe("namespace", namespace.as_ref());
                 list::show::<StreamView>(api, screen, &path, list_flags, "no streams")
             }

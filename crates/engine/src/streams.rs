@@ -5,13 +5,16 @@
 //! a stream says when that is, and when the caller is answered. Readers see what callers were
 //! answered, and never more.
 
+mod append_run;
 pub mod block_worker;
 mod calls;
 mod checks;
 pub(crate) mod context;
 mod effect;
+mod handler_log;
 mod index_cache;
 pub mod input;
+mod look_ups;
 pub mod machine;
 mod message;
 mod name;
@@ -20,6 +23,7 @@ mod shown;
 mod stream_metrics;
 mod tails;
 
+pub use append_run::{AppendRun, PlaceInRun};
 pub use calls::Streams;
 pub use checks::{check_message, is_label};
 pub use context::StreamsContext;

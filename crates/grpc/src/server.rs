@@ -135,7 +135,7 @@ impl Grpc {
         let commands = CommandsService::new(engine, reads.clone(), stop.clone());
         let rollouts = RolloutsService::new(engine, reads.clone(), stop.clone(), &metrics);
         let tasks = TasksService::new(engine, reads.clone(), stop.clone(), &metrics);
-        let streams = StreamsService::new(engine, reads, stop.clone(), &metrics);
+        let streams = StreamsService::new(engine, (reads, memory), stop.clone(), &metrics);
         Self {
             engine: engine.clone(),
             access,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::Problem;
 use base::limits::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
-use net::memory_budget::{MemoryBudget, MemoryPart, Purpose, SENDER_BYTES};
+use net::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation, SENDER_BYTES};
 use net::shares::{Pool, SenderKey, Taken};
 use prometheus_client::metrics::gauge::Gauge;
 use prost::Message;
@@ -72,6 +72,22 @@ impl StoreReads {
     ) -> Result<T, Problem> {
         let _place = self.places.take(sender, 1).await;
         self.in_turn(read).await
+    }
+
+    /// [`StoreReads::run`], once there is a place and memory for what is read. Only for callers that
+    /// have a limit elsewhere, and hold no page.
+    ///
+    /// # Errors
+    /// What the read says.
+    pub(crate) async fn run_with_memory<T: Send + 'static>(
+        &self,
+        sender: &SenderKey,
+        bytes_max: usize,
+        read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<(T, Reservation), Problem> {
+        let memory = self.memory.take(sender, bytes_max.min(PAGE_HELD_BYTES_MAX)).await;
+        let memory = memory.counted_by(&self.page_held_bytes);
+        Ok((self.run_when_free(sender, read).await?, memory))
     }
 
     /// Reads a page that takes at most so many bytes while it is made, with memory for it. The

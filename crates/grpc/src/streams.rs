@@ -13,11 +13,12 @@ use base::Problem;
 use engine::Engine;
 use engine::streams::StreamName;
 use futures_util::{Stream, stream};
+use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::metrics::Counted;
 use net::shares::{Pool, SenderKey};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::callers::{caller, caller_sender_and_message};
+use crate::callers::caller_sender_and_message;
 use crate::metrics::Metrics;
 use crate::proto::{self, streams_server};
 use crate::status::status;
@@ -36,13 +37,21 @@ pub(crate) struct StreamsService {
     reads: StoreReads,
     stop: Stop,
     readers: Arc<Pool>,
+    /// Memory for messages that are not durable yet.
+    appends: MemoryPart,
     metrics: Metrics,
 }
 
 impl StreamsService {
-    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop, metrics: &Metrics) -> Self {
+    pub(crate) fn new(
+        engine: &Engine,
+        (reads, memory): (StoreReads, &MemoryBudget),
+        stop: Stop,
+        metrics: &Metrics,
+    ) -> Self {
         let readers = Arc::new(Pool::new(READERS_MAX, READERS_OF_SENDER_MAX));
-        Self { streams: engine.streams(), reads, stop, readers, metrics: metrics.clone() }
+        let (streams, appends) = (engine.streams(), memory.part(Purpose::Lines));
+        Self { streams, reads, stop, readers, appends, metrics: metrics.clone() }
     }
 
     fn reader(&self, sender: &SenderKey, request: &proto::ReadRequest) -> Result<StreamPager, Problem> {
@@ -65,6 +74,7 @@ impl StreamsService {
             reads: self.reads.clone(),
             stop: self.stop.clone(),
             is_at_end: false,
+            held: None,
             _place: (place, counted),
         };
         Ok(reader)
@@ -79,8 +89,10 @@ impl streams_server::Streams for StreamsService {
         &self,
         request: Request<Streaming<proto::AppendRequest>>,
     ) -> Result<Response<Self::AppendStream>, Status> {
-        let caller = caller(&request)?;
-        let appending = Appending::new(caller, request.into_inner(), self.streams.clone(), self.stop.clone());
+        let (caller, sender, batches) = caller_sender_and_message(request)?;
+        caller.may_append().map_err(|problem| status(&problem))?;
+        let engine = (self.streams.clone(), self.appends.clone());
+        let appending = Appending::new((caller, sender), batches, engine, self.stop.clone());
         Ok(Response::new(Box::pin(stream::unfold(appending, Appending::next))))
     }
 

@@ -27,7 +27,7 @@ use crate::shares::{Pool, SenderKey, Taken};
 pub enum Purpose {
     /// Bodies of requests that are read as a whole, over HTTP.
     Bodies,
-    /// NDJSON lines that are not durable yet.
+    /// NDJSON lines, and batches over gRPC, that are not durable yet.
     Lines,
     /// Messages over gRPC.
     Messages,

@@ -87,6 +87,13 @@ impl DiskBlocks {
         BlockHold { blocks: self.clone() }
     }
 
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let file = self.disk.open(name, true)?;
+        file.set_len(0)?;
+        file.write_at(0, bytes)?;
+        file.sync()
+    }
+
     fn held(&self) -> MutexGuard<'_, HeldBlocks> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,11 +108,11 @@ impl fmt::Debug for DiskBlocks {
 impl BlockStorage for DiskBlocks {
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let writing = format!("{}{WRITING_SUFFIX}", name.trim_end_matches(BLOCK_SUFFIX));
-        let file = self.disk.open(&writing, true)?;
-        file.set_len(0)?;
-        file.write_at(0, bytes)?;
-        file.sync()?;
-        drop(file);
+        if let Err(error) = self.write(&writing, bytes) {
+            // A part of a block takes room that a full disk does not have; a start deletes it else.
+            let _left = self.disk.remove(&writing);
+            return Err(error);
+        }
         self.disk.rename(&writing, name)?;
         self.disk.sync_directory()
     }

@@ -257,6 +257,14 @@ impl Store for EmbeddedStore {
         Ok(Box::new(EmbeddedView::new(partition.moment(), Arc::clone(&self.health))))
     }
 
+    fn sync_committed(&self) -> Result<(), StoreError> {
+        self.sync_step();
+        match self.failure() {
+            Some(failure) => Err(StoreError::Poisoned(failure.to_string())),
+            None => Ok(()),
+        }
+    }
+
     fn blocks(&self) -> Arc<dyn BlockStorage> {
         Arc::new(self.blocks.clone())
     }

@@ -130,6 +130,15 @@ pub trait Store: Send + Sync + 'static {
     /// When the data cannot be read.
     fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError>;
 
+    /// Makes what was committed so far survive a loss of power too. Nothing is left to do where
+    /// every commit is synced.
+    ///
+    /// # Errors
+    /// When that fails: the store accepts nothing more.
+    fn sync_committed(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// The storage of blocks of streams that every store has: the one named `local`.
     fn blocks(&self) -> Arc<dyn BlockStorage>;
 

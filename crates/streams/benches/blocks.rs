@@ -4,6 +4,7 @@
 //! `cargo bench --package streams --bench blocks`. Times are of one thread.
 #![allow(missing_docs, clippy::print_stdout, reason = "a benchmark is no library, and prints its figures")]
 
+use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,8 @@ use base::{Incarnation, Timestamp};
 use records::StreamChunk;
 use streams::{
     BlockIndex, BlockName, BlockOrigins, BlockWriter, ChunkWriter, ClosedBlock, ExternalId, ExternalNumbers,
-    MessageHeaders, MessageOrigin, MessageReader, StreamMessage, StreamPayload,
+    MessageHeaders, MessageOrigin, MessageReader, NumberInterval, StoredIntervals, StreamMessage,
+    StreamPayload,
 };
 
 const STREAM: Incarnation = Incarnation(7);
@@ -125,36 +127,52 @@ fn read_page(index: &BlockIndex, file: &[u8], after: u64) -> usize {
     count
 }
 
+/// No row is durable.
+struct NoRows;
+
+impl StoredIntervals for NoRows {
+    type Error = Infallible;
+
+    fn up_to(&self, _: &str, _: u64, _: &dyn Fn(u64) -> bool) -> Result<Option<NumberInterval>, Infallible> {
+        Ok(None)
+    }
+
+    fn starting_at(&self, _: &str, _: u64) -> Result<Option<NumberInterval>, Infallible> {
+        Ok(None)
+    }
+}
+
 fn note_external_ids() {
     let names: Vec<String> = (0..SOURCES).map(|number| format!("device-{number:06}")).collect();
     let (mut numbers, mut origins) = (ExternalNumbers::default(), BlockOrigins::default());
     let mut next = 0;
     measure("note ascending external ids of one source", MESSAGES, || {
         for _ in 0..MESSAGES {
-            assert!(numbers.insert(&names[0], next), "it is new");
+            assert_eq!(numbers.insert(&names[0], next, &NoRows), Ok(true), "it is new");
             next += 1;
         }
-        black_box(numbers.take_changes(STREAM));
+        black_box(numbers.take_changes(STREAM, 1));
     });
     let mut id = 0;
     measure("note ascending external ids of 1,000 sources, and their messages", MESSAGES, || {
         for place in 0..MESSAGES as usize {
             id += 1;
             let (source, number) = (&names[place % names.len()], 1_000_000_000 + id / SOURCES);
-            numbers.insert(source, number);
+            assert!(numbers.insert(source, number, &NoRows).is_ok());
             let external_id = ExternalId::Number(number);
             origins.add(MessageOrigin { source, external_id }, id);
         }
-        black_box(numbers.take_changes(STREAM));
+        black_box(numbers.take_changes(STREAM, 2));
     });
     let mut numbers = ExternalNumbers::default();
     let random = &mut Random::new(7);
     let before = resident_bytes();
     measure("note random external ids", MESSAGES, || {
         for _ in 0..MESSAGES {
-            numbers.insert(&names[0], random.below(1 << 40));
+            assert!(numbers.insert(&names[0], random.below(1 << 40), &NoRows).is_ok());
         }
-        drop(numbers.take_changes(STREAM));
+        drop(numbers.take_changes(STREAM, 1));
+        numbers.settle(1);
     });
     let resident = resident_bytes().saturating_sub(before);
     println!("random external ids: counted {} B, resident {resident} B", numbers.bytes());

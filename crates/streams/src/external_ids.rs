@@ -1,25 +1,61 @@
 //! Once only: which numbers each source has ever given to messages of a stream.
 //!
-//! Numbers are unique for ever, so their intervals are kept when the messages are gone. Texts are
+//! Numbers are unique for ever, so their intervals are kept when the messages are gone. However many
+//! there are, they are rows: in memory are the highest interval of each source in use, and rows that
+//! are not durable yet. So numbers that ascend need no row, and any other needs two. Texts are
 //! unique while their message is kept: they are rows by [`text_hash`], and nothing here. Which
 //! message a number belongs to is in [`crate::origins`].
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use base::{Incarnation, hash};
 use records::ExternalInterval;
 
-use crate::intervals::{IntervalChange, IntervalSet, NumberInterval};
-
-/// Bytes of a source beside its intervals: its set, its pending changes and its place in the maps.
+/// Bytes of a source beside its changes: its highest interval, and its place in the map.
 const SOURCE_BYTES: usize = 160;
+/// Bytes of a row that is not durable: in a map that is about half full, and in the order in which
+/// rows become durable.
+const CHANGE_BYTES: usize = 128;
 
 /// The hash by which the text of an external id is found. Part of the stored form.
 #[must_use]
 pub fn text_hash(text: &str) -> u64 {
     hash::derived(0, text.as_bytes())
+}
+
+/// Numbers without a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberInterval {
+    /// The lowest.
+    pub from: u64,
+    /// The highest.
+    pub to: u64,
+}
+
+/// The durable rows of a stream's intervals. Those of a source do not touch.
+pub trait StoredIntervals {
+    /// Why they cannot be read.
+    type Error;
+
+    /// Of the intervals of a source that begin with this number or lower, the one that begins
+    /// highest, where those that begin with a number that `is_left_out` are not there.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn up_to(
+        &self,
+        source: &str,
+        number: u64,
+        is_left_out: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<NumberInterval>, Self::Error>;
+
+    /// The interval of a source that begins with this number.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn starting_at(&self, source: &str, from: u64) -> Result<Option<NumberInterval>, Self::Error>;
 }
 
 /// A change of the rows of intervals.
@@ -31,66 +67,95 @@ pub enum IntervalRowChange {
     Delete(Box<str>, u64),
 }
 
-/// The numbers that sources have given to messages of a stream. In memory while the stream is.
+/// The numbers that sources have given to messages of a stream, as far as they are in memory.
 #[derive(Clone, Debug, Default)]
 pub struct ExternalNumbers {
-    /// Where each source is.
-    places: BTreeMap<Arc<str>, usize>,
-    sources: Vec<SourceNumbers>,
+    sources: BTreeMap<Arc<str>, SourceNumbers>,
     /// Sources with changes that are not taken, in the order in which they changed.
-    changed: Vec<usize>,
+    changed: Vec<Arc<str>>,
+    /// Rows by the batch that they are in, with their source and lowest number.
+    in_flight: VecDeque<(u64, Arc<str>, u64)>,
+    /// Rows that are not taken.
+    untaken: usize,
     bytes: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct SourceNumbers {
-    name: Arc<str>,
-    numbers: IntervalSet,
-    /// By lowest number.
-    pending: BTreeMap<u64, PendingRow>,
+    highest: Option<NumberInterval>,
+    /// Rows that may differ from the durable ones, by lowest number.
+    changes: BTreeMap<u64, ChangedRow>,
+    /// Some of them are not taken.
+    is_changed: bool,
 }
 
-/// A row that differs from the stored one.
+/// A row that may differ from the durable one.
 #[derive(Clone, Copy, Debug)]
-struct PendingRow {
+struct ChangedRow {
     /// `None` for a row that goes.
     to: Option<u64>,
-    /// Whether there is a stored row.
+    /// Whether there is such a row, durable or on its way.
     is_stored: bool,
+    /// The batch that it is in; `None` while it is in none.
+    batch: Option<u64>,
 }
 
 impl ExternalNumbers {
-    /// Adds what a row says. Those of a source come in ascending order.
-    pub fn load(&mut self, row: &ExternalInterval) {
-        let place = self.place(&row.source);
-        let numbers = &mut self.sources[place].numbers;
-        let before = numbers.heap_bytes();
-        numbers.load(NumberInterval { from: row.from, to: row.to });
-        self.bytes += numbers.heap_bytes() - before;
-    }
-
-    /// Notes that a source gave a number. Whether it is new. Costs the logarithm of the count of
-    /// sources, and nothing more while the source's numbers ascend.
-    pub fn insert(&mut self, source: &str, number: u64) -> bool {
-        let place = self.place(source);
-        let of_source = &mut self.sources[place];
-        let before = of_source.numbers.heap_bytes();
-        let Some(change) = of_source.numbers.insert(number) else { return false };
-        if of_source.pending.is_empty() {
-            self.changed.push(place);
+    /// Notes that a source gave a number. Whether it is new. Looks at no row while the numbers of
+    /// the source ascend.
+    ///
+    /// # Errors
+    /// When a row cannot be read; then nothing is noted.
+    pub fn insert<R: StoredIntervals>(
+        &mut self,
+        source: &str,
+        number: u64,
+        rows: &R,
+    ) -> Result<bool, R::Error> {
+        let name = self.bring_in(source, rows)?;
+        let Some(of_source) = self.sources.get_mut(&name) else { unreachable!("it was brought in") };
+        let before = of_source.up_to(&name, number, rows)?;
+        if before.is_some_and(|before| before.to >= number) {
+            return Ok(false);
         }
-        of_source.note(number, change);
-        self.bytes = self.bytes + of_source.numbers.heap_bytes() - before;
-        true
+        let touching = before.filter(|before| before.to + 1 == number);
+        let behind = match number.checked_add(1) {
+            Some(next) => of_source.starting_at(&name, next, rows)?,
+            None => None,
+        };
+        let put = NumberInterval {
+            from: touching.map_or(number, |before| before.from),
+            to: behind.map_or(number, |behind| behind.to),
+        };
+        let (rows_before, untaken_before) = (of_source.changes.len(), of_source.untaken_at(put, behind));
+        of_source.put(put, touching.is_some());
+        if let Some(behind) = behind {
+            of_source.delete(behind.from);
+        }
+        self.untaken = self.untaken + of_source.untaken_at(put, behind) - untaken_before;
+        self.bytes = self.bytes + of_source.changes.len() * CHANGE_BYTES - rows_before * CHANGE_BYTES;
+        if !std::mem::replace(&mut of_source.is_changed, true) {
+            self.changed.push(name);
+        }
+        Ok(true)
     }
 
     /// Whether a source has given a number.
-    #[must_use]
-    pub fn contains(&self, source: &str, number: u64) -> bool {
-        self.places.get(source).is_some_and(|place| self.sources[*place].numbers.contains(number))
+    ///
+    /// # Errors
+    /// When a row cannot be read.
+    pub fn contains<R: StoredIntervals>(
+        &mut self,
+        source: &str,
+        number: u64,
+        rows: &R,
+    ) -> Result<bool, R::Error> {
+        let name = self.bring_in(source, rows)?;
+        let Some(of_source) = self.sources.get(&name) else { unreachable!("it was brought in") };
+        Ok(of_source.up_to(&name, number, rows)?.is_some_and(|before| before.to >= number))
     }
 
-    /// How many sources there are.
+    /// How many sources are in memory.
     #[must_use]
     pub fn sources(&self) -> usize {
         self.sources.len()
@@ -102,162 +167,140 @@ impl ExternalNumbers {
         self.bytes
     }
 
-    /// What makes the rows say all that was inserted, source by source. They are durable in the
-    /// same batch as the messages that had the numbers: a number whose message a crash lost was
-    /// never there.
-    pub fn take_changes(&mut self, stream: Incarnation) -> Vec<IntervalRowChange> {
+    /// Bytes of those that are in no batch.
+    #[must_use]
+    pub fn untaken_bytes(&self) -> usize {
+        self.untaken * CHANGE_BYTES
+    }
+
+    /// What makes the rows say all that was inserted, source by source, to be written with the
+    /// batch `seq`. They are durable in the same batch as the messages that had the numbers: a
+    /// number whose message a crash lost was never there.
+    pub fn take_changes(&mut self, stream: Incarnation, seq: u64) -> Vec<IntervalRowChange> {
         let mut changes = Vec::new();
-        for place in std::mem::take(&mut self.changed) {
-            let of_source = &mut self.sources[place];
-            for (from, row) in std::mem::take(&mut of_source.pending) {
-                let source = Box::from(&*of_source.name);
+        for name in std::mem::take(&mut self.changed) {
+            let Some(of_source) = self.sources.get_mut(&name) else { continue };
+            of_source.is_changed = false;
+            for (from, row) in of_source.changes.iter_mut().filter(|(_, row)| row.batch.is_none()) {
+                let source = Box::from(&*name);
                 changes.push(match row.to {
-                    Some(to) => IntervalRowChange::Put(ExternalInterval { stream, source, from, to }),
-                    None => IntervalRowChange::Delete(source, from),
+                    Some(to) => IntervalRowChange::Put(ExternalInterval { stream, source, from: *from, to }),
+                    None => IntervalRowChange::Delete(source, *from),
                 });
+                (row.is_stored, row.batch) = (row.to.is_some(), Some(seq));
+                self.in_flight.push_back((seq, Arc::clone(&name), *from));
             }
         }
+        self.untaken = 0;
         changes
     }
 
-    fn place(&mut self, source: &str) -> usize {
-        if let Some(place) = self.places.get(source) {
-            return *place;
+    /// All batches up to this one are durable: their rows need not be in memory.
+    pub fn settle(&mut self, durable: u64) {
+        while let Some((seq, name, from)) = self.in_flight.pop_front_if(|(seq, ..)| *seq <= durable) {
+            let Some(of_source) = self.sources.get_mut(&name) else { continue };
+            if of_source.changes.get(&from).is_some_and(|row| row.batch == Some(seq)) {
+                of_source.changes.remove(&from);
+                self.bytes -= CHANGE_BYTES;
+            }
         }
-        let (place, name) = (self.sources.len(), Arc::from(source));
-        self.places.insert(Arc::clone(&name), place);
-        self.sources.push(SourceNumbers { name, numbers: IntervalSet::default(), pending: BTreeMap::new() });
+    }
+
+    /// Forgets sources whose rows are all durable: they are read again when they are used.
+    pub fn shrink(&mut self) {
+        let bytes = &mut self.bytes;
+        self.sources.retain(|name, of_source| {
+            let stays = of_source.is_changed || !of_source.changes.is_empty();
+            *bytes -= if stays { 0 } else { SOURCE_BYTES + name.len() };
+            stays
+        });
+    }
+
+    /// The name of a source that is in memory from now on.
+    fn bring_in<R: StoredIntervals>(&mut self, source: &str, rows: &R) -> Result<Arc<str>, R::Error> {
+        if let Some((name, _)) = self.sources.get_key_value(source) {
+            return Ok(Arc::clone(name));
+        }
+        let highest = rows.up_to(source, u64::MAX, &|_| false)?;
+        let name: Arc<str> = Arc::from(source);
+        self.sources.insert(Arc::clone(&name), SourceNumbers { highest, ..SourceNumbers::default() });
         self.bytes += SOURCE_BYTES + source.len();
-        place
+        Ok(name)
     }
 }
 
 impl SourceNumbers {
-    fn note(&mut self, number: u64, change: IntervalChange) {
-        if let Some(from) = change.deleted {
-            self.note_deleted(from);
+    /// The interval that begins with this number, or with the next lower one.
+    fn up_to<R: StoredIntervals>(
+        &self,
+        source: &str,
+        number: u64,
+        rows: &R,
+    ) -> Result<Option<NumberInterval>, R::Error> {
+        match self.highest {
+            Some(highest) if number < highest.from => {}
+            highest => return Ok(highest),
         }
-        let to = Some(change.put.to);
-        // An interval that begins with the number has no stored row, or one that is to go.
-        let is_stored = change.put.from != number;
-        self.pending.entry(change.put.from).or_insert(PendingRow { to, is_stored }).to = to;
+        let there = |(from, row): (&u64, &ChangedRow)| Some(NumberInterval { from: *from, to: row.to? });
+        let changed = self.changes.range(..=number).rev().find_map(there);
+        let stored = rows.up_to(source, number, &|from| self.changes.contains_key(&from))?;
+        Ok(changed.into_iter().chain(stored).max_by_key(|interval| interval.from))
     }
 
-    fn note_deleted(&mut self, from: u64) {
-        match self.pending.entry(from) {
+    fn starting_at<R: StoredIntervals>(
+        &self,
+        source: &str,
+        from: u64,
+        rows: &R,
+    ) -> Result<Option<NumberInterval>, R::Error> {
+        match (self.highest, self.changes.get(&from)) {
+            (Some(highest), _) if from == highest.from => Ok(Some(highest)),
+            (Some(highest), _) if from > highest.from => Ok(None),
+            (None, _) => Ok(None),
+            (_, Some(row)) => Ok(row.to.map(|to| NumberInterval { from, to })),
+            (_, None) => rows.starting_at(source, from),
+        }
+    }
+
+    fn put(&mut self, interval: NumberInterval, was_there: bool) {
+        let NumberInterval { from, to } = interval;
+        let row = self.changes.entry(from).or_insert(ChangedRow {
+            to: None,
+            // What begins there and is no change is a row.
+            is_stored: was_there,
+            batch: None,
+        });
+        (row.to, row.batch) = (Some(to), None);
+        if self.highest.is_none_or(|highest| to >= highest.to) {
+            self.highest = Some(interval);
+        }
+    }
+
+    fn delete(&mut self, from: u64) {
+        match self.changes.entry(from) {
             Entry::Occupied(row) if !row.get().is_stored => {
                 row.remove();
             }
-            Entry::Occupied(mut row) => row.get_mut().to = None,
+            Entry::Occupied(mut row) => {
+                let row = row.get_mut();
+                (row.to, row.batch) = (None, None);
+            }
             Entry::Vacant(row) => {
-                row.insert(PendingRow { to: None, is_stored: true });
+                row.insert(ChangedRow { to: None, is_stored: true, batch: None });
             }
         }
+    }
+
+    /// How many of these two rows are in no batch.
+    fn untaken_at(&self, put: NumberInterval, behind: Option<NumberInterval>) -> usize {
+        let is_untaken = |from: &u64| self.changes.get(from).is_some_and(|row| row.batch.is_none());
+        [Some(put.from), behind.map(|behind| behind.from)]
+            .iter()
+            .flatten()
+            .filter(|from| is_untaken(from))
+            .count()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const STREAM: Incarnation = Incarnation(7);
-
-    #[test]
-    fn ascending_numbers_of_a_step_change_one_row() {
-        let mut numbers = ExternalNumbers::default();
-        assert!((5..1_000).all(|number| numbers.insert("a", number)));
-        let row = ExternalInterval { stream: STREAM, source: "a".into(), from: 5, to: 999 };
-        assert_eq!(numbers.take_changes(STREAM), [IntervalRowChange::Put(row)]);
-        assert_eq!(numbers.take_changes(STREAM), []);
-        assert!(!numbers.insert("a", 7) && numbers.insert("b", 7));
-        assert_eq!((numbers.sources(), numbers.contains("b", 7), numbers.contains("c", 7)), (2, true, false));
-    }
-
-    #[test]
-    fn a_row_that_never_was_stored_is_not_deleted() {
-        let mut numbers = ExternalNumbers::default();
-        assert!(numbers.insert("a", 5) && numbers.insert("a", 4));
-        let row = |from, to| ExternalInterval { stream: STREAM, source: "a".into(), from, to };
-        assert_eq!(numbers.take_changes(STREAM), [IntervalRowChange::Put(row(4, 5))]);
-        assert!(numbers.insert("a", 3));
-        let changes = [IntervalRowChange::Put(row(3, 5)), IntervalRowChange::Delete("a".into(), 4)];
-        assert_eq!(numbers.take_changes(STREAM), changes);
-    }
-
-    #[derive(Clone, Debug)]
-    enum Do {
-        Insert(u8, u64),
-        Save,
-        Reload,
-    }
-
-    fn doing() -> impl Strategy<Value = Do> {
-        prop_oneof![
-            12 => (0..3_u8, 0..40_u64).prop_map(|(source, number)| Do::Insert(source, number)),
-            2 => Just(Do::Save),
-            1 => Just(Do::Reload),
-        ]
-    }
-
-    fn load(rows: &BTreeMap<(Box<str>, u64), u64>) -> ExternalNumbers {
-        let mut numbers = ExternalNumbers::default();
-        for ((source, from), to) in rows {
-            let row = ExternalInterval { stream: STREAM, source: source.clone(), from: *from, to: *to };
-            numbers.load(&row);
-        }
-        numbers
-    }
-
-    proptest! {
-        #[test]
-        fn a_number_is_new_once_and_a_crash_forgets_what_was_not_saved(
-            doings in proptest::collection::vec(doing(), 0..120),
-        ) {
-            let mut numbers = ExternalNumbers::default();
-            let (mut naive, mut saved) = (BTreeSet::new(), BTreeSet::new());
-            let mut rows = BTreeMap::new();
-            for doing in doings {
-                match doing {
-                    Do::Insert(source, number) => {
-                        let source = format!("s{source}");
-                        let was_there = naive.contains(&(source.clone(), number));
-                        prop_assert_eq!(numbers.contains(&source, number), was_there);
-                        prop_assert_eq!(numbers.insert(&source, number), naive.insert((source, number)));
-                    }
-                    Do::Save => {
-                        for change in numbers.take_changes(STREAM) {
-                            match change {
-                                IntervalRowChange::Put(row) => {
-                                    rows.insert((row.source, row.from), row.to);
-                                }
-                                IntervalRowChange::Delete(source, from) => {
-                                    prop_assert!(rows.remove(&(source, from)).is_some(), "the row was there");
-                                }
-                            }
-                        }
-                        saved.clone_from(&naive);
-                    }
-                    Do::Reload => {
-                        numbers = load(&rows);
-                        naive.clone_from(&saved);
-                    }
-                }
-                let in_rows = rows.iter().flat_map(|((source, from), to)| {
-                    (*from..=*to).map(move |number| (source.to_string(), number))
-                });
-                prop_assert_eq!(in_rows.collect::<BTreeSet<_>>(), saved.clone());
-                prop_assert_eq!(numbers.bytes(), counted_bytes(&numbers));
-            }
-        }
-    }
-
-    /// The memory of all sources, added up.
-    fn counted_bytes(numbers: &ExternalNumbers) -> usize {
-        let names = numbers.places.keys().map(|name| name.len() + SOURCE_BYTES).sum::<usize>();
-        names + numbers.sources.iter().map(|source| source.numbers.heap_bytes()).sum::<usize>()
-    }
-}
+mod tests;

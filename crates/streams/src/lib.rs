@@ -15,7 +15,6 @@
 //! | [`codec`] | messages as bytes; chunks |
 //! | [`block`] | the file of a closed block |
 //! | [`origins`] | which message of a block has which external id |
-//! | [`intervals`] | a set of numbers as intervals, and the rows that change with it |
 //! | [`external_ids`] | which numbers each source has ever given |
 //! | [`settings`] | ranges of settings, and bounds that follow from them |
 //! | [`open_block`] | when a block is closed |
@@ -26,7 +25,6 @@
 pub mod block;
 pub mod codec;
 pub mod external_ids;
-pub mod intervals;
 pub mod message;
 pub mod open_block;
 pub mod origins;
@@ -40,8 +38,7 @@ mod varint;
 
 pub use block::{BlockError, BlockIndex, BlockName, BlockWriter, ClosedBlock};
 pub use codec::{BadMessage, ChunkWriter, MessageReader};
-pub use external_ids::{ExternalNumbers, IntervalRowChange, text_hash};
-pub use intervals::{IntervalChange, IntervalSet, NumberInterval};
+pub use external_ids::{ExternalNumbers, IntervalRowChange, NumberInterval, StoredIntervals, text_hash};
 pub use message::{
     EXTERNAL_NUMBER_MAX, ExternalId, MessageHeaders, MessageOrigin, StreamMessage, StreamPayload,
 };

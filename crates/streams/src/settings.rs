@@ -1,7 +1,9 @@
 //! What users may set of a stream, and which bounds of its blocks follow.
 
-use base::Problem;
-use base::duration::DURATION_MAX;
+use std::time::Duration;
+
+use base::duration::{self, DURATION_MAX};
+use base::{Problem, size};
 use records::{BlockBounds, StreamSettings};
 
 const DAY_MS: u64 = 86_400_000;
@@ -51,8 +53,14 @@ pub fn check(settings: &StreamSettings) -> Result<(), Problem> {
         ("unload_after", "ms", (*unload_after_ms, UNLOAD_AFTER_MS_MIN, UNLOAD_AFTER_MS_MAX)),
     ] {
         if set < least || set > most {
-            let most = if most == u64::MAX { "on".to_owned() } else { format!("to {most}{unit}") };
-            let detail = format!("{name} is {set}{unit}, and has to be from {least}{unit} {most}");
+            let written = |value: u64| match unit {
+                "ms" => duration::format(Duration::from_millis(value)),
+                "B" => size::format(value),
+                _ => value.to_string(),
+            };
+            let most = if most == u64::MAX { "on".to_owned() } else { format!("to {}", written(most)) };
+            let (set, least) = (written(set), written(least));
+            let detail = format!("{name} is {set}, and has to be from {least} {most}");
             return Err(Problem::not_allowed("invalid_settings", detail));
         }
     }
@@ -91,10 +99,10 @@ mod tests {
     #[test]
     fn a_refusal_names_the_setting_and_its_range() {
         let too_small = refusal(|settings| settings.block.bytes = 999);
-        let expect = "invalid_settings: block.bytes is 999B, and has to be from 1000B to 67108864B";
+        let expect = "invalid_settings: block.bytes is 999B, and has to be from 1KB to 64MiB";
         assert_eq!(too_small, expect);
         let too_small = refusal(|settings| settings.keep.bytes = Some(1));
-        assert_eq!(too_small, "invalid_settings: keep.bytes is 1B, and has to be from 1000B on");
+        assert_eq!(too_small, "invalid_settings: keep.bytes is 1B, and has to be from 1KB on");
     }
 
     #[test]

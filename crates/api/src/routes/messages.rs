@@ -21,7 +21,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::append;
-use crate::idempotency::Creation;
+use crate::idempotency::{Creation, refuse_key};
 use crate::openapi::refusals::{OF_A_MESSAGE, OF_A_READ, OF_A_STREAM, UNKNOWN_MESSAGE, UNKNOWN_STREAM};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -38,7 +38,7 @@ pub(crate) const READERS_SHARE: usize = 256;
 
 /// A page ends before its messages become heavier than this, in bytes; the largest message fits.
 const PAGE_BYTES_MAX: usize = 4 * 1_024 * 1_024;
-/// What a message may have besides its payload, about, in bytes.
+/// What a message may have besides its payload and headers, about, in bytes.
 const MESSAGE_REST_BYTES: usize = 1_024;
 /// What a page takes for each of its bytes: as it was read, and as it is sent, in base64 at worst.
 const HELD_PER_BYTE: usize = 3;
@@ -82,6 +82,10 @@ async fn append(
     request: Request,
 ) -> Result<Answer, Refused> {
     if is_ndjson(request.headers()) {
+        refuse_key(
+            request.headers(),
+            "lines have no Idempotency-Key: give each a source and an external_id",
+        )?;
         let whose = SenderKey::of(request.extensions());
         let told = append::take(&api, &stream, &whose, Pieces::of(request.into_body())).await?;
         return Ok(Answer::ok(&told));
@@ -97,14 +101,14 @@ async fn append(
 }
 
 /// What a reader asks for.
-struct Asked {
+struct MessagesAsked {
     stream: StreamName,
     query: StreamRead,
     wait: Duration,
     whose: SenderKey,
 }
 
-impl Asked {
+impl MessagesAsked {
     fn read(stream: StreamName, mut params: Params) -> Result<Self, Problem> {
         let right = "the id of a message: a decimal; 0 is before the first";
         let after = params.take("after", right, message_id)?.unwrap_or_default();
@@ -126,7 +130,7 @@ impl Asked {
         let mut held = held.await?.counted_by(&api.shared.metrics.page_held_bytes);
         let (streams, stream, query) = (api.streams(), self.stream.clone(), self.query.clone());
         let page = place.run(move || streams.read(&stream, &query)).await?;
-        let bytes: usize = page.items.iter().map(|item| item.payload.len() + MESSAGE_REST_BYTES).sum();
+        let bytes: usize = page.items.iter().map(|item| item.bytes() + MESSAGE_REST_BYTES).sum();
         held.shrink((HELD_PER_BYTE * bytes).min(HELD_PER_BYTE * self.query.bytes_max));
         Ok((held, page))
     }
@@ -162,7 +166,14 @@ impl Asked {
             } else if Instant::now() >= until {
                 return Ok((None, StreamPage { skipped, ..page }));
             }
-            let (held, next) = self.look(api, &api.shared.follows).await?;
+            let (held, next) = match self.look(api, &api.shared.follows).await {
+                Ok(looked) => looked,
+                // Whoever waits is not refused for want of a turn: it asks again from where it is.
+                Err(problem) if problem.code == "busy" => {
+                    return Ok((None, StreamPage { skipped, ..page }));
+                }
+                Err(problem) => return Err(problem),
+            };
             skipped += next.skipped;
             page = next;
             if !page.items.is_empty() {
@@ -177,7 +188,7 @@ async fn read_page(
     StreamInPath(stream): StreamInPath,
     params: Params,
 ) -> Result<Response, Refused> {
-    let asked = Asked::read(stream, params)?;
+    let asked = MessagesAsked::read(stream, params)?;
     let until = Instant::now() + asked.wait;
     let (held, page) = asked.look(&api, &api.shared.lists).await?;
     if !page.items.is_empty() || asked.wait.is_zero() {

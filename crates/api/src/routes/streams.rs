@@ -68,12 +68,12 @@ fn of_one(summary: &'static str) -> Call {
 }
 
 /// Streams, read by a thread that may wait for the store.
-struct Listed {
+struct ListedStreams {
     streams: Streams,
     visible: VisibleStreams,
 }
 
-impl List for Listed {
+impl List for ListedStreams {
     type Key = StreamKey;
     type Found = StreamShown;
     type Shown<'a> = StreamShape<'a>;
@@ -116,7 +116,7 @@ async fn list(
 ) -> Result<Response, Refused> {
     let namespace = params.namespace()?;
     let page = params.page()?;
-    let list = Listed { streams: api.streams(), visible: visible.within(namespace) };
+    let list = ListedStreams { streams: api.streams(), visible: visible.within(namespace) };
     list::answer(&api, page, list).await
 }
 

@@ -30,7 +30,7 @@ const CHANGES: [&str; 12] = [
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("changes").required(true).multiple(true).args(CHANGES))]
-pub struct Set {
+pub struct SetStream {
     #[command(flatten)]
     place: StreamArgs,
     /// When messages are saved, and when an append is answered.
@@ -99,7 +99,7 @@ struct StreamNow {
     settings: Map<String, Value>,
 }
 
-impl Set {
+impl SetStream {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let mut settings = match api.get(&self.place.below(&[])) {
             Ok(stream) => api.read::<StreamNow>(&stream)?.settings,
@@ -155,7 +155,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        set: Set,
+        set: SetStream,
     }
 
     #[test]

@@ -116,6 +116,7 @@ impl Starting {
         let load = move || {
             let store = &*context.kernel.store;
             let partition = StreamPartition::load(store, id, memory_share(memory_bytes, store.partitions()))?;
+            let partition = partition.on_disk(context.streams.is_disk_nearly_full());
             context.streams.partition_loaded(id, &partition);
             Ok(partition)
         };

@@ -10,7 +10,7 @@ use base::{Incarnation, PartitionId};
 use records::{ExternalSpan, StreamBlock};
 use store::{BLOCK_SUFFIX, Store, StoreError};
 use tokio::sync::{Notify, mpsc};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 use tracing::{info, warn};
 
 use super::context::StreamsContext;
@@ -21,6 +21,8 @@ use crate::kernel::context::KernelContext;
 pub const LOCAL_STORAGE: &str = "local";
 /// Bytes of chunks that are read at a time.
 const CHUNK_BYTES_PER_READ: usize = 4 << 20;
+/// Stored blocks of which their partitions are not told yet.
+const UNTOLD_MAX: usize = 256;
 
 /// What is to be done with files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,17 +132,23 @@ pub(crate) async fn work_on_blocks(
     let sweeping = Arc::clone(&kernel);
     // A panic of the task stops the process, not this.
     let _ended = spawn_blocking(move || sweep_files(&*sweeping.store)).await;
+    let mut telling = JoinSet::new();
     loop {
-        let work = context.blocks.next().await;
+        let work = tokio::select! {
+            Some(told) = telling.join_next(), if !telling.is_empty() => match told {
+                Ok(Ok(())) => continue,
+                // The server stops: what is stored without a row is found after the next start.
+                _ => return,
+            },
+            work = context.blocks.next(), if telling.len() < UNTOLD_MAX => work,
+        };
         let kernel = Arc::clone(&kernel);
         let Ok(done) = spawn_blocking(move || do_work(&*kernel.store, work)).await else { continue };
         let Some(stored) = done else { continue };
         let index = stored.block.partition.streams_index().map_or(0, usize::from);
-        let Some(inbox) = inboxes.get(index) else { continue };
-        if inbox.send(StreamsInput::Stored(Box::new(stored))).await.is_err() {
-            // The server stops: what is stored without a row is found after the next start.
-            return;
-        }
+        let Some(inbox) = inboxes.get(index).cloned() else { continue };
+        // A partition whose inbox is full keeps no other waiting.
+        telling.spawn(async move { inbox.send(StreamsInput::Stored(Box::new(stored))).await.map_err(drop) });
     }
 }
 
@@ -165,7 +173,7 @@ pub fn do_work(store: &dyn Store, work: BlockWork) -> Option<StoredBlock> {
         }
         BlockWork::Delete(file) => {
             let name = file.block_name().to_string();
-            if let Err(error) = store.blocks().delete(&name) {
+            if let Err(error) = delete_block(store, &name) {
                 warn!(name, %error, "the file of a block stays until the next start");
             }
             None
@@ -173,17 +181,24 @@ pub fn do_work(store: &dyn Store, work: BlockWork) -> Option<StoredBlock> {
     }
 }
 
-/// Why a block could not be stored.
+/// Why a block could not be stored, or its file not deleted.
 #[derive(Debug, thiserror::Error)]
 enum NotStored {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Block(#[from] ::streams::BlockError),
-    #[error("writing the block: {0}")]
-    Write(#[from] std::io::Error),
+    #[error("its file: {0}")]
+    File(#[from] std::io::Error),
     #[error("its messages are gone")]
     Gone,
+}
+
+/// Deletes a file whose row is gone for good: a loss of power would else bring back the row without
+/// it, where syncs come later than answers.
+fn delete_block(store: &dyn Store, name: &str) -> Result<(), NotStored> {
+    store.sync_committed()?;
+    Ok(store.blocks().delete(name)?)
 }
 
 fn store_block(store: &dyn Store, of: &BlockToStore) -> Result<MadeBlock, NotStored> {
@@ -205,27 +220,37 @@ fn store_block(store: &dyn Store, of: &BlockToStore) -> Result<MadeBlock, NotSto
 }
 
 /// Deletes files that no row has: a crash came between the file and its row, or between the end of
-/// the row and that of the file. Before anything is stored.
-pub fn sweep_files(store: &dyn Store) {
+/// the row and that of the file. Before anything is stored. Whether none is left.
+pub fn sweep_files(store: &dyn Store) -> bool {
     let blocks = store.blocks();
     let names = match blocks.list() {
         Ok(names) => names,
-        Err(error) => return warn!(%error, "the files of blocks cannot be listed"),
+        Err(error) => {
+            warn!(%error, "the files of blocks cannot be listed");
+            return false;
+        }
     };
-    let mut deleted = 0_u64;
+    let (mut deleted, mut left) = (0_u64, 0_u64);
     for name in names {
         match has_row(store, &name) {
             Ok(true) => {}
             Ok(false) => match blocks.delete(&name) {
                 Ok(()) => deleted += 1,
-                Err(error) => warn!(name, %error, "the file of a block cannot be deleted"),
+                Err(error) => {
+                    left += 1;
+                    warn!(name, %error, "the file of a block cannot be deleted");
+                }
             },
-            Err(error) => return warn!(%error, "files of blocks are not compared with their rows"),
+            Err(error) => {
+                warn!(%error, "files of blocks are not compared with their rows");
+                return false;
+            }
         }
     }
     if deleted > 0 {
         info!(deleted, "files of blocks that no row has were deleted");
     }
+    left == 0
 }
 
 fn has_row(store: &dyn Store, name: &str) -> Result<bool, StoreError> {

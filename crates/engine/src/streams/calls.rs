@@ -7,6 +7,7 @@ use base::{Incarnation, PartitionId, Problem};
 use records::{Stream, StreamSettings};
 use tokio::task::spawn_blocking;
 
+use super::append_run::{AppendRun, PlaceInRun};
 use super::block_worker::{BlockFile, LOCAL_STORAGE};
 use super::checks::check_message;
 use super::input::{AppendCall, AppendOutcome, StreamsInput};
@@ -46,10 +47,41 @@ impl Streams {
         messages: Vec<NewMessage>,
         expect_last_id: Option<u64>,
     ) -> Result<Vec<AppendedMessage>, Problem> {
+        self.append_at(stream, messages, (None, expect_last_id)).await
+    }
+
+    /// Begins a run of appends to a stream: see [`Streams::append_next`].
+    #[must_use]
+    pub fn begin_run(&self) -> AppendRun {
+        AppendRun { run: self.engine.context().streams.next_run(), next: 0 }
+    }
+
+    /// [`Streams::append`] behind the earlier appends of a run, which may not be answered yet. The
+    /// future must be polled before those of later ones are. If one is refused, all behind it are.
+    ///
+    /// # Errors
+    /// What [`Streams::append`] says, or 503 `busy` behind one that was refused.
+    pub fn append_next(
+        &self,
+        run: &mut AppendRun,
+        stream: &StreamName,
+        messages: Vec<NewMessage>,
+        expect_last_id: Option<u64>,
+    ) -> impl Future<Output = Result<Vec<AppendedMessage>, Problem>> + use<> {
+        let (streams, stream, place) = (self.clone(), stream.clone(), run.place());
+        async move { streams.append_at(&stream, messages, (Some(place), expect_last_id)).await }
+    }
+
+    async fn append_at(
+        &self,
+        stream: &StreamName,
+        messages: Vec<NewMessage>,
+        (run, expect_last_id): (Option<PlaceInRun>, Option<u64>),
+    ) -> Result<Vec<AppendedMessage>, Problem> {
         check_all(&messages)?;
-        self.check_count(stream)?;
+        self.check_count(stream).await?;
         let call = |reply| {
-            let call = AppendCall { stream: stream.clone(), messages, expect_last_id, reply };
+            let call = AppendCall { stream: stream.clone(), messages, run, expect_last_id, reply };
             StreamsInput::Append(Box::new(call))
         };
         let outcomes = self.partition(stream).ask(call).await??;
@@ -68,8 +100,7 @@ impl Streams {
         outcomes: Vec<AppendOutcome>,
     ) -> Result<Vec<AppendedMessage>, Problem> {
         let context = Arc::clone(&self.engine.context().streams);
-        // It is never closed.
-        let _turn = context.look_ups.acquire().await;
+        let _turn = context.look_ups.of(stream).await;
         let (engine, name) = (self.engine.clone(), stream.clone());
         let look_up = move || {
             let context = &engine.context().streams;
@@ -102,7 +133,7 @@ impl Streams {
     /// 422 for what is out of range, 429 `too_many_streams`.
     pub async fn put_settings(&self, stream: &StreamName, settings: StreamSettings) -> Result<(), Problem> {
         ::streams::settings::check(&settings)?;
-        self.check_count(stream)?;
+        self.check_count(stream).await?;
         let (name, settings) = (stream.clone(), Box::new(settings));
         let input = |reply| StreamsInput::PutSettings { stream: name, settings, reply };
         self.partition(stream).ask(input).await?
@@ -115,6 +146,20 @@ impl Streams {
     pub async fn delete(&self, stream: &StreamName) -> Result<(), Problem> {
         let input = |reply| StreamsInput::Delete { stream: stream.clone(), reply };
         self.partition(stream).ask(input).await?
+    }
+
+    /// Tells all streams whether the disk with the data has hardly any room left. From then on an
+    /// append makes room of what is oldest, or is refused, as its stream is set.
+    ///
+    /// # Errors
+    /// 503 only.
+    pub async fn disk_is_nearly_full(&self, is_nearly_full: bool) -> Result<(), Problem> {
+        if self.engine.context().streams.disk_is_nearly_full(is_nearly_full) {
+            for partition in self.engine.stream_partitions() {
+                partition.send(StreamsInput::Disk { is_nearly_full }).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Messages, oldest first. Reads from disk.
@@ -219,7 +264,7 @@ impl Streams {
         let keep = row.map(|row| row.settings.keep);
         let is_kept_for_ever = keep.is_none_or(|keep| keep.age_ms.is_none() && keep.bytes.is_none());
         let stands = found.open.as_deref().map(OpenTail::stands);
-        let handled = stands.as_ref().map_or([None, None], |stands| stands.handled.clone());
+        let handled = self.engine.context().streams.tails.handled.of(found.stream);
         let is_open = stands.is_some_and(|stands| stands.next > found.tail.first);
         let kinds = [(HandlerKind::Unload, is_open), (HandlerKind::Delete, found.tail.blocks > 0)];
         let shown =
@@ -264,11 +309,11 @@ impl Streams {
         if let Some(open) = self.engine.context().streams.tails.get(stream) {
             return Some((open.stream, open.next()));
         }
+        let context = Arc::clone(&self.engine.context().streams);
+        let _turn = context.look_ups.of(stream).await;
         let (streams, stream) = (self.clone(), stream.clone());
-        let found =
-            spawn_blocking(move || streams.reader().find(&stream).map(|found| (found.stream, found.next)))
-                .await;
-        found.ok().and_then(Result::ok)
+        let find = move || streams.reader().find(&stream).map(|found| (found.stream, found.next));
+        spawn_blocking(find).await.ok().and_then(Result::ok)
     }
 
     fn reader(&self) -> StreamReader<'_> {
@@ -283,11 +328,8 @@ impl Streams {
     }
 
     /// Whether there may be another stream, if this one is not there.
-    fn check_count(&self, stream: &StreamName) -> Result<(), Problem> {
-        if self.engine.context().streams.counts.streams() < STREAMS_MAX
-            || self.engine.context().streams.tails.get(stream).is_some()
-            || self.reader().find(stream).is_ok()
-        {
+    async fn check_count(&self, stream: &StreamName) -> Result<(), Problem> {
+        if self.engine.context().streams.counts.streams() < STREAMS_MAX || self.end(stream).await.is_some() {
             return Ok(());
         }
         let detail = format!("there are {STREAMS_MAX} streams: delete some that nobody needs");

@@ -2,22 +2,20 @@
 //! files of blocks, and figures.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{LogLimit, PartitionId};
 use records::Batch;
-use tokio::sync::Semaphore;
 
 use super::block_worker::BlockQueue;
 use super::effect::StreamsEffect;
 use super::index_cache::IndexCache;
+use super::look_ups::LookUpTurns;
 use super::machine::StreamPartition;
 use super::stream_metrics::StreamMetrics;
 use super::tails::OpenTails;
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
-
-/// Look-ups of first messages, for callers that appended duplicates, at a time.
-const LOOK_UPS_AT_ONCE: usize = 4;
 
 /// What partitions of streams reach outside.
 #[derive(Debug)]
@@ -26,10 +24,14 @@ pub struct StreamsContext {
     pub(crate) blocks: BlockQueue,
     pub(crate) counts: StreamMetrics,
     pub(super) indexes: IndexCache,
-    /// Turns to look up first messages.
-    pub(super) look_ups: Semaphore,
+    /// Turns to look something up for callers that wait.
+    pub(super) look_ups: LookUpTurns,
+    /// Runs of appends that were begun.
+    runs: AtomicU64,
     /// Lines in the log about blocks that cannot be read.
     pub(super) unreadable: LogLimit<()>,
+    /// The disk with the data has hardly any room left: for partitions that are loaded.
+    is_disk_nearly_full: AtomicBool,
     metrics: Arc<BatchMetrics>,
 }
 
@@ -41,10 +43,29 @@ impl StreamsContext {
             blocks: BlockQueue::default(),
             counts: StreamMetrics::default(),
             indexes: IndexCache::new(memory_bytes / 4),
-            look_ups: Semaphore::new(LOOK_UPS_AT_ONCE),
+            look_ups: LookUpTurns::default(),
+            runs: AtomicU64::new(0),
             unreadable: LogLimit::default(),
+            is_disk_nearly_full: AtomicBool::new(false),
             metrics,
         }
+    }
+
+    /// Notes whether the disk with the data has hardly any room left, for partitions that are loaded
+    /// from now on. Whether that is news: those that run are to be told.
+    pub fn disk_is_nearly_full(&self, is_nearly_full: bool) -> bool {
+        self.is_disk_nearly_full.swap(is_nearly_full, Ordering::Relaxed) != is_nearly_full
+    }
+
+    /// The number of a run that begins.
+    pub(super) fn next_run(&self) -> u64 {
+        self.runs.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether it has, as far as it was told.
+    #[must_use]
+    pub fn is_disk_nearly_full(&self) -> bool {
+        self.is_disk_nearly_full.load(Ordering::Relaxed)
     }
 
     /// A machine was loaded: readers see what is durable of its streams, and figures begin anew.

@@ -40,6 +40,8 @@ pub enum TailChange {
     Grew(Arc<StreamChunk>),
     /// All messages before this id are durable.
     Saved(u64),
+    /// Its external ids have so many bytes of memory.
+    Ids(usize),
     /// A handler did something.
     Handled(HandledBlocks),
     /// The stream is in memory no more, or is gone.

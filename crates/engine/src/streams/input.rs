@@ -2,8 +2,9 @@
 
 use records::StreamSettings;
 
+use super::append_run::PlaceInRun;
 use super::block_worker::StoredBlock;
-use super::{NewMessage, StreamName};
+use super::{NewMessage, OwnedExternalId, StreamName};
 use crate::kernel::reply::{Answered, Reply};
 
 /// An input of a partition of streams.
@@ -27,6 +28,11 @@ pub enum StreamsInput {
         /// Whether it was done.
         reply: Reply<Answered<()>>,
     },
+    /// The disk with the data has hardly any room left, or has room again.
+    Disk {
+        /// Which it is.
+        is_nearly_full: bool,
+    },
     /// A block was stored, or could not be.
     Stored(Box<StoredBlock>),
 }
@@ -38,6 +44,8 @@ pub struct AppendCall {
     pub stream: StreamName,
     /// The messages, in order.
     pub messages: Vec<NewMessage>,
+    /// Behind which other appends it comes.
+    pub run: Option<PlaceInRun>,
     /// The id that the newest message must have.
     pub expect_last_id: Option<u64>,
     /// What became of each message.
@@ -55,12 +63,25 @@ pub enum AppendOutcome {
 
 /// Bytes that one message counts for beside its own, in a step.
 const MESSAGE_BYTES: usize = 64;
+/// Bytes of a chunk that a message takes beside all that it carries.
+const FLAGS_BYTES: usize = 4;
 
 impl NewMessage {
     /// About how many bytes it takes when it is written.
     pub(crate) fn weight(&self) -> usize {
         let headers = self.headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
         MESSAGE_BYTES + self.payload.as_bytes().len() + headers
+    }
+
+    /// About how many bytes of a chunk it takes.
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        let texts = [&self.source, &self.segment].into_iter().flatten().map(|text| text.len() + 1);
+        let external_id = match &self.external_id {
+            Some(OwnedExternalId::Text(text)) => text.len() + 1,
+            Some(OwnedExternalId::Number(_)) => 5,
+            None => 0,
+        };
+        (self.weight() - MESSAGE_BYTES + texts.sum::<usize>() + external_id + FLAGS_BYTES) as u64
     }
 }
 

@@ -17,16 +17,18 @@ mod loading;
 mod retention;
 mod saving;
 mod settings;
+mod stored_numbers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ::streams::tail;
 use base::{Incarnation, PartitionId, Timestamp};
-use records::{Op, PartitionHead};
+use records::PartitionHead;
 use store::StoreError;
 
 use super::StreamName;
+use super::append_run::AppendRuns;
 use super::context::StreamsContext;
 use super::effect::{StreamsEffect, TailChange};
 use super::input::StreamsInput;
@@ -82,13 +84,18 @@ pub struct StreamPartition {
     /// Streams with something to do once a batch is durable.
     to_settle: BTreeSet<(u64, Incarnation)>,
     sweeping: BTreeMap<Incarnation, DeletedStream>,
+    runs: AppendRuns,
     /// Streams that a step had no room for: the next one goes on with them.
     unfinished: BTreeSet<Incarnation>,
     streams: usize,
     unsaved_bytes: usize,
     external_id_bytes: usize,
+    /// Of these, what a save makes room of.
+    unsaved_id_bytes: usize,
     evicted_at: Timestamp,
     is_closing: bool,
+    /// The disk with the data has hardly any room left.
+    is_disk_nearly_full: bool,
     now: StreamsNow,
 }
 
@@ -112,6 +119,10 @@ impl StreamPartition {
                 self.put_settings(&stream, *settings, reply, step)
             }
             StreamsInput::Delete { stream, reply } => self.delete(&stream, reply, step),
+            StreamsInput::Disk { is_nearly_full } => {
+                self.disk_is_nearly_full(is_nearly_full);
+                Ok(())
+            }
             StreamsInput::Stored(stored) => self.stored(*stored, step),
         }
     }
@@ -165,6 +176,10 @@ impl StreamPartition {
             let Some(stream) = touched.pop_first() else { break };
             self.finish_stream(stream, step)?;
             if !touched.is_empty() && step.weigh() >= STEP_BYTES_MAX {
+                // What the step did to them is written with how far they have come.
+                for stream in &touched {
+                    self.loaded.get_mut(stream).into_iter().for_each(|loaded| loaded.write_tail(step));
+                }
                 self.unfinished = touched;
                 step.own.is_behind = true;
                 return Ok(());
@@ -180,6 +195,7 @@ impl StreamPartition {
             return Ok(());
         }
         self.save_what_is_due(stream, step);
+        self.count_ids(stream, step);
         self.expire_what_is_due(stream, step)?;
         self.sweep_ids(stream, step)?;
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(()) };
@@ -193,10 +209,7 @@ impl StreamPartition {
         if due < loaded.tail.due || (unloads && due != loaded.tail.due) {
             loaded.put_due(due, step);
         }
-        if std::mem::take(&mut loaded.is_tail_dirty) {
-            step.push(Op::PutStreamTail(Box::new(loaded.tail)));
-            loaded.written = step.seq;
-        }
+        loaded.write_tail(step);
         if unloads && self.try_unload(stream, step) {
             return Ok(());
         }
@@ -245,7 +258,8 @@ impl StreamPartition {
     fn forget(&mut self, gone: &LoadedStream) {
         self.names.remove(&gone.name);
         self.unsaved_bytes -= gone.unsaved_bytes;
-        self.external_id_bytes -= gone.numbers.bytes();
+        self.external_id_bytes -= gone.counted_ids.all;
+        self.unsaved_id_bytes -= gone.counted_ids.unsaved;
         let stream = gone.incarnation();
         if let Some(at) = gone.timer {
             self.timers.remove(&(at, stream));
@@ -254,7 +268,7 @@ impl StreamPartition {
 
     /// Has the streams that were not used for longest go, where memory is short.
     fn evict(&mut self, step: &mut StreamsStep<'_>) {
-        let held = |loaded: &LoadedStream| LOADED_STREAM_BYTES + loaded.numbers.bytes();
+        let held = |loaded: &LoadedStream| LOADED_STREAM_BYTES + loaded.counted_ids.all;
         let is_due = step.now >= self.evicted_at.after(EVICTED_EVERY);
         if !is_due || self.loaded.len() * LOADED_STREAM_BYTES + self.external_id_bytes <= self.memory_max {
             return;

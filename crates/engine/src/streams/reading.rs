@@ -20,7 +20,7 @@ use super::block_worker::LOCAL_STORAGE;
 use super::context::StreamsContext;
 use super::machine::unknown_stream;
 use super::tails::OpenTail;
-use super::{OwnedMessage, StreamName, StreamPage, StreamRead};
+use super::{AppendedMessage, NewMessage, OwnedMessage, StreamName, StreamPage, StreamRead};
 use crate::queries::unreadable;
 
 /// Bytes of files and chunks that one page looks at, at most: then it ends where it has come to.
@@ -150,6 +150,34 @@ impl StreamReader<'_> {
         }
         let detail = format!("storage {LOCAL_STORAGE:?}: messages of stream{name} cannot be read");
         Problem::new(503, "storage_unavailable", detail)
+    }
+}
+
+impl StreamsContext {
+    /// Messages, oldest first, for whoever runs partitions without an engine.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`, 503 `storage_unavailable`.
+    pub fn read(
+        &self,
+        store: &dyn Store,
+        name: &StreamName,
+        query: &StreamRead,
+    ) -> Result<StreamPage, Problem> {
+        StreamReader { store, context: self }.read(name, query)
+    }
+
+    /// The first messages of duplicates, for whoever runs partitions without an engine.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`, 503 `storage_unavailable`.
+    pub fn first_messages(
+        &self,
+        store: &dyn Store,
+        name: &StreamName,
+        duplicates: &[NewMessage],
+    ) -> Result<Vec<AppendedMessage>, Problem> {
+        StreamReader { store, context: self }.first_messages(name, duplicates)
     }
 }
 

@@ -9,7 +9,8 @@ use records::StreamChunk;
 use tokio::sync::Notify;
 
 use super::StreamName;
-use super::effect::{HandledBlocks, TailChange};
+use super::effect::TailChange;
+use super::handler_log::HandlerLog;
 use crate::kernel::hashed::HashMap;
 
 /// What a chunk takes beside its messages.
@@ -23,6 +24,7 @@ pub(crate) struct OpenTails {
     tails: RwLock<HashMap<StreamName, (PartitionId, Arc<OpenTail>)>>,
     recent: Mutex<RecentChunks>,
     waiting: Mutex<HashMap<StreamName, (usize, Arc<Notify>)>>,
+    pub(super) handled: HandlerLog,
 }
 
 /// Durable chunks in the order in which they became so, those of streams that left memory too: they
@@ -52,7 +54,8 @@ struct TailEnd {
     queued: u64,
     chunks: VecDeque<Arc<StreamChunk>>,
     bytes: usize,
-    handled: [Option<HandledBlocks>; 2],
+    /// Bytes of memory of external ids.
+    id_bytes: usize,
 }
 
 /// How the end of a stream stands.
@@ -64,8 +67,6 @@ pub(super) struct TailStands {
     pub(super) bytes: usize,
     /// Messages and bytes of these that are not durable.
     pub(super) unsaved: (u64, u64),
-    /// What handlers did last: stored, and deleted.
-    pub(super) handled: [Option<HandledBlocks>; 2],
 }
 
 /// The messages of the end of a stream from somewhere on.
@@ -78,7 +79,13 @@ pub(super) struct TailRead {
 
 impl OpenTails {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, tails: RwLock::default(), recent: Mutex::default(), waiting: Mutex::default() }
+        Self {
+            bytes_max,
+            tails: RwLock::default(),
+            recent: Mutex::default(),
+            waiting: Mutex::default(),
+            handled: HandlerLog::default(),
+        }
     }
 
     pub(super) fn get(&self, name: &StreamName) -> Option<Arc<OpenTail>> {
@@ -117,12 +124,14 @@ impl OpenTails {
                     self.saved(&tail, saved);
                 }
             }
+            TailChange::Ids(bytes) => {
+                if let Some(tail) = self.get(name) {
+                    tail.locked().id_bytes = bytes;
+                }
+            }
             TailChange::Handled(handled) => {
                 if let Some(tail) = self.get(name) {
-                    let at = usize::from(handled.is_deletion);
-                    let mut end = tail.locked();
-                    let before = end.handled[at].take();
-                    end.handled[at] = Some(handled.after(before));
+                    self.handled.add(tail.stream, handled);
                 }
             }
             TailChange::Closed => {
@@ -257,17 +266,6 @@ impl OpenTail {
         let unsaved = unsaved.fold((0, 0), |(messages, bytes), chunk| {
             (messages + u64::from(chunk.messages), bytes + chunk.bytes.len() as u64)
         });
-        TailStands { next: end.next, bytes: end.bytes, unsaved, handled: end.handled.clone() }
-    }
-}
-
-impl HandledBlocks {
-    /// With what was handled before.
-    fn after(mut self, before: Option<Self>) -> Self {
-        if let Some(before) = before {
-            self.blocks += before.blocks;
-            self.bytes += before.bytes;
-        }
-        self
+        TailStands { next: end.next, bytes: end.bytes + end.id_bytes, unsaved }
     }
 }

@@ -62,7 +62,7 @@ fn of_certificate(condition: Condition, detail: Detail) -> Signal {
 }
 
 /// Signals when less than `least` bytes are free on the disk with the data, and when there are a
-/// quarter more again.
+/// quarter more again. Streams are told too: they make room, or refuse.
 pub(super) async fn watch_disk(
     engine: Engine,
     data_dir: PathBuf,
@@ -83,10 +83,18 @@ pub(super) async fn watch_disk(
             continue;
         };
         if let Some(condition) = condition_of_disk(disk.f_bavail.saturating_mul(disk.f_frsize), least) {
+            let is_nearly_full = matches!(condition, Condition::Firing(_));
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
             let detail = Detail::default().number("free_bytes", free).number("limit_bytes", least);
             let subject = "disk".into();
             engine.signal(Signal { topic: SignalTopic::Storage, subject, condition, detail });
+            let streams = engine.streams();
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => return,
+                told = streams.disk_is_nearly_full(is_nearly_full) => if told.is_err() {
+                    tracing::debug!("streams are not told how full the disk is");
+                },
+            }
         }
     }
 }

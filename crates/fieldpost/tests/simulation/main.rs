@@ -53,14 +53,15 @@
 //! Users' [queues] of jobs are a workload of their own, as nothing of a queue ever commits together
 //! with a device. [Both] run in one life too: one process, one store, one machine with its faults.
 //! Notices and operations are the workload of the [registry].
-//! Tasks and campaigns have one of their own, [campaigns].
+//! Tasks and campaigns have one of their own, [campaigns], and [streams] another.
 //!
 //! # Running it
 //! - `cargo test -p fieldpost --test simulation`: the seeds of CI.
 //! - `SEED=17 cargo test -p fieldpost --test simulation many_lives_keep -- --nocapture`: one run
 //!   again, exactly; with `SIM_TRACE=1` every step is printed. `many_lives_of_queues` in its place:
 //!   one with queues; `many_lives_of_both`: one with both; `many_lives_of_commands`: one with
-//!   commands; `many_lives_of_campaigns`: one with tasks and campaigns.
+//!   commands; `many_lives_of_campaigns`: one with tasks and campaigns; `many_lives_of_streams`:
+//!   one with streams.
 //! - `SEEDS=1000..2000` in place of `SEED`: many others.
 //! - `SIM_WITH="steps=40 crash=0"` besides: with numbers that are others than the seed says. Each
 //!   plan has its own, of which `knobs` tells; `resident_max=6` parks most jobs of queues.
@@ -81,3 +82,4 @@ mod devices;
 mod harness;
 mod queues;
 mod registry;
+mod streams;

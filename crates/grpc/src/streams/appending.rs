@@ -2,10 +2,13 @@
 
 use access::{Admitted, RequestedAction, StreamRights};
 use base::Problem;
-use engine::streams::{AppendedMessage, StreamName};
+use engine::streams::{AppendRun, AppendedMessage, StreamName};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt, poll_immediate};
 use futures_util::stream::FuturesOrdered;
+use net::memory_budget::{MemoryPart, Reservation};
+use net::shares::SenderKey;
+use prost::Message;
 use tonic::{Status, Streaming};
 
 use super::new_message;
@@ -24,8 +27,15 @@ pub(super) struct Appending {
     batches: Streaming<AppendRequest>,
     streams: engine::Streams,
     stop: Stop,
+    sender: SenderKey,
+    /// For batches that are not answered.
+    memory: MemoryPart,
     /// That of the batch before.
     stream: Option<StreamName>,
+    /// Batches of that stream that are not answered.
+    run: AppendRun,
+    /// A batch for which there is no memory yet, and how much it takes.
+    waiting: Option<(AppendRequest, usize)>,
     in_flight: FuturesOrdered<BoxFuture<'static, AppendEnd>>,
     /// No more batches are taken; this is how the call ends.
     over: Option<Result<(), Status>>,
@@ -33,19 +43,33 @@ pub(super) struct Appending {
 
 impl Appending {
     pub(super) fn new(
-        caller: Admitted,
+        (caller, sender): (Admitted, SenderKey),
         batches: Streaming<AppendRequest>,
-        streams: engine::Streams,
+        (streams, memory): (engine::Streams, MemoryPart),
         stop: Stop,
     ) -> Self {
-        Self { caller, batches, streams, stop, stream: None, in_flight: FuturesOrdered::new(), over: None }
+        Self {
+            caller,
+            batches,
+            run: streams.begin_run(),
+            streams,
+            stop,
+            sender,
+            memory,
+            stream: None,
+            waiting: None,
+            in_flight: FuturesOrdered::new(),
+            over: None,
+        }
     }
 
     /// The next answer. Batches are taken only while answers are: who reads none is not read from
     /// either.
     pub(super) async fn next(mut self) -> Option<(Result<AppendResponse, Status>, Self)> {
         loop {
-            let takes = self.over.is_none() && self.in_flight.len() < APPENDS_IN_FLIGHT_MAX;
+            self.hand_in_waiting().await;
+            let has_room = self.waiting.is_none() && self.in_flight.len() < APPENDS_IN_FLIGHT_MAX;
+            let takes = self.over.is_none() && has_room;
             tokio::select! {
                 biased;
                 Some(outcome) = self.in_flight.next() => {
@@ -53,11 +77,12 @@ impl Appending {
                         // Nothing more is said after a refusal.
                         self.over = Some(Ok(()));
                         self.in_flight.clear();
+                        self.waiting = None;
                         status(&problem)
                     });
                     return Some((answer, self));
                 }
-                batch = self.batches.message(), if takes => self.take(batch).await,
+                batch = self.batches.message(), if takes => self.take(batch),
                 () = self.stop.told(), if self.over.is_none() => self.over = Some(Ok(())),
                 else => return match self.over.replace(Ok(())) {
                     Some(Err(status)) => Some((Err(status), self)),
@@ -67,13 +92,28 @@ impl Appending {
         }
     }
 
-    async fn take(&mut self, batch: Result<Option<AppendRequest>, Status>) {
-        let batch = match batch {
-            Ok(Some(batch)) => batch,
-            Ok(None) => return self.over = Some(Ok(())),
-            Err(status) => return self.over = Some(Err(status)),
+    fn take(&mut self, batch: Result<Option<AppendRequest>, Status>) {
+        match batch {
+            Ok(Some(batch)) => {
+                let bytes = batch.encoded_len();
+                self.waiting = Some((batch, bytes));
+            }
+            Ok(None) => self.over = Some(Ok(())),
+            Err(status) => self.over = Some(Err(status)),
+        }
+    }
+
+    /// Hands in the batch that waits for memory, once there is some. Whoever has batches under way
+    /// does not wait here: the memory of these may be what others wait for.
+    async fn hand_in_waiting(&mut self) {
+        let Some((_, bytes)) = &self.waiting else { return };
+        let held = match self.memory.try_take(&self.sender, *bytes) {
+            Some(held) => held,
+            None if self.in_flight.is_empty() => self.memory.take(&self.sender, *bytes).await,
+            None => return,
         };
-        match self.append(batch) {
+        let Some((batch, _)) = self.waiting.take() else { return };
+        match self.append(batch, held) {
             // What is polled once is on its way, ahead of all that comes later.
             Ok(mut append) => match poll_immediate(&mut append).await {
                 Some(outcome) => self.in_flight.push_back(async { outcome }.boxed()),
@@ -83,20 +123,34 @@ impl Appending {
         }
     }
 
-    fn append(&mut self, batch: AppendRequest) -> Result<BoxFuture<'static, AppendEnd>, Problem> {
+    fn append(
+        &mut self,
+        batch: AppendRequest,
+        held: Reservation,
+    ) -> Result<BoxFuture<'static, AppendEnd>, Problem> {
         let AppendRequest { namespace, stream, messages, expect_last_id } = batch;
+        let mut is_other = false;
         if !(namespace.is_empty() && stream.is_empty()) {
             let action = RequestedAction::Stream { namespace: &namespace, right: StreamRights::Append };
             self.caller.may(action)?;
-            self.stream = Some(StreamName::new(&namespace, &stream)?);
+            let named = Some(StreamName::new(&namespace, &stream)?);
+            is_other = named != self.stream;
+            self.stream = named;
+        }
+        if is_other || self.in_flight.is_empty() {
+            self.run = self.streams.begin_run();
         }
         let unnamed = || Problem::not_allowed("missing_field", "the first batch has to name its stream");
         let stream = self.stream.clone().ok_or_else(unnamed)?;
         let messages =
             messages.into_iter().zip(1..).map(|(message, place)| new_message::read(place, message));
         let messages = messages.collect::<Result<Vec<_>, _>>()?;
-        let streams = self.streams.clone();
-        Ok(async move { streams.append(&stream, messages, expect_last_id).await }.boxed())
+        let append = self.streams.append_next(&mut self.run, &stream, messages, expect_last_id);
+        let append = async move {
+            let _held = held;
+            append.await
+        };
+        Ok(append.boxed())
     }
 }
 

@@ -6,6 +6,7 @@ use base::Problem;
 use base::limits::{MESSAGE_PAYLOAD_BYTES_MAX, SEGMENTS_PER_READ_MAX};
 use engine::streams::{OwnedMessage, StreamName, StreamPage, StreamRead, is_label};
 use futures_util::{Stream, stream};
+use net::memory_budget::Reservation;
 use net::metrics::Counted;
 use net::shares::{SenderKey, Taken};
 use tonic::Status;
@@ -21,6 +22,9 @@ use crate::time::{moment, read_moment};
 const MESSAGES_PER_PAGE: usize = 500;
 const PAGE_BYTES: usize = 256 * 1_024;
 
+/// What a page takes at most while it is made: one message may be all of it.
+const PAGE_HELD_BYTES: usize = 2 * (MESSAGE_PAYLOAD_BYTES_MAX + PAGE_BYTES);
+
 const _: () = assert!(PAGE_BYTES < MESSAGE_PAYLOAD_BYTES_MAX, "the largest message is a page of its own");
 
 /// A read that goes on.
@@ -33,6 +37,9 @@ pub(super) struct StreamPager {
     pub(super) reads: StoreReads,
     pub(super) stop: Stop,
     pub(super) is_at_end: bool,
+    /// The memory of the page that was given last: the connection has taken it when it asks for the
+    /// next one.
+    pub(super) held: Option<Reservation>,
     /// Held as long as it lasts.
     pub(super) _place: (Taken, Counted),
 }
@@ -95,7 +102,12 @@ impl StreamPager {
             self.streams.appended(&self.stream, self.query.after).await;
         }
         let (streams, stream, query) = (self.streams.clone(), self.stream.clone(), self.query.clone());
-        let page = self.reads.run_when_free(&self.sender, move || streams.read(&stream, &query)).await?;
+        self.held = None;
+        let read = move || streams.read(&stream, &query);
+        let (page, mut held) = self.reads.run_with_memory(&self.sender, PAGE_HELD_BYTES, read).await?;
+        // It is copied into what is sent, and gone.
+        held.shrink(page.items.iter().map(OwnedMessage::bytes).sum::<usize>());
+        self.held = Some(held);
         (self.query.after, self.is_at_end) = (page.next_after, page.is_end);
         Ok(Some(page))
     }

@@ -184,9 +184,20 @@ pub fn ids_of_sources_are_found_in_each_of_their_orders(make: Make<'_>) {
     ops.extend(texts.iter().map(|one| Op::PutExternalText(Box::new(one.clone()))));
     store.put(ops);
     store.throughout(|view, context| {
-        let after = |after| view.external_intervals(STREAM, "till", after, 9).expect("reads");
-        assert_eq!((after(None), after(Some(0))), (intervals.to_vec(), intervals[1..].to_vec()), "{context}");
-        assert_eq!(view.external_intervals(STREAM, "til", None, 9).expect("reads"), [], "{context}");
+        for (source, number, left_out, expect) in [
+            ("till", 19, 99, Some(&intervals[0])),
+            ("till", 20, 99, Some(&intervals[1])),
+            ("till", u64::MAX, 20, Some(&intervals[0])),
+            ("till", 0, 0, None),
+            ("til", 99, 99, None),
+        ] {
+            let found = view.interval_up_to(STREAM, source, number, &|from| from == left_out);
+            assert_eq!(found.expect("reads").as_ref(), expect, "{context} {source} {number}");
+        }
+        for (number, expect) in [(20, Some(&intervals[1])), (21, None)] {
+            let found = view.interval_at(STREAM, "till", number).expect("reads");
+            assert_eq!(found.as_ref(), expect, "{context} {number}");
+        }
         for (number, expect) in [(0, &[1][..]), (4, &[7, 1]), (6, &[7]), (26, &[])] {
             let found = view.blocks_with_number(STREAM, "till", number).expect("reads");
             assert_eq!(found, expect, "{context} {number}");

@@ -121,17 +121,29 @@ impl dyn View + '_ {
         Ok(KeyRange { low: Bound::Included(low), ..all })
     }
 
-    /// Intervals of a source in order of number; `after` is the lowest number of one.
-    pub fn external_intervals(
+    /// Of the intervals of a source that begin with this number or lower, the one that begins
+    /// highest, those left out that begin with a number that `is_left_out`.
+    pub fn interval_up_to(
         &self,
         stream: Incarnation,
         source: &str,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<ExternalInterval>, StoreError> {
-        let after = after.map(|number| key::external_number(stream, source, number));
-        let range = KeyRange::of(&key::of_source(stream, source)).after(after);
-        self.records(range, true)?.take(limit).collect()
+        number: u64,
+        is_left_out: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<ExternalInterval>, StoreError> {
+        let high = key::external_number(stream, source, number);
+        let range = KeyRange { high: Bound::Included(high), ..KeyRange::of(&key::of_source(stream, source)) };
+        let mut below = self.records::<ExternalInterval>(range, false)?;
+        below.find(|one| one.as_ref().map_or(true, |one| !is_left_out(one.from))).transpose()
+    }
+
+    /// The interval of a source that begins with a number.
+    pub fn interval_at(
+        &self,
+        stream: Incarnation,
+        source: &str,
+        from: u64,
+    ) -> Result<Option<ExternalInterval>, StoreError> {
+        self.record(&key::external_number(stream, source, from))
     }
 
     /// Intervals of all sources of a stream.

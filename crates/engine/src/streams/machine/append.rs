@@ -3,41 +3,32 @@
 
 use std::sync::Arc;
 
-use ::streams::retention::{SpaceAsked, StreamRoom, room};
 use ::streams::{ChunkWriter, ExternalId, MessageOrigin};
 use base::{Incarnation, Problem, Timestamp};
 use store::StoreError;
 
 use super::loaded::{LoadedStream, SourceText, UnstoredChunk};
+use super::stored_numbers::{NumberRows, TEXT_BYTES};
 use super::{StreamPartition, StreamsStep};
-use crate::streams::NewMessage;
+use crate::kernel::reply::Answered;
+use crate::streams::append_run::PlaceInRun;
 use crate::streams::effect::{StreamsEffect, TailChange};
 use crate::streams::input::{AppendCall, AppendOutcome};
-
-/// Intervals of a source that are read at a time.
-const INTERVALS_PER_READ: usize = 10_000;
+use crate::streams::{NewMessage, StreamName};
 
 impl StreamPartition {
     /// All messages or none: what could refuse the call is looked at first.
     pub(super) fn append(&mut self, call: AppendCall, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
-        let AppendCall { stream, messages, expect_last_id, reply } = call;
-        let stream = match expect_last_id.filter(|last| *last > 0) {
-            // Where there is no stream there is no such message, and none is made in vain.
-            Some(expect) => match self.load_stream(&stream, step)? {
-                Some(stream) => stream,
-                None => {
-                    let refused = tail_moved(expect, 0);
-                    step.emit(StreamsEffect::Appended(reply, Err(refused)));
-                    return Ok(());
-                }
-            },
-            None => self.load_or_make(&stream, step)?,
+        let AppendCall { stream, messages, run, expect_last_id, reply } = call;
+        let stream = match self.admit(&stream, &messages, (run, expect_last_id), step)? {
+            Ok(stream) => stream,
+            Err(refused) => {
+                self.runs.refused(run);
+                step.emit(StreamsEffect::Appended(reply, Err(refused)));
+                return Ok(());
+            }
         };
-        let are_repeats = self.are_repeats(stream, &messages, step)?;
-        if !are_repeats && let Err(refused) = self.check_append(stream, &messages, expect_last_id) {
-            step.emit(StreamsEffect::Appended(reply, Err(refused)));
-            return Ok(());
-        }
+        self.runs.taken(run);
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
             step.own.taken += message.weight();
@@ -51,33 +42,40 @@ impl StreamPartition {
         Ok(())
     }
 
-    fn check_append(
-        &self,
-        stream: Incarnation,
+    /// The stream that takes an append, in memory, or why none does.
+    fn admit(
+        &mut self,
+        name: &StreamName,
         messages: &[NewMessage],
-        expect_last_id: Option<u64>,
-    ) -> Result<(), Problem> {
-        let Some(loaded) = self.loaded.get(&stream) else { return Ok(()) };
-        if let Some(expect) = expect_last_id.filter(|expect| *expect != loaded.last) {
-            return Err(tail_moved(expect, loaded.last));
+        (run, expect_last_id): (Option<PlaceInRun>, Option<u64>),
+        step: &mut StreamsStep<'_>,
+    ) -> Result<Answered<Incarnation>, StoreError> {
+        if let Err(refused) = self.runs.check(run) {
+            return Ok(Err(refused));
         }
-        let written = loaded.writer.as_ref().map_or(0, ChunkWriter::bytes) as u64;
-        let kept_bytes = loaded.bytes() + written;
-        let is_over = loaded.stream.settings.keep.bytes.is_some_and(|most| kept_bytes > most);
-        let asked = SpaceAsked {
-            kept_bytes,
-            appended_bytes: messages.iter().map(|message| message.weight() as u64).sum(),
-            // Blocks that cannot be stored cannot be dropped either.
-            is_nearly_full: is_over && loaded.retry.is_some(),
+        let stream = match expect_last_id.filter(|last| *last > 0) {
+            // Where there is no stream there is no such message, and none is made in vain.
+            Some(expect) => match self.load_stream(name, step)? {
+                Some(stream) => stream,
+                None => return Ok(Err(tail_moved(expect, 0))),
+            },
+            None => self.load_or_make(name, step)?,
         };
-        if room(&loaded.stream.settings, asked, []) == StreamRoom::Full {
-            let detail = format!(
-                "the stream holds {} bytes: raise keep.bytes, or have the oldest messages dropped",
-                asked.kept_bytes
-            );
-            return Err(Problem::new(503, "stream_full", detail));
+        if self.are_repeats(stream, messages, step)? {
+            return Ok(Ok(stream));
         }
-        Ok(())
+        if let Err(refused) = self.check_expected(stream, expect_last_id) {
+            return Ok(Err(refused));
+        }
+        Ok(self.make_room(stream, messages, step)?.map(|()| stream))
+    }
+
+    fn check_expected(&self, stream: Incarnation, expect_last_id: Option<u64>) -> Result<(), Problem> {
+        let Some(loaded) = self.loaded.get(&stream) else { return Ok(()) };
+        match expect_last_id.filter(|expect| *expect != loaded.last) {
+            Some(expect) => Err(tail_moved(expect, loaded.last)),
+            None => Ok(()),
+        }
     }
 
     fn append_one(
@@ -92,7 +90,7 @@ impl StreamPartition {
                 step.own.counted.duplicates += 1;
                 return Ok(AppendOutcome::Duplicate(Box::new(message)));
             }
-            self.note_number(stream, origin);
+            self.note_number(stream, origin, step)?;
         }
         let Some(loaded) = self.loaded.get_mut(&stream) else {
             unreachable!("a stream that is appended to is in memory")
@@ -104,6 +102,7 @@ impl StreamPartition {
         step.own.counted.appended_bytes += (writer.bytes() - before) as u64;
         step.own.counted.appended += 1;
         if let Some(MessageOrigin { source, external_id: ExternalId::Text(text) }) = message.origin() {
+            loaded.text_bytes += TEXT_BYTES + source.len() + text.len();
             loaded.texts.insert((source.into(), text.into()), id);
         }
         loaded.next = id + 1;
@@ -154,10 +153,7 @@ impl StreamPartition {
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(false) };
         match origin.external_id {
             ExternalId::Number(number) => {
-                let before = loaded.numbers.bytes();
-                load_numbers(loaded, origin.source, step)?;
-                self.external_id_bytes = self.external_id_bytes + loaded.numbers.bytes() - before;
-                Ok(loaded.numbers.contains(origin.source, number))
+                loaded.numbers.contains(origin.source, number, &NumberRows { stream, fetch: step.fetch })
             }
             ExternalId::Text(text) => {
                 let key: SourceText = (origin.source.into(), text.into());
@@ -175,33 +171,20 @@ impl StreamPartition {
     }
 
     /// Notes a number that a source gives for the first time.
-    fn note_number(&mut self, stream: Incarnation, origin: MessageOrigin<'_>) {
+    fn note_number(
+        &mut self,
+        stream: Incarnation,
+        origin: MessageOrigin<'_>,
+        step: &StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
         if let ExternalId::Number(number) = origin.external_id
             && let Some(loaded) = self.loaded.get_mut(&stream)
         {
-            let before = loaded.numbers.bytes();
-            loaded.numbers.insert(origin.source, number);
-            self.external_id_bytes = self.external_id_bytes + loaded.numbers.bytes() - before;
+            let rows = NumberRows { stream, fetch: step.fetch };
+            let _is_new = loaded.numbers.insert(origin.source, number, &rows)?;
         }
+        Ok(())
     }
-}
-
-/// Brings the numbers of a source into memory.
-fn load_numbers(loaded: &mut LoadedStream, source: &str, step: &StreamsStep<'_>) -> Result<(), StoreError> {
-    if loaded.sources.contains(source) {
-        return Ok(());
-    }
-    let (view, mut after) = (step.fetch.view()?, None);
-    loop {
-        let rows = view.external_intervals(loaded.incarnation(), source, after, INTERVALS_PER_READ)?;
-        rows.iter().for_each(|row| loaded.numbers.load(row));
-        after = rows.last().map(|row| row.from);
-        if rows.len() < INTERVALS_PER_READ {
-            break;
-        }
-    }
-    loaded.sources.insert(source.into());
-    Ok(())
 }
 
 fn tail_moved(expect: u64, last: u64) -> Problem {

@@ -56,15 +56,17 @@ impl StreamPartition {
             step.emit(StreamsEffect::Block(BlockWork::Delete(block.file())));
             return self.sweep_deleted(block.stream, step);
         }
-        let Some(loaded) = self.loaded.get_mut(&block.stream) else { return Ok(()) };
+        let Some(loaded) = self.loaded.get_mut(&block.stream) else {
+            return self.delete_if_gone(&block, step);
+        };
         let is_it = loaded.storing == Some(block.first)
             && loaded
                 .blocks
                 .front()
                 .is_some_and(|front| (front.first(), front.last()) == (block.first, block.last));
         if !is_it {
-            // Of a machine that was dropped since: its file goes at the next start, if no row has
-            // it.
+            // Of a machine that was dropped since. The file has a row, or is that of the oldest
+            // block, and is written again with it.
             return Ok(());
         }
         step.own.touched.insert(block.stream);
@@ -86,6 +88,9 @@ impl StreamPartition {
                 step.push(Op::PutStreamBlock(Box::new(made.block)));
                 step.batch.ops.extend(made.spans.into_iter().map(|span| Op::PutExternalSpan(Box::new(span))));
                 (loaded.is_tail_dirty, loaded.retry) = (true, None);
+                if loaded.unread.is_some() {
+                    loaded.load_next_unstored(step.fetch.view()?)?;
+                }
             }
             Err(error) => {
                 step.own.counted.blocks_failed += 1;
@@ -96,6 +101,16 @@ impl StreamPartition {
         }
         let name = loaded.name.clone();
         step.emit(StreamsEffect::Tail(self.id, name, TailChange::Handled(handled)));
+        Ok(())
+    }
+
+    /// A block was stored of a stream that is not in memory, by a machine that was dropped since:
+    /// its file goes with the stream.
+    fn delete_if_gone(&self, block: &BlockToStore, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
+        let row = step.fetch.view()?.stream(block.stream)?;
+        if row.is_none_or(|row| row.deleted) {
+            step.emit(StreamsEffect::Block(BlockWork::Delete(block.file())));
+        }
         Ok(())
     }
 }

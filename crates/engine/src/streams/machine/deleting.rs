@@ -61,6 +61,11 @@ impl StreamPartition {
         step.push(Op::PutStreamDue(StreamDue { at: step.now, stream }));
         self.deleted.put(step.seq, name.clone(), None);
         let storing = loaded.storing.is_some();
+        if let Some(block) = loaded.blocks.front().filter(|_| !storing) {
+            // It may have been written, and its row not.
+            let file = BlockFile { stream, first: block.first() };
+            step.emit(StreamsEffect::Block(BlockWork::Delete(file)));
+        }
         self.sweeping
             .insert(stream, DeletedStream { stream: row, due: step.now, storing, written: step.seq });
         self.to_settle.insert((step.seq, stream));

@@ -12,7 +12,8 @@ use records::{BlockBounds, SaveMode, Stream, StreamChunk, StreamTail};
 
 use super::super::StreamName;
 use super::super::input::AppendOutcome;
-use crate::kernel::hashed::{HashMap, HashSet};
+use super::stored_numbers::IdBytes;
+use crate::kernel::hashed::HashMap;
 use crate::kernel::reply::{Answered, Reply};
 
 /// A text of a source: both.
@@ -39,11 +40,16 @@ pub(super) struct LoadedStream {
     pub(super) writer: Option<ChunkWriter>,
     /// Blocks that are not stored, the oldest first; the last one may be open.
     pub(super) blocks: VecDeque<UnstoredBlock>,
+    /// Messages that are durable and in none of these: the oldest block is before them.
+    pub(super) unread: Option<UnreadIds>,
     pub(super) numbers: ExternalNumbers,
-    /// Sources whose numbers are in memory.
-    pub(super) sources: HashSet<Box<str>>,
     /// Texts of messages that are not saved.
     pub(super) texts: HashMap<SourceText, u64>,
+    /// Memory of these.
+    pub(super) text_bytes: usize,
+    /// Memory of external ids, as it was counted last, and as readers were told.
+    pub(super) counted_ids: IdBytes,
+    pub(super) told_id_bytes: usize,
     /// Callers that are answered with the next save.
     pub(super) waiting: Vec<WaitingCaller>,
     pub(super) unsaved: UnsavedMessages,
@@ -54,6 +60,8 @@ pub(super) struct LoadedStream {
     pub(super) storing: Option<u64>,
     /// When a block is stored that could not be, and after how long it is tried then.
     pub(super) retry: Option<(Timestamp, Duration)>,
+    /// Bytes that went to make room on a disk that is nearly full, and that no append took yet.
+    pub(super) freed_bytes: u64,
     /// When the oldest stored block goes.
     pub(super) expires_at: Option<Timestamp>,
     /// Whatever leads to messages before `tail.first` is to be swept.
@@ -63,6 +71,13 @@ pub(super) struct LoadedStream {
     pub(super) used_at: Timestamp,
     /// When it stands among the timers.
     pub(super) timer: Option<Timestamp>,
+}
+
+/// Messages by their ids, `until` not among them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnreadIds {
+    pub(super) from: u64,
+    pub(super) until: u64,
 }
 
 /// A block that is not stored.

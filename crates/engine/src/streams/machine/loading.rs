@@ -10,16 +10,20 @@ use records::{Op, Stream, StreamDue, StreamTail};
 use store::{Store, StoreError, View};
 
 use super::deleting::DeletedStream;
-use super::loaded::{LoadedStream, UnstoredBlock, UnstoredChunk};
+use super::loaded::{LoadedStream, UnreadIds, UnstoredBlock, UnstoredChunk};
+use super::stored_numbers::IdBytes;
 use super::{StreamPartition, StreamsStep};
-use crate::kernel::hashed::{HashMap, HashSet};
+use crate::kernel::hashed::HashMap;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::streams::StreamName;
+use crate::streams::append_run::AppendRuns;
 use crate::streams::effect::{StreamsEffect, TailChange};
 use crate::streams::stream_metrics::StreamsNow;
 
 /// Bytes of chunks that are read at a time.
 const CHUNK_BYTES_PER_READ: usize = 1 << 20;
+/// Bytes of chunks that are read at once, or one block: a storage that failed for long leaves many.
+const UNSTORED_BYTES_PER_LOAD: usize = 8 << 20;
 /// Rows of due streams that are read at a time.
 const DUES_PER_READ: usize = usize::MAX;
 
@@ -30,8 +34,9 @@ impl StreamPartition {
     /// # Errors
     /// When the store cannot be read.
     pub fn load(store: &dyn Store, id: PartitionId, memory_max: usize) -> Result<Self, StoreError> {
+        // Nothing of a stream is resident.
+        let head = store.load(id, &mut |_| {})?;
         let view = store.view(id)?;
-        let head = view.head().clone();
         // Nothing was ever written: nothing is read.
         let (dues, streams) = match head.seq {
             0 => (BTreeSet::new(), 0),
@@ -53,14 +58,23 @@ impl StreamPartition {
             timers: BTreeSet::new(),
             to_settle: BTreeSet::new(),
             sweeping: BTreeMap::new(),
+            runs: AppendRuns::default(),
             unfinished: BTreeSet::new(),
             streams,
             unsaved_bytes: 0,
             external_id_bytes: 0,
+            unsaved_id_bytes: 0,
             evicted_at: Timestamp(0),
             is_closing: false,
+            is_disk_nearly_full: false,
             now: StreamsNow { streams, ..StreamsNow::default() },
         })
+    }
+
+    /// The same on a disk that has hardly any room left, or has.
+    #[must_use]
+    pub fn on_disk(self, is_nearly_full: bool) -> Self {
+        Self { is_disk_nearly_full: is_nearly_full, ..self }
     }
 
     /// How the partition stands, for the figures of all.
@@ -154,15 +168,19 @@ impl LoadedStream {
             last_at: tail.last_at,
             writer: None,
             blocks: VecDeque::new(),
+            unread: Some(UnreadIds { from: 0, until: tail.next }),
             numbers: ExternalNumbers::default(),
-            sources: HashSet::default(),
             texts: HashMap::default(),
+            text_bytes: 0,
+            counted_ids: IdBytes::default(),
+            told_id_bytes: 0,
             waiting: Vec::new(),
             unsaved: UnsavedMessages::default(),
             unsaved_bytes: 0,
             written: 0,
             storing: None,
             retry: None,
+            freed_bytes: 0,
             expires_at: None,
             is_sweeping: false,
             swept: 0,
@@ -171,28 +189,54 @@ impl LoadedStream {
         }
     }
 
-    /// What is durable and in no stored block, as blocks: where one ended before is not known, and
-    /// does not matter.
-    fn load_unstored(&mut self, view: &dyn View) -> Result<(), StoreError> {
-        let (bounds, mut from) = (self.block_bounds(), 0);
+    /// Brings in what is durable and in no stored block, as blocks: where one ended before is not
+    /// known, and does not matter. Of very much the first blocks alone; the others follow when
+    /// these are stored.
+    pub(super) fn load_unstored(&mut self, view: &dyn View) -> Result<(), StoreError> {
+        let Some(UnreadIds { mut from, until }) = self.unread.take() else { return Ok(()) };
+        let (bounds, mut found, mut bytes) = (self.block_bounds(), VecDeque::<UnstoredBlock>::new(), 0);
         loop {
             let chunks = view.stream_chunks(self.incarnation(), from, CHUNK_BYTES_PER_READ)?;
-            let Some(last) = chunks.last() else { return Ok(()) };
-            from = last.first + u64::from(last.messages);
-            for chunk in &chunks {
-                let open = self.open_block();
-                if !open.is_empty() && open.as_open(0, 0).closes(&bounds, chunk.at).is_some() {
-                    open.is_closed = true;
+            let mut unread = chunks.iter().filter(|chunk| chunk.first < until).peekable();
+            if unread.peek().is_none() {
+                break;
+            }
+            for chunk in unread {
+                from = chunk.first + u64::from(chunk.messages);
+                bytes += chunk.bytes.len();
+                let goes_on =
+                    |open: &&mut UnstoredBlock| open.as_open(0, 0).closes(&bounds, chunk.at).is_none();
+                match found.back_mut().filter(goes_on) {
+                    Some(open) => open.push(UnstoredChunk::saved(chunk)),
+                    None => {
+                        found.back_mut().into_iter().for_each(|full| full.is_closed = true);
+                        let mut open = UnstoredBlock::new();
+                        open.push(UnstoredChunk::saved(chunk));
+                        found.push_back(open);
+                    }
                 }
-                self.open_block().push(UnstoredChunk::saved(chunk));
+            }
+            if bytes >= UNSTORED_BYTES_PER_LOAD && found.len() > 1 {
+                // It may go on with what is not read.
+                let open = found.pop_back();
+                self.unread = open.map(|open| UnreadIds { from: open.first(), until });
+                break;
             }
         }
+        if !self.blocks.is_empty() {
+            found.back_mut().into_iter().for_each(|followed| followed.is_closed = true);
+        }
+        found.append(&mut self.blocks);
+        self.blocks = found;
+        Ok(())
     }
-}
 
-impl UnstoredBlock {
-    /// Whether nothing is in it.
-    pub(super) fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+    /// Brings in the next blocks that are not stored, where all are that were.
+    pub(super) fn load_next_unstored(&mut self, view: &dyn View) -> Result<(), StoreError> {
+        let Some(UnreadIds { until, .. }) = self.unread else { return Ok(()) };
+        match self.blocks.front().is_none_or(|block| block.first() >= until) {
+            true => self.load_unstored(view),
+            false => Ok(()),
+        }
     }
 }

@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
+use ::streams::ChunkWriter;
 use ::streams::retention::{SpaceAsked, StreamRoom, expired, expires_at, room};
 use ::streams::tail::drop_block;
-use base::Incarnation;
-use records::{Op, StreamBlock};
+use base::{Incarnation, PartitionId, Problem};
+use records::{Op, StreamBlock, WhenFull};
 use store::StoreError;
 
 use super::loaded::LoadedStream;
 use super::{StreamPartition, StreamsStep};
+use crate::streams::NewMessage;
 use crate::streams::block_worker::{BlockFile, BlockWork};
 use crate::streams::effect::{HandledBlocks, StreamsEffect, TailChange};
 
@@ -32,6 +34,10 @@ impl StreamPartition {
         let settings = loaded.stream.settings;
         let asked = SpaceAsked { kept_bytes: loaded.bytes(), appended_bytes: 0, is_nearly_full: false };
         let is_too_large = settings.keep.bytes.is_some_and(|most| asked.kept_bytes > most);
+        if loaded.tail.blocks == 0 {
+            // The last ones may have made room: nothing is waited for.
+            loaded.expires_at = None;
+        }
         let is_due = loaded.expires_at.is_some_and(|at| at <= step.now);
         if loaded.tail.blocks == 0 || !(is_due || is_too_large) {
             return Ok(());
@@ -50,11 +56,8 @@ impl StreamPartition {
             None => None,
         };
         if let Some(last) = gone.last() {
-            let handled = drop_blocks(loaded, gone, kept.first().map(|block| block.first), step);
+            loaded.drop_blocks(self.id, gone, kept.first(), step);
             debug_assert!(loaded.tail.first > last.last, "what is gone is before what is kept");
-            (loaded.is_sweeping, loaded.is_tail_dirty, loaded.swept) = (true, true, step.seq);
-            let name = loaded.name.clone();
-            step.emit(StreamsEffect::Tail(self.id, name, TailChange::Handled(handled)));
         }
         Ok(())
     }
@@ -90,27 +93,99 @@ impl StreamPartition {
     }
 }
 
-/// Blocks go, the oldest ones; the message behind them has the id `next`, if it is in a block.
-fn drop_blocks(
-    loaded: &mut LoadedStream,
-    gone: &[StreamBlock],
-    next: Option<u64>,
-    step: &mut StreamsStep<'_>,
-) -> HandledBlocks {
-    let mut handled = HandledBlocks { is_deletion: true, at: step.now, blocks: 0, bytes: 0, error: None };
-    // What is not saved yet is behind `next` of the tail.
-    let saved = loaded.blocks.front().and_then(|block| block.chunks.first());
-    let unstored = saved.filter(|chunk| chunk.unsaved.is_none()).map(|chunk| chunk.first);
-    for block in gone {
-        let is_last = loaded.tail.blocks == 1;
-        // Behind it may be a block whose row is on its way.
-        let behind = next.or(if is_last { unstored } else { Some(block.last + 1) });
-        drop_block(&mut loaded.tail, block, behind);
-        step.push(Op::DeleteStreamBlock(block.stream, block.first));
-        step.emit(StreamsEffect::Block(BlockWork::Delete(BlockFile::of(block))));
-        step.own.counted.dropped += u64::from(block.messages);
-        handled.blocks += 1;
-        handled.bytes += block.bytes;
+impl StreamPartition {
+    /// The disk with the data has hardly any room left, or has room again.
+    pub(super) fn disk_is_nearly_full(&mut self, is_nearly_full: bool) {
+        self.is_disk_nearly_full = is_nearly_full;
+        self.loaded.values_mut().for_each(|loaded| loaded.freed_bytes = 0);
     }
-    handled
+
+    /// Whether an append fits. On a disk that is nearly full the oldest blocks go in its favour,
+    /// where the stream is set so.
+    pub(super) fn make_room(
+        &mut self,
+        stream: Incarnation,
+        messages: &[NewMessage],
+        step: &mut StreamsStep<'_>,
+    ) -> Result<Result<(), Problem>, StoreError> {
+        let is_disk_nearly_full = self.is_disk_nearly_full;
+        let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(Ok(())) };
+        let settings = loaded.stream.settings;
+        let mut asked = loaded.space_asked(messages);
+        if is_disk_nearly_full && loaded.freed_bytes < asked.appended_bytes {
+            asked.is_nearly_full = true;
+        }
+        let may_drop = settings.when_full == WhenFull::DropOldest && loaded.tail.blocks > 0;
+        let found = match asked.is_nearly_full && may_drop {
+            true => step.fetch.view()?.stream_blocks(stream, loaded.tail.first, BLOCKS_PER_STEP + 1)?,
+            false => Vec::new(),
+        };
+        match room(&settings, asked, &found) {
+            StreamRoom::Enough => {}
+            StreamRoom::Full => return Ok(Err(stream_full(asked.kept_bytes, is_disk_nearly_full))),
+            StreamRoom::AfterDropping(blocks) => {
+                let (gone, kept) = found.split_at(blocks.min(BLOCKS_PER_STEP));
+                loaded.drop_blocks(self.id, gone, kept.first(), step);
+                loaded.freed_bytes += gone.iter().map(|block| block.bytes).sum::<u64>();
+                step.own.touched.insert(stream);
+            }
+        }
+        loaded.freed_bytes = loaded.freed_bytes.saturating_sub(asked.appended_bytes);
+        Ok(Ok(()))
+    }
+}
+
+fn stream_full(kept_bytes: u64, is_disk_nearly_full: bool) -> Problem {
+    let detail = match is_disk_nearly_full {
+        true => "the disk is nearly full, and nothing of the stream can go: make room, or lower \
+                 notices.storage_free"
+            .to_owned(),
+        false => format!(
+            "the stream holds {kept_bytes} bytes: raise keep.bytes, or have the oldest messages dropped"
+        ),
+    };
+    Problem::new(503, "stream_full", detail)
+}
+
+impl LoadedStream {
+    /// What it takes, and what an append adds. Blocks that cannot be stored cannot be dropped
+    /// either.
+    fn space_asked(&self, messages: &[NewMessage]) -> SpaceAsked {
+        let written = self.writer.as_ref().map_or(0, ChunkWriter::bytes) as u64;
+        let kept_bytes = self.bytes() + written;
+        let is_over = self.stream.settings.keep.bytes.is_some_and(|most| kept_bytes > most);
+        SpaceAsked {
+            kept_bytes,
+            appended_bytes: messages.iter().map(NewMessage::chunk_bytes).sum(),
+            is_nearly_full: is_over && self.retry.is_some(),
+        }
+    }
+
+    /// Blocks go, the oldest ones; `next` is the one behind them, if it is known.
+    fn drop_blocks(
+        &mut self,
+        id: PartitionId,
+        gone: &[StreamBlock],
+        next: Option<&StreamBlock>,
+        step: &mut StreamsStep<'_>,
+    ) {
+        let mut handled = HandledBlocks { is_deletion: true, at: step.now, blocks: 0, bytes: 0, error: None };
+        // What is not saved yet is behind `next` of the tail.
+        let saved = self.blocks.front().and_then(|block| block.chunks.first());
+        let unstored = saved.filter(|chunk| chunk.unsaved.is_none()).map(|chunk| chunk.first);
+        for (place, block) in gone.iter().enumerate() {
+            let is_last = self.tail.blocks == 1;
+            // Behind it may be a block whose row is on its way.
+            let behind = gone.get(place + 1).or(next).map(|block| block.first);
+            let behind = behind.or(if is_last { unstored } else { Some(block.last + 1) });
+            drop_block(&mut self.tail, block, behind);
+            step.push(Op::DeleteStreamBlock(block.stream, block.first));
+            step.emit(StreamsEffect::Block(BlockWork::Delete(BlockFile::of(block))));
+            step.own.counted.dropped += u64::from(block.messages);
+            handled.blocks += 1;
+            handled.bytes += block.bytes;
+        }
+        (self.is_sweeping, self.is_tail_dirty, self.swept) = (true, true, step.seq);
+        step.emit(StreamsEffect::Tail(id, self.name.clone(), TailChange::Handled(handled)));
+    }
 }

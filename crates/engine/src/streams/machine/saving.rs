@@ -29,7 +29,7 @@ impl StreamPartition {
         let is_closed = loaded.blocks.iter().any(|block| block.is_closed && !block.is_saved());
         let unloads = loaded.unloads_at() <= step.now;
         let is_due = loaded.unsaved.is_due(&loaded.stream.settings, step.now, is_closed)
-            || loaded.unsaved_bytes >= UNSAVED_BYTES_MAX
+            || loaded.unsaved_bytes + loaded.counted_ids.unsaved >= UNSAVED_BYTES_MAX
             || unloads
             || self.is_closing;
         if !loaded.unsaved.is_empty() && is_due {
@@ -69,13 +69,14 @@ impl StreamPartition {
                 }
             }
         }
-        for change in loaded.numbers.take_changes(stream) {
+        for change in loaded.numbers.take_changes(stream, step.seq) {
             step.push(match change {
                 IntervalRowChange::Put(row) => Op::PutExternalInterval(Box::new(row)),
                 IntervalRowChange::Delete(source, from) => Op::DeleteExternalInterval(stream, source, from),
             });
         }
         let mut texts: Vec<_> = loaded.texts.drain().collect();
+        loaded.text_bytes = 0;
         texts.sort_unstable_by_key(|(_, id)| *id);
         for ((source, text), message) in texts {
             let row = ExternalText { stream, source: source.clone(), text: text.clone(), id: message };
@@ -92,7 +93,7 @@ impl StreamPartition {
 
     /// Saves early where too much waits for a save.
     pub(super) fn save_under_pressure(&mut self, step: &mut StreamsStep<'_>) {
-        if self.unsaved_bytes <= self.memory_max {
+        if self.unsaved_bytes + self.unsaved_id_bytes <= self.memory_max {
             return;
         }
         let unsaved = self.loaded.iter().filter(|(_, loaded)| !loaded.unsaved.is_empty());
@@ -105,16 +106,23 @@ impl StreamPartition {
             self.save(stream, step);
             if let Some(loaded) = self.loaded.get_mut(&stream) {
                 super::closing::store_next(self.id, loaded, step);
-                loaded.is_tail_dirty = false;
-                loaded.written = step.seq;
-                step.push(Op::PutStreamTail(Box::new(loaded.tail)));
+                loaded.write_tail(step);
             }
+            self.count_ids(stream, step);
             self.set_timer(stream, step.now);
         }
     }
 }
 
 impl LoadedStream {
+    /// Writes how far the stream has come, where that is another place than its row says.
+    pub(super) fn write_tail(&mut self, step: &mut StreamsStep<'_>) {
+        if std::mem::take(&mut self.is_tail_dirty) {
+            step.push(Op::PutStreamTail(Box::new(self.tail)));
+            self.written = step.seq;
+        }
+    }
+
     /// Answers every caller that waits.
     fn answer(&mut self, step: &mut StreamsStep<'_>) {
         for (reply, outcomes) in self.waiting.drain(..) {

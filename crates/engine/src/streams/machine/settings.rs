@@ -64,7 +64,7 @@ impl StreamPartition {
         let tail = tail::begin(incarnation);
         step.push(Op::PutStream(Box::new(stream.clone())));
         let mut loaded = LoadedStream::new(stream, name.clone(), tail, step.now);
-        (loaded.is_tail_dirty, loaded.written) = (true, step.seq);
+        (loaded.is_tail_dirty, loaded.written, loaded.unread) = (true, step.seq, None);
         step.emit(StreamsEffect::Tail(
             self.id,
             name.clone(),

@@ -4,6 +4,7 @@
 mod blocks;
 mod lives;
 mod modes;
+mod room;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +139,7 @@ impl Bench {
         expect_last_id: Option<u64>,
     ) -> oneshot::Receiver<Answered<Vec<AppendOutcome>>> {
         let (reply, answer) = Reply::new();
-        let call = AppendCall { stream: name(stream), messages, expect_last_id, reply };
+        let call = AppendCall { stream: name(stream), messages, run: None, expect_last_id, reply };
         self.settle(vec![StreamsInput::Append(Box::new(call))]);
         answer
     }

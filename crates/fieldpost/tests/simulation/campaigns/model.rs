@@ -15,11 +15,11 @@ use records::{
     Batch, CampaignRecord, CampaignState, DevicePlace, Op, Pick, PickOutcome, PickShare, PickTerms,
     TaskRecord, TaskStanding, TaskState,
 };
-use store::View;
 
 use super::counts::Counts;
 use super::plan::{CampaignsPlan, GROUPS_MAX};
 use crate::harness::violation::{Checked, Invariant, unreadable};
+use crate::harness::workload::Stored;
 use quotas::QuotaUse;
 
 /// Rows that are read at a time.
@@ -304,7 +304,8 @@ impl Model {
     }
 
     /// What a reader sees is what the batches said.
-    pub(crate) fn check_stored(&self, view: &dyn View) -> Checked {
+    pub(crate) fn check_stored(&self, stored: &Stored) -> Checked {
+        let view = &*stored.view;
         let campaigns = view.campaigns(None, READ_AT_ONCE).map_err(unreadable)?;
         let expected = self
             .campaigns

@@ -269,6 +269,11 @@ impl Machine {
         self.trace.note(format_args!("storage: {doom}"));
     }
 
+    /// Whether a fault of the storage may still come, or has come since it was healed.
+    pub(crate) fn is_storage_faulty(&self) -> bool {
+        self.storage().is_faulty()
+    }
+
     pub(super) fn heal_storage(&self) {
         self.trace.note(format_args!("storage heals"));
         self.storage().heal();

@@ -61,7 +61,7 @@ macro_rules! one_partition {
             stored: $crate::harness::workload::Stored,
             past: $crate::harness::track::Past,
         ) -> $crate::harness::violation::Checked {
-            self.model.at(stored.seq, past)?.check_stored(&*stored.view)
+            self.model.at(stored.seq, past)?.check_stored(&stored)
         }
 
         fn loaded(

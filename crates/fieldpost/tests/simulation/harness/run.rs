@@ -108,7 +108,7 @@ impl<W: Workload> Run<W> {
         let mut residents = Vec::new();
         let head = store.load(partition, &mut |resident| residents.push(resident)).map_err(unreadable)?;
         let view = store.view(partition).map_err(unreadable)?;
-        let stored = Stored { seq: head.seq, residents, view };
+        let stored = Stored { seq: head.seq, residents, view, blocks: store.blocks() };
         self.workload.check_stored(partition, stored, past)?;
         Ok(head.seq)
     }

@@ -166,7 +166,12 @@ impl<W: Workload> Run<W> {
             Step::AuditAfterACrash => return self.audit_after_a_crash(),
             Step::Stop => return self.stop_well(),
             Step::Start => return self.start(),
-            Step::Act(act) => return self.workload.act(act),
+            Step::Act(act) => {
+                let checked = self.workload.act(act);
+                // It may have written files of its own.
+                self.notice_end();
+                return checked;
+            }
             Step::Upkeep => {
                 self.machine.upkeep();
                 self.notice_end();

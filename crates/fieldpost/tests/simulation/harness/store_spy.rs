@@ -134,6 +134,10 @@ impl Store for StoreSpy {
         self.store.blocks()
     }
 
+    fn sync_committed(&self) -> Result<(), StoreError> {
+        self.store.sync_committed()
+    }
+
     fn failure(&self) -> Option<Arc<StoreError>> {
         self.store.failure()
     }

@@ -39,6 +39,11 @@ impl<S: Clone> Track<S> {
         self.after.back().map_or(0, |(seq, _)| *seq)
     }
 
+    /// The number of the latest batch that somebody outside may know of.
+    pub(crate) fn latest_shown(&self) -> u64 {
+        self.shown
+    }
+
     /// What there was after the latest batch that somebody outside may know of.
     pub(crate) fn durable(&self) -> &S {
         let found = self.after.iter().find(|(seq, _)| *seq >= self.shown);

@@ -1,9 +1,10 @@
 //! What a workload brings: its partitions, what happens to them, its model and its checkers.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
-use store::{Resident, StoreError, View};
+use store::{BlockStorage, Resident, StoreError, View};
 
 use super::counts::Counted;
 use super::fault_injection::InjectedFault;
@@ -36,6 +37,8 @@ pub(crate) struct Stored {
     pub(crate) seq: u64,
     pub(crate) residents: Vec<Resident>,
     pub(crate) view: Box<dyn View>,
+    /// Files of blocks of streams.
+    pub(crate) blocks: Arc<dyn BlockStorage>,
 }
 
 /// How far a workload is with coming to rest.

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use base::{EntityId, Timestamp};
 use records::{Batch, Notice, NoticeKey, NoticeKind, Op, OperationState};
-use store::View;
 
 use crate::harness::violation::{Checked, Invariant, unreadable};
+use crate::harness::workload::Stored;
 use crate::registry::counts::Counts;
 
 /// Rows that are read at a time.
@@ -73,7 +73,8 @@ impl Model {
     }
 
     /// What a reader sees is what the batches said.
-    pub(crate) fn check_stored(&self, view: &dyn View) -> Checked {
+    pub(crate) fn check_stored(&self, stored: &Stored) -> Checked {
+        let view = &*stored.view;
         let mut stored = BTreeMap::new();
         let mut after = None;
         loop {

@@ -40,8 +40,9 @@ pub(super) fn agree(
         for source in Traffic::sources() {
             let (number, text) = (random.below(60), format!("order-{}", random.below(20)));
             let given = |view: &dyn View| {
-                let intervals =
-                    [None, Some(number)].map(|after| read(view.external_intervals(of, source, after, limit)));
+                let is_even = |from: u64| from.is_multiple_of(2);
+                let up_to = read(view.interval_up_to(of, source, number, &is_even));
+                let intervals = (up_to, read(view.interval_at(of, source, number)));
                 let blocks = read(view.blocks_with_number(of, source, number));
                 (intervals, blocks, read(view.external_texts(of, source, &text)))
             };

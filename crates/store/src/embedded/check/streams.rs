@@ -15,7 +15,7 @@ use crate::table::Table;
 
 /// What a stream holds.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct HeldByStream {
     is_deleted: bool,
     blocks: u32,
     messages: u64,
@@ -28,7 +28,7 @@ struct Held {
 }
 
 /// What each stream holds, from one table to the next.
-type Known = BTreeMap<Incarnation, Held>;
+type Known = BTreeMap<Incarnation, HeldByStream>;
 
 impl RowCheck<'_, '_> {
     /// A stream is where its name leads to and has a tail; its blocks and then its chunks follow
@@ -36,7 +36,7 @@ impl RowCheck<'_, '_> {
     pub(super) fn partition_of_streams(&mut self, within: &Within) {
         let (partition, mut known) = (within.partition, Known::default());
         self.indexed(partition, |check, stream: &Stream| {
-            let held = Held { is_deleted: stream.deleted, ..Held::default() };
+            let held = HeldByStream { is_deleted: stream.deleted, ..HeldByStream::default() };
             known.insert(stream.incarnation, held);
             let right = stream_partition(&stream.namespace, &stream.name, check.partitions);
             if right != partition {
@@ -135,12 +135,12 @@ impl RowCheck<'_, '_> {
     }
 }
 
-fn held(known: &Known, stream: Incarnation) -> Result<&Held, Wrong> {
+fn held(known: &Known, stream: Incarnation) -> Result<&HeldByStream, Wrong> {
     known.get(&stream).ok_or_else(|| format!("there is no stream {}", stream.0))
 }
 
 /// Notes that a stream has the ids from `first` until before `end`, behind those noted before.
-fn follows(known: &mut Known, stream: Incarnation, first: u64, end: u64) -> Result<&mut Held, Wrong> {
+fn follows(known: &mut Known, stream: Incarnation, first: u64, end: u64) -> Result<&mut HeldByStream, Wrong> {
     let held = known.get_mut(&stream).ok_or_else(|| format!("there is no stream {}", stream.0))?;
     if first < held.end || end <= first {
         return Err(format!("it does not follow the messages before {}", held.end));

@@ -8,7 +8,7 @@ use base::random::Random;
 use base::{Clock, Lineage};
 use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
 use store::embedded::LOG_BYTES_FACTOR_MAX;
-use store::{Checked, EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError, SyncMode};
+use store::{BLOCK_SUFFIX, Checked, EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError, SyncMode};
 
 use super::mortal_disk::{Doom, MortalDisk};
 use super::{End, Storage};
@@ -20,7 +20,8 @@ use crate::harness::machine::MachinePlan;
 const FAULT_WITHIN_CALLS: u64 = 60;
 /// Writes and syncs after which an end in the middle of a step comes at the latest.
 const DOOM_WITHIN_CALLS: u64 = 150;
-/// The file of the tables; all others are the log's, but for the lock, which is empty.
+/// The file of the tables; all others are the log's, but for the lock, which is empty, and files of
+/// blocks.
 const TABLES: &str = "tables";
 /// Bytes that one commit, of several batches, may add to a log that is as long as it may be.
 const COMMIT_BYTES: u64 = 128 << 10;
@@ -168,7 +169,7 @@ impl Storage for OnDisk {
     }
 
     fn is_bounded(&self, _: usize) -> Result<(), String> {
-        let bytes = self.bytes_of(|name| name != TABLES);
+        let bytes = self.bytes_of(|name| name != TABLES && !name.contains(BLOCK_SUFFIX));
         let log = &self.options.log;
         let most = LOG_BYTES_FACTOR_MAX * self.options.checkpoint_log_bytes
             + (2 + log.spare_segments_max as u64) * log.segment_bytes

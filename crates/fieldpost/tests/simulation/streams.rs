@@ -1,0 +1,37 @@
+//! Streams in the simulation: production's partition of streams behind its inbox, with the files of
+//! its blocks, on the clocks and over the storages of every run, and those who append and read.
+//!
+//! # What goes wrong
+//! All that goes wrong with the machine: see the [top](crate). Files of blocks are on the disk that
+//! fails and fills. Besides:
+//! - **Callers** append with and without a source; its ids ascend, jump, and come again at once,
+//!   later, or after a start, with the same payload or another. They expect a last id, right or
+//!   wrong.
+//! - **Settings** change at any moment, through all four save modes, with blocks and bounds so
+//!   small that blocks are closed, stored and dropped all the time. Streams are deleted while a
+//!   block is being stored, and come again under their name.
+//! - **The worker** that stores blocks is cut off between writing a file and telling of it, comes
+//!   late, and begins a life with its sweep.
+//! - **Memory** is so small in some runs that streams are saved early and leave memory.
+//! - **The disk** is said to be nearly full in some runs, and not any more.
+//!
+//! # What is checked
+//! The [model](model::Model) follows every batch, a [ledger](ledger::Ledger) every answer. What was
+//! answered in the modes `sync` and `wait` is durable; of the other modes an end of what was
+//! answered may be lost, never a part in the middle. No id is given twice. No id of a source is
+//! there twice, and a duplicate names the first. Readers see what was answered, in order, once. A
+//! block goes for its age or for room, and the oldest first. What is [stored](contents) is what the
+//! batches said, the files of blocks included. At the end every block is stored, nothing is in
+//! memory, and there are as many files as rows.
+
+mod contents;
+mod counts;
+pub(crate) mod fault_injection;
+mod fault_tests;
+mod invariants;
+mod ledger;
+mod message;
+mod model;
+pub(crate) mod plan;
+mod seeds;
+pub(crate) mod world;

@@ -1,0 +1,22 @@
+//! What is promised of streams, besides what is promised of everything.
+
+use crate::harness::violation::Invariant;
+
+impl Invariant {
+    /// An id is never given to two messages, be it answered or written.
+    pub(crate) const IDS_ARE_GIVEN_ONCE: Self = Self("IdsAreGivenOnce");
+    /// A crash takes an end of what was not saved, never a part in the middle.
+    pub(crate) const NO_HOLES: Self = Self("NoHoles");
+    /// A number of a source is given to one message for ever, a text to one that is kept.
+    pub(crate) const ONCE_ONLY: Self = Self("OnceOnly");
+    /// A duplicate is answered with the id of the first, where that is kept.
+    pub(crate) const DUPLICATES_NAME_THE_FIRST: Self = Self("DuplicatesNameTheFirst");
+    /// Readers see every message that was answered and is kept, in order, once.
+    pub(crate) const READ_AS_ANSWERED: Self = Self("ReadAsAnswered");
+    /// Blocks go for their age or for room, the oldest first, and then they do go.
+    pub(crate) const KEPT_AS_SET: Self = Self("KeptAsSet");
+    /// Each row of a block has its file, as it was written.
+    pub(crate) const BLOCKS_HAVE_FILES: Self = Self("BlocksHaveFiles");
+    /// At rest each file has its row.
+    pub(crate) const FILES_HAVE_BLOCKS: Self = Self("FilesHaveBlocks");
+}

@@ -1,0 +1,64 @@
+//! What a seed decides of a run with streams before it begins. The faults of the machine are those
+//! of every run.
+
+use std::sync::Arc;
+
+use base::random::Random;
+use engine::Settings;
+
+use crate::devices::plan::machine_of;
+use crate::harness::workload;
+
+/// How often the scheduler picks what goes on around streams, relative to each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weights {
+    pub(crate) append: u64,
+    pub(crate) set: u64,
+    pub(crate) delete: u64,
+    pub(crate) read: u64,
+    /// The worker that stores blocks.
+    pub(crate) work: u64,
+    /// The disk becomes nearly full, or has room again.
+    pub(crate) disk: u64,
+}
+
+/// Streams, and those who append and read.
+#[derive(Clone)]
+pub(crate) struct StreamsPlan {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) weights: Weights,
+    pub(crate) streams: u64,
+    /// Memory of the partition, in bytes.
+    pub(crate) memory_bytes: u64,
+}
+
+/// A run.
+pub(crate) type Plan = workload::Plan<StreamsPlan>;
+
+/// Steps of a run before it becomes quiet.
+const STEPS: u64 = 900;
+
+impl Plan {
+    /// The run of `seed`.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x0057_4ea3_5000_0000);
+        let (mut machine, settings) = machine_of(seed);
+        machine.steps = STEPS / 2 + random.below(STEPS);
+        machine.partitions = 1;
+        let is_small = random.chance(1, 3);
+        let streams_memory_bytes = if is_small { 2_000 } else { 1_000_000 };
+        let settings = Settings { streams_memory_bytes, ..(*settings).clone() };
+        let weights = Weights {
+            append: 60 + random.below(200),
+            set: random.below(20),
+            delete: if random.chance(1, 2) { 0 } else { 1 + random.below(6) },
+            read: 5 + random.below(40),
+            work: 20 + random.below(150),
+            disk: if random.chance(3, 4) { 0 } else { 1 + random.below(10) },
+        };
+        let memory_bytes = if is_small { 500 + random.below(5_000) } else { 1 << 20 };
+        let streams = 1 + random.below(4);
+        let workload = StreamsPlan { settings: Arc::new(settings), weights, streams, memory_bytes };
+        Self { machine, workload }
+    }
+}

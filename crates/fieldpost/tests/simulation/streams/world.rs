@@ -1,0 +1,288 @@
+//! A partition of streams on a machine, the worker of its blocks, and those who append and read.
+
+mod appending;
+mod blocks;
+mod reading;
+mod workload;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use base::{Incarnation, PartitionId, Problem, Timestamp};
+use engine::context::EngineContext;
+use engine::kernel::reply::Reply;
+use engine::streams::block_worker::StoredBlock;
+use engine::streams::input::AppendOutcome;
+use engine::streams::{StreamName, StreamPartition, StreamsInput};
+use records::{KeepBounds, SaveMode, StreamSettings, WhenFull};
+
+use super::counts::Counts;
+use super::fault_injection::ANSWERED_AT_ONCE;
+use super::ledger::Ledger;
+use super::message::GivenMessage;
+use super::model::Model;
+use super::plan::StreamsPlan;
+use crate::harness::calls::{self, Call, CallId, Calls, Expectations};
+use crate::harness::machine::Machine;
+use crate::harness::one_partition::Phase;
+use crate::harness::port::{AnyPort, Port};
+use crate::harness::track::{AnyTrack, Track};
+use crate::harness::violation::{Checked, Invariant};
+
+/// The namespace of all streams.
+const NAMESPACE: &str = "sim";
+
+/// An input, as the model knows it.
+enum MeantInput {
+    Append {
+        call: CallId,
+        name: Box<str>,
+    },
+    Set {
+        call: CallId,
+        name: Box<str>,
+        mode: SaveMode,
+    },
+    Delete {
+        call: CallId,
+        name: Box<str>,
+    },
+    /// Nobody waits.
+    Told,
+}
+
+/// What came of a call.
+enum Answer {
+    Appended(Result<Vec<AppendOutcome>, Problem>),
+    Done(Result<(), Problem>),
+}
+
+/// What was asked for.
+enum Then {
+    Append { name: Box<str>, given: Vec<GivenMessage>, expect_last_id: Option<u64> },
+    Set,
+    Delete,
+}
+
+/// Which stream took an append, and how.
+#[derive(Clone, Copy)]
+struct TakenAppend {
+    stream: Option<Incarnation>,
+    mode: SaveMode,
+}
+
+/// One life of the process.
+struct Server {
+    context: EngineContext,
+    streams: Port<StreamPartition, MeantInput>,
+    /// The worker of blocks has begun.
+    has_swept: bool,
+    /// What it has done and not told.
+    done: Option<StoredBlock>,
+    /// Something that it did failed: files may be left until the next start.
+    has_failed: bool,
+    /// In which life of the partition the ledger was looked through.
+    life: Option<u32>,
+}
+
+/// The workload.
+pub(crate) struct World {
+    plan: StreamsPlan,
+    machine: Rc<Machine>,
+    server: Option<Server>,
+    model: Track<Model>,
+    ledger: Ledger,
+    expectations: Expectations<TakenAppend>,
+    calls: Calls<Answer, Then>,
+    /// Messages with a source that were sent, newest last.
+    sent: Vec<GivenMessage>,
+    /// The next number of each source that counts.
+    next_numbers: BTreeMap<Box<str>, u64>,
+    last_payload: u64,
+    is_nearly_full: bool,
+    /// The disk was nearly full once.
+    was_nearly_full: bool,
+    phase: Phase,
+    counts: Counts,
+}
+
+fn partition() -> PartitionId {
+    PartitionId::of_streams(0)
+}
+
+fn stream_name(name: &str) -> StreamName {
+    StreamName::new(NAMESPACE, name).expect("a name")
+}
+
+impl World {
+    fn now(&self) -> Timestamp {
+        self.machine.now()
+    }
+
+    fn any_name(&self) -> Box<str> {
+        format!("s{}", self.machine.random.below(self.plan.streams)).into()
+    }
+
+    fn partition_port(&self) -> Option<&dyn AnyPort> {
+        self.server.as_ref().map(|server| &server.streams as &dyn AnyPort)
+    }
+
+    fn has_room(&self) -> bool {
+        !self.phase.is_closing && self.server.as_ref().is_some_and(|server| server.streams.has_room())
+    }
+
+    fn hand_in(&mut self, input: StreamsInput, meant: MeantInput) -> bool {
+        let server = self.server.as_mut().filter(|_| !self.phase.is_closing);
+        server.is_some_and(|server| server.streams.hand_in(input, meant))
+    }
+
+    /// Hands in a call, and waits for its answer.
+    fn ask(
+        &mut self,
+        (input, meant): (StreamsInput, impl FnOnce(CallId) -> MeantInput),
+        waiting: calls::Waiting<Answer>,
+        then: Then,
+    ) {
+        let id = self.calls.next_id();
+        if self.hand_in(input, meant(id)) {
+            let life = self.partition_port().and_then(AnyPort::life);
+            self.calls.waiting.push(Call { id, waiting, asked: vec![(partition(), life)], then });
+        }
+    }
+
+    fn set(&mut self) {
+        let name = self.any_name();
+        let settings = self.any_settings();
+        self.machine.trace.note(format_args!("set {name}: {settings:?}"));
+        let mode = settings.save;
+        let mut given = settings;
+        if self.machine.injects(ANSWERED_AT_ONCE) && mode == SaveMode::Sync {
+            given.save = SaveMode::Periodic;
+        }
+        let (reply, receiver) = Reply::new();
+        let input =
+            StreamsInput::PutSettings { stream: stream_name(&name), settings: Box::new(given), reply };
+        let waiting = calls::Waiting::on(receiver, Answer::Done);
+        self.ask((input, move |call| MeantInput::Set { call, name, mode }), waiting, Then::Set);
+    }
+
+    fn any_settings(&self) -> StreamSettings {
+        let random = &self.machine.random;
+        let mut settings =
+            StreamSettings { save: random.one_of(&SaveMode::ALL), ..StreamSettings::default() };
+        settings.save_interval_ms = 10 + random.below(4_000);
+        settings.block.bytes = 1_000 + random.below(3_000);
+        settings.block.age_ms = 100 + random.below(20_000);
+        settings.block.messages = 1 + random.below(20) as u32;
+        let age_ms = random.chance(1, 2).then(|| 1_000 + random.below(300_000));
+        let bytes = random.chance(1, 3).then(|| 1_000 + random.below(8_000));
+        settings.keep = KeepBounds { age_ms, bytes, until_copied: true };
+        settings.when_full = random.one_of(&WhenFull::ALL);
+        settings.unload_after_ms = 100 + random.below(30_000);
+        settings
+    }
+
+    fn delete(&mut self) {
+        let name = self.any_name();
+        self.machine.trace.note(format_args!("delete {name}"));
+        let (reply, receiver) = Reply::new();
+        let input = StreamsInput::Delete { stream: stream_name(&name), reply };
+        let waiting = calls::Waiting::on(receiver, Answer::Done);
+        self.ask((input, move |call| MeantInput::Delete { call, name }), waiting, Then::Delete);
+    }
+
+    /// The disk becomes nearly full, or has room again.
+    fn change_disk(&mut self, is_nearly_full: bool) {
+        self.is_nearly_full = is_nearly_full;
+        self.was_nearly_full |= is_nearly_full;
+        self.machine.trace.note(format_args!("the disk is nearly full: {is_nearly_full}"));
+        let _takes = self.hand_in(StreamsInput::Disk { is_nearly_full }, MeantInput::Told);
+    }
+
+    /// One step of the partition over some of its inbox.
+    fn step(&mut self, count: usize) -> Checked {
+        let Some(server) = &mut self.server else { return Ok(()) };
+        let Some(stepped) = server.streams.step(count, &self.machine) else {
+            return self.take_answers();
+        };
+        if let Some(batch) = &stepped.batch {
+            self.model.present.made(batch, &self.ledger, self.was_nearly_full)?;
+        }
+        let mut modes = self.model.present.modes.clone();
+        let mut taken = Vec::new();
+        for meant in stepped.inputs {
+            match meant {
+                MeantInput::Append { call, name } => {
+                    let stream = self.model.present.names.get(&name).copied();
+                    let mode = modes.get(&name).copied().unwrap_or_default();
+                    taken.push((call, TakenAppend { stream, mode }));
+                }
+                MeantInput::Set { call, name, mode } => {
+                    modes.insert(name, mode);
+                    taken.push((call, TakenAppend { stream: None, mode }));
+                }
+                MeantInput::Delete { call, name } => {
+                    modes.remove(&name);
+                    taken.push((call, TakenAppend { stream: None, mode: SaveMode::Sync }));
+                }
+                MeantInput::Told => {}
+            }
+        }
+        self.model.present.modes = modes;
+        if let Some(batch) = &stepped.batch {
+            self.model.made(batch.head.seq)?;
+        }
+        let seq = self.model.latest();
+        for (call, append) in taken {
+            self.expectations.expect(call, partition(), seq, append);
+        }
+        self.take_answers()
+    }
+
+    fn take_answers(&mut self) -> Checked {
+        self.notice_load()?;
+        for (call, answer) in self.calls.take_ended() {
+            match answer {
+                Some(answer) => self.answered(call, answer)?,
+                None => {
+                    call.check_dropped(|_| self.partition_port().and_then(AnyPort::life))?;
+                    self.expectations.forget(call.id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, call: Call<Answer, Then>, answer: Answer) -> Checked {
+        let taken = self.expectations.take(&call)?;
+        let Some(((_, seq), taken)) = taken.into_iter().next() else { return Ok(()) };
+        self.model.shown(seq);
+        self.machine.trace.note(format_args!("call {} is answered", call.id));
+        match (call.then, answer) {
+            (Then::Append { name, given, expect_last_id }, Answer::Appended(Ok(outcomes))) => {
+                self.appended(&name, taken, (given, expect_last_id), outcomes)
+            }
+            (Then::Append { .. }, Answer::Appended(Err(problem))) => self.refused(&problem),
+            (Then::Set, Answer::Done(done)) => {
+                self.counts.set += 1;
+                Invariant::AS_THE_MODEL.check(done.is_ok(), || format!("settings are refused: {done:?}"))
+            }
+            (Then::Delete, Answer::Done(done)) => {
+                let is_right = done.as_ref().err().is_none_or(|problem| problem.code == "unknown_stream");
+                Invariant::AS_THE_MODEL.check(is_right, || format!("a deletion is refused: {done:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The partition lost its memory, or began: what was answered and is not there is lost.
+    fn notice_load(&mut self) -> Checked {
+        let life = self.partition_port().and_then(AnyPort::life);
+        let Some(server) = self.server.as_mut().filter(|server| life.is_some() && server.life != life) else {
+            return Ok(());
+        };
+        server.life = life;
+        self.counts.lost += self.ledger.loaded(&self.model.present)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! Streams as a workload: what the process is loaded with, what happens around it, and how likely
+//! that is.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{PartitionId, Timestamp};
+use engine::kernel::runner::Runner;
+use engine::streams::StreamPartition;
+use records::WhenFull;
+use store::StoreError;
+
+use super::{Server, World, partition};
+use crate::harness::calls::{Calls, Expectations};
+use crate::harness::machine::Machine;
+use crate::harness::one_partition::{Phase, one_partition};
+use crate::harness::port::{AnyPort, Port};
+use crate::harness::process::Process;
+use crate::harness::schedule::{Acts, when};
+use crate::harness::shrinking::Knob;
+use crate::harness::track::Track;
+use crate::harness::violation::{Checked, Invariant};
+use crate::harness::workload::{Rest, Workload};
+use crate::streams::counts::Counts;
+use crate::streams::ledger::Ledger;
+use crate::streams::model::Model;
+use crate::streams::plan::StreamsPlan;
+
+/// How long a run waits at the end: every block is closed by then, stored though that failed, and
+/// dropped if it does not stay for ever.
+const REST: Duration = Duration::from_secs(20 * 60);
+
+/// A kind of step that is this workload's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    Append,
+    Set,
+    Delete,
+    Read,
+    Work,
+    Disk,
+}
+
+impl Workload for World {
+    type Plan = StreamsPlan;
+    type Counts = Counts;
+    type Act = Act;
+
+    one_partition!(partition(), streams);
+
+    fn new(plan: StreamsPlan, machine: &Rc<Machine>) -> Self {
+        Self {
+            model: Track::new(Model::default(), machine.plan.sync_interval().is_some()),
+            machine: Rc::clone(machine),
+            server: None,
+            ledger: Ledger::default(),
+            expectations: Expectations::new(),
+            calls: Calls::new(),
+            sent: Vec::new(),
+            next_numbers: BTreeMap::new(),
+            last_payload: 0,
+            is_nearly_full: false,
+            was_nearly_full: false,
+            phase: Phase::default(),
+            counts: Counts::default(),
+            plan,
+        }
+    }
+
+    fn knobs(plan: &mut StreamsPlan) -> Vec<Knob<'_>> {
+        let weights = &mut plan.weights;
+        vec![
+            Knob::new("streams", &mut plan.streams, 1),
+            Knob::new("memory_bytes", &mut plan.memory_bytes, 500),
+            Knob::new("set", &mut weights.set, 0),
+            Knob::new("delete", &mut weights.delete, 0),
+            Knob::new("read", &mut weights.read, 0),
+            Knob::new("disk", &mut weights.disk, 0),
+        ]
+    }
+
+    fn load(&mut self, process: &Process) -> Result<(), StoreError> {
+        let context = process.context(&self.plan.settings);
+        context.streams.disk_is_nearly_full(self.is_nearly_full);
+        let (shared, memory_max) = (context.clone(), self.plan.memory_bytes as usize);
+        let load = move || {
+            let streams = &shared.streams;
+            let loaded = StreamPartition::load(&*shared.kernel.store, partition(), memory_max)?;
+            let loaded = loaded.on_disk(streams.is_disk_nearly_full());
+            streams.partition_loaded(partition(), &loaded);
+            Ok(loaded)
+        };
+        let (first, kernel) = (load()?, std::sync::Arc::clone(&context.kernel));
+        let effects = std::sync::Arc::clone(&context.streams);
+        let runner = Runner::new(partition(), first, Box::new(load), kernel, effects);
+        let streams = Port::new(runner, process);
+        self.server =
+            Some(Server { context, streams, has_swept: false, done: None, has_failed: false, life: None });
+        Ok(())
+    }
+
+    fn started(&mut self) -> Checked {
+        self.take_answers()
+    }
+
+    fn check_stopped(&self) -> Checked {
+        // A store that failed makes no stop clean.
+        let is_dead = self.partition_port().is_none_or(AnyPort::is_dead);
+        if is_dead { Ok(()) } else { self.ledger.check_all_there(&self.model.present) }
+    }
+
+    fn power_failed(&mut self, _: PartitionId, kept: u64) {
+        self.ledger.forget_after(kept);
+    }
+
+    fn bury(&mut self) {
+        (self.server, self.phase.is_closing) = (None, false);
+        self.calls.waiting.clear();
+        self.expectations.clear();
+    }
+
+    fn acts(&self) -> Acts<Act> {
+        let (weights, has_room, is_up) = (&self.plan.weights, self.has_room(), self.server.is_some());
+        let outside = vec![
+            (Act::Append, when(has_room, weights.append)),
+            (Act::Set, when(has_room, weights.set)),
+            (Act::Delete, when(has_room, weights.delete)),
+            (Act::Read, when(is_up, weights.read)),
+            (Act::Work, when(is_up, weights.work)),
+            (Act::Disk, when(has_room, weights.disk)),
+        ];
+        Acts { engine: Vec::new(), outside, surroundings: Vec::new() }
+    }
+
+    fn act(&mut self, act: Act) -> Checked {
+        match act {
+            Act::Append => self.append(),
+            Act::Set => self.set(),
+            Act::Delete => self.delete(),
+            Act::Read => self.read()?,
+            Act::Work => drop(self.work()),
+            Act::Disk => self.change_disk(!self.is_nearly_full),
+        }
+        Ok(())
+    }
+
+    fn become_quiet(&mut self) {
+        self.phase.is_quiet = true;
+        if self.is_nearly_full {
+            self.change_disk(false);
+        }
+    }
+
+    fn act_at_rest(&mut self) -> Checked<bool> {
+        Ok(self.work())
+    }
+
+    fn rest(&mut self) -> Checked<Rest> {
+        let now = self.now();
+        let until = *self.phase.rest_until.get_or_insert(now.after(REST));
+        Ok(if now < until { Rest::Waits(until.0 - now.0) } else { Rest::Found })
+    }
+
+    fn check_rest(&mut self) -> Checked {
+        let waiting = self.calls.waiting.len();
+        let late = Invariant::NEVER_EARLY_HARDLY_LATE;
+        late.check(waiting == 0, || format!("{waiting} calls are not answered"))?;
+        let now = self.now();
+        let present = &self.model.present;
+        for found in present.streams.values() {
+            late.check(!found.is_deleted, || format!("{:?} is not swept", found.row))?;
+            late.check(found.chunks.is_empty(), || format!("{:?} are in no block", found.chunks))?;
+            let keep = found.row.settings.keep;
+            let is_old =
+                |at: Timestamp| keep.age_ms.is_some_and(|ms| at.after(Duration::from_millis(ms)) < now);
+            let old = found.blocks.values().find(|block| is_old(block.last_at));
+            late.check(old.is_none(), || format!("{old:?} is still there at {now:?}"))?;
+            let bytes: u64 = found.blocks.values().map(|block| block.bytes).sum();
+            let may_drop = found.row.settings.when_full == WhenFull::DropOldest;
+            let is_within = !may_drop || keep.bytes.is_none_or(|most| bytes <= most);
+            Invariant::KEPT_AS_SET
+                .check(is_within, || format!("{bytes} bytes are kept of {:?}", found.row))?;
+        }
+        if let Some(server) = &self.server {
+            let stands = server.streams.runner.machine().stands();
+            let is_idle = (stands.loaded, stands.unsaved_bytes, stands.external_id_bytes) == (0, 0, 0);
+            late.check(is_idle, || format!("streams that nobody uses are in memory: {stands:?}"))?;
+        }
+        self.check_files()?;
+        self.read_all()
+    }
+}
