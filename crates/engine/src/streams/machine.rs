@@ -17,6 +17,7 @@ mod loading;
 mod retention;
 mod saving;
 mod settings;
+mod subscriptions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -75,6 +76,8 @@ pub struct StreamPartition {
     deleted: PendingWrites<StreamName, ()>,
     /// Texts of messages that are on their way to the store.
     texts: PendingWrites<(Incarnation, SourceText), u64>,
+    /// Subscriptions that were pushed when this was loaded.
+    pushed: Vec<(StreamName, Box<str>)>,
     /// When time does something to a stream that is not in memory.
     dues: BTreeSet<(Timestamp, Incarnation)>,
     /// When time does something to one that is.
@@ -112,6 +115,11 @@ impl StreamPartition {
                 self.put_settings(&stream, *settings, reply, step)
             }
             StreamsInput::Delete { stream, reply } => self.delete(&stream, reply, step),
+            StreamsInput::PutSubscription(call) => self.put_subscription(*call, step),
+            StreamsInput::DeleteSubscription { stream, subscription, reply } => {
+                self.delete_subscription(&stream, subscription, reply, step)
+            }
+            StreamsInput::Commit(call) => self.commit(*call, step),
             StreamsInput::Stored(stored) => self.stored(*stored, step),
         }
     }
@@ -254,7 +262,7 @@ impl StreamPartition {
 
     /// Has the streams that were not used for longest go, where memory is short.
     fn evict(&mut self, step: &mut StreamsStep<'_>) {
-        let held = |loaded: &LoadedStream| LOADED_STREAM_BYTES + loaded.numbers.bytes();
+        let held = |loaded: &LoadedStream| LOADED_STREAM_BYTES + loaded.numbers.bytes() + loaded.subscriptions.bytes();
         let is_due = step.now >= self.evicted_at.after(EVICTED_EVERY);
         if !is_due || self.loaded.len() * LOADED_STREAM_BYTES + self.external_id_bytes <= self.memory_max {
             return;

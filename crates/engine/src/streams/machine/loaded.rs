@@ -12,6 +12,7 @@ use records::{BlockBounds, SaveMode, Stream, StreamChunk, StreamTail};
 
 use super::super::StreamName;
 use super::super::input::AppendOutcome;
+use super::subscriptions::SubscriptionSet;
 use crate::kernel::hashed::{HashMap, HashSet};
 use crate::kernel::reply::{Answered, Reply};
 
@@ -56,6 +57,8 @@ pub(super) struct LoadedStream {
     pub(super) retry: Option<(Timestamp, Duration)>,
     /// When the oldest stored block goes.
     pub(super) expires_at: Option<Timestamp>,
+    /// Who reads it, and how far they have come.
+    pub(super) subscriptions: SubscriptionSet,
     /// Whatever leads to messages before `tail.first` is to be swept.
     pub(super) is_sweeping: bool,
     /// The batch that swept last.

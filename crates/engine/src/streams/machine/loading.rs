@@ -11,6 +11,7 @@ use store::{Store, StoreError, View};
 
 use super::deleting::DeletedStream;
 use super::loaded::{LoadedStream, UnstoredBlock, UnstoredChunk};
+use super::subscriptions::SubscriptionSet;
 use super::{StreamPartition, StreamsStep};
 use crate::kernel::hashed::{HashMap, HashSet};
 use crate::kernel::pending_writes::PendingWrites;
@@ -33,11 +34,11 @@ impl StreamPartition {
         let view = store.view(id)?;
         let head = view.head().clone();
         // Nothing was ever written: nothing is read.
-        let (dues, streams) = match head.seq {
-            0 => (BTreeSet::new(), 0),
+        let (dues, streams, pushed) = match head.seq {
+            0 => (BTreeSet::new(), 0, Vec::new()),
             _ => {
                 let dues = view.streams_due(DUES_PER_READ)?;
-                (dues.into_iter().map(|due| (due.at, due.stream)).collect(), view.count_streams()?)
+                (dues.into_iter().map(|due| (due.at, due.stream)).collect(), view.count_streams()?, pushed(&*view)?)
             }
         };
         Ok(Self {
@@ -49,6 +50,7 @@ impl StreamPartition {
             loaded: BTreeMap::new(),
             deleted: PendingWrites::default(),
             texts: PendingWrites::default(),
+            pushed,
             dues,
             timers: BTreeSet::new(),
             to_settle: BTreeSet::new(),
@@ -67,6 +69,11 @@ impl StreamPartition {
     #[must_use]
     pub fn stands(&self) -> super::StreamsNow {
         self.now
+    }
+
+    /// Subscriptions that were pushed when it was loaded, by stream and name.
+    pub(crate) fn pushed(&self) -> &[(StreamName, Box<str>)] {
+        &self.pushed
     }
 
     /// The stream of a name, in memory, if there is one.
@@ -122,6 +129,7 @@ impl StreamPartition {
         let name = StreamName::unchecked(&stream.namespace, &stream.name);
         let mut loaded = LoadedStream::new(stream, name.clone(), tail, used_at);
         loaded.load_unstored(view)?;
+        loaded.subscriptions = SubscriptionSet::read(view, incarnation)?;
         loaded.expires_at = (tail.blocks > 0).then_some(step.now);
         loaded.is_sweeping = leads_to_what_is_gone(view, &tail)?;
         self.dues.remove(&(tail.due, incarnation));
@@ -131,6 +139,17 @@ impl StreamPartition {
         step.emit(StreamsEffect::Tail(self.id, name, opened));
         Ok(())
     }
+}
+
+/// Subscriptions that are pushed, by stream and name.
+fn pushed(view: &dyn View) -> Result<Vec<(StreamName, Box<str>)>, StoreError> {
+    let mut all = Vec::new();
+    for subscription in view.pushed_subscriptions(usize::MAX)? {
+        if let Some(stream) = view.stream(subscription.stream)? {
+            all.push((StreamName::unchecked(&stream.namespace, &stream.name), subscription.name));
+        }
+    }
+    Ok(all)
 }
 
 /// Whether there are rows that lead to messages which are gone.
@@ -164,6 +183,7 @@ impl LoadedStream {
             storing: None,
             retry: None,
             expires_at: None,
+            subscriptions: SubscriptionSet::default(),
             is_sweeping: false,
             swept: 0,
             used_at,
