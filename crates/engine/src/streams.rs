@@ -29,12 +29,12 @@ pub use calls::{PushPage, Streams};
 pub use checks::{check_message, is_label};
 pub use context::StreamsContext;
 pub use effect::StreamsEffect;
+pub use holds::SubscriptionHold;
+pub use input::PutSubscriptionOutcome;
 pub use input::StreamsInput;
 pub use machine::StreamPartition;
 pub use message::{AppendedMessage, MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, SharedBytes};
 pub use name::StreamName;
-pub use holds::SubscriptionHold;
-pub use input::PutSubscriptionOutcome;
 pub use pushes::{PushFailure, PushKey, PushTarget};
 pub use shown::{
     BlockShown, HandlerKind, HandlerShown, HandlerState, StreamList, StreamPage, StreamRead, StreamShown,

@@ -11,9 +11,8 @@ use crate::{
     JobId, KeptAnswer, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost, OpenCommand, Operation,
     OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, Pick, PickClock, PickKey, PickShare,
     PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
-    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamDue, StreamTail,
-    Subscription,
-    TaskRecord, TaskState, TimelineEntry, Wish,
+    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamDue,
+    StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry, Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -221,7 +220,7 @@ pub enum Op {
     /// The message is gone.
     DeleteExternalText(Box<ExternalText>),
     /// A subscription is made, or is this from now on.
-    PutSubscription(Box<Subscription>),
+    PutSubscription(Box<StreamSubscription>),
     /// A subscription is gone: its stream and its name.
     DeleteSubscription(Incarnation, Box<str>),
 }

@@ -68,7 +68,7 @@ pub use stream::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, SaveMode, Stream, StreamBlock,
     StreamChunk, StreamDue, StreamSettings, StreamTail, WhenFull,
 };
-pub use subscription::{Subscription, SubscriptionPush};
+pub use subscription::{StreamSubscription, SubscriptionPush};
 pub use task::{
     CampaignSlot, DevicePlace, EndPost, Pick, PickClass, PickClock, PickCounts, PickEnd, PickKey, PickMinute,
     PickOutcome, PickShare, PickTerms, TaskRecord, TaskRelation, TaskStanding, TaskState, TokenPicks,

@@ -4,7 +4,7 @@ use base::{Incarnation, Timestamp};
 
 /// A subscription. It belongs to one stream, and goes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subscription {
+pub struct StreamSubscription {
     /// The stream.
     pub stream: Incarnation,
     /// Its name among those of the stream.
@@ -37,7 +37,7 @@ impl std::fmt::Debug for SubscriptionPush {
     }
 }
 
-impl Subscription {
+impl StreamSubscription {
     /// Bytes of its texts.
     #[must_use]
     pub fn text_bytes(&self) -> usize {

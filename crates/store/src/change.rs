@@ -13,7 +13,7 @@ use records::{
     JobHead, JobId, KeptAnswer, Notice, NoticePost, Op, OpenCommand, Operation, OperationState, Pair,
     ParkedJob, PartitionHead, Pick, PickShare, PickTerms, PortalToken, Quarantined, Queue, QueueCounts,
     Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign, Stream,
-    StreamBlock, StreamChunk, StreamDue, StreamTail, Subscription, TaskRecord, TaskState, Wish,
+    StreamBlock, StreamChunk, StreamDue, StreamSubscription, StreamTail, TaskRecord, TaskState, Wish,
 };
 
 use crate::codec::key::{self, Key};
@@ -202,7 +202,7 @@ fn changes_of_streams(op: Op, out: &mut Vec<Change>) {
         Op::DeleteExternalText(text) => delete::<ExternalText>(&TextPlace::of(&text), out),
         Op::PutSubscription(subscription) => put_subscription(&subscription, out),
         Op::DeleteSubscription(stream, name) => {
-            delete::<Subscription>(&SubscriptionPlace::anywhere(stream, &name), out);
+            delete::<StreamSubscription>(&SubscriptionPlace::anywhere(stream, &name), out);
         }
         op => unreachable!("{op:?} is no change of streams"),
     }
@@ -215,7 +215,7 @@ fn put_stream(stream: &Stream, out: &mut Vec<Change>) {
 }
 
 /// One that is not pushed is not among those that are.
-fn put_subscription(subscription: &Subscription, out: &mut Vec<Change>) {
+fn put_subscription(subscription: &StreamSubscription, out: &mut Vec<Change>) {
     let left = SubscriptionPlace::left_by(subscription);
     out.extend(left.map(|(table, key)| Change::Delete { table, key }));
     put(subscription, out);

@@ -157,7 +157,7 @@ mod tests {
                     }
                 }
                 for (place, read) in read.iter_mut().enumerate() {
-                    *read = place as u64 + 1 <= position;
+                    *read = (place as u64) < position;
                 }
                 let kept = read.len() as u64 + 1 - first;
                 let unread = read.iter().skip(first as usize - 1).filter(|read| !**read).count() as u64;

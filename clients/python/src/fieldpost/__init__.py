@@ -55,6 +55,7 @@ from .picks import (
     TaskTerms,
 )
 from .protocol import Retries
+from .subscription import AsyncSubscription, Subscription, SubscriptionInfo
 from .tasks import Campaigns, Fleet, Tasks
 from .worker import Worker
 from .working import Options, Retry, doubling
@@ -72,6 +73,7 @@ __all__ = [
     "AsyncMessageStream",
     "AsyncOperations",
     "AsyncQueue",
+    "AsyncSubscription",
     "AsyncTasks",
     "AsyncWorker",
     "Campaign",
@@ -129,6 +131,8 @@ __all__ = [
     "Settings",
     "StaleReservationError",
     "StreamInfo",
+    "Subscription",
+    "SubscriptionInfo",
     "Task",
     "TaskTerms",
     "Tasks",

@@ -129,12 +129,7 @@ pub struct SubscriptionHold {
 }
 
 impl SubscriptionHold {
-    pub(super) fn begin(
-        engine: &Engine,
-        key: HeldKey,
-        reader: &str,
-        ttl: Duration,
-    ) -> Result<Self, Problem> {
+    pub(super) fn begin(engine: &Engine, key: HeldKey, reader: &str, ttl: Duration) -> Result<Self, Problem> {
         engine.context().streams.holds.begin(&key, reader, ttl, engine.clock().now())?;
         Ok(Self { engine: engine.clone(), key, reader: reader.into() })
     }

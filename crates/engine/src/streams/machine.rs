@@ -117,7 +117,7 @@ impl StreamPartition {
             StreamsInput::Delete { stream, reply } => self.delete(&stream, reply, step),
             StreamsInput::PutSubscription(call) => self.put_subscription(*call, step),
             StreamsInput::DeleteSubscription { stream, subscription, reply } => {
-                self.delete_subscription(&stream, subscription, reply, step)
+                self.delete_subscription(&stream, &subscription, reply, step)
             }
             StreamsInput::Commit(call) => self.commit(*call, step),
             StreamsInput::Stored(stored) => self.stored(*stored, step),
@@ -262,7 +262,9 @@ impl StreamPartition {
 
     /// Has the streams that were not used for longest go, where memory is short.
     fn evict(&mut self, step: &mut StreamsStep<'_>) {
-        let held = |loaded: &LoadedStream| LOADED_STREAM_BYTES + loaded.numbers.bytes() + loaded.subscriptions.bytes();
+        let held = |loaded: &LoadedStream| {
+            LOADED_STREAM_BYTES + loaded.numbers.bytes() + loaded.subscriptions.bytes()
+        };
         let is_due = step.now >= self.evicted_at.after(EVICTED_EVERY);
         if !is_due || self.loaded.len() * LOADED_STREAM_BYTES + self.external_id_bytes <= self.memory_max {
             return;

@@ -106,8 +106,10 @@ impl PushedSubscriptions {
 
     pub(super) fn all(&self) -> Vec<PushTarget> {
         let known = self.known();
-        let target =
-            |(key, push): (&PushKey, &KnownPush)| PushTarget { key: key.clone(), generation: push.generation };
+        let target = |(key, push): (&PushKey, &KnownPush)| PushTarget {
+            key: key.clone(),
+            generation: push.generation,
+        };
         known.by_key.iter().map(target).collect()
     }
 

@@ -2,13 +2,13 @@
 //! for it. The age is that of the block or chunk that has the oldest unread message, so it may be
 //! more than the message's own by as much as a block is open.
 
-use base::{Incarnation, PartitionId, Timestamp};
 use ::streams::subscriptions::lag;
+use base::{Incarnation, PartitionId, Timestamp};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
-use records::Subscription;
+use records::StreamSubscription;
 use store::{StoreError, View};
 
 use super::StreamName;
@@ -77,7 +77,11 @@ impl SubscriptionCollector {
         Ok(all)
     }
 
-    fn lag(&self, view: &dyn View, subscription: Subscription) -> Result<Option<SubscriptionLag>, StoreError> {
+    fn lag(
+        &self,
+        view: &dyn View,
+        subscription: StreamSubscription,
+    ) -> Result<Option<SubscriptionLag>, StoreError> {
         let Some(row) = view.stream(subscription.stream)? else { return Ok(None) };
         let stream = StreamName::unchecked(&row.namespace, &row.name);
         let reader = StreamReader { store: self.engine.store(), context: &self.engine.context().streams };

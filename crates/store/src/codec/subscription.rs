@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use base::Incarnation;
-use records::{Subscription, SubscriptionPush};
+use records::{StreamSubscription, SubscriptionPush};
 
 use super::field::stored;
 use super::key::{self, Key};
@@ -11,7 +11,7 @@ use crate::record::{Index, record};
 use crate::table::Table;
 
 stored!(
-    Subscription, "a subscription", version 1:
+    StreamSubscription, "a subscription", version 1:
     stream, name, position, segments, push, created_at
 );
 
@@ -34,14 +34,14 @@ impl SubscriptionPlace {
     }
 
     /// Where a subscription is no more, if it was there.
-    pub(crate) fn left_by(subscription: &Subscription) -> Option<(Table, Key)> {
+    pub(crate) fn left_by(subscription: &StreamSubscription) -> Option<(Table, Key)> {
         let key = || key::subscription(subscription.stream, &subscription.name);
         subscription.push.is_none().then(|| (Table::PushedSubscriptions, key()))
     }
 }
 
 record!(
-    Subscription: Subscriptions by SubscriptionPlace,
+    StreamSubscription: Subscriptions by SubscriptionPlace,
     key: |place| place.key.clone(),
     place: |subscription| Cow::Owned(SubscriptionPlace {
         key: key::subscription(subscription.stream, &subscription.name),

@@ -1,7 +1,7 @@
 //! Subscriptions of streams: those of one, and those that are pushed.
 
 use base::Incarnation;
-use records::Subscription;
+use records::StreamSubscription;
 
 use super::index_of;
 use crate::codec::key;
@@ -14,7 +14,11 @@ impl dyn View + '_ {
     ///
     /// # Errors
     /// When the data cannot be read; the same for every query.
-    pub fn subscription(&self, stream: Incarnation, name: &str) -> Result<Option<Subscription>, StoreError> {
+    pub fn subscription(
+        &self,
+        stream: Incarnation,
+        name: &str,
+    ) -> Result<Option<StreamSubscription>, StoreError> {
         self.record(&key::subscription(stream, name))
     }
 
@@ -24,7 +28,7 @@ impl dyn View + '_ {
         stream: Incarnation,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Subscription>, StoreError> {
+    ) -> Result<Vec<StreamSubscription>, StoreError> {
         let after = after.map(|name| key::subscription(stream, name));
         let range = KeyRange::of(&key::incarnation(stream)).after(after);
         if limit == 0 || range.is_empty() {
@@ -34,13 +38,13 @@ impl dyn View + '_ {
     }
 
     /// Subscriptions of any stream, in order of stream and name.
-    pub fn subscriptions(&self, limit: usize) -> Result<Vec<Subscription>, StoreError> {
+    pub fn subscriptions(&self, limit: usize) -> Result<Vec<StreamSubscription>, StoreError> {
         self.records(KeyRange::all(), true)?.take(limit).collect()
     }
 
     /// Those that are pushed, in the same order.
-    pub fn pushed_subscriptions(&self, limit: usize) -> Result<Vec<Subscription>, StoreError> {
-        let index = index_of::<Subscription>(Table::PushedSubscriptions);
+    pub fn pushed_subscriptions(&self, limit: usize) -> Result<Vec<StreamSubscription>, StoreError> {
+        let index = index_of::<StreamSubscription>(Table::PushedSubscriptions);
         let rows = self.rows(index.table, KeyRange::all(), true)?.take(limit);
         rows.map(|row| row.and_then(|(key, row)| self.surely_named(index, &key, &row))).collect()
     }

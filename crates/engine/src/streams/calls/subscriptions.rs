@@ -4,7 +4,7 @@ use ::streams::SubscriptionStart;
 use ::streams::subscriptions::lag;
 use base::limits::{MESSAGES_PER_PUSH_MAX, PUSHED_SUBSCRIPTIONS_MAX, READER_TTL, SEGMENTS_PER_READ_MAX};
 use base::{Incarnation, Problem, Timestamp};
-use records::Subscription;
+use records::StreamSubscription;
 use tokio::task::spawn_blocking;
 
 use super::super::holds::{self, SubscriptionHold};
@@ -153,7 +153,7 @@ impl Streams {
         if row.push.is_some() {
             return Err(holds::is_pushed(stream, &row.name));
         }
-        let key = (found.stream, row.name.clone());
+        let key = (found.stream, row.name);
         let hold = SubscriptionHold::begin(&self.engine, key, &read.reader, read.ttl)?;
         // Once nobody else reads: what is committed before is behind the position.
         let (_, row) = self.subscription_row(stream, &read.subscription)?;
@@ -213,7 +213,12 @@ impl Streams {
     ///
     /// # Errors
     /// 404 when there is no such subscription that is pushed, 503 `storage_unavailable`.
-    pub async fn push_page(&self, target: &PushTarget, read_to: u64, until: Option<u64>) -> Result<PushPage, Problem> {
+    pub async fn push_page(
+        &self,
+        target: &PushTarget,
+        read_to: u64,
+        until: Option<u64>,
+    ) -> Result<PushPage, Problem> {
         let (streams, key) = (self.clone(), target.key.clone());
         blocking(move || streams.read_push(&key, read_to, until)).await
     }
@@ -256,7 +261,7 @@ impl Streams {
         &self,
         stream: &StreamName,
         name: &str,
-    ) -> Result<(FoundStream, Subscription), Problem> {
+    ) -> Result<(FoundStream, StreamSubscription), Problem> {
         let found = self.reader().find(stream)?;
         let row = found.view.subscription(found.stream, name).map_err(unreadable)?;
         let row = row.ok_or_else(|| unknown_subscription(stream, name))?;
@@ -267,7 +272,7 @@ impl Streams {
         &self,
         stream: &StreamName,
         found: &FoundStream,
-        row: Subscription,
+        row: StreamSubscription,
     ) -> Result<SubscriptionShown, Problem> {
         let context = &self.engine.context().streams;
         let unsaved = found.open.as_deref().map(OpenTail::stands).map_or(0, |stands| stands.unsaved.0);
@@ -293,8 +298,13 @@ impl Streams {
 
     /// When the first message behind a position was received.
     fn received_behind(&self, stream: &StreamName, position: u64) -> Result<Option<Timestamp>, Problem> {
-        let query =
-            StreamRead { after: position, from: None, segments: Vec::new(), limit: 1, bytes_max: PUSH_BYTES_MAX };
+        let query = StreamRead {
+            after: position,
+            from: None,
+            segments: Vec::new(),
+            limit: 1,
+            bytes_max: PUSH_BYTES_MAX,
+        };
         let page = self.read(stream, &query)?;
         Ok(page.items.first().map(|message| message.received_at))
     }
@@ -323,7 +333,8 @@ fn check(subscription: &NewSubscription) -> Result<(), Problem> {
     let NewSubscription { name, from: _, segments, push } = subscription;
     QueueName::check("subscription", name)?;
     if segments.len() > SEGMENTS_PER_READ_MAX || segments.iter().any(|segment| !is_label(segment)) {
-        let detail = format!("segment must be up to {SEGMENTS_PER_READ_MAX}, each of A-Z a-z 0-9 _ . : and -");
+        let detail =
+            format!("segment must be up to {SEGMENTS_PER_READ_MAX}, each of A-Z a-z 0-9 _ . : and -");
         return Err(Problem::not_allowed("invalid_name", detail));
     }
     match push {

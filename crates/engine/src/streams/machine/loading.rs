@@ -38,7 +38,11 @@ impl StreamPartition {
             0 => (BTreeSet::new(), 0, Vec::new()),
             _ => {
                 let dues = view.streams_due(DUES_PER_READ)?;
-                (dues.into_iter().map(|due| (due.at, due.stream)).collect(), view.count_streams()?, pushed(&*view)?)
+                (
+                    dues.into_iter().map(|due| (due.at, due.stream)).collect(),
+                    view.count_streams()?,
+                    pushed(&*view)?,
+                )
             }
         };
         Ok(Self {

@@ -6,7 +6,7 @@ use ::streams::StreamIds;
 use ::streams::subscriptions::{begin, commit, untaken_from};
 use base::limits::SUBSCRIPTIONS_PER_STREAM_MAX;
 use base::{Incarnation, Problem};
-use records::{KeepBounds, Op, StreamBlock, Subscription, SubscriptionPush};
+use records::{KeepBounds, Op, StreamBlock, StreamSubscription, SubscriptionPush};
 use store::{StoreError, View};
 
 use super::deleting::unknown_stream;
@@ -15,12 +15,12 @@ use super::{StreamPartition, StreamsStep};
 use crate::kernel::reply::{Answered, Reply};
 use crate::streams::effect::{PushChange, StreamsEffect};
 use crate::streams::input::{CommitCall, PutSubscriptionCall, PutSubscriptionOutcome};
-use crate::streams::subscription::{unknown_subscription, NewSubscriptionPush};
+use crate::streams::subscription::{NewSubscriptionPush, unknown_subscription};
 
 /// The subscriptions of a stream in memory.
 #[derive(Default)]
 pub(super) struct SubscriptionSet {
-    all: BTreeMap<Box<str>, Subscription>,
+    all: BTreeMap<Box<str>, StreamSubscription>,
     /// A block stays only because a push has not taken it.
     pub(super) holds_up: bool,
 }
@@ -34,7 +34,7 @@ impl SubscriptionSet {
 
     /// Bytes of memory that it takes, about.
     pub(super) fn bytes(&self) -> usize {
-        self.all.values().map(|one| size_of::<Subscription>() + 2 * one.text_bytes()).sum()
+        self.all.values().map(|one| size_of::<StreamSubscription>() + 2 * one.text_bytes()).sum()
     }
 
     /// What a push has not taken is from this message on; `None` if nothing is pushed.
@@ -80,7 +80,7 @@ impl StreamPartition {
         };
         let was_pushed = before.is_some_and(|before| before.push.is_some());
         let (push, made_secret) = with_secret(new.push, before);
-        let subscription = Subscription {
+        let subscription = StreamSubscription {
             stream,
             name: new.name,
             position,
@@ -105,7 +105,7 @@ impl StreamPartition {
     pub(super) fn delete_subscription(
         &mut self,
         name: &crate::streams::StreamName,
-        subscription: Box<str>,
+        subscription: &str,
         reply: Reply<Answered<()>>,
         step: &mut StreamsStep<'_>,
     ) -> Result<(), StoreError> {
@@ -116,8 +116,8 @@ impl StreamPartition {
         };
         loaded.used_at = step.now;
         step.own.touched.insert(loaded.incarnation());
-        let Some(gone) = loaded.subscriptions.all.remove(&subscription) else {
-            step.emit(StreamsEffect::Done(reply, Err(unknown_subscription(name, &subscription))));
+        let Some(gone) = loaded.subscriptions.all.remove(subscription) else {
+            step.emit(StreamsEffect::Done(reply, Err(unknown_subscription(name, subscription))));
             return Ok(());
         };
         step.push(Op::DeleteSubscription(gone.stream, gone.name.clone()));
@@ -132,11 +132,7 @@ impl StreamPartition {
     }
 
     /// A reader, or a push, has come so far.
-    pub(super) fn commit(
-        &mut self,
-        call: CommitCall,
-        step: &mut StreamsStep<'_>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn commit(&mut self, call: CommitCall, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
         let CommitCall { stream: name, subscription, id, rewinds, pushed_from, reply } = call;
         let found = self.load_stream(&name, step)?;
         let Some(loaded) = found.and_then(|stream| self.loaded.get_mut(&stream)) else {
@@ -160,7 +156,7 @@ impl StreamPartition {
             Ok(position) if position == before.position => Ok(()),
             Ok(position) => {
                 let is_pushed = before.push.is_some();
-                let moved = Subscription { position, ..before.clone() };
+                let moved = StreamSubscription { position, ..before.clone() };
                 loaded.put_subscription(moved, step);
                 if is_pushed && pushed_from.is_none() {
                     let change = PushChange { stream: name, subscription, is_pushed };
@@ -191,7 +187,7 @@ impl LoadedStream {
         StreamIds { first: self.tail.first, last: self.last, next: self.next }
     }
 
-    fn put_subscription(&mut self, subscription: Subscription, step: &mut StreamsStep<'_>) {
+    fn put_subscription(&mut self, subscription: StreamSubscription, step: &mut StreamsStep<'_>) {
         step.push(Op::PutSubscription(Box::new(subscription.clone())));
         self.subscriptions.all.insert(subscription.name.clone(), subscription);
         self.written = step.seq;
@@ -210,7 +206,7 @@ impl LoadedStream {
 /// pushed before keeps its secret where none is given.
 fn with_secret(
     new: Option<NewSubscriptionPush>,
-    before: Option<&Subscription>,
+    before: Option<&StreamSubscription>,
 ) -> (Option<Box<SubscriptionPush>>, Option<Box<[u8]>>) {
     let Some(NewSubscriptionPush { url, max, secret, is_made }) = new else { return (None, None) };
     let kept = before.and_then(|before| before.push.as_ref()).map(|push| push.secret.clone());

@@ -20,9 +20,8 @@ pub(super) fn agree(
     }
     let lists = |view: &dyn View| (read(view.streams_due(limit)), read(view.count_streams()));
     assert_eq!(lists(view), lists(model), "{context}");
-    let subscribed = |view: &dyn View| {
-        (read(view.subscriptions(limit)), read(view.pushed_subscriptions(limit)))
-    };
+    let subscribed =
+        |view: &dyn View| (read(view.subscriptions(limit)), read(view.pushed_subscriptions(limit)));
     assert_eq!(subscribed(view), subscribed(model), "{context}");
     for (stream, next) in traffic.streams() {
         let (of, at) = (stream.incarnation, random.below(next + 2));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Incarnation, Timestamp};
 use records::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, Op, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamDue, StreamSettings, StreamTail, Subscription, SubscriptionPush, WhenFull,
+    StreamChunk, StreamDue, StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
 };
 
 use super::Traffic;
@@ -30,7 +30,7 @@ struct Known {
     intervals: Vec<ExternalInterval>,
     spans: Vec<ExternalSpan>,
     texts: Vec<ExternalText>,
-    subscriptions: Vec<Subscription>,
+    subscriptions: Vec<StreamSubscription>,
 }
 
 impl Traffic {
@@ -258,7 +258,7 @@ impl Traffic {
             max: max as u32,
             secret: [max as u8; 24].as_slice().into(),
         };
-        let one = Subscription {
+        let one = StreamSubscription {
             stream: tail.stream,
             name: name.into(),
             position: by.min(tail.next - 1),

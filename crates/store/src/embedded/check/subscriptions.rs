@@ -1,7 +1,7 @@
 //! What subscriptions say of their streams.
 
 use base::PartitionId;
-use records::{Stream, Subscription};
+use records::{Stream, StreamSubscription};
 
 use super::rows::RowCheck;
 use crate::codec::key;
@@ -9,7 +9,7 @@ use crate::codec::key;
 impl RowCheck<'_, '_> {
     /// A subscription belongs to a stream that is there: it goes with it, in one batch.
     pub(super) fn subscriptions(&mut self, partition: PartitionId) {
-        self.indexed(partition, |check, subscription: &Subscription| {
+        self.indexed(partition, |check, subscription: &StreamSubscription| {
             let of = subscription.stream;
             let stream: Option<Stream> = check.record(partition, &key::incarnation(of))?;
             match stream {

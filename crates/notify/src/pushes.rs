@@ -1,0 +1,226 @@
+//! Posts the messages of subscriptions that are pushed, in their order.
+//!
+//! Each subscription has a task, which waits for messages, posts some, commits them when they were
+//! taken, and goes on: one post at a time. A post that is not taken is made again for ever, with the
+//! same messages. Posts take places; those of receivers that failed last time share a few, so that
+//! however many hang, the others are served. While a task waits it holds no message.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{EntityId, Problem, hash};
+use engine::streams::{PushFailure, PushKey, PushPage, PushTarget};
+use engine::{Answer, Engine};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::body;
+use crate::metrics::{AttemptResult, Metrics};
+use crate::outcomes::answer_of;
+use crate::sender::Sender;
+
+/// Posts at a time, each with at most 256 KiB of messages, or one that is larger,
+const POSTS_MAX: usize = 32;
+/// and besides these posts to receivers that did not take what they were sent last.
+const POSTS_TO_FAILING: usize = 8;
+/// After how long a position moves on past messages of other segments, where none of its own come.
+const SKIPPED_COMMITTED_AFTER: Duration = Duration::from_secs(10);
+/// After how long it is tried again to read or to commit, where the server could not.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+struct Pushes {
+    engine: Engine,
+    sender: Arc<Sender>,
+    metrics: Metrics,
+    places: Semaphore,
+    places_of_failing: Semaphore,
+}
+
+/// Posts messages of subscriptions until `shutdown` says so or its sender is gone. What is under
+/// way then is posted again after the next start.
+pub(crate) async fn run(
+    engine: Engine,
+    sender: Arc<Sender>,
+    metrics: Metrics,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    let pushes = Arc::new(Pushes {
+        engine,
+        sender,
+        metrics,
+        places: Semaphore::new(POSTS_MAX),
+        places_of_failing: Semaphore::new(POSTS_TO_FAILING),
+    });
+    let mut tasks = JoinSet::new();
+    let mut running: HashMap<PushKey, (u64, AbortHandle)> = HashMap::new();
+    loop {
+        let wanted: HashMap<_, _> = pushes
+            .engine
+            .streams()
+            .pushes()
+            .into_iter()
+            .map(|target| (target.key, target.generation))
+            .collect();
+        running.retain(|key, (generation, task)| {
+            let stays = wanted.get(key).copied() == Some(*generation);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for (key, generation) in wanted {
+            if !running.contains_key(&key) {
+                let target = PushTarget { key: key.clone(), generation };
+                running.insert(key, (generation, tasks.spawn(push(Arc::clone(&pushes), target))));
+            }
+        }
+        loop {
+            tokio::select! {
+                _ = shutdown.wait_for(|stop| *stop) => return,
+                () = pushes.engine.streams().pushes_changed() => break,
+                Some(ended) = tasks.join_next() => log_panic(ended),
+            }
+        }
+    }
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    // One that was told to end has not failed.
+    if let Err(error) = ended
+        && !error.is_cancelled()
+    {
+        tracing::error!(%error, "the task of a subscription failed; its messages wait until it is changed");
+    }
+}
+
+/// Posts the messages of a subscription until it is gone.
+async fn push(pushes: Arc<Pushes>, target: PushTarget) {
+    let mut progress = PushProgress::default();
+    loop {
+        match pushes.turn(&target, &mut progress).await {
+            Ok(()) => {}
+            Err(problem) if problem.status == 404 => return,
+            Err(problem) => {
+                tracing::debug!(stream = %target.key.stream, %problem, "a push waits");
+                pushes.pause(TRY_AGAIN_AFTER).await;
+            }
+        }
+    }
+}
+
+/// How far the task of a subscription has come.
+#[derive(Debug, Default)]
+struct PushProgress {
+    /// Up to here there is nothing to post: messages of other segments.
+    read_to: u64,
+    /// The last message of a post that was not taken: the next post ends with it too.
+    until: Option<u64>,
+    /// Posts that were not taken, one after the other.
+    failures: u32,
+}
+
+impl Pushes {
+    /// Posts what there is, or waits for more.
+    async fn turn(&self, target: &PushTarget, progress: &mut PushProgress) -> Result<(), Problem> {
+        let places = if progress.failures == 0 { &self.places } else { &self.places_of_failing };
+        // They are never closed.
+        let place = places.acquire().await;
+        let found = self.engine.streams().push_page(target, progress.read_to, progress.until).await?;
+        let (Some(first), Some(last)) = (found.page.items.first(), found.page.items.last()) else {
+            drop(place);
+            return self.wait(target, progress, &found).await;
+        };
+        let id = post_id(&target.key, &found, (first.id, last.id));
+        let (last, behind) = (last.id, found.page.next_after);
+        let PushPage { url, secret, position, page, .. } = found;
+        let text = body::messages(&target.key, &page.items);
+        drop(page);
+        let answer = answer_of(&self.sender, (&url, &secret), id, text).await;
+        let is_taken = matches!(answer, Answer::Status { code: 200..=299, .. });
+        self.metrics.pushed(is_taken);
+        drop(place);
+        if is_taken {
+            return self.taken(target, progress, (position, behind)).await;
+        }
+        progress.until = Some(last);
+        progress.failures = progress.failures.saturating_add(1);
+        self.not_taken(target, progress.failures, answer).await;
+        Ok(())
+    }
+
+    async fn taken(
+        &self,
+        target: &PushTarget,
+        progress: &mut PushProgress,
+        (from, to): (u64, u64),
+    ) -> Result<(), Problem> {
+        if progress.failures > 0 {
+            self.engine.streams().note_push(target, None);
+        }
+        // Where the commit fails, the same messages are posted again: they are behind the position.
+        *progress = PushProgress { until: progress.until, ..PushProgress::default() };
+        match self.engine.streams().commit_pushed(target, from, to).await {
+            Ok(()) => progress.read_to = to,
+            Err(problem) if problem.code == "position_moved" => {}
+            Err(problem) => return Err(problem),
+        }
+        progress.until = None;
+        Ok(())
+    }
+
+    /// Waits as long as the delays of `[notify]` say, or as the receiver asks for.
+    async fn not_taken(&self, target: &PushTarget, failures: u32, answer: Answer) {
+        let (patience, error) = match answer {
+            Answer::Status { code, retry_after } => (retry_after, format!("answered {code}")),
+            _ => (None, AttemptResult::from(answer).as_str().replace('_', " ")),
+        };
+        let PushKey { stream, subscription } = &target.key;
+        tracing::debug!(%stream, %subscription, failures, error, "a push was not taken");
+        let now = self.engine.clock().now();
+        self.engine.streams().note_push(target, Some(PushFailure { failures, at: now, error: error.into() }));
+        let seed = hash::derived(target.generation, subscription.as_bytes());
+        let chance = hash::derived(seed, &failures.to_le_bytes());
+        self.pause(self.engine.retry_delay(failures, patience, chance)).await;
+    }
+
+    /// There was nothing to post: waits for more, and then moves the position past what was left
+    /// out, now and then.
+    async fn wait(
+        &self,
+        target: &PushTarget,
+        progress: &mut PushProgress,
+        found: &PushPage,
+    ) -> Result<(), Problem> {
+        let was_cut = progress.until.take().is_some();
+        progress.read_to = found.page.next_after;
+        if was_cut || !found.page.is_end {
+            return Ok(());
+        }
+        let (read_to, streams) = (progress.read_to, self.engine.streams());
+        let has_skipped = read_to > found.position;
+        tokio::select! {
+            () = streams.appended(&target.key.stream, read_to) => Ok(()),
+            () = self.pause(SKIPPED_COMMITTED_AFTER), if has_skipped => {
+                match streams.commit_pushed(target, found.position, read_to).await {
+                    Err(problem) if problem.code == "position_moved" => Ok(()),
+                    committed => committed,
+                }
+            }
+        }
+    }
+
+    async fn pause(&self, delay: Duration) {
+        self.engine.until(self.engine.clock().now().after(delay)).await;
+    }
+}
+
+/// The id of a post: the same whenever the same messages are posted.
+fn post_id(key: &PushKey, found: &PushPage, (first, last): (u64, u64)) -> EntityId {
+    const BITS_48: u64 = (1 << 48) - 1;
+    let of_stream = hash::derived(found.stream.0, key.subscription.as_bytes());
+    let seed = hash::derived(of_stream, &first.to_le_bytes());
+    let at = found.page.items.first().map(|item| item.received_at).unwrap_or_default();
+    let tag = hash::derived(seed, &last.to_le_bytes()) & BITS_48;
+    EntityId { routing: of_stream as u32, at, number: last as u32, tag }
+}
