@@ -224,3 +224,138 @@ fn post_id(key: &PushKey, found: &PushPage, (first, last): (u64, u64)) -> Entity
     let tag = hash::derived(seed, &last.to_le_bytes()) & BITS_48;
     EntityId { routing: of_stream as u32, at, number: last as u32, tag }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use base::{Lineage, SystemClock, Timestamp};
+    use bytes::Bytes;
+    use engine::settings::Retry;
+    use engine::streams::{
+        MessagePayload, NewMessage, NewSubscription, NewSubscriptionPush, ReaderCommit, StreamName,
+    };
+    use http_body_util::Full;
+    use hyper::StatusCode;
+    use rustls::RootCertStore;
+    use serde_json::Value;
+    use standardwebhooks::Webhook;
+    use store::MemoryStore;
+
+    use super::*;
+    use crate::connector::Connector;
+    use crate::guard::Guard;
+    use crate::receiver::{self, Receiver};
+    use crate::roots;
+
+    const SECRET: &[u8] = b"0123456789abcdef01234567";
+
+    async fn engine() -> Engine {
+        let settings = engine::Settings {
+            retry: Retry { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max: 1 },
+            ..engine::Settings::for_tests()
+        };
+        let store = Arc::new(MemoryStore::new(Lineage(1), 4));
+        let clock = Arc::new(SystemClock::start(Timestamp(0)));
+        Engine::start(settings, store, clock).await.expect("an empty store loads")
+    }
+
+    fn sender() -> Sender {
+        let connector = Connector::new(Guard { allow_private: true }, roots::tls(RootCertStore::empty()));
+        let clock = Arc::new(SystemClock::start(Timestamp(0)));
+        Sender::new(clock, Duration::from_secs(30), connector, crate::IN_FLIGHT_MAX, Metrics::new())
+    }
+
+    fn orders() -> StreamName {
+        StreamName::new("shop", "orders").expect("a name")
+    }
+
+    async fn append(engine: &Engine, numbers: std::ops::Range<u64>, segment: &str) {
+        let message = |number: u64| NewMessage {
+            segment: Some(segment.into()),
+            ..NewMessage::new(MessagePayload::Json(number.to_string().into_bytes().into()))
+        };
+        engine.streams().append(&orders(), numbers.map(message).collect(), None).await.expect("appended");
+    }
+
+    async fn subscribe(engine: &Engine, url: &str, max: u32) {
+        let push = NewSubscriptionPush { url: url.into(), max, secret: SECRET.into(), is_made: false };
+        let new = NewSubscription {
+            name: "bill".into(),
+            from: None,
+            segments: vec!["east".into()],
+            push: Some(push),
+        };
+        engine.streams().put_subscription(&orders(), new, None).await.expect("made");
+    }
+
+    fn run_pushes(engine: &Engine) -> watch::Sender<bool> {
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(run(engine.clone(), Arc::new(sender()), Metrics::new(), stopped));
+        stop
+    }
+
+    fn payloads(body: &[u8]) -> Vec<u64> {
+        let body: Value = serde_json::from_slice(body).expect("JSON");
+        assert_eq!(body["type"], "stream.messages");
+        let items = body["items"].as_array().expect("items").clone();
+        items.iter().map(|item| item["payload"].as_u64().expect("a number")).collect()
+    }
+
+    #[tokio::test]
+    async fn messages_are_posted_in_order_until_they_are_taken() {
+        let engine = engine().await;
+        let asked = AtomicUsize::new(0);
+        let mut receiver = Receiver::start_closed(move || {
+            let fails = asked.fetch_add(1, Ordering::SeqCst) < 2;
+            let mut answer = receiver::Answer::new(Full::<Bytes>::default());
+            *answer.status_mut() = if fails { StatusCode::GONE } else { StatusCode::OK };
+            answer
+        })
+        .await;
+        subscribe(&engine, &receiver.url(), 2).await;
+        append(&engine, 1..4, "east").await;
+        let _stop = run_pushes(&engine);
+        let first = receiver.request().await;
+        append(&engine, 4..5, "west").await;
+        append(&engine, 5..6, "east").await;
+        receiver.gate.add_permits(1_000);
+        for _ in 0..2 {
+            let again = receiver.request().await;
+            assert_eq!(again.headers()["webhook-id"], first.headers()["webhook-id"]);
+            assert_eq!(payloads(again.body()), [1, 2]);
+            let webhook = Webhook::from_bytes(SECRET.to_vec()).expect("a secret");
+            webhook.verify(again.body(), again.headers()).expect("a good signature");
+        }
+        assert_eq!(payloads(receiver.request().await.body()), [3, 5], "what is of others is left out");
+        append(&engine, 6..7, "east").await;
+        assert_eq!(payloads(receiver.request().await.body()), [6], "it is woken");
+    }
+
+    #[tokio::test]
+    async fn a_push_that_is_never_taken_can_be_passed_over() {
+        let engine = engine().await;
+        let mut receiver = Receiver::start(|| {
+            let mut answer = receiver::Answer::new(Full::<Bytes>::default());
+            *answer.status_mut() = StatusCode::BAD_REQUEST;
+            answer
+        })
+        .await;
+        append(&engine, 1..4, "east").await;
+        let _stop = run_pushes(&engine);
+        subscribe(&engine, &receiver.url(), 1).await;
+        assert_eq!(payloads(receiver.request().await.body()), [1]);
+        let commit = ReaderCommit { subscription: "bill".into(), reader: "me".into(), id: 2, rewinds: false };
+        engine.streams().commit(&orders(), commit).await.expect("moved");
+        loop {
+            // Posts of before may be there still.
+            if payloads(receiver.request().await.body()) == [3] {
+                break;
+            }
+        }
+        let shown = engine.streams().subscription(&orders(), "bill").expect("there");
+        assert_eq!(shown.position, 2);
+        engine.streams().delete_subscription(&orders(), "bill").await.expect("deleted");
+        assert!(engine.streams().pushes().is_empty());
+    }
+}

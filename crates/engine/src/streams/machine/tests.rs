@@ -4,6 +4,7 @@
 mod blocks;
 mod lives;
 mod modes;
+mod subscriptions;
 
 use std::sync::Arc;
 use std::time::Duration;
