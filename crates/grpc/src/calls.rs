@@ -47,7 +47,7 @@ pub(crate) struct Method {
 }
 
 /// Every method: its path, its service, its name, whether it streams.
-const METHODS: [(&str, Service, &str, bool); 26] = [
+const METHODS: [(&str, Service, &str, bool); 27] = [
     ("/fieldpost.v1.Jobs/Work", Service::Jobs, "Work", true),
     ("/fieldpost.v1.Jobs/Publish", Service::Jobs, "Publish", false),
     ("/fieldpost.v1.Jobs/Consume", Service::Jobs, "Consume", false),

@@ -1,9 +1,9 @@
 //! Posts the messages of subscriptions that are pushed, in their order.
 //!
 //! Each subscription has a task, which waits for messages, posts some, commits them when they were
-//! taken, and goes on: one post at a time. A post that is not taken is made again for ever, with the
-//! same messages. Posts take places; those of receivers that failed last time share a few, so that
-//! however many hang, the others are served. While a task waits it holds no message.
+//! taken, and goes on: one post at a time. A post that is not taken is made again for ever, with
+//! the same messages. Posts take places; those of receivers that failed last time share a few, so
+//! that however many hang, the others are served. While a task waits it holds no message.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,6 +52,7 @@ pub(crate) async fn run(
         places: Semaphore::new(POSTS_MAX),
         places_of_failing: Semaphore::new(POSTS_TO_FAILING),
     });
+    let streams = pushes.engine.streams();
     let mut tasks = JoinSet::new();
     let mut running: HashMap<PushKey, (u64, AbortHandle)> = HashMap::new();
     loop {
@@ -78,7 +79,7 @@ pub(crate) async fn run(
         loop {
             tokio::select! {
                 _ = shutdown.wait_for(|stop| *stop) => return,
-                () = pushes.engine.streams().pushes_changed() => break,
+                () = streams.pushes_changed() => break,
                 Some(ended) = tasks.join_next() => log_panic(ended),
             }
         }

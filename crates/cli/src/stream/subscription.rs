@@ -42,8 +42,8 @@ pub struct SubscriptionArgs {
 pub struct Subscribe {
     #[command(flatten)]
     subscription: SubscriptionArgs,
-    /// Where it begins, or goes on from now: start, end, the id of the last message that is read, or
-    /// a time. A new one begins at the start.
+    /// Where it begins, or goes on from now: start, end, the id of the last message that is read,
+    /// or a time. A new one begins at the start.
     #[arg(long, value_name = "start|end|ID|TIME")]
     from: Option<String>,
     /// Give only messages of this segment, or of several (eu,us).

@@ -22,7 +22,7 @@ pub(super) fn read(request: &ReadRequest) -> Result<Option<SubscriptionRead>, Pr
         return Ok(None);
     }
     if *after > 0 || from.is_some() || !segments.is_empty() {
-        let detail = "a read of a subscription has its place and segments from there; leave out after, from and segments";
+        let detail = "a subscription has its own place and segments; leave out after, from and segments";
         return Err(Problem::not_allowed("conflicting_fields", detail));
     }
     let ttl = ttl.as_ref().map(|ttl| read_span("ttl", ttl)).transpose()?;
