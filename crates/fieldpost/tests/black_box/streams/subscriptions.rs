@@ -52,7 +52,7 @@ async fn a_reader_goes_on_where_it_was_after_kills() {
     assert_eq!(read(&rig, "a").await, [3, 4, 5], "what was read and not committed comes again");
     committed(&rig, "a", 5).await;
     rig.restart().await;
-    assert_eq!(read(&rig, "b").await, [], "after a restart any reader goes on");
+    assert!(read(&rig, "b").await.is_empty(), "after a restart any reader goes on");
     append_numbers(&rig, 6, 1).await;
     let shown = rig.get(BILL).await;
     assert_eq!(json!([shown["position"], shown["lag"], shown["reader"]]), json!(["5", 1, "b"]), "{shown}");
