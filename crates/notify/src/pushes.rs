@@ -71,10 +71,10 @@ pub(crate) async fn run(
             stays
         });
         for (key, generation) in wanted {
-            if !running.contains_key(&key) {
+            running.entry(key).or_insert_with_key(|key| {
                 let target = PushTarget { key: key.clone(), generation };
-                running.insert(key, (generation, tasks.spawn(push(Arc::clone(&pushes), target))));
-            }
+                (generation, tasks.spawn(push(Arc::clone(&pushes), target)))
+            });
         }
         loop {
             tokio::select! {
