@@ -75,8 +75,45 @@ class Scripts(unittest.TestCase):
             self.assertEqual([first for first, _, _ in server.requests], [place.format(n) for n in (0, 2, 5, 6)])
 
 
+    def test_a_subscription_is_followed_and_what_was_taken_is_committed(self) -> None:
+        gone = answer(404, {"status": 404, "code": "unknown_subscription", "detail": "no"})
+        script = [page([message("1"), message("2")], "2"), answer(204, None), page([], "5"), answer(204, None), gone]
+
+        def follow(client: Any) -> Any:
+            with self.assertRaises(fieldpost.NotFoundError):
+                list(client.stream("shop", "orders").subscription("bill", reader="a").follow())
+
+        for _, server in both(script, follow):
+            place = "POST /v1/streams/shop/orders/subscriptions/bill/"
+            expect = [place + call for call in ("read", "commit", "read", "commit", "read")]
+            self.assertEqual([first for first, _, _ in server.requests], expect)
+            self.assertEqual(json.loads(server.requests[0][2]), {"reader": "a", "limit": 100, "wait": "30s"})
+            self.assertEqual(json.loads(server.requests[3][2]), {"reader": "a", "id": "5"})
+
+
 class Streams:
     """What holds for both clients, against a real server."""
+
+    def test_a_subscription_keeps_its_place(self: Any) -> None:
+        stream = self.client.stream(self.namespace, "read")
+        bill = stream.subscription("bill", reader="a")
+        self.assertEqual((bill.put().position, bill.put(start="start").lag), ("0", 0))
+        stream.append_many([NewMessage(number) for number in range(1, 4)])
+        page = bill.read(limit=2)
+        self.assertEqual([item.payload for item in page.items], [1, 2])
+        bill.commit(page.next_after)
+        with self.assertRaises(fieldpost.ConflictError):
+            stream.subscription("bill", reader="b").read()
+        with self.assertRaises(fieldpost.ConflictError):
+            bill.commit("1")
+        self.assertEqual([item.payload for item in bill.read().items], [3])
+        info = bill.info()
+        self.assertEqual((info.position, info.lag, info.reader), ("2", 1, "a"))
+        bill.commit("0", rewind=True)
+        self.assertEqual(len(bill.read().items), 3)
+        bill.delete()
+        with self.assertRaises(fieldpost.NotFoundError):
+            bill.info()
 
     def test_messages_come_back_as_they_were_given(self: Any) -> None:
         stream = self.client.stream(self.namespace, "orders")

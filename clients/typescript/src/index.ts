@@ -8,3 +8,4 @@ export { items, type Page } from "./items.js";
 export { live, type LiveHandle, type LiveMessage, type LiveOptions } from "./live.js";
 export { FieldpostError, problemOf, Unreachable, type Problem } from "./problem.js";
 export type { components, paths } from "./schema.js";
+export { subscription, type StreamMessage, type SubscriptionReader } from "./subscription.js";

@@ -1,7 +1,7 @@
 /** The client against a running server; FIELDPOST_URL says which. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ask, fieldpost, FieldpostError, items, Unreachable } from "../dist/index.js";
+import { ask, fieldpost, FieldpostError, items, subscription, Unreachable } from "../dist/index.js";
 
 const baseUrl = process.env["FIELDPOST_URL"];
 if (baseUrl === undefined) throw new Error("FIELDPOST_URL has to say where a server without tokens listens");
@@ -49,6 +49,23 @@ test("devices of a selection are counted, and a task asks those that are connect
   const body = { payload: "ping", selector, count: 3 };
   const task = await ask(client.POST("/v1/tasks", { params: { query: { wait: "5s" } }, body }));
   assert.deepEqual([task.status, task.wanted, task.picked], ["done", 3, 0]);
+});
+
+test("a subscription goes on where its reader was", async () => {
+  const place = { namespace: fresh("n"), stream: "orders", subscription: "bill" };
+  const path = { ns: place.namespace, stream: place.stream };
+  const name = { params: { path: { ...path, name: place.subscription } } };
+  await ask(client.PUT("/v1/streams/{ns}/{stream}/subscriptions/{name}", { ...name, body: {} }));
+  const messages = [1, 2, 3].map((payload) => ({ payload }));
+  await ask(client.POST("/v1/streams/{ns}/{stream}/messages", { params: { path }, body: { messages } }));
+  const seen = [];
+  for await (const message of subscription(client, { ...place, reader: "a", limit: 2 })) {
+    seen.push(message.payload);
+    if (seen.length === 3) break;
+  }
+  assert.deepEqual(seen, [1, 2, 3]);
+  const shown = await ask(client.GET("/v1/streams/{ns}/{stream}/subscriptions/{name}", name));
+  assert.equal(shown.position, "2");
 });
 
 test("a call that the document lacks is made all the same", async () => {

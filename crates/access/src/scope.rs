@@ -71,7 +71,13 @@ impl Scope {
             Self::Admin => true,
             Self::Read | Self::Operate => right == StreamRights::Read,
             Self::Streams(own, rights) => {
-                own.as_str() == namespace && (*rights == StreamRights::All || *rights == right)
+                own.as_str() == namespace
+                    && match right {
+                        StreamRights::Subscribe => {
+                            matches!(rights, StreamRights::All | StreamRights::Read | StreamRights::Subscribe)
+                        }
+                        _ => *rights == StreamRights::All || *rights == right,
+                    }
             }
             _ => false,
         }
@@ -85,6 +91,9 @@ pub enum StreamRights {
     All,
     /// Reading.
     Read,
+    /// Reading with a place that the server keeps. No scope is this: what reads one namespace's
+    /// streams alone may subscribe to them.
+    Subscribe,
     /// Appending.
     Append,
 }
@@ -98,6 +107,7 @@ impl StreamRights {
             Self::Read => {
                 "admin, read, operate, or streams:NAMESPACE or streams:NAMESPACE:read of this namespace"
             }
+            Self::Subscribe => "admin, or streams:NAMESPACE or streams:NAMESPACE:read of this namespace",
             Self::Append => "admin, or streams:NAMESPACE or streams:NAMESPACE:append of this namespace",
         }
     }
@@ -106,7 +116,7 @@ impl StreamRights {
     fn suffix(self) -> &'static str {
         match self {
             Self::All => "",
-            Self::Read => ":read",
+            Self::Read | Self::Subscribe => ":read",
             Self::Append => ":append",
         }
     }

@@ -31,6 +31,7 @@ mod queues;
 mod rollouts;
 pub(crate) mod stats;
 mod streams;
+mod subscriptions;
 mod summary;
 mod system;
 mod tasks;
@@ -107,6 +108,7 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(weights::routes())
         .merge(streams::routes())
         .merge(messages::routes())
+        .merge(subscriptions::routes())
         .merge(operations::routes())
         .merge(live::routes())
         .merge(summary::routes());

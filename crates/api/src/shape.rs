@@ -37,6 +37,7 @@ mod rollout;
 mod stats;
 mod stream;
 mod stream_settings;
+mod subscription;
 mod summary;
 mod system;
 mod task;
@@ -86,6 +87,10 @@ pub(crate) use rollout::{BulkShape, NewBulkShape, NewRolloutShape, RolloutDevice
 pub(crate) use stats::StatsShape;
 pub(crate) use stream::{BlockShape, HandlersShape, StreamShape};
 pub(crate) use stream_settings::{stream_settings, stream_settings_schema};
+pub(crate) use subscription::{
+    SubscriptionShape, commit_schema, new_subscription, new_subscription_schema, reader_commit,
+    subscription_read, subscription_read_schema,
+};
 pub(crate) use summary::SummaryShape;
 pub(crate) use system::SystemShape;
 pub(crate) use task::{CampaignResultShape, NewTaskShape, TaskResultShape, TaskShape};

@@ -118,5 +118,13 @@ pub const EXTERNAL_ID_CHARS_MAX: usize = 64;
 pub const STREAMS_MAX: usize = 100_000;
 /// Most segments that one read names.
 pub const SEGMENTS_PER_READ_MAX: usize = 64;
+/// Most subscriptions of a stream.
+pub const SUBSCRIPTIONS_PER_STREAM_MAX: usize = 100;
+/// Most subscriptions of a server whose messages are pushed: each has a task of its own.
+pub const PUSHED_SUBSCRIPTIONS_MAX: usize = 1_000;
+/// Most messages of a push.
+pub const MESSAGES_PER_PUSH_MAX: u32 = 1_000;
+/// How long a reader has a subscription after its last call: least, and most.
+pub const READER_TTL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
 /// Longest that a read waits for the first message.
 pub const STREAM_WAIT_MAX: Duration = Duration::from_secs(60);

@@ -3,6 +3,7 @@
 mod append;
 mod read;
 mod set;
+mod subscription;
 mod view;
 
 use clap::{Args, Subcommand};
@@ -21,6 +22,14 @@ pub enum StreamAction {
     Append(Box<append::Append>),
     /// Read messages, the oldest first.
     Read(read::ReadMessages),
+    /// List the subscriptions of a stream with how far each is behind.
+    Subscriptions(subscription::SubscriptionListing),
+    /// Make or change a subscription: a reader whose place the server keeps, or a URL to post to.
+    Subscribe(subscription::Subscribe),
+    /// Say how far the reader of a subscription has come.
+    Commit(subscription::CommitPosition),
+    /// Delete a subscription.
+    Unsubscribe(subscription::SubscriptionArgs),
     /// List streams with how much is in them.
     #[command(visible_alias = "list")]
     Ls(StreamListing),
@@ -79,6 +88,10 @@ impl StreamAction {
         match self {
             Self::Append(append) => append.run(api, screen),
             Self::Read(read) => read.run(api, screen),
+            Self::Subscriptions(subscriptions) => subscriptions.run(api, screen),
+            Self::Subscribe(subscribe) => subscribe.run(api, screen),
+            Self::Commit(commit) => commit.run(api, screen),
+            Self::Unsubscribe(subscription) => subscription.delete(api, screen),
             Self::Ls(StreamListing { namespace, list_flags }) => {
                 let path = Path::of(&["streams"]).with_maybe("namespace", namespace.as_ref());
                 list::show::<StreamView>(api, screen, &path, list_flags, "no streams")

@@ -32,6 +32,7 @@ mod request;
 mod retry;
 mod span;
 mod stream_config;
+mod subscription;
 mod task;
 mod transport;
 mod trust;
@@ -65,6 +66,9 @@ pub use queue::{Alias, Queue, Which};
 pub use queue_stats::{Cursor, FeedPage, Figures, Order, Page, QueueFlow, Settings};
 pub use request::{Answer, Download, Request};
 pub use stream_config::{BlockConfig, FullChoice, KeepConfig, SaveChoice, StreamConfig};
+pub use subscription::{
+    MessageSubscription, PushSummary, SubscriptionReader, SubscriptionSummary, SubscriptionTerms,
+};
 pub use task::{DeviceOutcome, PickResult, Task, TaskId, TaskPlan, TaskStatus, Tasks};
 /// What tells a handler that its job is lost.
 pub use tokio_util::sync::CancellationToken;

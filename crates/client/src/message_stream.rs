@@ -15,6 +15,7 @@ use crate::path::Path;
 use crate::request::Request;
 use crate::retry::Repeat;
 use crate::stream_config::StreamConfig;
+use crate::subscription::MessageSubscription;
 
 /// A stream. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -151,6 +152,12 @@ impl MessageStream {
     pub async fn message(&self, id: &MessageId) -> Result<ReceivedMessage, Error> {
         let path = self.path(&["messages", id.as_str()]);
         self.client.fetch(&Request::new(Method::GET, path), Repeat::Harmless).await
+    }
+
+    /// A subscription, read under this reader's name. It need not be there yet.
+    #[must_use]
+    pub fn subscription(&self, name: &str, reader: impl Into<String>) -> MessageSubscription {
+        MessageSubscription::new(self.client.clone(), self.path(&["subscriptions", name]), reader.into())
     }
 
     /// How much is in it.

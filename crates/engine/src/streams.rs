@@ -12,26 +12,38 @@ mod checks;
 pub(crate) mod context;
 mod effect;
 mod handler_log;
+mod holds;
 mod index_cache;
 pub mod input;
 mod look_ups;
 pub mod machine;
 mod message;
 mod name;
+mod pushes;
 mod reading;
 mod shown;
 mod stream_metrics;
+mod subscription;
+pub(crate) mod subscription_metrics;
 mod tails;
 
+pub use ::streams::SubscriptionStart;
 pub use append_run::{AppendRun, PlaceInRun};
-pub use calls::Streams;
+pub use calls::{PushPage, Streams};
 pub use checks::{check_message, is_label};
 pub use context::StreamsContext;
 pub use effect::StreamsEffect;
+pub use holds::SubscriptionHold;
+pub use input::PutSubscriptionOutcome;
 pub use input::StreamsInput;
 pub use machine::StreamPartition;
 pub use message::{AppendedMessage, MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, SharedBytes};
 pub use name::StreamName;
+pub use pushes::{PushFailure, PushKey, PushTarget};
 pub use shown::{
     BlockShown, HandlerKind, HandlerShown, HandlerState, StreamList, StreamPage, StreamRead, StreamShown,
+};
+pub use subscription::{
+    NewSubscription, NewSubscriptionPush, ReaderCommit, SubscriptionFrom, SubscriptionPushShown,
+    SubscriptionRead, SubscriptionShown,
 };

@@ -47,7 +47,7 @@ pub(crate) struct Method {
 }
 
 /// Every method: its path, its service, its name, whether it streams.
-const METHODS: [(&str, Service, &str, bool); 26] = [
+const METHODS: [(&str, Service, &str, bool); 27] = [
     ("/fieldpost.v1.Jobs/Work", Service::Jobs, "Work", true),
     ("/fieldpost.v1.Jobs/Publish", Service::Jobs, "Publish", false),
     ("/fieldpost.v1.Jobs/Consume", Service::Jobs, "Consume", false),
@@ -72,6 +72,7 @@ const METHODS: [(&str, Service, &str, bool); 26] = [
     ("/fieldpost.v1.Tasks/Run", Service::Tasks, "Tasks.Run", true),
     ("/fieldpost.v1.Streams/Append", Service::Streams, "Streams.Append", true),
     ("/fieldpost.v1.Streams/Read", Service::Streams, "Streams.Read", true),
+    ("/fieldpost.v1.Streams/Commit", Service::Streams, "Streams.Commit", false),
     ("/grpc.health.v1.Health/Check", Service::Health, "Check", false),
     ("/grpc.health.v1.Health/Watch", Service::Health, "Watch", true),
 ];

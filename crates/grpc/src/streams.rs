@@ -4,6 +4,7 @@
 mod appending;
 mod new_message;
 mod reading;
+mod subscription;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,14 +12,14 @@ use std::sync::Arc;
 use access::{RequestedAction, StreamRights};
 use base::Problem;
 use engine::Engine;
-use engine::streams::StreamName;
+use engine::streams::{StreamName, StreamRead, SubscriptionHold};
 use futures_util::{Stream, stream};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::metrics::Counted;
 use net::shares::{Pool, SenderKey};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::callers::caller_sender_and_message;
+use crate::callers::{caller, caller_sender_and_message};
 use crate::metrics::Metrics;
 use crate::proto::{self, streams_server};
 use crate::status::status;
@@ -54,7 +55,7 @@ impl StreamsService {
         Self { streams, reads, stop, readers, appends, metrics: metrics.clone() }
     }
 
-    fn reader(&self, sender: &SenderKey, request: &proto::ReadRequest) -> Result<StreamPager, Problem> {
+    async fn reader(&self, sender: &SenderKey, request: &proto::ReadRequest) -> Result<StreamPager, Problem> {
         let full = || {
             let detail = format!(
                 "{READERS_OF_SENDER_MAX} reads of this caller, or {READERS_MAX} of all, are under way"
@@ -64,7 +65,7 @@ impl StreamsService {
         let place = self.readers.try_take(sender, 1).ok_or_else(full)?;
         let counted = Counted::new(&self.metrics.stream_readers);
         let stream = StreamName::new(&request.namespace, &request.stream)?;
-        let query = reading::query(request)?;
+        let (query, hold) = self.place(sender, &stream, request).await?;
         let reader = StreamPager {
             streams: self.streams.clone(),
             stream,
@@ -75,9 +76,27 @@ impl StreamsService {
             stop: self.stop.clone(),
             is_at_end: false,
             held: None,
-            _place: (place, counted),
+            _place: (place, counted, hold),
         };
         Ok(reader)
+    }
+}
+
+impl StreamsService {
+    /// Where a read begins, and the hold of a subscription's reader.
+    async fn place(
+        &self,
+        sender: &SenderKey,
+        stream: &StreamName,
+        request: &proto::ReadRequest,
+    ) -> Result<(StreamRead, Option<SubscriptionHold>), Problem> {
+        let query = reading::query(request)?;
+        let Some(read) = subscription::read(request)? else { return Ok((query, None)) };
+        let (streams, stream) = (self.streams.clone(), stream.clone());
+        let begin = move || streams.read_on(&stream, &read);
+        let (hold, own) = self.reads.run_when_free(sender, begin).await?;
+        let query = StreamRead { limit: query.limit, bytes_max: query.bytes_max, ..own };
+        Ok((query, Some(hold)))
     }
 }
 
@@ -102,7 +121,25 @@ impl streams_server::Streams for StreamsService {
         let (caller, sender, request) = caller_sender_and_message(request)?;
         let action = RequestedAction::Stream { namespace: &request.namespace, right: StreamRights::Read };
         caller.may(action).map_err(|problem| status(&problem))?;
-        let reader = self.reader(&sender, &request).map_err(|problem| status(&problem))?;
+        if !request.subscription.is_empty() {
+            subscription::may_subscribe(&caller, &request.namespace).map_err(|problem| status(&problem))?;
+        }
+        let reader = self.reader(&sender, &request).await.map_err(|problem| status(&problem))?;
         Ok(Response::new(Box::pin(reader.into_stream())))
+    }
+
+    async fn commit(
+        &self,
+        request: Request<proto::CommitRequest>,
+    ) -> Result<Response<proto::CommitResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let committed = async {
+            subscription::may_subscribe(&caller, &request.namespace)?;
+            let stream = StreamName::new(&request.namespace, &request.stream)?;
+            self.streams.commit(&stream, subscription::commit(request)).await
+        };
+        committed.await.map_err(|problem| status(&problem))?;
+        Ok(Response::new(proto::CommitResponse {}))
     }
 }

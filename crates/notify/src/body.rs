@@ -4,6 +4,8 @@
 //! already JSON text. The engine calls [`render`] once for each notification and keeps the bytes,
 //! so that every attempt sends the same.
 
+mod messages;
+
 use std::fmt::Write as _;
 
 use base::{Timestamp, Value};
@@ -12,6 +14,8 @@ use engine::commands::COMMAND_ID_PREFIX;
 use engine::outcomes::OutcomeDue;
 use engine::records::{EventKind, NOTICE_ID_PREFIX, Notice, PickCounts, PickTurn};
 use engine::settings::Picture;
+
+pub(crate) use messages::messages;
 
 /// Room for the body of a lock with a short address, so that most bodies are written without
 /// growing.

@@ -26,6 +26,7 @@ use crate::metrics::{AttemptResult, Metrics};
 use crate::notices;
 use crate::open_breakers::OpenBreakers;
 use crate::outcomes;
+use crate::pushes;
 use crate::roots;
 use crate::sender::Sender;
 use crate::task_ends;
@@ -112,7 +113,9 @@ impl Webhooks {
         let (engine, sender, breakers) =
             (self.engine.clone(), Arc::clone(&self.sender), self.open_breakers.clone());
         let notices = notices::run(engine, sender, breakers, shutdown.clone());
-        tokio::join!(run(self, shutdown), outcomes, task_ends, notices);
+        let (engine, sender) = (self.engine.clone(), Arc::clone(&self.sender));
+        let pushes = pushes::run(engine, sender, self.metrics.clone(), shutdown.clone());
+        tokio::join!(run(self, shutdown), outcomes, task_ends, notices, pushes);
     }
 }
 

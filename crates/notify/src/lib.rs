@@ -19,6 +19,7 @@ mod open_breakers;
 mod outcomes;
 mod pool;
 mod prepared;
+mod pushes;
 #[cfg(test)]
 mod receiver;
 mod resolver;

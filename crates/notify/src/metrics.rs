@@ -16,6 +16,7 @@ use prometheus_client::registry::{Registry, Unit};
 #[derive(Clone, Debug)]
 pub struct Metrics {
     attempts: Family<AttemptLabels, Counter>,
+    pushes: Family<PushLabels, Counter>,
     duration: Histogram,
     pub(crate) in_flight: Gauge,
     pub(crate) lanes_due: Gauge,
@@ -32,6 +33,11 @@ pub fn register_metrics(registry: &mut Registry) -> Metrics {
         "fieldpost_notify_attempts",
         "Attempts to deliver a notification, by what came of them",
         metrics.attempts.clone(),
+    );
+    registry.register(
+        "fieldpost_streams_pushes",
+        "Posts of messages of subscriptions, by whether they were taken",
+        metrics.pushes.clone(),
     );
     registry.register_with_unit(
         "fieldpost_notify_attempt_duration",
@@ -73,6 +79,7 @@ impl Metrics {
         let buckets = std::iter::successors(Some(0.001), |bound| Some(bound * 2.0)).take(16);
         Self {
             attempts: Family::default(),
+            pushes: Family::default(),
             duration: Histogram::new(buckets),
             in_flight: Gauge::default(),
             lanes_due: Gauge::default(),
@@ -88,6 +95,12 @@ impl Metrics {
         self.duration.observe(took.as_secs_f64());
     }
 
+    /// Messages of a subscription were posted, and taken or not.
+    pub(crate) fn pushed(&self, is_taken: bool) {
+        let result = if is_taken { "taken" } else { "failed" };
+        self.pushes.get_or_create(&PushLabels { result }).inc();
+    }
+
     #[cfg(test)]
     pub(crate) fn attempts(&self, result: AttemptResult) -> u64 {
         self.attempts.get_or_create(&AttemptLabels { result }).get()
@@ -97,6 +110,11 @@ impl Metrics {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AttemptLabels {
     result: AttemptResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PushLabels {
+    result: &'static str,
 }
 
 /// What came of an attempt, in few words.
@@ -156,11 +174,13 @@ mod tests {
         let took = Duration::from_millis(3);
         metrics.attempt(Answer::Status { code: 204, retry_after: None }, took);
         metrics.attempt(Answer::Error(AttemptError::TlsFailed), took);
+        metrics.pushed(true);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("written");
         for line in [
             "fieldpost_notify_attempts_total{result=\"delivered\"} 1",
             "fieldpost_notify_attempts_total{result=\"tls_failed\"} 1",
+            "fieldpost_streams_pushes_total{result=\"taken\"} 1",
             "fieldpost_notify_attempt_duration_seconds_bucket{le=\"0.004\"} 2",
             "fieldpost_notify_in_flight 0",
             "fieldpost_notify_lanes_due 0",

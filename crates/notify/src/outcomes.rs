@@ -128,12 +128,21 @@ pub(crate) async fn publish(
 }
 
 /// Has a URL told something: as a signed post, whose message has this id.
-pub(crate) async fn post(
+pub(crate) async fn post(sender: &Sender, to: (&str, &[u8]), id: EntityId, body: String) -> SendResult {
+    match answer_of(sender, to, id, body).await {
+        Answer::Status { code: 200..=299, .. } => SendResult::Delivered,
+        Answer::Status { retry_after, .. } => SendResult::Failed(retry_after),
+        Answer::Error(_) | Answer::Withheld => SendResult::Failed(None),
+    }
+}
+
+/// What a URL answers to a signed post.
+pub(crate) async fn answer_of(
     sender: &Sender,
     (url, secret): (&str, &[u8]),
     id: EntityId,
     body: String,
-) -> SendResult {
+) -> Answer {
     let marked = hash::derived(hash::derived(0, url.as_bytes()), secret) | RECEIVER_BIT;
     let receiver = Client {
         id: base::ClientId::new("command").expect("letters may be in a client id"),
@@ -146,9 +155,5 @@ pub(crate) async fn post(
         notices: false,
         created_at: Timestamp(0),
     };
-    match sender.attempt(&Arc::new(receiver), id, Arc::from(body.into_bytes())).await.answer {
-        Answer::Status { code: 200..=299, .. } => SendResult::Delivered,
-        Answer::Status { retry_after, .. } => SendResult::Failed(retry_after),
-        Answer::Error(_) | Answer::Withheld => SendResult::Failed(None),
-    }
+    sender.attempt(&Arc::new(receiver), id, Arc::from(body.into_bytes())).await.answer
 }

@@ -11,8 +11,8 @@ use crate::{
     JobId, KeptAnswer, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost, OpenCommand, Operation,
     OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, Pick, PickClock, PickKey, PickShare,
     PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
-    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamDue, StreamTail,
-    TaskRecord, TaskState, TimelineEntry, Wish,
+    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamDue,
+    StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry, Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -219,6 +219,10 @@ pub enum Op {
     PutExternalText(Box<ExternalText>),
     /// The message is gone.
     DeleteExternalText(Box<ExternalText>),
+    /// A subscription is made, or is this from now on.
+    PutSubscription(Box<StreamSubscription>),
+    /// A subscription is gone: its stream and its name.
+    DeleteSubscription(Incarnation, Box<str>),
 }
 
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
@@ -291,6 +295,8 @@ impl Op {
             Self::PutPick(pick) => 3 * PLAIN + pick.text_bytes(),
             Self::PutStreamChunk(chunk) => PLAIN + chunk.bytes.len(),
             Self::PutStreamBlock(block) => 2 * PLAIN + block.text_bytes(),
+            Self::PutSubscription(subscription) => 2 * PLAIN + subscription.text_bytes(),
+            Self::DeleteSubscription(_, name) => PLAIN + name.len(),
             Self::PutPickClock(clock) => {
                 let tokens = clock.token_picks.iter().map(|picks| picks.token.len() + 16);
                 PLAIN + clock.minutes.len() * 16 + tokens.sum::<usize>()

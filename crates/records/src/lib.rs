@@ -25,6 +25,7 @@ mod queue;
 mod report_ids;
 mod rollout;
 mod stream;
+mod subscription;
 mod task;
 mod timeline;
 
@@ -67,6 +68,7 @@ pub use stream::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, SaveMode, Stream, StreamBlock,
     StreamChunk, StreamDue, StreamSettings, StreamTail, WhenFull,
 };
+pub use subscription::{StreamSubscription, SubscriptionPush};
 pub use task::{
     CampaignSlot, DevicePlace, EndPost, Pick, PickClass, PickClock, PickCounts, PickEnd, PickKey, PickMinute,
     PickOutcome, PickShare, PickTerms, TaskRecord, TaskRelation, TaskStanding, TaskState, TokenPicks,

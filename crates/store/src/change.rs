@@ -13,11 +13,11 @@ use records::{
     JobHead, JobId, KeptAnswer, Notice, NoticePost, Op, OpenCommand, Operation, OperationState, Pair,
     ParkedJob, PartitionHead, Pick, PickShare, PickTerms, PortalToken, Quarantined, Queue, QueueCounts,
     Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign, Stream,
-    StreamBlock, StreamChunk, StreamDue, StreamTail, TaskRecord, TaskState, Wish,
+    StreamBlock, StreamChunk, StreamDue, StreamSubscription, StreamTail, TaskRecord, TaskState, Wish,
 };
 
 use crate::codec::key::{self, Key};
-use crate::codec::{SpanPlace, StreamPlace, TaskLists, TextPlace, encode_batch};
+use crate::codec::{SpanPlace, StreamPlace, SubscriptionPlace, TaskLists, TextPlace, encode_batch};
 use crate::record::{Placed, Record, index_rows};
 use crate::table::Table;
 
@@ -200,6 +200,10 @@ fn changes_of_streams(op: Op, out: &mut Vec<Change>) {
         Op::DeleteExternalSpan(span) => delete::<ExternalSpan>(&SpanPlace::of(&span), out),
         Op::PutExternalText(text) => put(&*text, out),
         Op::DeleteExternalText(text) => delete::<ExternalText>(&TextPlace::of(&text), out),
+        Op::PutSubscription(subscription) => put_subscription(&subscription, out),
+        Op::DeleteSubscription(stream, name) => {
+            delete::<StreamSubscription>(&SubscriptionPlace::anywhere(stream, &name), out);
+        }
         op => unreachable!("{op:?} is no change of streams"),
     }
 }
@@ -208,6 +212,13 @@ fn changes_of_streams(op: Op, out: &mut Vec<Change>) {
 fn put_stream(stream: &Stream, out: &mut Vec<Change>) {
     out.extend(StreamPlace::left_by(stream).map(|(table, key)| Change::Delete { table, key }));
     put(stream, out);
+}
+
+/// One that is not pushed is not among those that are.
+fn put_subscription(subscription: &StreamSubscription, out: &mut Vec<Change>) {
+    let left = SubscriptionPlace::left_by(subscription);
+    out.extend(left.map(|(table, key)| Change::Delete { table, key }));
+    put(subscription, out);
 }
 
 /// In the lists that it is in now, and in no other.

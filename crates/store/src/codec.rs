@@ -33,6 +33,7 @@ mod report_ids;
 mod rollout;
 mod seen;
 mod stream;
+mod subscription;
 mod task;
 mod terms;
 mod timeline;
@@ -44,6 +45,7 @@ pub(crate) use bytes::{Reader, put_bytes, put_i64, put_u64};
 pub(crate) use command::rows_of_command;
 pub(crate) use seen::{decode_seen_slice, encode_seen_slice};
 pub(crate) use stream::{SpanPlace, StreamPlace, TextPlace};
+pub(crate) use subscription::SubscriptionPlace;
 pub(crate) use task::TaskLists;
 pub(crate) use value::{bit, get_value, put_value, skip_value};
 

@@ -245,6 +245,10 @@ tables! {
     ExternalTexts = "external_texts", Streams, Rows;
     /// stream, id of the message -> the key of its text.
     TextsByMessage = "external_texts_by_message", Streams, Rows;
+    /// stream, name -> subscription.
+    Subscriptions = "subscriptions", Streams, Rows;
+    /// stream, name of a subscription that is pushed -> nothing.
+    PushedSubscriptions = "pushed_subscriptions", Streams, Rows;
 }
 
 impl Table {

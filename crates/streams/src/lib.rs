@@ -21,6 +21,7 @@
 //! | [`saving`] | when messages are saved, and when their callers are answered |
 //! | [`tail`] | how far a stream has come, and which ids are reserved |
 //! | [`retention`] | which blocks go, and whether an append fits |
+//! | [`subscriptions`] | how far the reader of a subscription has come |
 
 pub mod block;
 pub mod codec;
@@ -33,6 +34,7 @@ pub mod retention;
 mod sample;
 pub mod saving;
 pub mod settings;
+pub mod subscriptions;
 pub mod tail;
 mod varint;
 
@@ -46,4 +48,5 @@ pub use open_block::{OpenBlock, ReachedBound};
 pub use origins::BlockOrigins;
 pub use retention::{SpaceAsked, StreamRoom};
 pub use saving::{AnswerTime, UnsavedMessages};
+pub use subscriptions::{StreamIds, SubscriptionStart};
 pub use tail::SavedMessages;

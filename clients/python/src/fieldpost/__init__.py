@@ -56,6 +56,7 @@ from .picks import (
 )
 from .producer import AsyncStreamProducer, NodeAppend, StreamProducer, TooFewNodesError
 from .protocol import Retries
+from .subscription import AsyncSubscription, Subscription, SubscriptionInfo
 from .tasks import Campaigns, Fleet, Tasks
 from .worker import Worker
 from .working import Options, Retry, doubling
@@ -74,6 +75,7 @@ __all__ = [
     "AsyncOperations",
     "AsyncQueue",
     "AsyncStreamProducer",
+    "AsyncSubscription",
     "AsyncTasks",
     "AsyncWorker",
     "Campaign",
@@ -133,6 +135,8 @@ __all__ = [
     "StaleReservationError",
     "StreamInfo",
     "StreamProducer",
+    "Subscription",
+    "SubscriptionInfo",
     "Task",
     "TaskTerms",
     "Tasks",

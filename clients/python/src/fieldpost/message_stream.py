@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import message as calls
 from .message import START, AppendedMessage, Message, MessagePage, MessageTerms, NewMessage, StreamInfo, StreamPath
 from .protocol import AT_ONCE
+from .subscription import AsyncSubscription, Subscription
 from .times import Duration, Moment
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class MessageStream:
         """One message; :class:`NotFoundError` if it is gone."""
         return self._client._run(calls.message(self._path, message_id))
 
+    def subscription(self, name: str, *, reader: str = "python") -> Subscription:
+        """A subscription, read under this name; asks nothing of the server."""
+        return Subscription(self._client, self._path, name, reader)
+
     def info(self) -> StreamInfo:
         """How much is in it, and what it is set to."""
         return self._client._run(calls.info(self._path))
@@ -126,6 +131,10 @@ class AsyncMessageStream:
     async def message(self, message_id: str) -> Message:
         """See :meth:`MessageStream.message`."""
         return await self._client._run(calls.message(self._path, message_id))
+
+    def subscription(self, name: str, *, reader: str = "python") -> AsyncSubscription:
+        """See :meth:`MessageStream.subscription`."""
+        return AsyncSubscription(self._client, self._path, name, reader)
 
     async def info(self) -> StreamInfo:
         """See :meth:`MessageStream.info`."""

@@ -236,8 +236,10 @@ const OF_PICKS: [(&str, &[&str]); 18] = [
 ];
 
 const READ_STREAMS: &[&str] = &["admin", "read", "operate", "streams", "reader"];
+/// What reads with a place that the server keeps.
+const SUBSCRIBE: &[&str] = &["admin", "streams", "reader"];
 /// What appends to streams and reads them.
-const OF_STREAMS: [(&str, &[&str]); 11] = [
+const OF_STREAMS: [(&str, &[&str]); 18] = [
     ("GET /v1/streams?x=1", READ_STREAMS),
     ("GET /v1/streams/shop/orders", READ_STREAMS),
     ("GET /v1/streams/other/orders", &["admin", "read", "operate"]),
@@ -248,6 +250,13 @@ const OF_STREAMS: [(&str, &[&str]); 11] = [
     ("POST /v1/streams/shop/orders/messages", &["admin", "streams", "producer"]),
     ("POST /v1/streams/other/orders/messages", &["admin"]),
     ("PUT /v1/streams/shop/orders/settings", &["admin", "streams"]),
+    ("GET /v1/streams/shop/orders/subscriptions", READ_STREAMS),
+    ("GET /v1/streams/shop/orders/subscriptions/a", READ_STREAMS),
+    ("PUT /v1/streams/shop/orders/subscriptions/a", SUBSCRIBE),
+    ("PUT /v1/streams/other/orders/subscriptions/a", &["admin"]),
+    ("POST /v1/streams/shop/orders/subscriptions/a/read", SUBSCRIBE),
+    ("POST /v1/streams/shop/orders/subscriptions/a/commit", SUBSCRIBE),
+    ("DELETE /v1/streams/shop/orders/subscriptions/a", SUBSCRIBE),
     ("DELETE /v1/streams/sh%6Fp/orders", &["admin", "streams"]),
 ];
 

@@ -89,6 +89,20 @@ pub(crate) const OF_PUBLISHING: &[Coded] = &[
 ];
 /// A call about a stream.
 pub(crate) const OF_A_STREAM: &[Coded] = &[(422, "invalid_name"), (422, "reserved_name")];
+/// A body with a subscription.
+pub(crate) const OF_A_SUBSCRIPTION: &[Coded] = &[
+    (422, "invalid_from"),
+    (422, "invalid_number"),
+    (422, "invalid_secret"),
+    (422, "invalid_time"),
+    (422, "invalid_url"),
+    (422, "missing_field"),
+    (422, "private_address"),
+    (422, "too_long"),
+    (429, "too_many_pushes"),
+    (429, "too_many_streams"),
+    (429, "too_many_subscriptions"),
+];
 /// A body with messages.
 pub(crate) const OF_A_MESSAGE: &[Coded] = &[
     (409, "tail_moved"),
@@ -166,4 +180,5 @@ pub(crate) const UNKNOWN_DELIVERY: Coded = (404, "unknown_delivery");
 pub(crate) const UNKNOWN_DEVICE: Coded = (404, "unknown_device");
 pub(crate) const UNKNOWN_MESSAGE: Coded = (404, "unknown_message");
 pub(crate) const UNKNOWN_STREAM: Coded = (404, "unknown_stream");
+pub(crate) const UNKNOWN_SUBSCRIPTION: Coded = (404, "unknown_subscription");
 pub(crate) const UNKNOWN_QUARANTINED: Coded = (404, "unknown_quarantined");

@@ -8,8 +8,11 @@ pub(super) fn described() -> Value {
     let about = "The present picture of a device, sent for a change, a loss or a restoration. Sent again, with the same webhook-id \
                  and body, until it gets through or is given up; a newer one replaces an older one that waits.";
     let tested = "Sent once by POST /v1/clients/{id}/test.";
+    let pushed = "Messages of a subscription that is pushed, in their order. A 2xx commits them; anything else is \
+                  tried again for ever.";
     json!({
         "device": {"post": webhook("device_notification", about, &envelope(&of_a_device, &device()))},
+        "stream.messages": {"post": webhook("stream_messages", pushed, &messages())},
         "client.test": {"post": webhook("client_test", tested, &envelope(&["client.test"], &client()))},
     })
 }
@@ -50,6 +53,15 @@ fn envelope(types: &[&str], data: &Value) -> Value {
         ("type", json!({"type": "string", "enum": types})),
         ("timestamp", time("when the server noticed")),
         ("data", data.clone()),
+    ])
+}
+
+fn messages() -> Value {
+    object(&[
+        ("type", json!({"type": "string", "enum": ["stream.messages"]})),
+        ("stream", json!({"type": "string", "description": "namespace/stream"})),
+        ("subscription", json!({"type": "string"})),
+        ("items", json!({"type": "array", "items": {"$ref": "#/components/schemas/Message"}})),
     ])
 }
 

@@ -40,8 +40,8 @@ pub(crate) use picks::{
 };
 
 pub(crate) use streams::{
-    external_id, handler_kind, handler_state, message_headers, message_id, messages, moves, read_segments,
-    save_mode, size, storages, stream_label, when_full,
+    external_id, handler_kind, handler_state, message_headers, message_id, messages, moves, push_max,
+    read_segments, save_mode, size, storages, stream_label, subscription_from, when_full,
 };
 
 fn text() -> ObjectBuilder {

@@ -20,6 +20,22 @@ pub(crate) struct MessageInPath {
     pub id: u64,
 }
 
+/// `/v1/streams/{ns}/{stream}/subscriptions/{name}`
+#[derive(Debug)]
+pub(crate) struct SubscriptionInPath {
+    pub stream: StreamName,
+    pub name: Box<str>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for SubscriptionInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let (namespace, stream, name): (String, String, String) = in_path(parts, state).await?;
+        Ok(Self { stream: StreamName::new(&namespace, &stream)?, name: name.into() })
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for StreamInPath {
     type Rejection = Refused;
 

@@ -100,8 +100,13 @@ async fn append(
     creation.once(&api, append).await
 }
 
+/// The weight of a page with so many messages, at most.
+fn page_bytes(limit: usize) -> usize {
+    PAGE_BYTES_MAX.min(limit * (MESSAGE_PAYLOAD_BYTES_MAX + MESSAGE_REST_BYTES))
+}
+
 /// What a reader asks for.
-struct MessagesAsked {
+pub(super) struct MessagesAsked {
     stream: StreamName,
     query: StreamRead,
     wait: Duration,
@@ -117,9 +122,19 @@ impl MessagesAsked {
         let limit = params.limit()?.unwrap_or(PAGE_ITEMS_DEFAULT);
         let wait = params.wait(STREAM_WAIT_MAX)?.unwrap_or_default();
         params.end()?;
-        let bytes_max = PAGE_BYTES_MAX.min(limit * (MESSAGE_PAYLOAD_BYTES_MAX + MESSAGE_REST_BYTES));
-        let query = StreamRead { after, from, segments, limit, bytes_max };
+        let query = StreamRead { after, from, segments, limit, bytes_max: page_bytes(limit) };
         Ok(Self { stream, query, wait, whose: params.whose() })
+    }
+
+    /// What the reader of a subscription asks for.
+    pub(super) fn of_query(
+        stream: StreamName,
+        query: StreamRead,
+        (limit, wait): (usize, Duration),
+        whose: SenderKey,
+    ) -> Self {
+        let query = StreamRead { limit, bytes_max: page_bytes(limit), ..query };
+        Self { stream, query, wait, whose }
     }
 
     /// Reads a page in its turn among `reads`, with room for it.
@@ -189,14 +204,19 @@ async fn read_page(
     params: Params,
 ) -> Result<Response, Refused> {
     let asked = MessagesAsked::read(stream, params)?;
+    answer(&api, asked).await
+}
+
+/// A page, with a wait for its first message.
+pub(super) async fn answer(api: &ApiState, asked: MessagesAsked) -> Result<Response, Refused> {
     let until = Instant::now() + asked.wait;
-    let (held, page) = asked.look(&api, &api.shared.lists).await?;
+    let (held, page) = asked.look(api, &api.shared.lists).await?;
     if !page.items.is_empty() || asked.wait.is_zero() {
         return Ok(sent(Some(held), &page));
     }
     drop(held);
     // In a box: most readers do not wait.
-    let (held, page) = Box::pin(asked.first_page(&api, page, until)).await?;
+    let (held, page) = Box::pin(asked.first_page(api, page, until)).await?;
     Ok(sent(held, &page))
 }
 

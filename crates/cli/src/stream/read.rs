@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::StreamArgs;
+use super::subscription::{READER, ReadOn};
 use super::view::MessageView;
 use crate::api::{Api, Path};
 use crate::failure::Failure;
@@ -49,6 +50,15 @@ pub struct ReadMessages {
     /// Show what is there, then every message as it comes, until Ctrl-C.
     #[arg(long, conflicts_with_all = ["limit", "all"])]
     follow: bool,
+    /// Read behind the position of this subscription, as its only reader.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["after", "from", "segment"])]
+    subscription: Option<String>,
+    /// What the reader calls itself.
+    #[arg(long, value_name = "NAME", requires = "subscription", default_value = READER)]
+    reader: String,
+    /// Commit what was shown, and go on behind it.
+    #[arg(long, requires = "subscription")]
+    commit: bool,
 }
 
 /// A page of a stream.
@@ -61,6 +71,17 @@ struct MessagePage {
 
 impl ReadMessages {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        if let Some(subscription) = &self.subscription {
+            let read = ReadOn {
+                place: &self.place,
+                subscription,
+                reader: &self.reader,
+                commits: self.commit,
+                limit: if self.all || self.follow { u64::MAX } else { self.limit },
+                follows: self.follow,
+            };
+            return read.run(api, screen);
+        }
         let path = self.place.below(&["messages"]).with_maybe("from", self.from);
         let path = path.with_maybe("segment", self.segment.as_ref());
         let mut table = Table::new(MessageView::HEADINGS).within(screen.width());

@@ -52,6 +52,29 @@ async fn a_stream_is_read_from_place_to_place() {
 }
 
 #[tokio::test]
+async fn what_a_subscription_gave_is_committed_before_more_is_read() {
+    let item = |id: &str| {
+        json!({"id": id, "ts": "2026-11-21T01:02:03.456Z", "source": null, "external_id": null,
+            "segment": null, "payload": 7})
+    };
+    let page = json!({"items": [item("1"), item("2")], "next_after": "2", "skipped": 0});
+    let stage = Stage::new(move |asked| match asked.path.ends_with("/commit") {
+        true => Reply::Answer(204, String::new()),
+        false => ok(&page),
+    })
+    .await;
+    let subscription = stage.client().stream("shop", "orders").subscription("bill", "a");
+    let mut reader = subscription.limit(2).follow();
+    for expect in ["1", "2", "1"] {
+        assert_eq!(reader.next().await.expect("a message").id.as_str(), expect);
+    }
+    let asked = stage.asked();
+    let calls: Vec<_> = asked.iter().filter_map(|asked| asked.path.rsplit('/').next()).collect();
+    assert_eq!(calls, ["read", "commit", "read"]);
+    assert_eq!(asked[1].json(), json!({"reader": "a", "id": "2"}));
+}
+
+#[tokio::test]
 async fn a_deletion_that_got_through_unseen_is_one() {
     for (breaks, is_done) in [(true, true), (false, false)] {
         let stage = Stage::new(move |asked| match asked.before {

@@ -1,7 +1,10 @@
 //! Streams.
 
+use std::time::Duration;
+
 use super::Engine;
 use crate::Streams;
+use crate::devices::partition::attempt_ends::delay_after;
 use crate::kernel::partition_handle::PartitionHandle;
 use crate::streams::StreamsInput;
 
@@ -10,6 +13,13 @@ impl Engine {
     #[must_use]
     pub fn streams(&self) -> Streams {
         Streams::new(self.clone())
+    }
+
+    /// How long to wait after failed post `n`, by the delays of `[notify]`, or as long as the
+    /// receiver asks for. `chance` spreads those that fail together.
+    #[must_use]
+    pub fn retry_delay(&self, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
+        delay_after(&self.settings().retry, n, patience, chance)
     }
 
     pub(crate) fn stream_partitions(&self) -> &[PartitionHandle<StreamsInput>] {

@@ -1,11 +1,15 @@
 //! Streams as the edges hold them: calls become inputs, and answers come as the save mode has it.
 
+mod subscriptions;
+
 use std::sync::Arc;
 
 use base::limits::{MESSAGE_BYTES_PER_CALL_MAX, MESSAGES_PER_CALL_MAX, STREAMS_MAX};
 use base::{Incarnation, PartitionId, Problem};
 use records::{Stream, StreamSettings};
 use tokio::task::spawn_blocking;
+
+pub use subscriptions::PushPage;
 
 use super::append_run::{AppendRun, PlaceInRun};
 use super::block_worker::{BlockFile, LOCAL_STORAGE};

@@ -9,9 +9,11 @@ use records::Batch;
 
 use super::block_worker::BlockQueue;
 use super::effect::StreamsEffect;
+use super::holds::ReaderHolds;
 use super::index_cache::IndexCache;
 use super::look_ups::LookUpTurns;
 use super::machine::StreamPartition;
+use super::pushes::PushedSubscriptions;
 use super::stream_metrics::StreamMetrics;
 use super::tails::OpenTails;
 use crate::kernel::machine::MachineContext;
@@ -23,6 +25,8 @@ pub struct StreamsContext {
     pub(crate) tails: OpenTails,
     pub(crate) blocks: BlockQueue,
     pub(crate) counts: StreamMetrics,
+    pub(crate) pushes: PushedSubscriptions,
+    pub(super) holds: ReaderHolds,
     pub(super) indexes: IndexCache,
     /// Turns to look something up for callers that wait.
     pub(super) look_ups: LookUpTurns,
@@ -42,6 +46,8 @@ impl StreamsContext {
             tails: OpenTails::new(memory_bytes / 4),
             blocks: BlockQueue::default(),
             counts: StreamMetrics::default(),
+            pushes: PushedSubscriptions::default(),
+            holds: ReaderHolds::default(),
             indexes: IndexCache::new(memory_bytes / 4),
             look_ups: LookUpTurns::default(),
             runs: AtomicU64::new(0),
@@ -71,6 +77,7 @@ impl StreamsContext {
     /// A machine was loaded: readers see what is durable of its streams, and figures begin anew.
     pub fn partition_loaded(&self, id: PartitionId, partition: &StreamPartition) {
         self.tails.partition_loaded(id);
+        self.pushes.partition_loaded(id, partition.pushed());
         self.counts.stands(id, partition.stands());
     }
 }
@@ -83,6 +90,8 @@ impl MachineContext for StreamsContext {
         match effect {
             StreamsEffect::Appended(reply, answer) => reply.send(answer),
             StreamsEffect::Done(reply, answer) => reply.send(answer),
+            StreamsEffect::SubscriptionPut(reply, answer) => reply.send(answer),
+            StreamsEffect::Pushed(partition, change) => self.pushes.change(partition, change),
             StreamsEffect::Tail(partition, name, change) => self.tails.change(partition, &name, change),
             StreamsEffect::Block(work) => self.blocks.add(work),
             StreamsEffect::Counted(partition, counted) => self.counts.add(partition, &counted),

@@ -7,7 +7,7 @@ use records::StreamChunk;
 
 use super::StreamName;
 use super::block_worker::BlockWork;
-use super::input::AppendOutcome;
+use super::input::{AppendOutcome, PutSubscriptionOutcome};
 use super::stream_metrics::StreamsCounted;
 use crate::kernel::reply::{Answered, Reply};
 
@@ -18,12 +18,27 @@ pub enum StreamsEffect {
     Appended(Reply<Answered<Vec<AppendOutcome>>>, Answered<Vec<AppendOutcome>>),
     /// Something was done, or refused.
     Done(Reply<Answered<()>>, Answered<()>),
+    /// A subscription was put, or that was refused.
+    SubscriptionPut(Reply<Answered<PutSubscriptionOutcome>>, Answered<PutSubscriptionOutcome>),
+    /// A subscription that is or was pushed was changed.
+    Pushed(PartitionId, PushChange),
     /// Readers see this of the end of a stream from now on.
     Tail(PartitionId, StreamName, TailChange),
     /// Something is to be done with files of blocks.
     Block(BlockWork),
     /// What the step did.
     Counted(PartitionId, StreamsCounted),
+}
+
+/// A subscription that is or was pushed was changed, by anything but its own posts.
+#[derive(Clone, Debug)]
+pub struct PushChange {
+    /// The stream.
+    pub stream: StreamName,
+    /// Its name.
+    pub subscription: Box<str>,
+    /// Whether it is pushed from now on.
+    pub is_pushed: bool,
 }
 
 /// How the end of a stream changes for its readers.

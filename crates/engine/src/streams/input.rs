@@ -4,7 +4,7 @@ use records::StreamSettings;
 
 use super::append_run::PlaceInRun;
 use super::block_worker::StoredBlock;
-use super::{NewMessage, OwnedExternalId, StreamName};
+use super::{NewMessage, NewSubscription, OwnedExternalId, StreamName};
 use crate::kernel::reply::{Answered, Reply};
 
 /// An input of a partition of streams.
@@ -33,6 +33,19 @@ pub enum StreamsInput {
         /// Which it is.
         is_nearly_full: bool,
     },
+    /// A subscription is made, or has other terms.
+    PutSubscription(Box<PutSubscriptionCall>),
+    /// A subscription goes.
+    DeleteSubscription {
+        /// The stream.
+        stream: StreamName,
+        /// Its name.
+        subscription: Box<str>,
+        /// Whether it was done.
+        reply: Reply<Answered<()>>,
+    },
+    /// A subscription moves on, or back.
+    Commit(Box<CommitCall>),
     /// A block was stored, or could not be.
     Stored(Box<StoredBlock>),
 }
@@ -50,6 +63,50 @@ pub struct AppendCall {
     pub expect_last_id: Option<u64>,
     /// What became of each message.
     pub reply: Reply<Answered<Vec<AppendOutcome>>>,
+}
+
+/// A subscription to be made.
+#[derive(Debug)]
+pub struct PutSubscriptionCall {
+    /// The stream; made if it is not there.
+    pub stream: StreamName,
+    /// The subscription.
+    pub subscription: NewSubscription,
+    /// What became of it.
+    pub reply: Reply<Answered<PutSubscriptionOutcome>>,
+}
+
+/// What became of a subscription that was put.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PutSubscriptionOutcome {
+    /// There was none of that name.
+    pub is_new: bool,
+    /// The secret that was made for its push.
+    pub made_secret: Option<Box<[u8]>>,
+}
+
+impl std::fmt::Debug for PutSubscriptionOutcome {
+    /// Without the secret: it is never to reach a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PutSubscriptionOutcome(is_new: {})", self.is_new)
+    }
+}
+
+/// How far a reader has come.
+#[derive(Debug)]
+pub struct CommitCall {
+    /// The stream.
+    pub stream: StreamName,
+    /// The subscription.
+    pub subscription: Box<str>,
+    /// Everything up to this message is read.
+    pub id: u64,
+    /// Whether it may be before the position.
+    pub rewinds: bool,
+    /// Of a push: only while this is the position.
+    pub pushed_from: Option<u64>,
+    /// Whether it was done.
+    pub reply: Reply<Answered<()>>,
 }
 
 /// What became of a message.

@@ -18,6 +18,7 @@ mod retention;
 mod saving;
 mod settings;
 mod stored_numbers;
+mod subscriptions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -77,6 +78,8 @@ pub struct StreamPartition {
     deleted: PendingWrites<StreamName, ()>,
     /// Texts of messages that are on their way to the store.
     texts: PendingWrites<(Incarnation, SourceText), u64>,
+    /// Subscriptions that were pushed when this was loaded.
+    pushed: Vec<(StreamName, Box<str>)>,
     /// When time does something to a stream that is not in memory.
     dues: BTreeSet<(Timestamp, Incarnation)>,
     /// When time does something to one that is.
@@ -123,6 +126,11 @@ impl StreamPartition {
                 self.disk_is_nearly_full(is_nearly_full);
                 Ok(())
             }
+            StreamsInput::PutSubscription(call) => self.put_subscription(*call, step),
+            StreamsInput::DeleteSubscription { stream, subscription, reply } => {
+                self.delete_subscription(&stream, &subscription, reply, step)
+            }
+            StreamsInput::Commit(call) => self.commit(*call, step),
             StreamsInput::Stored(stored) => self.stored(*stored, step),
         }
     }
@@ -268,7 +276,9 @@ impl StreamPartition {
 
     /// Has the streams that were not used for longest go, where memory is short.
     fn evict(&mut self, step: &mut StreamsStep<'_>) {
-        let held = |loaded: &LoadedStream| LOADED_STREAM_BYTES + loaded.counted_ids.all;
+        let held = |loaded: &LoadedStream| {
+            LOADED_STREAM_BYTES + loaded.counted_ids.all + loaded.subscriptions.bytes()
+        };
         let is_due = step.now >= self.evicted_at.after(EVICTED_EVERY);
         if !is_due || self.loaded.len() * LOADED_STREAM_BYTES + self.external_id_bytes <= self.memory_max {
             return;

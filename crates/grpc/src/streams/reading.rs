@@ -4,7 +4,7 @@
 
 use base::Problem;
 use base::limits::{MESSAGE_PAYLOAD_BYTES_MAX, SEGMENTS_PER_READ_MAX};
-use engine::streams::{OwnedMessage, StreamName, StreamPage, StreamRead, is_label};
+use engine::streams::{OwnedMessage, StreamName, StreamPage, StreamRead, SubscriptionHold, is_label};
 use futures_util::{Stream, stream};
 use net::memory_budget::Reservation;
 use net::metrics::Counted;
@@ -41,7 +41,7 @@ pub(super) struct StreamPager {
     /// next one.
     pub(super) held: Option<Reservation>,
     /// Held as long as it lasts.
-    pub(super) _place: (Taken, Counted),
+    pub(super) _place: (Taken, Counted, Option<SubscriptionHold>),
 }
 
 /// What a request asks for.

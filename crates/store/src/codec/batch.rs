@@ -138,6 +138,8 @@ changes! {
     84 => DeleteExternalSpan(span);
     85 => PutExternalText(text);
     86 => DeleteExternalText(text);
+    87 => PutSubscription(subscription);
+    88 => DeleteSubscription(stream, name);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.

@@ -26,7 +26,7 @@ pub(crate) use rollouts::{
 };
 pub(crate) use streams::{
     external_number, external_span, external_text, in_stream, of_source, span_from, span_of_block,
-    stream_due, stream_name, streams_of, texts,
+    stream_due, stream_name, streams_of, subscription, texts,
 };
 
 /// A key; most fit without an allocation.

@@ -3,7 +3,7 @@
 use base::{Incarnation, PartitionId, Timestamp};
 use records::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, Op, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamDue, StreamSettings, StreamTail, WhenFull,
+    StreamChunk, StreamDue, StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
 };
 
 use super::keeping::throughout;
@@ -87,6 +87,20 @@ pub(crate) fn text(text: &str, id: u64) -> ExternalText {
 
 pub(crate) fn interval(from: u64, to: u64) -> ExternalInterval {
     ExternalInterval { stream: STREAM, source: "till".into(), from, to }
+}
+
+pub(crate) fn subscription(stream: u64, name: &str, is_pushed: bool) -> StreamSubscription {
+    let push = || {
+        Box::new(SubscriptionPush { url: "https://a/".into(), max: 100, secret: [7; 24].as_slice().into() })
+    };
+    StreamSubscription {
+        stream: Incarnation(stream),
+        name: name.into(),
+        position: 3,
+        segments: vec!["east".into()],
+        push: is_pushed.then(push),
+        created_at: Timestamp(5),
+    }
 }
 
 struct Streams {
@@ -220,5 +234,37 @@ pub fn ids_of_sources_are_found_in_each_of_their_orders(make: Make<'_>) {
         assert_eq!(view.spans_up_to(STREAM, 9, 9).expect("reads"), spans[1..], "{context}");
         assert_eq!(view.external_texts(STREAM, "till", "x").expect("reads"), [8], "{context}");
         assert_eq!(view.texts_up_to(STREAM, 9, 9).expect("reads"), texts[1..], "{context}");
+    });
+}
+
+/// Those of a stream in order of name, and those of all streams that are pushed.
+pub fn subscriptions_are_found_by_stream_and_by_push(make: Make<'_>) {
+    let mut store = Streams::new(make);
+    let all = [subscription(1, "a", true), subscription(1, "b", false), subscription(2, "a", true)];
+    store.put(all.iter().map(|one| Op::PutSubscription(Box::new(one.clone()))).collect());
+    store.throughout(|view, context| {
+        let of =
+            |stream, after, limit| view.subscriptions_of(Incarnation(stream), after, limit).expect("reads");
+        assert_eq!(of(1, None, 9), all[..2], "{context}");
+        assert_eq!(of(1, Some("a"), 9), all[1..2], "{context}");
+        assert_eq!(of(1, None, 1), all[..1], "{context}");
+        assert_eq!(of(3, None, 9), [], "{context}");
+        assert_eq!(view.subscription(STREAM, "b").expect("reads"), Some(all[1].clone()), "{context}");
+        assert_eq!(view.subscriptions(2).expect("reads"), all[..2], "{context}");
+        let pushed = view.pushed_subscriptions(9).expect("reads");
+        assert_eq!(pushed, [all[0].clone(), all[2].clone()], "{context}");
+    });
+    let read_now = StreamSubscription { push: None, position: 9, ..all[0].clone() };
+    let pushed_now = subscription(1, "b", true);
+    store.put(vec![
+        Op::PutSubscription(Box::new(read_now.clone())),
+        Op::PutSubscription(Box::new(pushed_now.clone())),
+        Op::DeleteSubscription(Incarnation(2), "a".into()),
+    ]);
+    store.throughout(|view, context| {
+        let found = view.subscriptions(9).expect("reads");
+        assert_eq!(found, [read_now.clone(), pushed_now.clone()], "{context}");
+        let pushed = view.pushed_subscriptions(9).expect("reads");
+        assert_eq!(pushed, std::slice::from_ref(&pushed_now), "{context}");
     });
 }

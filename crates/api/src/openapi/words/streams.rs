@@ -2,7 +2,7 @@
 
 use base::limits::{
     EXTERNAL_ID_CHARS_MAX, MESSAGE_HEADER_BYTES_MAX, MESSAGE_HEADERS_MAX, MESSAGES_PER_CALL_MAX,
-    SEGMENTS_PER_READ_MAX, STREAM_LABEL_CHARS_MAX,
+    MESSAGES_PER_PUSH_MAX, SEGMENTS_PER_READ_MAX, STREAM_LABEL_CHARS_MAX,
 };
 use engine::records::{SaveMode, WhenFull};
 use engine::streams::{HandlerKind, HandlerState};
@@ -28,6 +28,17 @@ pub(crate) fn read_segments() -> Schema {
     let about = format!("1 to {most} segments with commas between them");
     let more = most - 1;
     text().pattern(Some(format!("^{label}(,{label}){{0,{more}}}$"))).description(Some(about)).into()
+}
+
+/// Where a subscription begins.
+pub(crate) fn subscription_from() -> Schema {
+    let about = "\"start\", \"end\", the id of the last message that is read, or a time";
+    text().description(Some(about)).into()
+}
+
+/// Most messages of a push.
+pub(crate) fn push_max() -> Schema {
+    whole(1, MESSAGES_PER_PUSH_MAX.into())
 }
 
 /// The id that a message has at its source, as it is given.

@@ -49,9 +49,10 @@ impl StreamPartition {
             step.emit(StreamsEffect::Done(reply, Err(unknown_stream(name))));
             return Ok(());
         };
-        let Some(loaded) = self.loaded.remove(&stream) else { return Ok(()) };
+        let Some(mut loaded) = self.loaded.remove(&stream) else { return Ok(()) };
         self.forget(&loaded);
         self.streams -= 1;
+        self.delete_subscriptions_of(&mut loaded, step);
         let row = Stream { deleted: true, ..loaded.stream };
         step.push(Op::PutStream(Box::new(row.clone())));
         step.push(Op::DeleteStreamTail(stream));

@@ -13,6 +13,7 @@ use records::{BlockBounds, SaveMode, Stream, StreamChunk, StreamTail};
 use super::super::StreamName;
 use super::super::input::AppendOutcome;
 use super::stored_numbers::IdBytes;
+use super::subscriptions::SubscriptionSet;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::reply::{Answered, Reply};
 
@@ -64,6 +65,8 @@ pub(super) struct LoadedStream {
     pub(super) freed_bytes: u64,
     /// When the oldest stored block goes.
     pub(super) expires_at: Option<Timestamp>,
+    /// Who reads it, and how far they have come.
+    pub(super) subscriptions: SubscriptionSet,
     /// Whatever leads to messages before `tail.first` is to be swept.
     pub(super) is_sweeping: bool,
     /// The batch that swept last.

@@ -12,6 +12,7 @@ use store::{Store, StoreError, View};
 use super::deleting::DeletedStream;
 use super::loaded::{LoadedStream, UnreadIds, UnstoredBlock, UnstoredChunk};
 use super::stored_numbers::IdBytes;
+use super::subscriptions::SubscriptionSet;
 use super::{StreamPartition, StreamsStep};
 use crate::kernel::hashed::HashMap;
 use crate::kernel::pending_writes::PendingWrites;
@@ -38,11 +39,15 @@ impl StreamPartition {
         let head = store.load(id, &mut |_| {})?;
         let view = store.view(id)?;
         // Nothing was ever written: nothing is read.
-        let (dues, streams) = match head.seq {
-            0 => (BTreeSet::new(), 0),
+        let (dues, streams, pushed) = match head.seq {
+            0 => (BTreeSet::new(), 0, Vec::new()),
             _ => {
                 let dues = view.streams_due(DUES_PER_READ)?;
-                (dues.into_iter().map(|due| (due.at, due.stream)).collect(), view.count_streams()?)
+                (
+                    dues.into_iter().map(|due| (due.at, due.stream)).collect(),
+                    view.count_streams()?,
+                    pushed(&*view)?,
+                )
             }
         };
         Ok(Self {
@@ -54,6 +59,7 @@ impl StreamPartition {
             loaded: BTreeMap::new(),
             deleted: PendingWrites::default(),
             texts: PendingWrites::default(),
+            pushed,
             dues,
             timers: BTreeSet::new(),
             to_settle: BTreeSet::new(),
@@ -81,6 +87,11 @@ impl StreamPartition {
     #[must_use]
     pub fn stands(&self) -> super::StreamsNow {
         self.now
+    }
+
+    /// Subscriptions that were pushed when it was loaded, by stream and name.
+    pub(crate) fn pushed(&self) -> &[(StreamName, Box<str>)] {
+        &self.pushed
     }
 
     /// The stream of a name, in memory, if there is one.
@@ -136,6 +147,7 @@ impl StreamPartition {
         let name = StreamName::unchecked(&stream.namespace, &stream.name);
         let mut loaded = LoadedStream::new(stream, name.clone(), tail, used_at);
         loaded.load_unstored(view)?;
+        loaded.subscriptions = SubscriptionSet::read(view, incarnation)?;
         loaded.expires_at = (tail.blocks > 0).then_some(step.now);
         loaded.is_sweeping = leads_to_what_is_gone(view, &tail)?;
         self.dues.remove(&(tail.due, incarnation));
@@ -145,6 +157,17 @@ impl StreamPartition {
         step.emit(StreamsEffect::Tail(self.id, name, opened));
         Ok(())
     }
+}
+
+/// Subscriptions that are pushed, by stream and name.
+fn pushed(view: &dyn View) -> Result<Vec<(StreamName, Box<str>)>, StoreError> {
+    let mut all = Vec::new();
+    for subscription in view.pushed_subscriptions(usize::MAX)? {
+        if let Some(stream) = view.stream(subscription.stream)? {
+            all.push((StreamName::unchecked(&stream.namespace, &stream.name), subscription.name));
+        }
+    }
+    Ok(all)
 }
 
 /// Whether there are rows that lead to messages which are gone.
@@ -182,6 +205,7 @@ impl LoadedStream {
             retry: None,
             freed_bytes: 0,
             expires_at: None,
+            subscriptions: SubscriptionSet::default(),
             is_sweeping: false,
             swept: 0,
             used_at,

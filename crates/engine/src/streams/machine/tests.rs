@@ -5,6 +5,7 @@ mod blocks;
 mod lives;
 mod modes;
 mod room;
+mod subscriptions;
 
 use std::sync::Arc;
 use std::time::Duration;

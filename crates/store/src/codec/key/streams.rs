@@ -33,6 +33,13 @@ pub(crate) fn in_stream(stream: Incarnation, id: u64) -> Key {
     key
 }
 
+/// A subscription of a stream.
+pub(crate) fn subscription(stream: Incarnation, name: &str) -> Key {
+    let mut key = incarnation(stream);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
 /// What the keys of a source begin with. No source holds a byte 0.
 pub(crate) fn of_source(stream: Incarnation, source: &str) -> Key {
     let mut key = incarnation(stream);

@@ -20,6 +20,9 @@ pub(super) fn agree(
     }
     let lists = |view: &dyn View| (read(view.streams_due(limit)), read(view.count_streams()));
     assert_eq!(lists(view), lists(model), "{context}");
+    let subscribed =
+        |view: &dyn View| (read(view.subscriptions(limit)), read(view.pushed_subscriptions(limit)));
+    assert_eq!(subscribed(view), subscribed(model), "{context}");
     for (stream, next) in traffic.streams() {
         let (of, at) = (stream.incarnation, random.below(next + 2));
         let itself = |view: &dyn View| {
@@ -27,6 +30,11 @@ pub(super) fn agree(
             (by_name, read(view.stream(of)), read(view.stream_tail(of)))
         };
         assert_eq!(itself(view), itself(model), "{context} {of:?}");
+        let after = [None, Some("r1")][random.below(2) as usize];
+        let readers = |view: &dyn View| {
+            (read(view.subscriptions_of(of, after, limit)), read(view.subscription(of, "r2")))
+        };
+        assert_eq!(readers(view), readers(model), "{context} {of:?} {after:?}");
         let bytes_max = random.below(10_000) as usize;
         let held = |view: &dyn View| {
             (read(view.stream_chunks(of, at, bytes_max)), read(view.stream_blocks(of, at, limit)))

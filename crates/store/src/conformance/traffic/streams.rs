@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Incarnation, Timestamp};
 use records::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, Op, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamDue, StreamSettings, StreamTail, WhenFull,
+    StreamChunk, StreamDue, StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
 };
 
 use super::Traffic;
@@ -30,6 +30,7 @@ struct Known {
     intervals: Vec<ExternalInterval>,
     spans: Vec<ExternalSpan>,
     texts: Vec<ExternalText>,
+    subscriptions: Vec<StreamSubscription>,
 }
 
 impl Traffic {
@@ -49,7 +50,7 @@ impl Traffic {
             return self.put_stream(ops);
         }
         let at = self.below(count as u64) as usize;
-        match self.below(24) {
+        match self.below(28) {
             0..=9 => self.put_chunk(at, ops),
             10..=12 => self.put_block(at, ops),
             13..=14 => self.delete_block(at, ops),
@@ -57,6 +58,8 @@ impl Traffic {
             18..=19 => self.put_text(at, ops),
             20 => self.put_due(at, ops),
             21..=22 => self.put_stream_settings(at, ops),
+            23..=25 => self.put_subscription(at, ops),
+            26 => self.delete_subscription(at, ops),
             _ => self.delete_stream(at, ops),
         }
         if let Some(known) = self.in_streams.streams.get(at) {
@@ -120,6 +123,7 @@ impl Traffic {
             intervals: Vec::new(),
             spans: Vec::new(),
             texts: Vec::new(),
+            subscriptions: Vec::new(),
         });
     }
 
@@ -244,6 +248,34 @@ impl Traffic {
         texts.push(text);
     }
 
+    /// One is made, or moves on, or is pushed from now on or no more.
+    fn put_subscription(&mut self, at: usize, ops: &mut Vec<Op>) {
+        let (name, is_pushed, max) = (format!("r{}", self.below(4)), self.below(2) == 0, self.below(9));
+        let (by, segment) = (self.below(50), self.below(3));
+        let Known { tail, subscriptions, .. } = &mut self.in_streams.streams[at];
+        let push = SubscriptionPush {
+            url: "https://shop/".into(),
+            max: max as u32,
+            secret: [max as u8; 24].as_slice().into(),
+        };
+        let one = StreamSubscription {
+            stream: tail.stream,
+            name: name.into(),
+            position: by.min(tail.next - 1),
+            segments: SOURCES.iter().take(segment as usize).map(|segment| Box::from(*segment)).collect(),
+            push: is_pushed.then(|| Box::new(push)),
+            created_at: self.head.now,
+        };
+        ops.push(Op::PutSubscription(Box::new(one.clone())));
+        subscriptions.retain(|other| other.name != one.name);
+        subscriptions.push(one);
+    }
+
+    fn delete_subscription(&mut self, at: usize, ops: &mut Vec<Op>) {
+        let gone = self.in_streams.streams[at].subscriptions.pop();
+        ops.extend(gone.map(|gone| Op::DeleteSubscription(gone.stream, gone.name)));
+    }
+
     fn put_due(&mut self, at: usize, ops: &mut Vec<Op>) {
         let due = self.some_ts();
         let tail = &mut self.in_streams.streams[at].tail;
@@ -268,6 +300,8 @@ impl Traffic {
         ops.extend(known.blocks.into_iter().map(|block| Op::DeleteStreamBlock(of, block.first)));
         ops.extend(known.spans.into_iter().map(|span| Op::DeleteExternalSpan(Box::new(span))));
         ops.extend(known.texts.into_iter().map(|text| Op::DeleteExternalText(Box::new(text))));
+        let gone = known.subscriptions.into_iter();
+        ops.extend(gone.map(|one| Op::DeleteSubscription(of, one.name)));
         let gone = known.intervals.into_iter();
         ops.extend(gone.map(|one| Op::DeleteExternalInterval(of, one.source, one.from)));
         if self.below(2) == 0 {

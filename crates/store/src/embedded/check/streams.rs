@@ -74,6 +74,7 @@ impl RowCheck<'_, '_> {
         self.indexed(partition, |check, tail: &StreamTail| check.tail(within, &known, tail));
         self.indexed(partition, |_, due: &StreamDue| held(&known, due.stream).map(|_| ()));
         self.external_ids(within, &known);
+        self.subscriptions(partition);
     }
 
     fn needs_tail(&self, partition: base::PartitionId, stream: Incarnation) -> Result<(), Wrong> {

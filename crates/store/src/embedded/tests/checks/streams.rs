@@ -4,7 +4,7 @@ use records::{Stream, StreamDue, StreamTail};
 
 use super::*;
 use crate::codec::key::Key;
-use crate::conformance::{block, block_file, chunk, interval, span, stream, tail, text};
+use crate::conformance::{block, block_file, chunk, interval, span, stream, subscription, tail, text};
 
 /// The only one of streams.
 pub(super) const PARTITION: PartitionId = PartitionId(0b11 << 14);
@@ -38,13 +38,16 @@ pub(super) fn everything() -> Vec<Op> {
         Op::PutExternalInterval(Box::new(interval(20, 25))),
         Op::PutExternalSpan(Box::new(span(0, 5, 7))),
         Op::PutExternalText(Box::new(text("x", 2))),
+        Op::PutSubscription(Box::new(subscription(1, "pushed", true))),
+        Op::PutSubscription(Box::new(subscription(1, "read", false))),
     ]
 }
 
 #[test]
 fn what_streams_lack_is_told() {
     let name = key::stream_name("shop", "orders");
-    let cases: [(Table, Key, &str); 8] = [
+    let pushed = key::subscription(STREAM, "pushed");
+    let cases: [(Table, Key, &str); 9] = [
         (Table::Streams, key::incarnation(STREAM), "there is no stream 1"),
         (Table::StreamsByName, name, "its row in streams_by_name is missing"),
         (Table::StreamTails, key::incarnation(STREAM), "its row in stream_tails is missing"),
@@ -53,6 +56,7 @@ fn what_streams_lack_is_told() {
         (Table::StreamBlocks, key::in_stream(STREAM, 7), "its row in stream_blocks is missing"),
         (Table::SpansByBlock, key::span_of_block(STREAM, 7, "till", 0), "its row in external_spans_by_block"),
         (Table::TextsByMessage, key::in_stream(STREAM, 2), "its row in external_texts_by_message"),
+        (Table::PushedSubscriptions, pushed, "its row in pushed_subscriptions is missing"),
     ];
     for (table, key, expect) in cases {
         let directory = directory();
@@ -68,12 +72,14 @@ fn what_streams_lack_is_told() {
 
 #[test]
 fn streams_that_do_not_agree_are_told() {
-    let cases: [(Op, &str); 5] = [
+    let cases: [(Op, &str); 7] = [
         (Op::PutStreamBlock(Box::new(block(3, 5))), "it does not follow the messages before 5"),
         (Op::PutStreamChunk(Box::new(chunk(8, 1))), "it does not follow the messages before 10"),
         (Op::PutStreamTail(Box::new(tail(1, 20))), "blocks, their figures, messages and bytes"),
         (Op::PutExternalInterval(Box::new(interval(10, 12))), "it is none, or meets the one before"),
         (Op::PutExternalText(Box::new(text("y", 99))), "there never was its message"),
+        (Op::PutSubscription(Box::new(subscription(2, "r", false))), "its stream 2 is deleted"),
+        (Op::PutSubscription(Box::new(subscription(3, "r", true))), "there is no stream 3"),
     ];
     for (op, expect) in cases {
         let directory = directory();

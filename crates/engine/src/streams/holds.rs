@@ -1,0 +1,180 @@
+//! Who reads a subscription at the moment: one reader at a time.
+//!
+//! Only in memory: after a restart anybody may read on. Nothing is lost by that, because the
+//! position is durable, and whoever read before is told that somebody else does now.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::{Incarnation, Problem, Timestamp};
+
+use super::StreamName;
+use crate::Engine;
+
+/// Holds from which on those that are over are looked for.
+const PRUNED_FROM: usize = 1_024;
+
+/// A subscription: its stream, and its name.
+type HeldKey = (Incarnation, Box<str>);
+
+/// The readers of all subscriptions.
+#[derive(Debug, Default)]
+pub(crate) struct ReaderHolds {
+    held: Mutex<HeldSubscriptions>,
+}
+
+#[derive(Debug, Default)]
+struct HeldSubscriptions {
+    by_key: HashMap<HeldKey, ReaderHold>,
+    /// So many were left when those that are over were last taken out.
+    left: usize,
+}
+
+#[derive(Debug)]
+struct ReaderHold {
+    reader: Box<str>,
+    /// Calls of the reader that are under way.
+    calls: usize,
+    ttl: Duration,
+    /// Until when nobody else reads, once no call is under way.
+    until: Timestamp,
+}
+
+impl ReaderHold {
+    fn holds(&self, now: Timestamp) -> bool {
+        self.calls > 0 || self.until > now
+    }
+}
+
+impl ReaderHolds {
+    fn held(&self) -> MutexGuard<'_, HeldSubscriptions> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who has a subscription.
+    pub(super) fn reader(&self, stream: Incarnation, name: &str, now: Timestamp) -> Option<Box<str>> {
+        let held = self.held();
+        let hold = held.by_key.get(&(stream, Box::from(name)))?;
+        hold.holds(now).then(|| hold.reader.clone())
+    }
+
+    /// A reader begins a call.
+    fn begin(&self, key: &HeldKey, reader: &str, ttl: Duration, now: Timestamp) -> Result<(), Problem> {
+        let mut held = self.held();
+        if held.by_key.len() >= PRUNED_FROM.max(2 * held.left) {
+            held.by_key.retain(|_, hold| hold.holds(now));
+            held.left = held.by_key.len();
+        }
+        let hold = held.by_key.entry(key.clone()).or_insert_with(|| ReaderHold {
+            reader: reader.into(),
+            calls: 0,
+            ttl,
+            until: now,
+        });
+        if *hold.reader != *reader {
+            if hold.holds(now) {
+                return Err(busy(&key.1, &hold.reader));
+            }
+            (hold.reader, hold.calls) = (reader.into(), 0);
+        }
+        hold.calls += 1;
+        hold.ttl = ttl;
+        Ok(())
+    }
+
+    fn end(&self, key: &HeldKey, reader: &str, now: Timestamp) {
+        let mut held = self.held();
+        let Some(hold) = held.by_key.get_mut(key).filter(|hold| *hold.reader == *reader) else { return };
+        hold.calls = hold.calls.saturating_sub(1);
+        hold.until = now.after(hold.ttl);
+    }
+
+    /// A reader goes on: another one is refused.
+    pub(super) fn go_on(
+        &self,
+        stream: Incarnation,
+        name: &str,
+        reader: &str,
+        now: Timestamp,
+    ) -> Result<(), Problem> {
+        let mut held = self.held();
+        match held.by_key.get_mut(&(stream, Box::from(name))) {
+            Some(hold) if *hold.reader == *reader => hold.until = now.after(hold.ttl),
+            Some(hold) if hold.holds(now) => return Err(busy(name, &hold.reader)),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn busy(name: &str, reader: &str) -> Problem {
+    let detail = format!("subscription {name} is read by {reader:?}; one reader reads at a time");
+    Problem::new(409, "subscription_busy", detail)
+}
+
+/// The messages of a subscription are pushed: nobody else reads them.
+pub(super) fn is_pushed(stream: &StreamName, name: &str) -> Problem {
+    let detail = format!("the messages of subscription {name} of stream {stream} are pushed");
+    Problem::new(409, "subscription_busy", detail)
+}
+
+/// A call of a reader: until it is dropped, and for the reader's `ttl` from then on, no other
+/// reader reads the subscription.
+#[derive(Debug)]
+pub struct SubscriptionHold {
+    engine: Engine,
+    key: HeldKey,
+    reader: Box<str>,
+}
+
+impl SubscriptionHold {
+    pub(super) fn begin(engine: &Engine, key: HeldKey, reader: &str, ttl: Duration) -> Result<Self, Problem> {
+        engine.context().streams.holds.begin(&key, reader, ttl, engine.clock().now())?;
+        Ok(Self { engine: engine.clone(), key, reader: reader.into() })
+    }
+}
+
+impl Drop for SubscriptionHold {
+    fn drop(&mut self) {
+        let holds = &self.engine.context().streams.holds;
+        holds.end(&self.key, &self.reader, self.engine.clock().now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn another_reader_waits_until_the_first_has_been_silent_for_its_ttl() {
+        let (holds, key) = (ReaderHolds::default(), (Incarnation(1), Box::from("r")));
+        let at = |seconds: i64| Timestamp(seconds * 1_000);
+        let code = |result: Result<(), Problem>| result.err().map(|problem| problem.code);
+        assert_eq!(code(holds.begin(&key, "a", TTL, at(0))), None);
+        assert_eq!(code(holds.begin(&key, "b", TTL, at(900))), Some("subscription_busy"), "a call is open");
+        holds.end(&key, "a", at(1_000));
+        assert_eq!(holds.reader(key.0, "r", at(1_029)).as_deref(), Some("a"));
+        assert_eq!(code(holds.go_on(key.0, "r", "b", at(1_029))), Some("subscription_busy"));
+        assert_eq!(code(holds.go_on(key.0, "r", "a", at(1_029))), None);
+        assert_eq!(code(holds.begin(&key, "b", TTL, at(1_058))), Some("subscription_busy"));
+        assert_eq!(holds.reader(key.0, "r", at(1_059)), None);
+        assert_eq!(code(holds.begin(&key, "b", TTL, at(1_059))), None);
+        assert_eq!(code(holds.go_on(key.0, "r", "a", at(1_060))), Some("subscription_busy"));
+        holds.end(&key, "a", at(1_060));
+        assert_eq!(holds.reader(key.0, "r", at(9_999)).as_deref(), Some("b"), "its call is under way");
+    }
+
+    #[test]
+    fn holds_that_are_over_are_forgotten() {
+        let holds = ReaderHolds::default();
+        for number in 0..10 * PRUNED_FROM as u64 {
+            let (key, now) = ((Incarnation(number), Box::from("r")), Timestamp(number as i64 * 60_000));
+            holds.begin(&key, "a", TTL, now).expect("free");
+            holds.end(&key, "a", now);
+        }
+        assert!(holds.held().by_key.len() <= PRUNED_FROM, "{}", holds.held().by_key.len());
+    }
+}

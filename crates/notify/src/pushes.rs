@@ -1,0 +1,362 @@
+//! Posts the messages of subscriptions that are pushed, in their order.
+//!
+//! Each subscription has a task, which waits for messages, posts some, commits them when they were
+//! taken, and goes on: one post at a time. A post that is not taken is made again for ever, with
+//! the same messages. Posts take places; those of receivers that failed last time share a few, so
+//! that however many hang, the others are served. While a task waits it holds no message.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{EntityId, Problem, hash};
+use engine::streams::{PushFailure, PushKey, PushPage, PushTarget};
+use engine::{Answer, Engine};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::body;
+use crate::metrics::{AttemptResult, Metrics};
+use crate::outcomes::answer_of;
+use crate::sender::Sender;
+
+/// Posts at a time, each with at most 256 KiB of messages, or one that is larger,
+const POSTS_MAX: usize = 32;
+/// and besides these posts to receivers that did not take what they were sent last.
+const POSTS_TO_FAILING: usize = 8;
+/// After how long a position moves on past messages of other segments, where none of its own come.
+const SKIPPED_COMMITTED_AFTER: Duration = Duration::from_secs(10);
+/// After how long it is tried again to read or to commit, where the server could not.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+struct Pushes {
+    engine: Engine,
+    sender: Arc<Sender>,
+    metrics: Metrics,
+    places: Semaphore,
+    places_of_failing: Semaphore,
+}
+
+/// Posts messages of subscriptions until `shutdown` says so or its sender is gone. What is under
+/// way then is posted again after the next start.
+pub(crate) async fn run(
+    engine: Engine,
+    sender: Arc<Sender>,
+    metrics: Metrics,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    let pushes = Arc::new(Pushes {
+        engine,
+        sender,
+        metrics,
+        places: Semaphore::new(POSTS_MAX),
+        places_of_failing: Semaphore::new(POSTS_TO_FAILING),
+    });
+    let streams = pushes.engine.streams();
+    let mut tasks = JoinSet::new();
+    let mut running: HashMap<PushKey, (u64, AbortHandle)> = HashMap::new();
+    loop {
+        let wanted: HashMap<_, _> = pushes
+            .engine
+            .streams()
+            .pushes()
+            .into_iter()
+            .map(|target| (target.key, target.generation))
+            .collect();
+        running.retain(|key, (generation, task)| {
+            let stays = wanted.get(key).copied() == Some(*generation);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for (key, generation) in wanted {
+            running.entry(key).or_insert_with_key(|key| {
+                let target = PushTarget { key: key.clone(), generation };
+                (generation, tasks.spawn(push(Arc::clone(&pushes), target)))
+            });
+        }
+        loop {
+            tokio::select! {
+                _ = shutdown.wait_for(|stop| *stop) => return,
+                () = streams.pushes_changed() => break,
+                Some(ended) = tasks.join_next() => log_panic(ended),
+            }
+        }
+    }
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    // One that was told to end has not failed.
+    if let Err(error) = ended
+        && !error.is_cancelled()
+    {
+        tracing::error!(%error, "the task of a subscription failed; its messages wait until it is changed");
+    }
+}
+
+/// Posts the messages of a subscription until it is gone.
+async fn push(pushes: Arc<Pushes>, target: PushTarget) {
+    let mut progress = PushProgress::default();
+    loop {
+        match pushes.turn(&target, &mut progress).await {
+            Ok(()) => {}
+            Err(problem) if problem.status == 404 => return,
+            Err(problem) => {
+                tracing::debug!(stream = %target.key.stream, %problem, "a push waits");
+                pushes.pause(TRY_AGAIN_AFTER).await;
+            }
+        }
+    }
+}
+
+/// How far the task of a subscription has come.
+#[derive(Debug, Default)]
+struct PushProgress {
+    /// Up to here there is nothing to post: messages of other segments.
+    read_to: u64,
+    /// The last message of a post that was not taken: the next post ends with it too.
+    until: Option<u64>,
+    /// Posts that were not taken, one after the other.
+    failures: u32,
+}
+
+impl Pushes {
+    /// Posts what there is, or waits for more.
+    async fn turn(&self, target: &PushTarget, progress: &mut PushProgress) -> Result<(), Problem> {
+        let places = if progress.failures == 0 { &self.places } else { &self.places_of_failing };
+        // They are never closed.
+        let place = places.acquire().await;
+        let found = self.engine.streams().push_page(target, progress.read_to, progress.until).await?;
+        let (Some(first), Some(last)) = (found.page.items.first(), found.page.items.last()) else {
+            drop(place);
+            return self.wait(target, progress, &found).await;
+        };
+        let id = post_id(&target.key, &found, (first.id, last.id));
+        let (last, behind) = (last.id, found.page.next_after);
+        let PushPage { url, secret, position, page, .. } = found;
+        let text = body::messages(&target.key, &page.items);
+        drop(page);
+        let answer = answer_of(&self.sender, (&url, &secret), id, text).await;
+        let is_taken = matches!(answer, Answer::Status { code: 200..=299, .. });
+        self.metrics.pushed(is_taken);
+        drop(place);
+        if is_taken {
+            return self.taken(target, progress, (position, behind)).await;
+        }
+        progress.until = Some(last);
+        progress.failures = progress.failures.saturating_add(1);
+        self.not_taken(target, progress.failures, answer).await;
+        Ok(())
+    }
+
+    async fn taken(
+        &self,
+        target: &PushTarget,
+        progress: &mut PushProgress,
+        (from, to): (u64, u64),
+    ) -> Result<(), Problem> {
+        if progress.failures > 0 {
+            self.engine.streams().note_push(target, None);
+        }
+        // Where the commit fails, the same messages are posted again: they are behind the position.
+        *progress = PushProgress { until: progress.until, ..PushProgress::default() };
+        match self.engine.streams().commit_pushed(target, from, to).await {
+            Ok(()) => progress.read_to = to,
+            Err(problem) if problem.code == "position_moved" => {}
+            Err(problem) => return Err(problem),
+        }
+        progress.until = None;
+        Ok(())
+    }
+
+    /// Waits as long as the delays of `[notify]` say, or as the receiver asks for.
+    async fn not_taken(&self, target: &PushTarget, failures: u32, answer: Answer) {
+        let (patience, error) = match answer {
+            Answer::Status { code, retry_after } => (retry_after, format!("answered {code}")),
+            _ => (None, AttemptResult::from(answer).as_str().replace('_', " ")),
+        };
+        let PushKey { stream, subscription } = &target.key;
+        tracing::debug!(%stream, %subscription, failures, error, "a push was not taken");
+        let now = self.engine.clock().now();
+        self.engine.streams().note_push(target, Some(PushFailure { failures, at: now, error: error.into() }));
+        let seed = hash::derived(target.generation, subscription.as_bytes());
+        let chance = hash::derived(seed, &failures.to_le_bytes());
+        self.pause(self.engine.retry_delay(failures, patience, chance)).await;
+    }
+
+    /// There was nothing to post: waits for more, and then moves the position past what was left
+    /// out, now and then.
+    async fn wait(
+        &self,
+        target: &PushTarget,
+        progress: &mut PushProgress,
+        found: &PushPage,
+    ) -> Result<(), Problem> {
+        let was_cut = progress.until.take().is_some();
+        progress.read_to = found.page.next_after;
+        if was_cut || !found.page.is_end {
+            return Ok(());
+        }
+        let (read_to, streams) = (progress.read_to, self.engine.streams());
+        let has_skipped = read_to > found.position;
+        tokio::select! {
+            () = streams.appended(&target.key.stream, read_to) => Ok(()),
+            () = self.pause(SKIPPED_COMMITTED_AFTER), if has_skipped => {
+                match streams.commit_pushed(target, found.position, read_to).await {
+                    Err(problem) if problem.code == "position_moved" => Ok(()),
+                    committed => committed,
+                }
+            }
+        }
+    }
+
+    async fn pause(&self, delay: Duration) {
+        self.engine.until(self.engine.clock().now().after(delay)).await;
+    }
+}
+
+/// The id of a post: the same whenever the same messages are posted.
+fn post_id(key: &PushKey, found: &PushPage, (first, last): (u64, u64)) -> EntityId {
+    const BITS_48: u64 = (1 << 48) - 1;
+    let of_stream = hash::derived(found.stream.0, key.subscription.as_bytes());
+    let seed = hash::derived(of_stream, &first.to_le_bytes());
+    let at = found.page.items.first().map(|item| item.received_at).unwrap_or_default();
+    let tag = hash::derived(seed, &last.to_le_bytes()) & BITS_48;
+    EntityId { routing: of_stream as u32, at, number: last as u32, tag }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use base::{Lineage, SystemClock, Timestamp};
+    use bytes::Bytes;
+    use engine::settings::Retry;
+    use engine::streams::{
+        MessagePayload, NewMessage, NewSubscription, NewSubscriptionPush, ReaderCommit, StreamName,
+    };
+    use http_body_util::Full;
+    use hyper::StatusCode;
+    use rustls::RootCertStore;
+    use serde_json::Value;
+    use standardwebhooks::Webhook;
+    use store::MemoryStore;
+
+    use super::*;
+    use crate::connector::Connector;
+    use crate::guard::Guard;
+    use crate::receiver::{self, Receiver};
+    use crate::roots;
+
+    const SECRET: &[u8] = b"0123456789abcdef01234567";
+
+    async fn engine() -> Engine {
+        let settings = engine::Settings {
+            retry: Retry { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max: 1 },
+            ..engine::Settings::for_tests()
+        };
+        let store = Arc::new(MemoryStore::new(Lineage(1), 4));
+        let clock = Arc::new(SystemClock::start(Timestamp(0)));
+        Engine::start(settings, store, clock).await.expect("an empty store loads")
+    }
+
+    fn sender() -> Sender {
+        let connector = Connector::new(Guard { allow_private: true }, roots::tls(RootCertStore::empty()));
+        let clock = Arc::new(SystemClock::start(Timestamp(0)));
+        Sender::new(clock, Duration::from_secs(30), connector, crate::IN_FLIGHT_MAX, Metrics::new())
+    }
+
+    fn orders() -> StreamName {
+        StreamName::new("shop", "orders").expect("a name")
+    }
+
+    async fn append(engine: &Engine, numbers: std::ops::Range<u64>, segment: &str) {
+        let message = |number: u64| NewMessage {
+            segment: Some(segment.into()),
+            ..NewMessage::new(MessagePayload::Json(number.to_string().into_bytes().into()))
+        };
+        engine.streams().append(&orders(), numbers.map(message).collect(), None).await.expect("appended");
+    }
+
+    async fn subscribe(engine: &Engine, url: &str, max: u32) {
+        let push = NewSubscriptionPush { url: url.into(), max, secret: SECRET.into(), is_made: false };
+        let new = NewSubscription {
+            name: "bill".into(),
+            from: None,
+            segments: vec!["east".into()],
+            push: Some(push),
+        };
+        engine.streams().put_subscription(&orders(), new, None).await.expect("made");
+    }
+
+    fn run_pushes(engine: &Engine) -> watch::Sender<bool> {
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(run(engine.clone(), Arc::new(sender()), Metrics::new(), stopped));
+        stop
+    }
+
+    fn payloads(body: &[u8]) -> Vec<u64> {
+        let body: Value = serde_json::from_slice(body).expect("JSON");
+        assert_eq!(body["type"], "stream.messages");
+        let items = body["items"].as_array().expect("items").clone();
+        items.iter().map(|item| item["payload"].as_u64().expect("a number")).collect()
+    }
+
+    #[tokio::test]
+    async fn messages_are_posted_in_order_until_they_are_taken() {
+        let engine = engine().await;
+        let asked = AtomicUsize::new(0);
+        let mut receiver = Receiver::start_closed(move || {
+            let fails = asked.fetch_add(1, Ordering::SeqCst) < 2;
+            let mut answer = receiver::Answer::new(Full::<Bytes>::default());
+            *answer.status_mut() = if fails { StatusCode::GONE } else { StatusCode::OK };
+            answer
+        })
+        .await;
+        subscribe(&engine, &receiver.url(), 2).await;
+        append(&engine, 1..4, "east").await;
+        let _stop = run_pushes(&engine);
+        let first = receiver.request().await;
+        append(&engine, 4..5, "west").await;
+        append(&engine, 5..6, "east").await;
+        receiver.gate.add_permits(1_000);
+        for _ in 0..2 {
+            let again = receiver.request().await;
+            assert_eq!(again.headers()["webhook-id"], first.headers()["webhook-id"]);
+            assert_eq!(payloads(again.body()), [1, 2]);
+            let webhook = Webhook::from_bytes(SECRET.to_vec()).expect("a secret");
+            webhook.verify(again.body(), again.headers()).expect("a good signature");
+        }
+        assert_eq!(payloads(receiver.request().await.body()), [3, 5], "what is of others is left out");
+        append(&engine, 6..7, "east").await;
+        assert_eq!(payloads(receiver.request().await.body()), [6], "it is woken");
+    }
+
+    #[tokio::test]
+    async fn a_push_that_is_never_taken_can_be_passed_over() {
+        let engine = engine().await;
+        let mut receiver = Receiver::start(|| {
+            let mut answer = receiver::Answer::new(Full::<Bytes>::default());
+            *answer.status_mut() = StatusCode::BAD_REQUEST;
+            answer
+        })
+        .await;
+        append(&engine, 1..4, "east").await;
+        let _stop = run_pushes(&engine);
+        subscribe(&engine, &receiver.url(), 1).await;
+        assert_eq!(payloads(receiver.request().await.body()), [1]);
+        let commit = ReaderCommit { subscription: "bill".into(), reader: "me".into(), id: 2, rewinds: false };
+        engine.streams().commit(&orders(), commit).await.expect("moved");
+        loop {
+            // Posts of before may be there still.
+            if payloads(receiver.request().await.body()) == [3] {
+                break;
+            }
+        }
+        let shown = engine.streams().subscription(&orders(), "bill").expect("there");
+        assert_eq!(shown.position, 2);
+        engine.streams().delete_subscription(&orders(), "bill").await.expect("deleted");
+        assert!(engine.streams().pushes().is_empty());
+    }
+}
