@@ -89,9 +89,9 @@ mod tests {
         let at = Some(PlaceInRun { run, place });
         let is_taken = runs.check(at).is_ok() && fits;
         if is_taken {
-            runs.taken(at)
+            runs.taken(at);
         } else {
-            runs.refused(at)
+            runs.refused(at);
         }
         is_taken
     }

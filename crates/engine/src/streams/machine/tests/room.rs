@@ -11,7 +11,7 @@ fn of_three_blocks(when_full: records::WhenFull) -> Bench {
         settings.when_full = when_full;
     });
     let text = "a".repeat(1_000);
-    bench.append_new("orders", &[&text; 6]);
+    bench.append_new("orders", &[text.as_str(); 6]);
     assert_eq!(bench.work(), 3);
     bench
 }
@@ -64,7 +64,7 @@ fn of_very_much_that_is_not_stored_the_first_blocks_are_loaded_and_the_others_fo
     bench.set("orders", |settings| (settings.block.messages, settings.block.bytes) = (3, 64 << 20));
     let text = "a".repeat(1_000_000);
     for _ in 0..25 {
-        bench.append_new("orders", &[&text]);
+        bench.append_new("orders", &[text.as_str()]);
     }
     bench.load();
     bench.append_new("orders", &["b"]);
