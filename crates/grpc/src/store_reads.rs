@@ -74,8 +74,8 @@ impl StoreReads {
         self.in_turn(read).await
     }
 
-    /// [`StoreReads::run`], once there is a place and memory for what is read. Only for callers that
-    /// have a limit elsewhere, and hold no page.
+    /// [`StoreReads::run`], once there is a place and memory for what is read. Only for callers
+    /// that have a limit elsewhere, and hold no page.
     ///
     /// # Errors
     /// What the read says.

@@ -1,10 +1,10 @@
 //! Once only: which numbers each source has ever given to messages of a stream.
 //!
-//! Numbers are unique for ever, so their intervals are kept when the messages are gone. However many
-//! there are, they are rows: in memory are the highest interval of each source in use, and rows that
-//! are not durable yet. So numbers that ascend need no row, and any other needs two. Texts are
-//! unique while their message is kept: they are rows by [`text_hash`], and nothing here. Which
-//! message a number belongs to is in [`crate::origins`].
+//! Numbers are unique for ever, so their intervals are kept when the messages are gone. However
+//! many there are, they are rows: in memory are the highest interval of each source in use, and
+//! rows that are not durable yet. So numbers that ascend need no row, and any other needs two.
+//! Texts are unique while their message is kept: they are rows by [`text_hash`], and nothing here.
+//! Which message a number belongs to is in [`crate::origins`].
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};

@@ -57,8 +57,8 @@ impl StreamsContext {
         }
     }
 
-    /// Notes whether the disk with the data has hardly any room left, for partitions that are loaded
-    /// from now on. Whether that is news: those that run are to be told.
+    /// Notes whether the disk with the data has hardly any room left, for partitions that are
+    /// loaded from now on. Whether that is news: those that run are to be told.
     pub fn disk_is_nearly_full(&self, is_nearly_full: bool) -> bool {
         self.is_disk_nearly_full.swap(is_nearly_full, Ordering::Relaxed) != is_nearly_full
     }

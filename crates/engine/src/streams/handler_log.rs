@@ -1,5 +1,5 @@
-//! What handlers did with the blocks of streams since the server started, also of streams that are in
-//! memory no more.
+//! What handlers did with the blocks of streams since the server started, also of streams that are
+//! in memory no more.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

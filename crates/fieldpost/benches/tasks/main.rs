@@ -67,8 +67,8 @@ struct Sizes {
     devices: u32,
     /// Tasks whose latency is measured, one after the other: `TASKS_ROUNDS`, or 300.
     rounds: u64,
-    /// Tasks that are begun as fast as they go: `TASKS_TASKS`, or 1,000. All their picks are open at
-    /// once, and there may be 200,000.
+    /// Tasks that are begun as fast as they go: `TASKS_TASKS`, or 1,000. All their picks are open
+    /// at once, and there may be 200,000.
     tasks: u64,
     /// Devices of a task or a slot: `TASKS_COUNT`, or 100.
     count: u32,

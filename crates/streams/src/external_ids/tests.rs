@@ -1,3 +1,5 @@
+//! Intervals and rows against a set of numbers, and what is kept in memory.
+
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;

@@ -8,8 +8,6 @@ pub(crate) const FILE_NOT_WRITTEN: InjectedFault =
     InjectedFault::Around("the file of a block is gone when its row is written");
 pub(crate) const FILE_NOT_DELETED: InjectedFault =
     InjectedFault::Around("files of blocks that are dropped stay");
-pub(crate) const DELETED_UNSYNCED: InjectedFault =
-    InjectedFault::Around("files go before the batch that dropped their rows is synced");
 pub(crate) const ANSWERED_AT_ONCE: InjectedFault =
     InjectedFault::Around("streams are told periodic where callers were told sync");
 

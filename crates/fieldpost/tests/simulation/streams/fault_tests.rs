@@ -81,11 +81,3 @@ fn a_file_that_is_missing_is_found() {
 fn a_file_that_is_left_is_found() {
     check(FILE_NOT_DELETED, &[Invariant::FILES_HAVE_BLOCKS]);
 }
-
-#[test]
-fn a_file_that_goes_before_its_row_for_good_is_found() {
-    // Only where syncs come later than answers.
-    let plans = (0..600).map(Plan::of).filter(|plan| plan.machine.syncs_later.is_some());
-    let expected = [Invariant::BLOCKS_HAVE_FILES];
-    check_fault_is_found::<World>(plans, (DELETED_UNSYNCED, StorageKind::Embedded), &expected);
-}

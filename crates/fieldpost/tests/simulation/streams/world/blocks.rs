@@ -7,7 +7,7 @@ use engine::streams::block_worker::{BlockWork, do_work, sweep_files};
 
 use super::{MeantInput, World};
 use crate::harness::violation::{Checked, Invariant};
-use crate::streams::fault_injection::{DELETED_UNSYNCED, FILE_NOT_DELETED, FILE_NOT_WRITTEN};
+use crate::streams::fault_injection::{FILE_NOT_DELETED, FILE_NOT_WRITTEN};
 
 impl World {
     /// The worker goes on. Whether it had anything to do.
@@ -33,17 +33,10 @@ impl World {
         }
         let Some(work) = server.context.streams.take_block_work() else { return false };
         self.machine.trace.note(format_args!("{work:?}"));
-        if let BlockWork::Delete(file) = work {
-            let name = file.block_name().to_string();
-            if self.machine.injects(FILE_NOT_DELETED) {
-                return true;
-            }
-            if self.machine.injects(DELETED_UNSYNCED) {
-                let _gone = store.blocks().delete(&name);
-                return true;
-            }
-        }
         let is_deletion = matches!(work, BlockWork::Delete(_));
+        if is_deletion && self.machine.injects(FILE_NOT_DELETED) {
+            return true;
+        }
         let done = do_work(store, work);
         if let Some(stored) = &done {
             let has_failed = stored.result.is_err();
