@@ -1,6 +1,6 @@
 //! A producer that appends to some of several nodes, and chooses others when some fail.
 //!
-//! Whatever it appends has a source and an external id, so a message that reaches a node twice, or
+//! Whatever it appends has a source and an external id. So a message that reaches a node twice, or
 //! comes to it as another node's copy as well, is there once.
 
 use std::fmt;

@@ -3,7 +3,7 @@
 //! Each begins with a marker, so that reading goes on behind a damaged one, and carries its length
 //! and a checksum. Layout, numbers little-endian: marker (4 bytes), length of the content (4),
 //! CRC-32C of length and content (4), content. The content: version (1), identity (8), number (8),
-//! time of receipt (8), items (4), destination (length 2, text), key (length 2, text), position in
+//! time of receipt (8), items (4). Then destination and key (length 2, text, each), the position in
 //! a followed file (1, then 24 if it is 1), and the body.
 //!
 //! To change the format, give the content another version and read both.

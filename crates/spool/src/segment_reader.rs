@@ -89,7 +89,7 @@ impl SegmentReader {
                 self.at = at;
                 return Ok(());
             }
-            let end = self.start + self.buffer.len() as u64;
+            let end = self.start + self.buffer.len().max(self.at) as u64;
             if end >= self.length {
                 self.at = (self.length - self.start) as usize;
                 return Ok(());
@@ -103,7 +103,8 @@ impl SegmentReader {
     /// Holds at least so many bytes from here on; there are so many.
     fn fill(&mut self, needed: usize) -> io::Result<()> {
         self.start += self.at as u64;
-        self.buffer.drain(..self.at);
+        // A file that is too short for a record was never read.
+        self.buffer.drain(..self.at.min(self.buffer.len()));
         self.at = 0;
         let held = self.buffer.len();
         let left = self.length - self.start;

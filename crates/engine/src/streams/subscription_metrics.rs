@@ -1,6 +1,6 @@
 //! How far readers are behind, in messages and in seconds, by subscription: read when somebody asks
-//! for it. The age is that of the block or chunk that has the oldest unread message, so it may be
-//! more than the message's own by as much as a block is open.
+//! for it. The age is that of the block or chunk that has the oldest unread message. It may be more
+//! than the message's own, by as much as a block is open.
 
 use ::streams::subscriptions::lag;
 use base::{Incarnation, PartitionId, Timestamp};

@@ -236,9 +236,13 @@ impl Pair {
                 self.log.done(&queue(of), &read, 0, 0);
                 for stored in &read {
                     let number = number_of(&String::from_utf8_lossy(&stored.record.entry.body));
-                    self.model[of]
-                        .retain(|(other, accepted)| *other > number || (*other < number && *accepted));
-                    self.done[of].push(number);
+                    // What was never answered well before it is not handed out any more, and may
+                    // come back as long as none of it is saved.
+                    let is_gone = |(other, accepted): &mut (u64, bool)| {
+                        *other == number || (*other < number && !*accepted)
+                    };
+                    let gone = self.model[of].extract_if(.., is_gone);
+                    self.done[of].extend(gone.map(|(gone, _)| gone));
                 }
             }
             Event::Save if self.log.save().is_ok() => self.done = Default::default(),
