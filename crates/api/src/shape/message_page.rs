@@ -125,13 +125,13 @@ mod tests {
             OwnedMessage {
                 id,
                 ts: Timestamp(1_795_003_200_000 + (id / 2) as i64),
-                received_at: Timestamp(0),
-                source: None,
-                external_id: None,
-                segment: None,
-                headers: Vec::new(),
-                is_json,
                 payload: SharedBytes::of(&all, 0, all.len()),
+                is_json,
+                headers: Vec::new(),
+                segment: None,
+                external_id: None,
+                source: None,
+                received_at: Timestamp(0),
             }
         };
         let all_of_it = OwnedMessage {
