@@ -28,6 +28,7 @@ mod polling;
 mod portals;
 pub(crate) mod quarantine;
 mod queues;
+mod relays;
 mod rollouts;
 pub(crate) mod stats;
 mod streams;
@@ -114,8 +115,11 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(summary::routes());
     let Routes { router, mut calls } = of_the_store;
     let router = router.route_layer(only_with_a_store(api.clone()));
-    let of_the_server =
-        health::routes().merge(caller::routes()).merge(overview::routes()).merge(system::routes());
+    let of_the_server = health::routes()
+        .merge(caller::routes())
+        .merge(overview::routes())
+        .merge(relays::routes())
+        .merge(system::routes());
     calls.extend(of_the_server.calls);
     calls.extend(calls_of_reports());
     router.merge(of_the_server.router).merge(openapi::routes(calls)).with_state(api.clone())

@@ -35,7 +35,15 @@ const SETTINGS: &str = "\
 pub struct DatabaseUrl {
     config: Config,
     tls: PostgresTls,
+    /// What its certificate is checked for, and against which authorities.
+    tls_asked: (Option<TlsCheck>, Option<PathBuf>),
     told: Arc<str>,
+}
+
+impl PartialEq for DatabaseUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.config == other.config && self.tls_asked == other.tls_asked
+    }
 }
 
 impl fmt::Debug for DatabaseUrl {
@@ -87,7 +95,7 @@ impl DatabaseUrl {
         let tls = PostgresTls::new(check.unwrap_or(TlsCheck::None), authorities.as_deref());
         let tls = tls.map_err(DatabaseUrlError)?;
         let told = told(&config).into();
-        Ok(Self { config, tls, told })
+        Ok(Self { config, tls, tls_asked: (check, authorities), told })
     }
 
     /// `host:port/database`.

@@ -76,7 +76,7 @@ pub(crate) fn target(destination: &str) -> Option<(RowTarget, &str, &str)> {
     };
     let is_right = |name: &str| {
         (1..=NAME_BYTES_MAX).contains(&name.len())
-            && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
     (is_right(namespace) && is_right(name)).then_some((kind, namespace, name))
 }
@@ -199,6 +199,7 @@ mod tests {
             ("queue:a", None, "invalid_destination"),
             ("queue:a/b/c", None, "invalid_destination"),
             ("stream:/s", None, "invalid_destination"),
+            ("stream:a/b?c", None, "invalid_destination"),
             ("queue:a/b", Some("[1]"), "invalid_attributes"),
             ("queue:a/b", Some(r#"{"group": "g"}"#), "invalid_attributes"),
             ("queue:a/b", Some(r#"{"payload": 1}"#), "invalid_attributes"),

@@ -59,6 +59,12 @@ impl TableName {
         Ok(table)
     }
 
+    /// A table of the same schema.
+    #[must_use]
+    pub fn beside(&self, table: &str) -> Self {
+        Self { schema: self.schema.clone(), table: table.into() }
+    }
+
     /// A thing of the same schema, whose name ends so.
     pub(crate) fn with(&self, ending: &str) -> Self {
         Self { schema: self.schema.clone(), table: format!("{}{ending}", self.table).into() }
