@@ -23,6 +23,7 @@ mod ports;
 mod postgres;
 mod python;
 mod rabbitmq;
+mod relay;
 mod simulate;
 mod spool;
 mod streams;

@@ -162,7 +162,7 @@ impl Postgres {
 }
 
 /// The folder of the newest version that Debian has installed.
-fn programs() -> PathBuf {
+pub(crate) fn programs() -> PathBuf {
     let installed = read_dir("/usr/lib/postgresql").expect("scripts/setup test installs PostgreSQL");
     let versions = installed.filter_map(|version| version.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let newest = versions.max().expect("a version of PostgreSQL");
