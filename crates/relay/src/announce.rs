@@ -124,7 +124,6 @@ fn said(config: &RelayConfig, progress: &RelayProgress) -> String {
         "refused": of(|figures| figures.refused),
         "oldest_at": figures.and_then(|figures| figures.oldest_at_ms).map(|ms| Timestamp(ms).to_string()),
         "moved": progress.moved,
-        "refused_now": progress.refused,
         "error": progress.error,
     })
     .to_string()

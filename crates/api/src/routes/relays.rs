@@ -28,7 +28,6 @@ pub(super) fn routes() -> Routes {
             (422, "invalid_name"),
             (422, "invalid_number"),
             (422, "invalid_time"),
-            (422, "invalid_value"),
             (422, "missing_field"),
             (503, "too_many_relays"),
         ]);

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::Schema;
 
 use super::text::Time;
-use crate::fields::{Fields, string, time, whole};
+use crate::fields::{Fields, string, time, whole, wrong_type};
 use crate::openapi::words;
 use crate::relays::{KnownRelay, RelayWord};
 use crate::row::{Cells, Row};
@@ -172,7 +172,7 @@ fn one_of(words: &[&str], name: &str, json: &str) -> Result<String, Problem> {
     if words.contains(&text.as_str()) {
         return Ok(text);
     }
-    Err(Problem::not_allowed("invalid_value", format!("{name} must be one of {}", words.join(", "))))
+    Err(wrong_type(name, json, &format!("one of {}", words.join(", "))))
 }
 
 fn cut(text: String) -> String {
