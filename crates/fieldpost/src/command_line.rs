@@ -49,8 +49,8 @@ pub(crate) enum Command {
     /// Take reports, jobs and messages onto this machine's disk, and forward them when the server
     /// can be reached, until SIGTERM or SIGINT.
     Spool(Box<spool::SpoolFlags>),
-    /// Move rows of an outbox table in PostgreSQL to queues and streams: the SQL that makes it, the relay
-    /// itself, and what it was refused.
+    /// Move rows of an outbox table in PostgreSQL to queues and streams: the SQL that makes it, the
+    /// relay itself, and what it was refused.
     Relay(Box<relay::RelayFlags>),
     /// Print the completions of the command line for a shell, for instance into
     /// ~/.local/share/bash-completion/completions/fieldpost.

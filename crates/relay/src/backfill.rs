@@ -62,10 +62,10 @@ pub async fn backfill(
     plan: &BackfillPlan,
     mut told: impl FnMut(u64),
 ) -> Result<u64, BackfillError> {
+    const FOUND: &str = "SELECT to_regclass($1)::oid::bigint";
     let session = database.connect("fieldpost relay backfill").await?;
     for table in [&plan.table, &plan.outbox] {
-        let found =
-            session.client.query_one("SELECT to_regclass($1)::oid::bigint", &[&table.to_string()]).await?;
+        let found = session.client.query_one(FOUND, &[&table.to_string()]).await?;
         if found.try_get::<_, Option<i64>>(0)?.is_none() {
             return Err(BackfillError::NoTable(table.told()));
         }

@@ -21,8 +21,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// A partner that is gone without a word is found out after about half a minute, on both sides.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 
-/// How every session is set up: names mean what they say, no plan reads a whole table for a page of
-/// it, and what was committed is durable.
+/// How every session is set up: names mean what they say, nothing ends it but us, and what was
+/// committed is durable.
 const SETTINGS: &str = "\
     SET search_path = pg_catalog, pg_temp; SET statement_timeout = 0; SET lock_timeout = 0; \
     SET idle_in_transaction_session_timeout = 0; SET synchronous_commit = on; SET jit = off; \

@@ -30,6 +30,9 @@ const LOCK_EVERY: Duration = Duration::from_secs(1);
 /// Without a notification it is looked again: somebody may have made the table without its trigger.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
+/// A plan that was made while the table was small must not read all of it when it has grown.
+const PLANS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off";
+
 /// What a relay is to do.
 #[derive(Clone)]
 pub struct RelayConfig {
@@ -100,6 +103,7 @@ async fn work(
 ) -> Result<std::convert::Infallible, MoverError> {
     let opening = async {
         let session = config.database.connect("fieldpost relay").await?;
+        session.client.batch_execute(PLANS).await?;
         let outbox = Outbox::open(session, &config.table).await?;
         while !outbox.try_lock().await? {
             progress.get().phase = RelayPhase::Waiting;
@@ -292,9 +296,11 @@ impl Mover<'_> {
     async fn finish(&mut self, begun: Vec<BegunCall>) -> Result<(), MoverError> {
         let mut plan = SendPlan::default();
         for call in begun {
-            let page = self.outbox.rows(&call.ids).await?;
+            let ids: Vec<i64> = call.rows.iter().map(|(id, _)| *id).collect();
+            let page = self.outbox.rows(&ids).await?;
             let rows = page.rows.into_iter().filter(|row| row.row.destination == call.destination);
-            let rows: Vec<_> = rows.filter_map(|row| outgoing(row.row, &self.source).ok()).collect();
+            let rows = rows.filter_map(|row| outgoing(row.row, &self.source).ok());
+            let rows: Vec<_> = rows.filter(|row| call.rows.contains(&(row.id, row.mark))).collect();
             if !rows.is_empty() {
                 tracing::info!(
                     rows = rows.len(),

@@ -46,7 +46,8 @@ pub(crate) struct OutboxPage {
 pub(crate) struct BegunCall {
     pub(crate) key: String,
     pub(crate) destination: String,
-    pub(crate) ids: Vec<i64>,
+    /// Ids, and the marks that tell these rows from others with the same ids.
+    pub(crate) rows: Vec<(i64, u32)>,
 }
 
 /// Rows and bytes that wait.
@@ -76,7 +77,8 @@ impl Outbox {
     pub(crate) async fn open(session: DatabaseSession, table: &TableName) -> Result<Self, DatabaseError> {
         let missing = || DatabaseError::NoOutbox(table.told());
         let [refused, state] = ["_refused", "_state"].map(|ending| table.with(ending).to_string());
-        let found = "SELECT to_regclass($1)::oid::bigint, to_regclass($2) IS NOT NULL AND to_regclass($3) IS NOT NULL";
+        let found = "SELECT to_regclass($1)::oid::bigint, \
+                     to_regclass($2) IS NOT NULL AND to_regclass($3) IS NOT NULL";
         let found = session.client.query_one(found, &[&table.to_string(), &refused, &state]).await?;
         let oid: i64 = found.try_get::<_, Option<i64>>(0)?.ok_or_else(missing)?;
         if !found.try_get::<_, bool>(1)? {
@@ -141,7 +143,8 @@ impl Outbox {
     /// These rows, as far as they are still there.
     pub(crate) async fn rows(&self, ids: &[i64]) -> Result<OutboxPage, DatabaseError> {
         let sql = format!(
-            "SELECT id, uid::text, destination, key, {PAYLOAD}, attributes::text, reason IS NOT NULL, false, \
+            "SELECT id, uid::text, destination, key, {PAYLOAD}, attributes::text, reason IS NOT NULL, \
+             false, \
              count(*) OVER (), 0::bigint, 0::bigint FROM {} t WHERE id = ANY($1) ORDER BY id",
             self.table
         );
@@ -159,19 +162,19 @@ impl Outbox {
         Ok((found.try_get(0)?, serde_json::from_str(&calls).unwrap_or_default()))
     }
 
-    /// Writes down what became of rows, and which calls are made next, if any need it: durable when
-    /// this returns.
+    /// Writes down what became of rows, and, if any are given, which calls are under way from now
+    /// on: durable when this returns.
     pub(crate) async fn settle(
         &self,
         outcomes: &RowOutcomes,
         holds: bool,
-        begun: &[BegunCall],
+        begun: Option<&[BegunCall]>,
     ) -> Result<(), DatabaseError> {
         if !outcomes.refused.is_empty() {
             self.refuse(outcomes, holds).await?;
         }
         let client = &self.session.client;
-        if !begun.is_empty() {
+        if let Some(begun) = begun {
             let begun = serde_json::to_string(begun).unwrap_or_else(|_| "[]".to_owned());
             client.query(&self.begin, &[&outcomes.taken, &begun]).await?;
         } else if !outcomes.taken.is_empty() {
@@ -187,14 +190,16 @@ impl Outbox {
             outcomes.refused.iter().map(|(_, why)| why.told().replace('\0', " ")).collect();
         let sql = if holds {
             format!(
-                "UPDATE {table} t SET reason = r.reason FROM unnest($1::bigint[], $2::text[]) r(id, reason) \
+                "UPDATE {table} t SET reason = r.reason FROM unnest($1::bigint[], $2::text[]) r(id, \
+                 reason) \
                  WHERE t.id = r.id"
             )
         } else {
             format!(
                 "WITH gone AS (DELETE FROM {table} WHERE id = ANY($1::bigint[]) \
                  RETURNING id, uid, destination, key, payload, attributes, created_at) \
-                 INSERT INTO {refused} (id, uid, destination, key, payload, attributes, created_at, reason) \
+                 INSERT INTO {refused} (id, uid, destination, key, payload, attributes, created_at, \
+                 reason) \
                  SELECT g.id, uid, destination, key, payload, attributes, created_at, r.reason \
                  FROM gone g JOIN unnest($1::bigint[], $2::text[]) r(id, reason) ON r.id = g.id"
             )
@@ -221,7 +226,8 @@ impl Outbox {
         let sql = format!(
             "SELECT destination, min(id) FROM {table} t WHERE id <= $1 AND reason IS NULL AND NOT EXISTS (\
              SELECT FROM {table} h WHERE h.reason IS NOT NULL AND h.destination = t.destination \
-             AND (h.key = t.key OR h.key IS NULL AND t.key IS NULL AND starts_with(t.destination, 'stream:'))) \
+             AND (h.key = t.key OR h.key IS NULL AND t.key IS NULL AND starts_with(t.destination, \
+             'stream:'))) \
              GROUP BY destination LIMIT {LOOK_MAX}"
         );
         let rows = self.session.client.query(&sql, &[&bound]).await?;
@@ -241,7 +247,8 @@ pub(crate) async fn figures(
 ) -> Result<OutboxFigures, DatabaseError> {
     let refused = table.with("_refused");
     let sql = format!(
-        "SELECT count(*), coalesce(sum(pg_column_size(payload) + coalesce(pg_column_size(attributes), 0)), 0)::bigint, \
+        "SELECT count(*), \
+         coalesce(sum(pg_column_size(payload) + coalesce(pg_column_size(attributes), 0)), 0)::bigint, \
          (extract(epoch FROM min(created_at)) * 1000)::bigint, count(reason), \
          (SELECT count(*) FROM {refused}) FROM {table}"
     );
@@ -261,36 +268,41 @@ pub(crate) async fn worker(
     table: &TableName,
 ) -> Result<Option<Value>, DatabaseError> {
     let sql = format!(
-        "SELECT json_build_object('pid', l.pid, 'application', a.application_name, 'address', host(a.client_addr), \
-         'since', a.backend_start)::text FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
+        "SELECT json_build_object('pid', l.pid, 'application', a.application_name, \
+         'address', host(a.client_addr), 'since', a.backend_start)::text \
+         FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
          WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = {LOCK_CLASS}::oid \
-         AND l.objid = to_regclass($1)::oid AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+         AND l.objid = to_regclass($1)::oid \
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     );
     let found = session.client.query_opt(&sql, &[&table.to_string()]).await?;
     let text: Option<String> = found.map(|row| row.try_get(0)).transpose()?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// The payload, unless it is too large to be sent; it is measured as it is stored first, because
-/// compressed it may be small.
+/// The payload, unless it is too large to be sent.
 const PAYLOAD: &str = "CASE WHEN octet_length(payload::text) <= 4194304 THEN payload::text END";
 const _: () = assert!(PAYLOAD_BYTES_MAX == 4_194_304, "as in the statement");
 
-/// What a page is made of rows `found`.
+/// What a page is made of rows `found`. They are weighed as they are stored first: that needs no
+/// payload to be read, but compressed ones may be larger than that.
 fn page_sql(found: &str, left_out: &str) -> String {
     format!(
         "WITH found AS MATERIALIZED ({found}), \
+         weighed AS (SELECT *, pg_column_size(payload) AS weight, \
+         sum(pg_column_size(payload)) OVER (ORDER BY id) AS weights FROM found), \
          told AS MATERIALIZED (SELECT id, uid::text AS uid, destination, key, \
          CASE WHEN {left_out} THEN NULL ELSE {PAYLOAD} END AS payload, \
          CASE WHEN {left_out} THEN NULL ELSE attributes::text END AS attributes, \
-         reason IS NOT NULL AS is_held, {left_out} AS is_left_out FROM found), \
-         sized AS (SELECT *, coalesce(octet_length(payload), 0) + coalesce(octet_length(attributes), 0) AS size, \
-         sum(coalesce(octet_length(payload), 0) + coalesce(octet_length(attributes), 0)) OVER (ORDER BY id) AS total \
-         FROM told) \
+         reason IS NOT NULL AS is_held, {left_out} AS is_left_out \
+         FROM weighed WHERE weights - weight < {PAGE_BYTES}), \
+         measured AS (SELECT *, \
+         coalesce(octet_length(payload), 0) + coalesce(octet_length(attributes), 0) AS size FROM told), \
+         sized AS (SELECT *, sum(size) OVER (ORDER BY id) AS total FROM measured) \
          SELECT s.id, s.uid, s.destination, s.key, s.payload, s.attributes, s.is_held, s.is_left_out, \
-         (SELECT count(*) FROM found), \
-         pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint \
-         FROM (VALUES (1)) one LEFT JOIN sized s ON s.total - s.size < {PAGE_BYTES} OR s.total = s.size ORDER BY s.id"
+         (SELECT count(*) FROM found), pg_snapshot_xmin(pg_current_snapshot())::text::bigint, \
+         pg_snapshot_xmax(pg_current_snapshot())::text::bigint \
+         FROM (VALUES (1)) one LEFT JOIN sized s ON s.total - s.size < {PAGE_BYTES} ORDER BY s.id"
     )
 }
 
@@ -306,7 +318,8 @@ fn read_sql(table: &TableName) -> String {
 
 fn read_of_sql(table: &TableName) -> String {
     let found = format!(
-        "SELECT * FROM {table} WHERE id > $2 AND id <= $3 AND destination = $1 ORDER BY id LIMIT {PAGE_ROWS}"
+        "SELECT * FROM {table} WHERE id > $2 AND id <= $3 AND destination = $1 ORDER BY id LIMIT \
+         {PAGE_ROWS}"
     );
     page_sql(&found, "(reason IS NOT NULL)")
 }

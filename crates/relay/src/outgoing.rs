@@ -40,6 +40,8 @@ pub(crate) struct OutboxRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutgoingRow {
     pub(crate) id: i64,
+    /// The front of its uid: an id alone may be another row's, after a restart of the sequence.
+    pub(crate) mark: u32,
     pub(crate) key: Option<String>,
     /// Of a job; a call with the same alias twice would be refused.
     pub(crate) alias: Option<String>,
@@ -136,7 +138,12 @@ pub(crate) fn outgoing(row: OutboxRow, source: &str) -> Result<OutgoingRow, RowR
         }
     }
     body.push('}');
-    Ok(OutgoingRow { id: row.id, key: row.key, alias, body })
+    Ok(OutgoingRow { id: row.id, mark: mark(&row.uid), key: row.key, alias, body })
+}
+
+/// The front of a uid.
+fn mark(uid: &str) -> u32 {
+    uid.get(..8).and_then(|front| u32::from_str_radix(front, 16).ok()).unwrap_or_default()
 }
 
 /// What stands between the braces of an object.
@@ -152,7 +159,7 @@ mod tests {
     fn row(destination: &str, key: Option<&str>, attributes: Option<&str>) -> OutboxRow {
         OutboxRow {
             id: 7,
-            uid: "u".to_owned(),
+            uid: "0190f3a0-u".to_owned(),
             destination: destination.to_owned(),
             key: key.map(str::to_owned),
             payload: Some("{\"a\": 1}".to_owned()),
@@ -181,12 +188,12 @@ mod tests {
             assert_eq!(body("queue:ns/q", key, attributes).as_deref(), Ok(expect));
         }
         let aliased = outgoing(row("queue:a/b", None, Some(r#"{"alias": "x"}"#)), "s").expect("right");
-        assert_eq!(aliased.alias.as_deref(), Some("x"));
+        assert_eq!((aliased.alias.as_deref(), aliased.mark), (Some("x"), 0x0190_f3a0));
     }
 
     #[test]
     fn a_message_has_what_it_is_known_by() {
-        let expect = r#"{"payload":{"a": 1},"segment": "s","source":"relay-1","external_id":"u"}"#;
+        let expect = r#"{"payload":{"a": 1},"segment": "s","source":"relay-1","external_id":"0190f3a0-u"}"#;
         assert_eq!(body("stream:ns/s", Some("k"), Some(r#"{"segment": "s"}"#)).as_deref(), Ok(expect));
         let own = body("stream:ns/s", None, Some(r#"{"source": "x", "external_id": 1}"#));
         assert_eq!(own.as_deref(), Ok(r#"{"payload":{"a": 1},"source": "x", "external_id": 1}"#));

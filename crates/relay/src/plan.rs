@@ -122,6 +122,11 @@ impl SendPlan {
         }
     }
 
+    /// Whether there is a call that was begun before.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.values().flatten().any(|part| matches!(part, PlannedPart::Call(call) if call.key.is_some()))
+    }
+
     /// Adds a call that was begun before, to be made again just as it was.
     pub(crate) fn add_begun(&mut self, call: PlannedCall) {
         self.0.entry(call.destination.clone()).or_default().push_back(PlannedPart::Call(call));

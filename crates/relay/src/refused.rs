@@ -47,10 +47,13 @@ pub async fn list_refused(
 ) -> Result<Vec<RefusedRow>, DatabaseError> {
     let session = database.connect("fieldpost relay refused").await?;
     let refused = table.with("_refused");
-    let time = |column| format!("to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')");
+    let form = "'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'";
+    let time = |column| format!("to_char({column} AT TIME ZONE 'UTC', {form})");
     let sql = format!(
-        "SELECT id, false, destination, key, reason, {refused_at}, {created_at}, left(payload::text, 65536) FROM {refused} \
-         UNION ALL SELECT id, true, destination, key, reason, NULL, {created_at}, left(payload::text, 65536) \
+        "SELECT id, false, destination, key, reason, {refused_at}, {created_at}, left(payload::text, \
+         65536) FROM {refused} \
+         UNION ALL SELECT id, true, destination, key, reason, NULL, {created_at}, left(payload::text, \
+         65536) \
          FROM {table} WHERE reason IS NOT NULL ORDER BY 1 LIMIT {LISTED_MAX}",
         refused_at = time("refused_at"),
         created_at = time("created_at"),
@@ -85,13 +88,17 @@ pub async fn retry_refused(
     let moved = format!(
         "WITH gone AS (DELETE FROM {refused} WHERE $1::bigint IS NULL OR id = $1 RETURNING id, {columns}), \
          ranked AS (SELECT *, row_number() OVER (PARTITION BY id ORDER BY created_at) AS place FROM gone), \
-         free AS (SELECT *, place = 1 AND NOT EXISTS (SELECT FROM {table} t WHERE t.id = ranked.id) AS is_free FROM ranked), \
-         same AS (INSERT INTO {table} (id, {columns}) SELECT id, {columns} FROM free WHERE is_free RETURNING 1), \
-         other AS (INSERT INTO {table} ({columns}) SELECT {columns} FROM free WHERE NOT is_free ORDER BY id RETURNING 1) \
+         free AS (SELECT *, place = 1 AND NOT EXISTS (SELECT FROM {table} t WHERE t.id = ranked.id) AS \
+         is_free FROM ranked), \
+         same AS (INSERT INTO {table} (id, {columns}) SELECT id, {columns} FROM free WHERE is_free \
+         RETURNING 1), \
+         other AS (INSERT INTO {table} ({columns}) SELECT {columns} FROM free WHERE NOT is_free ORDER \
+         BY id RETURNING 1) \
          SELECT (SELECT count(*) FROM same) + (SELECT count(*) FROM other)"
     );
     let released = format!(
-        "WITH released AS (UPDATE {table} SET reason = NULL WHERE reason IS NOT NULL AND ($1::bigint IS NULL OR id = $1) \
+        "WITH released AS (UPDATE {table} SET reason = NULL WHERE reason IS NOT NULL AND ($1::bigint IS \
+         NULL OR id = $1) \
          RETURNING 1) SELECT count(*) FROM released"
     );
     change(database, table, choice, &[moved, released]).await
@@ -108,10 +115,12 @@ pub async fn drop_refused(
 ) -> Result<u64, DatabaseError> {
     let refused = table.with("_refused");
     let dropped = format!(
-        "WITH gone AS (DELETE FROM {refused} WHERE $1::bigint IS NULL OR id = $1 RETURNING 1) SELECT count(*) FROM gone"
+        "WITH gone AS (DELETE FROM {refused} WHERE $1::bigint IS NULL OR id = $1 RETURNING 1) SELECT \
+         count(*) FROM gone"
     );
     let held = format!(
-        "WITH gone AS (DELETE FROM {table} WHERE reason IS NOT NULL AND ($1::bigint IS NULL OR id = $1) RETURNING 1) \
+        "WITH gone AS (DELETE FROM {table} WHERE reason IS NOT NULL AND ($1::bigint IS NULL OR id = $1) \
+         RETURNING 1) \
          SELECT count(*) FROM gone"
     );
     change(database, table, choice, &[dropped, held]).await

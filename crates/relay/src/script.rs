@@ -106,7 +106,8 @@ END
 
 DO {QUOTE}
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = {outbox_text}::regclass AND tgname = {trigger_text}) THEN
+    IF NOT EXISTS (SELECT FROM pg_trigger
+        WHERE tgrelid = {outbox_text}::regclass AND tgname = {trigger_text}) THEN
         CREATE TRIGGER {trigger} AFTER INSERT ON {outbox}
             FOR EACH STATEMENT EXECUTE FUNCTION {notify}();
     END IF;
@@ -242,7 +243,8 @@ END
 -- Forgets messages that were seen so long ago; how many.
 CREATE OR REPLACE FUNCTION {forget}(older_than interval) RETURNS bigint
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS {QUOTE}
-    WITH gone AS (DELETE FROM {inbox} WHERE seen_at < now() - older_than RETURNING 1) SELECT count(*) FROM gone;
+    WITH gone AS (DELETE FROM {inbox} WHERE seen_at < now() - older_than RETURNING 1)
+    SELECT count(*) FROM gone;
 {QUOTE};
 
 COMMIT;

@@ -5,8 +5,8 @@
 //! a transaction open elsewhere for the whole run. `bloat`: dead rows and the table's size at 1,000
 //! rows a second. `cargo bench --bench relay -- full latency` runs these two parts alone.
 //!
-//! FIELDPOST_BENCH_RELAY_ROWS says how many rows wait (1,000,000), FIELDPOST_BENCH_RELAY_SECONDS how
-//! long `bloat` lasts (60).
+//! FIELDPOST_BENCH_RELAY_ROWS says how many rows wait (1,000,000), FIELDPOST_BENCH_RELAY_SECONDS
+//! how long `bloat` lasts (60).
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 

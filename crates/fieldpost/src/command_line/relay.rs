@@ -35,10 +35,11 @@ pub(crate) struct RelayFlags {
 /// The commands.
 #[derive(Debug, Subcommand)]
 enum RelayAction {
-    /// Print the SQL that makes an outbox, a trigger for a table, or an inbox: for psql, and it may be run
-    /// again.
+    /// Print the SQL that makes an outbox, a trigger for a table, or an inbox: for psql, and it may
+    /// be run again.
     Sql(RelaySql),
-    /// Move rows to queues and streams until SIGTERM or SIGINT. Of several relays on one table one works.
+    /// Move rows to queues and streams until SIGTERM or SIGINT. Of several relays on one table one
+    /// works.
     Run(RelayRun),
     /// Send the rows that a table has already, as {"op":"read"}, through the outbox.
     Backfill(RelayBackfill),
@@ -56,19 +57,21 @@ struct RelaySql {
     #[arg(long, value_name = "TABLE", default_value = OUTBOX, value_parser = TableName::outbox)]
     table: TableName,
     /// A table whose inserts, updates and deletes are to go into the outbox.
-    #[arg(long, value_name = "TABLE", requires = "to", conflicts_with = "inbox", value_parser = TableName::parse)]
+    #[arg(long, value_name = "TABLE", requires = "to", conflicts_with = "inbox")]
+    #[arg(value_parser = TableName::parse)]
     watch: Option<TableName>,
     /// Where they go: queue:NAMESPACE/QUEUE or stream:NAMESPACE/STREAM.
     #[arg(long, value_name = "DESTINATION", requires = "watch", value_parser = destination)]
     to: Option<String>,
-    /// The column whose value is the key, which order goes by; by default the primary key, if that is one
-    /// column.
+    /// The column whose value is the key, which order goes by; by default the primary key, if that
+    /// is one column.
     #[arg(long, value_name = "COLUMN", requires = "watch")]
     key: Option<String>,
     /// The columns that are told, with commas between them; by default all.
     #[arg(long, value_name = "COLUMNS", requires = "watch", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Print a table and a function for consumers that want each message once in a transaction of their own.
+    /// Print a table and a function for consumers that want each message once in a transaction of
+    /// their own.
     #[arg(long)]
     inbox: bool,
 }
@@ -99,13 +102,8 @@ struct RelayRun {
     #[arg(long, value_name = "TABLE", default_value = OUTBOX, value_parser = TableName::outbox)]
     table: TableName,
     /// The server.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "FIELDPOST_URL",
-        hide_env_values = true,
-        default_value = "http://127.0.0.1:8080"
-    )]
+    #[arg(long, value_name = "URL", env = "FIELDPOST_URL", hide_env_values = true)]
+    #[arg(default_value = "http://127.0.0.1:8080")]
     server: String,
     /// A file with the token that the server asks for; otherwise FIELDPOST_TOKEN.
     #[arg(long, value_name = "FILE")]
@@ -143,7 +141,8 @@ struct RelayBackfill {
     /// Which rows: a condition in SQL.
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    /// The column whose value is the key; by default that of the table's trigger, or else the primary key.
+    /// The column whose value is the key; by default that of the table's trigger, or else the
+    /// primary key.
     #[arg(long, value_name = "COLUMN")]
     key: Option<String>,
     /// The columns that are told; by default those of the table's trigger, or else all.

@@ -41,6 +41,8 @@ impl<'a> Rounds<'a> {
     pub(super) async fn send(&mut self, mut plan: SendPlan) -> Result<(), MoverError> {
         let (on_refused, mut outcomes) = (self.config.on_refused, RowOutcomes::default());
         let holds = on_refused == OnRefused::Hold;
+        // Calls of another relay may be written down.
+        let mut has_begun = plan.has_begun();
         loop {
             let mut calls = plan.next_calls((&mut self.held, on_refused), &mut outcomes);
             let were_begun: Vec<bool> = calls.iter().map(|call| call.key.is_some()).collect();
@@ -50,7 +52,9 @@ impl<'a> Rounds<'a> {
                 }
             }
             let begun: Vec<BegunCall> = calls.iter().filter_map(begun).collect();
-            self.outbox.settle(&outcomes, holds, &begun).await?;
+            let is_told = has_begun || !begun.is_empty();
+            has_begun = !begun.is_empty();
+            self.outbox.settle(&outcomes, holds, is_told.then_some(begun.as_slice())).await?;
             self.count(&outcomes);
             outcomes = RowOutcomes::default();
             if self.held.len() > HELD_ROWS_MAX {
@@ -161,8 +165,8 @@ fn waited(pause: Duration, asked: Option<Duration>) -> Duration {
 fn begun(call: &PlannedCall) -> Option<BegunCall> {
     let key =
         call.key.clone().filter(|_| matches!(target(&call.destination), Some((RowTarget::Queue, _, _))))?;
-    let ids = call.rows.iter().map(|row| row.id).collect();
-    Some(BegunCall { key, destination: call.destination.clone(), ids })
+    let rows = call.rows.iter().map(|row| (row.id, row.mark)).collect();
+    Some(BegunCall { key, destination: call.destination.clone(), rows })
 }
 
 /// A key that no other call has.

@@ -52,7 +52,8 @@ async fn a_relay_that_is_killed_in_the_middle_of_a_table_does_nothing_twice() {
     let mut rig = RelayRig::start().await;
     rig.sql(
         "INSERT INTO fieldpost_outbox (destination, key, payload) \
-         SELECT CASE n % 3 WHEN 0 THEN 'stream:shop/orders' WHEN 1 THEN 'queue:shop/mail' ELSE 'queue:shop/bills' END, \
+         SELECT CASE n % 3 WHEN 0 THEN 'stream:shop/orders' WHEN 1 THEN 'queue:shop/mail' ELSE \
+         'queue:shop/bills' END, \
          (n % 7)::text, to_jsonb(n) FROM generate_series(0, 29999) n",
     );
     rig.relay(&[]).await;
@@ -69,4 +70,24 @@ async fn a_relay_that_is_killed_in_the_middle_of_a_table_does_nothing_twice() {
         let count = |state: &str| figures[state].as_u64().unwrap_or_default();
         assert_eq!(count("ready") + count("scheduled"), 10_000, "{queue} {rest}: {figures}");
     }
+}
+
+#[tokio::test]
+async fn a_sequence_that_begins_again_repeats_nothing_and_loses_nothing() {
+    let mut rig = RelayRig::start().await;
+    rig.relay(&[]).await;
+    let insert = "INSERT INTO fieldpost_outbox (destination, payload) \
+                  SELECT d, to_jsonb(n) FROM generate_series(1, 5) n, \
+                  unnest(ARRAY['stream:shop/orders', 'queue:shop/mail']) d;";
+    rig.sql(insert);
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    // While it works, and while it is away.
+    rig.sql(&format!("ALTER SEQUENCE fieldpost_outbox_id_seq RESTART; {insert}"));
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    rig.kill_relay().await;
+    rig.sql(&format!("ALTER SEQUENCE fieldpost_outbox_id_seq RESTART; {insert}"));
+    rig.relay(&[]).await;
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    assert_eq!(rig.payloads("shop/orders").await.len(), 15);
+    assert_eq!(rig.consumed("shop/mail").await.len(), 15);
 }

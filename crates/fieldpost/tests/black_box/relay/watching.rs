@@ -52,7 +52,8 @@ async fn a_relay_needs_no_right_but_on_its_tables() {
         "DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN PASSWORD 'p';\n\
          GRANT SELECT, UPDATE, DELETE ON fieldpost_outbox TO {role};\n\
          GRANT SELECT, INSERT ON fieldpost_outbox_refused TO {role};\n\
-         INSERT INTO fieldpost_outbox (destination, payload) VALUES ('queue:shop/mail', '1'), ('nowhere', '2');"
+         INSERT INTO fieldpost_outbox (destination, payload) VALUES ('queue:shop/mail', '1'), \
+         ('nowhere', '2');"
     ));
     let url = rig.url().replace(&format!("postgres:{}", crate::postgres::PASSWORD), &format!("{role}:p"));
     assert!(url.contains(&role));
