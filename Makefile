@@ -84,6 +84,7 @@ bench: console ## print figures of this machine beside Mosquitto's, NATS' and be
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench tasks
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench streams
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench spool
+	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench relay
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench console
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package store --bench readings | tee -a "$$(ls -t benches/runs/*.txt | head -n 1)"
 	$(CARGO) bench $(LOCKED) --package fleet --bench index | tee -a "$$(ls -t benches/runs/*.txt | head -n 1)"

@@ -81,8 +81,9 @@ fn refusal_of_a_caller(response: &Response) -> Option<&'static str> {
 fn is_change(method: &Method, route: &str) -> bool {
     const WORK: [&str; 4] = ["/jobs", "/aliases/", "/consume", "/ack"];
     let is_work = route.starts_with("/v1/queues/") && WORK.iter().any(|part| route.contains(part));
-    const OF_DEVICES: [&str; 3] = ["/v1/reports", "/v1/devices/{id}/ack", "/v1/devices/{id}/commands"];
-    !method.is_safe() && !is_work && !OF_DEVICES.contains(&route)
+    const SAID: [&str; 4] =
+        ["/v1/reports", "/v1/devices/{id}/ack", "/v1/devices/{id}/commands", "/v1/relays/{name}"];
+    !method.is_safe() && !is_work && !SAID.contains(&route)
 }
 
 #[cfg(test)]
@@ -105,6 +106,7 @@ mod tests {
             (Method::POST, "/v1/queues/{ns}/{queue}/jobs/{id}/release", false),
             (Method::POST, "/v1/queues/{ns}/{queue}/consume", false),
             (Method::POST, "/v1/queues/{ns}/{queue}/ack", false),
+            (Method::PUT, "/v1/relays/{name}", false),
         ] {
             assert_eq!(is_change(&method, route), expect, "{method} {route}");
         }

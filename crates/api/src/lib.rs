@@ -48,6 +48,7 @@ mod page;
 mod params;
 mod path;
 mod reads;
+mod relays;
 mod routes;
 mod row;
 mod shape;
@@ -62,6 +63,7 @@ use live::LiveStreams;
 use metrics::Metrics;
 use overview::Overview;
 use reads::Reads;
+use relays::KnownRelays;
 
 pub use backup::BackupPieces;
 pub use host::{DiskSpace, FailingReceiver, LimitUsage, ServerHost};
@@ -114,6 +116,7 @@ struct Shared {
     backups: Backups,
     overview: Overview,
     live: LiveStreams,
+    relays: KnownRelays,
     /// The program around this.
     host: OnceLock<Box<dyn ServerHost>>,
 }
@@ -135,6 +138,7 @@ impl ApiState {
         let (metrics, remembered) = (Metrics::default(), Arc::new(Remembered::default()));
         let (decoders, live, portals) =
             (Decoders::default(), LiveStreams::default(), PortalHolders::default());
+        let (relays, clock) = (KnownRelays::default(), Arc::clone(engine.clock()));
         {
             let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             metrics.register(&mut registry);
@@ -142,6 +146,7 @@ impl ApiState {
             decoders.register(&mut registry);
             live.register(&mut registry);
             portals.register(&mut registry);
+            relays.register(&mut registry, move || clock.now());
             metrics::register_gauges(&mut registry, [&lookups, &lists, &exports, &follows], &remembered);
         }
         let body_drain = BodyDrain::default();
@@ -176,6 +181,7 @@ impl ApiState {
                 backups: Backups::default(),
                 overview: Overview::default(),
                 live,
+                relays,
                 host: OnceLock::new(),
             }),
         }
@@ -285,6 +291,12 @@ impl std::fmt::Debug for ApiState {
 #[expect(clippy::needless_pass_by_value, reason = "the router holds the state from here on")]
 pub fn router(state: ApiState) -> Router {
     router_with(&state, Router::new())
+}
+
+/// The same routes for a part of the server itself: nobody asks it for a token, and its calls are
+/// not counted as those of callers.
+pub fn router_within(state: &ApiState) -> Router {
+    routes::all(state)
 }
 
 /// The API's routes and `more`, all of them counted, refusing in the same form, and with panics

@@ -34,6 +34,10 @@ pub(crate) struct DeviceInPath(pub DeviceId);
 #[derive(Debug)]
 pub(crate) struct LinkInPath(pub DeviceId, pub ClientId);
 
+/// `/v1/relays/{name}`
+#[derive(Debug)]
+pub(crate) struct RelayInPath(pub String);
+
 /// `/v1/deliveries/{id}`
 #[derive(Debug)]
 pub(crate) struct DeliveryInPath(pub EntityId);
@@ -209,6 +213,14 @@ fn device(id: &str) -> Result<DeviceId, Problem> {
 
 fn client(id: &str) -> Result<ClientId, Problem> {
     ClientId::new(id).ok_or_else(|| unknown_client(id))
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for RelayInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        Ok(Self(in_path(parts, state).await?))
+    }
 }
 
 async fn in_path<T, S>(parts: &mut Parts, state: &S) -> Result<T, Problem>

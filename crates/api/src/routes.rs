@@ -28,6 +28,7 @@ mod polling;
 mod portals;
 pub(crate) mod quarantine;
 mod queues;
+mod relays;
 mod rollouts;
 pub(crate) mod stats;
 mod streams;
@@ -126,5 +127,9 @@ fn of_the_store() -> Routes {
 }
 
 fn of_the_server() -> Routes {
-    health::routes().merge(caller::routes()).merge(overview::routes()).merge(system::routes())
+    health::routes()
+        .merge(caller::routes())
+        .merge(overview::routes())
+        .merge(relays::routes())
+        .merge(system::routes())
 }

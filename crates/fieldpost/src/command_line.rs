@@ -7,6 +7,7 @@ pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod completions;
 mod files;
+pub(crate) mod relay;
 pub(crate) mod restore;
 pub(crate) mod spool;
 
@@ -48,6 +49,9 @@ pub(crate) enum Command {
     /// Take reports, jobs and messages onto this machine's disk, and forward them when the server
     /// can be reached, until SIGTERM or SIGINT.
     Spool(Box<spool::SpoolFlags>),
+    /// Move rows of an outbox table in PostgreSQL to queues and streams: the SQL that makes it, the
+    /// relay itself, and what it was refused.
+    Relay(Box<relay::RelayFlags>),
     /// Print the completions of the command line for a shell, for instance into
     /// ~/.local/share/bash-completion/completions/fieldpost.
     Completions(completions::Completions),
@@ -120,6 +124,7 @@ mod tests {
             "check",
             "restore",
             "spool",
+            "relay",
             "client",
             "device",
             "report",

@@ -22,6 +22,7 @@ mod names;
 mod notices;
 mod operations;
 mod reader;
+mod relay;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ use gateway::decode::kinds::KindForms;
 pub(crate) use auth::Auth;
 pub(crate) use in_force::InForce;
 pub(crate) use mistake::ConfigErrors;
+pub(crate) use relay::RelaySettings;
 
 use layers::Layers;
 use listeners::{connections_max, grpc_listen, http_listen, lmstfy_listen, mqtt_listen};
@@ -79,6 +81,8 @@ pub(crate) struct Settings {
     pub lmstfy: Lmstfy,
     /// The way in over AMQP.
     pub amqp: Amqp,
+    /// The outbox relay inside the server.
+    pub relay: RelaySettings,
     /// What holds for every device that does not say otherwise.
     pub devices: Devices,
     /// The labels that the segments of a place are: `[fleet] place`.
@@ -352,6 +356,7 @@ impl Settings {
                 admin_listen: lmstfy_listen(&mut from, "lmstfy.admin_listen"),
             },
             amqp: amqp(&mut from),
+            relay: relay::read(&mut from),
             devices: devices(&mut from),
             place: from.read("fleet.place", &Items(LabelKey)).value,
             notify: notify(&mut from),

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use command_line::{Cli, Command, LogFormat, backup, check, completions, restore, spool};
+use command_line::{Cli, Command, LogFormat, backup, check, completions, relay, restore, spool};
 use config::Settings;
 
 /// A burst's memory goes back to the system when the burst is over; with the C library's allocator
@@ -58,6 +58,10 @@ fn main() -> ExitCode {
         Command::Spool(flags) => {
             start_logging(cli.log_format);
             spool::run(*flags)
+        }
+        Command::Relay(flags) => {
+            start_logging(cli.log_format);
+            relay::run(*flags)
         }
         Command::Completions(flags) => print(|out| completions::complete(&flags, out)),
         Command::Man(flags) => print(|out| completions::manual(&flags, out)),

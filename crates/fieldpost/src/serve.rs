@@ -18,6 +18,7 @@ mod notices;
 mod open_files;
 mod process;
 mod ready_file;
+mod relay;
 mod tls;
 
 use std::fmt::Display;
@@ -257,6 +258,9 @@ async fn open_edges(
     let api = api.backing_up_with(backups::begin(store)).live_streams(settings.http.live_max).hosted_by(host);
     engine.intake(WayIn::Http).attend(true).await;
     let console = console::routes(&console::FrameAncestors::new(settings.http.frame_ancestors.clone()));
+    if let Some(relay) = relay::relay(&settings.relay, &api, stop.subscribe()) {
+        edges.spawn(relay);
+    }
     front.open(api::router_with(&api, reports.merge(console)));
     edges.spawn(api.work_on_operations());
     Ok(())

@@ -248,6 +248,10 @@ pub(super) fn scopes_suffice(scopes: &[Scope], needs: Needs, is_safe: bool, abou
             Scope::Read | Scope::Operate | Scope::Streams(_, StreamRights::All | StreamRights::Read),
             Needs::StreamList,
         ) => true,
+        (
+            Scope::Operate | Scope::Jobs(_) | Scope::Streams(_, StreamRights::All | StreamRights::Append),
+            Needs::Relays,
+        ) => true,
         _ => false,
     };
     needs == Needs::AnyToken || scopes.iter().any(suffices)

@@ -47,6 +47,8 @@ pub(super) enum Needs {
     Queues,
     /// This right to the streams of the `{ns}` in the path.
     Streams(StreamRights),
+    /// `operate`, or any scope that publishes jobs or appends to streams: a relay speaks of itself.
+    Relays,
     /// `read` or `operate`, or any scope that reads streams: what it may not read is not listed.
     StreamList,
 }
@@ -181,6 +183,8 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("DELETE", "/v1/streams/{ns}/{stream}/subscriptions/{name}", Streams(StreamRights::Subscribe)),
     ("POST", "/v1/streams/{ns}/{stream}/subscriptions/{name}/read", Streams(StreamRights::Subscribe)),
     ("POST", "/v1/streams/{ns}/{stream}/subscriptions/{name}/commit", Streams(StreamRights::Subscribe)),
+    ("GET", "/v1/relays", Read(Never)),
+    ("PUT", "/v1/relays/{name}", Needs::Relays),
     ("POST", "/v1/reports", Report),
     ("GET", "/v1/quarantine", Read(Never)),
     ("GET", "/v1/quarantine/{id}", Read(Never)),
@@ -231,6 +235,7 @@ impl Needs {
                 "admin, operate, commands, client:ID, jobs:NAMESPACE with namespace=NAMESPACE in the query, or read to look"
             }
             Streams(right) => right.takes(),
+            Needs::Relays => "admin, operate, jobs:NAMESPACE, streams:NAMESPACE or streams:NAMESPACE:append",
             StreamList => "admin, read, operate, streams:NAMESPACE or streams:NAMESPACE:read",
             Queues => "admin, read, operate, or jobs:NAMESPACE with namespace=NAMESPACE in the query",
             Read(own) => match own {

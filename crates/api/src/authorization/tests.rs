@@ -288,6 +288,8 @@ async fn a_scope_reaches_what_it_names_and_no_more() {
         ("DELETE /v1/devices/d1", &["admin"]),
         ("PUT /v1/devices/d1/clients/acme", &["admin"]),
         ("POST /v1/reports", &["admin", "report", "both"]),
+        ("GET /v1/relays", &["admin", "read", "operate"]),
+        ("PUT /v1/relays/r", &["admin", "operate", "jobs", "streams", "producer"]),
         ("GET /v1/queues/mail/out/jobs", &["admin", "read", "operate", "jobs"]),
         ("POST /v1/queues/mail/out/jobs", &["admin", "jobs"]),
         ("GET /v1/queues/other/out/jobs", &["admin", "read", "operate"]),

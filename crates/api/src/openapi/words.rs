@@ -2,6 +2,7 @@
 
 mod jobs;
 mod picks;
+mod relays;
 mod streams;
 
 use base::WayIn;
@@ -39,6 +40,7 @@ pub(crate) use picks::{
     task_status,
 };
 
+pub(crate) use relays::{relay_count, relay_on_refused, relay_state};
 pub(crate) use streams::{
     external_id, handler_kind, handler_state, message_headers, message_id, messages, moves, push_max,
     read_segments, save_mode, size, storages, stream_label, subscription_from, when_full,

@@ -7,6 +7,7 @@ mod commands;
 mod in_force;
 mod listeners;
 mod mistakes;
+mod relay;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -71,6 +72,11 @@ fn the_defaults_are_those_of_the_contract() {
             url: None,
             queue: QueueName::new("sensors-queue").expect("a name"),
             prefetch: NonZeroU16::new(1_000).expect("not 0"),
+        },
+        relay: RelaySettings {
+            database: None,
+            table: ::relay::TableName::outbox("fieldpost_outbox").expect("a name"),
+            on_refused: ::relay::OnRefused::Skip,
         },
         devices: Devices {
             id_max_len: 16,

@@ -30,7 +30,11 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
-        let site = Site::new(Path::new(BINARY), settings).expect("a directory");
+        Self::on(Site::new(Path::new(BINARY), settings).expect("a directory")).await
+    }
+
+    /// On a site that was prepared.
+    pub(crate) async fn on(site: Site) -> Self {
         let server = site.start(PATIENCE).await.expect("a server");
         let api = Api::new(site.http.clone(), PATIENCE);
         Self { api, site, server: Some(server) }

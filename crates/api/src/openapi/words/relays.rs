@@ -1,0 +1,18 @@
+//! What is said of outbox relays.
+
+use utoipa::openapi::Schema;
+
+use super::{one_of, whole};
+use crate::shape::{ON_REFUSED, RELAY_STATES};
+
+pub(crate) fn relay_state() -> Schema {
+    one_of(RELAY_STATES)
+}
+
+pub(crate) fn relay_on_refused() -> Schema {
+    one_of(ON_REFUSED)
+}
+
+pub(crate) fn relay_count() -> Schema {
+    whole(0, (1 << 53) - 1)
+}

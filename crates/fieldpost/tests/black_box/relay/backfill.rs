@@ -1,0 +1,50 @@
+//! What a table has already is sent through the outbox, and never overtakes a newer change.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::rig::RelayRig;
+
+#[tokio::test]
+async fn what_is_there_is_sent_and_overtakes_no_newer_change() {
+    let mut rig = RelayRig::start().await;
+    rig.sql(
+        "CREATE TABLE orders (a int, b text, version int, PRIMARY KEY (a, b));\n\
+         INSERT INTO orders SELECT n, 'x', 0 FROM generate_series(1, 3000) n;",
+    );
+    let watch = ["sql", "--watch", "orders", "--to", "stream:shop/orders", "--key", "a"];
+    rig.sql(&rig.printed(&watch));
+    rig.relay(&[]).await;
+    let changes: String = (1..=30)
+        .map(|version| format!("UPDATE orders SET version = {version} WHERE a % 10 = {};\n", version % 10))
+        .collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| rig.sql(&changes));
+        let sent = rig.about(&["backfill", "--table", "orders", "--to", "stream:shop/orders", "--json"]);
+        assert_eq!(sent.trim(), r#"{"rows":3000}"#);
+    });
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    let (mut versions, mut reads) = (BTreeMap::<String, u64>::new(), 0);
+    for change in rig.payloads("shop/orders").await {
+        let key = change["key"].as_str().expect("a text").to_owned();
+        let version = change["new"]["version"].as_u64().expect("a number");
+        reads += u64::from(change["op"] == "read");
+        let before = versions.insert(key, version);
+        assert!(before.is_none_or(|before| before <= version), "{change} after {before:?}");
+    }
+    assert_eq!((versions.len(), reads), (3_000, 3_000));
+}
+
+#[tokio::test]
+async fn some_rows_and_columns_and_a_table_without_a_key() {
+    let mut rig = RelayRig::start().await;
+    rig.sql("CREATE TABLE \"My.Table\" (n int, t text); INSERT INTO \"My.Table\" VALUES (1, 'a'), (2, 'b')");
+    let flags = ["--to", "stream:shop/t", "--where", "n > 1 -- not 1", "--columns", "t", "--key", "n"];
+    let sent = rig.about(&[&["backfill", "--table", "\"My.Table\""][..], &flags].concat());
+    assert_eq!(sent.trim(), "rows: 1");
+    rig.relay(&[]).await;
+    rig.until_messages("shop/t", 1).await;
+    let expect: [Value; 1] = [json!({"op": "read", "key": "2", "old": null, "new": {"t": "b"}})];
+    assert_eq!(rig.payloads("shop/t").await, expect);
+}

@@ -1,0 +1,98 @@
+//! Rows that are refused for good: skipped or held, tried again, dropped.
+
+use serde_json::{Value, json};
+
+use super::rig::{RelayRig, outbox_row};
+
+const BAD: &str = r#"{"tries":0}"#;
+
+fn rows(rig: &RelayRig) {
+    let mail = "queue:shop/mail";
+    for (key, payload, attributes) in [
+        (Some("a"), "a1", None),
+        (Some("a"), "a2", Some(BAD)),
+        (Some("a"), "a3", None),
+        (Some("b"), "b1", None),
+        (None, "none", None),
+    ] {
+        rig.sql(&outbox_row(mail, key, &json!(payload), attributes));
+    }
+    rig.sql(&outbox_row("nowhere", None, &json!("lost"), None));
+}
+
+fn sorted(mut payloads: Vec<Value>) -> Vec<String> {
+    payloads.sort_by_key(ToString::to_string);
+    payloads.iter().map(|payload| payload.as_str().expect("a text").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_refused_row_moves_aside_and_the_rest_goes_on() {
+    let mut rig = RelayRig::start().await;
+    rows(&rig);
+    rig.relay(&[]).await;
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    assert_eq!(sorted(rig.consumed("shop/mail").await), ["a1", "a3", "b1", "none"]);
+    let reasons = rig.sql("SELECT reason FROM fieldpost_outbox_refused ORDER BY id");
+    let reasons: Vec<&str> = reasons.lines().collect();
+    assert!(
+        reasons.len() == 2 && reasons[0].starts_with("422 ") && reasons[1].contains("invalid_destination")
+    );
+    let listed = rig.about(&["refused", "ls", "--json"]);
+    let listed: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&listed[0]["payload"], &listed[0]["state"]), (&json!("a2"), &json!("refused")));
+    assert!(listed[0]["refused_at"].is_string());
+    // Mended, and tried again.
+    rig.sql("UPDATE fieldpost_outbox_refused SET attributes = NULL WHERE payload = '\"a2\"'");
+    let id = listed[0]["id"].to_string();
+    assert_eq!(rig.about(&["refused", "retry", "--id", &id, "--json"]).trim(), r#"{"retried":1}"#);
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    assert_eq!(sorted(rig.consumed("shop/mail").await), ["a2"]);
+    assert_eq!(rig.about(&["refused", "drop", "--all"]).trim(), "dropped: 1");
+    assert_eq!(rig.sql("SELECT count(*) FROM fieldpost_outbox_refused"), "0");
+}
+
+#[tokio::test]
+async fn a_held_row_lets_its_key_wait_until_it_is_mended_or_dropped() {
+    let mut rig = RelayRig::start().await;
+    rows(&rig);
+    rig.relay(&["--on-refused", "hold"]).await;
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "3").await;
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox WHERE reason IS NOT NULL", "2").await;
+    assert_eq!(sorted(rig.consumed("shop/mail").await), ["a1", "b1", "none"]);
+    // Also what comes later, and when another relay takes over.
+    rig.kill_relay().await;
+    rig.relay(&["--on-refused", "hold"]).await;
+    rig.sql(&outbox_row("queue:shop/mail", Some("a"), &json!("a4"), None));
+    rig.sql(&outbox_row("queue:shop/mail", Some("b"), &json!("b2"), None));
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "4").await;
+    rig.until_relays(|relays| relays.iter().any(|relay| relay["held"] == 2 && relay["waiting"] == 4)).await;
+    assert_eq!(sorted(rig.consumed("shop/mail").await), ["b2"]);
+    rig.sql("UPDATE fieldpost_outbox SET attributes = NULL WHERE payload = '\"a2\"'");
+    assert_eq!(rig.about(&["refused", "retry", "--all"]).trim(), "retried: 2");
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "1").await;
+    let in_order = rig.consumed("shop/mail").await;
+    assert_eq!(in_order, [json!("a2"), json!("a3"), json!("a4")]);
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox WHERE reason IS NOT NULL", "1").await;
+    assert_eq!(rig.about(&["refused", "drop", "--all"]).trim(), "dropped: 1");
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+}
+
+#[tokio::test]
+async fn rows_of_one_transaction_act_as_if_each_were_published_alone() {
+    let mut rig = RelayRig::start().await;
+    let replace = r#"{"alias":"x","on_conflict":"replace","delay":"1h"}"#;
+    let reject = r#"{"alias":"y","delay":"1h"}"#;
+    let mut all = "BEGIN;\n".to_owned();
+    for (payload, attributes) in [("x1", replace), ("x2", replace), ("y1", reject), ("y2", reject)] {
+        all.push_str(&outbox_row("queue:shop/mail", None, &json!(payload), Some(attributes)));
+    }
+    rig.sql(&format!("{all}COMMIT;"));
+    rig.relay(&[]).await;
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    for (alias, payload) in [("x", "x2"), ("y", "y1")] {
+        let job = rig.server.get(&format!("/v1/queues/shop/mail/aliases/{alias}")).await;
+        assert_eq!(job["payload"], payload);
+    }
+    let refused = rig.sql("SELECT payload, left(reason, 3) FROM fieldpost_outbox_refused");
+    assert_eq!(refused, "\"y2\"|409");
+}

@@ -1,0 +1,182 @@
+//! Ids below the bound of what was read that may still appear. Pure.
+//!
+//! A sequence gives ids in order, but a row is seen only once its transaction has committed: the
+//! row with id 5 may appear after that with id 6. So the ids that were missing when the bound went
+//! past them are remembered, and looked for together with what is new. A gap is given up when
+//! everybody who might own it has ended: a transaction whose number was given out later has later
+//! ids. That a number is given out a moment after the id is what the slow full look is for; so are
+//! gaps that are too wide or too many to be remembered.
+
+use std::time::{Duration, Instant};
+
+/// Gaps remembered at a time; the oldest are left to the full look.
+const GAPS_MAX: usize = 1_000;
+/// Of a wider gap its end alone is remembered: what is in it was mostly deleted long ago, and
+/// walking through it takes time.
+const WIDTH_MAX: i64 = 10_000;
+/// A gap is remembered for so long at least: a transaction gets its number a moment after an id.
+const KEPT_MIN: Duration = Duration::from_secs(1);
+
+/// Transactions, as one snapshot sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SnapshotEnds {
+    /// All below have ended.
+    pub(crate) xmin: i64,
+    /// None from here on had a number yet.
+    pub(crate) xmax: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Gap {
+    low: i64,
+    high: i64,
+    /// Owners have a lower number.
+    owners_end: i64,
+    since: Instant,
+}
+
+/// The gaps, by their ids.
+#[derive(Debug, Default)]
+pub(crate) struct IdGaps(Vec<Gap>);
+
+impl IdGaps {
+    /// First and last ids of the gaps, one list for each.
+    pub(crate) fn ranges(&self) -> (Vec<i64>, Vec<i64>) {
+        (self.0.iter().map(|gap| gap.low).collect(), self.0.iter().map(|gap| gap.high).collect())
+    }
+
+    /// Takes note of a reading with these ids, in order, from all gaps and from above `bound`; all
+    /// that there was if it `is_whole`, else all up to its last id. Gives the new bound.
+    pub(crate) fn read(
+        &mut self,
+        bound: i64,
+        ids: &[i64],
+        is_whole: bool,
+        (ends, now): (SnapshotEnds, Instant),
+    ) -> i64 {
+        let looked_to = if is_whole { i64::MAX } else { ids.last().copied().unwrap_or(0) };
+        self.0.retain(|gap| {
+            let may_appear = gap.owners_end > ends.xmin || now.duration_since(gap.since) < KEPT_MIN;
+            may_appear || gap.high > looked_to
+        });
+        let mut after = bound;
+        for id in ids {
+            if *id <= bound {
+                self.take_out(*id);
+                continue;
+            }
+            if *id > after + 1 {
+                let low = (after + 1).max(*id - WIDTH_MAX);
+                self.0.push(Gap { low, high: *id - 1, owners_end: ends.xmax, since: now });
+            }
+            after = *id;
+        }
+        if self.0.len() > GAPS_MAX {
+            self.0.drain(..self.0.len() - GAPS_MAX);
+        }
+        after
+    }
+
+    fn take_out(&mut self, id: i64) {
+        let Some(place) = self.0.iter().position(|gap| (gap.low..=gap.high).contains(&id)) else { return };
+        let gap = self.0.remove(place);
+        let rest = [Gap { high: id - 1, ..gap }, Gap { low: id + 1, ..gap }];
+        self.0.splice(place..place, rest.into_iter().filter(|gap| gap.low <= gap.high));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ends(xmin: i64, xmax: i64) -> SnapshotEnds {
+        SnapshotEnds { xmin, xmax }
+    }
+
+    #[test]
+    fn a_missing_id_is_looked_for_until_its_owners_have_ended() {
+        let (mut gaps, start) = (IdGaps::default(), Instant::now());
+        let later = start + KEPT_MIN;
+        assert_eq!(gaps.read(10, &[11, 14, 15], true, (ends(100, 105), start)), 15);
+        assert_eq!(gaps.ranges(), (vec![12], vec![13]));
+        assert_eq!(gaps.read(15, &[13], true, (ends(100, 110), later)), 15);
+        assert_eq!(gaps.ranges(), (vec![12], vec![12]));
+        assert_eq!(gaps.read(15, &[], true, (ends(104, 110), later)), 15);
+        assert_eq!(gaps.ranges(), (vec![12], vec![12]), "104 may have it");
+        assert_eq!(gaps.read(15, &[], true, (ends(105, 110), later)), 15);
+        assert_eq!(gaps.ranges(), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_gap_that_was_not_looked_at_stays() {
+        let (mut gaps, start) = (IdGaps::default(), Instant::now());
+        let later = start + KEPT_MIN;
+        gaps.read(0, &[2, 4, 6], true, (ends(1, 2), start));
+        gaps.read(6, &[3], false, (ends(9, 9), later));
+        assert_eq!(gaps.ranges(), (vec![5], vec![5]));
+    }
+
+    #[test]
+    fn wide_and_many_gaps_are_bounded() {
+        let (mut gaps, now) = (IdGaps::default(), Instant::now());
+        assert_eq!(gaps.read(0, &[1_000_000], true, (ends(1, 2), now)), 1_000_000);
+        assert_eq!(gaps.ranges(), (vec![990_000], vec![999_999]));
+        let ids: Vec<i64> = (0..3_000).map(|n| 1_000_002 + 2 * n).collect();
+        gaps.read(1_000_000, &ids, true, (ends(1, 2), now));
+        assert_eq!(gaps.ranges().0.len(), GAPS_MAX);
+    }
+
+    /// Writers take ids in order and commit in any; whoever reads reads pages of them.
+    fn histories() -> impl Strategy<Value = Vec<(u8, u8)>> {
+        proptest::collection::vec((0..4_u8, any::<u8>()), 1..200)
+    }
+
+    proptest! {
+        #[test]
+        fn no_committed_row_is_passed_over(history in histories()) {
+            let (mut gaps, start) = (IdGaps::default(), Instant::now());
+            let (mut next_id, mut bound, mut clock) = (1_i64, 0_i64, start);
+            let mut open: Vec<i64> = Vec::new(); // transaction numbers are the ids
+            let (mut visible, mut taken) = (Vec::<i64>::new(), Vec::<i64>::new());
+            let mut steps = history;
+            steps.extend([(1, 0); 200].iter().chain(&[(3, 255); 200]));
+            for (what, chance) in steps {
+                clock += Duration::from_millis(300);
+                match what {
+                    0 => {
+                        open.push(next_id);
+                        next_id += 1;
+                    }
+                    1 | 2 if !open.is_empty() => {
+                        let id = open.remove(usize::from(chance) % open.len());
+                        if what == 1 {
+                            visible.push(id);
+                        }
+                    }
+                    _ => {
+                        let ends = ends(open.first().copied().unwrap_or(next_id), next_id);
+                        let (lows, highs) = gaps.ranges();
+                        let sought = |id: &i64| {
+                            *id > bound || lows.iter().zip(&highs).any(|(l, h)| (*l..=*h).contains(id))
+                        };
+                        let mut page: Vec<i64> = visible.iter().copied().filter(sought).collect();
+                        page.sort_unstable();
+                        let limit = 1 + usize::from(chance) % 5;
+                        let is_whole = page.len() < limit;
+                        page.truncate(limit);
+                        bound = gaps.read(bound, &page, is_whole, (ends, clock));
+                        visible.retain(|id| !page.contains(id));
+                        taken.extend(page);
+                    }
+                }
+            }
+            prop_assert!(visible.is_empty(), "never taken: {visible:?}");
+            let mut once = taken.clone();
+            once.sort_unstable();
+            once.dedup();
+            prop_assert_eq!(once.len(), taken.len());
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The calls that send the rows of one reading: in order for each destination, destinations beside
+//! one another. Pure.
+//!
+//! A call has rows of one destination, and is taken or refused as a whole. One that is refused is
+//! cut in halves until the row is found that is to blame: rows act as if each were sent alone.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use crate::outgoing::{OutgoingRow, RowRefusal, RowTarget, target};
+use crate::verdict::CallVerdict;
+
+/// Rows of a call; the API takes no more.
+const CALL_ROWS_MAX: usize = 1_000;
+/// Bytes of the rows of a call; the API takes 16 MiB.
+const CALL_BYTES_MAX: usize = 8 * 1_024 * 1_024;
+/// Calls at a time.
+const CALLS_MAX: usize = 16;
+
+/// What becomes of a row that is refused for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnRefused {
+    /// It moves to the table of refused rows, and the rest goes on.
+    Skip,
+    /// It stays, and its key waits behind it.
+    Hold,
+}
+
+/// The keys that wait behind a row that is held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldKeys(HashSet<(String, Option<String>)>);
+
+impl HeldKeys {
+    /// Rows with this key wait. Jobs without a key have no order, so nothing waits behind one.
+    pub(crate) fn hold(&mut self, destination: &str, key: Option<&str>) {
+        let is_stream = matches!(target(destination), Some((RowTarget::Stream, _, _)));
+        if key.is_some() || is_stream {
+            self.0.insert((destination.to_owned(), key.map(str::to_owned)));
+        }
+    }
+
+    pub(crate) fn holds(&self, destination: &str, key: Option<&str>) -> bool {
+        !self.0.is_empty() && self.0.contains(&(destination.to_owned(), key.map(str::to_owned)))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A call to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlannedCall {
+    pub(crate) destination: String,
+    pub(crate) rows: Vec<OutgoingRow>,
+    /// Of a call that was begun before; else one is made.
+    pub(crate) key: Option<String>,
+    /// Of the rows, as far as they were added one by one.
+    pub(crate) bytes: usize,
+}
+
+/// What is to be written down of rows that need no more calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RowOutcomes {
+    /// Durable at their destination.
+    pub(crate) taken: Vec<i64>,
+    /// Refused for good.
+    pub(crate) refused: Vec<(i64, RowRefusal)>,
+}
+
+/// A destination that cannot take anything now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DestinationWait {
+    pub(crate) destination: String,
+    /// The first row that has not been sent.
+    pub(crate) first_id: i64,
+    pub(crate) error: String,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum PlannedPart {
+    Call(PlannedCall),
+    /// Nothing has to be asked to know that it is refused.
+    Refused {
+        id: i64,
+        key: Option<String>,
+        refusal: RowRefusal,
+    },
+}
+
+/// What is still to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct SendPlan(BTreeMap<String, VecDeque<PlannedPart>>);
+
+impl SendPlan {
+    /// Adds rows in the order of their ids.
+    pub(crate) fn add(
+        &mut self,
+        id: i64,
+        destination: &str,
+        key: Option<&str>,
+        row: Result<OutgoingRow, RowRefusal>,
+    ) {
+        let parts = self.0.entry(destination.to_owned()).or_default();
+        match row {
+            Err(refusal) => {
+                parts.push_back(PlannedPart::Refused { id, key: key.map(str::to_owned), refusal });
+            }
+            Ok(row) => match parts.back_mut() {
+                Some(PlannedPart::Call(call)) if call.has_room_for(&row) => {
+                    call.bytes += row.body.len() + 1;
+                    call.rows.push(row);
+                }
+                _ => parts.push_back(PlannedPart::Call(PlannedCall {
+                    destination: destination.to_owned(),
+                    bytes: row.body.len() + 1,
+                    rows: vec![row],
+                    key: None,
+                })),
+            },
+        }
+    }
+
+    /// Whether there is a call that was begun before.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.values().flatten().any(|part| matches!(part, PlannedPart::Call(call) if call.key.is_some()))
+    }
+
+    /// Adds a call that was begun before, to be made again just as it was.
+    pub(crate) fn add_begun(&mut self, call: PlannedCall) {
+        self.0.entry(call.destination.clone()).or_default().push_back(PlannedPart::Call(call));
+    }
+
+    /// The calls to make next, one for each destination. Rows behind a held one are left out.
+    pub(crate) fn next_calls(
+        &mut self,
+        (held, on_refused): (&mut HeldKeys, OnRefused),
+        outcomes: &mut RowOutcomes,
+    ) -> Vec<PlannedCall> {
+        let mut calls = Vec::new();
+        for (destination, parts) in &mut self.0 {
+            while calls.len() < CALLS_MAX {
+                let Some(part) = parts.pop_front() else { break };
+                match part {
+                    PlannedPart::Refused { id, key, refusal } => {
+                        if !held.holds(destination, key.as_deref()) {
+                            outcomes.refused.push((id, refusal));
+                            if on_refused == OnRefused::Hold {
+                                held.hold(destination, key.as_deref());
+                            }
+                        }
+                    }
+                    PlannedPart::Call(mut call) => {
+                        // One that was begun may have taken effect: it is made again as it was.
+                        if call.key.is_none() {
+                            call.rows.retain(|row| !held.holds(destination, row.key.as_deref()));
+                        }
+                        if !call.rows.is_empty() {
+                            calls.push(call);
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        self.0.retain(|_, parts| !parts.is_empty());
+        calls
+    }
+
+    /// Takes note of what became of a call.
+    pub(crate) fn ended(
+        &mut self,
+        call: PlannedCall,
+        verdict: CallVerdict,
+        (held, on_refused): (&mut HeldKeys, OnRefused),
+        outcomes: &mut RowOutcomes,
+    ) -> Option<DestinationWait> {
+        match verdict {
+            CallVerdict::Taken => outcomes.taken.extend(call.rows.iter().map(|row| row.id)),
+            CallVerdict::Refused(_) if call.rows.len() > 1 => {
+                let PlannedCall { destination, mut rows, .. } = call;
+                let second = rows.split_off(rows.len() / 2);
+                let parts = self.0.entry(destination.clone()).or_default();
+                for rows in [second, rows] {
+                    let half = PlannedCall { destination: destination.clone(), rows, key: None, bytes: 0 };
+                    parts.push_front(PlannedPart::Call(half));
+                }
+            }
+            CallVerdict::Refused(refusal) => {
+                for row in &call.rows {
+                    outcomes.refused.push((row.id, refusal.clone()));
+                    if on_refused == OnRefused::Hold {
+                        held.hold(&call.destination, row.key.as_deref());
+                    }
+                }
+            }
+            CallVerdict::Wait { error, retry_after } | CallVerdict::Again { error, retry_after } => {
+                self.0.remove(&call.destination);
+                let first_id = call.rows.first().map_or(i64::MAX, |row| row.id);
+                let destination = call.destination;
+                return Some(DestinationWait { destination, first_id, error, retry_after });
+            }
+        }
+        None
+    }
+}
+
+impl PlannedCall {
+    fn has_room_for(&self, row: &OutgoingRow) -> bool {
+        let is_repeated = row.alias.is_some() && self.rows.iter().any(|other| other.alias == row.alias);
+        self.key.is_none()
+            && self.rows.len() < CALL_ROWS_MAX
+            && self.bytes + row.body.len() <= CALL_BYTES_MAX
+            && !is_repeated
+    }
+
+    /// The names of its path, and its body.
+    pub(crate) fn request(&self) -> Option<(Vec<String>, Vec<u8>)> {
+        let (kind, namespace, name) = target(&self.destination)?;
+        let (root, items) = match kind {
+            RowTarget::Queue => ("queues", "jobs"),
+            RowTarget::Stream => ("streams", "messages"),
+        };
+        let path = [root, namespace, name, items].map(str::to_owned).to_vec();
+        let bytes: usize = self.rows.iter().map(|row| row.body.len() + 1).sum();
+        let mut body = Vec::with_capacity(bytes + 16);
+        body.extend_from_slice(format!("{{\"{items}\":[").as_bytes());
+        for (place, row) in self.rows.iter().enumerate() {
+            if place > 0 {
+                body.push(b',');
+            }
+            body.extend_from_slice(row.body.as_bytes());
+        }
+        body.extend_from_slice(b"]}");
+        Some((path, body))
+    }
+
+    /// Whether only a key makes it take effect once: messages have their own.
+    pub(crate) fn needs_key(&self) -> bool {
+        matches!(target(&self.destination), Some((RowTarget::Queue, _, _)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

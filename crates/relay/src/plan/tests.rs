@@ -1,0 +1,149 @@
+//! Order, and what is held, against a server that takes or refuses calls as a whole.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const DESTINATIONS: [&str; 3] = ["queue:a/q", "stream:a/s", "queue:a/r"];
+
+#[derive(Clone, Debug)]
+struct ModelRow {
+    destination: &'static str,
+    key: Option<String>,
+    /// 0 to 2: the server refuses it; 3: it is known to be refused beforehand.
+    luck: u8,
+    alias: Option<u8>,
+}
+
+impl ModelRow {
+    fn is_bad(&self) -> bool {
+        self.luck < 4
+    }
+}
+
+fn model_rows() -> impl Strategy<Value = Vec<ModelRow>> {
+    let row = (0..3_usize, proptest::option::of(0..3_u8), 0..30_u8, proptest::option::weighted(0.2, 0..3_u8));
+    proptest::collection::vec(row, 0..60).prop_map(|rows| {
+        let made = |(place, key, luck, alias): (usize, Option<u8>, u8, Option<u8>)| ModelRow {
+            destination: DESTINATIONS[place],
+            key: key.map(|key| key.to_string()),
+            luck,
+            alias,
+        };
+        rows.into_iter().map(made).collect()
+    })
+}
+
+fn refusal() -> RowRefusal {
+    RowRefusal { status: 422, code: "bad".to_owned(), detail: String::new() }
+}
+
+/// Sends all; what the server took, in order, and what was refused.
+fn sent(rows: &[ModelRow], on_refused: OnRefused) -> (Vec<i64>, Vec<i64>) {
+    let (mut plan, mut held) = (SendPlan::default(), HeldKeys::default());
+    for (id, row) in (0..).zip(rows) {
+        let alias = row.alias.map(|alias| alias.to_string());
+        let outgoing = OutgoingRow { id, mark: 0, key: row.key.clone(), alias, body: "{}".to_owned() };
+        let outgoing = if row.luck == 3 { Err(refusal()) } else { Ok(outgoing) };
+        plan.add(id, row.destination, row.key.as_deref(), outgoing);
+    }
+    let (mut taken, mut outcomes) = (Vec::new(), RowOutcomes::default());
+    loop {
+        let calls = plan.next_calls((&mut held, on_refused), &mut outcomes);
+        if calls.is_empty() {
+            break;
+        }
+        for call in calls {
+            let mut aliases: Vec<_> = call.rows.iter().filter_map(|row| row.alias.clone()).collect();
+            let of_all = aliases.len();
+            aliases.sort_unstable();
+            aliases.dedup();
+            assert_eq!(aliases.len(), of_all, "an alias twice in a call");
+            let is_bad = call.rows.iter().any(|row| rows[row.id as usize].is_bad());
+            let verdict = if is_bad {
+                CallVerdict::Refused(refusal())
+            } else {
+                taken.extend(call.rows.iter().map(|row| row.id));
+                CallVerdict::Taken
+            };
+            assert_eq!(plan.ended(call, verdict, (&mut held, on_refused), &mut outcomes), None);
+        }
+    }
+    assert_eq!(taken, outcomes.taken);
+    (taken, outcomes.refused.into_iter().map(|(id, _)| id).collect())
+}
+
+/// What sending one row after another would have done.
+fn expected(rows: &[ModelRow], on_refused: OnRefused) -> (Vec<i64>, Vec<i64>) {
+    let (mut taken, mut refused, mut held) = (Vec::new(), Vec::new(), HeldKeys::default());
+    for (id, row) in (0..).zip(rows) {
+        if held.holds(row.destination, row.key.as_deref()) {
+            continue;
+        }
+        if !row.is_bad() {
+            taken.push(id);
+            continue;
+        }
+        refused.push(id);
+        if on_refused == OnRefused::Hold {
+            held.hold(row.destination, row.key.as_deref());
+        }
+    }
+    (taken, refused)
+}
+
+proptest! {
+    #[test]
+    fn calls_act_as_if_each_row_were_sent_alone(rows in model_rows(), holds in any::<bool>()) {
+        let on_refused = if holds { OnRefused::Hold } else { OnRefused::Skip };
+        let (taken, mut refused) = sent(&rows, on_refused);
+        let (mut expect_taken, mut expect_refused) = expected(&rows, on_refused);
+        let mut order: HashMap<&str, Vec<i64>> = HashMap::new();
+        for id in &taken {
+            order.entry(rows[*id as usize].destination).or_default().push(*id);
+        }
+        for ids in order.values() {
+            prop_assert!(ids.is_sorted(), "{ids:?}");
+        }
+        let mut taken = taken;
+        for ids in [&mut taken, &mut refused, &mut expect_taken, &mut expect_refused] {
+            ids.sort_unstable();
+        }
+        prop_assert_eq!((taken, refused), (expect_taken, expect_refused));
+    }
+}
+
+#[test]
+fn a_destination_that_waits_gives_back_its_rows() {
+    let (mut plan, mut held) = (SendPlan::default(), HeldKeys::default());
+    for (id, destination) in [(4, "queue:a/q"), (5, "queue:a/r"), (6, "queue:a/q")] {
+        let row = OutgoingRow { id, mark: 0, key: None, alias: None, body: "{}".to_owned() };
+        plan.add(id, destination, None, Ok(row));
+    }
+    let mut outcomes = RowOutcomes::default();
+    let calls = plan.next_calls((&mut held, OnRefused::Skip), &mut outcomes);
+    let ids: Vec<Vec<i64>> = calls.iter().map(|call| call.rows.iter().map(|row| row.id).collect()).collect();
+    assert_eq!(ids, [vec![4, 6], vec![5]]);
+    let [first, _] = calls.try_into().expect("two");
+    let wait = CallVerdict::Wait { error: "later".to_owned(), retry_after: None };
+    let waits = plan.ended(first, wait, (&mut held, OnRefused::Skip), &mut outcomes).expect("it waits");
+    assert_eq!((waits.destination.as_str(), waits.first_id), ("queue:a/q", 4));
+    assert!(plan.next_calls((&mut held, OnRefused::Skip), &mut outcomes).is_empty());
+}
+
+#[test]
+fn a_call_is_the_apis() {
+    let row = |id, body: &str| OutgoingRow { id, mark: 0, key: None, alias: None, body: body.to_owned() };
+    let call = PlannedCall {
+        destination: "queue:a/q".to_owned(),
+        rows: vec![row(1, "{1}"), row(2, "{2}")],
+        key: None,
+        bytes: 0,
+    };
+    let (path, body) = call.request().expect("a right destination");
+    assert_eq!(path, ["queues", "a", "q", "jobs"]);
+    assert_eq!(body, b"{\"jobs\":[{1},{2}]}");
+    assert!(call.needs_key());
+}

@@ -1,0 +1,64 @@
+//! How a call reaches the server: over HTTP, or inside it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fieldpost_client::{Client, Method, Path, Request};
+use futures_util::future::BoxFuture;
+
+/// How long an answer is waited for.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Most bytes of an answer: the ids of a thousand jobs are some tens of kilobytes.
+const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
+
+/// A call of the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutgoingCall {
+    /// Whether it is a PUT; else a POST.
+    pub is_put: bool,
+    /// The names of its path behind `/v1`, as they are.
+    pub path: Vec<String>,
+    /// With which it takes effect once.
+    pub idempotency_key: Option<String>,
+    /// The JSON document.
+    pub body: Vec<u8>,
+}
+
+/// What the server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallAnswer {
+    /// Its status.
+    pub status: u16,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// How long it asks to wait.
+    pub retry_after: Option<Duration>,
+}
+
+/// Makes calls; an error is that no answer came, and says why.
+pub type CallMaker =
+    Arc<dyn Fn(OutgoingCall) -> BoxFuture<'static, Result<CallAnswer, String>> + Send + Sync>;
+
+/// Makes calls over HTTP.
+#[must_use]
+pub fn over_http(client: Client) -> CallMaker {
+    Arc::new(move |call| {
+        let client = client.clone();
+        Box::pin(async move {
+            let names: Vec<&str> = call.path.iter().map(String::as_str).collect();
+            let method = if call.is_put { Method::PUT } else { Method::POST };
+            let request = Request::new(method, Path::of(&names)).json(call.body);
+            let request = request.timeout(ANSWER_MAX).answer_bytes_max(ANSWER_BYTES_MAX);
+            let request = match &call.idempotency_key {
+                Some(key) => request.idempotency_key(key).map_err(|error| error.to_string())?,
+                None => request,
+            };
+            let answer = client.send(&request).await.map_err(|error| {
+                let (cause, text) = (error.root_cause().to_string(), error.to_string());
+                if cause == text { text } else { format!("{text}: {cause}") }
+            })?;
+            let retry_after = answer.retry_after;
+            Ok(CallAnswer { status: answer.status, body: answer.body.to_vec(), retry_after })
+        })
+    })
+}

@@ -1,0 +1,98 @@
+//! What the server's answer means for a call. Pure.
+
+use std::time::Duration;
+
+use fieldpost_client::Refusal;
+
+use crate::outgoing::RowRefusal;
+use crate::publish::CallAnswer;
+
+/// The server carried out a call with this key before, with a row that was another then.
+const KEY_KNOWN: &str = "idempotency_key_reused";
+/// What is refused like this says that the server is another than was meant, and nothing of a row.
+const NOT_THE_API: &str = "unknown_route";
+/// A server that is busy says 503, too; with these it is one destination that is.
+const OF_ONE_DESTINATION: [&str; 3] = ["stream_full", "namespace_unavailable", "storage_unavailable"];
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CallVerdict {
+    /// All of it is durable.
+    Taken,
+    /// Nothing of it has taken effect, nor ever will as it is.
+    Refused(RowRefusal),
+    /// Nothing of it has taken effect; this destination is tried again later.
+    Wait { error: String, retry_after: Option<Duration> },
+    /// It may have taken effect: the same call is made again later.
+    Again { error: String, retry_after: Option<Duration> },
+}
+
+/// The verdict on an answer, or on none.
+pub(crate) fn of(answer: Result<CallAnswer, String>) -> CallVerdict {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => return CallVerdict::Again { error, retry_after: None },
+    };
+    let CallAnswer { status, body, retry_after } = answer;
+    if status == 201 && body.trim_ascii_start().starts_with(b"{") {
+        return CallVerdict::Taken;
+    }
+    if (200..400).contains(&status) {
+        let error = format!("something answers {status} that is not the server");
+        return CallVerdict::Again { error, retry_after };
+    }
+    let refusal = Refusal::read(status, retry_after, &body);
+    let error = refusal.to_string();
+    let Some(code) = refusal.code else { return CallVerdict::Again { error, retry_after } };
+    match status {
+        422 if code == KEY_KNOWN => CallVerdict::Taken,
+        404 if code == NOT_THE_API => CallVerdict::Again { error, retry_after },
+        400 | 404 | 409 | 413 | 422 => {
+            CallVerdict::Refused(RowRefusal { status, code, detail: refusal.detail })
+        }
+        403 | 429 => CallVerdict::Wait { error, retry_after },
+        503 if OF_ONE_DESTINATION.contains(&code.as_str()) => CallVerdict::Wait { error, retry_after },
+        _ => CallVerdict::Again { error, retry_after },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_otherwise_later_is_not_refused() {
+        for (status, code, expect) in [
+            (201, None, "again"), // of somebody in between
+            (400, Some("unreadable"), "refused"),
+            (404, Some("unknown_queue"), "refused"),
+            (404, Some("unknown_route"), "again"),
+            (409, Some("alias_taken"), "refused"),
+            (413, Some("body_too_large"), "refused"),
+            (422, Some("invalid_field"), "refused"),
+            (422, Some("idempotency_key_reused"), "taken"),
+            (422, None, "again"),
+            (401, Some("unauthorized"), "again"),
+            (403, Some("forbidden"), "wait"),
+            (429, Some("too_many_requests"), "wait"),
+            (500, Some("internal"), "again"),
+            (503, Some("busy"), "again"),
+            (503, Some("stream_full"), "wait"),
+            (502, None, "again"),
+        ] {
+            let body = code
+                .map_or_else(|| "<html>".to_owned(), |code| format!(r#"{{"code":"{code}","detail":"d"}}"#));
+            let answer = CallAnswer { status, body: body.into(), retry_after: None };
+            let found = match of(Ok(answer)) {
+                CallVerdict::Taken => "taken",
+                CallVerdict::Refused(_) => "refused",
+                CallVerdict::Wait { .. } => "wait",
+                CallVerdict::Again { .. } => "again",
+            };
+            assert_eq!(found, expect, "{status} {code:?}");
+        }
+        let taken = CallAnswer { status: 201, body: b"{\"jobs\":[]}".to_vec(), retry_after: None };
+        assert_eq!(of(Ok(taken)), CallVerdict::Taken);
+        assert!(matches!(of(Err("gone".to_owned())), CallVerdict::Again { .. }));
+    }
+}
