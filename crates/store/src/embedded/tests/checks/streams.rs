@@ -113,7 +113,7 @@ fn files_of_blocks_that_are_missing_damaged_or_nobodys_are_told() {
         Checked::Noted(text) => noted.push(text),
         Checked::Counted(..) => {}
     };
-    assert_eq!(check_directory(directory.path(), &mut tell).expect("can be looked at"), 2);
+    assert_eq!(check_directory(directory.path(), &crate::BlockStorages::default(), &mut tell).expect("can be looked at"), 2);
     assert!(found.iter().any(|text| text.contains("is missing")), "{found:?}");
     assert!(found.iter().any(|text| text.contains("does not agree with the checksum")), "{found:?}");
     assert!(noted.iter().any(|text| text.contains("1 files of blocks have no row")), "{noted:?}");
