@@ -12,11 +12,10 @@ use std::time::Instant;
 use ::streams::tail::skipped;
 use ::streams::{BadMessage, MessageReader, StreamMessage};
 use base::{Incarnation, PartitionId, Problem};
-use records::{StreamChunk, StreamTail};
+use records::{LOCAL_STORAGE, StreamChunk, StreamTail};
 use store::{Store, View};
 use tracing::error;
 
-use super::block_worker::LOCAL_STORAGE;
 use super::context::StreamsContext;
 use super::machine::unknown_stream;
 use super::tails::OpenTail;
@@ -142,13 +141,18 @@ impl StreamReader<'_> {
 
     /// A line in the log, and what a caller is told.
     fn damaged(&self, stream: Incarnation, error: &dyn std::fmt::Display) -> Problem {
+        self.unreadable_in(LOCAL_STORAGE, stream, error)
+    }
+
+    /// The same of a storage.
+    fn unreadable_in(&self, storage: &str, stream: Incarnation, error: &dyn std::fmt::Display) -> Problem {
         let partition = PartitionId::of_streams(stream.partition_index());
         let row = self.store.view(partition).and_then(|view| view.stream(stream)).ok().flatten();
         let name = row.map_or_else(String::new, |row| format!(" {}/{}", row.namespace, row.name));
         if let Some(left_out) = self.context.unreadable.take((), Instant::now()) {
-            error!(name, stream = stream.0, %error, left_out, "messages of a stream cannot be read");
+            error!(name, stream = stream.0, storage, %error, left_out, "messages of a stream cannot be read");
         }
-        let detail = format!("storage {LOCAL_STORAGE:?}: messages of stream{name} cannot be read");
+        let detail = format!("storage {storage:?}: messages of stream{name} cannot be read: {error}");
         Problem::new(503, "storage_unavailable", detail)
     }
 }

@@ -1,5 +1,6 @@
 //! Messages of stored blocks: the index first, then the stretches of messages that are needed.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use ::streams::{BlockError, BlockIndex};
 use base::Problem;
 use records::StreamBlock;
 
-use super::{BLOCKS_PER_PAGE, FoundStream, PageMaker, ROWS_PER_PAGE, StreamReader};
+use super::{BLOCKS_PER_PAGE, FoundStream, PageMaker, ROWS_PER_PAGE, StreamReader, TURNS};
 use crate::queries::unreadable;
 use crate::streams::block_worker::BlockFile;
 
@@ -139,27 +140,39 @@ impl StreamReader<'_> {
     }
 
     fn range(&self, block: &StreamBlock, offset: u64, len: usize) -> Result<Vec<u8>, NotRead> {
-        let name = BlockFile::of(block).block_name().to_string();
-        self.store.blocks().get_range(&name, offset, len).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => self.missing(block, &error),
-            _ => self.damaged_block(block, &error),
-        })
+        let mut place = Cow::Borrowed(block);
+        for _ in 0..TURNS {
+            let Some(storage) = self.context.storage(self.store, &place.storage) else {
+                return Err(self.damaged_block(&place, &"it is not among the settings"));
+            };
+            match storage.get_range(&place.file_name(), offset, len) {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // It may have gone to another storage since its row was read.
+                    place = Cow::Owned(self.row_of_missing(&place, &error)?);
+                }
+                Err(error) => return Err(self.damaged_block(&place, &error)),
+            }
+        }
+        Err(self.damaged_block(&place, &"the block is being moved: read it again"))
     }
 
-    /// The file of a block is not there: it went with its row since, or is lost.
-    fn missing(&self, block: &StreamBlock, error: &io::Error) -> NotRead {
+    /// The file of a block is not there: it went elsewhere, which its row says now, it went with its
+    /// row, or is lost.
+    fn row_of_missing(&self, block: &StreamBlock, error: &io::Error) -> Result<StreamBlock, NotRead> {
         let partition = base::PartitionId::of_streams(block.stream.partition_index());
         let view = self.store.view(partition);
         match view.and_then(|view| view.stream_block(block.stream, block.first)) {
-            Ok(None) => NotRead::Gone,
-            Ok(Some(_)) => self.damaged_block(block, error),
-            Err(error) => NotRead::Failed(unreadable(error)),
+            Ok(None) => Err(NotRead::Gone),
+            Ok(Some(row)) if BlockFile::of(&row) != BlockFile::of(block) => Ok(row),
+            Ok(Some(_)) => Err(self.damaged_block(block, error)),
+            Err(error) => Err(NotRead::Failed(unreadable(error))),
         }
     }
 
     pub(super) fn damaged_block(&self, block: &StreamBlock, error: &dyn std::fmt::Display) -> NotRead {
         let error = format!("block {}: {error}", BlockFile::of(block).block_name());
-        NotRead::Failed(self.damaged(block.stream, &error))
+        NotRead::Failed(self.unreadable_in(&block.storage, block.stream, &error))
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn all(store: &EmbeddedStore, storages: &BlockStorages, telling: &mut
         Err(error) => return telling.found(error),
     };
     let mut elsewhere: BTreeMap<Box<str>, BlocksElsewhere> = BTreeMap::new();
-    storages.iter().for_each(|(name, _)| drop(elsewhere.insert(name.into(), BlocksElsewhere::default())));
+    elsewhere.extend(storages.iter().map(|(name, _)| (Box::from(name), BlocksElsewhere::default())));
     let local = || blocks_of(store, &snapshot).filter(StreamBlock::is_local);
     storage(&*store.blocks(), "", local(), telling);
     for block in blocks_of(store, &snapshot).filter(|block| !block.is_local()) {
