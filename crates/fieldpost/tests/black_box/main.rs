@@ -19,6 +19,8 @@ mod lmstfy;
 mod mqtt_clients;
 mod overload;
 mod pages;
+mod ports;
+mod postgres;
 mod python;
 mod rabbitmq;
 mod simulate;

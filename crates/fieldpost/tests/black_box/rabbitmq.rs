@@ -7,7 +7,7 @@
 
 use std::fs::write;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
@@ -19,15 +19,14 @@ use lapin::{Channel, Connection, ConnectionProperties};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::interval;
 
+use crate::ports::free_ports;
+
 pub(crate) mod proxy;
 
 /// Starting takes seconds, and longer while other tests use the cores.
 const START_MAX: Duration = Duration::from_secs(60);
 /// Between two attempts to reach a broker that starts.
 const KNOCK_EVERY: Duration = Duration::from_millis(100);
-/// Below the ports that outgoing connections get, so that a test with many of those cannot take
-/// them between two starts.
-const PORTS: std::ops::Range<u16> = 21_000..32_000;
 
 /// The broker of this process.
 pub(crate) struct RabbitMq {
@@ -187,13 +186,4 @@ pub(crate) async fn waiting_in(channel: &Channel, queue: &str) -> Option<u32> {
     let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let found = channel.queue_declare(queue.into(), passive, FieldTable::default()).await;
     found.ok().map(|queue| queue.message_count())
-}
-
-fn free_ports<const N: usize>() -> [u16; N] {
-    let span = PORTS.end - PORTS.start;
-    // Processes that start together look in different places.
-    let first = (u64::from(std::process::id()) * 7 % u64::from(span)) as u16;
-    let candidates = (0..span).map(|step| PORTS.start + (first + step) % span);
-    let mut free = candidates.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    std::array::from_fn(|_| free.next().expect("there are free ports"))
 }
