@@ -23,6 +23,7 @@ mod notices;
 mod operations;
 mod reader;
 mod shape;
+mod storages;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,7 @@ use gateway::decode::kinds::KindForms;
 pub(crate) use auth::Auth;
 pub(crate) use in_force::InForce;
 pub(crate) use mistake::ConfigErrors;
+pub(crate) use storages::{StorageEntry, StorageEntryKind};
 
 use layers::Layers;
 use listeners::{connections_max, grpc_listen, http_listen, lmstfy_listen, mqtt_listen};
@@ -105,6 +107,8 @@ pub(crate) struct Settings {
     pub jobs: Jobs,
     /// `[streams] memory`, in bytes.
     pub streams_memory_bytes: usize,
+    /// `[[storages]]`
+    pub storages: Vec<StorageEntry>,
     /// What an answer may rest on.
     pub durability: Durability,
 }
@@ -362,6 +366,7 @@ impl Settings {
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),
             streams_memory_bytes: streams_memory_bytes(&mut from),
+            storages: storages::read(&mut from),
             durability: durability(&mut from),
         };
         settings.listeners_are_apart(&mut from);

@@ -21,7 +21,6 @@ mod s3;
 mod s3_http;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ use store::{BlockStorage, BlockStorages};
 
 pub use folder::FolderStorage;
 pub use made::MadeStorages;
-pub use postgres::{PostgresStorage, check_postgres_url};
+pub use postgres::{PostgresLogin, PostgresStorage, check_postgres_url};
 pub use s3::{S3Settings, S3Storage};
 
 /// A storage, as an operator sets it.
@@ -42,25 +41,14 @@ pub struct StorageSettings {
 }
 
 /// What a storage is.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageKind {
     /// A folder.
     Disk(PathBuf),
     /// A bucket of an S3 server.
     S3(S3Settings),
-    /// A table of a PostgreSQL database, by its URL, which may hold a password.
-    Postgres(String),
-}
-
-impl fmt::Debug for StorageKind {
-    /// Without what may hold a password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Disk(path) => write!(f, "Disk({})", path.display()),
-            Self::S3(settings) => settings.fmt(f),
-            Self::Postgres(_) => f.write_str("Postgres"),
-        }
-    }
+    /// A table of a PostgreSQL database.
+    Postgres(PostgresLogin),
 }
 
 /// Why a storage cannot be opened: a sentence for the operator. That it is away is none.
@@ -97,7 +85,7 @@ fn open_with(settings: &[StorageSettings], made: &MadeStorages) -> Result<BlockS
         let storage: Arc<dyn BlockStorage> = match kind {
             StorageKind::Disk(path) => Arc::new(FolderStorage::open(name, path, made)),
             StorageKind::S3(settings) => Arc::new(S3Storage::open(settings).map_err(refused)?),
-            StorageKind::Postgres(url) => Arc::new(PostgresStorage::open(url).map_err(refused)?),
+            StorageKind::Postgres(login) => Arc::new(PostgresStorage::open(login).map_err(refused)?),
         };
         all.insert(name.clone(), storage);
     }

@@ -44,6 +44,22 @@ fn config(url: &str) -> Result<Config, String> {
     Ok(config)
 }
 
+/// A database, as an operator sets it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresLogin {
+    /// Its URL, which may hold a password.
+    pub url: String,
+    /// The password, if the URL has none.
+    pub password: Option<String>,
+}
+
+impl fmt::Debug for PostgresLogin {
+    /// Without what may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PostgresLogin")
+    }
+}
+
 /// Blocks in a table.
 pub struct PostgresStorage {
     database: Arc<BlockTable>,
@@ -67,8 +83,12 @@ impl PostgresStorage {
     ///
     /// # Errors
     /// When the URL makes no sense.
-    pub fn open(url: &str) -> Result<Self, String> {
-        let database = BlockTable { config: config(url)?, idle: Mutex::default() };
+    pub fn open(login: &PostgresLogin) -> Result<Self, String> {
+        let mut config = config(&login.url)?;
+        if let Some(password) = &login.password {
+            config.password(password);
+        }
+        let database = BlockTable { config, idle: Mutex::default() };
         let network = OverNetwork::new("storage-pg").map_err(|error| error.to_string())?;
         Ok(Self { database: Arc::new(database), network })
     }

@@ -249,6 +249,7 @@ mod tests {
     use blocklog::SimulatedDisk;
 
     use super::*;
+    use crate::conformance::a_storage_keeps_blocks_until_they_are_deleted;
 
     fn each(check: impl Fn(&dyn BlockStorage)) {
         let directory = tempfile::tempdir().expect("a directory");
@@ -259,24 +260,8 @@ mod tests {
 
     #[test]
     fn a_block_is_read_in_ranges_until_it_is_deleted() {
-        each(|blocks| {
-            blocks.put("a.block", b"first, and longer").expect("is written");
-            blocks.put("a.block", b"messages").expect("is written");
-            blocks.put("b.block", b"").expect("is written");
-            assert_eq!(blocks.get_range("a.block", 0, 8).expect("is read"), b"messages");
-            assert_eq!(blocks.get_range("a.block", 4, 3).expect("is read"), b"age");
-            for (offset, len) in [(4, 5), (9, 0), (u64::MAX, 2), (0, usize::MAX)] {
-                let error = blocks.get_range("a.block", offset, len).expect_err("is not there");
-                assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{offset} {len}");
-            }
-            let mut names = blocks.names("").expect("is listed");
-            names.sort();
-            assert_eq!(names, ["a.block", "b.block"]);
-            blocks.delete("a.block").expect("is deleted");
-            blocks.delete("a.block").expect("is no error");
-            let error = blocks.get_range("a.block", 0, 1).expect_err("is gone");
-            assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        });
+        each(|blocks| a_storage_keeps_blocks_until_they_are_deleted(blocks, ""));
+        a_storage_keeps_blocks_until_they_are_deleted(&MemoryBlocks::default(), "00ab");
     }
 
     #[test]
