@@ -99,9 +99,13 @@ async fn serve(
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let threads =
             Running::start(Arc::clone(&store), Arc::clone(&clock)).map_err(because("no threads"))?;
-        let engine = Engine::start(engine_settings(settings, block_storages), Arc::<EmbeddedStore>::clone(&store), clock)
-            .await
-            .map_err(because("the data cannot be loaded"))?;
+        let engine = Engine::start(
+            engine_settings(settings, block_storages),
+            Arc::<EmbeddedStore>::clone(&store),
+            clock,
+        )
+        .await
+        .map_err(because("the data cannot be loaded"))?;
         engine.name_places_by(settings.place.clone());
         let mut edges = JoinSet::new();
         open_edges(settings, bootstrap, (&engine, &store), &mut addresses, &mut edges, stop).await?;

@@ -37,12 +37,12 @@ pub struct StorageSettings {
     /// Its name; unique, and not `local`.
     pub name: Box<str>,
     /// What it is.
-    pub kind: StorageKind,
+    pub kind: BlockStorageKind,
 }
 
 /// What a storage is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StorageKind {
+pub enum BlockStorageKind {
     /// A folder.
     Disk(PathBuf),
     /// A bucket of an S3 server.
@@ -83,9 +83,9 @@ fn open_with(settings: &[StorageSettings], made: &MadeStorages) -> Result<BlockS
     for StorageSettings { name, kind } in settings {
         let refused = |problem| StorageRefused { name: name.clone(), problem };
         let storage: Arc<dyn BlockStorage> = match kind {
-            StorageKind::Disk(path) => Arc::new(FolderStorage::open(name, path, made)),
-            StorageKind::S3(settings) => Arc::new(S3Storage::open(settings).map_err(refused)?),
-            StorageKind::Postgres(login) => Arc::new(PostgresStorage::open(login).map_err(refused)?),
+            BlockStorageKind::Disk(path) => Arc::new(FolderStorage::open(name, path, made)),
+            BlockStorageKind::S3(settings) => Arc::new(S3Storage::open(settings).map_err(refused)?),
+            BlockStorageKind::Postgres(login) => Arc::new(PostgresStorage::open(login).map_err(refused)?),
         };
         all.insert(name.clone(), storage);
     }

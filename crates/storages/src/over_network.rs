@@ -11,9 +11,11 @@ use tokio::runtime::{Builder, Runtime};
 /// Calls under way at a time.
 const CALLS_MAX: usize = 8;
 /// How long a call waits for its turn.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a call takes.
-const CALL_MAX: Duration = Duration::from_secs(60);
+const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a call takes that is answered with little, or with a part of a block.
+pub(crate) const READ_MAX: Duration = Duration::from_secs(30);
+/// How long a call takes that sends a block.
+pub(crate) const WRITE_MAX: Duration = Duration::from_secs(180);
 /// After how long a server that did not answer is asked again, at first.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 /// The longest such time.
@@ -37,7 +39,8 @@ struct CallTurns {
 
 impl OverNetwork {
     pub(crate) fn new(thread: &str) -> io::Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name(thread).enable_all().build()?;
+        let runtime =
+            Builder::new_multi_thread().worker_threads(1).thread_name(thread).enable_all().build()?;
         Ok(Self { runtime: Some(runtime), turns: Mutex::default(), freed: Condvar::new() })
     }
 
@@ -45,13 +48,14 @@ impl OverNetwork {
     /// server cannot be used: calls fail for a while without asking it.
     pub(crate) fn call<T: Send + 'static>(
         &self,
+        longest: Duration,
         call: impl Future<Output = io::Result<T>> + Send + 'static,
     ) -> io::Result<T> {
         let Some(runtime) = &self.runtime else { return Err(io::Error::other("it is closed")) };
         self.take_turn()?;
         let (tell, told) = mpsc::sync_channel(1);
         runtime.spawn(async move {
-            let ended = tokio::time::timeout(CALL_MAX, call).await;
+            let ended = tokio::time::timeout(longest, call).await;
             let late = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
             // Whoever asked waits for it.
             let _gone = tell.send(ended.map_err(late).flatten());
@@ -127,12 +131,12 @@ mod tests {
     fn a_server_that_fails_is_left_alone_for_a_while() {
         let network = OverNetwork::new("test").expect("starts");
         let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "nobody listens");
-        assert!(network.call(async move { Err::<(), _>(refused()) }).is_err());
-        let error = network.call(async { Ok(()) }).expect_err("it is not asked");
+        assert!(network.call(READ_MAX, async move { Err::<(), _>(refused()) }).is_err());
+        let error = network.call(READ_MAX, async { Ok(()) }).expect_err("it is not asked");
         assert_eq!(error.to_string(), "nobody listens");
         network.turns().paused = None;
         let missing = io::Error::new(io::ErrorKind::NotFound, "no such block");
-        assert!(network.call(async move { Err::<(), _>(missing) }).is_err());
-        assert_eq!(network.call(async { Ok(7) }).expect("that was an answer"), 7);
+        assert!(network.call(READ_MAX, async move { Err::<(), _>(missing) }).is_err());
+        assert_eq!(network.call(READ_MAX, async { Ok(7) }).expect("that was an answer"), 7);
     }
 }

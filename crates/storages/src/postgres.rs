@@ -8,7 +8,7 @@ use std::time::Duration;
 use store::BlockStorage;
 use tokio_postgres::{Client, Config, NoTls, config::SslMode};
 
-use crate::over_network::OverNetwork;
+use crate::over_network::{OverNetwork, READ_MAX, WRITE_MAX};
 
 /// Connections that are kept for the next call.
 const CONNECTIONS_KEPT: usize = 4;
@@ -144,7 +144,7 @@ fn parts(name: &str) -> io::Result<(String, String)> {
 impl BlockStorage for PostgresStorage {
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let ((folder, file), bytes, database) = (parts(name)?, bytes.to_vec(), Arc::clone(&self.database));
-        self.network.call(async move {
+        self.network.call(WRITE_MAX, async move {
             let client = database.connection().await?;
             let put = "INSERT INTO fieldpost_blocks (folder, name, bytes) VALUES ($1, $2, $3)
                        ON CONFLICT (folder, name) DO UPDATE SET bytes = excluded.bytes";
@@ -161,7 +161,7 @@ impl BlockStorage for PostgresStorage {
         let from = i32::try_from(offset).ok().and_then(|offset| offset.checked_add(1)).ok_or_else(short)?;
         let count = i32::try_from(len).map_err(|_| short())?;
         let database = Arc::clone(&self.database);
-        self.network.call(async move {
+        self.network.call(READ_MAX, async move {
             let client = database.connection().await?;
             let get = "SELECT substring(bytes FROM $3 FOR $4), octet_length(bytes)
                        FROM fieldpost_blocks WHERE folder = $1 AND name = $2";
@@ -179,7 +179,7 @@ impl BlockStorage for PostgresStorage {
 
     fn delete(&self, name: &str) -> io::Result<()> {
         let ((folder, file), database) = (parts(name)?, Arc::clone(&self.database));
-        self.network.call(async move {
+        self.network.call(READ_MAX, async move {
             let client = database.connection().await?;
             let delete = "DELETE FROM fieldpost_blocks WHERE folder = $1 AND name = $2";
             client.execute(delete, &[&folder, &file]).await.map_err(|error| told(&error))?;
@@ -192,7 +192,7 @@ impl BlockStorage for PostgresStorage {
         let mut after = String::new();
         loop {
             let (of, from, database) = (folder.to_owned(), after.clone(), Arc::clone(&self.database));
-            let names: Vec<String> = self.network.call(async move {
+            let names: Vec<String> = self.network.call(READ_MAX, async move {
                 let client = database.connection().await?;
                 let list = "SELECT name FROM fieldpost_blocks WHERE folder = $1 AND name > $2
                             ORDER BY name LIMIT $3";
@@ -212,7 +212,7 @@ impl BlockStorage for PostgresStorage {
 
     fn probe(&self) -> io::Result<()> {
         let database = Arc::clone(&self.database);
-        self.network.call(async move {
+        self.network.call(READ_MAX, async move {
             let client = database.connection().await?;
             client.batch_execute("SELECT 1").await.map_err(|error| told(&error))?;
             database.keep(client);

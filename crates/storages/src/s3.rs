@@ -14,7 +14,7 @@ use object_store::{
 use store::BlockStorage;
 use url::Url;
 
-use crate::over_network::OverNetwork;
+use crate::over_network::{OverNetwork, READ_MAX, WRITE_MAX};
 use crate::s3_http::S3Connector;
 
 /// Tries of one request beyond the first.
@@ -41,7 +41,10 @@ pub struct S3Settings {
 impl fmt::Debug for S3Settings {
     /// Without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("S3Settings").field("url", &self.url).field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("S3Settings")
+            .field("url", &self.url)
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
     }
 }
 
@@ -53,7 +56,8 @@ impl S3Settings {
     pub fn bucket(&self) -> Result<(String, String), String> {
         let wrong = || "url must be s3://BUCKET or s3://BUCKET/PREFIX".to_owned();
         let url = Url::parse(&self.url).map_err(|_| wrong())?;
-        let bucket = url.host_str().filter(|_| url.scheme() == "s3" && url.query().is_none()).ok_or_else(wrong)?;
+        let bucket =
+            url.host_str().filter(|_| url.scheme() == "s3" && url.query().is_none()).ok_or_else(wrong)?;
         Ok((bucket.to_owned(), url.path().trim_matches('/').to_owned()))
     }
 
@@ -142,7 +146,7 @@ fn one_line(text: &str) -> String {
 impl BlockStorage for S3Storage {
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let (bucket, object, bytes) = (Arc::clone(&self.bucket), self.object(name), bytes.to_vec());
-        self.network.call(async move {
+        self.network.call(WRITE_MAX, async move {
             bucket.put(&object, bytes.into()).await.map_err(|error| told(&error)).map(drop)
         })
     }
@@ -151,7 +155,7 @@ impl BlockStorage for S3Storage {
         let short = || io::Error::new(io::ErrorKind::UnexpectedEof, "the object ends before");
         let end = offset.checked_add(len as u64).ok_or_else(short)?;
         let (bucket, object) = (Arc::clone(&self.bucket), self.object(name));
-        self.network.call(async move {
+        self.network.call(READ_MAX, async move {
             // An empty range is none: the server is asked for the length alone.
             let meta = match len {
                 0 => bucket.head(&object).await.map_err(|error| told(&error))?,
@@ -177,7 +181,7 @@ impl BlockStorage for S3Storage {
 
     fn delete(&self, name: &str) -> io::Result<()> {
         let (bucket, object) = (Arc::clone(&self.bucket), self.object(name));
-        self.network.call(async move {
+        self.network.call(READ_MAX, async move {
             match bucket.delete(&object).await {
                 Ok(()) | Err(ObjectError::NotFound { .. }) => Ok(()),
                 Err(error) => Err(told(&error)),
@@ -191,7 +195,7 @@ impl BlockStorage for S3Storage {
         let mut after: Option<ObjectPath> = None;
         loop {
             let (bucket, prefix, from) = (Arc::clone(&self.bucket), prefix.clone(), after.take());
-            let names: Vec<ObjectPath> = self.network.call(async move {
+            let names: Vec<ObjectPath> = self.network.call(READ_MAX, async move {
                 let listed = match &from {
                     Some(from) => bucket.list_with_offset(Some(&prefix), from),
                     None => bucket.list(Some(&prefix)),
@@ -218,7 +222,7 @@ impl BlockStorage for S3Storage {
 
     fn probe(&self) -> io::Result<()> {
         let (bucket, prefix) = (Arc::clone(&self.bucket), self.object("probe"));
-        self.network.call(async move {
+        self.network.call(READ_MAX, async move {
             match bucket.list(Some(&prefix)).next().await {
                 None | Some(Ok(_)) => Ok(()),
                 Some(Err(error)) => Err(told(&error)),

@@ -19,20 +19,20 @@ use rustls::{ClientConfig, RootCertStore};
 
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long one request may take until its answer begins.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// How long one request may take until its answer begins, with a large block on a slow line.
+const ANSWER_MAX: Duration = Duration::from_secs(150);
 
-type Connections = Client<HttpsConnector<TcpConnector>, HttpRequestBody>;
+type S3Connections = Client<HttpsConnector<TcpConnector>, HttpRequestBody>;
 
 /// Makes clients of the S3 server.
 #[derive(Debug)]
 pub(crate) struct S3Connector {
-    connections: Connections,
+    connections: S3Connections,
 }
 
 #[derive(Debug)]
 struct S3Http {
-    connections: Connections,
+    connections: S3Connections,
 }
 
 impl S3Connector {
@@ -51,8 +51,11 @@ impl S3Connector {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_MAX));
-        let tls =
-            HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().wrap_connector(tcp);
+        let tls = HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
         Ok(Self { connections: Client::builder(TokioExecutor::new()).build(tls) })
     }
 }

@@ -59,9 +59,9 @@ use view::EmbeddedView;
 
 pub use backup::Backup;
 pub use backup::reader::{BackupSummary, verify_backup};
-pub use restore::STORAGES_MADE;
 pub use check::{Checked, check_backup, check_directory, is_data_directory};
 pub use driver::Running;
+pub use restore::STORAGES_MADE;
 pub use restore::restore;
 
 /// Bytes of log after which checkpoints begin: what a start has to read again, and what overlays

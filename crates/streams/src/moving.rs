@@ -62,7 +62,9 @@ mod tests {
     }
 
     fn chain() -> Vec<StreamMove> {
-        [(1_000, "cold"), (5_000, "bucket")].map(|(after_ms, to)| StreamMove { after_ms, to: to.into() }).into()
+        [(1_000, "cold"), (5_000, "bucket")]
+            .map(|(after_ms, to)| StreamMove { after_ms, to: to.into() })
+            .into()
     }
 
     #[test]

@@ -78,7 +78,8 @@ impl From<&StreamSettings> for StreamSettingsShape {
     fn from(settings: &StreamSettings) -> Self {
         let StreamSettings { save, save_interval_ms, block, keep, when_full, unload_after_ms, ref moves } =
             *settings;
-        let shown = |one: &StreamMove| StreamMoveShape { after: of_millis(one.after_ms), to: one.to.to_string() };
+        let shown =
+            |one: &StreamMove| StreamMoveShape { after: of_millis(one.after_ms), to: one.to.to_string() };
         Self {
             save: save.as_str(),
             save_interval: of_millis(save_interval_ms),

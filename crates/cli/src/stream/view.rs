@@ -97,7 +97,8 @@ struct KeepSettingsView {
 
 impl StreamView {
     pub(super) fn facts(&self) -> String {
-        let SettingsView { save, save_interval, block, keep, when_full, unload_after, moves } = &self.settings;
+        let SettingsView { save, save_interval, block, keep, when_full, unload_after, moves } =
+            &self.settings;
         let bound = |bound: &Option<String>| bound.as_deref().map_or_else(no_limit, Cell::text);
         let saved = match save.as_str() {
             "wait" | "periodic" => format!("{save}, every {save_interval}"),

@@ -105,11 +105,7 @@ fn read_whole(source: &dyn BlockStorage, block: &StreamBlock) -> Result<Vec<u8>,
 }
 
 /// The checksum of a block's file as a storage has it.
-fn checksum(
-    storage: &dyn BlockStorage,
-    block: &StreamBlock,
-    mut each: impl FnMut(&[u8]),
-) -> io::Result<u32> {
+fn checksum(storage: &dyn BlockStorage, block: &StreamBlock, mut each: impl FnMut(&[u8])) -> io::Result<u32> {
     let (name, mut offset, mut checksum) = (block.file_name(), 0, 0);
     while offset < block.stored_bytes {
         let length = (block.stored_bytes - offset).min(READ_BYTES);

@@ -1,8 +1,8 @@
 //! Files of blocks that no row has are deleted: a crash came between the file and its row, or
 //! between the end of the row and that of the file; or the storage was away.
 
-use base::PartitionId;
 use ::streams::BlockName;
+use base::PartitionId;
 use records::{LOCAL_STORAGE, block_folder};
 use store::{BLOCK_SUFFIX, Store, StoreError};
 use tracing::{info, warn};

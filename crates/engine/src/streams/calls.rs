@@ -14,8 +14,8 @@ pub use subscriptions::PushPage;
 
 use super::append_run::{AppendRun, PlaceInRun};
 use super::block_worker::BlockFile;
-use super::effect::HandledBlocks;
 use super::checks::check_message;
+use super::effect::HandledBlocks;
 use super::input::{AppendCall, AppendOutcome, StreamsInput};
 use super::reading::{FoundStream, StreamReader};
 use super::tails::OpenTail;
@@ -327,6 +327,12 @@ impl Streams {
         let (streams, stream) = (self.clone(), stream.clone());
         let find = move || streams.reader().find(&stream).map(|found| (found.stream, found.next));
         spawn_blocking(find).await.ok().and_then(Result::ok)
+    }
+
+    /// Storages that cannot be used, as they were last looked at, and why.
+    #[must_use]
+    pub fn storages_away(&self) -> Vec<(Box<str>, Box<str>)> {
+        self.engine.context().streams.watch.all_away()
     }
 
     fn reader(&self) -> StreamReader<'_> {

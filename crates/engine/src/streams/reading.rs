@@ -28,6 +28,8 @@ const LOOKED_AT_BYTES_MAX: usize = 64 << 20;
 const BLOCKS_PER_PAGE: usize = 1_024;
 /// Blocks of which one page reads the row.
 const ROWS_PER_PAGE: usize = 100_000;
+/// How often one page asks other storages than the local one, which answer slowly.
+const READS_ELSEWHERE_PER_PAGE: usize = 64;
 /// How often a page is begun where blocks go meanwhile.
 const TURNS: usize = 4;
 /// Bytes of chunks that are read at a time.
@@ -191,6 +193,8 @@ pub(super) struct PageMaker<'q> {
     items: Vec<OwnedMessage>,
     bytes: usize,
     looked_at_bytes: usize,
+    /// How often other storages were asked.
+    read_elsewhere: usize,
     /// The id that is looked at next.
     pub(super) next: u64,
     is_full: bool,
@@ -201,11 +205,26 @@ pub(super) struct PageMaker<'q> {
 impl<'q> PageMaker<'q> {
     fn new(query: &'q StreamRead, next: u64) -> Self {
         let is_full = query.limit == 0;
-        Self { query, items: Vec::new(), bytes: 0, looked_at_bytes: 0, next, is_full, has_lost: false }
+        Self {
+            query,
+            items: Vec::new(),
+            bytes: 0,
+            looked_at_bytes: 0,
+            read_elsewhere: 0,
+            next,
+            is_full,
+            has_lost: false,
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// Another storage was asked; too many times end the page.
+    pub(super) fn read_elsewhere(&mut self) {
+        self.read_elsewhere += 1;
+        self.is_full |= self.read_elsewhere >= READS_ELSEWHERE_PER_PAGE;
     }
 
     /// Bytes were read; too many of them end the page.

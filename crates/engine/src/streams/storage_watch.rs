@@ -46,6 +46,17 @@ pub(crate) struct StorageWatch {
 }
 
 impl StorageWatch {
+    /// Storages that cannot be used, and why; those with blocks that are not among the settings too.
+    pub(super) fn all_away(&self) -> Vec<(Box<str>, Box<str>)> {
+        let unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown = unknown.iter().map(|(name, blocks)| {
+            let why = format!("{blocks} blocks lie there, and it is not among the settings");
+            (name.clone(), why.into_boxed_str())
+        });
+        let away: Vec<_> = self.away().iter().map(|(name, why)| (name.clone(), why.clone())).collect();
+        away.into_iter().chain(unknown).collect()
+    }
+
     /// A block went to a storage, or could not.
     pub(super) fn moved(&self, to: &str, bytes: Option<u64>) {
         let label = label(to);
@@ -172,6 +183,7 @@ impl StreamsContext {
         }
         let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let mut unknown = self.watch.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        unknown.retain(|name, _| all.get(name).is_some_and(|(blocks, _)| *blocks > 0));
         for (name, (blocks, bytes)) in &all {
             self.watch.blocks.get_or_create(&label(name)).set(whole(*blocks));
             self.watch.bytes.get_or_create(&label(name)).set(whole(*bytes));

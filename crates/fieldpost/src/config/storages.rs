@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use storages::{S3Settings, check_postgres_url};
+use ::storages::{S3Settings, check_postgres_url};
 
 use super::entry::Entry;
 use super::reader::Reader;

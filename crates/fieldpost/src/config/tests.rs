@@ -7,6 +7,7 @@ mod commands;
 mod in_force;
 mod listeners;
 mod mistakes;
+mod storages;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -98,6 +99,7 @@ fn the_defaults_are_those_of_the_contract() {
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },
+        storages: Vec::new(),
         streams_memory_bytes: 64_000_000,
         durability: Durability::Always,
     };

@@ -75,9 +75,11 @@ fn note_storages(disk: &dyn Disk, summary: &BackupSummary) -> Result<(), StoreEr
     }
     let lines: String = summary.elsewhere.keys().map(|name| format!("{name}\n")).collect();
     let file = disk.open(STORAGES_MADE, true).map_err(disk_failure("opening", disk, STORAGES_MADE))?;
-    file.write_at(0, lines.as_bytes())
-        .and_then(|()| file.sync())
-        .map_err(disk_failure("writing", disk, STORAGES_MADE))
+    file.write_at(0, lines.as_bytes()).and_then(|()| file.sync()).map_err(disk_failure(
+        "writing",
+        disk,
+        STORAGES_MADE,
+    ))
 }
 
 /// Bytes of a block's file. It is durable with its last ones: each part is synced.

@@ -140,8 +140,7 @@ impl MoveTurns {
     /// Whether the blocks of a stream leave the local storage, so that none has to be dropped for a
     /// disk that is nearly full.
     pub(super) fn free_local(&self, settings: &StreamSettings) -> bool {
-        let is_failing =
-            |to: &str| self.by_storage.get(to).is_some_and(|turns| turns.retry.is_some());
+        let is_failing = |to: &str| self.by_storage.get(to).is_some_and(|turns| turns.retry.is_some());
         let first = settings.moves.first();
         first.is_some_and(|first| *first.to != *LOCAL_STORAGE && !is_failing(&first.to))
     }
@@ -285,7 +284,6 @@ impl StreamPartition {
         }
         step.emit(StreamsEffect::Tail(self.id, name, TailChange::Handled(handled)));
     }
-
 }
 
 impl LoadedStream {
@@ -330,7 +328,9 @@ impl LoadedStream {
 
     /// A block cannot be moved: the moves go on behind it.
     fn give_up(&mut self, moved: &BlockToMove) {
-        let Some(place) = self.stream.settings.moves.iter().position(|one| one.to == moved.to) else { return };
+        let Some(place) = self.stream.settings.moves.iter().position(|one| one.to == moved.to) else {
+            return;
+        };
         for until in self.tail.moved.iter_mut().take(place + 1) {
             *until = (*until).max(moved.block.last + 1);
         }

@@ -187,7 +187,8 @@ impl LoadedStream {
         next: Option<&StreamBlock>,
         step: &mut StreamsStep<'_>,
     ) {
-        let mut handled = HandledBlocks { by: HandledBy::Delete, at: step.now, blocks: 0, bytes: 0, error: None };
+        let mut handled =
+            HandledBlocks { by: HandledBy::Delete, at: step.now, blocks: 0, bytes: 0, error: None };
         // What is not saved yet is behind `next` of the tail.
         let saved = self.blocks.front().and_then(|block| block.chunks.first());
         let unstored = saved.filter(|chunk| chunk.unsaved.is_none()).map(|chunk| chunk.first);

@@ -49,7 +49,8 @@ const COLD: &str = "[[storages]]\nname = \"cold\"\nkind = \"disk\"\npath = \"PLA
 
 /// Blocks of ten messages that go to storages a moment after they are stored.
 async fn set_moves(rig: &Rig, moves: &Value) {
-    let settings = json!({"block": {"messages": 10}, "keep": {"age": null}, "unload_after": "1s", "move": moves});
+    let settings =
+        json!({"block": {"messages": 10}, "keep": {"age": null}, "unload_after": "1s", "move": moves});
     set(rig, &settings).await;
 }
 
@@ -96,7 +97,10 @@ async fn a_folder_that_is_taken_away_makes_its_blocks_unreadable_and_nothing_els
     let handlers = of.rig.get(&format!("{S}/handlers")).await;
     let moves = handlers["items"].as_array().expect("items").iter().find(|one| one["handler"] == "move");
     let moves = moves.expect("there is one");
-    assert_eq!((&moves["name"], &moves["blocks"], &moves["error"]), (&json!("cold"), &json!(4), &Value::Null));
+    assert_eq!(
+        (&moves["name"], &moves["blocks"], &moves["error"]),
+        (&json!("cold"), &json!(4), &Value::Null)
+    );
     let blocks = of.rig.get(&format!("{S}/blocks")).await;
     assert!(blocks["items"].as_array().expect("items").iter().all(|block| block["storage"] == "cold"));
 
@@ -109,7 +113,10 @@ async fn a_folder_that_is_taken_away_makes_its_blocks_unreadable_and_nothing_els
         let path = format!("{S}/messages?after=0");
         let answer = of.rig.ask("GET", &path, "application/json", "").await;
         assert_eq!((answer.status, answer.json()["code"].as_str()), (503, Some("storage_unavailable")));
-        assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("\"cold\"")), "{answer:?}");
+        assert!(
+            answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("\"cold\"")),
+            "{answer:?}"
+        );
         let newest = append_numbers(&of.rig, 40, 1).await;
         let after = numbers(&newest, "id")[0] - 1;
         assert_eq!(read(&of.rig, &format!("?after={after}")).await["items"][0]["payload"], 40);

@@ -79,7 +79,9 @@ impl Traffic {
             },
             when_full: WhenFull::ALL[self.below(2) as usize],
             unload_after_ms: self.below(60_000),
-            moves: (0..self.below(3)).map(|after| records::StreamMove { after_ms: after * 1_000, to: "cold".into() }).collect(),
+            moves: (0..self.below(3))
+                .map(|after| records::StreamMove { after_ms: after * 1_000, to: "cold".into() })
+                .collect(),
         }
     }
 

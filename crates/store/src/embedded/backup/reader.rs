@@ -96,7 +96,9 @@ impl<R: Read> BackupReader<R> {
                     self.rows += 1;
                     if rows.table == Table::StreamBlocks {
                         let block = StreamBlock::from_row(value).ok().filter(|block| !block.is_local());
-                        block.into_iter().for_each(|one| *self.elsewhere.entry(one.storage).or_default() += 1);
+                        block
+                            .into_iter()
+                            .for_each(|one| *self.elsewhere.entry(one.storage).or_default() += 1);
                     }
                     take(rows.table, partition, key, value)?;
                 }

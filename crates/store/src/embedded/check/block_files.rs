@@ -90,8 +90,9 @@ fn storage(
     telling.counted(what, looked_at);
     if let Some(first) = names.first() {
         let count = names.len();
-        telling
-            .noted(format!("{count} files of blocks have no row, {first} is one: the next start deletes them"));
+        telling.noted(format!(
+            "{count} files of blocks have no row, {first} is one: the next start deletes them"
+        ));
     }
 }
 
