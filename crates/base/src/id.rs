@@ -233,7 +233,7 @@ impl Incarnation {
 }
 
 /// The random number of a data directory; a restore gives a new one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lineage(pub u64);
 
 /// A way by which reports come in.

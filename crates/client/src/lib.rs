@@ -65,7 +65,7 @@ pub use publish::{Change, NewJob, OnConflict, Published, Schedule};
 pub use queue::{Alias, Queue, Which};
 pub use queue_stats::{Cursor, FeedPage, Figures, Order, Page, QueueFlow, Settings};
 pub use request::{Answer, Download, Request};
-pub use stream_config::{BlockConfig, FullChoice, KeepConfig, SaveChoice, StreamConfig};
+pub use stream_config::{BlockConfig, FullChoice, KeepConfig, MoveConfig, SaveChoice, StreamConfig};
 pub use subscription::{
     MessageSubscription, PushSummary, SubscriptionReader, SubscriptionSummary, SubscriptionTerms,
 };

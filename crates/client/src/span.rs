@@ -97,6 +97,19 @@ pub(crate) mod maybe_moment {
     }
 }
 
+/// A span that is always there.
+pub(crate) mod sure_span {
+    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, Span};
+
+    pub(crate) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        Span(*span).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        Span::deserialize(deserializer).map(|span| span.0)
+    }
+}
+
 /// For `#[serde(with = ...)]` on an `Option<Duration>`.
 pub(crate) mod maybe_span {
     use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, Span};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::span::maybe_span;
+use crate::span::{maybe_span, sure_span};
 
 /// What a stream is set to. What is `None` has the server's default, and so has what a
 /// [`StreamConfig::default`] leaves out.
@@ -25,6 +25,19 @@ pub struct StreamConfig {
     /// How long a stream that nobody uses stays in memory.
     #[serde(with = "maybe_span", skip_serializing_if = "Option::is_none")]
     pub unload_after: Option<Duration>,
+    /// Where blocks of some age go, the youngest first.
+    #[serde(rename = "move")]
+    pub moves: Vec<MoveConfig>,
+}
+
+/// Where the blocks of a stream go at some age.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct MoveConfig {
+    /// How old the last message of a block is.
+    #[serde(with = "sure_span")]
+    pub after: Duration,
+    /// The name of the storage.
+    pub to: String,
 }
 
 /// When messages are saved, and when an append is answered.
@@ -86,7 +99,7 @@ mod tests {
     fn settings_are_read_as_the_server_writes_them() {
         let text = r#"{"save":"sync","save_interval":"1s","block":{"bytes":"1MB","age":"1m","messages":10000},
             "keep":{"age":"7d","bytes":null,"until_copied":true},"when_full":"drop_oldest","unload_after":"1m",
-            "move":[]}"#;
+            "move":[{"after":"1d","to":"cold"}]}"#;
         let config: StreamConfig = serde_json::from_str(text).expect("settings");
         assert_eq!(config.keep.as_ref().and_then(|keep| keep.age), Some(Duration::from_secs(7 * 86_400)));
         let written = serde_json::to_string(&config).expect("JSON");

@@ -84,7 +84,11 @@ impl EngineContext {
                 Arc::clone(&devices.followers),
                 Arc::clone(&metrics),
             )),
-            streams: Arc::new(StreamsContext::new(settings.streams_memory_bytes, Arc::clone(&metrics))),
+            streams: Arc::new(StreamsContext::new(
+                settings.streams_memory_bytes,
+                settings.block_storages.clone(),
+                Arc::clone(&metrics),
+            )),
             devices: Arc::new(devices),
             notices,
             rollouts,

@@ -421,6 +421,7 @@ impl Engine {
         self.shared.context.campaigns.counts.register(registry);
         self.shared.context.campaigns.links.register(registry);
         self.shared.context.streams.counts.register(registry);
+        self.shared.context.streams.watch.register(registry);
         registry.register_collector(Box::new(SubscriptionCollector { engine: self.clone() }));
         let EngineContext { kernel, devices, queues, .. } = self.shared.context.clone();
         let (engine, stale, named) = (self.clone(), Arc::clone(&devices), Arc::clone(&queues));

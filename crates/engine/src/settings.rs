@@ -55,6 +55,8 @@ pub struct Settings {
     pub campaigns: CampaignSettings,
     /// Bytes of memory for messages of streams.
     pub streams_memory_bytes: usize,
+    /// Storages of blocks of streams beside the local one.
+    pub block_storages: store::BlockStorages,
     /// What operators are told of the system.
     pub notices: NoticeSettings,
     /// Whether a client's URL may hold a private address.
@@ -93,6 +95,7 @@ impl Settings {
             operations: OperationSettings::default(),
             campaigns: CampaignSettings::default(),
             streams_memory_bytes: 64_000_000,
+            block_storages: store::BlockStorages::default(),
             notices: NoticeSettings::default(),
             allow_private: false,
             render: Arc::new(|_| b"{}".to_vec()),

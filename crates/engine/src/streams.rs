@@ -6,6 +6,9 @@
 //! answered, and never more.
 
 mod append_run;
+pub mod block_moving;
+mod block_queue;
+pub mod block_sweep;
 pub mod block_worker;
 mod calls;
 mod checks;
@@ -22,6 +25,7 @@ mod name;
 mod pushes;
 mod reading;
 mod shown;
+pub(crate) mod storage_watch;
 mod stream_metrics;
 mod subscription;
 pub(crate) mod subscription_metrics;

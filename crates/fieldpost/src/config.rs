@@ -24,6 +24,7 @@ mod operations;
 mod reader;
 mod relay;
 mod shape;
+mod storages;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +47,7 @@ pub(crate) use auth::Auth;
 pub(crate) use in_force::InForce;
 pub(crate) use mistake::ConfigErrors;
 pub(crate) use relay::RelaySettings;
+pub(crate) use storages::{StorageEntry, StorageEntryKind};
 
 use layers::Layers;
 use listeners::{connections_max, grpc_listen, http_listen, lmstfy_listen, mqtt_listen};
@@ -109,6 +111,8 @@ pub(crate) struct Settings {
     pub jobs: Jobs,
     /// `[streams] memory`, in bytes.
     pub streams_memory_bytes: usize,
+    /// `[[storages]]`
+    pub storages: Vec<StorageEntry>,
     /// What an answer may rest on.
     pub durability: Durability,
     /// `[store] memory`, in bytes.
@@ -369,6 +373,7 @@ impl Settings {
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),
             streams_memory_bytes: memory_bytes(&mut from, "streams.memory"),
+            storages: storages::read(&mut from),
             durability: durability(&mut from),
             store_memory_bytes: memory_bytes(&mut from, "store.memory"),
         };

@@ -19,6 +19,7 @@ mod open_files;
 mod process;
 mod ready_file;
 mod relay;
+pub(crate) mod storages;
 mod tls;
 
 use std::fmt::Display;
@@ -34,7 +35,7 @@ use engine::Engine;
 use gateway::mqtt::{Limits, MqttListener};
 use net::http::{HttpListener, LargeAnswers, WebAccess};
 use prometheus_client::registry::Registry;
-use store::{EmbeddedStore, Running, Store};
+use store::{BlockStorages, EmbeddedStore, Running, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -90,6 +91,7 @@ async fn serve(
 
     info!(http = %addresses.http, data_dir = %settings.data_dir.display(), "starting");
     let store = data_dir::open(settings)?;
+    let block_storages = storages::open(&settings.storages, &settings.data_dir).map_err(Ended)?;
     let clock = tokio::select! {
         clock = clock::start(store.recorded_now(), &bootstrap.front) => Some(clock.map_err(Ended)?),
         () = signals.any() => None,
@@ -98,9 +100,13 @@ async fn serve(
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let threads =
             Running::start(Arc::clone(&store), Arc::clone(&clock)).map_err(because("no threads"))?;
-        let engine = Engine::start(engine_settings(settings), Arc::<EmbeddedStore>::clone(&store), clock)
-            .await
-            .map_err(because("the data cannot be loaded"))?;
+        let engine = Engine::start(
+            engine_settings(settings, block_storages),
+            Arc::<EmbeddedStore>::clone(&store),
+            clock,
+        )
+        .await
+        .map_err(because("the data cannot be loaded"))?;
         engine.name_places_by(settings.place.clone());
         let mut edges = JoinSet::new();
         open_edges(settings, bootstrap, (&engine, &store), &mut addresses, &mut edges, stop).await?;
@@ -311,7 +317,7 @@ async fn bind_mqtt(
     Ok(listener)
 }
 
-fn engine_settings(settings: &Settings) -> engine::Settings {
+fn engine_settings(settings: &Settings, block_storages: BlockStorages) -> engine::Settings {
     let (devices, notify) = (&settings.devices, &settings.notify);
     let kinds = Arc::clone(&settings.kinds);
     engine::Settings {
@@ -341,6 +347,7 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
         },
         jobs_resident_max: settings.jobs.resident_max,
         streams_memory_bytes: settings.streams_memory_bytes,
+        block_storages,
         commands: settings.commands.clone(),
         operations: settings.operations,
         campaigns: settings.campaigns.clone(),

@@ -293,6 +293,8 @@ impl Op {
             Self::PutNotice(notice) => PLAIN + notice.subject.len() + notice.detail.len(),
             Self::PutPickTerms(terms) => 2 * PLAIN + terms.text_bytes(),
             Self::PutPick(pick) => 3 * PLAIN + pick.text_bytes(),
+            Self::PutStream(stream) => 2 * PLAIN + stream.text_bytes(),
+            Self::PutStreamTail(tail) => PLAIN + tail.text_bytes(),
             Self::PutStreamChunk(chunk) => PLAIN + chunk.bytes.len(),
             Self::PutStreamBlock(block) => 2 * PLAIN + block.text_bytes(),
             Self::PutSubscription(subscription) => 2 * PLAIN + subscription.text_bytes(),
@@ -321,7 +323,6 @@ impl Op {
             | Self::DeleteTask(..)
             | Self::DeletePick(_)
             | Self::PutCampaignState(_)
-            | Self::PutStream(_)
             | Self::DeleteStream(_)
             | Self::PutExternalInterval(_)
             | Self::PutExternalSpan(_)

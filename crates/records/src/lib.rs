@@ -65,8 +65,9 @@ pub use rollout::{
     RolloutWindow, RolloutWork,
 };
 pub use stream::{
-    BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamDue, StreamSettings, StreamTail, WhenFull,
+    BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, LOCAL_STORAGE, SaveMode,
+    StoredElsewhere, Stream, StreamBlock, StreamChunk, StreamDue, StreamMove, StreamSettings, StreamTail,
+    WhenFull, block_folder,
 };
 pub use subscription::{StreamSubscription, SubscriptionPush};
 pub use task::{

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use base::{Incarnation, Timestamp};
+use base::{Incarnation, Lineage, Timestamp};
 
 /// A stream. There from its first message or setting on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +25,11 @@ pub struct Stream {
     pub created_at: Timestamp,
 }
 
+/// The storage that every server has: the data directory.
+pub const LOCAL_STORAGE: &str = "local";
+
 /// What users set of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSettings {
     /// When messages become durable, and when their callers are answered.
     pub save: SaveMode,
@@ -41,6 +44,17 @@ pub struct StreamSettings {
     pub when_full: WhenFull,
     /// How long a stream that nobody uses stays in memory, in milliseconds.
     pub unload_after_ms: u64,
+    /// Where blocks of some age go, the youngest first.
+    pub moves: Vec<StreamMove>,
+}
+
+/// Where the blocks of a stream go at some age.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamMove {
+    /// Milliseconds since the last message of a block was received.
+    pub after_ms: u64,
+    /// The name of the storage.
+    pub to: Box<str>,
 }
 
 impl Default for StreamSettings {
@@ -52,6 +66,7 @@ impl Default for StreamSettings {
             keep: KeepBounds::default(),
             when_full: WhenFull::default(),
             unload_after_ms: 60_000,
+            moves: Vec::new(),
         }
     }
 }
@@ -146,7 +161,7 @@ impl WhenFull {
 }
 
 /// How far a stream has come. It speaks of durable messages only, but for `reserved`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamTail {
     /// The stream.
     pub stream: Incarnation,
@@ -175,6 +190,22 @@ pub struct StreamTail {
     /// When time next does something to the stream, whether it is in memory or not; it may be
     /// early. [`Timestamp::MAX`] if it does nothing.
     pub due: Timestamp,
+    /// Of the stored blocks those that are in other storages than the local one, by name.
+    pub elsewhere: Vec<StoredElsewhere>,
+    /// For each move of the settings: blocks that begin before this message have gone as far, or
+    /// further. Moves behind the last one here have not begun.
+    pub moved: Vec<u64>,
+}
+
+/// Blocks of a stream in a storage that is not the local one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredElsewhere {
+    /// The name of the storage.
+    pub storage: Box<str>,
+    /// How many.
+    pub blocks: u32,
+    /// Bytes of their files.
+    pub bytes: u64,
 }
 
 /// When time does something to a stream.
@@ -220,6 +251,9 @@ pub struct StreamBlock {
     pub checksum: u32,
     /// The storage it lies in.
     pub storage: Box<str>,
+    /// The data directory that brought it there: its files are apart from those of others that
+    /// share the storage. 0 in the local one.
+    pub brought_by: Lineage,
     /// When the first message was received.
     pub created_at: Timestamp,
     /// When the last message was received.
@@ -272,11 +306,39 @@ pub struct ExternalText {
     pub id: u64,
 }
 
+impl Stream {
+    /// Bytes of its texts.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let moves = self.settings.moves.iter().map(|one| one.to.len() + 10);
+        self.namespace.len() + self.name.len() + moves.sum::<usize>()
+    }
+}
+
+impl StreamTail {
+    /// Bytes of its lists.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let elsewhere = self.elsewhere.iter().map(|one| one.storage.len() + 20);
+        elsewhere.sum::<usize>() + 10 * self.moved.len()
+    }
+}
+
 impl StreamBlock {
-    /// The name of its file, wherever it lies.
+    /// The name of its file in its storage.
     #[must_use]
     pub fn file_name(&self) -> String {
-        format!("{:016x}-{:016x}.block", self.stream.0, self.first)
+        let name = format!("{:016x}-{:016x}.block", self.stream.0, self.first);
+        match self.is_local() {
+            true => name,
+            false => format!("{}/{name}", block_folder(self.brought_by)),
+        }
+    }
+
+    /// Whether it is in the data directory.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        *self.storage == *LOCAL_STORAGE
     }
 
     /// Bytes of its texts.
@@ -284,4 +346,10 @@ impl StreamBlock {
     pub fn text_bytes(&self) -> usize {
         self.storage.len() + self.segments.iter().map(|segment| segment.len() + 2).sum::<usize>()
     }
+}
+
+/// The folder of a storage in which a data directory has its blocks: a storage may be shared.
+#[must_use]
+pub fn block_folder(of: Lineage) -> String {
+    format!("{:016x}", of.0)
 }

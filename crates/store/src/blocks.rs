@@ -1,5 +1,6 @@
 //! The port to a storage of blocks of streams: whole files that are written once, read in ranges,
-//! and deleted. Its implementations are a data directory, and memory for tests.
+//! and deleted. Its implementations here are a data directory, and memory for tests; storages beside
+//! the data directory are known elsewhere.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,8 +14,12 @@ pub const BLOCK_SUFFIX: &str = ".block";
 /// What the name of one ends with that is being written.
 const WRITING_SUFFIX: &str = ".block-new";
 
-/// A storage of blocks. A name is a flat file name that ends with [`BLOCK_SUFFIX`].
-pub trait BlockStorage: Send + Sync + 'static {
+/// A storage of blocks. A name ends with [`BLOCK_SUFFIX`]; in the local storage it is a flat file
+/// name, in others it has a folder before it and a slash.
+///
+/// Calls block, for a bounded time. Any other error than those that are named says that the storage
+/// cannot be used now.
+pub trait BlockStorage: fmt::Debug + Send + Sync + 'static {
     /// Keeps a block under a name: on return it survives power loss. One of that name is replaced,
     /// in one step.
     ///
@@ -31,11 +36,62 @@ pub trait BlockStorage: Send + Sync + 'static {
     /// # Errors
     /// When it cannot be deleted.
     fn delete(&self, name: &str) -> io::Result<()>;
-    /// The names of all blocks, in no order.
+    /// Gives the name of each block of a folder, in no order; of those that are in none, where it
+    /// is empty.
+    ///
+    /// # Errors
+    /// When they cannot be listed; some may have been given.
+    fn list(&self, folder: &str, each: &mut dyn FnMut(String)) -> io::Result<()>;
+    /// Looks whether the storage can be used.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn probe(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl dyn BlockStorage + '_ {
+    /// The names of all blocks of a folder, for whoever knows that there are few.
     ///
     /// # Errors
     /// When they cannot be listed.
-    fn list(&self) -> io::Result<Vec<String>>;
+    pub fn names(&self, folder: &str) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        self.list(folder, &mut |name| names.push(name))?;
+        Ok(names)
+    }
+}
+
+/// Storages beside the local one, by name. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct BlockStorages {
+    by_name: Arc<BTreeMap<Box<str>, Arc<dyn BlockStorage>>>,
+}
+
+impl BlockStorages {
+    /// These.
+    #[must_use]
+    pub fn new(by_name: BTreeMap<Box<str>, Arc<dyn BlockStorage>>) -> Self {
+        Self { by_name: Arc::new(by_name) }
+    }
+
+    /// The storage of a name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn BlockStorage>> {
+        self.by_name.get(name)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<dyn BlockStorage>)> {
+        self.by_name.iter().map(|(name, storage)| (&**name, storage))
+    }
+}
+
+impl fmt::Debug for BlockStorages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_name.keys()).finish()
+    }
 }
 
 /// Blocks beside the log and the tables of a data directory.
@@ -141,9 +197,12 @@ impl BlockStorage for DiskBlocks {
         }
     }
 
-    fn list(&self) -> io::Result<Vec<String>> {
+    fn list(&self, folder: &str, each: &mut dyn FnMut(String)) -> io::Result<()> {
         let is_block = |name: &String| name.ends_with(BLOCK_SUFFIX) || name.ends_with(WRITING_SUFFIX);
-        Ok(self.disk.list()?.into_iter().filter(is_block).collect())
+        if folder.is_empty() {
+            self.disk.list()?.into_iter().filter(is_block).for_each(each);
+        }
+        Ok(())
     }
 }
 
@@ -178,8 +237,10 @@ impl BlockStorage for MemoryBlocks {
         Ok(())
     }
 
-    fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.locked().keys().cloned().collect())
+    fn list(&self, folder: &str, each: &mut dyn FnMut(String)) -> io::Result<()> {
+        let is_in = |name: &&String| name.rsplit_once('/').map_or("", |(of, _)| of) == folder;
+        self.locked().keys().filter(is_in).cloned().for_each(each);
+        Ok(())
     }
 }
 
@@ -188,6 +249,7 @@ mod tests {
     use blocklog::SimulatedDisk;
 
     use super::*;
+    use crate::conformance::a_storage_keeps_blocks_until_they_are_deleted;
 
     fn each(check: impl Fn(&dyn BlockStorage)) {
         let directory = tempfile::tempdir().expect("a directory");
@@ -198,24 +260,8 @@ mod tests {
 
     #[test]
     fn a_block_is_read_in_ranges_until_it_is_deleted() {
-        each(|blocks| {
-            blocks.put("a.block", b"first, and longer").expect("is written");
-            blocks.put("a.block", b"messages").expect("is written");
-            blocks.put("b.block", b"").expect("is written");
-            assert_eq!(blocks.get_range("a.block", 0, 8).expect("is read"), b"messages");
-            assert_eq!(blocks.get_range("a.block", 4, 3).expect("is read"), b"age");
-            for (offset, len) in [(4, 5), (9, 0), (u64::MAX, 2), (0, usize::MAX)] {
-                let error = blocks.get_range("a.block", offset, len).expect_err("is not there");
-                assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{offset} {len}");
-            }
-            let mut names = blocks.list().expect("is listed");
-            names.sort();
-            assert_eq!(names, ["a.block", "b.block"]);
-            blocks.delete("a.block").expect("is deleted");
-            blocks.delete("a.block").expect("is no error");
-            let error = blocks.get_range("a.block", 0, 1).expect_err("is gone");
-            assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        });
+        each(|blocks| a_storage_keeps_blocks_until_they_are_deleted(blocks, ""));
+        a_storage_keeps_blocks_until_they_are_deleted(&MemoryBlocks::default(), "00ab");
     }
 
     #[test]

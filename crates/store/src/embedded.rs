@@ -61,6 +61,7 @@ pub use backup::Backup;
 pub use backup::reader::{BackupSummary, verify_backup};
 pub use check::{Checked, check_backup, check_directory, is_data_directory};
 pub use driver::Running;
+pub use restore::STORAGES_MADE;
 pub use restore::restore;
 
 /// Bytes of log after which checkpoints begin: what a start has to read again, and what overlays

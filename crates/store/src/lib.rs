@@ -17,10 +17,10 @@ mod record;
 pub mod sealed;
 mod table;
 
-pub use blocks::{BLOCK_SUFFIX, BlockStorage, DiskBlocks, MemoryBlocks};
+pub use blocks::{BLOCK_SUFFIX, BlockStorage, BlockStorages, DiskBlocks, MemoryBlocks};
 pub use embedded::{
-    Backup, BackupSummary, Checked, EmbeddedOptions, EmbeddedStore, Progress, Running, SyncMode,
-    check_backup, check_directory, is_data_directory, restore, verify_backup,
+    Backup, BackupSummary, Checked, EmbeddedOptions, EmbeddedStore, Progress, Running, STORAGES_MADE,
+    SyncMode, check_backup, check_directory, is_data_directory, restore, verify_backup,
 };
 pub use memory::{MemoryStore, Planned};
 pub use port::{

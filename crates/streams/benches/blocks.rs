@@ -102,7 +102,7 @@ fn main() {
 fn closed(chunks: &[StreamChunk]) -> ClosedBlock {
     let mut writer = BlockWriter::default();
     chunks.iter().for_each(|chunk| writer.add(chunk).expect("chunks are in order"));
-    writer.finish(STREAM, "local").expect("there are messages")
+    writer.finish(STREAM).expect("there are messages")
 }
 
 fn index_of(block: &ClosedBlock) -> BlockIndex {

@@ -20,6 +20,7 @@
 //! | [`open_block`] | when a block is closed |
 //! | [`saving`] | when messages are saved, and when their callers are answered |
 //! | [`tail`] | how far a stream has come, and which ids are reserved |
+//! | [`moving`] | when a block goes to another storage, and to which |
 //! | [`retention`] | which blocks go, and whether an append fits |
 //! | [`subscriptions`] | how far the reader of a subscription has come |
 
@@ -27,6 +28,7 @@ pub mod block;
 pub mod codec;
 pub mod external_ids;
 pub mod message;
+pub mod moving;
 pub mod open_block;
 pub mod origins;
 pub mod retention;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::duration::{self, DURATION_MAX};
 use base::{Problem, size};
-use records::{BlockBounds, StreamSettings};
+use records::{BlockBounds, StreamMove, StreamSettings};
 
 const DAY_MS: u64 = 86_400_000;
 /// Shortest time between two saves, in milliseconds: a sync takes some.
@@ -31,6 +31,8 @@ pub const KEEP_BYTES_MIN: u64 = 1_000;
 pub const UNLOAD_AFTER_MS_MIN: u64 = 100;
 /// Longest one.
 pub const UNLOAD_AFTER_MS_MAX: u64 = DAY_MS;
+/// Most moves of a stream: each has a place in its tail.
+pub const MOVES_MAX: usize = 8;
 /// A stream that is full has at least so many blocks, so that a small part goes to make room.
 const BLOCKS_WHEN_FULL: u64 = 8;
 
@@ -39,7 +41,8 @@ const BLOCKS_WHEN_FULL: u64 = 8;
 /// # Errors
 /// 422 `invalid_settings`, with the setting as the contract names it and its range.
 pub fn check(settings: &StreamSettings) -> Result<(), Problem> {
-    let StreamSettings { save: _, save_interval_ms, block, keep, when_full: _, unload_after_ms } = settings;
+    let StreamSettings { save: _, save_interval_ms, block, keep, when_full: _, unload_after_ms, moves } =
+        settings;
     let messages = (u64::from(block.messages), 1, u64::from(BLOCK_MESSAGES_MAX));
     let keep_age = keep.age_ms.unwrap_or(KEEP_AGE_MS_MAX);
     let keep_bytes = keep.bytes.unwrap_or(u64::MAX);
@@ -62,6 +65,28 @@ pub fn check(settings: &StreamSettings) -> Result<(), Problem> {
             let (set, least) = (written(set), written(least));
             let detail = format!("{name} is {set}, and has to be from {least} {most}");
             return Err(Problem::not_allowed("invalid_settings", detail));
+        }
+    }
+    check_moves(moves)
+}
+
+/// Each move leads to another storage, and comes later than the one before.
+fn check_moves(moves: &[StreamMove]) -> Result<(), Problem> {
+    let refused = |detail| Err(Problem::not_allowed("invalid_settings", detail));
+    if moves.len() > MOVES_MAX {
+        return refused(format!("move has {} entries, and may have {MOVES_MAX}", moves.len()));
+    }
+    for (place, one) in moves.iter().enumerate() {
+        let item = place + 1;
+        if one.after_ms > KEEP_AGE_MS_MAX {
+            return refused(format!("move, item {item}: after is over {}", duration::format(DURATION_MAX)));
+        }
+        let earlier = &moves[..place];
+        if earlier.last().is_some_and(|before| before.after_ms >= one.after_ms) {
+            return refused(format!("move, item {item}: after must be longer than that of the item before"));
+        }
+        if earlier.iter().any(|before| before.to == one.to) {
+            return refused(format!("move, item {item}: an earlier item goes to {:?} too", one.to));
         }
     }
     Ok(())

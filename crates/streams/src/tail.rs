@@ -1,7 +1,7 @@
 //! How far a stream has come: what appends, stored blocks and dropped blocks change of its tail.
 
 use base::{Incarnation, Timestamp};
-use records::{StreamBlock, StreamTail};
+use records::{LOCAL_STORAGE, StoredElsewhere, StreamBlock, StreamTail};
 
 /// Ids that are reserved ahead where callers are answered before their messages are saved.
 pub const IDS_RESERVED_AHEAD: u64 = 10_000;
@@ -23,6 +23,8 @@ pub fn begin(stream: Incarnation) -> StreamTail {
         stored_bytes: 0,
         dropped: 0,
         due: Timestamp::MAX,
+        elsewhere: Vec::new(),
+        moved: Vec::new(),
     }
 }
 
@@ -91,6 +93,47 @@ pub fn drop_block(tail: &mut StreamTail, block: &StreamBlock, first_left: Option
     tail.block_bytes = tail.block_bytes.saturating_sub(block.bytes);
     tail.stored_bytes = tail.stored_bytes.saturating_sub(block.stored_bytes);
     tail.dropped += messages;
+    leaves(tail, &block.storage, block.stored_bytes);
+}
+
+/// A stored block goes from the storage that it names to another one.
+pub fn move_block(tail: &mut StreamTail, block: &StreamBlock, to: &str) {
+    leaves(tail, &block.storage, block.stored_bytes);
+    if *to == *LOCAL_STORAGE {
+        return;
+    }
+    match tail.elsewhere.iter_mut().find(|one| *one.storage == *to) {
+        Some(stored) => {
+            stored.blocks = stored.blocks.saturating_add(1);
+            stored.bytes += block.stored_bytes;
+        }
+        None => {
+            let stored = StoredElsewhere { storage: to.into(), blocks: 1, bytes: block.stored_bytes };
+            tail.elsewhere.push(stored);
+            tail.elsewhere.sort_unstable_by(|a, b| a.storage.cmp(&b.storage));
+        }
+    }
+}
+
+/// A block is in a storage no more. What is in the local one follows from the others.
+fn leaves(tail: &mut StreamTail, storage: &str, bytes: u64) {
+    for stored in tail.elsewhere.iter_mut().filter(|one| *one.storage == *storage) {
+        stored.blocks = stored.blocks.saturating_sub(1);
+        stored.bytes = stored.bytes.saturating_sub(bytes);
+    }
+    tail.elsewhere.retain(|stored| stored.blocks > 0);
+}
+
+/// What a stream has in each storage, the local one first: name, blocks, bytes of their files.
+#[must_use]
+pub fn by_storage(tail: &StreamTail) -> Vec<(Box<str>, u64, u64)> {
+    let (mut blocks, mut bytes) = (u64::from(tail.blocks), tail.stored_bytes);
+    for stored in &tail.elsewhere {
+        blocks = blocks.saturating_sub(stored.blocks.into());
+        bytes = bytes.saturating_sub(stored.bytes);
+    }
+    let elsewhere = tail.elsewhere.iter().map(|one| (one.storage.clone(), one.blocks.into(), one.bytes));
+    [(LOCAL_STORAGE.into(), blocks, bytes)].into_iter().chain(elsewhere).collect()
 }
 
 /// All messages are saved, none is appended any more, and `next` is the id that comes next: no id

@@ -26,6 +26,7 @@ pub(crate) struct Failing {
 pub(crate) enum FailingKind {
     Store,
     Disk,
+    BlockStorage,
     Limit,
     ClientBreakerOpen,
     ClientStaleDevices,
@@ -36,9 +37,10 @@ pub(crate) enum FailingKind {
 }
 
 impl FailingKind {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Store,
         Self::Disk,
+        Self::BlockStorage,
         Self::Limit,
         Self::ClientBreakerOpen,
         Self::ClientStaleDevices,
@@ -52,6 +54,7 @@ impl FailingKind {
         match self {
             Self::Store => "store",
             Self::Disk => "disk",
+            Self::BlockStorage => "storage",
             Self::Limit => "limit",
             Self::ClientBreakerOpen => "client_breaker_open",
             Self::ClientStaleDevices => "client_stale_devices",
@@ -104,6 +107,9 @@ fn of_the_server(api: &ApiState) -> Vec<Failing> {
     if let Some(disk) = disk.filter(crate::host::DiskSpace::is_nearly_full) {
         let detail = format!("{} of {} bytes are free", disk.free_bytes, disk.total_bytes);
         all.push(FailingKind::Disk.about("disk", detail).counting(disk.free_bytes).at("/system"));
+    }
+    for (storage, why) in api.streams().storages_away() {
+        all.push(FailingKind::BlockStorage.about(format!("storage {storage}"), why));
     }
     for limit in crate::system::limits(api).into_iter().filter(crate::host::LimitUsage::is_near) {
         let setting = limit.setting.map(|setting| format!("; the setting is {setting}")).unwrap_or_default();

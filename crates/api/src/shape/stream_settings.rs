@@ -2,7 +2,7 @@
 
 use base::{Problem, size};
 use engine::Patch;
-use engine::records::{BlockBounds, KeepBounds, SaveMode, StreamSettings, WhenFull};
+use engine::records::{BlockBounds, KeepBounds, SaveMode, StreamMove, StreamSettings, WhenFull};
 use net::problem::quoted;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -32,7 +32,17 @@ pub(crate) struct StreamSettingsShape {
     /// Where blocks of some age go.
     #[serde(rename = "move")]
     #[schema(schema_with = words::moves)]
-    moves: [(); 0],
+    moves: Vec<StreamMoveShape>,
+}
+
+/// Where blocks of some age go.
+#[derive(Serialize, ToSchema)]
+#[schema(as = StreamMove)]
+pub(crate) struct StreamMoveShape {
+    #[schema(schema_with = words::duration)]
+    after: String,
+    #[schema(schema_with = words::stream_label)]
+    to: String,
 }
 
 /// When a block is closed: by whichever bound it reaches first.
@@ -66,7 +76,10 @@ fn size_or_null() -> Schema {
 
 impl From<&StreamSettings> for StreamSettingsShape {
     fn from(settings: &StreamSettings) -> Self {
-        let StreamSettings { save, save_interval_ms, block, keep, when_full, unload_after_ms } = *settings;
+        let StreamSettings { save, save_interval_ms, block, keep, when_full, unload_after_ms, ref moves } =
+            *settings;
+        let shown =
+            |one: &StreamMove| StreamMoveShape { after: of_millis(one.after_ms), to: one.to.to_string() };
         Self {
             save: save.as_str(),
             save_interval: of_millis(save_interval_ms),
@@ -82,7 +95,7 @@ impl From<&StreamSettings> for StreamSettingsShape {
             },
             when_full: when_full.as_str(),
             unload_after: of_millis(unload_after_ms),
-            moves: [],
+            moves: moves.iter().map(shown).collect(),
         }
     }
 }
@@ -122,7 +135,6 @@ pub(crate) fn stream_settings_schema() -> Schema {
 pub(crate) fn stream_settings(body: &str) -> Result<StreamSettings, Problem> {
     let known = ["save", "save_interval", "block", "keep", "when_full", "unload_after", "move"];
     let fields = Fields::read(body, &known)?;
-    no_moves(&fields)?;
     let usual = StreamSettings::default();
     Ok(StreamSettings {
         save: fields.optional("save", save)?.unwrap_or_default(),
@@ -131,6 +143,7 @@ pub(crate) fn stream_settings(body: &str) -> Result<StreamSettings, Problem> {
         keep: fields.optional("keep", keep)?.unwrap_or(usual.keep),
         when_full: fields.optional("when_full", when_full)?.unwrap_or_default(),
         unload_after_ms: fields.optional("unload_after", millis)?.unwrap_or(usual.unload_after_ms),
+        moves: moves(&fields)?,
     })
 }
 
@@ -180,18 +193,21 @@ fn within<T>(
         .map_err(|Problem { status, code, detail }| Problem::new(status, code, format!("{name}: {detail}")))
 }
 
-/// There is no storage yet but the one that every block is in from the start.
-fn no_moves(fields: &Fields<'_>) -> Result<(), Problem> {
+/// Where blocks of some age go. Which storages there are, the engine knows.
+fn moves(fields: &Fields<'_>) -> Result<Vec<StreamMove>, Problem> {
     let moves: Vec<&RawValue> = match fields.json("move") {
-        None | Some("null") => return Ok(()),
+        None | Some("null") => return Ok(Vec::new()),
         Some(json) => {
             serde_json::from_str(json).map_err(|_| wrong_type("move", json, "an array of moves"))?
         }
     };
-    let Some(first) = moves.first() else { return Ok(()) };
-    let to = within("move, item 1", first.get(), &["after", "to"], |one| one.required("to", string))?;
-    let detail = format!("move: there is no storage {}; the server has \"local\" alone", quoted(&to));
-    Err(Problem::not_allowed("unknown_storage", detail))
+    let each = (1..).zip(&moves).map(|(item, one)| {
+        within(&format!("move, item {item}"), one.get(), &["after", "to"], |one| {
+            let (after_ms, to) = (one.required("after", millis)?, one.required("to", string)?);
+            Ok(StreamMove { after_ms, to: (*to).into() })
+        })
+    });
+    each.collect()
 }
 
 fn save(name: &str, json: &str) -> Result<SaveMode, Problem> {
@@ -255,7 +271,7 @@ mod tests {
             "keep": {"age": null, "bytes": "1GB", "until_copied": false},
             "when_full": "reject",
             "unload_after": "2m",
-            "move": [],
+            "move": [{"after": "1d", "to": "cold"}, {"after": "30d", "to": "bucket"}],
         });
         assert_eq!(shown(&given.to_string()), given);
     }
@@ -272,7 +288,7 @@ mod tests {
             (r#"{"block":{"size":"1MB"}}"#, "unknown_field", "block: there is no field \"size\""),
             (r#"{"keep":{"age":"soon"}}"#, "invalid_duration", "soon"),
             (r#"{"when_full":"wait"}"#, "unknown_word", "drop_oldest, reject"),
-            (r#"{"move":[{"after":"1d","to":"cold"}]}"#, "unknown_storage", "cold"),
+            (r#"{"move":[{"after":"1d","to":"cold","from":"a"}]}"#, "unknown_field", "move, item 1"),
             (r#"{"move":[{"after":"1d"}]}"#, "missing_field", "to"),
             (r#"{"move":{}}"#, "wrong_type", "move is an object"),
             (r#"{"pace":1}"#, "unknown_field", "pace"),

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::screen::Screen;
 
 /// What a change may name; it names something.
-const CHANGES: [&str; 12] = [
+const CHANGES: [&str; 14] = [
     "save",
     "save_interval",
     "block_bytes",
@@ -26,6 +26,8 @@ const CHANGES: [&str; 12] = [
     "when_full",
     "unload_after",
     "until_copied",
+    "moves",
+    "no_move",
 ];
 
 #[derive(Args, Debug)]
@@ -69,6 +71,28 @@ pub struct SetStream {
     /// How long a stream that nobody uses stays in memory (1m).
     #[arg(long, value_name = "DURATION")]
     unload_after: Option<String>,
+    /// Bring blocks of this age to a storage (1d:cold); once for each step. The others go.
+    #[arg(long = "move", value_name = "AGE:STORAGE", value_parser = parse_move)]
+    moves: Vec<MoveFlag>,
+    /// Leave blocks where they are.
+    #[arg(long, conflicts_with = "moves")]
+    no_move: bool,
+}
+
+/// Where blocks of some age go.
+#[derive(Clone, Debug)]
+struct MoveFlag {
+    after: String,
+    to: String,
+}
+
+fn parse_move(text: &str) -> Result<MoveFlag, String> {
+    match text.split_once(':') {
+        Some((after, to)) if !after.is_empty() && !to.is_empty() => {
+            Ok(MoveFlag { after: after.to_owned(), to: to.to_owned() })
+        }
+        _ => Err("write an age and a storage, such as 1d:cold".to_owned()),
+    }
 }
 
 /// When messages are saved, and when an append is answered.
@@ -123,6 +147,8 @@ impl SetStream {
             FullFlag::Reject => "reject",
         });
         let (save, when_full) = (save.map(Value::from), when_full.map(Value::from));
+        let step = |one: &MoveFlag| json!({"after": one.after, "to": one.to});
+        let moves = (self.no_move || !self.moves.is_empty()).then(|| self.moves.iter().map(step).collect());
         let text = |text: &Option<String>| text.clone().map(Value::from);
         let cleared = |is_cleared: bool, value| if is_cleared { Some(Value::Null) } else { value };
         for (object, name, value) in [
@@ -136,6 +162,7 @@ impl SetStream {
             (Some("keep"), "until_copied", self.until_copied.map(Value::from)),
             (None, "when_full", when_full),
             (None, "unload_after", text(&self.unload_after)),
+            (None, "move", moves),
         ] {
             let Some(value) = value else { continue };
             match object {
@@ -173,6 +200,17 @@ mod tests {
                 Some(json!({"save": "sync", "block": {"messages": 500}, "when_full": "drop_oldest",
                     "keep": {"age": "7d", "bytes": "1GB", "until_copied": false}, "move": []})),
             ),
+            (
+                "--move 1d:cold --move 30d:bucket",
+                Some(json!({"save": "sync", "keep": {"age": "7d", "bytes": "1GB", "until_copied": true},
+                    "move": [{"after": "1d", "to": "cold"}, {"after": "30d", "to": "bucket"}]})),
+            ),
+            (
+                "--no-move",
+                Some(json!({"save": "sync", "keep": {"age": "7d", "bytes": "1GB", "until_copied": true},
+                    "move": []})),
+            ),
+            ("--move cold", None),
             ("", None),
             ("--save never", None),
             ("--keep-bytes 1GB --no-keep-bytes", None),

@@ -71,6 +71,14 @@ struct SettingsView {
     keep: KeepSettingsView,
     when_full: String,
     unload_after: String,
+    #[serde(rename = "move")]
+    moves: Vec<MoveView>,
+}
+
+#[derive(Deserialize)]
+struct MoveView {
+    after: String,
+    to: String,
 }
 
 #[derive(Deserialize)]
@@ -89,13 +97,17 @@ struct KeepSettingsView {
 
 impl StreamView {
     pub(super) fn facts(&self) -> String {
-        let SettingsView { save, save_interval, block, keep, when_full, unload_after } = &self.settings;
+        let SettingsView { save, save_interval, block, keep, when_full, unload_after, moves } =
+            &self.settings;
         let bound = |bound: &Option<String>| bound.as_deref().map_or_else(no_limit, Cell::text);
         let saved = match save.as_str() {
             "wait" | "periodic" => format!("{save}, every {save_interval}"),
             _ => save.clone(),
         };
         let closed = format!("{}, {} or {} messages", block.bytes, block.age, grouped(block.messages));
+        let moves: Vec<_> =
+            moves.iter().map(|one| format!("after {} to {}", plain(&one.after), plain(&one.to))).collect();
+        let moves = if moves.is_empty() { "no".to_owned() } else { moves.join("; ") };
         let stored: Vec<_> = self.storages.iter().map(|(name, stored)| stored.to_text(name)).collect();
         facts(&[
             ("stream", Cell::text(&format!("{}/{}", self.namespace, self.stream))),
@@ -113,6 +125,7 @@ impl StreamView {
             ("until copied", Cell::text(if keep.until_copied { "yes" } else { "no" })),
             ("when full", Cell::text(when_full)),
             ("unloaded after", Cell::text(unload_after)),
+            ("moved", Cell::text(&moves)),
         ])
     }
 }

@@ -30,8 +30,9 @@ use crate::queues::QueueInput;
 use crate::queues::partition::QueuePartition;
 use crate::registry::{Registry, RegistryInput};
 use crate::rollouts::courier::Courier;
-use crate::streams::block_worker::work_on_blocks;
+use crate::streams::block_worker::{work_on_blocks, work_on_storage};
 use crate::streams::machine::memory_share;
+use crate::streams::storage_watch::count_blocks;
 use crate::streams::{StreamPartition, StreamsInput};
 
 /// What is put together while the engine starts.
@@ -123,16 +124,17 @@ impl Starting {
         Ok(self.spawn(id, load()?, load, Arc::clone(&self.context.streams)))
     }
 
-    /// Starts the task that writes and deletes files of blocks.
+    /// Starts the tasks that write and delete files of blocks, one for each storage.
     pub(super) fn work_on_blocks(&mut self, partitions: &[PartitionHandle<StreamsInput>]) {
         let inboxes: Vec<_> = partitions.iter().map(|partition| partition.inbox.clone()).collect();
-        let (context, mut stop) = (self.context.clone(), self.stop.subscribe());
-        self.tasks.spawn(async move {
-            tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => {}
-                () = work_on_blocks(context.kernel, context.streams, inboxes) => {}
-            }
-        });
+        for (name, _) in self.settings.block_storages.clone().iter() {
+            let (context, name) = (self.context.clone(), Box::from(name));
+            let inboxes = inboxes.clone();
+            self.spawn_until_stop(work_on_storage(context.kernel, context.streams, inboxes, name));
+        }
+        let context = self.context.clone();
+        self.spawn_until_stop(count_blocks(Arc::clone(&context.kernel), Arc::clone(&context.streams)));
+        self.spawn_until_stop(work_on_blocks(context.kernel, context.streams, inboxes));
     }
 
     /// The partitions of devices have been started: they say which devices there are.

@@ -1,34 +1,46 @@
 //! Files of blocks, apart from the machines: a worker writes those of closed blocks and tells their
-//! partitions, and deletes those that nobody needs. It does one thing after the other, so that of
-//! two files of one name the later one stays.
+//! partitions, and deletes those that nobody needs. Each storage has a worker of its own, so that
+//! one that is slow or away holds up no other.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use ::streams::{BlockName, BlockWriter};
-use base::{Incarnation, PartitionId};
-use records::{ExternalSpan, StreamBlock};
-use store::{BLOCK_SUFFIX, Store, StoreError};
-use tokio::sync::{Notify, mpsc};
+use base::{Incarnation, Lineage, PartitionId};
+use records::{ExternalSpan, LOCAL_STORAGE, StreamBlock};
+use store::{Store, StoreError};
+use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
-use tracing::{info, warn};
+use tokio::time::{Instant, sleep_until};
+use tracing::warn;
 
+use super::block_moving::{BlockToMove, MovedBlock, move_block};
+use super::block_sweep::{has_row, sweep_files};
 use super::context::StreamsContext;
 use super::input::StreamsInput;
 use crate::kernel::context::KernelContext;
 
-/// The storage that every server has.
-pub const LOCAL_STORAGE: &str = "local";
 /// Bytes of chunks that are read at a time.
 const CHUNK_BYTES_PER_READ: usize = 4 << 20;
 /// Stored blocks of which their partitions are not told yet.
 const UNTOLD_MAX: usize = 256;
+/// How often a storage is looked at that can be used, and one that cannot.
+const LOOKED_AT_EVERY: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(5)];
 
 /// What is to be done with files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockWork {
     /// A closed block is to be stored.
     Store(BlockToStore),
+    /// A stored block is to go to another storage.
+    Move(Box<BlockToMove>),
+    /// The row of a block that went to another storage is durable: its first file is gone.
+    Moved {
+        /// The file that is gone.
+        from: BlockFile,
+        /// The file that takes its place.
+        to: BlockFile,
+    },
     /// A block is gone.
     Delete(BlockFile),
 }
@@ -46,20 +58,24 @@ pub struct BlockToStore {
     pub last: u64,
 }
 
-/// A stored block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A file of a block.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlockFile {
     /// The stream.
     pub stream: Incarnation,
     /// Its first message.
     pub first: u64,
+    /// The storage that it is in.
+    pub storage: Box<str>,
+    /// The data directory that brought it there; 0 in the local storage.
+    pub brought_by: Lineage,
 }
 
 impl BlockToStore {
     /// Its file.
     #[must_use]
     pub fn file(&self) -> BlockFile {
-        BlockFile { stream: self.stream, first: self.first }
+        BlockFile::local(self.stream, self.first)
     }
 }
 
@@ -67,13 +83,30 @@ impl BlockFile {
     /// That of a row.
     #[must_use]
     pub fn of(block: &StreamBlock) -> Self {
-        Self { stream: block.stream, first: block.first }
+        let StreamBlock { stream, first, brought_by, .. } = *block;
+        let brought_by = if block.is_local() { Lineage(0) } else { brought_by };
+        Self { stream, first, storage: block.storage.clone(), brought_by }
     }
 
-    /// The name of the file.
+    /// One in the local storage.
     #[must_use]
-    pub fn block_name(self) -> BlockName {
+    pub fn local(stream: Incarnation, first: u64) -> Self {
+        Self { stream, first, storage: LOCAL_STORAGE.into(), brought_by: Lineage(0) }
+    }
+
+    /// Which block it is.
+    #[must_use]
+    pub fn block_name(&self) -> BlockName {
         BlockName { stream: self.stream, first: self.first }
+    }
+
+    /// Its name in its storage.
+    fn name(&self) -> String {
+        let name = self.block_name();
+        match *self.storage == *LOCAL_STORAGE {
+            true => name.to_string(),
+            false => format!("{}/{name}", records::block_folder(self.brought_by)),
+        }
     }
 }
 
@@ -95,60 +128,114 @@ pub struct MadeBlock {
     pub spans: Vec<ExternalSpan>,
 }
 
-/// Work that waits. Of each stream in memory one block is being stored at most.
-#[derive(Debug, Default)]
-pub(crate) struct BlockQueue {
-    waiting: Mutex<VecDeque<BlockWork>>,
-    added: Notify,
+/// What came of work that a partition waits for.
+#[derive(Debug)]
+pub enum DoneWork {
+    /// A block was stored, or not.
+    Stored(StoredBlock),
+    /// A block was moved, or not.
+    Moved(MovedBlock),
 }
 
-impl BlockQueue {
-    pub(super) fn add(&self, work: BlockWork) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push_back(work);
-        self.added.notify_one();
+impl DoneWork {
+    /// Who is told.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        match self {
+            Self::Stored(stored) => stored.block.partition,
+            Self::Moved(moved) => moved.moved.partition,
+        }
     }
 
-    pub(super) fn take(&self) -> Option<BlockWork> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
-    }
-
-    async fn next(&self) -> BlockWork {
-        loop {
-            let added = self.added.notified();
-            if let Some(work) = self.take() {
-                return work;
-            }
-            added.await;
+    /// How it is told.
+    #[must_use]
+    pub fn into_input(self) -> StreamsInput {
+        match self {
+            Self::Stored(stored) => StreamsInput::Stored(Box::new(stored)),
+            Self::Moved(moved) => StreamsInput::Moved(Box::new(moved)),
         }
     }
 }
 
-/// Does what partitions of streams have to be done with files, until the inboxes are closed.
+/// Does what partitions of streams have to be done with files of the local storage, until the
+/// inboxes are closed.
 pub(crate) async fn work_on_blocks(
     kernel: Arc<KernelContext>,
     context: Arc<StreamsContext>,
     inboxes: Vec<mpsc::Sender<StreamsInput>>,
 ) {
-    let sweeping = Arc::clone(&kernel);
+    let (store, sweeping) = (Arc::clone(&kernel), Arc::clone(&context));
     // A panic of the task stops the process, not this.
-    let _ended = spawn_blocking(move || sweep_files(&*sweeping.store)).await;
-    let mut telling = JoinSet::new();
+    let _ended = spawn_blocking(move || sweep_files(&*store.store, &sweeping)).await;
+    let mut worker = BlockWorker { kernel, context, inboxes, telling: JoinSet::new() };
+    while let Some(work) = worker.next(LOCAL_STORAGE, None).await {
+        worker.work(work).await;
+    }
+}
+
+/// The same of another storage; it is also looked at now and then.
+pub(crate) async fn work_on_storage(
+    kernel: Arc<KernelContext>,
+    context: Arc<StreamsContext>,
+    inboxes: Vec<mpsc::Sender<StreamsInput>>,
+    storage: Box<str>,
+) {
+    let mut worker = BlockWorker { kernel, context, inboxes, telling: JoinSet::new() };
+    let mut look_at = Instant::now();
     loop {
-        let work = tokio::select! {
-            Some(told) = telling.join_next(), if !telling.is_empty() => match told {
-                Ok(Ok(())) => continue,
-                // The server stops: what is stored without a row is found after the next start.
-                _ => return,
-            },
-            work = context.blocks.next(), if telling.len() < UNTOLD_MAX => work,
+        if Instant::now() >= look_at {
+            let (kernel, context, name) =
+                (Arc::clone(&worker.kernel), Arc::clone(&worker.context), storage.clone());
+            let looked = spawn_blocking(move || context.look_at_storage(&*kernel.store, &name)).await;
+            let is_usable = looked.unwrap_or(false);
+            look_at = Instant::now() + LOOKED_AT_EVERY[usize::from(!is_usable)];
+        }
+        match worker.next(&storage, Some(look_at)).await {
+            Some(Some(work)) => worker.work(Some(work)).await,
+            Some(None) => {}
+            None => return,
+        }
+    }
+}
+
+/// Does one thing with files after the other.
+struct BlockWorker {
+    kernel: Arc<KernelContext>,
+    context: Arc<StreamsContext>,
+    inboxes: Vec<mpsc::Sender<StreamsInput>>,
+    telling: JoinSet<Result<(), ()>>,
+}
+
+impl BlockWorker {
+    /// The next thing to be done; none where nothing is until a time. `None` when the server stops:
+    /// what is stored without a row is found after the next start.
+    async fn next(&mut self, storage: &str, until: Option<Instant>) -> Option<Option<BlockWork>> {
+        let has_room = self.telling.len() < UNTOLD_MAX;
+        let wait = async {
+            match until {
+                Some(until) => sleep_until(until).await,
+                None => std::future::pending().await,
+            }
         };
-        let kernel = Arc::clone(&kernel);
-        let Ok(done) = spawn_blocking(move || do_work(&*kernel.store, work)).await else { continue };
-        let Some(stored) = done else { continue };
-        let index = stored.block.partition.streams_index().map_or(0, usize::from);
-        let Some(inbox) = inboxes.get(index).cloned() else { continue };
+        tokio::select! {
+            Some(told) = self.telling.join_next(), if !self.telling.is_empty() => match told {
+                Ok(Ok(())) => Some(None),
+                _ => None,
+            },
+            work = self.context.blocks.next(storage), if has_room => Some(Some(work)),
+            () = wait => Some(None),
+        }
+    }
+
+    async fn work(&mut self, work: Option<BlockWork>) {
+        let Some(work) = work else { return };
+        let (kernel, context) = (Arc::clone(&self.kernel), Arc::clone(&self.context));
+        let Ok(done) = spawn_blocking(move || do_work(&*kernel.store, &context, work)).await else { return };
+        let Some(done) = done else { return };
+        let index = done.partition().streams_index().map_or(0, usize::from);
+        let Some(inbox) = self.inboxes.get(index).cloned() else { return };
         // A partition whose inbox is full keeps no other waiting.
-        telling.spawn(async move { inbox.send(StreamsInput::Stored(Box::new(stored))).await.map_err(drop) });
+        self.telling.spawn(async move { inbox.send(done.into_input()).await.map_err(drop) });
     }
 }
 
@@ -162,19 +249,25 @@ impl StreamsContext {
 
 /// Does one thing with a file. What came of it, if a partition waits for that.
 #[must_use]
-pub fn do_work(store: &dyn Store, work: BlockWork) -> Option<StoredBlock> {
+pub fn do_work(store: &dyn Store, context: &StreamsContext, work: BlockWork) -> Option<DoneWork> {
     match work {
         BlockWork::Store(block) => {
             let result = store_block(store, &block).map_err(|error| {
                 warn!(stream = block.stream.0, first = block.first, %error, "a block could not be stored");
                 error.to_string().into_boxed_str()
             });
-            Some(StoredBlock { block, result })
+            Some(DoneWork::Stored(StoredBlock { block, result }))
         }
-        BlockWork::Delete(file) => {
-            let name = file.block_name().to_string();
-            if let Err(error) = delete_block(store, &name) {
-                warn!(name, %error, "the file of a block stays until the next start");
+        BlockWork::Move(moved) => {
+            let result = move_block(store, context, &moved);
+            let target = moved.target(store.lineage());
+            Some(DoneWork::Moved(MovedBlock { moved: *moved, target, result }))
+        }
+        BlockWork::Delete(file) | BlockWork::Moved { from: file, .. } => {
+            if let Err(error) = delete_block(store, context, &file) {
+                let (storage, name) = (&file.storage, file.name());
+                warn!(%storage, name, %error, "the file of a block stays for now");
+                context.blocks.needs_sweep(storage, true);
             }
             None
         }
@@ -183,22 +276,36 @@ pub fn do_work(store: &dyn Store, work: BlockWork) -> Option<StoredBlock> {
 
 /// Why a block could not be stored, or its file not deleted.
 #[derive(Debug, thiserror::Error)]
-enum NotStored {
+pub enum NotStored {
+    /// Its rows cannot be read, or are not durable.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Its messages are damaged.
     #[error(transparent)]
     Block(#[from] ::streams::BlockError),
+    /// The storage says why.
     #[error("its file: {0}")]
     File(#[from] std::io::Error),
+    /// It is not there any more.
     #[error("its messages are gone")]
     Gone,
+    /// Its storage is not among the settings.
+    #[error("there is no such storage among the settings")]
+    UnknownStorage,
 }
 
 /// Deletes a file whose row is gone for good: a loss of power would else bring back the row without
-/// it, where syncs come later than answers.
-fn delete_block(store: &dyn Store, name: &str) -> Result<(), NotStored> {
+/// it, where syncs come later than answers. One that a row has stays, and so does one that another
+/// data directory brought to its storage: a server was restored from its backup.
+fn delete_block(store: &dyn Store, context: &StreamsContext, file: &BlockFile) -> Result<(), NotStored> {
     store.sync_committed()?;
-    Ok(store.blocks().delete(name)?)
+    context.blocks.settle(file);
+    let is_of_another = *file.storage != *LOCAL_STORAGE && file.brought_by != store.lineage();
+    if is_of_another || has_row(store, file)? {
+        return Ok(());
+    }
+    let storage = context.storage(store, &file.storage).ok_or(NotStored::UnknownStorage)?;
+    Ok(storage.delete(&file.name())?)
 }
 
 fn store_block(store: &dyn Store, of: &BlockToStore) -> Result<MadeBlock, NotStored> {
@@ -211,56 +318,10 @@ fn store_block(store: &dyn Store, of: &BlockToStore) -> Result<MadeBlock, NotSto
         within.clone().try_for_each(|chunk| writer.add(chunk))?;
         from = last.first + u64::from(last.messages);
     }
-    let made = writer.finish(of.stream, LOCAL_STORAGE).ok_or(NotStored::Gone)?;
+    let made = writer.finish(of.stream).ok_or(NotStored::Gone)?;
     if (made.row.first, made.row.last) != (of.first, of.last) {
         return Err(NotStored::Gone);
     }
-    store.blocks().put(&of.file().block_name().to_string(), &made.bytes)?;
+    store.blocks().put(&of.file().name(), &made.bytes)?;
     Ok(MadeBlock { block: made.row, spans: made.spans })
-}
-
-/// Deletes files that no row has: a crash came between the file and its row, or between the end of
-/// the row and that of the file. Before anything is stored. Whether none is left.
-pub fn sweep_files(store: &dyn Store) -> bool {
-    let blocks = store.blocks();
-    let names = match blocks.list() {
-        Ok(names) => names,
-        Err(error) => {
-            warn!(%error, "the files of blocks cannot be listed");
-            return false;
-        }
-    };
-    let (mut deleted, mut left) = (0_u64, 0_u64);
-    for name in names {
-        match has_row(store, &name) {
-            Ok(true) => {}
-            Ok(false) => match blocks.delete(&name) {
-                Ok(()) => deleted += 1,
-                Err(error) => {
-                    left += 1;
-                    warn!(name, %error, "the file of a block cannot be deleted");
-                }
-            },
-            Err(error) => {
-                warn!(%error, "files of blocks are not compared with their rows");
-                return false;
-            }
-        }
-    }
-    if deleted > 0 {
-        info!(deleted, "files of blocks that no row has were deleted");
-    }
-    left == 0
-}
-
-fn has_row(store: &dyn Store, name: &str) -> Result<bool, StoreError> {
-    let Some(BlockName { stream, first }) = BlockName::of_file(name) else {
-        // One that was being written; whatever else has such a name is nobody's to delete.
-        return Ok(name.ends_with(BLOCK_SUFFIX));
-    };
-    let index = stream.partition_index();
-    if index >= store.partitions() {
-        return Ok(false);
-    }
-    Ok(store.view(PartitionId::of_streams(index))?.stream_block(stream, first)?.is_some())
 }

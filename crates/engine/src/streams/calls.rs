@@ -2,18 +2,20 @@
 
 mod subscriptions;
 
+use ::streams::tail::by_storage;
 use std::sync::Arc;
 
 use base::limits::{MESSAGE_BYTES_PER_CALL_MAX, MESSAGES_PER_CALL_MAX, STREAMS_MAX};
 use base::{Incarnation, PartitionId, Problem};
-use records::{Stream, StreamSettings};
+use records::{LOCAL_STORAGE, Stream, StreamMove, StreamSettings, StreamTail};
 use tokio::task::spawn_blocking;
 
 pub use subscriptions::PushPage;
 
 use super::append_run::{AppendRun, PlaceInRun};
-use super::block_worker::{BlockFile, LOCAL_STORAGE};
+use super::block_worker::BlockFile;
 use super::checks::check_message;
+use super::effect::HandledBlocks;
 use super::input::{AppendCall, AppendOutcome, StreamsInput};
 use super::reading::{FoundStream, StreamReader};
 use super::tails::OpenTail;
@@ -134,9 +136,10 @@ impl Streams {
     /// Gives a stream these settings; makes it if it is not there.
     ///
     /// # Errors
-    /// 422 for what is out of range, 429 `too_many_streams`.
+    /// 422 for what is out of range, or a storage that is not there, 429 `too_many_streams`.
     pub async fn put_settings(&self, stream: &StreamName, settings: StreamSettings) -> Result<(), Problem> {
         ::streams::settings::check(&settings)?;
+        self.check_storages(&settings)?;
         self.check_count(stream).await?;
         let (name, settings) = (stream.clone(), Box::new(settings));
         let input = |reply| StreamsInput::PutSettings { stream: name, settings, reply };
@@ -265,26 +268,32 @@ impl Streams {
     pub fn handlers(&self, stream: &StreamName) -> Result<Vec<HandlerShown>, Problem> {
         let found = self.reader().find(stream)?;
         let row = found.view.stream(found.stream).map_err(unreadable)?;
-        let keep = row.map(|row| row.settings.keep);
-        let is_kept_for_ever = keep.is_none_or(|keep| keep.age_ms.is_none() && keep.bytes.is_none());
+        let settings = row.map(|row| row.settings).unwrap_or_default();
+        let is_kept_for_ever = settings.keep.age_ms.is_none() && settings.keep.bytes.is_none();
         let stands = found.open.as_deref().map(OpenTail::stands);
         let handled = self.engine.context().streams.tails.handled.of(found.stream);
         let is_open = stands.is_some_and(|stands| stands.next > found.tail.first);
-        let kinds = [(HandlerKind::Unload, is_open), (HandlerKind::Delete, found.tail.blocks > 0)];
-        let shown =
-            |((handler, has_work), handled): ((HandlerKind, bool), Option<super::effect::HandledBlocks>)| {
-                let never = handler == HandlerKind::Delete && is_kept_for_ever;
-                HandlerShown {
-                    handler,
-                    name: None,
-                    state: if has_work && !never { HandlerState::Waiting } else { HandlerState::Idle },
-                    last_run_at: handled.as_ref().map(|handled| handled.at),
-                    blocks: handled.as_ref().map_or(0, |handled| handled.blocks),
-                    bytes: handled.as_ref().map_or(0, |handled| handled.bytes),
-                    error: handled.and_then(|handled| handled.error),
-                }
+        let deletes = found.tail.blocks > 0 && !is_kept_for_ever;
+        let shown = |handler, name: Option<&str>, state, handled: Option<&HandledBlocks>| HandlerShown {
+            handler,
+            name: name.map(Box::from),
+            state,
+            last_run_at: handled.map(|handled| handled.at),
+            blocks: handled.map_or(0, |handled| handled.blocks),
+            bytes: handled.map_or(0, |handled| handled.bytes),
+            error: handled.and_then(|handled| handled.error.clone()),
+        };
+        let waits = |has_work| if has_work { HandlerState::Waiting } else { HandlerState::Idle };
+        let mut all = vec![shown(HandlerKind::Unload, None, waits(is_open), handled.unloaded.as_ref())];
+        for (place, one) in settings.moves.iter().enumerate() {
+            let state = match handled.moving.as_ref().is_some_and(|moving| *moving == one.to) {
+                true => HandlerState::Running,
+                false => waits(has_blocks_before(&found.tail, &settings.moves[place..])),
             };
-        Ok(kinds.into_iter().zip(handled).map(shown).collect())
+            all.push(shown(HandlerKind::Move, Some(&one.to), state, handled.moved.get(&one.to)));
+        }
+        all.push(shown(HandlerKind::Delete, None, waits(deletes), handled.deleted.as_ref()));
+        Ok(all)
     }
 
     /// Returns when there may be a message behind that id: at once if there is one. Also when the
@@ -320,6 +329,12 @@ impl Streams {
         spawn_blocking(find).await.ok().and_then(Result::ok)
     }
 
+    /// Storages that cannot be used, as they were last looked at, and why.
+    #[must_use]
+    pub fn storages_away(&self) -> Vec<(Box<str>, Box<str>)> {
+        self.engine.context().streams.watch.all_away()
+    }
+
     fn reader(&self) -> StreamReader<'_> {
         StreamReader { store: self.engine.store(), context: &self.engine.context().streams }
     }
@@ -340,6 +355,17 @@ impl Streams {
         Err(Problem::new(429, "too_many_streams", detail))
     }
 
+    fn check_storages(&self, settings: &StreamSettings) -> Result<(), Problem> {
+        let context = &self.engine.context().streams;
+        let Some(unknown) = settings.moves.iter().find(|one| !context.knows_storage(&one.to)) else {
+            return Ok(());
+        };
+        let names: Vec<&str> =
+            [LOCAL_STORAGE].into_iter().chain(context.storages.iter().map(|(name, _)| name)).collect();
+        let detail = format!("move: there is no storage {:?}; there is {}", unknown.to, names.join(", "));
+        Err(Problem::not_allowed("unknown_storage", detail))
+    }
+
     fn shown(&self, row: &Stream) -> Result<StreamShown, Problem> {
         let name = StreamName::unchecked(&row.namespace, &row.name);
         let found = self.reader().find(&name)?;
@@ -355,8 +381,8 @@ impl Streams {
             bytes: tail.bytes + bytes,
             blocks: u64::from(tail.blocks) + u64::from(has_open),
             bytes_in_memory: stands.map_or(0, |stands| stands.bytes as u64),
-            storages: vec![(LOCAL_STORAGE.into(), tail.blocks.into(), tail.stored_bytes)],
-            settings: row.settings,
+            storages: by_storage(&tail),
+            settings: row.settings.clone(),
         })
     }
 
@@ -379,6 +405,12 @@ impl Streams {
             created_at,
         }))
     }
+}
+
+/// Whether there are blocks that are not as far as the first of these moves.
+fn has_blocks_before(tail: &StreamTail, moves: &[StreamMove]) -> bool {
+    let is_as_far = |storage: &str| moves.iter().any(|one| *one.to == *storage);
+    by_storage(tail).iter().any(|(storage, blocks, _)| *blocks > 0 && !is_as_far(storage))
 }
 
 /// What became of a message that is new.

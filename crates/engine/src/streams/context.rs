@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{LogLimit, PartitionId};
 use records::Batch;
+use store::BlockStorages;
 
-use super::block_worker::BlockQueue;
+use super::block_queue::BlockQueue;
 use super::effect::StreamsEffect;
 use super::holds::ReaderHolds;
 use super::index_cache::IndexCache;
 use super::look_ups::LookUpTurns;
 use super::machine::StreamPartition;
 use super::pushes::PushedSubscriptions;
+use super::storage_watch::StorageWatch;
 use super::stream_metrics::StreamMetrics;
 use super::tails::OpenTails;
 use crate::kernel::machine::MachineContext;
@@ -24,6 +26,9 @@ use crate::metrics::BatchMetrics;
 pub struct StreamsContext {
     pub(crate) tails: OpenTails,
     pub(crate) blocks: BlockQueue,
+    /// Beside the local one.
+    pub(super) storages: BlockStorages,
+    pub(crate) watch: StorageWatch,
     pub(crate) counts: StreamMetrics,
     pub(crate) pushes: PushedSubscriptions,
     pub(super) holds: ReaderHolds,
@@ -40,11 +45,14 @@ pub struct StreamsContext {
 }
 
 impl StreamsContext {
-    /// With so much memory for the ends of streams and what is known of their blocks.
-    pub(crate) fn new(memory_bytes: usize, metrics: Arc<BatchMetrics>) -> Self {
+    /// With so much memory for the ends of streams and what is known of their blocks, and these
+    /// storages beside the local one.
+    pub(crate) fn new(memory_bytes: usize, storages: BlockStorages, metrics: Arc<BatchMetrics>) -> Self {
         Self {
             tails: OpenTails::new(memory_bytes / 4),
-            blocks: BlockQueue::default(),
+            blocks: BlockQueue::new(storages.iter().map(|(name, _)| name)),
+            storages,
+            watch: StorageWatch::default(),
             counts: StreamMetrics::default(),
             pushes: PushedSubscriptions::default(),
             holds: ReaderHolds::default(),
@@ -94,6 +102,7 @@ impl MachineContext for StreamsContext {
             StreamsEffect::Pushed(partition, change) => self.pushes.change(partition, change),
             StreamsEffect::Tail(partition, name, change) => self.tails.change(partition, &name, change),
             StreamsEffect::Block(work) => self.blocks.add(work),
+            StreamsEffect::BlockMoved(to, bytes) => self.watch.moved(&to, bytes),
             StreamsEffect::Counted(partition, counted) => self.counts.add(partition, &counted),
         }
     }

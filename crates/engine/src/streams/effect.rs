@@ -26,6 +26,8 @@ pub enum StreamsEffect {
     Tail(PartitionId, StreamName, TailChange),
     /// Something is to be done with files of blocks.
     Block(BlockWork),
+    /// A block went to a storage: so many bytes; or it could not.
+    BlockMoved(Box<str>, Option<u64>),
     /// What the step did.
     Counted(PartitionId, StreamsCounted),
 }
@@ -57,17 +59,30 @@ pub enum TailChange {
     Saved(u64),
     /// Its external ids have so many bytes of memory.
     Ids(usize),
+    /// A block is being brought to this storage.
+    MoveBegan(Box<str>),
     /// A handler did something.
     Handled(HandledBlocks),
     /// The stream is in memory no more, or is gone.
     Closed,
 }
 
+/// Which handler of a stream did something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandledBy {
+    /// The one that stores.
+    Unload,
+    /// The one that deletes.
+    Delete,
+    /// The one that brings blocks to this storage.
+    Move(Box<str>),
+}
+
 /// What a handler did.
 #[derive(Clone, Debug)]
 pub struct HandledBlocks {
-    /// Whether they were deleted, and not stored.
-    pub is_deletion: bool,
+    /// Which one.
+    pub by: HandledBy,
     /// When.
     pub at: Timestamp,
     /// Blocks.

@@ -1,18 +1,37 @@
 //! What handlers did with the blocks of streams since the server started, also of streams that are
 //! in memory no more.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::{Incarnation, Timestamp};
 
-use super::effect::HandledBlocks;
+use super::effect::{HandledBlocks, HandledBy};
 use crate::kernel::hashed::HashMap;
 
 /// Streams that are remembered: all that a server may have.
 const STREAMS_KEPT: usize = base::limits::STREAMS_MAX;
+/// Storages of a stream that are remembered.
+const MOVES_KEPT: usize = 2 * ::streams::settings::MOVES_MAX;
 
-/// What handlers of a stream did: storing, and deleting.
-pub(super) type HandledOfStream = [Option<HandledBlocks>; 2];
+/// What handlers of a stream did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HandledOfStream {
+    pub(super) unloaded: Option<HandledBlocks>,
+    pub(super) deleted: Option<HandledBlocks>,
+    /// By the storage that blocks went to.
+    pub(super) moved: BTreeMap<Box<str>, HandledBlocks>,
+    /// Where a block is being brought to.
+    pub(super) moving: Option<Box<str>>,
+}
+
+impl HandledOfStream {
+    /// When one of them last did something.
+    fn latest(&self) -> Option<Timestamp> {
+        let all = [&self.unloaded, &self.deleted].into_iter().flatten().chain(self.moved.values());
+        all.map(|one| one.at).max()
+    }
+}
 
 /// What handlers did, by stream.
 #[derive(Debug, Default)]
@@ -21,20 +40,30 @@ pub(super) struct HandlerLog {
 }
 
 impl HandlerLog {
+    /// A block of a stream is being brought to a storage.
+    pub(super) fn began(&self, stream: Incarnation, to: Box<str>) {
+        let mut streams = self.locked();
+        make_room(&mut streams, stream);
+        streams.entry(stream).or_default().moving = Some(to);
+    }
+
     /// A handler did something.
     pub(super) fn add(&self, stream: Incarnation, handled: HandledBlocks) {
         let mut streams = self.locked();
-        if streams.len() >= STREAMS_KEPT && !streams.contains_key(&stream) {
-            // Streams that are deleted are not taken out: those whose handlers rested longest go.
-            let latest = |of: &HandledOfStream| of.iter().flatten().map(|one| one.at).max();
-            let mut at: Vec<Option<Timestamp>> = streams.values().map(latest).collect();
-            at.sort_unstable();
-            let middle = at.get(at.len() / 2).copied().flatten();
-            streams.retain(|_, of| latest(of) > middle);
+        make_room(&mut streams, stream);
+        let of = streams.entry(stream).or_default();
+        match handled.by.clone() {
+            HandledBy::Unload => of.unloaded = Some(handled.after(of.unloaded.take())),
+            HandledBy::Delete => of.deleted = Some(handled.after(of.deleted.take())),
+            HandledBy::Move(to) => {
+                of.moving = None;
+                if of.moved.len() >= MOVES_KEPT && !of.moved.contains_key(&to) {
+                    of.moved.clear();
+                }
+                let before = of.moved.remove(&to);
+                of.moved.insert(to, handled.after(before));
+            }
         }
-        let of = &mut streams.entry(stream).or_default()[usize::from(handled.is_deletion)];
-        let before = of.take();
-        *of = Some(handled.after(before));
     }
 
     /// What handlers of a stream did.
@@ -45,6 +74,17 @@ impl HandlerLog {
     fn locked(&self) -> MutexGuard<'_, HashMap<Incarnation, HandledOfStream>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Streams that are deleted are not taken out: those whose handlers rested longest go.
+fn make_room(streams: &mut HashMap<Incarnation, HandledOfStream>, stream: Incarnation) {
+    if streams.len() < STREAMS_KEPT || streams.contains_key(&stream) {
+        return;
+    }
+    let mut at: Vec<Option<Timestamp>> = streams.values().map(HandledOfStream::latest).collect();
+    at.sort_unstable();
+    let middle = at.get(at.len() / 2).copied().flatten();
+    streams.retain(|_, of| of.latest() > middle);
 }
 
 impl HandledBlocks {
@@ -62,18 +102,30 @@ impl HandledBlocks {
 mod tests {
     use super::*;
 
-    fn handled(is_deletion: bool, at: i64) -> HandledBlocks {
-        HandledBlocks { is_deletion, at: Timestamp(at), blocks: 1, bytes: 10, error: None }
+    fn handled(by: HandledBy, at: i64) -> HandledBlocks {
+        HandledBlocks { by, at: Timestamp(at), blocks: 1, bytes: 10, error: None }
     }
 
     #[test]
     fn what_handlers_did_is_added_up_by_stream() {
         let log = HandlerLog::default();
-        for (stream, is_deletion, at) in [(1, false, 5), (1, true, 6), (1, false, 7), (2, true, 8)] {
-            log.add(Incarnation(stream), handled(is_deletion, at));
+        let cold = || HandledBy::Move("cold".into());
+        log.began(Incarnation(2), "cold".into());
+        assert_eq!(log.of(Incarnation(2)).moving.as_deref(), Some("cold"));
+        for (stream, by, at) in [
+            (1, HandledBy::Unload, 5),
+            (1, HandledBy::Delete, 6),
+            (1, HandledBy::Unload, 7),
+            (2, cold(), 8),
+            (2, cold(), 9),
+        ] {
+            log.add(Incarnation(stream), handled(by, at));
         }
-        let of = |stream| log.of(Incarnation(stream)).map(|of| of.map(|of| (of.at.0, of.blocks, of.bytes)));
-        assert_eq!(of(1), [Some((7, 2, 20)), Some((6, 1, 10))]);
-        assert_eq!((of(2), of(3)), ([None, Some((8, 1, 10))], [None, None]));
+        let shown = |of: Option<&HandledBlocks>| of.map(|of| (of.at.0, of.blocks, of.bytes));
+        let (one, two) = (log.of(Incarnation(1)), log.of(Incarnation(2)));
+        assert_eq!(shown(one.unloaded.as_ref()), Some((7, 2, 20)));
+        assert_eq!(shown(one.deleted.as_ref()), Some((6, 1, 10)));
+        assert_eq!(shown(two.moved.get("cold")), Some((9, 2, 20)));
+        assert!(two.moving.is_none() && two.deleted.is_none() && log.of(Incarnation(3)).unloaded.is_none());
     }
 }

@@ -3,6 +3,7 @@
 use records::StreamSettings;
 
 use super::append_run::PlaceInRun;
+use super::block_moving::MovedBlock;
 use super::block_worker::StoredBlock;
 use super::{NewMessage, NewSubscription, OwnedExternalId, StreamName};
 use crate::kernel::reply::{Answered, Reply};
@@ -48,6 +49,8 @@ pub enum StreamsInput {
     Commit(Box<CommitCall>),
     /// A block was stored, or could not be.
     Stored(Box<StoredBlock>),
+    /// A block was brought to another storage, or could not be.
+    Moved(Box<MovedBlock>),
 }
 
 /// Messages to append.

@@ -14,6 +14,7 @@ mod closing;
 mod deleting;
 mod loaded;
 mod loading;
+mod moving;
 mod retention;
 mod saving;
 mod settings;
@@ -42,6 +43,7 @@ use crate::kernel::step_context::{STEP_BYTES_MAX, StepContext};
 use deleting::DeletedStream;
 pub(crate) use deleting::unknown_stream;
 use loaded::{LoadedStream, SourceText};
+use moving::MoveTurns;
 
 /// Streams that a step looks at because their time has come, at most.
 const DUE_PER_STEP: usize = 256;
@@ -88,6 +90,10 @@ pub struct StreamPartition {
     to_settle: BTreeSet<(u64, Incarnation)>,
     sweeping: BTreeMap<Incarnation, DeletedStream>,
     runs: AppendRuns,
+    turns: MoveTurns,
+    /// When time does something else to streams that left memory while they wait for a turn: under
+    /// it they stand among `dues`.
+    due_while_waiting: BTreeMap<Incarnation, Timestamp>,
     /// Streams that a step had no room for: the next one goes on with them.
     unfinished: BTreeSet<Incarnation>,
     streams: usize,
@@ -123,7 +129,7 @@ impl StreamPartition {
             }
             StreamsInput::Delete { stream, reply } => self.delete(&stream, reply, step),
             StreamsInput::Disk { is_nearly_full } => {
-                self.disk_is_nearly_full(is_nearly_full);
+                self.disk_is_nearly_full(is_nearly_full, step);
                 Ok(())
             }
             StreamsInput::PutSubscription(call) => self.put_subscription(*call, step),
@@ -132,6 +138,10 @@ impl StreamPartition {
             }
             StreamsInput::Commit(call) => self.commit(*call, step),
             StreamsInput::Stored(stored) => self.stored(*stored, step),
+            StreamsInput::Moved(moved) => {
+                self.moved(*moved, step);
+                Ok(())
+            }
         }
     }
 
@@ -152,6 +162,7 @@ impl StreamPartition {
                 return Ok(());
             }
         }
+        self.give_turns(step)?;
         while let Some((at, stream)) = self.dues.first().copied().filter(|(at, _)| *at <= step.now) {
             self.dues.pop_first();
             self.load_due(at, stream, step)?;
@@ -195,6 +206,7 @@ impl StreamPartition {
         }
         self.save_under_pressure(step);
         self.evict(step);
+        step.own.is_behind |= self.turns.next_at(step.now).is_some_and(|at| at <= step.now);
         Ok(())
     }
 
@@ -206,6 +218,7 @@ impl StreamPartition {
         self.count_ids(stream, step);
         self.expire_what_is_due(stream, step)?;
         self.sweep_ids(stream, step)?;
+        self.move_what_is_due(stream, step)?;
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(()) };
         closing::store_next(self.id, loaded, step);
         let due = loaded.due_at();
@@ -233,7 +246,9 @@ impl StreamPartition {
         }
         let unloads = Some(loaded.unloads_at()).filter(|at| *at > now);
         let retry = loaded.retry.map(|(at, _)| at);
-        let next = [loaded.saves_at(), loaded.closes_at(), retry, loaded.expires_at, unloads];
+        let may_move = !loaded.moves.waits && loaded.moves.under_way.is_none() && !self.is_closing;
+        let moves = loaded.moves.at.filter(|_| may_move);
+        let next = [loaded.saves_at(), loaded.closes_at(), retry, loaded.expires_at, moves, unloads];
         loaded.timer = next.into_iter().flatten().min();
         self.timers.extend(loaded.timer.map(|at| (at, stream)));
     }
@@ -245,6 +260,7 @@ impl StreamPartition {
             || !loaded.unsaved.is_empty()
             || !loaded.waiting.is_empty()
             || loaded.is_sweeping
+            || loaded.moves.under_way.is_some()
             || loaded.retry.is_some();
         if is_busy {
             return false;
@@ -255,8 +271,14 @@ impl StreamPartition {
         }
         let Some(gone) = self.loaded.remove(&stream) else { return true };
         self.forget(&gone);
-        if gone.tail.due != Timestamp::MAX {
-            self.dues.insert((gone.tail.due, stream));
+        let mut due = gone.tail.due;
+        if gone.moves.waits {
+            // It comes back when it is its turn, or for something else.
+            due = gone.due_without_moves();
+            self.due_while_waiting.insert(stream, due);
+        }
+        if due != Timestamp::MAX {
+            self.dues.insert((due, stream));
         }
         step.emit(StreamsEffect::Tail(self.id, gone.name, TailChange::Closed));
         true
@@ -265,6 +287,9 @@ impl StreamPartition {
     /// A stream is in memory no more.
     fn forget(&mut self, gone: &LoadedStream) {
         self.names.remove(&gone.name);
+        if !gone.moves.waits {
+            self.turns.forget(gone.incarnation());
+        }
         self.unsaved_bytes -= gone.unsaved_bytes;
         self.external_id_bytes -= gone.counted_ids.all;
         self.unsaved_id_bytes -= gone.counted_ids.unsaved;
@@ -373,7 +398,8 @@ impl Machine for StreamPartition {
         let settled = self.to_settle.first().filter(|(seq, _)| *seq <= self.durable).map(|_| now);
         let due = self.dues.first().map(|(at, _)| *at);
         let timer = self.timers.first().map(|(at, _)| *at);
-        [settled, due, timer].into_iter().flatten().min()
+        let turn = self.turns.next_at(now);
+        [settled, due, timer, turn].into_iter().flatten().min()
     }
 }
 

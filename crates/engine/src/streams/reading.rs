@@ -12,11 +12,10 @@ use std::time::Instant;
 use ::streams::tail::skipped;
 use ::streams::{BadMessage, MessageReader, StreamMessage};
 use base::{Incarnation, PartitionId, Problem};
-use records::{StreamChunk, StreamTail};
+use records::{LOCAL_STORAGE, StreamChunk, StreamTail};
 use store::{Store, View};
 use tracing::error;
 
-use super::block_worker::LOCAL_STORAGE;
 use super::context::StreamsContext;
 use super::machine::unknown_stream;
 use super::tails::OpenTail;
@@ -29,6 +28,8 @@ const LOOKED_AT_BYTES_MAX: usize = 64 << 20;
 const BLOCKS_PER_PAGE: usize = 1_024;
 /// Blocks of which one page reads the row.
 const ROWS_PER_PAGE: usize = 100_000;
+/// How often one page asks other storages than the local one, which answer slowly.
+const READS_ELSEWHERE_PER_PAGE: usize = 64;
 /// How often a page is begun where blocks go meanwhile.
 const TURNS: usize = 4;
 /// Bytes of chunks that are read at a time.
@@ -142,13 +143,18 @@ impl StreamReader<'_> {
 
     /// A line in the log, and what a caller is told.
     fn damaged(&self, stream: Incarnation, error: &dyn std::fmt::Display) -> Problem {
+        self.unreadable_in(LOCAL_STORAGE, stream, error)
+    }
+
+    /// The same of a storage.
+    fn unreadable_in(&self, storage: &str, stream: Incarnation, error: &dyn std::fmt::Display) -> Problem {
         let partition = PartitionId::of_streams(stream.partition_index());
         let row = self.store.view(partition).and_then(|view| view.stream(stream)).ok().flatten();
         let name = row.map_or_else(String::new, |row| format!(" {}/{}", row.namespace, row.name));
         if let Some(left_out) = self.context.unreadable.take((), Instant::now()) {
-            error!(name, stream = stream.0, %error, left_out, "messages of a stream cannot be read");
+            error!(name, stream = stream.0, storage, %error, left_out, "messages of a stream cannot be read");
         }
-        let detail = format!("storage {LOCAL_STORAGE:?}: messages of stream{name} cannot be read");
+        let detail = format!("storage {storage:?}: messages of stream{name} cannot be read: {error}");
         Problem::new(503, "storage_unavailable", detail)
     }
 }
@@ -187,6 +193,8 @@ pub(super) struct PageMaker<'q> {
     items: Vec<OwnedMessage>,
     bytes: usize,
     looked_at_bytes: usize,
+    /// How often other storages were asked.
+    read_elsewhere: usize,
     /// The id that is looked at next.
     pub(super) next: u64,
     is_full: bool,
@@ -197,11 +205,26 @@ pub(super) struct PageMaker<'q> {
 impl<'q> PageMaker<'q> {
     fn new(query: &'q StreamRead, next: u64) -> Self {
         let is_full = query.limit == 0;
-        Self { query, items: Vec::new(), bytes: 0, looked_at_bytes: 0, next, is_full, has_lost: false }
+        Self {
+            query,
+            items: Vec::new(),
+            bytes: 0,
+            looked_at_bytes: 0,
+            read_elsewhere: 0,
+            next,
+            is_full,
+            has_lost: false,
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// Another storage was asked; too many times end the page.
+    pub(super) fn read_elsewhere(&mut self) {
+        self.read_elsewhere += 1;
+        self.is_full |= self.read_elsewhere >= READS_ELSEWHERE_PER_PAGE;
     }
 
     /// Bytes were read; too many of them end the page.

@@ -93,6 +93,8 @@ pub struct BlockShown {
 pub enum HandlerKind {
     /// Takes them out of memory.
     Unload,
+    /// Brings them to another storage.
+    Move,
     /// Deletes the old ones.
     Delete,
 }
@@ -103,6 +105,7 @@ impl HandlerKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unload => "unload",
+            Self::Move => "move",
             Self::Delete => "delete",
         }
     }

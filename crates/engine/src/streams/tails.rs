@@ -129,6 +129,11 @@ impl OpenTails {
                     tail.locked().id_bytes = bytes;
                 }
             }
+            TailChange::MoveBegan(to) => {
+                if let Some(tail) = self.get(name) {
+                    self.handled.began(tail.stream, to);
+                }
+            }
             TailChange::Handled(handled) => {
                 if let Some(tail) = self.get(name) {
                     self.handled.add(tail.stream, handled);

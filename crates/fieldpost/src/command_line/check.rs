@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use store::{Checked, StoreError};
+use store::{BlockStorages, Checked, StoreError};
 
 use super::files::backup_at;
 use crate::EXIT_WRONG;
+use crate::config::Settings;
+use crate::serve::storages::open_to_look;
 
 /// The flags of `check`.
 #[derive(Args, Debug)]
@@ -23,6 +25,10 @@ pub(crate) struct Check {
     /// files otherwise.
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
+    /// The server's file of settings: blocks of streams are also looked at in its [[storages]], as
+    /// far as they can be reached.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// Checks what is there, and tells what was looked at and what was found.
@@ -61,8 +67,9 @@ pub(crate) fn run(flags: &Check, out: &mut dyn Write) -> io::Result<ExitCode> {
 
 fn check(flags: &Check, tell: &mut dyn FnMut(Checked)) -> Result<u64, String> {
     let told = |error: StoreError| error.to_string();
+    let storages = storages(flags.config.as_deref())?;
     if store::is_data_directory(&flags.path) {
-        return store::check_directory(&flags.path, tell).map_err(told);
+        return store::check_directory(&flags.path, &storages, tell).map_err(told);
     }
     let path = flags.path.display();
     let file = backup_at(&flags.path)
@@ -72,7 +79,15 @@ fn check(flags: &Check, tell: &mut dyn FnMut(Checked)) -> Result<u64, String> {
     let scratch = scratch(flags.scratch.as_deref()).map_err(|error| {
         format!("no directory to unpack it can be made: {error}; --scratch names another")
     })?;
-    store::check_backup(BufReader::new(backup), &name, scratch.path(), tell).map_err(told)
+    store::check_backup(BufReader::new(backup), &name, scratch.path(), &storages, tell).map_err(told)
+}
+
+/// Those of a file of settings.
+fn storages(config: Option<&Path>) -> Result<BlockStorages, String> {
+    let Some(file) = config else { return Ok(BlockStorages::default()) };
+    let settings = Settings::load(Some(file), std::env::vars_os(), None, |_| Vec::new());
+    let settings = settings.map_err(|errors| errors.to_string())?;
+    open_to_look(&settings.storages)
 }
 
 /// Gone when it is dropped.

@@ -41,8 +41,14 @@ pub(crate) fn run(flags: &Restore, out: &mut dyn Write) -> io::Result<ExitCode> 
         }
     };
     match restore(&file, &flags.data_dir) {
-        Ok(BackupSummary { recorded_now, rows, .. }) => {
+        Ok(BackupSummary { recorded_now, rows, elsewhere, .. }) => {
             writeln!(out, "{data_dir} holds {rows} rows again, up to {recorded_now}")?;
+            for (storage, blocks) in elsewhere {
+                writeln!(
+                    out,
+                    "{blocks} blocks of streams are not in the backup: they lie in storage {storage:?}, and are read there"
+                )?;
+            }
             writeln!(out, "start it with: fieldpost serve --data-dir {data_dir}")?;
             Ok(ExitCode::SUCCESS)
         }

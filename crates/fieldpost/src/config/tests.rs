@@ -8,6 +8,7 @@ mod in_force;
 mod listeners;
 mod mistakes;
 mod relay;
+mod storages;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -105,6 +106,7 @@ fn the_defaults_are_those_of_the_contract() {
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },
+        storages: Vec::new(),
         streams_memory_bytes: 64_000_000,
         durability: Durability::Always,
         store_memory_bytes: 64 << 20,

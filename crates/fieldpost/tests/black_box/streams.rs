@@ -12,6 +12,7 @@ mod reading;
 mod refusals;
 mod retention;
 mod settings;
+mod storages;
 mod subscriptions;
 
 use serde_json::{Value, json};

@@ -13,6 +13,8 @@
 //! - **The worker** that stores blocks is cut off between writing a file and telling of it, comes
 //!   late, and begins a life with its sweep.
 //! - **Memory** is so small in some runs that streams are saved early and leave memory.
+//! - **Another storage**, to which blocks move in some streams, is away at times, also while a block
+//!   is on its way there, and comes back.
 //! - **The disk** is said to be nearly full in some runs, and not any more.
 //!
 //! # What is checked
@@ -22,8 +24,10 @@
 //! there twice, and a duplicate names the first. Readers see what was answered, in order, once. A
 //! block goes for its age or for room, and the oldest first. What is [stored](contents) is what the
 //! batches said, the files of blocks included. At the end every block is stored, nothing is in
-//! memory, and there are as many files as rows.
+//! memory, every block is where its moves have it, and there are as many files as rows in both
+//! storages.
 
+pub(crate) mod cold_storage;
 mod contents;
 mod counts;
 pub(crate) mod fault_injection;

@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
-use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, PartitionId, Timestamp, Value, WayIn};
+use base::{
+    Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Timestamp, Value, WayIn,
+};
 use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
     DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, NoticePost,
     PaceOverride, PickMinute, PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutEntry,
-    RolloutStage, StreamDue, TokenDigest, TokenPicks, Waiting,
+    RolloutStage, StoredElsewhere, StreamDue, StreamMove, TokenDigest, TokenPicks, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -156,6 +158,8 @@ forms! {
         |reader| reader.array("a partition").map(|partition| Self(u16::from_le_bytes(partition)));
     DeviceSlot: |slot, out| put_u64(out, u64::from(slot.0)), |reader| reader.u32("a slot").map(Self);
     Incarnation: |of, out| put_u64(out, of.0), |reader| reader.u64("an incarnation").map(Self);
+    Lineage: |of, out| out.extend_from_slice(&of.0.to_le_bytes()),
+        |reader| reader.array("a lineage").map(|of| Self(u64::from_le_bytes(of)));
     QueueKey: |queue, out| put_u64(out, queue.0), |reader| reader.u64("a queue").map(Self);
     JobId: |id, out| out.extend_from_slice(&id.0), |reader| reader.array("a job id").map(Self);
     GroupKey: |group, out| out.extend_from_slice(&group.0.to_le_bytes()),
@@ -267,7 +271,10 @@ lists!(
     PickMinute,
     RolloutStage,
     RolloutEntry,
+    StoredElsewhere,
+    StreamMove,
     TokenPicks,
+    u64,
     (String, String)
 );
 

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use base::{Incarnation, Timestamp};
 use records::{
-    BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamDue, StreamSettings, StreamTail, WhenFull,
+    BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, SaveMode, StoredElsewhere, Stream,
+    StreamBlock, StreamChunk, StreamDue, StreamMove, StreamSettings, StreamTail, WhenFull,
 };
 
 use super::field::{choices, fields, stored};
@@ -21,7 +21,7 @@ stored!(
 stored!(
     StreamTail, "how far a stream has come", version 1:
     stream, reserved, next, first, last_at, messages, bytes, blocks, block_messages, block_bytes,
-    stored_bytes, dropped, due
+    stored_bytes, dropped, due, elsewhere, moved
 );
 
 stored!(
@@ -36,7 +36,8 @@ stored!(
 
 stored!(
     StreamBlock, "a block of a stream", version 1:
-    stream, first, last, messages, bytes, stored_bytes, checksum, storage, created_at, last_at, segments, any_segment
+    stream, first, last, messages, bytes, stored_bytes, checksum, storage, brought_by, created_at,
+    last_at, segments, any_segment
 );
 
 stored!(
@@ -55,7 +56,9 @@ stored!(
 );
 
 fields! {
-    StreamSettings: save, save_interval_ms, block, keep, when_full, unload_after_ms;
+    StreamSettings: save, save_interval_ms, block, keep, when_full, unload_after_ms, moves;
+    StreamMove: after_ms, to;
+    StoredElsewhere: storage, blocks, bytes;
     BlockBounds: bytes, age_ms, messages;
     KeepBounds: age_ms, bytes, until_copied;
 }

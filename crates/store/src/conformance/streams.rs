@@ -25,6 +25,7 @@ pub(crate) fn stream(number: u64, namespace: &str, name: &str) -> Stream {
             keep: KeepBounds { age_ms: Some(7), bytes: None, until_copied: true },
             when_full: WhenFull::Reject,
             unload_after_ms: 60_000,
+            moves: vec![records::StreamMove { after_ms: 1_000, to: "cold".into() }],
         },
         created_at: Timestamp(5),
     }
@@ -45,6 +46,8 @@ pub(crate) fn tail(number: u64, next: u64) -> StreamTail {
         stored_bytes: 0,
         dropped: 0,
         due: Timestamp::MAX,
+        elsewhere: Vec::new(),
+        moved: Vec::new(),
     }
 }
 
@@ -70,6 +73,7 @@ pub(crate) fn block(first: u64, last: u64) -> StreamBlock {
         stored_bytes: 99,
         checksum: crc32c::crc32c(&block_file()),
         storage: "local".into(),
+        brought_by: base::Lineage(0),
         created_at: Timestamp(9),
         last_at: Timestamp(9),
         segments: vec!["east".into()],

@@ -188,13 +188,16 @@ impl Backup {
         }
     }
 
-    /// The file of the next block.
+    /// The file of the next block of the local storage: those that lie elsewhere stay there.
     fn next_file(&mut self) -> Result<Option<ReadFile>, StoreError> {
         loop {
             if let Some(row) = self.blocks.as_mut().and_then(Iterator::next) {
                 let (key, value) = row?;
                 let block = StreamBlock::from_row(&value)
                     .map_err(|error| damaged_row(self.snapshot.name(), Table::StreamBlocks, &key, &error))?;
+                if !block.is_local() {
+                    continue;
+                }
                 let (name, length) = (block.file_name(), block.stored_bytes);
                 return Ok(Some(ReadFile { name, offset: 0, length }));
             }

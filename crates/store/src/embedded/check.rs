@@ -34,6 +34,7 @@ use super::pages::CheckedPages;
 use super::restore::restore;
 use super::tables::{Snapshot, Table, Tables};
 use super::{EmbeddedOptions, EmbeddedStore, position};
+use crate::blocks::BlockStorages;
 use crate::port::StoreError;
 use rows::RowCheck;
 use unchanging::UnchangingDisk;
@@ -80,11 +81,16 @@ pub fn is_data_directory(directory: &Path) -> bool {
     directory.join(TABLES).is_file()
 }
 
-/// Checks a data directory that no server has open; how many findings there were.
+/// Checks a data directory that no server has open, and its blocks in these storages as far as they
+/// can be reached; how many findings there were.
 ///
 /// # Errors
 /// When it cannot be looked at: it is in use, cannot be read, or is none.
-pub fn check_directory(directory: &Path, tell: &mut dyn FnMut(Checked)) -> Result<u64, StoreError> {
+pub fn check_directory(
+    directory: &Path,
+    storages: &BlockStorages,
+    tell: &mut dyn FnMut(Checked),
+) -> Result<u64, StoreError> {
     let unreadable = |source| StoreError::Disk { what: format!("reading {}", directory.display()), source };
     let disk = UnchangingDisk::open(directory).map_err(unreadable)?;
     let _held = lock(&disk)?;
@@ -99,7 +105,7 @@ pub fn check_directory(directory: &Path, tell: &mut dyn FnMut(Checked)) -> Resul
     match EmbeddedStore::open(Arc::clone(&disk), EmbeddedOptions::default()) {
         Ok(store) => {
             as_opened(&store, &mut telling);
-            block_files::all(&store, &mut telling);
+            block_files::all(&store, storages, &mut telling);
         }
         Err(error) => {
             telling.found(error);
@@ -119,6 +125,7 @@ pub fn check_backup(
     backup: impl Read,
     name: &str,
     scratch: &Path,
+    storages: &BlockStorages,
     tell: &mut dyn FnMut(Checked),
 ) -> Result<u64, StoreError> {
     let mut telling = Telling { tell, findings: 0 };
@@ -137,7 +144,7 @@ pub fn check_backup(
     }
     let store = EmbeddedStore::open(disk, EmbeddedOptions::default())?;
     as_opened(&store, &mut telling);
-    block_files::all(&store, &mut telling);
+    block_files::all(&store, storages, &mut telling);
     Ok(telling.findings)
 }
 

@@ -26,6 +26,10 @@ use crate::port::StoreError;
 /// Bytes of rows in one transaction: what is kept in memory before it is written.
 const TRANSACTION_BYTES: usize = 16 << 20;
 
+/// A file of a data directory: the names of storages whose folder was made, or looked at, one a
+/// line. The folder of one of these is never made again: its disk may not be mounted.
+pub const STORAGES_MADE: &str = "storages.made";
+
 /// Rows that wait for their transaction, one table after the other.
 type Waiting = BTreeMap<(Table, PartitionId), Vec<(Vec<u8>, Vec<u8>)>>;
 
@@ -58,9 +62,24 @@ pub fn restore(
     Log::create(Arc::clone(disk), options.log, log).map_err(log_failure)?;
     restoring.tables.write(|writer| writer.put_directory(&directory.to_row()))?;
     drop(restoring);
+    note_storages(&**disk, &reader.summary())?;
     disk.rename(TABLES_RESTORED, TABLES).map_err(disk_failure("renaming", &**disk, TABLES_RESTORED))?;
     disk.sync_directory().map_err(disk_failure("syncing", &**disk, ""))?;
     Ok(reader.summary())
+}
+
+/// The storages that blocks lie in were made by the server of the backup.
+fn note_storages(disk: &dyn Disk, summary: &BackupSummary) -> Result<(), StoreError> {
+    if summary.elsewhere.is_empty() {
+        return Ok(());
+    }
+    let lines: String = summary.elsewhere.keys().map(|name| format!("{name}\n")).collect();
+    let file = disk.open(STORAGES_MADE, true).map_err(disk_failure("opening", disk, STORAGES_MADE))?;
+    file.write_at(0, lines.as_bytes()).and_then(|()| file.sync()).map_err(disk_failure(
+        "writing",
+        disk,
+        STORAGES_MADE,
+    ))
 }
 
 /// Bytes of a block's file. It is durable with its last ones: each part is synced.

@@ -63,6 +63,11 @@ impl dyn View + '_ {
         self.record(&key::incarnation(stream))
     }
 
+    /// Gives how far each stream has come.
+    pub fn each_stream_tail(&self, each: &mut dyn FnMut(StreamTail)) -> Result<(), StoreError> {
+        self.records(KeyRange::all(), true)?.try_for_each(|tail| tail.map(&mut *each))
+    }
+
     /// The streams to which time does something, the next one first.
     pub fn streams_due(&self, limit: usize) -> Result<Vec<StreamDue>, StoreError> {
         self.records(KeyRange::all(), true)?.take(limit).collect()

@@ -18,7 +18,7 @@ const STREAM: Incarnation = Incarnation(1);
 fn closed(chunks: &[StreamChunk]) -> ClosedBlock {
     let mut writer = BlockWriter::default();
     chunks.iter().for_each(|chunk| writer.add(chunk).expect("chunks are whole, and in order"));
-    writer.finish(STREAM, "local").expect("there is a message")
+    writer.finish(STREAM).expect("there is a message")
 }
 
 fn name_of(block: &ClosedBlock) -> BlockName {
@@ -100,7 +100,7 @@ fn a_long_stretch_ends_early() {
 
 #[test]
 fn no_message_is_no_block() {
-    assert_eq!(BlockWriter::default().finish(STREAM, "local"), None);
+    assert_eq!(BlockWriter::default().finish(STREAM), None);
 }
 
 #[test]

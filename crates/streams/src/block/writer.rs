@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use base::{Incarnation, Timestamp};
-use records::{ExternalSpan, StreamBlock, StreamChunk};
+use base::{Incarnation, Lineage, Timestamp};
+use records::{ExternalSpan, LOCAL_STORAGE, StreamBlock, StreamChunk};
 
 use super::footer::BlockFooter;
 use super::index;
@@ -117,9 +117,10 @@ impl BlockWriter {
         }
     }
 
-    /// The file of the block, and its rows. `None` without a message.
+    /// The file of the block, and its rows: it begins in the local storage. `None` without a
+    /// message.
     #[must_use]
-    pub fn finish(mut self, stream: Incarnation, storage: &str) -> Option<ClosedBlock> {
+    pub fn finish(mut self, stream: Incarnation) -> Option<ClosedBlock> {
         self.seal_stretch();
         let (begin, end) = (*self.stretches.first()?, *self.stretches.last()?);
         let mut bytes = self.bytes;
@@ -143,7 +144,8 @@ impl BlockWriter {
             bytes: message_bytes,
             stored_bytes: bytes.len() as u64,
             checksum: crc32c::crc32c(&bytes),
-            storage: storage.into(),
+            storage: LOCAL_STORAGE.into(),
+            brought_by: Lineage(0),
             created_at: begin.at,
             last_at: self.last_at,
             segments: if any_segment { Vec::new() } else { self.segments.into_keys().collect() },

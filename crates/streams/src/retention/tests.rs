@@ -17,6 +17,7 @@ fn block(messages: &[(u64, i64)], bytes: u64) -> StreamBlock {
         stored_bytes: bytes,
         checksum: 0,
         storage: "local".into(),
+        brought_by: base::Lineage(0),
         created_at: Timestamp(first.1),
         last_at: Timestamp(last.1),
         segments: Vec::new(),

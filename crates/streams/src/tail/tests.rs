@@ -23,6 +23,7 @@ fn block(first: u64, last: u64, messages: u32, bytes: u64) -> StreamBlock {
         stored_bytes: bytes,
         checksum: 0,
         storage: "local".into(),
+        brought_by: base::Lineage(0),
         created_at: Timestamp(5),
         last_at: Timestamp(5),
         segments: Vec::new(),
@@ -90,7 +91,7 @@ impl World {
     fn new() -> Self {
         let row = begin(STREAM);
         Self {
-            row,
+            row: row.clone(),
             tail: row,
             next: 1,
             unsaved: Vec::new(),
@@ -109,7 +110,7 @@ impl World {
             Do::Restart => {
                 self.save();
                 close(&mut self.tail, self.next);
-                self.row = self.tail;
+                self.row = self.tail.clone();
                 self.load();
             }
             _ if !lives => self.crash(),
@@ -134,7 +135,7 @@ impl World {
             return Ok(());
         }
         if is_written {
-            self.row = self.tail;
+            self.row = self.tail.clone();
         }
         prop_assert!(appended.end <= self.row.reserved, "callers are told of reserved ids");
         self.answered.extend(appended);
@@ -144,7 +145,7 @@ impl World {
     fn save(&mut self) {
         let Some(first) = self.unsaved.first() else { return };
         save(&mut self.tail, &saved(*first, self.unsaved.len() as u64));
-        self.row = self.tail;
+        self.row = self.tail.clone();
         self.answered.extend(&self.unsaved);
         self.saved.append(&mut self.unsaved);
     }
@@ -154,7 +155,7 @@ impl World {
             let ids = std::mem::take(&mut self.saved);
             store(&mut self.tail, &row_of(&ids));
             self.blocks.push_back(ids);
-            self.row = self.tail;
+            self.row = self.tail.clone();
         }
     }
 
@@ -162,7 +163,7 @@ impl World {
         let Some(oldest) = self.blocks.pop_front() else { return };
         let first_left = self.blocks.front().or(Some(&self.saved)).and_then(|left| left.first());
         drop_block(&mut self.tail, &row_of(&oldest), first_left.copied());
-        self.row = self.tail;
+        self.row = self.tail.clone();
         self.gone.extend(oldest);
     }
 
@@ -173,7 +174,7 @@ impl World {
 
     fn load(&mut self) {
         self.unsaved.clear();
-        self.tail = self.row;
+        self.tail = self.row.clone();
         self.next = next_after_load(&self.tail);
     }
 
@@ -209,4 +210,22 @@ proptest! {
             world.check()?;
         }
     }
+}
+
+#[test]
+fn blocks_are_counted_where_they_lie() {
+    let mut tail = begin(STREAM);
+    let blocks = [block(1, 2, 2, 10), block(3, 4, 2, 20), block(5, 6, 2, 40)];
+    save(&mut tail, &saved(1, 6));
+    blocks.iter().for_each(|block| store(&mut tail, block));
+    move_block(&mut tail, &blocks[0], "cold");
+    move_block(&mut tail, &blocks[1], "cold");
+    let in_cold = StreamBlock { storage: "cold".into(), ..blocks[1].clone() };
+    move_block(&mut tail, &in_cold, "bucket");
+    let found = by_storage(&tail);
+    let found: Vec<_> = found.iter().map(|(name, blocks, bytes)| (&**name, *blocks, *bytes)).collect();
+    assert_eq!(found, [("local", 1, 40), ("bucket", 1, 20), ("cold", 1, 10)]);
+    drop_block(&mut tail, &StreamBlock { storage: "cold".into(), ..blocks[0].clone() }, Some(3));
+    move_block(&mut tail, &StreamBlock { storage: "bucket".into(), ..blocks[1].clone() }, "local");
+    assert_eq!(by_storage(&tail), [("local".into(), 2, 60)]);
 }

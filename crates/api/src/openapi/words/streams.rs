@@ -100,7 +100,7 @@ pub(crate) fn storages() -> Schema {
 }
 
 pub(crate) fn handler_kind() -> Schema {
-    one_of([HandlerKind::Unload, HandlerKind::Delete].map(HandlerKind::as_str))
+    one_of([HandlerKind::Unload, HandlerKind::Move, HandlerKind::Delete].map(HandlerKind::as_str))
 }
 
 pub(crate) fn handler_state() -> Schema {

@@ -12,7 +12,7 @@ use store::StoreError;
 use super::loaded::LoadedStream;
 use super::{StreamPartition, StreamsStep};
 use crate::streams::block_worker::{BlockToStore, BlockWork, StoredBlock};
-use crate::streams::effect::{HandledBlocks, StreamsEffect, TailChange};
+use crate::streams::effect::{HandledBlocks, HandledBy, StreamsEffect, TailChange};
 
 /// After how long a block is stored again that could not be, at first.
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ impl StreamPartition {
         step.own.touched.insert(block.stream);
         loaded.storing = None;
         let mut handled =
-            HandledBlocks { is_deletion: false, at: step.now, blocks: 0, bytes: 0, error: None };
+            HandledBlocks { by: HandledBy::Unload, at: step.now, blocks: 0, bytes: 0, error: None };
         match result {
             Ok(made) => {
                 (handled.blocks, handled.bytes) = (1, made.block.bytes);
@@ -88,6 +88,7 @@ impl StreamPartition {
                 step.push(Op::PutStreamBlock(Box::new(made.block)));
                 step.batch.ops.extend(made.spans.into_iter().map(|span| Op::PutExternalSpan(Box::new(span))));
                 (loaded.is_tail_dirty, loaded.retry) = (true, None);
+                loaded.look_for_moves(step.now);
                 if loaded.unread.is_some() {
                     loaded.load_next_unstored(step.fetch.view()?)?;
                 }

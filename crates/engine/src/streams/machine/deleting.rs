@@ -51,6 +51,7 @@ impl StreamPartition {
         };
         let Some(mut loaded) = self.loaded.remove(&stream) else { return Ok(()) };
         self.forget(&loaded);
+        self.turns.forget(stream);
         self.streams -= 1;
         self.delete_subscriptions_of(&mut loaded, step);
         let row = Stream { deleted: true, ..loaded.stream };
@@ -64,7 +65,7 @@ impl StreamPartition {
         let storing = loaded.storing.is_some();
         if let Some(block) = loaded.blocks.front().filter(|_| !storing) {
             // It may have been written, and its row not.
-            let file = BlockFile { stream, first: block.first() };
+            let file = BlockFile::local(stream, block.first());
             step.emit(StreamsEffect::Block(BlockWork::Delete(file)));
         }
         self.sweeping

@@ -12,6 +12,7 @@ use records::{BlockBounds, SaveMode, Stream, StreamChunk, StreamTail};
 
 use super::super::StreamName;
 use super::super::input::AppendOutcome;
+use super::moving::StreamMoves;
 use super::stored_numbers::IdBytes;
 use super::subscriptions::SubscriptionSet;
 use crate::kernel::hashed::HashMap;
@@ -65,6 +66,8 @@ pub(super) struct LoadedStream {
     pub(super) freed_bytes: u64,
     /// When the oldest stored block goes.
     pub(super) expires_at: Option<Timestamp>,
+    /// Blocks that go to other storages.
+    pub(super) moves: StreamMoves,
     /// Who reads it, and how far they have come.
     pub(super) subscriptions: SubscriptionSet,
     /// Whatever leads to messages before `tail.first` is to be swept.
@@ -210,6 +213,15 @@ impl LoadedStream {
 
     /// The first time at which something is to be done with it, be it in memory or not.
     pub(super) fn due_at(&self) -> Timestamp {
+        self.due_with(self.moves_due())
+    }
+
+    /// The same, moves left out.
+    pub(super) fn due_without_moves(&self) -> Timestamp {
+        self.due_with(None)
+    }
+
+    fn due_with(&self, moves: Option<Timestamp>) -> Timestamp {
         let oldest = self.blocks.front().filter(|block| !block.chunks.is_empty());
         let unstored = oldest.map(|block| {
             if block.is_closed {
@@ -219,6 +231,6 @@ impl LoadedStream {
             }
         });
         let sweeps = self.is_sweeping.then_some(Timestamp(0));
-        [unstored, self.expires_at, sweeps].into_iter().flatten().min().unwrap_or(Timestamp::MAX)
+        [unstored, self.expires_at, sweeps, moves].into_iter().flatten().min().unwrap_or(Timestamp::MAX)
     }
 }

@@ -11,6 +11,7 @@ use store::{Store, StoreError, View};
 
 use super::deleting::DeletedStream;
 use super::loaded::{LoadedStream, UnreadIds, UnstoredBlock, UnstoredChunk};
+use super::moving::{MoveTurns, StreamMoves};
 use super::stored_numbers::IdBytes;
 use super::subscriptions::SubscriptionSet;
 use super::{StreamPartition, StreamsStep};
@@ -65,6 +66,8 @@ impl StreamPartition {
             to_settle: BTreeSet::new(),
             sweeping: BTreeMap::new(),
             runs: AppendRuns::default(),
+            turns: MoveTurns::default(),
+            due_while_waiting: BTreeMap::new(),
             unfinished: BTreeSet::new(),
             streams,
             unsaved_bytes: 0,
@@ -145,15 +148,20 @@ impl StreamPartition {
             unreachable!("a stream that is not deleted has a tail")
         };
         let name = StreamName::unchecked(&stream.namespace, &stream.name);
+        let (next, blocks) = (tail.next, tail.blocks);
+        let due = self.due_while_waiting.remove(&incarnation).unwrap_or(tail.due);
+        let is_sweeping = leads_to_what_is_gone(view, &tail)?;
         let mut loaded = LoadedStream::new(stream, name.clone(), tail, used_at);
         loaded.load_unstored(view)?;
         loaded.subscriptions = SubscriptionSet::read(view, incarnation)?;
-        loaded.expires_at = (tail.blocks > 0).then_some(step.now);
-        loaded.is_sweeping = leads_to_what_is_gone(view, &tail)?;
-        self.dues.remove(&(tail.due, incarnation));
+        loaded.expires_at = (blocks > 0).then_some(step.now);
+        loaded.is_sweeping = is_sweeping;
+        self.dues.remove(&(due, incarnation));
+        loaded.look_for_moves(step.now);
+        loaded.moves.waits = self.turns.is_waiting(incarnation);
         self.keep_in_memory(loaded);
         step.own.touched.insert(incarnation);
-        let opened = TailChange::Opened { stream: incarnation, next: tail.next };
+        let opened = TailChange::Opened { stream: incarnation, next };
         step.emit(StreamsEffect::Tail(self.id, name, opened));
         Ok(())
     }
@@ -183,7 +191,6 @@ impl LoadedStream {
         Self {
             stream,
             name,
-            tail,
             is_tail_dirty: false,
             // Those before may have been given to callers.
             next: next_after_load(&tail),
@@ -192,6 +199,7 @@ impl LoadedStream {
             writer: None,
             blocks: VecDeque::new(),
             unread: Some(UnreadIds { from: 0, until: tail.next }),
+            tail,
             numbers: ExternalNumbers::default(),
             texts: HashMap::default(),
             text_bytes: 0,
@@ -205,6 +213,7 @@ impl LoadedStream {
             retry: None,
             freed_bytes: 0,
             expires_at: None,
+            moves: StreamMoves::default(),
             subscriptions: SubscriptionSet::default(),
             is_sweeping: false,
             swept: 0,

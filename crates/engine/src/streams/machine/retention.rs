@@ -14,7 +14,7 @@ use super::loaded::LoadedStream;
 use super::{StreamPartition, StreamsStep};
 use crate::streams::NewMessage;
 use crate::streams::block_worker::{BlockFile, BlockWork};
-use crate::streams::effect::{HandledBlocks, StreamsEffect, TailChange};
+use crate::streams::effect::{HandledBlocks, HandledBy, StreamsEffect, TailChange};
 
 /// Blocks of a stream that go in a step at most.
 const BLOCKS_PER_STEP: usize = 64;
@@ -31,7 +31,7 @@ impl StreamPartition {
         step: &mut StreamsStep<'_>,
     ) -> Result<(), StoreError> {
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(()) };
-        let settings = loaded.stream.settings;
+        let settings = loaded.stream.settings.clone();
         let asked = SpaceAsked { kept_bytes: loaded.bytes(), appended_bytes: 0, is_nearly_full: false };
         let is_too_large = settings.keep.bytes.is_some_and(|most| asked.kept_bytes > most);
         if loaded.tail.blocks == 0 {
@@ -44,6 +44,7 @@ impl StreamPartition {
         }
         // Those that are stored in a batch on its way are not shown, and are the last ones.
         let found = step.fetch.view()?.stream_blocks(stream, loaded.tail.first, BLOCKS_PER_STEP + 1)?;
+        let found = loaded.as_moved(found);
         let too_old = expired(&settings.keep, &found, loaded.subscriptions.untaken_from(), step.now);
         let too_many = match room(&settings, asked, &found) {
             StreamRoom::AfterDropping(blocks) => blocks,
@@ -99,9 +100,15 @@ impl StreamPartition {
 
 impl StreamPartition {
     /// The disk with the data has hardly any room left, or has room again.
-    pub(super) fn disk_is_nearly_full(&mut self, is_nearly_full: bool) {
+    pub(super) fn disk_is_nearly_full(&mut self, is_nearly_full: bool, step: &mut StreamsStep<'_>) {
         self.is_disk_nearly_full = is_nearly_full;
-        self.loaded.values_mut().for_each(|loaded| loaded.freed_bytes = 0);
+        for (stream, loaded) in &mut self.loaded {
+            loaded.freed_bytes = 0;
+            if !loaded.stream.settings.moves.is_empty() {
+                loaded.look_for_moves(step.now);
+                step.own.touched.insert(*stream);
+            }
+        }
     }
 
     /// Whether an append fits. On a disk that is nearly full the oldest blocks go in its favour,
@@ -114,16 +121,23 @@ impl StreamPartition {
     ) -> Result<Result<(), Problem>, StoreError> {
         let is_disk_nearly_full = self.is_disk_nearly_full;
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(Ok(())) };
-        let settings = loaded.stream.settings;
+        let settings = loaded.stream.settings.clone();
         let mut asked = loaded.space_asked(messages);
-        if is_disk_nearly_full && loaded.freed_bytes < asked.appended_bytes {
-            asked.is_nearly_full = true;
-        }
+        // Blocks that leave the disk early make room, and nothing is lost.
+        let needs_disk = is_disk_nearly_full
+            && loaded.freed_bytes < asked.appended_bytes
+            && !self.turns.free_local(&settings);
+        asked.is_nearly_full |= needs_disk;
         let may_drop = settings.when_full == WhenFull::DropOldest && loaded.tail.blocks > 0;
         let found = match asked.is_nearly_full && may_drop {
             true => step.fetch.view()?.stream_blocks(stream, loaded.tail.first, BLOCKS_PER_STEP + 1)?,
             false => Vec::new(),
         };
+        let found = loaded.as_moved(found);
+        if needs_disk && found.first().is_some_and(|oldest| !oldest.is_local()) {
+            // What is dropped elsewhere makes no room here.
+            return Ok(Err(stream_full(asked.kept_bytes, true)));
+        }
         match room(&settings, asked, &found) {
             StreamRoom::Enough => {}
             StreamRoom::Full => return Ok(Err(stream_full(asked.kept_bytes, is_disk_nearly_full))),
@@ -173,7 +187,8 @@ impl LoadedStream {
         next: Option<&StreamBlock>,
         step: &mut StreamsStep<'_>,
     ) {
-        let mut handled = HandledBlocks { is_deletion: true, at: step.now, blocks: 0, bytes: 0, error: None };
+        let mut handled =
+            HandledBlocks { by: HandledBy::Delete, at: step.now, blocks: 0, bytes: 0, error: None };
         // What is not saved yet is behind `next` of the tail.
         let saved = self.blocks.front().and_then(|block| block.chunks.first());
         let unstored = saved.filter(|chunk| chunk.unsaved.is_none()).map(|chunk| chunk.first);

@@ -118,7 +118,7 @@ impl LoadedStream {
     /// Writes how far the stream has come, where that is another place than its row says.
     pub(super) fn write_tail(&mut self, step: &mut StreamsStep<'_>) {
         if std::mem::take(&mut self.is_tail_dirty) {
-            step.push(Op::PutStreamTail(Box::new(self.tail)));
+            step.push(Op::PutStreamTail(Box::new(self.tail.clone())));
             self.written = step.seq;
         }
     }

@@ -25,7 +25,13 @@ impl StreamPartition {
             self.save(stream, step);
         }
         if let Some(loaded) = self.loaded.get_mut(&stream) {
+            if loaded.stream.settings.moves != settings.moves {
+                loaded.begin_moves(step.now);
+                loaded.moves.waits = false;
+                self.turns.forget(stream);
+            }
             loaded.stream.settings = settings;
+            loaded.look_for_moves(step.now);
             loaded.written = step.seq;
             loaded.used_at = step.now;
             // When its blocks go is looked at anew.
@@ -68,7 +74,7 @@ impl StreamPartition {
         step.emit(StreamsEffect::Tail(
             self.id,
             name.clone(),
-            TailChange::Opened { stream: incarnation, next: tail.next },
+            TailChange::Opened { stream: incarnation, next: loaded.tail.next },
         ));
         self.keep_in_memory(loaded);
         self.streams += 1;

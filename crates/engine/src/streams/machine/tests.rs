@@ -4,6 +4,7 @@
 mod blocks;
 mod lives;
 mod modes;
+mod moves;
 mod room;
 mod subscriptions;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use base::{Lineage, Problem};
 use records::{SaveMode, StreamSettings};
-use store::{CommitOutcome, MemoryStore, Store};
+use store::{BlockStorages, CommitOutcome, MemoryStore, Store};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -20,7 +21,8 @@ use crate::kernel::fetch::FromStore;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
-use crate::streams::block_worker::{BlockWork, do_work, sweep_files};
+use crate::streams::block_sweep::sweep_files;
+use crate::streams::block_worker::{BlockWork, do_work};
 use crate::streams::input::{AppendCall, AppendOutcome};
 use crate::streams::reading::StreamReader;
 use crate::streams::{MessagePayload, NewMessage, OwnedExternalId, StreamPage, StreamRead};
@@ -58,10 +60,14 @@ fn from_source(text: &str, id: &str) -> NewMessage {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(&BlockStorages::default())
+    }
+
+    fn with(storages: &BlockStorages) -> Self {
         let mut bench = Self {
             machine: None,
             store: MemoryStore::new(Lineage(1), 1),
-            context: StreamsContext::new(MEMORY, Arc::new(BatchMetrics::default())),
+            context: StreamsContext::new(MEMORY, storages.clone(), Arc::new(BatchMetrics::default())),
             now: NOW,
             held: None,
         };
@@ -75,7 +81,7 @@ impl Bench {
         while self.context.take_block_work().is_some() {}
         let machine = StreamPartition::load(&self.store, id(), MEMORY).expect("readable");
         self.context.partition_loaded(id(), &machine);
-        sweep_files(&self.store);
+        sweep_files(&self.store, &self.context);
         self.machine = Some(machine);
     }
 
@@ -183,8 +189,8 @@ impl Bench {
         let mut stored = 0;
         while let Some(work) = self.context.take_block_work() {
             stored += usize::from(matches!(work, BlockWork::Store(_)));
-            if let Some(done) = do_work(&self.store, work) {
-                self.settle(vec![StreamsInput::Stored(Box::new(done))]);
+            if let Some(done) = do_work(&self.store, &self.context, work) {
+                self.settle(vec![done.into_input()]);
             }
         }
         stored
@@ -221,7 +227,7 @@ impl Bench {
     }
 
     fn files(&self) -> usize {
-        self.store.blocks().list().expect("is listed").len()
+        self.store.blocks().names("").expect("is listed").len()
     }
 }
 

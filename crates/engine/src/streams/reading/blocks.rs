@@ -1,5 +1,6 @@
 //! Messages of stored blocks: the index first, then the stretches of messages that are needed.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -8,12 +9,14 @@ use ::streams::{BlockError, BlockIndex};
 use base::Problem;
 use records::StreamBlock;
 
-use super::{BLOCKS_PER_PAGE, FoundStream, PageMaker, ROWS_PER_PAGE, StreamReader};
+use super::{BLOCKS_PER_PAGE, FoundStream, PageMaker, ROWS_PER_PAGE, StreamReader, TURNS};
 use crate::queries::unreadable;
 use crate::streams::block_worker::BlockFile;
 
 /// Bytes of a file's end that are read at first: most indexes are shorter.
 const TAIL_BYTES: u64 = 16 << 10;
+/// Bytes of a block in another storage that are read at a time.
+const BYTES_PER_READ_ELSEWHERE: u64 = 512 << 10;
 /// Blocks whose rows are read at a time.
 const ROWS_PER_READ: usize = 64;
 
@@ -78,28 +81,40 @@ impl StreamReader<'_> {
             let segments = page.query.segments.iter().map(|segment| &**segment);
             index.stretches_with(segments).into_iter().filter(|stretch| *stretch >= first).collect()
         };
-        for stretch in stretches {
-            if page.is_full() {
-                return Ok(());
+        // What lies elsewhere costs little more to read in large parts than in small ones.
+        let most = if block.is_local() { 0 } else { BYTES_PER_READ_ELSEWHERE };
+        let mut stretches = &stretches[..];
+        while !stretches.is_empty() && !page.is_full() {
+            let count = lie_together(&index, stretches, most);
+            let (together, left) = stretches.split_at(count);
+            self.stretches(block, &index, together, page)?;
+            stretches = left;
+            if !block.is_local() {
+                page.read_elsewhere();
             }
-            self.stretch(block, &index, stretch, page)?;
         }
         Ok(())
     }
 
-    fn stretch(
+    /// Messages of stretches that lie one behind the other.
+    fn stretches(
         &self,
         block: &StreamBlock,
         index: &BlockIndex,
-        stretch: usize,
+        stretches: &[usize],
         page: &mut PageMaker<'_>,
     ) -> Result<(), NotRead> {
-        let bytes: Arc<[u8]> = self.stretch_bytes(block, index, stretch)?.into();
-        let messages =
-            index.read_stretch(stretch, &bytes).map_err(|error| self.damaged_block(block, &error))?;
-        for message in messages {
-            let message = message.map_err(|error| self.damaged_block(block, &error))?;
-            page.message(&message, &bytes);
+        let ranges: Vec<_> = stretches.iter().filter_map(|stretch| index.range(*stretch)).collect();
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Ok(()) };
+        let len = usize::try_from(last.end - first.start).unwrap_or(usize::MAX);
+        let bytes: Arc<[u8]> = self.range(block, first.start, len)?.into();
+        for (stretch, range) in stretches.iter().zip(&ranges) {
+            let (start, end) = ((range.start - first.start) as usize, (range.end - first.start) as usize);
+            let messages = index.read_stretch(*stretch, bytes.get(start..end).unwrap_or_default());
+            for message in messages.map_err(|error| self.damaged_block(block, &error))? {
+                let message = message.map_err(|error| self.damaged_block(block, &error))?;
+                page.message(&message, &bytes);
+            }
         }
         page.looked_at(bytes.len());
         Ok(())
@@ -139,28 +154,50 @@ impl StreamReader<'_> {
     }
 
     fn range(&self, block: &StreamBlock, offset: u64, len: usize) -> Result<Vec<u8>, NotRead> {
-        let name = BlockFile::of(block).block_name().to_string();
-        self.store.blocks().get_range(&name, offset, len).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => self.missing(block, &error),
-            _ => self.damaged_block(block, &error),
-        })
+        let mut place = Cow::Borrowed(block);
+        for _ in 0..TURNS {
+            let Some(storage) = self.context.storage(self.store, &place.storage) else {
+                return Err(self.damaged_block(&place, &"it is not among the settings"));
+            };
+            match storage.get_range(&place.file_name(), offset, len) {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // It may have gone to another storage since its row was read.
+                    place = Cow::Owned(self.row_of_missing(&place, &error)?);
+                }
+                Err(error) => return Err(self.damaged_block(&place, &error)),
+            }
+        }
+        Err(self.damaged_block(&place, &"the block is being moved: read it again"))
     }
 
-    /// The file of a block is not there: it went with its row since, or is lost.
-    fn missing(&self, block: &StreamBlock, error: &io::Error) -> NotRead {
+    /// The file of a block is not there: it went elsewhere, which its row says now, it went with its
+    /// row, or is lost.
+    fn row_of_missing(&self, block: &StreamBlock, error: &io::Error) -> Result<StreamBlock, NotRead> {
         let partition = base::PartitionId::of_streams(block.stream.partition_index());
         let view = self.store.view(partition);
         match view.and_then(|view| view.stream_block(block.stream, block.first)) {
-            Ok(None) => NotRead::Gone,
-            Ok(Some(_)) => self.damaged_block(block, error),
-            Err(error) => NotRead::Failed(unreadable(error)),
+            Ok(None) => Err(NotRead::Gone),
+            Ok(Some(row)) if BlockFile::of(&row) != BlockFile::of(block) => Ok(row),
+            Ok(Some(_)) => Err(self.damaged_block(block, error)),
+            Err(error) => Err(NotRead::Failed(unreadable(error))),
         }
     }
 
     pub(super) fn damaged_block(&self, block: &StreamBlock, error: &dyn std::fmt::Display) -> NotRead {
         let error = format!("block {}: {error}", BlockFile::of(block).block_name());
-        NotRead::Failed(self.damaged(block.stream, &error))
+        NotRead::Failed(self.unreadable_in(&block.storage, block.stream, &error))
     }
+}
+
+/// How many of these stretches lie one behind the other within so many bytes; at least one.
+fn lie_together(index: &BlockIndex, stretches: &[usize], bytes_max: u64) -> usize {
+    let start = stretches.first().and_then(|first| index.range(*first)).map_or(0, |range| range.start);
+    let is_within = |pair: &&[usize]| {
+        let end = index.range(pair[1]).map_or(u64::MAX, |range| range.end);
+        pair[0] + 1 == pair[1] && end - start <= bytes_max
+    };
+    1 + stretches.windows(2).take_while(is_within).count()
 }
 
 /// Whether a block may have messages that a page asks for, as far as its row tells.

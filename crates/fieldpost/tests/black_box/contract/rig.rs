@@ -40,6 +40,22 @@ impl Rig {
         Self { api, site, server: Some(server) }
     }
 
+    /// The server of a site, started by a command that becomes it.
+    pub(crate) async fn launch(mut site: Site, launcher: impl IntoIterator<Item = String>) -> Self {
+        site.start_through(launcher);
+        let server = site.start(PATIENCE).await.expect("a server");
+        let api = Api::new(site.http.clone(), PATIENCE);
+        Self { api, site, server: Some(server) }
+    }
+
+    /// SIGTERM; its directory stays until it is dropped.
+    pub(crate) async fn stop_keeping_site(mut self) -> Site {
+        let server = self.server.take().expect("it runs");
+        let status = server.stop(PATIENCE).await.expect("it ends");
+        assert!(status.success(), "{status}");
+        self.site
+    }
+
     /// A server that may send to this machine, and whose retries come only when something else
     /// makes them.
     pub(crate) async fn start_telling(settings: &[(&str, &str)]) -> Self {

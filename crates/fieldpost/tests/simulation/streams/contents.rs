@@ -29,7 +29,9 @@ impl Model {
         for (stream, found) in self.streams.iter().filter(|(_, found)| !found.is_deleted) {
             found.check_rows(*stream, view)?;
             found.check_external_ids(*stream, view)?;
-            found.blocks.values().try_for_each(|block| found.check_file(block, blocks))?;
+            found.blocks.values().try_for_each(|block| {
+                found.check_file(block, if block.is_local() { blocks } else { self.cold.blocks() })
+            })?;
         }
         Ok(())
     }
@@ -97,7 +99,7 @@ impl StreamModel {
     fn check_file(&self, block: &StreamBlock, blocks: &dyn BlockStorage) -> Checked {
         let broken = |detail: String| Invariant::BLOCKS_HAVE_FILES.broken(format!("{detail}: {block:?}"));
         let name = BlockName { stream: block.stream, first: block.first };
-        let read = blocks.get_range(&name.to_string(), 0, block.stored_bytes as usize);
+        let read = blocks.get_range(&block.file_name(), 0, block.stored_bytes as usize);
         let bytes = match read {
             Ok(bytes) => bytes,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {

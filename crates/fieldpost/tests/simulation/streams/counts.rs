@@ -24,8 +24,13 @@ counts! {
     blocks_dropped,
     /// Blocks that could not be stored.
     blocks_failed,
+    blocks_moved,
+    /// Tries that brought no block to the other storage.
+    moves_failed,
     /// Files that a start found without a row.
     swept,
+    /// The same in the other storage, once it was there.
+    cold_swept,
     pages,
     messages_read,
     /// Reads that a fault of the disk refused.

@@ -8,6 +8,8 @@ pub(crate) const FILE_NOT_WRITTEN: InjectedFault =
     InjectedFault::Around("the file of a block is gone when its row is written");
 pub(crate) const FILE_NOT_DELETED: InjectedFault =
     InjectedFault::Around("files of blocks that are dropped stay");
+pub(crate) const MOVED_FILE_LOST: InjectedFault =
+    InjectedFault::Around("the file that a block was brought to is gone when its row says so");
 pub(crate) const ANSWERED_AT_ONCE: InjectedFault =
     InjectedFault::Around("streams are told periodic where callers were told sync");
 

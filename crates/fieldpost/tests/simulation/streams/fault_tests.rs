@@ -81,3 +81,8 @@ fn a_file_that_is_missing_is_found() {
 fn a_file_that_is_left_is_found() {
     check(FILE_NOT_DELETED, &[Invariant::FILES_HAVE_BLOCKS]);
 }
+
+#[test]
+fn a_block_that_is_lost_on_its_way_is_found() {
+    check(MOVED_FILE_LOST, &[Invariant::BLOCKS_HAVE_FILES, Invariant::READ_AS_ANSWERED]);
+}

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Incarnation, Timestamp};
@@ -11,6 +12,7 @@ use engine::streams::OwnedExternalId;
 use records::{Batch, Op, SaveMode, Stream, StreamBlock, StreamChunk, StreamSettings, StreamTail};
 use streams::MessageReader;
 
+use super::cold_storage::ColdStorage;
 use super::counts::Counts;
 use super::ledger::Ledger;
 use super::message::{GivenMessage, Origin};
@@ -27,6 +29,8 @@ pub(crate) struct Model {
     /// As the inputs so far have it, by name; what is not here has the default.
     pub(crate) modes: BTreeMap<Box<str>, SaveMode>,
     pub(crate) counts: Counts,
+    /// The other storage.
+    pub(crate) cold: Arc<ColdStorage>,
 }
 
 /// A stream.
@@ -133,7 +137,7 @@ impl StreamModel {
             let messages = self.messages.range(block.first..=block.last).count();
             Invariant::AS_THE_MODEL.same("messages of a block", &messages, &(block.messages as usize))?;
         }
-        let Some(tail) = self.tail else { return Ok(()) };
+        let Some(tail) = &self.tail else { return Ok(()) };
         // Ids that a crash left out may be before the first message.
         let first = self.messages.keys().next().copied().unwrap_or(tail.next);
         let is_right = tail.messages as usize == self.messages.len()
@@ -166,7 +170,7 @@ impl Model {
             if let Op::PutStream(row) = op
                 && let Some(known) = self.streams.get(&row.incarnation)
             {
-                before.entry(row.incarnation).or_insert(known.row.settings);
+                before.entry(row.incarnation).or_insert_with(|| known.row.settings.clone());
             }
             touched.extend(self.change(op, ledger, (batch.head.now, &before, any_room))?);
         }
@@ -209,8 +213,19 @@ impl Model {
                 }
             }
             Op::PutStreamBlock(block) => {
-                self.counts.blocks_stored += 1;
-                drop(found.blocks.insert(block.first, (**block).clone()));
+                let before = found.blocks.insert(block.first, (**block).clone());
+                match before {
+                    None => self.counts.blocks_stored += 1,
+                    Some(before) => {
+                        self.counts.blocks_moved += 1;
+                        let again = StreamBlock {
+                            storage: before.storage.clone(),
+                            brought_by: before.brought_by,
+                            ..(**block).clone()
+                        };
+                        Invariant::AS_THE_MODEL.same("a block that moves", &again, &before)?;
+                    }
+                }
             }
             Op::DeleteStreamBlock(_, first) => {
                 self.counts.blocks_dropped += u64::from(!found.is_deleted);

@@ -20,6 +20,8 @@ pub(crate) struct Weights {
     pub(crate) work: u64,
     /// The disk becomes nearly full, or has room again.
     pub(crate) disk: u64,
+    /// The other storage is away, or back.
+    pub(crate) cold: u64,
 }
 
 /// Streams, and those who append and read.
@@ -28,6 +30,8 @@ pub(crate) struct StreamsPlan {
     pub(crate) settings: Arc<Settings>,
     pub(crate) weights: Weights,
     pub(crate) streams: u64,
+    /// How many of hundred settings have blocks go to the other storage.
+    pub(crate) moving_percent: u64,
     /// Memory of the partition, in bytes.
     pub(crate) memory_bytes: u64,
 }
@@ -55,10 +59,15 @@ impl Plan {
             read: 5 + random.below(40),
             work: 20 + random.below(150),
             disk: if random.chance(3, 4) { 0 } else { 1 + random.below(10) },
+            cold: 0,
         };
         let memory_bytes = if is_small { 500 + random.below(5_000) } else { 1 << 20 };
         let streams = 1 + random.below(4);
-        let workload = StreamsPlan { settings: Arc::new(settings), weights, streams, memory_bytes };
+        let moving_percent = if random.chance(2, 3) { 50 + random.below(50) } else { 0 };
+        let cold = if random.chance(1, 2) { 0 } else { 1 + random.below(20) };
+        let weights = Weights { cold, ..weights };
+        let settings = Arc::new(settings);
+        let workload = StreamsPlan { settings, weights, streams, moving_percent, memory_bytes };
         Self { machine, workload }
     }
 }

@@ -7,15 +7,17 @@ mod workload;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{Incarnation, PartitionId, Problem, Timestamp};
 use engine::context::EngineContext;
 use engine::kernel::reply::Reply;
-use engine::streams::block_worker::StoredBlock;
+use engine::streams::block_worker::DoneWork;
 use engine::streams::input::AppendOutcome;
 use engine::streams::{StreamName, StreamPartition, StreamsInput};
-use records::{KeepBounds, SaveMode, StreamSettings, WhenFull};
+use records::{KeepBounds, SaveMode, StreamMove, StreamSettings, WhenFull};
 
+use super::cold_storage::{COLD, ColdStorage};
 use super::counts::Counts;
 use super::fault_injection::ANSWERED_AT_ONCE;
 use super::ledger::Ledger;
@@ -78,7 +80,7 @@ struct Server {
     /// The worker of blocks has begun.
     has_swept: bool,
     /// What it has done and not told.
-    done: Option<StoredBlock>,
+    done: Option<DoneWork>,
     /// Something that it did failed: files may be left until the next start.
     has_failed: bool,
     /// In which life of the partition the ledger was looked through.
@@ -89,6 +91,7 @@ struct Server {
 pub(crate) struct World {
     plan: StreamsPlan,
     machine: Rc<Machine>,
+    cold: Arc<ColdStorage>,
     server: Option<Server>,
     model: Track<Model>,
     ledger: Ledger,
@@ -179,6 +182,9 @@ impl World {
         settings.keep = KeepBounds { age_ms, bytes, until_copied: true };
         settings.when_full = random.one_of(&WhenFull::ALL);
         settings.unload_after_ms = 100 + random.below(30_000);
+        if random.below(100) < self.plan.moving_percent {
+            settings.moves.push(StreamMove { after_ms: random.below(60_000), to: COLD.into() });
+        }
         settings
     }
 

@@ -63,7 +63,7 @@ impl Traffic {
             _ => self.delete_stream(at, ops),
         }
         if let Some(known) = self.in_streams.streams.get(at) {
-            ops.push(Op::PutStreamTail(Box::new(known.tail)));
+            ops.push(Op::PutStreamTail(Box::new(known.tail.clone())));
         }
     }
 
@@ -79,6 +79,9 @@ impl Traffic {
             },
             when_full: WhenFull::ALL[self.below(2) as usize],
             unload_after_ms: self.below(60_000),
+            moves: (0..self.below(3))
+                .map(|after| records::StreamMove { after_ms: after * 1_000, to: "cold".into() })
+                .collect(),
         }
     }
 
@@ -112,9 +115,11 @@ impl Traffic {
             stored_bytes: 0,
             dropped: 0,
             due: Timestamp::MAX,
+            elsewhere: Vec::new(),
+            moved: Vec::new(),
         };
         ops.push(Op::PutStream(Box::new(stream.clone())));
-        ops.push(Op::PutStreamTail(Box::new(tail)));
+        ops.push(Op::PutStreamTail(Box::new(tail.clone())));
         self.in_streams.streams.push(Known {
             stream,
             tail,
@@ -169,6 +174,7 @@ impl Traffic {
             stored_bytes: bytes + 100,
             checksum: u32::MAX,
             storage: "local".into(),
+            brought_by: base::Lineage(0),
             created_at: first.at,
             last_at: last.at,
             segments: if is_any_segment { Vec::new() } else { vec!["east".into(), "west".into()] },

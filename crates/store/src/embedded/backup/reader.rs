@@ -3,10 +3,12 @@
 //!
 //! What a row means is looked at by whoever takes it. Bounded memory: one piece at a time.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, Read};
 
 use base::{PartitionId, Timestamp};
+use records::StreamBlock;
 
 use super::piece::{BadHeader, End, FilePart, HEADER_BYTES, Head, Header, Kind, RowsRead};
 use crate::codec::{CodecError, Stored};
@@ -15,7 +17,7 @@ use crate::embedded::tables::Table;
 use crate::port::StoreError;
 
 /// What a whole backup was found to hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupSummary {
     /// The latest time that any batch in it recorded.
     pub recorded_now: Timestamp,
@@ -25,6 +27,9 @@ pub struct BackupSummary {
     pub pieces: u64,
     /// Its length.
     pub bytes: u64,
+    /// Blocks of streams that are not in it, because they lie in other storages: how many, by
+    /// storage.
+    pub elsewhere: BTreeMap<Box<str>, u64>,
 }
 
 /// Reads every piece of a backup and looks at its checksum.
@@ -44,6 +49,7 @@ pub(in crate::embedded) struct BackupReader<R> {
     pub(in crate::embedded) directory: Directory,
     now: Timestamp,
     rows: u64,
+    elsewhere: BTreeMap<Box<str>, u64>,
 }
 
 impl<R: Read> BackupReader<R> {
@@ -56,7 +62,7 @@ impl<R: Read> BackupReader<R> {
         }
         let head = Head::decode(&pieces.body).map_err(|error| pieces.damaged(at, error))?;
         let directory = Directory::from_row(&head.directory).map_err(|error| pieces.foreign(at, &error))?;
-        Ok(Self { pieces, directory, now: head.now, rows: 0 })
+        Ok(Self { pieces, directory, now: head.now, rows: 0, elsewhere: BTreeMap::new() })
     }
 
     /// Hands out the rows of the next piece, or what it has of a file; false at the end, which is
@@ -88,6 +94,12 @@ impl<R: Read> BackupReader<R> {
                 let partition = PartitionId(rows.partition);
                 while let Some((key, value)) = rows.next().map_err(damaged)? {
                     self.rows += 1;
+                    if rows.table == Table::StreamBlocks {
+                        let block = StreamBlock::from_row(value).ok().filter(|block| !block.is_local());
+                        block
+                            .into_iter()
+                            .for_each(|one| *self.elsewhere.entry(one.storage).or_default() += 1);
+                    }
                     take(rows.table, partition, key, value)?;
                 }
                 Ok(true)
@@ -98,7 +110,13 @@ impl<R: Read> BackupReader<R> {
     /// What was read, once the end was.
     pub(in crate::embedded) fn summary(&self) -> BackupSummary {
         let Pieces { count: pieces, offset: bytes, .. } = self.pieces;
-        BackupSummary { recorded_now: self.now, rows: self.rows, pieces, bytes }
+        BackupSummary {
+            recorded_now: self.now,
+            rows: self.rows,
+            pieces,
+            bytes,
+            elsewhere: self.elsewhere.clone(),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::codec::key;
 use crate::table::Table;
 
 /// What a stream holds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct HeldByStream {
     is_deleted: bool,
     blocks: u32,
@@ -23,6 +23,8 @@ struct HeldByStream {
     block_messages: u64,
     block_bytes: u64,
     stored_bytes: u64,
+    /// Blocks and bytes of files by storage, the local one left out.
+    elsewhere: BTreeMap<Box<str>, (u32, u64)>,
     /// Behind the last message that was found.
     end: u64,
 }
@@ -62,6 +64,10 @@ impl RowCheck<'_, '_> {
             held.block_messages += u64::from(block.messages);
             held.block_bytes += block.bytes;
             held.stored_bytes += block.stored_bytes;
+            if !block.is_local() {
+                let of_storage = held.elsewhere.entry(block.storage.clone()).or_default();
+                *of_storage = (of_storage.0 + 1, of_storage.1 + block.stored_bytes);
+            }
             Ok(())
         });
         self.indexed(partition, |_, chunk: &StreamChunk| {
@@ -95,6 +101,12 @@ impl RowCheck<'_, '_> {
         if (found, held.messages, held.bytes) != (said, tail.messages, tail.bytes) {
             let found = (found, held.messages, held.bytes);
             return Err(format!("it has blocks, their figures, messages and bytes {found:?}, not {said:?}"));
+        }
+        let said: BTreeMap<_, _> =
+            tail.elsewhere.iter().map(|one| (one.storage.clone(), (one.blocks, one.bytes))).collect();
+        if held.elsewhere != said {
+            let found = &held.elsewhere;
+            return Err(format!("it has blocks and bytes in other storages {found:?}, not {said:?}"));
         }
         let is_ordered = tail.first <= tail.next && tail.next <= tail.reserved && held.end <= tail.next;
         if is_ordered { Ok(()) } else { Err("its ids are in no order".to_owned()) }

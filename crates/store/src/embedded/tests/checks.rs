@@ -229,7 +229,8 @@ fn check(directory: &Path) -> (Vec<String>, BTreeMap<&'static str, u64>) {
         Checked::Counted(what, count) => drop(counts.insert(what, count)),
         Checked::Noted(_) => {}
     };
-    let findings = check_directory(directory, &mut tell).expect("can be looked at");
+    let findings =
+        check_directory(directory, &crate::BlockStorages::default(), &mut tell).expect("can be looked at");
     assert_eq!(findings, found.len() as u64);
     (found, counts)
 }
@@ -268,7 +269,11 @@ fn a_sound_directory_is_found_sound_and_stays_as_it_is() {
 fn a_directory_that_is_in_use_or_none_is_not_looked_at() {
     let directory = directory();
     let server = open_real(directory.path()).expect("opens");
-    let refused = |path: &Path| check_directory(path, &mut |_| {}).expect_err("is refused").to_string();
+    let refused = |path: &Path| {
+        check_directory(path, &crate::BlockStorages::default(), &mut |_| {})
+            .expect_err("is refused")
+            .to_string()
+    };
     assert!(refused(directory.path()).contains("in use"));
     drop(server);
     let empty = tempfile::tempdir().expect("a directory");

@@ -49,7 +49,7 @@ fn a_file_without_a_row_goes_and_its_block_is_stored_again() {
     of_two(&mut bench, |_| {});
     bench.append_new("orders", &["a", "a"]);
     let work = bench.context.take_block_work().expect("a block is to be stored");
-    let done = do_work(&bench.store, work);
+    let done = do_work(&bench.store, &bench.context, work);
     assert!(done.is_some() && bench.files() == 1, "the process dies before the row is written");
     bench.load();
     assert_eq!(bench.files(), 0, "nobody needs it");

@@ -121,8 +121,8 @@ impl Lives {
 
     fn work(&mut self) {
         let Some(work) = self.bench.context.take_block_work() else { return };
-        if let Some(done) = do_work(&self.bench.store, work) {
-            self.step(vec![StreamsInput::Stored(Box::new(done))]);
+        if let Some(done) = do_work(&self.bench.store, &self.bench.context, work) {
+            self.step(vec![done.into_input()]);
         }
     }
 

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
+use engine::Settings;
 use engine::kernel::runner::Runner;
 use engine::streams::StreamPartition;
-use records::WhenFull;
-use store::StoreError;
+use records::{StreamBlock, StreamMove, WhenFull};
+use store::{BlockStorage, BlockStorages, StoreError};
 
 use super::{Server, World, partition};
 use crate::harness::calls::{Calls, Expectations};
@@ -22,6 +24,7 @@ use crate::harness::shrinking::Knob;
 use crate::harness::track::Track;
 use crate::harness::violation::{Checked, Invariant};
 use crate::harness::workload::{Rest, Workload};
+use crate::streams::cold_storage::{COLD, ColdStorage};
 use crate::streams::counts::Counts;
 use crate::streams::ledger::Ledger;
 use crate::streams::model::Model;
@@ -40,6 +43,8 @@ pub(crate) enum Act {
     Read,
     Work,
     Disk,
+    Cold,
+    LookAtCold,
 }
 
 impl Workload for World {
@@ -49,9 +54,15 @@ impl Workload for World {
 
     one_partition!(partition(), streams);
 
-    fn new(plan: StreamsPlan, machine: &Rc<Machine>) -> Self {
+    fn new(mut plan: StreamsPlan, machine: &Rc<Machine>) -> Self {
+        let cold = Arc::<ColdStorage>::default();
+        let storages = BTreeMap::from([(COLD.into(), Arc::clone(&cold) as Arc<dyn BlockStorage>)]);
+        let block_storages = BlockStorages::new(storages);
+        plan.settings = Arc::new(Settings { block_storages, ..(*plan.settings).clone() });
+        let model = Model { cold: Arc::clone(&cold), ..Model::default() };
         Self {
-            model: Track::new(Model::default(), machine.plan.sync_interval().is_some()),
+            model: Track::new(model, machine.plan.sync_interval().is_some()),
+            cold,
             machine: Rc::clone(machine),
             server: None,
             ledger: Ledger::default(),
@@ -77,6 +88,8 @@ impl Workload for World {
             Knob::new("delete", &mut weights.delete, 0),
             Knob::new("read", &mut weights.read, 0),
             Knob::new("disk", &mut weights.disk, 0),
+            Knob::new("cold", &mut weights.cold, 0),
+            Knob::new("moving_percent", &mut plan.moving_percent, 0),
         ]
     }
 
@@ -91,8 +104,8 @@ impl Workload for World {
             streams.partition_loaded(partition(), &loaded);
             Ok(loaded)
         };
-        let (first, kernel) = (load()?, std::sync::Arc::clone(&context.kernel));
-        let effects = std::sync::Arc::clone(&context.streams);
+        let (first, kernel) = (load()?, Arc::clone(&context.kernel));
+        let effects = Arc::clone(&context.streams);
         let runner = Runner::new(partition(), first, Box::new(load), kernel, effects);
         let streams = Port::new(runner, process);
         self.server =
@@ -129,6 +142,8 @@ impl Workload for World {
             (Act::Read, when(is_up, weights.read)),
             (Act::Work, when(is_up, weights.work)),
             (Act::Disk, when(has_room, weights.disk)),
+            (Act::Cold, when(is_up, weights.cold)),
+            (Act::LookAtCold, when(is_up, weights.cold.div_ceil(2))),
         ];
         Acts { engine: Vec::new(), outside, surroundings: Vec::new() }
     }
@@ -141,12 +156,15 @@ impl Workload for World {
             Act::Read => self.read()?,
             Act::Work => drop(self.work()),
             Act::Disk => self.change_disk(!self.is_nearly_full),
+            Act::Cold => self.change_cold(!self.cold.is_away()),
+            Act::LookAtCold => self.look_at_cold(),
         }
         Ok(())
     }
 
     fn become_quiet(&mut self) {
         self.phase.is_quiet = true;
+        self.change_cold(false);
         if self.is_nearly_full {
             self.change_disk(false);
         }
@@ -172,6 +190,14 @@ impl Workload for World {
             late.check(!found.is_deleted, || format!("{:?} is not swept", found.row))?;
             late.check(found.chunks.is_empty(), || format!("{:?} are in no block", found.chunks))?;
             let keep = found.row.settings.keep;
+            let moves = &found.row.settings.moves;
+            let is_late = |block: &&StreamBlock| {
+                let is_due =
+                    |one: &StreamMove| block.last_at.after(Duration::from_millis(one.after_ms)) < now;
+                block.is_local() && moves.iter().any(is_due)
+            };
+            let late_one = found.blocks.values().find(is_late);
+            late.check(late_one.is_none(), || format!("{late_one:?} has not gone at {now:?}"))?;
             let is_old =
                 |at: Timestamp| keep.age_ms.is_some_and(|ms| at.after(Duration::from_millis(ms)) < now);
             let old = found.blocks.values().find(|block| is_old(block.last_at));
@@ -187,6 +213,7 @@ impl Workload for World {
             let is_idle = (stands.loaded, stands.unsaved_bytes, stands.external_id_bytes) == (0, 0, 0);
             late.check(is_idle, || format!("streams that nobody uses are in memory: {stands:?}"))?;
         }
+        self.look_at_cold();
         self.check_files()?;
         self.read_all()
     }

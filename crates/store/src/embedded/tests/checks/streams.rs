@@ -113,8 +113,63 @@ fn files_of_blocks_that_are_missing_damaged_or_nobodys_are_told() {
         Checked::Noted(text) => noted.push(text),
         Checked::Counted(..) => {}
     };
-    assert_eq!(check_directory(directory.path(), &mut tell).expect("can be looked at"), 2);
+    assert_eq!(
+        check_directory(directory.path(), &crate::BlockStorages::default(), &mut tell)
+            .expect("can be looked at"),
+        2
+    );
     assert!(found.iter().any(|text| text.contains("is missing")), "{found:?}");
     assert!(found.iter().any(|text| text.contains("does not agree with the checksum")), "{found:?}");
+    assert!(noted.iter().any(|text| text.contains("1 files of blocks have no row")), "{noted:?}");
+}
+
+#[test]
+fn blocks_in_other_storages_are_looked_at_as_far_as_they_can_be_reached() {
+    let directory = directory();
+    let store = open_real(directory.path()).expect("opens");
+    let lineage = store.lineage();
+    let elsewhere = |first, last| records::StreamBlock {
+        storage: "cold".into(),
+        brought_by: lineage,
+        ..block(first, last)
+    };
+    let held = StreamTail {
+        messages: 11,
+        bytes: 11,
+        blocks: 2,
+        block_messages: 7,
+        block_bytes: 7,
+        stored_bytes: 198,
+        due: Timestamp(50),
+        elsewhere: vec![records::StoredElsewhere { storage: "cold".into(), blocks: 1, bytes: 99 }],
+        ..tail(1, 20)
+    };
+    let ops = vec![Op::PutStreamBlock(Box::new(elsewhere(7, 9))), Op::PutStreamTail(Box::new(held))];
+    put(&store, PARTITION, 2, ops);
+    drop(store);
+    std::fs::remove_file(directory.path().join(block(7, 9).file_name())).expect("is there");
+    let cold = std::sync::Arc::new(crate::MemoryBlocks::default());
+    let by_name = [("cold".into(), std::sync::Arc::clone(&cold) as std::sync::Arc<dyn crate::BlockStorage>)];
+    let storages = crate::BlockStorages::new(by_name.into());
+    let check = |storages: &crate::BlockStorages| {
+        let (mut found, mut noted) = (Vec::new(), Vec::new());
+        let mut tell = |told| match told {
+            Checked::Found(error) => found.push(error.to_string()),
+            Checked::Noted(text) => noted.push(text),
+            Checked::Counted(..) => {}
+        };
+        check_directory(directory.path(), storages, &mut tell).expect("can be looked at");
+        (found, noted)
+    };
+    let (found, noted) = check(&crate::BlockStorages::default());
+    assert_eq!(found, [""; 0]);
+    assert!(noted.iter().any(|text| text.contains("1 blocks are in storage \"cold\"")), "{noted:?}");
+    let (found, _) = check(&storages);
+    assert!(found.iter().any(|text| text.contains("cold") && text.contains("is missing")), "{found:?}");
+    let reached: &dyn crate::BlockStorage = &*cold;
+    reached.put(&elsewhere(7, 9).file_name(), &block_file()).expect("is written");
+    reached.put(&elsewhere(90, 91).file_name(), &block_file()).expect("is written");
+    let (found, noted) = check(&storages);
+    assert_eq!(found, [""; 0]);
     assert!(noted.iter().any(|text| text.contains("1 files of blocks have no row")), "{noted:?}");
 }
