@@ -84,7 +84,10 @@ impl EngineContext {
                 Arc::clone(&devices.followers),
                 Arc::clone(&metrics),
             )),
-            streams: Arc::new(StreamsContext::new(settings.streams_memory_bytes, Arc::clone(&metrics))),
+            streams: Arc::new(
+                StreamsContext::new(settings.streams_memory_bytes, Arc::clone(&metrics))
+                    .on_node(settings.node_name.clone()),
+            ),
             devices: Arc::new(devices),
             notices,
             rollouts,
@@ -96,6 +99,7 @@ impl EngineContext {
     pub fn registry_loaded(&self, registry: &Registry) {
         self.directory().replace(registry.clients().cloned());
         self.registry.portals().replace(registry.portals().cloned());
+        self.registry.nodes().replace(registry.nodes().cloned());
         self.notices.registry_loaded(registry.standing_conditions());
     }
 

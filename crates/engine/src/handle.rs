@@ -37,6 +37,7 @@ mod idempotent;
 mod import;
 mod notices;
 mod operations;
+mod nodes;
 mod portals;
 mod queues;
 mod rollouts;

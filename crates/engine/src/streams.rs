@@ -11,6 +11,7 @@ mod calls;
 mod checks;
 pub(crate) mod context;
 mod effect;
+mod copy;
 mod handler_log;
 mod holds;
 mod index_cache;
@@ -19,19 +20,27 @@ mod look_ups;
 pub mod machine;
 mod message;
 mod name;
+mod node_identity;
 mod pushes;
 mod reading;
+mod running_copies;
 mod shown;
 mod stream_metrics;
 mod subscription;
 pub(crate) mod subscription_metrics;
 mod tails;
 
-pub use ::streams::SubscriptionStart;
+pub use ::streams::{CopyLane, CopyProgress, SubscriptionStart, TransferReader, copying};
 pub use append_run::{AppendRun, PlaceInRun};
-pub use calls::{PushPage, Streams};
+pub use calls::{
+    AppendTerms, OriginPage, PushPage, Streams, TransferAppended, decode_transfer,
+};
 pub use checks::{check_message, is_label};
 pub use context::StreamsContext;
+pub use copy::{
+    CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy, PeerIdentity, ReceiptOf,
+    ReceiptShown,
+};
 pub use effect::StreamsEffect;
 pub use holds::SubscriptionHold;
 pub use input::PutSubscriptionOutcome;

@@ -25,6 +25,7 @@ mod queue;
 mod report_ids;
 mod rollout;
 mod stream;
+mod copy;
 mod subscription;
 mod task;
 mod timeline;
@@ -64,10 +65,11 @@ pub use rollout::{
     RolloutEntry, RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWait,
     RolloutWindow, RolloutWork,
 };
-pub use stream::{
+pub use stream::{StreamOrigin, 
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, SaveMode, Stream, StreamBlock,
     StreamChunk, StreamDue, StreamSettings, StreamTail, WhenFull,
 };
+pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
 pub use subscription::{StreamSubscription, SubscriptionPush};
 pub use task::{
     CampaignSlot, DevicePlace, EndPost, Pick, PickClass, PickClock, PickCounts, PickEnd, PickKey, PickMinute,

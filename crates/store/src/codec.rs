@@ -33,6 +33,7 @@ mod report_ids;
 mod rollout;
 mod seen;
 mod stream;
+mod copy;
 mod subscription;
 mod task;
 mod terms;

@@ -15,6 +15,7 @@ mod portals;
 mod residents;
 mod rollouts;
 mod streams;
+mod copies;
 mod subscriptions;
 
 pub use picks::ResultPage;

@@ -9,7 +9,7 @@ use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
     DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, NoticePost,
     PaceOverride, PickMinute, PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutEntry,
-    RolloutStage, StreamDue, TokenDigest, TokenPicks, Waiting,
+    RolloutStage, StreamDue, StreamOrigin, TokenDigest, TokenPicks, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -267,6 +267,7 @@ lists!(
     PickMinute,
     RolloutStage,
     RolloutEntry,
+    StreamOrigin,
     TokenPicks,
     (String, String)
 );

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base::{Incarnation, Timestamp};
 use records::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamDue, StreamSettings, StreamTail, WhenFull,
+    StreamChunk, StreamDue, StreamOrigin, StreamSettings, StreamTail, WhenFull,
 };
 
 use super::field::{choices, fields, stored};
@@ -15,7 +15,7 @@ use crate::table::Table;
 
 stored!(
     Stream, "a stream", version 1:
-    incarnation, namespace, name, deleted, settings, created_at
+    incarnation, namespace, name, deleted, settings, created_at, origins
 );
 
 stored!(
@@ -57,6 +57,7 @@ stored!(
 fields! {
     StreamSettings: save, save_interval_ms, block, keep, when_full, unload_after_ms;
     BlockBounds: bytes, age_ms, messages;
+    StreamOrigin: source, from;
     KeepBounds: age_ms, bytes, until_copied;
 }
 

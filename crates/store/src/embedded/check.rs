@@ -18,6 +18,7 @@ mod references;
 mod rollouts;
 mod rows;
 mod streams;
+mod copies;
 mod subscriptions;
 mod telling;
 mod unchanging;

@@ -13,6 +13,7 @@ use records::{BlockBounds, SaveMode, Stream, StreamChunk, StreamTail};
 use super::super::StreamName;
 use super::super::input::AppendOutcome;
 use super::stored_numbers::IdBytes;
+use super::copies::CopySet;
 use super::subscriptions::SubscriptionSet;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::reply::{Answered, Reply};
@@ -67,6 +68,12 @@ pub(super) struct LoadedStream {
     pub(super) expires_at: Option<Timestamp>,
     /// Who reads it, and how far they have come.
     pub(super) subscriptions: SubscriptionSet,
+    /// Where its messages are copied to, or come from.
+    pub(super) copies: CopySet,
+    /// The stream's row has to be written before messages are appended.
+    pub(super) is_row_dirty: bool,
+    /// A caller waits for the save, whatever the mode.
+    pub(super) is_urgent: bool,
     /// Whatever leads to messages before `tail.first` is to be swept.
     pub(super) is_sweeping: bool,
     /// The batch that swept last.

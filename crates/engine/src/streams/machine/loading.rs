@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ::streams::ExternalNumbers;
+use ::streams::own_origins::begin_origin;
 use ::streams::saving::UnsavedMessages;
 use ::streams::tail::next_after_load;
 use base::{Incarnation, PartitionId, Timestamp};
@@ -12,12 +13,14 @@ use store::{Store, StoreError, View};
 use super::deleting::DeletedStream;
 use super::loaded::{LoadedStream, UnreadIds, UnstoredBlock, UnstoredChunk};
 use super::stored_numbers::IdBytes;
+use super::copies::CopySet;
 use super::subscriptions::SubscriptionSet;
 use super::{StreamPartition, StreamsStep};
 use crate::kernel::hashed::HashMap;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::streams::StreamName;
 use crate::streams::append_run::AppendRuns;
+use crate::streams::node_identity::NodeIdentity;
 use crate::streams::effect::{StreamsEffect, TailChange};
 use crate::streams::stream_metrics::StreamsNow;
 
@@ -39,14 +42,15 @@ impl StreamPartition {
         let head = store.load(id, &mut |_| {})?;
         let view = store.view(id)?;
         // Nothing was ever written: nothing is read.
-        let (dues, streams, pushed) = match head.seq {
-            0 => (BTreeSet::new(), 0, Vec::new()),
+        let (dues, streams, pushed, copies) = match head.seq {
+            0 => (BTreeSet::new(), 0, Vec::new(), Vec::new()),
             _ => {
                 let dues = view.streams_due(DUES_PER_READ)?;
                 (
                     dues.into_iter().map(|due| (due.at, due.stream)).collect(),
                     view.count_streams()?,
                     pushed(&*view)?,
+                    copies(&*view)?,
                 )
             }
         };
@@ -60,6 +64,8 @@ impl StreamPartition {
             deleted: PendingWrites::default(),
             texts: PendingWrites::default(),
             pushed,
+            copies,
+            node: NodeIdentity::new(None, store.lineage()),
             dues,
             timers: BTreeSet::new(),
             to_settle: BTreeSet::new(),
@@ -83,6 +89,12 @@ impl StreamPartition {
         Self { is_disk_nearly_full: is_nearly_full, ..self }
     }
 
+    /// The same on a node of this name; without, it is called by the lineage of its data.
+    #[must_use]
+    pub fn on_node(self, name: Option<&str>, store: &dyn Store) -> Self {
+        Self { node: NodeIdentity::new(name, store.lineage()), ..self }
+    }
+
     /// How the partition stands, for the figures of all.
     #[must_use]
     pub fn stands(&self) -> super::StreamsNow {
@@ -92,6 +104,11 @@ impl StreamPartition {
     /// Subscriptions that were pushed when it was loaded, by stream and name.
     pub(crate) fn pushed(&self) -> &[(StreamName, Box<str>)] {
         &self.pushed
+    }
+
+    /// Copies that there were when it was loaded, by stream and name, and whether they run.
+    pub(crate) fn copies(&self) -> &[(StreamName, Box<str>, bool)] {
+        &self.copies
     }
 
     /// The stream of a name, in memory, if there is one.
@@ -148,6 +165,10 @@ impl StreamPartition {
         let mut loaded = LoadedStream::new(stream, name.clone(), tail, used_at);
         loaded.load_unstored(view)?;
         loaded.subscriptions = SubscriptionSet::read(view, incarnation)?;
+        loaded.copies = CopySet::read(view, incarnation)?;
+        // Of a restored stream what comes next is called otherwise than what the node once had.
+        let source = self.node.source(incarnation);
+        loaded.is_row_dirty = begin_origin(&mut loaded.stream.origins, &source, tail.next);
         loaded.expires_at = (tail.blocks > 0).then_some(step.now);
         loaded.is_sweeping = leads_to_what_is_gone(view, &tail)?;
         self.dues.remove(&(tail.due, incarnation));
@@ -165,6 +186,17 @@ fn pushed(view: &dyn View) -> Result<Vec<(StreamName, Box<str>)>, StoreError> {
     for subscription in view.pushed_subscriptions(usize::MAX)? {
         if let Some(stream) = view.stream(subscription.stream)? {
             all.push((StreamName::unchecked(&stream.namespace, &stream.name), subscription.name));
+        }
+    }
+    Ok(all)
+}
+
+/// Copies, by stream and name, and whether they run.
+fn copies(view: &dyn View) -> Result<Vec<(StreamName, Box<str>, bool)>, StoreError> {
+    let mut all = Vec::new();
+    for copy in view.stream_copies(usize::MAX)? {
+        if let Some(stream) = view.stream(copy.stream)? {
+            all.push((StreamName::unchecked(&stream.namespace, &stream.name), copy.name, !copy.paused));
         }
     }
     Ok(all)
@@ -206,6 +238,9 @@ impl LoadedStream {
             freed_bytes: 0,
             expires_at: None,
             subscriptions: SubscriptionSet::default(),
+            copies: CopySet::default(),
+            is_row_dirty: false,
+            is_urgent: false,
             is_sweeping: false,
             swept: 0,
             used_at,

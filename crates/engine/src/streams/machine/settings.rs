@@ -2,7 +2,7 @@
 
 use ::streams::tail;
 use base::Incarnation;
-use records::{Op, Stream, StreamSettings};
+use records::{Op, Stream, StreamOrigin, StreamSettings};
 use store::StoreError;
 
 use super::loaded::LoadedStream;
@@ -26,6 +26,7 @@ impl StreamPartition {
         }
         if let Some(loaded) = self.loaded.get_mut(&stream) {
             loaded.stream.settings = settings;
+            loaded.is_row_dirty = false;
             loaded.written = step.seq;
             loaded.used_at = step.now;
             // When its blocks go is looked at anew.
@@ -60,6 +61,7 @@ impl StreamPartition {
             deleted: false,
             settings: StreamSettings::default(),
             created_at: step.now,
+            origins: vec![StreamOrigin { source: self.node.source(incarnation), from: 1 }],
         };
         let tail = tail::begin(incarnation);
         step.push(Op::PutStream(Box::new(stream.clone())));
