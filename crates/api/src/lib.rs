@@ -52,6 +52,7 @@ mod routes;
 mod row;
 mod shape;
 mod summary;
+mod transfer;
 mod system;
 
 use authorization::PortalHolders;

@@ -31,6 +31,8 @@ mod queues;
 mod rollouts;
 pub(crate) mod stats;
 mod streams;
+mod copies;
+mod nodes;
 mod subscriptions;
 mod summary;
 mod system;
@@ -109,6 +111,8 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(streams::routes())
         .merge(messages::routes())
         .merge(subscriptions::routes())
+        .merge(copies::routes())
+        .merge(nodes::routes())
         .merge(operations::routes())
         .merge(live::routes())
         .merge(summary::routes());

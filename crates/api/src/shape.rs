@@ -37,6 +37,7 @@ mod rollout;
 mod stats;
 mod stream;
 mod stream_settings;
+mod copy;
 mod subscription;
 mod summary;
 mod system;
@@ -87,6 +88,9 @@ pub(crate) use rollout::{BulkShape, NewBulkShape, NewRolloutShape, RolloutDevice
 pub(crate) use stats::StatsShape;
 pub(crate) use stream::{BlockShape, HandlersShape, StreamShape};
 pub(crate) use stream_settings::{stream_settings, stream_settings_schema};
+pub(crate) use copy::{
+    CopyShape, NodeShape, ReceiptShape, TransferredShape, new_copy, new_copy_schema, new_node, new_node_schema,
+};
 pub(crate) use subscription::{
     SubscriptionShape, commit_schema, new_subscription, new_subscription_schema, reader_commit,
     subscription_read, subscription_read_schema,

@@ -10,6 +10,7 @@ use engine::streams::{
     AppendTerms, CopyMove, CopyProgress, CopyStatus, CopyTarget, OriginPage, PlaceInRun, StreamName, StreamRead,
     decode_transfer,
 };
+use net::transfer::is_json_line;
 use tokio::task::spawn_blocking;
 
 use crate::ends::{CopyBatch, CopyFailure, CopyHome, PageAsk, SinkAnswer, SourcePage, StreamEnd};
@@ -75,7 +76,7 @@ impl StreamEnd for EndHere {
     }
 
     async fn append(&self, batch: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
-        let messages = decode_transfer(&batch.body, is_json)?;
+        let messages = decode_transfer(&batch.body, is_json_line)?;
         let run = Some(PlaceInRun::of_sender(batch.run, batch.place));
         let terms = AppendTerms { expect_last_id: None, run, is_durable: true };
         let appended = self.engine.streams().append_transfer(&self.stream, messages, terms).await?;
@@ -89,12 +90,6 @@ impl StreamEnd for EndHere {
 
 /// After so many messages of other segments a copy that waits moves on.
 const LEFT_OUT: u64 = 10_000;
-
-/// Whether bytes are a JSON text.
-pub(crate) fn is_json(text: &[u8]) -> bool {
-    // Between tokens a line break would end a line of NDJSON.
-    !text.contains(&b'\n') && serde_json::from_slice::<&serde_json::value::RawValue>(text).is_ok()
-}
 
 impl HomeHere {
     /// The row of a copy.

@@ -30,17 +30,3 @@ pub use ends::{
 };
 pub use run::run_copy;
 pub use tasks::run_copies;
-
-/// The content type of messages as copies send them.
-pub const TRANSFER_TYPE: &str = "application/vnd.fieldpost.messages";
-/// What a node calls itself: a header of answers.
-pub const NODE_HEADER: &str = "fieldpost-node";
-/// What a stream calls itself: a header of answers. Another one after it was made anew.
-pub const STREAM_HEADER: &str = "fieldpost-stream";
-/// Where to read on: a header of pages.
-pub const NEXT_AFTER_HEADER: &str = "fieldpost-next-after";
-/// The newest durable message: a header of pages.
-pub const NEWEST_HEADER: &str = "fieldpost-newest";
-/// The place of an append among those of one sender, `RUN-PLACE`: a header of appends. One behind
-/// another that was not taken is refused.
-pub const RUN_HEADER: &str = "fieldpost-run";

@@ -11,6 +11,9 @@ use engine::streams::{PeerIdentity, StreamName, TransferReader};
 use http_body_util::Full;
 use hyper::Request;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use net::transfer::{
+    NEWEST_HEADER, NEXT_AFTER_HEADER, NODE_HEADER, RUN_HEADER, STREAM_HEADER, TRANSFER_TYPE,
+};
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
@@ -18,7 +21,6 @@ use crate::ends::{
     CopyBatch, CopyFailure, CopyFailureKind, PageAsk, SinkAnswer, SourcePage, StreamEnd,
 };
 use crate::transport::{NodeAnswer, Transport};
-use crate::{NEWEST_HEADER, NEXT_AFTER_HEADER, NODE_HEADER, RUN_HEADER, STREAM_HEADER, TRANSFER_TYPE};
 
 /// Longest wait for an answer: on a line that was cut without a word, a copy goes on within 5 s of
 /// its return.
@@ -70,7 +72,7 @@ impl NodeLines {
         let answer = self.transport.ask(request, ANSWER_MAX).await;
         let now = self.engine.clock().now();
         match &answer {
-            Ok(answer) if matches!(answer.status.as_u16(), 401 | 403) => {
+            Ok(answer) if answer.status.as_u16() == 401 => {
                 nodes.contacted(&node, Err(&format!("it answers {}", answer.status)), now);
             }
             Ok(_) => nodes.contacted(&node, Ok(()), now),
@@ -105,20 +107,7 @@ impl EndThere {
 
 impl StreamEnd for EndThere {
     async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
-        let mut query = Serializer::new(String::new());
-        query.append_pair("after", &ask.after.to_string()).append_pair("durable", "true");
-        query.append_pair("limit", &ask.limit.to_string());
-        if let Some(from) = ask.from {
-            query.append_pair("from", &from.to_string());
-        }
-        if !ask.segments.is_empty() {
-            query.append_pair("segment", &ask.segments.join(","));
-        }
-        if ask.waits {
-            query.append_pair("wait", WAIT);
-        }
-        query.append_pair("bytes", &ask.bytes_max.to_string());
-        let path = self.path(&query.finish());
+        let path = self.path(&query_of(&ask));
         let make =
             |node: &PeerNode| Request::get(url_of(node, &path)).header(ACCEPT, TRANSFER_TYPE).body(Full::default());
         let answer = self.lines.ask(&self.node, make).await?;
@@ -159,6 +148,22 @@ impl StreamEnd for EndThere {
         }
         Ok(SinkAnswer { appended, duplicates, identity: identity(&headers)? })
     }
+}
+
+fn query_of(ask: &PageAsk) -> String {
+    let mut query = Serializer::new(String::new());
+    query.append_pair("after", &ask.after.to_string()).append_pair("durable", "true");
+    query.append_pair("limit", &ask.limit.to_string()).append_pair("bytes", &ask.bytes_max.to_string());
+    if let Some(from) = ask.from {
+        query.append_pair("from", &from.to_string());
+    }
+    if !ask.segments.is_empty() {
+        query.append_pair("segment", &ask.segments.join(","));
+    }
+    if ask.waits {
+        query.append_pair("wait", WAIT);
+    }
+    query.finish()
 }
 
 /// What is answered is not what a node of this kind says.

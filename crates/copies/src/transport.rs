@@ -1,6 +1,5 @@
 //! Requests to nodes: pooled connections, TLS, and bounds of time and size.
 
-use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,6 +95,9 @@ impl Transport {
 
 /// What is behind all that an error is wrapped into: the words that tell people most.
 fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
-    let last = std::iter::successors(error.source(), |error| error.source()).last();
-    last.map_or_else(|| error.to_string(), |cause| cause.to_string())
+    let mut cause = error;
+    while let Some(behind) = cause.source() {
+        cause = behind;
+    }
+    cause.to_string()
 }

@@ -30,7 +30,10 @@ mod subscription;
 pub(crate) mod subscription_metrics;
 mod tails;
 
-pub use ::streams::{CopyLane, CopyProgress, SubscriptionStart, TransferReader, copying};
+pub use ::streams::{
+    CopyLane, CopyProgress, MessageHeaders as TransferHeaders, StreamMessage as TransferMessage,
+    StreamPayload as TransferPayload, SubscriptionStart, TransferReader, TransferWriter, copying,
+};
 pub use append_run::{AppendRun, PlaceInRun};
 pub use calls::{
     AppendTerms, OriginPage, PushPage, Streams, TransferAppended, decode_transfer,

@@ -74,10 +74,10 @@ impl Streams {
         run: &mut AppendRun,
         stream: &StreamName,
         messages: Vec<NewMessage>,
-        expect_last_id: Option<u64>,
+        terms: AppendTerms,
     ) -> impl Future<Output = Result<Vec<AppendedMessage>, Problem>> + use<> {
         let (streams, stream, place) = (self.clone(), stream.clone(), run.place());
-        let terms = AppendTerms { expect_last_id, run: Some(place), is_durable: false };
+        let terms = AppendTerms { run: Some(place), ..terms };
         async move { streams.append_with(&stream, messages, terms).await }
     }
 

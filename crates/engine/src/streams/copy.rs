@@ -161,6 +161,8 @@ impl CopyState {
 /// On which nodes a message is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiptShown {
+    /// The message.
+    pub id: u64,
     /// What the nodes call themselves; this one first.
     pub durable_on: Vec<Box<str>>,
 }

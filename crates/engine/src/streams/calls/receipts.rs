@@ -37,13 +37,18 @@ impl Streams {
                 durable_on.extend(name);
             }
         }
-        Ok(ReceiptShown { durable_on })
+        Ok(ReceiptShown { id: message.id, durable_on })
     }
 
     /// Told whenever a copy moved on: take it before a look at what it may change.
     #[must_use]
     pub fn copies_moved(&self) -> Arc<Notify> {
         self.engine.context().streams.copies.moved()
+    }
+
+    /// Returns when a message that is there is durable, or its stream is gone.
+    pub async fn saved_message(&self, stream: &StreamName, id: u64) {
+        self.saved(stream, id - 1).await;
     }
 
     fn message_of(&self, stream: &StreamName, of: &ReceiptOf) -> Result<OwnedMessage, Problem> {
