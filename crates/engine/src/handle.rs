@@ -24,6 +24,7 @@ use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
 use crate::registry::RegistryInput;
 use crate::streams::StreamsInput;
+use crate::streams::copy_metrics::CopyCollector;
 use crate::streams::subscription_metrics::SubscriptionCollector;
 use crate::{
     ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake, NewClient, NewDevice,
@@ -423,6 +424,7 @@ impl Engine {
         self.shared.context.campaigns.links.register(registry);
         self.shared.context.streams.counts.register(registry);
         registry.register_collector(Box::new(SubscriptionCollector { engine: self.clone() }));
+        registry.register_collector(Box::new(CopyCollector { engine: self.clone() }));
         let EngineContext { kernel, devices, queues, .. } = self.shared.context.clone();
         let (engine, stale, named) = (self.clone(), Arc::clone(&devices), Arc::clone(&queues));
         registry.register_collector(Box::new(EngineCollector {

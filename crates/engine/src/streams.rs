@@ -12,6 +12,7 @@ mod checks;
 pub(crate) mod context;
 mod effect;
 mod copy;
+pub(crate) mod copy_metrics;
 mod handler_log;
 mod holds;
 mod index_cache;

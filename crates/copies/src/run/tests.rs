@@ -1,6 +1,5 @@
 //! A copy between two lists, whose requests are lost, late and repeated, run by hand.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -214,12 +213,11 @@ impl CopyHome for World {
     }
 
     async fn until(&self, at: Timestamp) {
-        let polls = RefCell::new(0);
-        std::future::poll_fn(|_| {
-            *polls.borrow_mut() += 1;
-            if self.inside().now >= at { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-        })
-        .await;
+        let is_time = |_: &mut std::task::Context<'_>| match self.inside().now >= at {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        };
+        std::future::poll_fn(is_time).await;
     }
 
     fn draw_run(&self) -> u64 {

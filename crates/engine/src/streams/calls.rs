@@ -7,7 +7,7 @@ mod transfers;
 
 use std::sync::{Arc, OnceLock};
 
-use base::limits::{MESSAGE_BYTES_PER_CALL_MAX, MESSAGES_PER_CALL_MAX, STREAMS_MAX};
+use base::limits::{COPIES_PER_STREAM_MAX, MESSAGE_BYTES_PER_CALL_MAX, MESSAGES_PER_CALL_MAX, STREAMS_MAX};
 use base::{Incarnation, PartitionId, Problem};
 use records::{Stream, StreamSettings};
 use tokio::task::spawn_blocking;
@@ -306,7 +306,10 @@ impl Streams {
                     error: handled.and_then(|handled| handled.error),
                 }
             };
-        Ok(kinds.into_iter().zip(handled).map(shown).collect())
+        let mut all: Vec<HandlerShown> = kinds.into_iter().zip(handled).map(shown).collect();
+        let copies = self.copies(stream, None, COPIES_PER_STREAM_MAX)?;
+        all.extend(copies.into_iter().map(HandlerShown::from));
+        Ok(all)
     }
 
     /// Returns when there may be a message behind that id: at once if there is one. Also when the

@@ -83,6 +83,11 @@ impl RunningCopies {
         self.known().by_key.contains_key(key)
     }
 
+    /// Some of them, in order of stream and name.
+    pub(super) fn keys(&self, limit: usize) -> Vec<CopyKey> {
+        self.known().by_key.keys().take(limit).cloned().collect()
+    }
+
     /// Those that run.
     pub(super) fn all(&self) -> Vec<CopyTarget> {
         let known = self.known();

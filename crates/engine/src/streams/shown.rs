@@ -95,6 +95,8 @@ pub enum HandlerKind {
     Unload,
     /// Deletes the old ones.
     Delete,
+    /// Copies messages to or from another stream; it goes through messages, not through blocks.
+    Copy,
 }
 
 impl HandlerKind {
@@ -104,6 +106,7 @@ impl HandlerKind {
         match self {
             Self::Unload => "unload",
             Self::Delete => "delete",
+            Self::Copy => "copy",
         }
     }
 }

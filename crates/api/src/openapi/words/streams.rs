@@ -125,7 +125,7 @@ pub(crate) fn storages() -> Schema {
 }
 
 pub(crate) fn handler_kind() -> Schema {
-    one_of([HandlerKind::Unload, HandlerKind::Delete].map(HandlerKind::as_str))
+    one_of([HandlerKind::Unload, HandlerKind::Delete, HandlerKind::Copy].map(HandlerKind::as_str))
 }
 
 pub(crate) fn handler_state() -> Schema {

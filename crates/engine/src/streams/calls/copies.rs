@@ -12,7 +12,7 @@ use super::super::copy::{
 };
 use super::super::input::{MoveCopyCall, PutCopyCall, StreamsInput};
 use super::super::reading::FoundStream;
-use super::super::{StreamName, SubscriptionFrom, is_label};
+use super::super::{HandlerKind, HandlerShown, HandlerState, StreamName, SubscriptionFrom, is_label};
 use super::Streams;
 use super::subscriptions::blocking;
 use crate::nodes::{SELF_NODE, unknown_node};
@@ -188,6 +188,25 @@ impl Streams {
             return Ok(());
         }
         Err(Problem::new(429, "too_many_copies", format!("there are {COPIES_MAX} copies already")))
+    }
+}
+
+impl From<CopyShown> for HandlerShown {
+    fn from(copy: CopyShown) -> Self {
+        Self {
+            handler: HandlerKind::Copy,
+            name: Some(copy.row.name),
+            state: match copy.state {
+                CopyState::Idle => HandlerState::Idle,
+                CopyState::Running | CopyState::SourceReset => HandlerState::Running,
+                CopyState::Waiting => HandlerState::Waiting,
+                CopyState::Paused => HandlerState::Paused,
+            },
+            last_run_at: copy.last_run_at,
+            blocks: 0,
+            bytes: 0,
+            error: copy.error,
+        }
     }
 }
 
