@@ -20,7 +20,7 @@ use url::form_urlencoded::Serializer;
 use crate::ends::{
     CopyBatch, CopyFailure, CopyFailureKind, PageAsk, SinkAnswer, SourcePage, StreamEnd,
 };
-use crate::transport::{NodeAnswer, Transport};
+use crate::transport::{NodeAnswer, NodeTransport};
 
 /// Longest wait for an answer: on a line that was cut without a word, a copy goes on within 5 s of
 /// its return.
@@ -32,7 +32,7 @@ const WAIT: &str = "3s";
 #[derive(Debug)]
 pub struct NodeLines {
     engine: Engine,
-    transport: Transport,
+    transport: NodeTransport,
 }
 
 /// A stream of another node.
@@ -47,7 +47,7 @@ impl NodeLines {
     /// No connection is made yet.
     #[must_use]
     pub fn new(engine: &Engine) -> Self {
-        Self { engine: engine.clone(), transport: Transport::new() }
+        Self { engine: engine.clone(), transport: NodeTransport::new() }
     }
 
     /// Asks a node, and notes whether it answered.

@@ -48,13 +48,13 @@ pub async fn run_copy<H: CopyHome, S: StreamEnd, T: StreamEnd>(
                 (status, batch_messages) = (run.status, run.batch_messages);
                 ended
             }
-            Err(problem) => Ended::Home(problem),
+            Err(problem) => CopyRunEnd::Home(problem),
         };
         let failure = match ended {
-            Ended::Again => continue,
-            Ended::Home(problem) if problem.status == 404 => return problem,
-            Ended::Home(problem) => CopyFailure::from(problem),
-            Ended::Failed(failure) => failure,
+            CopyRunEnd::Again => continue,
+            CopyRunEnd::Home(problem) if problem.status == 404 => return problem,
+            CopyRunEnd::Home(problem) => CopyFailure::from(problem),
+            CopyRunEnd::Failed(failure) => failure,
         };
         // What takes too long is tried with less.
         batch_messages = match failure.kind {
@@ -80,7 +80,7 @@ pub async fn run_copy<H: CopyHome, S: StreamEnd, T: StreamEnd>(
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
 
 /// Why a run ended.
-enum Ended {
+enum CopyRunEnd {
     /// The copy is another one than it was: its row is read again.
     Again,
     /// Its home did not answer.
@@ -89,7 +89,7 @@ enum Ended {
     Failed(CopyFailure),
 }
 
-impl From<CopyFailure> for Ended {
+impl From<CopyFailure> for CopyRunEnd {
     fn from(failure: CopyFailure) -> Self {
         Self::Failed(failure)
     }
@@ -110,7 +110,7 @@ struct SentBatch {
 
 /// What was answered and is not moved yet.
 #[derive(Clone, Debug)]
-struct Answered {
+struct CopiedSpan {
     lane: CopyLane,
     from: u64,
     to: u64,
@@ -135,7 +135,7 @@ struct CopyRun<'a, H, S, T> {
     is_at_end: bool,
     reading: Option<PageRead<'a>>,
     in_flight: FuturesOrdered<BatchSent<'a>>,
-    answered: Vec<Answered>,
+    answered: Vec<CopiedSpan>,
     moved_at: Timestamp,
     pace: CopyPace,
     sent: LaneBytes,
@@ -150,7 +150,7 @@ struct LanePlaces {
 }
 
 /// What happened.
-enum Event {
+enum CopyEvent {
     Read(CopyLane, Result<SourcePage, CopyFailure>),
     Answer(SentBatch, Result<SinkAnswer, CopyFailure>),
     Time,
@@ -183,7 +183,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
     }
 
     /// Copies until something fails, or the copy is another one.
-    async fn go(&mut self) -> Ended {
+    async fn go(&mut self) -> CopyRunEnd {
         let ended = match self.begin().await {
             Ok(()) => loop {
                 if let Err(ended) = self.turn().await {
@@ -202,7 +202,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
     }
 
     /// Finds where the copy begins, where the other end had to be asked for it.
-    async fn begin(&mut self) -> Result<(), Ended> {
+    async fn begin(&mut self) -> Result<(), CopyRunEnd> {
         let Some(begins) = self.row.begins else { return Ok(()) };
         let (after, from) = match begins {
             CopyBegin::End => (u64::MAX >> 1, None),
@@ -222,20 +222,20 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             CopyBegin::Time(_) => page.next_after - page.messages.min(page.next_after),
         };
         let moved = self.home.moved(CopyMove::BeginAt { id, peer: page.identity }).await;
-        moved.map_err(Ended::Home)?;
-        Err(Ended::Again)
+        moved.map_err(CopyRunEnd::Home)?;
+        Err(CopyRunEnd::Again)
     }
 
     /// Begins what can be, and takes the first thing that happens.
-    async fn turn(&mut self) -> Result<(), Ended> {
+    async fn turn(&mut self) -> Result<(), CopyRunEnd> {
         self.read_on();
         match self.event().await {
-            Event::Read(lane, page) => {
+            CopyEvent::Read(lane, page) => {
                 self.reading = None;
                 self.take_page(lane, page?).await
             }
-            Event::Answer(sent, answer) => self.take_answer(sent, answer?).await,
-            Event::Time => Ok(()),
+            CopyEvent::Answer(sent, answer) => self.take_answer(sent, answer?).await,
+            CopyEvent::Time => Ok(()),
         }
     }
 
@@ -283,7 +283,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         }
     }
 
-    async fn event(&mut self) -> Event {
+    async fn event(&mut self) -> CopyEvent {
         let (home, reading, in_flight) = (self.home, &mut self.reading, &mut self.in_flight);
         let paid_at = self.pace.next_at();
         let is_paced = reading.is_none() && paid_at > home.now();
@@ -291,18 +291,18 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             match reading {
                 Some(reading) => {
                     let (lane, page) = reading.await;
-                    Event::Read(lane, page)
+                    CopyEvent::Read(lane, page)
                 }
                 None if is_paced => {
                     home.until(paid_at).await;
-                    Event::Time
+                    CopyEvent::Time
                 }
                 None => pending().await,
             }
         };
         let answer = async {
             match in_flight.next().await {
-                Some((sent, answer)) => Event::Answer(sent, answer),
+                Some((sent, answer)) => CopyEvent::Answer(sent, answer),
                 None => pending().await,
             }
         };
@@ -312,7 +312,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         }
     }
 
-    async fn take_page(&mut self, lane: CopyLane, page: SourcePage) -> Result<(), Ended> {
+    async fn take_page(&mut self, lane: CopyLane, page: SourcePage) -> Result<(), CopyRunEnd> {
         self.check_source(&page.identity).await?;
         self.newest = page.newest;
         self.note_page(&page);
@@ -337,7 +337,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
     }
 
     /// A source that was made anew is copied from its start.
-    async fn check_source(&mut self, identity: &PeerIdentity) -> Result<(), Ended> {
+    async fn check_source(&mut self, identity: &PeerIdentity) -> Result<(), CopyRunEnd> {
         let is_other = self.row.direction == CopyDirection::From
             && self.row.peer.as_deref().is_some_and(|peer| *peer != *identity.stream);
         if !is_other {
@@ -346,7 +346,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         self.in_flight = FuturesOrdered::new();
         self.flush().await?;
         let at = self.row.position;
-        let step = Answered {
+        let step = CopiedSpan {
             lane: CopyLane::Backlog,
             from: at,
             to: at,
@@ -356,7 +356,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         };
         self.answered.push(step);
         self.flush().await?;
-        Err(Ended::Again)
+        Err(CopyRunEnd::Again)
     }
 
     fn note_page(&mut self, page: &SourcePage) {
@@ -371,7 +371,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
     }
 
     /// Begins the live lane where the backlog is old enough.
-    async fn go_live(&mut self, lane: CopyLane, page: &SourcePage) -> Result<(), Ended> {
+    async fn go_live(&mut self, lane: CopyLane, page: &SourcePage) -> Result<(), CopyRunEnd> {
         let is_behind = |at: Timestamp| at.after(LIVE_WHEN_BEHIND) < self.home.now();
         let is_wanted = self.row.live_permille > 0
             && self.row.live.is_none()
@@ -382,7 +382,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             return Ok(());
         }
         let moved = self.home.moved(CopyMove::BeginLive { newest: page.newest }).await;
-        moved.map_err(Ended::Home)?;
+        moved.map_err(CopyRunEnd::Home)?;
         self.row.live =
             Some(engine::records::LiveLane { from: page.newest, position: page.newest });
         self.read_to.live = page.newest;
@@ -400,7 +400,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         self.in_flight.push_back(Box::pin(async move { (sent, sink.append(batch).await) }));
     }
 
-    async fn take_answer(&mut self, sent: SentBatch, answer: SinkAnswer) -> Result<(), Ended> {
+    async fn take_answer(&mut self, sent: SentBatch, answer: SinkAnswer) -> Result<(), CopyRunEnd> {
         let peer = match self.row.direction {
             CopyDirection::To => answer.identity,
             CopyDirection::From => sent.source,
@@ -410,7 +410,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             self.status.at = self.home.now();
             self.home.note(self.status.clone());
         }
-        self.answered_to(Answered {
+        self.answered_to(CopiedSpan {
             lane: sent.lane,
             from: sent.from,
             to: sent.to,
@@ -442,7 +442,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             CopyDirection::From => Some(source.clone()),
             CopyDirection::To => self.answered.last().map(|answered| answered.peer.clone()).or(known),
         };
-        let step = |peer| Answered { lane, from, to, copied: 0, duplicates: 0, peer };
+        let step = |peer| CopiedSpan { lane, from, to, copied: 0, duplicates: 0, peer };
         if self.in_flight.is_empty() {
             // A sink that never answered has nothing: it is not known yet which stream it is.
             if let Some(peer) = peer {
@@ -457,7 +457,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
     }
 
     /// Notes what is durable at the other end; it goes on behind what was before, or stands apart.
-    fn answered_to(&mut self, step: Answered) {
+    fn answered_to(&mut self, step: CopiedSpan) {
         if let Some(last) = self.answered.iter_mut().rev().find(|last| last.lane == step.lane)
             && last.to == step.from
             && (last.peer == step.peer || step.peer.stream.is_empty())
@@ -471,26 +471,26 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
     }
 
     /// Moves the copy; where both lanes meet its row is read again.
-    async fn settle(&mut self) -> Result<(), Ended> {
+    async fn settle(&mut self) -> Result<(), CopyRunEnd> {
         self.flush().await?;
         if self.is_merging() && self.in_flight.is_empty() {
-            return Err(Ended::Again);
+            return Err(CopyRunEnd::Again);
         }
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), Ended> {
+    async fn flush(&mut self) -> Result<(), CopyRunEnd> {
         for step in std::mem::take(&mut self.answered) {
-            let Answered { lane, from, to, copied, duplicates, peer } = step;
+            let CopiedSpan { lane, from, to, copied, duplicates, peer } = step;
             if peer.stream.is_empty() {
                 // Nobody said which stream it is: it is read again.
-                return Err(Ended::Again);
+                return Err(CopyRunEnd::Again);
             }
             let (stream, node) = (peer.stream.clone(), peer.node.clone());
             let step = CopyMove::Step { lane, from, to, copied, duplicates, peer };
-            match self.home.moved(step).await.map_err(Ended::Home)? {
+            match self.home.moved(step).await.map_err(CopyRunEnd::Home)? {
                 CopyProgress::Moved => {}
-                CopyProgress::Reset | CopyProgress::Elsewhere => return Err(Ended::Again),
+                CopyProgress::Reset | CopyProgress::Elsewhere => return Err(CopyRunEnd::Again),
             }
             (self.row.peer, self.row.peer_node) = (Some(stream), Some(node));
             if lane == CopyLane::Backlog {

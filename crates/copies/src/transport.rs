@@ -27,7 +27,7 @@ const IDLE_PER_NODE: usize = 64;
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// Sends requests to nodes.
-pub(crate) struct Transport {
+pub(crate) struct NodeTransport {
     pool: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct NodeAnswer {
     pub(crate) body: Bytes,
 }
 
-impl std::fmt::Debug for Transport {
+impl std::fmt::Debug for NodeTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Transport")
+        f.write_str("NodeTransport")
     }
 }
 
-impl Transport {
+impl NodeTransport {
     /// Believes the certificate authorities of the system.
     pub(crate) fn new() -> Self {
         let found = rustls_native_certs::load_native_certs();

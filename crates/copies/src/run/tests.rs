@@ -14,9 +14,9 @@ use super::*;
 
 /// Both ends, the row and the clock.
 #[derive(Clone)]
-struct World(Arc<Mutex<Inside>>);
+struct TwoLists(Arc<Mutex<TwoListsState>>);
 
-struct Inside {
+struct TwoListsState {
     random: Random,
     row: StreamCopy,
     /// The numbers of the source's messages; ids are their places, from 1.
@@ -33,7 +33,7 @@ struct Inside {
     status: CopyStatus,
 }
 
-impl World {
+impl TwoLists {
     fn new(seed: u64, faults: u64) -> Self {
         let row = StreamCopy {
             stream: Incarnation(1),
@@ -58,7 +58,7 @@ impl World {
             dropped: 0,
             created_at: Timestamp(0),
         };
-        Self(Arc::new(Mutex::new(Inside {
+        Self(Arc::new(Mutex::new(TwoListsState {
             random: Random::new(seed),
             row,
             source: Vec::new(),
@@ -73,7 +73,7 @@ impl World {
         })))
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn inside(&self) -> MutexGuard<'_, TwoListsState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,7 +95,7 @@ impl World {
     }
 }
 
-impl Inside {
+impl TwoListsState {
     fn identity(&self) -> PeerIdentity {
         PeerIdentity { node: "dc1".into(), stream: format!("dc1.{}", self.sink_name).into() }
     }
@@ -105,7 +105,7 @@ impl Inside {
     }
 }
 
-impl StreamEnd for World {
+impl StreamEnd for TwoLists {
     async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
         let page = {
             let inside = self.inside();
@@ -175,7 +175,7 @@ fn engine_message(id: u64, payload: &[u8]) -> TransferMessage<'_> {
     }
 }
 
-impl CopyHome for World {
+impl CopyHome for TwoLists {
     async fn row(&self) -> Result<StreamCopy, Problem> {
         Ok(self.inside().row.clone())
     }
@@ -230,7 +230,7 @@ impl CopyHome for World {
 #[test]
 fn everything_is_there_once_and_in_order() {
     for seed in 0..200 {
-        let world = World::new(seed, 4);
+        let world = TwoLists::new(seed, 4);
         for _ in 0..8 {
             let more = world.inside().random.below(60);
             let mut inside = world.inside();
@@ -249,7 +249,7 @@ fn everything_is_there_once_and_in_order() {
 
 #[test]
 fn a_sink_that_was_made_anew_gets_everything_again() {
-    let world = World::new(1, 0);
+    let world = TwoLists::new(1, 0);
     world.inside().source.extend(0..50);
     world.run();
     {
@@ -266,7 +266,7 @@ fn a_sink_that_was_made_anew_gets_everything_again() {
 
 #[test]
 fn what_is_refused_stops_the_copy_and_is_never_skipped() {
-    let world = World::new(1, 0);
+    let world = TwoLists::new(1, 0);
     world.inside().source.extend(0..30);
     world.inside().refuses = true;
     world.run();
@@ -281,7 +281,7 @@ fn what_is_refused_stops_the_copy_and_is_never_skipped() {
 #[test]
 fn a_live_lane_brings_new_messages_beside_the_backlog() {
     for seed in 0..50 {
-        let world = World::new(seed, 6);
+        let world = TwoLists::new(seed, 6);
         world.inside().now = Timestamp(60_000);
         world.inside().row.live_permille = 500;
         world.inside().source.extend(0..200);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{append, append_numbers, numbers, read_all, refused};
 use crate::contract::rig::{PATIENCE, Rig};
-use nodes::{Node, copied_to, start, until_copied};
+use nodes::{TestNode, copied_to, start, until_copied};
 
 const COPY: &str = "/v1/streams/shop/orders/copies/all";
 
@@ -187,8 +187,9 @@ async fn a_node_that_is_cut_off_or_stopped_gets_the_rest_when_it_is_back() {
 #[tokio::test]
 async fn what_a_peer_refuses_is_said_and_never_skipped() {
     let [one, two] = start(["one", "two"]).await;
-    append_numbers(&one.rig, 1, 3).await;
-    let full = json!({"keep": {"age": null, "bytes": 1}, "when_full": "reject"});
+    let messages: Vec<Value> = (1..=3).map(|_| json!({"payload": "x".repeat(600)})).collect();
+    append(&one.rig, &json!({"messages": messages})).await;
+    let full = json!({"keep": {"age": null, "bytes": "1KB"}, "when_full": "reject"});
     let set = two.rig.json("PUT", "/v1/streams/shop/orders/settings", &full.to_string()).await;
     assert_eq!(set.status, 204, "{set:?}");
     copied_to(&one, &two, COPY).await;
@@ -234,8 +235,10 @@ async fn what_is_not_copied_outlives_its_age_and_is_counted_where_it_goes() {
     super::until(&one.rig, |stream| stream["messages"] == 0).await;
     assert_eq!(one.rig.get(COPY).await["dropped"], 0);
     two.line.cut();
-    super::set(&one.rig, &json!({"keep": {"bytes": 1}, "block": {"messages": 1}})).await;
-    append_numbers(&one.rig, 4, 4).await;
+    super::set(&one.rig, &json!({"keep": {"bytes": "1KB"}, "block": {"messages": 1}})).await;
+    for _ in 0..4 {
+        append(&one.rig, &json!({"payload": "x".repeat(600)})).await;
+    }
     let dropped = |copy: &Value| copy["dropped"].as_u64() > Some(0);
     one.rig.api.until(COPY, PATIENCE, dropped).await.expect("it is counted");
 }

@@ -8,13 +8,13 @@ use tokio::sync::watch;
 
 /// Passes connections on to wherever the node is. While it is cut, nothing passes and every
 /// connection is closed.
-pub(super) struct Line {
+pub(super) struct NodeLine {
     pub(super) address: SocketAddr,
     target: watch::Sender<SocketAddr>,
     whole: watch::Sender<bool>,
 }
 
-impl Line {
+impl NodeLine {
     pub(super) async fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let address = listener.local_addr().expect("bound");

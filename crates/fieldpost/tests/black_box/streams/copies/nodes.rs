@@ -3,29 +3,29 @@
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::line::Line;
+use super::line::NodeLine;
 use crate::contract::rig::{PATIENCE, Rig};
 
 /// A node, and the line by which others reach it.
-pub(super) struct Node {
+pub(super) struct TestNode {
     pub(super) name: &'static str,
     pub(super) rig: Rig,
-    pub(super) line: Line,
+    pub(super) line: NodeLine,
 }
 
 /// Nodes of these names.
-pub(super) async fn start<const N: usize>(names: [&'static str; N]) -> [Node; N] {
+pub(super) async fn start<const N: usize>(names: [&'static str; N]) -> [TestNode; N] {
     let mut all = Vec::with_capacity(N);
     for name in names {
-        all.push(Node::start(name).await);
+        all.push(TestNode::start(name).await);
     }
     all.try_into().unwrap_or_else(|_| unreachable!("one for each name"))
 }
 
-impl Node {
+impl TestNode {
     pub(super) async fn start(name: &'static str) -> Self {
         let rig = Rig::start(&[("FIELDPOST_NODE__NAME", name)]).await;
-        let line = Line::start(rig.site.http.address().await).await;
+        let line = NodeLine::start(rig.site.http.address().await).await;
         Self { name, rig, line }
     }
 
@@ -56,13 +56,13 @@ impl Node {
 }
 
 /// Has `from` copy all to `to`.
-pub(super) async fn copied_to(from: &Node, to: &Node, path: &str) {
+pub(super) async fn copied_to(from: &TestNode, to: &TestNode, path: &str) {
     from.knows(to).await;
     from.copies(path, &json!({"direction": "to", "node": to.name})).await;
 }
 
 /// The copy once nothing is left to be copied.
-pub(super) async fn until_copied(node: &Node, path: &str) -> Value {
+pub(super) async fn until_copied(node: &TestNode, path: &str) -> Value {
     let is_level = |copy: &Value| copy["lag"] == 0 && copy["state"] == "idle";
     node.rig.api.until(path, PATIENCE, is_level).await.expect("it is level")
 }

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::super::{S, append, append_numbers, numbers, read_all, stream, until};
-use super::nodes::{Node, copied_to, start, until_copied};
+use super::nodes::{TestNode, copied_to, start, until_copied};
 use super::COPY;
 use crate::contract::rig::PATIENCE;
 use crate::directories::program::{run, word};
 
-async fn origins(node: &Node) -> Vec<(String, u64)> {
+async fn origins(node: &TestNode) -> Vec<(String, u64)> {
     let page = node.rig.get(&format!("{S}/messages?origin=true&limit=1000")).await;
     let items = page["items"].as_array().expect("items").clone();
     let source = |item: &Value| item["source"].as_str().expect("a source").to_owned();

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::super::{S, append, refused};
 use super::nodes::{copied_to, start};
-use super::{COPY, Node};
+use super::{COPY, TestNode};
 
-async fn receipt(node: &Node, query: &str) -> Value {
+async fn receipt(node: &TestNode, query: &str) -> Value {
     node.rig.get(&format!("{S}/receipts?{query}")).await
 }
 
