@@ -32,6 +32,7 @@ mod request;
 mod retry;
 mod span;
 mod stream_config;
+mod copy;
 mod subscription;
 mod task;
 mod transport;
@@ -66,6 +67,7 @@ pub use queue::{Alias, Queue, Which};
 pub use queue_stats::{Cursor, FeedPage, Figures, Order, Page, QueueFlow, Settings};
 pub use request::{Answer, Download, Request};
 pub use stream_config::{BlockConfig, FullChoice, KeepConfig, SaveChoice, StreamConfig};
+pub use copy::{CopySummary, CopyTerms, MessageCopy, MessageReceipt};
 pub use subscription::{
     MessageSubscription, PushSummary, SubscriptionReader, SubscriptionSummary, SubscriptionTerms,
 };

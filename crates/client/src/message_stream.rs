@@ -15,6 +15,7 @@ use crate::path::Path;
 use crate::request::Request;
 use crate::retry::Repeat;
 use crate::stream_config::StreamConfig;
+use crate::copy::{MessageCopy, MessageReceipt};
 use crate::subscription::MessageSubscription;
 
 /// A stream. Cheap to clone.
@@ -152,6 +153,23 @@ impl MessageStream {
     pub async fn message(&self, id: &MessageId) -> Result<ReceivedMessage, Error> {
         let path = self.path(&["messages", id.as_str()]);
         self.client.fetch(&Request::new(Method::GET, path), Repeat::Harmless).await
+    }
+
+    /// A copy to or from another node. It need not be there yet.
+    #[must_use]
+    pub fn copy(&self, name: &str) -> MessageCopy {
+        MessageCopy::new(self.client.clone(), self.path(&["copies", name]))
+    }
+
+    /// On which nodes a message is durable; waits so long, up to a minute, until it is on so many.
+    ///
+    /// # Errors
+    /// 404 `unknown_message`; see [`Error`].
+    pub async fn receipt(&self, id: &MessageId, nodes: u32, wait: Duration) -> Result<MessageReceipt, Error> {
+        let path = self.path(&["receipts"]).with("id", &id.to_string()).with("nodes", &nodes.to_string());
+        let request = Request::new(Method::GET, path.with("wait", &Span(wait).to_string()));
+        let timeout = self.client.timeout_of(&request) + wait;
+        self.client.fetch(&request.timeout(timeout), Repeat::Harmless).await
     }
 
     /// A subscription, read under this reader's name. It need not be there yet.
