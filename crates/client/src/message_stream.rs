@@ -1,12 +1,14 @@
 //! One stream: messages are appended, read from any place on, and kept as long as it is set to.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::client::Client;
+use crate::copy::{MessageCopy, MessageReceipt};
 use crate::error::Error;
 use crate::message::{
     AppendResult, MessageId, OutgoingMessage, ReceivedMessage, ReceivedPage, StreamReading,
@@ -14,8 +16,8 @@ use crate::message::{
 use crate::path::Path;
 use crate::request::Request;
 use crate::retry::Repeat;
+use crate::span::Span;
 use crate::stream_config::StreamConfig;
-use crate::copy::{MessageCopy, MessageReceipt};
 use crate::subscription::MessageSubscription;
 
 /// A stream. Cheap to clone.

@@ -35,6 +35,7 @@ mod report;
 mod site;
 
 mod append;
+mod copy;
 mod read;
 mod reader;
 
@@ -61,7 +62,7 @@ const _: () = assert!(PAYLOAD.len() == 100);
 const MESSAGES: &str = "/v1/streams/bench/one/messages";
 
 fn main() -> Result<(), Failure> {
-    parts::run(Builder::new_current_thread(), &["append", "read", "reader"], measure)
+    parts::run(Builder::new_current_thread(), &["append", "read", "reader", "copy"], measure)
 }
 
 async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
@@ -75,6 +76,9 @@ async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
     }
     if parts.has("reader") {
         reader::woken_by_an_append(report).await?;
+    }
+    if parts.has("copy") {
+        copy::a_backlog(report).await?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! back; files are written when a test says so.
 
 mod blocks;
+mod copies;
 mod lives;
 mod modes;
 mod room;
