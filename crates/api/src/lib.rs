@@ -52,8 +52,8 @@ mod routes;
 mod row;
 mod shape;
 mod summary;
-mod transfer;
 mod system;
+mod transfer;
 
 use authorization::PortalHolders;
 use backup::Backups;

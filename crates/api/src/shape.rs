@@ -5,6 +5,7 @@ mod caller;
 mod campaign;
 mod client;
 mod command;
+mod copy;
 mod coverage;
 mod dead;
 mod delivery;
@@ -37,7 +38,6 @@ mod rollout;
 mod stats;
 mod stream;
 mod stream_settings;
-mod copy;
 mod subscription;
 mod summary;
 mod system;
@@ -52,6 +52,10 @@ pub(crate) use client::{
     new_client_schema,
 };
 pub(crate) use command::{CommandShape, NewCommandShape, PolledShape};
+pub(crate) use copy::{
+    CopyShape, NodeShape, ReceiptShape, TransferredShape, new_copy, new_copy_schema, new_node,
+    new_node_schema,
+};
 pub(crate) use coverage::{CoverageShape, FairnessShape, WeightShape};
 pub(crate) use dead::{DeadShape, RespawnedShape};
 pub(crate) use delivery::{AttemptShape, AttemptedShape, DeliveryShape};
@@ -88,9 +92,6 @@ pub(crate) use rollout::{BulkShape, NewBulkShape, NewRolloutShape, RolloutDevice
 pub(crate) use stats::StatsShape;
 pub(crate) use stream::{BlockShape, HandlersShape, StreamShape};
 pub(crate) use stream_settings::{stream_settings, stream_settings_schema};
-pub(crate) use copy::{
-    CopyShape, NodeShape, ReceiptShape, TransferredShape, new_copy, new_copy_schema, new_node, new_node_schema,
-};
 pub(crate) use subscription::{
     SubscriptionShape, commit_schema, new_subscription, new_subscription_schema, reader_commit,
     subscription_read, subscription_read_schema,

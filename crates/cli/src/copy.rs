@@ -237,7 +237,10 @@ impl CopyView {
     fn facts(&self) -> String {
         facts(&[
             ("copy", Cell::text(&self.name)),
-            (if self.direction == "to" { "to" } else { "from" }, Cell::text(&format!("{} {}", self.node, self.stream))),
+            (
+                if self.direction == "to" { "to" } else { "from" },
+                Cell::text(&format!("{} {}", self.node, self.stream)),
+            ),
             ("state", Cell::text(&self.state)),
             ("position", Cell::text(&self.position)),
             ("lag", Cell::number(self.lag)),

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use engine::Engine;
 use engine::records::StreamCopy;
 use engine::streams::{
-    AppendTerms, CopyMove, CopyProgress, CopyStatus, CopyTarget, OriginPage, PlaceInRun, StreamName, StreamRead,
-    decode_transfer,
+    AppendTerms, CopyMove, CopyProgress, CopyStatus, CopyTarget, OriginPage, PlaceInRun, StreamName,
+    StreamRead, decode_transfer,
 };
 use net::transfer::is_json_line;
 use tokio::task::spawn_blocking;
@@ -58,7 +58,11 @@ impl StreamEnd for EndHere {
             let read = self.look(&ask).await?;
             let is_empty = read.page.items.is_empty();
             // What was left out is told now and then, not once for each message of others.
-            if !is_empty || !ask.waits || !read.page.is_end || read.page.next_after > began.saturating_add(LEFT_OUT) {
+            if !is_empty
+                || !ask.waits
+                || !read.page.is_end
+                || read.page.next_after > began.saturating_add(LEFT_OUT)
+            {
                 break read;
             }
             ask.after = read.page.next_after;

@@ -17,9 +17,7 @@ use net::transfer::{
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
-use crate::ends::{
-    CopyBatch, CopyFailure, CopyFailureKind, PageAsk, SinkAnswer, SourcePage, StreamEnd,
-};
+use crate::ends::{CopyBatch, CopyFailure, CopyFailureKind, PageAsk, SinkAnswer, SourcePage, StreamEnd};
 use crate::transport::{NodeAnswer, NodeTransport};
 
 /// Longest wait for an answer: on a line that was cut without a word, a copy goes on within 5 s of
@@ -108,8 +106,9 @@ impl EndThere {
 impl StreamEnd for EndThere {
     async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
         let path = self.path(&query_of(&ask));
-        let make =
-            |node: &PeerNode| Request::get(url_of(node, &path)).header(ACCEPT, TRANSFER_TYPE).body(Full::default());
+        let make = |node: &PeerNode| {
+            Request::get(url_of(node, &path)).header(ACCEPT, TRANSFER_TYPE).body(Full::default())
+        };
         let answer = self.lines.ask(&self.node, make).await?;
         let NodeAnswer { headers, body, .. } = checked(answer)?;
         let (messages, oldest_at) = match body.is_empty() {
@@ -193,5 +192,8 @@ fn number(headers: &HeaderMap, name: &str) -> Result<u64, CopyFailure> {
 }
 
 fn identity(headers: &HeaderMap) -> Result<PeerIdentity, CopyFailure> {
-    Ok(PeerIdentity { node: text(headers, NODE_HEADER)?.into(), stream: text(headers, STREAM_HEADER)?.into() })
+    Ok(PeerIdentity {
+        node: text(headers, NODE_HEADER)?.into(),
+        stream: text(headers, STREAM_HEADER)?.into(),
+    })
 }

@@ -256,7 +256,8 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             // Both lanes are one once this is answered.
             return;
         }
-        let few = until.map_or(usize::MAX, |until| usize::try_from(until - after.min(until)).unwrap_or(1).max(1));
+        let few =
+            until.map_or(usize::MAX, |until| usize::try_from(until - after.min(until)).unwrap_or(1).max(1));
         let ask = self.ask(after, self.batch_messages.min(few), self.is_at_end);
         let source = self.source;
         self.reading = Some(Box::pin(async move { (lane, source.page(ask).await) }));
@@ -332,7 +333,11 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             return if self.in_flight.is_empty() { self.settle().await } else { Ok(()) };
         }
         self.is_at_end = is_end && self.row.live.is_none();
-        self.send(SentBatch { lane, from, to, source: page.identity.clone() }, page.body.clone(), page.messages);
+        self.send(
+            SentBatch { lane, from, to, source: page.identity.clone() },
+            page.body.clone(),
+            page.messages,
+        );
         self.go_live(lane, &page).await
     }
 
@@ -383,8 +388,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         }
         let moved = self.home.moved(CopyMove::BeginLive { newest: page.newest }).await;
         moved.map_err(CopyRunEnd::Home)?;
-        self.row.live =
-            Some(engine::records::LiveLane { from: page.newest, position: page.newest });
+        self.row.live = Some(engine::records::LiveLane { from: page.newest, position: page.newest });
         self.read_to.live = page.newest;
         self.sent = LaneBytes::default();
         Ok(())
@@ -434,10 +438,11 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
 
     /// What lies between was not sent. It counts once what was sent before is answered.
     fn skipped(&mut self, lane: CopyLane, from: u64, to: u64, source: &PeerIdentity) {
-        let known = self.row.peer.clone().map(|stream| PeerIdentity {
-            stream,
-            node: self.row.peer_node.clone().unwrap_or_default(),
-        });
+        let known = self
+            .row
+            .peer
+            .clone()
+            .map(|stream| PeerIdentity { stream, node: self.row.peer_node.clone().unwrap_or_default() });
         let peer = match self.row.direction {
             CopyDirection::From => Some(source.clone()),
             CopyDirection::To => self.answered.last().map(|answered| answered.peer.clone()).or(known),

@@ -59,8 +59,11 @@ impl NodeTransport {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_MAX));
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
         let pool = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE_MAX)
             .pool_max_idle_per_host(IDLE_PER_NODE)
@@ -85,7 +88,8 @@ impl NodeTransport {
             })?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| CopyFailure::new(CopyFailureKind::Unanswered, error.to_string()))?;
+            let body =
+                body.map_err(|error| CopyFailure::new(CopyFailureKind::Unanswered, error.to_string()))?;
             Ok(NodeAnswer { status: head.status, headers: head.headers, body: body.to_bytes() })
         };
         let late = || CopyFailure::new(CopyFailureKind::Unanswered, format!("no answer within {limit:?}"));

@@ -158,7 +158,10 @@ pub fn check_node_name(name: &str) -> Result<(), Problem> {
         return Err(Problem::not_allowed("invalid_name", detail));
     }
     if name == SELF_NODE {
-        return Err(Problem::not_allowed("invalid_name", "self stands for this node itself; choose another name"));
+        return Err(Problem::not_allowed(
+            "invalid_name",
+            "self stands for this node itself; choose another name",
+        ));
     }
     Ok(())
 }
@@ -187,8 +190,11 @@ mod tests {
         nodes.contacted(&before, Ok(()), Timestamp(5));
         nodes.contacted(&before, Err("refused"), Timestamp(6));
         let shown = nodes.get("dc1").expect("there");
-        let expect =
-            NodeContact { reachable: false, last_contact_at: Some(Timestamp(5)), error: Some("refused".into()) };
+        let expect = NodeContact {
+            reachable: false,
+            last_contact_at: Some(Timestamp(5)),
+            error: Some("refused".into()),
+        };
         assert_eq!(shown.contact, expect);
         nodes.put(node("http://b"));
         nodes.contacted(&before, Ok(()), Timestamp(7));

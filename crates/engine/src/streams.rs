@@ -10,9 +10,9 @@ pub mod block_worker;
 mod calls;
 mod checks;
 pub(crate) mod context;
-mod effect;
 mod copy;
 pub(crate) mod copy_metrics;
+mod effect;
 mod handler_log;
 mod holds;
 mod index_cache;
@@ -36,14 +36,12 @@ pub use ::streams::{
     StreamPayload as TransferPayload, SubscriptionStart, TransferReader, TransferWriter, copying,
 };
 pub use append_run::{AppendRun, PlaceInRun};
-pub use calls::{
-    AppendTerms, OriginPage, PushPage, Streams, TransferAppended, decode_transfer,
-};
+pub use calls::{AppendTerms, OriginPage, PushPage, Streams, TransferAppended, decode_transfer};
 pub use checks::{check_message, is_label};
 pub use context::StreamsContext;
 pub use copy::{
-    CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy, PeerIdentity, ReceiptOf,
-    ReceiptShown,
+    CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy, PeerIdentity,
+    ReceiptOf, ReceiptShown,
 };
 pub use effect::StreamsEffect;
 pub use holds::SubscriptionHold;

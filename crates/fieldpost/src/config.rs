@@ -50,7 +50,9 @@ use listeners::{connections_max, grpc_listen, http_listen, lmstfy_listen, mqtt_l
 use names::{FrameOrigin, Host, Items, LabelKey, WebOrigin};
 use notices::NoticesOfMachine;
 use reader::Reader;
-use shape::{AmqpUrlOrOff, Bytes, Directory, FileOrNone, NodeName, Prefetch, Queue, Span, Switch, Whole, Word};
+use shape::{
+    AmqpUrlOrOff, Bytes, Directory, FileOrNone, NodeName, Prefetch, Queue, Span, Switch, Whole, Word,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

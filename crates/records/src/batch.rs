@@ -9,10 +9,10 @@ use crate::{
     CountsKey, DeadJob, Delivery, DeliveryKey, DeliveryProgress, DevicePlace, DeviceProfile, DeviceSession,
     DeviceSlot, DeviceState, Event, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand, JobHead,
     JobId, KeptAnswer, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost, OpenCommand, Operation,
-    OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, Pick, PickClock, PickKey, PickShare,
-    PeerNode, PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
-    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamDue,
-    StreamCopy, StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry, Wish,
+    OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, PeerNode, Pick, PickClock, PickKey, PickShare,
+    PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
+    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue,
+    StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry, Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.

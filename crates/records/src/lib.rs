@@ -10,6 +10,7 @@ mod by_slot;
 mod campaign;
 mod client;
 mod command;
+mod copy;
 mod counts;
 mod delivery;
 mod device;
@@ -25,7 +26,6 @@ mod queue;
 mod report_ids;
 mod rollout;
 mod stream;
-mod copy;
 mod subscription;
 mod task;
 mod timeline;
@@ -39,6 +39,7 @@ pub use command::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms,
     DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn, Wish,
 };
+pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
     ANSWER_BYTES_MAX, Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryKey,
@@ -65,11 +66,10 @@ pub use rollout::{
     RolloutEntry, RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWait,
     RolloutWindow, RolloutWork,
 };
-pub use stream::{StreamOrigin, 
+pub use stream::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamDue, StreamSettings, StreamTail, WhenFull,
+    StreamChunk, StreamDue, StreamOrigin, StreamSettings, StreamTail, WhenFull,
 };
-pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
 pub use subscription::{StreamSubscription, SubscriptionPush};
 pub use task::{
     CampaignSlot, DevicePlace, EndPost, Pick, PickClass, PickClock, PickCounts, PickEnd, PickKey, PickMinute,

@@ -52,11 +52,14 @@ pub use queues::{
     queues_are_loaded_before_their_jobs,
 };
 pub use streams::{
-    a_stream_is_found_by_its_name_until_it_is_deleted, ids_of_sources_are_found_in_each_of_their_orders,
-    copies_are_found_by_stream, subscriptions_are_found_by_stream_and_by_push, what_a_stream_holds_is_read_in_order,
+    a_stream_is_found_by_its_name_until_it_is_deleted, copies_are_found_by_stream,
+    ids_of_sources_are_found_in_each_of_their_orders, subscriptions_are_found_by_stream_and_by_push,
+    what_a_stream_holds_is_read_in_order,
 };
 #[cfg(test)]
-pub(crate) use streams::{block, block_file, chunk, copy, interval, node, span, stream, subscription, tail, text};
+pub(crate) use streams::{
+    block, block_file, chunk, copy, interval, node, span, stream, subscription, tail, text,
+};
 
 use std::sync::mpsc::channel;
 

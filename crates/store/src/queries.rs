@@ -5,6 +5,7 @@
 
 mod campaigns;
 mod commands;
+mod copies;
 mod devices;
 mod feeds;
 mod jobs;
@@ -15,7 +16,6 @@ mod portals;
 mod residents;
 mod rollouts;
 mod streams;
-mod copies;
 mod subscriptions;
 
 pub use picks::ResultPage;

@@ -143,9 +143,8 @@ pub fn dropped(copy: &StreamCopy, block: &StreamBlock) -> u64 {
     }
     let untaken = |from: u64, to: u64| {
         let from = from.max(copy.position.saturating_add(1));
-        let live = copy.live.map_or(0, |live| {
-            (live.position.min(to) + 1).saturating_sub((live.from + 1).max(from))
-        });
+        let live =
+            copy.live.map_or(0, |live| (live.position.min(to) + 1).saturating_sub((live.from + 1).max(from)));
         (to + 1).saturating_sub(from).saturating_sub(live)
     };
     untaken(block.first, block.last).min(block.messages.into())
@@ -294,7 +293,10 @@ mod tests {
             let moved = advance(&mut one, &step(CopyLane::Backlog, from, to), Timestamp(0));
             assert_eq!((moved, one.position), (expect, position), "{from} {to}");
         }
-        assert_eq!((one.copied, one.peer.as_deref(), one.peer_node.as_deref()), (7, Some("dc1.a"), Some("dc1")));
+        assert_eq!(
+            (one.copied, one.peer.as_deref(), one.peer_node.as_deref()),
+            (7, Some("dc1.a"), Some("dc1"))
+        );
         let lost = advance(&mut one, &step(CopyLane::Live, 9, 10), Timestamp(0));
         assert_eq!(lost, CopyProgress::Elsewhere, "there is no live lane");
     }

@@ -28,8 +28,8 @@
 
 pub mod block;
 pub mod codec;
-pub mod external_ids;
 pub mod copying;
+pub mod external_ids;
 pub mod message;
 pub mod open_block;
 pub mod origins;

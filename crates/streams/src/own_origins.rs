@@ -80,7 +80,8 @@ mod tests {
     fn a_source_differs_by_lineage_and_by_incarnation() {
         let of = |lineage, stream| own_source("till-4", Lineage(lineage), Incarnation(stream));
         assert_eq!(of(1, 1), of(1, 1));
-        let all: std::collections::BTreeSet<_> = (0..50).flat_map(|a| (0..50).map(move |b| of(a, b))).collect();
+        let all: std::collections::BTreeSet<_> =
+            (0..50).flat_map(|a| (0..50).map(move |b| of(a, b))).collect();
         assert_eq!(all.len(), 2_500);
         assert!(all.iter().all(|source| source.starts_with("till-4.") && source.len() == 7 + 16));
         let longest = own_source(&"n".repeat(64), Lineage(7), Incarnation(7));
@@ -105,12 +106,10 @@ mod tests {
         ] {
             assert_eq!(own_id(&known, next, source, number), expect, "{source} {number} {next}");
         }
-        assert_eq!([1, 100, 101, 500].map(|id| origin_of(&known, id)), [
-            Some("a"),
-            Some("a"),
-            Some("b"),
-            Some("b")
-        ]);
+        assert_eq!(
+            [1, 100, 101, 500].map(|id| origin_of(&known, id)),
+            [Some("a"), Some("a"), Some("b"), Some("b")]
+        );
         assert_eq!(origin_of(&[], 5), None);
     }
 
@@ -139,7 +138,8 @@ mod tests {
                         next += 1;
                     }
                 }
-                let own = called.iter().filter(|((source, id), _)| own_id(&known, next, source, *id).is_some());
+                let own =
+                    called.iter().filter(|((source, id), _)| own_id(&known, next, source, *id).is_some());
                 assert_eq!(own.count() as u64, next - 1, "seed {seed}: its own, and no others");
             }
         }

@@ -131,7 +131,8 @@ mod tests {
         }
         assert_eq!(writer.messages(), 3);
         let bytes = writer.finish();
-        let read: Vec<_> = TransferReader::new(&bytes).expect("a form").map(|one| one.expect("readable")).collect();
+        let read: Vec<_> =
+            TransferReader::new(&bytes).expect("a form").map(|one| one.expect("readable")).collect();
         let ids = read.iter().map(|one| one.origin.map(|origin| origin.external_id));
         assert!(ids.eq([7, 9, 10].map(|id| Some(ExternalId::Number(id)))));
         assert_eq!(read.iter().map(|one| one.ts.0).collect::<Vec<_>>(), [95, 95, 245]);

@@ -22,7 +22,6 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::append;
-use crate::transfer;
 use crate::idempotency::{Creation, refuse_key};
 use crate::openapi::refusals::{OF_A_MESSAGE, OF_A_READ, OF_A_STREAM, UNKNOWN_MESSAGE, UNKNOWN_STREAM};
 use crate::openapi::{Call, words};
@@ -30,6 +29,7 @@ use crate::params::Params;
 use crate::path::{MessageInPath, StreamInPath, message_id};
 use crate::reads::Reads;
 use crate::shape::{self, AppendedLinesShape, AppendedShape, MessagePageShape, MessageShape, NewMessages};
+use crate::transfer;
 
 const MESSAGES: &str = "/v1/streams/{ns}/{stream}/messages";
 

@@ -23,7 +23,8 @@ use crate::shape::{self, NodeShape};
 const ONE: &str = "/v1/nodes/{name}";
 
 pub(super) fn routes() -> Routes {
-    let listed = Call::new("The nodes that streams are copied to or from, in order of name").lists::<NodeShape<'_>>();
+    let listed =
+        Call::new("The nodes that streams are copied to or from, in order of name").lists::<NodeShape<'_>>();
     let shown = Call::new("A node, and whether it answers")
         .gives::<NodeShape<'_>>(200, "the node")
         .refuses(&[UNKNOWN_NODE]);

@@ -87,7 +87,10 @@ fn node_url(name: &str, json: &str) -> Result<Box<str>, Problem> {
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
         return wrong("must begin with http:// or https:// and name a host");
     }
-    if uri.query().is_some() || url.contains('#') || uri.authority().is_some_and(|at| at.as_str().contains('@')) {
+    if uri.query().is_some()
+        || url.contains('#')
+        || uri.authority().is_some_and(|at| at.as_str().contains('@'))
+    {
         return wrong("must have no ?, no # and no password: a node asks for a token");
     }
     Ok(url.trim_end_matches('/').into())
@@ -95,7 +98,8 @@ fn node_url(name: &str, json: &str) -> Result<Box<str>, Problem> {
 
 fn node_token(name: &str, json: &str) -> Result<Box<str>, Problem> {
     let token = string(name, json)?;
-    let is_one = !token.is_empty() && token.len() <= TOKEN_BYTES_MAX && token.bytes().all(|b| b.is_ascii_graphic());
+    let is_one =
+        !token.is_empty() && token.len() <= TOKEN_BYTES_MAX && token.bytes().all(|b| b.is_ascii_graphic());
     if is_one {
         return Ok(token.into());
     }
@@ -328,7 +332,11 @@ mod tests {
             (r#"{"direction":"to","node":"a","kind":"reports"}"#, "unknown_word"),
             (r#"{"direction":"to","node":"a","hue":1}"#, "unknown_field"),
         ] {
-            assert_eq!(new_copy(&here, "c", body).map_err(|problem| problem.code).err(), Some(code), "{body}");
+            assert_eq!(
+                new_copy(&here, "c", body).map_err(|problem| problem.code).err(),
+                Some(code),
+                "{body}"
+            );
         }
     }
 

@@ -37,26 +37,18 @@ const FIGURES: [CopyFigure; 6] = [
             copy.oldest_uncopied_at.map_or(0.0, age)
         },
     ),
-    (
-        "fieldpost_streams_copy_copied",
-        "Messages of a copy that were new at its other end",
-        |copy, _| copy.row.copied as f64,
-    ),
-    (
-        "fieldpost_streams_copy_duplicates",
-        "Messages of a copy that its other end had already",
-        |copy, _| copy.row.duplicates as f64,
-    ),
-    (
-        "fieldpost_streams_copy_dropped",
-        "Messages that went before a copy took them",
-        |copy, _| copy.row.dropped as f64,
-    ),
-    (
-        "fieldpost_streams_copy_failing",
-        "1 while the latest try of a copy failed",
-        |copy, _| f64::from(u8::from(copy.state == CopyState::Waiting || copy.error.is_some())),
-    ),
+    ("fieldpost_streams_copy_copied", "Messages of a copy that were new at its other end", |copy, _| {
+        copy.row.copied as f64
+    }),
+    ("fieldpost_streams_copy_duplicates", "Messages of a copy that its other end had already", |copy, _| {
+        copy.row.duplicates as f64
+    }),
+    ("fieldpost_streams_copy_dropped", "Messages that went before a copy took them", |copy, _| {
+        copy.row.dropped as f64
+    }),
+    ("fieldpost_streams_copy_failing", "1 while the latest try of a copy failed", |copy, _| {
+        f64::from(u8::from(copy.state == CopyState::Waiting || copy.error.is_some()))
+    }),
 ];
 
 impl Collector for CopyCollector {

@@ -29,7 +29,8 @@ pub(super) async fn a_backlog(report: &mut Report) -> Result<(), Failure> {
         let terms = r#"{"direction":"to","node":"two"}"#;
         http.ask(&http::json("PUT", COPY, terms), 201).await?;
         loop {
-            let copy: Value = serde_json::from_slice(http.ask(&http::request("GET", COPY, &[], ""), 200).await?)?;
+            let copy: Value =
+                serde_json::from_slice(http.ask(&http::request("GET", COPY, &[], ""), 200).await?)?;
             if copy["position"].as_str() == Some(&TOTAL.to_string()) {
                 break;
             }

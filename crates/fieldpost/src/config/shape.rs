@@ -296,7 +296,8 @@ impl Shape for NodeName {
     }
 
     fn right(&self) -> String {
-        "a text in quotes of 1 to 64 of A-Z a-z 0-9 _ and -, but self; \"\" for the lineage of the data".to_owned()
+        "a text in quotes of 1 to 64 of A-Z a-z 0-9 _ and -, but self; \"\" for the lineage of the data"
+            .to_owned()
     }
 }
 

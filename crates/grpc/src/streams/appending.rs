@@ -2,7 +2,7 @@
 
 use access::{Admitted, RequestedAction, StreamRights};
 use base::Problem;
-use engine::streams::{AppendTerms, AppendRun, AppendedMessage, StreamName};
+use engine::streams::{AppendRun, AppendTerms, AppendedMessage, StreamName};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt, poll_immediate};
 use futures_util::stream::FuturesOrdered;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use base::Incarnation;
 use records::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
 
-use super::bytes::Reader;
 use super::CodecError;
+use super::bytes::Reader;
 use super::field::{Field, choices, fields, stored};
 use super::key::{self, Key};
 use crate::record::record;

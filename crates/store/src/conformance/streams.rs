@@ -1,9 +1,10 @@
 //! Streams by name, what they hold in order of id, and the ids that their sources gave.
 
 use base::{Incarnation, PartitionId, Timestamp};
-use records::{CopyDirection, LiveLane, PeerNode, 
-    BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, Op, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamCopy, StreamDue, StreamOrigin, StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
+use records::{
+    BlockBounds, CopyDirection, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, LiveLane, Op,
+    PeerNode, SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamOrigin,
+    StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
 };
 
 use super::keeping::throughout;

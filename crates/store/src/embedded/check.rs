@@ -9,6 +9,7 @@
 mod block_files;
 mod campaigns;
 mod commands;
+mod copies;
 mod notices;
 mod operations;
 mod portals;
@@ -18,7 +19,6 @@ mod references;
 mod rollouts;
 mod rows;
 mod streams;
-mod copies;
 mod subscriptions;
 mod telling;
 mod unchanging;

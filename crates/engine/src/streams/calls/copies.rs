@@ -54,9 +54,8 @@ impl Streams {
             }
         };
         self.check_count(stream).await?;
-        let call = |reply| {
-            StreamsInput::PutCopy(Box::new(PutCopyCall { stream: stream.clone(), copy, reply }))
-        };
+        let call =
+            |reply| StreamsInput::PutCopy(Box::new(PutCopyCall { stream: stream.clone(), copy, reply }));
         self.partition(stream).ask(call).await?
     }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use ::streams::own_origins::origin_of;
 use ::streams::{
-    EXTERNAL_NUMBER_MAX, ExternalId, MessageHeaders, MessageOrigin, StreamMessage, StreamPayload, TransferReader,
-    TransferWriter,
+    EXTERNAL_NUMBER_MAX, ExternalId, MessageHeaders, MessageOrigin, StreamMessage, StreamPayload,
+    TransferReader, TransferWriter,
 };
 use base::{Incarnation, Problem};
 use records::StreamOrigin;
@@ -14,7 +14,9 @@ use records::StreamOrigin;
 use super::super::append_run::PlaceInRun;
 use super::super::copy::PeerIdentity;
 use super::super::input::AppendOutcome;
-use super::super::{MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, StreamName, StreamPage, StreamRead};
+use super::super::{
+    MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, StreamName, StreamPage, StreamRead,
+};
 use super::Streams;
 use crate::queries::unreadable;
 
@@ -109,7 +111,8 @@ fn borrowed<'a>(message: &'a OwnedMessage, origins: &'a [StreamOrigin]) -> Strea
 /// # Errors
 /// 400 `unreadable`, 422 `too_many_messages`.
 pub fn decode_transfer(body: &[u8], is_json: fn(&[u8]) -> bool) -> Result<Vec<NewMessage>, Problem> {
-    let unreadable = |what: &dyn std::fmt::Display| Problem::unreadable(format!("the messages are unreadable: {what}"));
+    let unreadable =
+        |what: &dyn std::fmt::Display| Problem::unreadable(format!("the messages are unreadable: {what}"));
     let reader = TransferReader::new(body).map_err(|bad| unreadable(&bad))?;
     let most = base::limits::MESSAGES_PER_CALL_MAX;
     if reader.messages() > most as u64 {

@@ -71,7 +71,11 @@ impl LoadedStream {
 
 impl StreamPartition {
     /// Makes a copy, and its stream where that is not there; or gives it other terms.
-    pub(super) fn put_copy(&mut self, call: PutCopyCall, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
+    pub(super) fn put_copy(
+        &mut self,
+        call: PutCopyCall,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
         let PutCopyCall { stream: name, copy: new, reply } = call;
         let stream = self.load_or_make(&name, step)?;
         step.own.touched.insert(stream);
@@ -148,7 +152,11 @@ impl StreamPartition {
     }
 
     /// Whoever runs a copy has come so far.
-    pub(super) fn move_copy(&mut self, call: MoveCopyCall, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
+    pub(super) fn move_copy(
+        &mut self,
+        call: MoveCopyCall,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
         let MoveCopyCall { stream: name, copy, change, reply } = call;
         let loaded = match self.loaded_copy(&name, &copy, step)? {
             Ok(loaded) => loaded,

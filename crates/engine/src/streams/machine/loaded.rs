@@ -12,8 +12,8 @@ use records::{BlockBounds, SaveMode, Stream, StreamChunk, StreamTail};
 
 use super::super::StreamName;
 use super::super::input::AppendOutcome;
-use super::stored_numbers::IdBytes;
 use super::copies::CopySet;
+use super::stored_numbers::IdBytes;
 use super::subscriptions::SubscriptionSet;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::reply::{Answered, Reply};

@@ -10,18 +10,18 @@ use base::{Incarnation, PartitionId, Timestamp};
 use records::{Op, Stream, StreamDue, StreamTail};
 use store::{Store, StoreError, View};
 
+use super::copies::CopySet;
 use super::deleting::DeletedStream;
 use super::loaded::{LoadedStream, UnreadIds, UnstoredBlock, UnstoredChunk};
 use super::stored_numbers::IdBytes;
-use super::copies::CopySet;
 use super::subscriptions::SubscriptionSet;
 use super::{StreamPartition, StreamsStep};
 use crate::kernel::hashed::HashMap;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::streams::StreamName;
 use crate::streams::append_run::AppendRuns;
-use crate::streams::node_identity::NodeIdentity;
 use crate::streams::effect::{StreamsEffect, TailChange};
+use crate::streams::node_identity::NodeIdentity;
 use crate::streams::stream_metrics::StreamsNow;
 
 /// Bytes of chunks that are read at a time.

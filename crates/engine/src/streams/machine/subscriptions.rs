@@ -41,7 +41,6 @@ impl SubscriptionSet {
     pub(super) fn untaken_from(&self) -> Option<u64> {
         untaken_from(self.all.values().filter(|one| one.push.is_some()).map(|one| one.position))
     }
-
 }
 
 impl StreamPartition {

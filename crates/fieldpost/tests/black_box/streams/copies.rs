@@ -95,7 +95,8 @@ async fn a_copy_takes_its_segments_alone() {
         (0..30).map(|number| json!({"payload": number, "segment": of(number)})).collect();
     append(&one.rig, &json!({"messages": messages})).await;
     one.knows(&two).await;
-    let terms = json!({"direction": "to", "node": "two", "stream": "plant/some", "segments": ["east", "north"]});
+    let terms =
+        json!({"direction": "to", "node": "two", "stream": "plant/some", "segments": ["east", "north"]});
     one.copies(COPY, &terms).await;
     let there = "/v1/streams/plant/some";
     two.rig.api.until(there, PATIENCE, |stream: &Value| stream["messages"] == 20).await.expect("copied");
@@ -111,7 +112,8 @@ async fn a_copy_between_streams_of_one_node_needs_no_node() {
     let same = json!({"direction": "to", "node": "self"}).to_string();
     let answer = one.rig.json("PUT", COPY, &same).await;
     assert_eq!(refused(&answer), (422, "invalid_name".to_owned()));
-    one.copies(COPY, &json!({"direction": "to", "node": "self", "stream": "shop/archive", "from": "1"})).await;
+    one.copies(COPY, &json!({"direction": "to", "node": "self", "stream": "shop/archive", "from": "1"}))
+        .await;
     until_copied(&one, COPY).await;
     let items = one.rig.items("/v1/streams/shop/archive/messages").await;
     assert_eq!(numbers(&items, "payload"), [2, 3]);

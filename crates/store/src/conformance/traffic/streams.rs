@@ -6,7 +6,8 @@ use std::sync::Arc;
 use base::{Incarnation, Timestamp};
 use records::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, Op, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamCopy, StreamDue, StreamOrigin, StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
+    StreamChunk, StreamCopy, StreamDue, StreamOrigin, StreamSettings, StreamSubscription, StreamTail,
+    SubscriptionPush, WhenFull,
 };
 
 use super::Traffic;

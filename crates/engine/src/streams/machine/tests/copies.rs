@@ -5,9 +5,9 @@ use ::streams::{CopyLane, CopyProgress};
 use records::{CopyDirection, StreamCopy};
 
 use super::*;
+use crate::streams::SubscriptionStart;
 use crate::streams::copy::{CopyFrom, CopyMove, NewCopy, PeerIdentity};
 use crate::streams::input::{MoveCopyCall, PutCopyCall};
-use crate::streams::SubscriptionStart;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,11 @@ fn step(from: u64, to: u64, peer: &str) -> CopyMove {
 impl Bench {
     fn put_copy(&mut self, copy: NewCopy) -> Answered<bool> {
         let (reply, mut answer) = Reply::new();
-        self.settle(vec![StreamsInput::PutCopy(Box::new(PutCopyCall { stream: name("orders"), copy, reply }))]);
+        self.settle(vec![StreamsInput::PutCopy(Box::new(PutCopyCall {
+            stream: name("orders"),
+            copy,
+            reply,
+        }))]);
         answer.try_recv().expect("it is answered")
     }
 

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::{S, append, append_numbers, numbers, read_all, stream, until};
-use super::nodes::{TestNode, copied_to, start, until_copied};
 use super::COPY;
+use super::nodes::{TestNode, copied_to, start, until_copied};
 use crate::contract::rig::PATIENCE;
 use crate::directories::program::{run, word};
 
