@@ -7,7 +7,7 @@
 use base::Problem;
 use base::limits::{MESSAGES_PER_CALL_MAX, NDJSON_LINE_BYTES_MAX};
 use engine::Streams;
-use engine::streams::{AppendRun, AppendedMessage, NewMessage, StreamName};
+use engine::streams::{AppendRun, AppendTerms, AppendedMessage, NewMessage, StreamName};
 use futures_util::future::{BoxFuture, poll_immediate};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use net::body::Pieces;
@@ -35,13 +35,14 @@ const SLICE_HELD_BYTES_MAX: usize =
 /// before may have been appended.
 pub(crate) async fn take(
     api: &ApiState,
-    stream: &StreamName,
+    (stream, is_durable): (&StreamName, bool),
     whose: &SenderKey,
     mut body: Pieces,
 ) -> Result<AppendedLinesShape, Problem> {
     let mut lines = AppendingLines {
         api,
         stream,
+        is_durable,
         whose,
         open: SliceOfLines::default(),
         in_flight: FuturesOrdered::new(),
@@ -55,6 +56,7 @@ pub(crate) async fn take(
 struct AppendingLines<'a> {
     api: &'a ApiState,
     stream: &'a StreamName,
+    is_durable: bool,
     whose: &'a SenderKey,
     open: SliceOfLines,
     in_flight: FuturesOrdered<BoxFuture<'a, Result<Outcomes, Problem>>>,
@@ -85,7 +87,11 @@ impl TakesLines for AppendingLines<'_> {
         if self.in_flight.is_empty() {
             self.run = self.api.streams().begin_run();
         }
-        self.in_flight.push_back(slice.append(&self.api.streams(), self.stream, &mut self.run));
+        self.in_flight.push_back(slice.append(
+            &self.api.streams(),
+            (self.stream, self.is_durable),
+            &mut self.run,
+        ));
         // What is polled once is on its way, ahead of all that is handed in later.
         if let Some(Some(outcomes)) = poll_immediate(self.in_flight.next()).await {
             self.tell(outcomes?);
@@ -165,14 +171,17 @@ impl SliceOfLines {
     fn append<'a>(
         mut self,
         streams: &Streams,
-        stream: &StreamName,
+        (stream, is_durable): (&StreamName, bool),
         run: &mut AppendRun,
     ) -> BoxFuture<'a, Result<Outcomes, Problem>> {
         if let Some(memory) = &mut self.memory {
             memory.shrink(self.bytes + self.lines.len() * MESSAGE_BYTES);
         }
         let messages = std::mem::take(&mut self.messages);
-        let append = (!messages.is_empty()).then(|| streams.append_next(run, stream, messages, None));
+        let append = (!messages.is_empty()).then(|| {
+            let terms = AppendTerms { is_durable, ..AppendTerms::default() };
+            streams.append_next(run, stream, messages, terms)
+        });
         Box::pin(async move {
             let appended = match append {
                 Some(append) => append.await?,

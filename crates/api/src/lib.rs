@@ -54,6 +54,7 @@ mod row;
 mod shape;
 mod summary;
 mod system;
+mod transfer;
 
 use authorization::PortalHolders;
 use backup::Backups;

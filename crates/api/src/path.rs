@@ -13,7 +13,9 @@ use engine::operations::OPERATION_ID_PREFIX;
 use net::problem::{Refused, quoted};
 
 pub(crate) use queue::{AliasInPath, JobInPath, QueueInPath, QueuesInPath};
-pub(crate) use stream::{MessageInPath, StreamInPath, SubscriptionInPath, message_id};
+pub(crate) use stream::{
+    CopyInPath, MessageInPath, NodeInPath, StreamInPath, SubscriptionInPath, message_id,
+};
 
 /// What the id of a portal begins with; its number follows.
 pub(crate) const PORTAL_ID_PREFIX: &str = "portal_";

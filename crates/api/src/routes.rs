@@ -8,6 +8,7 @@ mod campaigns;
 mod clients;
 pub(crate) mod commands;
 mod consuming;
+mod copies;
 pub(crate) mod dead;
 pub(crate) mod deliveries;
 mod desired;
@@ -20,6 +21,7 @@ pub(crate) mod jobs;
 mod links;
 pub(crate) mod live;
 pub(crate) mod messages;
+mod nodes;
 mod notices;
 mod openapi;
 mod operations;
@@ -121,6 +123,8 @@ fn of_the_store() -> Routes {
         .merge(streams::routes())
         .merge(messages::routes())
         .merge(subscriptions::routes())
+        .merge(copies::routes())
+        .merge(nodes::routes())
         .merge(operations::routes())
         .merge(live::routes())
         .merge(summary::routes())

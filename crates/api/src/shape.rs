@@ -5,6 +5,7 @@ mod caller;
 mod campaign;
 mod client;
 mod command;
+mod copy;
 mod coverage;
 mod dead;
 mod delivery;
@@ -52,6 +53,10 @@ pub(crate) use client::{
     new_client_schema,
 };
 pub(crate) use command::{CommandShape, NewCommandShape, PolledShape};
+pub(crate) use copy::{
+    CopyShape, NodeShape, ReceiptShape, TransferredShape, new_copy, new_copy_schema, new_node,
+    new_node_schema,
+};
 pub(crate) use coverage::{CoverageShape, FairnessShape, WeightShape};
 pub(crate) use dead::{DeadShape, RespawnedShape};
 pub(crate) use delivery::{AttemptShape, AttemptedShape, DeliveryShape};

@@ -1,5 +1,6 @@
 //! The commands that ask a server: `client`, `device`, `report`, `command`, `rollout`, `task`,
-//! `campaign`, `fleet`, `operation`, `delivery`, `queue`, `job`, `stream`, `notice` and `stats`.
+//! `campaign`, `fleet`, `operation`, `delivery`, `queue`, `job`, `stream`, `copy`, `node`, `notice` and
+//! `stats`.
 //!
 //! Each thing has a module with its flags and its calls, and in it one with how it is shown to
 //! people. They know the server only by its API, like any other program; nothing here sees an
@@ -10,6 +11,7 @@ mod api;
 mod campaign;
 mod client;
 mod command;
+mod copy;
 mod delivery;
 mod device;
 mod failure;
@@ -21,6 +23,7 @@ mod input;
 mod job;
 mod list;
 mod max_failed;
+mod node;
 mod notice;
 mod operation;
 mod payload_flags;
@@ -81,6 +84,10 @@ pub enum RemoteCommand {
     Job(CommandGroup<job::Command>),
     /// Streams of messages: append, read and follow them, see how they stand.
     Stream(CommandGroup<stream::StreamAction>),
+    /// Give messages of streams on to other servers, take them from there, and see how far that is.
+    Copy(CommandGroup<copy::CopyAction>),
+    /// The other servers that streams are copied to or from.
+    Node(CommandGroup<node::NodeAction>),
     /// What there is to be told of the server itself.
     Notice(CommandGroup<notice::NoticeCommand>),
     /// Count reports, changes, losses or deliveries over time.
@@ -121,6 +128,8 @@ pub fn run(command: &RemoteCommand) -> ExitCode {
         RemoteCommand::Queue(noun) => &noun.server,
         RemoteCommand::Job(noun) => &noun.server,
         RemoteCommand::Stream(noun) => &noun.server,
+        RemoteCommand::Copy(noun) => &noun.server,
+        RemoteCommand::Node(noun) => &noun.server,
         RemoteCommand::Notice(noun) => &noun.server,
         RemoteCommand::Stats(alone) => &alone.server,
     };
@@ -151,6 +160,8 @@ fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<
         RemoteCommand::Fleet(noun) => noun.command.run(api, screen),
         RemoteCommand::Operation(noun) => noun.command.run(api, screen),
         RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
+        RemoteCommand::Copy(noun) => noun.command.run(api, screen),
+        RemoteCommand::Node(noun) => noun.command.run(api, screen),
         RemoteCommand::Notice(noun) => noun.command.run(api, screen),
         RemoteCommand::Queue(noun) => noun.command.run(api, screen),
         RemoteCommand::Job(noun) => noun.command.run(&noun.server, api, screen),

@@ -1,12 +1,14 @@
 //! One stream: messages are appended, read from any place on, and kept as long as it is set to.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::client::Client;
+use crate::copy::{MessageCopy, MessageReceipt};
 use crate::error::Error;
 use crate::message::{
     AppendResult, MessageId, OutgoingMessage, ReceivedMessage, ReceivedPage, StreamReading,
@@ -14,6 +16,7 @@ use crate::message::{
 use crate::path::Path;
 use crate::request::Request;
 use crate::retry::Repeat;
+use crate::span::Span;
 use crate::stream_config::StreamConfig;
 use crate::subscription::MessageSubscription;
 
@@ -152,6 +155,23 @@ impl MessageStream {
     pub async fn message(&self, id: &MessageId) -> Result<ReceivedMessage, Error> {
         let path = self.path(&["messages", id.as_str()]);
         self.client.fetch(&Request::new(Method::GET, path), Repeat::Harmless).await
+    }
+
+    /// A copy to or from another node. It need not be there yet.
+    #[must_use]
+    pub fn copy(&self, name: &str) -> MessageCopy {
+        MessageCopy::new(self.client.clone(), self.path(&["copies", name]))
+    }
+
+    /// On which nodes a message is durable; waits so long, up to a minute, until it is on so many.
+    ///
+    /// # Errors
+    /// 404 `unknown_message`; see [`Error`].
+    pub async fn receipt(&self, id: &MessageId, nodes: u32, wait: Duration) -> Result<MessageReceipt, Error> {
+        let path = self.path(&["receipts"]).with("id", &id.to_string()).with("nodes", &nodes.to_string());
+        let request = Request::new(Method::GET, path.with("wait", &Span(wait).to_string()));
+        let timeout = self.client.timeout_of(&request) + wait;
+        self.client.fetch(&request.timeout(timeout), Repeat::Harmless).await
     }
 
     /// A subscription, read under this reader's name. It need not be there yet.

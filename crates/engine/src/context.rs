@@ -84,11 +84,14 @@ impl EngineContext {
                 Arc::clone(&devices.followers),
                 Arc::clone(&metrics),
             )),
-            streams: Arc::new(StreamsContext::new(
-                settings.streams_memory_bytes,
-                settings.block_storages.clone(),
-                Arc::clone(&metrics),
-            )),
+            streams: Arc::new(
+                StreamsContext::new(
+                    settings.streams_memory_bytes,
+                    settings.block_storages.clone(),
+                    Arc::clone(&metrics),
+                )
+                .on_node(settings.node_name.clone()),
+            ),
             devices: Arc::new(devices),
             notices,
             rollouts,
@@ -100,6 +103,7 @@ impl EngineContext {
     pub fn registry_loaded(&self, registry: &Registry) {
         self.directory().replace(registry.clients().cloned());
         self.registry.portals().replace(registry.portals().cloned());
+        self.registry.nodes().replace(registry.nodes().cloned());
         self.notices.registry_loaded(registry.standing_conditions());
     }
 

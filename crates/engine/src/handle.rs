@@ -24,6 +24,7 @@ use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
 use crate::registry::RegistryInput;
 use crate::streams::StreamsInput;
+use crate::streams::copy_metrics::CopyCollector;
 use crate::streams::subscription_metrics::SubscriptionCollector;
 use crate::{
     ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake, NewClient, NewDevice,
@@ -35,6 +36,7 @@ mod campaigns;
 mod commands;
 mod idempotent;
 mod import;
+mod nodes;
 mod notices;
 mod operations;
 mod portals;
@@ -423,6 +425,7 @@ impl Engine {
         self.shared.context.streams.counts.register(registry);
         self.shared.context.streams.watch.register(registry);
         registry.register_collector(Box::new(SubscriptionCollector { engine: self.clone() }));
+        registry.register_collector(Box::new(CopyCollector { engine: self.clone() }));
         let EngineContext { kernel, devices, queues, .. } = self.shared.context.clone();
         let (engine, stale, named) = (self.clone(), Arc::clone(&devices), Arc::clone(&queues));
         registry.register_collector(Box::new(EngineCollector {

@@ -14,6 +14,7 @@ pub mod devices;
 pub mod fleet_index;
 pub mod followers;
 pub mod kernel;
+pub mod nodes;
 pub mod notices;
 pub mod operations;
 pub mod outcomes;

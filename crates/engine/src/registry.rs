@@ -2,6 +2,7 @@
 //! machine like every other; what it commits of clients feeds the [`Directory`](crate::Directory).
 
 mod effect;
+mod nodes;
 mod portals;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::kernel::idempotency::{Form, Idempotent, KeptAnswers};
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, Reply};
 use crate::kernel::step_context::StepContext;
+use crate::nodes::NodeInput;
 use crate::notices::book::NoticeBook;
 use crate::notices::{Condition, Detail, NoticeInput, Signal, SignalTopic};
 use crate::operations::{OperationBook, OperationInput};
@@ -28,6 +30,7 @@ use crate::settings::Settings;
 use crate::version::{OnlyIf, Version};
 
 pub use effect::{RegistryContext, RegistryEffect};
+use nodes::NodeBook;
 use portals::PortalBook;
 
 /// How long attempts are signed with the secret before, too, after it was rotated.
@@ -88,6 +91,8 @@ pub enum RegistryInput {
     Notices(NoticeInput),
     /// Something about portals.
     Portals(PortalInput),
+    /// Something about nodes.
+    Nodes(NodeInput),
     /// Something about rollouts.
     Rollouts(RolloutInput),
     /// Something about operations.
@@ -130,6 +135,7 @@ pub struct Registry {
     clients: BTreeMap<ClientId, Client>,
     notices: NoticeBook,
     portals: PortalBook,
+    nodes: NodeBook,
     rollouts: RolloutBook,
     operations: OperationBook,
     answers: KeptAnswers,
@@ -152,6 +158,7 @@ impl Registry {
         })?;
         let view = store.view(PartitionId::REGISTRY)?;
         let (answers, portals) = (KeptAnswers::load(&*view)?, PortalBook::load(&*view)?);
+        let nodes = NodeBook::load(&*view)?;
         let notices = NoticeBook::load(
             &*view,
             settings.notices,
@@ -167,6 +174,7 @@ impl Registry {
             clients,
             notices,
             portals,
+            nodes,
             rollouts,
             operations,
             answers,
@@ -196,6 +204,7 @@ impl Registry {
             }
             RegistryInput::Notices(input) => self.notices.apply(input, &self.clients, step)?,
             RegistryInput::Portals(input) => self.apply_to_portals(input, step),
+            RegistryInput::Nodes(input) => self.apply_to_nodes(input, step),
             RegistryInput::Rollouts(input) => self.rollouts.apply(input, &mut self.head, step)?,
             RegistryInput::Operations(input) => self.operations.apply(input, step)?,
             RegistryInput::Repeatable { act, form, reply } => {

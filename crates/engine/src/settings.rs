@@ -53,6 +53,8 @@ pub struct Settings {
     pub operations: OperationSettings,
     /// How fast tasks and campaigns pick devices, and for how long results are kept.
     pub campaigns: CampaignSettings,
+    /// What this node calls itself; `None` is the lineage of its data.
+    pub node_name: Option<Box<str>>,
     /// Bytes of memory for messages of streams.
     pub streams_memory_bytes: usize,
     /// Storages of blocks of streams beside the local one.
@@ -94,6 +96,7 @@ impl Settings {
             commands: CommandSettings::default(),
             operations: OperationSettings::default(),
             campaigns: CampaignSettings::default(),
+            node_name: None,
             streams_memory_bytes: 64_000_000,
             block_storages: store::BlockStorages::default(),
             notices: NoticeSettings::default(),

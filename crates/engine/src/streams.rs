@@ -13,6 +13,8 @@ pub mod block_worker;
 mod calls;
 mod checks;
 pub(crate) mod context;
+mod copy;
+pub(crate) mod copy_metrics;
 mod effect;
 mod handler_log;
 mod holds;
@@ -22,8 +24,10 @@ mod look_ups;
 pub mod machine;
 mod message;
 mod name;
+mod node_identity;
 mod pushes;
 mod reading;
+mod running_copies;
 mod shown;
 pub(crate) mod storage_watch;
 mod stream_metrics;
@@ -31,11 +35,18 @@ mod subscription;
 pub(crate) mod subscription_metrics;
 mod tails;
 
-pub use ::streams::SubscriptionStart;
+pub use ::streams::{
+    CopyLane, CopyProgress, MessageHeaders as TransferHeaders, StreamMessage as TransferMessage,
+    StreamPayload as TransferPayload, SubscriptionStart, TransferReader, TransferWriter, copying,
+};
 pub use append_run::{AppendRun, PlaceInRun};
-pub use calls::{PushPage, Streams};
+pub use calls::{AppendTerms, OriginPage, PushPage, Streams, TransferAppended, decode_transfer};
 pub use checks::{check_message, is_label};
 pub use context::StreamsContext;
+pub use copy::{
+    CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy, PeerIdentity,
+    ReceiptOf, ReceiptShown,
+};
 pub use effect::StreamsEffect;
 pub use holds::SubscriptionHold;
 pub use input::PutSubscriptionOutcome;

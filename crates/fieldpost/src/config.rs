@@ -54,7 +54,9 @@ use listeners::{connections_max, grpc_listen, http_listen, lmstfy_listen, mqtt_l
 use names::{FrameOrigin, Host, Items, LabelKey, WebOrigin};
 use notices::NoticesOfMachine;
 use reader::Reader;
-use shape::{AmqpUrlOrOff, Bytes, Directory, FileOrNone, Prefetch, Queue, Span, Switch, Whole, Word};
+use shape::{
+    AmqpUrlOrOff, Bytes, Directory, FileOrNone, NodeName, Prefetch, Queue, Span, Switch, Whole, Word,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -109,6 +111,8 @@ pub(crate) struct Settings {
     pub quarantine: Quarantine,
     /// `[jobs]`
     pub jobs: Jobs,
+    /// `[node] name`; `None` is the lineage of the data.
+    pub node_name: Option<Box<str>>,
     /// `[streams] memory`, in bytes.
     pub streams_memory_bytes: usize,
     /// `[[storages]]`
@@ -372,6 +376,7 @@ impl Settings {
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),
+            node_name: from.read("node.name", &NodeName).value,
             streams_memory_bytes: memory_bytes(&mut from, "streams.memory"),
             storages: storages::read(&mut from),
             durability: durability(&mut from),

@@ -219,6 +219,7 @@ async fn open_edges(
     let tester = webhooks.tester();
     host.open_breakers = webhooks.open_breakers();
     edges.spawn(webhooks.run(stop.subscribe()));
+    edges.spawn(copies::run_copies(engine.clone(), stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {
         let listener = bind_mqtt(settings, listen, engine, tls.clone(), shares.clone()).await?;
         listener.register_metrics(&mut metrics);
@@ -346,6 +347,7 @@ fn engine_settings(settings: &Settings, block_storages: BlockStorages) -> engine
             quarantine_bytes_max: settings.quarantine.bytes_max,
         },
         jobs_resident_max: settings.jobs.resident_max,
+        node_name: settings.node_name.clone(),
         streams_memory_bytes: settings.streams_memory_bytes,
         block_storages,
         commands: settings.commands.clone(),

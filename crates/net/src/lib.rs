@@ -16,3 +16,4 @@ pub mod metrics;
 pub mod pace;
 pub mod problem;
 pub mod shares;
+pub mod transfer;

@@ -9,9 +9,9 @@ use crate::{
     CountsKey, DeadJob, Delivery, DeliveryKey, DeliveryProgress, DevicePlace, DeviceProfile, DeviceSession,
     DeviceSlot, DeviceState, Event, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand, JobHead,
     JobId, KeptAnswer, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost, OpenCommand, Operation,
-    OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, Pick, PickClock, PickKey, PickShare,
+    OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, PeerNode, Pick, PickClock, PickKey, PickShare,
     PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
-    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamDue,
+    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue,
     StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry, Wish,
 };
 
@@ -223,6 +223,14 @@ pub enum Op {
     PutSubscription(Box<StreamSubscription>),
     /// A subscription is gone: its stream and its name.
     DeleteSubscription(Incarnation, Box<str>),
+    /// A copy is made, or is this from now on.
+    PutStreamCopy(Box<StreamCopy>),
+    /// A copy is gone: its stream and its name.
+    DeleteStreamCopy(Incarnation, Box<str>),
+    /// A node is made, or is this from now on.
+    PutPeerNode(Box<PeerNode>),
+    /// A node is gone.
+    DeletePeerNode(Box<str>),
 }
 
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
@@ -299,6 +307,9 @@ impl Op {
             Self::PutStreamBlock(block) => 2 * PLAIN + block.text_bytes(),
             Self::PutSubscription(subscription) => 2 * PLAIN + subscription.text_bytes(),
             Self::DeleteSubscription(_, name) => PLAIN + name.len(),
+            Self::PutStreamCopy(copy) => 3 * PLAIN + copy.text_bytes(),
+            Self::PutPeerNode(node) => PLAIN + node.text_bytes(),
+            Self::PutStream(stream) => 2 * PLAIN + stream.text_bytes(),
             Self::PutPickClock(clock) => {
                 let tokens = clock.token_picks.iter().map(|picks| picks.token.len() + 16);
                 PLAIN + clock.minutes.len() * 16 + tokens.sum::<usize>()

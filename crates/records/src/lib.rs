@@ -10,6 +10,7 @@ mod by_slot;
 mod campaign;
 mod client;
 mod command;
+mod copy;
 mod counts;
 mod delivery;
 mod device;
@@ -38,6 +39,7 @@ pub use command::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms,
     DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn, Wish,
 };
+pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
     ANSWER_BYTES_MAX, Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryKey,
@@ -66,8 +68,8 @@ pub use rollout::{
 };
 pub use stream::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, LOCAL_STORAGE, SaveMode,
-    StoredElsewhere, Stream, StreamBlock, StreamChunk, StreamDue, StreamMove, StreamSettings, StreamTail,
-    WhenFull, block_folder,
+    StoredElsewhere, Stream, StreamBlock, StreamChunk, StreamDue, StreamMove, StreamOrigin, StreamSettings,
+    StreamTail, WhenFull, block_folder,
 };
 pub use subscription::{StreamSubscription, SubscriptionPush};
 pub use task::{

@@ -23,6 +23,27 @@ pub struct Stream {
     pub settings: StreamSettings,
     /// When it was made.
     pub created_at: Timestamp,
+    /// What its messages without a source were called by, in the order of their ids.
+    pub origins: Vec<StreamOrigin>,
+}
+
+/// What messages that a stream was given without a source are called by: this source, with their
+/// own ids, from an id up to that of the next origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamOrigin {
+    /// The source.
+    pub source: Box<str>,
+    /// The first id.
+    pub from: u64,
+}
+
+impl Stream {
+    /// Bytes of its texts.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let origins = self.origins.iter().map(|origin| origin.source.len() + 12).sum::<usize>();
+        self.namespace.len() + self.name.len() + origins
+    }
 }
 
 /// The storage that every server has: the data directory.

@@ -11,9 +11,10 @@ use records::{
     Batch, CampaignRecord, CampaignState, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress,
     DeviceSession, DeviceSlot, DeviceState, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand,
     JobHead, JobId, KeptAnswer, Notice, NoticePost, Op, OpenCommand, Operation, OperationState, Pair,
-    ParkedJob, PartitionHead, Pick, PickShare, PickTerms, PortalToken, Quarantined, Queue, QueueCounts,
-    Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign, Stream,
-    StreamBlock, StreamChunk, StreamDue, StreamSubscription, StreamTail, TaskRecord, TaskState, Wish,
+    ParkedJob, PartitionHead, PeerNode, Pick, PickShare, PickTerms, PortalToken, Quarantined, Queue,
+    QueueCounts, Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign,
+    Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamSubscription, StreamTail, TaskRecord,
+    TaskState, Wish,
 };
 
 use crate::codec::key::{self, Key};
@@ -149,6 +150,8 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::PutNoticePost(post) => put(&post, out),
         Op::DeleteNoticePost(client, notice) => delete::<NoticePost>(&(client, notice), out),
         Op::DeletePortalToken(id) => delete::<PortalToken>(&id, out),
+        Op::PutPeerNode(node) => put(&*node, out),
+        Op::DeletePeerNode(name) => delete::<PeerNode>(&name, out),
         Op::DeleteRolloutMember(place, status) => delete::<RolloutMember>(&(*place, status), out),
         op => changes_of_plans(op, out),
     }
@@ -204,6 +207,8 @@ fn changes_of_streams(op: Op, out: &mut Vec<Change>) {
         Op::DeleteSubscription(stream, name) => {
             delete::<StreamSubscription>(&SubscriptionPlace::anywhere(stream, &name), out);
         }
+        Op::PutStreamCopy(copy) => put(&*copy, out),
+        Op::DeleteStreamCopy(stream, name) => delete::<StreamCopy>(&(stream, name), out),
         op => unreachable!("{op:?} is no change of streams"),
     }
 }

@@ -54,11 +54,14 @@ pub use queues::{
     queues_are_loaded_before_their_jobs,
 };
 pub use streams::{
-    a_stream_is_found_by_its_name_until_it_is_deleted, ids_of_sources_are_found_in_each_of_their_orders,
-    subscriptions_are_found_by_stream_and_by_push, what_a_stream_holds_is_read_in_order,
+    a_stream_is_found_by_its_name_until_it_is_deleted, copies_are_found_by_stream,
+    ids_of_sources_are_found_in_each_of_their_orders, subscriptions_are_found_by_stream_and_by_push,
+    what_a_stream_holds_is_read_in_order,
 };
 #[cfg(test)]
-pub(crate) use streams::{block, block_file, chunk, interval, span, stream, subscription, tail, text};
+pub(crate) use streams::{
+    block, block_file, chunk, copy, interval, node, span, stream, subscription, tail, text,
+};
 
 use std::sync::mpsc::channel;
 
@@ -126,6 +129,7 @@ macro_rules! conformance_tests {
             queues_are_loaded_before_their_jobs,
             random_traffic_agrees_with_the_model,
             readings_of_many_days_are_those_of_a_plain_list,
+            copies_are_found_by_stream,
             subscriptions_are_found_by_stream_and_by_push,
             the_quarantine_keeps_what_was_refused,
             what_a_stream_holds_is_read_in_order,

@@ -5,6 +5,7 @@
 
 mod campaigns;
 mod commands;
+mod copies;
 mod devices;
 mod feeds;
 mod jobs;

@@ -249,6 +249,10 @@ tables! {
     Subscriptions = "subscriptions", Streams, Rows;
     /// stream, name of a subscription that is pushed -> nothing.
     PushedSubscriptions = "pushed_subscriptions", Streams, Rows;
+    /// stream, name -> copy.
+    StreamCopies = "stream_copies", Streams, Rows;
+    /// name -> node.
+    PeerNodes = "peer_nodes", Devices, Rows;
 }
 
 impl Table {

@@ -95,6 +95,12 @@ impl ChunkWriter {
         self.bytes.len()
     }
 
+    /// The bytes of its messages, one behind the other.
+    #[must_use]
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// The chunk. Copies its bytes once.
     #[must_use]
     pub fn finish(self, stream: Incarnation) -> StreamChunk {

@@ -23,14 +23,19 @@
 //! | [`moving`] | when a block goes to another storage, and to which |
 //! | [`retention`] | which blocks go, and whether an append fits |
 //! | [`subscriptions`] | how far the reader of a subscription has come |
+//! | [`own_origins`] | what messages are called that were given no source |
+//! | [`copying`] | how far a copy has come, and which of its messages goes next |
+//! | [`transfer`] | messages as copies send them |
 
 pub mod block;
 pub mod codec;
+pub mod copying;
 pub mod external_ids;
 pub mod message;
 pub mod moving;
 pub mod open_block;
 pub mod origins;
+pub mod own_origins;
 pub mod retention;
 #[cfg(test)]
 mod sample;
@@ -38,10 +43,12 @@ pub mod saving;
 pub mod settings;
 pub mod subscriptions;
 pub mod tail;
+pub mod transfer;
 mod varint;
 
 pub use block::{BlockError, BlockIndex, BlockName, BlockWriter, ClosedBlock};
 pub use codec::{BadMessage, ChunkWriter, MessageReader};
+pub use copying::{CopyLane, CopyProgress, CopyStep};
 pub use external_ids::{ExternalNumbers, IntervalRowChange, NumberInterval, StoredIntervals, text_hash};
 pub use message::{
     EXTERNAL_NUMBER_MAX, ExternalId, MessageHeaders, MessageOrigin, StreamMessage, StreamPayload,
@@ -52,3 +59,4 @@ pub use retention::{SpaceAsked, StreamRoom};
 pub use saving::{AnswerTime, UnsavedMessages};
 pub use subscriptions::{StreamIds, SubscriptionStart};
 pub use tail::SavedMessages;
+pub use transfer::{TransferReader, TransferWriter};

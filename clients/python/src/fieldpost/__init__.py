@@ -56,6 +56,7 @@ from .picks import (
 )
 from .producer import AsyncStreamProducer, NodeAppend, StreamProducer, TooFewNodesError
 from .protocol import Retries
+from .copies import AsyncCopy, Copy, CopyInfo, Receipt
 from .subscription import AsyncSubscription, Subscription, SubscriptionInfo
 from .tasks import Campaigns, Fleet, Tasks
 from .worker import Worker
@@ -75,6 +76,7 @@ __all__ = [
     "AsyncOperations",
     "AsyncQueue",
     "AsyncStreamProducer",
+    "AsyncCopy",
     "AsyncSubscription",
     "AsyncTasks",
     "AsyncWorker",
@@ -135,6 +137,9 @@ __all__ = [
     "StaleReservationError",
     "StreamInfo",
     "StreamProducer",
+    "Copy",
+    "CopyInfo",
+    "Receipt",
     "Subscription",
     "SubscriptionInfo",
     "Task",

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import message as calls
+from .copies import AsyncCopy, Copy, Receipt, receipt
 from .message import START, AppendedMessage, Message, MessagePage, MessageTerms, NewMessage, StreamInfo, StreamPath
 from .protocol import AT_ONCE
 from .subscription import AsyncSubscription, Subscription
@@ -75,6 +76,14 @@ class MessageStream:
         """A subscription, read under this name; asks nothing of the server."""
         return Subscription(self._client, self._path, name, reader)
 
+    def copy(self, name: str) -> Copy:
+        """A copy to or from another node; asks nothing of the server."""
+        return Copy(self._client, self._path, name)
+
+    def receipt(self, message_id: str, *, nodes: int = 1, wait: Duration | None = None) -> Receipt:
+        """On which nodes a message is durable; waits until it is on so many."""
+        return self._client._run(receipt(self._path, message_id, nodes, wait))
+
     def info(self) -> StreamInfo:
         """How much is in it, and what it is set to."""
         return self._client._run(calls.info(self._path))
@@ -135,6 +144,14 @@ class AsyncMessageStream:
     def subscription(self, name: str, *, reader: str = "python") -> AsyncSubscription:
         """See :meth:`MessageStream.subscription`."""
         return AsyncSubscription(self._client, self._path, name, reader)
+
+    def copy(self, name: str) -> AsyncCopy:
+        """See :meth:`MessageStream.copy`."""
+        return AsyncCopy(self._client, self._path, name)
+
+    async def receipt(self, message_id: str, *, nodes: int = 1, wait: Duration | None = None) -> Receipt:
+        """See :meth:`MessageStream.receipt`."""
+        return await self._client._run(receipt(self._path, message_id, nodes, wait))
 
     async def info(self) -> StreamInfo:
         """See :meth:`MessageStream.info`."""

@@ -239,7 +239,7 @@ const READ_STREAMS: &[&str] = &["admin", "read", "operate", "streams", "reader"]
 /// What reads with a place that the server keeps.
 const SUBSCRIBE: &[&str] = &["admin", "streams", "reader"];
 /// What appends to streams and reads them.
-const OF_STREAMS: [(&str, &[&str]); 18] = [
+const OF_STREAMS: [(&str, &[&str]); 29] = [
     ("GET /v1/streams?x=1", READ_STREAMS),
     ("GET /v1/streams/shop/orders", READ_STREAMS),
     ("GET /v1/streams/other/orders", &["admin", "read", "operate"]),
@@ -258,6 +258,17 @@ const OF_STREAMS: [(&str, &[&str]); 18] = [
     ("POST /v1/streams/shop/orders/subscriptions/a/commit", SUBSCRIBE),
     ("DELETE /v1/streams/shop/orders/subscriptions/a", SUBSCRIBE),
     ("DELETE /v1/streams/sh%6Fp/orders", &["admin", "streams"]),
+    ("GET /v1/streams/shop/orders/copies", &["admin"]),
+    ("GET /v1/streams/shop/orders/copies/a", &["admin"]),
+    ("PUT /v1/streams/shop/orders/copies/a", &["admin"]),
+    ("POST /v1/streams/shop/orders/copies/a/pause", &["admin"]),
+    ("POST /v1/streams/shop/orders/copies/a/resume", &["admin"]),
+    ("DELETE /v1/streams/shop/orders/copies/a", &["admin"]),
+    ("GET /v1/streams/shop/orders/receipts?id=1", READ_STREAMS),
+    ("GET /v1/nodes", &["admin"]),
+    ("GET /v1/nodes/a", &["admin"]),
+    ("PUT /v1/nodes/a", &["admin"]),
+    ("DELETE /v1/nodes/a", &["admin"]),
 ];
 
 #[tokio::test]

@@ -103,6 +103,16 @@ pub(crate) const OF_A_SUBSCRIPTION: &[Coded] = &[
     (429, "too_many_streams"),
     (429, "too_many_subscriptions"),
 ];
+/// A body with a copy.
+pub(crate) const OF_A_COPY: &[Coded] = &[
+    (422, "invalid_from"),
+    (422, "invalid_number"),
+    (422, "invalid_time"),
+    (422, "missing_field"),
+    (422, "unknown_word"),
+    (429, "too_many_copies"),
+    (429, "too_many_streams"),
+];
 /// A body with messages.
 pub(crate) const OF_A_MESSAGE: &[Coded] = &[
     (409, "tail_moved"),
@@ -176,9 +186,11 @@ pub(crate) const UNKNOWN_CAMPAIGN: Coded = (404, "unknown_campaign");
 pub(crate) const UNKNOWN_TASK: Coded = (404, "unknown_task");
 pub(crate) const UNKNOWN_CLIENT: Coded = (404, "unknown_client");
 pub(crate) const UNKNOWN_COMMAND: Coded = (404, "unknown_command");
+pub(crate) const UNKNOWN_COPY: Coded = (404, "unknown_copy");
 pub(crate) const UNKNOWN_DELIVERY: Coded = (404, "unknown_delivery");
 pub(crate) const UNKNOWN_DEVICE: Coded = (404, "unknown_device");
 pub(crate) const UNKNOWN_MESSAGE: Coded = (404, "unknown_message");
+pub(crate) const UNKNOWN_NODE: Coded = (404, "unknown_node");
 pub(crate) const UNKNOWN_STREAM: Coded = (404, "unknown_stream");
 pub(crate) const UNKNOWN_SUBSCRIPTION: Coded = (404, "unknown_subscription");
 pub(crate) const UNKNOWN_QUARANTINED: Coded = (404, "unknown_quarantined");

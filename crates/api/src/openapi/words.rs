@@ -42,8 +42,9 @@ pub(crate) use picks::{
 
 pub(crate) use relays::{relay_count, relay_on_refused, relay_state};
 pub(crate) use streams::{
-    external_id, handler_kind, handler_state, message_headers, message_id, messages, moves, push_max,
-    read_segments, save_mode, size, storages, stream_label, subscription_from, when_full,
+    copy_direction, copy_kind, copy_state, external_id, handler_kind, handler_state, message_headers,
+    message_id, messages, moves, node_name, push_max, read_segments, save_mode, share, size, storages,
+    stream_label, subscription_from, when_full,
 };
 
 fn text() -> ObjectBuilder {

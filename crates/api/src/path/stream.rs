@@ -36,6 +36,35 @@ impl<S: Send + Sync> FromRequestParts<S> for SubscriptionInPath {
     }
 }
 
+/// `/v1/streams/{ns}/{stream}/copies/{name}`
+#[derive(Debug)]
+pub(crate) struct CopyInPath {
+    pub stream: StreamName,
+    pub name: Box<str>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for CopyInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let (namespace, stream, name): (String, String, String) = in_path(parts, state).await?;
+        Ok(Self { stream: StreamName::new(&namespace, &stream)?, name: name.into() })
+    }
+}
+
+/// `/v1/nodes/{name}`
+#[derive(Debug)]
+pub(crate) struct NodeInPath(pub Box<str>);
+
+impl<S: Send + Sync> FromRequestParts<S> for NodeInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let name: String = in_path(parts, state).await?;
+        Ok(Self(name.into()))
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for StreamInPath {
     type Rejection = Refused;
 

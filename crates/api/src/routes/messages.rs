@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use axum::extract::{FromRequest, Request, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::{MESSAGE_PAYLOAD_BYTES_MAX, PAGE_ITEMS_DEFAULT, SEGMENTS_PER_READ_MAX, STREAM_WAIT_MAX};
-use engine::streams::{StreamName, StreamPage, StreamRead, is_label};
+use engine::streams::{AppendTerms, OriginPage, StreamName, StreamPage, StreamRead, is_label};
 use net::body::{Pieces, is_ndjson};
 use net::memory_budget::Reservation;
 use net::metrics::Counted;
@@ -28,6 +29,7 @@ use crate::params::Params;
 use crate::path::{MessageInPath, StreamInPath, message_id};
 use crate::reads::Reads;
 use crate::shape::{self, AppendedLinesShape, AppendedShape, MessagePageShape, MessageShape, NewMessages};
+use crate::transfer;
 
 const MESSAGES: &str = "/v1/streams/{ns}/{stream}/messages";
 
@@ -48,6 +50,7 @@ const _: () = assert!(MESSAGE_PAYLOAD_BYTES_MAX < PAGE_BYTES_MAX, "a page holds 
 pub(super) fn routes() -> Routes {
     let appended = Call::new("Appends a message, or up to 1,000, all or none, or lines one by one")
         .once()
+        .query("durable", words::flag())
         .takes(shape::new_messages_schema())
         .takes_lines(&shape::new_message_schema())
         .gives::<AppendedShape>(201, "their ids, in the order of the request")
@@ -60,6 +63,9 @@ pub(super) fn routes() -> Routes {
         .query("segment", words::read_segments())
         .query("limit", words::whole(1, base::limits::PAGE_ITEMS_MAX as u64))
         .query("wait", words::duration())
+        .query("origin", words::flag())
+        .query("durable", words::flag())
+        .query("bytes", words::whole(1, PAGE_BYTES_MAX as u64))
         .gives::<MessagePageShape<'_>>(200, "those behind `after`")
         .refuses(OF_A_STREAM)
         .refuses(OF_A_READ)
@@ -79,25 +85,32 @@ pub(super) fn routes() -> Routes {
 async fn append(
     State(api): State<ApiState>,
     StreamInPath(stream): StreamInPath,
+    mut params: Params,
     request: Request,
-) -> Result<Answer, Refused> {
+) -> Result<Response, Refused> {
+    let is_durable = params.flag("durable")?.unwrap_or_default();
+    params.end()?;
+    if transfer::is_transfer(request.headers()) {
+        return transfer::append(&api, &stream, is_durable, request).await;
+    }
     if is_ndjson(request.headers()) {
         refuse_key(
             request.headers(),
             "lines have no Idempotency-Key: give each a source and an external_id",
         )?;
         let whose = SenderKey::of(request.extensions());
-        let told = append::take(&api, &stream, &whose, Pieces::of(request.into_body())).await?;
-        return Ok(Answer::ok(&told));
+        let told = append::take(&api, (&stream, is_durable), &whose, Pieces::of(request.into_body())).await?;
+        return Ok(Answer::ok(&told).into_response());
     }
     let creation = Creation::from_request(request, &api).await?;
     let append = |api: ApiState, body: String, _| async move {
         let NewMessages { messages, expect_last_id } = shape::new_messages(&body)?;
         drop(body);
-        let appended = api.streams().append(&stream, messages, expect_last_id).await?;
+        let terms = AppendTerms { expect_last_id, run: None, is_durable };
+        let appended = api.streams().append_with(&stream, messages, terms).await?;
         Ok(Answer::created(&AppendedShape::from(&*appended)))
     };
-    creation.once(&api, append).await
+    Ok(creation.once(&api, append).await?.into_response())
 }
 
 /// The weight of a page with so many messages, at most.
@@ -111,19 +124,68 @@ pub(super) struct MessagesAsked {
     query: StreamRead,
     wait: Duration,
     whose: SenderKey,
+    form: PageForm,
+}
+
+/// What of messages is shown, and how.
+#[derive(Clone, Copy, Debug, Default)]
+struct PageForm {
+    /// The source and the external id with which a copy gives a message on.
+    has_origins: bool,
+    /// Those that are durable alone.
+    is_durable: bool,
+    /// As copies read it.
+    is_transfer: bool,
+}
+
+impl PageForm {
+    fn is_plain(self) -> bool {
+        !(self.has_origins || self.is_durable || self.is_transfer)
+    }
+}
+
+/// A page, and which stream it is of where that was asked for.
+enum FoundPage {
+    Plain(StreamPage),
+    Named(OriginPage),
+}
+
+impl FoundPage {
+    fn page(&self) -> &StreamPage {
+        match self {
+            Self::Plain(page) => page,
+            Self::Named(named) => &named.page,
+        }
+    }
+
+    fn skipping(mut self, skipped: u64) -> Self {
+        match &mut self {
+            Self::Plain(page) => page.skipped = skipped,
+            Self::Named(named) => named.page.skipped = skipped,
+        }
+        self
+    }
 }
 
 impl MessagesAsked {
-    fn read(stream: StreamName, mut params: Params) -> Result<Self, Problem> {
+    fn read(stream: StreamName, mut params: Params, is_transfer: bool) -> Result<Self, Problem> {
         let right = "the id of a message: a decimal; 0 is before the first";
         let after = params.take("after", right, message_id)?.unwrap_or_default();
         let from = params.time("from")?;
         let segments = params.take("segment", &segments_right(), segments)?.unwrap_or_default();
         let limit = params.limit()?.unwrap_or(PAGE_ITEMS_DEFAULT);
         let wait = params.wait(STREAM_WAIT_MAX)?.unwrap_or_default();
+        let form = PageForm {
+            has_origins: params.flag("origin")?.unwrap_or_default(),
+            is_durable: params.flag("durable")?.unwrap_or_default(),
+            is_transfer,
+        };
+        let right = "a number of bytes, at least 1";
+        let bytes = params.take("bytes", right, |text| text.parse().ok().filter(|bytes| *bytes > 0))?;
         params.end()?;
-        let query = StreamRead { after, from, segments, limit, bytes_max: page_bytes(limit) };
-        Ok(Self { stream, query, wait, whose: params.whose() })
+        let bytes_max = page_bytes(limit).min(bytes.unwrap_or(usize::MAX));
+        let query = StreamRead { after, from, segments, limit, bytes_max };
+        Ok(Self { stream, query, wait, whose: params.whose(), form })
     }
 
     /// What the reader of a subscription asks for.
@@ -134,19 +196,27 @@ impl MessagesAsked {
         whose: SenderKey,
     ) -> Self {
         let query = StreamRead { limit, bytes_max: page_bytes(limit), ..query };
-        Self { stream, query, wait, whose }
+        Self { stream, query, wait, whose, form: PageForm::default() }
     }
 
     /// Reads a page in its turn among `reads`, with room for it.
-    async fn look(&self, api: &ApiState, reads: &Reads) -> Result<(Reservation, StreamPage), Problem> {
+    async fn look(&self, api: &ApiState, reads: &Reads) -> Result<(Reservation, FoundPage), Problem> {
         // Whoever waits for room waits among those who wait for their turn.
         let place = reads.enter_as(&self.whose)?;
-        let held = api.shared.memory_of_pages.take_soon(&self.whose, HELD_PER_BYTE * self.query.bytes_max);
+        // One message is always read, however large.
+        let bytes_max = self.query.bytes_max.max(page_bytes(1));
+        let held = api.shared.memory_of_pages.take_soon(&self.whose, HELD_PER_BYTE * bytes_max);
         let mut held = held.await?.counted_by(&api.shared.metrics.page_held_bytes);
         let (streams, stream, query) = (api.streams(), self.stream.clone(), self.query.clone());
-        let page = place.run(move || streams.read(&stream, &query)).await?;
-        let bytes: usize = page.items.iter().map(|item| item.bytes() + MESSAGE_REST_BYTES).sum();
-        held.shrink((HELD_PER_BYTE * bytes).min(HELD_PER_BYTE * self.query.bytes_max));
+        let form = self.form;
+        let read = move || match form {
+            form if form.is_plain() => streams.read(&stream, &query).map(FoundPage::Plain),
+            PageForm { is_durable: true, .. } => streams.durable_page(&stream, &query).map(FoundPage::Named),
+            _ => streams.origin_page(&stream, &query).map(FoundPage::Named),
+        };
+        let page = place.run(read).await?;
+        let bytes: usize = page.page().items.iter().map(|item| item.bytes() + MESSAGE_REST_BYTES).sum();
+        held.shrink((HELD_PER_BYTE * bytes).min(HELD_PER_BYTE * bytes_max));
         Ok((held, page))
     }
 
@@ -155,9 +225,9 @@ impl MessagesAsked {
     async fn first_page(
         mut self,
         api: &ApiState,
-        mut page: StreamPage,
+        mut page: FoundPage,
         until: Instant,
-    ) -> Result<(Option<Reservation>, StreamPage), Problem> {
+    ) -> Result<(Option<Reservation>, FoundPage), Problem> {
         let full = || {
             let detail = format!(
                 "{READERS_SHARE} readers with this token, or {READERS_MAX} of all, wait already; ask without wait"
@@ -166,33 +236,35 @@ impl MessagesAsked {
         };
         let _place = api.shared.readers.try_take(&self.whose, 1).ok_or_else(full)?;
         let _counted = Counted::new(&api.shared.metrics.stream_readers);
-        let (streams, mut skipped) = (api.streams(), page.skipped);
+        let (streams, mut skipped) = (api.streams(), page.page().skipped);
         loop {
-            self.query.after = page.next_after;
-            if page.is_end {
+            let (next_after, is_end) = (page.page().next_after, page.page().is_end);
+            self.query.after = next_after;
+            if is_end {
                 let over = tokio::select! {
-                    () = streams.appended(&self.stream, page.next_after) => false,
+                    () = streams.saved(&self.stream, next_after), if self.form.is_durable => false,
+                    () = streams.appended(&self.stream, next_after), if !self.form.is_durable => false,
                     () = sleep_until(until) => true,
                     () = api.stopped() => true,
                 };
                 if over {
-                    return Ok((None, StreamPage { skipped, ..page }));
+                    return Ok((None, page.skipping(skipped)));
                 }
             } else if Instant::now() >= until {
-                return Ok((None, StreamPage { skipped, ..page }));
+                return Ok((None, page.skipping(skipped)));
             }
             let (held, next) = match self.look(api, &api.shared.follows).await {
                 Ok(looked) => looked,
                 // Whoever waits is not refused for want of a turn: it asks again from where it is.
                 Err(problem) if problem.code == "busy" => {
-                    return Ok((None, StreamPage { skipped, ..page }));
+                    return Ok((None, page.skipping(skipped)));
                 }
                 Err(problem) => return Err(problem),
             };
-            skipped += next.skipped;
+            skipped += next.page().skipped;
             page = next;
-            if !page.items.is_empty() {
-                return Ok((Some(held), StreamPage { skipped, ..page }));
+            if !page.page().items.is_empty() {
+                return Ok((Some(held), page.skipping(skipped)));
             }
         }
     }
@@ -201,9 +273,10 @@ impl MessagesAsked {
 async fn read_page(
     State(api): State<ApiState>,
     StreamInPath(stream): StreamInPath,
+    headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Refused> {
-    let asked = MessagesAsked::read(stream, params)?;
+    let asked = MessagesAsked::read(stream, params, transfer::is_wanted(&headers))?;
     answer(&api, asked).await
 }
 
@@ -211,17 +284,28 @@ async fn read_page(
 pub(super) async fn answer(api: &ApiState, asked: MessagesAsked) -> Result<Response, Refused> {
     let until = Instant::now() + asked.wait;
     let (held, page) = asked.look(api, &api.shared.lists).await?;
-    if !page.items.is_empty() || asked.wait.is_zero() {
-        return Ok(sent(Some(held), &page));
+    let form = asked.form;
+    if !page.page().items.is_empty() || asked.wait.is_zero() {
+        return Ok(sent(Some(held), page, form));
     }
     drop(held);
     // In a box: most readers do not wait.
     let (held, page) = Box::pin(asked.first_page(api, page, until)).await?;
-    Ok(sent(held, &page))
+    Ok(sent(held, page, form))
 }
 
-fn sent(held: Option<Reservation>, page: &StreamPage) -> Response {
-    let response = Answer::ok_json(shape::page_json(page)).into_response();
+fn sent(held: Option<Reservation>, page: FoundPage, form: PageForm) -> Response {
+    let json = |page: &StreamPage| Answer::ok_json(shape::page_json(page)).into_response();
+    let response = match page {
+        FoundPage::Plain(page) => json(&page),
+        FoundPage::Named(named) if form.is_transfer => transfer::page(&named),
+        FoundPage::Named(named) => {
+            let shown = named.clone();
+            let mut response = if form.has_origins { json(&shown.with_origins()) } else { json(&named.page) };
+            transfer::name_page(&mut response, &named);
+            response
+        }
+    };
     match held {
         Some(held) => held.until_sent(response),
         None => response,

@@ -172,7 +172,7 @@ fn new_push(json: &str, commands: &Commands) -> Result<Option<NewSubscriptionPus
 }
 
 /// `"start"`, `"end"`, the id of the last message that is read, or a time.
-fn from(name: &str, json: &str) -> Result<SubscriptionFrom, Problem> {
+pub(super) fn from(name: &str, json: &str) -> Result<SubscriptionFrom, Problem> {
     let digits = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(json);
     match json {
         r#""start""# => return Ok(SubscriptionFrom::Place(SubscriptionStart::Start)),

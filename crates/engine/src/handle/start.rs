@@ -118,6 +118,7 @@ impl Starting {
             let store = &*context.kernel.store;
             let partition = StreamPartition::load(store, id, memory_share(memory_bytes, store.partitions()))?;
             let partition = partition.on_disk(context.streams.is_disk_nearly_full());
+            let partition = partition.on_node(context.streams.node_name(), store);
             context.streams.partition_loaded(id, &partition);
             Ok(partition)
         };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::{ClientId, Incarnation, PartitionId, Timestamp};
-use records::{Batch, Client, NoticeKind, PortalToken, TokenDigest};
+use records::{Batch, Client, NoticeKind, PeerNode, PortalToken, TokenDigest};
 
 use crate::Directory;
 use crate::followers::Followers;
@@ -12,6 +12,7 @@ use crate::followers::registry::RegistryNews;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
+use crate::nodes::KnownNodes;
 use crate::notices::NoticeDue;
 use crate::notices::links::NoticeLinks;
 use crate::operations::{OperationChanges, OperationEffect};
@@ -52,6 +53,12 @@ pub enum RegistryEffect {
     PortalOpened(Box<PortalToken>),
     /// A portal is closed.
     PortalClosed(TokenDigest),
+    /// A node was put, or that was refused.
+    NodeMade(Reply<Answered<bool>>, Answered<bool>),
+    /// A node is now this.
+    NodePut(Box<PeerNode>),
+    /// A node is gone.
+    NodeRemove(Box<str>),
     /// Something about rollouts.
     Rollouts(RolloutEffect),
     /// Something about operations.
@@ -63,6 +70,7 @@ pub struct RegistryContext {
     /// The clients.
     pub directory: Arc<Directory>,
     portals: OpenPortals,
+    nodes: KnownNodes,
     /// Called with a client that is enabled again.
     on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
     rollouts: Arc<RolloutLinks>,
@@ -82,7 +90,14 @@ impl RegistryContext {
         metrics: Arc<BatchMetrics>,
     ) -> Self {
         let (portals, operations) = (OpenPortals::default(), OperationChanges::default());
-        Self { directory, portals, on_enabled, rollouts, operations, notices, followers, metrics }
+        let nodes = KnownNodes::default();
+        Self { directory, portals, nodes, on_enabled, rollouts, operations, notices, followers, metrics }
+    }
+
+    /// The nodes that there are.
+    #[must_use]
+    pub fn nodes(&self) -> &KnownNodes {
+        &self.nodes
     }
 
     /// The portals that are open.
@@ -113,6 +128,9 @@ impl MachineContext for RegistryContext {
             RegistryEffect::Portal(reply, answer) => reply.send(answer.map(|token| *token)),
             RegistryEffect::PortalOpened(token) => self.portals.put(*token),
             RegistryEffect::PortalClosed(digest) => self.portals.remove(&digest),
+            RegistryEffect::NodeMade(reply, answer) => reply.send(answer),
+            RegistryEffect::NodePut(node) => self.nodes.put(*node),
+            RegistryEffect::NodeRemove(name) => self.nodes.remove(&name),
             RegistryEffect::Rollouts(effect) => effect.release(&self.rollouts),
             RegistryEffect::Operations(effect) => effect.release(&self.operations),
         }

@@ -25,6 +25,15 @@ pub struct PlaceInRun {
     pub(super) place: u64,
 }
 
+impl PlaceInRun {
+    /// The place of an append in a run of somebody else, by a number that nobody else takes.
+    #[must_use]
+    pub fn of_sender(run: u64, place: u64) -> Self {
+        // Runs of this server count from 0.
+        Self { run: run | 1 << 63, place }
+    }
+}
+
 impl AppendRun {
     /// The place of the next append.
     pub(super) fn place(&mut self) -> PlaceInRun {

@@ -1,18 +1,22 @@
 //! Streams as the edges hold them: calls become inputs, and answers come as the save mode has it.
 
+mod copies;
+mod receipts;
 mod subscriptions;
+mod transfers;
 
 use ::streams::tail::by_storage;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use base::limits::{MESSAGE_BYTES_PER_CALL_MAX, MESSAGES_PER_CALL_MAX, STREAMS_MAX};
+use base::limits::{COPIES_PER_STREAM_MAX, MESSAGE_BYTES_PER_CALL_MAX, MESSAGES_PER_CALL_MAX, STREAMS_MAX};
 use base::{Incarnation, PartitionId, Problem};
 use records::{LOCAL_STORAGE, Stream, StreamMove, StreamSettings, StreamTail};
 use tokio::task::spawn_blocking;
 
 pub use subscriptions::PushPage;
+pub use transfers::{AppendTerms, OriginPage, TransferAppended, decode_transfer};
 
-use super::append_run::{AppendRun, PlaceInRun};
+use super::append_run::AppendRun;
 use super::block_worker::BlockFile;
 use super::checks::check_message;
 use super::effect::HandledBlocks;
@@ -53,7 +57,7 @@ impl Streams {
         messages: Vec<NewMessage>,
         expect_last_id: Option<u64>,
     ) -> Result<Vec<AppendedMessage>, Problem> {
-        self.append_at(stream, messages, (None, expect_last_id)).await
+        self.append_with(stream, messages, AppendTerms { expect_last_id, ..AppendTerms::default() }).await
     }
 
     /// Begins a run of appends to a stream: see [`Streams::append_next`].
@@ -72,30 +76,48 @@ impl Streams {
         run: &mut AppendRun,
         stream: &StreamName,
         messages: Vec<NewMessage>,
-        expect_last_id: Option<u64>,
+        terms: AppendTerms,
     ) -> impl Future<Output = Result<Vec<AppendedMessage>, Problem>> + use<> {
         let (streams, stream, place) = (self.clone(), stream.clone(), run.place());
-        async move { streams.append_at(&stream, messages, (Some(place), expect_last_id)).await }
+        let terms = AppendTerms { run: Some(place), ..terms };
+        async move { streams.append_with(&stream, messages, terms).await }
     }
 
-    async fn append_at(
+    /// [`Streams::append`] on terms.
+    ///
+    /// # Errors
+    /// As that; 503 `busy` behind an append of the same run that was not taken.
+    pub async fn append_with(
         &self,
         stream: &StreamName,
         messages: Vec<NewMessage>,
-        (run, expect_last_id): (Option<PlaceInRun>, Option<u64>),
+        terms: AppendTerms,
     ) -> Result<Vec<AppendedMessage>, Problem> {
-        check_all(&messages)?;
-        self.check_count(stream).await?;
-        let call = |reply| {
-            let call = AppendCall { stream: stream.clone(), messages, run, expect_last_id, reply };
-            StreamsInput::Append(Box::new(call))
-        };
-        let outcomes = self.partition(stream).ask(call).await??;
+        let outcomes = self.outcomes_of(stream, messages, terms, None).await?;
         let is_duplicate = |outcome: &AppendOutcome| matches!(outcome, AppendOutcome::Duplicate(_));
         if outcomes.iter().any(is_duplicate) {
             return self.with_first_messages(stream, outcomes).await;
         }
         Ok(outcomes.into_iter().filter_map(|outcome| appended(&outcome)).collect())
+    }
+
+    async fn outcomes_of(
+        &self,
+        stream: &StreamName,
+        messages: Vec<NewMessage>,
+        terms: AppendTerms,
+        taken_by: Option<Arc<OnceLock<Incarnation>>>,
+    ) -> Result<Vec<AppendOutcome>, Problem> {
+        check_all(&messages)?;
+        self.check_count(stream).await?;
+        let AppendTerms { expect_last_id, run, is_durable } = terms;
+        let stream_name = stream.clone();
+        let call = |reply| {
+            let stream = stream_name;
+            let call = AppendCall { stream, messages, run, expect_last_id, is_durable, taken_by, reply };
+            StreamsInput::Append(Box::new(call))
+        };
+        self.partition(stream).ask(call).await?
     }
 
     /// Answers also which messages were there before. Looked up by few callers at a time, where it
@@ -293,6 +315,8 @@ impl Streams {
             all.push(shown(HandlerKind::Move, Some(&one.to), state, handled.moved.get(&one.to)));
         }
         all.push(shown(HandlerKind::Delete, None, waits(deletes), handled.deleted.as_ref()));
+        let copies = self.copies(stream, None, COPIES_PER_STREAM_MAX)?;
+        all.extend(copies.into_iter().map(HandlerShown::from));
         Ok(all)
     }
 

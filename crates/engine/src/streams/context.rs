@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::{LogLimit, PartitionId};
 use records::Batch;
-use store::BlockStorages;
+use store::{BlockStorages, Store};
 
 use super::block_queue::BlockQueue;
 use super::effect::StreamsEffect;
@@ -14,7 +14,9 @@ use super::holds::ReaderHolds;
 use super::index_cache::IndexCache;
 use super::look_ups::LookUpTurns;
 use super::machine::StreamPartition;
+use super::node_identity::NodeIdentity;
 use super::pushes::PushedSubscriptions;
+use super::running_copies::RunningCopies;
 use super::storage_watch::StorageWatch;
 use super::stream_metrics::StreamMetrics;
 use super::tails::OpenTails;
@@ -31,6 +33,8 @@ pub struct StreamsContext {
     pub(crate) watch: StorageWatch,
     pub(crate) counts: StreamMetrics,
     pub(crate) pushes: PushedSubscriptions,
+    pub(crate) copies: RunningCopies,
+    node_name: Option<Box<str>>,
     pub(super) holds: ReaderHolds,
     pub(super) indexes: IndexCache,
     /// Turns to look something up for callers that wait.
@@ -55,6 +59,8 @@ impl StreamsContext {
             watch: StorageWatch::default(),
             counts: StreamMetrics::default(),
             pushes: PushedSubscriptions::default(),
+            copies: RunningCopies::default(),
+            node_name: None,
             holds: ReaderHolds::default(),
             indexes: IndexCache::new(memory_bytes / 4),
             look_ups: LookUpTurns::default(),
@@ -63,6 +69,23 @@ impl StreamsContext {
             is_disk_nearly_full: AtomicBool::new(false),
             metrics,
         }
+    }
+
+    /// The same on a node of this name.
+    #[must_use]
+    pub fn on_node(self, node_name: Option<Box<str>>) -> Self {
+        Self { node_name, ..self }
+    }
+
+    /// The name of the node, if it was given one.
+    #[must_use]
+    pub fn node_name(&self) -> Option<&str> {
+        self.node_name.as_deref()
+    }
+
+    /// What this node is called by others.
+    pub(super) fn node(&self, store: &dyn Store) -> NodeIdentity {
+        NodeIdentity::new(self.node_name.as_deref(), store.lineage())
     }
 
     /// Notes whether the disk with the data has hardly any room left, for partitions that are
@@ -86,6 +109,7 @@ impl StreamsContext {
     pub fn partition_loaded(&self, id: PartitionId, partition: &StreamPartition) {
         self.tails.partition_loaded(id);
         self.pushes.partition_loaded(id, partition.pushed());
+        self.copies.partition_loaded(id, partition.copies());
         self.counts.stands(id, partition.stands());
     }
 }
@@ -100,6 +124,9 @@ impl MachineContext for StreamsContext {
             StreamsEffect::Done(reply, answer) => reply.send(answer),
             StreamsEffect::SubscriptionPut(reply, answer) => reply.send(answer),
             StreamsEffect::Pushed(partition, change) => self.pushes.change(partition, change),
+            StreamsEffect::CopyPut(reply, answer) => reply.send(answer),
+            StreamsEffect::CopyMoved(reply, answer) => reply.send(answer),
+            StreamsEffect::Copy(partition, change) => self.copies.change(partition, change),
             StreamsEffect::Tail(partition, name, change) => self.tails.change(partition, &name, change),
             StreamsEffect::Block(work) => self.blocks.add(work),
             StreamsEffect::BlockMoved(to, bytes) => self.watch.moved(&to, bytes),

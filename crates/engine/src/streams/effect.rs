@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ::streams::CopyProgress;
 use base::{Incarnation, PartitionId, Timestamp};
 use records::StreamChunk;
 
@@ -22,6 +23,12 @@ pub enum StreamsEffect {
     SubscriptionPut(Reply<Answered<PutSubscriptionOutcome>>, Answered<PutSubscriptionOutcome>),
     /// A subscription that is or was pushed was changed.
     Pushed(PartitionId, PushChange),
+    /// A copy was put, or that was refused: whether it is new.
+    CopyPut(Reply<Answered<bool>>, Answered<bool>),
+    /// A copy was to move on.
+    CopyMoved(Reply<Answered<CopyProgress>>, Answered<CopyProgress>),
+    /// A copy is another one than before.
+    Copy(PartitionId, CopyChange),
     /// Readers see this of the end of a stream from now on.
     Tail(PartitionId, StreamName, TailChange),
     /// Something is to be done with files of blocks.
@@ -41,6 +48,31 @@ pub struct PushChange {
     pub subscription: Box<str>,
     /// Whether it is pushed from now on.
     pub is_pushed: bool,
+}
+
+/// A copy is another one than before.
+#[derive(Clone, Debug)]
+pub struct CopyChange {
+    /// The stream.
+    pub stream: StreamName,
+    /// Its name.
+    pub copy: Box<str>,
+    /// What became of it.
+    pub kind: CopyChangeKind,
+}
+
+/// What became of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyChangeKind {
+    /// It was made or changed, by anybody but who runs it.
+    Put {
+        /// Whether it runs from now on.
+        runs: bool,
+    },
+    /// Who runs it moved it on.
+    Moved,
+    /// It is gone.
+    Gone,
 }
 
 /// How the end of a stream changes for its readers.

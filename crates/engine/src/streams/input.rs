@@ -1,10 +1,15 @@
 //! What goes into a partition of streams.
 
+use std::sync::{Arc, OnceLock};
+
+use ::streams::CopyProgress;
+use base::Incarnation;
 use records::StreamSettings;
 
 use super::append_run::PlaceInRun;
 use super::block_moving::MovedBlock;
 use super::block_worker::StoredBlock;
+use super::copy::{CopyMove, NewCopy};
 use super::{NewMessage, NewSubscription, OwnedExternalId, StreamName};
 use crate::kernel::reply::{Answered, Reply};
 
@@ -47,6 +52,30 @@ pub enum StreamsInput {
     },
     /// A subscription moves on, or back.
     Commit(Box<CommitCall>),
+    /// A copy is made, or has other terms.
+    PutCopy(Box<PutCopyCall>),
+    /// A copy rests, or goes on.
+    PauseCopy {
+        /// The stream.
+        stream: StreamName,
+        /// Its name.
+        copy: Box<str>,
+        /// Whether it rests.
+        paused: bool,
+        /// Whether it was done.
+        reply: Reply<Answered<()>>,
+    },
+    /// A copy goes.
+    DeleteCopy {
+        /// The stream.
+        stream: StreamName,
+        /// Its name.
+        copy: Box<str>,
+        /// Whether it was done.
+        reply: Reply<Answered<()>>,
+    },
+    /// Whoever runs a copy has come further.
+    MoveCopy(Box<MoveCopyCall>),
     /// A block was stored, or could not be.
     Stored(Box<StoredBlock>),
     /// A block was brought to another storage, or could not be.
@@ -64,8 +93,36 @@ pub struct AppendCall {
     pub run: Option<PlaceInRun>,
     /// The id that the newest message must have.
     pub expect_last_id: Option<u64>,
+    /// It is answered when all of it is durable, and is saved at once, whatever the save mode.
+    pub is_durable: bool,
+    /// Gets the stream that takes the messages, for callers that want to know which it was.
+    pub taken_by: Option<Arc<OnceLock<Incarnation>>>,
     /// What became of each message.
     pub reply: Reply<Answered<Vec<AppendOutcome>>>,
+}
+
+/// A copy to be made.
+#[derive(Debug)]
+pub struct PutCopyCall {
+    /// The stream; made if it is not there.
+    pub stream: StreamName,
+    /// The copy.
+    pub copy: NewCopy,
+    /// Whether it is new.
+    pub reply: Reply<Answered<bool>>,
+}
+
+/// How far a copy has come.
+#[derive(Debug)]
+pub struct MoveCopyCall {
+    /// The stream.
+    pub stream: StreamName,
+    /// The copy.
+    pub copy: Box<str>,
+    /// What is another way from now on.
+    pub change: CopyMove,
+    /// What that did to it.
+    pub reply: Reply<Answered<CopyProgress>>,
 }
 
 /// A subscription to be made.

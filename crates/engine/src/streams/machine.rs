@@ -11,6 +11,7 @@
 
 mod append;
 mod closing;
+mod copies;
 mod deleting;
 mod loaded;
 mod loading;
@@ -34,6 +35,7 @@ use super::append_run::AppendRuns;
 use super::context::StreamsContext;
 use super::effect::{StreamsEffect, TailChange};
 use super::input::StreamsInput;
+use super::node_identity::NodeIdentity;
 use super::stream_metrics::{StreamsCounted, StreamsNow};
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
@@ -82,6 +84,9 @@ pub struct StreamPartition {
     texts: PendingWrites<(Incarnation, SourceText), u64>,
     /// Subscriptions that were pushed when this was loaded.
     pushed: Vec<(StreamName, Box<str>)>,
+    /// Copies that there were when this was loaded, and whether they run.
+    copies: Vec<(StreamName, Box<str>, bool)>,
+    node: NodeIdentity,
     /// When time does something to a stream that is not in memory.
     dues: BTreeSet<(Timestamp, Incarnation)>,
     /// When time does something to one that is.
@@ -137,6 +142,12 @@ impl StreamPartition {
                 self.delete_subscription(&stream, &subscription, reply, step)
             }
             StreamsInput::Commit(call) => self.commit(*call, step),
+            StreamsInput::PutCopy(call) => self.put_copy(*call, step),
+            StreamsInput::PauseCopy { stream, copy, paused, reply } => {
+                self.pause_copy((&stream, &copy, paused), reply, step)
+            }
+            StreamsInput::DeleteCopy { stream, copy, reply } => self.delete_copy(&stream, &copy, reply, step),
+            StreamsInput::MoveCopy(call) => self.move_copy(*call, step),
             StreamsInput::Stored(stored) => self.stored(*stored, step),
             StreamsInput::Moved(moved) => {
                 self.moved(*moved, step);
@@ -302,7 +313,8 @@ impl StreamPartition {
     /// Has the streams that were not used for longest go, where memory is short.
     fn evict(&mut self, step: &mut StreamsStep<'_>) {
         let held = |loaded: &LoadedStream| {
-            LOADED_STREAM_BYTES + loaded.counted_ids.all + loaded.subscriptions.bytes()
+            let terms = loaded.subscriptions.bytes() + loaded.copies.bytes();
+            LOADED_STREAM_BYTES + loaded.counted_ids.all + terms
         };
         let is_due = step.now >= self.evicted_at.after(EVICTED_EVERY);
         if !is_due || self.loaded.len() * LOADED_STREAM_BYTES + self.external_id_bytes <= self.memory_max {

@@ -97,6 +97,8 @@ pub enum HandlerKind {
     Move,
     /// Deletes the old ones.
     Delete,
+    /// Copies messages to or from another stream; it goes through messages, not through blocks.
+    Copy,
 }
 
 impl HandlerKind {
@@ -107,6 +109,7 @@ impl HandlerKind {
             Self::Unload => "unload",
             Self::Move => "move",
             Self::Delete => "delete",
+            Self::Copy => "copy",
         }
     }
 }

@@ -123,6 +123,8 @@ impl OpenTails {
                 if let Some(tail) = self.get(name) {
                     self.saved(&tail, saved);
                 }
+                // Copies wait for what is durable.
+                self.tell(name);
             }
             TailChange::Ids(bytes) => {
                 if let Some(tail) = self.get(name) {
@@ -249,6 +251,11 @@ impl OpenTail {
 
     pub(super) fn next(&self) -> u64 {
         self.locked().next
+    }
+
+    /// All before is durable.
+    pub(super) fn saved(&self) -> u64 {
+        self.locked().saved
     }
 
     /// Messages from `from` on, until they hold so many bytes.

@@ -35,6 +35,7 @@ mod report;
 mod site;
 
 mod append;
+mod copy;
 mod read;
 mod reader;
 mod weak;
@@ -62,7 +63,8 @@ const _: () = assert!(PAYLOAD.len() == 100);
 const MESSAGES: &str = "/v1/streams/bench/one/messages";
 
 fn main() -> Result<(), Failure> {
-    parts::run(Builder::new_current_thread(), &["append", "read", "reader", "idle", "large"], measure)
+    let parts = ["append", "read", "reader", "idle", "large", "copy"];
+    parts::run(Builder::new_current_thread(), &parts, measure)
 }
 
 async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
@@ -82,6 +84,9 @@ async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
     }
     if parts.has("large") {
         weak::stream_larger_than_memory(report).await?;
+    }
+    if parts.has("copy") {
+        copy::a_backlog(report).await?;
     }
     Ok(())
 }

@@ -279,6 +279,28 @@ impl Shape for Queue {
     }
 }
 
+/// What this server calls itself, or "" for the lineage of its data.
+pub(super) struct NodeName;
+
+impl Shape for NodeName {
+    const EXPOSURE: Exposure = Exposure::Shown;
+    type Value = Option<Box<str>>;
+
+    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
+        let name = text(written)?;
+        if name.is_empty() {
+            return Ok(None);
+        }
+        engine::nodes::check_node_name(name).map_err(|_| format!("{name:?} cannot be one"))?;
+        Ok(Some(name.into()))
+    }
+
+    fn right(&self) -> String {
+        "a text in quotes of 1 to 64 of A-Z a-z 0-9 _ and -, but self; \"\" for the lineage of the data"
+            .to_owned()
+    }
+}
+
 /// A number of messages that the AMQP protocol can carry, and that is not its word for "without a
 /// limit".
 pub(super) struct Prefetch;

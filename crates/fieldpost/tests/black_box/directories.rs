@@ -8,7 +8,7 @@ mod contents;
 mod damage;
 mod fixture;
 mod page;
-mod program;
+pub(crate) mod program;
 mod queues;
 mod registry;
 mod story;

@@ -3,6 +3,7 @@
 
 mod blocks;
 mod calls;
+mod copies;
 mod kills;
 mod lines;
 mod once;

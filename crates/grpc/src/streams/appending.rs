@@ -2,7 +2,7 @@
 
 use access::{Admitted, RequestedAction, StreamRights};
 use base::Problem;
-use engine::streams::{AppendRun, AppendedMessage, StreamName};
+use engine::streams::{AppendRun, AppendTerms, AppendedMessage, StreamName};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt, poll_immediate};
 use futures_util::stream::FuturesOrdered;
@@ -145,7 +145,8 @@ impl Appending {
         let messages =
             messages.into_iter().zip(1..).map(|(message, place)| new_message::read(place, message));
         let messages = messages.collect::<Result<Vec<_>, _>>()?;
-        let append = self.streams.append_next(&mut self.run, &stream, messages, expect_last_id);
+        let terms = AppendTerms { expect_last_id, ..AppendTerms::default() };
+        let append = self.streams.append_next(&mut self.run, &stream, messages, terms);
         let append = async move {
             let _held = held;
             append.await

@@ -140,6 +140,10 @@ changes! {
     86 => DeleteExternalText(text);
     87 => PutSubscription(subscription);
     88 => DeleteSubscription(stream, name);
+    95 => PutStreamCopy(copy);
+    96 => DeleteStreamCopy(stream, name);
+    97 => PutPeerNode(node);
+    98 => DeletePeerNode(name);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.

@@ -11,7 +11,7 @@ use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
     DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, NoticePost,
     PaceOverride, PickMinute, PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutEntry,
-    RolloutStage, StoredElsewhere, StreamDue, StreamMove, TokenDigest, TokenPicks, Waiting,
+    RolloutStage, StoredElsewhere, StreamDue, StreamMove, StreamOrigin, TokenDigest, TokenPicks, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -273,6 +273,7 @@ lists!(
     RolloutEntry,
     StoredElsewhere,
     StreamMove,
+    StreamOrigin,
     TokenPicks,
     u64,
     (String, String)

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base::{Incarnation, Timestamp};
 use records::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, SaveMode, StoredElsewhere, Stream,
-    StreamBlock, StreamChunk, StreamDue, StreamMove, StreamSettings, StreamTail, WhenFull,
+    StreamBlock, StreamChunk, StreamDue, StreamMove, StreamOrigin, StreamSettings, StreamTail, WhenFull,
 };
 
 use super::field::{choices, fields, stored};
@@ -15,7 +15,7 @@ use crate::table::Table;
 
 stored!(
     Stream, "a stream", version 1:
-    incarnation, namespace, name, deleted, settings, created_at
+    incarnation, namespace, name, deleted, settings, created_at, origins
 );
 
 stored!(
@@ -60,6 +60,7 @@ fields! {
     StreamMove: after_ms, to;
     StoredElsewhere: storage, blocks, bytes;
     BlockBounds: bytes, age_ms, messages;
+    StreamOrigin: source, from;
     KeepBounds: age_ms, bytes, until_copied;
 }
 

@@ -2,8 +2,9 @@
 
 use base::{Incarnation, PartitionId, Timestamp};
 use records::{
-    BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, Op, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamDue, StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
+    BlockBounds, CopyDirection, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, LiveLane, Op,
+    PeerNode, SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamOrigin,
+    StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
 };
 
 use super::keeping::throughout;
@@ -28,6 +29,7 @@ pub(crate) fn stream(number: u64, namespace: &str, name: &str) -> Stream {
             moves: vec![records::StreamMove { after_ms: 1_000, to: "cold".into() }],
         },
         created_at: Timestamp(5),
+        origins: vec![StreamOrigin { source: "node.1".into(), from: 1 }],
     }
 }
 
@@ -103,6 +105,41 @@ pub(crate) fn subscription(stream: u64, name: &str, is_pushed: bool) -> StreamSu
         position: 3,
         segments: vec!["east".into()],
         push: is_pushed.then(push),
+        created_at: Timestamp(5),
+    }
+}
+
+pub(crate) fn copy(stream: u64, name: &str) -> StreamCopy {
+    StreamCopy {
+        stream: Incarnation(stream),
+        name: name.into(),
+        direction: CopyDirection::To,
+        node: "centre".into(),
+        other_namespace: "shop".into(),
+        other_name: "all".into(),
+        segments: vec!["east".into()],
+        live_permille: 250,
+        rate: Some(1_000),
+        paused: false,
+        start: 0,
+        begins: None,
+        position: 3,
+        live: Some(LiveLane { from: 7, position: 9 }),
+        peer: Some("dc1.7".into()),
+        peer_node: Some("dc1".into()),
+        reset_at: None,
+        copied: 3,
+        duplicates: 1,
+        dropped: 0,
+        created_at: Timestamp(5),
+    }
+}
+
+pub(crate) fn node(name: &str, token: Option<&str>) -> PeerNode {
+    PeerNode {
+        name: name.into(),
+        url: "https://centre/".into(),
+        token: token.map(Box::from),
         created_at: Timestamp(5),
     }
 }
@@ -270,5 +307,28 @@ pub fn subscriptions_are_found_by_stream_and_by_push(make: Make<'_>) {
         assert_eq!(found, [read_now.clone(), pushed_now.clone()], "{context}");
         let pushed = view.pushed_subscriptions(9).expect("reads");
         assert_eq!(pushed, std::slice::from_ref(&pushed_now), "{context}");
+    });
+}
+
+/// Those of a stream in order of name, each as it was last put.
+pub fn copies_are_found_by_stream(make: Make<'_>) {
+    let mut store = Streams::new(make);
+    let all = [copy(1, "a"), copy(1, "b"), copy(2, "a")];
+    store.put(all.iter().map(|one| Op::PutStreamCopy(Box::new(one.clone()))).collect());
+    store.throughout(|view, context| {
+        let of = |stream, after, limit| view.copies_of(Incarnation(stream), after, limit).expect("reads");
+        assert_eq!(of(1, None, 9), all[..2], "{context}");
+        assert_eq!(of(1, Some("a"), 9), all[1..2], "{context}");
+        assert_eq!(view.stream_copy(STREAM, "b").expect("reads"), Some(all[1].clone()), "{context}");
+        assert_eq!(view.stream_copies(9).expect("reads"), all, "{context}");
+    });
+    let moved = StreamCopy { position: 9, live: None, ..all[0].clone() };
+    store.put(vec![
+        Op::PutStreamCopy(Box::new(moved.clone())),
+        Op::DeleteStreamCopy(Incarnation(2), "a".into()),
+    ]);
+    store.throughout(|view, context| {
+        let found = view.stream_copies(9).expect("reads");
+        assert_eq!(found, [moved.clone(), all[1].clone()], "{context}");
     });
 }

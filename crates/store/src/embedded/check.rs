@@ -9,6 +9,7 @@
 mod block_files;
 mod campaigns;
 mod commands;
+mod copies;
 mod notices;
 mod operations;
 mod portals;

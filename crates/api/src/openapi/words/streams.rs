@@ -4,8 +4,8 @@ use base::limits::{
     EXTERNAL_ID_CHARS_MAX, MESSAGE_HEADER_BYTES_MAX, MESSAGE_HEADERS_MAX, MESSAGES_PER_CALL_MAX,
     MESSAGES_PER_PUSH_MAX, SEGMENTS_PER_READ_MAX, STREAM_LABEL_CHARS_MAX,
 };
-use engine::records::{SaveMode, WhenFull};
-use engine::streams::{HandlerKind, HandlerState};
+use engine::records::{CopyDirection, SaveMode, WhenFull};
+use engine::streams::{CopyState, HandlerKind, HandlerState};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, SchemaType, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
@@ -34,6 +34,31 @@ pub(crate) fn read_segments() -> Schema {
 pub(crate) fn subscription_from() -> Schema {
     let about = "\"start\", \"end\", the id of the last message that is read, or a time";
     text().description(Some(about)).into()
+}
+
+/// The name of a node.
+pub(crate) fn node_name() -> Schema {
+    matching("^[A-Za-z0-9_-]+$", engine::nodes::NODE_NAME_CHARS_MAX)
+}
+
+pub(crate) fn copy_direction() -> Schema {
+    one_of([CopyDirection::To, CopyDirection::From].map(CopyDirection::as_str))
+}
+
+pub(crate) fn copy_kind() -> Schema {
+    one_of(["messages"])
+}
+
+pub(crate) fn copy_state() -> Schema {
+    use CopyState::{Idle, Paused, Running, SourceReset, Waiting};
+
+    one_of([Idle, Running, Waiting, Paused, SourceReset].map(CopyState::as_str))
+}
+
+/// The share of new messages in the rate of a copy that is far behind.
+pub(crate) fn share() -> Schema {
+    let about = "from 0 to 0.999: the share of new messages in the rate of a copy that is far behind";
+    ObjectBuilder::new().schema_type(Type::Number).description(Some(about)).into()
 }
 
 /// Most messages of a push.
@@ -100,7 +125,10 @@ pub(crate) fn storages() -> Schema {
 }
 
 pub(crate) fn handler_kind() -> Schema {
-    one_of([HandlerKind::Unload, HandlerKind::Move, HandlerKind::Delete].map(HandlerKind::as_str))
+    one_of(
+        [HandlerKind::Unload, HandlerKind::Move, HandlerKind::Delete, HandlerKind::Copy]
+            .map(HandlerKind::as_str),
+    )
 }
 
 pub(crate) fn handler_state() -> Schema {

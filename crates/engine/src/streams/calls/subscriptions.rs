@@ -68,7 +68,11 @@ impl Streams {
     }
 
     /// Where a subscription begins whose first message is the first that was received no earlier.
-    async fn before(&self, stream: &StreamName, time: Timestamp) -> Result<SubscriptionStart, Problem> {
+    pub(super) async fn before(
+        &self,
+        stream: &StreamName,
+        time: Timestamp,
+    ) -> Result<SubscriptionStart, Problem> {
         let (streams, stream) = (self.clone(), stream.clone());
         let look = move || {
             let mut after = 0;
@@ -297,7 +301,11 @@ impl Streams {
     }
 
     /// When the first message behind a position was received.
-    fn received_behind(&self, stream: &StreamName, position: u64) -> Result<Option<Timestamp>, Problem> {
+    pub(super) fn received_behind(
+        &self,
+        stream: &StreamName,
+        position: u64,
+    ) -> Result<Option<Timestamp>, Problem> {
         let query = StreamRead {
             after: position,
             from: None,
@@ -322,7 +330,7 @@ impl Streams {
 }
 
 /// Reads where that may block.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let stopping = |_| Problem::unavailable("the server is not accepting now");

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use ::streams::own_origins::own_id;
 use ::streams::{ChunkWriter, ExternalId, MessageOrigin};
 use base::{Incarnation, Problem, Timestamp};
+use records::Op;
 use store::StoreError;
 
 use super::loaded::{LoadedStream, SourceText, UnstoredChunk};
@@ -19,7 +21,7 @@ use crate::streams::{NewMessage, StreamName};
 impl StreamPartition {
     /// All messages or none: what could refuse the call is looked at first.
     pub(super) fn append(&mut self, call: AppendCall, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
-        let AppendCall { stream, messages, run, expect_last_id, reply } = call;
+        let AppendCall { stream, messages, run, expect_last_id, is_durable, taken_by, reply } = call;
         let stream = match self.admit(&stream, &messages, (run, expect_last_id), step)? {
             Ok(stream) => stream,
             Err(refused) => {
@@ -29,6 +31,9 @@ impl StreamPartition {
             }
         };
         self.runs.taken(run);
+        if let Some(taken_by) = taken_by {
+            let _first = taken_by.set(stream);
+        }
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
             step.own.taken += message.weight();
@@ -37,6 +42,10 @@ impl StreamPartition {
         }
         if let Some(loaded) = self.loaded.get_mut(&stream) {
             loaded.used_at = step.now;
+            loaded.is_urgent |= is_durable;
+            if is_durable {
+                step.own.touched.insert(stream);
+            }
             loaded.waiting.push((reply, outcomes));
         }
         Ok(())
@@ -95,6 +104,10 @@ impl StreamPartition {
         let Some(loaded) = self.loaded.get_mut(&stream) else {
             unreachable!("a stream that is appended to is in memory")
         };
+        if std::mem::take(&mut loaded.is_row_dirty) {
+            step.push(Op::PutStream(Box::new(loaded.stream.clone())));
+            loaded.written = step.seq;
+        }
         let (id, received_at) = (loaded.next, step.now.max(loaded.last_at));
         let writer = loaded.writer.get_or_insert_with(|| ChunkWriter::new(id, received_at));
         let before = writer.bytes();
@@ -153,6 +166,9 @@ impl StreamPartition {
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(false) };
         match origin.external_id {
             ExternalId::Number(number) => {
+                if own_id(&loaded.stream.origins, loaded.next, origin.source, number).is_some() {
+                    return Ok(true);
+                }
                 loaded.numbers.contains(origin.source, number, &NumberRows { stream, fetch: step.fetch })
             }
             ExternalId::Text(text) => {

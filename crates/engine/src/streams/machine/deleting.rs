@@ -54,6 +54,7 @@ impl StreamPartition {
         self.turns.forget(stream);
         self.streams -= 1;
         self.delete_subscriptions_of(&mut loaded, step);
+        self.delete_copies_of(&mut loaded, step);
         let row = Stream { deleted: true, ..loaded.stream };
         step.push(Op::PutStream(Box::new(row.clone())));
         step.push(Op::DeleteStreamTail(stream));

@@ -12,6 +12,7 @@ use records::{BlockBounds, SaveMode, Stream, StreamChunk, StreamTail};
 
 use super::super::StreamName;
 use super::super::input::AppendOutcome;
+use super::copies::CopySet;
 use super::moving::StreamMoves;
 use super::stored_numbers::IdBytes;
 use super::subscriptions::SubscriptionSet;
@@ -70,6 +71,12 @@ pub(super) struct LoadedStream {
     pub(super) moves: StreamMoves,
     /// Who reads it, and how far they have come.
     pub(super) subscriptions: SubscriptionSet,
+    /// Where its messages are copied to, or come from.
+    pub(super) copies: CopySet,
+    /// The stream's row has to be written before messages are appended.
+    pub(super) is_row_dirty: bool,
+    /// A caller waits for the save, whatever the mode.
+    pub(super) is_urgent: bool,
     /// Whatever leads to messages before `tail.first` is to be swept.
     pub(super) is_sweeping: bool,
     /// The batch that swept last.

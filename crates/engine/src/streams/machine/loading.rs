@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ::streams::ExternalNumbers;
+use ::streams::own_origins::begin_origin;
 use ::streams::saving::UnsavedMessages;
 use ::streams::tail::next_after_load;
 use base::{Incarnation, PartitionId, Timestamp};
 use records::{Op, Stream, StreamDue, StreamTail};
 use store::{Store, StoreError, View};
 
+use super::copies::CopySet;
 use super::deleting::DeletedStream;
 use super::loaded::{LoadedStream, UnreadIds, UnstoredBlock, UnstoredChunk};
 use super::moving::{MoveTurns, StreamMoves};
@@ -20,6 +22,7 @@ use crate::kernel::pending_writes::PendingWrites;
 use crate::streams::StreamName;
 use crate::streams::append_run::AppendRuns;
 use crate::streams::effect::{StreamsEffect, TailChange};
+use crate::streams::node_identity::NodeIdentity;
 use crate::streams::stream_metrics::StreamsNow;
 
 /// Bytes of chunks that are read at a time.
@@ -40,14 +43,15 @@ impl StreamPartition {
         let head = store.load(id, &mut |_| {})?;
         let view = store.view(id)?;
         // Nothing was ever written: nothing is read.
-        let (dues, streams, pushed) = match head.seq {
-            0 => (BTreeSet::new(), 0, Vec::new()),
+        let (dues, streams, pushed, copies) = match head.seq {
+            0 => (BTreeSet::new(), 0, Vec::new(), Vec::new()),
             _ => {
                 let dues = view.streams_due(DUES_PER_READ)?;
                 (
                     dues.into_iter().map(|due| (due.at, due.stream)).collect(),
                     view.count_streams()?,
                     pushed(&*view)?,
+                    copies(&*view)?,
                 )
             }
         };
@@ -61,6 +65,8 @@ impl StreamPartition {
             deleted: PendingWrites::default(),
             texts: PendingWrites::default(),
             pushed,
+            copies,
+            node: NodeIdentity::new(None, store.lineage()),
             dues,
             timers: BTreeSet::new(),
             to_settle: BTreeSet::new(),
@@ -86,6 +92,12 @@ impl StreamPartition {
         Self { is_disk_nearly_full: is_nearly_full, ..self }
     }
 
+    /// The same on a node of this name; without, it is called by the lineage of its data.
+    #[must_use]
+    pub fn on_node(self, name: Option<&str>, store: &dyn Store) -> Self {
+        Self { node: NodeIdentity::new(name, store.lineage()), ..self }
+    }
+
     /// How the partition stands, for the figures of all.
     #[must_use]
     pub fn stands(&self) -> super::StreamsNow {
@@ -95,6 +107,11 @@ impl StreamPartition {
     /// Subscriptions that were pushed when it was loaded, by stream and name.
     pub(crate) fn pushed(&self) -> &[(StreamName, Box<str>)] {
         &self.pushed
+    }
+
+    /// Copies that there were when it was loaded, by stream and name, and whether they run.
+    pub(crate) fn copies(&self) -> &[(StreamName, Box<str>, bool)] {
+        &self.copies
     }
 
     /// The stream of a name, in memory, if there is one.
@@ -154,6 +171,10 @@ impl StreamPartition {
         let mut loaded = LoadedStream::new(stream, name.clone(), tail, used_at);
         loaded.load_unstored(view)?;
         loaded.subscriptions = SubscriptionSet::read(view, incarnation)?;
+        loaded.copies = CopySet::read(view, incarnation)?;
+        // Of a restored stream what comes next is called otherwise than what the node once had.
+        let source = self.node.source(incarnation);
+        loaded.is_row_dirty = begin_origin(&mut loaded.stream.origins, &source, next);
         loaded.expires_at = (blocks > 0).then_some(step.now);
         loaded.is_sweeping = is_sweeping;
         self.dues.remove(&(due, incarnation));
@@ -173,6 +194,17 @@ fn pushed(view: &dyn View) -> Result<Vec<(StreamName, Box<str>)>, StoreError> {
     for subscription in view.pushed_subscriptions(usize::MAX)? {
         if let Some(stream) = view.stream(subscription.stream)? {
             all.push((StreamName::unchecked(&stream.namespace, &stream.name), subscription.name));
+        }
+    }
+    Ok(all)
+}
+
+/// Copies, by stream and name, and whether they run.
+fn copies(view: &dyn View) -> Result<Vec<(StreamName, Box<str>, bool)>, StoreError> {
+    let mut all = Vec::new();
+    for copy in view.stream_copies(usize::MAX)? {
+        if let Some(stream) = view.stream(copy.stream)? {
+            all.push((StreamName::unchecked(&stream.namespace, &stream.name), copy.name, !copy.paused));
         }
     }
     Ok(all)
@@ -215,6 +247,9 @@ impl LoadedStream {
             expires_at: None,
             moves: StreamMoves::default(),
             subscriptions: SubscriptionSet::default(),
+            copies: CopySet::default(),
+            is_row_dirty: false,
+            is_urgent: false,
             is_sweeping: false,
             swept: 0,
             used_at,

@@ -45,13 +45,13 @@ impl StreamPartition {
         // Those that are stored in a batch on its way are not shown, and are the last ones.
         let found = step.fetch.view()?.stream_blocks(stream, loaded.tail.first, BLOCKS_PER_STEP + 1)?;
         let found = loaded.as_moved(found);
-        let too_old = expired(&settings.keep, &found, loaded.subscriptions.untaken_from(), step.now);
+        let too_old = expired(&settings.keep, &found, loaded.untaken_from(), step.now);
         let too_many = match room(&settings, asked, &found) {
             StreamRoom::AfterDropping(blocks) => blocks,
             StreamRoom::Enough | StreamRoom::Full => 0,
         };
         let (gone, kept) = found.split_at(too_old.max(too_many).min(BLOCKS_PER_STEP));
-        let is_held_up = kept.first().is_some_and(|next| loaded.subscriptions.keeps(&settings.keep, next));
+        let is_held_up = kept.first().is_some_and(|next| loaded.keeps(&settings.keep, next));
         loaded.subscriptions.holds_up = is_held_up;
         loaded.expires_at = match kept.first() {
             // It is looked at again when the push has moved on.
@@ -204,6 +204,7 @@ impl LoadedStream {
             handled.blocks += 1;
             handled.bytes += block.bytes;
         }
+        self.count_dropped(gone, step);
         (self.is_sweeping, self.is_tail_dirty, self.swept) = (true, true, step.seq);
         step.emit(StreamsEffect::Tail(id, self.name.clone(), TailChange::Handled(handled)));
     }

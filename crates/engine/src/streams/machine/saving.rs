@@ -28,8 +28,10 @@ impl StreamPartition {
         }
         let is_closed = loaded.blocks.iter().any(|block| block.is_closed && !block.is_saved());
         let unloads = loaded.unloads_at() <= step.now;
+        let is_urgent = std::mem::take(&mut loaded.is_urgent);
         let is_due = loaded.unsaved.is_due(&loaded.stream.settings, step.now, is_closed)
             || loaded.unsaved_bytes + loaded.counted_ids.unsaved >= UNSAVED_BYTES_MAX
+            || is_urgent
             || unloads
             || self.is_closing;
         if !loaded.unsaved.is_empty() && is_due {

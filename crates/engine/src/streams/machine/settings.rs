@@ -2,7 +2,7 @@
 
 use ::streams::tail;
 use base::Incarnation;
-use records::{Op, Stream, StreamSettings};
+use records::{Op, Stream, StreamOrigin, StreamSettings};
 use store::StoreError;
 
 use super::loaded::LoadedStream;
@@ -32,6 +32,7 @@ impl StreamPartition {
             }
             loaded.stream.settings = settings;
             loaded.look_for_moves(step.now);
+            loaded.is_row_dirty = false;
             loaded.written = step.seq;
             loaded.used_at = step.now;
             // When its blocks go is looked at anew.
@@ -66,6 +67,7 @@ impl StreamPartition {
             deleted: false,
             settings: StreamSettings::default(),
             created_at: step.now,
+            origins: vec![StreamOrigin { source: self.node.source(incarnation), from: 1 }],
         };
         let tail = tail::begin(incarnation);
         step.push(Op::PutStream(Box::new(stream.clone())));

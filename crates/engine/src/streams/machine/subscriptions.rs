@@ -6,7 +6,7 @@ use ::streams::StreamIds;
 use ::streams::subscriptions::{begin, commit, untaken_from};
 use base::limits::SUBSCRIPTIONS_PER_STREAM_MAX;
 use base::{Incarnation, Problem};
-use records::{KeepBounds, Op, StreamBlock, StreamSubscription, SubscriptionPush};
+use records::{Op, StreamSubscription, SubscriptionPush};
 use store::{StoreError, View};
 
 use super::deleting::unknown_stream;
@@ -21,7 +21,7 @@ use crate::streams::subscription::{NewSubscriptionPush, unknown_subscription};
 #[derive(Default)]
 pub(super) struct SubscriptionSet {
     all: BTreeMap<Box<str>, StreamSubscription>,
-    /// A block stays only because a push has not taken it.
+    /// A block stays only because a push or a copy has not taken it.
     pub(super) holds_up: bool,
 }
 
@@ -40,11 +40,6 @@ impl SubscriptionSet {
     /// What a push has not taken is from this message on; `None` if nothing is pushed.
     pub(super) fn untaken_from(&self) -> Option<u64> {
         untaken_from(self.all.values().filter(|one| one.push.is_some()).map(|one| one.position))
-    }
-
-    /// Whether a block outlives its age because a push has not taken it.
-    pub(super) fn keeps(&self, keep: &KeepBounds, block: &StreamBlock) -> bool {
-        keep.until_copied && self.untaken_from().is_some_and(|from| block.last >= from)
     }
 }
 
@@ -194,8 +189,8 @@ impl LoadedStream {
         self.look_at_what_was_held_up(step);
     }
 
-    /// Blocks that a push held up may go now.
-    fn look_at_what_was_held_up(&mut self, step: &StreamsStep<'_>) {
+    /// Blocks that a push or a copy held up may go now.
+    pub(super) fn look_at_what_was_held_up(&mut self, step: &StreamsStep<'_>) {
         if std::mem::take(&mut self.subscriptions.holds_up) {
             self.expires_at = Some(step.now);
         }

@@ -2,6 +2,7 @@
 //! back; files are written when a test says so.
 
 mod blocks;
+mod copies;
 mod lives;
 mod modes;
 mod moves;
@@ -146,7 +147,15 @@ impl Bench {
         expect_last_id: Option<u64>,
     ) -> oneshot::Receiver<Answered<Vec<AppendOutcome>>> {
         let (reply, answer) = Reply::new();
-        let call = AppendCall { stream: name(stream), messages, run: None, expect_last_id, reply };
+        let call = AppendCall {
+            stream: name(stream),
+            messages,
+            run: None,
+            expect_last_id,
+            is_durable: false,
+            taken_by: None,
+            reply,
+        };
         self.settle(vec![StreamsInput::Append(Box::new(call))]);
         answer
     }

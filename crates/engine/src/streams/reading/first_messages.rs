@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::streams::MessageReader;
+use ::streams::own_origins::own_id;
 use base::Problem;
 use records::StreamBlock;
 
@@ -52,6 +53,7 @@ impl StreamReader<'_> {
         }
         self.look_in_chunks(&found, &mut wanted)?;
         self.look_in_blocks(&found, &mut wanted)?;
+        self.own_messages(&found, &mut wanted)?;
         let became = |message: &NewMessage| {
             let first = origin_of(message).and_then(|origin| wanted.get(&origin));
             AppendedMessage {
@@ -63,6 +65,20 @@ impl StreamReader<'_> {
             }
         };
         Ok(duplicates.iter().map(became).collect())
+    }
+
+    /// Those that the stream gave without a source are known by their ids.
+    fn own_messages(&self, found: &FoundStream, wanted: &mut Wanted) -> Result<(), Problem> {
+        let row = found.view.stream(found.stream).map_err(unreadable)?;
+        let Some(row) = row else { return Ok(()) };
+        let origins = self.context.node(self.store).origins(&row, &found.tail);
+        for ((source, external_id), first) in wanted.iter_mut().filter(|(_, first)| first.id.is_none()) {
+            if let OwnedExternalId::Number(number) = external_id {
+                let own = own_id(&origins, found.next, source, *number);
+                first.id = own.filter(|id| *id >= found.tail.first);
+            }
+        }
+        Ok(())
     }
 
     fn look_in_chunks(&self, found: &FoundStream, wanted: &mut Wanted) -> Result<(), Problem> {

@@ -78,6 +78,11 @@ impl Rig {
         self.server = Some(self.site.start(PATIENCE).await.expect("a server"));
     }
 
+    /// The process, while it runs.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        self.server.as_ref()?.process_id()
+    }
+
     /// SIGTERM, and a new process on the same data.
     pub(crate) async fn stop_and_start_again(&mut self) {
         let server = self.server.take().expect("it runs");

@@ -1,14 +1,17 @@
 //! Traffic of streams: chunks become blocks, blocks go, and sources give ids.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::{Incarnation, Timestamp};
 use records::{
     BlockBounds, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, Op, SaveMode, Stream, StreamBlock,
-    StreamChunk, StreamDue, StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
+    StreamChunk, StreamCopy, StreamDue, StreamOrigin, StreamSettings, StreamSubscription, StreamTail,
+    SubscriptionPush, WhenFull,
 };
 
 use super::Traffic;
+use crate::conformance::copy;
 
 /// Streams that there may be in a partition at a time.
 const STREAMS: usize = 5;
@@ -31,6 +34,7 @@ struct Known {
     spans: Vec<ExternalSpan>,
     texts: Vec<ExternalText>,
     subscriptions: Vec<StreamSubscription>,
+    copies: BTreeSet<Box<str>>,
 }
 
 impl Traffic {
@@ -50,7 +54,7 @@ impl Traffic {
             return self.put_stream(ops);
         }
         let at = self.below(count as u64) as usize;
-        match self.below(28) {
+        match self.below(29) {
             0..=9 => self.put_chunk(at, ops),
             10..=12 => self.put_block(at, ops),
             13..=14 => self.delete_block(at, ops),
@@ -60,6 +64,7 @@ impl Traffic {
             21..=22 => self.put_stream_settings(at, ops),
             23..=25 => self.put_subscription(at, ops),
             26 => self.delete_subscription(at, ops),
+            27 => self.put_copy(at, ops),
             _ => self.delete_stream(at, ops),
         }
         if let Some(known) = self.in_streams.streams.get(at) {
@@ -100,6 +105,7 @@ impl Traffic {
             deleted: false,
             settings: self.stream_settings(),
             created_at: self.head.now,
+            origins: vec![StreamOrigin { source: "node.1".into(), from: 1 }],
         };
         let tail = StreamTail {
             stream: incarnation,
@@ -129,6 +135,7 @@ impl Traffic {
             spans: Vec::new(),
             texts: Vec::new(),
             subscriptions: Vec::new(),
+            copies: BTreeSet::new(),
         });
     }
 
@@ -282,6 +289,15 @@ impl Traffic {
         ops.extend(gone.map(|gone| Op::DeleteSubscription(gone.stream, gone.name)));
     }
 
+    /// One is made, or moves on.
+    fn put_copy(&mut self, at: usize, ops: &mut Vec<Op>) {
+        let (name, by) = (format!("c{}", self.below(3)), self.below(50));
+        let Known { tail, copies, .. } = &mut self.in_streams.streams[at];
+        let one = StreamCopy { position: by, ..copy(tail.stream.0, &name) };
+        ops.push(Op::PutStreamCopy(Box::new(one.clone())));
+        copies.insert(one.name);
+    }
+
     fn put_due(&mut self, at: usize, ops: &mut Vec<Op>) {
         let due = self.some_ts();
         let tail = &mut self.in_streams.streams[at].tail;
@@ -308,6 +324,7 @@ impl Traffic {
         ops.extend(known.texts.into_iter().map(|text| Op::DeleteExternalText(Box::new(text))));
         let gone = known.subscriptions.into_iter();
         ops.extend(gone.map(|one| Op::DeleteSubscription(of, one.name)));
+        ops.extend(known.copies.into_iter().map(|name| Op::DeleteStreamCopy(of, name)));
         let gone = known.intervals.into_iter();
         ops.extend(gone.map(|one| Op::DeleteExternalInterval(of, one.source, one.from)));
         if self.below(2) == 0 {

@@ -127,6 +127,7 @@ impl<'a, 't> RowCheck<'a, 't> {
                 self.rollouts(&within);
                 self.operations(&within);
                 self.portals(&within);
+                self.nodes(&within);
                 self.notices(&within);
             }
             self.heads(&within);

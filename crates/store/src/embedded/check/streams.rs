@@ -81,6 +81,7 @@ impl RowCheck<'_, '_> {
         self.indexed(partition, |_, due: &StreamDue| held(&known, due.stream).map(|_| ()));
         self.external_ids(within, &known);
         self.subscriptions(partition);
+        self.copies(partition);
     }
 
     fn needs_tail(&self, partition: base::PartitionId, stream: Incarnation) -> Result<(), Wrong> {

@@ -28,7 +28,15 @@ impl World {
         self.machine.trace.note(format_args!("append {} to {name}, behind {expect_last_id:?}", given.len()));
         let messages = given.iter().map(GivenMessage::new_message).collect();
         let (reply, receiver) = Reply::new();
-        let call = AppendCall { stream: stream_name(&name), messages, run: None, expect_last_id, reply };
+        let call = AppendCall {
+            stream: stream_name(&name),
+            messages,
+            run: None,
+            expect_last_id,
+            is_durable: false,
+            taken_by: None,
+            reply,
+        };
         let input = StreamsInput::Append(Box::new(call));
         let then = Then::Append { name: name.clone(), given, expect_last_id };
         let meant = move |call| MeantInput::Append { call, name };

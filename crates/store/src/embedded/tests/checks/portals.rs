@@ -18,6 +18,7 @@ pub(super) fn everything() -> Vec<Op> {
     vec![
         Op::PutClient(Box::new(owner())),
         Op::PutPortalToken(Box::new(token())),
+        Op::PutPeerNode(Box::new(crate::conformance::node("centre", Some("secret")))),
         Op::PutNotice(Box::new(notice)),
         Op::PutNoticePost(post),
     ]

@@ -4,7 +4,7 @@ use records::{Stream, StreamDue, StreamTail};
 
 use super::*;
 use crate::codec::key::Key;
-use crate::conformance::{block, block_file, chunk, interval, span, stream, subscription, tail, text};
+use crate::conformance::{block, block_file, chunk, copy, interval, span, stream, subscription, tail, text};
 
 /// The only one of streams.
 pub(super) const PARTITION: PartitionId = PartitionId(0b11 << 14);
@@ -40,6 +40,7 @@ pub(super) fn everything() -> Vec<Op> {
         Op::PutExternalText(Box::new(text("x", 2))),
         Op::PutSubscription(Box::new(subscription(1, "pushed", true))),
         Op::PutSubscription(Box::new(subscription(1, "read", false))),
+        Op::PutStreamCopy(Box::new(copy(1, "centre"))),
     ]
 }
 

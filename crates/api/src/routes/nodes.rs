@@ -1,0 +1,101 @@
+//! `/v1/nodes`: other servers that streams are copied to or from.
+
+use axum::extract::State;
+use axum::response::Response;
+use base::Problem;
+use engine::Engine;
+use engine::nodes::{NodeShown, unknown_node};
+use engine::queries::Stretch;
+use net::problem::Refused;
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::body::Text;
+use crate::cursor::NameKey;
+use crate::list::{self, List, StretchOf};
+use crate::openapi::Call;
+use crate::openapi::refusals::UNKNOWN_NODE;
+use crate::params::Params;
+use crate::path::NodeInPath;
+use crate::shape::{self, NodeShape};
+
+const ONE: &str = "/v1/nodes/{name}";
+
+pub(super) fn routes() -> Routes {
+    let listed =
+        Call::new("The nodes that streams are copied to or from, in order of name").lists::<NodeShape<'_>>();
+    let shown = Call::new("A node, and whether it answers")
+        .gives::<NodeShape<'_>>(200, "the node")
+        .refuses(&[UNKNOWN_NODE]);
+    let put = Call::new("Makes a node, or has it reached in another way")
+        .takes(shape::new_node_schema())
+        .gives::<NodeShape<'_>>(201, "it is made")
+        .gives::<NodeShape<'_>>(200, "it is changed")
+        .refuses(&[
+            (422, "invalid_name"),
+            (422, "invalid_token"),
+            (422, "invalid_url"),
+            (422, "missing_field"),
+            (429, "too_many_nodes"),
+        ]);
+    let deleted = Call::new("Deletes a node; copies with it wait from then on")
+        .gives_nothing(204, "it is gone")
+        .refuses(&[UNKNOWN_NODE]);
+    Routes::default()
+        .get("/v1/nodes", list, listed)
+        .get(ONE, show, shown)
+        .put(ONE, put_one, put)
+        .delete(ONE, delete, deleted)
+}
+
+struct ListedNodes(Engine);
+
+impl List for ListedNodes {
+    type Key = NameKey;
+    type Found = NodeShown;
+    type Shown<'a> = NodeShape<'a>;
+
+    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> StretchOf<Self> {
+        Ok(Stretch::indexed(self.0.nodes().list(after.map(|NameKey(name)| &**name), limit)))
+    }
+
+    fn key(node: &NodeShown) -> NameKey {
+        NameKey(node.node.name.clone())
+    }
+
+    fn show(node: &NodeShown) -> NodeShape<'_> {
+        node.into()
+    }
+}
+
+async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, Refused> {
+    let page = params.page()?;
+    list::answer(&api, page, ListedNodes(api.engine().clone())).await
+}
+
+fn present(api: &ApiState, name: &str) -> Result<NodeShown, Problem> {
+    api.engine().nodes().get(name).ok_or_else(|| unknown_node(name))
+}
+
+async fn show(State(api): State<ApiState>, NodeInPath(name): NodeInPath) -> Result<Answer, Refused> {
+    Ok(Answer::ok(&NodeShape::from(&present(&api, &name)?)))
+}
+
+async fn put_one(
+    State(api): State<ApiState>,
+    NodeInPath(name): NodeInPath,
+    Text(body): Text,
+) -> Result<Answer, Refused> {
+    let node = shape::new_node(&name, &body)?;
+    drop(body);
+    let is_new = api.engine().put_node(node).await?;
+    let found = present(&api, &name)?;
+    let shown = NodeShape::from(&found);
+    Ok(if is_new { Answer::created(&shown) } else { Answer::ok(&shown) })
+}
+
+async fn delete(State(api): State<ApiState>, NodeInPath(name): NodeInPath) -> Result<Answer, Refused> {
+    api.engine().delete_node(&name).await?;
+    Ok(Answer::nothing())
+}

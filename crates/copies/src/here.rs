@@ -1,0 +1,134 @@
+//! The ends and the home of a copy in this server.
+
+use std::future::pending;
+
+use base::{Problem, Timestamp, random};
+use bytes::Bytes;
+use engine::Engine;
+use engine::records::StreamCopy;
+use engine::streams::{
+    AppendTerms, CopyMove, CopyProgress, CopyStatus, CopyTarget, OriginPage, PlaceInRun, StreamName,
+    StreamRead, decode_transfer,
+};
+use net::transfer::is_json_line;
+use tokio::task::spawn_blocking;
+
+use crate::ends::{CopyBatch, CopyFailure, CopyHome, PageAsk, SinkAnswer, SourcePage, StreamEnd};
+
+/// A stream of this server.
+#[derive(Clone, Debug)]
+pub struct EndHere {
+    engine: Engine,
+    stream: StreamName,
+}
+
+/// The row of a copy in this server.
+#[derive(Debug)]
+pub struct HomeHere {
+    engine: Engine,
+    target: CopyTarget,
+}
+
+impl EndHere {
+    /// A stream of this server.
+    #[must_use]
+    pub fn new(engine: &Engine, stream: StreamName) -> Self {
+        Self { engine: engine.clone(), stream }
+    }
+
+    async fn look(&self, ask: &PageAsk) -> Result<OriginPage, CopyFailure> {
+        let query = StreamRead {
+            after: ask.after,
+            from: ask.from,
+            segments: ask.segments.clone(),
+            limit: ask.limit,
+            bytes_max: ask.bytes_max,
+        };
+        let (streams, stream) = (self.engine.streams(), self.stream.clone());
+        let read = spawn_blocking(move || streams.durable_page(&stream, &query)).await;
+        Ok(read.map_err(|_| Problem::unavailable("the server is not accepting now"))??)
+    }
+}
+
+impl StreamEnd for EndHere {
+    async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
+        let mut ask = ask;
+        let began = ask.after;
+        let read = loop {
+            let read = self.look(&ask).await?;
+            let is_empty = read.page.items.is_empty();
+            // What was left out is told now and then, not once for each message of others.
+            if !is_empty
+                || !ask.waits
+                || !read.page.is_end
+                || read.page.next_after > began.saturating_add(LEFT_OUT)
+            {
+                break read;
+            }
+            ask.after = read.page.next_after;
+            self.engine.streams().saved(&self.stream, ask.after).await;
+        };
+        let body = if read.page.items.is_empty() { Bytes::new() } else { read.encode().into() };
+        Ok(SourcePage {
+            messages: read.page.items.len() as u64,
+            oldest_at: read.page.items.first().map(|message| message.received_at),
+            next_after: read.page.next_after,
+            newest: read.newest_durable,
+            identity: read.identity,
+            body,
+        })
+    }
+
+    async fn append(&self, batch: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
+        let messages = decode_transfer(&batch.body, is_json_line)?;
+        let run = Some(PlaceInRun::of_sender(batch.run, batch.place));
+        let terms = AppendTerms { expect_last_id: None, run, is_durable: true };
+        let appended = self.engine.streams().append_transfer(&self.stream, messages, terms).await?;
+        Ok(SinkAnswer {
+            appended: appended.appended,
+            duplicates: appended.duplicates,
+            identity: appended.identity,
+        })
+    }
+}
+
+/// After so many messages of other segments a copy that waits moves on.
+const LEFT_OUT: u64 = 10_000;
+
+impl HomeHere {
+    /// The row of a copy.
+    #[must_use]
+    pub fn new(engine: &Engine, target: CopyTarget) -> Self {
+        Self { engine: engine.clone(), target }
+    }
+}
+
+impl CopyHome for HomeHere {
+    async fn row(&self) -> Result<StreamCopy, Problem> {
+        self.engine.streams().copy_row(&self.target.key).await
+    }
+
+    async fn moved(&self, change: CopyMove) -> Result<CopyProgress, Problem> {
+        self.engine.streams().move_copy(&self.target.key, change).await
+    }
+
+    fn note(&self, status: CopyStatus) {
+        self.engine.streams().note_copy(&self.target, status);
+    }
+
+    fn now(&self) -> Timestamp {
+        self.engine.clock().now()
+    }
+
+    async fn until(&self, at: Timestamp) {
+        if at == Timestamp::MAX {
+            return pending().await;
+        }
+        self.engine.until(at).await;
+    }
+
+    fn draw_run(&self) -> u64 {
+        // Without randomness the batches of a run are sent one by one, in effect: none follows.
+        random::unguessable::<8>().map_or(0, u64::from_le_bytes)
+    }
+}

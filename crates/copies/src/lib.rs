@@ -1,0 +1,32 @@
+//! Runs the copies of streams between nodes, over the nodes' own API.
+//!
+//! Each copy has a task, which reads durable messages at one end, appends them at the other, and
+//! moves the copy's position when the answer says that they are durable there. What an end is, the
+//! task does not know: this server, another one over HTTP, or one of a test.
+//!
+//! ```text
+//!   source: a StreamEnd --page--> CopyRun --append--> sink: a StreamEnd
+//!                                    |
+//!                                 CopyHome: the row, its moves, the clock
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`ends`] | the ports: an end of a copy, and where its row is |
+//! | [`run`] | the loop of one copy |
+//! | [`here`] | the ends and the home in this server |
+//! | [`peer`] | an end at another node, over HTTP |
+//! | [`tasks`] | a task for each copy that runs |
+
+pub mod ends;
+pub mod here;
+pub mod peer;
+pub mod run;
+pub mod tasks;
+mod transport;
+
+pub use ends::{
+    CopyBatch, CopyFailure, CopyFailureKind, CopyHome, PageAsk, SinkAnswer, SourcePage, StreamEnd,
+};
+pub use run::run_copy;
+pub use tasks::run_copies;

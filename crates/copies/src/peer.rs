@@ -1,0 +1,199 @@
+//! An end of a copy at another node, over HTTP with that node's own API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::Engine;
+use engine::nodes::NodeShown;
+use engine::records::PeerNode;
+use engine::streams::{PeerIdentity, StreamName, TransferReader};
+use http_body_util::Full;
+use hyper::Request;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use net::transfer::{
+    NEWEST_HEADER, NEXT_AFTER_HEADER, NODE_HEADER, RUN_HEADER, STREAM_HEADER, TRANSFER_TYPE,
+};
+use serde_json::Value;
+use url::form_urlencoded::Serializer;
+
+use crate::ends::{CopyBatch, CopyFailure, CopyFailureKind, PageAsk, SinkAnswer, SourcePage, StreamEnd};
+use crate::transport::{NodeAnswer, NodeTransport};
+
+/// Longest wait for an answer: on a line that was cut without a word, a copy goes on within 5 s of
+/// its return.
+const ANSWER_MAX: Duration = Duration::from_secs(4);
+/// How long a page waits at the node for its first message; within the time of an answer.
+const WAIT: &str = "3s";
+
+/// How nodes are spoken to, for all copies together.
+#[derive(Debug)]
+pub struct NodeLines {
+    engine: Engine,
+    transport: NodeTransport,
+}
+
+/// A stream of another node.
+#[derive(Clone, Debug)]
+pub struct EndThere {
+    lines: Arc<NodeLines>,
+    node: Box<str>,
+    stream: StreamName,
+}
+
+impl NodeLines {
+    /// No connection is made yet.
+    #[must_use]
+    pub fn new(engine: &Engine) -> Self {
+        Self { engine: engine.clone(), transport: NodeTransport::new() }
+    }
+
+    /// Asks a node, and notes whether it answered.
+    async fn ask(
+        &self,
+        name: &str,
+        make: impl FnOnce(&PeerNode) -> Result<Request<Full<Bytes>>, hyper::http::Error>,
+    ) -> Result<NodeAnswer, CopyFailure> {
+        let refused = |what: String| CopyFailure::new(CopyFailureKind::Refused, what);
+        let nodes = self.engine.nodes();
+        let Some(NodeShown { node, .. }) = nodes.get(name) else {
+            return Err(refused(format!("there is no node {name}")));
+        };
+        let mut request = make(&node).map_err(|error| refused(error.to_string()))?;
+        if let Some(token) = &node.token {
+            let shown = format!("Bearer {token}").parse();
+            let mut shown: hyper::header::HeaderValue =
+                shown.map_err(|_| refused("the token of the node cannot be sent".to_owned()))?;
+            shown.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, shown);
+        }
+        let answer = self.transport.ask(request, ANSWER_MAX).await;
+        let now = self.engine.clock().now();
+        match &answer {
+            Ok(answer) if answer.status.as_u16() == 401 => {
+                nodes.contacted(&node, Err(&format!("it answers {}", answer.status)), now);
+            }
+            Ok(_) => nodes.contacted(&node, Ok(()), now),
+            Err(failure) => nodes.contacted(&node, Err(&failure.error), now),
+        }
+        answer
+    }
+
+    /// Whether a node answers now.
+    pub async fn probe(&self, name: &str) {
+        let make = |node: &PeerNode| Request::get(url_of(node, "/v1/streams?limit=1")).body(Full::default());
+        let answer = self.ask(name, make).await;
+        tracing::debug!(name, is_answered = answer.is_ok(), "a node was asked whether it is there");
+    }
+}
+
+fn url_of(node: &PeerNode, path: &str) -> String {
+    format!("{}{path}", node.url.trim_end_matches('/'))
+}
+
+impl EndThere {
+    /// A stream of a node, by its name here.
+    #[must_use]
+    pub fn new(lines: &Arc<NodeLines>, node: Box<str>, stream: StreamName) -> Self {
+        Self { lines: Arc::clone(lines), node, stream }
+    }
+
+    fn path(&self, query: &str) -> String {
+        format!("/v1/streams/{}/{}/messages?{query}", self.stream.namespace(), self.stream.stream())
+    }
+}
+
+impl StreamEnd for EndThere {
+    async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
+        let path = self.path(&query_of(&ask));
+        let make = |node: &PeerNode| {
+            Request::get(url_of(node, &path)).header(ACCEPT, TRANSFER_TYPE).body(Full::default())
+        };
+        let answer = self.lines.ask(&self.node, make).await?;
+        let NodeAnswer { headers, body, .. } = checked(answer)?;
+        let (messages, oldest_at) = match body.is_empty() {
+            true => (0, None),
+            false => {
+                let reader = TransferReader::new(&body).map_err(|bad| foreign(&bad.to_string()))?;
+                let first = reader.clone().next().and_then(Result::ok);
+                (reader.messages(), first.map(|message| message.received_at))
+            }
+        };
+        Ok(SourcePage {
+            messages,
+            oldest_at,
+            next_after: number(&headers, NEXT_AFTER_HEADER)?,
+            newest: number(&headers, NEWEST_HEADER)?,
+            identity: identity(&headers)?,
+            body,
+        })
+    }
+
+    async fn append(&self, batch: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
+        let path = self.path("durable=true");
+        let make = |node: &PeerNode| {
+            Request::post(url_of(node, &path))
+                .header(CONTENT_TYPE, TRANSFER_TYPE)
+                .header(RUN_HEADER, format!("{:016x}-{}", batch.run, batch.place))
+                .body(Full::new(batch.body.clone()))
+        };
+        let answer = self.lines.ask(&self.node, make).await?;
+        let NodeAnswer { headers, body, .. } = checked(answer)?;
+        let told: Value = serde_json::from_slice(&body).map_err(|error| foreign(&error.to_string()))?;
+        let count = |name: &str| told[name].as_u64().ok_or_else(|| foreign(&format!("it says no {name}")));
+        let (appended, duplicates) = (count("appended")?, count("duplicates")?);
+        if appended + duplicates != batch.messages {
+            return Err(foreign("it counts other messages than it was sent"));
+        }
+        Ok(SinkAnswer { appended, duplicates, identity: identity(&headers)? })
+    }
+}
+
+fn query_of(ask: &PageAsk) -> String {
+    let mut query = Serializer::new(String::new());
+    query.append_pair("after", &ask.after.to_string()).append_pair("durable", "true");
+    query.append_pair("limit", &ask.limit.to_string()).append_pair("bytes", &ask.bytes_max.to_string());
+    if let Some(from) = ask.from {
+        query.append_pair("from", &from.to_string());
+    }
+    if !ask.segments.is_empty() {
+        query.append_pair("segment", &ask.segments.join(","));
+    }
+    if ask.waits {
+        query.append_pair("wait", WAIT);
+    }
+    query.finish()
+}
+
+/// What is answered is not what a node of this kind says.
+fn foreign(what: &str) -> CopyFailure {
+    CopyFailure::new(CopyFailureKind::Refused, format!("its answer is not that of a node: {what}"))
+}
+
+fn checked(answer: NodeAnswer) -> Result<NodeAnswer, CopyFailure> {
+    if answer.status.is_success() {
+        return Ok(answer);
+    }
+    let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let text = |name: &str| told[name].as_str().unwrap_or_default();
+    let mut failure = CopyFailure::of_problem(answer.status.as_u16(), text("code"), text("detail"));
+    let seconds = answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    failure.patience = seconds.map(Duration::from_secs);
+    Err(failure)
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<&'h str, CopyFailure> {
+    let value = headers.get(name).and_then(|value| value.to_str().ok());
+    value.ok_or_else(|| foreign(&format!("it has no {name}")))
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Result<u64, CopyFailure> {
+    text(headers, name)?.parse().map_err(|_| foreign(&format!("its {name} is no number")))
+}
+
+fn identity(headers: &HeaderMap) -> Result<PeerIdentity, CopyFailure> {
+    Ok(PeerIdentity {
+        node: text(headers, NODE_HEADER)?.into(),
+        stream: text(headers, STREAM_HEADER)?.into(),
+    })
+}

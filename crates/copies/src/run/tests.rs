@@ -1,0 +1,294 @@
+//! A copy between two lists, whose requests are lost, late and repeated, run by hand.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::Incarnation;
+use base::random::Random;
+use engine::records::StreamCopy;
+use engine::streams::copying::{CopyStep, advance, begin_live};
+use engine::streams::{TransferHeaders, TransferMessage, TransferPayload, TransferReader, TransferWriter};
+use futures_util::FutureExt;
+
+use super::*;
+
+/// Both ends, the row and the clock.
+#[derive(Clone)]
+struct TwoLists(Arc<Mutex<TwoListsState>>);
+
+struct TwoListsState {
+    random: Random,
+    row: StreamCopy,
+    /// The numbers of the source's messages; ids are their places, from 1.
+    source: Vec<u64>,
+    /// What the sink has, in its order.
+    sink: Vec<u64>,
+    sink_name: u64,
+    now: Timestamp,
+    /// One request in so many fails, before or behind what it asks for.
+    faults: u64,
+    runs: u64,
+    taken: std::collections::BTreeMap<u64, u64>,
+    refuses: bool,
+    status: CopyStatus,
+}
+
+impl TwoLists {
+    fn new(seed: u64, faults: u64) -> Self {
+        let row = StreamCopy {
+            stream: Incarnation(1),
+            name: "c".into(),
+            direction: CopyDirection::To,
+            node: "dc1".into(),
+            other_namespace: "shop".into(),
+            other_name: "all".into(),
+            segments: Vec::new(),
+            live_permille: 0,
+            rate: None,
+            paused: false,
+            start: 0,
+            begins: None,
+            position: 0,
+            live: None,
+            peer: None,
+            peer_node: None,
+            reset_at: None,
+            copied: 0,
+            duplicates: 0,
+            dropped: 0,
+            created_at: Timestamp(0),
+        };
+        Self(Arc::new(Mutex::new(TwoListsState {
+            random: Random::new(seed),
+            row,
+            source: Vec::new(),
+            sink: Vec::new(),
+            sink_name: 0,
+            now: Timestamp(1),
+            faults,
+            runs: 0,
+            taken: std::collections::BTreeMap::new(),
+            refuses: false,
+            status: CopyStatus::default(),
+        })))
+    }
+
+    fn inside(&self) -> MutexGuard<'_, TwoListsState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a copy from where it is, as a new process would, until it waits for messages.
+    fn run(&self) {
+        let (source, sink) = (self.clone(), self.clone());
+        let mut run = Box::pin(run_copy(self, &source, &sink, 7));
+        for _ in 0..5_000 {
+            if (&mut run).now_or_never().is_some() {
+                return;
+            }
+            let mut inside = self.inside();
+            inside.now = inside.now.after(Duration::from_millis(100));
+            if inside.row.position == inside.source.len() as u64 || inside.refuses {
+                return;
+            }
+        }
+        panic!("it never came to rest: {:?}", self.inside().row);
+    }
+}
+
+impl TwoListsState {
+    fn identity(&self) -> PeerIdentity {
+        PeerIdentity { node: "dc1".into(), stream: format!("dc1.{}", self.sink_name).into() }
+    }
+
+    fn fails(&mut self) -> bool {
+        self.faults > 0 && self.random.below(self.faults) == 0
+    }
+}
+
+impl StreamEnd for TwoLists {
+    async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
+        let page = {
+            let inside = self.inside();
+            let mut writer = TransferWriter::default();
+            let from = usize::try_from(ask.after).unwrap_or(usize::MAX).min(inside.source.len());
+            let to = (from + ask.limit.min(7)).min(inside.source.len());
+            for (place, number) in inside.source[from..to].iter().enumerate() {
+                let payload = number.to_string();
+                writer.push(&engine_message(from as u64 + place as u64 + 1, payload.as_bytes()));
+            }
+            SourcePage {
+                messages: (to - from) as u64,
+                body: writer.finish().into(),
+                oldest_at: Some(Timestamp(0)),
+                next_after: ask.after.max(to as u64),
+                newest: inside.source.len() as u64,
+                identity: PeerIdentity { node: "here".into(), stream: "here.1".into() },
+            }
+        };
+        if page.messages == 0 && ask.waits {
+            return pending().await;
+        }
+        Ok(page)
+    }
+
+    async fn append(&self, batch: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
+        let mut inside = self.inside();
+        let lost = || CopyFailure::new(CopyFailureKind::Unanswered, "lost");
+        if inside.refuses {
+            return Err(CopyFailure::new(CopyFailureKind::Refused, "422 payload_too_large"));
+        }
+        if inside.fails() {
+            return Err(lost());
+        }
+        let next = inside.taken.get(&batch.run).copied();
+        if batch.place > 0 && next != Some(batch.place) {
+            return Err(CopyFailure::new(CopyFailureKind::OutOfOrder, "503 busy"));
+        }
+        inside.taken.insert(batch.run, batch.place + 1);
+        let (mut appended, mut duplicates) = (0, 0);
+        for message in TransferReader::new(&batch.body).expect("a form") {
+            let text = message.expect("a message").payload.bytes();
+            let number: u64 = std::str::from_utf8(text).expect("text").parse().expect("a number");
+            if inside.sink.contains(&number) {
+                duplicates += 1;
+            } else {
+                inside.sink.push(number);
+                appended += 1;
+            }
+        }
+        if inside.fails() {
+            return Err(lost());
+        }
+        Ok(SinkAnswer { appended, duplicates, identity: inside.identity() })
+    }
+}
+
+fn engine_message(id: u64, payload: &[u8]) -> TransferMessage<'_> {
+    TransferMessage {
+        id,
+        received_at: Timestamp(0),
+        ts: Timestamp(0),
+        origin: None,
+        segment: None,
+        headers: TransferHeaders::NONE,
+        payload: TransferPayload::Bytes(payload),
+    }
+}
+
+impl CopyHome for TwoLists {
+    async fn row(&self) -> Result<StreamCopy, Problem> {
+        Ok(self.inside().row.clone())
+    }
+
+    async fn moved(&self, change: CopyMove) -> Result<CopyProgress, Problem> {
+        let mut inside = self.inside();
+        let now = inside.now;
+        Ok(match &change {
+            CopyMove::Step { lane, from, to, copied, duplicates, peer } => {
+                let step = CopyStep {
+                    lane: *lane,
+                    from: *from,
+                    to: *to,
+                    copied: *copied,
+                    duplicates: *duplicates,
+                    peer: &peer.stream,
+                    peer_node: &peer.node,
+                };
+                advance(&mut inside.row, &step, now)
+            }
+            CopyMove::BeginLive { newest } => {
+                begin_live(&mut inside.row, *newest);
+                CopyProgress::Moved
+            }
+            CopyMove::BeginAt { .. } => CopyProgress::Elsewhere,
+        })
+    }
+
+    fn note(&self, status: CopyStatus) {
+        self.inside().status = status;
+    }
+
+    fn now(&self) -> Timestamp {
+        self.inside().now
+    }
+
+    async fn until(&self, at: Timestamp) {
+        let is_time = |_: &mut std::task::Context<'_>| match self.inside().now >= at {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        };
+        std::future::poll_fn(is_time).await;
+    }
+
+    fn draw_run(&self) -> u64 {
+        let mut inside = self.inside();
+        inside.runs += 1;
+        inside.runs
+    }
+}
+
+#[test]
+fn everything_is_there_once_and_in_order() {
+    for seed in 0..200 {
+        let world = TwoLists::new(seed, 4);
+        for _ in 0..8 {
+            let more = world.inside().random.below(60);
+            let mut inside = world.inside();
+            let next = inside.source.len() as u64;
+            inside.source.extend(next..next + more);
+            drop(inside);
+            // Each time another process: what was under way is lost.
+            world.run();
+        }
+        let inside = world.inside();
+        assert_eq!(inside.sink, inside.source, "seed {seed}");
+        assert_eq!(inside.row.position, inside.source.len() as u64, "seed {seed}");
+        assert!(inside.row.copied <= inside.source.len() as u64, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_sink_that_was_made_anew_gets_everything_again() {
+    let world = TwoLists::new(1, 0);
+    world.inside().source.extend(0..50);
+    world.run();
+    {
+        let mut inside = world.inside();
+        (inside.sink_name, inside.sink) = (1, Vec::new());
+        inside.source.extend(50..55);
+    }
+    world.run();
+    let inside = world.inside();
+    let sink: BTreeSet<u64> = inside.sink.iter().copied().collect();
+    assert_eq!(sink, (0..55).collect());
+    assert!(inside.row.reset_at.is_some());
+}
+
+#[test]
+fn what_is_refused_stops_the_copy_and_is_never_skipped() {
+    let world = TwoLists::new(1, 0);
+    world.inside().source.extend(0..30);
+    world.inside().refuses = true;
+    world.run();
+    let status = world.inside().status.clone();
+    assert_eq!((world.inside().row.position, status.failures > 0), (0, true));
+    assert!(status.error.as_deref().is_some_and(|error| error.contains("payload_too_large")));
+    world.inside().refuses = false;
+    world.run();
+    assert_eq!(world.inside().sink, (0..30).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_live_lane_brings_new_messages_beside_the_backlog() {
+    for seed in 0..50 {
+        let world = TwoLists::new(seed, 6);
+        world.inside().now = Timestamp(60_000);
+        world.inside().row.live_permille = 500;
+        world.inside().source.extend(0..200);
+        world.run();
+        let inside = world.inside();
+        let sink: BTreeSet<u64> = inside.sink.iter().copied().collect();
+        assert_eq!((sink.len(), inside.sink.len()), (200, 200), "seed {seed}: all, and each once");
+        assert_eq!((inside.row.position, inside.row.live), (200, None), "seed {seed}");
+    }
+}

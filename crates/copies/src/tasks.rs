@@ -1,0 +1,128 @@
+//! A task for each copy that runs, and a look at nodes that no copy speaks with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::hash;
+use engine::Engine;
+use engine::records::{CopyDirection, StreamCopy};
+use engine::streams::{CopyKey, CopyTarget, StreamName};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::ends::CopyHome;
+use crate::here::{EndHere, HomeHere};
+use crate::peer::{EndThere, NodeLines};
+use crate::run::run_copy;
+
+/// How often nodes are asked whether they are there; those that a copy speaks with are known
+/// anyway.
+const PROBED_EVERY: Duration = Duration::from_secs(10);
+/// And how soon those that were put or failed.
+const LOOKED_EVERY: Duration = Duration::from_secs(1);
+/// Nodes that are asked at one time.
+const PROBED_AT_ONCE: usize = 16;
+/// After how long a row is read again that could not be.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Runs copies until `shutdown` says so or its sender is gone. What is under way then goes again
+/// after the next start, and is known there as a duplicate.
+pub async fn run_copies(engine: Engine, mut shutdown: watch::Receiver<bool>) {
+    let lines = Arc::new(NodeLines::new(&engine));
+    let streams = engine.streams();
+    let mut tasks = JoinSet::new();
+    let mut running: HashMap<CopyKey, (u64, AbortHandle)> = HashMap::new();
+    tasks.spawn(probe_nodes(engine.clone(), Arc::clone(&lines)));
+    loop {
+        let wanted: HashMap<_, _> =
+            streams.running_copies().into_iter().map(|target| (target.key, target.generation)).collect();
+        running.retain(|key, (generation, task)| {
+            let stays = wanted.get(key).copied() == Some(*generation);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for (key, generation) in wanted {
+            running.entry(key).or_insert_with_key(|key| {
+                let target = CopyTarget { key: key.clone(), generation };
+                (generation, tasks.spawn(run_one(engine.clone(), Arc::clone(&lines), target)))
+            });
+        }
+        loop {
+            tokio::select! {
+                _ = shutdown.wait_for(|stop| *stop) => return,
+                () = streams.running_copies_changed() => break,
+                Some(ended) = tasks.join_next() => log_panic(ended),
+            }
+        }
+    }
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    // One that was told to end has not failed.
+    if let Err(error) = ended
+        && !error.is_cancelled()
+    {
+        tracing::error!(%error, "the task of a copy failed; it rests until it is changed");
+    }
+}
+
+async fn run_one(engine: Engine, lines: Arc<NodeLines>, target: CopyTarget) {
+    let seed = hash::derived(target.generation, target.key.copy.as_bytes());
+    let CopyKey { stream, copy } = target.key.clone();
+    let home = HomeHere::new(&engine, target);
+    let row = loop {
+        match home.row().await {
+            Ok(row) => break row,
+            Err(problem) if problem.status == 404 => return,
+            Err(problem) => {
+                tracing::debug!(%stream, %copy, %problem, "a copy waits");
+                home.until(home.now().after(TRY_AGAIN_AFTER)).await;
+            }
+        }
+    };
+    // Another direction or another end is another generation.
+    let gone = match (row.direction, other_name(&row)) {
+        (_, None) => return,
+        (direction, Some(other)) => {
+            let here = EndHere::new(&engine, stream.clone());
+            let is_self = *row.node == *StreamCopy::SELF;
+            match (direction, is_self) {
+                (CopyDirection::To, true) => {
+                    run_copy(&home, &here, &EndHere::new(&engine, other), seed).await
+                }
+                (CopyDirection::From, true) => {
+                    run_copy(&home, &EndHere::new(&engine, other), &here, seed).await
+                }
+                (CopyDirection::To, false) => {
+                    run_copy(&home, &here, &EndThere::new(&lines, row.node, other), seed).await
+                }
+                (CopyDirection::From, false) => {
+                    run_copy(&home, &EndThere::new(&lines, row.node, other), &here, seed).await
+                }
+            }
+        }
+    };
+    tracing::debug!(%stream, %copy, %gone, "a copy has ended");
+}
+
+fn other_name(row: &StreamCopy) -> Option<StreamName> {
+    StreamName::new(&row.other_namespace, &row.other_name).ok()
+}
+
+/// Asks nodes whether they are there, where nobody has spoken with them lately.
+async fn probe_nodes(engine: Engine, lines: Arc<NodeLines>) {
+    loop {
+        let now = engine.clock().now();
+        let nodes = engine.nodes().list(None, usize::MAX);
+        let is_silent = |at: Option<base::Timestamp>| at.is_none_or(|at| at.after(PROBED_EVERY) <= now);
+        let silent = nodes.into_iter().filter(|shown| is_silent(shown.contact.last_contact_at));
+        let names: Vec<Box<str>> = silent.map(|shown| shown.node.name.clone()).collect();
+        for some in names.chunks(PROBED_AT_ONCE) {
+            futures_util::future::join_all(some.iter().map(|name| lines.probe(name))).await;
+        }
+        engine.until(engine.clock().now().after(LOOKED_EVERY)).await;
+    }
+}

@@ -1,0 +1,241 @@
+//! The calls about copies: they are put, rest, go, and are moved on by whoever runs them.
+
+use ::streams::copying::RESET_SHOWN;
+use ::streams::subscriptions::lag;
+use ::streams::{CopyProgress, SubscriptionStart};
+use base::limits::{COPIES_MAX, SEGMENTS_PER_READ_MAX};
+use base::{Problem, Timestamp};
+use records::{CopyDirection, StreamCopy};
+
+use super::super::copy::{
+    CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy, unknown_copy,
+};
+use super::super::input::{MoveCopyCall, PutCopyCall, StreamsInput};
+use super::super::reading::FoundStream;
+use super::super::{HandlerKind, HandlerShown, HandlerState, StreamName, SubscriptionFrom, is_label};
+use super::Streams;
+use super::subscriptions::blocking;
+use crate::nodes::{SELF_NODE, unknown_node};
+use crate::queries::unreadable;
+use crate::queues::QueueName;
+
+impl Streams {
+    /// Makes a copy, and its stream where that is not there; or gives one that is there these
+    /// terms. It stays where it is, unless `from` is given or its other end is another one. Whether
+    /// it is new.
+    ///
+    /// # Errors
+    /// 404 `unknown_node`; 422 `invalid_name`, `invalid_number`, `invalid_from` or
+    /// `too_many_segments`; 429 `too_many_streams` or `too_many_copies`.
+    pub async fn put_copy(
+        &self,
+        stream: &StreamName,
+        mut copy: NewCopy,
+        from: Option<SubscriptionFrom>,
+    ) -> Result<bool, Problem> {
+        check(stream, &copy)?;
+        if copy.node.as_ref() != SELF_NODE && self.engine.nodes().get(&copy.node).is_none() {
+            return Err(unknown_node(&copy.node));
+        }
+        self.check_copies(stream, &copy)?;
+        copy.from = match (copy.direction, from) {
+            (_, None) => None,
+            (CopyDirection::To, Some(SubscriptionFrom::Place(place))) => Some(CopyFrom::Here(place)),
+            (CopyDirection::To, Some(SubscriptionFrom::Time(time))) => {
+                Some(CopyFrom::Here(self.before(stream, time).await?))
+            }
+            (CopyDirection::From, Some(SubscriptionFrom::Place(place))) => Some(match place {
+                SubscriptionStart::Start => CopyFrom::BehindThere(0),
+                SubscriptionStart::Behind(id) => CopyFrom::BehindThere(id),
+                SubscriptionStart::End => CopyFrom::AskedThere(records::CopyBegin::End),
+            }),
+            (CopyDirection::From, Some(SubscriptionFrom::Time(time))) => {
+                Some(CopyFrom::AskedThere(records::CopyBegin::Time(time)))
+            }
+        };
+        self.check_count(stream).await?;
+        let call =
+            |reply| StreamsInput::PutCopy(Box::new(PutCopyCall { stream: stream.clone(), copy, reply }));
+        self.partition(stream).ask(call).await?
+    }
+
+    /// Has a copy rest, or go on; it holds when this returns.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream` or `unknown_copy`.
+    pub async fn pause_copy(&self, stream: &StreamName, name: &str, paused: bool) -> Result<(), Problem> {
+        let input =
+            |reply| StreamsInput::PauseCopy { stream: stream.clone(), copy: name.into(), paused, reply };
+        self.partition(stream).ask(input).await?
+    }
+
+    /// Deletes a copy.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream` or `unknown_copy`.
+    pub async fn delete_copy(&self, stream: &StreamName, name: &str) -> Result<(), Problem> {
+        let input = |reply| StreamsInput::DeleteCopy { stream: stream.clone(), copy: name.into(), reply };
+        self.partition(stream).ask(input).await?
+    }
+
+    /// A copy. Reads from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream` or `unknown_copy`, 503 `storage_unavailable`.
+    pub fn copy(&self, stream: &StreamName, name: &str) -> Result<CopyShown, Problem> {
+        let found = self.reader().find(stream)?;
+        let row = found.view.stream_copy(found.stream, name).map_err(unreadable)?;
+        self.copy_shown(stream, &found, row.ok_or_else(|| unknown_copy(stream, name))?)
+    }
+
+    /// The copies of a stream behind the one of that name, in order of name. Reads from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`, 503 `storage_unavailable`.
+    pub fn copies(
+        &self,
+        stream: &StreamName,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<CopyShown>, Problem> {
+        let found = self.reader().find(stream)?;
+        let rows = found.view.copies_of(found.stream, after, limit).map_err(unreadable)?;
+        rows.into_iter().map(|row| self.copy_shown(stream, &found, row)).collect()
+    }
+
+    /// The copies that run.
+    #[must_use]
+    pub fn running_copies(&self) -> Vec<CopyTarget> {
+        self.engine.context().streams.copies.all()
+    }
+
+    /// Returns when [`Self::running_copies`] may be others than before. For one caller.
+    pub async fn running_copies_changed(&self) {
+        self.engine.context().streams.copies.changed().await;
+    }
+
+    /// A copy as it is stored.
+    ///
+    /// # Errors
+    /// 404 when it is not there.
+    pub async fn copy_row(&self, key: &CopyKey) -> Result<StreamCopy, Problem> {
+        let (streams, key) = (self.clone(), key.clone());
+        let read = move || {
+            let found = streams.reader().find(&key.stream)?;
+            let row = found.view.stream_copy(found.stream, &key.copy).map_err(unreadable)?;
+            row.ok_or_else(|| unknown_copy(&key.stream, &key.copy))
+        };
+        blocking(read).await
+    }
+
+    /// Moves a copy on; durable when this returns.
+    ///
+    /// # Errors
+    /// 404 when it is not there.
+    pub async fn move_copy(&self, key: &CopyKey, change: CopyMove) -> Result<CopyProgress, Problem> {
+        let call = |reply| {
+            let CopyKey { stream, copy } = key.clone();
+            StreamsInput::MoveCopy(Box::new(MoveCopyCall { stream, copy, change, reply }))
+        };
+        self.partition(&key.stream).ask(call).await?
+    }
+
+    /// Notes how a copy goes, for whoever looks at it.
+    pub fn note_copy(&self, target: &CopyTarget, status: CopyStatus) {
+        self.engine.context().streams.copies.note(target, status);
+    }
+
+    fn copy_shown(
+        &self,
+        stream: &StreamName,
+        found: &FoundStream,
+        row: StreamCopy,
+    ) -> Result<CopyShown, Problem> {
+        let context = &self.engine.context().streams;
+        let key = CopyKey { stream: stream.clone(), copy: row.name.clone() };
+        let status = context.copies.status(&key).unwrap_or_default();
+        let ahead = row.live.map_or(0, |live| live.position - live.from);
+        let (lag, oldest_uncopied_at) = match row.direction {
+            CopyDirection::To => {
+                let unsaved = found.open.as_deref().map_or(0, |open| open.stands().unsaved.0);
+                let kept = found.tail.messages + unsaved;
+                let lag = lag(row.position, &found.tail, kept, found.next).saturating_sub(ahead);
+                (lag, if lag > 0 { self.received_behind(stream, row.position)? } else { None })
+            }
+            CopyDirection::From => {
+                let newest = status.newest_there.unwrap_or(row.position);
+                let lag = newest.saturating_sub(row.position).saturating_sub(ahead);
+                (lag, status.oldest_there.filter(|_| lag > 0))
+            }
+        };
+        let state = state_of(&row, &status, lag, self.engine.clock().now());
+        Ok(CopyShown {
+            state,
+            lag,
+            oldest_uncopied_at,
+            error: status.error.filter(|_| !row.paused),
+            last_run_at: Some(status.at).filter(|at| at.0 > 0),
+            row,
+        })
+    }
+
+    /// Whether there may be one copy more.
+    fn check_copies(&self, stream: &StreamName, copy: &NewCopy) -> Result<(), Problem> {
+        let copies = &self.engine.context().streams.copies;
+        let key = CopyKey { stream: stream.clone(), copy: copy.name.clone() };
+        if copies.len() < COPIES_MAX || copies.has(&key) {
+            return Ok(());
+        }
+        Err(Problem::new(429, "too_many_copies", format!("there are {COPIES_MAX} copies already")))
+    }
+}
+
+impl From<CopyShown> for HandlerShown {
+    fn from(copy: CopyShown) -> Self {
+        Self {
+            handler: HandlerKind::Copy,
+            name: Some(copy.row.name),
+            state: match copy.state {
+                CopyState::Idle => HandlerState::Idle,
+                CopyState::Running | CopyState::SourceReset => HandlerState::Running,
+                CopyState::Waiting => HandlerState::Waiting,
+                CopyState::Paused => HandlerState::Paused,
+            },
+            last_run_at: copy.last_run_at,
+            blocks: 0,
+            bytes: 0,
+            error: copy.error,
+        }
+    }
+}
+
+fn state_of(row: &StreamCopy, status: &CopyStatus, lag: u64, now: Timestamp) -> CopyState {
+    let was_reset = row.reset_at.is_some_and(|at| now < at.after(RESET_SHOWN));
+    match row {
+        row if row.paused => CopyState::Paused,
+        _ if was_reset => CopyState::SourceReset,
+        _ if status.error.is_some() => CopyState::Waiting,
+        _ if lag > 0 => CopyState::Running,
+        _ => CopyState::Idle,
+    }
+}
+
+fn check(stream: &StreamName, copy: &NewCopy) -> Result<(), Problem> {
+    QueueName::check("copy", &copy.name)?;
+    if copy.segments.len() > SEGMENTS_PER_READ_MAX || copy.segments.iter().any(|segment| !is_label(segment)) {
+        let detail =
+            format!("segments must be up to {SEGMENTS_PER_READ_MAX}, each of A-Z a-z 0-9 _ . : and -");
+        return Err(Problem::not_allowed("invalid_name", detail));
+    }
+    if *copy.node == *SELF_NODE && copy.other == *stream {
+        let detail = "a copy with node self must have another stream: give stream as \"namespace/name\"";
+        return Err(Problem::not_allowed("invalid_name", detail));
+    }
+    if copy.rate == Some(0) {
+        return Err(Problem::not_allowed("invalid_number", "rate must be at least 1 byte in a second"));
+    }
+    if copy.live_permille >= 1_000 {
+        return Err(Problem::not_allowed("invalid_number", "live_share must be from 0 to 0.999"));
+    }
+    Ok(())
+}

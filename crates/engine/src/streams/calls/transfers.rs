@@ -1,0 +1,243 @@
+//! What copies read and append: durable messages, each with the source and the external id that it
+//! is given on with.
+
+use std::sync::{Arc, OnceLock};
+
+use ::streams::own_origins::origin_of;
+use ::streams::{
+    EXTERNAL_NUMBER_MAX, ExternalId, MessageHeaders, MessageOrigin, StreamMessage, StreamPayload,
+    TransferReader, TransferWriter,
+};
+use base::{Incarnation, Problem};
+use records::StreamOrigin;
+
+use super::super::append_run::PlaceInRun;
+use super::super::copy::PeerIdentity;
+use super::super::input::AppendOutcome;
+use super::super::{
+    MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, StreamName, StreamPage, StreamRead,
+};
+use super::Streams;
+use crate::queries::unreadable;
+
+/// How often a page is begun where its stream is made anew meanwhile.
+const TURNS: usize = 3;
+
+/// How messages are appended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AppendTerms {
+    /// The id that the newest message must have.
+    pub expect_last_id: Option<u64>,
+    /// Behind which other appends it comes.
+    pub run: Option<PlaceInRun>,
+    /// It is answered when all is durable, whatever the save mode.
+    pub is_durable: bool,
+}
+
+/// What became of messages that were appended together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferAppended {
+    /// Messages that are new.
+    pub appended: u64,
+    /// Messages that were there before.
+    pub duplicates: u64,
+    /// Which stream has them.
+    pub identity: PeerIdentity,
+}
+
+/// Messages of a stream as a copy gives them on.
+#[derive(Clone, Debug)]
+pub struct OriginPage {
+    /// The messages.
+    pub page: StreamPage,
+    /// Which stream they are of.
+    pub identity: PeerIdentity,
+    /// The newest message that is durable; 0 before the first.
+    pub newest_durable: u64,
+    origins: Vec<StreamOrigin>,
+}
+
+impl OriginPage {
+    /// The messages, each with its source and its external id.
+    #[must_use]
+    pub fn with_origins(mut self) -> StreamPage {
+        for message in self.page.items.iter_mut().filter(|message| message.source.is_none()) {
+            if let Some(source) = origin_of(&self.origins, message.id) {
+                message.source = Some(source.into());
+                message.external_id = Some(OwnedExternalId::Number(message.id));
+            }
+        }
+        self.page
+    }
+
+    /// The messages in the form in which copies send them.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = TransferWriter::default();
+        for message in &self.page.items {
+            writer.push(&borrowed(message, &self.origins));
+        }
+        writer.finish()
+    }
+}
+
+fn borrowed<'a>(message: &'a OwnedMessage, origins: &'a [StreamOrigin]) -> StreamMessage<'a> {
+    let own = || {
+        let source = origin_of(origins, message.id)?;
+        let external_id = ExternalId::Number(message.id.min(EXTERNAL_NUMBER_MAX));
+        Some(MessageOrigin { source, external_id })
+    };
+    let origin = match (&message.source, &message.external_id) {
+        (Some(source), Some(id)) => Some(MessageOrigin { source, external_id: id.as_external_id() }),
+        _ => own(),
+    };
+    StreamMessage {
+        id: message.id,
+        received_at: message.received_at,
+        ts: message.ts,
+        origin,
+        segment: message.segment.as_deref(),
+        headers: MessageHeaders::new(&message.headers),
+        payload: match message.is_json {
+            true => StreamPayload::Json(&message.payload),
+            false => StreamPayload::Bytes(&message.payload),
+        },
+    }
+}
+
+/// The messages of a body in the form in which copies send them; `is_json` says whether bytes are
+/// a compact JSON text.
+///
+/// # Errors
+/// 400 `unreadable`, 422 `too_many_messages`.
+pub fn decode_transfer(body: &[u8], is_json: fn(&[u8]) -> bool) -> Result<Vec<NewMessage>, Problem> {
+    let unreadable =
+        |what: &dyn std::fmt::Display| Problem::unreadable(format!("the messages are unreadable: {what}"));
+    let reader = TransferReader::new(body).map_err(|bad| unreadable(&bad))?;
+    let most = base::limits::MESSAGES_PER_CALL_MAX;
+    if reader.messages() > most as u64 {
+        let detail = format!("messages must be 1 to {most}, not {}", reader.messages());
+        return Err(Problem::not_allowed("too_many_messages", detail));
+    }
+    let mut messages = Vec::with_capacity(reader.messages() as usize);
+    for message in reader {
+        let message = message.map_err(|bad| unreadable(&bad))?;
+        if messages.len() >= most {
+            return Err(unreadable(&"there are more messages than it says"));
+        }
+        let payload = match message.payload {
+            StreamPayload::Json(text) if !is_json(text) => return Err(unreadable(&"a payload is no JSON")),
+            StreamPayload::Json(text) => MessagePayload::Json(text.into()),
+            StreamPayload::Bytes(bytes) => MessagePayload::Bytes(bytes.into()),
+        };
+        messages.push(NewMessage {
+            payload,
+            source: message.origin.map(|origin| origin.source.into()),
+            external_id: message.origin.map(|origin| origin.external_id.into()),
+            segment: message.segment.map(Box::from),
+            ts: Some(message.ts),
+            headers: message.headers.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        });
+    }
+    Ok(messages)
+}
+
+impl Streams {
+    /// Messages that are durable, oldest first. Reads from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`, 503 `storage_unavailable`.
+    pub fn durable_page(&self, stream: &StreamName, query: &StreamRead) -> Result<OriginPage, Problem> {
+        let mut read = self.origin_page(stream, query)?;
+        let newest = read.newest_durable;
+        read.page.items.retain(|message| message.id <= newest);
+        read.page.next_after = read.page.next_after.min(newest.max(query.after));
+        read.page.is_end = read.page.next_after >= newest;
+        Ok(read)
+    }
+
+    /// Messages, oldest first, with what a copy calls them. Reads from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`, 503 `storage_unavailable`.
+    pub fn origin_page(&self, stream: &StreamName, query: &StreamRead) -> Result<OriginPage, Problem> {
+        let context = &self.engine.context().streams;
+        let node = context.node(self.engine.store());
+        for _ in 0..TURNS {
+            let found = self.reader().find(stream)?;
+            let (of, tail) = (found.stream, found.tail);
+            let durable = found.open.as_ref().map_or(tail.next, |open| open.saved().max(tail.next));
+            let row = found.view.stream(of).map_err(unreadable)?;
+            let row = row.ok_or_else(|| super::super::machine::unknown_stream(stream))?;
+            drop(found);
+            let page = self.reader().read(stream, query)?;
+            // What was read is of the stream whose origins these are.
+            if self.reader().find(stream)?.stream == of {
+                return Ok(OriginPage {
+                    page,
+                    origins: node.origins(&row, &tail),
+                    newest_durable: durable.max(1) - 1,
+                    identity: PeerIdentity { stream: node.source(of), node: node.name },
+                });
+            }
+        }
+        Err(Problem::unavailable(format!("stream {stream} is made anew again and again")))
+    }
+
+    /// Appends as [`Streams::append`] does, without a look at what duplicates carry, and says which
+    /// stream has the messages.
+    ///
+    /// # Errors
+    /// As [`Streams::append`]; 503 `busy` behind an append of the same run that was not taken.
+    pub async fn append_transfer(
+        &self,
+        stream: &StreamName,
+        messages: Vec<NewMessage>,
+        terms: AppendTerms,
+    ) -> Result<TransferAppended, Problem> {
+        let taken_by = Arc::new(OnceLock::new());
+        let outcomes = self.outcomes_of(stream, messages, terms, Some(Arc::clone(&taken_by))).await?;
+        let is_duplicate = |outcome: &&AppendOutcome| matches!(outcome, AppendOutcome::Duplicate(_));
+        let duplicates = outcomes.iter().filter(is_duplicate).count() as u64;
+        let of = taken_by.get().copied();
+        let of = of.ok_or_else(|| Problem::unavailable("the server is not accepting now"))?;
+        let identity = self.identity_of(of);
+        Ok(TransferAppended { appended: outcomes.len() as u64 - duplicates, duplicates, identity })
+    }
+
+    /// What this node and one of its streams call themselves.
+    pub(super) fn identity_of(&self, stream: Incarnation) -> PeerIdentity {
+        let node = self.engine.context().streams.node(self.engine.store());
+        PeerIdentity { stream: node.source(stream), node: node.name }
+    }
+
+    /// What this node calls itself.
+    #[must_use]
+    pub fn node_name(&self) -> Box<str> {
+        self.engine.context().streams.node(self.engine.store()).name
+    }
+
+    /// Returns when there may be a durable message behind that id: at once if there is one. Also
+    /// when the stream is deleted or goes out of memory.
+    pub async fn saved(&self, stream: &StreamName, after: u64) {
+        let waiter = self.engine.context().streams.tails.wait(stream);
+        let mut known = None;
+        loop {
+            let told = waiter.told.notified();
+            tokio::pin!(told);
+            // Before it is looked at: what comes behind the look is told.
+            told.as_mut().enable();
+            let end = match self.engine.context().streams.tails.get(stream) {
+                Some(open) => Some((open.stream, open.saved())),
+                None => self.end(stream).await,
+            };
+            match end {
+                // Another one of that name is not the one that was asked about.
+                Some((of, saved)) if saved <= after.saturating_add(1) && *known.get_or_insert(of) == of => {
+                    told.await;
+                }
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! How far copies are behind, in messages and in seconds, and what went by them: read when somebody
+//! asks for it.
+
+use base::limits::COPIES_MAX;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::copy::CopyShown;
+use super::{CopyKey, CopyState};
+use crate::Engine;
+
+/// Copies that are shown at most: each is six labelled values.
+const SHOWN_MAX: usize = 200;
+
+/// Looks at copies when `/metrics` is asked for.
+#[derive(Debug)]
+pub(crate) struct CopyCollector {
+    pub(crate) engine: Engine,
+}
+
+/// A figure of a copy: its name, what it is, and how it is read.
+type CopyFigure = (&'static str, &'static str, fn(&CopyShown, base::Timestamp) -> f64);
+
+const FIGURES: [CopyFigure; 6] = [
+    (
+        "fieldpost_streams_copy_lag_messages",
+        "Messages that a copy has not copied, of up to 200 copies",
+        |copy, _| copy.lag as f64,
+    ),
+    (
+        "fieldpost_streams_copy_lag_seconds",
+        "Age of the oldest of these messages; 0 without one",
+        |copy, now| {
+            let age = |at: base::Timestamp| now.0.saturating_sub(at.0).max(0) as f64 / 1_000.0;
+            copy.oldest_uncopied_at.map_or(0.0, age)
+        },
+    ),
+    ("fieldpost_streams_copy_copied", "Messages of a copy that were new at its other end", |copy, _| {
+        copy.row.copied as f64
+    }),
+    ("fieldpost_streams_copy_duplicates", "Messages of a copy that its other end had already", |copy, _| {
+        copy.row.duplicates as f64
+    }),
+    ("fieldpost_streams_copy_dropped", "Messages that went before a copy took them", |copy, _| {
+        copy.row.dropped as f64
+    }),
+    ("fieldpost_streams_copy_failing", "1 while the latest try of a copy failed", |copy, _| {
+        f64::from(u8::from(copy.state == CopyState::Waiting || copy.error.is_some()))
+    }),
+];
+
+impl Collector for CopyCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let copies = self.copies();
+        let now = self.engine.clock().now();
+        for (name, help, figure) in FIGURES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (key, copy) in &copies {
+                let labels = [
+                    ("namespace", key.stream.namespace().to_owned()),
+                    ("stream", key.stream.stream().to_owned()),
+                    ("copy", key.copy.to_string()),
+                ];
+                ConstGauge::new(figure(copy, now)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(SHOWN_MAX <= COPIES_MAX, "what is shown is a part of what may be");
+
+impl CopyCollector {
+    /// What cannot be read now is not shown; a store that fails says so elsewhere.
+    fn copies(&self) -> Vec<(CopyKey, CopyShown)> {
+        let streams = self.engine.streams();
+        let keys = self.engine.context().streams.copies.keys(SHOWN_MAX);
+        let shown = |key: CopyKey| Some((key.clone(), streams.copy(&key.stream, &key.copy).ok()?));
+        keys.into_iter().filter_map(shown).collect()
+    }
+}

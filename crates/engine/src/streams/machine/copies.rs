@@ -1,0 +1,312 @@
+//! Copies are made, rest, move on and go. A position is durable before it counts.
+
+use std::collections::BTreeMap;
+
+use ::streams::copying::{CopyProgress, CopyStep, advance, begin_live, dropped};
+use ::streams::subscriptions::{begin, untaken_from};
+use base::limits::COPIES_PER_STREAM_MAX;
+use base::{Incarnation, Problem};
+use records::{CopyDirection, KeepBounds, Op, StreamBlock, StreamCopy};
+use store::{StoreError, View};
+
+use super::deleting::unknown_stream;
+use super::loaded::LoadedStream;
+use super::{StreamPartition, StreamsStep};
+use crate::kernel::reply::{Answered, Reply};
+use crate::streams::copy::{CopyFrom, CopyMove, NewCopy, unknown_copy};
+use crate::streams::effect::{CopyChange, CopyChangeKind, StreamsEffect};
+use crate::streams::input::{MoveCopyCall, PutCopyCall};
+use crate::streams::{StreamName, SubscriptionStart};
+
+/// The copies of a stream in memory.
+#[derive(Default)]
+pub(super) struct CopySet {
+    all: BTreeMap<Box<str>, StreamCopy>,
+}
+
+impl CopySet {
+    pub(super) fn read(view: &dyn View, stream: Incarnation) -> Result<Self, StoreError> {
+        let all = view.copies_of(stream, None, usize::MAX)?;
+        Ok(Self { all: all.into_iter().map(|copy| (copy.name.clone(), copy)).collect() })
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.all.values().map(|one| size_of::<StreamCopy>() + 2 * one.text_bytes()).sum()
+    }
+}
+
+impl LoadedStream {
+    /// What a push or a copy has not taken is from this message on; `None` if there is none.
+    pub(super) fn untaken_from(&self) -> Option<u64> {
+        let copies = self.copies.all.values().filter(|copy| copy.holds_messages());
+        let of_copies = untaken_from(copies.map(|copy| copy.position));
+        [of_copies, self.subscriptions.untaken_from()].into_iter().flatten().min()
+    }
+
+    /// Whether a block outlives its age because a push or a copy has not taken it.
+    pub(super) fn keeps(&self, keep: &KeepBounds, block: &StreamBlock) -> bool {
+        keep.until_copied && self.untaken_from().is_some_and(|from| block.last >= from)
+    }
+
+    /// Blocks go: counts what copies have not taken of them.
+    pub(super) fn count_dropped(&mut self, gone: &[StreamBlock], step: &mut StreamsStep<'_>) {
+        for copy in self.copies.all.values_mut() {
+            let lost: u64 = gone.iter().map(|block| dropped(copy, block)).sum();
+            if lost > 0 {
+                copy.dropped += lost;
+                step.push(Op::PutStreamCopy(Box::new(copy.clone())));
+                self.written = step.seq;
+            }
+        }
+    }
+
+    fn put_copy(&mut self, copy: StreamCopy, step: &mut StreamsStep<'_>) {
+        step.push(Op::PutStreamCopy(Box::new(copy.clone())));
+        self.copies.all.insert(copy.name.clone(), copy);
+        self.written = step.seq;
+        self.look_at_what_was_held_up(step);
+    }
+}
+
+impl StreamPartition {
+    /// Makes a copy, and its stream where that is not there; or gives it other terms.
+    pub(super) fn put_copy(
+        &mut self,
+        call: PutCopyCall,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
+        let PutCopyCall { stream: name, copy: new, reply } = call;
+        let stream = self.load_or_make(&name, step)?;
+        step.own.touched.insert(stream);
+        let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(()) };
+        loaded.used_at = step.now;
+        let before = loaded.copies.all.get(&new.name);
+        if before.is_none() && loaded.copies.all.len() >= COPIES_PER_STREAM_MAX {
+            let detail = format!("stream {name} has {COPIES_PER_STREAM_MAX} copies already");
+            let refused = Problem::new(429, "too_many_copies", detail);
+            step.emit(StreamsEffect::CopyPut(reply, Err(refused)));
+            return Ok(());
+        }
+        let is_new = before.is_none();
+        let copy = match copy_with_terms(new, before, loaded, step) {
+            Ok(copy) => copy,
+            Err(refused) => {
+                step.emit(StreamsEffect::CopyPut(reply, Err(refused)));
+                return Ok(());
+            }
+        };
+        let kind = CopyChangeKind::Put { runs: !copy.paused };
+        step.emit(StreamsEffect::Copy(self.id, CopyChange { stream: name, copy: copy.name.clone(), kind }));
+        loaded.put_copy(copy, step);
+        step.emit(StreamsEffect::CopyPut(reply, Ok(is_new)));
+        Ok(())
+    }
+
+    /// Has a copy rest, or go on.
+    pub(super) fn pause_copy(
+        &mut self,
+        (name, copy, paused): (&StreamName, &str, bool),
+        reply: Reply<Answered<()>>,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
+        let answer = match self.loaded_copy(name, copy, step)? {
+            Ok(loaded) => {
+                let found = loaded.copies.all.get(copy).filter(|found| found.paused != paused).cloned();
+                if let Some(found) = found {
+                    loaded.put_copy(StreamCopy { paused, ..found }, step);
+                    let kind = CopyChangeKind::Put { runs: !paused };
+                    let change = CopyChange { stream: name.clone(), copy: copy.into(), kind };
+                    step.emit(StreamsEffect::Copy(self.id, change));
+                }
+                Ok(())
+            }
+            Err(refused) => Err(refused),
+        };
+        step.emit(StreamsEffect::Done(reply, answer));
+        Ok(())
+    }
+
+    pub(super) fn delete_copy(
+        &mut self,
+        name: &StreamName,
+        copy: &str,
+        reply: Reply<Answered<()>>,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
+        let answer = match self.loaded_copy(name, copy, step)? {
+            Ok(loaded) => {
+                loaded.copies.all.remove(copy);
+                step.push(Op::DeleteStreamCopy(loaded.incarnation(), copy.into()));
+                loaded.written = step.seq;
+                loaded.look_at_what_was_held_up(step);
+                let change =
+                    CopyChange { stream: name.clone(), copy: copy.into(), kind: CopyChangeKind::Gone };
+                step.emit(StreamsEffect::Copy(self.id, change));
+                Ok(())
+            }
+            Err(refused) => Err(refused),
+        };
+        step.emit(StreamsEffect::Done(reply, answer));
+        Ok(())
+    }
+
+    /// Whoever runs a copy has come so far.
+    pub(super) fn move_copy(
+        &mut self,
+        call: MoveCopyCall,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
+        let MoveCopyCall { stream: name, copy, change, reply } = call;
+        let loaded = match self.loaded_copy(&name, &copy, step)? {
+            Ok(loaded) => loaded,
+            Err(refused) => {
+                step.emit(StreamsEffect::CopyMoved(reply, Err(refused)));
+                return Ok(());
+            }
+        };
+        let mut moved = loaded.copies.all[&copy].clone();
+        let progress = apply_move(&mut moved, &change, step.now);
+        if moved != loaded.copies.all[&copy] {
+            loaded.put_copy(moved, step);
+            let change = CopyChange { stream: name, copy, kind: CopyChangeKind::Moved };
+            step.emit(StreamsEffect::Copy(self.id, change));
+        }
+        step.emit(StreamsEffect::CopyMoved(reply, Ok(progress)));
+        Ok(())
+    }
+
+    /// The stream of a copy that is there, in memory.
+    fn loaded_copy(
+        &mut self,
+        name: &StreamName,
+        copy: &str,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<Answered<&mut LoadedStream>, StoreError> {
+        let found = self.load_stream(name, step)?;
+        let Some(loaded) = found.and_then(|stream| self.loaded.get_mut(&stream)) else {
+            return Ok(Err(unknown_stream(name)));
+        };
+        loaded.used_at = step.now;
+        step.own.touched.insert(loaded.incarnation());
+        match loaded.copies.all.contains_key(copy) {
+            true => Ok(Ok(loaded)),
+            false => Ok(Err(unknown_copy(name, copy))),
+        }
+    }
+
+    /// The copies of a stream go with it.
+    pub(super) fn delete_copies_of(&self, gone: &mut LoadedStream, step: &mut StreamsStep<'_>) {
+        for (copy, row) in std::mem::take(&mut gone.copies.all) {
+            step.push(Op::DeleteStreamCopy(row.stream, copy.clone()));
+            let change = CopyChange { stream: gone.name.clone(), copy, kind: CopyChangeKind::Gone };
+            step.emit(StreamsEffect::Copy(self.id, change));
+        }
+    }
+}
+
+fn apply_move(copy: &mut StreamCopy, change: &CopyMove, now: base::Timestamp) -> CopyProgress {
+    match change {
+        CopyMove::Step { lane, from, to, copied, duplicates, peer } => {
+            let step = CopyStep {
+                lane: *lane,
+                from: *from,
+                to: *to,
+                copied: *copied,
+                duplicates: *duplicates,
+                peer: &peer.stream,
+                peer_node: &peer.node,
+            };
+            advance(copy, &step, now)
+        }
+        CopyMove::BeginLive { newest } => {
+            begin_live(copy, *newest);
+            CopyProgress::Moved
+        }
+        CopyMove::BeginAt { id, peer } => {
+            if copy.begins.take().is_none() {
+                return CopyProgress::Elsewhere;
+            }
+            copy.position = *id;
+            (copy.peer, copy.peer_node) = (Some(peer.stream.clone()), Some(peer.node.clone()));
+            CopyProgress::Moved
+        }
+    }
+}
+
+/// A copy with new terms. With another end it begins anew.
+fn copy_with_terms(
+    new: NewCopy,
+    before: Option<&StreamCopy>,
+    loaded: &LoadedStream,
+    step: &StreamsStep<'_>,
+) -> Result<StreamCopy, Problem> {
+    let is_same_end = |before: &&StreamCopy| {
+        before.direction == new.direction
+            && before.node == new.node
+            && *before.other_namespace == *new.other.namespace()
+            && *before.other_name == *new.other.stream()
+    };
+    let followed = before.filter(is_same_end);
+    let mut copy = match followed {
+        Some(followed) => followed.clone(),
+        None => fresh_copy(&new, before, loaded, step),
+    };
+    let from = match (new.from, followed) {
+        (None, Some(_)) => None,
+        (None, None) => Some(CopyFrom::start(new.direction)),
+        (Some(from), _) => Some(from),
+    };
+    if let Some(from) = from {
+        (copy.position, copy.begins) = match from {
+            CopyFrom::Here(start) => (begin(start, loaded.ids())?, None),
+            CopyFrom::BehindThere(id) => (id, None),
+            CopyFrom::AskedThere(begins) => (0, Some(begins)),
+        };
+        (copy.start, copy.live) = (copy.position, None);
+    }
+    copy.segments = new.segments;
+    (copy.live_permille, copy.rate) = (new.live_permille, new.rate);
+    Ok(copy)
+}
+
+fn fresh_copy(
+    new: &NewCopy,
+    before: Option<&StreamCopy>,
+    loaded: &LoadedStream,
+    step: &StreamsStep<'_>,
+) -> StreamCopy {
+    StreamCopy {
+        stream: loaded.incarnation(),
+        name: new.name.clone(),
+        direction: new.direction,
+        node: new.node.clone(),
+        other_namespace: new.other.namespace().into(),
+        other_name: new.other.stream().into(),
+        segments: Vec::new(),
+        live_permille: 0,
+        rate: None,
+        paused: before.is_some_and(|before| before.paused),
+        start: 0,
+        begins: None,
+        position: 0,
+        live: None,
+        peer: None,
+        peer_node: None,
+        reset_at: None,
+        copied: 0,
+        duplicates: 0,
+        dropped: 0,
+        created_at: before.map_or(step.now, |before| before.created_at),
+    }
+}
+
+impl CopyFrom {
+    /// The start of the stream that is read.
+    fn start(direction: CopyDirection) -> Self {
+        match direction {
+            CopyDirection::To => Self::Here(SubscriptionStart::Start),
+            CopyDirection::From => Self::BehindThere(0),
+        }
+    }
+}

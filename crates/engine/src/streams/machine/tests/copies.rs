@@ -1,0 +1,165 @@
+//! Copies: what they hold up, where they begin, and how their moves are kept; and what messages
+//! without a source are called.
+
+use ::streams::{CopyLane, CopyProgress};
+use records::{CopyDirection, StreamCopy};
+
+use super::*;
+use crate::streams::SubscriptionStart;
+use crate::streams::copy::{CopyFrom, CopyMove, NewCopy, PeerIdentity};
+use crate::streams::input::{MoveCopyCall, PutCopyCall};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn to(copy: &str, node: &str) -> NewCopy {
+    NewCopy {
+        name: copy.into(),
+        direction: CopyDirection::To,
+        node: node.into(),
+        other: name("orders"),
+        segments: Vec::new(),
+        from: None,
+        live_permille: 0,
+        rate: None,
+    }
+}
+
+fn step(from: u64, to: u64, peer: &str) -> CopyMove {
+    let peer = PeerIdentity { node: "dc1".into(), stream: peer.into() };
+    CopyMove::Step { lane: CopyLane::Backlog, from, to, copied: to - from, duplicates: 0, peer }
+}
+
+impl Bench {
+    fn put_copy(&mut self, copy: NewCopy) -> Answered<bool> {
+        let (reply, mut answer) = Reply::new();
+        self.settle(vec![StreamsInput::PutCopy(Box::new(PutCopyCall {
+            stream: name("orders"),
+            copy,
+            reply,
+        }))]);
+        answer.try_recv().expect("it is answered")
+    }
+
+    fn move_copy(&mut self, copy: &str, change: CopyMove) -> Answered<CopyProgress> {
+        let (reply, mut answer) = Reply::new();
+        let call = MoveCopyCall { stream: name("orders"), copy: copy.into(), change, reply };
+        self.settle(vec![StreamsInput::MoveCopy(Box::new(call))]);
+        answer.try_recv().expect("it is answered")
+    }
+
+    fn pause_copy(&mut self, copy: &str, paused: bool) -> Answered<()> {
+        let (reply, mut answer) = Reply::new();
+        let input = StreamsInput::PauseCopy { stream: name("orders"), copy: copy.into(), paused, reply };
+        self.settle(vec![input]);
+        answer.try_recv().expect("it is answered")
+    }
+
+    fn copies(&self) -> Vec<StreamCopy> {
+        self.store.view(id()).expect("opens").stream_copies(99).expect("reads")
+    }
+
+    fn origins(&self) -> Vec<(String, u64)> {
+        let view = self.store.view(id()).expect("opens");
+        let row = view.stream_of("shop", "orders").expect("reads").expect("there");
+        row.origins.into_iter().map(|origin| (origin.source.into(), origin.from)).collect()
+    }
+}
+
+fn from_source(source: &str, number: u64) -> NewMessage {
+    NewMessage {
+        source: Some(source.into()),
+        external_id: Some(OwnedExternalId::Number(number)),
+        ..message("x")
+    }
+}
+
+#[test]
+fn a_copy_stays_where_it_is_and_begins_anew_with_another_end() {
+    let mut bench = Bench::new();
+    bench.append_new("orders", &["x", "x", "x"]);
+    assert_eq!(bench.put_copy(to("c", "dc1")), Ok(true));
+    assert_eq!(bench.move_copy("c", step(0, 2, "dc1.a")), Ok(CopyProgress::Moved));
+    assert_eq!(bench.put_copy(to("c", "dc1")), Ok(false));
+    bench.load();
+    assert_eq!((bench.copies()[0].position, bench.copies()[0].copied), (2, 2));
+    assert_eq!(bench.move_copy("c", step(0, 2, "dc1.a")), Ok(CopyProgress::Elsewhere));
+    assert_eq!(bench.move_copy("c", step(2, 3, "dc1.b")), Ok(CopyProgress::Reset));
+    assert_eq!(bench.copies()[0].position, 0);
+    assert_eq!(bench.put_copy(to("c", "dc2")), Ok(false));
+    assert_eq!((bench.copies()[0].peer.clone(), bench.copies()[0].copied), (None, 0));
+    let behind = NewCopy { from: Some(CopyFrom::Here(SubscriptionStart::Behind(99))), ..to("c", "dc2") };
+    assert_eq!(bench.put_copy(behind).map_err(|problem| problem.code), Err("invalid_from"));
+    assert_eq!(bench.delete("orders"), Ok(()));
+    assert!(bench.copies().is_empty(), "they go with it");
+}
+
+#[test]
+fn what_a_copy_has_not_taken_outlives_its_age() {
+    let mut bench = Bench::new();
+    bench.set("orders", |settings| {
+        settings.keep.age_ms = Some(60_000);
+        settings.block.messages = 1;
+    });
+    assert_eq!(bench.put_copy(to("c", "dc1")), Ok(true));
+    bench.append_new("orders", &["x", "x", "x"]);
+    bench.work();
+    let kept = |bench: &Bench| {
+        let view = bench.store.view(id()).expect("opens");
+        let stream = view.stream_of("shop", "orders").expect("reads").expect("there").incarnation;
+        view.stream_tail(stream).expect("reads").expect("there").messages
+    };
+    bench.pass(3 * MINUTE);
+    bench.work();
+    assert_eq!(kept(&bench), 3, "none is copied");
+    assert_eq!(bench.move_copy("c", step(0, 2, "dc1.a")), Ok(CopyProgress::Moved));
+    bench.pass(MINUTE);
+    bench.work();
+    assert_eq!(kept(&bench), 1, "two are");
+    assert_eq!(bench.pause_copy("c", true), Ok(()));
+    bench.pass(MINUTE);
+    bench.work();
+    assert_eq!((kept(&bench), bench.copies()[0].dropped), (0, 1), "a copy that rests holds nothing up");
+}
+
+#[test]
+fn a_message_that_comes_back_is_known() {
+    let mut bench = Bench::new();
+    bench.append_new("orders", &["x", "y"]);
+    let own = bench.origins();
+    assert_eq!((own.len(), own[0].1), (1, 1));
+    let back = bench.append("orders", vec![from_source(&own[0].0, 2)]);
+    assert!(matches!(back[..], [AppendOutcome::Duplicate(_)]));
+    let other = bench.append("orders", vec![from_source(&own[0].0, 4), from_source("dc1.b", 2)]);
+    assert_eq!(other, [AppendOutcome::Appended(3), AppendOutcome::Appended(4)]);
+    assert_eq!(bench.delete("orders"), Ok(()));
+    bench.append_new("orders", &["z"]);
+    assert_ne!(bench.origins()[0].0, own[0].0, "made again, it is another stream");
+}
+
+#[test]
+fn a_durable_append_is_saved_at_once_in_every_mode() {
+    for mode in SaveMode::ALL {
+        let mut bench = Bench::new();
+        bench.set_mode("orders", mode);
+        let (reply, mut answer) = Reply::new();
+        let call = AppendCall {
+            stream: name("orders"),
+            messages: vec![message("x")],
+            run: None,
+            expect_last_id: None,
+            is_durable: true,
+            taken_by: None,
+            reply,
+        };
+        bench.hold();
+        bench.settle(vec![StreamsInput::Append(Box::new(call))]);
+        assert!(answer.try_recv().is_err(), "{mode:?}: not before it is durable");
+        bench.write_held();
+        assert!(answer.try_recv().expect("answered").is_ok(), "{mode:?}");
+        bench.load();
+        assert_eq!(bench.append_new("orders", &["y"]).len(), 1);
+        let view = bench.store.view(id()).expect("opens");
+        let stream = view.stream_of("shop", "orders").expect("reads").expect("there").incarnation;
+        assert!(view.stream_tail(stream).expect("reads").expect("there").messages >= 1, "{mode:?}");
+    }
+}

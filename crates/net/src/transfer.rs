@@ -1,0 +1,40 @@
+//! How nodes speak of streams with each other: names of headers, and a content type.
+
+/// The content type of messages as copies send them.
+pub const TRANSFER_TYPE: &str = "application/vnd.fieldpost.messages";
+/// What a node calls itself: a header of answers.
+pub const NODE_HEADER: &str = "fieldpost-node";
+/// What a stream calls itself: a header of answers. Another one after it was made anew.
+pub const STREAM_HEADER: &str = "fieldpost-stream";
+/// Where to read on: a header of pages.
+pub const NEXT_AFTER_HEADER: &str = "fieldpost-next-after";
+/// The newest durable message: a header of pages.
+pub const NEWEST_HEADER: &str = "fieldpost-newest";
+/// The place of an append among those of one sender, `RUN-PLACE`: a header of appends. One behind
+/// another that was not taken is refused.
+pub const RUN_HEADER: &str = "fieldpost-run";
+
+/// Whether bytes are a JSON text that fits into a line.
+#[must_use]
+pub fn is_json_line(text: &[u8]) -> bool {
+    !text.contains(&b'\n') && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_json_line;
+
+    #[test]
+    fn a_json_text_has_one_line_and_one_value() {
+        for (text, is_one) in [
+            (&b"{\"a\":[1,2.50]}"[..], true),
+            (b"null", true),
+            (b"1 2", false),
+            (b"{\"a\":\n1}", false),
+            (b"\"\xff\"", false),
+            (b"", false),
+        ] {
+            assert_eq!(is_json_line(text), is_one, "{text:?}");
+        }
+    }
+}

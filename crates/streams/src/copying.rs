@@ -1,0 +1,428 @@
+//! How far a copy has come, which of its messages goes next, and when.
+//!
+//! A position says that every message up to it is durable at the other end. It moves with an answer
+//! from there and with nothing else, and it is true of the stream that gave the answer: where the
+//! stream at the other end is another one, the copy begins anew, and what is there already is a
+//! duplicate.
+//!
+//! ```text
+//!   kept ------------|############|......................|######|.....
+//!                    start        position               from   position
+//!                                 (backlog goes on here) (live lane)
+//! ```
+//!
+//! With a live lane new messages go beside the backlog. Once the backlog has come to where the lane
+//! began, both are one again.
+
+use std::time::Duration;
+
+use base::{Timestamp, hash};
+use records::{CopyDirection, LiveLane, StreamBlock, StreamCopy};
+
+/// A copy that is further behind has a live lane, if it is to have one.
+pub const LIVE_WHEN_BEHIND: Duration = Duration::from_secs(10);
+/// How long a copy shows that the stream at the other end was made anew.
+pub const RESET_SHOWN: Duration = Duration::from_secs(15);
+/// First and longest pause between tries. With the time that a connection takes, a copy goes on
+/// within 5 s of the peer's return.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Tries until the longest pause, and some.
+const DOUBLINGS_MAX: u32 = 6;
+/// The time for which a pace lets messages go ahead.
+const PACE_AHEAD: Duration = Duration::from_millis(250);
+
+/// Which messages of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyLane {
+    /// The oldest that are not copied.
+    Backlog,
+    /// Those that came since the live lane was begun.
+    Live,
+}
+
+/// Messages that are durable at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyStep<'a> {
+    /// Of which lane they are.
+    pub lane: CopyLane,
+    /// They are behind this id,
+    pub from: u64,
+    /// up to this one; what is between and was not sent is of other segments, or gone.
+    pub to: u64,
+    /// Messages that were new there.
+    pub copied: u64,
+    /// Messages that were there already.
+    pub duplicates: u64,
+    /// What the stream at the other end calls itself.
+    pub peer: &'a str,
+    /// What its node calls itself.
+    pub peer_node: &'a str,
+}
+
+/// What a step did to a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyProgress {
+    /// It moved on.
+    Moved,
+    /// The stream at the other end is another one than before: the copy begins anew.
+    Reset,
+    /// The copy is elsewhere by now: nothing was changed.
+    Elsewhere,
+}
+
+/// Moves a copy on.
+pub fn advance(copy: &mut StreamCopy, step: &CopyStep<'_>, now: Timestamp) -> CopyProgress {
+    if copy.peer.as_deref().is_some_and(|peer| peer != step.peer) {
+        reset(copy, step, now);
+        return CopyProgress::Reset;
+    }
+    let at = match step.lane {
+        CopyLane::Backlog => Some(copy.position),
+        CopyLane::Live => copy.live.map(|live| live.position),
+    };
+    if at != Some(step.from) || step.to < step.from {
+        return CopyProgress::Elsewhere;
+    }
+    match step.lane {
+        CopyLane::Backlog => copy.position = step.to,
+        CopyLane::Live => copy.live = copy.live.map(|live| LiveLane { position: step.to, ..live }),
+    }
+    copy.copied += step.copied;
+    copy.duplicates += step.duplicates;
+    remember(&mut copy.peer, step.peer);
+    remember(&mut copy.peer_node, step.peer_node);
+    merge(copy);
+    CopyProgress::Moved
+}
+
+fn remember(known: &mut Option<Box<str>>, now: &str) {
+    if known.as_deref() != Some(now) {
+        *known = Some(now.into());
+    }
+}
+
+/// The backlog has come to where the live lane began.
+fn merge(copy: &mut StreamCopy) {
+    if let Some(live) = copy.live.filter(|live| copy.position >= live.from) {
+        copy.position = copy.position.max(live.position);
+        copy.live = None;
+    }
+}
+
+fn reset(copy: &mut StreamCopy, step: &CopyStep<'_>, now: Timestamp) {
+    copy.position = match copy.direction {
+        CopyDirection::To => copy.start,
+        CopyDirection::From => 0,
+    };
+    (copy.live, copy.begins, copy.reset_at) = (None, None, Some(now));
+    remember(&mut copy.peer, step.peer);
+    remember(&mut copy.peer_node, step.peer_node);
+}
+
+/// Begins the live lane behind the newest message, if there is none yet.
+pub fn begin_live(copy: &mut StreamCopy, newest: u64) {
+    if copy.live.is_none() && newest > copy.position {
+        copy.live = Some(LiveLane { from: newest, position: newest });
+    }
+}
+
+/// Whether a message is durable at the other end: of the segments that are copied.
+#[must_use]
+pub fn is_taken(copy: &StreamCopy, id: u64) -> bool {
+    id <= copy.position || copy.live.is_some_and(|live| id > live.from && id <= live.position)
+}
+
+/// Messages of a block that a copy has not taken, where the block goes: at most so many.
+#[must_use]
+pub fn dropped(copy: &StreamCopy, block: &StreamBlock) -> u64 {
+    let is_of_others = !copy.segments.is_empty()
+        && !block.any_segment
+        && !block.segments.iter().any(|segment| copy.segments.contains(segment));
+    if copy.direction != CopyDirection::To || is_of_others {
+        return 0;
+    }
+    let untaken = |from: u64, to: u64| {
+        let from = from.max(copy.position.saturating_add(1));
+        let live =
+            copy.live.map_or(0, |live| (live.position.min(to) + 1).saturating_sub((live.from + 1).max(from)));
+        (to + 1).saturating_sub(from).saturating_sub(live)
+    };
+    untaken(block.first, block.last).min(block.messages.into())
+}
+
+/// Bytes that went by either lane since the live lane was begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneBytes {
+    /// The backlog.
+    pub backlog: u64,
+    /// New messages.
+    pub live: u64,
+}
+
+impl LaneBytes {
+    /// Counts bytes.
+    pub fn add(&mut self, lane: CopyLane, bytes: u64) {
+        match lane {
+            CopyLane::Backlog => self.backlog = self.backlog.saturating_add(bytes),
+            CopyLane::Live => self.live = self.live.saturating_add(bytes),
+        }
+    }
+
+    /// Which lane is next where both have messages: the live one while it has not had its share.
+    #[must_use]
+    pub fn next(&self, live_permille: u32) -> CopyLane {
+        let share = u128::from(live_permille.min(1_000));
+        let is_below = u128::from(self.live) * (1_000 - share) <= u128::from(self.backlog) * share;
+        if is_below && share > 0 { CopyLane::Live } else { CopyLane::Backlog }
+    }
+}
+
+/// When messages may go, so that no more go than a rate says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyPace {
+    bytes_per_second: Option<u64>,
+    /// All that went is paid for at this time.
+    paid_at: Timestamp,
+}
+
+impl CopyPace {
+    /// So many bytes in a second; `None` without a bound.
+    #[must_use]
+    pub fn new(bytes_per_second: Option<u64>, now: Timestamp) -> Self {
+        Self { bytes_per_second: bytes_per_second.map(|rate| rate.max(1)), paid_at: now }
+    }
+
+    /// Bytes went.
+    pub fn spend(&mut self, bytes: u64, now: Timestamp) {
+        let Some(rate) = self.bytes_per_second else { return };
+        let took_ms = u64::try_from(u128::from(bytes) * 1_000 / u128::from(rate)).unwrap_or(u64::MAX);
+        self.paid_at = self.paid_at.max(now).after(Duration::from_millis(took_ms));
+    }
+
+    /// When the next ones may go.
+    #[must_use]
+    pub fn next_at(&self) -> Timestamp {
+        let ahead_ms = i64::try_from(PACE_AHEAD.as_millis()).unwrap_or(0);
+        match self.bytes_per_second {
+            Some(_) => Timestamp(self.paid_at.0.saturating_sub(ahead_ms)),
+            None => Timestamp(i64::MIN),
+        }
+    }
+
+    /// Most bytes that are sent together: a quarter of a second's.
+    #[must_use]
+    pub fn bytes_together(&self, most: usize) -> usize {
+        let Some(rate) = self.bytes_per_second else { return most };
+        usize::try_from(rate / 4).unwrap_or(usize::MAX).clamp(1, most)
+    }
+}
+
+/// The pause before the next try after so many failures, one after the other: it grows, up to 2 s.
+/// `seed` spreads the tries of many copies.
+#[must_use]
+pub fn pause(failures: u32, seed: u64) -> Duration {
+    let doublings = failures.saturating_sub(1).min(DOUBLINGS_MAX);
+    let whole = PAUSE.0.saturating_mul(1 << doublings).min(PAUSE.1);
+    let spread = hash::derived(seed, &failures.to_le_bytes()) % 256;
+    whole / 2 + whole / 2 * (spread as u32) / 256
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Incarnation;
+    use base::random::Random;
+
+    use super::*;
+
+    fn copy(direction: CopyDirection) -> StreamCopy {
+        StreamCopy {
+            stream: Incarnation(1),
+            name: "c".into(),
+            direction,
+            node: "centre".into(),
+            other_namespace: "shop".into(),
+            other_name: "orders".into(),
+            segments: Vec::new(),
+            live_permille: 0,
+            rate: None,
+            paused: false,
+            start: 2,
+            begins: None,
+            position: 2,
+            live: None,
+            peer: None,
+            peer_node: None,
+            reset_at: None,
+            copied: 0,
+            duplicates: 0,
+            dropped: 0,
+            created_at: Timestamp(0),
+        }
+    }
+
+    fn step(lane: CopyLane, from: u64, to: u64) -> CopyStep<'static> {
+        CopyStep { lane, from, to, copied: to - from, duplicates: 0, peer: "dc1.a", peer_node: "dc1" }
+    }
+
+    fn block(first: u64, last: u64) -> StreamBlock {
+        StreamBlock {
+            stream: Incarnation(1),
+            first,
+            last,
+            messages: (last + 1 - first) as u32,
+            bytes: 1,
+            stored_bytes: 1,
+            checksum: 0,
+            storage: "local".into(),
+            created_at: Timestamp(0),
+            last_at: Timestamp(0),
+            segments: vec!["east".into()],
+            any_segment: false,
+        }
+    }
+
+    #[test]
+    fn a_position_moves_from_where_it_is_and_from_nowhere_else() {
+        let mut one = copy(CopyDirection::To);
+        for (from, to, expect, position) in [
+            (2, 5, CopyProgress::Moved, 5),
+            (2, 9, CopyProgress::Elsewhere, 5),
+            (6, 9, CopyProgress::Elsewhere, 5),
+            (5, 9, CopyProgress::Moved, 9),
+        ] {
+            let moved = advance(&mut one, &step(CopyLane::Backlog, from, to), Timestamp(0));
+            assert_eq!((moved, one.position), (expect, position), "{from} {to}");
+        }
+        assert_eq!(
+            (one.copied, one.peer.as_deref(), one.peer_node.as_deref()),
+            (7, Some("dc1.a"), Some("dc1"))
+        );
+        let lost = advance(&mut one, &step(CopyLane::Live, 9, 10), Timestamp(0));
+        assert_eq!(lost, CopyProgress::Elsewhere, "there is no live lane");
+    }
+
+    #[test]
+    fn a_stream_that_was_made_anew_is_copied_anew() {
+        for (direction, expect) in [(CopyDirection::To, 2), (CopyDirection::From, 0)] {
+            let mut one = copy(direction);
+            advance(&mut one, &step(CopyLane::Backlog, 2, 9), Timestamp(0));
+            begin_live(&mut one, 20);
+            let other = CopyStep { peer: "dc1.b", ..step(CopyLane::Backlog, 9, 12) };
+            assert_eq!(advance(&mut one, &other, Timestamp(7)), CopyProgress::Reset);
+            assert_eq!((one.position, one.live, one.reset_at), (expect, None, Some(Timestamp(7))));
+            assert_eq!(one.copied, 7, "what went to the other one counts when it goes again");
+            let again = CopyStep { peer: "dc1.b", ..step(CopyLane::Backlog, expect, 12) };
+            assert_eq!(advance(&mut one, &again, Timestamp(8)), CopyProgress::Moved);
+        }
+    }
+
+    #[test]
+    fn a_live_lane_ends_where_the_backlog_comes_to_it() {
+        let mut one = copy(CopyDirection::To);
+        begin_live(&mut one, 50);
+        begin_live(&mut one, 60);
+        advance(&mut one, &step(CopyLane::Live, 50, 55), Timestamp(0));
+        let taken = |one: &StreamCopy| [2, 3, 50, 51, 55, 56].map(|id| is_taken(one, id));
+        assert_eq!(taken(&one), [true, false, false, true, true, false]);
+        advance(&mut one, &step(CopyLane::Backlog, 2, 50), Timestamp(0));
+        assert_eq!((one.position, one.live), (55, None));
+        assert_eq!(taken(&one), [true, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn what_goes_untaken_is_counted() {
+        let mut one = copy(CopyDirection::To);
+        assert_eq!([block(1, 2), block(1, 5), block(3, 5)].map(|gone| dropped(&one, &gone)), [0, 3, 3]);
+        one.live = Some(LiveLane { from: 6, position: 8 });
+        assert_eq!([block(5, 7), block(7, 8), block(8, 10)].map(|gone| dropped(&one, &gone)), [2, 0, 2]);
+        one.segments = vec!["west".into()];
+        assert_eq!(dropped(&one, &block(1, 5)), 0);
+        assert_eq!(dropped(&copy(CopyDirection::From), &block(3, 5)), 0);
+    }
+
+    #[test]
+    fn the_live_lane_has_its_share() {
+        for (permille, expect) in [(0, 0), (250, 25), (900, 90), (1_000, 100)] {
+            let mut sent = LaneBytes::default();
+            for _ in 0..100 {
+                sent.add(sent.next(permille), 10);
+            }
+            assert!(sent.live.abs_diff(expect * 10) <= 10, "{permille}: {sent:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_goes_than_the_rate_says() {
+        let mut pace = CopyPace::new(Some(1_000), Timestamp(0));
+        let (mut now, mut sent) = (Timestamp(0), 0);
+        let most = pace.bytes_together(1 << 20) as u64;
+        while now < Timestamp(10_000) {
+            now = now.max(pace.next_at());
+            pace.spend(most, now);
+            sent += most;
+        }
+        assert!((9_500..=10_750).contains(&sent), "{sent}");
+        let free = CopyPace::new(None, Timestamp(0));
+        assert!(free.next_at() < Timestamp(0) && free.bytes_together(7) == 7);
+    }
+
+    #[test]
+    fn pauses_grow_and_stay_short_enough() {
+        for seed in 0..100 {
+            let pauses: Vec<Duration> = (1..40).map(|failures| pause(failures, seed)).collect();
+            assert!(pauses.iter().all(|pause| *pause <= PAUSE.1 && *pause >= PAUSE.0 / 2), "{pauses:?}");
+            assert!(pauses[10] > pauses[0]);
+        }
+    }
+
+    /// A copy whose steps are lost, repeated and reordered, and whose peer is made anew, beside a
+    /// list of what the peer holds.
+    #[test]
+    fn whatever_a_copy_takes_for_copied_is_there() {
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let mut one = StreamCopy { start: 0, position: 0, ..copy(CopyDirection::To) };
+            let (mut peer, mut held) = (0_u64, std::collections::BTreeSet::<u64>::new());
+            let mut answers: Vec<(CopyLane, u64, u64, u64)> = Vec::new();
+            let mut newest = 0;
+            for _ in 0..300 {
+                newest += random.below(4);
+                match random.below(10) {
+                    0 => begin_live(&mut one, newest),
+                    1 if random.below(6) == 0 => {
+                        // Answers of the one before are not waited for: its node is not there.
+                        (peer, held) = (peer + 1, std::collections::BTreeSet::new());
+                        answers.clear();
+                    }
+                    2..=5 => {
+                        let live = one.live.filter(|_| random.below(2) == 0);
+                        let lane = if live.is_some() { CopyLane::Live } else { CopyLane::Backlog };
+                        let from = live.map_or(one.position, |live| live.position);
+                        let until = match one.live {
+                            Some(lane) if live.is_none() => lane.from,
+                            _ => newest,
+                        };
+                        let to = (from + random.below(5)).min(until).max(from);
+                        held.extend(from + 1..=to);
+                        answers.push((lane, from, to, peer));
+                    }
+                    _ if !answers.is_empty() => {
+                        let at = random.below(answers.len() as u64) as usize;
+                        let (lane, from, to, of) = match random.below(3) {
+                            0 => answers[at],
+                            _ => answers.remove(at),
+                        };
+                        let name = format!("dc1.{of}");
+                        let answer = CopyStep { peer: &name, ..step(lane, from, to) };
+                        advance(&mut one, &answer, Timestamp(0));
+                    }
+                    _ => {}
+                }
+                if one.peer.as_deref() == Some(&*format!("dc1.{peer}")) {
+                    let taken = (1..=newest).filter(|id| is_taken(&one, *id));
+                    assert!(taken.into_iter().all(|id| held.contains(&id)), "seed {seed}: {one:?}");
+                }
+            }
+        }
+    }
+}
