@@ -17,14 +17,14 @@ export type Caller = Shape<"Caller">;
  * - `deliver` ID: retry and resend of deliveries; `test` ID: a test notification; `url` ID: a client's
  *   URL and secret.
  * - `jobs` NS: publish, change and delete jobs, settings; `respawn` NS: also dead letters and pauses.
- * - `look.stream` NS: streams, their messages and blocks; `append` NS: messages; `streams` NS: also
- *   settings, and deleting a stream.
+ * - `look.stream` NS: streams, their messages and blocks; `subscribe` NS: subscriptions, and their
+ *   positions; `append` NS: messages; `streams` NS: also settings, and deleting a stream.
  * - `operate`: what `operate` reaches everywhere; `portal`: links for a client's owner.
  * - `admin`: nothing less will do.
  */
 export type Permission =
   | "look" | "look.devices" | "look.queue" | "look.client" | "look.fleet" | "look.picks" | "pick" | "operate.picks"
-  | "register" | "command" | "deliver" | "test" | "url" | "jobs" | "respawn" | "look.stream" | "append" | "streams" | "operate" | "portal" | "admin";
+  | "register" | "command" | "deliver" | "test" | "url" | "jobs" | "respawn" | "look.stream" | "subscribe" | "append" | "streams" | "operate" | "portal" | "admin";
 
 /** Whether the caller may do it. */
 export function permits(caller: Caller, permission: Permission, where?: string): boolean {
@@ -50,6 +50,7 @@ export function permits(caller: Caller, permission: Permission, where?: string):
     case "jobs": return has("admin") || namespace;
     case "respawn": return has("admin", "operate") || namespace;
     case "look.stream": return has("admin", "read", "operate") || stream("all", "read");
+    case "subscribe": return has("admin") || stream("all", "read");
     case "append": return has("admin") || stream("all", "append");
     case "streams": return has("admin") || stream("all");
     case "operate": return has("admin", "operate");
