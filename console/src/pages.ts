@@ -48,5 +48,6 @@ export const pages: readonly PageRoute[] = [
   page("/quarantine", "Quarantine", "look", () => import("./pages/Quarantine.svelte")),
   page("/operations", "Operations", "look.queue", () => import("./pages/Operations.svelte")),
   page("/notices", "Notices", "look", () => import("./pages/Notices.svelte")),
+  page("/nodes", "Nodes", "admin", () => import("./pages/Nodes.svelte")),
   page("/system", "System", "look", () => import("./pages/System.svelte")),
 ];
