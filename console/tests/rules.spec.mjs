@@ -15,7 +15,7 @@ function lib(name) {
 
 test("a caller is offered what the scopes reach", async () => {
   const { permits } = await lib("rights");
-  const everything = "look look.devices look.queue look.client register command deliver test url jobs respawn control look.stream subscribe append streams operate portal admin".split(" ");
+  const everything = "look look.devices look.queue look.client register command deliver test url jobs respawn control coordinate look.stream subscribe append streams operate portal admin".split(" ");
   const check = (caller, where, expect) => {
     const offered = everything.filter((permission) => permits({ open: false, token: "t", scopes: [], ...caller }, permission, where));
     assert.deepEqual(offered.join(" "), expect, JSON.stringify([caller, where]));
@@ -30,7 +30,7 @@ test("a caller is offered what the scopes reach", async () => {
   check({ scopes: ["jobs:shop"] }, "shop", "look.queue jobs respawn control");
   check({ scopes: ["jobs:shop"] }, "other", "");
   check({ scopes: ["jobs:shop"] }, undefined, "look.queue jobs respawn control");
-  check({ scopes: ["coordinate:shop"] }, "shop", "control");
+  check({ scopes: ["coordinate:shop"] }, "shop", "control coordinate");
   check({ scopes: ["coordinate:shop"] }, "other", "");
   check({ scopes: ["streams:shop"] }, "shop", "look.stream subscribe append streams");
   check({ scopes: ["streams:shop"] }, "other", "");

@@ -18,6 +18,7 @@ export type Caller = Shape<"Caller">;
  *   URL and secret.
  * - `jobs` NS: publish, change and delete jobs, settings; `respawn` NS: also dead letters and pauses;
  *   `control` NS: what the workers of its queues are told.
+ * - `coordinate` NS: locks and limits.
  * - `look.stream` NS: streams, their messages and blocks; `subscribe` NS: subscriptions, and their
  *   positions; `append` NS: messages; `streams` NS: also settings, and deleting a stream.
  * - `operate`: what `operate` reaches everywhere; `portal`: links for a client's owner.
@@ -25,7 +26,7 @@ export type Caller = Shape<"Caller">;
  */
 export type Permission =
   | "look" | "look.devices" | "look.queue" | "look.client" | "look.fleet" | "look.picks" | "pick" | "operate.picks"
-  | "register" | "command" | "deliver" | "test" | "url" | "jobs" | "respawn" | "control" | "look.stream" | "subscribe" | "append" | "streams" | "operate" | "portal" | "admin";
+  | "register" | "command" | "deliver" | "test" | "url" | "jobs" | "respawn" | "control" | "coordinate" | "look.stream" | "subscribe" | "append" | "streams" | "operate" | "portal" | "admin";
 
 /** Whether the caller may do it. */
 export function permits(caller: Caller, permission: Permission, where?: string): boolean {
@@ -51,6 +52,7 @@ export function permits(caller: Caller, permission: Permission, where?: string):
     case "jobs": return has("admin") || namespace;
     case "respawn": return has("admin", "operate") || namespace;
     case "control": return has("admin") || namespace || coordinates(caller, where);
+    case "coordinate": return has("admin") || coordinates(caller, where);
     case "look.stream": return has("admin", "read", "operate") || stream("all", "read");
     case "subscribe": return has("admin") || stream("all", "read");
     case "append": return has("admin") || stream("all", "append");
