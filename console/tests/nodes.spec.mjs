@@ -154,7 +154,7 @@ test("a copy is made, paused, resumed, changed back and deleted", async (t) => {
     held.set("edge", { ...held.get("edge"), ...reset });
     await page.getByRole("button", { name: "Refresh" }).click();
     await view.getByText("The stream at the other end was made anew").waitFor();
-    await view.getByText("40 messages were deleted before they were copied").waitFor();
+    await view.getByText("40 messages were deleted before being copied").waitFor();
     await until(["1.2M", "98.8K", "12", "40"], () => view.locator(".tile dd").allTextContents());
     await accessible(page);
 

@@ -12,7 +12,7 @@ const TOKENS = [
 function relay(name, more = {}) {
   return {
     name, database: "postgres://shop@db.example:5432/shop", table: `${name}_outbox`, state: "working", on_refused: "skip", waiting: 0, bytes: 0, held: 0, refused: 0,
-    oldest_at: null, moved: 0, refused_now: 0, error: null, ...more,
+    oldest_at: null, oldest_age_ms: null, moved: 0, rate: 0, error: null, last_seen_at: new Date().toISOString(), ...more,
   };
 }
 
@@ -26,13 +26,13 @@ test("relays say who works, how many rows wait and since when, and what was refu
     const oldest_at = new Date(Date.now() - 90_000).toISOString();
     items = [
       relay("standby", { state: "waiting", waiting: null, bytes: null, held: null, refused: null }),
-      relay("orders", { waiting: 1_234_567, bytes: 5 * 1024 ** 2, refused: 3, oldest_at, moved: 98_000 }),
+      relay("orders", { waiting: 1_234_567, bytes: 5 * 1024 ** 2, refused: 3, oldest_at, moved: 98_000, rate: 812.5 }),
       relay("audit", { state: "connecting", error: HOSTILE.markup, on_refused: "hold", held: 2 }),
     ];
     await page.getByRole("button", { name: "Refresh" }).click();
     await until(["audit_outbox", "orders_outbox", "standby_outbox"], () => page.getByRole("heading", { level: 2 }).allTextContents());
     const figures = (name) => page.locator(`dl[aria-label="Rows of ${name}"] dd`).allTextContents();
-    assert.deepEqual((await figures("orders_outbox")).slice(0, 5), ["1.2M", "5.0 MB", "0", "3", "98K"]);
+    assert.deepEqual((await figures("orders_outbox")).slice(0, 6), ["1.2M", "5.0 MB", "0", "3", "812.5", "98K"]);
     assert.deepEqual((await figures("standby_outbox")).slice(0, 4), ["–", "–", "–", "–"]);
     await page.getByText("another relay works on the table").waitFor();
     await page.getByText("holds up the rows of its key").waitFor();

@@ -26,6 +26,8 @@ export interface StreamCopy {
   duplicates: number;
   dropped: number;
   error: string | null;
+  /** When the stream at the other end was last seen to be made anew. */
+  source_reset_at?: string | null;
 }
 
 /** A copy with the stream of this node that it belongs to. */

@@ -9,7 +9,8 @@ export interface Relay {
   database: string;
   table: string;
   state: "connecting" | "waiting" | "working";
-  on_refused: "skip" | "hold";
+  /** What becomes of rows that are refused for good. */
+  on_refused: "skip" | "hold" | null;
   /** Rows, and what they take. */
   waiting: number | null;
   bytes: number | null;
@@ -20,8 +21,12 @@ export interface Relay {
   oldest_at: string | null;
   /** Rows that it has moved since it began. */
   moved: number;
+  /** Rows that it moves a second. */
+  rate: number;
   /** Why it does not move. */
   error: string | null;
+  /** When it last said all this; half a minute later it is forgotten. */
+  last_seen_at: string;
 }
 
 export function loadRelays(cursor: string | undefined, limit: number, signal: AbortSignal): Promise<Page<Relay>> {
