@@ -158,3 +158,16 @@ test("a copy's state is told in a word, and its form goes there and back", async
   assert.deepEqual(bodyOf({ ...formOf(undefined), node: "dc1" }), { direction: "to", node: "dc1", from: "start" });
   assert.equal(bodyOf({ ...formOf(copy), start: { begins: "id", id: " 41 ", time: "" } }).from, "41");
 });
+
+test("the form of a subscription becomes the call's body, and moves nothing unless it is asked to", async () => {
+  const { bodyOf, formOf, lagOf } = await lib("lib/subscriptions");
+  const pushed = { name: "erp", segment: "a,b", push: { url: "https://x.example/", max: 7, failures: 0, error: null, last_failed_at: null } };
+  assert.deepEqual(bodyOf(formOf(undefined)), { from: "start" });
+  assert.deepEqual(bodyOf(formOf(pushed)), { segment: "a,b", push: { url: "https://x.example/", max: 7 } });
+  assert.deepEqual(bodyOf({ ...formOf(pushed), pushed: false, segment: " " }), {});
+  assert.deepEqual(bodyOf({ ...formOf(pushed), secret: " whsec_abc= ", max: "" }).push, { url: "https://x.example/", secret: "whsec_abc=" });
+  for (const [start, expect] of [[{ begins: "id", id: " 41 " }, "41"], [{ begins: "end" }, "end"], [{ begins: "time", time: "2026-11-22T12:00" }, new Date("2026-11-22T12:00").toISOString()]]) {
+    assert.equal(bodyOf({ ...formOf(pushed), start: { begins: "", id: "", time: "", ...start } }).from, expect);
+  }
+  assert.deepEqual([{ lag: 1_200, segment: null }, { lag: 3, segment: "a" }, { lag: 0, segment: "a" }].map(lagOf), ["1,200", "at most 3", "0"]);
+});
