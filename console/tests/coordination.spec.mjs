@@ -107,6 +107,16 @@ test("a token sees the locks that it reaches, in narrow windows and both themes 
     await page.getByRole("heading", { name: "Queues" }).waitFor();
     assert.equal(await page.getByRole("link", { name: "Coordination" }).count(), 0);
   });
+  // A server may list neither: any lock is looked at by its name all the same.
+  const unlisted = [404, { code: "unknown_route", detail: "there is no such path" }];
+  const none = { ...answers, "GET /v1/locks": () => unlisted, "GET /v1/limits": () => unlisted };
+  await visit(site, "/coordination?lock=shop/free", { answers: none, token: "root-token", expected: [/status of 404/] }, async (page) => {
+    await page.getByText("Locks are not listed here").waitFor();
+    await page.getByText("it was never held").waitFor();
+    await page.getByRole("link", { name: "Limits" }).click();
+    await page.getByText("Limits are not listed here").waitFor();
+    await accessible(page);
+  });
   const paths = ["/coordination", `/coordination?lock=shop/${locks[0].name}`, "/coordination?tab=limits"];
   await readable(site, paths, (page) => page.getByRole("gridcell").first().waitFor(), { answers, token: "root-token" });
 });

@@ -13,7 +13,7 @@ function lib(name) {
 function dataUrl(path) {
   const target = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
   const { outputText } = ts.transpileModule(readFileSync(path, "utf8"), { compilerOptions: target });
-  const beside = (all, from) => (from.endsWith("/api") ? 'from "data:text/javascript,export const api = {}, ask = {};"' : `from "${dataUrl(join(path, "..", `${from}.ts`))}"`);
+  const beside = (all, from) => (from.endsWith("/api") ? 'from "data:text/javascript,export const api = {}, ask = {}, FieldpostError = Error;"' : `from "${dataUrl(join(path, "..", `${from}.ts`))}"`);
   const text = outputText.replace(/from "(\.[^"]+)"/g, beside);
   return `data:text/javascript;base64,${Buffer.from(text).toString("base64")}`;
 }

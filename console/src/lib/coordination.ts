@@ -1,5 +1,5 @@
 /** Locks and limits that programs share by their names. */
-import { api, type Page } from "./api";
+import { api, FieldpostError, type Page } from "./api";
 import { filled } from "./filled";
 import { to } from "./paths";
 
@@ -21,12 +21,17 @@ export interface Lock extends LockName {
   expires_at?: string | null;
 }
 
-/** A limit, and what is left of it now. */
+/** A limit as it was asked last, and what is left of it now. */
 export interface RateLimit extends LockName {
   kind: "smooth" | "window";
   limit: number;
   per: string;
   remaining: number;
+}
+
+/** The server has no such list: its names are for those who know them. */
+export function isUnlisted(error: unknown): boolean {
+  return error instanceof FieldpostError && error.code === "unknown_route";
 }
 
 function pathOf({ namespace: ns, name }: LockName): string {

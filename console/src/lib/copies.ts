@@ -1,5 +1,5 @@
 /** Copies of streams: messages that are given on to another node, or taken from one. */
-import { api, ask, type Page } from "./api";
+import { api, ask, FieldpostError, type Page } from "./api";
 import { filled } from "./filled";
 import { to } from "./paths";
 import { fromOf, type StartForm } from "./starts";
@@ -116,12 +116,21 @@ export async function loadAll(signal: AbortSignal): Promise<AllCopies> {
   const work = async (): Promise<void> => {
     for (let at = next++; at < page.items.length; at = next++) {
       const { namespace: ns, stream } = page.items[at]!;
-      const { items } = await copies.list({ ns, stream }, undefined, COPIES_MAX, signal);
-      found[at] = items.map((copy) => ({ of: { ns, stream }, copy }));
+      found[at] = (await copiesOf({ ns, stream }, signal)).map((copy) => ({ of: { ns, stream }, copy }));
     }
   };
   await Promise.all(Array.from({ length: CALLS }, work));
   return { all: found.flat(), more: page.next_cursor != null };
+}
+
+/** None where the stream was deleted meanwhile. */
+async function copiesOf(stream: StreamName, signal: AbortSignal): Promise<StreamCopy[]> {
+  try {
+    return (await copies.list(stream, undefined, COPIES_MAX, signal)).items;
+  } catch (refused) {
+    if (refused instanceof FieldpostError && refused.code === "unknown_stream") return [];
+    throw refused;
+  }
 }
 
 export type CopyTone = "ok" | "warn" | "bad" | "plain";
