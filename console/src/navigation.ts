@@ -23,6 +23,8 @@ export const navItems: readonly NavItem[] = [
   { path: "/deliveries", title: "Deliveries", key: "e", group: "Delivery" },
   { path: "/queues", title: "Queues", key: "q", group: "Delivery" },
   { path: "/streams", title: "Streams", key: "t", group: "Delivery" },
+  { path: "/coordination", title: "Coordination", key: "m", group: "Delivery" },
+  { path: "/relays", title: "Relays", key: "y", group: "Delivery" },
   { path: "/quarantine", title: "Quarantine", key: "u", group: "Delivery" },
   { path: "/operations", title: "Operations", key: "p", group: "Server" },
   { path: "/notices", title: "Notices", key: "n", group: "Server" },

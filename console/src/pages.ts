@@ -45,8 +45,11 @@ export const pages: readonly PageRoute[] = [
   page("/streams", "Streams", "look.stream", () => import("./pages/Streams.svelte")),
   page("/streams/:ns/:stream", "Stream", "look.stream", () => import("./pages/Stream.svelte")),
   page("/streams/:ns/:stream/messages/:id", "Message", "look.stream", () => import("./pages/StreamMessage.svelte")),
+  page("/coordination", "Coordination", "coordinate", () => import("./pages/Coordination.svelte")),
+  page("/relays", "Relays", "look", () => import("./pages/Relays.svelte")),
   page("/quarantine", "Quarantine", "look", () => import("./pages/Quarantine.svelte")),
   page("/operations", "Operations", "look.queue", () => import("./pages/Operations.svelte")),
   page("/notices", "Notices", "look", () => import("./pages/Notices.svelte")),
+  page("/nodes", "Nodes", "admin", () => import("./pages/Nodes.svelte")),
   page("/system", "System", "look", () => import("./pages/System.svelte")),
 ];

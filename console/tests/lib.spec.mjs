@@ -13,7 +13,7 @@ function lib(name) {
 function dataUrl(path) {
   const target = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
   const { outputText } = ts.transpileModule(readFileSync(path, "utf8"), { compilerOptions: target });
-  const beside = (all, from) => (from.endsWith("/api") ? 'from "data:text/javascript,export const api = {}, ask = {};"' : `from "${dataUrl(join(path, "..", `${from}.ts`))}"`);
+  const beside = (all, from) => (from.endsWith("/api") ? 'from "data:text/javascript,export const api = {}, ask = {}, FieldpostError = Error;"' : `from "${dataUrl(join(path, "..", `${from}.ts`))}"`);
   const text = outputText.replace(/from "(\.[^"]+)"/g, beside);
   return `data:text/javascript;base64,${Buffer.from(text).toString("base64")}`;
 }
@@ -119,4 +119,55 @@ test("a histogram has a bin for each number, or equal ones that hold them all", 
   const bins = histogramOf([0, 1, 2, 50, 99, 100], 4);
   assert.deepEqual(bins.map(({ from, to }) => [from, to]), [[0, 25], [26, 51], [52, 77], [78, 100]]);
   assert.equal(bins.reduce((sum, { n }) => sum + n, 0), 6);
+});
+
+test("nodes and the arrows of their copies have each their place, however many and however narrow", async () => {
+  const { fitted, lanesOf, placed } = await lib("pages/nodes/layout");
+  const copy = (node, n, more) => ({ key: `${node} ${n}`, node, direction: n % 2 === 0 ? "to" : "from", tone: "ok", paused: false, name: `shop/orders-${n}`, lag: "1.2K behind", short: "1.2K behind", title: "", ...more });
+  const overlap = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
+  for (const [count, each, width] of [[0, 0, 1000], [1, 1, 1000], [1, 6, 320], [5, 2, 1000], [5, 2, 320], [30, 1, 1000], [30, 3, 336]]) {
+    const names = Array.from({ length: count }, (_, n) => `node-${n}`);
+    const picture = placed(names, names.flatMap((node) => Array.from({ length: each }, (_, n) => copy(node, n))), width);
+    const boxes = [picture.hub, ...picture.peers];
+    const what = `${count} nodes, ${each} copies, ${width} px`;
+    assert.equal(picture.peers.length, count, what);
+    for (const [n, box] of boxes.entries()) {
+      assert.ok(box.x >= 0 && box.y >= 0 && box.x + box.width <= width && box.y + box.height <= picture.height, `${what}: box ${n} is inside`);
+      assert.ok(!boxes.slice(n + 1).some((other) => overlap(box, other)), `${what}: box ${n} is alone`);
+    }
+    const lanes = picture.peers.flatMap(({ x, lanes }) => lanes.map(({ text, path }) => ({ side: x, y: text.y, path })));
+    assert.equal(lanes.length, count * each, what);
+    const lines = lanes.map(({ side, y }) => `${side} ${Math.round(y / 20)}`);
+    assert.equal(new Set(lines).size, lines.length, `${what}: no two texts on a line`);
+  }
+  // Too many for one node become one arrow for each direction, with the worst state.
+  const many = Array.from({ length: 9 }, (_, n) => copy("dc", n, n === 4 ? { tone: "bad" } : {}));
+  assert.deepEqual(lanesOf(many).map(({ name, lag, tone, direction }) => [name, lag, tone, direction]), [["5 copies", "1 fails", "bad", "to"], ["4 copies", "", "ok", "from"]]);
+  assert.deepEqual(lanesOf(many.slice(0, 6)), many.slice(0, 6));
+  assert.deepEqual([fitted("short", 100), fitted("a long name of a node", 60)], ["short", "a long n…"]);
+});
+
+test("a copy's state is told in a word, and its form goes there and back", async () => {
+  const { bodyOf, formOf, shortLag, standing } = await lib("lib/copies");
+  const states = [["running", 0, null], ["running", 1_200_000, null], ["waiting", 5, null], ["waiting", 5, "cut"], ["paused", 7, "cut"], ["source_reset", 0, null]];
+  assert.deepEqual(states.map(([state, lag, error]) => `${standing({ state, lag, error }).tone}: ${shortLag({ state, lag, error })}`), [
+    "ok: level", "ok: 1.2M behind", "warn: waits, 5 behind", "bad: fails, 5 behind", "plain: paused, 7 behind", "bad: source reset",
+  ]);
+  const copy = { name: "dc", direction: "from", node: "dc1", stream: "shop/orders", segments: ["a", "b"], live_share: 0.07, rate: 1_000 };
+  assert.deepEqual(bodyOf(formOf(copy)), { direction: "from", node: "dc1", stream: "shop/orders", segments: ["a", "b"], live_share: 0.07, rate: 1_000 });
+  assert.deepEqual(bodyOf({ ...formOf(undefined), node: "dc1" }), { direction: "to", node: "dc1", from: "start" });
+  assert.equal(bodyOf({ ...formOf(copy), start: { begins: "id", id: " 41 ", time: "" } }).from, "41");
+});
+
+test("the form of a subscription becomes the call's body, and moves nothing unless it is asked to", async () => {
+  const { bodyOf, formOf, lagOf } = await lib("lib/subscriptions");
+  const pushed = { name: "erp", segment: "a,b", push: { url: "https://x.example/", max: 7, failures: 0, error: null, last_failed_at: null } };
+  assert.deepEqual(bodyOf(formOf(undefined)), { from: "start" });
+  assert.deepEqual(bodyOf(formOf(pushed)), { segment: "a,b", push: { url: "https://x.example/", max: 7 } });
+  assert.deepEqual(bodyOf({ ...formOf(pushed), pushed: false, segment: " " }), {});
+  assert.deepEqual(bodyOf({ ...formOf(pushed), secret: " whsec_abc= ", max: "" }).push, { url: "https://x.example/", secret: "whsec_abc=" });
+  for (const [start, expect] of [[{ begins: "id", id: " 41 " }, "41"], [{ begins: "end" }, "end"], [{ begins: "time", time: "2026-11-22T12:00" }, new Date("2026-11-22T12:00").toISOString()]]) {
+    assert.equal(bodyOf({ ...formOf(pushed), start: { begins: "", id: "", time: "", ...start } }).from, expect);
+  }
+  assert.deepEqual([{ lag: 1_200, segment: null }, { lag: 3, segment: "a" }, { lag: 0, segment: "a" }].map(lagOf), ["1,200", "at most 3", "0"]);
 });

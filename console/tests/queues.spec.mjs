@@ -103,6 +103,54 @@ test("a queue is paused, resumed, set and deleted", async (t) => {
   });
 });
 
+test("workers are told to run, drain and stop, how many jobs they may have, and anything else", async (t) => {
+  const site = await startSite(t, { tokens: TOKENS });
+  let control;
+  const answers = {
+    "GET /v1/queues/shop/mails/control": () => control ?? [404, { code: "unknown_control", detail: "nothing was told" }],
+    "PUT /v1/queues/shop/mails/control": (_, body) => ((control = body), [204, undefined]),
+    "DELETE /v1/queues/shop/mails/control": () => ((control = undefined), [204, undefined]),
+  };
+  const tab = "/queues/shop/mails?tab=workers";
+  await visit(site, tab, { answers, token: "shop-token", expected: [/status of 404/] }, async (page) => {
+    const told = page.getByRole("region", { name: "What workers are told" });
+    await told.getByText("nothing: they run as they were started").waitFor();
+    await accessible(page);
+    await page.getByRole("button", { name: "Drain" }).click();
+    await told.getByText("workers finish the jobs they have, and take no more").waitFor();
+    assert.deepEqual(control, { state: "drain" });
+    await undo(page, "Workers are told to drain.");
+    await told.getByText("nothing: they run as they were started").waitFor();
+
+    await page.getByRole("button", { name: "Change" }).click();
+    const dialog = page.getByRole("dialog");
+    await page.getByLabel("State").selectOption("stop");
+    await page.getByLabel("Jobs that a worker has at a time, at most").fill("4");
+    await page.getByLabel("Data, as JSON").fill("not json");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.getByText("The data is no JSON").waitFor();
+    await page.getByLabel("Data, as JSON").fill(JSON.stringify({ note: HOSTILE.markup }));
+    await accessible(page);
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await told.getByText("Each has at most 4 jobs at a time.").waitFor();
+    await told.getByText("<img src=x").waitFor();
+    assert.deepEqual(control, { state: "stop", max_in_flight: 4, data: { note: HOSTILE.markup } });
+    assert.notEqual(await page.title(), "taken");
+    // Another state leaves the rest as it is.
+    await page.getByRole("button", { name: "Run" }).click();
+    await until({ state: "run", max_in_flight: 4, data: { note: HOSTILE.markup } }, () => control);
+    await page.getByRole("button", { name: "Clear" }).click();
+    await told.getByText("nothing: they run as they were started").waitFor();
+    await undo(page, "Workers are told nothing any more.");
+    await told.getByText("Each has at most 4 jobs at a time.").waitFor();
+  });
+  await visit(site, tab, { answers, token: "reader-token" }, async (page) => {
+    await page.getByText("Each has at most 4 jobs at a time.").waitFor();
+    for (const name of ["Drain", "Stop", "Change", "Clear"]) assert.equal(await page.getByRole("button", { name, exact: true }).count(), 0, name);
+  });
+  await readable(site, [tab], (page) => page.getByText("Each has at most").waitFor(), { answers, token: "root-token" });
+});
+
 test("a job is published by hand with all that it can have", async (t) => {
   const site = await startSite(t);
   await visit(site, "/queues/shop/mails", {}, async (page) => {

@@ -15,7 +15,7 @@ function lib(name) {
 
 test("a caller is offered what the scopes reach", async () => {
   const { permits } = await lib("rights");
-  const everything = "look look.devices look.queue look.client register command deliver test url jobs respawn look.stream append streams operate portal admin".split(" ");
+  const everything = "look look.devices look.queue look.client register command deliver test url jobs respawn control coordinate look.stream subscribe append streams operate portal admin".split(" ");
   const check = (caller, where, expect) => {
     const offered = everything.filter((permission) => permits({ open: false, token: "t", scopes: [], ...caller }, permission, where));
     assert.deepEqual(offered.join(" "), expect, JSON.stringify([caller, where]));
@@ -27,14 +27,16 @@ test("a caller is offered what the scopes reach", async () => {
   check({ scopes: ["read"] }, undefined, "look look.devices look.queue look.client look.stream");
   check({ scopes: ["commands"] }, undefined, "look.devices command");
   check({ scopes: ["operate"] }, "shop", "look look.devices look.queue look.client command deliver respawn look.stream operate portal");
-  check({ scopes: ["jobs:shop"] }, "shop", "look.queue jobs respawn");
+  check({ scopes: ["jobs:shop"] }, "shop", "look.queue jobs respawn control");
   check({ scopes: ["jobs:shop"] }, "other", "");
-  check({ scopes: ["jobs:shop"] }, undefined, "look.queue jobs respawn");
-  check({ scopes: ["streams:shop"] }, "shop", "look.stream append streams");
+  check({ scopes: ["jobs:shop"] }, undefined, "look.queue jobs respawn control");
+  check({ scopes: ["coordinate:shop"] }, "shop", "control coordinate");
+  check({ scopes: ["coordinate:shop"] }, "other", "");
+  check({ scopes: ["streams:shop"] }, "shop", "look.stream subscribe append streams");
   check({ scopes: ["streams:shop"] }, "other", "");
-  check({ scopes: ["streams:shop:read"] }, "shop", "look.stream");
+  check({ scopes: ["streams:shop:read"] }, "shop", "look.stream subscribe");
   check({ scopes: ["streams:shop:append"] }, "shop", "append");
-  check({ scopes: ["streams:shop:append", "streams:other:read"] }, undefined, "look.stream append");
+  check({ scopes: ["streams:shop:append", "streams:other:read"] }, undefined, "look.stream subscribe append");
   check({ scopes: ["streams:shop:append", "streams:other:read"] }, "shop", "append");
   check({ scopes: ["client:acme"], client: "acme" }, "acme", "look.client deliver test");
   check({ scopes: ["client:acme"], client: "acme" }, "bolt", "");

@@ -167,6 +167,59 @@ test("blocks are listed with their storage, and what the server does with them",
   });
 });
 
+test("blocks are shown by storage, and moved between storages as the settings say", async (t) => {
+  const site = await startSite(t);
+  await append(site, orders(0, 1));
+  const stream = await site.api("GET", ORDERS);
+  stream.storages = { local: { blocks: 2, bytes: 2_048 }, cold: { blocks: 40, bytes: 41_943_040 } };
+  stream.settings.move = [{ after: "1d", to: "cold" }];
+  const away = `the storage "cold" cannot be reached: ${HOSTILE.markup}`;
+  const handlers = [
+    { handler: "move", name: "cold", state: "waiting", last_run_at: new Date(0).toISOString(), blocks: 40, bytes: 41_943_040, error: away },
+    { handler: "copy", name: "dc1", state: "paused", last_run_at: null, blocks: 0, bytes: 0, error: null },
+  ];
+  const sent = [];
+  const answers = {
+    [`GET ${ORDERS}`]: () => stream,
+    [`GET ${ORDERS}/handlers`]: () => ({ items: handlers, next_cursor: null }),
+    [`PUT ${ORDERS}/settings`]: (_, body) => {
+      sent.push(body);
+      if (body.move.some(({ to }) => to === "tape")) return [422, { code: "unknown_storage", detail: 'move: there is no storage "tape"' }];
+      stream.settings = body;
+      return [204, undefined];
+    },
+  };
+  await visit(site, "/streams/shop/orders?tab=blocks", { answers, expected: [/status of 422/] }, async (page) => {
+    await page.getByText("40 blocks, 40 MB").waitFor();
+    await page.getByText("2 blocks, 2.0 KB").waitFor();
+    await page.getByText("to cold after").waitFor();
+    const region = page.getByRole("region", { name: "Handlers" });
+    await region.getByText("brings blocks to another storage").waitFor();
+    await region.getByText(away).waitFor();
+    await region.getByText("waiting").waitFor();
+    assert.notEqual(await page.title(), "taken");
+    await page.getByRole("button", { name: "Settings" }).click();
+    await page.getByRole("button", { name: "Add a move" }).click();
+    await page.getByLabel("After", { exact: true }).last().fill("30d");
+    await page.getByLabel("To", { exact: true }).last().fill("tape");
+    await page.getByLabel("Kept longer until copies and posts have them").uncheck();
+    await accessible(page);
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("422 unknown_storage").waitFor();
+    await page.getByLabel("To", { exact: true }).last().fill("bucket");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("to bucket after").waitFor();
+    assert.deepEqual(sent.at(-1).move, [{ after: "1d", to: "cold" }, { after: "30d", to: "bucket" }]);
+    assert.equal(sent.at(-1).keep.until_copied, false);
+    await undo(page, "The settings are in force.");
+    await until([{ after: "1d", to: "cold" }], () => sent.at(-1).move);
+    await page.getByRole("button", { name: "Settings" }).click();
+    await page.getByRole("button", { name: "Remove move 1" }).click();
+    await page.getByRole("button", { name: "Save" }).click();
+    await until([], () => sent.at(-1).move);
+  });
+});
+
 test("a message that is there already is not appended again", async (t) => {
   const site = await startSite(t);
   await append(site, [{ payload: 1, source: "till-4", external_id: 7 }]);

@@ -72,3 +72,9 @@ export function streamNamespaces(): string[] | undefined {
   if (may("look")) return undefined;
   return [...new Set(streams(state.caller).filter(({ right }) => right !== "append").map(({ ns }) => ns))];
 }
+
+/** The namespaces whose locks and limits the token sees; `undefined` where it sees all. */
+export function coordinationNamespaces(): string[] | undefined {
+  if (may("admin")) return undefined;
+  return state.caller.scopes.filter((scope) => scope.startsWith("coordinate:")).map((scope) => scope.slice("coordinate:".length));
+}

@@ -16,15 +16,17 @@ export type Caller = Shape<"Caller">;
  * - `command`: commands, desired values and rollouts.
  * - `deliver` ID: retry and resend of deliveries; `test` ID: a test notification; `url` ID: a client's
  *   URL and secret.
- * - `jobs` NS: publish, change and delete jobs, settings; `respawn` NS: also dead letters and pauses.
- * - `look.stream` NS: streams, their messages and blocks; `append` NS: messages; `streams` NS: also
- *   settings, and deleting a stream.
+ * - `jobs` NS: publish, change and delete jobs, settings; `respawn` NS: also dead letters and pauses;
+ *   `control` NS: what the workers of its queues are told.
+ * - `coordinate` NS: locks and limits.
+ * - `look.stream` NS: streams, their messages and blocks; `subscribe` NS: subscriptions, and their
+ *   positions; `append` NS: messages; `streams` NS: also settings, and deleting a stream.
  * - `operate`: what `operate` reaches everywhere; `portal`: links for a client's owner.
  * - `admin`: nothing less will do.
  */
 export type Permission =
   | "look" | "look.devices" | "look.queue" | "look.client" | "look.fleet" | "look.picks" | "pick" | "operate.picks"
-  | "register" | "command" | "deliver" | "test" | "url" | "jobs" | "respawn" | "look.stream" | "append" | "streams" | "operate" | "portal" | "admin";
+  | "register" | "command" | "deliver" | "test" | "url" | "jobs" | "respawn" | "control" | "coordinate" | "look.stream" | "subscribe" | "append" | "streams" | "operate" | "portal" | "admin";
 
 /** Whether the caller may do it. */
 export function permits(caller: Caller, permission: Permission, where?: string): boolean {
@@ -49,13 +51,21 @@ export function permits(caller: Caller, permission: Permission, where?: string):
     case "url": return has("admin") || (own && (caller.may?.includes("url") ?? false));
     case "jobs": return has("admin") || namespace;
     case "respawn": return has("admin", "operate") || namespace;
+    case "control": return has("admin") || namespace || coordinates(caller, where);
+    case "coordinate": return has("admin") || coordinates(caller, where);
     case "look.stream": return has("admin", "read", "operate") || stream("all", "read");
+    case "subscribe": return has("admin") || stream("all", "read");
     case "append": return has("admin") || stream("all", "append");
     case "streams": return has("admin") || stream("all");
     case "operate": return has("admin", "operate");
     case "portal": return has("admin", "operate");
     case "admin": return has("admin");
   }
+}
+
+/** The token reaches locks and limits of that namespace, or of any. */
+function coordinates({ scopes }: Caller, where: string | undefined): boolean {
+  return scopes.some((scope) => (where === undefined ? scope.startsWith("coordinate:") : scope === `coordinate:${where}`));
 }
 
 /** The namespaces of streams that a token reaches, with what it may do there: `streams:NS[:read|:append]`. */
