@@ -309,7 +309,6 @@ impl Op {
             Self::DeleteSubscription(_, name) => PLAIN + name.len(),
             Self::PutStreamCopy(copy) => 3 * PLAIN + copy.text_bytes(),
             Self::PutPeerNode(node) => PLAIN + node.text_bytes(),
-            Self::PutStream(stream) => 2 * PLAIN + stream.text_bytes(),
             Self::PutPickClock(clock) => {
                 let tokens = clock.token_picks.iter().map(|picks| picks.token.len() + 16);
                 PLAIN + clock.minutes.len() * 16 + tokens.sum::<usize>()

@@ -37,15 +37,6 @@ pub struct StreamOrigin {
     pub from: u64,
 }
 
-impl Stream {
-    /// Bytes of its texts.
-    #[must_use]
-    pub fn text_bytes(&self) -> usize {
-        let origins = self.origins.iter().map(|origin| origin.source.len() + 12).sum::<usize>();
-        self.namespace.len() + self.name.len() + origins
-    }
-}
-
 /// The storage that every server has: the data directory.
 pub const LOCAL_STORAGE: &str = "local";
 
@@ -332,7 +323,8 @@ impl Stream {
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         let moves = self.settings.moves.iter().map(|one| one.to.len() + 10);
-        self.namespace.len() + self.name.len() + moves.sum::<usize>()
+        let origins = self.origins.iter().map(|origin| origin.source.len() + 12);
+        self.namespace.len() + self.name.len() + moves.chain(origins).sum::<usize>()
     }
 }
 

@@ -11,7 +11,7 @@ use records::{
 };
 
 use super::Traffic;
-use crate::conformance::copy;
+use crate::conformance::streams::copy;
 
 /// Streams that there may be in a partition at a time.
 const STREAMS: usize = 5;
