@@ -98,11 +98,12 @@ impl NodeTransport {
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             let body =
                 body.map_err(|error| CopyFailure::new(CopyFailureKind::Unanswered, error.to_string()))?;
-            Ok(NodeAnswer {
-                status: head.status,
-                headers: head.headers,
-                body: place.held_by(body.to_bytes()),
-            })
+            let body = body.to_bytes();
+            let body = match place {
+                Some(place) => place.held_by(body),
+                None => body,
+            };
+            Ok(NodeAnswer { status: head.status, headers: head.headers, body })
         };
         let late = || CopyFailure::new(CopyFailureKind::Unanswered, format!("no answer within {limit:?}"));
         tokio::time::timeout(limit, asked).await.unwrap_or_else(|_| Err(late()))
