@@ -32,7 +32,7 @@ pub enum CopyAction {
 
 /// The stream of a copy.
 #[derive(Args, Debug)]
-pub struct CopiedStream {
+struct CopiedStream {
     /// The namespace.
     #[arg(value_name = "NAMESPACE")]
     namespace: String,

@@ -20,11 +20,17 @@ pub enum NodeAction {
     Put(PutNode),
     /// List the nodes with whether they answer.
     #[command(visible_alias = "list")]
-    Ls(ListFlags),
+    Ls(NodeListing),
     /// Show a node.
     Show(NodeArgs),
     /// Delete a node; copies with it wait from then on.
     Delete(NodeArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct NodeListing {
+    #[command(flatten)]
+    list_flags: ListFlags,
 }
 
 /// A node.
@@ -79,7 +85,7 @@ impl NodeAction {
                 let node = api.replace(&put.node.path(), &body)?;
                 screen.show(&node, || Ok(api.read::<NodeView>(&node)?.facts()))
             }
-            Self::Ls(list_flags) => {
+            Self::Ls(NodeListing { list_flags }) => {
                 list::show::<NodeView>(api, screen, &Path::of(&["nodes"]), list_flags, "no nodes")
             }
             Self::Show(node) => {

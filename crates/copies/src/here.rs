@@ -14,12 +14,14 @@ use net::transfer::is_json_line;
 use tokio::task::spawn_blocking;
 
 use crate::ends::{CopyBatch, CopyFailure, CopyHome, PageAsk, SinkAnswer, SourcePage, StreamEnd};
+use crate::places::BatchPlaces;
 
 /// A stream of this server.
 #[derive(Clone, Debug)]
 pub struct EndHere {
     engine: Engine,
     stream: StreamName,
+    places: BatchPlaces,
 }
 
 /// The row of a copy in this server.
@@ -32,8 +34,8 @@ pub struct HomeHere {
 impl EndHere {
     /// A stream of this server.
     #[must_use]
-    pub fn new(engine: &Engine, stream: StreamName) -> Self {
-        Self { engine: engine.clone(), stream }
+    pub fn new(engine: &Engine, stream: StreamName, places: &BatchPlaces) -> Self {
+        Self { engine: engine.clone(), stream, places: places.clone() }
     }
 
     async fn look(&self, ask: &PageAsk) -> Result<OriginPage, CopyFailure> {
@@ -54,7 +56,8 @@ impl StreamEnd for EndHere {
     async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
         let mut ask = ask;
         let began = ask.after;
-        let read = loop {
+        let (place, read) = loop {
+            let place = self.places.take().await;
             let read = self.look(&ask).await?;
             let is_empty = read.page.items.is_empty();
             // What was left out is told now and then, not once for each message of others.
@@ -63,12 +66,15 @@ impl StreamEnd for EndHere {
                 || !read.page.is_end
                 || read.page.next_after > began.saturating_add(LEFT_OUT)
             {
-                break read;
+                break (place, read);
             }
             ask.after = read.page.next_after;
+            // Whoever waits for messages holds no place.
+            drop((place, read));
             self.engine.streams().saved(&self.stream, ask.after).await;
         };
         let body = if read.page.items.is_empty() { Bytes::new() } else { read.encode().into() };
+        let body = place.held_by(body);
         Ok(SourcePage {
             messages: read.page.items.len() as u64,
             oldest_at: read.page.items.first().map(|message| message.received_at),

@@ -15,12 +15,14 @@
 //! | [`ends`] | the ports: an end of a copy, and where its row is |
 //! | [`run`] | the loop of one copy |
 //! | [`here`] | the ends and the home in this server |
+//! | [`places`] | what all copies together hold in memory |
 //! | [`peer`] | an end at another node, over HTTP |
 //! | [`tasks`] | a task for each copy that runs |
 
 pub mod ends;
 pub mod here;
 pub mod peer;
+pub mod places;
 pub mod run;
 pub mod tasks;
 mod transport;

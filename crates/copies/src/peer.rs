@@ -18,6 +18,7 @@ use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use crate::ends::{CopyBatch, CopyFailure, CopyFailureKind, PageAsk, SinkAnswer, SourcePage, StreamEnd};
+use crate::places::BatchPlaces;
 use crate::transport::{NodeAnswer, NodeTransport};
 
 /// Longest wait for an answer: on a line that was cut without a word, a copy goes on within 5 s of
@@ -44,8 +45,8 @@ pub struct EndThere {
 impl NodeLines {
     /// No connection is made yet.
     #[must_use]
-    pub fn new(engine: &Engine) -> Self {
-        Self { engine: engine.clone(), transport: NodeTransport::new() }
+    pub fn new(engine: &Engine, places: &BatchPlaces) -> Self {
+        Self { engine: engine.clone(), transport: NodeTransport::new(places.clone()) }
     }
 
     /// Asks a node, and notes whether it answered.

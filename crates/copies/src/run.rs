@@ -67,12 +67,17 @@ pub async fn run_copy<H: CopyHome, S: StreamEnd, T: StreamEnd>(
             status.error = Some(failure.error);
         }
         let wait = match failure.kind {
+            // Two requests changed places on their way: nothing is wrong at the other end.
             CopyFailureKind::OutOfOrder if status.failures == 1 => Duration::ZERO,
-            _ => pause(status.failures, seed),
+            _ => {
+                let wait = pause(status.failures, seed);
+                failure.patience.map_or(wait, |patience| patience.min(PATIENCE_MAX).max(wait))
+            }
         };
-        let wait = failure.patience.map_or(wait, |patience| patience.min(PATIENCE_MAX).max(wait));
         home.note(status.clone());
-        home.until(home.now().after(wait)).await;
+        if !wait.is_zero() {
+            home.until(home.now().after(wait)).await;
+        }
     }
 }
 

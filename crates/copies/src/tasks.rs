@@ -14,6 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::ends::CopyHome;
 use crate::here::{EndHere, HomeHere};
 use crate::peer::{EndThere, NodeLines};
+use crate::places::BatchPlaces;
 use crate::run::run_copy;
 
 /// How often nodes are asked whether they are there; those that a copy speaks with are known
@@ -29,7 +30,8 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Runs copies until `shutdown` says so or its sender is gone. What is under way then goes again
 /// after the next start, and is known there as a duplicate.
 pub async fn run_copies(engine: Engine, mut shutdown: watch::Receiver<bool>) {
-    let lines = Arc::new(NodeLines::new(&engine));
+    let places = BatchPlaces::default();
+    let lines = Arc::new(NodeLines::new(&engine, &places));
     let streams = engine.streams();
     let mut tasks = JoinSet::new();
     let mut running: HashMap<CopyKey, (u64, AbortHandle)> = HashMap::new();
@@ -47,7 +49,10 @@ pub async fn run_copies(engine: Engine, mut shutdown: watch::Receiver<bool>) {
         for (key, generation) in wanted {
             running.entry(key).or_insert_with_key(|key| {
                 let target = CopyTarget { key: key.clone(), generation };
-                (generation, tasks.spawn(run_one(engine.clone(), Arc::clone(&lines), target)))
+                (
+                    generation,
+                    tasks.spawn(run_one(engine.clone(), (Arc::clone(&lines), places.clone()), target)),
+                )
             });
         }
         loop {
@@ -69,7 +74,7 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-async fn run_one(engine: Engine, lines: Arc<NodeLines>, target: CopyTarget) {
+async fn run_one(engine: Engine, (lines, places): (Arc<NodeLines>, BatchPlaces), target: CopyTarget) {
     let seed = hash::derived(target.generation, target.key.copy.as_bytes());
     let CopyKey { stream, copy } = target.key.clone();
     let home = HomeHere::new(&engine, target);
@@ -87,14 +92,14 @@ async fn run_one(engine: Engine, lines: Arc<NodeLines>, target: CopyTarget) {
     let gone = match (row.direction, other_name(&row)) {
         (_, None) => return,
         (direction, Some(other)) => {
-            let here = EndHere::new(&engine, stream.clone());
+            let here = EndHere::new(&engine, stream.clone(), &places);
             let is_self = *row.node == *StreamCopy::SELF;
             match (direction, is_self) {
                 (CopyDirection::To, true) => {
-                    run_copy(&home, &here, &EndHere::new(&engine, other), seed).await
+                    run_copy(&home, &here, &EndHere::new(&engine, other, &places), seed).await
                 }
                 (CopyDirection::From, true) => {
-                    run_copy(&home, &EndHere::new(&engine, other), &here, seed).await
+                    run_copy(&home, &EndHere::new(&engine, other, &places), &here, seed).await
                 }
                 (CopyDirection::To, false) => {
                     run_copy(&home, &here, &EndThere::new(&lines, row.node, other), seed).await

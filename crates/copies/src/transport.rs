@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Body as _;
 use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -15,6 +16,7 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::ends::{CopyFailure, CopyFailureKind};
+use crate::places::BatchPlaces;
 
 /// A node that is there answers a connection sooner. With the pause between tries, a copy goes on
 /// within 5 s of the node's return.
@@ -23,12 +25,15 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 const IDLE_MAX: Duration = Duration::from_secs(20);
 /// Connections to a node that are kept while nothing goes over them.
 const IDLE_PER_NODE: usize = 64;
+/// An answer up to this size takes no place among batches.
+const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// Largest answer.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// Sends requests to nodes.
 pub(crate) struct NodeTransport {
     pool: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    places: BatchPlaces,
 }
 
 /// What a node answered.
@@ -46,7 +51,7 @@ impl std::fmt::Debug for NodeTransport {
 
 impl NodeTransport {
     /// Believes the certificate authorities of the system.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(places: BatchPlaces) -> Self {
         let found = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(found.certs);
@@ -69,7 +74,7 @@ impl NodeTransport {
             .pool_max_idle_per_host(IDLE_PER_NODE)
             .pool_timer(TokioTimer::new())
             .build(connector);
-        Self { pool }
+        Self { pool, places }
     }
 
     /// Asks once; any answer, whole, within `limit`.
@@ -87,10 +92,18 @@ impl NodeTransport {
                 CopyFailure::new(kind, root_cause(&error))
             })?;
             let (head, body) = response.into_parts();
+            // A small answer needs no place: who waits for it may hold one.
+            let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BYTES_MAX);
+            let place = if is_small { None } else { Some(self.places.take().await) };
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             let body =
                 body.map_err(|error| CopyFailure::new(CopyFailureKind::Unanswered, error.to_string()))?;
-            Ok(NodeAnswer { status: head.status, headers: head.headers, body: body.to_bytes() })
+            let body = body.to_bytes();
+            let body = match place {
+                Some(place) => place.held_by(body),
+                None => body,
+            };
+            Ok(NodeAnswer { status: head.status, headers: head.headers, body })
         };
         let late = || CopyFailure::new(CopyFailureKind::Unanswered, format!("no answer within {limit:?}"));
         tokio::time::timeout(limit, asked).await.unwrap_or_else(|_| Err(late()))

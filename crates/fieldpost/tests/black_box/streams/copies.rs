@@ -25,7 +25,8 @@ async fn what_one_node_is_given_ends_up_on_another_once_and_in_order() {
     let made = one.rig.json("PUT", COPY, &put).await;
     assert_eq!(made.status, 201, "{made:?}");
     assert_eq!(one.rig.json("PUT", COPY, &put).await.status, 200);
-    append_numbers(&one.rig, 6, 2_000 - 5).await;
+    append_numbers(&one.rig, 6, 995).await;
+    append_numbers(&one.rig, 1_001, 1_000).await;
     let shown = until_copied(&one, COPY).await;
     assert_eq!((&shown["copied"], &shown["duplicates"]), (&json!(2_000), &json!(0)), "{shown}");
     assert_eq!((&shown["position"], &shown["state"]), (&json!("2000"), &json!("idle")), "{shown}");
@@ -194,7 +195,8 @@ async fn what_a_peer_refuses_is_said_and_never_skipped() {
     let full = json!({"keep": {"age": null, "bytes": "1KB"}, "when_full": "reject"});
     let set = two.rig.json("PUT", "/v1/streams/shop/orders/settings", &full.to_string()).await;
     assert_eq!(set.status, 204, "{set:?}");
-    copied_to(&one, &two, COPY).await;
+    one.knows(&two).await;
+    one.copies(COPY, &json!({"direction": "to", "node": "two"})).await;
     let waiting = |copy: &Value| copy["error"].as_str().is_some_and(|error| error.contains("stream_full"));
     let shown: Value = one.rig.api.until(COPY, PATIENCE, waiting).await.expect("it says so");
     assert_eq!((&shown["state"], &shown["position"]), (&json!("waiting"), &json!("0")), "{shown}");
@@ -208,6 +210,7 @@ async fn a_rate_is_kept() {
     one.knows(&two).await;
     let messages: Vec<Value> = (0..100).map(|_| json!({"payload": "x".repeat(1_000)})).collect();
     append(&one.rig, &json!({"messages": messages})).await;
+    super::set(&two.rig, &json!({})).await;
     let terms = json!({"direction": "to", "node": "two", "rate": 1_000});
     one.copies(COPY, &terms).await;
     super::until(&two.rig, |stream| stream["messages"].as_u64() > Some(0)).await;

@@ -57,6 +57,9 @@ impl TestNode {
 
 /// Has `from` copy all to `to`.
 pub(super) async fn copied_to(from: &TestNode, to: &TestNode, path: &str) {
+    // Whoever looks at the stream there finds one, copied to or not.
+    let made = to.rig.json("PUT", "/v1/streams/shop/orders/settings", "{}").await;
+    assert_eq!(made.status, 204, "{made:?}");
     from.knows(to).await;
     from.copies(path, &json!({"direction": "to", "node": to.name})).await;
 }

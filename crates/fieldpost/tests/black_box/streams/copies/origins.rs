@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{S, append, append_numbers, numbers, read_all, stream, until};
+use super::super::{S, append, append_numbers, numbers, read_all, set, stream, until};
 use super::COPY;
 use super::nodes::{TestNode, copied_to, start, until_copied};
 use crate::contract::rig::PATIENCE;
@@ -70,6 +70,7 @@ async fn a_peer_that_lost_its_stream_gets_everything_again() {
     until(&two.rig, |stream| stream["messages"] == 5).await;
     until_copied(&one, COPY).await;
     assert_eq!(two.rig.json("DELETE", S, "").await.status, 204);
+    set(&two.rig, &json!({})).await;
     append_numbers(&one.rig, 6, 1).await;
     until(&two.rig, |stream| stream["messages"] == 6).await;
     let mut all = numbers(&read_all(&two.rig).await, "payload");
