@@ -44,8 +44,7 @@ fn check_refused(file: &str, variables: &[(&str, &str)], says: &str) {
 #[test]
 fn the_defaults_are_those_of_the_contract() {
     let seconds = Duration::from_secs;
-    let notices =
-        NoticesOfMachine { certificate_before: Some(14 * DAY), storage_free: Some(2_000_000_000) };
+    let notices = NoticesOfMachine { certificate_before: Some(14 * DAY), storage_free: Some(2_000_000_000) };
     let expect = Settings {
         data_dir: "./fieldpost-data".into(),
         auth: Auth::default(),

@@ -11,7 +11,8 @@ use store::{Store, StoreError, View};
 
 use super::deleting::DeletedStream;
 use super::loaded::{LoadedStream, UnreadIds, UnstoredBlock, UnstoredChunk};
-use super::moving::{MoveTurns, StreamMoves};
+use super::move_turns::MoveTurns;
+use super::moving::StreamMoves;
 use super::stored_numbers::IdBytes;
 use super::subscriptions::SubscriptionSet;
 use super::{StreamPartition, StreamsStep};
