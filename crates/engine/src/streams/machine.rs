@@ -15,6 +15,7 @@ mod copies;
 mod deleting;
 mod loaded;
 mod loading;
+mod move_turns;
 mod moving;
 mod retention;
 mod saving;
@@ -45,7 +46,7 @@ use crate::kernel::step_context::{STEP_BYTES_MAX, StepContext};
 use deleting::DeletedStream;
 pub(crate) use deleting::unknown_stream;
 use loaded::{LoadedStream, SourceText};
-use moving::MoveTurns;
+use move_turns::MoveTurns;
 
 /// Streams that a step looks at because their time has come, at most.
 const DUE_PER_STEP: usize = 256;

@@ -135,6 +135,7 @@ pub(crate) fn copy(stream: u64, name: &str) -> StreamCopy {
     }
 }
 
+#[cfg(test)]
 pub(crate) fn node(name: &str, token: Option<&str>) -> PeerNode {
     PeerNode {
         name: name.into(),

@@ -165,17 +165,18 @@ impl Streams {
         let node = context.node(self.engine.store());
         for _ in 0..TURNS {
             let found = self.reader().find(stream)?;
-            let (of, tail) = (found.stream, found.tail);
-            let durable = found.open.as_ref().map_or(tail.next, |open| open.saved().max(tail.next));
+            let (of, next) = (found.stream, found.tail.next);
+            let durable = found.open.as_ref().map_or(next, |open| open.saved().max(next));
             let row = found.view.stream(of).map_err(unreadable)?;
             let row = row.ok_or_else(|| super::super::machine::unknown_stream(stream))?;
+            let origins = node.origins(&row, &found.tail);
             drop(found);
             let page = self.reader().read(stream, query)?;
             // What was read is of the stream whose origins these are.
             if self.reader().find(stream)?.stream == of {
                 return Ok(OriginPage {
                     page,
-                    origins: node.origins(&row, &tail),
+                    origins,
                     newest_durable: durable.max(1) - 1,
                     identity: PeerIdentity { stream: node.source(of), node: node.name },
                 });

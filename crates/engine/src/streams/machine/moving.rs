@@ -4,29 +4,23 @@
 //! A partition has few moves under way to each storage, one of a stream; other streams wait for
 //! their turn, in memory or not. A storage that fails is tried again with one move after a pause.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ::streams::moving::{goes_to, moves_at};
 use ::streams::tail;
 use base::{Incarnation, Timestamp};
-use records::{LOCAL_STORAGE, Op, StreamBlock, StreamSettings};
+use records::{Op, StreamBlock};
 use store::StoreError;
 
 use super::loaded::LoadedStream;
+use super::move_turns::{MOVES_PER_STORAGE, RETRY_MAX, RETRY_MIN};
 use super::{StreamPartition, StreamsStep};
 use crate::streams::block_moving::{BlockToMove, MoveFailedAt, MovedBlock};
 use crate::streams::block_worker::{BlockFile, BlockWork};
 use crate::streams::effect::{HandledBlocks, HandledBy, StreamsEffect, TailChange};
 
-/// Moves to a storage that a partition has under way.
-const MOVES_PER_STORAGE: usize = 2;
 /// Rows of blocks that a step looks at for one stream.
 const ROWS_PER_LOOK: usize = 64;
-/// After how long a storage that failed is tried again, at first.
-const RETRY_MIN: Duration = Duration::from_secs(1);
-/// The longest such time.
-const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// A block that is on its way.
 #[derive(Clone, Debug)]
@@ -56,98 +50,6 @@ pub(super) struct StreamMoves {
     has_turn: bool,
     /// After how long it is tried again where the storage that has a block fails.
     pause: Option<Duration>,
-}
-
-/// The moves of a partition, by the storage that they go to.
-#[derive(Debug, Default)]
-pub(super) struct MoveTurns {
-    by_storage: BTreeMap<Box<str>, StorageTurns>,
-    /// Where each stream that waits stands: the storage, and its place there.
-    waiting: BTreeMap<Incarnation, (Box<str>, u64)>,
-    next_place: u64,
-}
-
-#[derive(Debug, Default)]
-struct StorageTurns {
-    under_way: usize,
-    waiting: BTreeSet<(u64, Incarnation)>,
-    /// After a failure: when the next move goes, and after how long the one behind it.
-    retry: Option<(Timestamp, Duration)>,
-}
-
-impl StorageTurns {
-    fn is_free(&self, now: Timestamp) -> bool {
-        match self.retry {
-            Some((at, _)) => self.under_way == 0 && at <= now,
-            None => self.under_way < MOVES_PER_STORAGE,
-        }
-    }
-}
-
-impl MoveTurns {
-    /// Whether a move may go, which takes the turn.
-    fn take(&mut self, to: &str, has_turn: bool, now: Timestamp) -> bool {
-        let turns = self.by_storage.entry(to.into()).or_default();
-        let may = turns.is_free(now) && (has_turn || turns.waiting.is_empty());
-        turns.under_way += usize::from(may);
-        may
-    }
-
-    fn wait(&mut self, stream: Incarnation, to: &str) {
-        self.forget(stream);
-        self.next_place += 1;
-        self.waiting.insert(stream, (to.into(), self.next_place));
-        self.by_storage.entry(to.into()).or_default().waiting.insert((self.next_place, stream));
-    }
-
-    /// A stream does not wait.
-    pub(super) fn forget(&mut self, stream: Incarnation) {
-        if let Some((to, place)) = self.waiting.remove(&stream)
-            && let Some(turns) = self.by_storage.get_mut(&to)
-        {
-            turns.waiting.remove(&(place, stream));
-        }
-    }
-
-    /// The stream whose turn it is.
-    fn next(&mut self, now: Timestamp) -> Option<Incarnation> {
-        let mut free = self.by_storage.values().filter(|turns| turns.is_free(now));
-        let stream = free.find_map(|turns| turns.waiting.first().map(|(_, stream)| *stream))?;
-        self.forget(stream);
-        Some(stream)
-    }
-
-    /// When it is somebody's turn.
-    pub(super) fn next_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let at = |turns: &StorageTurns| match turns.retry {
-            _ if turns.waiting.is_empty() => None,
-            Some((at, _)) => (turns.under_way == 0).then_some(at),
-            None => turns.is_free(now).then_some(now),
-        };
-        self.by_storage.values().filter_map(at).min()
-    }
-
-    /// A move has ended.
-    fn end(&mut self, to: &str, is_target_away: bool, now: Timestamp) {
-        let Some(turns) = self.by_storage.get_mut(to) else { return };
-        turns.under_way = turns.under_way.saturating_sub(1);
-        turns.retry = is_target_away.then(|| {
-            let after = turns.retry.map_or(RETRY_MIN, |(_, after)| (after * 2).min(RETRY_MAX));
-            (now.after(after), after)
-        });
-    }
-
-    /// Whether the blocks of a stream leave the local storage, so that none has to be dropped for a
-    /// disk that is nearly full.
-    pub(super) fn free_local(&self, settings: &StreamSettings) -> bool {
-        let is_failing = |to: &str| self.by_storage.get(to).is_some_and(|turns| turns.retry.is_some());
-        let first = settings.moves.first();
-        first.is_some_and(|first| *first.to != *LOCAL_STORAGE && !is_failing(&first.to))
-    }
-
-    pub(super) fn is_waiting(&self, stream: Incarnation) -> bool {
-        self.waiting.contains_key(&stream)
-    }
 }
 
 impl StreamPartition {

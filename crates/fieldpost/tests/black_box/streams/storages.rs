@@ -70,6 +70,11 @@ impl StorageRig {
         assert_eq!(numbers(&read_all(&self.rig).await, "payload"), (0..messages).collect::<Vec<_>>());
     }
 
+    /// Nothing of the stream is read from memory any more.
+    async fn unloaded(&self) {
+        until(&self.rig, |stream| stream["bytes_in_memory"] == 0).await;
+    }
+
     /// The server is stopped, and a check finds nothing, nor a file without a row.
     async fn check(self) {
         let data_dir = self.rig.site.data_dir();
@@ -94,6 +99,7 @@ async fn a_folder_that_is_taken_away_makes_its_blocks_unreadable_and_nothing_els
     set_moves(&of.rig, &json!([{"after": "1s", "to": "cold"}])).await;
     append_numbers(&of.rig, 0, 40).await;
     of.all_in("cold", 40).await;
+    of.unloaded().await;
     let handlers = of.rig.get(&format!("{S}/handlers")).await;
     let moves = handlers["items"].as_array().expect("items").iter().find(|one| one["handler"] == "move");
     let moves = moves.expect("there is one");
@@ -189,6 +195,7 @@ async fn a_bucket_whose_server_is_stopped_holds_up_nothing_else() {
     set_moves(&of.rig, &json!([{"after": "1ms", "to": "cold"}, {"after": "500ms", "to": "bucket"}])).await;
     append_numbers(&of.rig, 0, 30).await;
     of.all_in("bucket", 30).await;
+    of.unloaded().await;
     let mut server = tokio::task::spawn_blocking(move || {
         server.stop();
         server

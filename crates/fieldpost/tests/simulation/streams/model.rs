@@ -203,7 +203,7 @@ impl Model {
             return Err(Invariant::AS_THE_MODEL.broken(format!("there is no stream for {op:?}")));
         };
         match op {
-            Op::PutStreamTail(tail) => found.tail = Some(**tail),
+            Op::PutStreamTail(tail) => found.tail = Some((**tail).clone()),
             Op::DeleteStreamTail(_) => found.tail = None,
             Op::PutStreamChunk(chunk) => found.take_chunk(chunk, ledger)?,
             Op::DeleteStreamChunk(_, first) => {

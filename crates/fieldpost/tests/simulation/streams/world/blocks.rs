@@ -71,7 +71,8 @@ impl World {
         let count = || self.cold.blocks().names(&self.cold_folder()).map_or(0, |names| names.len());
         let before = count();
         server.context.streams.look_at_storage(&*server.context.kernel.store, COLD);
-        self.counts.cold_swept += before.saturating_sub(count()) as u64;
+        let after = count();
+        self.counts.cold_swept += before.saturating_sub(after) as u64;
     }
 
     /// The other storage is away, or back.
