@@ -126,6 +126,7 @@ fn every_key_of_the_contract_is_accepted_at_its_default() {
             durability = { sync = "always", sync_interval = "1s" }
             jobs.resident_max = 65536
             streams.memory = "64MB"
+            relay = { database = "", table = "fieldpost_outbox", on_refused = "skip" }
             [auth]
             [tls]
             [kinds]
@@ -152,8 +153,9 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    let of = "the contract's keys, four of connections, three of operations, three of picks, ten of notices and frames, streams";
-    assert_eq!(keys.len(), 62, "{of}");
+    let of = "the contract's keys, four of connections, three of operations, three of picks, ten of notices and frames, \
+              streams, three of the relay";
+    assert_eq!(keys.len(), 65, "{of}");
 }
 
 #[test]
