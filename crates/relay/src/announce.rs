@@ -103,7 +103,7 @@ pub(crate) async fn announce(
         match answer {
             Ok(answer) if answer.status < 300 => {}
             Ok(answer) => {
-                tracing::debug!(status = answer.status, "the server does not take the relay's word")
+                tracing::debug!(status = answer.status, "the server does not take the relay's word");
             }
             Err(error) => tracing::debug!(error, "the server cannot be told of the relay"),
         }

@@ -96,7 +96,8 @@ async fn primary_key(session: &DatabaseSession, table: &TableName) -> Result<Vec
     let sql = "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_index i \
                CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k(number, place) \
                JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number \
-               WHERE i.indrelid = to_regclass($1) AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place";
+               WHERE i.indrelid = to_regclass($1) AND i.indisprimary \
+               AND k.place <= i.indnkeyatts ORDER BY k.place";
     let rows = session.client.query(sql, &[&table.to_string()]).await?;
     rows.iter().map(|row| Ok(KeyColumn { name: row.try_get(0)?, type_name: row.try_get(1)? })).collect()
 }

@@ -85,10 +85,10 @@ impl DatabaseUrl {
         if let Some(check) = check {
             config.ssl_mode(if check == TlsCheck::None { config.get_ssl_mode() } else { SslMode::Require });
         }
-        if config.get_password().is_none() {
-            if let Ok(password) = std::env::var("PGPASSWORD") {
-                config.password(password);
-            }
+        if config.get_password().is_none()
+            && let Ok(password) = std::env::var("PGPASSWORD")
+        {
+            config.password(password);
         }
         config.connect_timeout(CONNECT_MAX);
         config.keepalives_idle(KEEPALIVE_IDLE);

@@ -21,16 +21,13 @@ pub struct WatchedTable {
 /// What makes an outbox and all that belongs to it.
 #[must_use]
 pub fn outbox_script(outbox: &TableName) -> String {
-    let refused = outbox.with("_refused");
-    let state = outbox.with("_state");
-    let calls = outbox.with("_calls");
-    let notify = outbox.with("_notify");
-    let watch = outbox.with("_watch");
+    [tables(outbox), calls_function(outbox), notify_trigger(outbox), watch_function(outbox)].concat()
+}
+
+fn tables(outbox: &TableName) -> String {
+    let [refused, state] = ["_refused", "_state"].map(|ending| outbox.with(ending));
     let schema = outbox.schema();
-    let outbox_text = literal(&outbox.to_string());
     let (held_index, refused_index) = (outbox.with("_held").own(), refused.with("_id").own());
-    let trigger_text = literal(notify.parts().1);
-    let trigger = notify.own();
     format!(
         r#"-- The outbox {told}. This may be run again.
 BEGIN;
@@ -80,7 +77,17 @@ CREATE TABLE IF NOT EXISTS {state} (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 INSERT INTO {state} DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- Writes down the calls that a relay begins, if any are given; whoever may delete rows may do so.
+"#,
+        told = comment(&outbox.told()),
+        schema_text = literal(&schema),
+    )
+}
+
+fn calls_function(outbox: &TableName) -> String {
+    let [state, calls] = ["_state", "_calls"].map(|ending| outbox.with(ending));
+    let outbox_text = literal(&outbox.to_string());
+    format!(
+        r#"-- Writes down the calls that a relay begins, if any are given; whoever may delete rows may do so.
 CREATE OR REPLACE FUNCTION {calls}(next jsonb) RETURNS TABLE (identity uuid, calls jsonb)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {QUOTE}
 BEGIN
@@ -95,7 +102,16 @@ END
 {QUOTE};
 GRANT EXECUTE ON FUNCTION {calls}(jsonb) TO PUBLIC;
 
--- Wakes the relay.
+"#
+    )
+}
+
+fn notify_trigger(outbox: &TableName) -> String {
+    let notify = outbox.with("_notify");
+    let (outbox_text, trigger_text) = (literal(&outbox.to_string()), literal(notify.parts().1));
+    let trigger = notify.own();
+    format!(
+        r#"-- Wakes the relay.
 CREATE OR REPLACE FUNCTION {notify}() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS {QUOTE}
 BEGIN
@@ -114,7 +130,14 @@ BEGIN
 END
 {QUOTE};
 
--- Writes a change of a watched table into the outbox, whoever makes it. Its arguments: the
+"#
+    )
+}
+
+fn watch_function(outbox: &TableName) -> String {
+    let watch = outbox.with("_watch");
+    format!(
+        r#"-- Writes a change of a watched table into the outbox, whoever makes it. Its arguments: the
 -- destination, the column of the key or '', and a JSON array of columns or ''.
 CREATE OR REPLACE FUNCTION {watch}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {QUOTE}
@@ -146,9 +169,7 @@ END
 REVOKE ALL ON FUNCTION {watch}() FROM PUBLIC;
 
 COMMIT;
-"#,
-        told = comment(&outbox.told()),
-        schema_text = literal(&schema),
+"#
     )
 }
 

@@ -130,6 +130,7 @@ fn every_key_of_the_contract_is_accepted_at_its_default() {
             streams.memory = "64MB"
             store.memory = "64MiB"
             node.name = ""
+            relay = { database = "", table = "fieldpost_outbox", on_refused = "skip" }
             [auth]
             [tls]
             [kinds]
@@ -156,8 +157,9 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    let of = "the contract's keys, four of connections, three of operations, three of picks, ten of notices and frames, streams, the node";
-    assert_eq!(keys.len(), 63, "{of}");
+    let of = "the contract's keys, four of connections, three of operations, three of picks, ten of notices and frames, \
+              streams, the store, the node, three of the relay";
+    assert_eq!(keys.len(), 67, "{of}");
 }
 
 #[test]

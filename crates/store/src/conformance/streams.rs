@@ -3,7 +3,7 @@
 use base::{Incarnation, PartitionId, Timestamp};
 use records::{
     BlockBounds, CopyDirection, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, LiveLane, Op,
-    PeerNode, SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamOrigin,
+    SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamOrigin,
     StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
 };
 
@@ -136,8 +136,8 @@ pub(crate) fn copy(stream: u64, name: &str) -> StreamCopy {
 }
 
 #[cfg(test)]
-pub(crate) fn node(name: &str, token: Option<&str>) -> PeerNode {
-    PeerNode {
+pub(crate) fn node(name: &str, token: Option<&str>) -> records::PeerNode {
+    records::PeerNode {
         name: name.into(),
         url: "https://centre/".into(),
         token: token.map(Box::from),
