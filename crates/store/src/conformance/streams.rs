@@ -3,8 +3,8 @@
 use base::{Incarnation, PartitionId, Timestamp};
 use records::{
     BlockBounds, CopyDirection, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, LiveLane, Op,
-    SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamOrigin,
-    StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
+    SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamOrigin, StreamSettings,
+    StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
 };
 
 use super::keeping::throughout;
