@@ -122,6 +122,28 @@ test("a large message does not hide those before it", async (t) => {
   });
 });
 
+test("messages of a storage that is away do not hide those of the others", async (t) => {
+  const site = await startSite(t);
+  await append(site, orders(0, 500));
+  const away = [503, { code: "storage_unavailable", detail: 'storage "cold": messages of stream shop/orders cannot be read' }];
+  const messages = async (query) => {
+    if (Number(query.after) < 470) return away;
+    if (query.wait !== undefined) return new Promise(() => {});
+    return site.api("GET", `${ORDERS}/messages?${new URLSearchParams(query).toString()}`);
+  };
+  await visit(site, "/streams/shop/orders", { answers: { [`GET ${ORDERS}/messages`]: messages }, expected: [/status of 503/] }, async (page) => {
+    await until(Array.from({ length: 12 }, (_, n) => String(500 - n)), async () => (await ids(page)).slice(0, 12));
+    // Further down is what cannot be read.
+    await page.getByRole("grid", { name: "Messages" }).focus();
+    await until(1, async () => {
+      await page.keyboard.press("End");
+      return page.getByText("503 storage_unavailable").count();
+    });
+    await until("471", async () => (await ids(page)).at(-1));
+    await page.getByRole("button", { name: "Try again" }).waitFor();
+  });
+});
+
 test("a stream is set, set back, and deleted", async (t) => {
   const site = await startSite(t);
   await append(site, orders(0, 1));
