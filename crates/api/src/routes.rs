@@ -81,7 +81,18 @@ impl Routes {
 
 /// Every route of this crate, and the document that tells of them.
 pub(crate) fn all(api: &ApiState) -> Router {
-    let of_the_store = clients::routes()
+    let router = of_the_store().router.route_layer(only_with_a_store(api.clone()));
+    router.merge(of_the_server().router).merge(openapi::routes()).with_state(api.clone())
+}
+
+/// What every route does, of this crate and of reports.
+fn documented() -> Vec<Documented> {
+    let own = of_the_store().merge(of_the_server()).calls;
+    own.into_iter().chain(calls_of_reports()).collect()
+}
+
+fn of_the_store() -> Routes {
+    clients::routes()
         .merge(devices::routes())
         .merge(fleet::routes())
         .merge(portals::routes())
@@ -111,12 +122,9 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(subscriptions::routes())
         .merge(operations::routes())
         .merge(live::routes())
-        .merge(summary::routes());
-    let Routes { router, mut calls } = of_the_store;
-    let router = router.route_layer(only_with_a_store(api.clone()));
-    let of_the_server =
-        health::routes().merge(caller::routes()).merge(overview::routes()).merge(system::routes());
-    calls.extend(of_the_server.calls);
-    calls.extend(calls_of_reports());
-    router.merge(of_the_server.router).merge(openapi::routes(calls)).with_state(api.clone())
+        .merge(summary::routes())
+}
+
+fn of_the_server() -> Routes {
+    health::routes().merge(caller::routes()).merge(overview::routes()).merge(system::routes())
 }

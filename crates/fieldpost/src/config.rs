@@ -107,6 +107,8 @@ pub(crate) struct Settings {
     pub streams_memory_bytes: usize,
     /// What an answer may rest on.
     pub durability: Durability,
+    /// `[store] memory`, in bytes.
+    pub store_memory_bytes: usize,
 }
 
 /// `[tls]`
@@ -361,8 +363,9 @@ impl Settings {
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),
-            streams_memory_bytes: streams_memory_bytes(&mut from),
+            streams_memory_bytes: memory_bytes(&mut from, "streams.memory"),
             durability: durability(&mut from),
+            store_memory_bytes: memory_bytes(&mut from, "store.memory"),
         };
         settings.listeners_are_apart(&mut from);
         (settings, from)
@@ -457,8 +460,8 @@ fn jobs(from: &mut Reader) -> Jobs {
     Jobs { resident_max: from.read("jobs.resident_max", &resident).value as usize }
 }
 
-fn streams_memory_bytes(from: &mut Reader) -> usize {
-    let bytes = from.read("streams.memory", &Bytes(1_000_000, 1_000_000_000_000)).value;
+fn memory_bytes(from: &mut Reader, key: &'static str) -> usize {
+    let bytes = from.read(key, &Bytes(1_000_000, 1_000_000_000_000)).value;
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 

@@ -54,7 +54,7 @@ pub enum ServerError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 struct ReadyFile {
     http: SocketAddr,
-    mqtt: SocketAddr,
+    mqtt: Option<SocketAddr>,
 }
 
 /// A data directory and the program that serves it. Everything is removed when it is dropped,
@@ -133,7 +133,7 @@ impl Site {
         let mut child = self.launch()?;
         let addresses = self.await_ready(&mut child, patience).await?;
         self.http.move_to(addresses.http);
-        self.mqtt.move_to(addresses.mqtt);
+        addresses.mqtt.into_iter().for_each(|mqtt| self.mqtt.move_to(mqtt));
         Ok(Server { child, http: self.http.clone(), mqtt: self.mqtt.clone() })
     }
 
@@ -157,7 +157,7 @@ impl Site {
     pub async fn until_ready(&self, server: &mut Server, patience: Duration) -> Result<(), ServerError> {
         let addresses = self.await_ready(&mut server.child, patience).await?;
         self.http.move_to(addresses.http);
-        self.mqtt.move_to(addresses.mqtt);
+        addresses.mqtt.into_iter().for_each(|mqtt| self.mqtt.move_to(mqtt));
         Ok(())
     }
 

@@ -50,9 +50,12 @@ impl SpoolSite {
         Ok(Self { binary: binary.to_owned(), flags, directory, http, mqtt })
     }
 
-    /// Gives it another flag from the next start on.
+    /// Gives a flag this value from the next start on.
     pub fn flag(&mut self, flag: &str, value: &str) {
-        self.flags.extend([flag.to_owned(), value.to_owned()]);
+        match self.flags.iter().position(|given| given == flag) {
+            Some(at) => value.clone_into(&mut self.flags[at + 1]),
+            None => self.flags.extend([flag.to_owned(), value.to_owned()]),
+        }
     }
 
     /// Where it keeps everything.

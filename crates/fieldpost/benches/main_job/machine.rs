@@ -89,9 +89,17 @@ pub(super) fn peak_resident_mib(process: u32) -> Result<u64, Failure> {
     status_mib(process, "VmHWM:")
 }
 
+/// Finer: where little is measured.
+pub(super) fn resident_kib(process: u32) -> Result<u64, Failure> {
+    status_kib(process, "VmRSS:")
+}
+
 fn status_mib(process: u32, field: &str) -> Result<u64, Failure> {
+    Ok(status_kib(process, field)? / 1_024)
+}
+
+fn status_kib(process: u32, field: &str) -> Result<u64, Failure> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)).ok_or("no such field")?;
-    let kib: u64 = line.split_whitespace().next().ok_or("an empty field")?.parse()?;
-    Ok(kib / 1_024)
+    Ok(line.split_whitespace().next().ok_or("an empty field")?.parse()?)
 }

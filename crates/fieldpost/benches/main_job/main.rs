@@ -9,6 +9,7 @@
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 
+#[allow(dead_code, reason = "shared with another benchmark")]
 mod machine;
 mod mosquitto;
 mod mqtt_subscriber;

@@ -7,6 +7,7 @@ use super::Failure;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
+use super::machine::resident_kib;
 use super::raw::{Http, Mqtt, packet, request, text};
 use super::report::Report;
 use super::site::Fieldpost;
@@ -88,11 +89,4 @@ impl Mqtt {
         self.0.write_all(&packet(0x82, &body)).await?;
         self.0.read_exact(&mut [0; 5]).await.map(drop)
     }
-}
-
-/// Finer than that of the other benchmark: a connection takes little.
-fn resident_kib(process: u32) -> Result<u64, Failure> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no such field")?;
-    Ok(line.split_whitespace().next().ok_or("an empty field")?.parse()?)
 }

@@ -26,7 +26,6 @@ mod report;
 mod site;
 
 use std::error::Error;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -85,9 +84,9 @@ async fn start(to: &str) -> Result<(SpoolSite, RunningSpool), Failure> {
 /// Resident memory once it listens, and with a backlog.
 async fn idle(report: &mut Report) -> Result<(), Failure> {
     let (site, agent) = start(NOBODY).await?;
-    let fresh = resident_kib(&agent)?;
+    let fresh = machine::resident_kib(agent.process_id().ok_or("the agent has ended")?)?;
     send(site.http.address().await, 100_000, BATCH).await?;
-    let waiting = resident_kib(&agent)?;
+    let waiting = machine::resident_kib(agent.process_id().ok_or("the agent has ended")?)?;
     report.note(&format!("  spool_idle: {fresh} KiB, with 100,000 waiting {waiting} KiB"))?;
     report.figure("spool_idle memory", format!("{:.1} MiB", fresh as f64 / 1_024.0));
     report.figure("spool_100k_waiting memory", format!("{:.1} MiB", waiting as f64 / 1_024.0));
@@ -114,7 +113,6 @@ async fn forward(report: &mut Report) -> Result<(), Failure> {
     send(away.http.address().await, FORWARDED, BATCH).await?;
     agent.kill().await?;
     let mut away = away;
-    // The last of a flag's values counts.
     away.flag("--to", &url);
     let begun = Instant::now();
     let agent = away.start(PATIENCE).await?;
@@ -156,11 +154,4 @@ async fn send(address: SocketAddr, total: u64, in_each: u64) -> Result<Duration,
         ended??;
     }
     Ok(begun.elapsed())
-}
-
-fn resident_kib(agent: &RunningSpool) -> Result<u64, Failure> {
-    let process = agent.process_id().ok_or("the agent has ended")?;
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    Ok(line.split_whitespace().next().unwrap_or_default().parse()?)
 }

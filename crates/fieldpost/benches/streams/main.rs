@@ -37,6 +37,7 @@ mod site;
 mod append;
 mod read;
 mod reader;
+mod weak;
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -61,7 +62,7 @@ const _: () = assert!(PAYLOAD.len() == 100);
 const MESSAGES: &str = "/v1/streams/bench/one/messages";
 
 fn main() -> Result<(), Failure> {
-    parts::run(Builder::new_current_thread(), &["append", "read", "reader"], measure)
+    parts::run(Builder::new_current_thread(), &["append", "read", "reader", "idle", "large"], measure)
 }
 
 async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
@@ -75,6 +76,12 @@ async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
     }
     if parts.has("reader") {
         reader::woken_by_an_append(report).await?;
+    }
+    if parts.has("idle") {
+        weak::idle_streams(report).await?;
+    }
+    if parts.has("large") {
+        weak::stream_larger_than_memory(report).await?;
     }
     Ok(())
 }

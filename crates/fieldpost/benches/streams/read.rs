@@ -42,7 +42,7 @@ pub(super) async fn from_the_start(report: &mut Report) -> Result<(), Failure> {
 }
 
 /// Where to read on, and how many messages a page has: from its end, without making a tree of it.
-fn place_of(page: &[u8]) -> Result<(u64, u64), Failure> {
+pub(super) fn place_of(page: &[u8]) -> Result<(u64, u64), Failure> {
     const MARK: &[u8] = b"\"next_after\":";
     let at = page.windows(MARK.len()).rposition(|part| part == MARK).ok_or("no place")?;
     let rest: Value = serde_json::from_slice(&[b"{", &page[at..]].concat())?;

@@ -40,6 +40,10 @@ fn check_refused(file: &str, variables: &[(&str, &str)], says: &str) {
     assert_eq!(told, Err(says.to_owned()), "{file}");
 }
 
+fn notices_of_machine() -> NoticesOfMachine {
+    NoticesOfMachine { certificate_before: Some(14 * DAY), storage_free: Some(2_000_000_000) }
+}
+
 #[test]
 fn the_defaults_are_those_of_the_contract() {
     let seconds = Duration::from_secs;
@@ -91,15 +95,13 @@ fn the_defaults_are_those_of_the_contract() {
         operations: OperationSettings::default(),
         campaigns: CampaignSettings::default(),
         notices: engine::notices::NoticeSettings::default(),
-        notices_of_machine: NoticesOfMachine {
-            certificate_before: Some(14 * DAY),
-            storage_free: Some(2_000_000_000),
-        },
+        notices_of_machine: notices_of_machine(),
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },
         streams_memory_bytes: 64_000_000,
         durability: Durability::Always,
+        store_memory_bytes: 64 << 20,
     };
     assert_eq!(load("", &[]).as_ref(), Ok(&expect));
 }
@@ -120,6 +122,7 @@ fn every_key_of_the_contract_is_accepted_at_its_default() {
             durability = { sync = "always", sync_interval = "1s" }
             jobs.resident_max = 65536
             streams.memory = "64MB"
+            store.memory = "64MiB"
             [auth]
             [tls]
             [kinds]

@@ -18,7 +18,13 @@ pub(super) fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
         let advice = advice(error.kind());
         Ended(format!("the data directory {directory} cannot be opened: {error}{advice}"))
     })?;
-    let options = EmbeddedOptions { sync: sync_mode(settings.durability), ..EmbeddedOptions::default() };
+    let half = settings.store_memory_bytes / 2;
+    let options = EmbeddedOptions {
+        sync: sync_mode(settings.durability),
+        table_cache_bytes: half,
+        checkpoint_memory_bytes: half,
+        ..EmbeddedOptions::default()
+    };
     let store = EmbeddedStore::open(Arc::new(disk), options).map_err(|error| {
         let advice = match &error {
             StoreError::Disk { source, .. } => advice(source.kind()),
