@@ -151,7 +151,7 @@ test("a copy's state is told in a word, and its form goes there and back", async
   const { bodyOf, formOf, shortLag, standing } = await lib("lib/copies");
   const states = [["running", 0, null], ["running", 1_200_000, null], ["waiting", 5, null], ["waiting", 5, "cut"], ["paused", 7, "cut"], ["source_reset", 0, null]];
   assert.deepEqual(states.map(([state, lag, error]) => `${standing({ state, lag, error }).tone}: ${shortLag({ state, lag, error })}`), [
-    "ok: level", "ok: 1.2M behind", "warn: waits, 5 behind", "bad: fails, 5 behind", "plain: paused, 7 behind", "bad: source reset",
+    "ok: level", "ok: 1.2M behind", "warn: waits, 5 behind", "bad: fails, 5 behind", "plain: paused, 7 behind", "warn: source reset",
   ]);
   const copy = { name: "dc", direction: "from", node: "dc1", stream: "shop/orders", segments: ["a", "b"], live_share: 0.07, rate: 1_000 };
   assert.deepEqual(bodyOf(formOf(copy)), { direction: "from", node: "dc1", stream: "shop/orders", segments: ["a", "b"], live_share: 0.07, rate: 1_000 });

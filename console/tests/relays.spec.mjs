@@ -1,4 +1,4 @@
-/** Relays, as they say how they stand. They need a PostgreSQL: these are stand-ins. */
+/** Relays, as they say how they stand. One that works needs a PostgreSQL: most of these are stand-ins. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { accessible, readable, startSite, until, visit } from "./harness.mjs";
@@ -45,5 +45,24 @@ test("relays say who works, how many rows wait and since when, and what was refu
   await visit(site, "/queues", { token: "shop-token" }, async (page) => {
     await page.getByRole("heading", { name: "Queues" }).waitFor();
     assert.equal(await page.getByRole("link", { name: "Relays" }).count(), 0);
+  });
+});
+
+test("what a relay tells the server is shown", async (t) => {
+  const site = await startSite(t);
+  const said = {
+    database: "db.example:5432/shop", table: "fieldpost_outbox", state: "working", on_refused: "skip", waiting: 12, bytes: 3_000, held: 0, refused: 1,
+    oldest_at: new Date(Date.now() - 60_000).toISOString(), moved: 5,
+  };
+  await visit(site, "/relays", {}, async (page) => {
+    await page.getByText("No relay runs").waitFor();
+    await site.api("PUT", "/v1/relays/shop-1", said);
+    await page.getByRole("button", { name: "Refresh" }).click();
+    await page.getByRole("heading", { name: "fieldpost_outbox" }).waitFor();
+    await until(["12", "2.9 KB", "0", "1"], async () => (await page.locator('dl[aria-label="Rows of fieldpost_outbox"] dd').allTextContents()).slice(0, 4));
+    await site.api("PUT", "/v1/relays/shop-1", { ...said, error: "the server answers 503" });
+    await page.getByRole("button", { name: "Refresh" }).click();
+    await page.getByText("the server answers 503").waitFor();
+    await page.getByText("stuck").waitFor();
   });
 });

@@ -122,6 +122,20 @@ test("a large message does not hide those before it", async (t) => {
   });
 });
 
+test("messages of a storage that is away do not hide those of the others", async (t) => {
+  const site = await startSite(t);
+  await append(site, orders(0, 500));
+  const away = [503, { code: "storage_unavailable", detail: 'storage "cold": messages of stream shop/orders cannot be read' }];
+  const messages = async (query) => {
+    if (Number(query.after) < 470) return away;
+    if (query.wait !== undefined) return new Promise(() => {});
+    return site.api("GET", `${ORDERS}/messages?${new URLSearchParams(query).toString()}`);
+  };
+  await visit(site, "/streams/shop/orders", { answers: { [`GET ${ORDERS}/messages`]: messages }, expected: [/status of 503/] }, async (page) => {
+    await until(Array.from({ length: 12 }, (_, n) => String(500 - n)), async () => (await ids(page)).slice(0, 12));
+  });
+});
+
 test("a stream is set, set back, and deleted", async (t) => {
   const site = await startSite(t);
   await append(site, orders(0, 1));

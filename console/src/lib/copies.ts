@@ -137,7 +137,7 @@ export type CopyTone = "ok" | "warn" | "bad" | "plain";
 
 /** How a copy stands, in a word with its tone. */
 export function standing({ state, lag, error }: Pick<StreamCopy, "state" | "lag" | "error">): { word: string; tone: CopyTone } {
-  if (state === "source_reset") return { word: "source reset", tone: "bad" };
+  if (state === "source_reset") return { word: "source reset", tone: "warn" };
   if (state === "paused") return { word: "paused", tone: "plain" };
   if (error !== null && error !== undefined) return { word: "fails", tone: "bad" };
   if (lag === 0) return { word: "level", tone: "ok" };

@@ -1,5 +1,5 @@
 /** Streams, their messages and blocks. */
-import { api, ask, type Page, type Shape } from "./api";
+import { api, ask, FieldpostError, type Page, type Shape } from "./api";
 import { filled } from "./filled";
 import type { Feed } from "./follow.svelte";
 import { to } from "./paths";
@@ -57,7 +57,11 @@ export async function loadNewest(
   for (;;) {
     const after = before - count - 1n;
     const query = { after: String(after), limit: Number(count), ...filled({ segment: filter.segment }) };
-    const page = await ask(api.GET("/v1/streams/{ns}/{stream}/messages", { params: { path, query }, signal }));
+    const page = await askNear(() => ask(api.GET("/v1/streams/{ns}/{stream}/messages", { params: { path, query }, signal })), count > 1n);
+    if (page === undefined) {
+      count = count / 4n > 1n ? count / 4n : 1n;
+      continue;
+    }
     // A page ends early where its messages are large: fewer ids are asked for then.
     if (BigInt(page.next_after) < before - 1n && count > 1n && page.items.length > 0) {
       count = count / 4n > 1n ? count / 4n : 1n;
@@ -66,6 +70,16 @@ export async function loadNewest(
     const items = page.items.filter(({ id }) => BigInt(id) < before).reverse();
     const lowest = after + 1n;
     return { items, next_cursor: lowest > first ? `${lowest}-${first}-${count}` : null, looked_at: Number(count) };
+  }
+}
+
+/** Nothing where a storage is away: newer messages may be in another one, which fewer ids show. */
+async function askNear<T>(call: () => Promise<T>, fewer: boolean): Promise<T | undefined> {
+  try {
+    return await call();
+  } catch (refused) {
+    if (fewer && refused instanceof FieldpostError && refused.code === "storage_unavailable") return undefined;
+    throw refused;
   }
 }
 
