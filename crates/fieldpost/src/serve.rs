@@ -265,9 +265,7 @@ async fn open_edges(
     let api = api.backing_up_with(backups::begin(store)).live_streams(settings.http.live_max).hosted_by(host);
     engine.intake(WayIn::Http).attend(true).await;
     let console = console::routes(&console::FrameAncestors::new(settings.http.frame_ancestors.clone()));
-    if let Some(relay) = relay::relay(&settings.relay, &api, stop.subscribe()) {
-        edges.spawn(relay);
-    }
+    relay::open(&settings.relay, &api, edges, stop);
     front.open(api::router_with(&api, reports.merge(console)));
     edges.spawn(api.work_on_operations());
     Ok(())

@@ -1,5 +1,5 @@
-//! TLS to PostgreSQL, by `sslmode`: `require` encrypts and believes any certificate, as PostgreSQL's
-//! own clients do; `verify-ca` and `verify-full` check it.
+//! TLS to PostgreSQL, by `sslmode`: `require` encrypts and believes any certificate, as
+//! PostgreSQL's own clients do; `verify-ca` and `verify-full` check it.
 
 use std::future::Future;
 use std::io;

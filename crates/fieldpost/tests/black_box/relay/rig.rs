@@ -261,7 +261,7 @@ impl RelayRig {
             again.tick().await;
             let path = format!("/v1/streams/{stream}");
             let found = self.server.json("GET", &path, "").await.json();
-            if found["messages"] == count || found["messages"] == count.to_string() {
+            if found["messages"] == count {
                 return;
             }
             let late = started.elapsed() > PATIENCE;
