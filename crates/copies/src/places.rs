@@ -15,7 +15,9 @@ pub struct BatchPlaces(Arc<Semaphore>);
 
 /// A place, until it or the bytes that hold it are dropped.
 #[derive(Debug)]
-pub(crate) struct BatchPlace(Option<OwnedSemaphorePermit>);
+pub(crate) struct BatchPlace {
+    _permit: Option<OwnedSemaphorePermit>,
+}
 
 /// Bytes that hold their place.
 struct PlacedBytes {
@@ -39,7 +41,7 @@ impl BatchPlaces {
     /// Waits for a place. Batches that have one are on their way, and do not wait for others.
     pub(crate) async fn take(&self) -> BatchPlace {
         // They are never closed.
-        BatchPlace(Arc::clone(&self.0).acquire_owned().await.ok())
+        BatchPlace { _permit: Arc::clone(&self.0).acquire_owned().await.ok() }
     }
 }
 
