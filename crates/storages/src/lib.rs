@@ -1,9 +1,10 @@
 //! Storages of blocks of streams beside the data directory: a folder, a bucket of an S3 server, a
 //! table of PostgreSQL.
 //!
-//! Each is a [`BlockStorage`]: its calls block for a bounded time, and those over a network are done
-//! by a runtime of this crate's own. A storage may be shared: what servers have in it is apart by
-//! the folder in the names, which is the affair of whoever names blocks. Knows no stream and no row.
+//! Each is a [`BlockStorage`]: its calls block for a bounded time, and those over a network are
+//! done by a runtime of this crate's own. A storage may be shared: what servers have in it is apart
+//! by the folder in the names, which is the affair of whoever names blocks. Knows no stream and no
+//! row.
 //!
 //! | module | does |
 //! |---|---|

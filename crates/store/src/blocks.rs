@@ -1,6 +1,6 @@
 //! The port to a storage of blocks of streams: whole files that are written once, read in ranges,
-//! and deleted. Its implementations here are a data directory, and memory for tests; storages beside
-//! the data directory are known elsewhere.
+//! and deleted. Its implementations here are a data directory, and memory for tests; storages
+//! beside the data directory are known elsewhere.
 
 use std::collections::BTreeMap;
 use std::fmt;

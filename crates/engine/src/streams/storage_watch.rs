@@ -46,7 +46,8 @@ pub(crate) struct StorageWatch {
 }
 
 impl StorageWatch {
-    /// Storages that cannot be used, and why; those with blocks that are not among the settings too.
+    /// Storages that cannot be used, and why; those with blocks that are not among the settings
+    /// too.
     pub(super) fn all_away(&self) -> Vec<(Box<str>, Box<str>)> {
         let unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown = unknown.iter().map(|(name, blocks)| {

@@ -13,8 +13,8 @@
 //! - **The worker** that stores blocks is cut off between writing a file and telling of it, comes
 //!   late, and begins a life with its sweep.
 //! - **Memory** is so small in some runs that streams are saved early and leave memory.
-//! - **Another storage**, to which blocks move in some streams, is away at times, also while a block
-//!   is on its way there, and comes back.
+//! - **Another storage**, to which blocks move in some streams, is away at times, also while a
+//!   block is on its way there, and comes back.
 //! - **The disk** is said to be nearly full in some runs, and not any more.
 //!
 //! # What is checked

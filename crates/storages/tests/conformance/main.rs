@@ -69,7 +69,7 @@ fn settings_that_make_no_sense_are_refused() {
     for (wrong, part) in [
         (S3Settings { url: "https://bucket".to_owned(), ..right.clone() }, "s3://BUCKET"),
         (S3Settings { endpoint: Some("s3.example.com".to_owned()), ..right.clone() }, "endpoint"),
-        (S3Settings { secret_key: None, ..right.clone() }, "secret_key_file"),
+        (S3Settings { secret_key: None, ..right }, "secret_key_file"),
     ] {
         assert!(wrong.check().is_err_and(|text| text.contains(part)), "{part}");
         assert!(!format!("{wrong:?}").contains("secret"), "{wrong:?}");

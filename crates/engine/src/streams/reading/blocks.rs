@@ -171,8 +171,8 @@ impl StreamReader<'_> {
         Err(self.damaged_block(&place, &"the block is being moved: read it again"))
     }
 
-    /// The file of a block is not there: it went elsewhere, which its row says now, it went with its
-    /// row, or is lost.
+    /// The file of a block is not there: it went elsewhere, which its row says now, it went with
+    /// its row, or is lost.
     fn row_of_missing(&self, block: &StreamBlock, error: &io::Error) -> Result<StreamBlock, NotRead> {
         let partition = base::PartitionId::of_streams(block.stream.partition_index());
         let view = self.store.view(partition);

@@ -1,7 +1,7 @@
 //! Storages of blocks: what each kind needs, and that a secret is never told.
 
+use super::super::storages::HiddenUrl;
 use super::*;
-use crate::config::storages::HiddenUrl;
 
 #[test]
 fn each_kind_has_its_settings() {

@@ -222,6 +222,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         node_name: None,
         block_storages: store::BlockStorages::default(),
         streams_memory_bytes: 64_000_000,
+        block_storages: store::BlockStorages::default(),
         commands: engine::CommandSettings::default(),
         operations: engine::OperationSettings::default(),
         campaigns: engine::CampaignSettings::default(),
