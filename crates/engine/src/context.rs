@@ -6,6 +6,7 @@ use base::{ClientId, Clock};
 use store::Store;
 
 use crate::campaigns::CampaignsContext;
+use crate::coordination::{Ephemeral, process_memory};
 use crate::campaigns::links::PickLinks;
 use crate::devices::context::DeviceContext;
 use crate::devices::stale_clients::StaleClients;
@@ -35,6 +36,8 @@ pub struct EngineContext {
     pub campaigns: Arc<CampaignsContext>,
     /// Of partitions of streams.
     pub streams: Arc<StreamsContext>,
+    /// Limits, the cache and channels.
+    pub(crate) ephemeral: Ephemeral,
     pub(crate) notices: Arc<NoticeLinks>,
     pub(crate) rollouts: Arc<RolloutLinks>,
     pub(crate) metrics: Arc<BatchMetrics>,
@@ -86,6 +89,7 @@ impl EngineContext {
             )),
             streams: Arc::new(StreamsContext::new(settings.streams_memory_bytes, Arc::clone(&metrics))),
             devices: Arc::new(devices),
+            ephemeral: Ephemeral(process_memory(&settings.coordination)),
             notices,
             rollouts,
             metrics,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use base::{DeviceId, DeviceIdForm, EntityId, Kind, Problem, Timestamp, Value};
 use records::{Connection, EventKind};
 
+use crate::coordination::CoordinationSettings;
 use crate::notices::NoticeSettings;
 
 /// Makes the body that shows a picture.
@@ -55,6 +56,8 @@ pub struct Settings {
     pub campaigns: CampaignSettings,
     /// Bytes of memory for messages of streams.
     pub streams_memory_bytes: usize,
+    /// How much everyday coordination keeps.
+    pub coordination: CoordinationSettings,
     /// What operators are told of the system.
     pub notices: NoticeSettings,
     /// Whether a client's URL may hold a private address.
@@ -93,6 +96,7 @@ impl Settings {
             operations: OperationSettings::default(),
             campaigns: CampaignSettings::default(),
             streams_memory_bytes: 64_000_000,
+            coordination: CoordinationSettings::default(),
             notices: NoticeSettings::default(),
             allow_private: false,
             render: Arc::new(|_| b"{}".to_vec()),

@@ -105,6 +105,8 @@ pub(crate) struct Settings {
     pub jobs: Jobs,
     /// `[streams] memory`, in bytes.
     pub streams_memory_bytes: usize,
+    /// `[coordination]`
+    pub coordination: engine::CoordinationSettings,
     /// What an answer may rest on.
     pub durability: Durability,
 }
@@ -362,6 +364,7 @@ impl Settings {
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),
             streams_memory_bytes: streams_memory_bytes(&mut from),
+            coordination: coordination(&mut from),
             durability: durability(&mut from),
         };
         settings.listeners_are_apart(&mut from);
@@ -460,6 +463,17 @@ fn jobs(from: &mut Reader) -> Jobs {
 fn streams_memory_bytes(from: &mut Reader) -> usize {
     let bytes = from.read("streams.memory", &Bytes(1_000_000, 1_000_000_000_000)).value;
     usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+fn coordination(from: &mut Reader) -> engine::CoordinationSettings {
+    let many = |most| Whole { least: 1, most };
+    engine::CoordinationSettings {
+        cache_bytes: from.read("coordination.cache", &Bytes(1_000_000, 1_000_000_000_000)).value,
+        locks_max: from.read("coordination.locks", &many(10_000_000)).value as usize,
+        lock_waits_max: from.read("coordination.lock_waits", &many(1_000_000)).value as usize,
+        limits_max: from.read("coordination.limits", &many(100_000_000)).value as usize,
+        listeners_max: from.read("coordination.listeners", &many(1_000_000)).value as usize,
+    }
 }
 
 /// The interval is checked also where it is not used.

@@ -337,6 +337,7 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
         },
         jobs_resident_max: settings.jobs.resident_max,
         streams_memory_bytes: settings.streams_memory_bytes,
+        coordination: settings.coordination,
         commands: settings.commands.clone(),
         operations: settings.operations,
         campaigns: settings.campaigns.clone(),

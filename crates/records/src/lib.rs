@@ -10,6 +10,7 @@ mod by_slot;
 mod campaign;
 mod client;
 mod command;
+mod coordination;
 mod counts;
 mod delivery;
 mod device;
@@ -38,6 +39,7 @@ pub use command::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms,
     DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn, Wish,
 };
+pub use coordination::{Lock, QueueControl, WorkState};
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
     ANSWER_BYTES_MAX, Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryKey,

@@ -249,6 +249,10 @@ tables! {
     Subscriptions = "subscriptions", Streams, Rows;
     /// stream, name of a subscription that is pushed -> nothing.
     PushedSubscriptions = "pushed_subscriptions", Streams, Rows;
+    /// namespace, 0, name -> lock.
+    Locks = "locks", Queues, Rows;
+    /// namespace, 0, name of a queue -> what its workers are to do.
+    QueueControls = "queue_controls", Queues, Rows;
 }
 
 impl Table {
@@ -260,7 +264,7 @@ impl Table {
             Self::JobHeads | Self::JobBodies => 1,
             Self::OpenCommands | Self::CommandsByDue | Self::CommandsByKey | Self::DeviceSessions => 1,
             Self::RunningTasks | Self::UntoldTasks => 1,
-            Self::StreamChunks | Self::StreamsByDue => 1,
+            Self::StreamChunks | Self::StreamsByDue | Self::Locks => 1,
             Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 16,
             _ => 2,
         }

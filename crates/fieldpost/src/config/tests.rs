@@ -99,6 +99,7 @@ fn the_defaults_are_those_of_the_contract() {
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },
         streams_memory_bytes: 64_000_000,
+        coordination: engine::CoordinationSettings::default(),
         durability: Durability::Always,
     };
     assert_eq!(load("", &[]).as_ref(), Ok(&expect));
@@ -146,8 +147,8 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    let of = "the contract's keys, four of connections, three of operations, three of picks, ten of notices and frames, streams";
-    assert_eq!(keys.len(), 62, "{of}");
+    let of = "the contract's keys, four of connections, three of operations, three of picks, ten of notices and frames, streams, five of coordination";
+    assert_eq!(keys.len(), 67, "{of}");
 }
 
 #[test]

@@ -140,6 +140,10 @@ changes! {
     86 => DeleteExternalText(text);
     87 => PutSubscription(subscription);
     88 => DeleteSubscription(stream, name);
+    89 => PutLock(lock);
+    90 => DeleteLock(namespace, name);
+    91 => PutQueueControl(control);
+    92 => DeleteQueueControl(namespace, name);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.

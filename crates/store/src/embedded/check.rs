@@ -9,6 +9,7 @@
 mod block_files;
 mod campaigns;
 mod commands;
+mod coordination;
 mod notices;
 mod operations;
 mod portals;

@@ -181,6 +181,7 @@ impl QueuePartition {
         if self.closing {
             self.waiting.take_due();
             self.waiting.take_unread();
+            self.locks.send_home();
         }
         let most = if self.closing { usize::MAX } else { RETIRED_MAX };
         for _ in 0..most {

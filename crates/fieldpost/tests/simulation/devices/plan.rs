@@ -220,6 +220,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         keep: keep(random),
         jobs_resident_max: 65_536,
         streams_memory_bytes: 64_000_000,
+        coordination: engine::CoordinationSettings::default(),
         commands: engine::CommandSettings::default(),
         operations: engine::OperationSettings::default(),
         campaigns: engine::CampaignSettings::default(),

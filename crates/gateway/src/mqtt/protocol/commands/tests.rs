@@ -278,6 +278,7 @@ fn settings() -> Settings {
         keep: engine::settings::Keep::default(),
         jobs_resident_max: 65_536,
         streams_memory_bytes: 64_000_000,
+        coordination: engine::CoordinationSettings::default(),
         commands: engine::CommandSettings::default(),
         operations: engine::OperationSettings::default(),
         campaigns: engine::CampaignSettings::default(),
