@@ -4,7 +4,9 @@
 mod backup;
 mod bulk_desired;
 mod caller;
+mod cache;
 mod campaigns;
+mod channels;
 mod clients;
 pub(crate) mod commands;
 mod consuming;
@@ -17,8 +19,10 @@ mod health;
 mod history;
 mod import;
 pub(crate) mod jobs;
+mod limits;
 mod links;
 pub(crate) mod live;
+mod locks;
 pub(crate) mod messages;
 mod notices;
 mod openapi;
@@ -27,6 +31,7 @@ mod overview;
 mod polling;
 mod portals;
 pub(crate) mod quarantine;
+mod queue_control;
 mod queues;
 mod rollouts;
 pub(crate) mod stats;
@@ -96,6 +101,11 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(queues::routes())
         .merge(jobs::routes())
         .merge(consuming::routes())
+        .merge(queue_control::routes())
+        .merge(locks::routes())
+        .merge(limits::routes())
+        .merge(cache::routes())
+        .merge(channels::routes())
         .merge(dead::routes())
         .merge(commands::routes())
         .merge(desired::routes())

@@ -4,9 +4,8 @@
 //! border of two. `smooth` never lets more than the limit through in any span; what was let through
 //! is kept in up to [`PARTS`] sums, each of which counts until its latest part is a span old.
 
-use std::collections::{BinaryHeap, VecDeque};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

@@ -209,8 +209,9 @@ impl<W> LockTable<W> {
             Some(_) => {
                 self.wait_ends.insert((until, ticket), name.clone());
                 let waiting = WaitingCaller { owner, ttl, until, caller };
-                let lock = self.locks.get_mut(&name);
-                lock.into_iter().for_each(|lock| drop(lock.line.insert(ticket, waiting)));
+                if let Some(lock) = self.locks.get_mut(&name) {
+                    lock.line.insert(ticket, waiting);
+                }
                 None
             }
             None if self.held() >= self.bounds.held_max => Some((caller, Err(LockRefused::TooMany))),
