@@ -112,7 +112,7 @@ mod tests {
             ("_own", "x", Some("reserved_name")),
         ] {
             let refused = CoordinationName::new(namespace, name).err().map(|problem| problem.code);
-            assert_eq!(refused.as_deref(), code, "{namespace}/{name}");
+            assert_eq!(refused, code, "{namespace}/{name}");
         }
         assert!(CoordinationName::new("s", &"x".repeat(255)).is_ok());
         assert!(CoordinationName::new("s", &"x".repeat(256)).is_err());

@@ -287,10 +287,7 @@ impl QueuePartition {
                 self.watch(queue, until, signal, step);
                 return Ok(());
             }
-            QueueInput::PassOn(queue) => {
-                step.wakes.extend(self.key_of(&queue));
-                return Ok(());
-            }
+            QueueInput::PassOn(queue) => return self.pass_on(&queue, step),
             QueueInput::Left { queue, until } => {
                 self.left(&queue, until, step);
                 return Ok(());
@@ -335,10 +332,7 @@ impl QueuePartition {
                 QueueEffect::Done(reply, Ok(()))
             }
             QueueInput::Queue(call) => return self.apply_to_queue(call, step),
-            QueueInput::Lock(call) => {
-                self.apply_to_lock(call, step);
-                return Ok(());
-            }
+            QueueInput::Lock(call) => return self.apply_to_lock(call, step),
         };
         step.emit(effect);
         Ok(())

@@ -49,7 +49,11 @@ impl QueuePartition {
         self
     }
 
-    pub(super) fn apply_to_lock(&mut self, call: LockCall, step: &mut QueueStep<'_>) {
+    pub(super) fn apply_to_lock(
+        &mut self,
+        call: LockCall,
+        step: &mut QueueStep<'_>,
+    ) -> Result<(), StoreError> {
         let mut locks = LockStep::new(step.now, &mut step.batch.ops);
         let effect = match call {
             LockCall::Acquire(mut asked, reply) => {
@@ -83,6 +87,7 @@ impl QueuePartition {
         let answers = locks.answers;
         step.effects.extend(answers.into_iter().map(|(caller, answer)| granted(caller, answer)));
         step.effects.extend(effect);
+        Ok(())
     }
 
     /// What time does to locks. Whether there is more of it now.
