@@ -115,10 +115,9 @@ impl Admitted {
                 | RequestedAction::Work { namespace }
                 | RequestedAction::Control { namespace },
             ) => own.as_str() == namespace,
-            (
-                scope,
-                RequestedAction::Coordinate { namespace } | RequestedAction::Control { namespace },
-            ) => scope.may_coordinate(namespace),
+            (scope, RequestedAction::Coordinate { namespace } | RequestedAction::Control { namespace }) => {
+                scope.may_coordinate(namespace)
+            }
             (scope, RequestedAction::Stream { namespace, right }) => scope.may_stream(namespace, right),
             _ => false,
         };

@@ -3,8 +3,8 @@
 
 mod backup;
 mod bulk_desired;
-mod caller;
 mod cache;
+mod caller;
 mod campaigns;
 mod channels;
 mod clients;

@@ -53,9 +53,10 @@ pub(crate) use client::{
 };
 pub(crate) use command::{CommandShape, NewCommandShape, PolledShape};
 pub(crate) use coordination::{
-    CachedValueShape, CachedValuesShape, ChannelReceiversShape, DeletedValuesShape, HeldLockShape, LimitShape,
-    LockShape, QueueControlShape, limit_asked, limit_asked_schema, lock_extended, lock_extended_schema,
-    lock_released, lock_released_schema, lock_wanted, lock_wanted_schema, queue_control, queue_control_schema,
+    CachedValueShape, CachedValuesShape, ChannelReceiversShape, DeletedValuesShape, HeldLockShape,
+    LimitShape, LockShape, QueueControlShape, limit_asked, limit_asked_schema, lock_extended,
+    lock_extended_schema, lock_released, lock_released_schema, lock_wanted, lock_wanted_schema,
+    queue_control, queue_control_schema,
 };
 pub(crate) use coverage::{CoverageShape, FairnessShape, WeightShape};
 pub(crate) use dead::{DeadShape, RespawnedShape};

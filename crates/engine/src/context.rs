@@ -6,8 +6,8 @@ use base::{ClientId, Clock};
 use store::Store;
 
 use crate::campaigns::CampaignsContext;
-use crate::coordination::{Ephemeral, process_memory};
 use crate::campaigns::links::PickLinks;
+use crate::coordination::{Ephemeral, process_memory};
 use crate::devices::context::DeviceContext;
 use crate::devices::stale_clients::StaleClients;
 use crate::followers::Followers;

@@ -37,8 +37,8 @@ mod metrics;
 mod refusals;
 mod version;
 
-pub use coordination::{Coordination, CoordinationSettings};
 pub use commands::{Commands, Downlink, NewCommand, PublishedCommand, TrackedCommand};
+pub use coordination::{Coordination, CoordinationSettings};
 pub use devices::input::Imported;
 pub use devices::intake::{Intake, Outcome, Pending, Received, Rejection, Report, ReportId, Said, Slice};
 pub use devices::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};

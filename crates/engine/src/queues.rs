@@ -29,8 +29,8 @@ mod troubled;
 
 pub use crate::kernel::idempotency::IdempotencyKey;
 pub use calls::{Acked, Queues};
-pub use controls::FollowedControl;
 pub use consuming::{HandOver, Leases};
+pub use controls::FollowedControl;
 pub use effect::QueueEffect;
 pub use id::{Held, id_from_text, id_text};
 pub use input::{Dead, LockCaller, QueueCall, QueueInput};

@@ -39,11 +39,7 @@ impl CoordinationService {
         Self { locks: engine.locks(), queues: engine.queues(), shared: engine.coordination(), stop }
     }
 
-    async fn cached(
-        &self,
-        namespace: &str,
-        keys: &[String],
-    ) -> Result<HashMap<String, Bytes>, Problem> {
+    async fn cached(&self, namespace: &str, keys: &[String]) -> Result<HashMap<String, Bytes>, Problem> {
         let (mut items, mut bytes) = (HashMap::new(), 0);
         for key in named(namespace, keys)? {
             let Some(found) = self.shared.cached(&key).await else { continue };
@@ -137,9 +133,15 @@ impl coordination_server::Coordination for CoordinationService {
             may(&caller, &asked.namespace)?;
             let name = CoordinationName::new(&asked.namespace, &asked.name)?;
             let wanted = LockWanted {
-                owner: Some(asked.owner.into()).filter(|owner: &compact_str::CompactString| !owner.is_empty()),
+                owner: Some(asked.owner.into())
+                    .filter(|owner: &compact_str::CompactString| !owner.is_empty()),
                 ttl: asked.ttl.as_ref().map(|ttl| read_span("ttl", ttl)).transpose()?,
-                wait: asked.wait.as_ref().map(|wait| read_span("wait", wait)).transpose()?.unwrap_or_default(),
+                wait: asked
+                    .wait
+                    .as_ref()
+                    .map(|wait| read_span("wait", wait))
+                    .transpose()?
+                    .unwrap_or_default(),
             };
             self.locks.acquire(&name, wanted).await
         };
@@ -263,7 +265,7 @@ impl coordination_server::Coordination for CoordinationService {
             for key in named(&asked.namespace, &asked.keys)? {
                 deleted += u64::from(self.shared.delete_cached(&key).await);
             }
-            Ok(deleted)
+            Ok::<_, Problem>(deleted)
         };
         into_response(deleted.await.map(|deleted| proto::DeleteCachedResponse { deleted }))
     }
@@ -339,7 +341,8 @@ impl coordination_server::Coordination for CoordinationService {
         let found = || {
             may_control(&caller, &asked.namespace)?;
             let queue = QueueName::new(&asked.namespace, &asked.queue)?;
-            let unknown = || Problem::unknown("no_control", format!("nothing is said to the workers of {queue}"));
+            let unknown =
+                || Problem::unknown("no_control", format!("nothing is said to the workers of {queue}"));
             self.queues.control(&queue).ok_or_else(unknown)
         };
         into_response(found().map(|control| control_shown(Some(&control))))

@@ -8,12 +8,11 @@ use crate::{
     AnswerKey, Attempt, CampaignRecord, CampaignState, Client, Command, CommandKey, CommandState, Counts,
     CountsKey, DeadJob, Delivery, DeliveryKey, DeliveryProgress, DevicePlace, DeviceProfile, DeviceSession,
     DeviceSlot, DeviceState, Event, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand, JobHead,
-    JobId, KeptAnswer, Lock, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost, OpenCommand, Operation,
-    OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, Pick, PickClock, PickKey, PickShare,
-    PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueControl, QueueCounts, QueueKey, ReportIds,
-    Rollout,
-    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamDue,
-    StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry, Wish,
+    JobId, KeptAnswer, Lock, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost, OpenCommand,
+    Operation, OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, Pick, PickClock, PickKey,
+    PickShare, PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueControl, QueueCounts,
+    QueueKey, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock,
+    StreamChunk, StreamDue, StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry, Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.

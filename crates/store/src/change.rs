@@ -10,10 +10,10 @@ use base::DeviceId;
 use records::{
     Batch, CampaignRecord, CampaignState, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress,
     DeviceSession, DeviceSlot, DeviceState, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand,
-    JobHead, JobId, KeptAnswer, Notice, NoticePost, Op, OpenCommand, Operation, OperationState, Pair,
-    Lock, ParkedJob, PartitionHead, Pick, PickShare, PickTerms, PortalToken, Quarantined, Queue, QueueControl, QueueCounts,
-    Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign, Stream,
-    StreamBlock, StreamChunk, StreamDue, StreamSubscription, StreamTail, TaskRecord, TaskState, Wish,
+    JobHead, JobId, KeptAnswer, Lock, Notice, NoticePost, Op, OpenCommand, Operation, OperationState, Pair,
+    ParkedJob, PartitionHead, Pick, PickShare, PickTerms, PortalToken, Quarantined, Queue, QueueControl,
+    QueueCounts, Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign,
+    Stream, StreamBlock, StreamChunk, StreamDue, StreamSubscription, StreamTail, TaskRecord, TaskState, Wish,
 };
 
 use crate::codec::key::{self, Key};

@@ -68,14 +68,18 @@ class Lock:
     def acquire(self) -> None:
         """Holds the lock, and extends it from now on; :class:`LockHeldError` when the wait is over."""
         began = time.monotonic()
-        body = {"owner": self._owner, "ttl": duration_text(self._ttl), "wait": duration_text(self._wait)}
-        call: Call[Any] = Call("POST", self._path, dict, _json(body), patience=_seconds(self._wait))
+        terms = {"owner": self._owner, "ttl": duration_text(self._ttl)}
+        body = _json({**terms, "wait": duration_text(self._wait)})
+        call: Call[Any] = Call("POST", self._path, dict, body, patience=_seconds(self._wait))
         try:
             held = self._client._run(call)
+            if self._wait:
+                # The ttl counts from the grant, which may be anywhere in the wait: from here it is known.
+                began = time.monotonic()
+                self._client._run(Call("POST", f"{self._path}/extend", dict, _json(terms)))
         except ConflictError as error:
             raise LockHeldError(f"{self._path}: {error}") from error
-        # The ttl counts from the grant, which may be anywhere in the wait.
-        self._ends_at = (time.monotonic() if self._wait else began) + self._ttl
+        self._ends_at = began + self._ttl
         self.fence = int(held["fence"])
         self._done.clear()
         self.lost.clear()

@@ -39,7 +39,8 @@ impl<S: Send + Sync> FromRequestParts<S> for CachedInPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let named = RawPathParams::from_request_parts(parts, state).await;
         let named = named.map_err(|rejection| Problem::unreadable(format!("the path: {rejection}")))?;
-        let of = |wanted: &str| named.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned());
+        let of =
+            |wanted: &str| named.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned());
         let key = of("key").or_else(|| parts.uri.path().rsplit('/').next().map(str::to_owned));
         let (namespace, key) = (of("ns").unwrap_or_default(), key.unwrap_or_default());
         Ok(Self(CoordinationName::new(&namespace, &key)?))

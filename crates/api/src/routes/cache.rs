@@ -40,11 +40,10 @@ pub(super) fn routes() -> Routes {
         .gives::<CachedValuesShape>(200, "the values")
         .knows::<CachedValueShape>()
         .refuses(&[(422, "answer_too_large")]);
-    let many_deleted = of_many("Takes the values of these keys out")
-        .gives::<DeletedValuesShape>(200, "how many were there");
-    let mut routes = Routes::default()
-        .post(GET_MANY, get_many, many_got)
-        .post(DELETE_MANY, delete_many, many_deleted);
+    let many_deleted =
+        of_many("Takes the values of these keys out").gives::<DeletedValuesShape>(200, "how many were there");
+    let mut routes =
+        Routes::default().post(GET_MANY, get_many, many_got).post(DELETE_MANY, delete_many, many_deleted);
     // A key may be the last word of the two others.
     for path in [VALUE, GET_MANY, DELETE_MANY] {
         let got = Call::new("A value")

@@ -15,7 +15,7 @@ use futures_util::stream::unfold;
 use net::problem::Refused;
 use serde_json::value::RawValue;
 use tokio::select;
-use tokio::time::sleep;
+use tokio::time::{Instant, Interval, interval_at};
 
 use super::Routes;
 use crate::ApiState;
@@ -30,7 +30,7 @@ use crate::path::{ChannelsInPath, NameInPath};
 use crate::shape::ChannelReceiversShape;
 
 const CHANNEL: &str = "/v1/channels/{ns}/{name}";
-/// How often a listener that hears nothing is shown that the connection lives.
+/// How often a listener is shown that the connection lives, and its token is looked at.
 const SIGN_EVERY: Duration = Duration::from_secs(15);
 
 pub(super) fn routes() -> Routes {
@@ -65,6 +65,7 @@ struct Listening {
     api: ApiState,
     caller: Option<Caller>,
     listener: ChannelListener,
+    signs: Interval,
     has_begun: bool,
     has_ended: bool,
 }
@@ -76,7 +77,8 @@ async fn listen(
 ) -> Result<Response, Refused> {
     let listener = api.engine().coordination().listen(patterns)?;
     let caller = caller.map(|Extension(caller)| caller);
-    let listening = Box::new(Listening { api, caller, listener, has_begun: false, has_ended: false });
+    let signs = interval_at(Instant::now() + SIGN_EVERY, SIGN_EVERY);
+    let listening = Box::new(Listening { api, caller, listener, signs, has_begun: false, has_ended: false });
     let events = unfold(listening, async |mut listening| {
         let event = listening.next().await?;
         Some((Ok::<_, Infallible>(event), listening))
@@ -100,6 +102,10 @@ impl Listening {
         }
         select! {
             biased;
+            _ = self.signs.tick() => {
+                let is_known = self.caller.as_ref().is_none_or(|caller| still_knows(&self.api, caller));
+                is_known.then(|| Bytes::from_static(b": still here\n\n"))
+            }
             event = self.listener.next() => match event? {
                 ChannelEvent::Message(channel, message) => Some(written(&channel, &message)),
                 ChannelEvent::TooSlow => {
@@ -108,10 +114,6 @@ impl Listening {
                 }
             },
             () = self.api.stopped() => None,
-            () = sleep(SIGN_EVERY) => {
-                let is_known = self.caller.as_ref().is_none_or(|caller| still_knows(&self.api, caller));
-                is_known.then(|| Bytes::from_static(b": still here\n\n"))
-            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Queues.
 
 use super::Engine;
-use crate::coordination::Coordination;
 use crate::Queues;
+use crate::coordination::Coordination;
 use crate::kernel::partition_handle::PartitionHandle;
 use crate::queues::{Locks, QueueInput};
 

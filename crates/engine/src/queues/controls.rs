@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use base::{PartitionId, Problem};
 use base::limits::CONTROL_DATA_BYTES_MAX;
+use base::{PartitionId, Problem};
 use records::QueueControl;
 use tokio::sync::watch;
 

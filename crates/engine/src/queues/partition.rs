@@ -32,6 +32,7 @@ use jobs::Jobs;
 use records::{DeadJob, JobId, Op, PartitionHead, QueueKey, QueueSettings};
 use store::{BATCH_BYTES_MAX, StoreError};
 
+use self::coordination::PartitionLocks;
 use super::context::QueueContext;
 use super::effect::QueueEffect;
 use super::input::QueueCall;
@@ -49,7 +50,6 @@ use crate::kernel::reply::answered;
 use crate::kernel::step_context::StepContext;
 use budget::{Budget, StepLimits};
 use conditions::QueueConditions;
-use self::coordination::PartitionLocks;
 use dropping::Dropping;
 use lifetime::Sweep;
 use oldest_dead::OldestDead;

@@ -22,8 +22,7 @@ const FREE_LOCKS_MAX: usize = 1_000;
 const FENCES_SKIPPED: u64 = 1 << 20;
 
 /// What a partition has without a setting.
-const BOUNDS: LockBounds =
-    LockBounds { held_max: 100_000, waiting_max: 100_000, free_max: FREE_LOCKS_MAX };
+const BOUNDS: LockBounds = LockBounds { held_max: 100_000, waiting_max: 100_000, free_max: FREE_LOCKS_MAX };
 
 pub(super) type PartitionLocks = LockTable<LockCaller>;
 

@@ -39,9 +39,8 @@ async fn a_change_ends_the_wait_of_a_consumer() {
     let rig = Rig::start(&[]).await;
     let address = rig.site.http.address().await;
     let consume = format!("{QUEUE}/consume");
-    let waits = tokio::spawn(async move {
-        wire::ask(address, "POST", &consume, &[], br#"{"wait":"5m"}"#).await
-    });
+    let waits =
+        tokio::spawn(async move { wire::ask(address, "POST", &consume, &[], br#"{"wait":"5m"}"#).await });
     let metric = "fieldpost_engine_waiting_consumers";
     let waiting = async {
         loop {

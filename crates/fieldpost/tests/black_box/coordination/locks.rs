@@ -56,7 +56,10 @@ async fn a_lock_and_its_fence_survive_kills() {
     let mut latest = fence(&rig.get(LOCK).await);
     for _ in 0..3 {
         rig.restart().await;
-        rig.api.until(LOCK, PATIENCE, |shown: &Value| shown["held"] == json!(false)).await.expect("it is over");
+        rig.api
+            .until(LOCK, PATIENCE, |shown: &Value| shown["held"] == json!(false))
+            .await
+            .expect("it is over");
         let next = fence(&acquire(&rig, "a", "1ms").await);
         assert!(next > latest, "{next} behind {latest}");
         latest = next;
@@ -89,7 +92,8 @@ async fn callers_that_wait_come_first_come_first_served() {
         held = &mut second => panic!("it is held: {held}"),
         () = waiting(2) => {}
     }
-    let (second, ()) = tokio::join!(async { timeout(PATIENCE, second).await.expect("its turn") }, release("a"));
+    let (second, ()) =
+        tokio::join!(async { timeout(PATIENCE, second).await.expect("its turn") }, release("a"));
     assert_eq!(second["owner"], "b");
     drop(third);
     waiting(0).await;

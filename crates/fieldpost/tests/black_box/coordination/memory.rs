@@ -30,15 +30,15 @@ async fn a_value_is_cached_with_its_type_and_gone_with_the_process() {
     let put = async |path: &str, kind: &str, body: &str| rig.ask("PUT", path, kind, body).await;
     assert_eq!(put("/v1/cache/shop/user:7", "text/csv", "a,b").await.status, 204);
     let got = rig.ask("GET", "/v1/cache/shop/user:7", "", "").await;
-    assert_eq!((got.status, got.body.as_str(), got.headers["content-type"].as_str()), (200, "a,b", "text/csv"));
+    assert_eq!(
+        (got.status, got.body.as_str(), got.headers["content-type"].as_str()),
+        (200, "a,b", "text/csv")
+    );
     let taken = put("/v1/cache/shop/user:7?if_absent=true", "text/plain", "x").await;
     assert_eq!(refused(&taken), (409, "exists".to_owned()));
     assert_eq!(put("/v1/cache/shop/get", "text/plain", "1").await.status, 204, "a key like any other");
     let many = done(&rig, "/v1/cache/shop/get", r#"{"keys":["user:7","get","none"]}"#).await;
-    assert_eq!(
-        many,
-        json!({"items": {"user:7": {"value_base64": "YSxi"}, "get": {"value_base64": "MQ=="}}})
-    );
+    assert_eq!(many, json!({"items": {"user:7": {"value_base64": "YSxi"}, "get": {"value_base64": "MQ=="}}}));
     assert_eq!(put("/v1/cache/shop/large", "", &"x".repeat((1 << 20) + 1)).await.status, 413);
     let deleted = done(&rig, "/v1/cache/shop/delete", r#"{"keys":["get","none"]}"#).await;
     assert_eq!(deleted, json!({"deleted": 1}));
