@@ -4,8 +4,9 @@
 use std::error::Error;
 
 const PROTO: &str = "proto";
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "fieldpost/v1/commands.proto",
+    "fieldpost/v1/coordination.proto",
     "fieldpost/v1/jobs.proto",
     "fieldpost/v1/reports.proto",
     "fieldpost/v1/rollouts.proto",

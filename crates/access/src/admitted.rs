@@ -47,6 +47,16 @@ pub enum RequestedAction<'a> {
         /// The namespace.
         namespace: &'a str,
     },
+    /// To coordinate in a namespace.
+    Coordinate {
+        /// The namespace.
+        namespace: &'a str,
+    },
+    /// To say something to the workers of a namespace's queues.
+    Control {
+        /// The namespace.
+        namespace: &'a str,
+    },
     /// To look at commands.
     LookAtCommands,
     /// To send, cancel and retry commands.
@@ -99,8 +109,14 @@ impl Admitted {
             | (Scope::Commands, RequestedAction::LookAtCommands)
             | (Scope::Commands | Scope::Operate, RequestedAction::Command)
             | (Scope::Tasks, RequestedAction::Pick) => true,
-            (Scope::Jobs(own), RequestedAction::Look { namespace } | RequestedAction::Work { namespace }) => {
-                own.as_str() == namespace
+            (
+                Scope::Jobs(own),
+                RequestedAction::Look { namespace }
+                | RequestedAction::Work { namespace }
+                | RequestedAction::Control { namespace },
+            ) => own.as_str() == namespace,
+            (scope, RequestedAction::Coordinate { namespace } | RequestedAction::Control { namespace }) => {
+                scope.may_coordinate(namespace)
             }
             (scope, RequestedAction::Stream { namespace, right }) => scope.may_stream(namespace, right),
             _ => false,
@@ -115,12 +131,22 @@ impl Admitted {
             RequestedAction::Look { .. } | RequestedAction::Work { .. } => {
                 "admin, or jobs:NAMESPACE of this namespace"
             }
+            RequestedAction::Coordinate { .. } => "admin, or coordinate:NAMESPACE of this namespace",
+            RequestedAction::Control { .. } => {
+                "admin, or jobs:NAMESPACE or coordinate:NAMESPACE of this namespace"
+            }
             RequestedAction::LookAtCommands => "admin, read, commands or operate",
             RequestedAction::Command => "admin, commands or operate",
             RequestedAction::Pick => "admin or tasks",
             RequestedAction::Stream { right, .. } => right.takes(),
         };
         Err(caller.may_not(takes))
+    }
+
+    /// Whether the caller may do everything; without tokens everybody may.
+    #[must_use]
+    pub fn is_admin(&self) -> bool {
+        self.0.as_ref().is_none_or(|known| known.caller.scopes().contains(&Scope::Admin))
     }
 
     /// Whether the caller may append to any stream: to which, it says with each batch.

@@ -26,6 +26,9 @@ pub enum Scope {
     Operate,
     /// Everything with the queues of a namespace.
     Jobs(Namespace),
+    /// Locks, limits, the cache and channels of a namespace, and what is said to the workers of its
+    /// queues.
+    Coordinate(Namespace),
     /// The streams of a namespace, as far as these rights go.
     Streams(Namespace, StreamRights),
     /// Reading a client's own devices and deliveries, and having the latter sent again.
@@ -35,7 +38,7 @@ pub enum Scope {
 impl Scope {
     /// What there is to choose from.
     pub const FORMS: &str = "admin, read, report, commands, tasks, operate, jobs:NAMESPACE, \
-         streams:NAMESPACE (with :read or :append for only that) or client:ID";
+         coordinate:NAMESPACE, streams:NAMESPACE (with :read or :append for only that) or client:ID";
 
     /// The scope that is written so, if there is one.
     #[must_use]
@@ -48,6 +51,7 @@ impl Scope {
             ("tasks", _) => Some(Self::Tasks),
             ("operate", _) => Some(Self::Operate),
             (_, Some(("jobs", namespace))) => Namespace::new(namespace).map(Self::Jobs),
+            (_, Some(("coordinate", namespace))) => Namespace::new(namespace).map(Self::Coordinate),
             (_, Some(("streams", which))) => streams(which),
             (_, Some(("client", id))) => ClientId::new(id).map(Self::Client),
             _ => None,
@@ -60,6 +64,16 @@ impl Scope {
         match self {
             Self::Admin => true,
             Self::Jobs(own) => own.as_str() == namespace,
+            _ => false,
+        }
+    }
+
+    /// Whether it is enough to coordinate in a namespace.
+    #[must_use]
+    pub fn may_coordinate(&self, namespace: &str) -> bool {
+        match self {
+            Self::Admin => true,
+            Self::Coordinate(own) => own.as_str() == namespace,
             _ => false,
         }
     }
@@ -143,6 +157,7 @@ impl fmt::Display for Scope {
             Self::Tasks => f.write_str("tasks"),
             Self::Operate => f.write_str("operate"),
             Self::Jobs(namespace) => write!(f, "jobs:{}", namespace.as_str()),
+            Self::Coordinate(namespace) => write!(f, "coordinate:{}", namespace.as_str()),
             Self::Streams(namespace, rights) => {
                 write!(f, "streams:{}{}", namespace.as_str(), rights.suffix())
             }
@@ -186,6 +201,7 @@ mod tests {
             "tasks",
             "operate",
             "jobs:mail-1",
+            "coordinate:shop",
             "streams:shop",
             "streams:shop:read",
             "streams:shop_2:append",
@@ -202,6 +218,8 @@ mod tests {
             "jobs",
             "jobs:",
             "jobs:_own",
+            "coordinate",
+            "coordinate:a b",
             "jobs:a b",
             "streams",
             "streams:",

@@ -1,5 +1,6 @@
 //! Ids in paths. An id that cannot be one is as unknown as one that is not registered.
 
+mod coordination;
 mod queue;
 mod stream;
 
@@ -12,6 +13,7 @@ use engine::commands::COMMAND_ID_PREFIX;
 use engine::operations::OPERATION_ID_PREFIX;
 use net::problem::{Refused, quoted};
 
+pub(crate) use coordination::{CachedInPath, ChannelsInPath, NameInPath, NamespaceInPath};
 pub(crate) use queue::{AliasInPath, JobInPath, QueueInPath, QueuesInPath};
 pub(crate) use stream::{
     CopyInPath, MessageInPath, NodeInPath, StreamInPath, SubscriptionInPath, message_id,

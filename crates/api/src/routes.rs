@@ -3,8 +3,10 @@
 
 mod backup;
 mod bulk_desired;
+mod cache;
 mod caller;
 mod campaigns;
+mod channels;
 mod clients;
 pub(crate) mod commands;
 mod consuming;
@@ -18,8 +20,10 @@ mod health;
 mod history;
 mod import;
 pub(crate) mod jobs;
+mod limits;
 mod links;
 pub(crate) mod live;
+mod locks;
 pub(crate) mod messages;
 mod nodes;
 mod notices;
@@ -29,6 +33,7 @@ mod overview;
 mod polling;
 mod portals;
 pub(crate) mod quarantine;
+mod queue_control;
 mod queues;
 mod relays;
 mod rollouts;
@@ -110,6 +115,11 @@ fn of_the_store() -> Routes {
         .merge(queues::routes())
         .merge(jobs::routes())
         .merge(consuming::routes())
+        .merge(queue_control::routes())
+        .merge(locks::routes())
+        .merge(limits::routes())
+        .merge(cache::routes())
+        .merge(channels::routes())
         .merge(dead::routes())
         .merge(commands::routes())
         .merge(desired::routes())

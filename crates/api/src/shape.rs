@@ -5,6 +5,7 @@ mod caller;
 mod campaign;
 mod client;
 mod command;
+mod coordination;
 mod copy;
 mod coverage;
 mod dead;
@@ -53,6 +54,12 @@ pub(crate) use client::{
     new_client_schema,
 };
 pub(crate) use command::{CommandShape, NewCommandShape, PolledShape};
+pub(crate) use coordination::{
+    CachedValueShape, CachedValuesShape, ChannelReceiversShape, DeletedValuesShape, HeldLockShape,
+    LimitShape, LockShape, QueueControlShape, limit_asked, limit_asked_schema, lock_extended,
+    lock_extended_schema, lock_released, lock_released_schema, lock_wanted, lock_wanted_schema,
+    queue_control, queue_control_schema,
+};
 pub(crate) use copy::{
     CopyShape, NodeShape, ReceiptShape, TransferredShape, new_copy, new_copy_schema, new_node,
     new_node_schema,

@@ -116,6 +116,32 @@ pub const STREAM_LABEL_CHARS_MAX: usize = 64;
 pub const EXTERNAL_ID_CHARS_MAX: usize = 64;
 /// Most streams of a server.
 pub const STREAMS_MAX: usize = 100_000;
+/// Longest name of a lock, a limit, a cached value or a channel, in characters.
+pub const COORDINATION_NAME_CHARS_MAX: usize = 255;
+/// Longest owner of a lock, in bytes.
+pub const LOCK_OWNER_BYTES_MAX: usize = 255;
+/// How long a lock is held when `ttl` is not given.
+pub const LOCK_TTL_DEFAULT: Duration = Duration::from_secs(10);
+/// Longest that a lock is held without being extended.
+pub const LOCK_TTL_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Longest that a caller waits for a lock.
+pub const LOCK_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+/// Largest cached value, in bytes.
+pub const CACHED_BYTES_MAX: usize = 1_024 * 1_024;
+/// Most keys of a call that gets or deletes cached values.
+pub const CACHE_KEYS_PER_CALL_MAX: usize = 1_000;
+/// Longest content type of a cached value, in bytes.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 255;
+/// Longest span of time that a limit is over.
+pub const LIMIT_PER_MAX: Duration = Duration::from_secs(31 * 24 * 60 * 60);
+/// Largest message of a channel, in bytes of its JSON text.
+pub const CHANNEL_MESSAGE_BYTES_MAX: usize = 1_024 * 1_024;
+/// Most channels and beginnings of channels that one listener names.
+pub const CHANNELS_PER_LISTENER_MAX: usize = 100;
+/// Largest `data` of what is said to the workers of a queue, in bytes of its JSON text.
+pub const CONTROL_DATA_BYTES_MAX: usize = 16 * 1_024;
+/// Most queues of a partition whose workers are told something.
+pub const CONTROLS_PER_PARTITION_MAX: usize = 10_000;
 /// Most segments that one read names.
 pub const SEGMENTS_PER_READ_MAX: usize = 64;
 /// Most subscriptions of a stream.

@@ -7,6 +7,7 @@ use store::Store;
 
 use crate::campaigns::CampaignsContext;
 use crate::campaigns::links::PickLinks;
+use crate::coordination::{Ephemeral, process_memory};
 use crate::devices::context::DeviceContext;
 use crate::devices::stale_clients::StaleClients;
 use crate::followers::Followers;
@@ -35,6 +36,8 @@ pub struct EngineContext {
     pub campaigns: Arc<CampaignsContext>,
     /// Of partitions of streams.
     pub streams: Arc<StreamsContext>,
+    /// Limits, the cache and channels.
+    pub(crate) ephemeral: Ephemeral,
     pub(crate) notices: Arc<NoticeLinks>,
     pub(crate) rollouts: Arc<RolloutLinks>,
     pub(crate) metrics: Arc<BatchMetrics>,
@@ -93,6 +96,7 @@ impl EngineContext {
                 .on_node(settings.node_name.clone()),
             ),
             devices: Arc::new(devices),
+            ephemeral: Ephemeral(process_memory(&settings.coordination)),
             notices,
             rollouts,
             metrics,

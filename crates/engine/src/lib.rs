@@ -10,6 +10,7 @@
 
 pub mod campaigns;
 pub mod commands;
+pub mod coordination;
 pub mod devices;
 pub mod fleet_index;
 pub mod followers;
@@ -38,6 +39,7 @@ mod refusals;
 mod version;
 
 pub use commands::{Commands, Downlink, NewCommand, PublishedCommand, TrackedCommand};
+pub use coordination::{Coordination, CoordinationSettings};
 pub use devices::input::Imported;
 pub use devices::intake::{Intake, Outcome, Pending, Received, Rejection, Report, ReportId, Said, Slice};
 pub use devices::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
@@ -51,7 +53,7 @@ pub use kernel::idempotency::Form;
 pub use operations::{NewOperation, Operations, TrackedOperation};
 pub use presence::Presence;
 pub use queries::Queries;
-pub use queues::Queues;
+pub use queues::{Locks, Queues};
 pub use records;
 pub use rollouts::{NewRollout, RolloutCall, Rollouts, TrackedRollout};
 pub use settings::{CampaignSettings, CommandSettings, OperationSettings, Settings};

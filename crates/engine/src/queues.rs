@@ -11,12 +11,14 @@ mod calls;
 mod checks;
 mod consuming;
 pub mod context;
+pub(crate) mod controls;
 pub mod driving;
 mod effect;
 mod id;
 mod input;
 mod job;
 mod leasing;
+mod locks;
 mod name;
 pub mod partition;
 mod queue_metrics;
@@ -28,14 +30,16 @@ mod troubled;
 pub use crate::kernel::idempotency::IdempotencyKey;
 pub use calls::{Acked, Queues};
 pub use consuming::{HandOver, Leases};
+pub use controls::FollowedControl;
 pub use effect::QueueEffect;
 pub use id::{Held, id_from_text, id_text};
-pub use input::{Dead, QueueInput};
+pub use input::{Dead, LockCaller, QueueCall, QueueInput};
 pub use job::{
     Attributes, Consumed, Due, JobChange, JobRef, JobState, JobView, NewJob, Payload, PublishedJob, Recurs,
     Retry, Want,
 };
 pub use jobs::OnConflict;
+pub use locks::{LockCall, LockWanted, Locks};
 pub use name::QueueName;
 pub use partition::{DeadView, Listed, QueueMark};
 pub(crate) use queue_metrics::QueueJobs;

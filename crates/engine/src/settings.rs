@@ -8,6 +8,7 @@ use std::time::Duration;
 use base::{DeviceId, DeviceIdForm, EntityId, Kind, Problem, Timestamp, Value};
 use records::{Connection, EventKind};
 
+use crate::coordination::CoordinationSettings;
 use crate::notices::NoticeSettings;
 
 /// Makes the body that shows a picture.
@@ -59,6 +60,8 @@ pub struct Settings {
     pub streams_memory_bytes: usize,
     /// Storages of blocks of streams beside the local one.
     pub block_storages: store::BlockStorages,
+    /// How much everyday coordination keeps.
+    pub coordination: CoordinationSettings,
     /// What operators are told of the system.
     pub notices: NoticeSettings,
     /// Whether a client's URL may hold a private address.
@@ -99,6 +102,7 @@ impl Settings {
             node_name: None,
             streams_memory_bytes: 64_000_000,
             block_storages: store::BlockStorages::default(),
+            coordination: CoordinationSettings::default(),
             notices: NoticeSettings::default(),
             allow_private: false,
             render: Arc::new(|_| b"{}".to_vec()),

@@ -348,6 +348,7 @@ fn engine_settings(settings: &Settings, block_storages: BlockStorages) -> engine
         node_name: settings.node_name.clone(),
         streams_memory_bytes: settings.streams_memory_bytes,
         block_storages,
+        coordination: settings.coordination,
         commands: settings.commands.clone(),
         operations: settings.operations,
         campaigns: settings.campaigns.clone(),

@@ -35,6 +35,7 @@ pub(crate) enum Service {
     Rollouts,
     Tasks,
     Streams,
+    Coordination,
     Health,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Method {
 }
 
 /// Every method: its path, its service, its name, whether it streams.
-const METHODS: [(&str, Service, &str, bool); 27] = [
+const METHODS: [(&str, Service, &str, bool); 40] = [
     ("/fieldpost.v1.Jobs/Work", Service::Jobs, "Work", true),
     ("/fieldpost.v1.Jobs/Publish", Service::Jobs, "Publish", false),
     ("/fieldpost.v1.Jobs/Consume", Service::Jobs, "Consume", false),
@@ -73,6 +74,19 @@ const METHODS: [(&str, Service, &str, bool); 27] = [
     ("/fieldpost.v1.Streams/Append", Service::Streams, "Streams.Append", true),
     ("/fieldpost.v1.Streams/Read", Service::Streams, "Streams.Read", true),
     ("/fieldpost.v1.Streams/Commit", Service::Streams, "Streams.Commit", false),
+    ("/fieldpost.v1.Coordination/AcquireLock", Service::Coordination, "Coordination.AcquireLock", false),
+    ("/fieldpost.v1.Coordination/ExtendLock", Service::Coordination, "Coordination.ExtendLock", false),
+    ("/fieldpost.v1.Coordination/ReleaseLock", Service::Coordination, "Coordination.ReleaseLock", false),
+    ("/fieldpost.v1.Coordination/GetLock", Service::Coordination, "Coordination.GetLock", false),
+    ("/fieldpost.v1.Coordination/AskLimit", Service::Coordination, "Coordination.AskLimit", false),
+    ("/fieldpost.v1.Coordination/PutCached", Service::Coordination, "Coordination.PutCached", false),
+    ("/fieldpost.v1.Coordination/GetCached", Service::Coordination, "Coordination.GetCached", false),
+    ("/fieldpost.v1.Coordination/DeleteCached", Service::Coordination, "Coordination.DeleteCached", false),
+    ("/fieldpost.v1.Coordination/Publish", Service::Coordination, "Coordination.Publish", false),
+    ("/fieldpost.v1.Coordination/Listen", Service::Coordination, "Coordination.Listen", true),
+    ("/fieldpost.v1.Coordination/PutControl", Service::Coordination, "Coordination.PutControl", false),
+    ("/fieldpost.v1.Coordination/GetControl", Service::Coordination, "Coordination.GetControl", false),
+    ("/fieldpost.v1.Coordination/DeleteControl", Service::Coordination, "Coordination.DeleteControl", false),
     ("/grpc.health.v1.Health/Check", Service::Health, "Check", false),
     ("/grpc.health.v1.Health/Watch", Service::Health, "Watch", true),
 ];
@@ -100,6 +114,7 @@ impl Method {
             | Service::Rollouts
             | Service::Tasks
             | Service::Streams
+            | Service::Coordination
             | Service::Health => Sends::One,
         }
     }
@@ -270,6 +285,7 @@ mod tests {
             include_str!("../proto/fieldpost/v1/rollouts.proto"),
             include_str!("../proto/fieldpost/v1/tasks.proto"),
             include_str!("../proto/fieldpost/v1/streams.proto"),
+            include_str!("../proto/fieldpost/v1/coordination.proto"),
         ];
         let mut found = 0;
         for text in described {

@@ -9,12 +9,13 @@ use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX};
 use base::{Clock, Problem};
 use compact_str::CompactString;
 use engine::Engine;
-use engine::queues::{HandOver, QueueName, Queues, Retry, Want};
+use engine::queues::{FollowedControl, HandOver, QueueName, Queues, Retry, Want};
 use futures_util::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::callers::{caller, caller_and_message};
 use crate::calls::HandsOver;
+use crate::coordination::control_shown;
 use crate::metrics::Metrics;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
 use crate::status::{into_response, status};
@@ -65,9 +66,11 @@ impl Jobs {
         let max = request.max.map_or(1, |max| max as usize);
         let want = Want { max, ttr: asked::ttr(request.ttr.as_ref())?, wait, process: None };
         let mut stop = self.stop.clone();
+        let mut control = names.first().map(|first| self.queues.follow_control(first));
         let (jobs, hand_over) = tokio::select! {
             biased;
             leased = self.queues.consume(&names, want) => leased?,
+            () = changed(&mut control) => (Vec::new(), HandOver::default()),
             // What was on its way is given back, and nobody waits for a server that has gone.
             () = stop.told() => return Ok((proto::ConsumeResponse::default(), None)),
         };
@@ -75,7 +78,9 @@ impl Jobs {
             let queue = names[job.queue].queue();
             shape::consumed(job, queue)
         });
-        Ok((proto::ConsumeResponse { jobs: jobs.collect() }, Some(hand_over)))
+        let control = names.first().and_then(|first| self.queues.control(first));
+        let control = control.map(|control| control_shown(Some(&control)));
+        Ok((proto::ConsumeResponse { jobs: jobs.collect(), control }, Some(hand_over)))
     }
 
     async fn ack(
@@ -159,6 +164,14 @@ impl Jobs {
 pub(crate) fn retry(delay: Option<&prost_types::Duration>, error: &str) -> Result<Retry, Problem> {
     let delay = delay.map_or(Ok(Duration::ZERO), |delay| read_span("delay", delay))?;
     Ok(Retry { delay, error: (!error.is_empty()).then(|| CompactString::new(error)) })
+}
+
+/// Returns when the workers are told something else; never where there is no queue.
+async fn changed(control: &mut Option<FollowedControl>) {
+    match control {
+        Some(control) => control.changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 #[tonic::async_trait]

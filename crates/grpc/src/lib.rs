@@ -1,5 +1,5 @@
 //! gRPC, package `fieldpost.v1`: jobs of queues, streams of messages, reports of devices, commands
-//! to them, rollouts, and tasks.
+//! to them, rollouts, tasks, and coordination.
 //!
 //! It reads messages, asks the engine and writes answers. Tokens are those of the HTTP API, handed
 //! in as [`access::Access`], and so is the reading of a report, as a [`ReadReport`]. [`Grpc`]
@@ -9,6 +9,7 @@ mod asked;
 mod callers;
 mod calls;
 mod commands;
+mod coordination;
 mod health;
 mod jobs;
 mod metrics;

@@ -19,6 +19,12 @@ pub(crate) fn read_json(text: &[u8]) -> Result<Payload, Problem> {
     Ok(Payload::Json(compact(json.get()).into()))
 }
 
+/// Refuses what is no JSON.
+pub(crate) fn check_json(field: &str, text: &str) -> Result<(), Problem> {
+    let read: Result<&RawValue, _> = serde_json::from_str(text);
+    read.map(drop).map_err(|error| Problem::unreadable(format!("{field} is not a JSON value: {error}")))
+}
+
 /// Reads a payload of bytes.
 pub(crate) fn read_data(data: &[u8]) -> Result<Payload, Problem> {
     // Before it is copied: the engine would say the same, a copy later.

@@ -33,11 +33,13 @@ use crate::MESSAGE_BYTES_MAX;
 use crate::callers::Peer;
 use crate::calls::{Answering, Call, Method, Service, WatchPlace};
 use crate::commands::CommandsService;
+use crate::coordination::CoordinationService;
 use crate::health::Health;
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
 use crate::page_answer::CallTasks;
 use crate::proto::commands_server::CommandsServer;
+use crate::proto::coordination_server::CoordinationServer;
 use crate::proto::jobs_server::JobsServer;
 use crate::proto::reports_server::ReportsServer;
 use crate::proto::rollouts_server::RolloutsServer;
@@ -93,6 +95,7 @@ pub struct Grpc {
     rollouts: RolloutsServer<RolloutsService>,
     tasks: TasksServer<TasksService>,
     streams: StreamsServer<StreamsService>,
+    coordination: CoordinationServer<CoordinationService>,
     health: HealthServer<Health>,
     places: Places,
     wide_windows: Arc<Pool>,
@@ -145,6 +148,8 @@ impl Grpc {
             rollouts: RolloutsServer::new(rollouts).max_decoding_message_size(MESSAGE_BYTES_MAX),
             tasks: TasksServer::new(tasks).max_decoding_message_size(MESSAGE_BYTES_MAX),
             streams: StreamsServer::new(streams).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            coordination: CoordinationServer::new(CoordinationService::new(engine, stop.clone()))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX),
             health: HealthServer::new(Health::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
             places: Places::new(memory, &metrics),
@@ -188,7 +193,8 @@ impl Grpc {
             | Service::Commands
             | Service::Rollouts
             | Service::Tasks
-            | Service::Streams => {
+            | Service::Streams
+            | Service::Coordination => {
                 let caller = match self.access.admit(&parts.headers).await {
                     Ok(caller) => caller,
                     Err(not_admitted) => return call.not_admitted(&not_admitted),
@@ -212,6 +218,7 @@ impl Grpc {
             Service::Rollouts => self.rollouts.call(request).await,
             Service::Tasks => self.tasks.call(request).await,
             Service::Streams => self.streams.call(request).await,
+            Service::Coordination => self.coordination.call(request).await,
             Service::Health if method.streams => return self.watch_health(call, request, &connection).await,
             Service::Health => return self.check_health(call, request, &connection).await,
         };

@@ -191,6 +191,7 @@ fn may_use(scope: &Scope, namespace: &str) -> bool {
         | Scope::Commands
         | Scope::Tasks
         | Scope::Operate
+        | Scope::Coordinate(_)
         | Scope::Streams(..)
         | Scope::Client(_) => false,
     }

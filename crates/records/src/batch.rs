@@ -8,11 +8,12 @@ use crate::{
     AnswerKey, Attempt, CampaignRecord, CampaignState, Client, Command, CommandKey, CommandState, Counts,
     CountsKey, DeadJob, Delivery, DeliveryKey, DeliveryProgress, DevicePlace, DeviceProfile, DeviceSession,
     DeviceSlot, DeviceState, Event, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand, JobHead,
-    JobId, KeptAnswer, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost, OpenCommand, Operation,
-    OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, PeerNode, Pick, PickClock, PickKey, PickShare,
-    PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
-    RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue,
-    StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry, Wish,
+    JobId, KeptAnswer, Lock, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost, OpenCommand,
+    Operation, OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, PeerNode, Pick, PickClock, PickKey,
+    PickShare, PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueControl, QueueCounts,
+    QueueKey, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock,
+    StreamChunk, StreamCopy, StreamDue, StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry,
+    Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -231,6 +232,14 @@ pub enum Op {
     PutPeerNode(Box<PeerNode>),
     /// A node is gone.
     DeletePeerNode(Box<str>),
+    /// A lock is held, or free. Partitions of queues only, like all that follows.
+    PutLock(Box<Lock>),
+    /// Nothing is known of a lock any more: its namespace and its name.
+    DeleteLock(Box<str>, Box<str>),
+    /// The workers of a queue are to do this.
+    PutQueueControl(Box<QueueControl>),
+    /// Nothing is said to the workers of a queue: its namespace and its name.
+    DeleteQueueControl(Box<str>, Box<str>),
 }
 
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
@@ -314,6 +323,11 @@ impl Op {
                 PLAIN + clock.minutes.len() * 16 + tokens.sum::<usize>()
             }
             Self::PutCampaign(campaign) => 2 * PLAIN + campaign.name.as_ref().map_or(0, |name| name.len()),
+            Self::PutLock(lock) => PLAIN + lock.text_bytes(),
+            Self::PutQueueControl(control) => PLAIN + control.text_bytes(),
+            Self::DeleteLock(namespace, name) | Self::DeleteQueueControl(namespace, name) => {
+                PLAIN + namespace.len() + name.len()
+            }
             small => small.small_weight(),
         }
     }

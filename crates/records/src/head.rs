@@ -38,6 +38,8 @@ pub struct PartitionHead {
     pub next_lease: u64,
     /// The number that the next dead letter gets.
     pub next_dead: u64,
+    /// The number that the next holder of a lock gets.
+    pub next_fence: u64,
     /// From when on history is kept.
     pub kept_from: KeptFrom,
 }

@@ -10,6 +10,7 @@ mod by_slot;
 mod campaign;
 mod client;
 mod command;
+mod coordination;
 mod copy;
 mod counts;
 mod delivery;
@@ -39,6 +40,7 @@ pub use command::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms,
     DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn, Wish,
 };
+pub use coordination::{Lock, QueueControl, WorkState};
 pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{

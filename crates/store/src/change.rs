@@ -10,11 +10,11 @@ use base::DeviceId;
 use records::{
     Batch, CampaignRecord, CampaignState, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress,
     DeviceSession, DeviceSlot, DeviceState, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand,
-    JobHead, JobId, KeptAnswer, Notice, NoticePost, Op, OpenCommand, Operation, OperationState, Pair,
+    JobHead, JobId, KeptAnswer, Lock, Notice, NoticePost, Op, OpenCommand, Operation, OperationState, Pair,
     ParkedJob, PartitionHead, PeerNode, Pick, PickShare, PickTerms, PortalToken, Quarantined, Queue,
-    QueueCounts, Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign,
-    Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamSubscription, StreamTail, TaskRecord,
-    TaskState, Wish,
+    QueueControl, QueueCounts, Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState,
+    Seen, Sign, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamSubscription, StreamTail,
+    TaskRecord, TaskState, Wish,
 };
 
 use crate::codec::key::{self, Key};
@@ -178,6 +178,12 @@ fn changes_of_plans(op: Op, out: &mut Vec<Change>) {
         Op::PutCampaign(campaign) => put(&*campaign, out),
         Op::PutCampaignState(state) => put(&*state, out),
         Op::DeleteCampaign(id) => delete_both::<CampaignRecord, CampaignState>(&id, &id, out),
+        Op::PutLock(lock) => put(&*lock, out),
+        Op::DeleteLock(namespace, name) => delete::<Lock>(&key::named(&namespace, &name), out),
+        Op::PutQueueControl(control) => put(&*control, out),
+        Op::DeleteQueueControl(namespace, name) => {
+            delete::<QueueControl>(&key::named(&namespace, &name), out);
+        }
         op => changes_of_streams(op, out),
     }
 }

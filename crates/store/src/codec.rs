@@ -16,6 +16,7 @@ mod bytes;
 mod campaign;
 mod client;
 mod command;
+mod coordination;
 mod copy;
 mod counts;
 mod delivery;

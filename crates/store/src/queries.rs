@@ -5,6 +5,7 @@
 
 mod campaigns;
 mod commands;
+mod coordination;
 mod copies;
 mod devices;
 mod feeds;

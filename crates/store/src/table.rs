@@ -253,6 +253,10 @@ tables! {
     StreamCopies = "stream_copies", Streams, Rows;
     /// name -> node.
     PeerNodes = "peer_nodes", Devices, Rows;
+    /// namespace, 0, name -> lock.
+    Locks = "locks", Queues, Rows;
+    /// namespace, 0, name of a queue -> what its workers are to do.
+    QueueControls = "queue_controls", Queues, Rows;
 }
 
 impl Table {
@@ -264,7 +268,7 @@ impl Table {
             Self::JobHeads | Self::JobBodies => 1,
             Self::OpenCommands | Self::CommandsByDue | Self::CommandsByKey | Self::DeviceSessions => 1,
             Self::RunningTasks | Self::UntoldTasks => 1,
-            Self::StreamChunks | Self::StreamsByDue => 1,
+            Self::StreamChunks | Self::StreamsByDue | Self::Locks => 1,
             Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 16,
             _ => 2,
         }

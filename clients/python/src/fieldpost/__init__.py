@@ -16,6 +16,7 @@ from .aio_worker import AsyncWorker
 from .calls import Alias
 from .client import Client, Queue
 from .command import Command, CommandTerms, DesiredEntry, LateAnswer, SentCommand
+from .coordination import Allowance, Cache, Channels, Limiter, Lock, LockHeldError
 from .device import Commands, Device
 from .errors import (
     ApiError,
@@ -66,6 +67,7 @@ __all__ = [
     "Acked",
     "Alias",
     "ApiError",
+    "Allowance",
     "AppendedMessage",
     "AsyncCampaigns",
     "AsyncClient",
@@ -80,11 +82,13 @@ __all__ = [
     "AsyncSubscription",
     "AsyncTasks",
     "AsyncWorker",
+    "Cache",
     "Campaign",
     "CampaignChanges",
     "CampaignSlot",
     "CampaignTerms",
     "Campaigns",
+    "Channels",
     "Client",
     "Command",
     "CommandTerms",
@@ -107,6 +111,9 @@ __all__ = [
     "Job",
     "JobView",
     "LateAnswer",
+    "Limiter",
+    "Lock",
+    "LockHeldError",
     "Message",
     "MessagePage",
     "MessageStream",

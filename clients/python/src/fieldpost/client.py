@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 from . import calls
 from .calls import Call, JobRef, Page, QueuePath
 from .connections import Connections, HangUp
+from .coordination import Cache, Channels, Limiter, Lock
 from .device import Commands, Device
 from .errors import FieldpostError
 from .message import StreamInfo, StreamPath, streams
@@ -69,6 +70,24 @@ class Client:
     def streams(self, namespace: str | None = None) -> Iterator[StreamInfo]:
         """The streams that may be read, in order of namespace and name."""
         return self._pages(lambda cursor: streams(namespace, _PAGE, cursor))
+
+    def lock(self, namespace: str, name: str, *, ttl: float = 10.0, wait: float = 0.0) -> Lock:
+        """A lock; asks nothing of the server. ``ttl`` and ``wait`` are in seconds."""
+        return Lock(self, namespace, name, ttl, wait)
+
+    def limiter(
+        self, namespace: str, name: str, *, limit: int, per: Duration, kind: str = "smooth"
+    ) -> Limiter:
+        """A limit of so much in a span of time, ``smooth`` or ``window``; asks nothing of the server."""
+        return Limiter(self, namespace, name, limit, per, kind)
+
+    def cache(self, namespace: str) -> Cache:
+        """The cached values of a namespace; asks nothing of the server."""
+        return Cache(self, namespace)
+
+    def channels(self, namespace: str) -> Channels:
+        """The channels of a namespace; asks nothing of the server."""
+        return Channels(self, namespace)
 
     def device(self, device: str) -> Device:
         """A device; asks nothing of the server."""

@@ -234,8 +234,13 @@ pub(super) fn scopes_suffice(scopes: &[Scope], needs: Needs, is_safe: bool, abou
         }
         (Scope::Read, Needs::Operations) => is_safe,
         (Scope::Operate | Scope::Commands | Scope::Client(_), Needs::Operations) => true,
-        (Scope::Read | Scope::Operate, Needs::Jobs | Needs::Queues | Needs::Picks) => is_safe,
-        (Scope::Jobs(namespace), Needs::Jobs | Needs::OperateJobs) => {
+        (Scope::Read | Scope::Operate, Needs::Jobs | Needs::Queues | Needs::Picks | Needs::Control) => {
+            is_safe
+        }
+        (Scope::Coordinate(namespace), Needs::Coordinate | Needs::Control) => {
+            about.in_path("ns") == Some(namespace.as_str())
+        }
+        (Scope::Jobs(namespace), Needs::Jobs | Needs::OperateJobs | Needs::Control) => {
             about.in_path("ns") == Some(namespace.as_str())
         }
         (Scope::Jobs(namespace), Needs::Queues | Needs::Operations) => {

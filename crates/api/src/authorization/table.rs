@@ -39,6 +39,10 @@ pub(super) enum Needs {
     Jobs,
     /// `jobs:NAMESPACE` of the `{ns}` in the path, or `operate`.
     OperateJobs,
+    /// `coordinate:NAMESPACE` of the `{ns}` in the path.
+    Coordinate,
+    /// The same, or what [`Needs::Jobs`] takes.
+    Control,
     /// Any scope that may act on something, `jobs:NAMESPACE` where that is asked for with
     /// `namespace=`, or `read` if nothing is changed. Which scope an action takes is told
     /// elsewhere.
@@ -205,6 +209,11 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
 
 /// Everything below a namespace of queues takes the same, but for what an operator does.
 const QUEUES: &str = "/v1/queues/{ns}/";
+/// What is said to the workers of a queue.
+const CONTROL: &str = "/v1/queues/{ns}/{queue}/control";
+/// Everything below a namespace of these takes the same.
+const COORDINATED: [&str; 4] =
+    ["/v1/cache/{ns}/", "/v1/locks/{ns}/", "/v1/limits/{ns}/", "/v1/channels/{ns}/"];
 const OPERATED: [&str; 3] = [
     "/v1/queues/{ns}/{queue}/dead/respawn",
     "/v1/queues/{ns}/{queue}/pause",
@@ -224,6 +233,8 @@ pub(super) fn needs(method: &Method, route: &str) -> Needs {
         Some((_, _, needs)) => *needs,
         None if method == "POST" && OPERATED.contains(&route) => Needs::OperateJobs,
         None if method == "GET" && is_console(route) => Nothing,
+        None if route == CONTROL => Needs::Control,
+        None if COORDINATED.iter().any(|prefix| route.starts_with(prefix)) => Needs::Coordinate,
         None if route.starts_with(QUEUES) => Needs::Jobs,
         None => Admin(Never),
     }
@@ -241,6 +252,8 @@ impl Needs {
             OperatePicks => "admin, tasks or operate",
             Needs::Fleet => "admin, read, commands, tasks or operate",
             Needs::Jobs => "admin, or jobs:NAMESPACE of this namespace",
+            Needs::Coordinate => "admin, or coordinate:NAMESPACE of this namespace",
+            Needs::Control => "admin, or jobs:NAMESPACE or coordinate:NAMESPACE of this namespace",
             Needs::OperateJobs => "admin, operate, or jobs:NAMESPACE of this namespace",
             Operations => {
                 "admin, operate, commands, client:ID, jobs:NAMESPACE with namespace=NAMESPACE in the query, or read to look"

@@ -113,6 +113,8 @@ pub(crate) const OF_A_COPY: &[Coded] = &[
     (429, "too_many_copies"),
     (429, "too_many_streams"),
 ];
+/// A call about a lock, a limit, a cached value or a channel.
+pub(crate) const OF_COORDINATION: &[Coded] = &[(422, "invalid_name"), (422, "reserved_name")];
 /// A body with messages.
 pub(crate) const OF_A_MESSAGE: &[Coded] = &[
     (409, "tail_moved"),

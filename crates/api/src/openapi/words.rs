@@ -1,5 +1,6 @@
 //! The schemas of single texts, numbers and bodies, with the limits that the code keeps.
 
+mod coordination;
 mod jobs;
 mod picks;
 mod relays;
@@ -31,6 +32,9 @@ use crate::routes::stats::{By, METRICS, name_of};
 use crate::shape::PORTAL_RIGHTS;
 use crate::shape::timeline::{of_command, of_delivery};
 
+pub(crate) use coordination::{
+    cache_keys, cached_values, fence, in_flight, limit_kind, lock_owner, whole_duration, work_state,
+};
 pub(crate) use jobs::{
     SCHEDULE_BYTES_MAX, dead_reason, executions, job_id, job_ids, job_name, job_state, jobs, queue_name,
     queue_names, queue_order, reservation, reservations, schedule, tries,

@@ -1,5 +1,7 @@
 //! Consuming: taking jobs, and telling what became of them.
 
+use std::sync::Arc;
+
 use axum::extract::{FromRequest, FromRequestParts, Request, State};
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
@@ -7,12 +9,13 @@ use base::Problem;
 use base::answers::HandsOver;
 use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX, TTR_DEFAULT};
 use compact_str::CompactString;
-use engine::queues::{Held, QueueName, Retry, Want};
-use engine::records::JobId;
+use engine::queues::{Consumed, HandOver, Held, QueueName, Retry, Want};
+use engine::records::{JobId, QueueControl};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use net::hand_over;
 use net::problem::{Refused, quoted};
+use tokio::select;
 
 use super::Routes;
 use crate::ApiState;
@@ -99,12 +102,33 @@ async fn asked(request: Request, api: ApiState) -> Result<(Vec<QueueName>, Want)
 }
 
 async fn consume(api: &ApiState, queues: &[QueueName], want: Want) -> Result<Response, Refused> {
-    let (jobs, hand_over) = api.queues().consume(queues, want).await?;
-    let Answer { status, body } = Answer::ok(&ConsumedShape::of(queues, &jobs));
+    let (jobs, hand_over, control) = consumed(api, queues, want).await?;
+    let Answer { status, body } = Answer::ok(&ConsumedShape::of(queues, &jobs, control.as_deref()));
     let response = Answer { status, body: body.clone() }.into_response();
     let mut response = response.map(|_| hand_over::body(body, move || hand_over.done()));
     response.extensions_mut().insert(HandsOver);
     Ok(response)
+}
+
+/// Jobs, or what the workers are told meanwhile: that ends the wait.
+async fn consumed(
+    api: &ApiState,
+    queues: &[QueueName],
+    want: Want,
+) -> Result<(Vec<Consumed>, HandOver, Option<Arc<QueueControl>>), Problem> {
+    let (all, Some(first)) = (api.queues(), queues.first()) else { unreachable!("a path names a queue") };
+    if want.wait.is_zero() {
+        let (jobs, hand_over) = all.consume(queues, want).await?;
+        return Ok((jobs, hand_over, all.control(first)));
+    }
+    let mut followed = all.follow_control(first);
+    let taken = select! {
+        biased;
+        taken = all.consume(queues, want) => Some(taken?),
+        () = followed.changed() => None,
+    };
+    let (jobs, hand_over) = taken.unwrap_or_default();
+    Ok((jobs, hand_over, all.control(first)))
 }
 
 fn want(body: &str) -> Result<Want, Problem> {

@@ -2,9 +2,11 @@
 
 use base::duration;
 use engine::queues::{Consumed, JobView, PublishedJob, QueueName, Recurs, id_text};
+use engine::records::QueueControl;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::coordination::QueueControlShape;
 use super::payload::PayloadShape;
 use super::text::Time;
 use crate::openapi::words;
@@ -42,6 +44,10 @@ pub(crate) struct ConsumedShape<'a> {
     /// None when nothing came.
     #[schema(max_items = 1000)]
     jobs: Vec<ConsumedJobShape<'a>>,
+    /// What the workers of the first queue are to do, if that was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    control: Option<QueueControlShape<'a>>,
 }
 
 /// A job that a consumer holds.
@@ -68,7 +74,11 @@ pub(crate) struct ConsumedJobShape<'a> {
 
 impl<'a> ConsumedShape<'a> {
     /// Jobs that were consumed from these queues.
-    pub(crate) fn of(queues: &'a [QueueName], jobs: &'a [Consumed]) -> Self {
+    pub(crate) fn of(
+        queues: &'a [QueueName],
+        jobs: &'a [Consumed],
+        control: Option<&'a QueueControl>,
+    ) -> Self {
         let shape = |job: &'a Consumed| ConsumedJobShape {
             id: id_text(job.id),
             queue: queues[job.queue].queue(),
@@ -80,7 +90,7 @@ impl<'a> ConsumedShape<'a> {
             run_at: Time(job.run_at),
             alias: job.alias.as_deref(),
         };
-        Self { jobs: jobs.iter().map(shape).collect() }
+        Self { jobs: jobs.iter().map(shape).collect(), control: control.map(QueueControlShape::from) }
     }
 }
 

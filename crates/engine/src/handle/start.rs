@@ -103,7 +103,10 @@ impl Starting {
             let told = notices.firing_queues(id, kernel.store.partitions());
             let (partition, changed) = partition.telling(settings.notices, &told);
             changed.into_iter().for_each(|signal| notices.signal(signal));
-            Ok(partition)
+            context.queues.controls.loaded(id, kernel.store.view(id)?.queue_controls()?);
+            let share = |all: usize| all.div_ceil(usize::from(kernel.store.partitions()).max(1)).max(1);
+            let bounds = &settings.coordination;
+            Ok(partition.bounding_locks(share(bounds.locks_max), share(bounds.lock_waits_max)))
         };
         Ok(self.spawn(id, load()?, load, Arc::clone(&self.context.queues)))
     }

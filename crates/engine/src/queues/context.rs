@@ -6,6 +6,7 @@ use base::{PartitionId, Timestamp};
 use records::Batch;
 
 use super::QueueEffect;
+use super::controls::ControlBoard;
 use super::queue_metrics::NamedQueues;
 use super::stats::AllPartitionStats;
 use super::troubled::TroubledQueues;
@@ -20,6 +21,7 @@ pub struct QueueContext {
     pub(crate) stats: AllPartitionStats,
     pub(crate) named_queues: NamedQueues,
     pub(crate) troubled: TroubledQueues,
+    pub(crate) controls: ControlBoard,
     followers: Arc<Followers>,
     notices: Arc<NoticeLinks>,
     metrics: Arc<BatchMetrics>,
@@ -32,7 +34,8 @@ impl QueueContext {
         notices: Arc<NoticeLinks>,
     ) -> Self {
         let (stats, named_queues) = (AllPartitionStats::default(), NamedQueues::default());
-        Self { stats, named_queues, troubled: TroubledQueues::default(), followers, notices, metrics }
+        let (troubled, controls) = (TroubledQueues::default(), ControlBoard::default());
+        Self { stats, named_queues, troubled, controls, followers, notices, metrics }
     }
 }
 
@@ -61,6 +64,12 @@ impl MachineContext for QueueContext {
             E::DeadListed(reply, dead) => reply.send(dead),
             E::Respawned(reply, answer) => reply.send(answer),
             E::DeadDeleted(reply, count) => reply.send(count),
+            E::Locked(reply, answer) => reply.send(answer),
+            E::LockShown(reply, shown) => reply.send(*shown),
+            E::LocksListed(reply, held) => reply.send(held),
+            E::Control(partition, queue, control) => {
+                self.controls.put(partition, queue, control.map(|control| *control));
+            }
             E::Condition(signal) => self.notices.signal(*signal),
             E::Counted(counted) => self.metrics.jobs(&counted),
             E::NamedQueues(partition, changes) => self.named_queues.change(partition, changes),

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
+use coordination::{LockGrant, LockShown};
+use records::QueueControl;
 
 use super::consuming::Leases;
 use super::input::{Respawned, Seen};
 use super::partition::{DeadView, Listed};
 use super::stats::{JobsCounted, PartitionStats, QueueStats};
-use super::{NamedChange, PublishedJob, TroubleChange};
+use super::{NamedChange, PublishedJob, QueueName, TroubleChange};
 use crate::kernel::reply::{Answered, Reply};
 use crate::notices::Signal;
 
@@ -43,6 +45,14 @@ pub enum QueueEffect {
     Respawned(Reply<Answered<Respawned>>, Answered<Respawned>),
     /// Dead letters are gone.
     DeadDeleted(Reply<usize>, usize),
+    /// Somebody holds a lock, or not.
+    Locked(Reply<Answered<LockGrant>>, Answered<LockGrant>),
+    /// A lock as it stands.
+    LockShown(Reply<LockShown>, Box<LockShown>),
+    /// Locks that are held.
+    LocksListed(Reply<Vec<LockShown>>, Vec<LockShown>),
+    /// The workers of a queue are told something else.
+    Control(PartitionId, QueueName, Option<Box<QueueControl>>),
     /// A queue is in another condition.
     Condition(Box<Signal>),
     /// So many jobs went their way.

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use base::Timestamp;
 use compact_str::CompactString;
+use coordination::{CoordinationName, LockGrant};
 use jobs::OnConflict;
-use records::{AliasKey, GroupKey, JobId, Process, QueueSettings};
+use records::{AliasKey, GroupKey, JobId, Process, QueueControl, QueueSettings};
 use tokio::sync::oneshot;
 
 use super::consuming::Leases;
+use super::locks::LockCall;
 use super::partition::{DeadView, Listed};
 use super::stats::QueueStats;
 use super::{Due, Held, JobRef, PublishedJob, QueueName};
@@ -122,6 +124,8 @@ pub enum QueueInput {
     Remember(IdempotencyKey, Arc<[u8]>, Reply<Answered<()>>),
     /// A call about a queue as a whole.
     Queue(QueueCall),
+    /// A call about a lock.
+    Lock(LockCall),
     /// Dead letters, oldest first.
     Dead {
         /// Where.
@@ -178,6 +182,17 @@ pub enum QueueCall {
     /// Drop the jobs of a queue that are ready, and nothing else of it. Answered when they are
     /// gone.
     DropReady(QueueName, Reply<Answered<()>>),
+    /// Say to its workers what they are to do, or nothing any more.
+    Control(QueueName, Option<Box<QueueControl>>, Reply<Answered<()>>),
+}
+
+/// A caller that wants to hold a lock.
+#[derive(Debug)]
+pub struct LockCaller {
+    /// The lock.
+    pub name: CoordinationName,
+    /// Gets the outcome.
+    pub reply: Reply<Answered<LockGrant>>,
 }
 
 /// A consumer's question.

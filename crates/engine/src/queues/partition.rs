@@ -7,6 +7,7 @@
 mod budget;
 mod conditions;
 mod consumers;
+mod coordination;
 mod dead;
 mod dropping;
 mod ending;
@@ -31,6 +32,7 @@ use jobs::Jobs;
 use records::{DeadJob, JobId, Op, PartitionHead, QueueKey, QueueSettings};
 use store::{BATCH_BYTES_MAX, StoreError};
 
+use self::coordination::PartitionLocks;
 use super::context::QueueContext;
 use super::effect::QueueEffect;
 use super::input::QueueCall;
@@ -100,6 +102,9 @@ pub struct QueuePartition {
     oldest_dead: OldestDead,
     answers: KeptAnswers,
     conditions: QueueConditions,
+    locks: PartitionLocks,
+    /// Queues whose workers are told something.
+    controls: BTreeSet<QueueName>,
     /// Dead letters of all queues.
     dead_total: u64,
     /// Its counts after the step before.
@@ -244,6 +249,7 @@ impl Machine for QueuePartition {
         let swept = sweep.or(dropping);
         let looks = self.conditions.next_wakeup();
         let own = [
+            self.locks.next_wakeup(),
             wall,
             self.jobs.next_wakeup(),
             self.waiting.next_end(),
@@ -281,10 +287,7 @@ impl QueuePartition {
                 self.watch(queue, until, signal, step);
                 return Ok(());
             }
-            QueueInput::PassOn(queue) => {
-                step.wakes.extend(self.key_of(&queue));
-                return Ok(());
-            }
+            QueueInput::PassOn(queue) => return self.pass_on(&queue, step),
             QueueInput::Left { queue, until } => {
                 self.left(&queue, until, step);
                 return Ok(());
@@ -329,6 +332,7 @@ impl QueuePartition {
                 QueueEffect::Done(reply, Ok(()))
             }
             QueueInput::Queue(call) => return self.apply_to_queue(call, step),
+            QueueInput::Lock(call) => return self.apply_to_lock(call, step),
         };
         step.emit(effect);
         Ok(())
@@ -358,6 +362,9 @@ impl QueuePartition {
                 self.delete(&queue, step);
                 QueueEffect::Done(reply, Ok(()))
             }
+            QueueCall::Control(queue, control, reply) => {
+                QueueEffect::Done(reply, self.put_control(&queue, control, step))
+            }
             QueueCall::DropReady(queue, reply) => {
                 self.drop_ready(&queue, reply, step);
                 return Ok(());
@@ -380,6 +387,7 @@ impl QueuePartition {
                 break;
             }
         }
+        more |= self.advance_locks(step);
         more |= self.answers.forget(step)?;
         more |= self.age_dead(step)?;
         more |= self.drop_more_surplus(step)?;
@@ -427,10 +435,11 @@ impl QueuePartition {
         if step.own.counted != JobsCounted::default() {
             step.emit(QueueEffect::Counted(step.own.counted));
         }
-        let numbers = self.jobs.numbers();
+        let (numbers, next_fence) = (self.jobs.numbers(), self.locks.next_fence());
         let (batch, effects) = step.seal(&mut self.head, false, |head| {
             head.next_job = numbers.next_job;
             head.next_lease = numbers.next_lease;
+            head.next_fence = next_fence;
         });
         Step { batch, effects, more }
     }

@@ -106,6 +106,7 @@ fn the_defaults_are_those_of_the_contract() {
         storages: Vec::new(),
         node_name: None,
         streams_memory_bytes: 64_000_000,
+        coordination: engine::CoordinationSettings::default(),
         durability: Durability::Always,
         store_memory_bytes: 64 << 20,
     };
@@ -158,8 +159,8 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
     let of = "the contract's keys, four of connections, three of operations, three of picks, ten of notices and frames, \
-              streams, the store, the node, three of the relay";
-    assert_eq!(keys.len(), 67, "{of}");
+              streams, the store, the node, three of the relay, five of coordination";
+    assert_eq!(keys.len(), 72, "{of}");
 }
 
 #[test]

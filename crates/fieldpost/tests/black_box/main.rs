@@ -10,6 +10,7 @@ mod client;
 mod commands;
 mod console;
 mod contract;
+mod coordination;
 mod directories;
 mod faults;
 mod fuzzed_api;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use access::Admitted;
 use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
-use engine::queues::{Consumed, HandOver, Payload, Queues, Want};
+use engine::queues::{Consumed, FollowedControl, HandOver, Payload, Queues, Want};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -18,9 +18,10 @@ use tracing::debug;
 use super::Answer;
 use super::opened::Opened;
 use super::said::{Said, Settled};
+use crate::coordination::control_shown;
 use crate::metrics::Metrics;
 use crate::proto::work_response::Refusal;
-use crate::proto::{Job, WorkRequest, WorkResponse};
+use crate::proto::{Job, QueueControl, WorkRequest, WorkResponse};
 use crate::shape;
 use crate::status::status;
 use crate::stopping::Stop;
@@ -88,8 +89,13 @@ fn open(
     let open = first.open.take();
     let open =
         open.ok_or_else(|| Problem::not_allowed("missing_field", "the first message has to have open"))?;
+    let opened = Opened::read(&open, caller)?;
+    let control = opened.queues.first().map(|first| queues.follow_control(first));
+    let said = control.as_ref().and_then(FollowedControl::current);
+    let news = News { control: said.map(|said| control_shown(Some(said))), ..News::default() };
     let mut work = Work {
-        opened: Opened::read(&open, caller)?,
+        opened,
+        control,
         queues,
         metrics,
         credits: 0,
@@ -98,7 +104,7 @@ fn open(
         ready: VecDeque::new(),
         said: Said::default(),
         settling: FuturesUnordered::new(),
-        news: News::default(),
+        news,
         reading: true,
         ending: None,
     };
@@ -109,6 +115,8 @@ fn open(
 /// A stream that was opened.
 struct Work {
     opened: Opened,
+    /// What the workers of the first queue are to do.
+    control: Option<FollowedControl>,
     queues: Queues,
     metrics: Metrics,
     /// Jobs that may be sent yet.
@@ -133,18 +141,19 @@ struct News {
     acked_told: u64,
     refused: Vec<Refusal>,
     stopping: bool,
+    control: Option<QueueControl>,
 }
 
 impl News {
     fn is_there(&self) -> bool {
-        self.acked != self.acked_told || !self.refused.is_empty() || self.stopping
+        self.acked != self.acked_told || !self.refused.is_empty() || self.stopping || self.control.is_some()
     }
 
     /// Told with these jobs.
     fn tell(&mut self, jobs: Vec<Job>) -> WorkResponse {
         self.acked_told = self.acked;
         let (refused, stopping) = (std::mem::take(&mut self.refused), std::mem::take(&mut self.stopping));
-        WorkResponse { jobs, acked: self.acked, refused, stopping }
+        WorkResponse { jobs, acked: self.acked, refused, stopping, control: self.control.take() }
     }
 }
 
@@ -175,6 +184,7 @@ impl Work {
                     self.news.acked += acked;
                     self.news.refused.extend(refused);
                 }
+                said = next_control(&mut self.control) => self.news.control = Some(said),
                 () = stop.told(), if self.ending.is_none() => self.stops(),
                 () = last_words(self.ending), if self.ending.is_some() => return Ok(()),
                 () = answers.closed() => return Ok(()),
@@ -319,6 +329,17 @@ fn size(job: &Consumed) -> usize {
     match &job.payload {
         Payload::Json(text) => text.len(),
         Payload::Bytes(data) => data.len(),
+    }
+}
+
+/// What the workers are told next.
+async fn next_control(control: &mut Option<FollowedControl>) -> QueueControl {
+    match control {
+        Some(control) => {
+            control.changed().await;
+            control_shown(control.current())
+        }
+        None => std::future::pending().await,
     }
 }
 

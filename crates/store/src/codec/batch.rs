@@ -144,6 +144,10 @@ changes! {
     96 => DeleteStreamCopy(stream, name);
     97 => PutPeerNode(node);
     98 => DeletePeerNode(name);
+    89 => PutLock(lock);
+    90 => DeleteLock(namespace, name);
+    91 => PutQueueControl(control);
+    92 => DeleteQueueControl(namespace, name);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.

@@ -12,6 +12,7 @@ use records::{
     DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, NoticePost,
     PaceOverride, PickMinute, PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutEntry,
     RolloutStage, StoredElsewhere, StreamDue, StreamMove, StreamOrigin, TokenDigest, TokenPicks, Waiting,
+    WorkState,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -235,6 +236,7 @@ choices! {
     DeliveryStatus, "a status": Pending = 0, Delivered = 1, Failed = 2, Superseded = 3, Cancelled = 4;
     DeadReason, "a reason": Released = 0, TimedOut = 1;
     JobClock, "a clock": Engine = 0, Wall = 1;
+    WorkState, "a state": Run = 0, Drain = 1, Stop = 2;
 }
 
 impl Field for WayIn {

@@ -9,10 +9,11 @@ use super::{CodecError, Stored};
 /// What has no beginning takes one byte.
 const EVER: Timestamp = Timestamp(i64::MIN);
 
-/// Version 3: the fields in order, but the numbers of dead letters, commands and entries of
-/// timelines last. Version 2 has none of the last two, version 1 none of the three.
+/// Version 4: the fields in order, but the numbers of dead letters, commands, entries of timelines
+/// and holders of locks last. Version 3 has none of the last, version 2 none of the last three,
+/// version 1 none of the four.
 impl Stored for PartitionHead {
-    const VERSION: u8 = 3;
+    const VERSION: u8 = 4;
     const NAME: &'static str = "a partition's head";
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -34,6 +35,7 @@ impl Stored for PartitionHead {
         put_u64(out, self.next_dead);
         put_u64(out, u64::from(self.next_command));
         put_u64(out, u64::from(self.next_timeline));
+        put_u64(out, self.next_fence);
     }
 
     fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
@@ -65,6 +67,7 @@ impl Stored for PartitionHead {
             next_dead: if version < 2 { 0 } else { reader.u64("a number")? },
             next_command: if version < 3 { 0 } else { reader.u32("a number")? },
             next_timeline: if version < 3 { 0 } else { reader.u32("a number")? },
+            next_fence: if version < 4 { 0 } else { reader.u64("a number")? },
         })
     }
 }

@@ -124,6 +124,14 @@ pub(crate) fn queue(queue: QueueKey) -> Key {
     Key::from_slice(&queue.0.to_be_bytes())
 }
 
+/// Something by its name in a namespace. No namespace holds a byte 0.
+pub(crate) fn named(namespace: &str, name: &str) -> Key {
+    let mut key = Key::from_slice(namespace.as_bytes());
+    key.push(0);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
 /// A queue's dead letter of this number.
 pub(crate) fn dead(in_queue: QueueKey, number: u64) -> Key {
     let mut key = queue(in_queue);

@@ -9,6 +9,7 @@
 mod block_files;
 mod campaigns;
 mod commands;
+mod coordination;
 mod copies;
 mod notices;
 mod operations;

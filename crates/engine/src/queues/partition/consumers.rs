@@ -86,6 +86,12 @@ impl QueuePartition {
         self.waiting.add(queue, until, WaiterWants::Signal(signal));
     }
 
+    /// Whoever waits for a queue is told of what it has.
+    pub(super) fn pass_on(&self, queue: &QueueName, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
+        step.wakes.extend(self.key_of(queue));
+        Ok(())
+    }
+
     /// Somebody who waited for a queue has gone; whoever else does is told of what it was to have.
     pub(super) fn left(&mut self, queue: &QueueName, until: Timestamp, step: &mut QueueStep<'_>) {
         self.waiting.let_go(queue, until);
@@ -181,6 +187,7 @@ impl QueuePartition {
         if self.closing {
             self.waiting.take_due();
             self.waiting.take_unread();
+            self.locks.send_home();
         }
         let most = if self.closing { usize::MAX } else { RETIRED_MAX };
         for _ in 0..most {

@@ -151,6 +151,7 @@ fn head() -> PartitionHead {
         next_quarantined: 9,
         next_command: 0,
         next_timeline: 0,
+        next_fence: 0,
         next_job: 7,
         next_lease: 8,
         next_dead: 0,

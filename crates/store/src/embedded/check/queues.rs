@@ -39,6 +39,7 @@ impl RowCheck<'_, '_> {
         self.dead_letters(within, &mut known);
         self.counts_of_queues(within, &known);
         self.bodies(within, &known);
+        self.coordination(within);
     }
 
     fn queues(&mut self, within: &Within, known: &mut Known) {

@@ -279,6 +279,7 @@ fn settings() -> Settings {
         jobs_resident_max: 65_536,
         streams_memory_bytes: 64_000_000,
         block_storages: Default::default(),
+        coordination: engine::CoordinationSettings::default(),
         commands: engine::CommandSettings::default(),
         operations: engine::OperationSettings::default(),
         campaigns: engine::CampaignSettings::default(),

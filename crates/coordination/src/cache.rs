@@ -1,0 +1,164 @@
+//! Bytes by name, in memory: the least valuable go first when there is no room.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base::{Timestamp, hash};
+use bytes::Bytes;
+use compact_str::CompactString;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::CoordinationName;
+
+/// Writers of one name are one after the other; those of this many others go on meanwhile.
+const STRIPES: usize = 64;
+/// A value with its name and what the cache keeps of it, beside their bytes.
+const ENTRY_BYTES: u64 = 128;
+/// A value of about this size is expected, to size the tables.
+const VALUE_BYTES_EXPECTED: u64 = 1_024;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachedValue {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// What they are, as whoever put them said.
+    pub content_type: Option<CompactString>,
+    /// When it is gone; `None` for when there is no room.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// The cache.
+#[derive(Debug)]
+pub struct ByteCache {
+    values: Cache<CoordinationName, CachedValue, ValueWeight>,
+    stripes: Vec<Mutex<()>>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// How a cache does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// Values in it.
+    pub values: u64,
+    /// Bytes that these count for.
+    pub bytes: u64,
+    /// Values that were asked for and there.
+    pub hits: u64,
+    /// Values that were asked for and not there.
+    pub misses: u64,
+}
+
+#[derive(Clone, Debug)]
+struct ValueWeight;
+
+impl Weighter<CoordinationName, CachedValue> for ValueWeight {
+    fn weight(&self, name: &CoordinationName, value: &CachedValue) -> u64 {
+        let content_type = value.content_type.as_ref().map_or(0, |text| text.len());
+        ENTRY_BYTES + (name.bytes() + value.bytes.len() + content_type) as u64
+    }
+}
+
+impl ByteCache {
+    /// A cache of so many bytes, names included.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Self {
+        let expected = (bytes_max / (ENTRY_BYTES + VALUE_BYTES_EXPECTED)).max(1) as usize;
+        Self {
+            values: Cache::with_weighter(expected, bytes_max, ValueWeight),
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// The value, if it is there.
+    #[must_use]
+    pub fn get(&self, name: &CoordinationName, now: Timestamp) -> Option<CachedValue> {
+        let found = self.values.get(name).filter(|value| is_current(value, now));
+        if found.is_some() { &self.hits } else { &self.misses }.fetch_add(1, Relaxed);
+        found
+    }
+
+    /// Puts a value. With `only_if_absent` not where one is there; whether it was put.
+    pub fn put(
+        &self,
+        name: CoordinationName,
+        value: CachedValue,
+        only_if_absent: bool,
+        now: Timestamp,
+    ) -> bool {
+        let _writing = self.writing(&name);
+        if only_if_absent && self.values.peek(&name).is_some_and(|value| is_current(&value, now)) {
+            return false;
+        }
+        self.values.insert(name, value);
+        true
+    }
+
+    /// Takes a value out; whether it was there.
+    pub fn delete(&self, name: &CoordinationName, now: Timestamp) -> bool {
+        let _writing = self.writing(name);
+        self.values.remove(name).is_some_and(|(_, value)| is_current(&value, now))
+    }
+
+    /// How it does.
+    #[must_use]
+    pub fn figures(&self) -> CacheFigures {
+        CacheFigures {
+            values: self.values.len() as u64,
+            bytes: self.values.weight(),
+            hits: self.hits.load(Relaxed),
+            misses: self.misses.load(Relaxed),
+        }
+    }
+
+    fn writing(&self, name: &CoordinationName) -> MutexGuard<'_, ()> {
+        let place = hash::derived(0, name.name().as_bytes()) as usize % STRIPES;
+        self.stripes[place].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_current(value: &CachedValue, now: Timestamp) -> bool {
+    value.expires_at.is_none_or(|at| at > now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> CoordinationName {
+        CoordinationName::unchecked("a", name)
+    }
+
+    fn value(bytes: &'static [u8], expires_at: Option<i64>) -> CachedValue {
+        let expires_at = expires_at.map(Timestamp);
+        CachedValue { bytes: Bytes::from_static(bytes), content_type: None, expires_at }
+    }
+
+    #[test]
+    fn a_value_is_there_until_its_time_is_over() {
+        let cache = ByteCache::new(1 << 20);
+        assert!(cache.put(name("k"), value(b"1", Some(10)), true, Timestamp(0)));
+        assert!(!cache.put(name("k"), value(b"2", None), true, Timestamp(9)));
+        assert_eq!(cache.get(&name("k"), Timestamp(9)).map(|found| found.bytes), Some(Bytes::from("1")));
+        assert_eq!(cache.get(&name("k"), Timestamp(10)), None);
+        assert!(cache.put(name("k"), value(b"2", None), true, Timestamp(10)));
+        assert!(cache.delete(&name("k"), Timestamp(11)));
+        assert!(!cache.delete(&name("k"), Timestamp(11)));
+        let CacheFigures { hits, misses, values, .. } = cache.figures();
+        assert_eq!((hits, misses, values), (1, 1, 0));
+    }
+
+    #[test]
+    fn the_bytes_of_all_values_have_a_bound() {
+        let cache = ByteCache::new(1 << 20);
+        for number in 0..10_000 {
+            cache.put(name(&number.to_string()), value(&[7; 1_000], None), false, Timestamp(0));
+            assert!(cache.figures().bytes <= 1 << 20);
+        }
+        assert!(cache.figures().values > 500);
+    }
+}

@@ -1,0 +1,88 @@
+//! Limits against a plain list of everything that was let through.
+
+use std::time::Duration;
+
+use base::Timestamp;
+use coordination::{CoordinationName, LimitAsked, LimitKind, LimitTable, TooManyLimits};
+use proptest::prelude::*;
+
+fn name(name: &str) -> CoordinationName {
+    CoordinationName::unchecked("a", name)
+}
+
+proptest! {
+    #[test]
+    fn a_smooth_limit_never_lets_more_through_in_any_span(
+        limit in 1_u64..40,
+        per in 1_u64..2_000,
+        asked in proptest::collection::vec((0_u64..200, 1_u64..5), 1..300),
+    ) {
+        let table = LimitTable::new(16);
+        let (mut now, mut let_through) = (Timestamp(1_000_000), Vec::new());
+        for (later, cost) in asked {
+            now = now.after(Duration::from_millis(later));
+            let cost = cost.min(limit);
+            let asks = LimitAsked { limit, per: Duration::from_millis(per), cost, kind: LimitKind::Smooth };
+            let answer = table.ask(&name("x"), &asks, now).expect("room");
+            let quiet = let_through.last().is_none_or(|(at, _)| now.since(*at) >= asks.per);
+            prop_assert!(answer.allowed || !quiet, "after a quiet span everything may come");
+            if answer.allowed {
+                let_through.push((now, cost));
+            }
+            let in_span = let_through.iter().filter(|(at, _)| now.since(*at) < asks.per);
+            let used: u64 = in_span.map(|(_, cost)| cost).sum();
+            prop_assert!(used <= limit, "{used} of {limit} in {per} ms");
+            prop_assert!(answer.remaining <= limit - used);
+            prop_assert_eq!(answer.allowed, answer.retry_after_ms == 0);
+            if !answer.allowed {
+                let then = now.after(Duration::from_millis(answer.retry_after_ms));
+                let later = LimitTable::new(16);
+                for (at, cost) in &let_through {
+                    let again = LimitAsked { cost: *cost, ..asks };
+                    later.ask(&name("x"), &again, *at).expect("room");
+                }
+                prop_assert!(later.ask(&name("x"), &asks, then).expect("room").allowed);
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_counts_in_spans_of_the_clock(
+        limit in 1_u64..20,
+        per in 1_i64..500,
+        asked in proptest::collection::vec((0_u64..100, 1_u64..5), 1..200),
+    ) {
+        let table = LimitTable::new(16);
+        let (mut now, mut let_through) = (Timestamp(1_000_003), Vec::new());
+        for (later, cost) in asked {
+            now = now.after(Duration::from_millis(later));
+            let cost = cost.min(limit);
+            let span = Duration::from_millis(per as u64);
+            let asks = LimitAsked { limit, per: span, cost, kind: LimitKind::Window };
+            let answer = table.ask(&name("x"), &asks, now).expect("room");
+            let same = |at: &Timestamp| at.0.div_euclid(per) == now.0.div_euclid(per);
+            let before: u64 = let_through.iter().filter(|(at, _)| same(at)).map(|(_, cost)| cost).sum();
+            prop_assert_eq!(answer.allowed, before + cost <= limit);
+            if answer.allowed {
+                let_through.push((now, cost));
+            } else {
+                prop_assert_eq!(answer.retry_after_ms as i64, per - now.0.rem_euclid(per));
+            }
+        }
+    }
+}
+
+#[test]
+fn unused_limits_make_room_for_others() {
+    let table = LimitTable::new(1);
+    let asks = LimitAsked { limit: 1, per: Duration::from_secs(1), cost: 1, kind: LimitKind::Smooth };
+    let mut full = false;
+    for number in 0..1_000 {
+        full |= table.ask(&name(&number.to_string()), &asks, Timestamp(0)) == Err(TooManyLimits);
+    }
+    assert!(full && table.len() <= 16, "{}", table.len());
+    for number in 1_000..1_100 {
+        let then = Timestamp(10_000 + 2_000 * number);
+        table.ask(&name(&number.to_string()), &asks, then).expect("what nobody uses goes");
+    }
+}

@@ -1,0 +1,4 @@
+//! The rules against naive models, under random calls.
+
+mod limits;
+mod locks;

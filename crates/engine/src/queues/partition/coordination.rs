@@ -1,0 +1,131 @@
+//! Locks of a partition of queues, and what is said to the workers of its queues.
+
+use base::Problem;
+use base::limits::CONTROLS_PER_PARTITION_MAX;
+use coordination::{LockBounds, LockGrant, LockRefused, LockStep, LockTable};
+use records::{Op, PartitionHead, QueueControl};
+use store::{StoreError, View};
+
+use super::{QueuePartition, QueueStep};
+use crate::kernel::machine::Moment;
+use crate::kernel::reply::{Answered, Reply};
+use crate::queues::effect::QueueEffect;
+use crate::queues::locks::{LockCall, refused};
+use crate::queues::{LockCaller, QueueName};
+
+/// Locks and callers that time does something to in a step; the others are in the next.
+const LOCKS_DUE_PER_STEP: usize = 500;
+/// Free locks whose last fence is remembered, of a partition.
+const FREE_LOCKS_MAX: usize = 1_000;
+/// Fences may have been told whose batches did not survive, where the disk is synced late. More
+/// than any interval between two syncs sees.
+const FENCES_SKIPPED: u64 = 1 << 20;
+
+/// What a partition has without a setting.
+const BOUNDS: LockBounds = LockBounds { held_max: 100_000, waiting_max: 100_000, free_max: FREE_LOCKS_MAX };
+
+pub(super) type PartitionLocks = LockTable<LockCaller>;
+
+/// The locks that are stored. The next fence is above every one that was told, and no less than the
+/// wall clock in milliseconds: so it is also above those that a restored backup does not know of.
+pub(super) fn load_locks(
+    view: &dyn View,
+    head: &PartitionHead,
+    moment: Moment,
+) -> Result<PartitionLocks, StoreError> {
+    let by_wall = u64::try_from(moment.wall.0).unwrap_or_default();
+    let above_told = if head.seq == 0 { 1 } else { head.next_fence.saturating_add(FENCES_SKIPPED) };
+    let mut locks = LockTable::new(BOUNDS, above_told.max(by_wall));
+    view.locks()?.into_iter().for_each(|lock| locks.load(lock));
+    Ok(locks)
+}
+
+impl QueuePartition {
+    /// So many locks may be held, and so many callers may wait for one.
+    #[must_use]
+    pub fn bounding_locks(mut self, held_max: usize, waiting_max: usize) -> Self {
+        self.locks.set_bounds(LockBounds { held_max, waiting_max, free_max: FREE_LOCKS_MAX });
+        self
+    }
+
+    pub(super) fn apply_to_lock(
+        &mut self,
+        call: LockCall,
+        step: &mut QueueStep<'_>,
+    ) -> Result<(), StoreError> {
+        let mut locks = LockStep::new(step.now, &mut step.batch.ops);
+        let effect = match call {
+            LockCall::Acquire(mut asked, reply) => {
+                if self.closing {
+                    asked.until = locks.now;
+                }
+                let caller = LockCaller { name: asked.name.clone(), reply };
+                let answer = self.locks.acquire(asked, caller, &mut locks);
+                answer.map(|(caller, answer)| granted(caller, answer))
+            }
+            LockCall::Extend { name, owner, ttl, reply } => {
+                let answer = self.locks.extend(&name, &owner, ttl, &mut locks);
+                Some(granted(LockCaller { name, reply }, answer))
+            }
+            LockCall::Release { name, owner, reply } => {
+                let released = self.locks.release(&name, &owner, &mut locks);
+                Some(QueueEffect::Done(reply, released.map_err(|error| refused(&name, error))))
+            }
+            LockCall::Leave(name, ticket) => {
+                self.locks.leave(&name, ticket, &mut locks);
+                None
+            }
+            LockCall::Show(name, reply) => {
+                Some(QueueEffect::LockShown(reply, Box::new(self.locks.show(&name, locks.now))))
+            }
+            LockCall::List(after, limit, reply) => {
+                let held = self.locks.list(after.as_ref(), locks.now).take(limit).collect();
+                Some(QueueEffect::LocksListed(reply, held))
+            }
+        };
+        let answers = locks.answers;
+        step.effects.extend(answers.into_iter().map(|(caller, answer)| granted(caller, answer)));
+        step.effects.extend(effect);
+        Ok(())
+    }
+
+    /// What time does to locks. Whether there is more of it now.
+    pub(super) fn advance_locks(&mut self, step: &mut QueueStep<'_>) -> bool {
+        let mut locks = LockStep::new(step.now, &mut step.batch.ops);
+        let more = self.locks.advance(LOCKS_DUE_PER_STEP, &mut locks);
+        let answers = locks.answers;
+        step.effects.extend(answers.into_iter().map(|(caller, answer)| granted(caller, answer)));
+        more
+    }
+
+    /// Says something to the workers of a queue, or nothing any more.
+    pub(super) fn put_control(
+        &mut self,
+        queue: &QueueName,
+        control: Option<Box<QueueControl>>,
+        step: &mut QueueStep<'_>,
+    ) -> Answered<()> {
+        match &control {
+            Some(control) => {
+                if !self.controls.contains(queue) && self.controls.len() >= CONTROLS_PER_PARTITION_MAX {
+                    let detail = "the workers of too many queues are told something; delete a control";
+                    return Err(Problem::new(429, "too_many_controls", detail));
+                }
+                self.controls.insert(queue.clone());
+                step.push(Op::PutQueueControl(control.clone()));
+            }
+            None if self.controls.remove(queue) => {
+                step.push(Op::DeleteQueueControl(queue.namespace().into(), queue.queue().into()));
+            }
+            None => return Ok(()),
+        }
+        step.emit(QueueEffect::Control(self.id, queue.clone(), control));
+        Ok(())
+    }
+}
+
+fn granted(caller: LockCaller, answer: Result<LockGrant, LockRefused>) -> QueueEffect {
+    let LockCaller { name, reply } = caller;
+    let reply: Reply<Answered<LockGrant>> = reply;
+    QueueEffect::Locked(reply, answer.map_err(|error| refused(&name, error)))
+}

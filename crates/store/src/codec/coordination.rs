@@ -1,0 +1,31 @@
+//! Stored forms of locks and of what is said to workers.
+
+use std::borrow::Cow;
+
+use records::{Lock, QueueControl};
+
+use super::field::stored;
+use super::key::{self, Key};
+use crate::record::record;
+
+stored!(
+    Lock, "a lock", version 1:
+    namespace, name, owner, fence, until
+);
+
+stored!(
+    QueueControl, "what workers are to do", version 1:
+    namespace, queue, state, max_in_flight, data
+);
+
+record!(
+    Lock: Locks by Key,
+    key: |key| key.clone(),
+    place: |lock| Cow::Owned(key::named(&lock.namespace, &lock.name)),
+);
+
+record!(
+    QueueControl: QueueControls by Key,
+    key: |key| key.clone(),
+    place: |control| Cow::Owned(key::named(&control.namespace, &control.queue)),
+);
