@@ -40,6 +40,10 @@ fn check_refused(file: &str, variables: &[(&str, &str)], says: &str) {
     assert_eq!(told, Err(says.to_owned()), "{file}");
 }
 
+fn notices_of_machine() -> NoticesOfMachine {
+    NoticesOfMachine { certificate_before: Some(14 * DAY), storage_free: Some(2_000_000_000) }
+}
+
 #[test]
 fn the_defaults_are_those_of_the_contract() {
     let seconds = Duration::from_secs;
@@ -91,10 +95,7 @@ fn the_defaults_are_those_of_the_contract() {
         operations: OperationSettings::default(),
         campaigns: CampaignSettings::default(),
         notices: engine::notices::NoticeSettings::default(),
-        notices_of_machine: NoticesOfMachine {
-            certificate_before: Some(14 * DAY),
-            storage_free: Some(2_000_000_000),
-        },
+        notices_of_machine: notices_of_machine(),
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },

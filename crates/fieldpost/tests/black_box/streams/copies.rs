@@ -9,7 +9,7 @@ mod receipts;
 use serde_json::{Value, json};
 
 use super::{append, append_numbers, numbers, read_all, refused};
-use crate::contract::rig::{PATIENCE, Rig};
+use crate::contract::rig::PATIENCE;
 use nodes::{TestNode, copied_to, start, until_copied};
 
 const COPY: &str = "/v1/streams/shop/orders/copies/all";

@@ -219,6 +219,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         notices: engine::notices::NoticeSettings::default(),
         keep: keep(random),
         jobs_resident_max: 65_536,
+        node_name: None,
         streams_memory_bytes: 64_000_000,
         commands: engine::CommandSettings::default(),
         operations: engine::OperationSettings::default(),
