@@ -274,6 +274,7 @@ mod tests {
             stored_bytes: 1,
             checksum: 0,
             storage: "local".into(),
+            brought_by: base::Lineage(0),
             created_at: Timestamp(0),
             last_at: Timestamp(0),
             segments: vec!["east".into()],

@@ -173,6 +173,16 @@ fn a_head_of_version_2_had_no_commands() {
     assert_eq!(PartitionHead::from_row(&row), Ok(PartitionHead { next_dead: 7, ..head() }));
     let row = [&[3], &HEAD[..], &[7, 0xac, 0x02, 8]].concat();
     let expect = PartitionHead { next_dead: 7, next_command: 300, next_timeline: 8, ..head() };
+    assert_eq!(PartitionHead::from_row(&row), Ok(expect));
+}
+
+#[test]
+fn a_head_of_version_3_had_no_locks() {
+    let known = PartitionHead { next_dead: 7, next_command: 300, next_timeline: 8, ..head() };
+    let row = [&[3], &HEAD[..], &[7, 0xac, 0x02, 8]].concat();
+    assert_eq!(PartitionHead::from_row(&row), Ok(known.clone()));
+    let row = [&[4], &HEAD[..], &[7, 0xac, 0x02, 8, 9]].concat();
+    let expect = PartitionHead { next_fence: 9, ..known };
     assert_eq!(PartitionHead::from_row(&row), Ok(expect.clone()));
     assert_eq!(expect.to_row(), row);
 }

@@ -277,6 +277,7 @@ fn settings() -> Settings {
         stale_probe: Duration::from_secs(3_600),
         keep: engine::settings::Keep::default(),
         jobs_resident_max: 65_536,
+        node_name: None,
         streams_memory_bytes: 64_000_000,
         block_storages: Default::default(),
         coordination: engine::CoordinationSettings::default(),
