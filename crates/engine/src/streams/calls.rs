@@ -245,7 +245,12 @@ impl Streams {
         }
         all.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         all.truncate(query.limit);
-        all.into_iter().map(|row| self.shown(&row)).collect()
+        let shown = all.iter().map(|row| match self.shown(row) {
+            // It went since its row was read.
+            Err(problem) if problem.status == 404 => Ok(None),
+            shown => shown.map(Some),
+        });
+        shown.filter_map(Result::transpose).collect()
     }
 
     /// The blocks of a stream behind the one that begins with the id `after`, oldest first. Reads
@@ -393,6 +398,9 @@ impl Streams {
     fn shown(&self, row: &Stream) -> Result<StreamShown, Problem> {
         let name = StreamName::unchecked(&row.namespace, &row.name);
         let found = self.reader().find(&name)?;
+        if found.stream != row.incarnation {
+            return Err(super::machine::unknown_stream(&name));
+        }
         let stands = found.open.as_deref().map(OpenTail::stands);
         let (messages, bytes) = stands.as_ref().map_or((0, 0), |stands| stands.unsaved);
         let tail = found.tail;

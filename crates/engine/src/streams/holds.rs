@@ -83,6 +83,11 @@ impl ReaderHolds {
         Ok(())
     }
 
+    /// The subscription is gone: whoever read it holds nothing.
+    pub(super) fn forget(&self, stream: Incarnation, name: &str) {
+        self.held().by_key.remove(&(stream, Box::from(name)));
+    }
+
     fn end(&self, key: &HeldKey, reader: &str, now: Timestamp) {
         let mut held = self.held();
         let Some(hold) = held.by_key.get_mut(key).filter(|hold| *hold.reader == *reader) else { return };

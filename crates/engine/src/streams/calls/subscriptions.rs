@@ -109,7 +109,11 @@ impl Streams {
             subscription: name.into(),
             reply,
         };
-        self.partition(stream).ask(input).await?
+        let (streams, of) = (self.clone(), stream.clone());
+        let held = blocking(move || Ok(streams.reader().find(&of)?.stream)).await?;
+        self.partition(stream).ask(input).await??;
+        self.engine.context().streams.holds.forget(held, name);
+        Ok(())
     }
 
     /// A subscription. Reads from disk.
@@ -300,7 +304,8 @@ impl Streams {
         })
     }
 
-    /// When the first message behind a position was received.
+    /// When the first message behind a position was received; `None` also where it lies in a block
+    /// that cannot be read now.
     pub(super) fn received_behind(
         &self,
         stream: &StreamName,
@@ -313,7 +318,10 @@ impl Streams {
             limit: 1,
             bytes_max: PUSH_BYTES_MAX,
         };
-        let page = self.read(stream, &query)?;
+        let page = match self.read(stream, &query) {
+            Err(problem) if problem.status == 503 => return Ok(None),
+            read => read?,
+        };
         Ok(page.items.first().map(|message| message.received_at))
     }
 

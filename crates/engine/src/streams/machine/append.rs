@@ -127,7 +127,7 @@ impl StreamPartition {
     }
 
     /// Closes the open block, once it has as much as it may have.
-    fn close_if_full(&mut self, stream: Incarnation, step: &mut StreamsStep<'_>) {
+    pub(super) fn close_if_full(&mut self, stream: Incarnation, step: &mut StreamsStep<'_>) {
         let Some(loaded) = self.loaded.get_mut(&stream) else { return };
         let bounds = loaded.block_bounds();
         let (messages, bytes) =

@@ -74,7 +74,8 @@ impl StreamPartition {
         self.to_settle.insert((step.seq, stream));
         step.emit(StreamsEffect::Tail(self.id, name.clone(), TailChange::Closed));
         for (waiting, _) in loaded.waiting {
-            step.emit(StreamsEffect::Appended(waiting, Err(unknown_stream(name))));
+            let detail = format!("stream {name} was deleted before the messages were saved; repeat the call");
+            step.emit(StreamsEffect::Appended(waiting, Err(Problem::unavailable(detail))));
         }
         step.emit(StreamsEffect::Done(reply, Ok(())));
         Ok(())

@@ -39,6 +39,7 @@ impl StreamPartition {
             loaded.expires_at = (loaded.tail.blocks > 0).then_some(step.now);
             step.push(Op::PutStream(Box::new(loaded.stream.clone())));
         }
+        self.close_if_full(stream, step);
         step.own.touched.insert(stream);
         step.emit(StreamsEffect::Done(reply, Ok(())));
         Ok(())

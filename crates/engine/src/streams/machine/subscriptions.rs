@@ -6,7 +6,7 @@ use ::streams::StreamIds;
 use ::streams::subscriptions::{begin, commit, untaken_from};
 use base::limits::SUBSCRIPTIONS_PER_STREAM_MAX;
 use base::{Incarnation, Problem};
-use records::{Op, StreamSubscription, SubscriptionPush};
+use records::{Op, SaveMode, StreamSubscription, SubscriptionPush};
 use store::{StoreError, View};
 
 use super::deleting::unknown_stream;
@@ -43,6 +43,9 @@ impl SubscriptionSet {
     }
 }
 
+/// Those of a stream that is not there.
+const NO_IDS: StreamIds = StreamIds { first: 1, last: 0, next: 1 };
+
 impl StreamPartition {
     /// Makes a subscription, and its stream where that is not there; or gives it other terms.
     pub(super) fn put_subscription(
@@ -51,6 +54,13 @@ impl StreamPartition {
         step: &mut StreamsStep<'_>,
     ) -> Result<(), StoreError> {
         let PutSubscriptionCall { stream: name, subscription: new, reply } = call;
+        if self.load_stream(&name, step)?.is_none()
+            && let Some(Err(refused)) = new.from.map(|from| begin(from, NO_IDS))
+        {
+            // A call that is refused makes no stream.
+            step.emit(StreamsEffect::SubscriptionPut(reply, Err(refused)));
+            return Ok(());
+        }
         let stream = self.load_or_make(&name, step)?;
         step.own.touched.insert(stream);
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(()) };
@@ -178,8 +188,17 @@ impl StreamPartition {
 }
 
 impl LoadedStream {
+    /// Where a position may be. In the modes that answer once a message is saved, ids of what waits
+    /// for its save are not reserved: a crash gives them to other messages.
     pub(super) fn ids(&self) -> StreamIds {
-        StreamIds { first: self.tail.first, last: self.last, next: self.next }
+        let first = self.tail.first;
+        match self.mode() {
+            SaveMode::Sync | SaveMode::Wait => {
+                let next = self.tail.next.min(self.next);
+                StreamIds { first, last: self.last.min(next - 1), next }
+            }
+            SaveMode::Periodic | SaveMode::Memory => StreamIds { first, last: self.last, next: self.next },
+        }
     }
 
     fn put_subscription(&mut self, subscription: StreamSubscription, step: &mut StreamsStep<'_>) {

@@ -116,3 +116,13 @@ fn more_than_may_wait_is_saved_early() {
     bench.load();
     assert!(bench.all("orders").len() >= 2);
 }
+
+#[test]
+fn an_append_whose_stream_is_deleted_is_to_be_repeated() {
+    let mut bench = Bench::new();
+    bench.set_mode("orders", SaveMode::Wait);
+    let mut waiting = bench.begin("orders", vec![message("a")], None);
+    bench.delete("orders");
+    let refused = waiting.try_recv().expect("it is answered").expect_err("it is not saved");
+    assert_eq!(refused.status, 503);
+}

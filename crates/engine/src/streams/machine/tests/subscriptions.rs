@@ -172,3 +172,28 @@ fn a_stream_has_only_so_many_subscriptions() {
     assert_eq!(code(bench.put(read_by("more"))), Some("too_many_subscriptions"));
     assert!(!bench.put(read_by("r0")).expect("changed").is_new);
 }
+
+#[test]
+fn a_position_never_passes_what_waits_for_its_save() {
+    let mut bench = Bench::new();
+    bench.set_mode("orders", SaveMode::Wait);
+    bench.put(read_by("a")).expect("made");
+    let _waiting = bench.begin("orders", vec![message("x")], None);
+    let at_end = NewSubscription { from: Some(SubscriptionStart::End), ..read_by("b") };
+    bench.put(at_end).expect("made");
+    assert_eq!(code(bench.commit("a", 1)), Some("unknown_message"));
+    bench.load();
+    // The message that waited was lost, and another one has its id.
+    let _again = bench.begin("orders", vec![message("y")], None);
+    bench.pass(MINUTE);
+    assert_eq!(bench.positions(), [("a".to_owned(), 0), ("b".to_owned(), 0)]);
+    assert_eq!(bench.all("orders"), of(1..=1, "y"));
+}
+
+#[test]
+fn a_subscription_that_is_refused_makes_no_stream() {
+    let mut bench = Bench::new();
+    let beyond = NewSubscription { from: Some(SubscriptionStart::Behind(5)), ..read_by("a") };
+    assert_eq!(code(bench.put(beyond)), Some("invalid_from"));
+    assert!(bench.read("orders", 0).is_err(), "there is no stream");
+}
