@@ -461,8 +461,10 @@ async fn the_table_has_a_row_for_every_route_and_no_other() {
     let rig = Rig::start(Access::Open).await;
     let description = rig.call("GET /openapi.json", None, "").await.json;
     let paths = description["paths"].as_object().expect("paths");
-    // Those below a namespace of queues share one.
-    let listed = paths.iter().filter(|(path, _)| !path.starts_with("/v1/queues/{ns}/"));
+    // Those below a namespace of queues, and of coordination, share one.
+    const SHARED: [&str; 5] = ["queues", "cache", "locks", "limits", "channels"];
+    let is_shared = |path: &str| SHARED.iter().any(|of| path.starts_with(&format!("/v1/{of}/{{ns}}/")));
+    let listed = paths.iter().filter(|(path, _)| !is_shared(path));
     let calls = listed.flat_map(|(path, calls)| {
         calls.as_object().expect("calls").keys().map(|method| (method.to_uppercase(), path.clone()))
     });
@@ -477,4 +479,20 @@ async fn the_table_has_a_row_for_every_route_and_no_other() {
         missing.is_empty() && gone.is_empty(),
         "routes without a row: {missing:?}, and rows without: {gone:?}"
     );
+}
+
+#[tokio::test]
+async fn coordination_is_for_tokens_of_its_namespace() {
+    let mut tokens = tokens();
+    tokens.push(Token::for_tests("locker", &["coordinate:shop"]));
+    let rig = Rig::start(Access::of(tokens)).await;
+    for (token, namespace, expect) in
+        [("locker", "shop", 200), ("locker", "mail", 403), ("commands", "shop", 403), ("admin", "mail", 200)]
+    {
+        let lock = rig.with(token, &format!("POST /v1/locks/{namespace}/one"), r#"{"owner":"o"}"#).await;
+        assert_eq!(lock.status, expect, "{token} {namespace}: {}", lock.json);
+        let limit = format!("POST /v1/limits/{namespace}/one");
+        let limit = rig.with(token, &limit, r#"{"limit":5,"per":"1m"}"#).await;
+        assert_eq!(limit.status, expect, "{token} {namespace}: {}", limit.json);
+    }
 }

@@ -114,7 +114,9 @@ async fn every_path_says_what_it_takes_and_has_head_beside_get() {
         for method in calls.as_object().expect("calls").keys() {
             assert!(allow.split(',').any(|allowed| allowed == method.to_uppercase()), "{path}: {allow}");
         }
-        if calls["get"].is_object() && !path.contains("backup") {
+        // A backup is large, and what channels say has no end.
+        let has_end = !path.contains("backup") && !path.starts_with("/v1/channels");
+        if calls["get"].is_object() && has_end {
             let [get, head] = ["GET", "HEAD"].map(|method| format!("{method} {filled}"));
             let (get, head) = (server.call(&get, "").await, server.call(&head, "").await);
             assert_eq!((head.status, &*head.text), (get.status, ""), "HEAD {path}");

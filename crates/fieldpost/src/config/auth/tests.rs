@@ -135,7 +135,7 @@ fn a_wrong_list_is_told_with_its_place() {
         (
             token("\"a\"", "\"SHA256\"", "[\"read\", \"jobs:\"]"),
             "f.toml:4:19: auth.tokens.scopes: \"jobs:\" is not a scope; write admin, read, report, commands, \
-             tasks, operate, jobs:NAMESPACE, streams:NAMESPACE (with :read or :append for only that) or client:ID"
+             tasks, operate, jobs:NAMESPACE, coordinate:NAMESPACE, streams:NAMESPACE (with :read or :append for only that) or client:ID"
                 .to_owned(),
         ),
         (
