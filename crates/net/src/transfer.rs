@@ -17,7 +17,9 @@ pub const RUN_HEADER: &str = "fieldpost-run";
 /// Whether bytes are a JSON text that fits into a line.
 #[must_use]
 pub fn is_json_line(text: &[u8]) -> bool {
-    !text.contains(&b'\n') && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
+    // Of a string that it passes over, `from_slice` does not look whether it is UTF-8.
+    let is_json = |text| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    !text.contains(&b'\n') && str::from_utf8(text).is_ok_and(is_json)
 }
 
 #[cfg(test)]

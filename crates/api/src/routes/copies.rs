@@ -178,6 +178,7 @@ fn receipt_asked(params: &mut Params) -> Result<(ReceiptOf, usize, Duration), Pr
         text.parse().ok().filter(|nodes| (1..=NODES_ASKED_MAX as usize).contains(nodes))
     })?;
     let wait = params.wait(STREAM_WAIT_MAX)?.unwrap_or_default();
+    params.end()?;
     let of = match (id, source, external_id) {
         (Some(id), None, None) => ReceiptOf::Id(id),
         (None, Some(source), Some(external_id)) => ReceiptOf::Origin(source, external_id),
@@ -196,7 +197,6 @@ async fn receipts(
 ) -> Result<Answer, Refused> {
     let (of, nodes, wait) = receipt_asked(&mut params)?;
     let whose = params.whose();
-    params.end()?;
     let until = Instant::now() + wait;
     // Taken before the look: what changes behind it is told.
     let moved = api.streams().copies_moved();

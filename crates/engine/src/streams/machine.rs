@@ -258,8 +258,7 @@ impl StreamPartition {
         }
         let unloads = Some(loaded.unloads_at()).filter(|at| *at > now);
         let retry = loaded.retry.map(|(at, _)| at);
-        let may_move = !loaded.moves.waits && loaded.moves.under_way.is_none() && !self.is_closing;
-        let moves = loaded.moves.at.filter(|_| may_move);
+        let moves = loaded.moves.looked_at().filter(|_| !self.is_closing);
         let next = [loaded.saves_at(), loaded.closes_at(), retry, loaded.expires_at, moves, unloads];
         loaded.timer = next.into_iter().flatten().min();
         self.timers.extend(loaded.timer.map(|at| (at, stream)));

@@ -88,7 +88,7 @@ impl StreamPartition {
                 step.push(Op::PutStreamBlock(Box::new(made.block)));
                 step.batch.ops.extend(made.spans.into_iter().map(|span| Op::PutExternalSpan(Box::new(span))));
                 (loaded.is_tail_dirty, loaded.retry) = (true, None);
-                loaded.look_for_moves(step.now);
+                loaded.moves.stored = Some(step.seq);
                 if loaded.unread.is_some() {
                     loaded.load_next_unstored(step.fetch.view()?)?;
                 }

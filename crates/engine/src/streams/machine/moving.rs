@@ -44,12 +44,22 @@ pub(super) struct StreamMoves {
     pub(super) at: Option<Timestamp>,
     pub(super) under_way: Option<MovingBlock>,
     pub(super) moved: Option<MovedRow>,
+    /// The batch with the newest block's row. Until it is durable, a look does not see the block.
+    pub(super) stored: Option<u64>,
     /// It waits for its turn.
     pub(super) waits: bool,
     /// It is its turn.
     has_turn: bool,
     /// After how long it is tried again where the storage that has a block fails.
     pause: Option<Duration>,
+}
+
+impl StreamMoves {
+    /// When they are to be looked at, unless something else brings the look: their turn, the end
+    /// of a move, or the batch with its row.
+    pub(super) fn looked_at(&self) -> Option<Timestamp> {
+        self.at.filter(|_| !self.waits && self.under_way.is_none() && self.moved.is_none())
+    }
 }
 
 impl StreamPartition {
@@ -90,6 +100,14 @@ impl StreamPartition {
             return Ok(());
         }
         loaded.moves.moved = None;
+        if let Some(stored) = loaded.moves.stored {
+            if stored > self.durable {
+                self.to_settle.insert((stored, stream));
+            } else {
+                loaded.moves.stored = None;
+                loaded.look_for_moves(step.now);
+            }
+        }
         if loaded.stream.settings.moves.is_empty() || loaded.tail.blocks == 0 {
             loaded.moves.at = None;
         }
@@ -99,15 +117,10 @@ impl StreamPartition {
         }
         let found = loaded.next_move(frees_local, step)?;
         let Some(block) = found else {
-            let written = if loaded.is_tail_dirty { step.seq } else { loaded.written };
             if loaded.moves.at.is_some_and(|at| at <= step.now) {
                 // More rows are to be looked at.
                 self.to_settle.insert((self.durable, stream));
                 step.own.is_behind = true;
-            } else if loaded.moves.at.is_none() && written > self.durable {
-                // Blocks that are stored in a batch on its way are not shown.
-                loaded.moves.at = Some(step.now);
-                self.to_settle.insert((written, stream));
             }
             return Ok(());
         };

@@ -44,7 +44,8 @@ fn a_deadline_that_is_lost_is_found() {
 
 #[test]
 fn a_chunk_that_is_not_stored_is_found() {
-    check(CHUNK_LOST, &[Invariant::AS_THE_MODEL, Invariant::READ_AS_ANSWERED]);
+    let duplicates = Invariant::DUPLICATES_NAME_THE_FIRST;
+    check(CHUNK_LOST, &[Invariant::AS_THE_MODEL, Invariant::READ_AS_ANSWERED, duplicates]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod workload;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base::{Incarnation, PartitionId, Problem, Timestamp};
 use engine::context::EngineContext;
@@ -39,6 +39,7 @@ enum MeantInput {
     Append {
         call: CallId,
         name: Box<str>,
+        taken_by: Arc<OnceLock<Incarnation>>,
     },
     Set {
         call: CallId,
@@ -218,8 +219,8 @@ impl World {
         let mut taken = Vec::new();
         for meant in stepped.inputs {
             match meant {
-                MeantInput::Append { call, name } => {
-                    let stream = self.model.present.names.get(&name).copied();
+                MeantInput::Append { call, name, taken_by } => {
+                    let stream = taken_by.get().copied();
                     let mode = modes.get(&name).copied().unwrap_or_default();
                     taken.push((call, TakenAppend { stream, mode }));
                 }

@@ -194,6 +194,7 @@ fn put(store: &EmbeddedStore, partition: PartitionId, seq: u64, ops: Vec<Op>) {
         next_slot: 3,
         next_incarnation: 3,
         next_dead: 2,
+        next_fence: 2,
         ..PartitionHead::default()
     };
     let outcome = give(store, Batch { partition, head, ops });

@@ -122,7 +122,7 @@ fn an_append_whose_stream_is_deleted_is_to_be_repeated() {
     let mut bench = Bench::new();
     bench.set_mode("orders", SaveMode::Wait);
     let mut waiting = bench.begin("orders", vec![message("a")], None);
-    bench.delete("orders");
+    bench.delete("orders").expect("it is deleted");
     let refused = waiting.try_recv().expect("it is answered").expect_err("it is not saved");
     assert_eq!(refused.status, 503);
 }

@@ -1,5 +1,7 @@
 //! Those who append, and what they are answered.
 
+use std::sync::{Arc, OnceLock};
+
 use base::{Incarnation, Problem};
 use engine::kernel::reply::Reply;
 use engine::streams::input::{AppendCall, AppendOutcome};
@@ -28,18 +30,19 @@ impl World {
         self.machine.trace.note(format_args!("append {} to {name}, behind {expect_last_id:?}", given.len()));
         let messages = given.iter().map(GivenMessage::new_message).collect();
         let (reply, receiver) = Reply::new();
+        let taken_by = Arc::<OnceLock<Incarnation>>::default();
         let call = AppendCall {
             stream: stream_name(&name),
             messages,
             run: None,
             expect_last_id,
             is_durable: false,
-            taken_by: None,
+            taken_by: Some(Arc::clone(&taken_by)),
             reply,
         };
         let input = StreamsInput::Append(Box::new(call));
         let then = Then::Append { name: name.clone(), given, expect_last_id };
-        let meant = move |call| MeantInput::Append { call, name };
+        let meant = move |call| MeantInput::Append { call, name, taken_by };
         self.ask((input, meant), Waiting::on(receiver, Answer::Appended), then);
     }
 
@@ -110,8 +113,9 @@ impl World {
         match problem.code {
             "tail_moved" => self.counts.tail_moved += 1,
             "stream_full" => self.counts.full += 1,
-            // It was deleted while they waited.
+            // It was deleted while they waited, to be appended or to be saved.
             "unknown_stream" => {}
+            "unavailable" if problem.detail.contains("was deleted") => {}
             _ => return Err(Invariant::AS_THE_MODEL.broken(format!("refused without a reason: {problem:?}"))),
         }
         Ok(())

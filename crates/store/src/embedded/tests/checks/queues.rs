@@ -1,8 +1,8 @@
 //! What a check says of queues.
 
 use records::{
-    AnswerKey, DeadJob, DeadReason, GroupKey, JobClock, KeptAnswer, ParkedJob, Parking, Queue, QueueCounts,
-    QueueSettings,
+    AnswerKey, DeadJob, DeadReason, GroupKey, JobClock, KeptAnswer, Lock, ParkedJob, Parking, Queue,
+    QueueControl, QueueCounts, QueueSettings, WorkState,
 };
 
 use super::*;
@@ -11,7 +11,7 @@ use crate::codec::key::{Key, TimedKey};
 
 /// The only one of queues.
 pub(super) const PARTITION: PartitionId = PartitionId(1 << 15);
-pub(super) const TABLES_OF_QUEUES: [Table; 10] = [
+pub(super) const TABLES_OF_QUEUES: [Table; 12] = [
     Table::Queues,
     Table::QueueCounts,
     Table::ParkedJobs,
@@ -22,6 +22,8 @@ pub(super) const TABLES_OF_QUEUES: [Table; 10] = [
     Table::DeadIds,
     Table::Answers,
     Table::AnswersByTime,
+    Table::Locks,
+    Table::QueueControls,
 ];
 
 const QUEUE: QueueKey = QueueKey(1);
@@ -81,6 +83,20 @@ fn counts() -> QueueCounts {
 pub(super) fn everything() -> Vec<Op> {
     let body = |number| Op::PutJobBody(JobId([number; 16]), Arc::from(&b"{}"[..]));
     let answer = KeptAnswer { key: AnswerKey(8), at: Timestamp(9), body: 1, answer: Arc::from(&b"ids"[..]) };
+    let lock = Lock {
+        namespace: "shop".into(),
+        name: "till".into(),
+        owner: Some("a".into()),
+        fence: 1,
+        until: Timestamp(10),
+    };
+    let control = QueueControl {
+        namespace: "shop".into(),
+        queue: "mail".into(),
+        state: WorkState::Drain,
+        max_in_flight: Some(2),
+        data: Some("{}".into()),
+    };
     vec![
         Op::PutQueue(Box::new(queue())),
         Op::PutQueueCounts(QUEUE, counts()),
@@ -93,6 +109,8 @@ pub(super) fn everything() -> Vec<Op> {
         Op::PutDead(Box::new(dead())),
         body(4),
         Op::PutAnswer(Box::new(answer)),
+        Op::PutLock(Box::new(lock)),
+        Op::PutQueueControl(Box::new(control)),
     ]
 }
 
