@@ -1,7 +1,7 @@
 //! Messages to whoever listens now, kept nowhere.
 //!
-//! Each listener has a queue of its own with two bounds. One that reads too slowly is told so behind
-//! what is in its queue, and is a listener no more.
+//! Each listener has a queue of its own with two bounds. One that reads too slowly is told so
+//! behind what is in its queue, and is a listener no more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

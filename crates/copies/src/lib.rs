@@ -13,12 +13,14 @@
 //! | module | what |
 //! |---|---|
 //! | [`ends`] | the ports: an end of a copy, and where its row is |
-//! | [`run`] | the loop of one copy |
+//! | [`run`] | the loop of one copy: what becomes of failures |
+//! | `copy_run` | a copy while nothing fails |
 //! | [`here`] | the ends and the home in this server |
 //! | [`places`] | what all copies together hold in memory |
 //! | [`peer`] | an end at another node, over HTTP |
 //! | [`tasks`] | a task for each copy that runs |
 
+mod copy_run;
 pub mod ends;
 pub mod here;
 pub mod peer;

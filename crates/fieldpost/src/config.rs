@@ -12,6 +12,7 @@
 mod auth;
 mod campaigns;
 mod commands;
+mod coordination;
 mod entry;
 mod in_force;
 mod kinds;
@@ -381,7 +382,7 @@ impl Settings {
             node_name: from.read("node.name", &NodeName).value,
             streams_memory_bytes: memory_bytes(&mut from, "streams.memory"),
             storages: storages::read(&mut from),
-            coordination: coordination(&mut from),
+            coordination: coordination::read(&mut from),
             durability: durability(&mut from),
             store_memory_bytes: memory_bytes(&mut from, "store.memory"),
         };
@@ -481,17 +482,6 @@ fn jobs(from: &mut Reader) -> Jobs {
 fn memory_bytes(from: &mut Reader, key: &'static str) -> usize {
     let bytes = from.read(key, &Bytes(1_000_000, 1_000_000_000_000)).value;
     usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-fn coordination(from: &mut Reader) -> engine::CoordinationSettings {
-    let many = |most| Whole { least: 1, most };
-    engine::CoordinationSettings {
-        cache_bytes: from.read("coordination.cache", &Bytes(1_000_000, 1_000_000_000_000)).value,
-        locks_max: from.read("coordination.locks", &many(10_000_000)).value as usize,
-        lock_waits_max: from.read("coordination.lock_waits", &many(1_000_000)).value as usize,
-        limits_max: from.read("coordination.limits", &many(100_000_000)).value as usize,
-        listeners_max: from.read("coordination.listeners", &many(1_000_000)).value as usize,
-    }
 }
 
 /// The interval is checked also where it is not used.

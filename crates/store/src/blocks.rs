@@ -249,7 +249,7 @@ mod tests {
     use blocklog::SimulatedDisk;
 
     use super::*;
-    use crate::conformance::a_storage_keeps_blocks_until_they_are_deleted;
+    use crate::conformance::check_a_storage;
 
     fn each(check: impl Fn(&dyn BlockStorage)) {
         let directory = tempfile::tempdir().expect("a directory");
@@ -260,8 +260,8 @@ mod tests {
 
     #[test]
     fn a_block_is_read_in_ranges_until_it_is_deleted() {
-        each(|blocks| a_storage_keeps_blocks_until_they_are_deleted(blocks, ""));
-        a_storage_keeps_blocks_until_they_are_deleted(&MemoryBlocks::default(), "00ab");
+        each(|blocks| check_a_storage(blocks, ""));
+        check_a_storage(&MemoryBlocks::default(), "00ab");
     }
 
     #[test]

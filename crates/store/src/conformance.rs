@@ -27,7 +27,7 @@ pub use basics::{
 };
 #[cfg(test)]
 pub(crate) use basics::{all, command, delivery, event, id, sign};
-pub use block_storages::a_storage_keeps_blocks_until_they_are_deleted;
+pub use block_storages::check_a_storage;
 pub use commands::{
     a_command_is_shown_where_it_stands, a_large_payload_comes_back_whole,
     a_timeline_is_that_of_its_device_as_far_as_it_is_kept,

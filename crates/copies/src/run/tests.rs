@@ -3,14 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::Incarnation;
 use base::random::Random;
-use engine::records::StreamCopy;
+use base::{Incarnation, Timestamp};
+use engine::records::{CopyDirection, StreamCopy};
 use engine::streams::copying::{CopyStep, advance, begin_live};
-use engine::streams::{TransferHeaders, TransferMessage, TransferPayload, TransferReader, TransferWriter};
+use engine::streams::{
+    CopyMove, CopyProgress, PeerIdentity, TransferHeaders, TransferMessage, TransferPayload, TransferReader,
+    TransferWriter,
+};
 use futures_util::FutureExt;
+use futures_util::future::pending;
 
 use super::*;
+use crate::ends::{CopyBatch, PageAsk, SinkAnswer, SourcePage};
 
 /// Both ends, the row and the clock.
 #[derive(Clone)]
@@ -27,6 +32,9 @@ struct TwoListsState {
     now: Timestamp,
     /// One request in so many fails, before or behind what it asks for.
     faults: u64,
+    /// Every other append is overtaken.
+    overtakes: bool,
+    is_late: bool,
     runs: u64,
     taken: std::collections::BTreeMap<u64, u64>,
     refuses: bool,
@@ -66,6 +74,8 @@ impl TwoLists {
             sink_name: 0,
             now: Timestamp(1),
             faults,
+            overtakes: false,
+            is_late: false,
             runs: 0,
             taken: std::collections::BTreeMap::new(),
             refuses: false,
@@ -100,6 +110,11 @@ impl TwoListsState {
         PeerIdentity { node: "dc1".into(), stream: format!("dc1.{}", self.sink_name).into() }
     }
 
+    fn is_next_late(&mut self) -> bool {
+        self.is_late = self.overtakes && !self.is_late;
+        self.is_late
+    }
+
     fn fails(&mut self) -> bool {
         self.faults > 0 && self.random.below(self.faults) == 0
     }
@@ -132,6 +147,9 @@ impl StreamEnd for TwoLists {
     }
 
     async fn append(&self, batch: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
+        if self.inside().is_next_late() {
+            pending_once().await;
+        }
         let mut inside = self.inside();
         let lost = || CopyFailure::new(CopyFailureKind::Unanswered, "lost");
         if inside.refuses {
@@ -161,6 +179,18 @@ impl StreamEnd for TwoLists {
         }
         Ok(SinkAnswer { appended, duplicates, identity: inside.identity() })
     }
+}
+
+async fn pending_once() {
+    let mut is_ready = false;
+    let once = |context: &mut std::task::Context<'_>| {
+        context.waker().wake_by_ref();
+        match std::mem::replace(&mut is_ready, true) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    };
+    std::future::poll_fn(once).await;
 }
 
 fn engine_message(id: u64, payload: &[u8]) -> TransferMessage<'_> {
@@ -245,6 +275,17 @@ fn everything_is_there_once_and_in_order() {
         assert_eq!(inside.row.position, inside.source.len() as u64, "seed {seed}");
         assert!(inside.row.copied <= inside.source.len() as u64, "seed {seed}");
     }
+}
+
+#[test]
+fn a_batch_that_overtakes_another_is_not_sent_from_there_on_again() {
+    let world = TwoLists::new(1, 0);
+    world.inside().overtakes = true;
+    world.inside().source.extend(0..500);
+    world.run();
+    let inside = world.inside();
+    assert_eq!(inside.sink, inside.source);
+    assert_eq!((inside.row.copied, inside.row.duplicates, inside.runs), (500, 0, 1));
 }
 
 #[test]

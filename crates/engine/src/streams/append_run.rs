@@ -82,7 +82,7 @@ impl AppendRuns {
         }
     }
 
-    /// An append was refused: so are those behind it.
+    /// The append whose turn it was is refused: so are those behind it.
     pub(super) fn refused(&mut self, at: Option<PlaceInRun>) {
         if let Some((_, used)) = at.and_then(|at| self.runs.remove(&at.run)) {
             self.by_use.remove(&used);
@@ -96,13 +96,15 @@ mod tests {
 
     fn is_taken(runs: &mut AppendRuns, run: u64, place: u64, fits: bool) -> bool {
         let at = Some(PlaceInRun { run, place });
-        let is_taken = runs.check(at).is_ok() && fits;
-        if is_taken {
+        if runs.check(at).is_err() {
+            return false;
+        }
+        if fits {
             runs.taken(at);
         } else {
             runs.refused(at);
         }
-        is_taken
+        fits
     }
 
     #[test]
@@ -121,6 +123,14 @@ mod tests {
             assert_eq!(is_taken(&mut runs, run, place, fits), expect, "{run} {place}");
         }
         assert!(AppendRuns::default().check(None).is_ok());
+    }
+
+    #[test]
+    fn an_append_that_overtook_another_is_taken_behind_it() {
+        let mut runs = AppendRuns::default();
+        for (place, expect) in [(0, true), (2, false), (1, true), (3, false), (2, true), (3, true)] {
+            assert_eq!(is_taken(&mut runs, 1, place, true), expect, "{place}");
+        }
     }
 
     #[test]

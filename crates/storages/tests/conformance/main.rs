@@ -6,7 +6,7 @@ mod s3_server;
 use s3_server::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
 use storages::{FolderStorage, MadeStorages, S3Settings, S3Storage};
 use store::BlockStorage;
-use store::conformance::a_storage_keeps_blocks_until_they_are_deleted;
+use store::conformance::check_a_storage;
 
 fn settings(server: &S3Server) -> S3Settings {
     S3Settings {
@@ -23,7 +23,7 @@ fn a_folder_keeps_blocks() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("disk");
     let folder = FolderStorage::open("cold", &path, &MadeStorages::of(directory.path()));
-    a_storage_keeps_blocks_until_they_are_deleted(&folder, "00ab");
+    check_a_storage(&folder, "00ab");
     assert!(folder.get_range("../a.block", 0, 0).is_err(), "names stay within the folder");
 }
 
@@ -32,10 +32,10 @@ fn a_bucket_keeps_blocks() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = S3Server::start(directory.path());
     let bucket = S3Storage::open(&settings(&server)).expect("settings make sense");
-    a_storage_keeps_blocks_until_they_are_deleted(&bucket, "00ab");
+    check_a_storage(&bucket, "00ab");
     let whole = S3Settings { url: format!("s3://{BUCKET}"), ..settings(&server) };
     let bucket = S3Storage::open(&whole).expect("settings make sense");
-    a_storage_keeps_blocks_until_they_are_deleted(&bucket, "00ab");
+    check_a_storage(&bucket, "00ab");
 }
 
 #[test]

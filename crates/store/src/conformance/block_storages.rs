@@ -10,7 +10,7 @@ use crate::blocks::BlockStorage;
 ///
 /// # Panics
 /// When the storage does otherwise.
-pub fn a_storage_keeps_blocks_until_they_are_deleted(blocks: &dyn BlockStorage, folder: &str) {
+pub fn check_a_storage(blocks: &dyn BlockStorage, folder: &str) {
     let named = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
     let (one, other) = (named("a.block"), named("b.block"));
     blocks.probe().expect("can be used");

@@ -13,7 +13,6 @@ use super::loaded::{LoadedStream, SourceText, UnstoredChunk};
 use super::stored_numbers::{NumberRows, TEXT_BYTES};
 use super::{StreamPartition, StreamsStep};
 use crate::kernel::reply::Answered;
-use crate::streams::append_run::PlaceInRun;
 use crate::streams::effect::{StreamsEffect, TailChange};
 use crate::streams::input::{AppendCall, AppendOutcome};
 use crate::streams::{NewMessage, StreamName};
@@ -22,7 +21,11 @@ impl StreamPartition {
     /// All messages or none: what could refuse the call is looked at first.
     pub(super) fn append(&mut self, call: AppendCall, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
         let AppendCall { stream, messages, run, expect_last_id, is_durable, taken_by, reply } = call;
-        let stream = match self.admit(&stream, &messages, (run, expect_last_id), step)? {
+        if let Err(refused) = self.runs.check(run) {
+            step.emit(StreamsEffect::Appended(reply, Err(refused)));
+            return Ok(());
+        }
+        let stream = match self.admit(&stream, &messages, expect_last_id, step)? {
             Ok(stream) => stream,
             Err(refused) => {
                 self.runs.refused(run);
@@ -56,12 +59,9 @@ impl StreamPartition {
         &mut self,
         name: &StreamName,
         messages: &[NewMessage],
-        (run, expect_last_id): (Option<PlaceInRun>, Option<u64>),
+        expect_last_id: Option<u64>,
         step: &mut StreamsStep<'_>,
     ) -> Result<Answered<Incarnation>, StoreError> {
-        if let Err(refused) = self.runs.check(run) {
-            return Ok(Err(refused));
-        }
         let stream = match expect_last_id.filter(|last| *last > 0) {
             // Where there is no stream there is no such message, and none is made in vain.
             Some(expect) => match self.load_stream(name, step)? {

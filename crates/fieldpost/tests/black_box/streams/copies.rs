@@ -99,9 +99,9 @@ async fn a_copy_takes_its_segments_alone() {
     let terms =
         json!({"direction": "to", "node": "two", "stream": "plant/some", "segments": ["east", "north"]});
     one.copies(COPY, &terms).await;
-    let there = "/v1/streams/plant/some";
-    two.rig.api.until(there, PATIENCE, |stream: &Value| stream["messages"] == 20).await.expect("copied");
     until_copied(&one, COPY).await;
+    let there = "/v1/streams/plant/some";
+    assert_eq!(two.rig.get(there).await["messages"], 20);
     let items = two.rig.items(&format!("{there}/messages")).await;
     assert!(items.iter().all(|item| item["segment"] != "west"), "{items:?}");
 }

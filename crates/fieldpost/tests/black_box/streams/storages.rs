@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use simulator::server::Site;
 use storages::{PostgresLogin, PostgresStorage};
-use store::conformance::a_storage_keeps_blocks_until_they_are_deleted;
+use store::conformance::check_a_storage;
 use tempfile::TempDir;
 
 use super::{S, append_numbers, numbers, read, read_all, set, until};
@@ -236,7 +236,7 @@ async fn postgresql_keeps_blocks() {
     let conformance = url.clone();
     let checked = move || {
         let table = PostgresStorage::open(&PostgresLogin { url: conformance, password: None });
-        a_storage_keeps_blocks_until_they_are_deleted(&table.expect("a URL"), "00ab");
+        check_a_storage(&table.expect("a URL"), "00ab");
     };
     tokio::task::spawn_blocking(checked).await.expect("it keeps its promises");
     let of = rig(&format!("[[storages]]\nname = \"table\"\nkind = \"postgres\"\nurl = \"{url}\"\n")).await;

@@ -1,0 +1,475 @@
+//! A copy while nothing fails: it reads ahead, has two batches under way, and moves the position
+//! behind what was answered.
+//!
+//! Batches are answered in their order, so what is answered is always a beginning of what was sent.
+//! After any failure everything that was not answered is sent again: what is there already is a
+//! duplicate. Nothing is skipped, ever: what the sink refuses stops the copy until that changes.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use base::{Problem, Timestamp};
+use engine::records::{CopyBegin, CopyDirection, StreamCopy};
+use engine::streams::copying::{CopyPace, LIVE_WHEN_BEHIND, LaneBytes};
+use engine::streams::{CopyLane, CopyMove, CopyProgress, CopyStatus, PeerIdentity};
+use futures_util::future::{Either, pending, select};
+use futures_util::stream::{FuturesOrdered, StreamExt};
+
+use crate::ends::{
+    CopyBatch, CopyFailure, CopyFailureKind, CopyHome, PageAsk, SinkAnswer, SourcePage, StreamEnd,
+};
+
+/// Batches that are sent and not answered.
+const IN_FLIGHT_MAX: usize = 2;
+/// Messages of a batch, at most.
+pub(crate) const BATCH_MESSAGES_MAX: usize = 1_000;
+/// Bytes of a batch, at most; one message is always sent. With those in flight and the one that
+/// is read, it bounds the memory of a copy.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// The position is moved so often while messages go; whenever none do, at once.
+const MOVED_EVERY: Duration = Duration::from_millis(200);
+
+/// Why a run ended.
+pub(crate) enum CopyRunEnd {
+    /// The copy is another one than it was: its row is read again.
+    Again,
+    /// Its home did not answer.
+    Home(Problem),
+    /// One of its ends did not.
+    Failed(CopyFailure),
+}
+
+impl From<CopyFailure> for CopyRunEnd {
+    fn from(failure: CopyFailure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+type PageRead<'a> = Pin<Box<dyn Future<Output = (CopyLane, Result<SourcePage, CopyFailure>)> + Send + 'a>>;
+type BatchSent<'a> = Pin<Box<dyn Future<Output = (SentBatch, Result<SinkAnswer, CopyFailure>)> + Send + 'a>>;
+
+/// What was sent.
+#[derive(Clone, Debug)]
+struct SentBatch {
+    lane: CopyLane,
+    from: u64,
+    to: u64,
+    /// Who gave the messages.
+    source: PeerIdentity,
+    /// It is sent once more if it overtook the one before it; nothing where all was left out.
+    again: Option<CopyBatch>,
+}
+
+/// What was answered and is not moved yet.
+#[derive(Clone, Debug)]
+struct CopiedSpan {
+    lane: CopyLane,
+    from: u64,
+    to: u64,
+    copied: u64,
+    duplicates: u64,
+    peer: PeerIdentity,
+}
+
+/// A copy while nothing fails.
+pub(crate) struct CopyRun<'a, H, S, T> {
+    home: &'a H,
+    source: &'a S,
+    sink: &'a T,
+    row: StreamCopy,
+    pub(crate) status: CopyStatus,
+    pub(crate) batch_messages: usize,
+    /// Up to here each lane was read.
+    read_to: LanePlaces,
+    /// The newest durable message of the source, as far as it is known.
+    newest: u64,
+    /// Each lane's messages are read to the end.
+    is_at_end: bool,
+    reading: Option<PageRead<'a>>,
+    in_flight: FuturesOrdered<BatchSent<'a>>,
+    answered: Vec<CopiedSpan>,
+    moved_at: Timestamp,
+    pace: CopyPace,
+    sent: LaneBytes,
+    run: u64,
+    place: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LanePlaces {
+    backlog: u64,
+    live: u64,
+}
+
+/// What happened.
+enum CopyEvent {
+    Read(CopyLane, Result<SourcePage, CopyFailure>),
+    Answer(SentBatch, Result<SinkAnswer, CopyFailure>),
+    Time,
+}
+
+impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
+    pub(crate) fn new(
+        home: &'a H,
+        source: &'a S,
+        sink: &'a T,
+        row: StreamCopy,
+        batch_messages: usize,
+    ) -> Self {
+        let now = home.now();
+        let backlog = row.position;
+        let live = row.live.map_or(backlog, |live| live.position);
+        Self {
+            home,
+            source,
+            sink,
+            status: CopyStatus::default(),
+            batch_messages,
+            read_to: LanePlaces { backlog, live },
+            newest: 0,
+            is_at_end: false,
+            reading: None,
+            in_flight: FuturesOrdered::new(),
+            answered: Vec::new(),
+            moved_at: now,
+            pace: CopyPace::new(row.rate, now),
+            sent: LaneBytes::default(),
+            run: home.draw_run(),
+            place: 0,
+            row,
+        }
+    }
+
+    /// Copies until something fails, or the copy is another one.
+    pub(crate) async fn go(&mut self) -> CopyRunEnd {
+        let ended = match self.begin().await {
+            Ok(()) => loop {
+                if let Err(ended) = self.turn().await {
+                    break ended;
+                }
+            },
+            Err(ended) => ended,
+        };
+        // What was answered is true, whatever came after it.
+        self.reading = None;
+        self.in_flight = FuturesOrdered::new();
+        match self.flush().await {
+            Ok(()) => ended,
+            Err(other) => other,
+        }
+    }
+
+    /// Finds where the copy begins, where the other end had to be asked for it.
+    async fn begin(&mut self) -> Result<(), CopyRunEnd> {
+        let Some(begins) = self.row.begins else { return Ok(()) };
+        let (after, from) = match begins {
+            CopyBegin::End => (u64::MAX >> 1, None),
+            CopyBegin::Time(at) => (0, Some(at)),
+        };
+        let mut ask = self.ask(after, 1, false);
+        ask.from = from;
+        let page = loop {
+            let page = self.source.page(ask.clone()).await?;
+            if begins == CopyBegin::End || page.messages > 0 || page.next_after >= page.newest {
+                break page;
+            }
+            ask.after = page.next_after;
+        };
+        let id = match begins {
+            CopyBegin::End => page.newest,
+            CopyBegin::Time(_) => page.next_after - page.messages.min(page.next_after),
+        };
+        let moved = self.home.moved(CopyMove::BeginAt { id, peer: page.identity }).await;
+        moved.map_err(CopyRunEnd::Home)?;
+        Err(CopyRunEnd::Again)
+    }
+
+    /// Begins what can be, and takes the first thing that happens.
+    async fn turn(&mut self) -> Result<(), CopyRunEnd> {
+        self.read_on();
+        match self.event().await {
+            CopyEvent::Read(lane, page) => {
+                self.reading = None;
+                self.take_page(lane, page?).await
+            }
+            CopyEvent::Answer(sent, Err(failure)) => self.refused(sent, failure),
+            CopyEvent::Answer(sent, Ok(answer)) => self.take_answer(sent, answer).await,
+            CopyEvent::Time => Ok(()),
+        }
+    }
+
+    /// Reads the next page, if one may be read now.
+    fn read_on(&mut self) {
+        let is_resting = self.is_at_end && !(self.in_flight.is_empty() && self.answered.is_empty());
+        let may_read = self.reading.is_none()
+            && self.in_flight.len() < IN_FLIGHT_MAX
+            && !is_resting
+            && self.pace.next_at() <= self.home.now();
+        if !may_read {
+            return;
+        }
+        let lane = self.lane();
+        let after = self.place_of(lane);
+        let until = self.row.live.filter(|_| lane == CopyLane::Backlog).map(|live| live.from);
+        if until.is_some_and(|until| after >= until) && !self.in_flight.is_empty() {
+            // Both lanes are one once this is answered.
+            return;
+        }
+        let few =
+            until.map_or(usize::MAX, |until| usize::try_from(until - after.min(until)).unwrap_or(1).max(1));
+        let ask = self.ask(after, self.batch_messages.min(few), self.is_at_end);
+        let source = self.source;
+        self.reading = Some(Box::pin(async move { (lane, source.page(ask).await) }));
+    }
+
+    fn ask(&self, after: u64, limit: usize, waits: bool) -> PageAsk {
+        let bytes_max = self.pace.bytes_together(BATCH_BYTES_MAX);
+        PageAsk { after, from: None, segments: self.row.segments.clone(), limit, bytes_max, waits }
+    }
+
+    /// The lane that is read next.
+    fn lane(&self) -> CopyLane {
+        match self.row.live {
+            Some(live) if self.read_to.backlog >= live.from => CopyLane::Live,
+            Some(_) if self.newest > self.read_to.live => self.sent.next(self.row.live_permille),
+            _ => CopyLane::Backlog,
+        }
+    }
+
+    fn place_of(&self, lane: CopyLane) -> u64 {
+        match lane {
+            CopyLane::Backlog => self.read_to.backlog,
+            CopyLane::Live => self.read_to.live,
+        }
+    }
+
+    async fn event(&mut self) -> CopyEvent {
+        let (home, reading, in_flight) = (self.home, &mut self.reading, &mut self.in_flight);
+        let paid_at = self.pace.next_at();
+        let is_paced = reading.is_none() && paid_at > home.now();
+        let read = async {
+            match reading {
+                Some(reading) => {
+                    let (lane, page) = reading.await;
+                    CopyEvent::Read(lane, page)
+                }
+                None if is_paced => {
+                    home.until(paid_at).await;
+                    CopyEvent::Time
+                }
+                None => pending().await,
+            }
+        };
+        let answer = async {
+            match in_flight.next().await {
+                Some((sent, answer)) => CopyEvent::Answer(sent, answer),
+                None => pending().await,
+            }
+        };
+        // Answers first: they make room.
+        match select(std::pin::pin!(answer), std::pin::pin!(read)).await {
+            Either::Left((event, _)) | Either::Right((event, _)) => event,
+        }
+    }
+
+    async fn take_page(&mut self, lane: CopyLane, page: SourcePage) -> Result<(), CopyRunEnd> {
+        self.check_source(&page.identity).await?;
+        self.newest = page.newest;
+        self.note_page(&page);
+        let from = self.place_of(lane);
+        let to = page.next_after.max(from);
+        match lane {
+            CopyLane::Backlog => self.read_to.backlog = to,
+            CopyLane::Live => self.read_to.live = to,
+        }
+        let is_end = to >= page.newest;
+        if page.messages == 0 {
+            self.is_at_end = is_end;
+            if to > from {
+                // What lies between is of other segments, or gone.
+                self.skipped(lane, from, to, &page.identity);
+            }
+            return if self.in_flight.is_empty() { self.settle().await } else { Ok(()) };
+        }
+        self.is_at_end = is_end && self.row.live.is_none();
+        let batch =
+            CopyBatch { body: page.body.clone(), messages: page.messages, run: self.run, place: self.place };
+        self.place += 1;
+        self.pace.spend(batch.body.len() as u64, self.home.now());
+        self.sent.add(lane, batch.body.len() as u64);
+        let sent = SentBatch { lane, from, to, source: page.identity.clone(), again: Some(batch.clone()) };
+        self.in_flight.push_back(self.sending(sent, batch));
+        self.go_live(lane, &page).await
+    }
+
+    /// A source that was made anew is copied from its start.
+    async fn check_source(&mut self, identity: &PeerIdentity) -> Result<(), CopyRunEnd> {
+        let is_other = self.row.direction == CopyDirection::From
+            && self.row.peer.as_deref().is_some_and(|peer| *peer != *identity.stream);
+        if !is_other {
+            return Ok(());
+        }
+        self.in_flight = FuturesOrdered::new();
+        self.flush().await?;
+        let at = self.row.position;
+        let step = CopiedSpan {
+            lane: CopyLane::Backlog,
+            from: at,
+            to: at,
+            copied: 0,
+            duplicates: 0,
+            peer: identity.clone(),
+        };
+        self.answered.push(step);
+        self.flush().await?;
+        Err(CopyRunEnd::Again)
+    }
+
+    fn note_page(&mut self, page: &SourcePage) {
+        let is_from = self.row.direction == CopyDirection::From;
+        self.status.newest_there = is_from.then_some(page.newest);
+        self.status.oldest_there = page.oldest_at.filter(|_| is_from);
+        if self.status.failures == 0 || page.messages == 0 {
+            self.status = CopyStatus { failures: 0, error: None, ..self.status.clone() };
+        }
+        self.status.at = self.home.now();
+        self.home.note(self.status.clone());
+    }
+
+    /// Begins the live lane where the backlog is old enough.
+    async fn go_live(&mut self, lane: CopyLane, page: &SourcePage) -> Result<(), CopyRunEnd> {
+        let is_behind = |at: Timestamp| at.after(LIVE_WHEN_BEHIND) < self.home.now();
+        let is_wanted = self.row.live_permille > 0
+            && self.row.live.is_none()
+            && lane == CopyLane::Backlog
+            && page.oldest_at.is_some_and(is_behind)
+            && page.newest > page.next_after;
+        if !is_wanted {
+            return Ok(());
+        }
+        let moved = self.home.moved(CopyMove::BeginLive { newest: page.newest }).await;
+        moved.map_err(CopyRunEnd::Home)?;
+        self.row.live = Some(engine::records::LiveLane { from: page.newest, position: page.newest });
+        self.read_to.live = page.newest;
+        self.sent = LaneBytes::default();
+        Ok(())
+    }
+
+    fn sending(&self, sent: SentBatch, batch: CopyBatch) -> BatchSent<'a> {
+        let sink = self.sink;
+        Box::pin(async move { (sent, sink.append(batch).await) })
+    }
+
+    /// A batch that overtook the one before it, which is answered by now, is sent once more.
+    fn refused(&mut self, mut sent: SentBatch, failure: CopyFailure) -> Result<(), CopyRunEnd> {
+        match sent.again.take() {
+            Some(batch) if failure.kind == CopyFailureKind::OutOfOrder => {
+                self.in_flight.push_front(self.sending(sent, batch));
+                Ok(())
+            }
+            _ => Err(failure.into()),
+        }
+    }
+
+    async fn take_answer(&mut self, sent: SentBatch, answer: SinkAnswer) -> Result<(), CopyRunEnd> {
+        let peer = match self.row.direction {
+            CopyDirection::To => answer.identity,
+            CopyDirection::From => sent.source,
+        };
+        if self.status.failures > 0 {
+            self.status = CopyStatus { failures: 0, error: None, ..self.status.clone() };
+            self.status.at = self.home.now();
+            self.home.note(self.status.clone());
+        }
+        self.answered_to(CopiedSpan {
+            lane: sent.lane,
+            from: sent.from,
+            to: sent.to,
+            copied: answer.appended,
+            duplicates: answer.duplicates,
+            peer,
+        });
+        self.batch_messages = (2 * self.batch_messages).min(BATCH_MESSAGES_MAX);
+        let is_due = self.home.now() >= self.moved_at.after(MOVED_EVERY);
+        let is_idle = self.in_flight.is_empty() && (self.is_at_end || self.is_merging());
+        match is_due || is_idle {
+            true => self.settle().await,
+            false => Ok(()),
+        }
+    }
+
+    /// The backlog has come to where the live lane began.
+    fn is_merging(&self) -> bool {
+        self.row.live.is_some_and(|live| self.read_to.backlog >= live.from)
+    }
+
+    /// What lies between was not sent. It counts once what was sent before is answered.
+    fn skipped(&mut self, lane: CopyLane, from: u64, to: u64, source: &PeerIdentity) {
+        let known = self
+            .row
+            .peer
+            .clone()
+            .map(|stream| PeerIdentity { stream, node: self.row.peer_node.clone().unwrap_or_default() });
+        let peer = match self.row.direction {
+            CopyDirection::From => Some(source.clone()),
+            CopyDirection::To => self.answered.last().map(|answered| answered.peer.clone()).or(known),
+        };
+        let step = |peer| CopiedSpan { lane, from, to, copied: 0, duplicates: 0, peer };
+        if self.in_flight.is_empty() {
+            // A sink that never answered has nothing: it is not known yet which stream it is.
+            if let Some(peer) = peer {
+                self.answered_to(step(peer));
+            }
+            return;
+        }
+        let sent = SentBatch { lane, from, to, source: source.clone(), again: None };
+        let peer = peer.unwrap_or_default();
+        let answer = SinkAnswer { appended: 0, duplicates: 0, identity: peer };
+        self.in_flight.push_back(Box::pin(async move { (sent, Ok(answer)) }));
+    }
+
+    /// Notes what is durable at the other end; it goes on behind what was before, or stands apart.
+    fn answered_to(&mut self, step: CopiedSpan) {
+        if let Some(last) = self.answered.iter_mut().rev().find(|last| last.lane == step.lane)
+            && last.to == step.from
+            && (last.peer == step.peer || step.peer.stream.is_empty())
+        {
+            last.to = step.to;
+            last.copied += step.copied;
+            last.duplicates += step.duplicates;
+            return;
+        }
+        self.answered.push(step);
+    }
+
+    /// Moves the copy; where both lanes meet its row is read again.
+    async fn settle(&mut self) -> Result<(), CopyRunEnd> {
+        self.flush().await?;
+        if self.is_merging() && self.in_flight.is_empty() {
+            return Err(CopyRunEnd::Again);
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), CopyRunEnd> {
+        for step in std::mem::take(&mut self.answered) {
+            let CopiedSpan { lane, from, to, copied, duplicates, peer } = step;
+            if peer.stream.is_empty() {
+                // Nobody said which stream it is: it is read again.
+                return Err(CopyRunEnd::Again);
+            }
+            let (stream, node) = (peer.stream.clone(), peer.node.clone());
+            let step = CopyMove::Step { lane, from, to, copied, duplicates, peer };
+            match self.home.moved(step).await.map_err(CopyRunEnd::Home)? {
+                CopyProgress::Moved => {}
+                CopyProgress::Reset | CopyProgress::Elsewhere => return Err(CopyRunEnd::Again),
+            }
+            (self.row.peer, self.row.peer_node) = (Some(stream), Some(node));
+            if lane == CopyLane::Backlog {
+                self.row.position = to;
+            }
+        }
+        self.moved_at = self.home.now();
+        Ok(())
+    }
+}
