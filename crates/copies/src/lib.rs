@@ -1,6 +1,6 @@
 //! Runs the copies of streams between nodes, over the nodes' own API.
 //!
-//! Each copy has a task, which reads durable messages at one end, appends them at the other, and
+//! Each copy has a task, which reads durable messages at one end and appends them at the other. It
 //! moves the copy's position when the answer says that they are durable there. What an end is, the
 //! task does not know: this server, another one over HTTP, or one of a test.
 //!

@@ -212,14 +212,13 @@ async fn open_edges(
 ) -> Result<(), Ended> {
     let Bootstrap { front, tls, expires, shares, web, answers, memory, mut metrics, mut host } = bootstrap;
     tell_of_machine(settings, engine, expires, edges, stop);
-    edges.spawn(clock::follow(engine.clone(), stop.subscribe()));
+    run_by_themselves(engine, edges, stop);
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
     let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings, &shares), sending);
     let tester = webhooks.tester();
     host.open_breakers = webhooks.open_breakers();
     edges.spawn(webhooks.run(stop.subscribe()));
-    edges.spawn(copies::run_copies(engine.clone(), stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {
         let listener = bind_mqtt(settings, listen, engine, tls.clone(), shares.clone()).await?;
         listener.register_metrics(&mut metrics);
@@ -269,6 +268,12 @@ async fn open_edges(
     front.open(api::router_with(&api, reports.merge(console)));
     edges.spawn(api.work_on_operations());
     Ok(())
+}
+
+/// Starts what nobody calls.
+fn run_by_themselves(engine: &Engine, edges: &mut JoinSet<()>, stop: &watch::Sender<bool>) {
+    edges.spawn(clock::follow(engine.clone(), stop.subscribe()));
+    edges.spawn(copies::run_copies(engine.clone(), stop.subscribe()));
 }
 
 /// Starts what tells operators of the certificate and of the disk.

@@ -1,9 +1,9 @@
 //! What messages are called that a stream was given without a source.
 //!
-//! A copy must call them something that no other message is ever called: not one of a stream that
-//! is made again under the name, not one of a backup that was restored, not one of a device that
-//! was set up anew under its old name. So the source is the node's name with a number drawn from
-//! the data directory's lineage, which is random and which a restore renews, and the stream's
+//! A copy must call them something that no other message is ever called: not after a stream is made
+//! again under its name, a backup is restored, or a device is set up anew under its old name. So
+//! the source has three parts. The node's name is followed by a number drawn from the data
+//! directory's lineage, which is random and which a restore renews. Then comes the stream's
 //! incarnation, which is never used twice within a lineage. The external id is the message's own
 //! id.
 //!

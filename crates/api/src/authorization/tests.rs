@@ -239,7 +239,7 @@ const READ_STREAMS: &[&str] = &["admin", "read", "operate", "streams", "reader"]
 /// What reads with a place that the server keeps.
 const SUBSCRIBE: &[&str] = &["admin", "streams", "reader"];
 /// What appends to streams and reads them.
-const OF_STREAMS: [(&str, &[&str]); 29] = [
+const OF_STREAMS: [(&str, &[&str]); 31] = [
     ("GET /v1/streams?x=1", READ_STREAMS),
     ("GET /v1/streams/shop/orders", READ_STREAMS),
     ("GET /v1/streams/other/orders", &["admin", "read", "operate"]),
@@ -269,6 +269,8 @@ const OF_STREAMS: [(&str, &[&str]); 29] = [
     ("GET /v1/nodes/a", &["admin"]),
     ("PUT /v1/nodes/a", &["admin"]),
     ("DELETE /v1/nodes/a", &["admin"]),
+    ("GET /v1/relays", &["admin", "read", "operate"]),
+    ("PUT /v1/relays/r", &["admin", "operate", "jobs", "streams", "producer"]),
 ];
 
 #[tokio::test]
@@ -299,8 +301,6 @@ async fn a_scope_reaches_what_it_names_and_no_more() {
         ("DELETE /v1/devices/d1", &["admin"]),
         ("PUT /v1/devices/d1/clients/acme", &["admin"]),
         ("POST /v1/reports", &["admin", "report", "both"]),
-        ("GET /v1/relays", &["admin", "read", "operate"]),
-        ("PUT /v1/relays/r", &["admin", "operate", "jobs", "streams", "producer"]),
         ("GET /v1/queues/mail/out/jobs", &["admin", "read", "operate", "jobs"]),
         ("POST /v1/queues/mail/out/jobs", &["admin", "jobs"]),
         ("GET /v1/queues/other/out/jobs", &["admin", "read", "operate"]),

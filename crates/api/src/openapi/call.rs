@@ -307,6 +307,9 @@ fn parameter(parameter_in: ParameterIn, name: &str, schema: Schema) -> Parameter
     parameter
 }
 
+/// Names here may have more characters than those of queues and streams.
+const COORDINATED: [&str; 3] = ["/v1/cache/", "/v1/limits/", "/v1/locks/"];
+
 /// The parameters that a path names.
 fn parameters_in(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').zip(path.split('/').skip(1)).filter_map(|(before, part)| {
@@ -320,14 +323,18 @@ fn parameters_in(path: &str) -> impl Iterator<Item = Parameter> {
             "tasks" => words::task_id(),
             "campaigns" => words::campaign_id(),
             "quarantine" => words::quarantined_id(),
-            "queues" => words::queue_name(),
+            "queues" | "cache" | "channels" | "limits" | "locks" => words::queue_name(),
             "{ns}" if path.ends_with("/consume") => words::queue_names(),
+            "{ns}" if COORDINATED.iter().any(|before| path.starts_with(before)) => words::coordination_name(),
+            // Several channels, and beginnings of names.
+            "{ns}" if path.starts_with("/v1/channels/") => words::any_text(),
             "streams" | "{ns}" | "subscriptions" | "copies" => words::queue_name(),
             "nodes" => words::node_name(),
             "messages" => words::message_id(),
             "jobs" => words::job_id(),
             "aliases" => words::job_name(),
-            _ => words::any(),
+            "relays" => words::relay_name(),
+            _ => words::any_text(),
         };
         Some(parameter(ParameterIn::Path, name, schema))
     })

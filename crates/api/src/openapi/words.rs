@@ -33,7 +33,8 @@ use crate::shape::PORTAL_RIGHTS;
 use crate::shape::timeline::{of_command, of_delivery};
 
 pub(crate) use coordination::{
-    cache_keys, cached_values, fence, in_flight, limit_kind, lock_owner, whole_duration, work_state,
+    cache_keys, cached_values, coordination_name, fence, in_flight, limit_kind, lock_owner, whole_duration,
+    work_state,
 };
 pub(crate) use jobs::{
     SCHEDULE_BYTES_MAX, dead_reason, executions, job_id, job_ids, job_name, job_state, jobs, queue_name,
@@ -44,7 +45,7 @@ pub(crate) use picks::{
     task_status,
 };
 
-pub(crate) use relays::{relay_count, relay_on_refused, relay_state};
+pub(crate) use relays::{relay_count, relay_name, relay_on_refused, relay_state};
 pub(crate) use streams::{
     copy_direction, copy_kind, copy_state, external_id, handler_kind, handler_state, message_headers,
     message_id, messages, moves, node_name, push_max, read_segments, save_mode, share, size, storages,

@@ -121,13 +121,13 @@ pub(crate) fn relay_word_schema() -> Schema {
         ("table", words::any_text()),
         ("state", words::relay_state()),
         ("on_refused?", words::relay_on_refused()),
-        ("waiting?", words::or_null(words::relay_count())),
-        ("bytes?", words::or_null(words::relay_count())),
-        ("held?", words::or_null(words::relay_count())),
-        ("refused?", words::or_null(words::relay_count())),
-        ("oldest_at?", words::or_null(words::time())),
+        ("waiting?", words::relay_count()),
+        ("bytes?", words::relay_count()),
+        ("held?", words::relay_count()),
+        ("refused?", words::relay_count()),
+        ("oldest_at?", words::time()),
         ("moved?", words::relay_count()),
-        ("error?", words::or_null(words::any_text())),
+        ("error?", words::any_text()),
     ])
 }
 

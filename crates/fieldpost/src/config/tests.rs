@@ -42,6 +42,25 @@ fn check_refused(file: &str, variables: &[(&str, &str)], says: &str) {
     assert_eq!(told, Err(says.to_owned()), "{file}");
 }
 
+fn agreed_devices() -> Devices {
+    Devices {
+        id_max_len: 16,
+        id_chars: DeviceIdAlphabet::Alnum,
+        unknown: UnknownDevice::Reject,
+        report_interval: Duration::from_secs(3_600),
+        loss_grace: Duration::from_secs(0),
+        restart_grace: Duration::from_secs(120),
+    }
+}
+
+fn agreed_relay() -> RelaySettings {
+    RelaySettings {
+        database: None,
+        table: ::relay::TableName::outbox("fieldpost_outbox").expect("a name"),
+        on_refused: ::relay::OnRefused::Skip,
+    }
+}
+
 #[test]
 fn the_defaults_are_those_of_the_contract() {
     let seconds = Duration::from_secs;
@@ -71,19 +90,8 @@ fn the_defaults_are_those_of_the_contract() {
             queue: QueueName::new("sensors-queue").expect("a name"),
             prefetch: NonZeroU16::new(1_000).expect("not 0"),
         },
-        relay: RelaySettings {
-            database: None,
-            table: ::relay::TableName::outbox("fieldpost_outbox").expect("a name"),
-            on_refused: ::relay::OnRefused::Skip,
-        },
-        devices: Devices {
-            id_max_len: 16,
-            id_chars: DeviceIdAlphabet::Alnum,
-            unknown: UnknownDevice::Reject,
-            report_interval: seconds(3_600),
-            loss_grace: seconds(0),
-            restart_grace: seconds(120),
-        },
+        relay: agreed_relay(),
+        devices: agreed_devices(),
         place: Vec::new(),
         notify: Notify {
             retry_base: seconds(30),

@@ -38,10 +38,15 @@ pub(crate) fn whole_duration() -> Schema {
     whole(0, u64::MAX)
 }
 
+/// The name of a lock or a limit, or the key of a cached value.
+pub(crate) fn coordination_name() -> Schema {
+    matching("^[A-Za-z0-9_.:-]+$", COORDINATION_NAME_CHARS_MAX)
+}
+
 /// Keys of cached values.
 pub(crate) fn cache_keys() -> Schema {
-    let key = matching("^[A-Za-z0-9_.:-]+$", COORDINATION_NAME_CHARS_MAX);
-    let items = ArrayBuilder::new().items(RefOr::T(key)).max_items(Some(CACHE_KEYS_PER_CALL_MAX));
+    let items =
+        ArrayBuilder::new().items(RefOr::T(coordination_name())).max_items(Some(CACHE_KEYS_PER_CALL_MAX));
     Schema::Array(items.build())
 }
 

@@ -2,7 +2,7 @@
 
 use utoipa::openapi::Schema;
 
-use super::{one_of, whole};
+use super::{matching, one_of, whole};
 use crate::shape::{ON_REFUSED, RELAY_STATES};
 
 pub(crate) fn relay_state() -> Schema {
@@ -11,6 +11,10 @@ pub(crate) fn relay_state() -> Schema {
 
 pub(crate) fn relay_on_refused() -> Schema {
     one_of(ON_REFUSED)
+}
+
+pub(crate) fn relay_name() -> Schema {
+    matching("^[A-Za-z0-9_.:-]+$", base::limits::STREAM_LABEL_CHARS_MAX)
 }
 
 pub(crate) fn relay_count() -> Schema {

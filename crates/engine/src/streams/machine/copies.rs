@@ -96,9 +96,13 @@ impl StreamPartition {
                 return Ok(());
             }
         };
-        let kind = CopyChangeKind::Put { runs: !copy.paused };
-        step.emit(StreamsEffect::Copy(self.id, CopyChange { stream: name, copy: copy.name.clone(), kind }));
-        loaded.put_copy(copy, step);
+        // What is put again as it is goes on with what it has under way.
+        if before != Some(&copy) {
+            let kind = CopyChangeKind::Put { runs: !copy.paused };
+            let change = CopyChange { stream: name, copy: copy.name.clone(), kind };
+            step.emit(StreamsEffect::Copy(self.id, change));
+            loaded.put_copy(copy, step);
+        }
         step.emit(StreamsEffect::CopyPut(reply, Ok(is_new)));
         Ok(())
     }

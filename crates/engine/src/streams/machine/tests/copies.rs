@@ -94,6 +94,17 @@ fn a_copy_stays_where_it_is_and_begins_anew_with_another_end() {
 }
 
 #[test]
+fn a_copy_that_is_put_again_as_it_is_goes_on() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.put_copy(to("c", "dc1")), Ok(true));
+    let running = bench.context.copies.all();
+    assert_eq!((running.len(), bench.put_copy(to("c", "dc1"))), (1, Ok(false)));
+    assert_eq!(bench.context.copies.all(), running);
+    assert_eq!(bench.put_copy(NewCopy { rate: Some(9), ..to("c", "dc1") }), Ok(false));
+    assert_ne!(bench.context.copies.all(), running, "what runs is begun anew");
+}
+
+#[test]
 fn what_a_copy_has_not_taken_outlives_its_age() {
     let mut bench = Bench::new();
     bench.set("orders", |settings| {
