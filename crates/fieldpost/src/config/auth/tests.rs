@@ -80,7 +80,7 @@ fn tokens_and_logins_are_read() {
 
 const RIGHT_SHA256: &str = "write 64 hexadecimal digits, as printf %s SECRET | sha256sum gives them";
 const RIGHT_SCOPES: &str = "write a list such as [\"read\"] of admin, read, report, commands, tasks, operate, jobs:NAMESPACE, \
-     streams:NAMESPACE (with :read or :append for only that) or client:ID";
+    coordinate:NAMESPACE, streams:NAMESPACE (with :read or :append for only that) or client:ID";
 
 fn token(name: &str, sha256: &str, scopes: &str) -> String {
     format!("[[auth.tokens]]\nname = {name}\nsha256 = {sha256}\nscopes = {scopes}\n")

@@ -47,8 +47,8 @@ fn unknown_keys_and_sections_are_told_with_what_was_probably_meant() {
          f.toml:4:1: http.banner: unknown key; the commented default file lists every key\n\
          f.toml:5:1: http.data_dir: unknown key; data_dir stands before the first [section]\n\
          f.toml:6:1: http.listn: unknown key; did you mean http.listen?\n\
-         f.toml:7:2: zzz: unknown section; the sections are amqp, auth, campaigns, commands, devices, durability, fleet, grpc, history, http, \
-         jobs, kinds, lmstfy, mqtt, notices, notify, operations, quarantine, relay, streams, tls",
+         f.toml:7:2: zzz: unknown section; the sections are amqp, auth, campaigns, commands, coordination, devices, durability, fleet, grpc, history, http, \
+         jobs, kinds, lmstfy, mqtt, node, notices, notify, operations, quarantine, relay, store, streams, tls",
     );
     check_refused("http = 1", &[], "f.toml:1:1: http: unknown key; it is a section: write [http]");
 }
