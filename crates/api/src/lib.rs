@@ -89,6 +89,7 @@ struct Shared {
     portals: PortalHolders,
     lookups: Arc<Reads>,
     lists: Arc<Reads>,
+    messages: Arc<Reads>,
     exports: Arc<Reads>,
     follows: Arc<Reads>,
     /// Of those who wait at the ends of feeds, for each token.
@@ -134,8 +135,9 @@ impl ApiState {
         registry: Arc<Mutex<Registry>>,
     ) -> Self {
         let access = access.into();
-        let [lookups, lists, exports, follows] =
-            [Reads::lookups(), Reads::lists(), Reads::exports(), Reads::follows()].map(Arc::new);
+        let (lookups, lists, messages) = (Reads::lookups(), Reads::lists(), Reads::messages());
+        let [lookups, lists, messages, exports, follows] =
+            [lookups, lists, messages, Reads::exports(), Reads::follows()].map(Arc::new);
         let (metrics, remembered) = (Metrics::default(), Arc::new(Remembered::default()));
         let (decoders, live, portals) =
             (Decoders::default(), LiveStreams::default(), PortalHolders::default());
@@ -148,7 +150,8 @@ impl ApiState {
             live.register(&mut registry);
             portals.register(&mut registry);
             relays.register(&mut registry, move || clock.now());
-            metrics::register_gauges(&mut registry, [&lookups, &lists, &exports, &follows], &remembered);
+            let reads = [&exports, &follows, &lists, &lookups, &messages];
+            metrics::register_gauges(&mut registry, reads, &remembered);
         }
         let body_drain = BodyDrain::default();
         Self {
@@ -164,6 +167,7 @@ impl ApiState {
                 memory_of_pages: memory.part(Purpose::Pages),
                 lookups,
                 lists,
+                messages,
                 exports,
                 follows,
                 followers: SenderShares::new(feed::FOLLOWERS_SHARE),

@@ -128,27 +128,25 @@ pub(crate) fn name(method: &Method) -> &'static str {
     }
 }
 
+/// Sorts of reads.
+const SORTS: [&str; 5] = ["export", "follow", "list", "lookup", "message"];
+
 /// Registers what is read off when `/metrics` is asked for.
 pub(crate) fn register_gauges(
     registry: &mut Registry,
-    [lookups, lists, exports, follows]: [&Arc<Reads>; 4],
+    reads: [&Arc<Reads>; 5],
     remembered: &Arc<Remembered>,
 ) {
     registry.register_collector(Box::new(Gauges {
-        lookups: Arc::clone(lookups),
-        lists: Arc::clone(lists),
-        exports: Arc::clone(exports),
-        follows: Arc::clone(follows),
+        reads: reads.map(Arc::clone),
         remembered: Arc::clone(remembered),
     }));
 }
 
 #[derive(Debug)]
 struct Gauges {
-    lookups: Arc<Reads>,
-    lists: Arc<Reads>,
-    exports: Arc<Reads>,
-    follows: Arc<Reads>,
+    /// In order of [`SORTS`].
+    reads: [Arc<Reads>; 5],
     remembered: Arc<Remembered>,
 }
 
@@ -156,12 +154,7 @@ impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let (name, help) = ("fieldpost_http_reads_in_flight", "Reads of the store that run or wait, by sort");
         let mut reads = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (sort, of_it) in [
-            ("export", &self.exports),
-            ("follow", &self.follows),
-            ("list", &self.lists),
-            ("lookup", &self.lookups),
-        ] {
+        for (sort, of_it) in SORTS.into_iter().zip(&self.reads) {
             gauge(of_it.in_flight()).encode(reads.encode_family(&[("sort", sort)])?)?;
         }
         let size = self.remembered.size();

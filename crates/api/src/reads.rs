@@ -24,6 +24,10 @@ const LISTS_WAITING_MAX: usize = 256;
 /// Of those who run or wait, the callers of one token, or of one address where there are none.
 const LISTS_SHARE: usize = 130;
 
+/// Pages of messages that are read at the same time: more than may wait for one storage, so that
+/// one that hangs holds up neither what lies elsewhere nor any list.
+const MESSAGES_RUNNING_MAX: usize = 16;
+
 /// Pages that are looked at again at the same time, for callers who wait for their first item.
 const FOLLOWS_RUNNING_MAX: usize = 3;
 /// Of those who run, the reads of one token: it leaves a turn to the others.
@@ -73,6 +77,12 @@ impl Reads {
     pub(crate) fn lists() -> Self {
         let shares = Some(SenderShares::new(LISTS_SHARE));
         Self { shares, ..Self::new(LISTS_RUNNING_MAX, LISTS_WAITING_MAX) }
+    }
+
+    /// Pages of messages of streams.
+    pub(crate) fn messages() -> Self {
+        let shares = Some(SenderShares::new(LISTS_SHARE));
+        Self { shares, ..Self::new(MESSAGES_RUNNING_MAX, LISTS_WAITING_MAX) }
     }
 
     /// Pages of feeds that are followed.

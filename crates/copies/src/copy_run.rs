@@ -5,13 +5,15 @@
 //! After any failure everything that was not answered is sent again: what is there already is a
 //! duplicate. Nothing is skipped, ever: what the sink refuses stops the copy until that changes.
 
+mod identity;
+
 use std::pin::Pin;
 use std::time::Duration;
 
 use base::{Problem, Timestamp};
 use engine::records::{CopyBegin, CopyDirection, StreamCopy};
 use engine::streams::copying::{CopyPace, LIVE_WHEN_BEHIND, LaneBytes};
-use engine::streams::{CopyLane, CopyMove, CopyProgress, CopyStatus, PeerIdentity};
+use engine::streams::{CopiedSpan, CopyLane, CopyMove, CopyProgress, CopyStatus, PeerIdentity};
 use futures_util::future::{Either, pending, select};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 
@@ -60,17 +62,6 @@ struct SentBatch {
     again: Option<CopyBatch>,
 }
 
-/// What was answered and is not moved yet.
-#[derive(Clone, Debug)]
-struct CopiedSpan {
-    lane: CopyLane,
-    from: u64,
-    to: u64,
-    copied: u64,
-    duplicates: u64,
-    peer: PeerIdentity,
-}
-
 /// A copy while nothing fails.
 pub(crate) struct CopyRun<'a, H, S, T> {
     home: &'a H,
@@ -87,8 +78,11 @@ pub(crate) struct CopyRun<'a, H, S, T> {
     is_at_end: bool,
     reading: Option<PageRead<'a>>,
     in_flight: FuturesOrdered<BatchSent<'a>>,
+    /// What was answered and is not moved yet.
     answered: Vec<CopiedSpan>,
     moved_at: Timestamp,
+    /// When the sink last said which stream it is.
+    sink_seen_at: Timestamp,
     pace: CopyPace,
     sent: LaneBytes,
     run: u64,
@@ -106,6 +100,8 @@ enum CopyEvent {
     Read(CopyLane, Result<SourcePage, CopyFailure>),
     Answer(SentBatch, Result<SinkAnswer, CopyFailure>),
     Time,
+    /// Nothing was sent for a while.
+    Silence,
 }
 
 impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
@@ -132,6 +128,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             in_flight: FuturesOrdered::new(),
             answered: Vec::new(),
             moved_at: now,
+            sink_seen_at: now,
             pace: CopyPace::new(row.rate, now),
             sent: LaneBytes::default(),
             run: home.draw_run(),
@@ -186,8 +183,9 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
 
     /// Begins what can be, and takes the first thing that happens.
     async fn turn(&mut self) -> Result<(), CopyRunEnd> {
-        self.read_on();
-        match self.event().await {
+        let now = self.home.now();
+        self.read_on(now);
+        match self.event(now).await {
             CopyEvent::Read(lane, page) => {
                 self.reading = None;
                 self.take_page(lane, page?).await
@@ -195,16 +193,17 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             CopyEvent::Answer(sent, Err(failure)) => self.refused(sent, failure),
             CopyEvent::Answer(sent, Ok(answer)) => self.take_answer(sent, answer).await,
             CopyEvent::Time => Ok(()),
+            CopyEvent::Silence => self.check_sink().await,
         }
     }
 
     /// Reads the next page, if one may be read now.
-    fn read_on(&mut self) {
+    fn read_on(&mut self, now: Timestamp) {
         let is_resting = self.is_at_end && !(self.in_flight.is_empty() && self.answered.is_empty());
         let may_read = self.reading.is_none()
             && self.in_flight.len() < IN_FLIGHT_MAX
             && !is_resting
-            && self.pace.next_at() <= self.home.now();
+            && self.pace.next_at() <= now;
         if !may_read {
             return;
         }
@@ -243,10 +242,12 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         }
     }
 
-    async fn event(&mut self) -> CopyEvent {
+    /// The first thing that happens. What may not be read at `now` is waited for.
+    async fn event(&mut self, now: Timestamp) -> CopyEvent {
+        let asks_sink_at = self.asks_sink_at();
         let (home, reading, in_flight) = (self.home, &mut self.reading, &mut self.in_flight);
         let paid_at = self.pace.next_at();
-        let is_paced = reading.is_none() && paid_at > home.now();
+        let is_paced = reading.is_none() && paid_at > now;
         let read = async {
             match reading {
                 Some(reading) => {
@@ -266,9 +267,18 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
                 None => pending().await,
             }
         };
+        let silence = async {
+            match asks_sink_at {
+                Some(at) => home.until(at).await,
+                None => pending().await,
+            }
+            CopyEvent::Silence
+        };
         // Answers first: they make room.
-        match select(std::pin::pin!(answer), std::pin::pin!(read)).await {
-            Either::Left((event, _)) | Either::Right((event, _)) => event,
+        let (answer, read) = (std::pin::pin!(answer), std::pin::pin!(read));
+        match select(select(answer, read), std::pin::pin!(silence)).await {
+            Either::Left((Either::Left((event, _)) | Either::Right((event, _)), _)) => event,
+            Either::Right((event, _)) => event,
         }
     }
 
@@ -300,29 +310,6 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         let sent = SentBatch { lane, from, to, source: page.identity.clone(), again: Some(batch.clone()) };
         self.in_flight.push_back(self.sending(sent, batch));
         self.go_live(lane, &page).await
-    }
-
-    /// A source that was made anew is copied from its start.
-    async fn check_source(&mut self, identity: &PeerIdentity) -> Result<(), CopyRunEnd> {
-        let is_other = self.row.direction == CopyDirection::From
-            && self.row.peer.as_deref().is_some_and(|peer| *peer != *identity.stream);
-        if !is_other {
-            return Ok(());
-        }
-        self.in_flight = FuturesOrdered::new();
-        self.flush().await?;
-        let at = self.row.position;
-        let step = CopiedSpan {
-            lane: CopyLane::Backlog,
-            from: at,
-            to: at,
-            copied: 0,
-            duplicates: 0,
-            peer: identity.clone(),
-        };
-        self.answered.push(step);
-        self.flush().await?;
-        Err(CopyRunEnd::Again)
     }
 
     fn note_page(&mut self, page: &SourcePage) {
@@ -391,7 +378,9 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         });
         self.batch_messages = (2 * self.batch_messages).min(BATCH_MESSAGES_MAX);
         let is_due = self.home.now() >= self.moved_at.after(MOVED_EVERY);
-        let is_idle = self.in_flight.is_empty() && (self.is_at_end || self.is_merging());
+        self.sink_seen_at = self.home.now();
+        let is_paced = self.pace.next_at() > self.home.now();
+        let is_idle = self.in_flight.is_empty() && (self.is_at_end || self.is_merging() || is_paced);
         match is_due || is_idle {
             true => self.settle().await,
             false => Ok(()),
@@ -452,15 +441,14 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
     }
 
     async fn flush(&mut self) -> Result<(), CopyRunEnd> {
-        for step in std::mem::take(&mut self.answered) {
-            let CopiedSpan { lane, from, to, copied, duplicates, peer } = step;
-            if peer.stream.is_empty() {
+        for span in std::mem::take(&mut self.answered) {
+            let PeerIdentity { stream, node } = span.peer.clone();
+            if stream.is_empty() {
                 // Nobody said which stream it is: it is read again.
                 return Err(CopyRunEnd::Again);
             }
-            let (stream, node) = (peer.stream.clone(), peer.node.clone());
-            let step = CopyMove::Step { lane, from, to, copied, duplicates, peer };
-            match self.home.moved(step).await.map_err(CopyRunEnd::Home)? {
+            let (lane, to) = (span.lane, span.to);
+            match self.home.moved(CopyMove::Step(span)).await.map_err(CopyRunEnd::Home)? {
                 CopyProgress::Moved => {}
                 CopyProgress::Reset | CopyProgress::Elsewhere => return Err(CopyRunEnd::Again),
             }

@@ -118,6 +118,8 @@ pub enum CopyFailureKind {
     NotNow,
     /// A batch came before the one that it follows.
     OutOfOrder,
+    /// It has no such stream.
+    NotThere,
     /// It will not, until somebody changes something.
     Refused,
 }
@@ -134,6 +136,7 @@ impl CopyFailure {
     pub fn of_problem(status: u16, code: &str, detail: &str) -> Self {
         let kind = match (status, code) {
             (503, "busy") => CopyFailureKind::OutOfOrder,
+            (404, "unknown_stream") => CopyFailureKind::NotThere,
             (408 | 429 | 500..=599, _) => CopyFailureKind::NotNow,
             _ => CopyFailureKind::Refused,
         };

@@ -1,6 +1,8 @@
 //! The ends and the home of a copy in this server.
 
 use std::future::pending;
+use std::pin::pin;
+use std::time::Duration;
 
 use base::{Problem, Timestamp, random};
 use bytes::Bytes;
@@ -10,6 +12,7 @@ use engine::streams::{
     AppendTerms, CopyMove, CopyProgress, CopyStatus, CopyTarget, OriginPage, PlaceInRun, StreamName,
     StreamRead, decode_transfer,
 };
+use futures_util::future::{Either, select};
 use net::transfer::is_json_line;
 use tokio::task::spawn_blocking;
 
@@ -56,6 +59,7 @@ impl StreamEnd for EndHere {
     async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
         let mut ask = ask;
         let began = ask.after;
+        let mut is_late = false;
         let (place, read) = loop {
             let place = self.places.take().await;
             let read = self.look(&ask).await?;
@@ -65,13 +69,21 @@ impl StreamEnd for EndHere {
                 || !ask.waits
                 || !read.page.is_end
                 || read.page.next_after > began.saturating_add(LEFT_OUT)
+                || (is_late && read.page.next_after > began)
             {
                 break (place, read);
             }
             ask.after = read.page.next_after;
             // Whoever waits for messages holds no place.
             drop((place, read));
-            self.engine.streams().saved(&self.stream, ask.after).await;
+            let streams = self.engine.streams();
+            let more = streams.saved(&self.stream, ask.after);
+            if ask.after == began {
+                more.await;
+                continue;
+            }
+            let late = self.engine.until(self.engine.clock().now().after(LEFT_OUT_TOLD_AFTER));
+            is_late = matches!(select(pin!(more), pin!(late)).await, Either::Right(_));
         };
         let body = if read.page.items.is_empty() { Bytes::new() } else { read.encode().into() };
         let body = place.held_by(body);
@@ -98,8 +110,10 @@ impl StreamEnd for EndHere {
     }
 }
 
-/// After so many messages of other segments a copy that waits moves on.
+/// After so many messages of other segments a copy that waits moves on,
 const LEFT_OUT: u64 = 10_000;
+/// or so long after fewer of them.
+const LEFT_OUT_TOLD_AFTER: Duration = Duration::from_secs(1);
 
 impl HomeHere {
     /// The row of a copy.

@@ -1,6 +1,5 @@
 //! A task for each copy that runs, and a look at nodes that no copy speaks with.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +7,9 @@ use base::hash;
 use engine::Engine;
 use engine::records::{CopyDirection, StreamCopy};
 use engine::streams::{CopyKey, CopyTarget, StreamName};
+use engine::target_tasks::TargetTasks;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use crate::ends::CopyHome;
 use crate::here::{EndHere, HomeHere};
@@ -33,44 +33,18 @@ pub async fn run_copies(engine: Engine, mut shutdown: watch::Receiver<bool>) {
     let places = BatchPlaces::default();
     let lines = Arc::new(NodeLines::new(&engine, &places));
     let streams = engine.streams();
-    let mut tasks = JoinSet::new();
-    let mut running: HashMap<CopyKey, (u64, AbortHandle)> = HashMap::new();
-    tasks.spawn(probe_nodes(engine.clone(), Arc::clone(&lines)));
+    let mut tasks = TargetTasks::default();
+    let mut probes = JoinSet::new();
+    probes.spawn(probe_nodes(engine.clone(), Arc::clone(&lines)));
     loop {
-        let wanted: HashMap<_, _> =
-            streams.running_copies().into_iter().map(|target| (target.key, target.generation)).collect();
-        running.retain(|key, (generation, task)| {
-            let stays = wanted.get(key).copied() == Some(*generation);
-            if !stays {
-                task.abort();
-            }
-            stays
+        tasks.follow(streams.running_copies(), |target| {
+            run_one(engine.clone(), (Arc::clone(&lines), places.clone()), target)
         });
-        for (key, generation) in wanted {
-            running.entry(key).or_insert_with_key(|key| {
-                let target = CopyTarget { key: key.clone(), generation };
-                (
-                    generation,
-                    tasks.spawn(run_one(engine.clone(), (Arc::clone(&lines), places.clone()), target)),
-                )
-            });
+        tokio::select! {
+            _ = shutdown.wait_for(|stop| *stop) => return,
+            () = streams.running_copies_changed() => {}
+            error = tasks.panicked() => tracing::error!(%error, "the task of a copy failed; it begins anew"),
         }
-        loop {
-            tokio::select! {
-                _ = shutdown.wait_for(|stop| *stop) => return,
-                () = streams.running_copies_changed() => break,
-                Some(ended) = tasks.join_next() => log_panic(ended),
-            }
-        }
-    }
-}
-
-fn log_panic(ended: Result<(), tokio::task::JoinError>) {
-    // One that was told to end has not failed.
-    if let Err(error) = ended
-        && !error.is_cancelled()
-    {
-        tracing::error!(%error, "the task of a copy failed; it rests until it is changed");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Body as _;
 use hyper::header::HeaderMap;
@@ -27,6 +27,10 @@ const IDLE_MAX: Duration = Duration::from_secs(20);
 const IDLE_PER_NODE: usize = 64;
 /// An answer up to this size takes no place among batches.
 const SMALL_BYTES_MAX: u64 = 64 << 10;
+/// A line is taken for one that moves so much a second at least: what is larger has more time.
+const SLOWEST_BYTES_PER_SECOND: u64 = 4 << 10;
+/// Longest exchange, however it trickles.
+const EXCHANGE_MAX: Duration = Duration::from_secs(600);
 /// Largest answer.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
@@ -77,14 +81,19 @@ impl NodeTransport {
         Self { pool, places }
     }
 
-    /// Asks once; any answer, whole, within `limit`.
+    /// Asks once; any answer, whole. It begins within `limit` and the time that the body needs on
+    /// a slow line, and goes on within `limit` whenever it pauses.
     pub(crate) async fn ask(
         &self,
         request: Request<Full<Bytes>>,
         limit: Duration,
     ) -> Result<NodeAnswer, CopyFailure> {
+        let late = || CopyFailure::new(CopyFailureKind::Unanswered, format!("no answer within {limit:?}"));
+        let sent_bytes = request.body().size_hint().lower();
+        let sent_within = limit + Duration::from_secs(sent_bytes / SLOWEST_BYTES_PER_SECOND);
         let asked = async {
-            let response = self.pool.request(request).await.map_err(|error| {
+            let response = tokio::time::timeout(sent_within, self.pool.request(request)).await;
+            let response = response.map_err(|_| late())?.map_err(|error| {
                 let kind = match error.is_connect() {
                     true => CopyFailureKind::NotNow,
                     false => CopyFailureKind::Unanswered,
@@ -95,18 +104,21 @@ impl NodeTransport {
             // A small answer needs no place: who waits for it may hold one.
             let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BYTES_MAX);
             let place = if is_small { None } else { Some(self.places.take().await) };
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let body =
-                body.map_err(|error| CopyFailure::new(CopyFailureKind::Unanswered, error.to_string()))?;
-            let body = body.to_bytes();
+            let mut body = Limited::new(body, ANSWER_BYTES_MAX);
+            let mut bytes = BytesMut::new();
+            while let Some(frame) = tokio::time::timeout(limit, body.frame()).await.map_err(|_| late())? {
+                let frame = frame
+                    .map_err(|error| CopyFailure::new(CopyFailureKind::Unanswered, error.to_string()))?;
+                bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
+            }
+            let body = bytes.freeze();
             let body = match place {
                 Some(place) => place.held_by(body),
                 None => body,
             };
             Ok(NodeAnswer { status: head.status, headers: head.headers, body })
         };
-        let late = || CopyFailure::new(CopyFailureKind::Unanswered, format!("no answer within {limit:?}"));
-        tokio::time::timeout(limit, asked).await.unwrap_or_else(|_| Err(late()))
+        tokio::time::timeout(EXCHANGE_MAX, asked).await.unwrap_or_else(|_| Err(late()))
     }
 }
 

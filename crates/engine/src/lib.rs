@@ -36,6 +36,7 @@ mod directory;
 mod handle;
 mod metrics;
 mod refusals;
+pub mod target_tasks;
 mod version;
 
 pub use commands::{Commands, Downlink, NewCommand, PublishedCommand, TrackedCommand};

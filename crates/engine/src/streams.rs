@@ -44,8 +44,8 @@ pub use calls::{AppendTerms, OriginPage, PushPage, Streams, TransferAppended, de
 pub use checks::{check_message, is_label};
 pub use context::StreamsContext;
 pub use copy::{
-    CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy, PeerIdentity,
-    ReceiptOf, ReceiptShown,
+    CopiedSpan, CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy,
+    PeerIdentity, ReceiptOf, ReceiptShown,
 };
 pub use effect::StreamsEffect;
 pub use holds::SubscriptionHold;

@@ -5,15 +5,14 @@
 //! the same messages. Posts take places; those of receivers that failed last time share a few, so
 //! that however many hang, the others are served. While a task waits it holds no message.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{EntityId, Problem, hash};
 use engine::streams::{PushFailure, PushKey, PushPage, PushTarget};
+use engine::target_tasks::TargetTasks;
 use engine::{Answer, Engine};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::{AbortHandle, JoinSet};
 
 use crate::body;
 use crate::metrics::{AttemptResult, Metrics};
@@ -53,45 +52,16 @@ pub(crate) async fn run(
         places_of_failing: Semaphore::new(POSTS_TO_FAILING),
     });
     let streams = pushes.engine.streams();
-    let mut tasks = JoinSet::new();
-    let mut running: HashMap<PushKey, (u64, AbortHandle)> = HashMap::new();
+    let mut tasks = TargetTasks::default();
     loop {
-        let wanted: HashMap<_, _> = pushes
-            .engine
-            .streams()
-            .pushes()
-            .into_iter()
-            .map(|target| (target.key, target.generation))
-            .collect();
-        running.retain(|key, (generation, task)| {
-            let stays = wanted.get(key).copied() == Some(*generation);
-            if !stays {
-                task.abort();
-            }
-            stays
-        });
-        for (key, generation) in wanted {
-            running.entry(key).or_insert_with_key(|key| {
-                let target = PushTarget { key: key.clone(), generation };
-                (generation, tasks.spawn(push(Arc::clone(&pushes), target)))
-            });
-        }
-        loop {
-            tokio::select! {
-                _ = shutdown.wait_for(|stop| *stop) => return,
-                () = streams.pushes_changed() => break,
-                Some(ended) = tasks.join_next() => log_panic(ended),
+        tasks.follow(streams.pushes(), |target| push(Arc::clone(&pushes), target));
+        tokio::select! {
+            _ = shutdown.wait_for(|stop| *stop) => return,
+            () = streams.pushes_changed() => {}
+            error = tasks.panicked() => {
+                tracing::error!(%error, "the task of a subscription failed; it begins anew");
             }
         }
-    }
-}
-
-fn log_panic(ended: Result<(), tokio::task::JoinError>) {
-    // One that was told to end has not failed.
-    if let Err(error) = ended
-        && !error.is_cancelled()
-    {
-        tracing::error!(%error, "the task of a subscription failed; its messages wait until it is changed");
     }
 }
 
@@ -104,6 +74,7 @@ async fn push(pushes: Arc<Pushes>, target: PushTarget) {
             Err(problem) if problem.status == 404 => return,
             Err(problem) => {
                 tracing::debug!(stream = %target.key.stream, %problem, "a push waits");
+                pushes.note_unread(&target, &mut progress, &problem);
                 pushes.pause(TRY_AGAIN_AFTER).await;
             }
         }
@@ -119,6 +90,8 @@ struct PushProgress {
     until: Option<u64>,
     /// Posts that were not taken, one after the other.
     failures: u32,
+    /// The messages could not be read, or the position not be moved, last.
+    is_held_up: bool,
 }
 
 impl Pushes {
@@ -128,6 +101,9 @@ impl Pushes {
         // They are never closed.
         let place = places.acquire().await;
         let found = self.engine.streams().push_page(target, progress.read_to, progress.until).await?;
+        if std::mem::take(&mut progress.is_held_up) && progress.failures == 0 {
+            self.engine.streams().note_push(target, None);
+        }
         let (Some(first), Some(last)) = (found.page.items.first(), found.page.items.last()) else {
             drop(place);
             return self.wait(target, progress, &found).await;
@@ -209,6 +185,14 @@ impl Pushes {
                 }
             }
         }
+    }
+
+    /// A subscription whose messages cannot be read is no healthy one.
+    fn note_unread(&self, target: &PushTarget, progress: &mut PushProgress, problem: &Problem) {
+        progress.is_held_up = true;
+        let (at, error) = (self.engine.clock().now(), problem.detail.as_str().into());
+        let failure = PushFailure { failures: progress.failures.max(1), at, error };
+        self.engine.streams().note_push(target, Some(failure));
     }
 
     async fn pause(&self, delay: Duration) {

@@ -122,6 +122,39 @@ impl StreamCopy {
     /// The node that stands for this one.
     pub const SELF: &'static str = "self";
 
+    /// A copy of everything, at the start.
+    #[must_use]
+    pub fn begin(
+        (stream, name): (Incarnation, &str),
+        direction: CopyDirection,
+        (node, other_namespace, other_name): (&str, &str, &str),
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            stream,
+            name: name.into(),
+            direction,
+            node: node.into(),
+            other_namespace: other_namespace.into(),
+            other_name: other_name.into(),
+            segments: Vec::new(),
+            live_permille: 0,
+            rate: None,
+            paused: false,
+            start: 0,
+            begins: None,
+            position: 0,
+            live: None,
+            peer: None,
+            peer_node: None,
+            reset_at: None,
+            copied: 0,
+            duplicates: 0,
+            dropped: 0,
+            created_at,
+        }
+    }
+
     /// Whether what it has not taken is kept for it.
     #[must_use]
     pub fn holds_messages(&self) -> bool {

@@ -209,6 +209,30 @@ pub struct StreamTail {
     pub moved: Vec<u64>,
 }
 
+impl StreamTail {
+    /// That of a stream without a message yet.
+    #[must_use]
+    pub fn begin(stream: Incarnation) -> Self {
+        Self {
+            stream,
+            reserved: 1,
+            next: 1,
+            first: 1,
+            last_at: Timestamp::default(),
+            messages: 0,
+            bytes: 0,
+            blocks: 0,
+            block_messages: 0,
+            block_bytes: 0,
+            stored_bytes: 0,
+            dropped: 0,
+            due: Timestamp::MAX,
+            elsewhere: Vec::new(),
+            moved: Vec::new(),
+        }
+    }
+}
+
 /// Blocks of a stream in a storage that is not the local one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredElsewhere {

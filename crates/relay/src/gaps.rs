@@ -27,7 +27,7 @@ pub(crate) struct SnapshotEnds {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Gap {
+struct IdGap {
     low: i64,
     high: i64,
     /// Owners have a lower number.
@@ -37,7 +37,7 @@ struct Gap {
 
 /// The gaps, by their ids.
 #[derive(Debug, Default)]
-pub(crate) struct IdGaps(Vec<Gap>);
+pub(crate) struct IdGaps(Vec<IdGap>);
 
 impl IdGaps {
     /// First and last ids of the gaps, one list for each.
@@ -67,7 +67,7 @@ impl IdGaps {
             }
             if *id > after + 1 {
                 let low = (after + 1).max(*id - WIDTH_MAX);
-                self.0.push(Gap { low, high: *id - 1, owners_end: ends.xmax, since: now });
+                self.0.push(IdGap { low, high: *id - 1, owners_end: ends.xmax, since: now });
             }
             after = *id;
         }
@@ -80,7 +80,7 @@ impl IdGaps {
     fn take_out(&mut self, id: i64) {
         let Some(place) = self.0.iter().position(|gap| (gap.low..=gap.high).contains(&id)) else { return };
         let gap = self.0.remove(place);
-        let rest = [Gap { high: id - 1, ..gap }, Gap { low: id + 1, ..gap }];
+        let rest = [IdGap { high: id - 1, ..gap }, IdGap { low: id + 1, ..gap }];
         self.0.splice(place..place, rest.into_iter().filter(|gap| gap.low <= gap.high));
     }
 }

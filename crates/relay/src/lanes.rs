@@ -12,7 +12,7 @@ pub(crate) const PAUSE_ASKED_MAX: Duration = Duration::from_secs(60);
 pub(crate) const LANES_MAX: usize = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lane {
+struct RelayLane {
     /// Rows with a higher id have not been sent.
     bound: i64,
     due: Instant,
@@ -21,12 +21,12 @@ struct Lane {
 
 /// The destinations that are behind, by their text.
 #[derive(Debug, Default)]
-pub(crate) struct WaitingLanes(BTreeMap<String, Lane>);
+pub(crate) struct WaitingLanes(BTreeMap<String, RelayLane>);
 
 impl WaitingLanes {
     /// Its rows from `first_id` on are sent by themselves, from now on.
     pub(crate) fn go_back(&mut self, destination: &str, first_id: i64, now: Instant) {
-        let new = Lane { bound: i64::MAX, due: now, pause: PAUSE_FIRST };
+        let new = RelayLane { bound: i64::MAX, due: now, pause: PAUSE_FIRST };
         let lane = self.0.entry(destination.to_owned()).or_insert(new);
         lane.bound = lane.bound.min(first_id - 1);
     }

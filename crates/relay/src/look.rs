@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::announce::SharedProgress;
 use crate::database::DatabaseError;
 use crate::mover::RelayConfig;
-use crate::outbox::Outbox;
+use crate::outbox::OutboxTable;
 
 /// Between two looks, at least; longer where a look takes long.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ async fn look(
     found: &mpsc::Sender<LeftBehind>,
 ) -> Result<(), DatabaseError> {
     let session = config.database.connect("fieldpost relay: look").await?;
-    let outbox = Outbox::open(session, &config.table).await?;
+    let outbox = OutboxTable::open(session, &config.table).await?;
     let (mut look_at, mut count_at) = (Instant::now() + LOOK_EVERY, Instant::now());
     loop {
         sleep(look_at.min(count_at).saturating_duration_since(Instant::now())).await;

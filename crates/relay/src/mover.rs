@@ -18,7 +18,7 @@ use crate::database::{DatabaseError, DatabaseUrl};
 use crate::gaps::IdGaps;
 use crate::lanes::{LANES_MAX, PAUSE_FIRST, PAUSE_MAX};
 use crate::look::{LeftBehind, keep_looking};
-use crate::outbox::{BegunCall, HELD_ROWS_MAX, Outbox, OutboxPage};
+use crate::outbox::{BegunCall, HELD_ROWS_MAX, OutboxPage, OutboxTable};
 use crate::outgoing::outgoing;
 use crate::plan::{HeldKeys, OnRefused, PlannedCall, SendPlan};
 use crate::publish::CallMaker;
@@ -104,7 +104,7 @@ async fn work(
     let opening = async {
         let session = config.database.connect("fieldpost relay").await?;
         session.client.batch_execute(PLANS).await?;
-        let outbox = Outbox::open(session, &config.table).await?;
+        let outbox = OutboxTable::open(session, &config.table).await?;
         while !outbox.try_lock().await? {
             progress.get().phase = RelayPhase::Waiting;
             progress.moves();
@@ -140,7 +140,7 @@ async fn work(
 struct Mover<'a> {
     rounds: Rounds<'a>,
     reader: OutboxReader<'a>,
-    outbox: &'a Outbox,
+    outbox: &'a OutboxTable,
     /// What messages have for a source.
     source: String,
     /// Below this id every row has been dealt with.
@@ -150,7 +150,7 @@ struct Mover<'a> {
 
 /// Reads pages, each above the one before.
 struct OutboxReader<'a> {
-    outbox: &'a Outbox,
+    outbox: &'a OutboxTable,
     gaps: IdGaps,
     bound: i64,
 }

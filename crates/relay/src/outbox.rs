@@ -63,7 +63,7 @@ pub(crate) struct OutboxFigures {
 
 /// An outbox, through one session.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct OutboxTable {
     pub(crate) session: DatabaseSession,
     pub(crate) table: TableName,
     oid: i64,
@@ -73,7 +73,7 @@ pub(crate) struct Outbox {
     begin: Statement,
 }
 
-impl Outbox {
+impl OutboxTable {
     pub(crate) async fn open(session: DatabaseSession, table: &TableName) -> Result<Self, DatabaseError> {
         let missing = || DatabaseError::NoOutbox(table.told());
         let [refused, state] = ["_refused", "_state"].map(|ending| table.with(ending).to_string());

@@ -2,7 +2,7 @@
 //!
 //! A [`Traffic`] is asked for the next report of one lane (one connection, which speaks for a part
 //! of the devices) and answers at once; it knows no socket. [`Flood`] reports as fast as it is
-//! asked, for load; [`Locks`] are paced, can fall silent and return, and choose their values at
+//! asked, for load; [`DoorLocks`] are paced, can fall silent and return, and choose their values at
 //! random by seed; a [`PacedTraffic`] keeps a [`Timetable`] whatever the server does, and each of
 //! its devices repeats itself exactly with the same seed.
 //!
@@ -217,7 +217,7 @@ impl Traffic for Flood {
     }
 }
 
-/// What can be changed about [`Locks`] while they report. Shared by all lanes of a fleet.
+/// What can be changed about [`DoorLocks`] while they report. Shared by all lanes of a fleet.
 #[derive(Debug)]
 pub struct Dial {
     silent: Box<[AtomicBool]>,
@@ -256,7 +256,7 @@ impl Dial {
 
 /// Paced locks: one after the other reports at an even rate; the seed decides who turns its key.
 #[derive(Debug)]
-pub struct Locks {
+pub struct DoorLocks {
     devices: Range<u32>,
     dial: Arc<Dial>,
     random: Random,
@@ -270,7 +270,7 @@ pub struct Locks {
     due: Option<Instant>,
 }
 
-/// How [`Locks`] behave.
+/// How [`DoorLocks`] behave.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// Reports a second of the lane's locks together.
@@ -287,7 +287,7 @@ const ALL_SILENT_REST: Duration = Duration::from_millis(20);
 /// A lane that was cut off does not make up for more than this.
 const CATCH_UP_MAX: Duration = Duration::from_millis(500);
 
-impl Locks {
+impl DoorLocks {
     /// The locks `devices` at `pace`, under `dial`.
     #[must_use]
     pub fn new(devices: Range<u32>, pace: Pace, dial: Arc<Dial>) -> Self {
@@ -319,7 +319,7 @@ impl Locks {
     }
 }
 
-impl Traffic for Locks {
+impl Traffic for DoorLocks {
     fn next(&mut self, now: Instant) -> Next {
         if self.dial.is_finishing() {
             return Next::Finished;
@@ -389,7 +389,7 @@ mod tests {
     fn paced_locks_wait_for_their_turn() {
         let ids = DeviceIds::new("lk", 4);
         let pace = Pace { reports_per_second: 100.0, change_per_mille: 500, seed: 1 };
-        let mut locks = Locks::new(0..4, pace, Dial::new(&ids));
+        let mut locks = DoorLocks::new(0..4, pace, Dial::new(&ids));
         let now = Instant::now();
         assert_eq!(reports(&mut locks, now, 10).len(), 1);
         assert_eq!(locks.next(now), Next::NotBefore(now + Duration::from_millis(10)));
@@ -406,7 +406,7 @@ mod tests {
         let ids = DeviceIds::new("lk", 3);
         let dial = Dial::new(&ids);
         let pace = Pace { reports_per_second: 1e6, change_per_mille: 0, seed: 1 };
-        let mut locks = Locks::new(0..3, pace, Arc::clone(&dial));
+        let mut locks = DoorLocks::new(0..3, pace, Arc::clone(&dial));
         dial.silence(1..2, true);
         let mut now = Instant::now();
         let mut speakers = Vec::new();

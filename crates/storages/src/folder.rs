@@ -10,6 +10,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use store::BlockStorage;
 use tracing::{info, warn};
@@ -18,6 +19,8 @@ use crate::made::MadeStorages;
 
 /// The file that says whose folder it is.
 const MARKER: &str = "fieldpost-storage";
+/// What it is called while it is written.
+const MARKER_WRITING: &str = "fieldpost-storage-new";
 /// What the name of a block ends with that is being written.
 const WRITING_SUFFIX: &str = "-new";
 
@@ -27,6 +30,8 @@ pub struct FolderStorage {
     name: Box<str>,
     path: PathBuf,
     made: MadeStorages,
+    /// The data directory knows that the folder was made.
+    is_noted: AtomicBool,
 }
 
 impl FolderStorage {
@@ -34,7 +39,8 @@ impl FolderStorage {
     /// that fails it is tried again when it is used.
     #[must_use]
     pub fn open(name: &str, path: &Path, made: &MadeStorages) -> Self {
-        let storage = Self { name: name.into(), path: path.to_owned(), made: made.clone() };
+        let (path, made, is_noted) = (path.to_owned(), made.clone(), AtomicBool::new(false));
+        let storage = Self { name: name.into(), path, made, is_noted };
         if let Err(error) = storage.look() {
             warn!(storage = name, %error, "a storage of blocks cannot be used now");
         }
@@ -44,7 +50,7 @@ impl FolderStorage {
     /// Makes sure that the folder is the storage's own.
     fn look(&self) -> io::Result<()> {
         match fs::read_to_string(self.path.join(MARKER)) {
-            Ok(of) if of.trim_end() == &*self.name => Ok(()),
+            Ok(of) if of.trim_end() == &*self.name => self.note(),
             Ok(of) => Err(away(format!(
                 "{} is the folder of a storage named {:?}",
                 self.path.display(),
@@ -53,6 +59,18 @@ impl FolderStorage {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.make(),
             Err(error) => Err(away(format!("{}: {error}", self.path.join(MARKER).display()))),
         }
+    }
+
+    /// Notes that the folder was made, by this data directory or by another: it is never made
+    /// anew.
+    fn note(&self) -> io::Result<()> {
+        if !self.is_noted.load(Ordering::Acquire) {
+            if !self.made.has(&self.name)? {
+                self.made.add(&self.name)?;
+            }
+            self.is_noted.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Makes the folder, if that was never done.
@@ -66,20 +84,23 @@ impl FolderStorage {
         if !self.path.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
         }
-        if let Some(entry) = fs::read_dir(&self.path)?.next().transpose()?
-            && entry.file_name() != "lost+found"
-        {
-            let held = entry.file_name();
+        for entry in fs::read_dir(&self.path)? {
+            let held = entry?.file_name();
+            if held == "lost+found" || held == MARKER_WRITING {
+                continue;
+            }
             return Err(away(format!(
                 "{path} is not empty, it holds {}, and has no file {MARKER}: name an empty folder, or a new one",
                 held.display()
             )));
         }
-        self.made.add(&self.name)?;
-        let mut marker = options().create_new(true).open(self.path.join(MARKER))?;
+        let writing = self.path.join(MARKER_WRITING);
+        let mut marker = options().create(true).truncate(true).open(&writing)?;
         marker.write_all(format!("{}\n", self.name).as_bytes())?;
         marker.sync_all()?;
+        fs::rename(&writing, self.path.join(MARKER))?;
         File::open(&self.path)?.sync_all()?;
+        self.note()?;
         info!(storage = &*self.name, %path, "the folder of a storage was made");
         Ok(())
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use blocklog::Disk;
@@ -120,10 +121,9 @@ impl Drop for BlockHold {
         if held.holders > 0 {
             return;
         }
-        let deleted = std::mem::take(&mut held.deleted);
-        drop(held);
-        for name in deleted {
-            if let Err(error) = self.blocks.delete(&name) {
+        // What is put meanwhile waits: it may have the name of what goes.
+        for name in std::mem::take(&mut held.deleted) {
+            if let Err(error) = self.blocks.remove(&name) {
                 tracing::warn!(name, %error, "the file of a block stays until the next start");
             }
         }
@@ -150,6 +150,13 @@ impl DiskBlocks {
         file.sync()
     }
 
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match self.disk.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     fn held(&self) -> MutexGuard<'_, HeldBlocks> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,7 +176,10 @@ impl BlockStorage for DiskBlocks {
             let _left = self.disk.remove(&writing);
             return Err(error);
         }
+        let mut held = self.held();
+        held.deleted.retain(|deleted| deleted != name);
         self.disk.rename(&writing, name)?;
+        drop(held);
         self.disk.sync_directory()
     }
 
@@ -191,10 +201,7 @@ impl BlockStorage for DiskBlocks {
             held.deleted.push(name.to_owned());
             return Ok(());
         }
-        match self.disk.remove(name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        self.remove(name)
     }
 
     fn list(&self, folder: &str, each: &mut dyn FnMut(String)) -> io::Result<()> {
@@ -241,6 +248,58 @@ impl BlockStorage for MemoryBlocks {
         let is_in = |name: &&String| name.rsplit_once('/').map_or("", |(of, _)| of) == folder;
         self.locked().keys().filter(is_in).cloned().for_each(each);
         Ok(())
+    }
+}
+
+/// Blocks in memory that can be out of reach, for tests.
+#[derive(Debug, Default)]
+pub struct SwitchedBlocks {
+    blocks: MemoryBlocks,
+    is_away: AtomicBool,
+}
+
+impl SwitchedBlocks {
+    /// Whether they are out of reach.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::SeqCst)
+    }
+
+    /// Has them out of reach, or within it.
+    pub fn go_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    /// The blocks, out of reach or not.
+    #[must_use]
+    pub fn blocks(&self) -> &dyn BlockStorage {
+        &self.blocks
+    }
+
+    fn reached(&self) -> io::Result<&dyn BlockStorage> {
+        if self.is_away() { Err(io::Error::other("it is away")) } else { Ok(&self.blocks) }
+    }
+}
+
+impl BlockStorage for SwitchedBlocks {
+    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.reached()?.put(name, bytes)
+    }
+
+    fn get_range(&self, name: &str, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.reached()?.get_range(name, offset, len)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.reached()?.delete(name)
+    }
+
+    fn list(&self, folder: &str, each: &mut dyn FnMut(String)) -> io::Result<()> {
+        self.reached()?.list(folder, each)
+    }
+
+    fn probe(&self) -> io::Result<()> {
+        self.reached().map(drop)
     }
 }
 

@@ -17,7 +17,7 @@ mod record;
 pub mod sealed;
 mod table;
 
-pub use blocks::{BLOCK_SUFFIX, BlockStorage, BlockStorages, DiskBlocks, MemoryBlocks};
+pub use blocks::{BLOCK_SUFFIX, BlockStorage, BlockStorages, DiskBlocks, MemoryBlocks, SwitchedBlocks};
 pub use embedded::{
     Backup, BackupSummary, Checked, EmbeddedOptions, EmbeddedStore, Progress, Running, STORAGES_MADE,
     SyncMode, check_backup, check_directory, is_data_directory, restore, verify_backup,

@@ -129,7 +129,8 @@ pub fn begin_live(copy: &mut StreamCopy, newest: u64) {
 /// Whether a message is durable at the other end: of the segments that are copied.
 #[must_use]
 pub fn is_taken(copy: &StreamCopy, id: u64) -> bool {
-    id <= copy.position || copy.live.is_some_and(|live| id > live.from && id <= live.position)
+    let is_live = copy.live.is_some_and(|live| id > live.from && id <= live.position);
+    id > copy.start && (id <= copy.position || is_live)
 }
 
 /// Messages of a block that a copy has not taken, where the block goes: at most so many.
@@ -150,7 +151,10 @@ pub fn dropped(copy: &StreamCopy, block: &StreamBlock) -> u64 {
     untaken(block.first, block.last).min(block.messages.into())
 }
 
-/// Bytes that went by either lane since the live lane was begun.
+/// Bytes of both lanes over which their shares are kept.
+const SHARED_BYTES: u64 = 8 << 20;
+
+/// Bytes that went by either lane lately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneBytes {
     /// The backlog.
@@ -165,6 +169,10 @@ impl LaneBytes {
         match lane {
             CopyLane::Backlog => self.backlog = self.backlog.saturating_add(bytes),
             CopyLane::Live => self.live = self.live.saturating_add(bytes),
+        }
+        // What went long ago is no credit for ever.
+        if self.backlog.saturating_add(self.live) > SHARED_BYTES {
+            (self.backlog, self.live) = (self.backlog / 2, self.live / 2);
         }
     }
 
@@ -235,29 +243,9 @@ mod tests {
     use super::*;
 
     fn copy(direction: CopyDirection) -> StreamCopy {
-        StreamCopy {
-            stream: Incarnation(1),
-            name: "c".into(),
-            direction,
-            node: "centre".into(),
-            other_namespace: "shop".into(),
-            other_name: "orders".into(),
-            segments: Vec::new(),
-            live_permille: 0,
-            rate: None,
-            paused: false,
-            start: 2,
-            begins: None,
-            position: 2,
-            live: None,
-            peer: None,
-            peer_node: None,
-            reset_at: None,
-            copied: 0,
-            duplicates: 0,
-            dropped: 0,
-            created_at: Timestamp(0),
-        }
+        let end = ("centre", "shop", "orders");
+        let copy = StreamCopy::begin((Incarnation(1), "c"), direction, end, Timestamp(0));
+        StreamCopy { start: 2, position: 2, ..copy }
     }
 
     fn step(lane: CopyLane, from: u64, to: u64) -> CopyStep<'static> {
@@ -324,7 +312,8 @@ mod tests {
         begin_live(&mut one, 60);
         advance(&mut one, &step(CopyLane::Live, 50, 55), Timestamp(0));
         let taken = |one: &StreamCopy| [2, 3, 50, 51, 55, 56].map(|id| is_taken(one, id));
-        assert_eq!(taken(&one), [true, false, false, true, true, false]);
+        // It began behind 2, which never went.
+        assert_eq!(taken(&one), [false, false, false, true, true, false]);
         advance(&mut one, &step(CopyLane::Backlog, 2, 50), Timestamp(0));
         assert_eq!((one.position, one.live), (55, None));
         assert_eq!(taken(&one), [true, true, true, true, true, false]);

@@ -86,7 +86,7 @@ mod tests {
     const IDS: StreamIds = StreamIds { first: 5, last: 9, next: 12 };
 
     fn tail(first: u64, next: u64) -> StreamTail {
-        let tail = crate::tail::begin(Incarnation(1));
+        let tail = records::StreamTail::begin(Incarnation(1));
         StreamTail { first, next, reserved: next, last_at: Timestamp(0), ..tail }
     }
 

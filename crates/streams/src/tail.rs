@@ -1,32 +1,10 @@
 //! How far a stream has come: what appends, stored blocks and dropped blocks change of its tail.
 
-use base::{Incarnation, Timestamp};
+use base::Timestamp;
 use records::{LOCAL_STORAGE, StoredElsewhere, StreamBlock, StreamTail};
 
 /// Ids that are reserved ahead where callers are answered before their messages are saved.
 pub const IDS_RESERVED_AHEAD: u64 = 10_000;
-
-/// The tail of a stream without messages.
-#[must_use]
-pub fn begin(stream: Incarnation) -> StreamTail {
-    StreamTail {
-        stream,
-        reserved: 1,
-        next: 1,
-        first: 1,
-        last_at: Timestamp::default(),
-        messages: 0,
-        bytes: 0,
-        blocks: 0,
-        block_messages: 0,
-        block_bytes: 0,
-        stored_bytes: 0,
-        dropped: 0,
-        due: Timestamp::MAX,
-        elsewhere: Vec::new(),
-        moved: Vec::new(),
-    }
-}
 
 /// The id of the first message that is appended after a load. Ids that may have been given to
 /// callers whose messages were lost are left out.

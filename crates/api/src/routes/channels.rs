@@ -61,7 +61,7 @@ async fn publish(
 }
 
 /// A listener, and whose it is.
-struct Listening {
+struct ChannelListening {
     api: ApiState,
     caller: Option<Caller>,
     listener: ChannelListener,
@@ -78,7 +78,8 @@ async fn listen(
     let listener = api.engine().coordination().listen(patterns)?;
     let caller = caller.map(|Extension(caller)| caller);
     let signs = interval_at(Instant::now() + SIGN_EVERY, SIGN_EVERY);
-    let listening = Box::new(Listening { api, caller, listener, signs, has_begun: false, has_ended: false });
+    let listening =
+        Box::new(ChannelListening { api, caller, listener, signs, has_begun: false, has_ended: false });
     let events = unfold(listening, async |mut listening| {
         let event = listening.next().await?;
         Some((Ok::<_, Infallible>(event), listening))
@@ -91,7 +92,7 @@ async fn listen(
     Ok(response)
 }
 
-impl Listening {
+impl ChannelListening {
     /// The next event as it is written; `None` behind the last.
     async fn next(&mut self) -> Option<Bytes> {
         if self.has_ended {

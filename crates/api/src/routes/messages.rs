@@ -283,7 +283,7 @@ async fn read_page(
 /// A page, with a wait for its first message.
 pub(super) async fn answer(api: &ApiState, asked: MessagesAsked) -> Result<Response, Refused> {
     let until = Instant::now() + asked.wait;
-    let (held, page) = asked.look(api, &api.shared.lists).await?;
+    let (held, page) = asked.look(api, &api.shared.messages).await?;
     let form = asked.form;
     if !page.page().items.is_empty() || asked.wait.is_zero() {
         return Ok(sent(Some(held), page, form));

@@ -28,7 +28,7 @@ pub(crate) struct SystemShape<'a> {
     health: Vec<HealthShape>,
     store: StoreShape,
     memory: MemoryShape,
-    limits: Vec<LimitShape>,
+    limits: Vec<UsedLimitShape>,
     /// The settings in force, by section and key. A secret is "(hidden)".
     #[schema(schema_with = settings)]
     settings: &'a Json,
@@ -77,7 +77,7 @@ struct MemoryShape {
 /// Something of which there may be so much.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Limit)]
-struct LimitShape {
+struct UsedLimitShape {
     name: &'static str,
     used: u64,
     max: u64,
@@ -130,13 +130,13 @@ impl<'a> SystemShape<'a> {
                 budget_bytes: memory.bytes() as u64,
                 budget_used_bytes: memory.held_bytes() as u64,
             },
-            limits: system::limits(api).into_iter().map(LimitShape::from).collect(),
+            limits: system::limits(api).into_iter().map(UsedLimitShape::from).collect(),
             settings: host.map_or(&Json::Null, crate::ServerHost::settings),
         }
     }
 }
 
-impl From<LimitUsage> for LimitShape {
+impl From<LimitUsage> for UsedLimitShape {
     fn from(LimitUsage { name, used, max, setting }: LimitUsage) -> Self {
         Self { name, used, max, setting }
     }

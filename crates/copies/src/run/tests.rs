@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::random::Random;
 use base::{Incarnation, Timestamp};
+use bytes::Bytes;
 use engine::records::{CopyDirection, StreamCopy};
-use engine::streams::copying::{CopyStep, advance, begin_live};
+use engine::streams::copying::{advance, begin_live};
 use engine::streams::{
     CopyMove, CopyProgress, PeerIdentity, TransferHeaders, TransferMessage, TransferPayload, TransferReader,
     TransferWriter,
@@ -29,6 +30,7 @@ struct TwoListsState {
     /// What the sink has, in its order.
     sink: Vec<u64>,
     sink_name: u64,
+    sink_is_gone: bool,
     now: Timestamp,
     /// One request in so many fails, before or behind what it asks for.
     faults: u64,
@@ -43,35 +45,15 @@ struct TwoListsState {
 
 impl TwoLists {
     fn new(seed: u64, faults: u64) -> Self {
-        let row = StreamCopy {
-            stream: Incarnation(1),
-            name: "c".into(),
-            direction: CopyDirection::To,
-            node: "dc1".into(),
-            other_namespace: "shop".into(),
-            other_name: "all".into(),
-            segments: Vec::new(),
-            live_permille: 0,
-            rate: None,
-            paused: false,
-            start: 0,
-            begins: None,
-            position: 0,
-            live: None,
-            peer: None,
-            peer_node: None,
-            reset_at: None,
-            copied: 0,
-            duplicates: 0,
-            dropped: 0,
-            created_at: Timestamp(0),
-        };
+        let (copy, end) = ((Incarnation(1), "c"), ("dc1", "shop", "all"));
+        let row = StreamCopy::begin(copy, CopyDirection::To, end, Timestamp(0));
         Self(Arc::new(Mutex::new(TwoListsState {
             random: Random::new(seed),
             row,
             source: Vec::new(),
             sink: Vec::new(),
             sink_name: 0,
+            sink_is_gone: false,
             now: Timestamp(1),
             faults,
             overtakes: false,
@@ -89,7 +71,11 @@ impl TwoLists {
 
     /// Runs a copy from where it is, as a new process would, until it waits for messages.
     fn run(&self) {
-        let (source, sink) = (self.clone(), self.clone());
+        self.run_until(|inside| inside.row.position == inside.source.len() as u64 || inside.refuses);
+    }
+
+    fn run_until(&self, is_at_rest: impl Fn(&TwoListsState) -> bool) {
+        let (source, sink) = (self.clone(), Sink(self.clone()));
         let mut run = Box::pin(run_copy(self, &source, &sink, 7));
         for _ in 0..5_000 {
             if (&mut run).now_or_never().is_some() {
@@ -97,7 +83,7 @@ impl TwoLists {
             }
             let mut inside = self.inside();
             inside.now = inside.now.after(Duration::from_millis(100));
-            if inside.row.position == inside.source.len() as u64 || inside.refuses {
+            if is_at_rest(&inside) {
                 return;
             }
         }
@@ -146,11 +132,30 @@ impl StreamEnd for TwoLists {
         Ok(page)
     }
 
+    async fn append(&self, _: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
+        panic!("nothing is appended to the source")
+    }
+}
+
+/// The other end of the two lists.
+struct Sink(TwoLists);
+
+impl StreamEnd for Sink {
+    async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
+        let inside = self.0.inside();
+        if inside.sink_is_gone {
+            return Err(CopyFailure::new(CopyFailureKind::NotThere, "404 unknown_stream"));
+        }
+        let newest = inside.sink.len() as u64;
+        let (body, identity) = (Bytes::new(), inside.identity());
+        Ok(SourcePage { messages: 0, body, oldest_at: None, next_after: ask.after, newest, identity })
+    }
+
     async fn append(&self, batch: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
-        if self.inside().is_next_late() {
+        if self.0.inside().is_next_late() {
             pending_once().await;
         }
-        let mut inside = self.inside();
+        let mut inside = self.0.inside();
         let lost = || CopyFailure::new(CopyFailureKind::Unanswered, "lost");
         if inside.refuses {
             return Err(CopyFailure::new(CopyFailureKind::Refused, "422 payload_too_large"));
@@ -161,6 +166,9 @@ impl StreamEnd for TwoLists {
         let next = inside.taken.get(&batch.run).copied();
         if batch.place > 0 && next != Some(batch.place) {
             return Err(CopyFailure::new(CopyFailureKind::OutOfOrder, "503 busy"));
+        }
+        if std::mem::take(&mut inside.sink_is_gone) {
+            (inside.sink_name, inside.sink) = (inside.sink_name + 1, Vec::new());
         }
         inside.taken.insert(batch.run, batch.place + 1);
         let (mut appended, mut duplicates) = (0, 0);
@@ -214,18 +222,7 @@ impl CopyHome for TwoLists {
         let mut inside = self.inside();
         let now = inside.now;
         Ok(match &change {
-            CopyMove::Step { lane, from, to, copied, duplicates, peer } => {
-                let step = CopyStep {
-                    lane: *lane,
-                    from: *from,
-                    to: *to,
-                    copied: *copied,
-                    duplicates: *duplicates,
-                    peer: &peer.stream,
-                    peer_node: &peer.node,
-                };
-                advance(&mut inside.row, &step, now)
-            }
+            CopyMove::Step(span) => advance(&mut inside.row, &span.as_step(), now),
             CopyMove::BeginLive { newest } => {
                 begin_live(&mut inside.row, *newest);
                 CopyProgress::Moved
@@ -286,6 +283,22 @@ fn a_batch_that_overtakes_another_is_not_sent_from_there_on_again() {
     let inside = world.inside();
     assert_eq!(inside.sink, inside.source);
     assert_eq!((inside.row.copied, inside.row.duplicates, inside.runs), (500, 0, 1));
+}
+
+#[test]
+fn a_sink_that_is_sent_nothing_is_asked_whether_it_is_the_same() {
+    for is_gone in [false, true] {
+        let world = TwoLists::new(1, 0);
+        world.inside().source.extend(0..50);
+        world.run();
+        {
+            let mut inside = world.inside();
+            (inside.sink_is_gone, inside.sink) = (is_gone, Vec::new());
+            inside.sink_name += u64::from(!is_gone);
+        }
+        world.run_until(|inside| inside.sink.len() == 50);
+        assert_eq!(world.inside().sink, (0..50).collect::<Vec<_>>(), "{is_gone}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use base::Problem;
 use crate::kernel::hashed::HashMap;
 
 /// Runs that a partition remembers.
-const RUNS_MAX: usize = 65_536;
+const RUNS_MAX: usize = 8_192;
 
 /// Appends to one stream, one behind the other. It is begun anew whenever all of them are answered.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! What is asked of copies, and what is shown of them.
 
+use ::streams::copying::CopyStep;
 use ::streams::{CopyLane, SubscriptionStart};
 use base::{Problem, Timestamp};
 use records::{CopyBegin, CopyDirection, StreamCopy};
@@ -42,20 +43,7 @@ pub enum CopyFrom {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyMove {
     /// Messages are durable at the other end.
-    Step {
-        /// Of which lane they are.
-        lane: CopyLane,
-        /// They are behind this id,
-        from: u64,
-        /// up to this one.
-        to: u64,
-        /// Messages that were new there.
-        copied: u64,
-        /// Messages that were there already.
-        duplicates: u64,
-        /// Who answered.
-        peer: PeerIdentity,
-    },
+    Step(CopiedSpan),
     /// Messages behind this one go by the live lane.
     BeginLive {
         /// The newest message.
@@ -68,6 +56,32 @@ pub enum CopyMove {
         /// Who answered.
         peer: PeerIdentity,
     },
+}
+
+/// Messages that are durable at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiedSpan {
+    /// Of which lane they are.
+    pub lane: CopyLane,
+    /// They are behind this id,
+    pub from: u64,
+    /// up to this one.
+    pub to: u64,
+    /// Messages that were new there.
+    pub copied: u64,
+    /// Messages that were there already.
+    pub duplicates: u64,
+    /// Who answered.
+    pub peer: PeerIdentity,
+}
+
+impl CopiedSpan {
+    /// As the rule takes it.
+    #[must_use]
+    pub fn as_step(&self) -> CopyStep<'_> {
+        let Self { lane, from, to, copied, duplicates, ref peer } = *self;
+        CopyStep { lane, from, to, copied, duplicates, peer: &peer.stream, peer_node: &peer.node }
+    }
 }
 
 /// Who is at the other end, by their own words.

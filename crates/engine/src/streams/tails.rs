@@ -231,11 +231,11 @@ impl OpenTail {
         let mut end = self.locked();
         end.saved = end.saved.max(saved);
         let (from, until) = (end.queued, end.saved);
-        let is_newly = |chunk: &&Arc<StreamChunk>| {
-            chunk.first >= from && chunk.first + u64::from(chunk.messages) <= until
-        };
-        let newly = end.chunks.iter().filter(is_newly);
-        let newly = newly.map(|chunk| (chunk.first, CHUNK_BYTES + chunk.bytes.len())).collect();
+        let is_saved = |chunk: &&Arc<StreamChunk>| chunk.first + u64::from(chunk.messages) <= until;
+        // Far fewer than there are in memory.
+        let newly = end.chunks.iter().rev().take_while(|chunk| chunk.first >= from).filter(is_saved);
+        let mut newly: Vec<_> = newly.map(|chunk| (chunk.first, CHUNK_BYTES + chunk.bytes.len())).collect();
+        newly.reverse();
         end.queued = until;
         newly
     }

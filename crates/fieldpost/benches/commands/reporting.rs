@@ -5,7 +5,7 @@ use std::sync::Arc;
 use simulator::endpoint::Endpoint;
 use simulator::fleet::{Fleet, Keep, Payload, Plan, Way};
 use simulator::latency::Latency;
-use simulator::traffic::{DeviceIds, Dial, Locks, Pace};
+use simulator::traffic::{DeviceIds, Dial, DoorLocks, Pace};
 
 use super::{Failure, PATIENCE};
 
@@ -29,7 +29,7 @@ impl Reporting {
             change_per_mille: CHANGE_PER_MILLE,
             seed: SEED,
         };
-        let lane = |lane| Locks::new(devices.lane(lane, CONNECTIONS), pace, Arc::clone(&dial));
+        let lane = |lane| DoorLocks::new(devices.lane(lane, CONNECTIONS), pace, Arc::clone(&dial));
         let lanes = (0..CONNECTIONS).map(lane).collect();
         let plan = Plan {
             way: Way::LeanMqtt { in_flight: IN_FLIGHT },

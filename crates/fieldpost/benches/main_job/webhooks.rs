@@ -8,7 +8,7 @@ use simulator::fleet::{Fleet, Keep, Payload, Plan, Way};
 use simulator::latency::Latency;
 use simulator::receiver::{Receiver, Retain};
 use simulator::sent::{Answer, Sent};
-use simulator::traffic::{DeviceIds, Dial, Locks, Pace};
+use simulator::traffic::{DeviceIds, Dial, DoorLocks, Pace};
 use tokio::task::JoinSet;
 
 use super::machine::{self, ms};
@@ -133,7 +133,7 @@ async fn change_evenly(server: &Fieldpost, devices: &DeviceIds) -> Result<Sent, 
         seed: 1,
     };
     let lanes = (0..TIMED_CONNECTIONS).map(|lane| devices.lane(lane, TIMED_CONNECTIONS));
-    let fleet = Fleet::start(plan, lanes.map(|lane| Locks::new(lane, pace, dial.clone())).collect());
+    let fleet = Fleet::start(plan, lanes.map(|lane| DoorLocks::new(lane, pace, dial.clone())).collect());
     tokio::time::sleep(TIMED_FOR).await;
     dial.finish();
     let outcome = fleet.finish(PATIENCE).await;

@@ -9,7 +9,7 @@ use simulator::fleet::{Fleet, Keep, Payload, Plan, Way};
 use simulator::receiver::{Receiver, Retain};
 use simulator::registration::{change_interval, register_client, register_locks};
 use simulator::server::{Server, Site};
-use simulator::traffic::{DeviceIds, Dial, Locks, Pace};
+use simulator::traffic::{DeviceIds, Dial, DoorLocks, Pace};
 
 use super::Failure;
 
@@ -100,7 +100,7 @@ impl Stage {
             change_per_mille: CHANGE_PER_MILLE,
             seed: SEED,
         };
-        let lane = |lane| Locks::new(self.devices.lane(lane, CONNECTIONS), pace, Arc::clone(&self.dial));
+        let lane = |lane| DoorLocks::new(self.devices.lane(lane, CONNECTIONS), pace, Arc::clone(&self.dial));
         let plan = Plan {
             way: Way::Mqtt { in_flight: IN_FLIGHT },
             endpoint: self.site.mqtt.clone(),

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{MoverError, RelayConfig};
 use crate::announce::SharedProgress;
 use crate::lanes::{LANES_MAX, PAUSE_ASKED_MAX, PAUSE_FIRST, PAUSE_MAX, WaitingLanes};
-use crate::outbox::{BegunCall, HELD_ROWS_MAX, Outbox};
+use crate::outbox::{BegunCall, HELD_ROWS_MAX, OutboxTable};
 use crate::outgoing::{RowRefusal, RowTarget, target};
 use crate::plan::{HeldKeys, OnRefused, PlannedCall, RowOutcomes, SendPlan};
 use crate::publish::OutgoingCall;
@@ -20,7 +20,7 @@ use crate::verdict::{self, CallVerdict};
 pub(super) struct Rounds<'a> {
     config: &'a RelayConfig,
     progress: &'a SharedProgress,
-    outbox: &'a Outbox,
+    outbox: &'a OutboxTable,
     pub(super) held: HeldKeys,
     pub(super) lanes: WaitingLanes,
     stop: watch::Receiver<bool>,
@@ -30,7 +30,7 @@ impl<'a> Rounds<'a> {
     pub(super) fn new(
         config: &'a RelayConfig,
         progress: &'a SharedProgress,
-        outbox: &'a Outbox,
+        outbox: &'a OutboxTable,
         stop: watch::Receiver<bool>,
     ) -> Self {
         Self { config, progress, outbox, held: HeldKeys::default(), lanes: WaitingLanes::default(), stop }

@@ -34,23 +34,7 @@ pub(crate) fn stream(number: u64, namespace: &str, name: &str) -> Stream {
 }
 
 pub(crate) fn tail(number: u64, next: u64) -> StreamTail {
-    StreamTail {
-        stream: Incarnation(number),
-        reserved: next,
-        next,
-        first: 1,
-        last_at: Timestamp(9),
-        messages: 0,
-        bytes: 0,
-        blocks: 0,
-        block_messages: 0,
-        block_bytes: 0,
-        stored_bytes: 0,
-        dropped: 0,
-        due: Timestamp::MAX,
-        elsewhere: Vec::new(),
-        moved: Vec::new(),
-    }
+    StreamTail { reserved: next, next, last_at: Timestamp(9), ..StreamTail::begin(Incarnation(number)) }
 }
 
 /// Messages with ids from `first` on; a byte each.

@@ -14,9 +14,11 @@ use crate::port::{StoreError, View};
 use crate::record::Record;
 use crate::table::Table;
 
-/// Spans of numbers that are looked at for one number at most: those of ascending numbers do not
-/// overlap, and the first is the one.
+/// Blocks that may have a number, at most: those of ascending numbers do not overlap, and the first
+/// is the one.
 const SPANS_PER_NUMBER_MAX: usize = 64;
+/// Spans that are looked at for them.
+const SPANS_LOOKED_AT_MAX: usize = 4_096;
 
 impl dyn View + '_ {
     /// The stream of a name.
@@ -169,9 +171,9 @@ impl dyn View + '_ {
     ) -> Result<Vec<u64>, StoreError> {
         let high = key::external_span(stream, source, number, u64::MAX);
         let range = KeyRange { high: Bound::Included(high), ..KeyRange::of(&key::of_source(stream, source)) };
-        let spans = self.records(range, false)?.take(SPANS_PER_NUMBER_MAX);
+        let spans = self.records(range, false)?.take(SPANS_LOOKED_AT_MAX);
         let has = |span: ExternalSpan| (span.to >= number).then_some(span.block);
-        spans.filter_map(|span| span.map(has).transpose()).collect()
+        spans.filter_map(|span| span.map(has).transpose()).take(SPANS_PER_NUMBER_MAX).collect()
     }
 
     /// Spans of numbers that a block has, and blocks before it.

@@ -1,5 +1,6 @@
 //! Tails, beside a model that knows every message there ever was.
 
+use base::Incarnation;
 use std::collections::{BTreeSet, VecDeque};
 
 use proptest::prelude::*;
@@ -33,7 +34,7 @@ fn block(first: u64, last: u64, messages: u32, bytes: u64) -> StreamBlock {
 
 #[test]
 fn ids_are_reserved_before_half_of_them_are_given() {
-    let mut tail = begin(STREAM);
+    let mut tail = StreamTail::begin(STREAM);
     assert!(reserve(&mut tail, 2) && tail.reserved == 10_002);
     assert!(!reserve(&mut tail, 5_002) && tail.reserved == 10_002);
     assert!(reserve(&mut tail, 5_003) && tail.reserved == 15_003);
@@ -41,7 +42,7 @@ fn ids_are_reserved_before_half_of_them_are_given() {
 
 #[test]
 fn a_stop_without_a_crash_leaves_no_id_out() {
-    let mut tail = begin(STREAM);
+    let mut tail = StreamTail::begin(STREAM);
     reserve(&mut tail, 4);
     save(&mut tail, &saved(1, 3));
     assert_eq!(next_after_load(&tail), 10_004);
@@ -89,7 +90,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let row = begin(STREAM);
+        let row = StreamTail::begin(STREAM);
         Self {
             row: row.clone(),
             tail: row,
@@ -214,7 +215,7 @@ proptest! {
 
 #[test]
 fn blocks_are_counted_where_they_lie() {
-    let mut tail = begin(STREAM);
+    let mut tail = StreamTail::begin(STREAM);
     let blocks = [block(1, 2, 2, 10), block(3, 4, 2, 20), block(5, 6, 2, 40)];
     save(&mut tail, &saved(1, 6));
     blocks.iter().for_each(|block| store(&mut tail, block));

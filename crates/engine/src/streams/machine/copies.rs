@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::streams::copying::{CopyProgress, CopyStep, advance, begin_live, dropped};
+use ::streams::copying::{CopyProgress, advance, begin_live, dropped};
 use ::streams::subscriptions::{begin, untaken_from};
 use base::limits::COPIES_PER_STREAM_MAX;
 use base::{Incarnation, Problem};
@@ -11,6 +11,7 @@ use store::{StoreError, View};
 
 use super::deleting::unknown_stream;
 use super::loaded::LoadedStream;
+use super::subscriptions::NO_IDS;
 use super::{StreamPartition, StreamsStep};
 use crate::kernel::reply::{Answered, Reply};
 use crate::streams::copy::{CopyFrom, CopyMove, NewCopy, unknown_copy};
@@ -77,6 +78,14 @@ impl StreamPartition {
         step: &mut StreamsStep<'_>,
     ) -> Result<(), StoreError> {
         let PutCopyCall { stream: name, copy: new, reply } = call;
+        if let Some(CopyFrom::Here(from)) = new.from
+            && self.load_stream(&name, step)?.is_none()
+            && let Err(refused) = begin(from, NO_IDS)
+        {
+            // A call that is refused makes no stream.
+            step.emit(StreamsEffect::CopyPut(reply, Err(refused)));
+            return Ok(());
+        }
         let stream = self.load_or_make(&name, step)?;
         step.own.touched.insert(stream);
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(()) };
@@ -211,18 +220,7 @@ impl StreamPartition {
 
 fn apply_move(copy: &mut StreamCopy, change: &CopyMove, now: base::Timestamp) -> CopyProgress {
     match change {
-        CopyMove::Step { lane, from, to, copied, duplicates, peer } => {
-            let step = CopyStep {
-                lane: *lane,
-                from: *from,
-                to: *to,
-                copied: *copied,
-                duplicates: *duplicates,
-                peer: &peer.stream,
-                peer_node: &peer.node,
-            };
-            advance(copy, &step, now)
-        }
+        CopyMove::Step(span) => advance(copy, &span.as_step(), now),
         CopyMove::BeginLive { newest } => {
             begin_live(copy, *newest);
             CopyProgress::Moved
@@ -280,29 +278,10 @@ fn fresh_copy(
     loaded: &LoadedStream,
     step: &StreamsStep<'_>,
 ) -> StreamCopy {
-    StreamCopy {
-        stream: loaded.incarnation(),
-        name: new.name.clone(),
-        direction: new.direction,
-        node: new.node.clone(),
-        other_namespace: new.other.namespace().into(),
-        other_name: new.other.stream().into(),
-        segments: Vec::new(),
-        live_permille: 0,
-        rate: None,
-        paused: before.is_some_and(|before| before.paused),
-        start: 0,
-        begins: None,
-        position: 0,
-        live: None,
-        peer: None,
-        peer_node: None,
-        reset_at: None,
-        copied: 0,
-        duplicates: 0,
-        dropped: 0,
-        created_at: before.map_or(step.now, |before| before.created_at),
-    }
+    let end = (&*new.node, new.other.namespace(), new.other.stream());
+    let created_at = before.map_or(step.now, |before| before.created_at);
+    let copy = StreamCopy::begin((loaded.incarnation(), &new.name), new.direction, end, created_at);
+    StreamCopy { paused: before.is_some_and(|before| before.paused), ..copy }
 }
 
 impl CopyFrom {

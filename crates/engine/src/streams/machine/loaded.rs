@@ -157,7 +157,12 @@ impl UnstoredBlock {
     }
 
     pub(super) fn is_saved(&self) -> bool {
-        self.chunks.iter().all(|chunk| chunk.unsaved.is_none())
+        self.unsaved_from() == self.chunks.len()
+    }
+
+    /// The place of the first chunk that is not saved: all behind it are not.
+    pub(super) fn unsaved_from(&self) -> usize {
+        self.chunks.iter().rposition(|chunk| chunk.unsaved.is_none()).map_or(0, |saved| saved + 1)
     }
 
     /// As the rules see it, with so many messages and bytes more.

@@ -54,9 +54,8 @@ impl StreamPartition {
     pub(super) fn save(&mut self, stream: Incarnation, step: &mut StreamsStep<'_>) {
         let Some(loaded) = self.loaded.get_mut(&stream) else { return };
         self.unsaved_bytes += loaded.flush(self.id, step);
-        let first_saved = loaded.blocks.iter().flat_map(|block| &block.chunks);
-        let first_saved = first_saved.filter(|chunk| chunk.unsaved.is_some()).map(|chunk| chunk.first).next();
-        let Some(first) = first_saved else { return };
+        let first_unsaved = loaded.blocks.iter().find_map(|block| block.chunks.get(block.unsaved_from()));
+        let Some(first) = first_unsaved.map(|chunk| chunk.first) else { return };
         let (last, last_at) = (loaded.last, loaded.last_at);
         let mut saved = SavedMessages { first, last, messages: 0, bytes: 0, last_at };
         let (id, name) = (self.id, loaded.name.clone());
@@ -143,8 +142,7 @@ struct WrittenChunk {
 /// each step would be many rows. Messages behind ids that a crash left out begin another.
 fn save_block(block: &mut UnstoredBlock) -> Vec<WrittenChunk> {
     let mut written = Vec::new();
-    let Some(at) = block.chunks.iter().position(|chunk| chunk.unsaved.is_some()) else { return written };
-    let unsaved: Vec<UnstoredChunk> = block.chunks.drain(at..).collect();
+    let unsaved: Vec<UnstoredChunk> = block.chunks.drain(block.unsaved_from()..).collect();
     let mut bytes = 0;
     let follows = |a: &UnstoredChunk, b: &UnstoredChunk| {
         bytes += a.bytes;

@@ -1,8 +1,7 @@
 //! Streams are made, and get other settings.
 
-use ::streams::tail;
 use base::Incarnation;
-use records::{Op, Stream, StreamOrigin, StreamSettings};
+use records::{Op, Stream, StreamOrigin, StreamSettings, StreamTail};
 use store::StoreError;
 
 use super::loaded::LoadedStream;
@@ -70,7 +69,7 @@ impl StreamPartition {
             created_at: step.now,
             origins: vec![StreamOrigin { source: self.node.source(incarnation), from: 1 }],
         };
-        let tail = tail::begin(incarnation);
+        let tail = StreamTail::begin(incarnation);
         step.push(Op::PutStream(Box::new(stream.clone())));
         let mut loaded = LoadedStream::new(stream, name.clone(), tail, step.now);
         (loaded.is_tail_dirty, loaded.written, loaded.unread) = (true, step.seq, None);

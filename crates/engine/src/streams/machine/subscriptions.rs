@@ -44,7 +44,7 @@ impl SubscriptionSet {
 }
 
 /// Those of a stream that is not there.
-const NO_IDS: StreamIds = StreamIds { first: 1, last: 0, next: 1 };
+pub(super) const NO_IDS: StreamIds = StreamIds { first: 1, last: 0, next: 1 };
 
 impl StreamPartition {
     /// Makes a subscription, and its stream where that is not there; or gives it other terms.

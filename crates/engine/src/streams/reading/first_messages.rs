@@ -116,14 +116,18 @@ impl StreamReader<'_> {
                 by_block.entry(block).or_default().push(origin.clone());
             }
         }
+        // Where a block cannot be read, what is elsewhere is told all the same.
+        let mut away: Vec<Box<str>> = Vec::new();
         for (block, mut origins) in by_block.into_iter().rev().take(BLOCKS_PER_CALL) {
             origins.retain(|origin| wanted.get(origin).is_some_and(|first| first.message.is_none()));
-            let Some(row) = found.view.stream_block(found.stream, block).map_err(unreadable)? else {
-                continue;
-            };
+            let row = found.view.stream_block(found.stream, block).map_err(unreadable)?;
+            let Some(row) = row.filter(|row| !away.contains(&row.storage)) else { continue };
             match self.look_in_block(&row, &origins, wanted) {
                 Ok(()) | Err(NotRead::Gone) => {}
-                Err(NotRead::Failed(problem)) => return Err(problem),
+                Err(NotRead::Failed(problem)) => {
+                    tracing::warn!(storage = %row.storage, %problem, "first messages of duplicates are not told");
+                    away.push(row.storage);
+                }
             }
         }
         Ok(())

@@ -17,7 +17,7 @@ use simulator::fleet::{Fleet, Keep, Payload, Plan, Way};
 use simulator::receiver::{Arrival, Behaviour, EventKind, Receiver, Retain};
 use simulator::registration::register_locks;
 use simulator::server::{Server, ServerError, Site};
-use simulator::traffic::{DeviceIds, Dial, Locks, Pace};
+use simulator::traffic::{DeviceIds, Dial, DoorLocks, Pace};
 use simulator::wire_time::{format_ms, parse_ms};
 
 use crate::faults::wall_clock::{WallClock, time};
@@ -79,7 +79,7 @@ impl Scene {
         let devices = DeviceIds::new("steady", STEADY);
         register_locks(&api, &devices, 0..STEADY, Some(INTERVAL), &["told"]).await?;
         let pace = Pace { reports_per_second: STEADY_REPORTS_PER_SECOND, change_per_mille: 0, seed: 1 };
-        let locks = Locks::new(0..STEADY, pace, Dial::new(&devices));
+        let locks = DoorLocks::new(0..STEADY, pace, Dial::new(&devices));
         let way = Way::LeanMqtt { in_flight: 8 };
         let endpoint = site.mqtt.clone();
         let plan = Plan { way, endpoint, devices, payload: Payload::Value, keep: Keep::Counts };

@@ -14,7 +14,7 @@ use simulator::receiver::{Receiver, Retain};
 use simulator::registration::{register_client, register_locks};
 use simulator::sent::Sent;
 use simulator::server::Site;
-use simulator::traffic::{DeviceIds, Dial, Locks, Pace};
+use simulator::traffic::{DeviceIds, Dial, DoorLocks, Pace};
 
 use crate::faults::PATIENCE;
 
@@ -122,7 +122,7 @@ fn fleets(site: &Site, devices: &DeviceIds, dial: &Arc<Dial>, seed: u64) -> Vec<
         let pace = Pace { reports_per_second, change_per_mille: CHANGE_PER_MILLE, seed };
         let lanes = first..first + LANES_OF_A_WAY;
         first = lanes.end;
-        let traffic = lanes.map(|lane| Locks::new(devices.lane(lane, LANES), pace, Arc::clone(dial)));
+        let traffic = lanes.map(|lane| DoorLocks::new(devices.lane(lane, LANES), pace, Arc::clone(dial)));
         let plan = Plan {
             way,
             endpoint: endpoint.clone(),

@@ -107,23 +107,7 @@ impl Traffic {
             created_at: self.head.now,
             origins: vec![StreamOrigin { source: "node.1".into(), from: 1 }],
         };
-        let tail = StreamTail {
-            stream: incarnation,
-            reserved: 1,
-            next: 1,
-            first: 1,
-            last_at: self.head.now,
-            messages: 0,
-            bytes: 0,
-            blocks: 0,
-            block_messages: 0,
-            block_bytes: 0,
-            stored_bytes: 0,
-            dropped: 0,
-            due: Timestamp::MAX,
-            elsewhere: Vec::new(),
-            moved: Vec::new(),
-        };
+        let tail = StreamTail { last_at: self.head.now, ..StreamTail::begin(incarnation) };
         ops.push(Op::PutStream(Box::new(stream.clone())));
         ops.push(Op::PutStreamTail(Box::new(tail.clone())));
         self.in_streams.streams.push(Known {

@@ -6,7 +6,7 @@ use records::{CopyDirection, StreamCopy};
 
 use super::*;
 use crate::streams::SubscriptionStart;
-use crate::streams::copy::{CopyFrom, CopyMove, NewCopy, PeerIdentity};
+use crate::streams::copy::{CopiedSpan, CopyFrom, CopyMove, NewCopy, PeerIdentity};
 use crate::streams::input::{MoveCopyCall, PutCopyCall};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -26,7 +26,8 @@ fn to(copy: &str, node: &str) -> NewCopy {
 
 fn step(from: u64, to: u64, peer: &str) -> CopyMove {
     let peer = PeerIdentity { node: "dc1".into(), stream: peer.into() };
-    CopyMove::Step { lane: CopyLane::Backlog, from, to, copied: to - from, duplicates: 0, peer }
+    let lane = CopyLane::Backlog;
+    CopyMove::Step(CopiedSpan { lane, from, to, copied: to - from, duplicates: 0, peer })
 }
 
 impl Bench {

@@ -1,70 +1,21 @@
 //! Blocks go to other storages, which may be away, and processes end at any point of it.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use records::StreamMove;
-use store::{BlockStorage, MemoryBlocks};
+use store::{BlockStorage, SwitchedBlocks};
 
 use super::*;
 use crate::streams::block_sweep::sweep_storage;
 
-/// A storage that can be away.
-#[derive(Debug, Default)]
-struct Cold {
-    blocks: MemoryBlocks,
-    is_away: AtomicBool,
-}
-
-impl Cold {
-    fn reached(&self) -> io::Result<&dyn BlockStorage> {
-        match self.is_away.load(Ordering::SeqCst) {
-            true => Err(io::Error::other("it is away")),
-            false => Ok(&self.blocks),
-        }
-    }
-
-    fn is_away(&self, is_away: bool) {
-        self.is_away.store(is_away, Ordering::SeqCst);
-    }
-
-    fn files(&self) -> usize {
-        self.blocks_of(1)
-    }
-
-    fn blocks_of(&self, lineage: u64) -> usize {
-        let all: &dyn BlockStorage = &self.blocks;
-        all.names(&records::block_folder(Lineage(lineage))).expect("is listed").len()
-    }
-}
-
-impl BlockStorage for Cold {
-    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.reached()?.put(name, bytes)
-    }
-
-    fn get_range(&self, name: &str, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        self.reached()?.get_range(name, offset, len)
-    }
-
-    fn delete(&self, name: &str) -> io::Result<()> {
-        self.reached()?.delete(name)
-    }
-
-    fn list(&self, folder: &str, each: &mut dyn FnMut(String)) -> io::Result<()> {
-        self.reached()?.list(folder, each)
-    }
-
-    fn probe(&self) -> io::Result<()> {
-        self.reached().map(drop)
-    }
-}
-
 struct MovingBench {
     bench: Bench,
-    cold: Arc<Cold>,
-    deep: Arc<Cold>,
+    cold: Arc<SwitchedBlocks>,
+    deep: Arc<SwitchedBlocks>,
+}
+
+fn files_of(storage: &SwitchedBlocks, lineage: u64) -> usize {
+    storage.blocks().names(&records::block_folder(Lineage(lineage))).expect("is listed").len()
 }
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -74,7 +25,7 @@ fn moves(of: &[(u64, &str)]) -> Vec<StreamMove> {
 }
 
 fn bench() -> MovingBench {
-    let (cold, deep) = (Arc::<Cold>::default(), Arc::<Cold>::default());
+    let (cold, deep) = (Arc::<SwitchedBlocks>::default(), Arc::<SwitchedBlocks>::default());
     let storages: [(Box<str>, Arc<dyn BlockStorage>); 2] =
         [("cold".into(), Arc::clone(&cold) as _), ("deep".into(), Arc::clone(&deep) as _)];
     let bench = Bench::with(&BlockStorages::new(BTreeMap::from(storages)));
@@ -96,7 +47,7 @@ impl MovingBench {
 
     /// Files in the local storage, in cold, and in deep.
     fn files(&self) -> (usize, usize, usize) {
-        (self.bench.files(), self.cold.files(), self.deep.files())
+        (self.bench.files(), files_of(&self.cold, 1), files_of(&self.deep, 1))
     }
 
     /// Time passes, and all work is done that it brings.
@@ -166,20 +117,20 @@ fn a_storage_that_is_away_keeps_blocks_where_they_are_until_it_is_back() {
     let mut of = bench();
     of.stream("orders", 4);
     of.stream("others", 4);
-    of.cold.is_away(true);
+    of.cold.go_away(true);
     of.pass(Duration::from_secs(4_000));
     assert_eq!(of.files(), (4, 0, 0));
     assert_eq!(of.bench.all("orders").len(), 4, "they can be read");
     let handled = of.bench.context.tails.handled.of(Incarnation::in_partition(0, 0));
     let error = handled.moved.get("cold").and_then(|moved| moved.error.clone());
     assert!(error.is_some_and(|error| error.contains("away")), "it is told");
-    of.cold.is_away(false);
+    of.cold.go_away(false);
     for _ in 0..8 {
         of.pass(Duration::from_secs(61));
     }
     assert_eq!(of.files(), (0, 4, 0));
     of.check("orders");
-    of.cold.is_away(true);
+    of.cold.go_away(true);
     let problem = of.bench.read("orders", 0).expect_err("is away");
     assert_eq!(problem.code, "storage_unavailable");
     assert!(problem.detail.contains("\"cold\""), "{problem}");
@@ -244,11 +195,11 @@ fn a_file_that_could_not_be_deleted_goes_when_its_storage_is_back() {
     of.stream("orders", 4);
     of.pass(Duration::from_secs(3_601));
     assert!(of.bench.context.look_at_storage(&of.bench.store, "cold"));
-    of.cold.is_away(true);
+    of.cold.go_away(true);
     of.bench.delete("orders").expect("is deleted");
     of.pass(Duration::from_secs(1));
     assert!(!of.bench.context.look_at_storage(&of.bench.store, "cold"));
-    of.cold.is_away(false);
+    of.cold.go_away(false);
     assert_eq!(of.files(), (0, 2, 0));
     assert!(of.bench.context.look_at_storage(&of.bench.store, "cold"));
     assert_eq!(of.files(), (0, 0, 0));
@@ -265,7 +216,7 @@ fn nothing_of_another_data_directory_is_deleted() {
     let block = copy.stream_block(Incarnation::in_partition(0, 0), 1).expect("reads").expect("is there");
     drop(copy);
     sweep_storage(&of.bench.store, &of.bench.context, "cold").expect("can be reached");
-    assert_eq!((of.cold.blocks_of(1), of.cold.blocks_of(2)), (2, 1));
+    assert_eq!((files_of(&of.cold, 1), files_of(&of.cold, 2)), (2, 1));
     // Of a backup: its rows name files of the server that it was made of.
     let file = crate::streams::block_worker::BlockFile::of(&records::StreamBlock {
         brought_by: Lineage(2),
@@ -275,7 +226,7 @@ fn nothing_of_another_data_directory_is_deleted() {
     let of_another = format!("{}/{}.block", records::block_folder(Lineage(2)), "x");
     of.cold.put(&of_another, b"of another server").expect("is written");
     assert!(do_work(&of.bench.store, &of.bench.context, BlockWork::Delete(file)).is_none());
-    assert_eq!(of.cold.blocks_of(2), 2);
+    assert_eq!(files_of(&of.cold, 2), 2);
 }
 
 #[test]
@@ -341,7 +292,7 @@ fn a_disk_that_is_nearly_full_has_blocks_move_early_and_drops_none() {
     assert_eq!(of.files(), (0, 4, 0));
     assert_eq!(of.bench.all("orders").len(), 8);
     // With the storage away nothing here makes room.
-    of.cold.is_away(true);
+    of.cold.go_away(true);
     of.bench.append_new("orders", &["a", "a"]);
     of.pass(Duration::from_secs(1));
     let answer = of.bench.begin("orders", vec![message("a")], None).try_recv().expect("is answered");

@@ -1,0 +1,69 @@
+//! Whether both ends are the streams that they were.
+
+use std::time::Duration;
+
+use base::Timestamp;
+use engine::records::CopyDirection;
+use engine::streams::{CopiedSpan, CopyLane, PeerIdentity};
+use futures_util::stream::FuturesOrdered;
+
+use super::{CopyRun, CopyRunEnd};
+use crate::ends::{CopyFailureKind, CopyHome, StreamEnd};
+
+/// A sink that is sent nothing is asked so often which stream it is.
+const SINK_ASKED_EVERY: Duration = Duration::from_secs(10);
+
+impl<H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'_, H, S, T> {
+    /// A source that was made anew is copied from its start.
+    pub(super) async fn check_source(&mut self, identity: &PeerIdentity) -> Result<(), CopyRunEnd> {
+        let is_other = self.row.direction == CopyDirection::From
+            && self.row.peer.as_deref().is_some_and(|peer| *peer != *identity.stream);
+        if !is_other {
+            return Ok(());
+        }
+        self.in_flight = FuturesOrdered::new();
+        self.flush().await?;
+        let at = self.row.position;
+        let step = CopiedSpan {
+            lane: CopyLane::Backlog,
+            from: at,
+            to: at,
+            copied: 0,
+            duplicates: 0,
+            peer: identity.clone(),
+        };
+        self.answered.push(step);
+        self.flush().await?;
+        Err(CopyRunEnd::Again)
+    }
+
+    /// When a sink that is sent nothing is asked which stream it is: it may be made anew, or
+    /// restored, and what it had is not kept for it for ever.
+    pub(super) fn asks_sink_at(&self) -> Option<Timestamp> {
+        let is_quiet = self.is_at_end && self.in_flight.is_empty() && self.answered.is_empty();
+        let is_known = self.row.direction == CopyDirection::To && self.row.peer.is_some();
+        (is_quiet && is_known).then(|| self.sink_seen_at.after(SINK_ASKED_EVERY))
+    }
+
+    /// Begins anew where the sink is another stream. One that does not say is asked again later.
+    pub(super) async fn check_sink(&mut self) -> Result<(), CopyRunEnd> {
+        let answer = self.sink.page(self.ask(u64::MAX >> 1, 1, false)).await;
+        self.sink_seen_at = self.home.now();
+        let at = self.row.position;
+        match answer {
+            Ok(page) if self.row.peer.as_deref() != Some(&*page.identity.stream) => {
+                let lane = CopyLane::Backlog;
+                let peer = page.identity;
+                self.answered.push(CopiedSpan { lane, from: at, to: at, copied: 0, duplicates: 0, peer });
+                self.flush().await
+            }
+            // The first messages make the stream again, whose answer says who it is.
+            Err(failure) if failure.kind == CopyFailureKind::NotThere => {
+                (self.reading, self.is_at_end) = (None, false);
+                self.read_to.backlog = self.row.start;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
