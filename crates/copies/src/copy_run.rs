@@ -176,7 +176,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             CopyBegin::End => page.newest,
             CopyBegin::Time(_) => page.next_after - page.messages.min(page.next_after),
         };
-        let moved = self.home.moved(CopyMove::BeginAt { id, peer: page.identity }).await;
+        let moved = self.home.moved(&self.row, CopyMove::BeginAt { id, peer: page.identity }).await;
         moved.map_err(CopyRunEnd::Home)?;
         Err(CopyRunEnd::Again)
     }
@@ -334,8 +334,10 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         if !is_wanted {
             return Ok(());
         }
-        let moved = self.home.moved(CopyMove::BeginLive { newest: page.newest }).await;
-        moved.map_err(CopyRunEnd::Home)?;
+        let moved = self.home.moved(&self.row, CopyMove::BeginLive { newest: page.newest }).await;
+        if moved.map_err(CopyRunEnd::Home)? != CopyProgress::Moved {
+            return Err(CopyRunEnd::Again);
+        }
         self.row.live = Some(engine::records::LiveLane { from: page.newest, position: page.newest });
         self.read_to.live = page.newest;
         self.sent = LaneBytes::default();
@@ -448,7 +450,8 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
                 return Err(CopyRunEnd::Again);
             }
             let (lane, to) = (span.lane, span.to);
-            match self.home.moved(CopyMove::Step(span)).await.map_err(CopyRunEnd::Home)? {
+            let moved = self.home.moved(&self.row, CopyMove::Step(span)).await;
+            match moved.map_err(CopyRunEnd::Home)? {
                 CopyProgress::Moved => {}
                 CopyProgress::Reset | CopyProgress::Elsewhere => return Err(CopyRunEnd::Again),
             }

@@ -24,8 +24,12 @@ pub trait CopyHome: Send + Sync {
     /// The copy as it is stored.
     fn row(&self) -> impl Future<Output = Result<StreamCopy, Problem>> + Send;
 
-    /// Moves it on; durable when this returns.
-    fn moved(&self, change: CopyMove) -> impl Future<Output = Result<CopyProgress, Problem>> + Send;
+    /// Moves it on, if it is still the copy that was read as `row`; durable when this returns.
+    fn moved(
+        &self,
+        row: &StreamCopy,
+        change: CopyMove,
+    ) -> impl Future<Output = Result<CopyProgress, Problem>> + Send;
 
     /// Notes how it goes, for whoever looks at it.
     fn note(&self, status: CopyStatus);

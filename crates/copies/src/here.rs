@@ -128,8 +128,8 @@ impl CopyHome for HomeHere {
         self.engine.streams().copy_row(&self.target.key).await
     }
 
-    async fn moved(&self, change: CopyMove) -> Result<CopyProgress, Problem> {
-        self.engine.streams().move_copy(&self.target.key, change).await
+    async fn moved(&self, row: &StreamCopy, change: CopyMove) -> Result<CopyProgress, Problem> {
+        self.engine.streams().move_copy(&self.target.key, row, change).await
     }
 
     fn note(&self, status: CopyStatus) {

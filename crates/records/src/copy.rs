@@ -169,4 +169,15 @@ impl StreamCopy {
         let segments = self.segments.iter().map(|segment| segment.len() + 2).sum::<usize>();
         names + segments + optional.sum::<usize>()
     }
+
+    /// Whether a copy is between the same streams, the same way. The one at the other end is the
+    /// same by its name alone.
+    #[must_use]
+    pub fn is_between_those_of(&self, other: &Self) -> bool {
+        self.stream == other.stream
+            && self.direction == other.direction
+            && self.node == other.node
+            && self.other_namespace == other.other_namespace
+            && self.other_name == other.other_name
+    }
 }

@@ -218,7 +218,7 @@ impl CopyHome for TwoLists {
         Ok(self.inside().row.clone())
     }
 
-    async fn moved(&self, change: CopyMove) -> Result<CopyProgress, Problem> {
+    async fn moved(&self, _: &StreamCopy, change: CopyMove) -> Result<CopyProgress, Problem> {
         let mut inside = self.inside();
         let now = inside.now;
         Ok(match &change {

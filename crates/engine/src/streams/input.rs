@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use ::streams::CopyProgress;
 use base::Incarnation;
-use records::StreamSettings;
+use records::{StreamCopy, StreamSettings};
 
 use super::append_run::PlaceInRun;
 use super::block_moving::MovedBlock;
@@ -119,6 +119,8 @@ pub struct MoveCopyCall {
     pub stream: StreamName,
     /// The copy.
     pub copy: Box<str>,
+    /// The copy as whoever runs it has read it: another one is not moved.
+    pub row: Box<StreamCopy>,
     /// What is another way from now on.
     pub change: CopyMove,
     /// What that did to it.

@@ -128,14 +128,19 @@ impl Streams {
         blocking(read).await
     }
 
-    /// Moves a copy on; durable when this returns.
+    /// Moves a copy on, if it is still between the streams of this row; durable when this returns.
     ///
     /// # Errors
     /// 404 when it is not there.
-    pub async fn move_copy(&self, key: &CopyKey, change: CopyMove) -> Result<CopyProgress, Problem> {
+    pub async fn move_copy(
+        &self,
+        key: &CopyKey,
+        row: &StreamCopy,
+        change: CopyMove,
+    ) -> Result<CopyProgress, Problem> {
         let call = |reply| {
-            let CopyKey { stream, copy } = key.clone();
-            StreamsInput::MoveCopy(Box::new(MoveCopyCall { stream, copy, change, reply }))
+            let (CopyKey { stream, copy }, row) = (key.clone(), Box::new(row.clone()));
+            StreamsInput::MoveCopy(Box::new(MoveCopyCall { stream, copy, row, change, reply }))
         };
         self.partition(&key.stream).ask(call).await?
     }

@@ -170,7 +170,7 @@ impl StreamPartition {
         call: MoveCopyCall,
         step: &mut StreamsStep<'_>,
     ) -> Result<(), StoreError> {
-        let MoveCopyCall { stream: name, copy, change, reply } = call;
+        let MoveCopyCall { stream: name, copy, row, change, reply } = call;
         let loaded = match self.loaded_copy(&name, &copy, step)? {
             Ok(loaded) => loaded,
             Err(refused) => {
@@ -179,7 +179,11 @@ impl StreamPartition {
             }
         };
         let mut moved = loaded.copies.all[&copy].clone();
-        let progress = apply_move(&mut moved, &change, step.now);
+        // A stream made again may have a copy of that name, which begins where that one did.
+        let progress = match moved.is_between_those_of(&row) {
+            true => apply_move(&mut moved, &change, step.now),
+            false => CopyProgress::Elsewhere,
+        };
         if moved != loaded.copies.all[&copy] {
             loaded.put_copy(moved, step);
             let change = CopyChange { stream: name, copy, kind: CopyChangeKind::Moved };

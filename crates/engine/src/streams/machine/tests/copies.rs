@@ -42,8 +42,14 @@ impl Bench {
     }
 
     fn move_copy(&mut self, copy: &str, change: CopyMove) -> Answered<CopyProgress> {
+        let row = self.copies().into_iter().find(|row| *row.name == *copy).expect("there");
+        self.move_copy_read_as(row, change)
+    }
+
+    fn move_copy_read_as(&mut self, row: StreamCopy, change: CopyMove) -> Answered<CopyProgress> {
         let (reply, mut answer) = Reply::new();
-        let call = MoveCopyCall { stream: name("orders"), copy: copy.into(), change, reply };
+        let (copy, row) = (row.name.clone(), Box::new(row));
+        let call = MoveCopyCall { stream: name("orders"), copy, row, change, reply };
         self.settle(vec![StreamsInput::MoveCopy(Box::new(call))]);
         answer.try_recv().expect("it is answered")
     }
@@ -103,6 +109,23 @@ fn a_copy_that_is_put_again_as_it_is_goes_on() {
     assert_eq!(bench.context.copies.all(), running);
     assert_eq!(bench.put_copy(NewCopy { rate: Some(9), ..to("c", "dc1") }), Ok(false));
     assert_ne!(bench.context.copies.all(), running, "what runs is begun anew");
+}
+
+#[test]
+fn a_move_of_a_copy_that_was_made_again_meanwhile_moves_nothing() {
+    let mut bench = Bench::new();
+    bench.append_new("orders", &["x", "x"]);
+    assert_eq!(bench.put_copy(to("c", "dc1")), Ok(true));
+    let read = bench.copies().remove(0);
+    assert_eq!(bench.put_copy(to("c", "dc2")), Ok(false));
+    let stale = step(0, 2, "dc1.a");
+    assert_eq!(bench.move_copy_read_as(read.clone(), stale.clone()), Ok(CopyProgress::Elsewhere));
+    assert_eq!(bench.delete("orders"), Ok(()));
+    bench.append_new("orders", &["y", "y"]);
+    assert_eq!(bench.put_copy(to("c", "dc1")), Ok(true));
+    assert_eq!(bench.move_copy_read_as(read, stale.clone()), Ok(CopyProgress::Elsewhere));
+    assert_eq!((bench.copies()[0].position, bench.copies()[0].peer.clone()), (0, None));
+    assert_eq!(bench.move_copy("c", stale), Ok(CopyProgress::Moved));
 }
 
 #[test]
