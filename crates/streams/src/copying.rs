@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(taken(&one), [false, false, false, true, true, false]);
         advance(&mut one, &step(CopyLane::Backlog, 2, 50), Timestamp(0));
         assert_eq!((one.position, one.live), (55, None));
-        assert_eq!(taken(&one), [true, true, true, true, true, false]);
+        assert_eq!(taken(&one), [false, true, true, true, true, false]);
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl Streams {
             CopyDirection::To => {
                 let unsaved = found.open.as_deref().map_or(0, |open| open.stands().unsaved.0);
                 let kept = found.tail.messages + unsaved;
-                let lag = lag(row.position, &found.tail, kept, found.next).saturating_sub(ahead);
+                let lag = lag(row.position.saturating_add(ahead), &found.tail, kept, found.next);
                 (lag, if lag > 0 { self.received_behind(stream, row.position)? } else { None })
             }
             CopyDirection::From => {
