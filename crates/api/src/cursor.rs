@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use engine::ReadingKey;
 use engine::campaigns::CampaignResultKey;
+use engine::coordination::CoordinationName;
 use engine::queries::{FeedKey, TimelineKey};
 use engine::queues::QueueName;
 use engine::records::{CommandKey, DeliveryKey, EventKey, JobId, NoticeKey, QuarantineKey};
@@ -92,6 +93,17 @@ impl Key for QueueName {
     fn read(bytes: &[u8]) -> Option<Self> {
         let (namespace, queue) = std::str::from_utf8(bytes).ok()?.split_once('/')?;
         (Self::is_name(namespace) && Self::is_name(queue)).then(|| Self::unchecked(namespace, queue))
+    }
+}
+
+impl Key for CoordinationName {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.to_string().as_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (namespace, name) = std::str::from_utf8(bytes).ok()?.split_once('/')?;
+        Self::new(namespace, name).ok()
     }
 }
 

@@ -65,6 +65,12 @@ impl CoordinationName {
         Self { namespace: CompactString::new(namespace), name: CompactString::new(name) }
     }
 
+    /// What stands before every name of a namespace; no name itself.
+    #[must_use]
+    pub fn before_all_of(namespace: &str) -> Self {
+        Self::unchecked(namespace, "")
+    }
+
     /// The namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {

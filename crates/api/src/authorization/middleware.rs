@@ -246,6 +246,9 @@ pub(super) fn scopes_suffice(scopes: &[Scope], needs: Needs, is_safe: bool, abou
         (Scope::Jobs(namespace), Needs::Queues | Needs::Operations) => {
             about.in_query("namespace") == Some(namespace.as_str())
         }
+        (Scope::Coordinate(namespace), Needs::LockList) => {
+            about.in_query("namespace") == Some(namespace.as_str())
+        }
         (scope, Needs::Streams(right)) => {
             about.in_path("ns").is_some_and(|namespace| scope.may_stream(namespace, right))
         }

@@ -494,5 +494,15 @@ async fn coordination_is_for_tokens_of_its_namespace() {
         let limit = format!("POST /v1/limits/{namespace}/one");
         let limit = rig.with(token, &limit, r#"{"limit":5,"per":"1m"}"#).await;
         assert_eq!(limit.status, expect, "{token} {namespace}: {}", limit.json);
+        let list = rig.with(token, &format!("GET /v1/locks?namespace={namespace}"), "").await;
+        assert_eq!(list.status, expect, "{token} {namespace}: {}", list.json);
     }
+    assert_eq!(rig.with("locker", "GET /v1/locks", "").await.status, 403);
+    let listed = rig.with("locker", "GET /v1/locks?namespace=shop", "").await.json;
+    let [lock] = &listed["items"].as_array().expect("a list")[..] else { panic!("one lock: {listed}") };
+    assert_eq!((&lock["name"], &lock["owner"]), (&json!("one"), &json!(null)), "{lock}");
+    let all = rig.with("admin", "GET /v1/locks", "").await.json;
+    let names = all["items"].as_array().expect("a list").iter();
+    let names: Vec<_> = names.map(|lock| (lock["namespace"].clone(), lock["owner"].clone())).collect();
+    assert_eq!(names, [(json!("mail"), json!("o")), (json!("shop"), json!("o"))]);
 }

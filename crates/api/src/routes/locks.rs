@@ -3,16 +3,23 @@
 use access::{Caller, Scope};
 use axum::Extension;
 use axum::extract::State;
+use axum::response::Response;
+use engine::coordination::{CoordinationName, LockShown};
+use engine::queries::Stretch;
+use engine::queues::Locks;
 use net::problem::Refused;
+use tokio::runtime::Handle;
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
-use crate::openapi::Call;
+use crate::list::{self, List, StretchOf};
 use crate::openapi::refusals::OF_COORDINATION;
+use crate::openapi::{Call, words};
+use crate::params::Params;
 use crate::path::NameInPath;
-use crate::shape::{self, HeldLockShape, LockShape};
+use crate::shape::{self, HeldLockShape, ListedLockShape, LockShape};
 
 const LOCK: &str = "/v1/locks/{ns}/{name}";
 
@@ -42,7 +49,11 @@ pub(super) fn routes() -> Routes {
         .gives_nothing(204, "it is not the caller's any more")
         .refuses(&[(409, "not_owner"), (422, "missing_field")]);
     let shown = of_one("A lock as it stands").gives::<LockShape<'_>>(200, "the lock");
+    let listed = Call::new("Locks that are held, in order of namespace and name")
+        .query("namespace", words::queue_name())
+        .lists::<ListedLockShape<'_>>();
     Routes::default()
+        .get("/v1/locks", list, listed)
         .get(LOCK, show, shown)
         .post(LOCK, acquire, acquired)
         .post("/v1/locks/{ns}/{name}/extend", extend, extended)
@@ -89,7 +100,49 @@ async fn show(
     NameInPath(name): NameInPath,
 ) -> Result<Answer, Refused> {
     let shown = api.engine().locks().show(&name).await?;
-    // Without tokens everybody may do everything.
-    let sees_owner = caller.is_none_or(|Extension(caller)| caller.scopes().contains(&Scope::Admin));
-    Ok(Answer::ok(&LockShape::of(&shown, sees_owner)))
+    Ok(Answer::ok(&LockShape::of(&shown, sees_owner(caller.as_ref()))))
+}
+
+/// Without tokens everybody may do everything.
+fn sees_owner(caller: Option<&Extension<Caller>>) -> bool {
+    caller.is_none_or(|Extension(caller)| caller.scopes().contains(&Scope::Admin))
+}
+
+async fn list(
+    State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
+    mut params: Params,
+) -> Result<Response, Refused> {
+    let namespace = params.namespace()?;
+    let page = params.page()?;
+    let (locks, sees_owner) = (api.engine().locks(), sees_owner(caller.as_ref()));
+    let list = HeldLocks { locks, namespace, sees_owner, executor: Handle::current() };
+    list::answer(&api, page, list).await
+}
+
+/// Locks, asked for by a thread that may wait for them.
+struct HeldLocks {
+    locks: Locks,
+    namespace: Option<String>,
+    sees_owner: bool,
+    executor: Handle,
+}
+
+impl List for HeldLocks {
+    type Key = CoordinationName;
+    type Found = (LockShown, bool);
+    type Shown<'a> = ListedLockShape<'a>;
+
+    fn look(&self, after: Option<&CoordinationName>, limit: usize, _: usize) -> StretchOf<Self> {
+        let found = self.executor.block_on(self.locks.list(self.namespace.as_deref(), after, limit))?;
+        Ok(Stretch::indexed(found.into_iter().map(|lock| (lock, self.sees_owner)).collect()))
+    }
+
+    fn key((lock, _): &Self::Found) -> CoordinationName {
+        lock.name.clone()
+    }
+
+    fn show((lock, sees_owner): &Self::Found) -> ListedLockShape<'_> {
+        ListedLockShape::of(lock, *sees_owner)
+    }
 }

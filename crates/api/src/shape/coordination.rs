@@ -17,6 +17,7 @@ use super::new_job::one_of;
 use super::text::Time;
 use crate::fields::{Fields, count, duration, or_nothing, string, whole};
 use crate::openapi::words;
+use crate::row::{Cells, Row};
 
 /// A lock that the caller holds.
 #[derive(Serialize, ToSchema)]
@@ -67,6 +68,45 @@ impl<'a> LockShape<'a> {
             waiting: shown.waiting,
             expires_at: holder.map(|(_, until)| Time(*until)),
         }
+    }
+}
+
+/// A lock that is held, in a list.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListedLock)]
+pub(crate) struct ListedLockShape<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    held: bool,
+    /// Shown to admin only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::lock_owner, required = false)]
+    owner: Option<&'a str>,
+    #[schema(schema_with = words::fence)]
+    fence: String,
+    /// Callers that wait for it.
+    waiting: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    expires_at: Option<Time>,
+}
+
+impl<'a> ListedLockShape<'a> {
+    /// For a caller that may see the owner, or not.
+    pub(crate) fn of(shown: &'a LockShown, sees_owner: bool) -> Self {
+        let (namespace, name) = (shown.name.namespace(), shown.name.name());
+        let LockShape { held, owner, fence, waiting, expires_at } = LockShape::of(shown, sees_owner);
+        Self { namespace, name, held, owner, fence, waiting, expires_at }
+    }
+}
+
+impl Row for ListedLockShape<'_> {
+    const COLUMNS: &'static [&'static str] =
+        &["namespace", "name", "held", "owner", "fence", "waiting", "expires_at"];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(self.namespace).text(self.name).shown(self.held).text(self.owner.unwrap_or_default());
+        cells.text(&self.fence).shown(self.waiting).shown_or_empty(self.expires_at);
     }
 }
 

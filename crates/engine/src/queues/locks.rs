@@ -137,21 +137,25 @@ impl Locks {
         Ok(partition.ask(|reply| QueueInput::Lock(LockCall::Show(name, reply))).await?)
     }
 
-    /// Locks that are held, in order of namespace and name.
+    /// Locks that are held, of all namespaces or of one, in order of namespace and name.
     ///
     /// # Errors
     /// 503 only.
     pub async fn list(
         &self,
+        namespace: Option<&str>,
         after: Option<&CoordinationName>,
         limit: usize,
     ) -> Result<Vec<LockShown>, Problem> {
         let (mut all, limit) = (Vec::new(), limit.min(LISTED_AT_A_TIME));
+        let begin = namespace.map(CoordinationName::before_all_of);
+        let after = after.max(begin.as_ref());
         for partition in self.queues.engine().queue_partitions() {
             let after = after.cloned();
             let list = |reply| QueueInput::Lock(LockCall::List(after, limit, reply));
             all.extend(partition.ask(list).await?);
         }
+        all.retain(|lock: &LockShown| namespace.is_none_or(|namespace| lock.name.namespace() == namespace));
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all.truncate(limit);
         Ok(all)

@@ -75,7 +75,8 @@ fn answers_that_come_before_a_save_are_found() {
 
 #[test]
 fn a_file_that_is_missing_is_found() {
-    check(FILE_NOT_WRITTEN, &[Invariant::BLOCKS_HAVE_FILES, Invariant::READ_AS_ANSWERED]);
+    let duplicates = Invariant::DUPLICATES_NAME_THE_FIRST;
+    check(FILE_NOT_WRITTEN, &[Invariant::BLOCKS_HAVE_FILES, Invariant::READ_AS_ANSWERED, duplicates]);
 }
 
 #[test]
