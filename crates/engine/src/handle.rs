@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::campaigns::CampaignsInput;
 use crate::context::EngineContext;
+use crate::coordination_metrics::CoordinationCollector;
 use crate::devices::input::{Addressed, Input, LinkedClient, RefusedMessage};
 use crate::devices::intake::{Mirror, Pending, Slice, SlicePart};
 use crate::followers::Followers;
@@ -426,6 +427,7 @@ impl Engine {
         self.shared.context.streams.watch.register(registry);
         registry.register_collector(Box::new(SubscriptionCollector { engine: self.clone() }));
         registry.register_collector(Box::new(CopyCollector { engine: self.clone() }));
+        registry.register_collector(Box::new(CoordinationCollector { engine: self.clone() }));
         let EngineContext { kernel, devices, queues, .. } = self.shared.context.clone();
         let (engine, stale, named) = (self.clone(), Arc::clone(&devices), Arc::clone(&queues));
         registry.register_collector(Box::new(EngineCollector {

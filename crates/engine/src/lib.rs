@@ -11,6 +11,7 @@
 pub mod campaigns;
 pub mod commands;
 pub mod coordination;
+mod coordination_metrics;
 pub mod devices;
 pub mod fleet_index;
 pub mod followers;

@@ -201,7 +201,7 @@ impl Collector for EngineCollector {
                 )?)?;
             }
         }
-        let PartitionStats { queues, scheduled, ready, reserved, dead, parked, waiting, paused } =
+        let PartitionStats { queues, scheduled, ready, reserved, dead, parked, waiting, paused, .. } =
             (self.queues)();
         for (name, help, value) in [
             ("fieldpost_engine_queues", "Queues that have jobs, dead letters or settings", queues),

@@ -456,6 +456,8 @@ impl QueuePartition {
             parked: parked_scheduled + parked_ready,
             waiting: self.waiting.len() as u64,
             paused: self.troubled.paused() as u64,
+            locks: self.locks.held() as u64,
+            lock_waits: self.locks.waiting() as u64,
         }
     }
 

@@ -74,6 +74,10 @@ pub struct PartitionStats {
     pub waiting: u64,
     /// Queues that give no jobs out until they are resumed.
     pub paused: u64,
+    /// Locks that are held.
+    pub locks: u64,
+    /// Callers that wait for them.
+    pub lock_waits: u64,
 }
 
 /// What became of jobs in a step.
@@ -125,6 +129,8 @@ impl AllPartitionStats {
             parked: sum.parked + one.parked,
             waiting: sum.waiting + one.waiting,
             paused: sum.paused + one.paused,
+            locks: sum.locks + one.locks,
+            lock_waits: sum.lock_waits + one.lock_waits,
         })
     }
 }
