@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use base::{Timestamp, hash};
 use bytes::Bytes;
 use compact_str::CompactString;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::CoordinationName;
 
@@ -51,6 +51,12 @@ pub struct CacheFigures {
     pub misses: u64,
 }
 
+/// Bytes of a part of the cache that is locked apart, at least: a value that is larger than its part
+/// is not kept.
+const SHARD_BYTES_MIN: u64 = 8 << 20;
+/// Such parts, at most.
+const SHARDS_MAX: usize = 64;
+
 #[derive(Clone, Debug)]
 struct ValueWeight;
 
@@ -66,8 +72,15 @@ impl ByteCache {
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         let expected = (bytes_max / (ENTRY_BYTES + VALUE_BYTES_EXPECTED)).max(1) as usize;
+        let shards = usize::try_from(bytes_max / SHARD_BYTES_MIN).unwrap_or(SHARDS_MAX).clamp(1, SHARDS_MAX);
+        // Not rounded up: each shard has room for the largest values.
+        let shards = 1 << shards.ilog2();
+        let mut options = OptionsBuilder::new();
+        options.estimated_items_capacity(expected).weight_capacity(bytes_max).shards(shards);
+        let options = options.build().expect("all that has no default is given");
+        let (hashes, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
         Self {
-            values: Cache::with_weighter(expected, bytes_max, ValueWeight),
+            values: Cache::with_options(options, ValueWeight, hashes, lifecycle),
             stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -150,6 +163,17 @@ mod tests {
         assert!(!cache.delete(&name("k"), Timestamp(11)));
         let CacheFigures { hits, misses, values, .. } = cache.figures();
         assert_eq!((hits, misses, values), (1, 1, 0));
+    }
+
+    #[test]
+    fn the_largest_values_are_kept_on_any_machine() {
+        const LARGE: &[u8] = &[7; base::limits::CACHED_BYTES_MAX];
+        for bytes_max in [8_u64 << 20, 64_000_000, 1 << 30] {
+            let cache = ByteCache::new(bytes_max);
+            assert!(cache.put(name("k"), value(LARGE, None), true, Timestamp(0)));
+            assert!(cache.get(&name("k"), Timestamp(0)).is_some(), "of {bytes_max} bytes");
+            assert!(!cache.put(name("k"), value(b"2", None), true, Timestamp(0)));
+        }
     }
 
     #[test]

@@ -202,11 +202,12 @@ impl LimitState {
                 ask_smooth(sums, asked, now)
             }
             Self::Window { per_ms, number, used } => {
+                // A caller that looked at the clock before others did counts in their window.
                 let current = now.0.div_euclid(*per_ms);
-                if *number != current {
+                if current > *number {
                     (*number, *used) = (current, 0);
                 }
-                let ends_in = current.saturating_add(1).saturating_mul(*per_ms) - now.0;
+                let ends_in = number.saturating_add(1).saturating_mul(*per_ms) - now.0;
                 ask_window(used, asked, ends_in.max(1) as u64)
             }
         }
@@ -241,7 +242,7 @@ fn ask_smooth(sums: &mut VecDeque<SmoothSum>, asked: &LimitAsked, now: Timestamp
     let part_ms = (span_ms(asked.per) as u64 / PARTS) as i64;
     match sums.back_mut() {
         Some(sum) if now.0 - sum.first.0 <= part_ms && asked.cost > 0 => {
-            sum.last = now;
+            sum.last = sum.last.max(now);
             sum.cost += asked.cost;
         }
         _ if asked.cost == 0 => {}

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::{ClientId, Clock, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, WayIn, hash};
-use prometheus_client::registry::Registry as MetricsRegistry;
 use records::Client;
 use store::{Store, StoreError};
 use tokio::sync::watch;
@@ -13,20 +12,16 @@ use tokio::task::JoinSet;
 
 use crate::campaigns::CampaignsInput;
 use crate::context::EngineContext;
-use crate::coordination_metrics::CoordinationCollector;
 use crate::devices::input::{Addressed, Input, LinkedClient, RefusedMessage};
 use crate::devices::intake::{Mirror, Pending, Slice, SlicePart};
 use crate::followers::Followers;
 use crate::kernel::feed_clock::FeedClock;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
-use crate::metrics::EngineCollector;
 use crate::queries::Device;
 use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
 use crate::registry::RegistryInput;
 use crate::streams::StreamsInput;
-use crate::streams::copy_metrics::CopyCollector;
-use crate::streams::subscription_metrics::SubscriptionCollector;
 use crate::{
     ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake, NewClient, NewDevice,
     OnlyIf, Queries, Settings,
@@ -37,6 +32,7 @@ mod campaigns;
 mod commands;
 mod idempotent;
 mod import;
+mod metrics;
 mod nodes;
 mod notices;
 mod operations;
@@ -414,39 +410,6 @@ impl Engine {
     #[must_use]
     pub fn due_lanes(&self) -> &DueLanes {
         &self.shared.context.devices.lanes
-    }
-
-    /// Registers the metrics for `/metrics`.
-    pub fn register_metrics(&self, registry: &mut MetricsRegistry) {
-        self.shared.context.metrics.register(registry);
-        self.followers().register(registry);
-        self.shared.context.notices.register(registry);
-        self.shared.context.campaigns.counts.register(registry);
-        self.shared.context.campaigns.links.register(registry);
-        self.shared.context.streams.counts.register(registry);
-        self.shared.context.streams.watch.register(registry);
-        registry.register_collector(Box::new(SubscriptionCollector { engine: self.clone() }));
-        registry.register_collector(Box::new(CopyCollector { engine: self.clone() }));
-        registry.register_collector(Box::new(CoordinationCollector { engine: self.clone() }));
-        let EngineContext { kernel, devices, queues, .. } = self.shared.context.clone();
-        let (engine, stale, named) = (self.clone(), Arc::clone(&devices), Arc::clone(&queues));
-        registry.register_collector(Box::new(EngineCollector {
-            store: Arc::clone(&kernel.store),
-            inbox_inputs: Box::new(move || engine.inbox_inputs()),
-            stale_clients: Box::new(move || stale.stale.len()),
-            fleet: Arc::clone(&devices.fleet),
-            devices: Box::new(move || devices.stats.sum()),
-            queue_jobs: Box::new(move || named.named_queues.with_others(&named.stats.sum())),
-            queues: Box::new(move || queues.stats.sum()),
-        }));
-    }
-
-    fn inbox_inputs(&self) -> usize {
-        let SharedEngine { partitions, queues, streams, .. } = &*self.shared;
-        self.shared.campaigns.waiting()
-            + partitions.iter().map(PartitionHandle::waiting).sum::<usize>()
-            + queues.iter().map(PartitionHandle::waiting).sum::<usize>()
-            + streams.iter().map(PartitionHandle::waiting).sum::<usize>()
     }
 
     pub(crate) fn context(&self) -> &EngineContext {

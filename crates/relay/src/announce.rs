@@ -93,6 +93,7 @@ pub(crate) async fn announce(
         let call = OutgoingCall {
             is_put: true,
             path: vec!["relays".to_owned(), config.name.clone()],
+            parameter: None,
             idempotency_key: None,
             body: said(config, &progress.get()).into_bytes(),
         };

@@ -20,6 +20,9 @@ const VERSION_MIN: i32 = 130_000;
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// A partner that is gone without a word is found out after about half a minute, on both sides.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 4;
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
 /// How every session is set up: names mean what they say, nothing ends it but us, and what was
 /// committed is durable.
@@ -91,7 +94,8 @@ impl DatabaseUrl {
             config.password(password);
         }
         config.connect_timeout(CONNECT_MAX);
-        config.keepalives_idle(KEEPALIVE_IDLE);
+        config.keepalives_idle(KEEPALIVE_IDLE).keepalives_interval(KEEPALIVE_INTERVAL);
+        config.keepalives_retries(KEEPALIVE_RETRIES).tcp_user_timeout(UNACKNOWLEDGED_MAX);
         let tls = PostgresTls::new(check.unwrap_or(TlsCheck::None), authorities.as_deref());
         let tls = tls.map_err(DatabaseUrlError)?;
         let told = told(&config).into();

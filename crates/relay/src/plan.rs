@@ -215,6 +215,12 @@ impl PlannedCall {
             && !is_repeated
     }
 
+    /// Rows go once they are durable, whatever the save mode of their stream.
+    pub(crate) fn parameter(&self) -> Option<(&'static str, &'static str)> {
+        let is_stream = target(&self.destination).is_some_and(|(kind, ..)| kind == RowTarget::Stream);
+        is_stream.then_some(("durable", "true"))
+    }
+
     /// The names of its path, and its body.
     pub(crate) fn request(&self) -> Option<(Vec<String>, Vec<u8>)> {
         let (kind, namespace, name) = target(&self.destination)?;

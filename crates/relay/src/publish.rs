@@ -18,6 +18,8 @@ pub struct OutgoingCall {
     pub is_put: bool,
     /// The names of its path behind `/v1`, as they are.
     pub path: Vec<String>,
+    /// A parameter, and its value.
+    pub parameter: Option<(&'static str, &'static str)>,
     /// With which it takes effect once.
     pub idempotency_key: Option<String>,
     /// The JSON document.
@@ -47,7 +49,12 @@ pub fn over_http(client: Client) -> CallMaker {
         Box::pin(async move {
             let names: Vec<&str> = call.path.iter().map(String::as_str).collect();
             let method = if call.is_put { Method::PUT } else { Method::POST };
-            let request = Request::new(method, Path::of(&names)).json(call.body);
+            let path = Path::of(&names);
+            let path = match call.parameter {
+                Some((name, value)) => path.with(name, value),
+                None => path,
+            };
+            let request = Request::new(method, path).json(call.body);
             let request = request.timeout(ANSWER_MAX).answer_bytes_max(ANSWER_BYTES_MAX);
             let request = match &call.idempotency_key {
                 Some(key) => request.idempotency_key(key).map_err(|error| error.to_string())?,

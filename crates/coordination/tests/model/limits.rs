@@ -86,3 +86,14 @@ fn unused_limits_make_room_for_others() {
         table.ask(&name(&number.to_string()), &asks, then).expect("what nobody uses goes");
     }
 }
+
+#[test]
+fn a_caller_that_looked_at_the_clock_before_others_counts_in_their_window() {
+    let table = LimitTable::new(16);
+    let per = Duration::from_secs(60);
+    let asks = LimitAsked { limit: 2, per, cost: 1, kind: LimitKind::Window };
+    let border = Timestamp(60_000 * 100);
+    let ask = |at| table.ask(&name("x"), &asks, at).expect("room").allowed;
+    let answers = [border, Timestamp(border.0 - 1), border, border].map(ask);
+    assert_eq!(answers, [true, true, false, false]);
+}

@@ -278,13 +278,16 @@ async fn move_rows(flags: RelayRun) -> Result<(), RelayFailure> {
         return Err(RelayFailure::Output(io::Error::other("signals cannot be listened for")));
     };
     let (stop, stopped) = watch::channel(false);
-    let relay = tokio::spawn(::relay::run(config, stopped));
+    let mut relay = tokio::spawn(::relay::run(config, stopped));
+    let failed = |error| RelayFailure::Output(io::Error::other(error));
     tokio::select! {
+        // It ends by itself only where it fails.
+        ended = &mut relay => return ended.map_err(failed),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     stop.send_replace(true);
-    relay.await.map_err(|error| RelayFailure::Output(io::Error::other(error)))
+    relay.await.map_err(failed)
 }
 
 fn client(flags: &RelayRun) -> Result<Client, RelayFailure> {

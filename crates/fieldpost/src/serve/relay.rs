@@ -50,7 +50,8 @@ fn within(router: Router) -> CallMaker {
 
 async fn answered(mut router: Router, call: OutgoingCall) -> Result<CallAnswer, String> {
     // Names of queues and streams, and of this relay, have no character that a path has otherwise.
-    let path = format!("/v1/{}", call.path.join("/"));
+    let query = call.parameter.map(|(name, value)| format!("?{name}={value}"));
+    let path = format!("/v1/{}{}", call.path.join("/"), query.unwrap_or_default());
     let method = if call.is_put { Method::PUT } else { Method::POST };
     let mut request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
     if let Some(key) = &call.idempotency_key {

@@ -126,6 +126,7 @@ impl<'a> Rounds<'a> {
             let request = OutgoingCall {
                 is_put: false,
                 path: path.clone(),
+                parameter: call.parameter(),
                 idempotency_key: call.key.clone(),
                 body: body.clone(),
             };

@@ -147,3 +147,11 @@ fn a_call_is_the_apis() {
     assert_eq!(body, b"{\"jobs\":[{1},{2}]}");
     assert!(call.needs_key());
 }
+
+#[test]
+fn rows_of_streams_are_durable_before_they_go() {
+    for (destination, expect) in [("stream:a/s", Some(("durable", "true"))), ("queue:a/q", None)] {
+        let call = PlannedCall { destination: destination.to_owned(), rows: Vec::new(), key: None, bytes: 0 };
+        assert_eq!(call.parameter(), expect, "{destination}");
+    }
+}
