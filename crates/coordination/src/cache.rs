@@ -51,8 +51,8 @@ pub struct CacheFigures {
     pub misses: u64,
 }
 
-/// Bytes of a part of the cache that is locked apart, at least: a value that is larger than its part
-/// is not kept.
+/// Bytes of a part of the cache that is locked apart, at least: a value that is larger than its
+/// part is not kept.
 const SHARD_BYTES_MIN: u64 = 8 << 20;
 /// Such parts, at most.
 const SHARDS_MAX: usize = 64;
