@@ -56,6 +56,8 @@ export class Rows<T> {
   private top: T[] = [];
   private next: string | undefined;
   /** What was put on top while the first page was asked for: it may not be in it. */
+  /** Rows on the screen, up to this one. */
+  private shownTo = 0;
   private meanwhile: T[] = [];
   /** Rows that were changed, or taken out, while pages were asked for: these know of it or not. */
   private changed = new Map<string, T | undefined>();
@@ -119,8 +121,14 @@ export class Rows<T> {
     for (const slot of this.slots) {
       if (slot.start < last && slot.start + slot.count > first && slot.items === undefined) void this.refill(slot);
     }
-    if (this.more && until >= this.length - PAGE_ROWS / 2) void this.append(this.generation.signal);
+    this.shownTo = until;
+    if (this.nearsEnd()) void this.append(this.generation.signal);
     this.forgetFarFrom(first);
+  }
+
+  /** There are more rows, and those on the screen are close to the last one here. */
+  private nearsEnd(): boolean {
+    return this.more && this.shownTo >= this.length - PAGE_ROWS / 2;
   }
 
   /** Puts rows on top, newest first: what came live. Those that are there already are changed. */
@@ -334,7 +342,8 @@ export class Rows<T> {
     if (signal.aborted) return;
     this.beginning = false;
     if (this.lacking) this.catchUp();
-    else if (this.more && this.length < PAGE_ROWS / 2) await this.append(signal);
+    // Whoever came to the end while it was loaded moves no further by themselves.
+    else if (this.nearsEnd()) await this.append(signal);
   }
 
   private async append(signal: AbortSignal): Promise<void> {
