@@ -8,6 +8,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use crate::ports::free_ports;
+
 /// What a newcomer would wait for, and then some for a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -23,12 +25,6 @@ pub(crate) fn blocks(page: &str, mark: &str) -> String {
     }
     assert!(!script.is_empty(), "{page} has blocks below the mark {mark}");
     script
-}
-
-/// Three ports that nobody has at this moment.
-pub(crate) fn free_ports() -> [u16; 3] {
-    let listeners = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
-    listeners.map(|listener| listener.local_addr().expect("it is bound").port())
 }
 
 /// Puts other ports in place of those that the page names.

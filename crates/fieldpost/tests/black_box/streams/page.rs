@@ -1,6 +1,7 @@
 //! `docs/streams.md`: its blocks, run as they stand on other ports.
 
-use crate::pages::{blocks, free_ports, run};
+use crate::pages::{blocks, run};
+use crate::ports::free_ports;
 
 #[test]
 fn the_order_intake_of_the_shop_works_as_it_stands() {
