@@ -56,9 +56,9 @@ pub(crate) use client::{
 pub(crate) use command::{CommandShape, NewCommandShape, PolledShape};
 pub(crate) use coordination::{
     CachedValueShape, CachedValuesShape, ChannelReceiversShape, DeletedValuesShape, HeldLockShape,
-    LimitShape, ListedLockShape, LockShape, QueueControlShape, limit_asked, limit_asked_schema,
-    lock_extended, lock_extended_schema, lock_released, lock_released_schema, lock_wanted,
-    lock_wanted_schema, queue_control, queue_control_schema,
+    LimitShape, ListedLimitShape, ListedLockShape, LockShape, QueueControlShape, limit_asked,
+    limit_asked_schema, lock_extended, lock_extended_schema, lock_released, lock_released_schema,
+    lock_wanted, lock_wanted_schema, queue_control, queue_control_schema,
 };
 pub(crate) use copy::{
     CopyShape, NodeShape, ReceiptShape, TransferredShape, new_copy, new_copy_schema, new_node,

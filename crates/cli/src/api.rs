@@ -206,6 +206,16 @@ impl Api {
             .map_err(|error| self.foreign(format!("its answer is not what was asked for: {error}")))
     }
 
+    /// A `PUT` of bytes.
+    pub(super) fn put_bytes(&self, path: &Path, bytes: Vec<u8>) -> Result<(), Failure> {
+        self.ask(&path.request(Method::PUT)?.bytes(bytes)).map(drop)
+    }
+
+    /// What a call of the client crate gives, waited for.
+    pub(super) fn wait_for<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        self.runtime.block_on(call).map_err(|error| self.failure(error))
+    }
+
     fn document(&self, request: &Request) -> Result<Box<RawValue>, Failure> {
         let body = self.ask(request)?;
         serde_json::from_slice(&body).map_err(|_| self.foreign("its answer is not JSON".to_owned()))

@@ -28,6 +28,8 @@ pub(super) enum Failure {
     Incomplete(String),
     /// An import ended before its input did; everything up to this line of it has been taken.
     BrokenOff { after_line: u64, cause: Box<Failure> },
+    /// A command that was run for this one ended with this exit code, and has told why.
+    Command(u8),
     /// The output cannot be written.
     Output(io::Error),
 }
@@ -41,6 +43,7 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::NotReached { .. } | Self::Foreign { .. } => 3,
             Self::BrokenOff { cause, .. } => cause.exit_code(),
+            Self::Command(code) => *code,
             // Whoever read the output has had enough of it, as `head` does.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Output(_) => 5,
@@ -58,7 +61,7 @@ impl Failure {
 
     /// Whether there is anybody to be told.
     pub(super) fn is_silent(&self) -> bool {
-        self.exit_code() == 0
+        self.exit_code() == 0 || matches!(self, Self::Command(_))
     }
 
     /// What to do about it.
@@ -77,7 +80,7 @@ impl Failure {
                 };
                 Some(cause.advice().into_iter().chain([go_on]).collect::<Vec<_>>().join("\n"))
             }
-            Self::Usage(_) | Self::Incomplete(_) | Self::Output(_) => None,
+            Self::Usage(_) | Self::Incomplete(_) | Self::Command(_) | Self::Output(_) => None,
         }
     }
 
@@ -93,6 +96,7 @@ impl Failure {
             Self::NotReached { .. } => "not_reached",
             Self::Foreign { .. } => "not_fieldpost",
             Self::Incomplete(_) => "incomplete",
+            Self::Command(_) => "command",
             Self::Output(_) => "output",
         };
         let mut document = json!({ "detail": self.to_string() });
@@ -121,6 +125,7 @@ impl fmt::Display for Failure {
             Self::NotReached { server, why } => write!(f, "no answer from {server}: {why}"),
             Self::Foreign { server, what } => write!(f, "{server} is not a Fieldpost server: {what}"),
             Self::BrokenOff { cause, .. } => write!(f, "{cause}"),
+            Self::Command(code) => write!(f, "the command ended with {code}"),
             Self::Output(error) => write!(f, "the output cannot be written: {error}"),
         }
     }

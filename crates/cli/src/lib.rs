@@ -1,14 +1,16 @@
 //! The commands that ask a server: `client`, `device`, `report`, `command`, `rollout`, `task`,
-//! `campaign`, `fleet`, `operation`, `delivery`, `queue`, `job`, `stream`, `copy`, `node`, `notice`
-//! and `stats`.
+//! `campaign`, `fleet`, `operation`, `delivery`, `queue`, `job`, `stream`, `copy`, `node`, `lock`,
+//! `limit`, `cache`, `channel`, `notice` and `stats`.
 //!
 //! Each thing has a module with its flags and its calls, and in it one with how it is shown to
 //! people. They know the server only by its API, like any other program; nothing here sees an
-//! engine or a data directory. `job work` alone runs for long, and is the client crate's worker.
+//! engine or a data directory. `job work` and `lock run` run for long, over the client crate.
 
 mod advice;
 mod api;
+mod cache;
 mod campaign;
+mod channel;
 mod client;
 mod command;
 mod copy;
@@ -21,7 +23,9 @@ mod follow;
 mod import;
 mod input;
 mod job;
+mod limit;
 mod list;
+mod lock;
 mod max_failed;
 mod node;
 mod notice;
@@ -88,6 +92,14 @@ pub enum RemoteCommand {
     Copy(CommandGroup<copy::CopyAction>),
     /// The other servers that streams are copied to or from.
     Node(CommandGroup<node::NodeAction>),
+    /// Hold locks that one program at a time has, and run a command under one.
+    Lock(CommandGroup<lock::LockAction>),
+    /// Ask how often something may be done in a span of time.
+    Limit(CommandGroup<limit::LimitAction>),
+    /// Put bytes into the server's memory, and get them.
+    Cache(CommandGroup<cache::CacheAction>),
+    /// Give messages to whoever listens now, and listen.
+    Channel(CommandGroup<channel::ChannelAction>),
     /// What there is to be told of the server itself.
     Notice(CommandGroup<notice::NoticeCommand>),
     /// Count reports, changes, losses or deliveries over time.
@@ -130,6 +142,10 @@ pub fn run(command: &RemoteCommand) -> ExitCode {
         RemoteCommand::Stream(noun) => &noun.server,
         RemoteCommand::Copy(noun) => &noun.server,
         RemoteCommand::Node(noun) => &noun.server,
+        RemoteCommand::Lock(noun) => &noun.server,
+        RemoteCommand::Limit(noun) => &noun.server,
+        RemoteCommand::Cache(noun) => &noun.server,
+        RemoteCommand::Channel(noun) => &noun.server,
         RemoteCommand::Notice(noun) => &noun.server,
         RemoteCommand::Stats(alone) => &alone.server,
     };
@@ -162,6 +178,10 @@ fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<
         RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
         RemoteCommand::Copy(noun) => noun.command.run(api, screen),
         RemoteCommand::Node(noun) => noun.command.run(api, screen),
+        RemoteCommand::Lock(noun) => noun.command.run(&noun.server, api, screen),
+        RemoteCommand::Limit(noun) => noun.command.run(api, screen),
+        RemoteCommand::Cache(noun) => noun.command.run(api, screen),
+        RemoteCommand::Channel(noun) => noun.command.run(api, screen),
         RemoteCommand::Notice(noun) => noun.command.run(api, screen),
         RemoteCommand::Queue(noun) => noun.command.run(api, screen),
         RemoteCommand::Job(noun) => noun.command.run(&noun.server, api, screen),

@@ -1,6 +1,7 @@
 //! `fieldpost queue`: how queues stand, what is set for them, and what became of jobs that failed
 //! for good.
 
+mod control;
 mod set;
 mod view;
 
@@ -24,6 +25,8 @@ pub enum Command {
     Stats(QueueArgs),
     /// Change what is set for a queue: order, concurrency, rate, limits.
     Set(set::Set),
+    /// Tell the workers of a queue what to do, or show what they are told.
+    Control(control::TellWorkers),
     /// Hand out no more jobs.
     Pause(QueueArgs),
     /// Hand out jobs again.
@@ -106,6 +109,7 @@ impl Command {
                 screen.show(&stats, || Ok(api.read::<QueueView>(&stats)?.facts()))
             }
             Self::Set(set) => set.run(api, screen),
+            Self::Control(control) => control.run(api, screen),
             Self::Pause(place) => {
                 api.start(&place.below(&["pause"]))?;
                 screen.tell(&format!("{} hands out no jobs\n", place.name()))

@@ -13,6 +13,7 @@ use crate::campaign::Campaigns;
 use crate::commands::Commands;
 use crate::connection::Connection;
 use crate::consumer::Consumer;
+use crate::coordination::{Limiter, SharedCache, SharedChannels, SharedLock};
 use crate::device::Device;
 use crate::error::{Error, SetupError};
 use crate::fleet::Fleet;
@@ -199,6 +200,30 @@ impl Client {
     #[must_use]
     pub fn fleet(&self) -> Fleet {
         Fleet::new(self.clone())
+    }
+
+    /// A lock that one owner holds at a time.
+    #[must_use]
+    pub fn lock(&self, namespace: &str, name: &str) -> SharedLock {
+        SharedLock::new(self.clone(), namespace, name)
+    }
+
+    /// A limit: so much in a span of time, over all programs that ask.
+    #[must_use]
+    pub fn limiter(&self, namespace: &str, name: &str, limit: u64, per: Duration) -> Limiter {
+        Limiter::new(self.clone(), namespace, name, limit, per)
+    }
+
+    /// The cache of a namespace.
+    #[must_use]
+    pub fn cache(&self, namespace: impl Into<String>) -> SharedCache {
+        SharedCache::new(self.clone(), namespace.into())
+    }
+
+    /// The channels of a namespace.
+    #[must_use]
+    pub fn channels(&self, namespace: impl Into<String>) -> SharedChannels {
+        SharedChannels::new(self.clone(), namespace.into())
     }
 
     /// The queues that there are, in order of namespace and name.

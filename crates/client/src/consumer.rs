@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hyper::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,6 +16,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::job::{Held, Job};
 use crate::path::Path;
+use crate::queue_control::QueueControl;
 use crate::request::Request;
 use crate::retry::{Answered, Failed, Repeat};
 use crate::span::Span;
@@ -27,6 +27,8 @@ const ACKS_PER_CALL_MAX: usize = 1_000;
 /// The longest that one job can be in an answer: a payload of 1 MiB as base64, and all that stands
 /// beside it.
 const JOB_BYTES_MAX: usize = 1_536 * 1_024;
+/// The status of a thing that is not there.
+const NOT_FOUND: u16 = 404;
 
 /// Takes jobs from one queue or several, and settles them. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -122,6 +124,13 @@ pub(crate) struct AckedThere {
     pub(crate) perhaps_twice: bool,
 }
 
+/// What was taken, and what workers are told.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Consumed {
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) control: Option<QueueControl>,
+}
+
 impl Consumer {
     pub(crate) fn new(client: Client, namespace: String, queues: Vec<String>) -> Self {
         Self { client, namespace, queues }
@@ -136,13 +145,26 @@ impl Consumer {
     /// See [`Error`].
     pub async fn consume(&self, want: Want) -> Result<Vec<Job>, Error> {
         let Answered { body, .. } = self.client.ask(&self.consuming(want)?, Repeat::Harmful).await?;
-        self.jobs(&body)
+        Ok(self.client.read::<Consumed>(&body)?.jobs)
     }
 
-    /// The same on a connection of one's own.
-    pub(crate) async fn consume_on(&self, line: &mut Connection, want: Want) -> Result<Vec<Job>, Error> {
+    /// The same on a connection of one's own, with what workers are told.
+    pub(crate) async fn consume_on(&self, line: &mut Connection, want: Want) -> Result<Consumed, Error> {
         let body = self.client.ask_on(line, &self.consuming(want)?).await?;
-        self.jobs(&body)
+        self.client.read(&body)
+    }
+
+    /// What workers of the first queue were told to do, if anything: of several queues it counts.
+    /// Not tried again after `until`.
+    pub(crate) async fn control(&self, until: Instant) -> Result<Option<QueueControl>, Error> {
+        let first = self.queues.first().map_or("", String::as_str);
+        let request = Request::new(Method::GET, Path::of(&["queues", &self.namespace, first, "control"]));
+        match self.client.ask_until(&request, Repeat::Harmless, until).await {
+            Ok(answered) => self.client.read(&answered.body).map(Some),
+            // A server of before there was such a thing has no such route.
+            Err(failed) if failed.error.status() == Some(NOT_FOUND) => Ok(None),
+            Err(failed) => Err(failed.error),
+        }
     }
 
     fn consuming(&self, want: Want) -> Result<Request, Error> {
@@ -152,14 +174,6 @@ impl Consumer {
         let answer_bytes_max = want.max.unwrap_or(1).saturating_mul(JOB_BYTES_MAX);
         let timeout = self.client.timeout_of(&request) + wait;
         Ok(request.timeout(timeout).answer_bytes_max(answer_bytes_max))
-    }
-
-    fn jobs(&self, body: &Bytes) -> Result<Vec<Job>, Error> {
-        #[derive(Deserialize)]
-        struct Jobs {
-            jobs: Vec<Job>,
-        }
-        Ok(self.client.read::<Jobs>(body)?.jobs)
     }
 
     /// A job is done.

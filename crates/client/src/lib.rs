@@ -1,5 +1,6 @@
 //! Typed jobs and a worker loop for Fieldpost's delay queues, streams of messages, commands to its
-//! devices, and tasks and campaigns that ask some of many.
+//! devices, tasks and campaigns that ask some of many, and the locks, limits, cache and channels
+//! that programs share.
 //!
 //! It knows the server only by its REST API, like any other program. The page below is the guide of
 //! the docs; its examples are compiled.
@@ -12,6 +13,7 @@ mod command;
 mod commands;
 mod connection;
 mod consumer;
+mod coordination;
 mod copy;
 mod device;
 mod error;
@@ -28,6 +30,7 @@ mod producer;
 mod proxy;
 mod publish;
 mod queue;
+mod queue_control;
 mod queue_stats;
 mod request;
 mod retry;
@@ -47,6 +50,10 @@ pub use client::{Builder, Client};
 pub use command::{Command, CommandId, CommandStatus, DesiredEntry, LateAnswer, NewCommand, SentCommand};
 pub use commands::{CommandFilter, Commands};
 pub use consumer::{Acked, Consumer, Retry, Want};
+pub use coordination::{
+    ChannelNews, ChannelSubscription, LimitAnswer, Limiter, LockGuard, LockState, SharedCache,
+    SharedChannels, SharedLock,
+};
 pub use copy::{CopySummary, CopyTerms, MessageCopy, MessageReceipt};
 pub use device::Device;
 pub use error::{Error, Refusal, SetupError};
@@ -65,6 +72,7 @@ pub use picks::{CustomerClass, Picks};
 pub use producer::{NodeAppend, ProducerError, StreamProducer};
 pub use publish::{Change, NewJob, OnConflict, Published, Schedule};
 pub use queue::{Alias, Queue, Which};
+pub use queue_control::{ControlState, QueueControl};
 pub use queue_stats::{Cursor, FeedPage, Figures, Order, Page, QueueFlow, Settings};
 pub use request::{Answer, Download, Request};
 pub use stream_config::{BlockConfig, FullChoice, KeepConfig, MoveConfig, SaveChoice, StreamConfig};

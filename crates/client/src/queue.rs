@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::consumer::{Acked, Consumer, Retry, Want};
@@ -15,6 +16,7 @@ use crate::error::Error;
 use crate::job::{DeadJob, Held, Job, JobId, Seen, State};
 use crate::path::Path;
 use crate::publish::{Change, NewJob, Published};
+use crate::queue_control::QueueControl;
 use crate::queue_stats::{Cursor, Figures, Page, Settings};
 use crate::request::Request;
 use crate::retry::{Repeat, idempotency_key};
@@ -232,6 +234,32 @@ impl Queue {
     /// See [`Error`].
     pub async fn resume(&self) -> Result<(), Error> {
         self.client.order(&Request::new(Method::POST, self.path(&["resume"])), Repeat::Harmless).await
+    }
+
+    /// What its workers were told to do, if anything.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn control(&self) -> Result<Option<QueueControl>, Error> {
+        self.consumer.control(Instant::now() + self.client.retry_for()).await
+    }
+
+    /// Tells its workers what to do, all of it; durable, and within a second with those that wait
+    /// for jobs.
+    ///
+    /// # Errors
+    /// 422 for what is out of range; see [`Error`].
+    pub async fn set_control(&self, control: &QueueControl) -> Result<(), Error> {
+        let request = Request::document(Method::PUT, self.path(&["control"]), control)?;
+        self.client.order(&request, Repeat::Harmless).await
+    }
+
+    /// Tells its workers nothing any more: they take jobs as they did before.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn delete_control(&self) -> Result<(), Error> {
+        self.client.order(&Request::new(Method::DELETE, self.path(&["control"])), Repeat::Harmless).await
     }
 
     /// Deletes the queue with its jobs, dead ones too, and its settings.

@@ -33,6 +33,7 @@ pub struct Request {
 }
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 /// The longest answer, if the request sets no other limit: a list of a thousand jobs with payloads
 /// of some kilobytes.
@@ -62,6 +63,12 @@ impl Request {
     #[must_use]
     pub fn json(self, document: impl Into<Bytes>) -> Self {
         Self { body: document.into(), content_type: Some(JSON), ..self }
+    }
+
+    /// With bytes of any kind for a body.
+    #[must_use]
+    pub fn bytes(self, bytes: impl Into<Bytes>) -> Self {
+        Self { body: bytes.into(), content_type: Some(OCTETS), ..self }
     }
 
     /// With lines of JSON for a body.

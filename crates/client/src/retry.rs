@@ -89,17 +89,26 @@ impl Waits {
     /// The wait after this failure: half of it certain, half by chance, and never shorter than the
     /// server asks for.
     pub(crate) fn next(&mut self, error: &Error) -> Duration {
+        self.next_by_chance().max(error.retry_after().unwrap_or_default())
+    }
+
+    /// The same where nothing was said.
+    pub(crate) fn next_by_chance(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(LONGEST_WAIT);
-        let spread = wait / 2 + (wait / 2).mul_f64(chance());
-        spread.max(error.retry_after().unwrap_or_default())
+        wait / 2 + (wait / 2).mul_f64(chance())
     }
 }
 
 /// A key that nobody else uses; `None` where the system has no chance to give.
 pub(crate) fn idempotency_key() -> Option<HeaderValue> {
+    HeaderValue::from_str(&unique_text()?).ok()
+}
+
+/// A text that nobody else has; `None` where the system has no chance to give.
+pub(crate) fn unique_text() -> Option<String> {
     let (high, low) = (getrandom::u64().ok()?, getrandom::u64().ok()?);
-    HeaderValue::from_str(&format!("{high:016x}{low:016x}")).ok()
+    Some(format!("{high:016x}{low:016x}"))
 }
 
 /// A number from 0 to 1. Without a source of chance the waits are only less spread.

@@ -5,7 +5,7 @@
 //! is kept in up to [`PARTS`] sums, each of which counts until its latest part is a span old.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -67,6 +67,21 @@ pub struct LimitAnswer {
     pub retry_after_ms: u64,
 }
 
+/// A limit as it was asked last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitShown {
+    /// Its place.
+    pub name: CoordinationName,
+    /// How it counts.
+    pub kind: LimitKind,
+    /// How much may come in `per`.
+    pub limit: u64,
+    /// The span.
+    pub per: Duration,
+    /// How much may still come now.
+    pub remaining: u64,
+}
+
 /// As many limits are in memory as may be, and none of them is unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyLimits;
@@ -85,9 +100,18 @@ struct LimitShard {
     unused: BinaryHeap<Reverse<(Timestamp, CoordinationName)>>,
 }
 
+/// One limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LimitState {
+    /// As it was asked last.
+    limit: u64,
+    per: Duration,
+    counts: LimitCounts,
+}
+
 /// What was let through of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum LimitState {
+enum LimitCounts {
     Smooth { sums: VecDeque<SmoothSum>, unused_at: Timestamp },
     Window { per_ms: i64, number: i64, used: u64 },
 }
@@ -143,13 +167,43 @@ impl LimitTable {
         let state = shard.limits.get_mut(name).ok_or(TooManyLimits)?;
         Ok(state.ask(asked, now))
     }
+
+    /// Limits that are used, in order of namespace and name, behind `after`.
+    #[must_use]
+    pub fn list(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&CoordinationName>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Vec<LimitShown> {
+        let mut found = BTreeMap::new();
+        for shard in &self.shards {
+            for (name, state) in &lock(shard).limits {
+                let is_meant = namespace.is_none_or(|namespace| name.namespace() == namespace)
+                    && after.is_none_or(|after| name > after)
+                    && state.counts.unused_at() > now;
+                let is_behind =
+                    found.len() >= limit && found.last_key_value().is_none_or(|(last, _)| name > last);
+                if is_meant && !is_behind {
+                    found.insert(name.clone(), state.shown(name, now));
+                    if found.len() > limit {
+                        found.pop_last();
+                    }
+                }
+            }
+        }
+        found.into_values().collect()
+    }
 }
 
 impl LimitShard {
     fn forget_unused(&mut self, now: Timestamp) {
         for _ in 0..FORGOTTEN_AT_A_TIME {
             let Some(Reverse((_, name))) = self.unused.pop_if_due(now) else { return };
-            let Some(unused_at) = self.limits.get(&name).map(LimitState::unused_at) else { continue };
+            let Some(unused_at) = self.limits.get(&name).map(|limit| limit.counts.unused_at()) else {
+                continue;
+            };
             if unused_at <= now {
                 self.limits.remove(&name);
             } else {
@@ -172,6 +226,33 @@ impl PopIfDue for BinaryHeap<Reverse<(Timestamp, CoordinationName)>> {
 }
 
 impl LimitState {
+    fn new(asked: &LimitAsked) -> Self {
+        Self { limit: asked.limit, per: asked.per, counts: LimitCounts::new(asked) }
+    }
+
+    fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitAnswer {
+        (self.limit, self.per) = (asked.limit, asked.per);
+        self.counts.ask(asked, now)
+    }
+
+    fn shown(&self, name: &CoordinationName, now: Timestamp) -> LimitShown {
+        let Self { limit, per, counts } = self;
+        let (kind, used) = match counts {
+            LimitCounts::Smooth { sums, .. } => {
+                let counted = sums.iter().filter(|sum| sum.last.after(*per) > now);
+                (LimitKind::Smooth, counted.fold(0, |used: u64, sum| used.saturating_add(sum.cost)))
+            }
+            LimitCounts::Window { per_ms, number, used } => {
+                let is_current = now.0.div_euclid(*per_ms) <= *number;
+                (LimitKind::Window, if is_current { *used } else { 0 })
+            }
+        };
+        let remaining = limit.saturating_sub(used);
+        LimitShown { name: name.clone(), kind, limit: *limit, per: *per, remaining }
+    }
+}
+
+impl LimitCounts {
     fn new(asked: &LimitAsked) -> Self {
         match asked.kind {
             LimitKind::Smooth => Self::Smooth { sums: VecDeque::new(), unused_at: Timestamp(0) },

@@ -17,7 +17,7 @@ use crate::Engine;
 
 pub use coordination::{
     CacheFigures, CachedValue, ChannelEvent, ChannelListener, ChannelPatterns, CoordinationName, LimitAnswer,
-    LimitAsked, LimitKind, LockGrant, LockShown,
+    LimitAsked, LimitKind, LimitShown, LockGrant, LockShown,
 };
 
 /// How much everyday coordination keeps. Its default is that of the contract.
@@ -72,6 +72,15 @@ pub trait EphemeralStore: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'_, Result<LimitAnswer, Problem>>;
 
+    /// Limits that are used, in order of namespace and name, behind `after`.
+    fn limits(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&CoordinationName>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Vec<LimitShown>;
+
     /// Gives a message to whoever listens; answers to how many.
     fn publish(&self, channel: &CoordinationName, message: &Bytes) -> BoxFuture<'_, usize>;
 
@@ -123,6 +132,16 @@ impl EphemeralStore for ProcessMemory {
             Problem::new(429, "too_many_limits", detail)
         });
         ready(answer).boxed()
+    }
+
+    fn limits(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&CoordinationName>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Vec<LimitShown> {
+        self.limits.list(namespace, after, limit, now)
     }
 
     fn publish(&self, channel: &CoordinationName, message: &Bytes) -> BoxFuture<'_, usize> {
@@ -223,6 +242,18 @@ impl Coordination {
             return Err(Problem::not_allowed("invalid_duration", detail));
         }
         self.store().ask(name, asked, self.now()).await
+    }
+
+    /// Limits that are used, in order of namespace and name, behind `after`. It looks at all of
+    /// them: for a thread that may.
+    #[must_use]
+    pub fn limits(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&CoordinationName>,
+        limit: usize,
+    ) -> Vec<LimitShown> {
+        self.store().limits(namespace, after, limit, self.now())
     }
 
     /// Gives a message to whoever listens to its channel; answers to how many.

@@ -246,7 +246,7 @@ pub(super) fn scopes_suffice(scopes: &[Scope], needs: Needs, is_safe: bool, abou
         (Scope::Jobs(namespace), Needs::Queues | Needs::Operations) => {
             about.in_query("namespace") == Some(namespace.as_str())
         }
-        (Scope::Coordinate(namespace), Needs::LockList) => {
+        (Scope::Coordinate(namespace), Needs::CoordinationList) => {
             about.in_query("namespace") == Some(namespace.as_str())
         }
         (scope, Needs::Streams(right)) => {

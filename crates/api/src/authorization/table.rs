@@ -50,7 +50,7 @@ pub(super) enum Needs {
     /// `read` or `operate`, or `jobs:NAMESPACE` where that is asked for with `namespace=`.
     Queues,
     /// `coordinate:NAMESPACE` where that is asked for with `namespace=`.
-    LockList,
+    CoordinationList,
     /// This right to the streams of the `{ns}` in the path.
     Streams(StreamRights),
     /// `operate`, or any scope that publishes jobs or appends to streams: a relay speaks of itself.
@@ -144,7 +144,8 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("DELETE", "/v1/nodes/{name}", Admin(Never)),
     ("GET", "/v1/notices", Read(Never)),
     ("GET", "/v1/queues", Queues),
-    ("GET", "/v1/locks", Needs::LockList),
+    ("GET", "/v1/locks", Needs::CoordinationList),
+    ("GET", "/v1/limits", Needs::CoordinationList),
     ("GET", "/v1/desired", Look(Never)),
     ("POST", "/v1/desired", Command),
     ("GET", "/v1/desired/{id}", Look(Never)),
@@ -256,7 +257,7 @@ impl Needs {
             Needs::Fleet => "admin, read, commands, tasks or operate",
             Needs::Jobs => "admin, or jobs:NAMESPACE of this namespace",
             Needs::Coordinate => "admin, or coordinate:NAMESPACE of this namespace",
-            Needs::LockList => "admin, or coordinate:NAMESPACE with namespace=NAMESPACE in the query",
+            Needs::CoordinationList => "admin, or coordinate:NAMESPACE with namespace=NAMESPACE in the query",
             Needs::Control => "admin, or jobs:NAMESPACE or coordinate:NAMESPACE of this namespace",
             Needs::OperateJobs => "admin, operate, or jobs:NAMESPACE of this namespace",
             Operations => {

@@ -496,6 +496,8 @@ async fn coordination_is_for_tokens_of_its_namespace() {
         assert_eq!(limit.status, expect, "{token} {namespace}: {}", limit.json);
         let list = rig.with(token, &format!("GET /v1/locks?namespace={namespace}"), "").await;
         assert_eq!(list.status, expect, "{token} {namespace}: {}", list.json);
+        let list = rig.with(token, &format!("GET /v1/limits?namespace={namespace}"), "").await;
+        assert_eq!(list.status, expect, "{token} {namespace}: {}", list.json);
     }
     assert_eq!(rig.with("locker", "GET /v1/locks", "").await.status, 403);
     let listed = rig.with("locker", "GET /v1/locks?namespace=shop", "").await.json;

@@ -1,16 +1,21 @@
 //! `/v1/limits`: how often something may be done.
 
 use axum::extract::State;
+use axum::response::Response;
+use engine::coordination::{Coordination, CoordinationName, LimitShown};
+use engine::queries::Stretch;
 use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
-use crate::openapi::Call;
+use crate::list::{self, List, StretchOf};
 use crate::openapi::refusals::OF_COORDINATION;
+use crate::openapi::{Call, words};
+use crate::params::Params;
 use crate::path::NameInPath;
-use crate::shape::{self, LimitShape};
+use crate::shape::{self, LimitShape, ListedLimitShape};
 
 pub(super) fn routes() -> Routes {
     let asked = Call::new("Asks whether something may be done now; a refusal costs nothing")
@@ -24,7 +29,10 @@ pub(super) fn routes() -> Routes {
             (422, "unknown_word"),
             (429, "too_many_limits"),
         ]);
-    Routes::default().post("/v1/limits/{ns}/{name}", ask, asked)
+    let listed = Call::new("Limits that are used, in order of namespace and name")
+        .query("namespace", words::queue_name())
+        .lists::<ListedLimitShape<'_>>();
+    Routes::default().get("/v1/limits", list, listed).post("/v1/limits/{ns}/{name}", ask, asked)
 }
 
 async fn ask(
@@ -35,4 +43,34 @@ async fn ask(
     let asked = shape::limit_asked(&body)?;
     let answer = api.engine().coordination().ask_limit(&name, &asked).await?;
     Ok(Answer::ok(&LimitShape::from(answer)))
+}
+
+async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
+    let namespace = params.namespace()?;
+    let page = params.page()?;
+    let coordination = api.engine().coordination();
+    list::answer(&api, page, UsedLimits { coordination, namespace }).await
+}
+
+struct UsedLimits {
+    coordination: Coordination,
+    namespace: Option<String>,
+}
+
+impl List for UsedLimits {
+    type Key = CoordinationName;
+    type Found = LimitShown;
+    type Shown<'a> = ListedLimitShape<'a>;
+
+    fn look(&self, after: Option<&CoordinationName>, limit: usize, _: usize) -> StretchOf<Self> {
+        Ok(Stretch::indexed(self.coordination.limits(self.namespace.as_deref(), after, limit)))
+    }
+
+    fn key(found: &LimitShown) -> CoordinationName {
+        found.name.clone()
+    }
+
+    fn show(found: &LimitShown) -> ListedLimitShape<'_> {
+        found.into()
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Problem;
 use compact_str::CompactString;
-use engine::coordination::{LimitAnswer, LimitAsked, LimitKind, LockGrant, LockShown};
+use engine::coordination::{LimitAnswer, LimitAsked, LimitKind, LimitShown, LockGrant, LockShown};
 use engine::queues::{LockWanted, QueueName};
 use engine::records::{QueueControl, WorkState};
 use serde::Serialize;
@@ -126,6 +126,40 @@ impl From<LimitAnswer> for LimitShape {
     fn from(answer: LimitAnswer) -> Self {
         let LimitAnswer { allowed, remaining, retry_after_ms } = answer;
         Self { allowed, remaining, retry_after_ms }
+    }
+}
+
+/// A limit that is used, in a list.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListedLimit)]
+pub(crate) struct ListedLimitShape<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    #[schema(schema_with = words::limit_kind)]
+    kind: &'static str,
+    /// As it was asked last.
+    limit: u64,
+    #[schema(schema_with = words::duration)]
+    per: String,
+    /// How much may still come now.
+    remaining: u64,
+}
+
+impl<'a> From<&'a LimitShown> for ListedLimitShape<'a> {
+    fn from(shown: &'a LimitShown) -> Self {
+        let LimitShown { name, kind, limit, per, remaining } = shown;
+        let per = base::duration::format(*per);
+        let (namespace, name) = (name.namespace(), name.name());
+        Self { namespace, name, kind: kind.as_str(), limit: *limit, per, remaining: *remaining }
+    }
+}
+
+impl Row for ListedLimitShape<'_> {
+    const COLUMNS: &'static [&'static str] = &["namespace", "name", "kind", "limit", "per", "remaining"];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(self.namespace).text(self.name).text(self.kind).shown(self.limit);
+        cells.text(&self.per).shown(self.remaining);
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::job::Held;
+use crate::queue_control::QueueControl;
 
 /// Something that happened at a worker.
 #[derive(Clone, Debug)]
@@ -50,6 +51,12 @@ pub enum Event {
         error: Arc<Error>,
         /// When it is asked again.
         again_in: Duration,
+    },
+    /// The queue's workers are told something else than before; `None` is nothing any more. It is
+    /// done by itself.
+    Control {
+        /// What they are told.
+        control: Option<QueueControl>,
     },
     /// No more jobs are taken.
     Stopping {

@@ -1,36 +1,50 @@
 //! The question for jobs: asked on a connection of its own, one at a time, and again after a while
 //! when it fails.
+//!
+//! What workers are told comes with each answer, and a change of it ends a question that waits. Two
+//! looks close what is left: one before a question, if nothing was heard for a while, and one while
+//! it waits, for a change that came just before it.
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::Connection;
-use crate::consumer::{Consumer, Want};
+use crate::consumer::{Consumed, Consumer, Want};
 use crate::error::Error;
-use crate::job::Job;
+use crate::queue_control::QueueControl;
 use crate::retry::Waits;
 
 /// The most jobs that one answer brings.
 const JOBS_PER_CALL_MAX: usize = 1_000;
+/// How old what workers are told may be: a worker that rests looks so often.
+const CONTROL_EVERY: Duration = Duration::from_secs(1);
+/// A server that is there takes a question back at once.
+pub(super) const HANG_UP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Asks for jobs.
 pub(super) struct Polling {
     consumer: Consumer,
     want: Want,
     line: Connection,
+    /// What ends the question on the line.
+    line_ends: CancellationToken,
     hang_up: CancellationToken,
     waits: Waits,
     /// Before the next question.
     pause: Duration,
+    control: Option<QueueControl>,
+    /// When that was told.
+    told_at: Option<Instant>,
 }
 
 impl Polling {
     pub(super) fn new(consumer: Consumer, want: Want) -> Self {
         let hang_up = CancellationToken::new();
-        let line = Connection::new(hang_up.clone());
-        Self { consumer, want, line, hang_up, waits: Waits::new(), pause: Duration::ZERO }
+        let (line, line_ends) = new_line(&hang_up);
+        let (waits, pause) = (Waits::new(), Duration::ZERO);
+        Self { consumer, want, line, line_ends, hang_up, waits, pause, control: None, told_at: None }
     }
 
     /// What ends a question that is under way; jobs that were already on their way still come.
@@ -38,18 +52,80 @@ impl Polling {
         self.hang_up.clone()
     }
 
-    /// Asks for up to `free` jobs, and gives itself back for the next time.
-    pub(super) async fn ask(mut self, free: usize) -> (Self, Result<Vec<Job>, Error>) {
-        if self.hang_up.run_until_cancelled(sleep(self.pause)).await.is_none() {
-            return (self, Ok(Vec::new()));
+    /// Asks for up to `free` jobs, and gives itself back for the next time. Where something else is
+    /// told than before, that alone may be the answer.
+    pub(super) async fn ask(mut self, free: usize) -> (Self, Result<Consumed, Error>) {
+        if !self.rest(self.pause).await {
+            return (self, Ok(Consumed::default()));
         }
-        let want = self.want.max(free.min(JOBS_PER_CALL_MAX));
-        let answer = self.consumer.consume_on(&mut self.line, want).await;
-        if answer.is_ok() {
+        if self.told_at.is_none_or(|at| at.elapsed() >= CONTROL_EVERY) {
+            let known = self.control.clone();
+            let answer = self.look().await;
+            if !matches!(&answer, Ok(Consumed { control, .. }) if *control == known) {
+                return (self, answer);
+            }
+        }
+        let answer = self.consume(self.want.max(free.min(JOBS_PER_CALL_MAX))).await;
+        self.note(&answer);
+        (self, answer)
+    }
+
+    /// Asks, after a while, only what workers are told: one that is to take no jobs cannot ask for
+    /// them.
+    pub(super) async fn ask_control(mut self) -> (Self, Result<Consumed, Error>) {
+        if !self.rest(self.pause.max(CONTROL_EVERY)).await {
+            return (self, Ok(Consumed::default()));
+        }
+        let answer = self.look().await;
+        (self, answer)
+    }
+
+    /// Whether it was not hung up meanwhile.
+    async fn rest(&self, pause: Duration) -> bool {
+        self.hang_up.run_until_cancelled(sleep(pause)).await.is_some()
+    }
+
+    async fn look(&mut self) -> Result<Consumed, Error> {
+        let answer = self.consumer.control(Instant::now()).await;
+        let answer = answer.map(|control| Consumed { jobs: Vec::new(), control });
+        self.note(&answer);
+        answer
+    }
+
+    async fn consume(&mut self, want: Want) -> Result<Consumed, Error> {
+        let Self { consumer, line, line_ends, control: known, .. } = self;
+        let told = {
+            let mut consuming = std::pin::pin!(consumer.consume_on(line, want));
+            let change = async {
+                sleep(CONTROL_EVERY).await;
+                match consumer.control(Instant::now()).await {
+                    Ok(control) if control != *known => control,
+                    // A change from here on ends the question; an error is told by its answer.
+                    _ => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                answer = &mut consuming => return answer,
+                control = change => {
+                    line_ends.cancel();
+                    let answer = timeout(HANG_UP_LIMIT, consuming).await;
+                    let jobs = answer.ok().and_then(Result::ok).unwrap_or_default().jobs;
+                    Consumed { jobs, control }
+                }
+            }
+        };
+        (self.line, self.line_ends) = new_line(&self.hang_up);
+        Ok(told)
+    }
+
+    fn note(&mut self, answer: &Result<Consumed, Error>) {
+        if let Ok(Consumed { control, .. }) = answer {
             self.waits = Waits::new();
             self.pause = Duration::ZERO;
+            self.control.clone_from(control);
+            self.told_at = Some(Instant::now());
         }
-        (self, answer)
     }
 
     /// Asks later next time; how much later.
@@ -57,4 +133,9 @@ impl Polling {
         self.pause = self.waits.next(error);
         self.pause
     }
+}
+
+fn new_line(hang_up: &CancellationToken) -> (Connection, CancellationToken) {
+    let line_ends = hang_up.child_token();
+    (Connection::new(line_ends.clone()), line_ends)
 }

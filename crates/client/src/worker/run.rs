@@ -13,19 +13,19 @@ use super::acks::Acks;
 use super::event::Event;
 use super::failure::Failure;
 use super::job_runner::JobRunner;
-use super::polling::Polling;
-use crate::consumer::Want;
+use super::polling::{HANG_UP_LIMIT, Polling};
+use crate::consumer::{Consumed, Want};
 use crate::error::Error;
 use crate::job::Job;
-
-/// A server that is there takes a question back at once.
-const HANG_UP_LIMIT: Duration = Duration::from_secs(5);
+use crate::queue_control::{ControlState, QueueControl};
 
 /// A worker at work.
 pub(super) struct WorkerRun<T, H> {
     runner: Arc<JobRunner<T, H>>,
     concurrency: usize,
     stop_limit: Duration,
+    /// What the queue's workers are told.
+    control: Option<QueueControl>,
     /// A task for each job, from taken to settled.
     jobs: JoinSet<()>,
     /// The task that sends acknowledgements.
@@ -47,7 +47,7 @@ where
         sender.spawn(sending);
         let give_up = CancellationToken::new();
         let runner = Arc::new(JobRunner { worker, handler, acks, give_up: give_up.clone() });
-        Self { runner, concurrency, stop_limit, jobs: JoinSet::new(), acks: sender, give_up }
+        Self { runner, concurrency, stop_limit, control: None, jobs: JoinSet::new(), acks: sender, give_up }
     }
 
     pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
@@ -72,15 +72,21 @@ where
         let mut asking = None;
         let (until_empty, mut found_nothing) = (worker.until_empty, false);
         loop {
-            let free = self.concurrency.saturating_sub(self.jobs.len());
+            let state = self.control.as_ref().map_or(ControlState::Run, |control| control.state);
+            let is_over = state == ControlState::Stop || until_empty && state == ControlState::Drain;
+            if is_over {
+                break;
+            }
+            let free = self.concurrency_now().saturating_sub(self.jobs.len());
             // What runs may publish more, so an empty queue is looked at again when something has
             // ended.
             let waits_for_handlers = found_nothing && !self.jobs.is_empty();
-            if free > 0
+            let rests = state == ControlState::Drain;
+            if (free > 0 || rests)
                 && !waits_for_handlers
                 && let Some(polling) = idle.take()
             {
-                asking = Some((polling.hang_up(), Box::pin(polling.ask(free))));
+                asking = Some((polling.hang_up(), Box::pin(ask(polling, free, rests))));
             }
             tokio::select! {
                 biased;
@@ -91,7 +97,7 @@ where
                 }
                 (polling, answer) = answer_to(asking.as_mut()), if asking.is_some() => {
                     asking = None;
-                    found_nothing = until_empty && matches!(&answer, Ok(jobs) if jobs.is_empty());
+                    found_nothing = until_empty && matches!(&answer, Ok(Consumed { jobs, .. }) if jobs.is_empty());
                     if found_nothing && self.jobs.is_empty() {
                         return Ok(());
                     }
@@ -103,16 +109,29 @@ where
             hang_up.cancel();
             // What was on its way is here, or the question was taken back: an error tells no more
             // than that.
-            if let Ok((_, Ok(jobs))) = timeout(HANG_UP_LIMIT, asking).await {
-                self.begin(jobs);
+            if let Ok((_, Ok(consumed))) = timeout(HANG_UP_LIMIT, asking).await {
+                self.begin(consumed.jobs);
             }
         }
         Ok(())
     }
 
-    fn heed(&mut self, mut polling: Polling, answer: Result<Vec<Job>, Error>) -> Result<Polling, Error> {
+    /// The handlers that may run at the same time now.
+    fn concurrency_now(&self) -> usize {
+        let told = self.control.as_ref().and_then(|control| control.max_in_flight);
+        let told = told.and_then(|jobs| usize::try_from(jobs).ok());
+        told.map_or(self.concurrency, |told| self.concurrency.min(told))
+    }
+
+    fn heed(&mut self, mut polling: Polling, answer: Result<Consumed, Error>) -> Result<Polling, Error> {
         match answer {
-            Ok(jobs) => self.begin(jobs),
+            Ok(Consumed { jobs, control }) => {
+                if self.control != control {
+                    self.runner.tell(&Event::Control { control: control.clone() });
+                    self.control = control;
+                }
+                self.begin(jobs);
+            }
             Err(error) if error.may_pass() => {
                 let again_in = polling.hold_back(&error);
                 self.runner.tell(&Event::Away { error: Arc::new(error), again_in });
@@ -128,6 +147,11 @@ where
             self.jobs.spawn(async move { runner.run(job).await });
         }
     }
+}
+
+/// Asks for jobs, or, while none are to be taken, only whether that is over.
+async fn ask(polling: Polling, free: usize, rests: bool) -> (Polling, Result<Consumed, Error>) {
+    if rests { polling.ask_control().await } else { polling.ask(free).await }
 }
 
 /// The answer to a question that is under way.

@@ -14,6 +14,9 @@ use tokio::time::timeout;
 /// Nothing here takes longer, even on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What workers are told is asked for under this; it is not recorded.
+const CONTROL: &str = "control";
+
 /// A request that came.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
@@ -134,7 +137,8 @@ impl Stage {
 async fn serve(stream: TcpStream, script: Script, record: Arc<watch::Sender<Vec<Asked>>>) {
     let mut stream = BufReader::new(stream);
     while let Some(asked) = read(&mut stream, &record).await {
-        let reply = script(&asked);
+        // No workers are told anything here.
+        let reply = if asked.verb() == CONTROL { refused(404, "no_control") } else { script(&asked) };
         let (header, status, body) = match reply {
             Reply::Answer(status, body) => ("", status, body),
             Reply::With(header, status, body) => (header, status, body),
@@ -182,6 +186,9 @@ async fn read(stream: &mut BufReader<TcpStream>, record: &watch::Sender<Vec<Aske
     stream.read_exact(&mut body).await.ok()?;
     let body = String::from_utf8(body).expect("a body is text");
     let mut asked = Asked { method, path, headers, body, before: 0 };
+    if asked.verb() == CONTROL {
+        return Some(asked);
+    }
     record.send_modify(|all| {
         asked.before = all.iter().filter(|other| other.path == asked.path).count();
         all.push(asked.clone());

@@ -3,6 +3,7 @@
 
 mod commands;
 mod contract;
+mod coordination;
 mod failures;
 mod feeds;
 mod following;

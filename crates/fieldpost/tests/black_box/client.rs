@@ -2,6 +2,8 @@
 
 mod calls;
 mod commands;
+mod control;
+mod coordination;
 mod rig;
 mod stops;
 mod working;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::duration;
-use fieldpost_client::{Event, Held};
+use fieldpost_client::{ControlState, Event, Held, QueueControl};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -62,8 +62,24 @@ fn text(event: &Event) -> Option<String> {
             let error = plain(&error.to_string());
             Some(format!("{error}; asked again in {}", rough(*again_in)))
         }
+        Event::Control { control: Some(control) } => {
+            Some(format!("the queue's workers are told: {}", told(control)))
+        }
+        Event::Control { control: None } => Some("the queue's workers are told nothing any more".to_owned()),
         Event::Stopping { running } if *running > 0 => Some(format!("stopping: {running} still run")),
         _ => None,
+    }
+}
+
+fn told(control: &QueueControl) -> String {
+    let state = match control.state {
+        ControlState::Run => "run",
+        ControlState::Drain => "drain",
+        ControlState::Stop => "stop",
+    };
+    match control.max_in_flight {
+        Some(jobs) => format!("{state}, at most {} at a time", grouped(jobs)),
+        None => state.to_owned(),
     }
 }
 
@@ -92,6 +108,7 @@ fn document(event: &Event) -> Option<Value> {
         Event::Lost { job } => Some(of(job, "lost")),
         Event::Untold { job, error } => with(of(job, "untold"), "error", error.to_string()),
         Event::Away { error, .. } => with(json!({ "event": "away" }), "error", error.to_string()),
+        Event::Control { control } => Some(json!({ "event": "control", "control": control })),
         Event::Stopping { running } => Some(json!({ "event": "stopping", "running": running })),
         _ => None,
     }

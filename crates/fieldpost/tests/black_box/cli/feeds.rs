@@ -1,13 +1,12 @@
 //! Reports from the shell, what they did, and a device watched live.
 
-use std::net::{Ipv4Addr, TcpListener};
-
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::cli::rig::{PATIENCE, Rig, program};
+use crate::ports::free_ports;
 
 /// `device watch` while it runs.
 struct Watch {
@@ -159,9 +158,8 @@ async fn a_device_is_watched_live_by_a_person() {
 
 #[tokio::test]
 async fn a_watch_waits_for_a_server_that_is_restarted() {
-    let port =
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr()).expect("a port");
-    let mut rig = Rig::start(&[("FIELDPOST_HTTP__LISTEN", &port.to_string())]).await;
+    let [port] = free_ports();
+    let mut rig = Rig::start(&[("FIELDPOST_HTTP__LISTEN", &format!("127.0.0.1:{port}"))]).await;
     rig.devices(&["lock7"]);
     let mut watch = Watch::start(&rig, &["lock7", "--json"]);
     assert!(watch.json().await["state"].is_object());

@@ -1,6 +1,5 @@
 //! A server of its own for each test, a client of it, and workers that are listened to.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +11,8 @@ use simulator::server::{Server, Site};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+
+use crate::ports::free_ports;
 
 /// Nothing here takes longer, even on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,9 +26,9 @@ pub(crate) struct Rig {
 impl Rig {
     /// A server whose address stays the same when it is started again.
     pub(crate) async fn start() -> Self {
-        let free =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr()).expect("a port");
-        let settings = [("FIELDPOST_HTTP__LISTEN", free.to_string())];
+        let [port] = free_ports();
+        let free = format!("127.0.0.1:{port}");
+        let settings = [("FIELDPOST_HTTP__LISTEN", free.clone())];
         let settings = settings.each_ref().map(|(key, value)| (*key, value.as_str()));
         let site = Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &settings).expect("a directory");
         let server = site.start(PATIENCE).await.expect("a server");

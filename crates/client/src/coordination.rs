@@ -1,0 +1,11 @@
+//! Locks, limits, a cache and channels: what programs share beside their jobs.
+
+mod cache;
+mod channels;
+mod limiter;
+mod lock;
+
+pub use cache::SharedCache;
+pub use channels::{ChannelNews, ChannelSubscription, SharedChannels};
+pub use limiter::{LimitAnswer, Limiter};
+pub use lock::{LockGuard, LockState, SharedLock};
