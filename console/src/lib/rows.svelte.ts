@@ -128,7 +128,7 @@ export class Rows<T> {
 
   /** There are more rows, and those on the screen are close to the last one here. */
   private nearsEnd(): boolean {
-    return this.more && this.shownTo >= this.length - PAGE_ROWS / 2;
+    return this.more && this.shownTo > 0 && this.shownTo >= this.length - PAGE_ROWS / 2;
   }
 
   /** Puts rows on top, newest first: what came live. Those that are there already are changed. */

@@ -17,7 +17,7 @@ use crate::Engine;
 
 pub use coordination::{
     CacheFigures, CachedValue, ChannelEvent, ChannelListener, ChannelPatterns, CoordinationName, LimitAnswer,
-    LimitAsked, LimitKind, LimitShown, LockGrant, LockShown,
+    LimitAsked, LimitKind, LimitShown, LockAsked, LockGrant, LockShown,
 };
 
 /// How much everyday coordination keeps. Its default is that of the contract.

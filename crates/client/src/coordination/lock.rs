@@ -106,7 +106,8 @@ impl SharedLock {
         let fence = grant.fence.parse().map_err(|_| self.client.foreign("a fence is no number"))?;
         let held = HeldLock { client: self.client.clone(), path: self.path.clone(), ttl: self.ttl, owner };
         if wait.is_some() {
-            // The ttl counts from the grant, which came anywhere in the wait: from here it is known.
+            // The ttl counts from the grant, which came anywhere in the wait: from here it is
+            // known.
             began = Instant::now();
             match held.extend(began + self.ttl).await {
                 Ok(()) => {}

@@ -203,6 +203,7 @@ impl Machine for QueuePartition {
         self.read_in(|step| step.own.budget.left_to_read_ahead(), &mut step)?;
         self.advance_jobs_with_room(&mut step)?;
         self.age_dead(&mut step)?;
+        self.advance_locks(&mut step);
         if self.waiting.are_due() {
             self.serve(&mut step)?;
         }

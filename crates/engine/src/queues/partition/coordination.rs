@@ -17,25 +17,26 @@ use crate::queues::{LockCaller, QueueName};
 const LOCKS_DUE_PER_STEP: usize = 500;
 /// Free locks whose last fence is remembered, of a partition.
 const FREE_LOCKS_MAX: usize = 1_000;
-/// Fences may have been told whose batches did not survive, where the disk is synced late. More
-/// than any interval between two syncs sees.
-const FENCES_SKIPPED: u64 = 1 << 20;
+/// Fences of a millisecond: more than any machine grants in one, and so few that a number of
+/// JavaScript holds a fence until the year 2248.
+const FENCES_PER_MS: u64 = 1 << 10;
 
 /// What a partition has without a setting.
 const BOUNDS: LockBounds = LockBounds { held_max: 100_000, waiting_max: 100_000, free_max: FREE_LOCKS_MAX };
 
 pub(super) type PartitionLocks = LockTable<LockCaller>;
 
-/// The locks that are stored. The next fence is above every one that was told, and no less than the
-/// wall clock in milliseconds: so it is also above those that a restored backup does not know of.
+/// The locks that are stored. The next fence is above all that are stored, and above every one that
+/// can have been granted until now. So it is also above those that a restored backup does not know
+/// of, and those whose batches did not survive because the disk is synced late.
 pub(super) fn load_locks(
     view: &dyn View,
     head: &PartitionHead,
     moment: Moment,
 ) -> Result<PartitionLocks, StoreError> {
-    let by_wall = u64::try_from(moment.wall.0).unwrap_or_default();
-    let above_told = if head.seq == 0 { 1 } else { head.next_fence.saturating_add(FENCES_SKIPPED) };
-    let mut locks = LockTable::new(BOUNDS, above_told.max(by_wall));
+    let now = u64::try_from(moment.now.max(moment.wall).0).unwrap_or_default();
+    let by_time = now.saturating_add(1).saturating_mul(FENCES_PER_MS);
+    let mut locks = LockTable::new(BOUNDS, head.next_fence.max(by_time));
     view.locks()?.into_iter().for_each(|lock| locks.load(lock));
     Ok(locks)
 }
@@ -89,7 +90,8 @@ impl QueuePartition {
         Ok(())
     }
 
-    /// What time does to locks. Whether there is more of it now.
+    /// What time does to locks. Whether there is more of it now. Before inputs, so that who asks now
+    /// sees what is so now, and behind them.
     pub(super) fn advance_locks(&mut self, step: &mut QueueStep<'_>) -> bool {
         let mut locks = LockStep::new(step.now, &mut step.batch.ops);
         let more = self.locks.advance(LOCKS_DUE_PER_STEP, &mut locks);

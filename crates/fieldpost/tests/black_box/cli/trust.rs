@@ -186,7 +186,9 @@ fn a_file_that_holds_no_certificate_ends_with_2() {
 #[test]
 fn a_worker_believes_what_the_other_commands_believe() {
     let made = Made::with(&["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]);
-    let server = made.serve(vec![answer("200 OK", "", r#"{"jobs":[]}"#)]);
+    let told_nothing = r#"{"status":404,"code":"no_control","detail":"none"}"#;
+    let no_jobs = answer("200 OK", "", r#"{"jobs":[]}"#);
+    let server = made.serve(vec![answer("404 Not Found", "", told_nothing), no_jobs]);
     let worker = program(&server.url)
         .args(["job", "work", "shop", "mail", "--drain", "--ca"])
         .arg(made.cert())
@@ -194,5 +196,5 @@ fn a_worker_believes_what_the_other_commands_believe() {
         .output();
     let ended = ended(&worker.expect("it runs"));
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.asked().len(), 2);
 }

@@ -22,14 +22,11 @@ async fn a_lock_is_extended_while_it_is_held_and_goes_to_whoever_waits() {
     let first = lock.acquire().await.expect("an answer").expect("nobody has it");
     assert!(lock.acquire().await.expect("an answer").is_none(), "it is held");
     let waiting = lock.clone().wait(LONG);
-    let next = tokio::spawn(async move { waiting.acquire().await });
+    let mut next = tokio::spawn(async move { waiting.acquire().await });
     // Nobody else gets it for several times its ttl.
-    let too_soon = timeout(3 * TTL, async {
-        while lock.state().await.expect("a state").fence == first.fence().to_string() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    assert!(too_soon.await.is_err(), "it was not extended");
+    assert!(timeout(3 * TTL, &mut next).await.is_err(), "it was not extended");
+    let state = lock.state().await.expect("a state");
+    assert_eq!((state.fence, state.waiting), (first.fence().to_string(), 1));
     assert!(first.is_held());
     let fence = first.fence();
     first.release().await.expect("let go");

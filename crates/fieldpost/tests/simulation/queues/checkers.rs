@@ -2,3 +2,4 @@
 
 pub(crate) mod contents;
 pub(crate) mod history;
+pub(crate) mod locks;

@@ -50,4 +50,8 @@ counts! {
     /// Queues that were deleted.
     deleted,
     parked,
+    /// Locks that were given to a caller that waited.
+    locks_passed_on,
+    /// Locks that somebody held.
+    locked,
 }

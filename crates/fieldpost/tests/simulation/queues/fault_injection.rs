@@ -93,6 +93,11 @@ pub(crate) const PAUSE_FORGOTTEN: InjectedFault = stored("a pause is not stored"
     }
 });
 
+pub(crate) const LOCK_FORGOTTEN: InjectedFault =
+    stored("every third lock that somebody holds is not stored", |batch, seen| {
+        batch.ops.retain(|op| !(matches!(op, Op::PutLock(lock) if lock.owner.is_some()) && is_third(seen)));
+    });
+
 const fn stored(name: &'static str, change: fn(&mut Batch, &mut u64)) -> InjectedFault {
     InjectedFault::Stored(StoredFault { name, shows: Shows::Store, change })
 }

@@ -12,8 +12,13 @@ use crate::harness::violation::Invariant;
 /// Seeds that a checker may need to meet the fault.
 const SEEDS: std::ops::Range<u64> = 0..80;
 
+/// The seeds were chosen for faults of jobs: what uses locks would only move them.
 fn check_in(kind: impl Fn(Plan) -> Plan, fault: InjectedFault, storage: StorageKind, expected: &[Invariant]) {
-    check_fault_is_found::<World>(SEEDS.map(|seed| kind(Plan::of(seed))), (fault, storage), expected);
+    check_fault_is_found::<World>(
+        SEEDS.map(|seed| kind(Plan::of(seed).without_locks())),
+        (fault, storage),
+        expected,
+    );
 }
 
 /// What is found by those who look at the store.
@@ -52,6 +57,18 @@ fn a_batch_of_a_queue_that_is_lost_at_a_restart_is_found() {
 fn a_lease_given_twice_after_a_restart_is_found() {
     check_stored(LEASE_FORGOTTEN, &[Invariant::ONE_LEASE]);
     check_answered(LEASE_FORGOTTEN, Invariant::ONE_LEASE);
+}
+
+#[test]
+fn a_lock_that_has_two_holders_after_a_restart_is_found() {
+    // By a caller that is given it where the model has it wait, too.
+    let expected = [Invariant::AS_THE_MODEL, Invariant::DURABLE_BEFORE_ACKNOWLEDGED, Invariant::ONE_HOLDER];
+    let plans = || SEEDS.map(Plan::of);
+    for storage in [StorageKind::Memory, StorageKind::Embedded] {
+        check_fault_is_found::<World>(plans(), (LOCK_FORGOTTEN, storage), &expected);
+    }
+    let answered = plans().map(|plan| plan.without_audits().with_many_lives());
+    check_fault_is_found::<World>(answered, (LOCK_FORGOTTEN, StorageKind::Memory), &expected);
 }
 
 #[test]

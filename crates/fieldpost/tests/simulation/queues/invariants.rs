@@ -13,5 +13,9 @@ impl Invariant {
     /// A recurring job has its runs one after the other, at their times, and as many as were asked
     /// for.
     pub(crate) const RUNS_IN_TURN: Self = Self("RunsInTurn");
+    /// A lock has one holder at a time.
+    pub(crate) const ONE_HOLDER: Self = Self("OneHolder");
+    /// The fence of a holder is higher than any that was told before, and nobody else has it.
+    pub(crate) const FENCES_RISE: Self = Self("FencesRise");
     pub(crate) const FIGURES_ARE_RIGHT: Self = Self("FiguresAreRight");
 }

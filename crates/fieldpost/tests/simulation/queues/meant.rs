@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
+use engine::coordination::CoordinationName;
 use engine::queues::driving::Dead;
 use engine::queues::{Due, IdempotencyKey, JobRef, NewJob, Payload, QueueName};
 use records::{JobId, Process, QueueSettings};
@@ -26,9 +27,32 @@ pub(crate) struct Asked {
     pub(crate) process: Option<Process>,
 }
 
+/// An input about a lock.
+#[derive(Clone, Debug)]
+pub(crate) enum LockMeant {
+    Acquire { call: CallId, name: CoordinationName, owner: String, ttl_ms: i64, until: Timestamp },
+    Extend { call: CallId, name: CoordinationName, owner: String, ttl_ms: i64 },
+    Release { call: CallId, name: CoordinationName, owner: String },
+    Leave { call: CallId, name: CoordinationName },
+    Show { call: CallId, name: CoordinationName },
+}
+
+impl LockMeant {
+    pub(crate) fn name(&self) -> &CoordinationName {
+        match self {
+            Self::Acquire { name, .. }
+            | Self::Extend { name, .. }
+            | Self::Release { name, .. }
+            | Self::Leave { name, .. }
+            | Self::Show { name, .. } => name,
+        }
+    }
+}
+
 /// An input.
 #[derive(Clone, Debug)]
 pub(crate) enum Meant {
+    Lock(LockMeant),
     Publish {
         call: CallId,
         queue: QueueName,

@@ -14,6 +14,7 @@ mod ending;
 pub(crate) mod evidence;
 pub(crate) mod expected;
 pub(crate) mod job;
+pub(crate) mod locks;
 mod publishing;
 pub(crate) mod queue;
 
@@ -29,6 +30,7 @@ use crate::queues::counts::Counts;
 use crate::queues::meant::Meant;
 use evidence::Evidence;
 use expected::Expected;
+use locks::ModelLocks;
 use queue::Queue;
 
 /// For how long the answer to a request with a key is kept, in milliseconds.
@@ -72,6 +74,7 @@ pub(crate) struct Partition {
     pub(crate) wall: Timestamp,
     pub(crate) queues: BTreeMap<QueueName, Queue>,
     pub(crate) kept: BTreeMap<AnswerKey, Kept>,
+    pub(crate) locks: ModelLocks,
     pub(crate) counts: Counts,
     /// Memory is small: most jobs are parked.
     pub(crate) is_parking: bool,
@@ -99,8 +102,12 @@ impl Partition {
         self.expired_in_step = 0;
         self.advance(evidence)?;
         self.drop_old_dead(evidence)?;
+        self.advance_locks(&mut answers);
         for input in step.inputs {
-            answers.extend(self.apply(input, evidence)?);
+            match input {
+                Meant::Lock(meant) => self.apply_to_lock(meant, step, &mut answers),
+                other => answers.extend(self.apply(other, evidence)?),
+            }
         }
         if !step.more {
             self.counts.steps_to_the_end += 1;
@@ -109,6 +116,10 @@ impl Partition {
         self.drop_old_dead(evidence)?;
         self.serve(step, evidence, &mut answers)?;
         self.send_home(step, &mut answers);
+        self.advance_locks(&mut answers);
+        if step.closing {
+            self.locks_loaded();
+        }
         self.last_lease = evidence.last_lease().max(self.last_lease);
         self.nothing_is_left(evidence)?;
         Ok(answers)
@@ -134,6 +145,7 @@ impl Partition {
     pub(crate) fn loaded(&mut self, now: Timestamp, wall: Timestamp, process: Process) {
         self.now = now.max(self.now);
         self.wall = wall;
+        self.locks_loaded();
         let names: Vec<QueueName> = self.queues.keys().cloned().collect();
         let is_parking = self.is_parking;
         for name in names {

@@ -21,6 +21,8 @@ pub(crate) struct Weights {
     pub(crate) touch: u64,
     /// Queues looked at, set, paused, deleted; dead letters.
     pub(crate) manage: u64,
+    /// Locks held, waited for and let go.
+    pub(crate) lock: u64,
 }
 
 /// Queues, and those who use them.
@@ -61,7 +63,8 @@ impl Plan {
         let (mut machine, settings) = machine_of(seed);
         machine.steps = STEPS / 2 + random.below(STEPS);
         machine.partitions = 1 + random.below(2) as u16;
-        let workload = QueuesPlan::drawn(&mut random, settings);
+        let mut workload = QueuesPlan::drawn(&mut random, settings);
+        workload.weights.lock = random.below(60);
         Self { machine, workload }
     }
 
@@ -86,6 +89,12 @@ impl Plan {
     /// wrong.
     pub(crate) fn without_audits(mut self) -> Self {
         (self.machine.weights.audit, self.machine.audits_starts) = (0, false);
+        self
+    }
+
+    /// Nobody uses locks.
+    pub(crate) fn without_locks(mut self) -> Self {
+        self.workload.weights.lock = 0;
         self
     }
 
@@ -140,5 +149,6 @@ fn weights(random: &mut Random) -> Weights {
         work: 80 + random.below(200),
         touch: random.below(60),
         manage: random.below(50),
+        lock: 0,
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod consumers;
+pub(crate) mod lockers;
 mod managers;
 pub(crate) mod publishers;
 mod rest;
@@ -55,6 +56,8 @@ pub(crate) struct World {
     several: BTreeMap<u64, Several>,
     /// Consumers that do not wait for their answer any more.
     hung_up: Vec<(CallId, PartitionId)>,
+    /// Callers of locks that did not wait for their answer.
+    left: BTreeSet<CallId>,
     /// Consumers that were helped once to what was parked.
     nudged: BTreeSet<CallId>,
     /// Texts of reservations, and what each stands for.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Timestamp;
+use engine::coordination::CoordinationName;
 use engine::queues::QueueName;
 use records::{
     DeadJob, JobClock, JobHead, JobId, JobState, Queue as StoredQueue, QueueCounts, QueueKey, QueueSettings,
@@ -65,7 +66,21 @@ pub(crate) fn check(view: &dyn View, residents: Vec<Resident>, model: &Partition
         .collect();
     Invariant::DURABLE_BEFORE_ACKNOWLEDGED.same("queues that are missing", &missing, &Vec::new())?;
     check_strays(&loaded)?;
+    check_locks(view, model)?;
     check_kept(view, model)
+}
+
+/// Locks that are held.
+fn check_locks(view: &dyn View, model: &Partition) -> Checked {
+    let stored = view.locks().map_err(unreadable)?.into_iter();
+    let stored: BTreeMap<_, _> = stored
+        .filter_map(|lock| {
+            let name = CoordinationName::unchecked(&lock.namespace, &lock.name);
+            Some((name, (lock.owner?.to_string(), lock.until)))
+        })
+        .collect();
+    let expected = model.locks.iter().map(|(name, lock)| (name.clone(), (lock.owner.clone(), lock.until)));
+    Invariant::AS_THE_MODEL.same("locks that are held", &stored, &expected.collect())
 }
 
 fn sorted(residents: Vec<Resident>) -> Checked<Loaded> {

@@ -15,6 +15,7 @@ use engine::queues::{Consumed, JobRef, NewJob, OnConflict, PublishedJob, QueueNa
 use records::{AnswerKey, JobId};
 
 use crate::harness::violation::{Checked, Invariant};
+use crate::queues::checkers::locks::LockHistory;
 use crate::queues::meant::LeaseRef;
 use crate::queues::world::calls::{Answer, Call, Then};
 use crate::queues::world::publishers::Publishing;
@@ -90,6 +91,7 @@ pub(crate) struct History {
     /// Requests with a key: when, what, and the answer.
     repeatable: BTreeMap<AnswerKey, (Timestamp, u128, Vec<PublishedJob>)>,
     asked: Asked,
+    pub(crate) locks: LockHistory,
 }
 
 impl History {
@@ -139,6 +141,7 @@ impl History {
 
     /// What was answered after batch `seq` of a partition was taken by the power.
     pub(crate) fn forget_after(&mut self, partition: PartitionId, seq: u64) {
+        self.locks.forget_after(partition, seq);
         let is_left = |((of, made), _): &(Source, Fact)| *of != partition || *made <= seq;
         let (left, taken): (Vec<_>, Vec<_>) = std::mem::take(&mut self.facts).into_iter().partition(is_left);
         self.asked.forgotten.extend(taken.iter().filter_map(|(_, fact)| fact.job()));

@@ -25,6 +25,10 @@ pub(crate) enum Expected {
         /// So many may have been counted that expired later in the same step.
         late: u64,
     },
+    /// Who holds a lock, and until when.
+    Locked(Result<(String, Timestamp), &'static str>),
+    /// The same, if anybody does, and how many wait.
+    LockShown(Option<(String, Timestamp)>, usize),
     Dead(Vec<ShownDead>),
     Count(Result<usize, &'static str>),
 }

@@ -2,6 +2,7 @@
 //! is held against.
 
 use base::{Problem, Timestamp};
+use engine::coordination::{LockGrant, LockShown};
 use engine::queues::driving::{self, HandOver, Leases, Seen};
 use engine::queues::{Consumed, DeadView, JobView, PublishedJob, QueueName, QueueStats};
 use records::JobId;
@@ -32,6 +33,8 @@ pub(crate) enum Then {
     Released(LeaseRef),
     /// A job is gone, if it was named by its id.
     Cancelled(Option<JobId>),
+    /// Somebody holds a lock, or does not any more.
+    Locked(super::lockers::Locking),
     /// A consumer that watches several queues is told of this one.
     Told(u64, QueueName),
 }
@@ -47,6 +50,8 @@ pub(crate) enum Answer {
     QueueStats(Vec<QueueStats>),
     Dead(Vec<DeadView>),
     Count(Result<usize, Problem>),
+    Locked(Result<LockGrant, Problem>),
+    LockShown(LockShown),
     Told,
 }
 
@@ -94,6 +99,13 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parkin
         }
         Answer::Dead(dead) => Expected::Dead(dead.iter().map(ShownDead::of).collect()),
         Answer::Count(count) => Expected::Count(coded(count, |count| *count)),
+        Answer::Locked(held) => {
+            Expected::Locked(coded(held, |grant| (grant.owner.to_string(), grant.expires_at)))
+        }
+        Answer::LockShown(LockShown { holder, waiting, .. }) => {
+            let holder = holder.as_ref().map(|(owner, until)| (owner.to_string(), *until));
+            Expected::LockShown(holder, *waiting)
+        }
         Answer::Told => return Ok(()),
     };
     Invariant::AS_THE_MODEL.same(format_args!("answer to call {call}"), &found, expected)

@@ -46,7 +46,7 @@ impl World {
             track.made(head.seq)?;
         }
         let seq = track.latest();
-        for (call, expected) in answers {
+        for (call, expected) in answers.into_iter().filter(|(call, _)| !self.left.contains(call)) {
             self.expectations.expect(call, partition, seq, expected);
         }
         self.collect_returns();
@@ -107,6 +107,14 @@ impl World {
         // What was answered is held first against what was answered before: a checker that knows no
         // rules but the promises.
         self.history.note(&*self.machine.clock, batch, &call, &answer)?;
+        if let Then::Locked(locking) = &call.then {
+            self.history.locks.ended(&locking.name, &locking.owner);
+            if let Answer::Locked(Ok(grant)) = &answer {
+                let told = (batch, call.id, self.calls.last_id());
+                self.history.locks.note(told, &locking.name, locking.ttl_ms, grant)?;
+                self.counts.locked += 1;
+            }
+        }
         compare(call.id, &answer, &expected, self.parking())?;
         self.track(batch.0).shown(batch.1);
         self.count_answer(&expected);
@@ -133,7 +141,11 @@ impl World {
             return Ok(());
         }
         self.machine.trace.note(format_args!("call {} is dropped", call.id));
-        call.check_dropped(|partition| self.port(partition).and_then(AnyPort::life))?;
+        // A stop sends those who wait for a lock away without one.
+        let is_sent_away = self.closing && matches!(call.then, Then::Locked(_));
+        if !is_sent_away {
+            call.check_dropped(|partition| self.port(partition).and_then(AnyPort::life))?;
+        }
         self.expectations.forget(call.id);
         self.unanswered(call.then);
         Ok(())
@@ -143,6 +155,7 @@ impl World {
     pub(super) fn unanswered(&mut self, then: Then) {
         match then {
             Then::Published(publishing) => self.publish_again_later(*publishing),
+            Then::Locked(locking) => self.history.locks.ended(&locking.name, &locking.owner),
             Then::Consumed(consuming) => {
                 self.history.losing_leases(&consuming.queue);
                 self.several_done(consuming.several);

@@ -35,6 +35,7 @@ pub(crate) enum Act {
     Work,
     Touch,
     Manage,
+    Lock,
     HangUp,
 }
 
@@ -60,6 +61,7 @@ impl Workload for World {
             holdings: Vec::new(),
             several: BTreeMap::new(),
             hung_up: Vec::new(),
+            left: BTreeSet::new(),
             nudged: BTreeSet::new(),
             texts: BTreeMap::new(),
             seen_jobs: Vec::new(),
@@ -78,6 +80,7 @@ impl Workload for World {
             Knob::new("names", &mut plan.names, 1),
             Knob::new("backlog", &mut plan.backlog, 1),
             Knob::new("resident_max", &mut plan.resident_max, 5),
+            Knob::new("lock", &mut weights.lock, 0),
             Knob::new("manage", &mut weights.manage, 0),
             Knob::new("touch", &mut weights.touch, 0),
             Knob::new("work", &mut weights.work, 0),
@@ -164,6 +167,7 @@ impl Workload for World {
         self.expectations.clear();
         self.several.clear();
         self.hung_up.clear();
+        self.left.clear();
     }
 
     fn acts(&self) -> Acts<Act> {
@@ -174,6 +178,7 @@ impl Workload for World {
             (Act::Work, when(!self.holdings.is_empty(), weights.work)),
             (Act::Touch, weights.touch),
             (Act::Manage, weights.manage),
+            (Act::Lock, weights.lock),
             (Act::HangUp, 4),
         ];
         Acts { engine: Vec::new(), outside, surroundings: Vec::new() }
@@ -186,6 +191,7 @@ impl Workload for World {
             Act::Work => self.work(),
             Act::Touch => self.touch(),
             Act::Manage => self.manage(),
+            Act::Lock => self.use_locks(),
             Act::HangUp => self.hang_up(),
         }
         Ok(())
