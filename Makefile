@@ -74,7 +74,7 @@ fmt: ## format every Rust file
 	$(CARGO) fmt --all
 
 # The data lies below target/, because /tmp may be in memory, where a sync costs nothing.
-bench: console ## print figures of this machine beside Mosquitto's, NATS' and beanstalkd's; the raw run goes to benches/runs
+bench: console ## print figures of this machine beside Mosquitto's, NATS', beanstalkd's and Redis'; the raw run goes to benches/runs
 	@scripts/setup build bench
 	@mkdir -p target/bench
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench main_job
@@ -85,6 +85,7 @@ bench: console ## print figures of this machine beside Mosquitto's, NATS' and be
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench streams
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench spool
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench relay
+	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench coordination
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench console
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package store --bench readings | tee -a "$$(ls -t benches/runs/*.txt | head -n 1)"
 	$(CARGO) bench $(LOCKED) --package fleet --bench index | tee -a "$$(ls -t benches/runs/*.txt | head -n 1)"

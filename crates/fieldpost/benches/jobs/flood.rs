@@ -18,7 +18,6 @@ use super::machine::{self, ms};
 use super::raw::Mqtt;
 use super::report::Report;
 use super::site::Fieldpost;
-use super::work::address;
 use super::{Failure, PAYLOAD, lanes, work_stream};
 
 const JOBS: u64 = 1_000_000;
@@ -45,7 +44,7 @@ struct Others {
 pub(super) async fn of_a_million(report: &mut Report) -> Result<(), Failure> {
     let name = format!("flood_{JOBS}_due_in_1s_1queue");
     let server = Fieldpost::start().await?;
-    let (rest, grpc) = (server.site.http.address().await, address(&server)?);
+    let (rest, grpc) = (server.site.http.address().await, server.grpc()?);
     let mqtt = server.site.mqtt.address().await;
     let due = since_epoch()? + AHEAD;
     lanes(PUBLISHERS, |lane| publish(rest, lane, due)).await?;

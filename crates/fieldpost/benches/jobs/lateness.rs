@@ -15,7 +15,6 @@ use super::http::{self, Http};
 use super::machine::ms;
 use super::report::Report;
 use super::site::Fieldpost;
-use super::work::address;
 use super::work_stream::WorkStream;
 use super::{Failure, PAYLOAD};
 
@@ -43,7 +42,7 @@ pub(super) async fn of_delayed_jobs(report: &mut Report) -> Result<(), Failure> 
 }
 
 async fn measure(server: &Fieldpost, queues: u64) -> Result<Latency, Failure> {
-    let (rest, grpc) = (server.site.http.address().await, address(server)?);
+    let (rest, grpc) = (server.site.http.address().await, server.grpc()?);
     let share = DUE_PER_S * SECONDS / queues;
     let mut workers = JoinSet::new();
     for queue in 0..queues {

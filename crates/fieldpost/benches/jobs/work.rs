@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::watch;
 
 use super::report::Report;
@@ -59,14 +58,7 @@ pub(super) async fn beside_beanstalkd(report: &mut Report) -> Result<(), Failure
 /// Publishes so many jobs; then how long it takes to do them all.
 async fn done(server: &Fieldpost, jobs: u64) -> Result<Duration, Failure> {
     publish::publish(server.site.http.address().await, STREAMS, IN_EACH_CALL, jobs).await?;
-    work(address(server)?, jobs).await
-}
-
-/// Where gRPC listens.
-pub(super) fn address(server: &Fieldpost) -> Result<SocketAddr, Failure> {
-    let ready = std::fs::read(server.site.log_path().with_file_name("ready.json"))?;
-    let ready: Value = serde_json::from_slice(&ready)?;
-    Ok(ready["grpc"].as_str().ok_or("gRPC is not on")?.parse()?)
+    work(server.grpc()?, jobs).await
 }
 
 /// Works until `total` jobs are done, durably; how long that took.

@@ -1,6 +1,7 @@
 //! A fresh server for a measurement, as the simulator starts it, with the settings that all of them
 //! share.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,13 @@ impl Fieldpost {
     /// Where its API is.
     pub(super) async fn url(&self) -> String {
         format!("http://{}", self.site.http.address().await)
+    }
+
+    /// Where gRPC listens.
+    pub(super) fn grpc(&self) -> Result<SocketAddr, Failure> {
+        let ready = std::fs::read(self.site.log_path().with_file_name("ready.json"))?;
+        let ready: serde_json::Value = serde_json::from_slice(&ready)?;
+        Ok(ready["grpc"].as_str().ok_or("gRPC is not on")?.parse()?)
     }
 
     pub(super) fn process_id(&self) -> Result<u32, Failure> {

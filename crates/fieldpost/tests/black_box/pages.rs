@@ -43,7 +43,12 @@ fn at_ports(block: &str, [http, mqtt, hook]: [u16; 3]) -> String {
 }
 
 /// Runs a script with the program on its path, and ends whatever it leaves behind.
-pub(crate) fn run(script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
+pub(crate) fn run(script: &str, ports: [u16; 3]) -> Output {
+    run_for(PATIENCE, script, ports)
+}
+
+/// The same for one that takes its time.
+pub(crate) fn run_for(patience: Duration, script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = Path::new(env!("CARGO_BIN_EXE_fieldpost")).parent().expect("the program lies in a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("there is a PATH"));
@@ -65,7 +70,7 @@ pub(crate) fn run(script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
     let group = child.id();
     let (ended, output) = mpsc::channel();
     let waiter = std::thread::spawn(move || ended.send(child.wait_with_output()));
-    let in_time = output.recv_timeout(PATIENCE);
+    let in_time = output.recv_timeout(patience);
     // Also after a good end: a script that failed half-way has left its server running, and the
     // pipes open.
     let killed =

@@ -15,6 +15,7 @@ mod retention;
 mod settings;
 mod storages;
 mod subscriptions;
+mod tutorial;
 
 use serde_json::{Value, json};
 

@@ -108,6 +108,7 @@ fn first_table_of_later(fixture: &Path) -> Option<&'static str> {
         Some("format-3") => Some("operations"),
         Some("format-4") => Some("pick_terms"),
         Some("format-5") => Some("streams"),
+        Some("format-6") => None,
         _ => None,
     }
 }

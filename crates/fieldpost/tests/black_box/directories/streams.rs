@@ -1,5 +1,6 @@
-//! A stream with a block that is stored and one that is open, and what a server shows of streams;
-//! shared with the program that makes the fixture.
+//! A stream with a block that is stored and one that is open, who reads it and where it is copied
+//! to, a lock and a word to workers, and what a server shows of these; shared with the program that
+//! makes the fixture.
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -8,6 +9,10 @@ use simulator::api_client::{Api, ApiError};
 use super::story::PATIENCE;
 
 const STREAM: &str = "/v1/streams/works/line1";
+const LOCK: &str = "/v1/locks/works/press";
+const CONTROL: &str = "/v1/queues/works/line1/control";
+/// Nobody is there, now or later.
+const NOBODY: &str = "http://127.0.0.1:9";
 
 /// Fills a stream. Its blocks are kept for ever.
 pub(crate) async fn fill(api: &Api) {
@@ -28,6 +33,26 @@ pub(crate) async fn fill(api: &Api) {
         |blocks: &Value| blocks["items"][0]["saved"] == true && blocks["items"][0]["loaded"] == false;
     let _blocks: Value =
         api.until(&format!("{STREAM}/blocks"), PATIENCE, is_stored).await.expect("the first is stored");
+    fill_around(api).await;
+}
+
+/// Readers, a copy to a node that is away, a lock, and what workers are told.
+async fn fill_around(api: &Api) {
+    let put = async |path: &str, body: &Value| {
+        let answer = api.any(Method::PUT, path, Some(body)).await.expect("answered");
+        assert!(answer.status.is_success(), "{path}: {answer:?}");
+    };
+    put(&format!("{STREAM}/subscriptions/billing"), &json!({"from": "start"})).await;
+    let commit = json!({"reader": "host-1", "id": "2"});
+    let path = format!("{STREAM}/subscriptions/billing/commit");
+    let committed = api.any(Method::POST, &path, Some(&commit)).await.expect("answered");
+    assert_eq!(committed.status, 204);
+    let pushed = json!({"segment": "heat", "push": {"url": NOBODY}});
+    put(&format!("{STREAM}/subscriptions/pushed"), &pushed).await;
+    put("/v1/nodes/centre", &json!({"url": NOBODY})).await;
+    put(&format!("{STREAM}/copies/all"), &json!({"direction": "to", "node": "centre"})).await;
+    put(CONTROL, &json!({"state": "run", "max_in_flight": 3, "data": {"rate": 1.50}})).await;
+    let _held: Value = api.post(LOCK, &json!({"owner": "oven", "ttl": "7d"})).await.expect("nobody has it");
 }
 
 /// Every stream with its messages.
@@ -38,6 +63,23 @@ pub(crate) async fn read(api: &Api) -> Result<Value, ApiError> {
         let path = format!("/v1/streams/{}/{}", text("namespace"), text("stream"));
         found[&path] =
             api.get::<Value>(&format!("{path}/messages?after=0&limit=1000")).await?["items"].take();
+        // What of these a restart does not change.
+        for (list, fields) in [
+            ("subscriptions", &["name", "position", "segment"][..]),
+            ("copies", &["name", "direction", "node", "stream", "position"]),
+        ] {
+            let items = api.list::<Value>(&format!("{path}/{list}")).await?;
+            let kept = |item: &Value| fields.iter().map(|field| item[*field].clone()).collect::<Value>();
+            if !items.is_empty() {
+                found[format!("{path}/{list}")] = items.iter().map(kept).collect();
+            }
+        }
+    }
+    let control = api.any(Method::GET, CONTROL, None).await?;
+    if control.status == 200 {
+        found[CONTROL] = control.json();
+        // Its time is over some day, and its fence is not.
+        found[LOCK] = api.get::<Value>(LOCK).await?["fence"].take();
     }
     Ok(found)
 }
