@@ -90,8 +90,8 @@ impl QueuePartition {
         Ok(())
     }
 
-    /// What time does to locks. Whether there is more of it now. Before inputs, so that who asks now
-    /// sees what is so now, and behind them.
+    /// What time does to locks. Whether there is more of it now. Before inputs, so that who asks
+    /// now sees what is so now, and behind them.
     pub(super) fn advance_locks(&mut self, step: &mut QueueStep<'_>) -> bool {
         let mut locks = LockStep::new(step.now, &mut step.batch.ops);
         let more = self.locks.advance(LOCKS_DUE_PER_STEP, &mut locks);
