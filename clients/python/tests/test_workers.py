@@ -21,6 +21,8 @@ AT_ONCE = timedelta(milliseconds=20)
 
 NOT_NOW = answer(503, {"code": "not_accepting"})
 NO_JOBS = answer(200, {"jobs": []})
+#: Workers look what they are told before they ask for jobs.
+NO_CONTROL = answer(404, {"code": "no_control"})
 ONE_JOB = answer(
     200,
     {
@@ -221,7 +223,7 @@ class Workers(Live):
 
     def test_a_server_that_is_not_there_is_asked_again(self) -> None:
         handled = threading.Event()
-        with Scripted([NOT_NOW, ONE_JOB, ACKED] + [NO_JOBS] * 10_000) as server:
+        with Scripted([NO_CONTROL, NOT_NOW, NO_CONTROL, ONE_JOB, ACKED] + [NO_JOBS] * 10_000) as server:
             client = fieldpost.Client(server.url, retries=fieldpost.Retries(most=0))
             worker = self.start(lambda _: handled.set(), client, concurrency=1)
             self.assertTrue(handled.wait(PATIENCE))
@@ -229,7 +231,7 @@ class Workers(Live):
             client.close()
 
     def test_what_is_done_is_said_until_it_is_heard(self) -> None:
-        with Scripted([ONE_JOB, NOT_NOW, HANG_UP, ACKED, NO_JOBS]) as server:
+        with Scripted([NO_CONTROL, ONE_JOB, NOT_NOW, HANG_UP, ACKED, NO_JOBS]) as server:
             client = fieldpost.Client(server.url, retries=fieldpost.Retries(most=0))
             worker = self.start(lambda _: worker.stop(), client, concurrency=1)
             self.thread.join(PATIENCE)
@@ -440,7 +442,7 @@ class AsyncWorkers(unittest.IsolatedAsyncioTestCase):
         self.assertEqual([job.attempt for job in await self.queue.consume()], [2])
 
     async def test_what_is_done_is_said_until_it_is_heard(self) -> None:
-        with Scripted([ONE_JOB, NOT_NOW, HANG_UP, ACKED, NO_JOBS]) as server:
+        with Scripted([NO_CONTROL, ONE_JOB, NOT_NOW, HANG_UP, ACKED, NO_JOBS]) as server:
             async with fieldpost.AsyncClient(server.url, retries=fieldpost.Retries(most=0)) as client:
                 self.queue = client.queue(self.namespace, "q")
 

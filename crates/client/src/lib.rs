@@ -1,6 +1,7 @@
-//! Typed jobs and a worker loop for Fieldpost's delay queues, streams of messages, commands to its
-//! devices, tasks and campaigns that ask some of many, and the locks, limits, cache and channels
-//! that programs share.
+//! Typed jobs and a worker loop for Fieldpost's delay queues, and streams of messages.
+//!
+//! There are also commands to devices, tasks and campaigns that ask some of many, and the locks,
+//! limits, cache and channels that programs share.
 //!
 //! It knows the server only by its REST API, like any other program. The page below is the guide of
 //! the docs; its examples are compiled.

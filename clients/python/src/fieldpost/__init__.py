@@ -1,5 +1,6 @@
-"""A client for Fieldpost: its delay queue with workers, its streams, its commands to devices, and the tasks that ask
-some of many, for threads and for tasks of an event loop, and the signatures of its webhooks.
+"""A client for Fieldpost: its delay queue with workers, its streams, its commands to devices, the tasks that ask some
+of many, its locks, limits, cache and channels, for threads and for tasks of an event loop, and the signatures of its
+webhooks.
 
 import fieldpost
 
@@ -10,13 +11,17 @@ with fieldpost.Client("http://127.0.0.1:8080") as client:
 
 from ._version import __version__
 from .aio import AsyncClient, AsyncQueue
+from .aio_coordination import AsyncCache, AsyncChannels, AsyncLimiter, AsyncListener, AsyncLock
 from .aio_device import AsyncCommands, AsyncDevice
 from .aio_tasks import AsyncCampaigns, AsyncFleet, AsyncTasks
 from .aio_worker import AsyncWorker
 from .calls import Alias
 from .client import Client, Queue
 from .command import Command, CommandTerms, DesiredEntry, LateAnswer, SentCommand
-from .coordination import Allowance, Cache, Channels, Limiter, Lock, LockHeldError
+from .control import QueueControl
+from .coordinating import Allowance, LockHeldError
+from .coordination import Cache, Channels, Limiter, Listener, Lock
+from .copies import AsyncCopy, Copy, CopyInfo, Receipt
 from .device import Commands, Device
 from .errors import (
     ApiError,
@@ -57,7 +62,6 @@ from .picks import (
 )
 from .producer import AsyncStreamProducer, NodeAppend, StreamProducer, TooFewNodesError
 from .protocol import Retries
-from .copies import AsyncCopy, Copy, CopyInfo, Receipt
 from .subscription import AsyncSubscription, Subscription, SubscriptionInfo
 from .tasks import Campaigns, Fleet, Tasks
 from .worker import Worker
@@ -66,19 +70,24 @@ from .working import Options, Retry, doubling
 __all__ = [
     "Acked",
     "Alias",
-    "ApiError",
     "Allowance",
+    "ApiError",
     "AppendedMessage",
+    "AsyncCache",
     "AsyncCampaigns",
+    "AsyncChannels",
     "AsyncClient",
     "AsyncCommands",
+    "AsyncCopy",
     "AsyncDevice",
     "AsyncFleet",
+    "AsyncLimiter",
+    "AsyncListener",
+    "AsyncLock",
     "AsyncMessageStream",
     "AsyncOperations",
     "AsyncQueue",
     "AsyncStreamProducer",
-    "AsyncCopy",
     "AsyncSubscription",
     "AsyncTasks",
     "AsyncWorker",
@@ -95,6 +104,8 @@ __all__ = [
     "Commands",
     "ConflictError",
     "ConnectionFailedError",
+    "Copy",
+    "CopyInfo",
     "Coverage",
     "CoverageItem",
     "DeadLetter",
@@ -112,6 +123,7 @@ __all__ = [
     "JobView",
     "LateAnswer",
     "Limiter",
+    "Listener",
     "Lock",
     "LockHeldError",
     "Message",
@@ -135,7 +147,9 @@ __all__ = [
     "PickTerms",
     "PublishedJob",
     "Queue",
+    "QueueControl",
     "QueueFlow",
+    "Receipt",
     "RefusedError",
     "Retries",
     "Retry",
@@ -144,9 +158,6 @@ __all__ = [
     "StaleReservationError",
     "StreamInfo",
     "StreamProducer",
-    "Copy",
-    "CopyInfo",
-    "Receipt",
     "Subscription",
     "SubscriptionInfo",
     "Task",

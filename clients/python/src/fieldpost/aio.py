@@ -7,11 +7,14 @@ import ssl
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from . import calls
+from . import calls, control
+from .aio_coordination import AsyncCache, AsyncChannels, AsyncLimiter, AsyncLock
 from .aio_device import AsyncCommands, AsyncDevice
 from .aio_tasks import AsyncCampaigns, AsyncFleet, AsyncTasks
 from .aio_worker import AsyncHandler, AsyncWorker
 from .calls import Call, JobRef, Page, QueuePath
+from .control import QueueControl
+from .coordinating import LimitTerms, LockTerms, Span
 from .errors import FieldpostError
 from .message import StreamInfo, StreamPath, streams
 from .message_stream import AsyncMessageStream
@@ -70,6 +73,22 @@ class AsyncClient:
         """The streams that may be read, in order of namespace and name."""
         return self._pages(lambda cursor: streams(namespace, _PAGE, cursor))
 
+    def lock(self, namespace: str, name: str, *, ttl: Span = 10.0, wait: Span = 0.0) -> AsyncLock:
+        """A lock; asks nothing of the server. ``ttl`` and ``wait`` are seconds, or a ``timedelta``."""
+        return AsyncLock(self, LockTerms(namespace, name, ttl, wait))
+
+    def limiter(self, namespace: str, name: str, *, limit: int, per: Duration, kind: str = "smooth") -> AsyncLimiter:
+        """A limit of so much in a span of time, ``smooth`` or ``window``; asks nothing of the server."""
+        return AsyncLimiter(self, LimitTerms(namespace, name, limit, per, kind))
+
+    def cache(self, namespace: str) -> AsyncCache:
+        """The cached values of a namespace; asks nothing of the server."""
+        return AsyncCache(self, namespace)
+
+    def channels(self, namespace: str) -> AsyncChannels:
+        """The channels of a namespace; asks nothing of the server."""
+        return AsyncChannels(self, namespace)
+
     def device(self, device: str) -> AsyncDevice:
         """A device; asks nothing of the server."""
         return AsyncDevice(self, device)
@@ -108,7 +127,7 @@ class AsyncClient:
         wait: Duration | None = None,
     ) -> list[Job]:
         """Reserves jobs of several queues, of earlier ones first; see :meth:`AsyncQueue.consume`."""
-        return await self._run(calls.consume(namespace, queues, max_jobs, ttr, wait))
+        return (await self._run(control.consume(namespace, queues, max_jobs, ttr, wait))).jobs
 
     def worker(
         self, namespace: str, queues: Sequence[str], handler: AsyncHandler, **options: Unpack[WorkerOptions]
@@ -264,6 +283,18 @@ class AsyncQueue:
     async def resume(self) -> None:
         """Gives out jobs again."""
         await self._client._run(calls.resume(self._path))
+
+    async def control(self) -> QueueControl | None:
+        """What its workers are told, if anything."""
+        return await self._client._run(control.control(self._path))
+
+    async def set_control(self, told: QueueControl) -> None:
+        """Tells its workers what to do, all of it: durable, and done by them within a second or two."""
+        await self._client._run(control.set_control(self._path, told))
+
+    async def delete_control(self) -> None:
+        """Tells its workers nothing any more: they work as they did before."""
+        await self._client._run(control.delete_control(self._path))
 
     async def delete(self) -> None:
         """Deletes the queue with its jobs, dead letters and settings."""

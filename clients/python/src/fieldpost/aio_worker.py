@@ -7,18 +7,22 @@ acknowledged together: while one call is under way, the next one gathers.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import calls
+from .calls import QueuePath
+from .control import Consumed, QueueControl, consume, control
 from .errors import StaleReservationError
 from .model import Job
 from .streams import HangUp
 from .times import Duration
 from .working import (
     HANG_UP_SECONDS_MAX,
+    LOOK_EVERY,
     Options,
+    Orders,
     WorkerOptions,
     ask_again_after,
     is_for_good,
@@ -43,6 +47,8 @@ class AsyncWorker:
     The options are those of :class:`fieldpost.Options`. A handler that takes longer than ``ttr`` keeps its job: the
     lease is extended while it runs. When a lease is lost all the same - the job was cancelled, or the server could not
     be reached for too long - the handler is cancelled.
+
+    What the workers of the first queue are told (:meth:`AsyncQueue.set_control`) it does by itself.
     """
 
     def __init__(
@@ -62,13 +68,16 @@ class AsyncWorker:
         self._done: list[tuple[Job, asyncio.Future[None]]] = []
         self._acker: asyncio.Task[None] | None = None
         self._stopping = False
+        # What on_control is still to hear, in order, and who calls it.
+        self._untold: list[QueueControl | None] = []
+        self._teller: asyncio.Task[None] | None = None
         # Something has ended, or is to end. Made in the loop that it is for.
         self._news: asyncio.Event | None = None
         # The worker is to end.
         self._stop: asyncio.Event | None = None
 
     async def run(self) -> None:
-        """Works until :meth:`stop` is called, then finishes what it has begun.
+        """Works until :meth:`stop` is called or the queue's workers are told to, then finishes what it has begun.
 
         Raises what only a person can mend, such as a token that is refused; everything else is logged and tried again.
         When the task that this runs in is cancelled, handlers are cancelled too, and their jobs given back.
@@ -81,13 +90,17 @@ class AsyncWorker:
             await self._take()
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=None if timeout is None else timeout.total_seconds())
+            if self._teller is not None:
+                await asyncio.wait({self._teller}, timeout=HANG_UP_SECONDS_MAX)
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            if self._acker is not None:
-                # Still there only where nobody waits any longer.
-                self._acker.cancel()
+            for rest in (self._acker, self._teller):
+                if rest is not None:
+                    # Still there only where nobody waits any longer.
+                    rest.cancel()
+            self._teller = None
 
     def stop(self) -> None:
         """Takes no more jobs; :meth:`run` returns when those it has are settled. Also for signal handlers."""
@@ -97,14 +110,15 @@ class AsyncWorker:
                 event.set()
 
     async def _take(self) -> None:
-        options, unanswered = self._options, 0
-        while not self._stopping:
-            free = options.concurrency - len(self._tasks)
-            if free == 0:
-                await self._hear(None)
+        orders, unanswered = Orders(self._options), 0
+        while not (self._stopping or orders.ends):
+            # Who asks is given jobs, whatever it is told: so what it is told is known before.
+            looks, free = orders.is_due, orders.free(len(self._tasks))
+            if not looks and free == 0:
+                await self._hear(orders.look_at - time.monotonic())
                 continue
             try:
-                jobs = await self._ask(free)
+                consumed = await (self._look() if looks else self._ask(free, orders))
             except Exception as error:
                 if is_for_good(error):
                     raise
@@ -115,29 +129,94 @@ class AsyncWorker:
                 log.warning("no jobs could be taken: %s", error)
                 await self._hear(ask_again_after(unanswered))
                 continue
-            unanswered = 0
-            for job in jobs:
-                job.lease.ends_at = time.monotonic() + options.ttr.total_seconds()
-                task = asyncio.ensure_future(self._work(job))
-                self._tasks.add(task)
-                task.add_done_callback(self._ended)
+            if consumed is None:
+                continue
+            unanswered = unanswered if looks else 0
+            if orders.hears(consumed.control):
+                self._tell(consumed.control)
+            self._begin(consumed.jobs)
 
-    async def _ask(self, free: int) -> list[Job]:
-        """Asks for jobs; a stop takes the question back."""
+    def _begin(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            job.lease.ends_at = time.monotonic() + self._options.ttr.total_seconds()
+            task = asyncio.ensure_future(self._work(job))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    async def _ask(self, free: int, orders: Orders) -> Consumed | None:
+        """Asks for jobs; a stop takes the question back, and so does a look that finds something else to be told."""
         assert self._stop is not None, "run has made it"
         options, hang_up = self._options, HangUp()
-        call = calls.consume(self._namespace, self._queues, free, options.ttr, options.wait)
+        call = consume(self._namespace, self._queues, free, options.ttr, options.wait)
         asking = asyncio.ensure_future(self._client._run(call, hang_up))
         stopped = asyncio.ensure_future(self._stop.wait())
+        looking = asyncio.ensure_future(self._look_once(orders))
         try:
-            await asyncio.wait({asking, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done() and hang_up():
+            await asyncio.wait({asking, stopped, looking}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+            is_asked = hang_up()
+            if is_asked:
                 await asyncio.wait({asking}, timeout=HANG_UP_SECONDS_MAX)
-            return asking.result() if asking.done() else []
+            if not looking.done() or looking.cancelled():
+                return asking.result() if asking.done() else None
+            # What the question was taken back for; its answer may be older, but its jobs are there.
+            is_answered = asking.done() and asking.exception() is None
+            return Consumed(asking.result().jobs if is_answered else [], looking.result())
         finally:
-            stopped.cancel()
-            asking.cancel()
-            await asyncio.gather(asking, stopped, return_exceptions=True)
+            for task in (stopped, asking, looking):
+                task.cancel()
+            await asyncio.gather(asking, stopped, looking, return_exceptions=True)
+
+    async def _look_once(self, orders: Orders) -> QueueControl | None:
+        """Looks whether something else is told than when a question began, and returns only then."""
+        failed, is_seen = 0, False
+        while not is_seen:
+            await asyncio.sleep(ask_again_after(failed) if failed else LOOK_EVERY)
+            try:
+                found = await self._client._run(control(QueuePath(self._namespace, self._queues[0])))
+            except Exception as error:
+                # One that does not pass by itself is the answer to the question too.
+                log.warning("what workers are told could not be seen: %r", error)
+                failed += 1
+            else:
+                is_seen = True
+                if orders.is_other(found):
+                    return found
+        # A change from here on ends the question.
+        never: asyncio.Future[QueueControl | None] = asyncio.get_running_loop().create_future()
+        return await never
+
+    async def _look(self) -> Consumed | None:
+        """What the workers are told now; nothing where the worker is to end meanwhile."""
+        assert self._stop is not None, "run has made it"
+        looking = asyncio.ensure_future(self._client._run(control(QueuePath(self._namespace, self._queues[0]))))
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({looking, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            return Consumed([], looking.result()) if looking.done() else None
+        finally:
+            for task in (looking, stopped):
+                task.cancel()
+            await asyncio.gather(looking, stopped, return_exceptions=True)
+
+    def _tell(self, told: QueueControl | None) -> None:
+        if self._options.on_control is None:
+            return
+        self._untold.append(told)
+        if self._teller is None:
+            self._teller = asyncio.ensure_future(self._tell_all())
+
+    async def _tell_all(self) -> None:
+        on_control = self._options.on_control
+        while self._untold and on_control is not None:
+            try:
+                heard = on_control(self._untold.pop(0))
+                if inspect.isawaitable(heard):
+                    await heard
+            except Exception:
+                log.exception("on_control failed")
+        self._teller = None
 
     async def _hear(self, timeout: float | None) -> None:
         """Waits until a job has ended or the worker is stopped."""

@@ -45,36 +45,45 @@ from .picks import (
 from .times import Duration, Moment, duration_text, moment_text
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 #: Seconds to outwait a ``wait`` that is written as only the server reads it: no server waits longer.
 _WAIT_IF_UNREADABLE = 300.0
 
 
 @dataclass(frozen=True)
-class Call(Generic[T]):
+class Call(Generic[T_co]):
     """One request, and how its answer is read."""
 
     method: str
     path: str
-    read: Callable[[Any], T]
+    read: Callable[[Any], T_co]
     body: bytes | None = None
     headers: dict[str, str] = field(default_factory=dict)
     #: Whether doing it twice comes to the same as doing it once.
     repeatable: bool = True
     #: Seconds that the server may take before it answers, beyond what any answer takes.
     patience: float = 0.0
+    #: Seconds after which nobody wants the answer any more.
+    limit: float | None = None
+    #: A 404 is read as an answer of ``None``.
+    may_be_missing: bool = False
+
+    def within(self, seconds: float) -> float:
+        """So many seconds, or the limit where that is less."""
+        return seconds if self.limit is None else min(seconds, self.limit)
 
 
 @dataclass(frozen=True)
-class Page(Generic[T]):
+class Page(Generic[T_co]):
     """A part of a list."""
 
-    items: list[T]
+    items: Sequence[T_co]
     next_cursor: str | None
 
 
 @dataclass(frozen=True)
-class FeedPage(Page[T]):
+class FeedPage(Page[T_co]):
     """A part of a feed, the oldest first."""
 
     #: Where what comes later goes on.
@@ -134,24 +143,6 @@ def publish(path: QueuePath, jobs: Sequence[NewJob], idempotency_key: str | None
 
 def _key(given: str | None) -> dict[str, str]:
     return {"Idempotency-Key": given if given is not None else uuid.uuid4().hex}
-
-
-def consume(
-    namespace: str, queues: Sequence[str], max_jobs: int, ttr: Duration | None, wait: Duration | None
-) -> Call[list[Job]]:
-    """Reserve jobs. A repeat is no harm: what was reserved for an answer that got lost comes back."""
-    body: dict[str, Any] = {"max": max_jobs}
-    if ttr is not None:
-        body["ttr"] = duration_text(ttr)
-    if wait is not None:
-        body["wait"] = duration_text(wait)
-    names = ",".join(quote(queue, safe="") for queue in queues)
-
-    def read(answer: Any) -> list[Job]:
-        return [Job.read(namespace, item) for item in answer["jobs"]]
-
-    path = f"/v1/queues/{quote(namespace, safe='')}/{names}/consume"
-    return Call("POST", path, read, _json(body), patience=_seconds(wait))
 
 
 def _seconds(wait: Duration | None) -> float:

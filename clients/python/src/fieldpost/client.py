@@ -7,9 +7,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from . import calls
+from . import calls, control
 from .calls import Call, JobRef, Page, QueuePath
 from .connections import Connections, HangUp
+from .control import QueueControl
+from .coordinating import LimitTerms, LockTerms, Span
 from .coordination import Cache, Channels, Limiter, Lock
 from .device import Commands, Device
 from .errors import FieldpostError
@@ -71,15 +73,13 @@ class Client:
         """The streams that may be read, in order of namespace and name."""
         return self._pages(lambda cursor: streams(namespace, _PAGE, cursor))
 
-    def lock(self, namespace: str, name: str, *, ttl: float = 10.0, wait: float = 0.0) -> Lock:
-        """A lock; asks nothing of the server. ``ttl`` and ``wait`` are in seconds."""
-        return Lock(self, namespace, name, ttl, wait)
+    def lock(self, namespace: str, name: str, *, ttl: Span = 10.0, wait: Span = 0.0) -> Lock:
+        """A lock; asks nothing of the server. ``ttl`` and ``wait`` are seconds, or a ``timedelta``."""
+        return Lock(self, LockTerms(namespace, name, ttl, wait))
 
-    def limiter(
-        self, namespace: str, name: str, *, limit: int, per: Duration, kind: str = "smooth"
-    ) -> Limiter:
+    def limiter(self, namespace: str, name: str, *, limit: int, per: Duration, kind: str = "smooth") -> Limiter:
         """A limit of so much in a span of time, ``smooth`` or ``window``; asks nothing of the server."""
-        return Limiter(self, namespace, name, limit, per, kind)
+        return Limiter(self, LimitTerms(namespace, name, limit, per, kind))
 
     def cache(self, namespace: str) -> Cache:
         """The cached values of a namespace; asks nothing of the server."""
@@ -127,7 +127,7 @@ class Client:
         wait: Duration | None = None,
     ) -> list[Job]:
         """Reserves jobs of several queues, of earlier ones first; see :meth:`Queue.consume`."""
-        return self._run(calls.consume(namespace, queues, max_jobs, ttr, wait))
+        return self._run(control.consume(namespace, queues, max_jobs, ttr, wait)).jobs
 
     def worker(
         self, namespace: str, queues: Sequence[str], handler: Handler, **options: Unpack[WorkerOptions]
@@ -289,6 +289,18 @@ class Queue:
     def resume(self) -> None:
         """Gives out jobs again."""
         self._client._run(calls.resume(self._path))
+
+    def control(self) -> QueueControl | None:
+        """What its workers are told, if anything."""
+        return self._client._run(control.control(self._path))
+
+    def set_control(self, told: QueueControl) -> None:
+        """Tells its workers what to do, all of it: durable, and done by them within a second or two."""
+        self._client._run(control.set_control(self._path, told))
+
+    def delete_control(self) -> None:
+        """Tells its workers nothing any more: they work as they did before."""
+        self._client._run(control.delete_control(self._path))
 
     def delete(self) -> None:
         """Deletes the queue with its jobs, dead letters and settings."""

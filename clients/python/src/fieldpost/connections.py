@@ -11,7 +11,7 @@ from typing import Any
 
 from .calls import Call
 from .errors import ConnectionFailedError, UnexpectedAnswerError
-from .protocol import Answer, Server
+from .protocol import Answer, Server, read_answer
 
 #: Connections that wait to be used again, at most.
 IDLE_MAX = 64
@@ -68,6 +68,33 @@ class HangUp:
             return not self._done.is_set()
 
 
+class Download:
+    """An answer without an end, read as it comes by one thread."""
+
+    def __init__(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
+        # What comes back has the connection as its own where the server will close it.
+        self._socket = connection.sock
+        self._connection = connection
+        self._response = response
+
+    def read(self) -> bytes:
+        """What has come; nothing at its end. Raises :class:`ConnectionFailedError` when it breaks off or is silent."""
+        try:
+            return self._response.read1(_PART_BYTES)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise ConnectionFailedError(f"while listening: {error!r}") from error
+
+    def hang_up(self) -> None:
+        """Ends a read that is under way, from another thread."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._response.close()
+        self._connection.close()
+
+
 class Connections:
     """Connections to one server, each used by one thread at a time."""
 
@@ -83,7 +110,7 @@ class Connections:
         connection = self._take()
         try:
             if connection.sock is None:
-                connection.timeout = self._timeout
+                connection.timeout = call.within(self._timeout)
                 connection.connect()
             if hang_up is None:
                 answer, reusable = self._exchange_on(connection, call)
@@ -106,6 +133,32 @@ class Connections:
             connection.close()
         return answer
 
+    def download(self, call: Call[Any], silence: float) -> Download:
+        """Begins an answer without an end, on a connection of its own. One that says nothing for so many seconds is
+        taken for dead. Raises what the server refuses, and :class:`ConnectionFailedError`."""
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        connection = self._new()
+        try:
+            connection.timeout = self._timeout
+            connection.request(call.method, self._server.prefix + call.path, call.body, self._server.headers(call))
+            # An answer that closes the connection takes it away.
+            sock = connection.sock
+            response = connection.getresponse()
+            if response.status == http.client.OK:
+                sock.settimeout(silence)
+                connection.sock = sock
+                return Download(connection, response)
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            read_answer(call, Answer(response.status, headers, _body(response)))
+            raise UnexpectedAnswerError(f"{call.method} {call.path} was answered {response.status}")
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise ConnectionFailedError(f"{call.method} {call.path}: {error!r}") from error
+        except BaseException:
+            connection.close()
+            raise
+
     def close(self) -> None:
         """Closes what is idle; what is in use is closed when its call is over."""
         with self._lock:
@@ -115,7 +168,7 @@ class Connections:
             connection.close()
 
     def _exchange_on(self, connection: http.client.HTTPConnection, call: Call[Any]) -> tuple[Answer, bool]:
-        connection.sock.settimeout(self._timeout + call.patience)
+        connection.sock.settimeout(call.within(self._timeout + call.patience))
         connection.request(call.method, self._server.prefix + call.path, call.body, self._server.headers(call))
         with connection.getresponse() as response:
             body = _body(response)

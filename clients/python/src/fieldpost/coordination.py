@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
-import json
+import contextlib
 import threading
 import time
-import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable
-from urllib.parse import quote, urlencode
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from .calls import Call, _json, _nothing, _seconds
+from . import coordinating as calls
+from .calls import Call
+from .connections import Download
+from .coordinating import ANY_BYTES, GIVE_BACK_SECONDS_MAX, ONCE, Allowance, Hold, LimitTerms, LockHeldError, LockTerms
 from .errors import ConflictError, ConnectionFailedError, FieldpostError
-from .times import Duration, duration_text
+from .listening import SILENCE_SECONDS_MAX, ChannelMessage, Events, Pauses
+from .times import Duration
+from .working import is_for_good, log
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from .client import Client
-
-#: Seconds without a word after which a connection is taken for dead: the server says something every 15 s.
-_SILENCE_SECONDS_MAX = 45.0
-#: Seconds from one try to listen to the next, at most.
-_RECONNECT_SECONDS_MAX = 5.0
-
-
-class LockHeldError(FieldpostError):
-    """Another owner holds the lock, and the wait is over."""
-
-
-def _path(kind: str, namespace: str, name: str) -> str:
-    return f"/v1/{kind}/{quote(namespace, safe='')}/{quote(name, safe=',*')}"
 
 
 class Lock:
@@ -41,18 +32,17 @@ class Lock:
             write(report, fence=held.fence)
             held.check()  # raises once it was lost
 
-    What the lock protects should refuse a fence below the highest that it has seen.
+    What the lock protects should refuse a fence below the highest that it has seen. One such object is for one holder
+    at a time, like a file; others have their own.
     """
 
-    def __init__(self, client: Client, namespace: str, name: str, ttl: float, wait: float) -> None:
+    def __init__(self, client: Client, terms: LockTerms) -> None:
         self._client = client
-        self._path = _path("locks", namespace, name)
-        self._ttl = ttl
-        self._wait = wait
-        self._owner = uuid.uuid4().hex
-        self._ends_at = 0.0
+        self._terms = terms
+        self._guard = threading.Lock()
+        self._hold: Hold | None = None
+        #: Ends the extensions of a hold.
         self._done = threading.Event()
-        self._extender: threading.Thread | None = None
         #: The number of this holder: higher than that of any holder before.
         self.fence = 0
         #: Set once the lock is lost, or let go.
@@ -62,96 +52,117 @@ class Lock:
         self.acquire()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except FieldpostError as failure:
+            # The work is done, or failed for a reason of its own: the lock ends by itself.
+            log.warning("%s could not be let go; it ends with its ttl: %s", self._terms.path, failure)
 
     def acquire(self) -> None:
         """Holds the lock, and extends it from now on; :class:`LockHeldError` when the wait is over."""
-        began = time.monotonic()
-        terms = {"owner": self._owner, "ttl": duration_text(self._ttl)}
-        body = _json({**terms, "wait": duration_text(self._wait)})
-        call: Call[Any] = Call("POST", self._path, dict, body, patience=_seconds(self._wait))
+        hold = Hold(self._terms)
+        with self._guard:
+            if self._hold is not None and not self.lost.is_set():
+                raise RuntimeError(f"{self._terms.path}: this object holds it already; make another for another holder")
+            self._hold = hold
+            self.lost.clear()
         try:
-            held = self._client._run(call)
-            if self._wait:
-                # The ttl counts from the grant, which may be anywhere in the wait: from here it is known.
-                began = time.monotonic()
-                self._client._run(Call("POST", f"{self._path}/extend", dict, _json(terms)))
-        except ConflictError as error:
-            raise LockHeldError(f"{self._path}: {error}") from error
-        self._ends_at = began + self._ttl
-        self.fence = int(held["fence"])
-        self._done.clear()
-        self.lost.clear()
-        self._extender = threading.Thread(target=self._extend, name="fieldpost-lock", daemon=True)
-        self._extender.start()
+            self.fence = self._ask_for(hold)
+        except BaseException:
+            with self._guard:
+                self._hold = None
+                self.lost.set()
+            raise
+        self._done = done = threading.Event()
+        threading.Thread(target=self._keep, args=(hold, done), name="fieldpost-lock", daemon=True).start()
 
     def check(self) -> None:
         """Raises :class:`LockHeldError` once the lock was lost."""
-        if self.lost.is_set() or time.monotonic() >= self._ends_at:
-            raise LockHeldError(f"{self._path}: the lock was lost")
+        hold = self._hold
+        if hold is None:
+            raise LockHeldError(f"{self._terms.path}: the lock is not held")
+        hold.check(time.monotonic())
 
     def release(self) -> None:
-        """Lets the lock go; nothing happens where it was lost."""
+        """Lets the lock go; nothing happens where it was lost. When no answer comes, this may be called again."""
+        hold = self._hold
+        if hold is None:
+            return
+        # An extension that is under way does no harm: behind the release it is refused.
         self._done.set()
-        if self._extender is not None:
-            self._extender.join()
-            self._extender = None
-        if self.lost.is_set():
-            return
         self.lost.set()
+        if hold.is_held(time.monotonic()):
+            with contextlib.suppress(ConflictError):
+                self._client._run(hold.release())
+        with self._guard:
+            if self._hold is hold:
+                self._hold = None
+
+    def _ask_for(self, hold: Hold) -> int:
+        asked_at = time.monotonic()
         try:
-            self._client._run(Call("POST", f"{self._path}/release", _nothing, _json({"owner": self._owner})))
-        except ConflictError:
-            return
+            fence = self._client._run(hold.acquire())
+            if self._terms.wait:
+                # The ttl counts from the grant, which may be anywhere in the wait: from here it is known.
+                asked_at = time.monotonic()
+                fence = self._client._run(hold.extend())
+        except ConflictError as error:
+            raise LockHeldError(f"{self._terms.path}: {error}") from error
+        except (FieldpostError, KeyboardInterrupt) as error:
+            if not (isinstance(error, FieldpostError) and is_for_good(error)):
+                # It may be granted all the same.
+                with contextlib.suppress(FieldpostError):
+                    self._client._run(hold.release(GIVE_BACK_SECONDS_MAX), retries=ONCE)
+            raise
+        hold.begins(asked_at)
+        return fence
 
-    def _extend(self) -> None:
-        body = _json({"owner": self._owner, "ttl": duration_text(self._ttl)})
-        while not self._done.wait(self._ttl / 3):
-            began = time.monotonic()
+    def _keep(self, hold: Hold, done: threading.Event) -> None:
+        """Extends it until it is let go or lost."""
+        while not done.wait(hold.rests(time.monotonic())):
+            asked_at = time.monotonic()
+            if not hold.is_held(asked_at):
+                break
             try:
-                self._client._run(Call("POST", f"{self._path}/extend", dict, body))
+                # Connecting and the answer may take as long each, and the end is to be noticed in time.
+                self._client._run(hold.extend((hold.ends_at - asked_at) / 3), retries=ONCE)
             except ConflictError:
-                self.lost.set()
-                return
-            except FieldpostError:
-                if time.monotonic() >= self._ends_at:
-                    self.lost.set()
-                    return
+                break
+            except Exception as error:
+                log.warning("%s could not be extended: %r", self._terms.path, error)
+                hold.not_extended()
             else:
-                self._ends_at = began + self._ttl
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """Whether something may be done now."""
-
-    allowed: bool
-    #: How much may still come now.
-    remaining: int
-    #: Seconds after which the same is allowed if nothing else comes.
-    retry_after: float
-
-    def __bool__(self) -> bool:
-        return self.allowed
+                hold.begins(asked_at)
+        else:
+            return
+        hold.is_lost = True
+        with self._guard:
+            if self._hold is hold:
+                self.lost.set()
 
 
 class Limiter:
     """So much in a span of time, over all programs that ask."""
 
-    def __init__(self, client: Client, namespace: str, name: str, limit: int, per: Duration, kind: str) -> None:
+    def __init__(self, client: Client, terms: LimitTerms) -> None:
         self._client = client
-        self._path = _path("limits", namespace, name)
-        self._terms = {"limit": limit, "per": duration_text(per), "kind": kind}
+        self._terms = terms
 
     def ask(self, cost: int = 1) -> Allowance:
         """Whether it may be done now; a refusal costs nothing."""
-        call = Call("POST", self._path, self._read, _json({**self._terms, "cost": cost}), repeatable=False)
-        return self._client._run(call)
+        return self._client._run(self._terms.ask(cost))
 
-    @staticmethod
-    def _read(answer: Any) -> Allowance:
-        return Allowance(answer["allowed"], answer["remaining"], answer["retry_after_ms"] / 1000)
+
+@dataclass
+class _Making:
+    """A value that is being made, and for how many."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    made: bytes | None = None
 
 
 class Cache:
@@ -160,57 +171,67 @@ class Cache:
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
-        self._making: dict[str, threading.Lock] = {}
+        self._making: dict[str, _Making] = {}
         self._lock = threading.Lock()
 
     def get(self, key: str) -> bytes | None:
         """The value, if it is there."""
         return self.get_many([key]).get(key)
 
-    def get_many(self, keys: list[str]) -> dict[str, bytes]:
+    def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
         """The values that are there, of up to 1,000 keys."""
-        call = Call("POST", _path("cache", self._namespace, "get"), self._values, _json({"keys": keys}))
-        return self._client._run(call)
+        return self._client._run(calls.cached(self._namespace, keys))
 
-    def put(self, key: str, value: bytes, *, ttl: Duration | None = None, if_absent: bool = False) -> None:
+    def put(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        ttl: Duration | None = None,
+        if_absent: bool = False,
+        content_type: str = ANY_BYTES,
+    ) -> None:
         """Puts a value of up to 1 MiB; :class:`ConflictError` with ``if_absent`` where one is."""
-        query = {} if ttl is None else {"ttl": duration_text(ttl)}
-        if if_absent:
-            query["if_absent"] = "true"
-        path = f"{_path('cache', self._namespace, key)}?{urlencode(query)}"
-        self._client._run(Call("PUT", path, _nothing, value, repeatable=not if_absent))
+        call = calls.put_cached(self._namespace, key, value, ttl=ttl, if_absent=if_absent, content_type=content_type)
+        self._client._run(call)
 
     def delete(self, *keys: str) -> int:
         """Takes values out; how many were there."""
-        call = Call("POST", _path("cache", self._namespace, "delete"), self._deleted, _json({"keys": list(keys)}))
-        return self._client._run(call)
+        return self._client._run(calls.delete_cached(self._namespace, keys))
 
     def get_or_make(self, key: str, make: Callable[[], bytes], *, ttl: Duration | None = None) -> bytes:
         """The value, or what ``make`` gives, which is put then. Threads of this cache that ask for the same key
-        meanwhile wait for the one that makes it."""
+        meanwhile wait for the one that makes it; where that fails, the next one tries."""
         found = self.get(key)
         if found is not None:
             return found
         with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
-            try:
-                found = self.get(key)
-                if found is None:
-                    found = make()
-                    self.put(key, found, ttl=ttl)
-            finally:
-                with self._lock:
-                    self._making.pop(key, None)
-        return found
+            making = self._making.setdefault(key, _Making())
+            making.users += 1
+        try:
+            with making.lock:
+                if making.made is None:
+                    making.made = self._find_or_make(key, make, ttl)
+                return making.made
+        finally:
+            with self._lock:
+                making.users -= 1
+                # Who comes later is to see what is in the cache then.
+                if (making.made is not None or not making.users) and self._making.get(key) is making:
+                    del self._making[key]
 
-    @staticmethod
-    def _values(answer: Any) -> dict[str, bytes]:
-        return {key: base64.b64decode(item["value_base64"]) for key, item in answer["items"].items()}
-
-    @staticmethod
-    def _deleted(answer: Any) -> int:
-        return int(answer["deleted"])
+    def _find_or_make(self, key: str, make: Callable[[], bytes], ttl: Duration | None) -> bytes:
+        found = self.get(key)
+        if found is not None:
+            return found
+        made = make()
+        try:
+            self.put(key, made, ttl=ttl)
+        except FieldpostError as error:
+            if is_for_good(error):
+                raise
+            log.warning("a value was made, but could not be put into the cache: %s", error)
+        return made
 
 
 class Channels:
@@ -222,48 +243,107 @@ class Channels:
 
     def publish(self, channel: str, message: Any) -> int:
         """Gives a message to whoever listens; answers to how many."""
-        path = _path("channels", self._namespace, channel)
-        call = Call("POST", path, lambda answer: int(answer["receivers"]), _json(message), repeatable=False)
-        return self._client._run(call)
+        return self._client._run(calls.publish_to(self._namespace, channel, message))
 
-    def listen(self, *channels: str) -> Iterator[tuple[str, Any] | None]:
-        """Channels and messages as they come, of channels by name, or by how they begin (``"orders-*"``). Connects again
-        when the connection ends; gives ``None`` then, because messages may have been missed: look at how things are."""
-        path = _path("channels", self._namespace, ",".join(channels))
-        failed = 0
-        while True:
-            try:
-                for message in self._listen_once(path):
-                    failed = 0
-                    yield message
-            except ConnectionFailedError:
-                failed += 1
-                time.sleep(min(_RECONNECT_SECONDS_MAX, 0.1 * 2.0**failed))
-            yield None
+    def listen(self, *channels: str) -> Listener:
+        """Listens to channels by name, or by how they begin (``"orders-*"``)."""
+        return Listener(self._client, calls.listen_to(self._namespace, channels))
 
-    def _listen_once(self, path: str) -> Iterator[tuple[str, Any]]:
-        from .protocol import Answer, read_answer
 
-        server = self._client._connections._server
-        call: Call[None] = Call("GET", path, _nothing, headers={"Accept": "text/event-stream"})
-        connection: http.client.HTTPConnection
-        if server.tls is None:
-            connection = http.client.HTTPConnection(server.host, server.port, timeout=_SILENCE_SECONDS_MAX)
-        else:
-            connection = http.client.HTTPSConnection(
-                server.host, server.port, timeout=_SILENCE_SECONDS_MAX, context=server.tls
-            )
+class Listener:
+    """Channels and messages as they come, without an end::
+
+        with client.channels("shop").listen("prices", "alarm-*") as heard:
+            for message in heard:
+                ...
+
+    It connects again when the connection ends, and gives ``None`` then: it listens again, but messages may have been
+    missed, so look at how things are. It listens from the beginning of the ``with`` block on, or without one from the
+    first message that is asked for. What does not pass by itself is raised, such as a token that is refused.
+    """
+
+    def __init__(self, client: Client, call: Call[None]) -> None:
+        self._client = client
+        self._call = call
+        self._guard = threading.Lock()
+        self._closed = threading.Event()
+        self._pauses = Pauses()
+        self._pause = 0.0
+        self._open: Download | None = None
+        self._events = Events()
+        self._heard: deque[ChannelMessage] = deque()
+        self._has_listened = False
+
+    def __enter__(self) -> Listener:
+        while self._open is None and not self._closed.is_set():
+            self._connect()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __iter__(self) -> Listener:
+        return self
+
+    def __next__(self) -> ChannelMessage | None:
+        while not self._closed.is_set():
+            if self._heard:
+                return self._heard.popleft()
+            again, download = self._has_listened, self._open
+            if download is not None:
+                self._hear(download)
+            elif self._connect() and again:
+                return None
+        self._end()
+        raise StopIteration
+
+    def close(self) -> None:
+        """Ends it; also from another thread, or from a signal handler."""
+        self._closed.set()
+        download = self._open
+        if download is not None:
+            download.hang_up()
+            # Where a thread reads just now, it closes the rest.
+            if self._guard.acquire(blocking=False):
+                try:
+                    self._end()
+                finally:
+                    self._guard.release()
+
+    def _connect(self) -> bool:
+        if self._closed.wait(self._pause):
+            return False
         try:
-            connection.request("GET", server.prefix + path, headers=server.headers(call))
-            response = connection.getresponse()
-            if response.status != http.client.OK:
-                headers = {name.lower(): value for name, value in response.getheaders()}
-                read_answer(call, Answer(response.status, headers, response.read()))
-            while line := response.readline():
-                if line.startswith(b"data: ") and line != b"data: {}\n":
-                    event = json.loads(line[len(b"data: ") :])
-                    yield event["channel"], event["message"]
-        except (OSError, http.client.HTTPException) as error:
-            raise ConnectionFailedError(f"GET {path}: {error!r}") from error
-        finally:
-            connection.close()
+            download = self._client._connections.download(self._call, SILENCE_SECONDS_MAX)
+        except FieldpostError as error:
+            if is_for_good(error):
+                raise
+            self._pause = self._pauses.next(error)
+            log.warning("not listening: %s", error)
+            return False
+        self._events, self._open, self._has_listened = Events(), download, True
+        return True
+
+    def _hear(self, download: Download) -> None:
+        part = b""
+        with self._guard:
+            with contextlib.suppress(ConnectionFailedError):
+                part = download.read()
+            if self._closed.is_set():
+                self._end()
+                return
+        heard = self._events.feed(part)
+        self._heard.extend(heard)
+        if heard:
+            self._pauses.hears()
+        if not part or self._events.is_over:
+            self._end()
+            self._pause = self._pauses.next()
+
+    def _end(self) -> None:
+        download, self._open = self._open, None
+        if download is not None:
+            download.close()

@@ -279,9 +279,9 @@ class Coverage:
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> Coverage:
         """Reads what the API gives."""
-        figures = (item[name] for name in ("eligible", "picked", "never_picked", "min", "max", "mean", "gini"))
+        figures = {name: item[name] for name in ("eligible", "picked", "never_picked", "min", "max", "mean", "gini")}
         items = [CoverageItem(each["value"], cls.read(each)) for each in item.get("items") or []]
-        return cls(*figures, items, item.get("more", False))
+        return cls(**figures, items=items, more=item.get("more", False))
 
 
 @dataclass(frozen=True)
@@ -321,8 +321,8 @@ class FleetCount:
     def read(cls, item: Mapping[str, Any]) -> FleetCount:
         """Reads what the API gives."""
         items = [FleetCountItem(each["value"], each["total"], each["connected"]) for each in item.get("items") or []]
-        counts = (item[name] for name in ("total", "connected", "online", "lost", "never_seen"))
-        return cls(*counts, items, item.get("more", False))
+        counts = {name: item[name] for name in ("total", "connected", "online", "lost", "never_seen")}
+        return cls(**counts, items=items, more=item.get("more", False))
 
 
 @dataclass(frozen=True)

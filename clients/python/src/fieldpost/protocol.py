@@ -30,6 +30,7 @@ _HTTP_PORT = 80
 _HTTPS_PORT = 443
 _OK = range(200, 300)
 _ERRORS_FROM = 400
+_NOT_FOUND = 404
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Server:
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
         if call.body is not None:
-            headers["Content-Type"] = "application/json"
+            headers.setdefault("Content-Type", "application/json")
         return headers
 
 
@@ -116,6 +117,8 @@ class Answer:
 
 def read_answer(call: Call[T], answer: Answer) -> T:
     """What an answer says, or raises what it refuses."""
+    if answer.status == _NOT_FOUND and call.may_be_missing:
+        return call.read(None)
     if answer.status >= _ERRORS_FROM:
         raise refusal(answer.status, _problem(answer), _retry_after(answer.headers))
     if answer.status not in _OK:

@@ -11,13 +11,14 @@ from typing import Any
 from .calls import Call
 from .connections import ANSWER_BYTES_MAX, IDLE_MAX, IDLE_SECONDS_MAX
 from .errors import ConnectionFailedError, UnexpectedAnswerError
-from .protocol import Answer, Server
+from .protocol import Answer, Server, read_answer
 
 #: The longest head of an answer, and the longest line of a chunked body.
 HEAD_BYTES_MAX = 64 * 1024
 #: Statuses that are followed by the real one.
 _INTERIM = range(100, 200)
 _BODILESS = (204, 304)
+_OK = 200
 
 
 class _Stream:
@@ -39,14 +40,32 @@ class _Stream:
 
     async def exchange(self, server: Server, call: Call[Any]) -> tuple[Answer, bool]:
         """Sends a call and reads its answer, and whether another may follow."""
+        status, headers = await self.begin(server, call)
+        body, ended = await self._body(status, headers)
+        keeps = "close" not in headers.get("connection", "").lower()
+        return Answer(status, headers, body), ended and keeps
+
+    async def begin(self, server: Server, call: Call[Any]) -> tuple[int, dict[str, str]]:
+        """Sends a call and reads the head of its answer."""
         self._writer.write(_request(server, call))
         await self._writer.drain()
         status, headers = await self._head()
         while status in _INTERIM:
             status, headers = await self._head()
-        body, ended = await self._body(status, headers)
-        keeps = "close" not in headers.get("connection", "").lower()
-        return Answer(status, headers, body), ended and keeps
+        return status, headers
+
+    async def download(self, server: Server, call: Call[Any]) -> Download:
+        """Sends a call whose answer has no end; raises what the server refuses."""
+        status, headers = await self.begin(server, call)
+        if status == _OK:
+            return Download(self, headers)
+        body, _ = await self._body(status, headers)
+        read_answer(call, Answer(status, headers, body))
+        raise UnexpectedAnswerError(f"{call.method} {call.path} was answered {status}")
+
+    async def read(self) -> bytes:
+        """What has come; nothing at its end. Cancelled, it loses nothing."""
+        return await self._reader.read(HEAD_BYTES_MAX)
 
     async def close(self) -> None:
         """Closes, however the other side takes it."""
@@ -138,6 +157,71 @@ def _request(server: Server, call: Call[Any]) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (call.body or b"")
 
 
+class Unchunked:
+    """Takes the chunks of a body apart as its bytes come."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        #: What the chunk that has begun still lacks, with its line break; ``None`` before the line that tells its size.
+        self._lacks: int | None = None
+        #: The last chunk has come.
+        self.is_over = False
+
+    def feed(self, part: bytes) -> bytes:
+        """What these bytes hold."""
+        self._rest += part
+        body = bytearray()
+        while not self.is_over and self._rest:
+            if self._lacks is None:
+                end = self._rest.find(b"\r\n")
+                if end < 0:
+                    break
+                self._lacks = _fitting(int(self._rest[:end].split(b";")[0], 16)) + len(b"\r\n")
+                del self._rest[: end + 2]
+                self.is_over = self._lacks == len(b"\r\n")
+            else:
+                taken = self._rest[: self._lacks]
+                del self._rest[: self._lacks]
+                self._lacks -= len(taken)
+                # The last two bytes of a chunk are its line break, of which some may have come before.
+                body += taken[: max(0, len(taken) + self._lacks - 2)] if self._lacks < len(b"\r\n") else taken
+                self._lacks = self._lacks or None
+        if len(self._rest) > HEAD_BYTES_MAX:
+            raise UnexpectedAnswerError("a line of a chunk without an end")
+        return bytes(body)
+
+
+class Download:
+    """An answer without an end, read as it comes by one task."""
+
+    def __init__(self, stream: _Stream, headers: dict[str, str]) -> None:
+        self._stream = stream
+        is_chunked = headers.get("transfer-encoding", "").lower() == "chunked"
+        self._chunks = Unchunked() if is_chunked else None
+
+    async def read(self, silence: float) -> bytes:
+        """What has come; nothing at its end. Raises :class:`ConnectionFailedError` when it breaks off, or is silent for
+        so many seconds. Cancelled, it loses nothing."""
+        try:
+            body = b""
+            while not (body or (self._chunks is not None and self._chunks.is_over)):
+                part = await asyncio.wait_for(self._stream.read(), silence)
+                if not part:
+                    break
+                body = part if self._chunks is None else self._chunks.feed(part)
+            return body
+        except (OSError, ValueError, asyncio.TimeoutError) as error:
+            raise ConnectionFailedError(f"while listening: {error!r}") from error
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self._stream.close()
+
+    def abort(self) -> None:
+        """Closes the connection without waiting."""
+        self._stream.abort()
+
+
 class HangUp:
     """Takes a question back that is under way: as :class:`fieldpost.connections.HangUp`, for tasks."""
 
@@ -188,7 +272,7 @@ class Streams:
         stream: _Stream | None = None
         try:
             stream = await self._take()
-            patience = self._timeout + call.patience
+            patience = call.within(self._timeout + call.patience)
             if hang_up is not None:
                 hang_up.begin(stream)
             answer, reusable = await asyncio.wait_for(stream.exchange(self._server, call), patience)
@@ -211,6 +295,24 @@ class Streams:
         else:
             await stream.close()
         return answer
+
+    async def download(self, call: Call[Any]) -> Download:
+        """Begins an answer without an end, on a connection of its own. Raises what the server refuses, and
+        :class:`ConnectionFailedError`."""
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        stream: _Stream | None = None
+        try:
+            stream = await asyncio.wait_for(_Stream.open(self._server), self._timeout)
+            return await asyncio.wait_for(stream.download(self._server, call), self._timeout)
+        except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError) as error:
+            if stream is not None:
+                stream.abort()
+            raise ConnectionFailedError(f"{call.method} {call.path}: {error!r}") from error
+        except BaseException:
+            if stream is not None:
+                stream.abort()
+            raise
 
     async def close(self) -> None:
         """Closes what is idle; what is in use is closed when its call is over."""

@@ -15,14 +15,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
-from . import calls
+from .calls import QueuePath
 from .connections import HangUp
+from .control import Consumed, QueueControl, consume, control
 from .errors import StaleReservationError
 from .model import Job
 from .times import Duration
 from .working import (
     HANG_UP_SECONDS_MAX,
+    LOOK_EVERY,
+    OnControl,
     Options,
+    Orders,
     WorkerOptions,
     ask_again_after,
     is_for_good,
@@ -43,6 +47,13 @@ Handler = Callable[[Job], object]
 _NEVER = float("inf")
 
 
+def _tell(on_control: OnControl, told: QueueControl | None) -> None:
+    try:
+        on_control(told)
+    except Exception:
+        log.exception("on_control failed")
+
+
 @dataclass(eq=False)
 class _Running:
     """A job that a handler has."""
@@ -59,12 +70,20 @@ class _Running:
 class _State:
     """What the deciding thread knows."""
 
+    orders: Orders
+    #: Who calls ``on_control``.
+    teller: _Crew | None
     running: set[_Running] = field(default_factory=set)
     done: list[_Running] = field(default_factory=list)
     asking: HangUp | None = None
     acking: bool = False
     ask_at: float = 0.0
     unanswered: int = 0
+    #: A look at what the workers are told.
+    looking: HangUp | None = None
+    unseen: int = 0
+    #: The question was taken back for what a look found, so what its answer tells is old.
+    is_superseded: bool = False
     ack_at: float = 0.0
     unacked: int = 0
     stop_by: float | None = None
@@ -86,9 +105,12 @@ class _Crew:
     def do(self, task: Callable[[], None]) -> None:
         self._tasks.put(task)
 
-    def dismiss(self) -> None:
+    def dismiss(self, wait: float = 0.0) -> None:
         for _ in self._threads:
             self._tasks.put(None)
+        for thread in self._threads:
+            if wait:
+                thread.join(wait)
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -101,6 +123,8 @@ class Worker:
     The options are those of :class:`fieldpost.Options`. A handler that takes longer than ``ttr`` keeps its job: the
     lease is extended while it runs. When a lease is lost all the same - the job was cancelled, or the server could not
     be reached for too long - ``job.lease_lost`` becomes true, and what the handler then returns counts for nothing.
+
+    What the workers of the first queue are told (:meth:`Queue.set_control`) it does by itself.
     """
 
     def __init__(
@@ -120,14 +144,15 @@ class Worker:
         self._reports: queue.SimpleQueue[Callable[[_State], None]] = queue.SimpleQueue()
 
     def run(self) -> None:
-        """Works until :meth:`stop` is called, then finishes what it has begun.
+        """Works until :meth:`stop` is called or the queue's workers are told to, then finishes what it has begun.
 
         Raises what only a person can mend, such as a token that is refused; everything else is logged and tried again.
         """
-        state = _State()
         handlers = _Crew(self._options.concurrency, "handler")
-        # One to ask, one to acknowledge, one to extend.
-        callers = _Crew(3, "caller")
+        # One to ask, one to look, one to acknowledge, one to extend.
+        callers = _Crew(4, "caller")
+        teller = None if self._options.on_control is None else _Crew(1, "control")
+        state = _State(Orders(self._options), teller)
         try:
             while not self._is_over(state):
                 self._order(state, handlers, callers)
@@ -136,6 +161,8 @@ class Worker:
             self._give_back(state)
             handlers.dismiss()
             callers.dismiss()
+            if teller is not None:
+                teller.dismiss(HANG_UP_SECONDS_MAX)
 
     def stop(self) -> None:
         """Takes no more jobs; :meth:`run` returns when those it has are settled. Also for signal handlers."""
@@ -147,10 +174,8 @@ class Worker:
         now = time.monotonic()
         if now >= state.answer_by:
             state.asking = None
-        free = self._options.concurrency - len(state.running)
-        if state.stop_by is None and state.asking is None and free > 0 and now >= state.ask_at:
-            state.asking = HangUp()
-            callers.do(partial(self._ask, free, handlers, state.asking))
+        if state.stop_by is None:
+            self._order_questions(state, now, handlers, callers)
         if state.done and not state.acking and now >= state.ack_at:
             state.acking = True
             done, state.done = state.done, []
@@ -162,6 +187,18 @@ class Worker:
                 running.extending = True
                 callers.do(partial(self._extend, running))
 
+    def _order_questions(self, state: _State, now: float, handlers: _Crew, callers: _Crew) -> None:
+        if state.looking is None and state.orders.is_due:
+            state.looking = HangUp()
+            callers.do(partial(self._look, state.orders.times, state.looking))
+        free = state.orders.free(len(state.running))
+        # Who asks is given jobs, whatever it is told: so what it is told is known before.
+        if state.asking is None and not state.orders.is_due and free > 0 and now >= state.ask_at:
+            state.asking, state.is_superseded = HangUp(), False
+            # One look while it waits.
+            state.orders.look_at = now + LOOK_EVERY
+            callers.do(partial(self._ask, free, handlers, state.asking))
+
     def _hear(self, state: _State) -> None:
         """Waits for a report, or until something is to be done without one."""
         wake_at = min((self._wake_at(running) for running in state.running), default=_NEVER)
@@ -170,8 +207,10 @@ class Worker:
         if state.stop_by is not None:
             # When it has passed, only an answer is still waited for.
             wake_at = min(wake_at, state.stop_by if state.asking is None else state.answer_by)
-        elif state.asking is None and len(state.running) < self._options.concurrency:
-            wake_at = min(wake_at, state.ask_at)
+        elif state.looking is None:
+            wake_at = min(wake_at, state.orders.look_at)
+            if state.asking is None and state.orders.free(len(state.running)) > 0:
+                wake_at = min(wake_at, state.ask_at)
         try:
             timeout = None if wake_at == _NEVER else max(0.0, wake_at - time.monotonic())
             self._reports.get(timeout=timeout)(state)
@@ -209,12 +248,20 @@ class Worker:
     def _ask(self, free: int, handlers: _Crew, hang_up: HangUp) -> None:
         options = self._options
         try:
-            call = calls.consume(self._namespace, self._queues, free, options.ttr, options.wait)
-            jobs = self._client._run(call, hang_up)
+            call = consume(self._namespace, self._queues, free, options.ttr, options.wait)
+            consumed = self._client._run(call, hang_up)
         except Exception as error:
             self._reports.put(partial(self._not_answered, error=error))
         else:
-            self._reports.put(partial(self._answered, jobs=jobs, handlers=handlers))
+            self._reports.put(partial(self._answered, consumed=consumed, handlers=handlers))
+
+    def _look(self, times: int, hang_up: HangUp) -> None:
+        try:
+            found = self._client._run(control(QueuePath(self._namespace, self._queues[0])), hang_up)
+        except Exception as error:
+            self._reports.put(partial(self._not_seen, error=error))
+        else:
+            self._reports.put(partial(self._seen, times=times, found=found))
 
     def _handle(self, running: _Running) -> None:
         try:
@@ -262,6 +309,8 @@ class Worker:
 
     def _stopped(self, state: _State) -> None:
         if state.stop_by is None:
+            if state.looking is not None:
+                state.looking()
             timeout = self._options.stop_timeout
             state.stop_by = _NEVER if timeout is None else time.monotonic() + timeout.total_seconds()
             state.answer_by = time.monotonic() + HANG_UP_SECONDS_MAX
@@ -269,10 +318,47 @@ class Worker:
                 # It was not asked yet, and will not be.
                 state.asking = None
 
-    def _answered(self, state: _State, jobs: list[Job], handlers: _Crew) -> None:
+    def _told(self, state: _State, found: QueueControl | None) -> None:
+        if state.orders.hears(found):
+            if state.teller is not None and self._options.on_control is not None:
+                state.teller.do(partial(_tell, self._options.on_control, found))
+            if state.orders.ends:
+                self._stopped(state)
+
+    def _seen(self, state: _State, times: int, found: QueueControl | None) -> None:
+        state.looking, state.unseen = None, 0
+        if times != state.orders.times:
+            # An answer has told something newer meanwhile.
+            return
+        is_waiting, is_other = state.asking is not None, state.orders.is_other(found)
+        self._told(state, found)
+        if not is_waiting:
+            return
+        # A change from here on ends the question.
+        state.orders.look_at = _NEVER
+        if is_other and state.asking is not None and state.stop_by is None:
+            state.is_superseded = True
+            state.asking()
+
+    @staticmethod
+    def _not_seen(state: _State, error: Exception) -> None:
+        state.looking = None
+        if state.stop_by is not None:
+            return
+        if is_for_good(error):
+            raise error
+        state.unseen += 1
+        state.orders.look_at = time.monotonic() + ask_again_after(state.unseen)
+        log.warning("what workers are told could not be seen: %s", error)
+
+    def _answered(self, state: _State, consumed: Consumed, handlers: _Crew) -> None:
         state.asking, state.unanswered = None, 0
+        if state.is_superseded:
+            state.orders.look_at = time.monotonic()
+        elif state.stop_by is None:
+            self._told(state, consumed.control)
         now = time.monotonic()
-        for job in jobs:
+        for job in consumed.jobs:
             job.lease.ends_at = now + self._options.ttr.total_seconds()
             running = _Running(job, now + self._options.extend_every)
             state.running.add(running)
@@ -287,8 +373,11 @@ class Worker:
         if state.stop_by is not None:
             # Taken back, as it was to be.
             return
+        if state.is_superseded:
+            state.orders.look_at = time.monotonic()
+            return
         state.unanswered += 1
-        state.ask_at = time.monotonic() + ask_again_after(state.unanswered)
+        state.ask_at = state.orders.look_at = time.monotonic() + ask_again_after(state.unanswered)
         log.warning("no jobs could be taken: %s", error)
 
     @staticmethod

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Callable, TypedDict
+from typing import Callable, Optional, TypedDict
 
+from .control import QueueControl
 from .errors import ApiError, ConnectionFailedError, TooManyRequestsError
 from .model import Acked, Job
 from .times import Duration, duration_text
@@ -26,6 +27,9 @@ HANG_UP_SECONDS_MAX = 5.0
 EXTENDED_AFTER = 1 / 3
 #: What the server keeps of an error, in characters that are certain to fit.
 ERROR_CHARS_MAX = 1000
+
+#: How old what workers are told may be, in seconds: one that does not wait for jobs looks so often.
+LOOK_EVERY = 1.0
 
 _RETRY_BASE = 1.0
 _RETRY_MAX = 3600.0
@@ -50,6 +54,10 @@ def doubling(job: Job, _: BaseException) -> Duration:
     return seconds * random.uniform(1.0, 1.1)
 
 
+#: Hears what the workers of a queue are told, whenever that is something else; ``None`` is nothing any more.
+OnControl = Callable[[Optional[QueueControl]], object]
+
+
 class WorkerOptions(TypedDict, total=False):
     """What workers take; see :class:`Options`."""
 
@@ -58,6 +66,7 @@ class WorkerOptions(TypedDict, total=False):
     wait: timedelta
     stop_timeout: timedelta | None
     backoff: Backoff
+    on_control: OnControl | None
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,9 @@ class Options:
     stop_timeout: timedelta | None = timedelta(seconds=30)
     #: How long a failed job waits for its next try.
     backoff: Backoff = doubling
+    #: Hears what the workers of the (first) queue are told; they do it by themselves. For workers of threads it is
+    #: called in a thread of its own; for workers of tasks it may be an ``async def``.
+    on_control: OnControl | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.concurrency <= 1000:  # noqa: PLR2004 - what one call gives out
@@ -86,6 +98,55 @@ class Options:
     def extend_every(self) -> float:
         """Seconds between two extensions of a lease."""
         return self.ttr.total_seconds() * EXTENDED_AFTER
+
+
+class Orders:
+    """What the workers of a queue are told, as one of them knows it.
+
+    It comes with each answer to a question for jobs, and a change of it ends a question that waits. Two looks close
+    what is left: one before a question, if nothing was heard for a while, because the server gives jobs to who asks;
+    and one while it waits, for a change that came just before it.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._concurrency = options.concurrency
+        self._control: QueueControl | None = None
+        #: When it is to be looked at, on the monotonic clock; at once, as long as nothing is known.
+        self.look_at = 0.0
+        #: How often something was heard.
+        self.times = 0
+
+    def hears(self, control: QueueControl | None) -> bool:
+        """Takes in what was told; whether it is something else than before."""
+        is_other = control != self._control
+        self._control = control
+        self.times += 1
+        self.look_at = time.monotonic() + LOOK_EVERY
+        return is_other
+
+    def is_other(self, control: QueueControl | None) -> bool:
+        """Whether this is something else than what is known."""
+        return control != self._control
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be looked at."""
+        return time.monotonic() >= self.look_at
+
+    @property
+    def ends(self) -> bool:
+        """Whether the worker is to end."""
+        return self._control is not None and self._control.state == "stop"
+
+    def free(self, running: int) -> int:
+        """How many jobs may be asked for, beside those that run."""
+        if self._control is None:
+            return self._concurrency - running
+        if self._control.state != "run":
+            return 0
+        told = self._control.max_in_flight
+        most = self._concurrency if told is None else min(self._concurrency, told)
+        return max(0, most - running)
 
 
 def release_terms(options: Options, job: Job, error: BaseException) -> tuple[Duration, str]:
