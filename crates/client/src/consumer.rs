@@ -126,7 +126,7 @@ pub(crate) struct AckedThere {
 
 /// What was taken, and what workers are told.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Consumed {
+pub(crate) struct TakenJobs {
     pub(crate) jobs: Vec<Job>,
     pub(crate) control: Option<QueueControl>,
 }
@@ -145,11 +145,11 @@ impl Consumer {
     /// See [`Error`].
     pub async fn consume(&self, want: Want) -> Result<Vec<Job>, Error> {
         let Answered { body, .. } = self.client.ask(&self.consuming(want)?, Repeat::Harmful).await?;
-        Ok(self.client.read::<Consumed>(&body)?.jobs)
+        Ok(self.client.read::<TakenJobs>(&body)?.jobs)
     }
 
     /// The same on a connection of one's own, with what workers are told.
-    pub(crate) async fn consume_on(&self, line: &mut Connection, want: Want) -> Result<Consumed, Error> {
+    pub(crate) async fn consume_on(&self, line: &mut Connection, want: Want) -> Result<TakenJobs, Error> {
         let body = self.client.ask_on(line, &self.consuming(want)?).await?;
         self.client.read(&body)
     }

@@ -81,11 +81,11 @@ pub struct TooManyListeners;
 /// The listeners. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Channels {
-    shared: Arc<SharedChannels>,
+    shared: Arc<ChannelHub>,
 }
 
 #[derive(Debug)]
-struct SharedChannels {
+struct ChannelHub {
     listeners: Mutex<Listeners>,
     listeners_max: usize,
 }
@@ -127,7 +127,7 @@ impl Channels {
     /// Nobody listens; this many may.
     #[must_use]
     pub fn new(listeners_max: usize) -> Self {
-        Self { shared: Arc::new(SharedChannels { listeners: Mutex::default(), listeners_max }) }
+        Self { shared: Arc::new(ChannelHub { listeners: Mutex::default(), listeners_max }) }
     }
 
     /// Listens from now on.

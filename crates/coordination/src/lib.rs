@@ -22,6 +22,6 @@ mod name;
 
 pub use cache::{ByteCache, CacheFigures, CachedValue};
 pub use channels::{ChannelEvent, ChannelListener, ChannelPatterns, Channels, TooManyListeners};
-pub use limits::{LimitAnswer, LimitAsked, LimitKind, LimitShown, LimitTable, TooManyLimits};
+pub use limits::{LimitAsked, LimitDecision, LimitKind, LimitPage, LimitShown, LimitTable, TooManyLimits};
 pub use locks::{LockAsked, LockBounds, LockGrant, LockRefused, LockShown, LockStep, LockTable};
 pub use name::CoordinationName;

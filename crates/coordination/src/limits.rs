@@ -56,9 +56,20 @@ pub struct LimitAsked {
     pub kind: LimitKind,
 }
 
+/// Which of the limits to list.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitPage<'a> {
+    /// Only those of it.
+    pub namespace: Option<&'a str>,
+    /// Only those behind it.
+    pub after: Option<&'a CoordinationName>,
+    /// At most so many.
+    pub limit: usize,
+}
+
 /// Whether it may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitAnswer {
+pub struct LimitDecision {
     /// Whether it may be done now. If not, it cost nothing.
     pub allowed: bool,
     /// How much may still come now.
@@ -153,7 +164,7 @@ impl LimitTable {
         name: &CoordinationName,
         asked: &LimitAsked,
         now: Timestamp,
-    ) -> Result<LimitAnswer, TooManyLimits> {
+    ) -> Result<LimitDecision, TooManyLimits> {
         let place = hash::derived(hash::derived(0, name.namespace().as_bytes()), name.name().as_bytes());
         let mut shard = lock(&self.shards[place as usize % SHARDS]);
         shard.forget_unused(now);
@@ -168,15 +179,10 @@ impl LimitTable {
         Ok(state.ask(asked, now))
     }
 
-    /// Limits that are used, in order of namespace and name, behind `after`.
+    /// Limits that are used, in order of namespace and name.
     #[must_use]
-    pub fn list(
-        &self,
-        namespace: Option<&str>,
-        after: Option<&CoordinationName>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Vec<LimitShown> {
+    pub fn list(&self, page: LimitPage<'_>, now: Timestamp) -> Vec<LimitShown> {
+        let LimitPage { namespace, after, limit } = page;
         let mut found = BTreeMap::new();
         for shard in &self.shards {
             for (name, state) in &lock(shard).limits {
@@ -230,7 +236,7 @@ impl LimitState {
         Self { limit: asked.limit, per: asked.per, counts: LimitCounts::new(asked) }
     }
 
-    fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitAnswer {
+    fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
         (self.limit, self.per) = (asked.limit, asked.per);
         self.counts.ask(asked, now)
     }
@@ -270,7 +276,7 @@ impl LimitCounts {
         }
     }
 
-    fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitAnswer {
+    fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
         match (&*self, asked.kind) {
             (Self::Smooth { .. }, LimitKind::Smooth) => {}
             (Self::Window { per_ms, .. }, LimitKind::Window) if *per_ms == span_ms(asked.per) => {}
@@ -295,16 +301,16 @@ impl LimitCounts {
     }
 }
 
-fn ask_window(used: &mut u64, asked: &LimitAsked, ends_in_ms: u64) -> LimitAnswer {
+fn ask_window(used: &mut u64, asked: &LimitAsked, ends_in_ms: u64) -> LimitDecision {
     let allowed = used.saturating_add(asked.cost) <= asked.limit;
     if allowed {
         *used += asked.cost;
     }
     let retry_after_ms = if allowed { 0 } else { ends_in_ms };
-    LimitAnswer { allowed, remaining: asked.limit.saturating_sub(*used), retry_after_ms }
+    LimitDecision { allowed, remaining: asked.limit.saturating_sub(*used), retry_after_ms }
 }
 
-fn ask_smooth(sums: &mut VecDeque<SmoothSum>, asked: &LimitAsked, now: Timestamp) -> LimitAnswer {
+fn ask_smooth(sums: &mut VecDeque<SmoothSum>, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
     while sums.front().is_some_and(|sum| sum.last.after(asked.per) <= now) {
         sums.pop_front();
     }
@@ -318,7 +324,7 @@ fn ask_smooth(sums: &mut VecDeque<SmoothSum>, asked: &LimitAsked, now: Timestamp
         };
         let free_at = sums.iter().find(leaves).map(|sum| sum.last.after(asked.per));
         let retry_after_ms = free_at.map_or(1, |at| (at.0 - now.0).max(1) as u64);
-        return LimitAnswer { allowed, remaining: asked.limit.saturating_sub(used), retry_after_ms };
+        return LimitDecision { allowed, remaining: asked.limit.saturating_sub(used), retry_after_ms };
     }
     let part_ms = (span_ms(asked.per) as u64 / PARTS) as i64;
     match sums.back_mut() {
@@ -329,7 +335,7 @@ fn ask_smooth(sums: &mut VecDeque<SmoothSum>, asked: &LimitAsked, now: Timestamp
         _ if asked.cost == 0 => {}
         _ => sums.push_back(SmoothSum { first: now, last: now, cost: asked.cost }),
     }
-    LimitAnswer { allowed, remaining: asked.limit - used - asked.cost, retry_after_ms: 0 }
+    LimitDecision { allowed, remaining: asked.limit - used - asked.cost, retry_after_ms: 0 }
 }
 
 fn span_ms(per: Duration) -> i64 {

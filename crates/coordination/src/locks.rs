@@ -96,7 +96,7 @@ impl<'a, W> LockStep<'a, W> {
 /// Locks of one partition. `W` is a caller that waits.
 #[derive(Debug)]
 pub struct LockTable<W> {
-    locks: BTreeMap<CoordinationName, LockState<W>>,
+    locks: BTreeMap<CoordinationName, KnownLock<W>>,
     /// When holders lose their locks.
     expiries: BTreeSet<(Timestamp, CoordinationName)>,
     /// When callers have waited enough, by ticket.
@@ -108,7 +108,7 @@ pub struct LockTable<W> {
 }
 
 #[derive(Debug)]
-struct LockState<W> {
+struct KnownLock<W> {
     fence: u64,
     holder: Option<LockHolder>,
     line: BTreeMap<u64, WaitingCaller<W>>,
@@ -158,7 +158,7 @@ impl<W> LockTable<W> {
             Some(_) => drop(self.expiries.insert((lock.until, name.clone()))),
             None => drop(self.free.insert(lock.fence, name.clone())),
         }
-        self.locks.insert(name, LockState { fence: lock.fence, holder, line: BTreeMap::new() });
+        self.locks.insert(name, KnownLock { fence: lock.fence, holder, line: BTreeMap::new() });
     }
 
     /// The number that the next holder gets.
@@ -360,7 +360,7 @@ impl<W> LockTable<W> {
         let (fence, expires_at) = (self.next_fence, step.now.after(ttl));
         self.next_fence += 1;
         let lock = self.locks.entry(name.clone());
-        let lock = lock.or_insert_with(|| LockState { fence: 0, holder: None, line: BTreeMap::new() });
+        let lock = lock.or_insert_with(|| KnownLock { fence: 0, holder: None, line: BTreeMap::new() });
         self.free.remove(&lock.fence);
         lock.fence = fence;
         lock.holder = Some(LockHolder { owner: owner.clone(), expires_at, ticket: Some(ticket) });
@@ -388,7 +388,7 @@ impl<W> LockTable<W> {
     }
 }
 
-fn shown<W>(name: &CoordinationName, lock: &LockState<W>, now: Timestamp) -> LockShown {
+fn shown<W>(name: &CoordinationName, lock: &KnownLock<W>, now: Timestamp) -> LockShown {
     let holder = lock.holder.as_ref().filter(|holder| holder.expires_at > now);
     LockShown {
         name: name.clone(),

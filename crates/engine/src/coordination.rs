@@ -16,8 +16,8 @@ use futures_util::future::{BoxFuture, FutureExt, ready};
 use crate::Engine;
 
 pub use coordination::{
-    CacheFigures, CachedValue, ChannelEvent, ChannelListener, ChannelPatterns, CoordinationName, LimitAnswer,
-    LimitAsked, LimitKind, LimitShown, LockAsked, LockGrant, LockShown,
+    CacheFigures, CachedValue, ChannelEvent, ChannelListener, ChannelPatterns, CoordinationName, LimitAsked,
+    LimitDecision, LimitKind, LimitPage, LimitShown, LockAsked, LockGrant, LockShown,
 };
 
 /// How much everyday coordination keeps. Its default is that of the contract.
@@ -70,16 +70,10 @@ pub trait EphemeralStore: Send + Sync {
         name: &CoordinationName,
         asked: &LimitAsked,
         now: Timestamp,
-    ) -> BoxFuture<'_, Result<LimitAnswer, Problem>>;
+    ) -> BoxFuture<'_, Result<LimitDecision, Problem>>;
 
-    /// Limits that are used, in order of namespace and name, behind `after`.
-    fn limits(
-        &self,
-        namespace: Option<&str>,
-        after: Option<&CoordinationName>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Vec<LimitShown>;
+    /// Limits that are used, in order of namespace and name.
+    fn limits(&self, page: LimitPage<'_>, now: Timestamp) -> Vec<LimitShown>;
 
     /// Gives a message to whoever listens; answers to how many.
     fn publish(&self, channel: &CoordinationName, message: &Bytes) -> BoxFuture<'_, usize>;
@@ -126,7 +120,7 @@ impl EphemeralStore for ProcessMemory {
         name: &CoordinationName,
         asked: &LimitAsked,
         now: Timestamp,
-    ) -> BoxFuture<'_, Result<LimitAnswer, Problem>> {
+    ) -> BoxFuture<'_, Result<LimitDecision, Problem>> {
         let answer = self.limits.ask(name, asked, now).map_err(|_| {
             let detail = "as many limits are in use as [coordination] limits allows";
             Problem::new(429, "too_many_limits", detail)
@@ -134,14 +128,8 @@ impl EphemeralStore for ProcessMemory {
         ready(answer).boxed()
     }
 
-    fn limits(
-        &self,
-        namespace: Option<&str>,
-        after: Option<&CoordinationName>,
-        limit: usize,
-        now: Timestamp,
-    ) -> Vec<LimitShown> {
-        self.limits.list(namespace, after, limit, now)
+    fn limits(&self, page: LimitPage<'_>, now: Timestamp) -> Vec<LimitShown> {
+        self.limits.list(page, now)
     }
 
     fn publish(&self, channel: &CoordinationName, message: &Bytes) -> BoxFuture<'_, usize> {
@@ -232,7 +220,7 @@ impl Coordination {
         &self,
         name: &CoordinationName,
         asked: &LimitAsked,
-    ) -> Result<LimitAnswer, Problem> {
+    ) -> Result<LimitDecision, Problem> {
         if asked.limit == 0 || asked.cost == 0 || asked.cost > asked.limit {
             let detail = format!("cost is {}; it must be 1 to limit, which is {}", asked.cost, asked.limit);
             return Err(Problem::not_allowed("invalid_number", detail));
@@ -244,16 +232,11 @@ impl Coordination {
         self.store().ask(name, asked, self.now()).await
     }
 
-    /// Limits that are used, in order of namespace and name, behind `after`. It looks at all of
-    /// them: for a thread that may.
+    /// Limits that are used, in order of namespace and name. It looks at all of them: for a thread
+    /// that may.
     #[must_use]
-    pub fn limits(
-        &self,
-        namespace: Option<&str>,
-        after: Option<&CoordinationName>,
-        limit: usize,
-    ) -> Vec<LimitShown> {
-        self.store().limits(namespace, after, limit, self.now())
+    pub fn limits(&self, page: LimitPage<'_>) -> Vec<LimitShown> {
+        self.store().limits(page, self.now())
     }
 
     /// Gives a message to whoever listens to its channel; answers to how many.

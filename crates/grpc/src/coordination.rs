@@ -86,7 +86,7 @@ fn held(grant: LockGrant) -> proto::HeldLock {
 }
 
 /// What is said to workers, as the protocol writes it; nothing is a state of its own.
-pub(crate) fn control_shown(control: Option<&records::QueueControl>) -> proto::QueueControl {
+pub(crate) fn control_shown(control: Option<&records::WorkerControl>) -> proto::QueueControl {
     let Some(control) = control else { return proto::QueueControl::default() };
     let state = match control.state {
         WorkState::Run => proto::WorkState::Run,
@@ -100,7 +100,7 @@ pub(crate) fn control_shown(control: Option<&records::QueueControl>) -> proto::Q
     }
 }
 
-fn control_read(queue: &QueueName, given: proto::QueueControl) -> Result<records::QueueControl, Problem> {
+fn control_read(queue: &QueueName, given: proto::QueueControl) -> Result<records::WorkerControl, Problem> {
     let state = match given.state() {
         proto::WorkState::Unspecified => return Err(missing("state")),
         proto::WorkState::Run => WorkState::Run,
@@ -113,7 +113,7 @@ fn control_read(queue: &QueueName, given: proto::QueueControl) -> Result<records
     if let Some(data) = &given.data {
         crate::payload::check_json("data", data)?;
     }
-    Ok(records::QueueControl {
+    Ok(records::WorkerControl {
         namespace: queue.namespace().into(),
         queue: queue.queue().into(),
         state,

@@ -10,10 +10,9 @@ use crate::{
     DeviceSlot, DeviceState, Event, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand, JobHead,
     JobId, KeptAnswer, Lock, MemberPlace, MemberStatus, Notice, NoticeKey, NoticePost, OpenCommand,
     Operation, OperationState, Pair, ParkedJob, ParkedKey, PartitionHead, PeerNode, Pick, PickClock, PickKey,
-    PickShare, PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueControl, QueueCounts,
-    QueueKey, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock,
-    StreamChunk, StreamCopy, StreamDue, StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry,
-    Wish,
+    PickShare, PickTerms, PortalToken, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds,
+    Rollout, RolloutDevices, RolloutMember, RolloutState, Stream, StreamBlock, StreamChunk, StreamCopy,
+    StreamDue, StreamSubscription, StreamTail, TaskRecord, TaskState, TimelineEntry, Wish, WorkerControl,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -237,7 +236,7 @@ pub enum Op {
     /// Nothing is known of a lock any more: its namespace and its name.
     DeleteLock(Box<str>, Box<str>),
     /// The workers of a queue are to do this.
-    PutQueueControl(Box<QueueControl>),
+    PutQueueControl(Box<WorkerControl>),
     /// Nothing is said to the workers of a queue: its namespace and its name.
     DeleteQueueControl(Box<str>, Box<str>),
 }

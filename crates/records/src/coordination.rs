@@ -29,7 +29,7 @@ impl Lock {
 /// What operators say to the workers of a queue. It belongs to the name, whether or not the queue
 /// has anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueControl {
+pub struct WorkerControl {
     /// The namespace of the queue.
     pub namespace: CompactString,
     /// Its name there.
@@ -42,7 +42,7 @@ pub struct QueueControl {
     pub data: Option<Box<str>>,
 }
 
-impl QueueControl {
+impl WorkerControl {
     /// Bytes of its texts.
     #[must_use]
     pub fn text_bytes(&self) -> usize {

@@ -40,7 +40,7 @@ pub use command::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms,
     DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn, Wish,
 };
-pub use coordination::{Lock, QueueControl, WorkState};
+pub use coordination::{Lock, WorkState, WorkerControl};
 pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{

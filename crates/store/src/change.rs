@@ -12,9 +12,9 @@ use records::{
     DeviceSession, DeviceSlot, DeviceState, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand,
     JobHead, JobId, KeptAnswer, Lock, Notice, NoticePost, Op, OpenCommand, Operation, OperationState, Pair,
     ParkedJob, PartitionHead, PeerNode, Pick, PickShare, PickTerms, PortalToken, Quarantined, Queue,
-    QueueControl, QueueCounts, Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState,
-    Seen, Sign, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamSubscription, StreamTail,
-    TaskRecord, TaskState, Wish,
+    QueueCounts, Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign,
+    Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamSubscription, StreamTail, TaskRecord,
+    TaskState, Wish, WorkerControl,
 };
 
 use crate::codec::key::{self, Key};
@@ -182,7 +182,7 @@ fn changes_of_plans(op: Op, out: &mut Vec<Change>) {
         Op::DeleteLock(namespace, name) => delete::<Lock>(&key::named(&namespace, &name), out),
         Op::PutQueueControl(control) => put(&*control, out),
         Op::DeleteQueueControl(namespace, name) => {
-            delete::<QueueControl>(&key::named(&namespace, &name), out);
+            delete::<WorkerControl>(&key::named(&namespace, &name), out);
         }
         op => changes_of_streams(op, out),
     }

@@ -10,7 +10,7 @@ use base::answers::HandsOver;
 use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX, TTR_DEFAULT};
 use compact_str::CompactString;
 use engine::queues::{Consumed, HandOver, Held, QueueName, Retry, Want};
-use engine::records::{JobId, QueueControl};
+use engine::records::{JobId, WorkerControl};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use net::hand_over;
@@ -115,7 +115,7 @@ async fn consumed(
     api: &ApiState,
     queues: &[QueueName],
     want: Want,
-) -> Result<(Vec<Consumed>, HandOver, Option<Arc<QueueControl>>), Problem> {
+) -> Result<(Vec<Consumed>, HandOver, Option<Arc<WorkerControl>>), Problem> {
     let (all, Some(first)) = (api.queues(), queues.first()) else { unreachable!("a path names a queue") };
     if want.wait.is_zero() {
         let (jobs, hand_over) = all.consume(queues, want).await?;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use engine::coordination::{Coordination, CoordinationName, LimitShown};
+use engine::coordination::{Coordination, CoordinationName, LimitPage, LimitShown};
 use engine::queries::Stretch;
 use net::problem::Refused;
 
@@ -63,7 +63,11 @@ impl List for UsedLimits {
     type Shown<'a> = ListedLimitShape<'a>;
 
     fn look(&self, after: Option<&CoordinationName>, limit: usize, _: usize) -> StretchOf<Self> {
-        Ok(Stretch::indexed(self.coordination.limits(self.namespace.as_deref(), after, limit)))
+        Ok(Stretch::indexed(self.coordination.limits(LimitPage {
+            namespace: self.namespace.as_deref(),
+            after,
+            limit,
+        })))
     }
 
     fn key(found: &LimitShown) -> CoordinationName {

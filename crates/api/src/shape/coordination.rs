@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use base::Problem;
 use compact_str::CompactString;
-use engine::coordination::{LimitAnswer, LimitAsked, LimitKind, LimitShown, LockGrant, LockShown};
+use engine::coordination::{LimitAsked, LimitDecision, LimitKind, LimitShown, LockGrant, LockShown};
 use engine::queues::{LockWanted, QueueName};
-use engine::records::{QueueControl, WorkState};
+use engine::records::{WorkState, WorkerControl};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -112,7 +112,7 @@ impl Row for ListedLockShape<'_> {
 
 /// Whether something may be done now.
 #[derive(Serialize, ToSchema)]
-#[schema(as = LimitAnswer)]
+#[schema(as = LimitDecision)]
 pub(crate) struct LimitShape {
     allowed: bool,
     /// How much may still come now.
@@ -122,9 +122,9 @@ pub(crate) struct LimitShape {
     retry_after_ms: u64,
 }
 
-impl From<LimitAnswer> for LimitShape {
-    fn from(answer: LimitAnswer) -> Self {
-        let LimitAnswer { allowed, remaining, retry_after_ms } = answer;
+impl From<LimitDecision> for LimitShape {
+    fn from(answer: LimitDecision) -> Self {
+        let LimitDecision { allowed, remaining, retry_after_ms } = answer;
         Self { allowed, remaining, retry_after_ms }
     }
 }
@@ -194,7 +194,7 @@ pub(crate) struct ChannelReceiversShape {
 
 /// What the workers of a queue are to do.
 #[derive(Serialize, ToSchema)]
-#[schema(as = QueueControl)]
+#[schema(as = WorkerControl)]
 pub(crate) struct QueueControlShape<'a> {
     #[schema(schema_with = words::work_state)]
     state: &'static str,
@@ -208,8 +208,8 @@ pub(crate) struct QueueControlShape<'a> {
     data: Option<&'a RawValue>,
 }
 
-impl<'a> From<&'a QueueControl> for QueueControlShape<'a> {
-    fn from(control: &'a QueueControl) -> Self {
+impl<'a> From<&'a WorkerControl> for QueueControlShape<'a> {
+    fn from(control: &'a WorkerControl) -> Self {
         let data = control.data.as_deref().and_then(|data| serde_json::from_str(data).ok());
         Self { state: control.state.as_str(), max_in_flight: control.max_in_flight, data }
     }
@@ -299,12 +299,12 @@ pub(crate) fn queue_control_schema() -> Schema {
 ///
 /// # Errors
 /// 400 or 422.
-pub(crate) fn queue_control(queue: &QueueName, text: &str) -> Result<QueueControl, Problem> {
+pub(crate) fn queue_control(queue: &QueueName, text: &str) -> Result<WorkerControl, Problem> {
     const STATES: [(&str, WorkState); 3] =
         [("run", WorkState::Run), ("drain", WorkState::Drain), ("stop", WorkState::Stop)];
     let fields = Fields::read(text, &["state", "max_in_flight", "data"])?;
     let state = fields.required("state", |name, json| one_of(name, json, &STATES))?;
-    Ok(QueueControl {
+    Ok(WorkerControl {
         namespace: queue.namespace().into(),
         queue: queue.queue().into(),
         state,

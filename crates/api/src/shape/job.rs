@@ -2,7 +2,7 @@
 
 use base::duration;
 use engine::queues::{Consumed, JobView, PublishedJob, QueueName, Recurs, id_text};
-use engine::records::QueueControl;
+use engine::records::WorkerControl;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -77,7 +77,7 @@ impl<'a> ConsumedShape<'a> {
     pub(crate) fn of(
         queues: &'a [QueueName],
         jobs: &'a [Consumed],
-        control: Option<&'a QueueControl>,
+        control: Option<&'a WorkerControl>,
     ) -> Self {
         let shape = |job: &'a Consumed| ConsumedJobShape {
             id: id_text(job.id),

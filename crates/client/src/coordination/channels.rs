@@ -60,7 +60,7 @@ impl ChannelNews {
 }
 
 #[derive(serde::Deserialize)]
-struct ChannelEvent {
+struct ChannelData {
     channel: String,
     message: Box<RawValue>,
 }
@@ -156,8 +156,8 @@ impl ChannelSubscription {
                 let line = open.read.split_to(end);
                 open.read.advance(1);
                 let Some(data) = line.strip_prefix(DATA) else { continue };
-                match serde_json::from_slice::<ChannelEvent>(data) {
-                    Ok(ChannelEvent { channel, message }) => {
+                match serde_json::from_slice::<ChannelData>(data) {
+                    Ok(ChannelData { channel, message }) => {
                         open.has_heard = true;
                         self.waits = Waits::new();
                         return Some(Ok(ChannelNews::Message { channel, message }));

@@ -62,7 +62,7 @@ struct LockOwner<'a> {
 }
 
 #[derive(Deserialize)]
-struct LockGrant {
+struct GrantedLock {
     fence: String,
 }
 
@@ -98,7 +98,7 @@ impl SharedLock {
         let timeout = self.client.timeout_of(&request) + self.wait;
         let until = Instant::now() + self.wait + self.client.retry_for();
         let answer = self.client.ask_until(&request.timeout(timeout), Repeat::Harmless, until).await;
-        let grant: LockGrant = match answer {
+        let grant: GrantedLock = match answer {
             Ok(answered) => self.client.read(&answered.body)?,
             Err(failed) if failed.error.code() == Some(HELD) => return Ok(None),
             Err(failed) => return Err(failed.error),

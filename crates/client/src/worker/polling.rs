@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::Connection;
-use crate::consumer::{Consumed, Consumer, Want};
+use crate::consumer::{Consumer, TakenJobs, Want};
 use crate::error::Error;
 use crate::queue_control::QueueControl;
 use crate::retry::Waits;
@@ -54,14 +54,14 @@ impl Polling {
 
     /// Asks for up to `free` jobs, and gives itself back for the next time. Where something else is
     /// told than before, that alone may be the answer.
-    pub(super) async fn ask(mut self, free: usize) -> (Self, Result<Consumed, Error>) {
+    pub(super) async fn ask(mut self, free: usize) -> (Self, Result<TakenJobs, Error>) {
         if !self.rest(self.pause).await {
-            return (self, Ok(Consumed::default()));
+            return (self, Ok(TakenJobs::default()));
         }
         if self.told_at.is_none_or(|at| at.elapsed() >= CONTROL_EVERY) {
             let known = self.control.clone();
             let answer = self.look().await;
-            if !matches!(&answer, Ok(Consumed { control, .. }) if *control == known) {
+            if !matches!(&answer, Ok(TakenJobs { control, .. }) if *control == known) {
                 return (self, answer);
             }
         }
@@ -72,9 +72,9 @@ impl Polling {
 
     /// Asks, after a while, only what workers are told: one that is to take no jobs cannot ask for
     /// them.
-    pub(super) async fn ask_control(mut self) -> (Self, Result<Consumed, Error>) {
+    pub(super) async fn ask_control(mut self) -> (Self, Result<TakenJobs, Error>) {
         if !self.rest(self.pause.max(CONTROL_EVERY)).await {
-            return (self, Ok(Consumed::default()));
+            return (self, Ok(TakenJobs::default()));
         }
         let answer = self.look().await;
         (self, answer)
@@ -85,14 +85,14 @@ impl Polling {
         self.hang_up.run_until_cancelled(sleep(pause)).await.is_some()
     }
 
-    async fn look(&mut self) -> Result<Consumed, Error> {
+    async fn look(&mut self) -> Result<TakenJobs, Error> {
         let answer = self.consumer.control(Instant::now()).await;
-        let answer = answer.map(|control| Consumed { jobs: Vec::new(), control });
+        let answer = answer.map(|control| TakenJobs { jobs: Vec::new(), control });
         self.note(&answer);
         answer
     }
 
-    async fn consume(&mut self, want: Want) -> Result<Consumed, Error> {
+    async fn consume(&mut self, want: Want) -> Result<TakenJobs, Error> {
         let Self { consumer, line, line_ends, control: known, .. } = self;
         let told = {
             let mut consuming = std::pin::pin!(consumer.consume_on(line, want));
@@ -111,7 +111,7 @@ impl Polling {
                     line_ends.cancel();
                     let answer = timeout(HANG_UP_LIMIT, consuming).await;
                     let jobs = answer.ok().and_then(Result::ok).unwrap_or_default().jobs;
-                    Consumed { jobs, control }
+                    TakenJobs { jobs, control }
                 }
             }
         };
@@ -119,8 +119,8 @@ impl Polling {
         Ok(told)
     }
 
-    fn note(&mut self, answer: &Result<Consumed, Error>) {
-        if let Ok(Consumed { control, .. }) = answer {
+    fn note(&mut self, answer: &Result<TakenJobs, Error>) {
+        if let Ok(TakenJobs { control, .. }) = answer {
             self.waits = Waits::new();
             self.pause = Duration::ZERO;
             self.control.clone_from(control);

@@ -14,7 +14,7 @@ use super::event::Event;
 use super::failure::Failure;
 use super::job_runner::JobRunner;
 use super::polling::{HANG_UP_LIMIT, Polling};
-use crate::consumer::{Consumed, Want};
+use crate::consumer::{TakenJobs, Want};
 use crate::error::Error;
 use crate::job::Job;
 use crate::queue_control::{ControlState, QueueControl};
@@ -97,7 +97,7 @@ where
                 }
                 (polling, answer) = answer_to(asking.as_mut()), if asking.is_some() => {
                     asking = None;
-                    found_nothing = until_empty && matches!(&answer, Ok(Consumed { jobs, .. }) if jobs.is_empty());
+                    found_nothing = until_empty && matches!(&answer, Ok(TakenJobs { jobs, .. }) if jobs.is_empty());
                     if found_nothing && self.jobs.is_empty() {
                         return Ok(());
                     }
@@ -123,9 +123,9 @@ where
         told.map_or(self.concurrency, |told| self.concurrency.min(told))
     }
 
-    fn heed(&mut self, mut polling: Polling, answer: Result<Consumed, Error>) -> Result<Polling, Error> {
+    fn heed(&mut self, mut polling: Polling, answer: Result<TakenJobs, Error>) -> Result<Polling, Error> {
         match answer {
-            Ok(Consumed { jobs, control }) => {
+            Ok(TakenJobs { jobs, control }) => {
                 if self.control != control {
                     self.runner.tell(&Event::Control { control: control.clone() });
                     self.control = control;
@@ -150,7 +150,7 @@ where
 }
 
 /// Asks for jobs, or, while none are to be taken, only whether that is over.
-async fn ask(polling: Polling, free: usize, rests: bool) -> (Polling, Result<Consumed, Error>) {
+async fn ask(polling: Polling, free: usize, rests: bool) -> (Polling, Result<TakenJobs, Error>) {
     if rests { polling.ask_control().await } else { polling.ask(free).await }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use base::limits::CONTROL_DATA_BYTES_MAX;
 use base::{PartitionId, Problem};
-use records::QueueControl;
+use records::WorkerControl;
 use tokio::sync::watch;
 
 use super::{QueueCall, QueueInput, QueueName, Queues};
@@ -13,7 +13,7 @@ use super::{QueueCall, QueueInput, QueueName, Queues};
 /// The controls of all queues.
 #[derive(Debug)]
 pub(crate) struct ControlBoard {
-    controls: RwLock<HashMap<QueueName, (PartitionId, Arc<QueueControl>)>>,
+    controls: RwLock<HashMap<QueueName, (PartitionId, Arc<WorkerControl>)>>,
     changed: watch::Sender<u64>,
 }
 
@@ -25,7 +25,7 @@ impl Default for ControlBoard {
 
 impl ControlBoard {
     /// A partition was loaded: it has these and no others.
-    pub(crate) fn loaded(&self, partition: PartitionId, controls: Vec<QueueControl>) {
+    pub(crate) fn loaded(&self, partition: PartitionId, controls: Vec<WorkerControl>) {
         let mut all = self.controls.write().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, (of, _)| *of != partition);
         for control in controls {
@@ -37,7 +37,7 @@ impl ControlBoard {
     }
 
     /// The control of a queue is this now, durably.
-    pub(crate) fn put(&self, partition: PartitionId, queue: QueueName, control: Option<QueueControl>) {
+    pub(crate) fn put(&self, partition: PartitionId, queue: QueueName, control: Option<WorkerControl>) {
         let mut all = self.controls.write().unwrap_or_else(PoisonError::into_inner);
         match control {
             Some(control) => drop(all.insert(queue, (partition, Arc::new(control)))),
@@ -51,7 +51,7 @@ impl ControlBoard {
         self.changed.send_modify(|version| *version = version.wrapping_add(1));
     }
 
-    fn get(&self, queue: &QueueName) -> Option<Arc<QueueControl>> {
+    fn get(&self, queue: &QueueName) -> Option<Arc<WorkerControl>> {
         let all = self.controls.read().unwrap_or_else(PoisonError::into_inner);
         all.get(queue).map(|(_, control)| Arc::clone(control))
     }
@@ -63,13 +63,13 @@ pub struct FollowedControl {
     queues: Queues,
     queue: QueueName,
     versions: watch::Receiver<u64>,
-    current: Option<Arc<QueueControl>>,
+    current: Option<Arc<WorkerControl>>,
 }
 
 impl FollowedControl {
     /// The control as it was told last.
     #[must_use]
-    pub fn current(&self) -> Option<&QueueControl> {
+    pub fn current(&self) -> Option<&WorkerControl> {
         self.current.as_deref()
     }
 
@@ -92,7 +92,7 @@ impl FollowedControl {
 impl Queues {
     /// What the workers of a queue are to do, if that was said.
     #[must_use]
-    pub fn control(&self, queue: &QueueName) -> Option<Arc<QueueControl>> {
+    pub fn control(&self, queue: &QueueName) -> Option<Arc<WorkerControl>> {
         self.engine().context().queues.controls.get(queue)
     }
 
@@ -109,7 +109,11 @@ impl Queues {
     ///
     /// # Errors
     /// 422 for what is out of range, 429 `too_many_controls`.
-    pub async fn put_control(&self, queue: &QueueName, control: Option<QueueControl>) -> Result<(), Problem> {
+    pub async fn put_control(
+        &self,
+        queue: &QueueName,
+        control: Option<WorkerControl>,
+    ) -> Result<(), Problem> {
         let data = control.as_ref().and_then(|control| control.data.as_ref());
         if data.is_some_and(|data| data.len() > CONTROL_DATA_BYTES_MAX) {
             let detail = format!("data must be at most {CONTROL_DATA_BYTES_MAX} bytes");

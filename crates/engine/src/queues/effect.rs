@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
 use coordination::{LockGrant, LockShown};
-use records::QueueControl;
+use records::WorkerControl;
 
 use super::consuming::Leases;
 use super::input::{Respawned, Seen};
@@ -52,7 +52,7 @@ pub enum QueueEffect {
     /// Locks that are held.
     LocksListed(Reply<Vec<LockShown>>, Vec<LockShown>),
     /// The workers of a queue are told something else.
-    Control(PartitionId, QueueName, Option<Box<QueueControl>>),
+    Control(PartitionId, QueueName, Option<Box<WorkerControl>>),
     /// A queue is in another condition.
     Condition(Box<Signal>),
     /// So many jobs went their way.

@@ -7,7 +7,7 @@ use base::Timestamp;
 use compact_str::CompactString;
 use coordination::{CoordinationName, LockGrant};
 use jobs::OnConflict;
-use records::{AliasKey, GroupKey, JobId, Process, QueueControl, QueueSettings};
+use records::{AliasKey, GroupKey, JobId, Process, QueueSettings, WorkerControl};
 use tokio::sync::oneshot;
 
 use super::consuming::Leases;
@@ -183,7 +183,7 @@ pub enum QueueCall {
     /// gone.
     DropReady(QueueName, Reply<Answered<()>>),
     /// Say to its workers what they are to do, or nothing any more.
-    Control(QueueName, Option<Box<QueueControl>>, Reply<Answered<()>>),
+    Control(QueueName, Option<Box<WorkerControl>>, Reply<Answered<()>>),
 }
 
 /// A caller that wants to hold a lock.

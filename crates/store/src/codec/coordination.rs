@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use records::{Lock, QueueControl};
+use records::{Lock, WorkerControl};
 
 use super::field::stored;
 use super::key::{self, Key};
@@ -14,7 +14,7 @@ stored!(
 );
 
 stored!(
-    QueueControl, "what workers are to do", version 1:
+    WorkerControl, "what workers are to do", version 1:
     namespace, queue, state, max_in_flight, data
 );
 
@@ -25,7 +25,7 @@ record!(
 );
 
 record!(
-    QueueControl: QueueControls by Key,
+    WorkerControl: QueueControls by Key,
     key: |key| key.clone(),
     place: |control| Cow::Owned(key::named(&control.namespace, &control.queue)),
 );

@@ -1,6 +1,6 @@
 //! Locks, and what is said to workers, of a partition of queues.
 
-use records::{Lock, QueueControl};
+use records::{Lock, WorkerControl};
 
 use crate::key_range::KeyRange;
 use crate::port::{StoreError, View};
@@ -15,7 +15,7 @@ impl dyn View + '_ {
     }
 
     /// What the workers of queues are to do, in the same order.
-    pub fn queue_controls(&self) -> Result<Vec<QueueControl>, StoreError> {
+    pub fn queue_controls(&self) -> Result<Vec<WorkerControl>, StoreError> {
         self.records(KeyRange::all(), true)?.collect()
     }
 }

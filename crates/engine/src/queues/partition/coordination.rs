@@ -3,7 +3,7 @@
 use base::Problem;
 use base::limits::CONTROLS_PER_PARTITION_MAX;
 use coordination::{LockBounds, LockGrant, LockRefused, LockStep, LockTable};
-use records::{Op, PartitionHead, QueueControl};
+use records::{Op, PartitionHead, WorkerControl};
 use store::{StoreError, View};
 
 use super::{QueuePartition, QueueStep};
@@ -104,7 +104,7 @@ impl QueuePartition {
     pub(super) fn put_control(
         &mut self,
         queue: &QueueName,
-        control: Option<Box<QueueControl>>,
+        control: Option<Box<WorkerControl>>,
         step: &mut QueueStep<'_>,
     ) -> Answered<()> {
         match &control {

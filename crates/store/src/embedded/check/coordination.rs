@@ -1,7 +1,7 @@
 //! What locks, and what is said to workers, say of their partition.
 
 use base::hash::queue_partition;
-use records::{Lock, QueueControl};
+use records::{Lock, WorkerControl};
 
 use super::rows::{RowCheck, Within};
 
@@ -17,7 +17,7 @@ impl RowCheck<'_, '_> {
                 true => Ok(()),
             }
         });
-        self.indexed(partition, |check, control: &QueueControl| {
+        self.indexed(partition, |check, control: &WorkerControl| {
             let right = queue_partition(&control.namespace, &control.queue, check.partitions);
             if right == partition { Ok(()) } else { Err(format!("its queue belongs to partition {right}")) }
         });

@@ -2,7 +2,7 @@
 
 use records::{
     AnswerKey, DeadJob, DeadReason, GroupKey, JobClock, KeptAnswer, Lock, ParkedJob, Parking, Queue,
-    QueueControl, QueueCounts, QueueSettings, WorkState,
+    QueueCounts, QueueSettings, WorkState, WorkerControl,
 };
 
 use super::*;
@@ -90,7 +90,7 @@ pub(super) fn everything() -> Vec<Op> {
         fence: 1,
         until: Timestamp(10),
     };
-    let control = QueueControl {
+    let control = WorkerControl {
         namespace: "shop".into(),
         queue: "mail".into(),
         state: WorkState::Drain,
