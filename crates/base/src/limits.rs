@@ -142,6 +142,8 @@ pub const CHANNELS_PER_LISTENER_MAX: usize = 100;
 pub const CONTROL_DATA_BYTES_MAX: usize = 16 * 1_024;
 /// Most queues of a partition whose workers are told something.
 pub const CONTROLS_PER_PARTITION_MAX: usize = 10_000;
+/// Bytes of `data` of all controls of a partition: each is in memory.
+pub const CONTROLS_DATA_PER_PARTITION_MAX: usize = 4 << 20;
 /// Most segments that one read names.
 pub const SEGMENTS_PER_READ_MAX: usize = 64;
 /// Most subscriptions of a stream.

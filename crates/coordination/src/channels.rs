@@ -17,8 +17,10 @@ use crate::CoordinationName;
 
 /// Messages that wait for a listener at most.
 const WAITING_MESSAGES_MAX: usize = 256;
-/// Bytes of messages that wait for a listener at most, but for the last one.
+/// Bytes of messages that wait for a listener at most, but for one that waits alone.
 const WAITING_BYTES_MAX: usize = 1 << 20;
+/// The same of all listeners together. One message that waits for several counts for each.
+const ALL_WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// What a listener hears: channels of one namespace, by name or by how they begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +90,7 @@ pub struct Channels {
 struct ChannelHub {
     listeners: Mutex<Listeners>,
     listeners_max: usize,
+    waiting_bytes: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +100,8 @@ struct Listeners {
     by_name: BTreeMap<CoordinationName, BTreeSet<u64>>,
     /// Those that name the beginning of channels, by namespace and beginning.
     by_beginning: BTreeMap<CoordinationName, BTreeSet<u64>>,
+    /// Those that are not dropped: also such as were too slow, whose messages are still there.
+    open: usize,
     next: u64,
 }
 
@@ -127,7 +132,8 @@ impl Channels {
     /// Nobody listens; this many may.
     #[must_use]
     pub fn new(listeners_max: usize) -> Self {
-        Self { shared: Arc::new(ChannelHub { listeners: Mutex::default(), listeners_max }) }
+        let waiting_bytes = AtomicUsize::default();
+        Self { shared: Arc::new(ChannelHub { listeners: Mutex::default(), listeners_max, waiting_bytes }) }
     }
 
     /// Listens from now on.
@@ -136,11 +142,12 @@ impl Channels {
     /// When as many listen as may.
     pub fn listen(&self, patterns: ChannelPatterns) -> Result<ChannelListener, TooManyListeners> {
         let mut all = self.lock();
-        if all.by_id.len() >= self.shared.listeners_max {
+        if all.open >= self.shared.listeners_max {
             return Err(TooManyListeners);
         }
         let id = all.next;
         all.next += 1;
+        all.open += 1;
         let (messages, receiver) = mpsc::channel(WAITING_MESSAGES_MAX);
         let state = Arc::<ListenerState>::default();
         for name in &patterns.names {
@@ -168,7 +175,7 @@ impl Channels {
         let mut receivers = 0;
         for id in hear {
             let Some(listening) = all.by_id.get(&id) else { continue };
-            if listening.give(channel, message) {
+            if listening.give(channel, message, &self.shared.waiting_bytes) {
                 receivers += 1;
             } else {
                 all.remove(id);
@@ -189,13 +196,19 @@ impl Channels {
 }
 
 impl Listening {
-    /// Whether there was room for it.
-    fn give(&self, channel: &CoordinationName, message: &Bytes) -> bool {
-        let has_room = self.state.waiting_bytes.load(Ordering::Acquire) <= WAITING_BYTES_MAX;
+    /// Whether there was room for it. `all_waiting` is what waits for all listeners.
+    fn give(&self, channel: &CoordinationName, message: &Bytes, all_waiting: &AtomicUsize) -> bool {
+        let waiting = self.state.waiting_bytes.load(Ordering::Acquire);
+        let has_room = waiting == 0
+            || waiting + message.len() <= WAITING_BYTES_MAX
+                && all_waiting.load(Ordering::Acquire) + message.len() <= ALL_WAITING_BYTES_MAX;
+        // Counted first: the listener may take it at once.
+        self.state.waiting_bytes.fetch_add(message.len(), Ordering::AcqRel);
+        all_waiting.fetch_add(message.len(), Ordering::AcqRel);
         let given = has_room && self.messages.try_send((channel.name().into(), message.clone())).is_ok();
-        if given {
-            self.state.waiting_bytes.fetch_add(message.len(), Ordering::AcqRel);
-        } else {
+        if !given {
+            self.state.waiting_bytes.fetch_sub(message.len(), Ordering::AcqRel);
+            all_waiting.fetch_sub(message.len(), Ordering::AcqRel);
             self.state.is_too_slow.store(true, Ordering::Release);
         }
         given
@@ -224,6 +237,7 @@ impl ChannelListener {
     pub async fn next(&mut self) -> Option<ChannelEvent> {
         if let Some((channel, message)) = self.messages.recv().await {
             self.state.waiting_bytes.fetch_sub(message.len(), Ordering::AcqRel);
+            self.channels.shared.waiting_bytes.fetch_sub(message.len(), Ordering::AcqRel);
             return Some(ChannelEvent::Message(channel, message));
         }
         let is_too_slow = self.state.is_too_slow.load(Ordering::Acquire) && !self.has_ended;
@@ -234,7 +248,12 @@ impl ChannelListener {
 
 impl Drop for ChannelListener {
     fn drop(&mut self) {
-        self.channels.lock().remove(self.id);
+        let mut all = self.channels.lock();
+        all.remove(self.id);
+        all.open -= 1;
+        // Nothing is given to it any more.
+        let waiting = self.state.waiting_bytes.load(Ordering::Acquire);
+        self.channels.shared.waiting_bytes.fetch_sub(waiting, Ordering::AcqRel);
     }
 }
 
@@ -291,6 +310,34 @@ mod tests {
         }
         assert_eq!(slow.next().await, Some(ChannelEvent::TooSlow));
         assert_eq!(slow.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_was_too_slow_keeps_its_place_until_it_is_dropped() {
+        let channels = Channels::new(1);
+        let slow = listen(&channels, "a");
+        let large = Bytes::from(vec![b'1'; WAITING_BYTES_MAX]);
+        assert_eq!(channels.publish(&channel("a"), &large), 1, "one that waits alone");
+        assert_eq!(channels.publish(&channel("a"), &Bytes::from("1")), 0);
+        let patterns = ChannelPatterns::parse("shop", "a").expect("patterns");
+        assert_eq!(channels.listen(patterns.clone()).err(), Some(TooManyListeners));
+        drop(slow);
+        assert_eq!(channels.shared.waiting_bytes.load(Ordering::Acquire), 0);
+        assert!(channels.listen(patterns).is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_all_listeners_is_bounded() {
+        let listeners = ALL_WAITING_BYTES_MAX / WAITING_BYTES_MAX + 1;
+        let channels = Channels::new(listeners);
+        let mut all: Vec<_> = (0..listeners).map(|_| listen(&channels, "a")).collect();
+        let half = Bytes::from(vec![b'1'; WAITING_BYTES_MAX / 2]);
+        assert_eq!(channels.publish(&channel("a"), &half), listeners);
+        assert_eq!(channels.publish(&channel("a"), &half), listeners - 2);
+        for listener in &mut all {
+            assert!(matches!(listener.next().await, Some(ChannelEvent::Message(..))));
+        }
+        assert_eq!(channels.publish(&channel("a"), &half), listeners - 2, "there is room again");
     }
 
     #[test]

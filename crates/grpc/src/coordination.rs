@@ -17,10 +17,11 @@ use engine::{Coordination, Engine, Locks, Queues};
 use futures_util::{Stream, stream};
 use tonic::{Request, Response, Status};
 
-use crate::callers::caller_and_message;
+use crate::callers::{caller_and_message, caller_sender_and_message};
 use crate::proto::{self, coordination_server};
 use crate::status::{into_response, status};
 use crate::stopping::Stop;
+use crate::store_reads::StoreReads;
 use crate::time::{moment, read_span};
 
 /// Bytes of values in one answer.
@@ -31,12 +32,13 @@ pub(crate) struct CoordinationService {
     locks: Locks,
     queues: Queues,
     shared: Coordination,
+    reads: StoreReads,
     stop: Stop,
 }
 
 impl CoordinationService {
-    pub(crate) fn new(engine: &Engine, stop: Stop) -> Self {
-        Self { locks: engine.locks(), queues: engine.queues(), shared: engine.coordination(), stop }
+    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop) -> Self {
+        Self { locks: engine.locks(), queues: engine.queues(), shared: engine.coordination(), reads, stop }
     }
 
     async fn cached(&self, namespace: &str, keys: &[String]) -> Result<HashMap<String, Bytes>, Problem> {
@@ -246,12 +248,13 @@ impl coordination_server::Coordination for CoordinationService {
         &self,
         request: Request<proto::GetCachedRequest>,
     ) -> Result<Response<proto::GetCachedResponse>, Status> {
-        let (caller, asked) = caller_and_message(request)?;
+        let (caller, sender, asked) = caller_sender_and_message(request)?;
         let found = async {
             may(&caller, &asked.namespace)?;
-            self.cached(&asked.namespace, &asked.keys).await
+            let items = self.cached(&asked.namespace, &asked.keys).await?;
+            self.reads.with_memory(&sender, proto::GetCachedResponse { items }).await
         };
-        into_response(found.await.map(|items| proto::GetCachedResponse { items }))
+        found.await.map_err(|problem| status(&problem))
     }
 
     async fn delete_cached(

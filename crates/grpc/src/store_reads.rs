@@ -24,6 +24,8 @@ const READS_SHARE: usize = 130;
 pub(crate) const PAGE_BYTES_MAX: usize = 4 * 1_024 * 1_024 - 64 * 1_024;
 /// What an item has on the wire besides: its tag and its length, in bytes.
 pub(crate) const FIELD_BYTES_MAX: usize = 8;
+/// An answer up to this needs no memory of a page.
+const SMALL_ANSWER_BYTES: usize = 64 * 1_024;
 /// What a page may take at most, in bytes: half of what its caller may have, so that a slow one
 /// leaves room for another.
 const PAGE_HELD_BYTES_MAX: usize = SENDER_BYTES / 2;
@@ -110,6 +112,26 @@ impl StoreReads {
         memory.shrink(2 * page.encoded_len());
         let mut response = Response::new(page);
         response.extensions_mut().insert(PageMemory::new(memory));
+        Ok(response)
+    }
+
+    /// An answer that is made already, of what is in memory anyway: what its bytes for the wire take
+    /// is held until it is sent.
+    ///
+    /// # Errors
+    /// 503 `busy`.
+    pub(crate) async fn with_memory<T: Message + 'static>(
+        &self,
+        sender: &SenderKey,
+        answer: T,
+    ) -> Result<Response<T>, Problem> {
+        let bytes = answer.encoded_len();
+        let mut response = Response::new(answer);
+        if bytes > SMALL_ANSWER_BYTES {
+            let memory = self.memory.take_soon(sender, bytes).await?;
+            let memory = memory.counted_by(&self.page_held_bytes);
+            response.extensions_mut().insert(PageMemory::new(memory));
+        }
         Ok(response)
     }
 

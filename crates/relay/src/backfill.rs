@@ -70,8 +70,10 @@ pub async fn backfill(
             return Err(BackfillError::NoTable(table.told()));
         }
     }
-    // What a condition names is looked for where its author would, too.
-    let path = format!("SET search_path = pg_catalog, {}, public, pg_temp", plan.table.schema());
+    // What a condition names is looked for where its author would, too. Nothing else is: whoever may
+    // make functions there could have them called.
+    let beside = plan.condition.as_ref().map(|_| format!("{}, public, ", plan.table.schema()));
+    let path = format!("SET search_path = pg_catalog, {}pg_temp", beside.unwrap_or_default());
     session.client.batch_execute(&path).await?;
     let primary = primary_key(&session, &plan.table).await?;
     let written = written(&session, plan, &primary).await?;
@@ -112,18 +114,21 @@ async fn written(
     let of_primary = || if let [only] = primary { Some(only.name.clone()) } else { None };
     let key = plan.key.clone().or(Some(of_trigger).filter(|key| !key.is_empty())).or_else(of_primary);
     let columns = if plan.columns.is_empty() { columns_of_trigger } else { plan.columns.clone() };
-    let key = key.map_or_else(|| "NULL::text".to_owned(), |key| format!("to_jsonb(r) ->> {}", literal(&key)));
+    let key = key.map_or_else(
+        || "NULL::text".to_owned(),
+        |key| format!("pg_catalog.to_jsonb(r) OPERATOR(pg_catalog.->>) {}", literal(&key)),
+    );
     let row = if columns.is_empty() {
-        "to_jsonb(r)".to_owned()
+        "pg_catalog.to_jsonb(r)".to_owned()
     } else {
-        format!("to_jsonb((SELECT c FROM (SELECT {}) c))", {
+        format!("pg_catalog.to_jsonb((SELECT c FROM (SELECT {}) c))", {
             let of_row = |column: &String| format!("r.{}", identifier(column));
             columns.iter().map(of_row).collect::<Vec<_>>().join(", ")
         })
     };
     let destination = literal(&plan.destination);
     Ok(format!(
-        "{destination}, {key}, jsonb_build_object('op', 'read', 'key', {key}, 'old', NULL, 'new', {row})"
+        "{destination}, {key}, pg_catalog.jsonb_build_object('op', 'read', 'key', {key}, 'old', NULL, 'new', {row})"
     ))
 }
 

@@ -224,8 +224,12 @@ fn tls_parameters(text: &str) -> Result<(String, Option<TlsCheck>, Option<PathBu
             _ => kept.push(parameter),
         }
     }
-    // As PostgreSQL's own clients have it: who names authorities wants them asked.
-    if check.is_none() && authorities.is_some() && kept.contains(&"sslmode=require") {
+    // Who names authorities wants them asked.
+    if check.is_none() && authorities.is_some() {
+        if !kept.contains(&"sslmode=require") {
+            return Err("sslrootcert asks for sslmode=verify-full, verify-ca or require".to_owned());
+        }
+        // As PostgreSQL's own clients have it.
         check = Some(TlsCheck::Authority);
     }
     let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
@@ -273,6 +277,7 @@ mod tests {
             "postgres://me:secret@db:port/shop",
             "postgres://me:secret@db/shop?sslmode=maybe",
             "postgres://me:secret@db/shop?secret=1",
+            "postgres://me:secret@db/shop?sslrootcert=/etc/authorities.pem",
             "postgres://me:secret@db/shop?sslmode=verify-full&sslrootcert=/nonexistent",
         ] {
             let error = DatabaseUrl::parse(text).expect_err(text).to_string();

@@ -28,7 +28,7 @@ impl WaitingLanes {
     pub(crate) fn go_back(&mut self, destination: &str, first_id: i64, now: Instant) {
         let new = RelayLane { bound: i64::MAX, due: now, pause: PAUSE_FIRST };
         let lane = self.0.entry(destination.to_owned()).or_insert(new);
-        lane.bound = lane.bound.min(first_id - 1);
+        lane.bound = lane.bound.min(first_id.saturating_sub(1));
     }
 
     /// Its rows from `first_id` on are tried again after a pause, which grows.

@@ -7,7 +7,7 @@ use tokio_postgres::Statement;
 
 use crate::database::{DatabaseError, DatabaseSession};
 use crate::gaps::SnapshotEnds;
-use crate::outgoing::{OutboxRow, PAYLOAD_BYTES_MAX};
+use crate::outgoing::{FIELD_BYTES_MAX, OutboxRow, PAYLOAD_BYTES_MAX};
 use crate::plan::RowOutcomes;
 use crate::table::TableName;
 
@@ -143,8 +143,7 @@ impl OutboxTable {
     /// These rows, as far as they are still there.
     pub(crate) async fn rows(&self, ids: &[i64]) -> Result<OutboxPage, DatabaseError> {
         let sql = format!(
-            "SELECT id, uid::text, destination, key, {PAYLOAD}, attributes::text, reason IS NOT NULL, \
-             false, \
+            "SELECT id, uid::text, {DESTINATION}, {KEY}, {PAYLOAD}, {ATTRIBUTES}, reason IS NOT NULL, false, \
              count(*) OVER (), 0::bigint, 0::bigint FROM {} t WHERE id = ANY($1) ORDER BY id",
             self.table
         );
@@ -280,24 +279,36 @@ pub(crate) async fn worker(
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// The payload, unless it is too large to be sent.
-const PAYLOAD: &str = "CASE WHEN octet_length(payload::text) <= 4194304 THEN payload::text END";
+/// The payload, unless it or what stands beside it is too large to be sent.
+const PAYLOAD: &str = "CASE WHEN octet_length(payload::text) <= 4194304 \
+                       AND coalesce(octet_length(attributes::text), 0) <= 65536 \
+                       AND coalesce(octet_length(key), 0) <= 65536 \
+                       AND octet_length(destination) <= 65536 THEN payload::text END";
 const _: () = assert!(PAYLOAD_BYTES_MAX == 4_194_304, "as in the statement");
+const _: () = assert!(FIELD_BYTES_MAX == 65_536, "as in the statements");
+
+/// The columns beside the payload: what is cut off belongs to a row that is refused.
+const DESTINATION: &str = "left(destination, 65536)";
+const KEY: &str = "left(key, 65536)";
+const ATTRIBUTES: &str = "CASE WHEN octet_length(attributes::text) <= 65536 THEN attributes::text END";
 
 /// What a page is made of rows `found`. They are weighed as they are stored first: that needs no
 /// payload to be read, but compressed ones may be larger than that.
 fn page_sql(found: &str, left_out: &str) -> String {
     format!(
         "WITH found AS MATERIALIZED ({found}), \
-         weighed AS (SELECT *, pg_column_size(payload) AS weight, \
-         sum(pg_column_size(payload)) OVER (ORDER BY id) AS weights FROM found), \
-         told AS MATERIALIZED (SELECT id, uid::text AS uid, destination, key, \
+         weighed AS (SELECT *, sum(weight) OVER (ORDER BY id) AS weights FROM \
+         (SELECT *, pg_column_size(payload) + pg_column_size(destination) \
+         + coalesce(pg_column_size(key), 0) + coalesce(pg_column_size(attributes), 0) AS weight \
+         FROM found) f), \
+         told AS MATERIALIZED (SELECT id, uid::text AS uid, {DESTINATION} AS destination, {KEY} AS key, \
          CASE WHEN {left_out} THEN NULL ELSE {PAYLOAD} END AS payload, \
-         CASE WHEN {left_out} THEN NULL ELSE attributes::text END AS attributes, \
+         CASE WHEN {left_out} THEN NULL ELSE {ATTRIBUTES} END AS attributes, \
          reason IS NOT NULL AS is_held, {left_out} AS is_left_out \
          FROM weighed WHERE weights - weight < {PAGE_BYTES}), \
          measured AS (SELECT *, \
-         coalesce(octet_length(payload), 0) + coalesce(octet_length(attributes), 0) AS size FROM told), \
+         coalesce(octet_length(payload), 0) + coalesce(octet_length(attributes), 0) \
+         + coalesce(octet_length(key), 0) + octet_length(destination) AS size FROM told), \
          sized AS (SELECT *, sum(size) OVER (ORDER BY id) AS total FROM measured) \
          SELECT s.id, s.uid, s.destination, s.key, s.payload, s.attributes, s.is_held, s.is_left_out, \
          (SELECT count(*) FROM found), pg_snapshot_xmin(pg_current_snapshot())::text::bigint, \

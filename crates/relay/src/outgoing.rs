@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 
 /// A longer payload is not even fetched. As compact JSON, which the API counts, it may have 1 MiB.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 4 * 1_024 * 1_024;
+/// Bytes of a destination, a key or attributes that are read.
+pub(crate) const FIELD_BYTES_MAX: usize = 65_536;
 /// Longest name of a namespace, queue or stream, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -31,7 +33,7 @@ pub(crate) struct OutboxRow {
     pub(crate) uid: String,
     pub(crate) destination: String,
     pub(crate) key: Option<String>,
-    /// `None` where it is over [`PAYLOAD_BYTES_MAX`].
+    /// `None` where it is over [`PAYLOAD_BYTES_MAX`], or another column over [`FIELD_BYTES_MAX`].
     pub(crate) payload: Option<String>,
     pub(crate) attributes: Option<String>,
 }
@@ -102,7 +104,10 @@ pub(crate) fn outgoing(row: OutboxRow, source: &str) -> Result<OutgoingRow, RowR
         return Err(RowRefusal::of_row("invalid_destination", detail));
     };
     let Some(payload) = row.payload else {
-        let detail = format!("a payload has at most 1 MiB; this one has over {PAYLOAD_BYTES_MAX} bytes");
+        let detail = format!(
+            "a payload has at most 1 MiB; this one has over {PAYLOAD_BYTES_MAX} bytes, or its key, \
+             destination or attributes over {FIELD_BYTES_MAX}"
+        );
         return Err(RowRefusal::of_row("payload_too_large", detail));
     };
     let attributes = row.attributes.as_deref().filter(|text| *text != "null").unwrap_or("{}");

@@ -32,6 +32,7 @@ fn tables(outbox: &TableName) -> String {
         r#"-- The outbox {told}. This may be run again.
 BEGIN;
 SET LOCAL client_min_messages = warning;
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 DO {QUOTE}
 BEGIN
@@ -184,6 +185,7 @@ pub fn watch_script(outbox: &TableName, watched: &WatchedTable) -> String {
         r#"-- Each insert, update and delete of {told} goes to {to}. This may be run again.
 BEGIN;
 SET LOCAL client_min_messages = warning;
+SET LOCAL search_path = pg_catalog, pg_temp;
 DO {QUOTE}
 DECLARE
     key_column text := {key};
@@ -235,6 +237,7 @@ pub fn inbox_script(inbox: &TableName) -> String {
 -- source and the external id are given, of a job its queue and its id. This may be run again.
 BEGIN;
 SET LOCAL client_min_messages = warning;
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 DO {QUOTE}
 BEGIN

@@ -1,12 +1,10 @@
 //! `/v1/cache`: bytes by key, in memory.
 
-use std::collections::BTreeMap;
-
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Request, State};
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::{CACHE_KEYS_PER_CALL_MAX, CACHED_BYTES_MAX, CONTENT_TYPE_BYTES_MAX};
 use base64::Engine as _;
@@ -34,6 +32,8 @@ const DELETE_MANY: &str = "/v1/cache/{ns}/delete";
 const ANY_BYTES: &str = "application/octet-stream";
 /// Bytes of values in one answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// Memory that a byte of a value takes while its answer is made: in base64, and as JSON.
+const HELD_PER_BYTE: usize = 3;
 
 pub(super) fn routes() -> Routes {
     let many_got = of_many("The values of these keys that are there")
@@ -121,20 +121,25 @@ async fn delete(State(api): State<ApiState>, CachedInPath(key): CachedInPath) ->
 async fn get_many(
     State(api): State<ApiState>,
     NamespaceInPath(namespace): NamespaceInPath,
-    Text(body): Text,
-) -> Result<Answer, Refused> {
-    let (coordination, mut items, mut bytes) = (api.engine().coordination(), BTreeMap::new(), 0);
+    request: Request,
+) -> Result<Response, Refused> {
+    let whose = SenderKey::of(request.extensions());
+    let Text(body) = Text::from_request(request, &api).await?;
+    let (coordination, mut found, mut bytes) = (api.engine().coordination(), Vec::new(), 0);
     for key in keys(&namespace, &body)? {
-        let Some(found) = coordination.cached(&key).await else { continue };
-        bytes += found.bytes.len();
+        let Some(value) = coordination.cached(&key).await else { continue };
+        bytes += value.bytes.len();
         if bytes > ANSWER_BYTES_MAX {
             let detail = format!("the values are over {ANSWER_BYTES_MAX} bytes; ask for fewer keys");
             return Err(Problem::not_allowed("answer_too_large", detail).into());
         }
-        let value = CachedValueShape { value_base64: STANDARD.encode(&found.bytes) };
-        items.insert(key.name().to_owned(), value);
+        found.push((key, value.bytes));
     }
-    Ok(Answer::ok(&CachedValuesShape { items }))
+    let held = api.shared.memory_of_pages.take_soon(&whose, HELD_PER_BYTE * bytes).await?;
+    let held = held.counted_by(&api.shared.metrics.page_held_bytes);
+    let value_of = |bytes: &Bytes| CachedValueShape { value_base64: STANDARD.encode(bytes) };
+    let items = found.iter().map(|(key, bytes)| (key.name().to_owned(), value_of(bytes))).collect();
+    Ok(held.until_sent(Answer::ok(&CachedValuesShape { items }).into_response()))
 }
 
 async fn delete_many(

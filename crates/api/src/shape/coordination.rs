@@ -112,7 +112,7 @@ impl Row for ListedLockShape<'_> {
 
 /// Whether something may be done now.
 #[derive(Serialize, ToSchema)]
-#[schema(as = LimitDecision)]
+#[schema(as = LimitAnswer)]
 pub(crate) struct LimitShape {
     allowed: bool,
     /// How much may still come now.
@@ -194,7 +194,7 @@ pub(crate) struct ChannelReceiversShape {
 
 /// What the workers of a queue are to do.
 #[derive(Serialize, ToSchema)]
-#[schema(as = WorkerControl)]
+#[schema(as = QueueControl)]
 pub(crate) struct QueueControlShape<'a> {
     #[schema(schema_with = words::work_state)]
     state: &'static str,

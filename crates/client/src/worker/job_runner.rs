@@ -135,9 +135,10 @@ where
         let mut until = Instant::now() + ttr;
         loop {
             sleep(ttr / 3).await;
+            let asked_at = Instant::now();
             let extended = self.worker.consumer.extend_until(held, ttr, ttr / 3, until);
             match timeout_at(until, extended).await {
-                Ok(Ok(())) => until = Instant::now() + ttr,
+                Ok(Ok(())) => until = asked_at + ttr,
                 Ok(Err(error)) if error.is_stale() => return Loss::Refused,
                 // It may be that only the answers do not get through; until then the job is still
                 // here.

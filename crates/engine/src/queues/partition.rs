@@ -103,8 +103,8 @@ pub struct QueuePartition {
     answers: KeptAnswers,
     conditions: QueueConditions,
     locks: PartitionLocks,
-    /// Queues whose workers are told something.
-    controls: BTreeSet<QueueName>,
+    /// Queues whose workers are told something, with the bytes of its data.
+    controls: BTreeMap<QueueName, usize>,
     /// Dead letters of all queues.
     dead_total: u64,
     /// Its counts after the step before.

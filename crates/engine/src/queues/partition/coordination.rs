@@ -1,7 +1,7 @@
 //! Locks of a partition of queues, and what is said to the workers of its queues.
 
 use base::Problem;
-use base::limits::CONTROLS_PER_PARTITION_MAX;
+use base::limits::{CONTROLS_DATA_PER_PARTITION_MAX, CONTROLS_PER_PARTITION_MAX};
 use coordination::{LockBounds, LockGrant, LockRefused, LockStep, LockTable};
 use records::{Op, PartitionHead, WorkerControl};
 use store::{StoreError, View};
@@ -109,14 +109,17 @@ impl QueuePartition {
     ) -> Answered<()> {
         match &control {
             Some(control) => {
-                if !self.controls.contains(queue) && self.controls.len() >= CONTROLS_PER_PARTITION_MAX {
-                    let detail = "the workers of too many queues are told something; delete a control";
+                let others = self.controls.iter().filter(|(other, _)| *other != queue);
+                let (count, bytes) = others.fold((0, 0), |(count, sum), (_, bytes)| (count + 1, sum + bytes));
+                let new = data_bytes(control);
+                if count >= CONTROLS_PER_PARTITION_MAX || bytes + new > CONTROLS_DATA_PER_PARTITION_MAX {
+                    let detail = "the workers of too many queues are told too much; delete a control";
                     return Err(Problem::new(429, "too_many_controls", detail));
                 }
-                self.controls.insert(queue.clone());
+                self.controls.insert(queue.clone(), new);
                 step.push(Op::PutQueueControl(control.clone()));
             }
-            None if self.controls.remove(queue) => {
+            None if self.controls.remove(queue).is_some() => {
                 step.push(Op::DeleteQueueControl(queue.namespace().into(), queue.queue().into()));
             }
             None => return Ok(()),
@@ -124,6 +127,11 @@ impl QueuePartition {
         step.emit(QueueEffect::Control(self.id, queue.clone(), control));
         Ok(())
     }
+}
+
+/// What the data of a control takes.
+pub(super) fn data_bytes(control: &WorkerControl) -> usize {
+    control.data.as_ref().map_or(0, |data| data.len())
 }
 
 fn granted(caller: LockCaller, answer: Result<LockGrant, LockRefused>) -> QueueEffect {

@@ -9,7 +9,7 @@ use store::{Resident, Store, StoreError};
 
 use super::budget::{Spent, StepLimits};
 use super::conditions::QueueConditions;
-use super::coordination::load_locks;
+use super::coordination::{data_bytes, load_locks};
 use super::dropping::Dropping;
 use super::lifetime::{Sweep, rules};
 use super::oldest_dead::OldestDead;
@@ -71,7 +71,7 @@ impl QueuePartition {
             answers: KeptAnswers::load(&*view)?,
             conditions: QueueConditions::default(),
             locks: load_locks(&*view, &head, moment)?,
-            controls: BTreeSet::new(),
+            controls: BTreeMap::new(),
             dead_total: 0,
             latest_stats: PartitionStats::default(),
             named: NamedPlaces::default(),
@@ -91,9 +91,10 @@ impl QueuePartition {
             _ => debug_assert!(false, "only queues and jobs are in a partition of queues"),
         })?;
         partition.opening = batch.ops.into();
-        let controls = view.queue_controls()?.into_iter();
-        partition.controls =
-            controls.map(|control| QueueName::unchecked(&control.namespace, &control.queue)).collect();
+        for control in view.queue_controls()? {
+            let queue = QueueName::unchecked(&control.namespace, &control.queue);
+            partition.controls.insert(queue, data_bytes(&control));
+        }
         Ok(partition)
     }
 
