@@ -13,7 +13,7 @@ use crate::campaign::Campaigns;
 use crate::commands::Commands;
 use crate::connection::Connection;
 use crate::consumer::Consumer;
-use crate::coordination::{Limiter, SharedCache, SharedChannels, SharedLock};
+use crate::coordination::{Limiter, NamedLock, SharedCache, SharedChannels};
 use crate::device::Device;
 use crate::error::{Error, SetupError};
 use crate::fleet::Fleet;
@@ -202,13 +202,15 @@ impl Client {
         Fleet::new(self.clone())
     }
 
-    /// A lock that one owner holds at a time.
+    /// A lock that one owner holds at a time. Names have up to 255 of `[A-Za-z0-9_.:-]`, here and
+    /// in the calls below.
     #[must_use]
-    pub fn lock(&self, namespace: &str, name: &str) -> SharedLock {
-        SharedLock::new(self.clone(), namespace, name)
+    pub fn lock(&self, namespace: &str, name: &str) -> NamedLock {
+        NamedLock::new(self.clone(), namespace, name)
     }
 
-    /// A limit: so much in a span of time, over all programs that ask.
+    /// A limit: so much in a span of time, over all programs that ask. `limit` is at least 1, `per`
+    /// up to 31 days.
     #[must_use]
     pub fn limiter(&self, namespace: &str, name: &str, limit: u64, per: Duration) -> Limiter {
         Limiter::new(self.clone(), namespace, name, limit, per)

@@ -8,4 +8,4 @@ mod lock;
 pub use cache::SharedCache;
 pub use channels::{ChannelNews, ChannelSubscription, SharedChannels};
 pub use limiter::{LimitAnswer, Limiter};
-pub use lock::{LockGuard, LockState, SharedLock};
+pub use lock::{LockGuard, LockState, NamedLock};

@@ -52,8 +52,8 @@ pub use command::{Command, CommandId, CommandStatus, DesiredEntry, LateAnswer, N
 pub use commands::{CommandFilter, Commands};
 pub use consumer::{Acked, Consumer, Retry, Want};
 pub use coordination::{
-    ChannelNews, ChannelSubscription, LimitAnswer, Limiter, LockGuard, LockState, SharedCache,
-    SharedChannels, SharedLock,
+    ChannelNews, ChannelSubscription, LimitAnswer, Limiter, LockGuard, LockState, NamedLock, SharedCache,
+    SharedChannels,
 };
 pub use copy::{CopySummary, CopyTerms, MessageCopy, MessageReceipt};
 pub use device::Device;

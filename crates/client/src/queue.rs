@@ -254,7 +254,7 @@ impl Queue {
         self.client.order(&request, Repeat::Harmless).await
     }
 
-    /// Tells its workers nothing any more: they take jobs as they did before.
+    /// Deletes the control: workers that still run take jobs again. Stopped ones have ended.
     ///
     /// # Errors
     /// See [`Error`].

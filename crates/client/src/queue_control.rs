@@ -16,16 +16,17 @@ pub enum ControlState {
     Stop,
 }
 
-/// What the workers of a queue are told to do. Workers of this crate do it by themselves.
+/// What the workers of a queue are told to do. Workers of this crate do it by themselves; of
+/// several queues the first one's control counts.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[non_exhaustive]
 pub struct QueueControl {
     /// Whether they take jobs.
     pub state: ControlState,
-    /// So many jobs at a time for each worker at most, also where it could do more.
+    /// So many jobs at a time for each worker at most, also where it could do more; at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_in_flight: Option<u64>,
-    /// Anything else, for the program.
+    /// Anything else, for the program: up to 16 KiB of JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }

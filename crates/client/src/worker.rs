@@ -125,7 +125,7 @@ impl<T> Worker<T> {
 }
 
 impl<T: Send + Sync + 'static> Worker<T> {
-    /// Works until the server refuses to give jobs at all; see [`Worker::run_until`].
+    /// [`Worker::run_until`], without a `stop` of its own.
     ///
     /// # Errors
     /// See [`Worker::run_until`].
@@ -137,14 +137,15 @@ impl<T: Send + Sync + 'static> Worker<T> {
         self.run_until(std::future::pending(), handler).await
     }
 
-    /// Works until `stop` comes, or, with [`Worker::until_empty`], until there is nothing to do.
+    /// Works until `stop` comes, or the control of its first queue says `Stop`. With
+    /// [`Worker::until_empty`] also until there is nothing to do, or the control says `Drain`.
     ///
     /// A job whose handler ends well is acknowledged. One whose handler fails or panics, or whose
     /// payload cannot be read, is given back with the error, to be tried again after a delay. The
     /// token that a handler gets is cancelled when its job is lost: the reservation could not be
     /// kept, or somebody cancelled the job. What the handler then says does not count.
     ///
-    /// When `stop` comes, no more jobs are taken. Handlers that run are waited for up to the stop
+    /// At the end no more jobs are taken. Handlers that run are waited for up to the stop
     /// limit; then they are dropped, and their jobs given back, which uses up their try. If the
     /// future itself is dropped, so are its handlers, and their jobs come back when their ttr is
     /// over.

@@ -115,8 +115,8 @@ impl StoreReads {
         Ok(response)
     }
 
-    /// An answer that is made already, of what is in memory anyway: what its bytes for the wire take
-    /// is held until it is sent.
+    /// An answer that is made already, of what is in memory anyway: what its bytes for the wire
+    /// take is held until it is sent.
     ///
     /// # Errors
     /// 503 `busy`.

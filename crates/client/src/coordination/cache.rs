@@ -23,12 +23,26 @@ const NOT_CACHED: &str = "not_cached";
 const MAKING_MIN: usize = 64;
 
 /// The cache of a namespace: gone with the server's process, and the least valuable go first where
-/// there is no room. Cheap to clone; clones make each value once.
+/// there is no room. Cheap to clone; clones that miss a key make it once.
 #[derive(Clone, Debug)]
 pub struct SharedCache {
     client: Client,
     namespace: String,
-    making: Arc<Mutex<HashMap<String, Weak<Making>>>>,
+    making: Arc<Mutex<InTheMaking>>,
+}
+
+/// The keys whose values are being made, over all clones of a cache.
+#[derive(Debug)]
+struct InTheMaking {
+    by_key: HashMap<String, Weak<Making>>,
+    /// Those that nobody makes any more are dropped when there are so many.
+    sweep_at: usize,
+}
+
+impl Default for InTheMaking {
+    fn default() -> Self {
+        Self { by_key: HashMap::new(), sweep_at: MAKING_MIN }
+    }
 }
 
 /// Held by whoever makes a value.
@@ -114,10 +128,11 @@ impl SharedCache {
     }
 
     /// A value, or what `make` gives, which is put then. Whoever asks this cache for the same key
-    /// meanwhile waits for the one that makes it.
+    /// meanwhile, also through a clone, waits for the one that makes it.
     ///
     /// # Errors
-    /// What `make` fails with, or an [`Error`] turned into it.
+    /// What `make` fails with, or an [`Error`] turned into it. Where the value cannot be put, it is
+    /// lost with the error.
     pub async fn get_or_make<F, E>(
         &self,
         key: &str,
@@ -144,15 +159,16 @@ impl SharedCache {
 
     fn making(&self, key: &str) -> Arc<Making> {
         let mut all = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(making) = all.get(key).and_then(Weak::upgrade) {
+        if let Some(making) = all.by_key.get(key).and_then(Weak::upgrade) {
             return making;
         }
-        // Each removal makes room for as many: no key is looked at more than twice.
-        if all.len() >= MAKING_MIN && all.len() == all.capacity() {
-            all.retain(|_, making| making.strong_count() > 0);
+        // The next sweep waits until there are twice as many: its cost for each key is bounded.
+        if all.by_key.len() >= all.sweep_at {
+            all.by_key.retain(|_, making| making.strong_count() > 0);
+            all.sweep_at = (2 * all.by_key.len()).max(MAKING_MIN);
         }
         let making = Arc::<Making>::default();
-        all.insert(key.to_owned(), Arc::downgrade(&making));
+        all.by_key.insert(key.to_owned(), Arc::downgrade(&making));
         making
     }
 

@@ -24,7 +24,7 @@ const NOT_OWNER: &str = "not_owner";
 
 /// A lock by its name. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct SharedLock {
+pub struct NamedLock {
     client: Client,
     path: Path,
     ttl: Duration,
@@ -66,7 +66,7 @@ struct GrantedLock {
     fence: String,
 }
 
-impl SharedLock {
+impl NamedLock {
     pub(crate) fn new(client: Client, namespace: &str, name: &str) -> Self {
         let path = Path::of(&["locks", namespace, name]);
         Self { client, path, ttl: TTL, wait: Duration::ZERO }
@@ -85,7 +85,8 @@ impl SharedLock {
         Self { wait, ..self }
     }
 
-    /// Holds it; `None` when somebody else does, and the wait is over.
+    /// Holds it; `None` when somebody else does, and the wait is over. Where the future is dropped,
+    /// or the answer is lost, the lock is released in the background in case it was granted.
     ///
     /// # Errors
     /// See [`Error`].
@@ -95,17 +96,26 @@ impl SharedLock {
         let wait = Some(Span(self.wait)).filter(|_| !self.wait.is_zero());
         let terms = LockTerms { owner: &owner, ttl: Span(self.ttl), wait };
         let request = Request::document(Method::POST, self.path.clone(), &terms)?;
+        let held = HeldLock {
+            client: self.client.clone(),
+            path: self.path.clone(),
+            ttl: self.ttl,
+            owner: owner.clone(),
+        };
+        let mut perhaps_held = PerhapsHeld(Some(held));
         let timeout = self.client.timeout_of(&request) + self.wait;
         let until = Instant::now() + self.wait + self.client.retry_for();
         let answer = self.client.ask_until(&request.timeout(timeout), Repeat::Harmless, until).await;
         let grant: GrantedLock = match answer {
             Ok(answered) => self.client.read(&answered.body)?,
-            Err(failed) if failed.error.code() == Some(HELD) => return Ok(None),
+            Err(failed) if failed.error.code() == Some(HELD) => {
+                perhaps_held.0 = None;
+                return Ok(None);
+            }
             Err(failed) => return Err(failed.error),
         };
         let fence = grant.fence.parse().map_err(|_| self.client.foreign("a fence is no number"))?;
-        let held = HeldLock { client: self.client.clone(), path: self.path.clone(), ttl: self.ttl, owner };
-        if wait.is_some() {
+        if let (Some(held), Some(_)) = (&perhaps_held.0, wait) {
             // The ttl counts from the grant, which came anywhere in the wait: from here it is
             // known.
             began = Instant::now();
@@ -115,7 +125,7 @@ impl SharedLock {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Some(LockGuard::new(Arc::new(held), fence, began)))
+        Ok(perhaps_held.0.take().map(|held| LockGuard::new(Arc::new(held), fence, began)))
     }
 
     /// How it stands.
@@ -153,6 +163,20 @@ impl HeldLock {
             Err(error) if error.code() == Some(NOT_OWNER) => Ok(()),
             other => other,
         }
+    }
+}
+
+/// A lock that was asked for, until it is known what became of that: dropped before, it is
+/// released.
+struct PerhapsHeld(Option<HeldLock>);
+
+impl Drop for PerhapsHeld {
+    fn drop(&mut self) {
+        let (Some(held), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        // Nobody is there to be told; it ends when its ttl is over.
+        drop(runtime.spawn(async move { held.release().await }));
     }
 }
 
@@ -233,8 +257,7 @@ impl Drop for LockGuard {
     }
 }
 
-/// Nothing of it is under way when this returns: an extension behind a release would be refused,
-/// but one before it may not be cut.
+/// No extension is sent when this has returned: one behind the release would be in vain.
 async fn end(extending: JoinHandle<()>) {
     let abort: AbortHandle = extending.abort_handle();
     abort.abort();
