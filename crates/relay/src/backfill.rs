@@ -70,8 +70,8 @@ pub async fn backfill(
             return Err(BackfillError::NoTable(table.told()));
         }
     }
-    // What a condition names is looked for where its author would, too. Nothing else is: whoever may
-    // make functions there could have them called.
+    // What a condition names is looked for where its author would, too. Nothing else is: whoever
+    // may make functions there could have them called.
     let beside = plan.condition.as_ref().map(|_| format!("{}, public, ", plan.table.schema()));
     let path = format!("SET search_path = pg_catalog, {}pg_temp", beside.unwrap_or_default());
     session.client.batch_execute(&path).await?;
