@@ -17,8 +17,8 @@ from unittest import mock
 
 import fieldpost
 from fieldpost import Retries
-from fieldpost.listening import Events
-from fieldpost.streams import Unchunked
+from fieldpost.aio_connections import Unchunked
+from fieldpost.channel_events import Events, ListenerState
 
 from .live import PATIENCE, AwaitedLive, Live, server_url, until
 from .scripted import HANG_UP, MUTE, Scripted, answer
@@ -84,6 +84,20 @@ class Parsing(unittest.TestCase):
         with self.assertRaises(fieldpost.UnexpectedAnswerError):
             Events().feed(b"data: " + b"x" * 3_000_000)
 
+    def test_a_listener_says_when_messages_may_have_been_missed(self) -> None:
+        state = ListenerState()
+        state.opened()
+        self.assertFalse(state.feed(event("a", 1)))
+        self.assertTrue(state.feed(b""))
+        self.assertEqual(state.failed(), 0, "a connection that was of use is followed at once")
+        self.assertGreater(state.failed(fieldpost.ConnectionFailedError("away")), 0)
+        busy = fieldpost.UnavailableError(503, "busy", "later", retry_after=60.0)
+        self.assertEqual(state.failed(busy), 60)
+        state.opened()
+        self.assertEqual(list(state.heard), [("a", 1), None])
+        with self.assertRaises(fieldpost.ForbiddenError):
+            state.failed(fieldpost.ForbiddenError(403, "forbidden", "not for you"))
+
     def test_chunks_are_taken_apart_wherever_they_are_cut(self) -> None:
         text = b"3;x=y\r\nabc\r\n1\r\nd\r\n10\r\n\r\n34567890123456\r\n0\r\n\r\n"
         for size in range(1, len(text) + 1):
@@ -107,14 +121,18 @@ class ScriptedLocks(Quiet):
             with client.lock("shop", "report", wait=2) as held:
                 self.assertEqual(held.fence, 33)
                 held.check()
+            self.assertRaises(fieldpost.LockLostError, held.check)
 
         async def hold_too(client: fieldpost.AsyncClient) -> None:
             async with client.lock("shop", "report", wait=2) as held:
                 self.assertEqual(held.fence, 33)
                 held.check()
+            self.assertRaises(fieldpost.LockLostError, held.check)
 
-        self.assertEqual(self.owners(self.with_threads(script, hold)), expect)
-        self.assertEqual(self.owners(self.with_tasks(script, hold_too)), expect)
+        for server in (self.with_threads(script, hold), self.with_tasks(script, hold_too)):
+            self.assertEqual(self.owners(server), expect)
+            terms = json.loads(server.requests[0][2])
+            self.assertEqual((terms["ttl"], terms["wait"]), ("30000ms", "2000ms"))
 
     def test_a_lock_that_another_has_is_lost_and_not_let_go(self) -> None:
         script = [GRANTED, NOT_OWNER, GRANTED]
@@ -122,16 +140,16 @@ class ScriptedLocks(Quiet):
         def hold(client: fieldpost.Client) -> None:
             lock = client.lock("shop", "report", ttl=3)
             with lock as held:
-                self.assertTrue(held.lost.wait(PATIENCE))
-                self.assertRaises(fieldpost.LockHeldError, held.check)
+                self.assertTrue(held.ended.wait(PATIENCE))
+                self.assertRaises(fieldpost.LockLostError, held.check)
             lock.acquire()
             lock.check()
 
         async def hold_too(client: fieldpost.AsyncClient) -> None:
             lock = client.lock("shop", "report", ttl=3)
             async with lock as held:
-                await held.lost.wait()
-                self.assertRaises(fieldpost.LockHeldError, held.check)
+                await held.ended.wait()
+                self.assertRaises(fieldpost.LockLostError, held.check)
             await lock.acquire()
             lock.check()
 
@@ -143,12 +161,12 @@ class ScriptedLocks(Quiet):
         def hold(client: fieldpost.Client) -> None:
             with client.lock("shop", "report", ttl=0.5) as held:
                 begun = time.monotonic()
-                self.assertTrue(held.lost.wait(PATIENCE))
+                self.assertTrue(held.ended.wait(PATIENCE))
                 self.assertLess(time.monotonic() - begun, PATIENCE / 2)
 
         async def hold_too(client: fieldpost.AsyncClient) -> None:
             async with client.lock("shop", "report", ttl=0.5) as held:
-                await asyncio.wait_for(held.lost.wait(), PATIENCE / 2)
+                await asyncio.wait_for(held.ended.wait(), PATIENCE / 2)
 
         self.with_threads([GRANTED, MUTE], hold)
         self.with_tasks([GRANTED, MUTE], hold_too)
@@ -185,7 +203,7 @@ class ScriptedLocks(Quiet):
             lock = client.lock("shop", "report", wait=PATIENCE)
             with self.assertRaises(asyncio.TimeoutError):
                 await asyncio.wait_for(lock.acquire(), 1)
-            self.assertTrue(lock.lost.is_set())
+            self.assertTrue(lock.ended.is_set())
 
         server = self.with_tasks([MUTE, answer(204)], give_up)
         self.assertEqual(self.owners(server), [("report", "owner 0"), ("release", "owner 0")])
@@ -267,6 +285,8 @@ class Coordination(Live):
         asked = [limiter.ask(), limiter.ask(2), limiter.ask()]
         self.assertEqual([(one.allowed, one.remaining) for one in asked], [(True, 2), (True, 0), (False, 0)])
         self.assertGreater(asked[2].retry_after, 0)
+        with self.assertRaises(fieldpost.RefusedError):
+            limiter.ask(4)
 
     def test_values_are_there_until_they_are_deleted(self) -> None:
         cache = self.client.cache(self.namespace)
@@ -317,12 +337,12 @@ class Threads(Live):
             waiting.start()
             until_extended(self.namespace)
             held.check()
-            self.assertFalse(held.lost.is_set())
+            self.assertFalse(held.ended.is_set())
             self.assertRaises(RuntimeError, held.acquire)
             with self.assertRaises(fieldpost.LockHeldError):
                 self.client.lock(self.namespace, "report").acquire()
             self.assertEqual(fences, [])
-        self.assertTrue(held.lost.is_set())
+        self.assertTrue(held.ended.is_set())
         waiting.join(PATIENCE)
         self.assertGreater(fences, [held.fence])
 
@@ -376,13 +396,13 @@ class Tasks(unittest.IsolatedAsyncioTestCase):
             waiting = asyncio.ensure_future(wait())
             await asyncio.to_thread(until_extended, self.namespace)
             held.check()
-            self.assertFalse(held.lost.is_set())
+            self.assertFalse(held.ended.is_set())
             with self.assertRaises(RuntimeError):
                 await held.acquire()
             with self.assertRaises(fieldpost.LockHeldError):
                 await self.client.lock(self.namespace, "report").acquire()
             self.assertFalse(waiting.done())
-        self.assertTrue(held.lost.is_set())
+        self.assertTrue(held.ended.is_set())
         self.assertGreater(await asyncio.wait_for(waiting, PATIENCE), held.fence)
 
     async def test_a_value_is_made_once_for_all_who_ask(self) -> None:

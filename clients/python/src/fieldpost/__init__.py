@@ -18,9 +18,8 @@ from .aio_worker import AsyncWorker
 from .calls import Alias
 from .client import Client, Queue
 from .command import Command, CommandTerms, DesiredEntry, LateAnswer, SentCommand
-from .control import QueueControl
-from .coordinating import Allowance, LockHeldError
 from .coordination import Cache, Channels, Limiter, Listener, Lock
+from .coordination_calls import LimitAnswer
 from .copies import AsyncCopy, Copy, CopyInfo, Receipt
 from .device import Commands, Device
 from .errors import (
@@ -37,6 +36,7 @@ from .errors import (
     UnavailableError,
     UnexpectedAnswerError,
 )
+from .lock_hold import LockHeldError, LockLostError
 from .message import AppendedMessage, Message, MessagePage, MessageTerms, NewMessage, StreamInfo
 from .message_stream import AsyncMessageStream, MessageStream
 from .model import Acked, DeadLetter, Figures, Job, JobView, NewJob, OnConflict, PublishedJob, QueueFlow, Settings
@@ -62,15 +62,15 @@ from .picks import (
 )
 from .producer import AsyncStreamProducer, NodeAppend, StreamProducer, TooFewNodesError
 from .protocol import Retries
+from .queue_control import QueueControl
 from .subscription import AsyncSubscription, Subscription, SubscriptionInfo
 from .tasks import Campaigns, Fleet, Tasks
 from .worker import Worker
-from .working import Options, Retry, doubling
+from .worker_options import Options, Retry, doubling
 
 __all__ = [
     "Acked",
     "Alias",
-    "Allowance",
     "ApiError",
     "AppendedMessage",
     "AsyncCache",
@@ -122,10 +122,12 @@ __all__ = [
     "Job",
     "JobView",
     "LateAnswer",
+    "LimitAnswer",
     "Limiter",
     "Listener",
     "Lock",
     "LockHeldError",
+    "LockLostError",
     "Message",
     "MessagePage",
     "MessageStream",

@@ -7,23 +7,25 @@ import ssl
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from . import calls, control
+from . import calls, queue_control
+from .aio_connections import AsyncConnections, Cancellation
 from .aio_coordination import AsyncCache, AsyncChannels, AsyncLimiter, AsyncLock
 from .aio_device import AsyncCommands, AsyncDevice
 from .aio_tasks import AsyncCampaigns, AsyncFleet, AsyncTasks
 from .aio_worker import AsyncHandler, AsyncWorker
 from .calls import Call, JobRef, Page, QueuePath
-from .control import QueueControl
-from .coordinating import LimitTerms, LockTerms, Span
+from .consume_call import consume
+from .coordination_calls import LimitKind, LimitTerms
 from .errors import FieldpostError
+from .lock_hold import LockTerms, Span
 from .message import StreamInfo, StreamPath, streams
 from .message_stream import AsyncMessageStream
 from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
 from .operations import AsyncOperations
 from .protocol import Retries, Server, read_answer
-from .streams import HangUp, Streams
+from .queue_control import QueueControl
 from .times import Duration, Moment
-from .working import WorkerOptions
+from .worker_options import WorkerOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -48,7 +50,7 @@ class AsyncClient:
         retries: Retries | None = None,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        self._streams = Streams(Server.at(url, token, ssl_context), timeout)
+        self._connections = AsyncConnections(Server.at(url, token, ssl_context), timeout)
         self._retries = retries if retries is not None else Retries()
 
     async def __aenter__(self) -> AsyncClient:
@@ -59,7 +61,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._streams.close()
+        await self._connections.close()
 
     def queue(self, namespace: str, name: str) -> AsyncQueue:
         """A queue; asks nothing of the server."""
@@ -73,20 +75,42 @@ class AsyncClient:
         """The streams that may be read, in order of namespace and name."""
         return self._pages(lambda cursor: streams(namespace, _PAGE, cursor))
 
-    def lock(self, namespace: str, name: str, *, ttl: Span = 10.0, wait: Span = 0.0) -> AsyncLock:
-        """A lock; asks nothing of the server. ``ttl`` and ``wait`` are seconds, or a ``timedelta``."""
+    def lock(self, namespace: str, name: str, *, ttl: Span = 30.0, wait: Span = 0.0) -> AsyncLock:
+        """A lock; asks nothing of the server. Its name is up to 255 of ``[A-Za-z0-9_.:-]``.
+
+        Both times are seconds, or a ``timedelta``. ``ttl``: 1 ms to 7 days, 30 s unless given;
+        ``wait``: up to 5 minutes, none unless given.
+        """
         return AsyncLock(self, LockTerms(namespace, name, ttl, wait))
 
-    def limiter(self, namespace: str, name: str, *, limit: int, per: Duration, kind: str = "smooth") -> AsyncLimiter:
-        """A limit of so much in a span of time, ``smooth`` or ``window``; asks nothing of the server."""
+    def limiter(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        limit: int,
+        per: Duration,
+        kind: LimitKind = "smooth",
+    ) -> AsyncLimiter:
+        """A limit of so much in a span of time; asks nothing of the server.
+
+        Its name is up to 255 of ``[A-Za-z0-9_.:-]``. ``limit`` is at least 1, ``per`` up to 31
+        days. ``smooth``: never more in any ``per``. ``window``: in spans aligned to the clock.
+        """
         return AsyncLimiter(self, LimitTerms(namespace, name, limit, per, kind))
 
     def cache(self, namespace: str) -> AsyncCache:
-        """The cached values of a namespace; asks nothing of the server."""
+        """The cached values of a namespace; asks nothing of the server.
+
+        Their keys are up to 255 of ``[A-Za-z0-9_.:-]``.
+        """
         return AsyncCache(self, namespace)
 
     def channels(self, namespace: str) -> AsyncChannels:
-        """The channels of a namespace; asks nothing of the server."""
+        """The channels of a namespace; asks nothing of the server.
+
+        Their names are up to 255 of ``[A-Za-z0-9_.:-]``.
+        """
         return AsyncChannels(self, namespace)
 
     def device(self, device: str) -> AsyncDevice:
@@ -127,7 +151,7 @@ class AsyncClient:
         wait: Duration | None = None,
     ) -> list[Job]:
         """Reserves jobs of several queues, of earlier ones first; see :meth:`AsyncQueue.consume`."""
-        return (await self._run(control.consume(namespace, queues, max_jobs, ttr, wait))).jobs
+        return (await self._run(consume(namespace, queues, max_jobs, ttr, wait))).jobs
 
     def worker(
         self, namespace: str, queues: Sequence[str], handler: AsyncHandler, **options: Unpack[WorkerOptions]
@@ -156,15 +180,15 @@ class AsyncClient:
         """Gives the job back, to be tried again after ``delay``; after its last try it is dead, with ``error``."""
         await self._run(calls.release(job, delay, error))
 
-    async def _run(self, call: Call[T], hang_up: HangUp | None = None, retries: Retries | None = None) -> T:
+    async def _run(self, call: Call[T], cancellation: Cancellation | None = None, retries: Retries | None = None) -> T:
         failed, retries = 0, retries or self._retries
         while True:
             try:
-                return read_answer(call, await self._streams.exchange(call, hang_up))
+                return read_answer(call, await self._connections.exchange(call, cancellation))
             except FieldpostError as error:
                 failed += 1
                 delay = retries.delay(failed, error, call.repeatable)
-                if delay is None or (hang_up is not None and hang_up.is_done):
+                if delay is None or (cancellation is not None and cancellation.is_cancelled):
                     raise
             await asyncio.sleep(delay)
 
@@ -286,15 +310,18 @@ class AsyncQueue:
 
     async def control(self) -> QueueControl | None:
         """What its workers are told, if anything."""
-        return await self._client._run(control.control(self._path))
+        return await self._client._run(queue_control.control(self._path))
 
     async def set_control(self, told: QueueControl) -> None:
-        """Tells its workers what to do, all of it: durable, and done by them within a second or two."""
-        await self._client._run(control.set_control(self._path, told))
+        """Tells its workers what to do, all of it: durable, and done within a second or two.
+
+        Where workers take jobs of several queues, the first one's control counts.
+        """
+        await self._client._run(queue_control.set_control(self._path, told))
 
     async def delete_control(self) -> None:
-        """Tells its workers nothing any more: they work as they did before."""
-        await self._client._run(control.delete_control(self._path))
+        """Deletes the control: workers that still run take jobs again. Stopped ones have ended."""
+        await self._client._run(queue_control.delete_control(self._path))
 
     async def delete(self) -> None:
         """Deletes the queue with its jobs, dead letters and settings."""

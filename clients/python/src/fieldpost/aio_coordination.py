@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import coordinating as calls
+from . import coordination_calls as calls
+from .aio_connections import Download
 from .calls import Call
-from .coordinating import ANY_BYTES, GIVE_BACK_SECONDS_MAX, ONCE, Allowance, Hold, LimitTerms, LockHeldError, LockTerms
-from .errors import ConflictError, ConnectionFailedError, FieldpostError
-from .listening import SILENCE_SECONDS_MAX, ChannelMessage, Events, Pauses
-from .streams import Download
+from .channel_events import SILENCE_SECONDS_MAX, ChannelMessage, ListenerState
+from .coordination_calls import ANY_BYTES, LimitAnswer, LimitTerms
+from .errors import ConflictError, ConnectionFailedError, FieldpostError, is_for_good
+from .lock_hold import (
+    GIVE_BACK_SECONDS_MAX,
+    ONCE,
+    Hold,
+    LockHeldError,
+    LockLostError,
+    LockTerms,
+)
 from .times import Duration
-from .working import is_for_good, log
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from .aio import AsyncClient
+
+log = logging.getLogger("fieldpost")
 
 
 class AsyncLock:
@@ -30,7 +39,7 @@ class AsyncLock:
 
         async with client.lock("shop", "report", ttl=30, wait=10) as held:
             await write(report, fence=held.fence)
-            held.check()  # raises once it was lost
+            held.check()  # raises once it is not held any more
 
     What the lock protects should refuse a fence below the highest that it has seen. One such object is for one holder
     at a time, like a file; others have their own.
@@ -42,16 +51,16 @@ class AsyncLock:
         self._hold: Hold | None = None
         self._keeping: asyncio.Task[None] | None = None
         # Made in the loop that it is for.
-        self._lost: asyncio.Event | None = None
+        self._ended: asyncio.Event | None = None
         #: The number of this holder: higher than that of any holder before.
         self.fence = 0
 
     @property
-    def lost(self) -> asyncio.Event:
-        """Set once the lock is lost, or let go."""
-        if self._lost is None:
-            self._lost = asyncio.Event()
-        return self._lost
+    def ended(self) -> asyncio.Event:
+        """Set once the lock is lost or released."""
+        if self._ended is None:
+            self._ended = asyncio.Event()
+        return self._ended
 
     async def __aenter__(self) -> AsyncLock:
         await self.acquire()
@@ -68,23 +77,23 @@ class AsyncLock:
 
     async def acquire(self) -> None:
         """Holds the lock, and extends it from now on; :class:`LockHeldError` when the wait is over."""
-        if self._hold is not None and not self.lost.is_set():
+        if self._hold is not None and not self.ended.is_set():
             raise RuntimeError(f"{self._terms.path}: this object holds it already; make another for another holder")
         await self._end_keeping()
         hold = self._hold = Hold(self._terms)
-        self.lost.clear()
+        self.ended.clear()
         try:
             self.fence = await self._ask_for(hold)
         except BaseException:
             self._hold = None
-            self.lost.set()
+            self.ended.set()
             raise
         self._keeping = asyncio.ensure_future(self._keep(hold))
 
     def check(self) -> None:
-        """Raises :class:`LockHeldError` once the lock was lost."""
+        """Raises :class:`LockLostError` where the lock is not held any more."""
         if self._hold is None:
-            raise LockHeldError(f"{self._terms.path}: the lock is not held")
+            raise LockLostError(f"{self._terms.path}: the lock is not held")
         self._hold.check(time.monotonic())
 
     async def release(self) -> None:
@@ -92,7 +101,7 @@ class AsyncLock:
         hold = self._hold
         if hold is None:
             return
-        self.lost.set()
+        self.ended.set()
         await self._end_keeping()
         if hold.is_held(time.monotonic()):
             with contextlib.suppress(ConflictError):
@@ -138,7 +147,7 @@ class AsyncLock:
             else:
                 hold.begins(asked_at)
         hold.is_lost = True
-        self.lost.set()
+        self.ended.set()
 
     async def _end_keeping(self) -> None:
         keeping, self._keeping = self._keeping, None
@@ -154,8 +163,12 @@ class AsyncLimiter:
         self._client = client
         self._terms = terms
 
-    async def ask(self, cost: int = 1) -> Allowance:
-        """Whether it may be done now; a refusal costs nothing."""
+    async def ask(self, cost: int = 1) -> LimitAnswer:
+        """Whether it may be done now; a refusal costs nothing.
+
+        Raises :class:`RefusedError` where ``cost`` is over the limit. It is not repeated when a
+        connection is lost, because what is allowed is counted.
+        """
         return await self._client._run(self._terms.ask(cost))
 
 
@@ -244,11 +257,14 @@ class AsyncChannels:
         self._namespace = namespace
 
     async def publish(self, channel: str, message: Any) -> int:
-        """Gives a message to whoever listens; answers to how many."""
+        """Gives a message, up to 1 MiB of JSON, to whoever listens; answers to how many.
+
+        It is not repeated when a connection is lost: it would be heard twice.
+        """
         return await self._client._run(calls.publish_to(self._namespace, channel, message))
 
     def listen(self, *channels: str) -> AsyncListener:
-        """Listens to channels by name, or by how they begin (``"orders-*"``)."""
+        """Listens to channels by name, or by how they begin (``"orders-*"``); up to 100 of both."""
         return AsyncListener(self._client, calls.listen_to(self._namespace, channels))
 
 
@@ -266,12 +282,9 @@ class AsyncListener:
         self._client = client
         self._call = call
         self._is_closed = False
-        self._pauses = Pauses()
+        self._state = ListenerState()
         self._pause = 0.0
         self._open: Download | None = None
-        self._events = Events()
-        self._heard: deque[ChannelMessage | None] = deque()
-        self._has_listened = False
 
     async def __aenter__(self) -> AsyncListener:
         while self._open is None:
@@ -293,8 +306,8 @@ class AsyncListener:
 
     async def __anext__(self) -> ChannelMessage | None:
         while not self._is_closed:
-            if self._heard:
-                return self._heard.popleft()
+            if self._state.heard:
+                return self._state.heard.popleft()
             if self._open is None:
                 await self._connect()
             else:
@@ -309,16 +322,12 @@ class AsyncListener:
     async def _connect(self) -> None:
         await asyncio.sleep(self._pause)
         try:
-            download = await self._client._streams.download(self._call)
+            download = await self._client._connections.download(self._call)
         except FieldpostError as error:
-            if is_for_good(error):
-                raise
-            self._pause = self._pauses.next(error)
-            log.warning("not listening: %s", error)
+            self._pause = self._state.failed(error)
             return
-        if self._has_listened:
-            self._heard.append(None)
-        self._events, self._open, self._has_listened = Events(), download, True
+        self._state.opened()
+        self._open = download
         if self._is_closed:
             await self._end()
 
@@ -326,12 +335,8 @@ class AsyncListener:
         part = b""
         with contextlib.suppress(ConnectionFailedError):
             part = await download.read(SILENCE_SECONDS_MAX)
-        heard = self._events.feed(part)
-        self._heard.extend(heard)
-        if heard:
-            self._pauses.hears()
-        if not part or self._events.is_over:
-            self._pause = self._pauses.next()
+        if self._state.feed(part):
+            self._pause = self._state.failed()
             await self._end()
 
     async def _end(self) -> None:

@@ -12,20 +12,18 @@ import time
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
-from .calls import QueuePath
-from .control import Consumed, QueueControl, consume, control
-from .errors import StaleReservationError
+from .aio_connections import Cancellation
+from .consume_call import Consumed, consume
+from .errors import StaleReservationError, is_for_good
 from .model import Job
-from .streams import HangUp
+from .queue_control import QueueControl, control_of_first
 from .times import Duration
-from .working import (
-    HANG_UP_SECONDS_MAX,
-    LOOK_EVERY,
+from .worker_control import LOOK_EVERY, KnownControl
+from .worker_options import (
+    CANCELLATION_SECONDS_MAX,
     Options,
-    Orders,
     WorkerOptions,
     ask_again_after,
-    is_for_good,
     log,
     release_terms,
     still_held,
@@ -62,6 +60,7 @@ class AsyncWorker:
         self._client = client
         self._namespace = namespace
         self._queues = list(queues)
+        self._control_call = control_of_first(namespace, self._queues)
         self._handler = handler
         self._options = Options(**options)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,7 +90,7 @@ class AsyncWorker:
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=None if timeout is None else timeout.total_seconds())
             if self._teller is not None:
-                await asyncio.wait({self._teller}, timeout=HANG_UP_SECONDS_MAX)
+                await asyncio.wait({self._teller}, timeout=CANCELLATION_SECONDS_MAX)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -110,15 +109,15 @@ class AsyncWorker:
                 event.set()
 
     async def _take(self) -> None:
-        orders, unanswered = Orders(self._options), 0
-        while not (self._stopping or orders.ends):
+        known, unanswered = KnownControl(self._options), 0
+        while not (self._stopping or known.is_stopped):
             # Who asks is given jobs, whatever it is told: so what it is told is known before.
-            looks, free = orders.is_due, orders.free(len(self._tasks))
+            looks, free = known.is_due, known.free_slots(len(self._tasks))
             if not looks and free == 0:
-                await self._hear(orders.look_at - time.monotonic())
+                await self._hear(known.look_at - time.monotonic())
                 continue
             try:
-                consumed = await (self._look() if looks else self._ask(free, orders))
+                consumed = await (self._look() if looks else self._ask(free, known))
             except Exception as error:
                 if is_for_good(error):
                     raise
@@ -126,13 +125,13 @@ class AsyncWorker:
                     # Taken back, as it was to be.
                     return
                 unanswered += 1
-                log.warning("no jobs could be taken: %s", error)
+                log.warning("the server could not be asked: %s", error)
                 await self._hear(ask_again_after(unanswered))
                 continue
             if consumed is None:
                 continue
             unanswered = unanswered if looks else 0
-            if orders.hears(consumed.control):
+            if known.update(consumed.control):
                 self._tell(consumed.control)
             self._begin(consumed.jobs)
 
@@ -143,21 +142,21 @@ class AsyncWorker:
             self._tasks.add(task)
             task.add_done_callback(self._ended)
 
-    async def _ask(self, free: int, orders: Orders) -> Consumed | None:
+    async def _ask(self, free: int, known: KnownControl) -> Consumed | None:
         """Asks for jobs; a stop takes the question back, and so does a look that finds something else to be told."""
         assert self._stop is not None, "run has made it"
-        options, hang_up = self._options, HangUp()
+        options, cancellation = self._options, Cancellation()
         call = consume(self._namespace, self._queues, free, options.ttr, options.wait)
-        asking = asyncio.ensure_future(self._client._run(call, hang_up))
+        asking = asyncio.ensure_future(self._client._run(call, cancellation))
         stopped = asyncio.ensure_future(self._stop.wait())
-        looking = asyncio.ensure_future(self._look_once(orders))
+        looking = asyncio.ensure_future(self._look_once(known))
         try:
             await asyncio.wait({asking, stopped, looking}, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 return asking.result()
-            is_asked = hang_up()
+            is_asked = cancellation.cancel()
             if is_asked:
-                await asyncio.wait({asking}, timeout=HANG_UP_SECONDS_MAX)
+                await asyncio.wait({asking}, timeout=CANCELLATION_SECONDS_MAX)
             if not looking.done() or looking.cancelled():
                 return asking.result() if asking.done() else None
             # What the question was taken back for; its answer may be older, but its jobs are there.
@@ -168,20 +167,20 @@ class AsyncWorker:
                 task.cancel()
             await asyncio.gather(asking, stopped, looking, return_exceptions=True)
 
-    async def _look_once(self, orders: Orders) -> QueueControl | None:
+    async def _look_once(self, known: KnownControl) -> QueueControl | None:
         """Looks whether something else is told than when a question began, and returns only then."""
         failed, is_seen = 0, False
         while not is_seen:
             await asyncio.sleep(ask_again_after(failed) if failed else LOOK_EVERY)
             try:
-                found = await self._client._run(control(QueuePath(self._namespace, self._queues[0])))
+                found = await self._client._run(self._control_call)
             except Exception as error:
                 # One that does not pass by itself is the answer to the question too.
                 log.warning("what workers are told could not be seen: %r", error)
                 failed += 1
             else:
                 is_seen = True
-                if orders.is_other(found):
+                if known.differs(found):
                     return found
         # A change from here on ends the question.
         never: asyncio.Future[QueueControl | None] = asyncio.get_running_loop().create_future()
@@ -190,7 +189,7 @@ class AsyncWorker:
     async def _look(self) -> Consumed | None:
         """What the workers are told now; nothing where the worker is to end meanwhile."""
         assert self._stop is not None, "run has made it"
-        looking = asyncio.ensure_future(self._client._run(control(QueuePath(self._namespace, self._queues[0]))))
+        looking = asyncio.ensure_future(self._client._run(self._control_call))
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait({looking, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -7,23 +7,25 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from . import calls, control
+from . import calls, queue_control
 from .calls import Call, JobRef, Page, QueuePath
-from .connections import Connections, HangUp
-from .control import QueueControl
-from .coordinating import LimitTerms, LockTerms, Span
+from .connections import Cancellation, Connections
+from .consume_call import consume
 from .coordination import Cache, Channels, Limiter, Lock
+from .coordination_calls import LimitKind, LimitTerms
 from .device import Commands, Device
 from .errors import FieldpostError
+from .lock_hold import LockTerms, Span
 from .message import StreamInfo, StreamPath, streams
 from .message_stream import MessageStream
 from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
 from .operations import Operations
 from .protocol import Retries, Server, read_answer
+from .queue_control import QueueControl
 from .tasks import Campaigns, Fleet, Tasks
 from .times import Duration, Moment
 from .worker import Handler, Worker
-from .working import WorkerOptions
+from .worker_options import WorkerOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -73,20 +75,42 @@ class Client:
         """The streams that may be read, in order of namespace and name."""
         return self._pages(lambda cursor: streams(namespace, _PAGE, cursor))
 
-    def lock(self, namespace: str, name: str, *, ttl: Span = 10.0, wait: Span = 0.0) -> Lock:
-        """A lock; asks nothing of the server. ``ttl`` and ``wait`` are seconds, or a ``timedelta``."""
+    def lock(self, namespace: str, name: str, *, ttl: Span = 30.0, wait: Span = 0.0) -> Lock:
+        """A lock; asks nothing of the server. Its name is up to 255 of ``[A-Za-z0-9_.:-]``.
+
+        Both times are seconds, or a ``timedelta``. ``ttl``: 1 ms to 7 days, 30 s unless given;
+        ``wait``: up to 5 minutes, none unless given.
+        """
         return Lock(self, LockTerms(namespace, name, ttl, wait))
 
-    def limiter(self, namespace: str, name: str, *, limit: int, per: Duration, kind: str = "smooth") -> Limiter:
-        """A limit of so much in a span of time, ``smooth`` or ``window``; asks nothing of the server."""
+    def limiter(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        limit: int,
+        per: Duration,
+        kind: LimitKind = "smooth",
+    ) -> Limiter:
+        """A limit of so much in a span of time; asks nothing of the server.
+
+        Its name is up to 255 of ``[A-Za-z0-9_.:-]``. ``limit`` is at least 1, ``per`` up to 31
+        days. ``smooth``: never more in any ``per``. ``window``: in spans aligned to the clock.
+        """
         return Limiter(self, LimitTerms(namespace, name, limit, per, kind))
 
     def cache(self, namespace: str) -> Cache:
-        """The cached values of a namespace; asks nothing of the server."""
+        """The cached values of a namespace; asks nothing of the server.
+
+        Their keys are up to 255 of ``[A-Za-z0-9_.:-]``.
+        """
         return Cache(self, namespace)
 
     def channels(self, namespace: str) -> Channels:
-        """The channels of a namespace; asks nothing of the server."""
+        """The channels of a namespace; asks nothing of the server.
+
+        Their names are up to 255 of ``[A-Za-z0-9_.:-]``.
+        """
         return Channels(self, namespace)
 
     def device(self, device: str) -> Device:
@@ -127,7 +151,7 @@ class Client:
         wait: Duration | None = None,
     ) -> list[Job]:
         """Reserves jobs of several queues, of earlier ones first; see :meth:`Queue.consume`."""
-        return self._run(control.consume(namespace, queues, max_jobs, ttr, wait)).jobs
+        return self._run(consume(namespace, queues, max_jobs, ttr, wait)).jobs
 
     def worker(
         self, namespace: str, queues: Sequence[str], handler: Handler, **options: Unpack[WorkerOptions]
@@ -156,21 +180,21 @@ class Client:
         """Gives the job back, to be tried again after ``delay``; after its last try it is dead, with ``error``."""
         self._run(calls.release(job, delay, error))
 
-    def _run(self, call: Call[T], hang_up: HangUp | None = None, retries: Retries | None = None) -> T:
+    def _run(self, call: Call[T], cancellation: Cancellation | None = None, retries: Retries | None = None) -> T:
         failed, retries = 0, retries or self._retries
         while True:
             try:
-                return read_answer(call, self._connections.exchange(call, hang_up))
+                return read_answer(call, self._connections.exchange(call, cancellation))
             except FieldpostError as error:
                 failed += 1
                 delay = retries.delay(failed, error, call.repeatable)
                 if delay is None:
                     raise
-                if hang_up is None:
+                if cancellation is None:
                     time.sleep(delay)
                     continue
-                hang_up.fails()
-                if hang_up.wait(delay):
+                cancellation.fails()
+                if cancellation.wait(delay):
                     raise
 
     def _pages(self, page_at: Callable[[str | None], Call[Page[T]]]) -> Iterator[T]:
@@ -292,15 +316,18 @@ class Queue:
 
     def control(self) -> QueueControl | None:
         """What its workers are told, if anything."""
-        return self._client._run(control.control(self._path))
+        return self._client._run(queue_control.control(self._path))
 
     def set_control(self, told: QueueControl) -> None:
-        """Tells its workers what to do, all of it: durable, and done by them within a second or two."""
-        self._client._run(control.set_control(self._path, told))
+        """Tells its workers what to do, all of it: durable, and done within a second or two.
+
+        Where workers take jobs of several queues, the first one's control counts.
+        """
+        self._client._run(queue_control.set_control(self._path, told))
 
     def delete_control(self) -> None:
-        """Tells its workers nothing any more: they work as they did before."""
-        self._client._run(control.delete_control(self._path))
+        """Deletes the control: workers that still run take jobs again. Stopped ones have ended."""
+        self._client._run(queue_control.delete_control(self._path))
 
     def delete(self) -> None:
         """Deletes the queue with its jobs, dead letters and settings."""

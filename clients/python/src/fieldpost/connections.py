@@ -22,7 +22,7 @@ ANSWER_BYTES_MAX = 256 * 1024 * 1024
 _PART_BYTES = 64 * 1024
 
 
-class HangUp:
+class Cancellation:
     """Takes a question back that is under way, from another thread.
 
     Only the own side of the connection is closed: the server then gives back what it has not handed out, and what it
@@ -33,12 +33,12 @@ class HangUp:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._is_asked = False
-        self._done = threading.Event()
+        self._cancelled = threading.Event()
 
-    def __call__(self) -> bool:
-        """Hangs up; whether the question has been asked, so that an answer may be on its way, or here."""
+    def cancel(self) -> bool:
+        """Takes the question back; whether it was asked, so that an answer may be on its way."""
         with self._lock:
-            self._done.set()
+            self._cancelled.set()
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     # That of TLS would drop its state, and with it what still arrives.
@@ -46,13 +46,13 @@ class HangUp:
             return self._is_asked
 
     def wait(self, seconds: float) -> bool:
-        """Waits so long, or until it is hung up; whether it was."""
-        return self._done.wait(seconds)
+        """Waits so long, or until it is taken back; whether it was."""
+        return self._cancelled.wait(seconds)
 
     def begin(self, connection: socket.socket) -> None:
         """The question goes out on this connection. Raises where it was taken back before."""
         with self._lock:
-            if self._done.is_set():
+            if self._cancelled.is_set():
                 raise ConnectionAbortedError("the question was taken back")
             self._socket, self._is_asked = connection, True
 
@@ -65,7 +65,7 @@ class HangUp:
         """The connection is not needed any more; whether it is still whole."""
         with self._lock:
             self._socket = None
-            return not self._done.is_set()
+            return not self._cancelled.is_set()
 
 
 class Download:
@@ -105,21 +105,21 @@ class Connections:
         self._lock = threading.Lock()
         self._closed = False
 
-    def exchange(self, call: Call[Any], hang_up: HangUp | None = None) -> Answer:
+    def exchange(self, call: Call[Any], cancellation: Cancellation | None = None) -> Answer:
         """Sends a call and reads its answer; raises :class:`ConnectionFailedError` when none comes."""
         connection = self._take()
         try:
             if connection.sock is None:
                 connection.timeout = call.within(self._timeout)
                 connection.connect()
-            if hang_up is None:
+            if cancellation is None:
                 answer, reusable = self._exchange_on(connection, call)
             else:
-                hang_up.begin(connection.sock)
+                cancellation.begin(connection.sock)
                 try:
                     answer, reusable = self._exchange_on(connection, call)
                 finally:
-                    is_whole = hang_up.end()
+                    is_whole = cancellation.end()
                 reusable = reusable and is_whole
         except (OSError, http.client.HTTPException) as error:
             connection.close()

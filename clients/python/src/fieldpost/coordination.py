@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import coordinating as calls
+from . import coordination_calls as calls
 from .calls import Call
+from .channel_events import SILENCE_SECONDS_MAX, ChannelMessage, ListenerState
 from .connections import Download
-from .coordinating import ANY_BYTES, GIVE_BACK_SECONDS_MAX, ONCE, Allowance, Hold, LimitTerms, LockHeldError, LockTerms
-from .errors import ConflictError, ConnectionFailedError, FieldpostError
-from .listening import SILENCE_SECONDS_MAX, ChannelMessage, Events, Pauses
+from .coordination_calls import ANY_BYTES, LimitAnswer, LimitTerms
+from .errors import ConflictError, ConnectionFailedError, FieldpostError, is_for_good
+from .lock_hold import (
+    GIVE_BACK_SECONDS_MAX,
+    ONCE,
+    Hold,
+    LockHeldError,
+    LockLostError,
+    LockTerms,
+)
 from .times import Duration
-from .working import is_for_good, log
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from .client import Client
+
+log = logging.getLogger("fieldpost")
 
 
 class Lock:
@@ -30,7 +39,7 @@ class Lock:
 
         with client.lock("shop", "report", ttl=30, wait=10) as held:
             write(report, fence=held.fence)
-            held.check()  # raises once it was lost
+            held.check()  # raises once it is not held any more
 
     What the lock protects should refuse a fence below the highest that it has seen. One such object is for one holder
     at a time, like a file; others have their own.
@@ -45,8 +54,8 @@ class Lock:
         self._done = threading.Event()
         #: The number of this holder: higher than that of any holder before.
         self.fence = 0
-        #: Set once the lock is lost, or let go.
-        self.lost = threading.Event()
+        #: Set once the lock is lost or released.
+        self.ended = threading.Event()
 
     def __enter__(self) -> Lock:
         self.acquire()
@@ -65,25 +74,25 @@ class Lock:
         """Holds the lock, and extends it from now on; :class:`LockHeldError` when the wait is over."""
         hold = Hold(self._terms)
         with self._guard:
-            if self._hold is not None and not self.lost.is_set():
+            if self._hold is not None and not self.ended.is_set():
                 raise RuntimeError(f"{self._terms.path}: this object holds it already; make another for another holder")
             self._hold = hold
-            self.lost.clear()
+            self.ended.clear()
         try:
             self.fence = self._ask_for(hold)
         except BaseException:
             with self._guard:
                 self._hold = None
-                self.lost.set()
+                self.ended.set()
             raise
         self._done = done = threading.Event()
         threading.Thread(target=self._keep, args=(hold, done), name="fieldpost-lock", daemon=True).start()
 
     def check(self) -> None:
-        """Raises :class:`LockHeldError` once the lock was lost."""
+        """Raises :class:`LockLostError` where the lock is not held any more."""
         hold = self._hold
         if hold is None:
-            raise LockHeldError(f"{self._terms.path}: the lock is not held")
+            raise LockLostError(f"{self._terms.path}: the lock is not held")
         hold.check(time.monotonic())
 
     def release(self) -> None:
@@ -93,7 +102,7 @@ class Lock:
             return
         # An extension that is under way does no harm: behind the release it is refused.
         self._done.set()
-        self.lost.set()
+        self.ended.set()
         if hold.is_held(time.monotonic()):
             with contextlib.suppress(ConflictError):
                 self._client._run(hold.release())
@@ -141,7 +150,7 @@ class Lock:
         hold.is_lost = True
         with self._guard:
             if self._hold is hold:
-                self.lost.set()
+                self.ended.set()
 
 
 class Limiter:
@@ -151,8 +160,12 @@ class Limiter:
         self._client = client
         self._terms = terms
 
-    def ask(self, cost: int = 1) -> Allowance:
-        """Whether it may be done now; a refusal costs nothing."""
+    def ask(self, cost: int = 1) -> LimitAnswer:
+        """Whether it may be done now; a refusal costs nothing.
+
+        Raises :class:`RefusedError` where ``cost`` is over the limit. It is not repeated when a
+        connection is lost, because what is allowed is counted.
+        """
         return self._client._run(self._terms.ask(cost))
 
 
@@ -242,11 +255,14 @@ class Channels:
         self._namespace = namespace
 
     def publish(self, channel: str, message: Any) -> int:
-        """Gives a message to whoever listens; answers to how many."""
+        """Gives a message, up to 1 MiB of JSON, to whoever listens; answers to how many.
+
+        It is not repeated when a connection is lost: it would be heard twice.
+        """
         return self._client._run(calls.publish_to(self._namespace, channel, message))
 
     def listen(self, *channels: str) -> Listener:
-        """Listens to channels by name, or by how they begin (``"orders-*"``)."""
+        """Listens to channels by name, or by how they begin (``"orders-*"``); up to 100 of both."""
         return Listener(self._client, calls.listen_to(self._namespace, channels))
 
 
@@ -267,12 +283,9 @@ class Listener:
         self._call = call
         self._guard = threading.Lock()
         self._closed = threading.Event()
-        self._pauses = Pauses()
+        self._state = ListenerState()
         self._pause = 0.0
         self._open: Download | None = None
-        self._events = Events()
-        self._heard: deque[ChannelMessage] = deque()
-        self._has_listened = False
 
     def __enter__(self) -> Listener:
         while self._open is None and not self._closed.is_set():
@@ -290,13 +303,14 @@ class Listener:
 
     def __next__(self) -> ChannelMessage | None:
         while not self._closed.is_set():
-            if self._heard:
-                return self._heard.popleft()
-            again, download = self._has_listened, self._open
-            if download is not None:
+            if self._state.heard:
+                return self._state.heard.popleft()
+            # Another thread may close it meanwhile.
+            download = self._open
+            if download is None:
+                self._connect()
+            else:
                 self._hear(download)
-            elif self._connect() and again:
-                return None
         self._end()
         raise StopIteration
 
@@ -313,19 +327,16 @@ class Listener:
                 finally:
                     self._guard.release()
 
-    def _connect(self) -> bool:
+    def _connect(self) -> None:
         if self._closed.wait(self._pause):
-            return False
+            return
         try:
             download = self._client._connections.download(self._call, SILENCE_SECONDS_MAX)
         except FieldpostError as error:
-            if is_for_good(error):
-                raise
-            self._pause = self._pauses.next(error)
-            log.warning("not listening: %s", error)
-            return False
-        self._events, self._open, self._has_listened = Events(), download, True
-        return True
+            self._pause = self._state.failed(error)
+            return
+        self._state.opened()
+        self._open = download
 
     def _hear(self, download: Download) -> None:
         part = b""
@@ -335,13 +346,9 @@ class Listener:
             if self._closed.is_set():
                 self._end()
                 return
-        heard = self._events.feed(part)
-        self._heard.extend(heard)
-        if heard:
-            self._pauses.hears()
-        if not part or self._events.is_over:
+        if self._state.feed(part):
             self._end()
-            self._pause = self._pauses.next()
+            self._pause = self._state.failed()
 
     def _end(self) -> None:
         download, self._open = self._open, None

@@ -8,6 +8,9 @@ from typing import Any
 class FieldpostError(Exception):
     """Everything that this package raises by itself."""
 
+    #: Seconds to wait before another try, if the server said so.
+    retry_after: float | None = None
+
 
 class ConnectionFailedError(FieldpostError):
     """No answer came: the server could not be reached, hung up, or took too long. The reason is the ``__cause__``.
@@ -31,7 +34,6 @@ class ApiError(FieldpostError):
         self.code = code
         #: What was wrong, and what would be right.
         self.detail = detail
-        #: Seconds to wait before another try, if the server said so.
         self.retry_after = retry_after
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,3 +93,13 @@ def refusal(status: int, problem: dict[str, Any], retry_after: float | None) -> 
     if code == "stale_reservation":
         kind = StaleReservationError
     return kind(status, code, detail, retry_after)
+
+
+def is_for_good(error: Exception) -> bool:
+    """Whether no later question would be answered otherwise.
+
+    The token is wrong then, or the question, or the program.
+    """
+    if isinstance(error, ApiError):
+        return error.status < 500 and not isinstance(error, TooManyRequestsError)  # noqa: PLR2004
+    return not isinstance(error, ConnectionFailedError)

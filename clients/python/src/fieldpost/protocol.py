@@ -6,7 +6,7 @@ import json
 import random
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from ._version import __version__
 from .calls import Call
 from .errors import (
-    ApiError,
     ConnectionFailedError,
     FieldpostError,
     TooManyRequestsError,
@@ -61,7 +60,7 @@ class Retries:
                 return None
         elif not isinstance(error, TooManyRequestsError):
             return None
-        least = error.retry_after or 0.0 if isinstance(error, ApiError) else 0.0
+        least = error.retry_after or 0.0
         if least > self.longest:
             return None
         return max(least, random.uniform(0, min(self.longest, self.base * 2.0 ** (failed - 1))))
@@ -79,7 +78,7 @@ class Server:
     port: int
     tls: ssl.SSLContext | None
     prefix: str
-    token: str | None
+    token: str | None = field(repr=False)
 
     @classmethod
     def at(cls, url: str, token: str | None, tls: ssl.SSLContext | None) -> Server:

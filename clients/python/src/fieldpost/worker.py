@@ -15,21 +15,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
-from .calls import QueuePath
-from .connections import HangUp
-from .control import Consumed, QueueControl, consume, control
-from .errors import StaleReservationError
+from .connections import Cancellation
+from .consume_call import Consumed, consume
+from .errors import StaleReservationError, is_for_good
 from .model import Job
+from .queue_control import QueueControl, control_of_first
 from .times import Duration
-from .working import (
-    HANG_UP_SECONDS_MAX,
-    LOOK_EVERY,
+from .worker_control import LOOK_EVERY, KnownControl
+from .worker_options import (
+    CANCELLATION_SECONDS_MAX,
     OnControl,
     Options,
-    Orders,
     WorkerOptions,
     ask_again_after,
-    is_for_good,
     log,
     release_terms,
     still_held,
@@ -70,17 +68,18 @@ class _Running:
 class _State:
     """What the deciding thread knows."""
 
-    orders: Orders
+    known_control: KnownControl
     #: Who calls ``on_control``.
     teller: _Crew | None
     running: set[_Running] = field(default_factory=set)
     done: list[_Running] = field(default_factory=list)
-    asking: HangUp | None = None
+    #: Takes back the question for jobs that is under way.
+    consume_cancellation: Cancellation | None = None
     acking: bool = False
     ask_at: float = 0.0
     unanswered: int = 0
-    #: A look at what the workers are told.
-    looking: HangUp | None = None
+    #: Takes back the look at what the workers are told.
+    control_cancellation: Cancellation | None = None
     unseen: int = 0
     #: The question was taken back for what a look found, so what its answer tells is old.
     is_superseded: bool = False
@@ -138,6 +137,7 @@ class Worker:
         self._client = client
         self._namespace = namespace
         self._queues = list(queues)
+        self._control_call = control_of_first(namespace, self._queues)
         self._handler = handler
         self._options = Options(**options)
         # Holds what others report: at most one thing for each that is under way, and one for each stop.
@@ -152,17 +152,17 @@ class Worker:
         # One to ask, one to look, one to acknowledge, one to extend.
         callers = _Crew(4, "caller")
         teller = None if self._options.on_control is None else _Crew(1, "control")
-        state = _State(Orders(self._options), teller)
+        state = _State(KnownControl(self._options), teller)
         try:
             while not self._is_over(state):
-                self._order(state, handlers, callers)
+                self._schedule(state, handlers, callers)
                 self._hear(state)
         finally:
             self._give_back(state)
             handlers.dismiss()
             callers.dismiss()
             if teller is not None:
-                teller.dismiss(HANG_UP_SECONDS_MAX)
+                teller.dismiss(CANCELLATION_SECONDS_MAX)
 
     def stop(self) -> None:
         """Takes no more jobs; :meth:`run` returns when those it has are settled. Also for signal handlers."""
@@ -170,12 +170,12 @@ class Worker:
 
     # What is to be done next.
 
-    def _order(self, state: _State, handlers: _Crew, callers: _Crew) -> None:
+    def _schedule(self, state: _State, handlers: _Crew, callers: _Crew) -> None:
         now = time.monotonic()
         if now >= state.answer_by:
-            state.asking = None
+            state.consume_cancellation = None
         if state.stop_by is None:
-            self._order_questions(state, now, handlers, callers)
+            self._schedule_calls(state, now, handlers, callers)
         if state.done and not state.acking and now >= state.ack_at:
             state.acking = True
             done, state.done = state.done, []
@@ -187,17 +187,17 @@ class Worker:
                 running.extending = True
                 callers.do(partial(self._extend, running))
 
-    def _order_questions(self, state: _State, now: float, handlers: _Crew, callers: _Crew) -> None:
-        if state.looking is None and state.orders.is_due:
-            state.looking = HangUp()
-            callers.do(partial(self._look, state.orders.times, state.looking))
-        free = state.orders.free(len(state.running))
+    def _schedule_calls(self, state: _State, now: float, handlers: _Crew, callers: _Crew) -> None:
+        if state.control_cancellation is None and state.known_control.is_due:
+            state.control_cancellation = Cancellation()
+            callers.do(partial(self._look, state.known_control.version, state.control_cancellation))
+        free = state.known_control.free_slots(len(state.running))
         # Who asks is given jobs, whatever it is told: so what it is told is known before.
-        if state.asking is None and not state.orders.is_due and free > 0 and now >= state.ask_at:
-            state.asking, state.is_superseded = HangUp(), False
+        if state.consume_cancellation is None and not state.known_control.is_due and free > 0 and now >= state.ask_at:
+            state.consume_cancellation, state.is_superseded = Cancellation(), False
             # One look while it waits.
-            state.orders.look_at = now + LOOK_EVERY
-            callers.do(partial(self._ask, free, handlers, state.asking))
+            state.known_control.look_at = now + LOOK_EVERY
+            callers.do(partial(self._ask, free, handlers, state.consume_cancellation))
 
     def _hear(self, state: _State) -> None:
         """Waits for a report, or until something is to be done without one."""
@@ -206,10 +206,10 @@ class Worker:
             wake_at = min(wake_at, state.ack_at)
         if state.stop_by is not None:
             # When it has passed, only an answer is still waited for.
-            wake_at = min(wake_at, state.stop_by if state.asking is None else state.answer_by)
-        elif state.looking is None:
-            wake_at = min(wake_at, state.orders.look_at)
-            if state.asking is None and state.orders.free(len(state.running)) > 0:
+            wake_at = min(wake_at, state.stop_by if state.consume_cancellation is None else state.answer_by)
+        elif state.control_cancellation is None:
+            wake_at = min(wake_at, state.known_control.look_at)
+            if state.consume_cancellation is None and state.known_control.free_slots(len(state.running)) > 0:
                 wake_at = min(wake_at, state.ask_at)
         try:
             timeout = None if wake_at == _NEVER else max(0.0, wake_at - time.monotonic())
@@ -230,7 +230,7 @@ class Worker:
     @staticmethod
     def _is_over(state: _State) -> bool:
         # An answer that is on its way may bring jobs, which nobody else would get until their leases end.
-        if state.stop_by is None or state.asking is not None:
+        if state.stop_by is None or state.consume_cancellation is not None:
             return False
         return not state.running or time.monotonic() >= state.stop_by
 
@@ -245,23 +245,23 @@ class Worker:
 
     # What the other threads do, each ending with a report.
 
-    def _ask(self, free: int, handlers: _Crew, hang_up: HangUp) -> None:
+    def _ask(self, free: int, handlers: _Crew, cancellation: Cancellation) -> None:
         options = self._options
         try:
             call = consume(self._namespace, self._queues, free, options.ttr, options.wait)
-            consumed = self._client._run(call, hang_up)
+            consumed = self._client._run(call, cancellation)
         except Exception as error:
             self._reports.put(partial(self._not_answered, error=error))
         else:
             self._reports.put(partial(self._answered, consumed=consumed, handlers=handlers))
 
-    def _look(self, times: int, hang_up: HangUp) -> None:
+    def _look(self, version: int, cancellation: Cancellation) -> None:
         try:
-            found = self._client._run(control(QueuePath(self._namespace, self._queues[0])), hang_up)
+            found = self._client._run(self._control_call, cancellation)
         except Exception as error:
             self._reports.put(partial(self._not_seen, error=error))
         else:
-            self._reports.put(partial(self._seen, times=times, found=found))
+            self._reports.put(partial(self._seen, version=version, found=found))
 
     def _handle(self, running: _Running) -> None:
         try:
@@ -309,52 +309,52 @@ class Worker:
 
     def _stopped(self, state: _State) -> None:
         if state.stop_by is None:
-            if state.looking is not None:
-                state.looking()
+            if state.control_cancellation is not None:
+                state.control_cancellation.cancel()
             timeout = self._options.stop_timeout
             state.stop_by = _NEVER if timeout is None else time.monotonic() + timeout.total_seconds()
-            state.answer_by = time.monotonic() + HANG_UP_SECONDS_MAX
-            if state.asking is not None and not state.asking():
+            state.answer_by = time.monotonic() + CANCELLATION_SECONDS_MAX
+            if state.consume_cancellation is not None and not state.consume_cancellation.cancel():
                 # It was not asked yet, and will not be.
-                state.asking = None
+                state.consume_cancellation = None
 
     def _told(self, state: _State, found: QueueControl | None) -> None:
-        if state.orders.hears(found):
+        if state.known_control.update(found):
             if state.teller is not None and self._options.on_control is not None:
                 state.teller.do(partial(_tell, self._options.on_control, found))
-            if state.orders.ends:
+            if state.known_control.is_stopped:
                 self._stopped(state)
 
-    def _seen(self, state: _State, times: int, found: QueueControl | None) -> None:
-        state.looking, state.unseen = None, 0
-        if times != state.orders.times:
+    def _seen(self, state: _State, version: int, found: QueueControl | None) -> None:
+        state.control_cancellation, state.unseen = None, 0
+        if version != state.known_control.version:
             # An answer has told something newer meanwhile.
             return
-        is_waiting, is_other = state.asking is not None, state.orders.is_other(found)
+        is_waiting, is_different = state.consume_cancellation is not None, state.known_control.differs(found)
         self._told(state, found)
         if not is_waiting:
             return
         # A change from here on ends the question.
-        state.orders.look_at = _NEVER
-        if is_other and state.asking is not None and state.stop_by is None:
+        state.known_control.look_at = _NEVER
+        if is_different and state.consume_cancellation is not None and state.stop_by is None:
             state.is_superseded = True
-            state.asking()
+            state.consume_cancellation.cancel()
 
     @staticmethod
     def _not_seen(state: _State, error: Exception) -> None:
-        state.looking = None
+        state.control_cancellation = None
         if state.stop_by is not None:
             return
         if is_for_good(error):
             raise error
         state.unseen += 1
-        state.orders.look_at = time.monotonic() + ask_again_after(state.unseen)
+        state.known_control.look_at = time.monotonic() + ask_again_after(state.unseen)
         log.warning("what workers are told could not be seen: %s", error)
 
     def _answered(self, state: _State, consumed: Consumed, handlers: _Crew) -> None:
-        state.asking, state.unanswered = None, 0
+        state.consume_cancellation, state.unanswered = None, 0
         if state.is_superseded:
-            state.orders.look_at = time.monotonic()
+            state.known_control.look_at = time.monotonic()
         elif state.stop_by is None:
             self._told(state, consumed.control)
         now = time.monotonic()
@@ -367,17 +367,17 @@ class Worker:
 
     @staticmethod
     def _not_answered(state: _State, error: Exception) -> None:
-        state.asking = None
+        state.consume_cancellation = None
         if is_for_good(error):
             raise error
         if state.stop_by is not None:
             # Taken back, as it was to be.
             return
         if state.is_superseded:
-            state.orders.look_at = time.monotonic()
+            state.known_control.look_at = time.monotonic()
             return
         state.unanswered += 1
-        state.ask_at = state.orders.look_at = time.monotonic() + ask_again_after(state.unanswered)
+        state.ask_at = state.known_control.look_at = time.monotonic() + ask_again_after(state.unanswered)
         log.warning("no jobs could be taken: %s", error)
 
     @staticmethod

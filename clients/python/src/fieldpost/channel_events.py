@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
+from collections import deque
 from typing import Any
 
-from .errors import ApiError, UnexpectedAnswerError
+from .errors import FieldpostError, UnexpectedAnswerError, is_for_good
+
+log = logging.getLogger("fieldpost")
 
 #: A channel, and what was said in it.
 ChannelMessage = tuple[str, Any]
@@ -59,19 +63,44 @@ class Events:
                 raise UnexpectedAnswerError(f"an event is no message: {error!r}") from error
 
 
-class Pauses:
-    """How long somebody who listens waits before the next connection."""
+class ListenerState:
+    """What a listener has heard, and how it goes on when its connection ends."""
 
     def __init__(self) -> None:
+        #: What is still to be given out; ``None`` where messages may have been missed.
+        self.heard: deque[ChannelMessage | None] = deque()
+        self._events = Events()
+        self._has_listened = False
         self._failed = 0
 
-    def hears(self) -> None:
-        """Messages come."""
-        self._failed = 0
+    def opened(self) -> None:
+        """It listens, on a new connection."""
+        if self._has_listened:
+            self.heard.append(None)
+        self._events, self._has_listened = Events(), True
 
-    def next(self, error: Exception | None = None) -> float:
-        """Seconds after a connection ended, or could not be made. None are lost on one that was of use."""
-        least = error.retry_after or 0.0 if isinstance(error, ApiError) else 0.0
-        longest = min(_RECONNECT_SECONDS_MAX, 0.1 * 2.0 ** min(self._failed, 10)) if self._failed or error else 0.0
+    def failed(self, error: FieldpostError | None = None) -> float:
+        """Seconds until the next connection, after one ended or could not be made.
+
+        Raises an error that does not pass by itself. A connection that was of use is followed by
+        the next one at once.
+        """
+        least = 0.0
+        if error is not None:
+            if is_for_good(error):
+                raise error
+            log.warning("not listening: %s", error)
+            least = error.retry_after or 0.0
+        longest = 0.0
+        if self._failed or error is not None:
+            longest = min(_RECONNECT_SECONDS_MAX, 0.1 * 2.0 ** min(self._failed, 10))
         self._failed += 1
         return max(least, longest * random.uniform(0.5, 1.0))
+
+    def feed(self, part: bytes) -> bool:
+        """Takes in what has come, nothing at the end; whether the connection is of no more use."""
+        heard = self._events.feed(part)
+        self.heard.extend(heard)
+        if heard:
+            self._failed = 0
+        return not part or self._events.is_over

@@ -21,7 +21,7 @@ _BODILESS = (204, 304)
 _OK = 200
 
 
-class _Stream:
+class _AsyncConnection:
     """One connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -30,7 +30,7 @@ class _Stream:
         self.used_at = time.monotonic()
 
     @classmethod
-    async def open(cls, server: Server) -> _Stream:
+    async def open(cls, server: Server) -> _AsyncConnection:
         """Connects."""
         name = server.host if server.tls is not None else None
         reader, writer = await asyncio.open_connection(
@@ -194,8 +194,8 @@ class Unchunked:
 class Download:
     """An answer without an end, read as it comes by one task."""
 
-    def __init__(self, stream: _Stream, headers: dict[str, str]) -> None:
-        self._stream = stream
+    def __init__(self, connection: _AsyncConnection, headers: dict[str, str]) -> None:
+        self._connection = connection
         is_chunked = headers.get("transfer-encoding", "").lower() == "chunked"
         self._chunks = Unchunked() if is_chunked else None
 
@@ -205,7 +205,7 @@ class Download:
         try:
             body = b""
             while not (body or (self._chunks is not None and self._chunks.is_over)):
-                part = await asyncio.wait_for(self._stream.read(), silence)
+                part = await asyncio.wait_for(self._connection.read(), silence)
                 if not part:
                     break
                 body = part if self._chunks is None else self._chunks.feed(part)
@@ -215,85 +215,85 @@ class Download:
 
     async def close(self) -> None:
         """Closes the connection."""
-        await self._stream.close()
+        await self._connection.close()
 
     def abort(self) -> None:
         """Closes the connection without waiting."""
-        self._stream.abort()
+        self._connection.abort()
 
 
-class HangUp:
-    """Takes a question back that is under way: as :class:`fieldpost.connections.HangUp`, for tasks."""
+class Cancellation:
+    """As :class:`fieldpost.connections.Cancellation`, for tasks."""
 
     def __init__(self) -> None:
-        self._stream: _Stream | None = None
+        self._connection: _AsyncConnection | None = None
         self._is_asked = False
-        self._is_done = False
+        self._is_cancelled = False
 
-    def __call__(self) -> bool:
-        """Hangs up; whether the question has been asked, so that an answer may be on its way, or here."""
-        self._is_done = True
-        if self._stream is not None:
-            self._stream.end_sending()
+    def cancel(self) -> bool:
+        """Takes the question back; whether it was asked, so that an answer may be on its way."""
+        self._is_cancelled = True
+        if self._connection is not None:
+            self._connection.end_sending()
         return self._is_asked
 
     @property
-    def is_done(self) -> bool:
-        """Whether it was hung up."""
-        return self._is_done
+    def is_cancelled(self) -> bool:
+        """Whether it was taken back."""
+        return self._is_cancelled
 
-    def begin(self, stream: _Stream) -> None:
+    def begin(self, connection: _AsyncConnection) -> None:
         """The question goes out on this connection. Raises where it was taken back before."""
-        if self._is_done:
+        if self._is_cancelled:
             raise ConnectionAbortedError("the question was taken back")
-        self._stream, self._is_asked = stream, True
+        self._connection, self._is_asked = connection, True
 
     def fails(self) -> None:
         """There is no answer; it may be asked again."""
-        self._stream, self._is_asked = None, False
+        self._connection, self._is_asked = None, False
 
     def end(self) -> bool:
         """The connection is not needed any more; whether it is still whole."""
-        self._stream = None
-        return not self._is_done
+        self._connection = None
+        return not self._is_cancelled
 
 
-class Streams:
+class AsyncConnections:
     """Connections to one server, each used by one task at a time."""
 
     def __init__(self, server: Server, timeout: float) -> None:
         self._server = server
         self._timeout = timeout
-        self._idle: list[_Stream] = []
+        self._idle: list[_AsyncConnection] = []
         self._closed = False
 
-    async def exchange(self, call: Call[Any], hang_up: HangUp | None = None) -> Answer:
+    async def exchange(self, call: Call[Any], cancellation: Cancellation | None = None) -> Answer:
         """Sends a call and reads its answer; raises :class:`ConnectionFailedError` when none comes."""
-        stream: _Stream | None = None
+        connection: _AsyncConnection | None = None
         try:
-            stream = await self._take()
+            connection = await self._take()
             patience = call.within(self._timeout + call.patience)
-            if hang_up is not None:
-                hang_up.begin(stream)
-            answer, reusable = await asyncio.wait_for(stream.exchange(self._server, call), patience)
-            if hang_up is not None:
-                reusable = hang_up.end() and reusable
+            if cancellation is not None:
+                cancellation.begin(connection)
+            answer, reusable = await asyncio.wait_for(connection.exchange(self._server, call), patience)
+            if cancellation is not None:
+                reusable = cancellation.end() and reusable
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError) as error:
-            if hang_up is not None:
-                hang_up.fails()
-            if stream is not None:
-                stream.abort()
+            if cancellation is not None:
+                cancellation.fails()
+            if connection is not None:
+                connection.abort()
             raise ConnectionFailedError(f"{call.method} {call.path}: {error!r}") from error
         except BaseException:
             # Cancelled, most likely: the answer is not waited for, so that the server sees that nobody wants it.
-            if stream is not None:
-                stream.abort()
+            if connection is not None:
+                connection.abort()
             raise
         if reusable and not self._closed and len(self._idle) < IDLE_MAX:
-            stream.used_at = time.monotonic()
-            self._idle.append(stream)
+            connection.used_at = time.monotonic()
+            self._idle.append(connection)
         else:
-            await stream.close()
+            await connection.close()
         return answer
 
     async def download(self, call: Call[Any]) -> Download:
@@ -301,33 +301,33 @@ class Streams:
         :class:`ConnectionFailedError`."""
         if self._closed:
             raise RuntimeError("the client is closed")
-        stream: _Stream | None = None
+        connection: _AsyncConnection | None = None
         try:
-            stream = await asyncio.wait_for(_Stream.open(self._server), self._timeout)
-            return await asyncio.wait_for(stream.download(self._server, call), self._timeout)
+            connection = await asyncio.wait_for(_AsyncConnection.open(self._server), self._timeout)
+            return await asyncio.wait_for(connection.download(self._server, call), self._timeout)
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError) as error:
-            if stream is not None:
-                stream.abort()
+            if connection is not None:
+                connection.abort()
             raise ConnectionFailedError(f"{call.method} {call.path}: {error!r}") from error
         except BaseException:
-            if stream is not None:
-                stream.abort()
+            if connection is not None:
+                connection.abort()
             raise
 
     async def close(self) -> None:
         """Closes what is idle; what is in use is closed when its call is over."""
         self._closed = True
         idle, self._idle = self._idle, []
-        for stream in idle:
-            await stream.close()
+        for connection in idle:
+            await connection.close()
 
-    async def _take(self) -> _Stream:
+    async def _take(self) -> _AsyncConnection:
         if self._closed:
             raise RuntimeError("the client is closed")
         oldest = time.monotonic() - IDLE_SECONDS_MAX
         while self._idle:
-            stream = self._idle.pop()
-            if stream.used_at >= oldest and not stream.is_over:
-                return stream
-            stream.abort()
-        return await asyncio.wait_for(_Stream.open(self._server), self._timeout)
+            connection = self._idle.pop()
+            if connection.used_at >= oldest and not connection.is_over:
+                return connection
+            connection.abort()
+        return await asyncio.wait_for(_AsyncConnection.open(self._server), self._timeout)

@@ -1,15 +1,12 @@
-"""What the workers of a queue are told, and taking jobs: each answer to that carries it."""
+"""What the workers of a queue are told, and the calls that read and change it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import quote
 
-from .calls import Call, QueuePath, _json, _nothing, _seconds
-from .model import Job
-from .times import Duration, duration_text
+from .calls import Call, QueuePath, _json, _nothing
 
 #: Whether workers take jobs: they do; they take no more, and wait until they may; they take no more, and end.
 ControlState = Literal["run", "drain", "stop"]
@@ -17,12 +14,15 @@ ControlState = Literal["run", "drain", "stop"]
 
 @dataclass(frozen=True)
 class QueueControl:
-    """What the workers of a queue are told. Those of this package do it by themselves."""
+    """What the workers of a queue are told. Those of this package do it by themselves.
+
+    Where workers take jobs of several queues, the first one's control counts.
+    """
 
     state: ControlState = "run"
-    #: So many jobs at a time for each worker at most, also where it could do more.
+    #: So many jobs at a time for each worker at most, also where it could do more; at least 1.
     max_in_flight: int | None = None
-    #: Anything else that JSON can hold, for the program.
+    #: Anything else for the program, up to 16 KiB of JSON.
     data: Any = None
 
     def body(self) -> dict[str, Any]:
@@ -36,36 +36,16 @@ class QueueControl:
         return None if item is None else cls(item["state"], item.get("max_in_flight"), item.get("data"))
 
 
-@dataclass(frozen=True)
-class Consumed:
-    """Jobs that were taken, and what the workers of the first queue are told."""
-
-    jobs: list[Job]
-    control: QueueControl | None
-
-
-def consume(
-    namespace: str, queues: Sequence[str], max_jobs: int, ttr: Duration | None, wait: Duration | None
-) -> Call[Consumed]:
-    """Reserve jobs. A repeat is no harm: what was reserved for an answer that got lost comes back."""
-    body: dict[str, Any] = {"max": max_jobs}
-    if ttr is not None:
-        body["ttr"] = duration_text(ttr)
-    if wait is not None:
-        body["wait"] = duration_text(wait)
-    names = ",".join(quote(queue, safe="") for queue in queues)
-
-    def read(answer: Any) -> Consumed:
-        jobs = [Job.read(namespace, item) for item in answer["jobs"]]
-        return Consumed(jobs, QueueControl.read(answer.get("control")))
-
-    path = f"/v1/queues/{quote(namespace, safe='')}/{names}/consume"
-    return Call("POST", path, read, _json(body), patience=_seconds(wait))
-
-
 def control(path: QueuePath) -> Call[QueueControl | None]:
     """What the workers of a queue are told, if anything."""
     return Call("GET", f"{path}/control", QueueControl.read, may_be_missing=True)
+
+
+def control_of_first(namespace: str, queues: Sequence[str]) -> Call[QueueControl | None]:
+    """What workers of several queues are told: the first one's control counts."""
+    if not queues:
+        raise ValueError("say which queues")
+    return control(QueuePath(namespace, queues[0]))
 
 
 def set_control(path: QueuePath, told: QueueControl) -> Call[None]:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Callable, Optional, TypedDict
 
-from .control import QueueControl
-from .errors import ApiError, ConnectionFailedError, TooManyRequestsError
 from .model import Acked, Job
+from .queue_control import QueueControl
 from .times import Duration, duration_text
 
 log = logging.getLogger("fieldpost")
@@ -22,14 +21,11 @@ ASK_AGAIN_MIN = 0.5
 ASK_AGAIN_MAX = 15.0
 #: How long a stop waits for the answer to a question that it takes back, in seconds: a server that is there gives it at
 #: once.
-HANG_UP_SECONDS_MAX = 5.0
+CANCELLATION_SECONDS_MAX = 5.0
 #: A lease is extended when this part of it has passed, so that two extensions may fail before it ends.
 EXTENDED_AFTER = 1 / 3
 #: What the server keeps of an error, in characters that are certain to fit.
 ERROR_CHARS_MAX = 1000
-
-#: How old what workers are told may be, in seconds: one that does not wait for jobs looks so often.
-LOOK_EVERY = 1.0
 
 _RETRY_BASE = 1.0
 _RETRY_MAX = 3600.0
@@ -100,55 +96,6 @@ class Options:
         return self.ttr.total_seconds() * EXTENDED_AFTER
 
 
-class Orders:
-    """What the workers of a queue are told, as one of them knows it.
-
-    It comes with each answer to a question for jobs, and a change of it ends a question that waits. Two looks close
-    what is left: one before a question, if nothing was heard for a while, because the server gives jobs to who asks;
-    and one while it waits, for a change that came just before it.
-    """
-
-    def __init__(self, options: Options) -> None:
-        self._concurrency = options.concurrency
-        self._control: QueueControl | None = None
-        #: When it is to be looked at, on the monotonic clock; at once, as long as nothing is known.
-        self.look_at = 0.0
-        #: How often something was heard.
-        self.times = 0
-
-    def hears(self, control: QueueControl | None) -> bool:
-        """Takes in what was told; whether it is something else than before."""
-        is_other = control != self._control
-        self._control = control
-        self.times += 1
-        self.look_at = time.monotonic() + LOOK_EVERY
-        return is_other
-
-    def is_other(self, control: QueueControl | None) -> bool:
-        """Whether this is something else than what is known."""
-        return control != self._control
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it is to be looked at."""
-        return time.monotonic() >= self.look_at
-
-    @property
-    def ends(self) -> bool:
-        """Whether the worker is to end."""
-        return self._control is not None and self._control.state == "stop"
-
-    def free(self, running: int) -> int:
-        """How many jobs may be asked for, beside those that run."""
-        if self._control is None:
-            return self._concurrency - running
-        if self._control.state != "run":
-            return 0
-        told = self._control.max_in_flight
-        most = self._concurrency if told is None else min(self._concurrency, told)
-        return max(0, most - running)
-
-
 def release_terms(options: Options, job: Job, error: BaseException) -> tuple[Duration, str]:
     """When a failed job is tried again, and what is said of it."""
     delay: Duration | None = None
@@ -167,13 +114,6 @@ def release_terms(options: Options, job: Job, error: BaseException) -> tuple[Dur
 def ask_again_after(failed: int) -> float:
     """Seconds before the next question after so many in a row that were not answered."""
     return min(ASK_AGAIN_MAX, ASK_AGAIN_MIN * 2.0 ** min(failed - 1, 10)) * random.uniform(0.5, 1.0)
-
-
-def is_for_good(error: Exception) -> bool:
-    """Whether no later question would be answered otherwise: the token is wrong, the question is, or the program is."""
-    if isinstance(error, ApiError):
-        return error.status < 500 and not isinstance(error, TooManyRequestsError)  # noqa: PLR2004
-    return not isinstance(error, ConnectionFailedError)
 
 
 def still_held(job: Job) -> bool:
