@@ -338,7 +338,7 @@ impl<W> LockTable<W> {
             }
             let granted = self.grant(name, (next.owner, next.ttl), ticket, step);
             step.answers.push((next.caller, Ok(granted)));
-            return;
+            return self.give_to_others_of_holder(name, step);
         }
         step.ops.push(stored(name, None, lock.fence, step.now));
         self.free.insert(lock.fence, name.clone());
@@ -347,6 +347,19 @@ impl<W> LockTable<W> {
         {
             self.locks.remove(&forgotten);
             step.ops.push(Op::DeleteLock(forgotten.namespace().into(), forgotten.name().into()));
+        }
+    }
+
+    /// Whoever else waits in the name of the new holder has the lock with it: an owner that asked
+    /// twice lets go once.
+    fn give_to_others_of_holder(&mut self, name: &CoordinationName, step: &mut LockStep<'_, W>) {
+        let Some(KnownLock { holder: Some(holder), line, .. }) = self.locks.get_mut(name) else { return };
+        let others: Vec<_> = line.extract_if(.., |_, waiting| waiting.owner == holder.owner).collect();
+        for (ticket, other) in others {
+            self.wait_ends.remove(&(other.until, ticket));
+            let is_late = other.until <= step.now;
+            let prolonged = if is_late { None } else { self.prolong(name, other.ttl, step) };
+            step.answers.push((other.caller, prolonged.ok_or(LockRefused::Held)));
         }
     }
 

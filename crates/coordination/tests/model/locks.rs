@@ -45,7 +45,8 @@ struct NaiveLock {
 struct Naive {
     locks: BTreeMap<u8, NaiveLock>,
     latest_fence: u64,
-    granted: Vec<(u64, u8)>,
+    /// Who was given a lock, and whether it has a new fence.
+    granted: Vec<(u64, u8, bool)>,
 }
 
 impl Naive {
@@ -58,7 +59,12 @@ impl Naive {
             let (ticket, owner, ttl, until) = of.line.remove(0);
             if until > now {
                 of.holder = Some((owner, 0, now.after(Duration::from_millis(ttl)), ticket));
-                self.granted.push((ticket, owner));
+                self.granted.push((ticket, owner, true));
+                let others = of.line.extract_if(.., |(_, other, ..)| *other == owner);
+                for (ticket, _, ttl, _) in others.filter(|(.., until)| *until > now) {
+                    of.holder = Some((owner, 0, now.after(Duration::from_millis(ttl)), u64::MAX));
+                    self.granted.push((ticket, owner, false));
+                }
             }
         }
         of.line.retain(|(.., until)| *until > now);
@@ -120,7 +126,7 @@ proptest! {
                         }
                         None => {
                             of.holder = Some((owner, 0, now.after(span), ticket));
-                            model.granted.push((ticket, owner));
+                            model.granted.push((ticket, owner, true));
                             answers.extend(answer);
                         }
                     }
@@ -181,10 +187,14 @@ proptest! {
                 .collect();
             prop_assert_eq!(granted.len(), model.granted.len(), "{:?} {:?}", &granted, &model.granted);
             for (ticket, grant) in &granted {
-                prop_assert!(grant.fence > model.latest_fence, "fences rise for ever");
+                let of_model = model.granted.iter().find(|(of, ..)| of == ticket);
+                prop_assert_eq!(of_model.map(|(_, owner, _)| owner.to_string()), Some(grant.owner.to_string()));
+                if of_model.is_some_and(|(.., is_new)| *is_new) {
+                    prop_assert!(grant.fence > model.latest_fence, "fences rise for ever");
+                } else {
+                    prop_assert_eq!(grant.fence, model.latest_fence, "its holder has it already");
+                }
                 model.latest_fence = grant.fence;
-                let of_model = model.granted.iter().find(|(of, _)| of == ticket);
-                prop_assert_eq!(of_model.map(|(_, owner)| owner.to_string()), Some(grant.owner.to_string()));
             }
             model.granted.clear();
             for (lock, of) in &model.locks {

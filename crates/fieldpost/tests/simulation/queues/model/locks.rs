@@ -61,11 +61,30 @@ impl Partition {
             }
             let until = Timestamp(self.now.0 + next.ttl_ms);
             answers.push((next.call, Expected::Locked(Ok((next.owner.clone(), until)))));
-            let held =
-                ModelLock { owner: next.owner, until, given_to: Some(next.call), line: line.collect() };
+            let (others, line) = line.partition(|waiting| waiting.owner == next.owner);
+            let mut held = ModelLock { owner: next.owner, until, given_to: Some(next.call), line };
+            self.give_to_others_of_holder(&mut held, others, answers);
             self.locks.insert(name.clone(), held);
             self.counts.locks_passed_on += 1;
             return;
+        }
+    }
+
+    /// Whoever else waits in the name of the new holder has the lock too.
+    fn give_to_others_of_holder(
+        &self,
+        held: &mut ModelLock,
+        others: Vec<WaitingLocker>,
+        answers: &mut Answers,
+    ) {
+        for other in others {
+            let answer = if other.until <= self.now {
+                Err("lock_held")
+            } else {
+                (held.until, held.given_to) = (Timestamp(self.now.0 + other.ttl_ms), None);
+                Ok((held.owner.clone(), held.until))
+            };
+            answers.push((other.call, Expected::Locked(answer)));
         }
     }
 
