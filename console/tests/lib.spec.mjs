@@ -155,6 +155,8 @@ test("a copy's state is told in a word, and its form goes there and back", async
   ]);
   const copy = { name: "dc", direction: "from", node: "dc1", stream: "shop/orders", segments: ["a", "b"], live_share: 0.07, rate: 1_000 };
   assert.deepEqual(bodyOf(formOf(copy)), { direction: "from", node: "dc1", stream: "shop/orders", segments: ["a", "b"], live_share: 0.07, rate: 1_000 });
+  const reports = { ...copy, kind: "reports", direction: "to", stream: null, segments: [], live_share: 0, selector: "site=12" };
+  assert.deepEqual(bodyOf(formOf(reports)), { kind: "reports", direction: "to", node: "dc1", selector: "site=12", rate: 1_000 });
   assert.deepEqual(bodyOf({ ...formOf(undefined), node: "dc1" }), { direction: "to", node: "dc1", from: "start" });
   assert.equal(bodyOf({ ...formOf(copy), start: { begins: "id", id: " 41 ", time: "" } }).from, "41");
 });

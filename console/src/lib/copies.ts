@@ -8,13 +8,19 @@ import { compact } from "./when";
 
 export type CopyState = "idle" | "running" | "waiting" | "paused" | "source_reset";
 
+/** Messages go to another stream; reports of devices to the other node itself. */
+export type CopyKind = "messages" | "reports";
+
 export interface StreamCopy {
   name: string;
+  kind?: CopyKind;
   direction: "to" | "from";
   node: string;
-  /** At the other end, as `namespace/name`. */
-  stream: string;
+  /** At the other end, as `namespace/name`; none of reports. */
+  stream: string | null;
   segments: string[];
+  /** Whose reports; those of all devices if there is none. */
+  selector?: string | null;
   live_share: number;
   /** Bytes in a second; no bound if there is none. */
   rate: number | null;
@@ -25,6 +31,8 @@ export interface StreamCopy {
   copied: number;
   duplicates: number;
   dropped: number;
+  /** Reports that the other node refused for good. */
+  refused?: number;
   error: string | null;
   /** When the stream at the other end was last seen to be made anew. */
   source_reset_at?: string | null;
@@ -38,10 +46,12 @@ export interface OwnedCopy {
 
 export interface CopyForm {
   name: string;
+  kind: CopyKind;
   direction: "to" | "from";
   node: string;
   stream: string;
   segments: string;
+  selector: string;
   start: StartForm;
   /** In per cent. */
   liveShare: string;
@@ -50,10 +60,12 @@ export interface CopyForm {
 
 /** What `PUT` takes. */
 export interface CopyBody {
+  kind?: CopyKind;
   direction: "to" | "from";
   node: string;
   stream?: string;
   segments?: string[];
+  selector?: string;
   from?: string;
   live_share?: number;
   rate?: number;
@@ -61,18 +73,21 @@ export interface CopyBody {
 
 export function formOf(copy: StreamCopy | undefined): CopyForm {
   return {
-    name: copy?.name ?? "", direction: copy?.direction ?? "to", node: copy?.node ?? "", stream: copy?.stream ?? "",
-    segments: (copy?.segments ?? []).join(","), start: { begins: copy === undefined ? "start" : "", id: "", time: "" },
+    name: copy?.name ?? "", kind: copy?.kind ?? "messages", direction: copy?.direction ?? "to", node: copy?.node ?? "", stream: copy?.stream ?? "",
+    segments: (copy?.segments ?? []).join(","), selector: copy?.selector ?? "", start: { begins: copy === undefined ? "start" : "", id: "", time: "" },
     liveShare: copy && copy.live_share > 0 ? String(Number((copy.live_share * 100).toPrecision(12))) : "",
     rate: copy?.rate == null ? "" : String(copy.rate),
   };
 }
 
 /** The body of the call; what was left empty is left out. */
-export function bodyOf({ direction, node, stream, segments, start, liveShare, rate }: CopyForm): CopyBody {
+export function bodyOf({ kind, direction, node, stream, segments, selector, start, liveShare, rate }: CopyForm): CopyBody {
   const list = segments.split(",").map((one) => one.trim()).filter((one) => one !== "");
   const number = (given: string): number | undefined => (given.trim() === "" ? undefined : Number(given));
   const share = number(liveShare);
+  if (kind === "reports") {
+    return { kind, direction: "to", node, ...filled({ selector: selector.trim(), from: fromOf(start), rate: number(rate) }) };
+  }
   return {
     direction, node,
     ...filled({

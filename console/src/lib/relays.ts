@@ -25,7 +25,7 @@ export interface Relay {
   rate: number;
   /** Why it does not move. */
   error: string | null;
-  /** When it last said all this; half a minute later it is forgotten. */
+  /** When it last said all this; ten seconds later it is forgotten. */
   last_seen_at: string;
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use base::{CallerName, Problem};
 
-use crate::limits::UnderWay;
+use crate::limits::{Limits, UnderWay};
 use crate::metrics::Metrics;
 use crate::{Access, Caller, Scope, StreamRights};
 
@@ -19,6 +19,7 @@ pub struct Admitted(Option<Arc<Known>>);
 #[derive(Debug)]
 struct Known {
     caller: Caller,
+    limits: Arc<Limits>,
     metrics: Metrics,
     _under_way: UnderWay,
 }
@@ -86,12 +87,31 @@ impl Access {
             problem: holder.limited(&reached),
             login: Some(caller.called()),
         })?;
-        let known = Known { caller, metrics: guard.metrics().clone(), _under_way: under_way };
+        let (limits, metrics) = (holder.limits(), guard.metrics().clone());
+        let known = Known { caller, limits, metrics, _under_way: under_way };
         Ok(Admitted(Some(Arc::new(known))))
     }
 }
 
 impl Admitted {
+    /// Takes in another call over a stream that was taken in: it counts as a request.
+    ///
+    /// # Errors
+    /// 429 for one who calls too often.
+    pub fn another_call(&self) -> Result<(), Problem> {
+        let Some(known) = &self.0 else { return Ok(()) };
+        known.limits.take_another().map_err(|reached| {
+            known.metrics.judged(known.caller.name(), "limited");
+            reached.problem(known.caller.name())
+        })
+    }
+
+    /// How many calls of it may be under way on a stream; `None` for any number.
+    #[must_use]
+    pub fn calls_in_flight_max(&self) -> Option<usize> {
+        self.0.as_ref().and_then(|known| known.limits.in_flight_max())
+    }
+
     /// Whether the caller may do this.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 //!
 //! What a request is about, and so which scope it takes, is for the edge to say.
 
+use std::sync::Arc;
+
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use base::Problem;
@@ -25,7 +27,7 @@ pub struct Guard {
 #[derive(Debug)]
 struct Known {
     caller: Caller,
-    limits: Limits,
+    limits: Arc<Limits>,
 }
 
 impl Guard {
@@ -33,7 +35,7 @@ impl Guard {
     pub(crate) fn new(tokens: Vec<Token>) -> Self {
         let (metrics, clock) = (Metrics::default(), DefaultClock::default());
         let known = tokens.into_iter().map(|token| Known {
-            limits: Limits::new(&token, &clock, metrics.in_flight(&token.name)),
+            limits: Arc::new(Limits::new(&token, &clock, metrics.in_flight(&token.name))),
             caller: Caller::new(token),
         });
         Self { known: known.collect(), failed: FailedAuth::new(clock), metrics }
@@ -205,8 +207,11 @@ impl<'a> Holder<'a> {
     /// What a caller is told that has reached a limit: 429.
     #[must_use]
     pub fn limited(self, reached: &LimitReached) -> Problem {
-        let detail = format!("token {:?} has reached its {}, {}", self.name(), reached.limit, reached.most);
-        Problem::new(429, "too_many_requests", detail)
+        reached.problem(self.name())
+    }
+
+    pub(crate) fn limits(self) -> Arc<Limits> {
+        Arc::clone(&self.known.limits)
     }
 
     fn judged(self, result: &'static str) {

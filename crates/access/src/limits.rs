@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
+use base::Problem;
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
@@ -30,6 +31,14 @@ pub struct LimitReached {
     pub most: NonZeroU32,
     /// When the next request may be taken.
     pub again: Duration,
+}
+
+impl LimitReached {
+    /// What the caller with this token is told: 429.
+    pub(crate) fn problem(&self, token: &str) -> Problem {
+        let detail = format!("token {token:?} has reached its {}, {}", self.limit, self.most);
+        Problem::new(429, "too_many_requests", detail)
+    }
 }
 
 /// What one token has used up.
@@ -73,6 +82,16 @@ impl<C: Clock + Clone> Limits<C> {
         let place = self.places.as_ref().map(Places::take).transpose()?;
         self.pace.as_ref().map_or(Ok(()), Pace::take)?;
         Ok(UnderWay::new(&self.in_flight, place))
+    }
+
+    /// How many requests may be under way; `None` for any number.
+    pub(crate) fn in_flight_max(&self) -> Option<usize> {
+        self.places.as_ref().map(|places| places.most.get() as usize)
+    }
+
+    /// Takes in another call of a request that is under way: it counts for the pace alone.
+    pub(crate) fn take_another(&self) -> Result<(), LimitReached> {
+        self.pace.as_ref().map_or(Ok(()), Pace::take)
     }
 }
 
@@ -168,6 +187,16 @@ mod tests {
         assert_eq!(in_flight.get(), 0);
         let nothing_to_say = limits.take().expect("free").until_answered(Response::new(Body::empty()));
         assert_eq!((limits.take().is_ok(), nothing_to_say.status().as_u16()), (true, 200));
+    }
+
+    #[test]
+    fn another_call_of_a_request_counts_for_the_pace_alone() {
+        let clock = FakeRelativeClock::default();
+        let limits = Limits::new(&token(2, 1), &clock, Gauge::default());
+        let _request = limits.take().expect("the first");
+        assert_eq!(limits.take_another(), Ok(()));
+        let reached = limits.take_another().expect_err("too soon");
+        assert_eq!((reached.limit, reached.most.get()), ("requests_per_second", 2));
     }
 
     #[test]

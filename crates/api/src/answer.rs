@@ -8,7 +8,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base::Problem;
-use net::problem::{PROBLEM_JSON, RETRY_AFTER_SECONDS, document};
+use net::problem::{PROBLEM_JSON, RETRY_AFTER_SECONDS, document, is_for_later};
 use serde::Serialize;
 
 /// What is answered. JSON, a problem document when the status says so, or nothing.
@@ -97,7 +97,7 @@ impl IntoResponse for Answer {
         if let Some(content_type) = content_type {
             response.headers_mut().insert(CONTENT_TYPE, content_type);
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if is_for_later(self.status) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
         }
         response

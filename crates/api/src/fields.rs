@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base::{Problem, Timestamp};
 use engine::Patch;
+use memchr::memchr2;
 use net::problem::quoted;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
@@ -91,10 +92,13 @@ pub(crate) type Reader<T> = fn(&str, &str) -> Result<T, Problem>;
 
 /// A string.
 pub(crate) fn string(name: &str, json: &str) -> Result<String, Problem> {
-    if !json.starts_with('"') {
-        return Err(wrong_type(name, json, "a string"));
+    let Some(rest) = json.strip_prefix('"') else { return Err(wrong_type(name, json, "a string")) };
+    // Most have nothing escaped, and are taken as they stand.
+    let plain = rest.strip_suffix('"').filter(|text| memchr2(b'\\', b'"', text.as_bytes()).is_none());
+    match plain {
+        Some(plain) => Ok(plain.to_owned()),
+        None => serde_json::from_str(json).map_err(|error| Problem::unreadable(format!("{name}: {error}"))),
     }
-    serde_json::from_str(json).map_err(|error| Problem::unreadable(format!("{name}: {error}")))
 }
 
 /// True or false.

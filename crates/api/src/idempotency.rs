@@ -33,6 +33,8 @@ use crate::answer::Answer;
 use crate::body::Text;
 
 const HEADER: &str = "idempotency-key";
+/// Who publishes call after call, each under a key.
+const SOURCE_HEADER: &str = "idempotency-source";
 /// The code of a refusal: the key is that of another request.
 const REUSED: &str = "idempotency_key_reused";
 /// Longest key, in characters: four times a UUID with room to spare.
@@ -53,17 +55,28 @@ pub(crate) struct Creation {
     body: String,
     /// Of method, path, token and key, if it has a key.
     key: Option<Digest>,
+    /// Of method, path, token and source, if it has one.
+    source: Option<Digest>,
     caller: Option<Caller>,
+}
+
+/// A request that publishes jobs, as it is kept where they are.
+#[derive(Debug)]
+pub(crate) struct KeptWithJobs {
+    pub body: String,
+    pub once: Option<IdempotencyKey>,
+    /// Who makes such requests one after the other.
+    pub source: Option<AnswerKey>,
 }
 
 impl FromRequest<ApiState> for Creation {
     type Rejection = Refused;
 
     async fn from_request(request: Request, api: &ApiState) -> Result<Self, Refused> {
-        let key = key(&request)?;
+        let (key, source) = (digest_of(&request, HEADER)?, digest_of(&request, SOURCE_HEADER)?);
         let caller = request.extensions().get().cloned();
         let Text(body) = Text::from_request(request, api).await?;
-        Ok(Self { body, key, caller })
+        Ok(Self { body, key, source, caller })
     }
 }
 
@@ -132,17 +145,26 @@ impl Creation {
     fn kept(&self, key: Digest, api: &ApiState) -> Result<(Arc<Kept>, IdempotencyKey), Problem> {
         let now = api.engine().clock().now();
         let kept = api.shared.remembered.keep(key, Sha256::digest(&self.body).into(), now)?;
-        let once = IdempotencyKey { key: AnswerKey(front(&key)), body: front(&kept.body) };
+        let once =
+            IdempotencyKey { key: AnswerKey::of_digest(&key), body: AnswerKey::of_digest(&kept.body).0 };
         Ok((kept, once))
     }
 
     /// The body, and the key in the form in which it is kept where the jobs are.
-    pub(crate) fn kept_with_jobs(self) -> (String, Option<IdempotencyKey>) {
+    ///
+    /// # Errors
+    /// 422 for a source without a key.
+    pub(crate) fn kept_with_jobs(self) -> Result<KeptWithJobs, Problem> {
         let once = self.key.map(|key| IdempotencyKey {
-            key: AnswerKey(front(&key)),
-            body: front(&Sha256::digest(&self.body).into()),
+            key: AnswerKey::of_digest(&key),
+            body: AnswerKey::of_digest(&Sha256::digest(&self.body).into()).0,
         });
-        (self.body, once)
+        let source = self.source.map(|source| AnswerKey::of_digest(&source));
+        if source.is_some() && once.is_none() {
+            let detail = "an Idempotency-Source needs an Idempotency-Key beside it";
+            return Err(Problem::not_allowed("invalid_idempotency_key", detail));
+        }
+        Ok(KeptWithJobs { body: self.body, once, source })
     }
 }
 
@@ -171,16 +193,15 @@ fn is_not_now(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }
 
-/// Half of a digest is enough to tell any two apart that are not made up to be alike.
-fn front(digest: &Digest) -> u128 {
-    digest[..16].iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
-}
-
-/// The key of a request, made one with all that it belongs to.
-fn key(request: &Request) -> Result<Option<Digest>, Problem> {
-    let Some(key) = given_key(request.headers())? else { return Ok(None) };
+/// The key or the source of a request, made one with all that it belongs to.
+fn digest_of(request: &Request, header: &'static str) -> Result<Option<Digest>, Problem> {
+    let Some(given) = given(request.headers(), header)? else { return Ok(None) };
     let mut hash = Sha256::new();
-    for part in [request.method().as_str().as_bytes(), request.uri().path().as_bytes(), whose(request), key] {
+    // A key and a source with the same text are two.
+    let of_source: &[&[u8]] = if header == SOURCE_HEADER { &[b"source"] } else { &[] };
+    let parts =
+        [request.method().as_str().as_bytes(), request.uri().path().as_bytes(), whose(request), given];
+    for part in parts.iter().chain(of_source) {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
@@ -205,15 +226,15 @@ pub(crate) fn refuse_key(headers: &HeaderMap, detail: &'static str) -> Result<()
     }
 }
 
-fn given_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
-    let mut keys = headers.get_all(HEADER).iter();
+fn given<'a>(headers: &'a HeaderMap, header: &'static str) -> Result<Option<&'a [u8]>, Problem> {
+    let mut keys = headers.get_all(header).iter();
     let Some(key) = keys.next().map(|key| key.as_bytes()) else { return Ok(None) };
     let fits =
         (1..=KEY_CHARS_MAX).contains(&key.len()) && key.iter().all(|byte| (b' '..=b'~').contains(byte));
     if !fits || keys.next().is_some() {
-        let detail = format!(
-            "Idempotency-Key must be there once, with 1 to {KEY_CHARS_MAX} printable ASCII characters"
-        );
+        let name = if header == SOURCE_HEADER { "Idempotency-Source" } else { "Idempotency-Key" };
+        let detail =
+            format!("{name} must be there once, with 1 to {KEY_CHARS_MAX} printable ASCII characters");
         return Err(Problem::not_allowed("invalid_idempotency_key", detail));
     }
     Ok(Some(key))
@@ -364,132 +385,4 @@ fn reused() -> Problem {
 }
 
 #[cfg(test)]
-mod tests {
-    use axum::body::Bytes;
-    use axum::http::StatusCode;
-
-    use super::*;
-
-    const BODY: Digest = [0; 32];
-
-    fn digest(n: usize) -> Digest {
-        Sha256::digest(n.to_be_bytes()).into()
-    }
-
-    async fn answered(remembered: &Arc<Remembered>, n: usize, bytes: usize) -> Answer {
-        let kept = remembered.keep(digest(n), BODY, Timestamp(0)).expect("the same body");
-        let body = Bytes::from(vec![b' '; bytes]);
-        let make = async { Ok(Answer { status: StatusCode::CREATED, body }) };
-        answer_of(Arc::clone(remembered), digest(n), kept, make).await
-    }
-
-    #[test]
-    fn the_oldest_keys_make_room_for_new_ones() {
-        let remembered = Remembered::default();
-        for n in 0..KEYS_MAX + 10 {
-            remembered.keep(digest(n), BODY, Timestamp(0)).expect("new");
-        }
-        assert_eq!(remembered.size(), Size { keys: KEYS_MAX, bytes: 0, forgotten_early: 10 });
-        assert!(remembered.keep(digest(9), [1; 32], Timestamp(0)).is_ok(), "forgotten, so new again");
-        assert!(remembered.keep(digest(KEYS_MAX), [1; 32], Timestamp(0)).is_err(), "still there");
-    }
-
-    #[tokio::test]
-    async fn the_oldest_answers_make_room_for_new_ones() {
-        let remembered = Arc::new(Remembered::default());
-        for n in 0..3 {
-            answered(&remembered, n, ANSWERS_BYTES_MAX / 2).await;
-        }
-        let expect = Size { keys: 2, bytes: ANSWERS_BYTES_MAX, forgotten_early: 1 };
-        assert_eq!(remembered.size(), expect);
-        assert_eq!(answered(&remembered, 2, 5).await.body.len(), ANSWERS_BYTES_MAX / 2, "remembered");
-        assert_eq!(answered(&remembered, 0, 5).await.body.len(), 5, "made again");
-    }
-
-    #[tokio::test]
-    async fn an_answer_whose_key_was_forgotten_meanwhile_is_not_counted() {
-        let remembered = Arc::new(Remembered::default());
-        let kept = remembered.keep(digest(0), BODY, Timestamp(0)).expect("new");
-        let later = Timestamp(0).after(REMEMBERED_FOR);
-        remembered.keep(digest(1), BODY, later).expect("new");
-        let make = async { Ok(Answer::nothing()) };
-        answer_of(Arc::clone(&remembered), digest(0), kept, make).await;
-        assert_eq!(remembered.size(), Size { keys: 1, bytes: 0, forgotten_early: 0 });
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_the_callers_and_the_next_one_tries_again() {
-        let remembered = Arc::new(Remembered::default());
-        let kept = remembered.keep(digest(0), BODY, Timestamp(0)).expect("new");
-        let make = async { panic!("on purpose") };
-        let ended = tokio::spawn(answer_of(Arc::clone(&remembered), digest(0), kept, make)).await;
-        assert!(ended.is_err_and(|error| error.is_panic()));
-        assert_eq!(answered(&remembered, 0, 5).await.status, StatusCode::CREATED);
-    }
-
-    /// What a router answers to a POST with a key, or to a DELETE of a device.
-    async fn called(router: &axum::Router, call: &str, body: &str) -> (u16, serde_json::Value) {
-        let (method, path) = call.split_once(' ').expect("a method and a path");
-        let request = Request::builder().method(method).uri(path).header(HEADER, "k1");
-        let request = request.body(axum::body::Body::from(body.to_owned())).expect("a request");
-        let response = tower_service::Service::call(&mut router.clone(), request).await.expect("no failure");
-        let status = response.status().as_u16();
-        let bytes = http_body_util::BodyExt::collect(response.into_body()).await.expect("whole").to_bytes();
-        (status, serde_json::from_slice(&bytes).unwrap_or_default())
-    }
-
-    /// A server without tokens, with what it shares.
-    async fn served() -> (ApiState, axum::Router) {
-        let store = Arc::new(store::MemoryStore::new(base::Lineage(1), 2));
-        let clock = Arc::new(base::SystemClock::start(Timestamp(0)));
-        let settings = engine::Settings::for_tests();
-        let engine = engine::Engine::start(settings, store, clock).await.expect("an empty store loads");
-        let budget = net::memory_budget::MemoryBudget::default();
-        let api = ApiState::new(engine, access::Access::Open, &budget, Arc::default());
-        let router = crate::router_with(&api, axum::Router::new());
-        (api, router)
-    }
-
-    #[tokio::test]
-    async fn of_a_campaign_that_was_begun_the_id_alone_is_kept() {
-        let (api, router) = served().await;
-        let begin = "POST /v1/campaigns";
-        let body = format!(r#"{{"id":"c","count":1,"every":"1h","payload":"{}"}}"#, "x".repeat(100_000));
-        let first = called(&router, begin, &body).await;
-        assert_eq!(first.0, 201, "{}", first.1);
-        let kept = api.shared.remembered.size().bytes;
-        assert!((1..200).contains(&kept), "{kept} bytes are remembered");
-        assert_eq!(called(&router, begin, &body).await, first);
-        let (status, other) = called(&router, begin, r#"{"payload":1,"count":1,"every":"1h"}"#).await;
-        assert_eq!((status, other["code"].as_str()), (422, Some(REUSED)));
-        let (status, changed) = called(&router, "PATCH /v1/campaigns/c", r#"{"count":3}"#).await;
-        assert_eq!(status, 200, "{changed}");
-        assert_eq!(called(&router, begin, &body).await, (201, changed));
-        assert_eq!(called(&router, "DELETE /v1/campaigns/c", "").await.0, 204);
-        let (status, gone) = called(&router, begin, &body).await;
-        assert_eq!((status, gone["code"].as_str()), (404, Some("unknown_campaign")));
-        let other = r#"{"payload":1,"count":2,"every":"1h"}"#;
-        assert_eq!(called(&router, "PUT /v1/campaigns/c", other).await.0, 201);
-        assert_eq!(called(&router, begin, &body).await.0, 404, "another one has its id");
-    }
-
-    #[tokio::test]
-    async fn a_repeat_of_a_sent_command_is_answered_from_the_command() {
-        let (api, router) = served().await;
-        let send = "POST /v1/devices/0xA/commands";
-        assert_eq!(called(&router, "POST /v1/devices", r#"{"id":"0xA"}"#).await.0, 201);
-        let before = api.shared.remembered.size().bytes;
-        let body = format!(r#"{{"payload":"{}"}}"#, "x".repeat(100_000));
-        let first = called(&router, send, &body).await;
-        assert_eq!(first.0, 201, "{}", first.1);
-        assert_eq!(called(&router, send, &body).await, first);
-        let (status, other) = called(&router, send, r#"{"payload":2}"#).await;
-        assert_eq!((status, other["code"].as_str()), (422, Some(REUSED)));
-        assert_eq!(called(&router, send, "7").await.0, 422);
-        assert_eq!(called(&router, send, &body).await, first, "a wrong body takes no key away");
-        assert_eq!(api.shared.remembered.size().bytes, before, "nothing of it is kept besides");
-        assert_eq!(called(&router, "DELETE /v1/devices/0xA", "").await.0, 204);
-        let (status, gone) = called(&router, send, &body).await;
-        assert_eq!((status, gone["code"].as_str()), (404, Some("unknown_command")));
-    }
-}
+mod tests;

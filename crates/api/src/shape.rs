@@ -96,7 +96,9 @@ pub(crate) use portal::{NewPortalShape, PORTAL_RIGHTS, PortalsShape, new_portal,
 pub(crate) use quarantined::QuarantinedShape;
 pub(crate) use queue::{QueueShape, queue_settings, queue_settings_schema};
 pub(crate) use reading::ReadingShape;
-pub(crate) use relay::{ON_REFUSED, RELAY_STATES, RelayShape, relay_word, relay_word_schema};
+pub(crate) use relay::{
+    ANNOUNCED_STATES, ON_REFUSED, RELAY_STATES, RelayShape, relay_word, relay_word_schema,
+};
 pub(crate) use rollout::{BulkShape, NewBulkShape, NewRolloutShape, RolloutDeviceShape, RolloutShape};
 pub(crate) use stats::StatsShape;
 pub(crate) use stream::{BlockShape, HandlersShape, StreamShape};

@@ -50,7 +50,7 @@ pub(crate) async fn append(
     let bytes: Vec<u8> = body.into();
     let messages = decode_transfer(&bytes, is_json_line)?;
     drop(bytes);
-    let terms = AppendTerms { expect_last_id: None, run, is_durable };
+    let terms = AppendTerms { run, is_durable, ..AppendTerms::default() };
     let appended = api.streams().append_transfer(stream, messages, terms).await?;
     let TransferAppended { appended, duplicates, identity } = appended;
     let mut response = Answer::ok(&TransferredShape { appended, duplicates }).into_response();

@@ -84,6 +84,13 @@ pub struct PutCopy {
     /// Bytes in a second at most.
     #[arg(long, value_name = "BYTES")]
     rate: Option<u64>,
+    /// What is copied: messages of the stream, or reports of devices, which the node takes as any
+    /// reports.
+    #[arg(long, value_name = "messages|reports", value_parser = ["messages", "reports"])]
+    kind: Option<String>,
+    /// Whose reports: those of the devices that this selector means, such as site=12.
+    #[arg(long, value_name = "SELECTOR")]
+    selector: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -121,15 +128,22 @@ struct CopyBody<'a> {
     live_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selector: Option<&'a str>,
 }
 
 /// How a copy stands.
 #[derive(Deserialize)]
 struct CopyView {
     name: String,
+    kind: String,
     direction: String,
     node: String,
-    stream: String,
+    /// A copy of kind reports has none.
+    stream: Option<String>,
+    selector: Option<String>,
     state: String,
     position: String,
     lag: u64,
@@ -137,6 +151,7 @@ struct CopyView {
     copied: u64,
     duplicates: u64,
     dropped: u64,
+    refused: u64,
     error: Option<String>,
 }
 
@@ -177,6 +192,8 @@ impl PutCopy {
             from: self.from.as_deref(),
             live_share: self.live_share,
             rate: self.rate,
+            kind: self.kind.as_deref(),
+            selector: self.selector.as_deref(),
         }
     }
 }
@@ -234,21 +251,36 @@ impl ReceiptView {
 }
 
 impl CopyView {
+    /// The stream there, or what goes to no stream.
+    fn other(&self) -> &str {
+        self.stream.as_deref().unwrap_or(&self.kind)
+    }
+
     fn facts(&self) -> String {
-        facts(&[
+        let is_of_reports = self.kind == "reports";
+        let mut all = vec![
             ("copy", Cell::text(&self.name)),
             (
                 if self.direction == "to" { "to" } else { "from" },
-                Cell::text(&format!("{} {}", self.node, self.stream)),
+                Cell::text(&format!("{} {}", self.node, self.other())),
             ),
+        ];
+        if is_of_reports {
+            all.push(("selector", Cell::maybe(self.selector.as_deref())));
+        }
+        all.extend([
             ("state", Cell::text(&self.state)),
             ("position", Cell::text(&self.position)),
             ("lag", Cell::number(self.lag)),
             ("copied", Cell::number(self.copied)),
             ("duplicates", Cell::number(self.duplicates)),
             ("dropped", Cell::number(self.dropped)),
-            ("error", Cell::maybe(self.error.as_deref())),
-        ])
+        ]);
+        if is_of_reports {
+            all.push(("refused", Cell::number(self.refused)));
+        }
+        all.push(("error", Cell::maybe(self.error.as_deref())));
+        facts(&all)
     }
 }
 
@@ -261,7 +293,7 @@ impl Row for CopyView {
             Cell::text(&self.name),
             Cell::text(&self.direction),
             Cell::text(&self.node),
-            Cell::text(&self.stream),
+            Cell::text(self.other()),
             Cell::text(&self.state),
             Cell::text(&self.position).aligned_right(),
             Cell::number(self.lag),
@@ -293,6 +325,11 @@ mod tests {
                 &["--from-node", "dc1", "--other", "a/b", "--segment", "x", "--rate", "7"],
                 Some(r#"{"direction":"from","node":"dc1","stream":"a/b","segments":["x"],"rate":7}"#),
             ),
+            (
+                &["--to-node", "dc1", "--kind", "reports", "--selector", "site=12"],
+                Some(r#"{"direction":"to","node":"dc1","kind":"reports","selector":"site=12"}"#),
+            ),
+            (&["--to-node", "dc1", "--kind", "events"], None),
             (&["--to-node", "a", "--from-node", "b"], None),
             (&[], None),
         ] {

@@ -32,6 +32,10 @@ pub struct CopyTerms {
     live_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selector: Option<String>,
 }
 
 impl CopyTerms {
@@ -47,8 +51,31 @@ impl CopyTerms {
         Self::of("from", node.into())
     }
 
+    /// Accepted reports of devices are brought to a node, by way of the stream. The token of the
+    /// node needs the scope `report` there.
+    #[must_use]
+    pub fn reports_to(node: impl Into<String>) -> Self {
+        Self { kind: Some("reports"), ..Self::of("to", node.into()) }
+    }
+
     fn of(direction: &'static str, node: String) -> Self {
-        Self { direction, node, stream: None, segments: Vec::new(), from: None, live_share: None, rate: None }
+        Self {
+            direction,
+            node,
+            stream: None,
+            segments: Vec::new(),
+            from: None,
+            live_share: None,
+            rate: None,
+            kind: None,
+            selector: None,
+        }
+    }
+
+    /// Only reports of the devices that a selector means are brought.
+    #[must_use]
+    pub fn selector(self, selector: impl Into<String>) -> Self {
+        Self { selector: Some(selector.into()), ..self }
     }
 
     /// The stream there has another name.
@@ -102,6 +129,12 @@ pub struct CopySummary {
     pub duplicates: u64,
     /// Messages that went before they were copied.
     pub dropped: u64,
+    /// `messages` or `reports`.
+    #[serde(default)]
+    pub kind: String,
+    /// Reports that the other node refused for good.
+    #[serde(default)]
+    pub refused: u64,
     /// Why it does not go on.
     pub error: Option<String>,
 }

@@ -26,6 +26,7 @@ pub struct Request {
     pub(crate) body: Bytes,
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) idempotency_key: Option<HeaderValue>,
+    pub(crate) idempotency_source: Option<HeaderValue>,
     /// `None` is the client's.
     pub(crate) timeout: Option<Duration>,
     /// A longer answer is not read.
@@ -49,6 +50,7 @@ impl Request {
             body: Bytes::new(),
             content_type: None,
             idempotency_key: None,
+            idempotency_source: None,
             timeout: None,
             answer_bytes_max: ANSWER_BYTES_MAX,
         }
@@ -84,6 +86,15 @@ impl Request {
     /// When no header can carry the key.
     pub fn idempotency_key(self, key: &str) -> Result<Self, InvalidHeaderValue> {
         Ok(Self { idempotency_key: Some(HeaderValue::from_str(key)?), ..self })
+    }
+
+    /// With the name of a source that publishes to a queue call after call, each under a key: the
+    /// server knows the newest of its keys for 90 days.
+    ///
+    /// # Errors
+    /// When no header can carry the name.
+    pub fn idempotency_source(self, source: &str) -> Result<Self, InvalidHeaderValue> {
+        Ok(Self { idempotency_source: Some(HeaderValue::from_str(source)?), ..self })
     }
 
     /// How long to wait until the answer begins, and as long again until it ends: the client's

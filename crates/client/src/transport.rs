@@ -176,6 +176,9 @@ impl Transport {
         if let Some(key) = &request.idempotency_key {
             headers.insert("idempotency-key", key.clone());
         }
+        if let Some(source) = &request.idempotency_source {
+            headers.insert("idempotency-source", source.clone());
+        }
         Ok(http)
     }
 

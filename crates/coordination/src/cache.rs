@@ -40,7 +40,7 @@ pub struct ByteCache {
 
 /// How a cache does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheFigures {
+pub struct CacheStats {
     /// Values in it.
     pub values: u64,
     /// Bytes that these count for.
@@ -119,8 +119,8 @@ impl ByteCache {
 
     /// How it does.
     #[must_use]
-    pub fn figures(&self) -> CacheFigures {
-        CacheFigures {
+    pub fn stats(&self) -> CacheStats {
+        CacheStats {
             values: self.values.len() as u64,
             bytes: self.values.weight(),
             hits: self.hits.load(Relaxed),
@@ -161,7 +161,7 @@ mod tests {
         assert!(cache.put(name("k"), value(b"2", None), true, Timestamp(10)));
         assert!(cache.delete(&name("k"), Timestamp(11)));
         assert!(!cache.delete(&name("k"), Timestamp(11)));
-        let CacheFigures { hits, misses, values, .. } = cache.figures();
+        let CacheStats { hits, misses, values, .. } = cache.stats();
         assert_eq!((hits, misses, values), (1, 1, 0));
     }
 
@@ -181,8 +181,8 @@ mod tests {
         let cache = ByteCache::new(1 << 20);
         for number in 0..10_000 {
             cache.put(name(&number.to_string()), value(&[7; 1_000], None), false, Timestamp(0));
-            assert!(cache.figures().bytes <= 1 << 20);
+            assert!(cache.stats().bytes <= 1 << 20);
         }
-        assert!(cache.figures().values > 500);
+        assert!(cache.stats().values > 500);
     }
 }

@@ -20,7 +20,7 @@ mod limits;
 mod locks;
 mod name;
 
-pub use cache::{ByteCache, CacheFigures, CachedValue};
+pub use cache::{ByteCache, CacheStats, CachedValue};
 pub use channels::{ChannelEvent, ChannelListener, ChannelPatterns, Channels, TooManyListeners};
 pub use limits::{LimitAsked, LimitDecision, LimitKind, LimitPage, LimitShown, LimitTable, TooManyLimits};
 pub use locks::{LockAsked, LockBounds, LockGrant, LockRefused, LockShown, LockStep, LockTable};

@@ -17,17 +17,13 @@ use engine::streams::{CopiedSpan, CopyLane, CopyMove, CopyProgress, CopyStatus, 
 use futures_util::future::{Either, pending, select};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 
+use crate::batch_size::BatchSize;
 use crate::ends::{
     CopyBatch, CopyFailure, CopyFailureKind, CopyHome, PageAsk, SinkAnswer, SourcePage, StreamEnd,
 };
 
 /// Batches that are sent and not answered.
 const IN_FLIGHT_MAX: usize = 2;
-/// Messages of a batch, at most.
-pub(crate) const BATCH_MESSAGES_MAX: usize = 1_000;
-/// Bytes of a batch, at most; one message is always sent. With those in flight and the one that
-/// is read, it bounds the memory of a copy.
-const BATCH_BYTES_MAX: usize = 1 << 20;
 /// The position is moved so often while messages go; whenever none do, at once.
 const MOVED_EVERY: Duration = Duration::from_millis(200);
 
@@ -58,6 +54,8 @@ struct SentBatch {
     to: u64,
     /// Who gave the messages.
     source: PeerIdentity,
+    /// When; nothing where all was left out.
+    sent_at: Option<Timestamp>,
     /// It is sent once more if it overtook the one before it; nothing where all was left out.
     again: Option<CopyBatch>,
 }
@@ -69,7 +67,7 @@ pub(crate) struct CopyRun<'a, H, S, T> {
     sink: &'a T,
     row: StreamCopy,
     pub(crate) status: CopyStatus,
-    pub(crate) batch_messages: usize,
+    pub(crate) size: BatchSize,
     /// Up to here each lane was read.
     read_to: LanePlaces,
     /// The newest durable message of the source, as far as it is known.
@@ -105,13 +103,7 @@ enum CopyEvent {
 }
 
 impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
-    pub(crate) fn new(
-        home: &'a H,
-        source: &'a S,
-        sink: &'a T,
-        row: StreamCopy,
-        batch_messages: usize,
-    ) -> Self {
+    pub(crate) fn new(home: &'a H, source: &'a S, sink: &'a T, row: StreamCopy, size: BatchSize) -> Self {
         let now = home.now();
         let backlog = row.position;
         let live = row.live.map_or(backlog, |live| live.position);
@@ -120,7 +112,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             source,
             sink,
             status: CopyStatus::default(),
-            batch_messages,
+            size,
             read_to: LanePlaces { backlog, live },
             newest: 0,
             is_at_end: false,
@@ -200,9 +192,12 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
     /// Reads the next page, if one may be read now.
     fn read_on(&mut self, now: Timestamp) {
         let is_resting = self.is_at_end && !(self.in_flight.is_empty() && self.answered.is_empty());
+        let in_flight_max = if self.sink.is_stop_and_wait() { 1 } else { IN_FLIGHT_MAX };
+        let is_unmoved = self.sink.is_stop_and_wait() && !self.answered.is_empty();
         let may_read = self.reading.is_none()
-            && self.in_flight.len() < IN_FLIGHT_MAX
+            && self.in_flight.len() < in_flight_max
             && !is_resting
+            && !is_unmoved
             && self.pace.next_at() <= now;
         if !may_read {
             return;
@@ -216,13 +211,13 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         }
         let few =
             until.map_or(usize::MAX, |until| usize::try_from(until - after.min(until)).unwrap_or(1).max(1));
-        let ask = self.ask(after, self.batch_messages.min(few), self.is_at_end);
+        let ask = self.ask(after, self.size.messages.min(few), self.is_at_end);
         let source = self.source;
         self.reading = Some(Box::pin(async move { (lane, source.page(ask).await) }));
     }
 
     fn ask(&self, after: u64, limit: usize, waits: bool) -> PageAsk {
-        let bytes_max = self.pace.bytes_together(BATCH_BYTES_MAX);
+        let bytes_max = self.pace.bytes_together(self.size.bytes);
         PageAsk { after, from: None, segments: self.row.segments.clone(), limit, bytes_max, waits }
     }
 
@@ -284,6 +279,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
 
     async fn take_page(&mut self, lane: CopyLane, page: SourcePage) -> Result<(), CopyRunEnd> {
         self.check_source(&page.identity).await?;
+        self.check_begin(&page)?;
         self.newest = page.newest;
         self.note_page(&page);
         let from = self.place_of(lane);
@@ -307,7 +303,8 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         self.place += 1;
         self.pace.spend(batch.body.len() as u64, self.home.now());
         self.sent.add(lane, batch.body.len() as u64);
-        let sent = SentBatch { lane, from, to, source: page.identity.clone(), again: Some(batch.clone()) };
+        let (source, sent_at) = (page.identity.clone(), Some(self.home.now()));
+        let sent = SentBatch { lane, from, to, source, sent_at, again: Some(batch.clone()) };
         self.in_flight.push_back(self.sending(sent, batch));
         self.go_live(lane, &page).await
     }
@@ -376,10 +373,14 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             to: sent.to,
             copied: answer.appended,
             duplicates: answer.duplicates,
+            refused: answer.refused,
             peer,
         });
-        self.batch_messages = (2 * self.batch_messages).min(BATCH_MESSAGES_MAX);
-        let is_due = self.home.now() >= self.moved_at.after(MOVED_EVERY);
+        if let Some(at) = sent.sent_at {
+            let took_ms = self.home.now().0.saturating_sub(at.0);
+            self.size.answered(Duration::from_millis(u64::try_from(took_ms).unwrap_or(0)));
+        }
+        let is_due = self.sink.is_stop_and_wait() || self.home.now() >= self.moved_at.after(MOVED_EVERY);
         self.sink_seen_at = self.home.now();
         let is_paced = self.pace.next_at() > self.home.now();
         let is_idle = self.in_flight.is_empty() && (self.is_at_end || self.is_merging() || is_paced);
@@ -405,7 +406,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             CopyDirection::From => Some(source.clone()),
             CopyDirection::To => self.answered.last().map(|answered| answered.peer.clone()).or(known),
         };
-        let step = |peer| CopiedSpan { lane, from, to, copied: 0, duplicates: 0, peer };
+        let step = |peer| CopiedSpan::of_nothing(lane, (from, to), peer);
         if self.in_flight.is_empty() {
             // A sink that never answered has nothing: it is not known yet which stream it is.
             if let Some(peer) = peer {
@@ -413,9 +414,9 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             }
             return;
         }
-        let sent = SentBatch { lane, from, to, source: source.clone(), again: None };
+        let sent = SentBatch { lane, from, to, source: source.clone(), sent_at: None, again: None };
         let peer = peer.unwrap_or_default();
-        let answer = SinkAnswer { appended: 0, duplicates: 0, identity: peer };
+        let answer = SinkAnswer { appended: 0, duplicates: 0, refused: 0, identity: peer };
         self.in_flight.push_back(Box::pin(async move { (sent, Ok(answer)) }));
     }
 
@@ -428,6 +429,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             last.to = step.to;
             last.copied += step.copied;
             last.duplicates += step.duplicates;
+            last.refused += step.refused;
             return;
         }
         self.answered.push(step);

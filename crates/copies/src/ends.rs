@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::{Problem, Timestamp};
 use bytes::Bytes;
 use engine::records::StreamCopy;
-use engine::streams::{CopyMove, CopyProgress, CopyStatus, PeerIdentity};
+use engine::streams::{CopyMove, CopyProgress, CopyStatus, OriginPage, PeerIdentity};
 
 /// A stream at one end of a copy.
 ///
@@ -17,6 +17,12 @@ pub trait StreamEnd: Send + Sync {
 
     /// Appends messages, all or none. The answer says that they are durable there.
     fn append(&self, batch: CopyBatch) -> impl Future<Output = Result<SinkAnswer, CopyFailure>> + Send;
+
+    /// Whether a batch may be appended only once the position behind the one before is durable: for
+    /// an end that knows no more than the latest batch when it is sent again.
+    fn is_stop_and_wait(&self) -> bool {
+        false
+    }
 }
 
 /// Where the row of a copy is, and the time.
@@ -78,6 +84,22 @@ pub struct SourcePage {
     pub identity: PeerIdentity,
 }
 
+impl SourcePage {
+    /// What was read of a stream, as its copies send it.
+    #[must_use]
+    pub fn of(read: &OriginPage) -> Self {
+        let items = &read.page.items;
+        Self {
+            body: if items.is_empty() { Bytes::new() } else { read.encode().into() },
+            messages: items.len() as u64,
+            oldest_at: items.first().map(|message| message.received_at),
+            next_after: read.page.next_after,
+            newest: read.newest_durable,
+            identity: read.identity.clone(),
+        }
+    }
+}
+
 /// Messages that are appended together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyBatch {
@@ -98,6 +120,8 @@ pub struct SinkAnswer {
     pub appended: u64,
     /// Messages that were there before.
     pub duplicates: u64,
+    /// Reports that were refused for good.
+    pub refused: u64,
     /// Which stream has them.
     pub identity: PeerIdentity,
 }

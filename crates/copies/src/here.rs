@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::time::Duration;
 
 use base::{Problem, Timestamp, random};
-use bytes::Bytes;
 use engine::Engine;
 use engine::records::StreamCopy;
 use engine::streams::{
@@ -17,7 +16,7 @@ use net::transfer::is_json_line;
 use tokio::task::spawn_blocking;
 
 use crate::ends::{CopyBatch, CopyFailure, CopyHome, PageAsk, SinkAnswer, SourcePage, StreamEnd};
-use crate::places::BatchPlaces;
+use crate::places::{BatchPlace, BatchPlaces};
 
 /// A stream of this server.
 #[derive(Clone, Debug)]
@@ -53,14 +52,13 @@ impl EndHere {
         let read = spawn_blocking(move || streams.durable_page(&stream, &query)).await;
         Ok(read.map_err(|_| Problem::unavailable("the server is not accepting now"))??)
     }
-}
 
-impl StreamEnd for EndHere {
-    async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
+    /// Durable messages behind an id, as [`StreamEnd::page`] says, with the place that they take.
+    pub(crate) async fn durable(&self, ask: PageAsk) -> Result<(BatchPlace, OriginPage), CopyFailure> {
         let mut ask = ask;
         let began = ask.after;
         let mut is_late = false;
-        let (place, read) = loop {
+        loop {
             let place = self.places.take().await;
             let read = self.look(&ask).await?;
             let is_empty = read.page.items.is_empty();
@@ -71,7 +69,7 @@ impl StreamEnd for EndHere {
                 || read.page.next_after > began.saturating_add(LEFT_OUT)
                 || (is_late && read.page.next_after > began)
             {
-                break (place, read);
+                return Ok((place, read));
             }
             ask.after = read.page.next_after;
             // Whoever waits for messages holds no place.
@@ -84,27 +82,27 @@ impl StreamEnd for EndHere {
             }
             let late = self.engine.until(self.engine.clock().now().after(LEFT_OUT_TOLD_AFTER));
             is_late = matches!(select(pin!(more), pin!(late)).await, Either::Right(_));
-        };
-        let body = if read.page.items.is_empty() { Bytes::new() } else { read.encode().into() };
-        let body = place.held_by(body);
-        Ok(SourcePage {
-            messages: read.page.items.len() as u64,
-            oldest_at: read.page.items.first().map(|message| message.received_at),
-            next_after: read.page.next_after,
-            newest: read.newest_durable,
-            identity: read.identity,
-            body,
-        })
+        }
+    }
+}
+
+impl StreamEnd for EndHere {
+    async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
+        let (place, read) = self.durable(ask).await?;
+        let mut page = SourcePage::of(&read);
+        page.body = place.held_by(page.body);
+        Ok(page)
     }
 
     async fn append(&self, batch: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
         let messages = decode_transfer(&batch.body, is_json_line)?;
         let run = Some(PlaceInRun::of_sender(batch.run, batch.place));
-        let terms = AppendTerms { expect_last_id: None, run, is_durable: true };
+        let terms = AppendTerms { run, is_durable: true, ..AppendTerms::default() };
         let appended = self.engine.streams().append_transfer(&self.stream, messages, terms).await?;
         Ok(SinkAnswer {
             appended: appended.appended,
             duplicates: appended.duplicates,
+            refused: 0,
             identity: appended.identity,
         })
     }

@@ -15,16 +15,22 @@
 //! | [`ends`] | the ports: an end of a copy, and where its row is |
 //! | [`run`] | the loop of one copy: what becomes of failures |
 //! | `copy_run` | a copy while nothing fails |
+//! | `batch_size` | how much it sends at a time |
 //! | [`here`] | the ends and the home in this server |
 //! | [`places`] | what all copies together hold in memory |
 //! | [`peer`] | an end at another node, over HTTP |
+//! | [`reports`] | the ends of a copy of kind `reports` |
+//! | `gathers` | reports on their way from the devices' partitions to the streams of copies |
 //! | [`tasks`] | a task for each copy that runs |
 
+mod batch_size;
 mod copy_run;
 pub mod ends;
+mod gathered_reports;
 pub mod here;
 pub mod peer;
 pub mod places;
+pub mod reports;
 pub mod run;
 pub mod tasks;
 mod transport;

@@ -21,11 +21,14 @@ use crate::ends::{CopyBatch, CopyFailure, CopyFailureKind, PageAsk, SinkAnswer, 
 use crate::places::BatchPlaces;
 use crate::transport::{NodeAnswer, NodeTransport};
 
-/// Longest wait for an answer: on a line that was cut without a word, a copy goes on within 5 s of
-/// its return.
-const ANSWER_MAX: Duration = Duration::from_secs(4);
+/// Longest wait for an answer: with the pause between tries, a copy goes on within 5 s of the
+/// return of a line that was cut without a word.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// A single message has the time beside that a line of so many bytes a second needs for it: it
+/// cannot be sent with less. Several messages are sent with fewer where they take longer.
+const SLOWEST_BYTES_PER_SECOND: u64 = 4 << 10;
 /// How long a page waits at the node for its first message; within the time of an answer.
-const WAIT: &str = "3s";
+const WAIT: &str = "2s";
 
 /// How nodes are spoken to, for all copies together.
 #[derive(Debug)]
@@ -49,9 +52,18 @@ impl NodeLines {
         Self { engine: engine.clone(), transport: NodeTransport::new(places.clone()) }
     }
 
-    /// Asks a node, and notes whether it answered.
-    async fn ask(
+    /// Asks a node for an answer within [`ANSWER_MAX`], and notes whether it answered.
+    pub(crate) async fn ask(
         &self,
+        name: &str,
+        make: impl FnOnce(&PeerNode) -> Result<Request<Full<Bytes>>, hyper::http::Error>,
+    ) -> Result<NodeAnswer, CopyFailure> {
+        self.ask_within(ANSWER_MAX, name, make).await
+    }
+
+    async fn ask_within(
+        &self,
+        limit: Duration,
         name: &str,
         make: impl FnOnce(&PeerNode) -> Result<Request<Full<Bytes>>, hyper::http::Error>,
     ) -> Result<NodeAnswer, CopyFailure> {
@@ -68,7 +80,7 @@ impl NodeLines {
             shown.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, shown);
         }
-        let answer = self.transport.ask(request, ANSWER_MAX).await;
+        let answer = self.transport.ask(request, limit).await;
         let now = self.engine.clock().now();
         match &answer {
             Ok(answer) if answer.status.as_u16() == 401 => {
@@ -88,7 +100,7 @@ impl NodeLines {
     }
 }
 
-fn url_of(node: &PeerNode, path: &str) -> String {
+pub(crate) fn url_of(node: &PeerNode, path: &str) -> String {
     format!("{}{path}", node.url.trim_end_matches('/'))
 }
 
@@ -138,16 +150,29 @@ impl StreamEnd for EndThere {
                 .header(RUN_HEADER, format!("{:016x}-{}", batch.run, batch.place))
                 .body(Full::new(batch.body.clone()))
         };
-        let answer = self.lines.ask(&self.node, make).await?;
+        let answer = self.lines.ask_within(time_for(&batch), &self.node, make).await?;
         let NodeAnswer { headers, body, .. } = checked(answer)?;
         let told: Value = serde_json::from_slice(&body).map_err(|error| foreign(&error.to_string()))?;
-        let count = |name: &str| told[name].as_u64().ok_or_else(|| foreign(&format!("it says no {name}")));
-        let (appended, duplicates) = (count("appended")?, count("duplicates")?);
+        let (appended, duplicates) = (counted(&told, "appended")?, counted(&told, "duplicates")?);
         if appended + duplicates != batch.messages {
             return Err(foreign("it counts other messages than it was sent"));
         }
-        Ok(SinkAnswer { appended, duplicates, identity: identity(&headers)? })
+        Ok(SinkAnswer { appended, duplicates, refused: 0, identity: identity(&headers)? })
     }
+}
+
+/// A count in an answer.
+pub(crate) fn counted(told: &Value, name: &str) -> Result<u64, CopyFailure> {
+    told[name].as_u64().ok_or_else(|| foreign(&format!("it says no {name}")))
+}
+
+/// Within what time a batch is answered.
+fn time_for(batch: &CopyBatch) -> Duration {
+    let sent = match batch.messages {
+        0 | 1 => Duration::from_secs(batch.body.len() as u64 / SLOWEST_BYTES_PER_SECOND),
+        _ => Duration::ZERO,
+    };
+    ANSWER_MAX + sent
 }
 
 fn query_of(ask: &PageAsk) -> String {
@@ -167,11 +192,11 @@ fn query_of(ask: &PageAsk) -> String {
 }
 
 /// What is answered is not what a node of this kind says.
-fn foreign(what: &str) -> CopyFailure {
+pub(crate) fn foreign(what: &str) -> CopyFailure {
     CopyFailure::new(CopyFailureKind::Refused, format!("its answer is not that of a node: {what}"))
 }
 
-fn checked(answer: NodeAnswer) -> Result<NodeAnswer, CopyFailure> {
+pub(crate) fn checked(answer: NodeAnswer) -> Result<NodeAnswer, CopyFailure> {
     if answer.status.is_success() {
         return Ok(answer);
     }

@@ -6,7 +6,8 @@ use base::Problem;
 use engine::streams::CopyStatus;
 use engine::streams::copying::pause;
 
-use crate::copy_run::{BATCH_MESSAGES_MAX, CopyRun, CopyRunEnd};
+use crate::batch_size::BatchSize;
+use crate::copy_run::{CopyRun, CopyRunEnd};
 use crate::ends::{CopyFailure, CopyFailureKind, CopyHome, StreamEnd};
 
 /// A peer that asks for more patience gets this much: it is to be found soon once it can again.
@@ -20,14 +21,14 @@ pub async fn run_copy<H: CopyHome, S: StreamEnd, T: StreamEnd>(
     seed: u64,
 ) -> Problem {
     let mut status = CopyStatus::default();
-    let mut batch_messages = BATCH_MESSAGES_MAX;
+    let mut size = BatchSize::default();
     loop {
         let ended = match home.row().await {
             Ok(row) => {
-                let mut run = CopyRun::new(home, source, sink, row, batch_messages);
+                let mut run = CopyRun::new(home, source, sink, row, size);
                 run.status = status;
                 let ended = run.go().await;
-                (status, batch_messages) = (run.status, run.batch_messages);
+                (status, size) = (run.status, run.size);
                 ended
             }
             Err(problem) => CopyRunEnd::Home(problem),
@@ -39,10 +40,9 @@ pub async fn run_copy<H: CopyHome, S: StreamEnd, T: StreamEnd>(
             CopyRunEnd::Failed(failure) => failure,
         };
         // What takes too long is tried with less.
-        batch_messages = match failure.kind {
-            CopyFailureKind::Unanswered => (batch_messages / 2).max(1),
-            _ => BATCH_MESSAGES_MAX,
-        };
+        if failure.kind == CopyFailureKind::Unanswered {
+            size.shrink();
+        }
         status.failures = status.failures.saturating_add(1);
         status.at = home.now();
         if failure.kind != CopyFailureKind::OutOfOrder || status.failures > 1 {

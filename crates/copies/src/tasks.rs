@@ -1,20 +1,23 @@
 //! A task for each copy that runs, and a look at nodes that no copy speaks with.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::hash;
 use engine::Engine;
 use engine::records::{CopyDirection, StreamCopy};
-use engine::streams::{CopyKey, CopyTarget, StreamName};
+use engine::streams::{CopyKey, CopyTarget, PeerAsk, StreamName, Streams};
 use engine::target_tasks::TargetTasks;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::ends::CopyHome;
+use crate::ends::{CopyFailureKind, CopyHome, PageAsk, StreamEnd};
+use crate::gathered_reports::bring_gathered;
 use crate::here::{EndHere, HomeHere};
 use crate::peer::{EndThere, NodeLines};
 use crate::places::BatchPlaces;
+use crate::reports::{ReportsHere, ReportsThere};
 use crate::run::run_copy;
 
 /// How often nodes are asked whether they are there; those that a copy speaks with are known
@@ -36,6 +39,20 @@ pub async fn run_copies(engine: Engine, mut shutdown: watch::Receiver<bool>) {
     let mut tasks = TargetTasks::default();
     let mut probes = JoinSet::new();
     probes.spawn(probe_nodes(engine.clone(), Arc::clone(&lines)));
+    probes.spawn(answer_asks(streams.clone(), Arc::clone(&lines)));
+    let (mut gathers, mut partitions) = (JoinSet::new(), HashMap::new());
+    let gather = |gathers: &mut JoinSet<()>, partition| {
+        (gathers.spawn(bring_gathered(engine.clone(), partition)).id(), partition)
+    };
+    let gather_again = |gathers: &mut JoinSet<()>, partition| {
+        let engine = engine.clone();
+        let again = async move {
+            engine.until(engine.clock().now().after(TRY_AGAIN_AFTER)).await;
+            bring_gathered(engine, partition).await;
+        };
+        (gathers.spawn(again).id(), partition)
+    };
+    partitions.extend(engine.device_partitions().map(|partition| gather(&mut gathers, partition)));
     loop {
         tasks.follow(streams.running_copies(), |target| {
             run_one(engine.clone(), (Arc::clone(&lines), places.clone()), target)
@@ -44,6 +61,11 @@ pub async fn run_copies(engine: Engine, mut shutdown: watch::Receiver<bool>) {
             _ = shutdown.wait_for(|stop| *stop) => return,
             () = streams.running_copies_changed() => {}
             error = tasks.panicked() => tracing::error!(%error, "the task of a copy failed; it begins anew"),
+            Some(Err(error)) = gathers.join_next() => {
+                tracing::error!(%error, "the task that brings gathered reports failed; it begins anew");
+                let partition = partitions.remove(&error.id());
+                partitions.extend(partition.map(|partition| gather_again(&mut gathers, partition)));
+            }
         }
     }
 }
@@ -64,6 +86,10 @@ async fn run_one(engine: Engine, (lines, places): (Arc<NodeLines>, BatchPlaces),
     };
     // Another direction or another end is another generation.
     let gone = match (row.direction, other_name(&row)) {
+        _ if row.reports.is_some() => {
+            let here = ReportsHere::new(EndHere::new(&engine, stream.clone(), &places));
+            run_copy(&home, &here, &ReportsThere::new(&lines, row.node), seed).await
+        }
         (_, None) => return,
         (direction, Some(other)) => {
             let here = EndHere::new(&engine, stream.clone(), &places);
@@ -89,6 +115,38 @@ async fn run_one(engine: Engine, (lines, places): (Arc<NodeLines>, BatchPlaces),
 
 fn other_name(row: &StreamCopy) -> Option<StreamName> {
     StreamName::new(&row.other_namespace, &row.other_name).ok()
+}
+
+/// Asks nodes what calls want to know of them.
+async fn answer_asks(streams: Streams, lines: Arc<NodeLines>) {
+    let mut asked = JoinSet::new();
+    loop {
+        tokio::select! {
+            ask = streams.next_peer_ask(), if asked.len() < PROBED_AT_ONCE => {
+                asked.spawn(answer(ask, Arc::clone(&lines)));
+            }
+            Some(_answered) = asked.join_next() => {}
+        }
+    }
+}
+
+async fn answer(ask: PeerAsk, lines: Arc<NodeLines>) {
+    let PeerAsk { node, stream, newest } = ask;
+    let page = PageAsk {
+        after: u64::MAX >> 1,
+        from: None,
+        segments: Vec::new(),
+        limit: 1,
+        bytes_max: 1,
+        waits: false,
+    };
+    let told = match EndThere::new(&lines, node, stream).page(page).await {
+        Ok(page) => page.newest,
+        Err(failure) if failure.kind == CopyFailureKind::NotThere => 0,
+        Err(_) => return,
+    };
+    // Whoever asked may have gone.
+    let _gone = newest.send(told);
 }
 
 /// Asks nodes whether they are there, where nobody has spoken with them lately.

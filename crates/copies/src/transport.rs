@@ -1,16 +1,18 @@
 //! Requests to nodes: pooled connections, TLS, and bounds of time and size.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Body as _;
 use hyper::header::HeaderMap;
+use hyper::http::uri::Authority;
 use hyper::{Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
@@ -21,22 +23,35 @@ use crate::places::BatchPlaces;
 /// A node that is there answers a connection sooner. With the pause between tries, a copy goes on
 /// within 5 s of the node's return.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// The same with its TLS handshake, which a distant line needs some more turns for.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(4);
 /// Less than servers, and what is between, wait for.
 const IDLE_MAX: Duration = Duration::from_secs(20);
 /// Connections to a node that are kept while nothing goes over them.
 const IDLE_PER_NODE: usize = 64;
+/// Addresses whose connections are kept; beyond it all are made anew.
+const POOLS_MAX: usize = 1_000;
 /// An answer up to this size takes no place among batches.
 const SMALL_BYTES_MAX: u64 = 64 << 10;
-/// A line is taken for one that moves so much a second at least: what is larger has more time.
-const SLOWEST_BYTES_PER_SECOND: u64 = 4 << 10;
+/// What is sent and not acknowledged for so long ends its connection: the line was cut without a
+/// word.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(3);
+/// A connection over which nothing goes is asked after so long whether the node is there, and so
+/// often: one that waits for an answer ends as soon as one that sends.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
 /// Longest exchange, however it trickles.
 const EXCHANGE_MAX: Duration = Duration::from_secs(600);
 /// Largest answer.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
+type NodeConnector = HttpsConnector<HttpConnector>;
+type NodePool = Client<NodeConnector, Full<Bytes>>;
+
 /// Sends requests to nodes.
 pub(crate) struct NodeTransport {
-    pool: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    connector: NodeConnector,
+    /// By the nodes' addresses: one that is silent costs the others nothing.
+    pools: Mutex<HashMap<Option<Authority>, NodePool>>,
     places: BatchPlaces,
 }
 
@@ -68,32 +83,58 @@ impl NodeTransport {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_MAX));
+        tcp.set_keepalive(Some(ASKED_EVERY));
+        tcp.set_keepalive_interval(Some(ASKED_EVERY));
+        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+        tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX));
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        let pool = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(IDLE_MAX)
-            .pool_max_idle_per_host(IDLE_PER_NODE)
-            .pool_timer(TokioTimer::new())
-            .build(connector);
-        Self { pool, places }
+        Self { pools: Mutex::default(), connector, places }
     }
 
-    /// Asks once; any answer, whole. It begins within `limit` and the time that the body needs on
-    /// a slow line, and goes on within `limit` whenever it pauses.
+    fn pool(&self, node: &Option<Authority>) -> NodePool {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if pools.len() >= POOLS_MAX && !pools.contains_key(node) {
+            pools.clear();
+        }
+        pools.entry(node.clone()).or_insert_with(|| pool_over(&self.connector)).clone()
+    }
+
+    /// Other connections to a node that are kept may have been cut at the same time without a word:
+    /// new ones are made.
+    fn forget_connections(&self, node: &Option<Authority>) {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+    }
+
+    /// Asks once; any answer, whole. Once there is a connection it begins within `limit`, and goes
+    /// on within `limit` whenever it pauses.
     pub(crate) async fn ask(
         &self,
-        request: Request<Full<Bytes>>,
+        mut request: Request<Full<Bytes>>,
         limit: Duration,
     ) -> Result<NodeAnswer, CopyFailure> {
         let late = || CopyFailure::new(CopyFailureKind::Unanswered, format!("no answer within {limit:?}"));
-        let sent_bytes = request.body().size_hint().lower();
-        let sent_within = limit + Duration::from_secs(sent_bytes / SLOWEST_BYTES_PER_SECOND);
+        let node = request.uri().authority().cloned();
+        let pool = self.pool(&node);
         let asked = async {
-            let response = tokio::time::timeout(sent_within, self.pool.request(request)).await;
-            let response = response.map_err(|_| late())?.map_err(|error| {
+            let mut connection = capture_connection(&mut request);
+            let mut response = std::pin::pin!(pool.request(request));
+            let connected = async {
+                tokio::select! {
+                    biased;
+                    response = &mut response => Some(response),
+                    () = async { drop(connection.wait_for_connection_metadata().await) } => None,
+                }
+            };
+            let not_now = |_| CopyFailure::new(CopyFailureKind::NotNow, "no connection in time");
+            let response = match tokio::time::timeout(HANDSHAKE_MAX, connected).await.map_err(not_now)? {
+                Some(response) => response,
+                None => tokio::time::timeout(limit, response).await.map_err(|_| late())?,
+            };
+            let response = response.map_err(|error| {
                 let kind = match error.is_connect() {
                     true => CopyFailureKind::NotNow,
                     false => CopyFailureKind::Unanswered,
@@ -118,8 +159,20 @@ impl NodeTransport {
             };
             Ok(NodeAnswer { status: head.status, headers: head.headers, body })
         };
-        tokio::time::timeout(EXCHANGE_MAX, asked).await.unwrap_or_else(|_| Err(late()))
+        let answer = tokio::time::timeout(EXCHANGE_MAX, asked).await.unwrap_or_else(|_| Err(late()));
+        if answer.as_ref().is_err_and(|failure| failure.kind == CopyFailureKind::Unanswered) {
+            self.forget_connections(&node);
+        }
+        answer
     }
+}
+
+fn pool_over(connector: &NodeConnector) -> NodePool {
+    Client::builder(TokioExecutor::new())
+        .pool_idle_timeout(IDLE_MAX)
+        .pool_max_idle_per_host(IDLE_PER_NODE)
+        .pool_timer(TokioTimer::new())
+        .build(connector.clone())
 }
 
 /// What is behind all that an error is wrapped into: the words that tell people most.

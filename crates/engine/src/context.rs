@@ -91,9 +91,11 @@ impl EngineContext {
                 StreamsContext::new(
                     settings.streams_memory_bytes,
                     settings.block_storages.clone(),
+                    Arc::clone(&devices.gatherings),
                     Arc::clone(&metrics),
                 )
-                .on_node(settings.node_name.clone()),
+                .on_node(settings.node_name.clone())
+                .marked(settings.directory_mark),
             ),
             devices: Arc::new(devices),
             ephemeral: Ephemeral(process_memory(&settings.coordination)),

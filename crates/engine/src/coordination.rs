@@ -16,7 +16,7 @@ use futures_util::future::{BoxFuture, FutureExt, ready};
 use crate::Engine;
 
 pub use coordination::{
-    CacheFigures, CachedValue, ChannelEvent, ChannelListener, ChannelPatterns, CoordinationName, LimitAsked,
+    CacheStats, CachedValue, ChannelEvent, ChannelListener, ChannelPatterns, CoordinationName, LimitAsked,
     LimitDecision, LimitKind, LimitPage, LimitShown, LockAsked, LockGrant, LockShown,
 };
 
@@ -85,7 +85,7 @@ pub trait EphemeralStore: Send + Sync {
     fn listen(&self, patterns: ChannelPatterns) -> Result<ChannelListener, Problem>;
 
     /// How much it keeps: the cache, limits, and listeners.
-    fn figures(&self) -> (CacheFigures, usize, usize);
+    fn stats(&self) -> (CacheStats, usize, usize);
 }
 
 /// The memory of this process.
@@ -143,8 +143,8 @@ impl EphemeralStore for ProcessMemory {
         })
     }
 
-    fn figures(&self) -> (CacheFigures, usize, usize) {
-        (self.cache.figures(), self.limits.len(), self.channels.listeners())
+    fn stats(&self) -> (CacheStats, usize, usize) {
+        (self.cache.stats(), self.limits.len(), self.channels.listeners())
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct CoordinationCollector {
 
 impl Collector for CoordinationCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (cache, limits, listeners) = self.engine.context().ephemeral.0.figures();
+        let (cache, limits, listeners) = self.engine.context().ephemeral.0.stats();
         let stats = self.engine.context().queues.stats.sum();
         for (name, help, value) in [
             ("fieldpost_coordination_locks", "Locks that are held", stats.locks),

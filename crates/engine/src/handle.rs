@@ -30,6 +30,7 @@ use crate::{
 mod attempts;
 mod campaigns;
 mod commands;
+mod gathering;
 mod idempotent;
 mod import;
 mod metrics;
@@ -88,15 +89,16 @@ impl Engine {
         let mut starting = Starting::new(Arc::clone(&settings), context.clone())?;
         let registry = starting.start_registry()?;
         let count = context.kernel.store.partitions();
+        // In front of devices: from their first report on they know which copies want some.
+        let streams = (0..count)
+            .map(|index| starting.start_streams(PartitionId::of_streams(index)))
+            .collect::<Result<Vec<_>, _>>()?;
         let partitions =
             (0..count).map(|id| starting.start_partition(PartitionId(id))).collect::<Result<Vec<_>, _>>()?;
         let queues = (0..count)
             .map(|index| starting.start_queues(PartitionId::of_queues(index)))
             .collect::<Result<Vec<_>, _>>()?;
         let campaigns = starting.start_campaigns()?;
-        let streams = (0..count)
-            .map(|index| starting.start_streams(PartitionId::of_streams(index)))
-            .collect::<Result<Vec<_>, _>>()?;
         starting.work_on_blocks(&streams);
         starting.tell_stale_clients(&partitions);
         starting.carry_rollouts(&registry, &partitions);
@@ -191,9 +193,17 @@ impl Engine {
         }
         let used = split.iter().filter(|reports| !reports.is_empty()).count();
         let (pending, mut parts) = SlicePart::split(count, used);
-        for (partition, reports) in self.shared.partitions.iter().zip(split) {
+        let gatherings = &self.shared.context.devices.gatherings;
+        for ((id, partition), reports) in (0..).map(PartitionId).zip(&self.shared.partitions).zip(split) {
             if reports.is_empty() {
                 continue;
+            }
+            if gatherings.is_full(id) {
+                tokio::select! {
+                    () = gatherings.room(id) => {}
+                    // What was gathered stays where it is: nobody waits for a partition that ended.
+                    () = partition.inbox.closed() => return Err(NotAccepting),
+                }
             }
             let Some(part) = parts.next() else { break };
             partition.send(Input::Reports { way, reports, part }).await?;

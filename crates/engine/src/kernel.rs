@@ -14,10 +14,10 @@ pub mod runner;
 
 pub(crate) mod alarm;
 pub(crate) mod driver;
+pub(crate) mod ended_job;
 pub(crate) mod feed_clock;
 pub(crate) mod hashed;
 pub(crate) mod idempotency;
-pub(crate) mod job_purpose;
 pub(crate) mod partition_handle;
 pub(crate) mod pending_writes;
 pub(crate) mod step_context;

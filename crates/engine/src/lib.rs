@@ -15,6 +15,8 @@ mod coordination_metrics;
 pub mod devices;
 pub mod fleet_index;
 pub mod followers;
+pub mod gathering;
+mod gathering_metrics;
 pub mod kernel;
 pub mod nodes;
 pub mod notices;

@@ -8,47 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{PartitionId, hash};
-use records::{AnswerKey, Command, CommandState, CommandStatus, OutcomeReceiver, PickOutcome, Reservation};
+pub use records::OutcomeLane;
+use records::{AnswerKey, Command, CommandState, CommandStatus, PickOutcome, Reservation};
 
 use crate::Engine;
 use crate::devices::input::CommandInput;
 use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::partition_handle::NotAccepting;
-
-/// Lanes of outcomes to URLs in a partition: a receiver that hangs holds up those of its own lane
-/// only. Outcomes to queues have a lane besides.
-const URL_LANES: u64 = 32;
-
-/// A lane of outcomes in a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OutcomeLane(pub(crate) u64);
-
-impl OutcomeLane {
-    const QUEUES: Self = Self(0);
-
-    /// Whether its outcomes go to queues.
-    #[must_use]
-    pub fn is_of_queues(self) -> bool {
-        self == Self::QUEUES
-    }
-
-    /// Every lane.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        (0..=URL_LANES).map(Self)
-    }
-
-    /// The lane of a receiver.
-    pub(crate) fn of(receiver: &OutcomeReceiver) -> Self {
-        match receiver {
-            OutcomeReceiver::Queue { .. } => Self::QUEUES,
-            OutcomeReceiver::Url { url, .. } => {
-                let origin =
-                    url.splitn(4, '/').take(3).fold(0, |seed, part| hash::derived(seed, part.as_bytes()));
-                Self(1 + origin % URL_LANES)
-            }
-        }
-    }
-}
 
 /// An outcome to be told now. The lease is durable.
 #[derive(Clone, Debug)]

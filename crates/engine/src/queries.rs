@@ -8,7 +8,7 @@ use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, Time
 use fleet::Selection;
 use records::{
     Attempt, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceSlot,
-    DeviceState, Pair, QuarantineKey, Quarantined, Reading, Seen,
+    DeviceState, NotificationState, QuarantineKey, Quarantined, Reading, Seen,
 };
 use store::{Page, ReadingKey, StoreError, View};
 
@@ -251,7 +251,7 @@ impl Queries {
             return Ok(None);
         }
         let view = self.view(self.engine.partition_of(of.id.routing))?;
-        view.job_body(Pair::body_of_failed(of.id)).map_err(unreadable)
+        view.job_body(NotificationState::body_of_failed(of.id)).map_err(unreadable)
     }
 
     /// A page of devices over all partitions; what is known of a device is read only if it is on

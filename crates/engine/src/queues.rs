@@ -27,7 +27,7 @@ mod ready_wait;
 mod stats;
 mod troubled;
 
-pub use crate::kernel::idempotency::IdempotencyKey;
+pub use crate::kernel::idempotency::{IdempotencyKey, SourceCall};
 pub use calls::{Acked, Queues};
 pub use consuming::{HandOver, Leases};
 pub use controls::FollowedControl;

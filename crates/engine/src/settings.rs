@@ -56,6 +56,8 @@ pub struct Settings {
     pub campaigns: CampaignSettings,
     /// What this node calls itself; `None` is the lineage of its data.
     pub node_name: Option<Box<str>>,
+    /// The number that the data directory was given where it lies; a copy of it has another one.
+    pub directory_mark: Option<u64>,
     /// Bytes of memory for messages of streams.
     pub streams_memory_bytes: usize,
     /// Storages of blocks of streams beside the local one.
@@ -100,6 +102,7 @@ impl Settings {
             operations: OperationSettings::default(),
             campaigns: CampaignSettings::default(),
             node_name: None,
+            directory_mark: None,
             streams_memory_bytes: 64_000_000,
             block_storages: store::BlockStorages::default(),
             coordination: CoordinationSettings::default(),

@@ -16,6 +16,7 @@ pub(crate) mod context;
 mod copy;
 pub(crate) mod copy_metrics;
 mod effect;
+mod growth;
 mod handler_log;
 mod holds;
 mod index_cache;
@@ -25,6 +26,7 @@ pub mod machine;
 mod message;
 mod name;
 mod node_identity;
+mod peer_asks;
 mod pushes;
 mod reading;
 mod running_copies;
@@ -34,10 +36,12 @@ mod stream_metrics;
 mod subscription;
 pub(crate) mod subscription_metrics;
 mod tails;
+pub(crate) mod unloading;
 
 pub use ::streams::{
-    CopyLane, CopyProgress, MessageHeaders as TransferHeaders, StreamMessage as TransferMessage,
-    StreamPayload as TransferPayload, SubscriptionStart, TransferReader, TransferWriter, copying,
+    CopyLane, CopyProgress, DiskBounds, FreeSpace, MessageHeaders as TransferHeaders,
+    StreamMessage as TransferMessage, StreamPayload as TransferPayload, SubscriptionStart, TransferReader,
+    TransferWriter, copying,
 };
 pub use append_run::{AppendRun, PlaceInRun};
 pub use calls::{AppendTerms, OriginPage, PushPage, Streams, TransferAppended, decode_transfer};
@@ -45,7 +49,7 @@ pub use checks::{check_message, is_label};
 pub use context::StreamsContext;
 pub use copy::{
     CopiedSpan, CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy,
-    PeerIdentity, ReceiptOf, ReceiptShown,
+    PeerIdentity, ReceiptOf, ReceiptShown, ReportsTerms,
 };
 pub use effect::StreamsEffect;
 pub use holds::SubscriptionHold;
@@ -54,6 +58,7 @@ pub use input::StreamsInput;
 pub use machine::StreamPartition;
 pub use message::{AppendedMessage, MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, SharedBytes};
 pub use name::StreamName;
+pub use peer_asks::PeerAsk;
 pub use pushes::{PushFailure, PushKey, PushTarget};
 pub use shown::{
     BlockShown, HandlerKind, HandlerShown, HandlerState, StreamList, StreamPage, StreamRead, StreamShown,

@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Man(completions::Manual),
     /// What asks a server over its API.
     #[command(flatten)]
-    Remote(RemoteCommand),
+    Remote(Box<RemoteCommand>),
 }
 
 /// The flags of `serve`.

@@ -26,6 +26,7 @@ mod reader;
 mod relay;
 mod shape;
 mod storages;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -116,6 +117,8 @@ pub(crate) struct Settings {
     pub node_name: Option<Box<str>>,
     /// `[streams] memory`, in bytes.
     pub streams_memory_bytes: usize,
+    /// `[streams] disk_free`, in bytes; `None` where the disk is not watched for streams.
+    pub streams_disk_free_bytes: Option<u64>,
     /// `[[storages]]`
     pub storages: Vec<StorageEntry>,
     /// `[coordination]`
@@ -381,6 +384,7 @@ impl Settings {
             jobs: jobs(&mut from),
             node_name: from.read("node.name", &NodeName).value,
             streams_memory_bytes: memory_bytes(&mut from, "streams.memory"),
+            streams_disk_free_bytes: streams::disk_free(&mut from),
             storages: storages::read(&mut from),
             coordination: coordination::read(&mut from),
             durability: durability(&mut from),

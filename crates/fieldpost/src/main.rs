@@ -5,6 +5,7 @@ mod check_config;
 mod command_line;
 mod config;
 mod demo;
+mod program_pages;
 mod serve;
 mod simulate;
 

@@ -9,7 +9,9 @@ mod amqp;
 mod backups;
 mod clock;
 mod data_dir;
+mod directory_mark;
 mod edge;
+mod free_space;
 mod front;
 mod grpc;
 mod host;
@@ -25,7 +27,7 @@ mod tls;
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
@@ -43,6 +45,7 @@ use tokio::task::JoinSet;
 use tracing::{error, info};
 
 use crate::config::{Durability, InForce, Settings, UnknownDevice};
+use crate::program_pages::ProgramPages;
 use edge::EdgeContext;
 use front::Front;
 use host::ServerProcess;
@@ -78,6 +81,7 @@ async fn serve(
     ready_file: Option<PathBuf>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
+    let program_pages = ProgramPages::at_start();
     let mut signals = Signals::listen()?;
     let shares = open_files::share(settings);
     if let Some(file) = &ready_file {
@@ -91,6 +95,7 @@ async fn serve(
 
     info!(http = %addresses.http, data_dir = %settings.data_dir.display(), "starting");
     let store = data_dir::open(settings)?;
+    let directory_mark = directory_mark::read_or_draw(&settings.data_dir)?;
     let block_storages = storages::open(&settings.storages, &settings.data_dir).map_err(Ended)?;
     let clock = tokio::select! {
         clock = clock::start(store.recorded_now(), &bootstrap.front) => Some(clock.map_err(Ended)?),
@@ -101,7 +106,7 @@ async fn serve(
         let threads =
             Running::start(Arc::clone(&store), Arc::clone(&clock)).map_err(because("no threads"))?;
         let engine = Engine::start(
-            engine_settings(settings, block_storages),
+            engine_settings(settings, block_storages, directory_mark),
             Arc::<EmbeddedStore>::clone(&store),
             clock,
         )
@@ -110,11 +115,8 @@ async fn serve(
         engine.name_places_by(settings.place.clone());
         let mut edges = JoinSet::new();
         open_edges(settings, bootstrap, (&engine, &store), &mut addresses, &mut edges, stop).await?;
-        if let Some(file) = ready_file {
-            ready_file::write(&file, &addresses)
-                .map_err(because(&format!("the ready file {} cannot be written", file.display())))?;
-        }
-        tell_ready(&addresses, settings);
+        program_pages.release();
+        tell_ready(&addresses, settings, ready_file.as_deref())?;
         let broken = tokio::select! {
             () = signals.any() => None,
             Some(ended) = edges.join_next() => Some(ended),
@@ -139,13 +141,18 @@ async fn serve(
     Ok(())
 }
 
-/// Names every listener that accepts, as the ready file does.
-fn tell_ready(addresses: &Addresses, settings: &Settings) {
+/// Names every listener that accepts, in the ready file and in the log.
+fn tell_ready(addresses: &Addresses, settings: &Settings, ready_file: Option<&Path>) -> Result<(), Ended> {
+    if let Some(file) = ready_file {
+        ready_file::write(file, addresses)
+            .map_err(because(&format!("the ready file {} cannot be written", file.display())))?;
+    }
     // Without "..": who adds a listener tells it here too.
     let Addresses { http, mqtt, grpc, lmstfy, lmstfy_admin } = *addresses;
     let [mqtt, grpc, lmstfy, lmstfy_admin] =
         [mqtt, grpc, lmstfy, lmstfy_admin].map(|address| address.map(tracing::field::display));
     info!(%http, mqtt, grpc, lmstfy, lmstfy_admin, data_dir = %settings.data_dir.display(), "ready");
+    Ok(())
 }
 
 /// What is there before the engine runs: the HTTP listener, and what is told by it.
@@ -276,7 +283,7 @@ fn run_by_themselves(engine: &Engine, edges: &mut JoinSet<()>, stop: &watch::Sen
     edges.spawn(copies::run_copies(engine.clone(), stop.subscribe()));
 }
 
-/// Starts what tells operators of the certificate and of the disk.
+/// Starts what tells operators of the certificate and of the disk, and streams of the latter.
 fn tell_of_machine(
     settings: &Settings,
     engine: &Engine,
@@ -289,9 +296,12 @@ fn tell_of_machine(
         let (engine, cert) = (engine.clone(), tls.cert.clone());
         edges.spawn(notices::watch_certificate(engine, expires, cert, before, stop.subscribe()));
     }
+    let data_dir = || settings.data_dir.clone();
     if let Some(least) = told.storage_free {
-        let (engine, data_dir) = (engine.clone(), settings.data_dir.clone());
-        edges.spawn(notices::watch_disk(engine, data_dir, least, stop.subscribe()));
+        edges.spawn(notices::watch_disk(engine.clone(), data_dir(), least, stop.subscribe()));
+    }
+    if let Some(free) = settings.streams_disk_free_bytes {
+        edges.spawn(free_space::watch_for_streams(engine.clone(), data_dir(), free, stop.subscribe()));
     }
 }
 
@@ -321,7 +331,11 @@ async fn bind_mqtt(
     Ok(listener)
 }
 
-fn engine_settings(settings: &Settings, block_storages: BlockStorages) -> engine::Settings {
+fn engine_settings(
+    settings: &Settings,
+    block_storages: BlockStorages,
+    directory_mark: u64,
+) -> engine::Settings {
     let (devices, notify) = (&settings.devices, &settings.notify);
     let kinds = Arc::clone(&settings.kinds);
     engine::Settings {
@@ -351,6 +365,7 @@ fn engine_settings(settings: &Settings, block_storages: BlockStorages) -> engine
         },
         jobs_resident_max: settings.jobs.resident_max,
         node_name: settings.node_name.clone(),
+        directory_mark: Some(directory_mark),
         streams_memory_bytes: settings.streams_memory_bytes,
         block_storages,
         coordination: settings.coordination,

@@ -6,7 +6,7 @@
 //! without requeue. What was not acknowledged when a connection ends, RabbitMQ sends again.
 //!
 //! ```text
-//! broker -> session -> decode -> ring (slices under way) -> settlements -> broker
+//! broker -> session -> decode -> slices under way -> settlements -> broker
 //!              '-> looks at the queue -> attendance -> the engine's attended clock
 //! ```
 

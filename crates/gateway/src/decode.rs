@@ -62,16 +62,20 @@ impl Rules {
     }
 }
 
-/// Decodes `{"device_id" or "sensor_id", "data", "ts"?, "id"?}`: one object over HTTP, one line of
-/// NDJSON, the payload of topic `sensors`, or a message over AMQP. `id` is what came beside it: an
-/// MQTT 5 user property, or AMQP's `message_id`.
+/// Decodes `{"device_id" or "sensor_id", "data", "kind"?, "ts"?, "id"?}`: one object over HTTP, one
+/// line of NDJSON, the payload of topic `sensors`, or a message over AMQP. `id` is what came beside
+/// it: an MQTT 5 user property, or AMQP's `message_id`.
 ///
 /// # Errors
 /// When it cannot be said which device it is from.
 pub fn object(bytes: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Problem> {
     let fields = envelope::Fields::read(text_of(bytes)?)?;
     let device = fields.device(rules)?;
-    Ok(report(device, None, fields.message(id, rules)))
+    let (kind, message) = match fields.kind() {
+        Ok(kind) => (kind, fields.message(id, rules)),
+        Err(wrong) => (None, Err(wrong)),
+    };
+    Ok(report(device, kind, message))
 }
 
 /// Decodes a publish: the topic says who it is from, the payload is an envelope or the value
@@ -109,8 +113,7 @@ fn publish_as(
         Topic::Unknown => return Err(unknown_topic(topic)),
     };
     let Some(known) = Kind::new(kind) else {
-        let detail = format!("the topic names the kind {}, which no device has", quoted(kind));
-        return Ok(report(device, None, Err(Problem::not_allowed("wrong_kind", detail))));
+        return Ok(report(device, None, Err(envelope::no_such_kind("the topic", kind))));
     };
     Ok(report(device, Some(known), message))
 }

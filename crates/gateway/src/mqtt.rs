@@ -8,7 +8,7 @@
 //! and an idle connection holds no buffer.
 //!
 //! ```text
-//! bytes -> wire (packets) -> session -> decode, rights -> ring (slices under way) -> receipts -> bytes
+//! bytes -> wire (packets) -> session -> decode, rights -> slices under way -> receipts -> bytes
 //!                               |                                                              ^
 //!                               '-> absence (the session while its client is away)  commands --'
 //! ```

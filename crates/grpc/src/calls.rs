@@ -48,7 +48,7 @@ pub(crate) struct Method {
 }
 
 /// Every method: its path, its service, its name, whether it streams.
-const METHODS: [(&str, Service, &str, bool); 40] = [
+const METHODS: [(&str, Service, &str, bool); 41] = [
     ("/fieldpost.v1.Jobs/Work", Service::Jobs, "Work", true),
     ("/fieldpost.v1.Jobs/Publish", Service::Jobs, "Publish", false),
     ("/fieldpost.v1.Jobs/Consume", Service::Jobs, "Consume", false),
@@ -74,6 +74,7 @@ const METHODS: [(&str, Service, &str, bool); 40] = [
     ("/fieldpost.v1.Streams/Append", Service::Streams, "Streams.Append", true),
     ("/fieldpost.v1.Streams/Read", Service::Streams, "Streams.Read", true),
     ("/fieldpost.v1.Streams/Commit", Service::Streams, "Streams.Commit", false),
+    ("/fieldpost.v1.Coordination/Pipeline", Service::Coordination, "Coordination.Pipeline", true),
     ("/fieldpost.v1.Coordination/AcquireLock", Service::Coordination, "Coordination.AcquireLock", false),
     ("/fieldpost.v1.Coordination/ExtendLock", Service::Coordination, "Coordination.ExtendLock", false),
     ("/fieldpost.v1.Coordination/ReleaseLock", Service::Coordination, "Coordination.ReleaseLock", false),
@@ -108,6 +109,7 @@ impl Method {
         match self.service {
             Service::Jobs | Service::Reports if self.streams => Sends::Stream,
             Service::Streams if self.name == "Streams.Append" => Sends::Stream,
+            Service::Coordination if self.name == "Coordination.Pipeline" => Sends::Stream,
             Service::Jobs
             | Service::Reports
             | Service::Commands

@@ -1,58 +1,69 @@
 //! The service `Coordination`: locks, limits, the cache, channels, and what is said to workers.
 
-use std::collections::HashMap;
+mod calls;
+mod pipeline;
+
 use std::pin::Pin;
+use std::sync::Arc;
 
 use access::{Admitted, RequestedAction};
 use base::Problem;
-use base::limits::CACHE_KEYS_PER_CALL_MAX;
-use bytes::Bytes;
-use engine::coordination::{
-    CachedValue, ChannelEvent, ChannelListener, ChannelPatterns, CoordinationName, LimitAsked, LimitKind,
-    LockGrant,
-};
-use engine::queues::{LockWanted, QueueName};
+use engine::coordination::{ChannelEvent, ChannelListener, ChannelPatterns};
+use engine::queues::QueueName;
 use engine::records::{self, WorkState};
-use engine::{Coordination, Engine, Locks, Queues};
+use engine::{Coordination, Engine, Queues};
 use futures_util::{Stream, stream};
-use tonic::{Request, Response, Status};
+use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
+use net::shares::Pool;
+use tonic::{Request, Response, Status, Streaming};
 
-use crate::callers::{caller_and_message, caller_sender_and_message};
+use crate::callers::{caller_and_message, caller_sender_and_message, peer};
+use crate::metrics::Metrics;
 use crate::proto::{self, coordination_server};
 use crate::status::{into_response, status};
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
-use crate::time::{moment, read_span};
+use calls::{CoordinationCalls, may, missing};
+use pipeline::Pipeline;
 
 /// Bytes of values in one answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// Largest message, in bytes: a value of the cache and what stands beside it.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 2 << 20;
+/// Pipelines of all callers, and of one.
+const PIPELINES_MAX: usize = 1_024;
+const PIPELINES_OF_SENDER_MAX: usize = 256;
 
 /// The calls about coordination.
 pub(crate) struct CoordinationService {
-    locks: Locks,
+    calls: CoordinationCalls,
     queues: Queues,
     shared: Coordination,
     reads: StoreReads,
+    pipelines: Arc<Pool>,
+    /// For messages of pipelines whose calls have not all begun.
+    memory: MemoryPart,
     stop: Stop,
+    metrics: Metrics,
 }
 
 impl CoordinationService {
-    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop) -> Self {
-        Self { locks: engine.locks(), queues: engine.queues(), shared: engine.coordination(), reads, stop }
-    }
-
-    async fn cached(&self, namespace: &str, keys: &[String]) -> Result<HashMap<String, Bytes>, Problem> {
-        let (mut items, mut bytes) = (HashMap::new(), 0);
-        for key in named(namespace, keys)? {
-            let Some(found) = self.shared.cached(&key).await else { continue };
-            bytes += found.bytes.len();
-            if bytes > ANSWER_BYTES_MAX {
-                let detail = format!("the values are over {ANSWER_BYTES_MAX} bytes; ask for fewer keys");
-                return Err(Problem::not_allowed("answer_too_large", detail));
-            }
-            items.insert(key.name().to_owned(), found.bytes);
+    pub(crate) fn new(
+        engine: &Engine,
+        (reads, memory): (StoreReads, &MemoryBudget),
+        stop: Stop,
+        metrics: &Metrics,
+    ) -> Self {
+        Self {
+            calls: CoordinationCalls::new(engine),
+            queues: engine.queues(),
+            shared: engine.coordination(),
+            reads,
+            pipelines: Arc::new(Pool::new(PIPELINES_MAX, PIPELINES_OF_SENDER_MAX)),
+            memory: memory.part(Purpose::Lines),
+            stop,
+            metrics: metrics.clone(),
         }
-        Ok(items)
     }
 
     fn listening(&self, namespace: &str, channels: &[String]) -> Result<ChannelListener, Problem> {
@@ -60,31 +71,9 @@ impl CoordinationService {
     }
 }
 
-/// That a caller may coordinate in a namespace.
-fn may(caller: &Admitted, namespace: &str) -> Result<(), Problem> {
-    caller.may(RequestedAction::Coordinate { namespace })
-}
-
 /// That a caller may speak to the workers of a namespace's queues.
 fn may_control(caller: &Admitted, namespace: &str) -> Result<(), Problem> {
     caller.may(RequestedAction::Control { namespace })
-}
-
-fn named(namespace: &str, keys: &[String]) -> Result<Vec<CoordinationName>, Problem> {
-    if keys.len() > CACHE_KEYS_PER_CALL_MAX {
-        let detail = format!("keys are {}; a call takes at most {CACHE_KEYS_PER_CALL_MAX}", keys.len());
-        return Err(Problem::not_allowed("too_many_keys", detail));
-    }
-    keys.iter().map(|key| CoordinationName::new(namespace, key)).collect()
-}
-
-fn missing(field: &str) -> Problem {
-    Problem::not_allowed("missing_field", format!("{field} has to be there"))
-}
-
-fn held(grant: LockGrant) -> proto::HeldLock {
-    let LockGrant { owner, fence, expires_at } = grant;
-    proto::HeldLock { owner: owner.into(), fence, expires_at: Some(moment(expires_at)) }
 }
 
 /// What is said to workers, as the protocol writes it; nothing is a state of its own.
@@ -126,28 +115,39 @@ fn control_read(queue: &QueueName, given: proto::QueueControl) -> Result<records
 
 #[tonic::async_trait]
 impl coordination_server::Coordination for CoordinationService {
+    type PipelineStream = Pin<Box<dyn Stream<Item = Result<proto::PipelineResponse, Status>> + Send>>;
+
+    async fn pipeline(
+        &self,
+        request: Request<Streaming<proto::PipelineRequest>>,
+    ) -> Result<Response<Self::PipelineStream>, Status> {
+        let peer = peer(&request);
+        let (caller, sender, requests) = caller_sender_and_message(request)?;
+        let full = || {
+            let detail = format!(
+                "{PIPELINES_OF_SENDER_MAX} pipelines of this caller, or {PIPELINES_MAX} of all, are open"
+            );
+            status(&Problem::new(503, "too_many_waiting", detail))
+        };
+        let place = self.pipelines.try_take(&sender, 1).ok_or_else(full)?;
+        let memory = (self.memory.clone(), sender);
+        let answers = Pipeline::new(
+            self.calls.clone(),
+            (caller, peer),
+            memory,
+            requests,
+            self.stop.clone(),
+            (place, &self.metrics),
+        );
+        Ok(Response::new(Box::pin(answers)))
+    }
+
     async fn acquire_lock(
         &self,
         request: Request<proto::AcquireLockRequest>,
     ) -> Result<Response<proto::HeldLock>, Status> {
         let (caller, asked) = caller_and_message(request)?;
-        let acquired = async {
-            may(&caller, &asked.namespace)?;
-            let name = CoordinationName::new(&asked.namespace, &asked.name)?;
-            let wanted = LockWanted {
-                owner: Some(asked.owner.into())
-                    .filter(|owner: &compact_str::CompactString| !owner.is_empty()),
-                ttl: asked.ttl.as_ref().map(|ttl| read_span("ttl", ttl)).transpose()?,
-                wait: asked
-                    .wait
-                    .as_ref()
-                    .map(|wait| read_span("wait", wait))
-                    .transpose()?
-                    .unwrap_or_default(),
-            };
-            self.locks.acquire(&name, wanted).await
-        };
-        into_response(acquired.await.map(held))
+        into_response(self.calls.acquire_lock(&caller, asked).await)
     }
 
     async fn extend_lock(
@@ -155,13 +155,7 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<proto::ExtendLockRequest>,
     ) -> Result<Response<proto::HeldLock>, Status> {
         let (caller, asked) = caller_and_message(request)?;
-        let extended = async {
-            may(&caller, &asked.namespace)?;
-            let name = CoordinationName::new(&asked.namespace, &asked.name)?;
-            let ttl = asked.ttl.as_ref().ok_or_else(|| missing("ttl"))?;
-            self.locks.extend(&name, asked.owner.into(), read_span("ttl", ttl)?).await
-        };
-        into_response(extended.await.map(held))
+        into_response(self.calls.extend_lock(&caller, asked).await)
     }
 
     async fn release_lock(
@@ -169,12 +163,7 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<proto::ReleaseLockRequest>,
     ) -> Result<Response<proto::ReleaseLockResponse>, Status> {
         let (caller, asked) = caller_and_message(request)?;
-        let released = async {
-            may(&caller, &asked.namespace)?;
-            let name = CoordinationName::new(&asked.namespace, &asked.name)?;
-            self.locks.release(&name, asked.owner.into()).await
-        };
-        into_response(released.await.map(|()| proto::ReleaseLockResponse {}))
+        into_response(self.calls.release_lock(&caller, asked).await)
     }
 
     async fn get_lock(
@@ -182,20 +171,7 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<proto::GetLockRequest>,
     ) -> Result<Response<proto::LockState>, Status> {
         let (caller, asked) = caller_and_message(request)?;
-        let shown = async {
-            may(&caller, &asked.namespace)?;
-            let name = CoordinationName::new(&asked.namespace, &asked.name)?;
-            self.locks.show(&name).await
-        };
-        let shown = shown.await.map_err(|problem| status(&problem))?;
-        let (owner, until) = shown.holder.clone().unzip();
-        Ok(Response::new(proto::LockState {
-            held: owner.is_some(),
-            owner: owner.filter(|_| caller.is_admin()).map(Into::into).unwrap_or_default(),
-            fence: shown.fence,
-            waiting: shown.waiting as u64,
-            expires_at: until.map(moment),
-        }))
+        into_response(self.calls.get_lock(&caller, asked).await)
     }
 
     async fn ask_limit(
@@ -203,23 +179,7 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<proto::AskLimitRequest>,
     ) -> Result<Response<proto::AskLimitResponse>, Status> {
         let (caller, asked) = caller_and_message(request)?;
-        let answered = async {
-            may(&caller, &asked.namespace)?;
-            let name = CoordinationName::new(&asked.namespace, &asked.name)?;
-            let per = asked.per.as_ref().ok_or_else(|| missing("per"))?;
-            let kind = match asked.kind() {
-                proto::LimitKind::Smooth => LimitKind::Smooth,
-                proto::LimitKind::Window => LimitKind::Window,
-            };
-            let (limit, cost) = (asked.limit, asked.cost.unwrap_or(1));
-            let asked = LimitAsked { limit, per: read_span("per", per)?, cost, kind };
-            self.shared.ask_limit(&name, &asked).await
-        };
-        into_response(answered.await.map(|answer| proto::AskLimitResponse {
-            allowed: answer.allowed,
-            remaining: answer.remaining,
-            retry_after_ms: answer.retry_after_ms,
-        }))
+        into_response(self.calls.ask_limit(&caller, asked).await)
     }
 
     async fn put_cached(
@@ -227,21 +187,7 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<proto::PutCachedRequest>,
     ) -> Result<Response<proto::PutCachedResponse>, Status> {
         let (caller, asked) = caller_and_message(request)?;
-        let put = async {
-            may(&caller, &asked.namespace)?;
-            let name = CoordinationName::new(&asked.namespace, &asked.key)?;
-            let ttl = asked.ttl.as_ref().map(|ttl| read_span("ttl", ttl)).transpose()?;
-            if asked.content_type.len() > base::limits::CONTENT_TYPE_BYTES_MAX {
-                return Err(Problem::not_allowed("too_long", "content_type is too long"));
-            }
-            let content_type = Some(asked.content_type.into());
-            let content_type = content_type.filter(|text: &compact_str::CompactString| !text.is_empty());
-            // A copy: the bytes are a part of the whole message.
-            let bytes = Bytes::copy_from_slice(&asked.value);
-            let value = CachedValue { bytes, content_type, expires_at: None };
-            self.shared.put_cached(name, value, ttl, asked.if_absent).await
-        };
-        into_response(put.await.map(|()| proto::PutCachedResponse {}))
+        into_response(self.calls.put_cached(&caller, asked).await)
     }
 
     async fn get_cached(
@@ -250,9 +196,8 @@ impl coordination_server::Coordination for CoordinationService {
     ) -> Result<Response<proto::GetCachedResponse>, Status> {
         let (caller, sender, asked) = caller_sender_and_message(request)?;
         let found = async {
-            may(&caller, &asked.namespace)?;
-            let items = self.cached(&asked.namespace, &asked.keys).await?;
-            self.reads.with_memory(&sender, proto::GetCachedResponse { items }).await
+            let found = self.calls.get_cached(&caller, &asked, ANSWER_BYTES_MAX).await?;
+            self.reads.with_memory(&sender, found).await
         };
         found.await.map_err(|problem| status(&problem))
     }
@@ -262,15 +207,7 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<proto::DeleteCachedRequest>,
     ) -> Result<Response<proto::DeleteCachedResponse>, Status> {
         let (caller, asked) = caller_and_message(request)?;
-        let deleted = async {
-            may(&caller, &asked.namespace)?;
-            let mut deleted = 0;
-            for key in named(&asked.namespace, &asked.keys)? {
-                deleted += u64::from(self.shared.delete_cached(&key).await);
-            }
-            Ok::<_, Problem>(deleted)
-        };
-        into_response(deleted.await.map(|deleted| proto::DeleteCachedResponse { deleted }))
+        into_response(self.calls.delete_cached(&caller, &asked).await)
     }
 
     async fn publish(
@@ -278,17 +215,7 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<proto::PublishMessageRequest>,
     ) -> Result<Response<proto::PublishMessageResponse>, Status> {
         let (caller, asked) = caller_and_message(request)?;
-        let published = async {
-            may(&caller, &asked.namespace)?;
-            let channel = CoordinationName::new(&asked.namespace, &asked.channel)?;
-            crate::payload::check_json("message", &asked.message)?;
-            // Line breaks stand only between the parts of a JSON text, and would end a line of an
-            // event.
-            let message = Bytes::from(asked.message.trim().replace(['\n', '\r'], " "));
-            self.shared.publish(&channel, &message).await
-        };
-        let receivers = published.await.map(|receivers| receivers as u64);
-        into_response(receivers.map(|receivers| proto::PublishMessageResponse { receivers }))
+        into_response(self.calls.publish(&caller, asked).await)
     }
 
     type ListenStream = Pin<Box<dyn Stream<Item = Result<proto::ChannelMessage, Status>> + Send>>;

@@ -33,6 +33,8 @@ pub(crate) struct Metrics {
     pub(crate) task_runs: Gauge,
     /// Reads of streams.
     pub(crate) stream_readers: Gauge,
+    pub(crate) pipelines: Gauge,
+    pub(crate) pipelined_calls: Counter,
     pub(crate) page_held_bytes: Gauge,
     pub(crate) slow_readers: Counter,
     pub(crate) refusals: RefusalLog,
@@ -70,6 +72,8 @@ impl Default for Metrics {
             rollout_watches: Gauge::default(),
             task_runs: Gauge::default(),
             stream_readers: Gauge::default(),
+            pipelines: Gauge::default(),
+            pipelined_calls: Counter::default(),
             page_held_bytes: Gauge::default(),
             slow_readers: Counter::default(),
             refusals: RefusalLog::default(),
@@ -134,11 +138,19 @@ impl Metrics {
             self.rollout_watches.clone(),
         );
         self.register_pages(registry);
+        self.register_pipelines(registry);
         registry.register(
             "fieldpost_grpc_reports",
             "Reports by result: accepted, or the code of the refusal",
             self.reports.clone(),
         );
+    }
+
+    fn register_pipelines(&self, registry: &mut Registry) {
+        let help = "Pipelines of coordination now";
+        registry.register("fieldpost_grpc_pipelines", help, self.pipelines.clone());
+        let help = "Calls over pipelines of coordination";
+        registry.register("fieldpost_grpc_pipelined_calls", help, self.pipelined_calls.clone());
     }
 
     fn register_pages(&self, registry: &mut Registry) {

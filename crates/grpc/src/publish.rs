@@ -49,6 +49,7 @@ pub(crate) fn job(place: usize, job: proto::NewJob, wall: Timestamp) -> Result<N
         on_conflict,
         group: job.group.map(CompactString::from),
         recurs,
+        idempotency_key: job.idempotency_key.map(CompactString::from),
         ..NewJob::new(payload)
     })
 }

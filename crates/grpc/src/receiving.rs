@@ -94,7 +94,7 @@ impl ConnectionPlaces {
                 all: Arc::clone(&self.server.begun_bytes),
                 gauge: self.server.metrics.begun_bytes.clone(),
             },
-            turn: Turn::NotNeeded,
+            body_memory: BodyMemory::NotNeeded,
             due: None,
         };
         guarded.begin_to_wait();
@@ -103,7 +103,7 @@ impl ConnectionPlaces {
 
     /// Memory for a message of this size: of the connection's share first and then of its sender's,
     /// so that it waits for nobody while it holds something that others wait for.
-    fn ask(&self, bytes: usize, sender: &SenderKey) -> Turn {
+    fn ask(&self, bytes: usize, sender: &SenderKey) -> BodyMemory {
         let (own, memory, sender) = (self.own.clone(), self.server.memory.clone(), sender.clone());
         let metrics = &self.server.metrics;
         let large = bytes > MEDIUM_BYTES_MAX;
@@ -114,7 +114,7 @@ impl ConnectionPlaces {
             let memory = memory.take(&sender, bytes).await;
             Place { of_connection: own, memory, _permits: permits, _counted: counted }
         });
-        Turn::Waits(Box::pin(timeout(WAIT_MAX, place)))
+        BodyMemory::Waits(Box::pin(timeout(WAIT_MAX, place)))
     }
 }
 
@@ -192,8 +192,8 @@ impl Drop for Begun {
     }
 }
 
-/// Whether a body may be read on.
-enum Turn {
+/// The memory for the message that is being received.
+enum BodyMemory {
     /// What has begun is small.
     NotNeeded,
     /// It waits for memory.
@@ -228,7 +228,7 @@ pub(crate) struct Guarded<B> {
     sends: Sends,
     message: Message,
     begun: Begun,
-    turn: Turn,
+    body_memory: BodyMemory,
     due: Option<PaceWatch>,
 }
 
@@ -236,7 +236,7 @@ impl<B> Guarded<B> {
     /// Between messages a stream may be silent; a single message, and the end behind it, have to
     /// come in time.
     fn begin_to_wait(&mut self) {
-        self.turn = Turn::NotNeeded;
+        self.body_memory = BodyMemory::NotNeeded;
         self.begun.becomes(0);
         self.due = match self.sends {
             Sends::One => Some(PaceWatch::within(RECEIVING, TIME_MAX)),
@@ -250,26 +250,26 @@ impl<B> Guarded<B> {
             return self.begin_to_wait();
         }
         if begun {
-            self.turn = Turn::NotNeeded;
+            self.body_memory = BodyMemory::NotNeeded;
             self.due = Some(due_of_message(self.message.bytes));
         }
         if let Some(due) = &mut self.due {
             due.moved(piece.len());
         }
-        if matches!(self.turn, Turn::NotNeeded) {
+        if matches!(self.body_memory, BodyMemory::NotNeeded) {
             self.begun.becomes(self.message.came());
             if self.message.came() >= FREE_BYTES || self.begun.is_too_much() {
-                self.turn = self.places.ask(self.message.bytes, &self.sender);
+                self.body_memory = self.places.ask(self.message.bytes, &self.sender);
             }
         }
     }
 
-    /// Ready when it may be read on, or waited too long for that. The time of a message begins anew
-    /// when it has its place: until then it is we who do not read.
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Problem>> {
-        if let Turn::Waits(place) = &mut self.turn {
+    /// Ready once the body may be read on; a refusal if it waited too long for memory. The deadline
+    /// of the message begins anew with its memory: until then it is we who do not read.
+    fn poll_memory(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Problem>> {
+        if let BodyMemory::Waits(place) = &mut self.body_memory {
             let Ok(place) = ready!(place.as_mut().poll(cx)) else { return Poll::Ready(Err(no_place())) };
-            self.turn = Turn::Has(place);
+            self.body_memory = BodyMemory::Has(place);
             self.begun.becomes(0);
             self.due = Some(due_of_message(self.message.bytes));
         }
@@ -277,8 +277,8 @@ impl<B> Guarded<B> {
     }
 
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let turn = &self.turn;
-        let others_wait = || matches!(turn, Turn::Has(place) if place.is_wanted());
+        let memory = &self.body_memory;
+        let others_wait = || matches!(memory, BodyMemory::Has(place) if place.is_wanted());
         match &mut self.due {
             Some(due) => due.poll_too_slow(cx, others_wait),
             None => Poll::Pending,
@@ -297,8 +297,8 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if let Err(no_place) = ready!(self.poll_turn(cx)) {
-            self.turn = Turn::NotNeeded;
+        if let Err(no_place) = ready!(self.poll_memory(cx)) {
+            self.body_memory = BodyMemory::NotNeeded;
             return Poll::Ready(Some(Err(status(&no_place))));
         }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {

@@ -138,7 +138,7 @@ impl Grpc {
         let commands = CommandsService::new(engine, reads.clone(), stop.clone());
         let rollouts = RolloutsService::new(engine, reads.clone(), stop.clone(), &metrics);
         let tasks = TasksService::new(engine, reads.clone(), stop.clone(), &metrics);
-        let coordination = CoordinationService::new(engine, reads.clone(), stop.clone());
+        let coordination = CoordinationService::new(engine, (reads.clone(), memory), stop.clone(), &metrics);
         let streams = StreamsService::new(engine, (reads, memory), stop.clone(), &metrics);
         Self {
             engine: engine.clone(),
@@ -149,7 +149,8 @@ impl Grpc {
             rollouts: RolloutsServer::new(rollouts).max_decoding_message_size(MESSAGE_BYTES_MAX),
             tasks: TasksServer::new(tasks).max_decoding_message_size(MESSAGE_BYTES_MAX),
             streams: StreamsServer::new(streams).max_decoding_message_size(MESSAGE_BYTES_MAX),
-            coordination: CoordinationServer::new(coordination).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            coordination: CoordinationServer::new(coordination)
+                .max_decoding_message_size(crate::coordination::MESSAGE_BYTES_MAX),
             health: HealthServer::new(Health::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
             places: Places::new(memory, &metrics),

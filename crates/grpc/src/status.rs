@@ -32,7 +32,7 @@ fn code_of(status: u16, code: &str) -> Code {
         (401, _) => Code::Unauthenticated,
         (403, _) => Code::PermissionDenied,
         (404, _) => Code::NotFound,
-        (409, "alias_taken" | "alias_repeated") => Code::AlreadyExists,
+        (409, "alias_taken" | "alias_repeated" | "exists") => Code::AlreadyExists,
         (409, "queue_full") | (503, "stream_full") | (429, _) => Code::ResourceExhausted,
         (409, _) => Code::FailedPrecondition,
         (503, _) => Code::Unavailable,

@@ -1,5 +1,4 @@
-//! A job in memory: the 80 bytes that every one read_queue, and apart from them what only some
-//! have.
+//! A job in memory: the 80 bytes that every one needs, and apart from them what only some have.
 
 use base::Timestamp;
 use records::{
@@ -11,7 +10,7 @@ use crate::heap::Links;
 use crate::queues::Queue;
 use crate::slab::Handle;
 
-/// What every job read_queue.
+/// What every job needs.
 pub(crate) struct Entry {
     pub(crate) id: JobId,
     pub(crate) queue: Handle<Queue>,

@@ -86,13 +86,6 @@ impl Groups {
         }
     }
 
-    /// Drops what is kept of a group, if no job of it is due or started.
-    pub(crate) fn forget_if_empty(&mut self, queue: Handle<Queue>, key: GroupKey) {
-        if self.find(queue, key).is_some_and(|group| group.active.is_none() && group.behind.is_empty()) {
-            self.forget(queue, key);
-        }
-    }
-
     /// A started job of a group goes before all others.
     pub(crate) fn start(
         &mut self,

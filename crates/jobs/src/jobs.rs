@@ -12,7 +12,7 @@ mod placement;
 pub(crate) mod publish;
 
 use base::Timestamp;
-use records::{AliasKey, JobClock, JobHead, JobId, Op, Process, QueueKey, QueueOrder};
+use records::{AliasKey, JobClock, JobHead, JobId, Process, QueueKey, QueueOrder};
 
 use crate::clocks::Clocks;
 use crate::entry::{Entry, Next};
@@ -309,27 +309,6 @@ impl Jobs {
             }),
         }
         Ok(())
-    }
-
-    /// Takes resident jobs of a queue that is deleted out of the world, with their successors,
-    /// `max` of them: whether there are more. Nobody is told.
-    pub fn remove_queue_step(&mut self, queue: QueueKey, max: usize, step: &mut JobsStep<'_>) -> bool {
-        let Some(queue) = self.queues.find(queue) else { return false };
-        let of_queue = self.table.iter().filter(|(_, entry)| entry.queue == queue);
-        let gone: Vec<_> = of_queue.map(|(job, _)| job).take(max).collect();
-        for job in gone {
-            self.set_successor(job, Next::Nobody, step.batch);
-            self.displace(job);
-            self.end_lease(job);
-            if let Some(group) = self.table.group(job) {
-                self.groups.forget_if_empty(queue, group);
-            }
-            step.batch.ops.push(Op::DeleteJob(self.table.remove(job).id));
-            self.queues[queue].uncount_job();
-        }
-        let more = self.queues[queue].has_jobs();
-        self.queues.leave(queue);
-        more
     }
 
     /// A job in its stored form.

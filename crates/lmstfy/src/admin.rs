@@ -352,7 +352,7 @@ async fn delete_limit(shared: &Shared, namespace: &str, token: &str) -> Result<A
         Ok(())
     });
     removed.await.map_err(|why| not_kept(&why))?;
-    Ok(Answer::told(StatusCode::OK, "success"))
+    Ok(Answer::message(StatusCode::OK, "success"))
 }
 
 fn failed(text: &str) -> Answer {

@@ -62,8 +62,8 @@ impl Answer {
     }
 
     /// `{"msg": text}`
-    pub(crate) fn told(status: StatusCode, text: &str) -> Self {
-        Self::of(status, &Told { msg: text })
+    pub(crate) fn message(status: StatusCode, text: &str) -> Self {
+        Self::of(status, &MessageBody { msg: text })
     }
 
     /// 204.
@@ -158,7 +158,7 @@ struct ErrorBody<'a> {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct MessageBody<'a> {
     msg: &'a str,
 }
 

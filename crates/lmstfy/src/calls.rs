@@ -26,12 +26,17 @@ pub(crate) enum TakenIn {
 
 /// Reads a request, and answers it unless it may have to wait. It is under way until its answer has
 /// left.
-pub(crate) async fn take_in(shared: Arc<Shared>, parts: Parts, body: Body) -> (TakenIn, Option<UnderWay>) {
-    let path = decoding::path(parts.uri.path());
+pub(crate) async fn take_in(
+    shared: Arc<Shared>,
+    mut parts: Parts,
+    body: Body,
+) -> (TakenIn, Option<UnderWay>) {
+    let uri = parts.uri.clone();
+    let path = decoding::path(uri.path());
     let Some(target) = target(&parts.method, &path) else {
         return (TakenIn::Answered("none", nothing_there(&parts, &path)), None);
     };
-    let taken_in = called(&shared, &target, &parts, body).await;
+    let taken_in = called(&shared, &target, &mut parts, body).await;
     taken_in.unwrap_or_else(|refused| (TakenIn::Answered(target.call.as_str(), refused), None))
 }
 
@@ -68,12 +73,17 @@ pub(crate) fn moved(method: &Method) -> StatusCode {
 async fn called(
     shared: &Shared,
     target: &Target<'_>,
-    parts: &Parts,
+    parts: &mut Parts,
     body: Body,
 ) -> Result<(TakenIn, Option<UnderWay>), Answer> {
     let names = target.names()?;
-    let query = Query::new(parts.uri.query());
-    let LetIn { taken, under_way } = shared.let_in(target, parts, query).await?;
+    let LetIn { taken, under_way, caller } =
+        shared.let_in(target, parts, Query::new(parts.uri.query())).await?;
+    // Its body counts for its token.
+    if let Some(caller) = caller {
+        parts.extensions.insert(caller);
+    }
+    let (parts, query) = (&*parts, Query::new(parts.uri.query()));
     plain_only(parts, &body)?;
     let answer = match (target.call, names.first()) {
         (Call::Consume, _) => {

@@ -62,7 +62,7 @@ impl Consumer {
                 let text = written(shared, &queues, &jobs, want.max > 1);
                 Answer::json(StatusCode::OK, text).handing_over(hand_over)
             }
-            Ok(_) => Answer::told(StatusCode::NOT_FOUND, "no job available"),
+            Ok(_) => Answer::message(StatusCode::NOT_FOUND, "no job available"),
             Err(problem) => problem.into(),
         }
     }

@@ -11,6 +11,7 @@ use axum::extract::ConnectInfo;
 use axum::http::StatusCode;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use base::{CallerName, hash};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
@@ -31,6 +32,12 @@ pub(crate) fn is_pool(name: &str) -> bool {
     name.is_empty() || name == POOL
 }
 
+/// What a token of a namespace is called where shares of memory are counted: never the token.
+fn caller_of(namespace: &str, token: &str) -> CallerName {
+    let number = hash::derived(hash::derived(0, namespace.as_bytes()), token.as_bytes());
+    CallerName(format!("lmstfy:{number:016x}").into())
+}
+
 /// The address that a request came from, if the listener told it.
 pub(crate) fn peer(parts: &Parts) -> Option<SocketAddr> {
     parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer)
@@ -43,6 +50,8 @@ pub(crate) struct LetIn {
     pub(crate) taken: Option<Taken>,
     /// What it takes of the limits of a token of the REST API.
     pub(crate) under_way: Option<UnderWay>,
+    /// For whom its body counts; `None` for its address.
+    pub(crate) caller: Option<CallerName>,
 }
 
 /// A call of the admin API that was let through.
@@ -77,15 +86,15 @@ impl Shared {
             return Ok(LetIn::default());
         }
         let (book, namespace) = (self.tokens.now(), target.namespace);
-        let under_way = if !token.is_empty() && book.knows(namespace, token) {
-            None
+        let (under_way, caller) = if !token.is_empty() && book.knows(namespace, token) {
+            (None, caller_of(namespace, token))
         } else {
             let held = self.held(token, |scope| may_use(scope, namespace)).await;
             let holder = held.map_err(|refusal| {
                 self.note_refused("lmstfy", refusal, Some(namespace), parts);
                 not_let_in(refusal.why)
             })?;
-            Some(admitted(holder)?)
+            (Some(admitted(holder)?), holder.caller().called())
         };
         let taken = target.call.action().and_then(|action| Some((action, book.throttle(namespace, token)?)));
         let taken = taken.map(|(action, throttle)| {
@@ -93,10 +102,10 @@ impl Shared {
                 self.metrics.limited(action);
                 let text =
                     format!("token({token}) {} reach the limit rate, please retry later", action.as_str());
-                Answer::told(StatusCode::TOO_MANY_REQUESTS, &text)
+                Answer::message(StatusCode::TOO_MANY_REQUESTS, &text)
             })
         });
-        Ok(LetIn { taken: taken.transpose()?.flatten(), under_way })
+        Ok(LetIn { taken: taken.transpose()?.flatten(), under_way, caller: Some(caller) })
     }
 
     /// Authorizes a call of the admin API. Without REST tokens every caller may; otherwise a caller
@@ -162,9 +171,9 @@ fn password(parts: &Parts) -> Result<String, Reason> {
 }
 
 fn admitted(holder: Holder<'_>) -> Result<UnderWay, Answer> {
-    let under_way = holder
-        .take()
-        .map_err(|reached| Answer::told(StatusCode::TOO_MANY_REQUESTS, &holder.limited(&reached).detail))?;
+    let under_way = holder.take().map_err(|reached| {
+        Answer::message(StatusCode::TOO_MANY_REQUESTS, &holder.limited(&reached).detail)
+    })?;
     holder.is_admitted();
     Ok(under_way)
 }
@@ -177,7 +186,7 @@ fn not_let_in(why: Reason) -> Answer {
         }
         Reason::TooMany => {
             let text = "too many requests come with a token that this server does not know";
-            Answer::told(StatusCode::TOO_MANY_REQUESTS, text)
+            Answer::message(StatusCode::TOO_MANY_REQUESTS, text)
         }
     }
 }
@@ -229,6 +238,17 @@ mod tests {
                 "{authorization:?}"
             );
         }
+    }
+
+    #[test]
+    fn tokens_of_a_namespace_are_callers_of_their_own_and_not_named_by_their_text() {
+        let all = [("a", "secret"), ("a", "other"), ("b", "secret")].map(|(namespace, token)| {
+            let CallerName(name) = caller_of(namespace, token);
+            assert!(!name.contains(token), "{name}");
+            assert_eq!(caller_of(namespace, token).0, name);
+            name
+        });
+        assert!(all[0] != all[1] && all[0] != all[2], "{all:?}");
     }
 
     #[test]

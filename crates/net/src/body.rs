@@ -132,6 +132,10 @@ pub async fn whole(
         if length > FREE_BYTES && held.is_none() {
             let reservation = memory.take_soon(sender, announced).await?;
             held = Some(BodyReservation { reservation, pace: PaceWatch::new(RECEIVING) });
+            // The budget has these bytes already: reserving them saves growing and copying.
+            if size.exact().is_some() {
+                bytes.reserve_exact(announced.saturating_sub(bytes.len()));
+            }
         }
         if let Some(held) = &mut held {
             held.pace.moved(data.len());

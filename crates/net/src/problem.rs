@@ -59,14 +59,20 @@ pub fn document(problem: &Problem) -> (StatusCode, Bytes) {
     (status, bytes.into())
 }
 
-/// The answer that tells a problem. A 503 says when to come back.
+/// Whether an answer of this status says when to come back.
+#[must_use]
+pub fn is_for_later(status: StatusCode) -> bool {
+    matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
+}
+
+/// The answer that tells a problem. A 429 and a 503 say when to come back.
 #[must_use]
 pub fn response(problem: &Problem) -> Response {
     let (status, document) = document(problem);
     let mut response = Response::new(Body::from(document));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
+    if is_for_later(status) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
     }
     response

@@ -2,6 +2,8 @@
 
 use base::{Incarnation, Timestamp};
 
+use crate::weight::{RECORD_BYTES, bytes_of, weighs};
+
 /// A campaign. A change of it is effective with its next slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CampaignRecord {
@@ -30,6 +32,8 @@ pub struct CampaignRecord {
     /// Whether every slot has the same devices.
     pub is_panel: bool,
 }
+
+weighs!(CampaignRecord: |campaign| RECORD_BYTES + bytes_of(&campaign.name));
 
 /// How slots lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,3 +81,5 @@ pub struct CampaignState {
     /// The task of the latest slot that picked: a panel's devices are those of its picks.
     pub panel: Option<Incarnation>,
 }
+
+weighs!(CampaignState: |_| RECORD_BYTES);

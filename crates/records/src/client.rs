@@ -2,6 +2,8 @@
 
 use base::{ClientId, Incarnation, Timestamp};
 
+use crate::weight::{RECORD_BYTES, weighs};
+
 /// A client as it is kept in the registry partition.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Client {
@@ -24,6 +26,8 @@ pub struct Client {
     /// When it was registered.
     pub created_at: Timestamp,
 }
+
+weighs!(Client: |_| 63 * RECORD_BYTES);
 
 /// A secret that was rotated away.
 #[derive(Clone, PartialEq, Eq)]

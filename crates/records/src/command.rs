@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp, hash};
 
+use crate::weight::{RECORD_BYTES, bytes_of, weighs};
 use crate::{CampaignSlot, DeviceSlot};
 
 /// Where a command is kept within its partition, and the order of the feed.
@@ -43,6 +44,8 @@ pub struct Command {
     /// Who is told how it ended.
     pub notify: Option<Box<OutcomeReceiver>>,
 }
+
+weighs!(Command: |command| 3 * RECORD_BYTES + command.payload.len());
 
 /// When a command goes out, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +201,8 @@ pub struct CommandState {
     pub late: Option<Box<LateAnswer>>,
 }
 
+weighs!(CommandState: |state| state.text_bytes());
+
 impl CommandState {
     /// That of a command that has to wait for its turn.
     pub const WAITING: Self = Self {
@@ -336,6 +341,8 @@ pub struct OpenCommand {
     pub key_hash: Option<u64>,
 }
 
+weighs!(OpenCommand: |_| RECORD_BYTES);
+
 impl OpenCommand {
     /// The place of a command in this state; `None` once it has ended.
     #[must_use]
@@ -388,6 +395,8 @@ pub struct FinishedCommand {
     pub slot: DeviceSlot,
 }
 
+weighs!(FinishedCommand: |_| 0);
+
 impl FinishedCommand {
     /// Where a command in this state is forgotten from; `None` while it has not ended.
     #[must_use]
@@ -416,16 +425,14 @@ pub struct Wish {
     pub command: Option<CommandKey>,
 }
 
+weighs!(Wish: |wish| RECORD_BYTES + wish.text_bytes());
+
 impl Wish {
     /// Bytes of its values.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         bytes_of(&self.desired) + bytes_of(&self.confirmed)
     }
-}
-
-pub(crate) fn bytes_of(text: &Option<Box<str>>) -> usize {
-    text.as_ref().map_or(0, |text| text.len())
 }
 
 /// A live session of a device, as it is kept so that a crash does not leave it open in the books.
@@ -440,3 +447,5 @@ pub struct DeviceSession {
     /// Where the device is.
     pub address: Option<Box<str>>,
 }
+
+weighs!(DeviceSession: |_| RECORD_BYTES);

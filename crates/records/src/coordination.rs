@@ -3,6 +3,8 @@
 use base::Timestamp;
 use compact_str::CompactString;
 
+use crate::weight::weighs;
+
 /// A lock that is held, or was held lately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
@@ -17,6 +19,8 @@ pub struct Lock {
     /// When its holder loses it, or when it became free; on the engine clock.
     pub until: Timestamp,
 }
+
+weighs!(Lock: |lock| lock.text_bytes());
 
 impl Lock {
     /// Bytes of its texts.
@@ -41,6 +45,8 @@ pub struct WorkerControl {
     /// More, as JSON text, for whoever wrote the workers.
     pub data: Option<Box<str>>,
 }
+
+weighs!(WorkerControl: |control| control.text_bytes());
 
 impl WorkerControl {
     /// Bytes of its texts.

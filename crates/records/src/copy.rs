@@ -3,6 +3,9 @@
 
 use base::{Incarnation, Timestamp};
 
+use crate::ReportsCopy;
+use crate::weight::{RECORD_BYTES, weighs};
+
 /// A copy. It belongs to one stream, and goes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamCopy {
@@ -49,7 +52,12 @@ pub struct StreamCopy {
     pub dropped: u64,
     /// When it was made.
     pub created_at: Timestamp,
+    /// It is of kind `reports`: its messages are reports of devices, and go to the node itself, not
+    /// to a stream of it.
+    pub reports: Option<Box<ReportsCopy>>,
 }
+
+weighs!(StreamCopy: |copy| 2 * RECORD_BYTES + copy.text_bytes());
 
 /// Where messages of a copy go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +111,8 @@ pub struct PeerNode {
     pub created_at: Timestamp,
 }
 
+weighs!(PeerNode: |node| node.text_bytes());
+
 impl std::fmt::Debug for PeerNode {
     /// Without the token: it is never to reach a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -152,6 +162,7 @@ impl StreamCopy {
             duplicates: 0,
             dropped: 0,
             created_at,
+            reports: None,
         }
     }
 
@@ -161,17 +172,24 @@ impl StreamCopy {
         self.direction == CopyDirection::To && !self.paused
     }
 
+    /// Names the reports that are gathered for it, if it is of kind `reports`.
+    #[must_use]
+    pub fn gather(&self) -> Option<Incarnation> {
+        self.reports.as_ref().map(|reports| reports.gather)
+    }
+
     /// Bytes of its texts.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         let optional = [&self.peer, &self.peer_node].into_iter().flatten().map(|text| text.len());
         let names = self.name.len() + self.node.len() + self.other_namespace.len() + self.other_name.len();
+        let selector = self.reports.as_ref().and_then(|reports| reports.selector.as_ref());
         let segments = self.segments.iter().map(|segment| segment.len() + 2).sum::<usize>();
-        names + segments + optional.sum::<usize>()
+        names + segments + optional.sum::<usize>() + selector.map_or(0, |text| text.len())
     }
 
-    /// Whether a copy is between the same streams, the same way. The one at the other end is the
-    /// same by its name alone.
+    /// Whether a copy takes the same messages between the same streams, the same way. The one at
+    /// the other end is the same by its name alone.
     #[must_use]
     pub fn is_between_those_of(&self, other: &Self) -> bool {
         self.stream == other.stream
@@ -179,5 +197,7 @@ impl StreamCopy {
             && self.node == other.node
             && self.other_namespace == other.other_namespace
             && self.other_name == other.other_name
+            && self.segments == other.segments
+            && self.gather() == other.gather()
     }
 }

@@ -4,6 +4,7 @@
 use base::{Incarnation, Timestamp};
 
 use crate::CommandStatus;
+use crate::weight::weighs;
 
 /// Milliseconds of an hour and of a day.
 const HOUR_MS: i64 = 3_600_000;
@@ -65,6 +66,8 @@ impl CountsKey {
 /// A day's counts, by hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts(pub [u32; 24]);
+
+weighs!(Counts: |_| 0);
 
 impl Counts {
     /// Counts `more` in an hour of the day; stays at the most there can be.

@@ -2,6 +2,7 @@
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, Value};
 
+use crate::weight::{RECORD_BYTES, text_of, weighs};
 use crate::{DeviceSlot, EventKind, JobId};
 
 /// What one client has not been told yet of one device. Exists only while there is something
@@ -9,7 +10,7 @@ use crate::{DeviceSlot, EventKind, JobId};
 ///
 /// Its job is the one in the queue of the client with the device's slot as its alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct NotificationState {
     /// The device.
     pub slot: DeviceSlot,
     /// The client.
@@ -26,11 +27,16 @@ pub struct Pair {
     /// The notification with an attempt under way.
     pub in_flight: Option<Flight>,
     /// The newest notification, if it has failed for good and nothing has been queued since. Its
-    /// body is kept, under [`Pair::body_of_failed`].
+    /// body is kept, under [`NotificationState::body_of_failed`].
     pub failed: Option<Waiting>,
 }
 
-impl Pair {
+weighs!(NotificationState: |pair| {
+    let flying = pair.in_flight.as_ref().and_then(|flight| flight.value.as_ref());
+    RECORD_BYTES + text_of(pair.previous.as_ref()) + text_of(flying)
+});
+
+impl NotificationState {
     /// Where the body of a notification that failed for good is kept, should it be sent again by
     /// hand.
     #[must_use]
@@ -106,6 +112,8 @@ pub struct Delivery {
     pub resend_of: Option<EntityId>,
 }
 
+weighs!(Delivery: |_| RECORD_BYTES);
+
 /// How far a delivery has come. Kept apart from the rest, so that it can move without the rest
 /// being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +125,8 @@ pub struct DeliveryProgress {
     /// When the next attempt is due; only while one is waited for.
     pub next_attempt_at: Option<Timestamp>,
 }
+
+weighs!(DeliveryProgress: |_| 0);
 
 /// Where a delivery stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -178,6 +188,8 @@ pub struct Attempt {
     /// What was seen of the receiver.
     pub detail: AttemptDetail,
 }
+
+weighs!(Attempt: |attempt| attempt.detail.answer.as_deref().map_or(0, <[u8]>::len));
 
 /// What an attempt saw of its receiver. Nothing, for one that was cut off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

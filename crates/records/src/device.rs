@@ -2,6 +2,8 @@
 
 use base::{Attended, DeviceId, Incarnation, Kind, Timestamp, Value, WayIn};
 
+use crate::weight::{RECORD_BYTES, text_of, weighs};
+
 /// A device's dense number within its partition; never used again. 256 neighbouring slots share
 /// their history blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +54,8 @@ pub struct DeviceProfile {
     pub clients: Vec<Incarnation>,
 }
 
+weighs!(DeviceProfile: |_| 63 * RECORD_BYTES);
+
 /// How commands go to one device. What is `None` the settings say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PaceOverride {
@@ -98,6 +102,8 @@ pub struct DeviceState {
     /// The number of its latest event, from 1; 0 before the first.
     pub sequence: u64,
 }
+
+weighs!(DeviceState: |state| text_of(state.value.as_ref()));
 
 /// A device's latest sign of life. Moves with every report, and dirties nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use base::{EntityId, Timestamp, Value};
 
 use crate::DeviceSlot;
+use crate::weight::{RECORD_BYTES, text_of, weighs};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,3 +67,5 @@ pub struct Event {
     /// The value before it.
     pub previous: Option<Value>,
 }
+
+weighs!(Event: |event| RECORD_BYTES + text_of(event.value.as_ref()) + text_of(event.previous.as_ref()));

@@ -3,6 +3,8 @@
 
 use base::Timestamp;
 
+use crate::weight::{RECORD_BYTES, weighs};
+
 /// A job's id: unique, never used again, and without meaning to anyone but the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub [u8; 16]);
@@ -56,6 +58,8 @@ pub struct JobHead {
     /// What takes its place when the reserved run ends.
     pub successor: Option<Successor>,
 }
+
+weighs!(JobHead: |_| RECORD_BYTES);
 
 /// What holds of some jobs only; the default is a job of which nothing of it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,6 +119,8 @@ pub struct ParkedJob {
     pub parking: Parking,
 }
 
+weighs!(ParkedJob: |_| RECORD_BYTES);
+
 /// What a job that is not resident waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Parking {
@@ -149,6 +155,8 @@ pub struct ParkedKey {
     /// The caller's own id.
     pub alias: Option<AliasKey>,
 }
+
+weighs!(ParkedKey: |_| 0);
 
 impl ParkedJob {
     /// All by which it is found.

@@ -8,6 +8,7 @@ mod answer;
 mod batch;
 mod by_slot;
 mod campaign;
+mod changes;
 mod client;
 mod command;
 mod coordination;
@@ -16,8 +17,10 @@ mod counts;
 mod delivery;
 mod device;
 mod event;
+mod gathered;
 mod head;
 mod job;
+mod job_purpose;
 mod kept;
 mod notice;
 mod operation;
@@ -30,6 +33,7 @@ mod stream;
 mod subscription;
 mod task;
 mod timeline;
+mod weight;
 
 pub use answer::{AnswerKey, KeptAnswer};
 pub use batch::{Batch, Op, Sign, SignReading};
@@ -45,15 +49,17 @@ pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
     ANSWER_BYTES_MAX, Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryKey,
-    DeliveryProgress, DeliveryStatus, Flight, Pair, Waiting,
+    DeliveryProgress, DeliveryStatus, Flight, NotificationState, Waiting,
 };
 pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, PaceOverride, Reading, Seen};
 pub use event::{Event, EventKey, EventKind};
+pub use gathered::{GatheredReport, GatheredReports, ReportsCopy};
 pub use head::{AttendedReadings, PartitionHead};
 pub use job::{
     AliasKey, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, ParkedKey, Parking, Process,
     QueueKey, Recurrence, Reservation, Rule, Starts, Successor, Terms,
 };
+pub use job_purpose::{JobLine, JobPurpose, OutcomeLane, OutcomeOf};
 pub use kept::KeptFrom;
 pub use notice::{NOTICE_ID_PREFIX, Notice, NoticeKey, NoticeKind, NoticePost};
 pub use operation::{

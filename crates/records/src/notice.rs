@@ -2,6 +2,8 @@
 
 use base::{EntityId, Incarnation, Timestamp};
 
+use crate::weight::weighs;
+
 /// What the ids of notices begin with.
 pub const NOTICE_ID_PREFIX: &str = "ntc_";
 
@@ -87,6 +89,8 @@ pub struct Notice {
     pub detail: Box<str>,
 }
 
+weighs!(Notice: |notice| notice.subject.len() + notice.detail.len());
+
 /// A notice on its way to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoticePost {
@@ -99,3 +103,5 @@ pub struct NoticePost {
     /// When the next attempt is due.
     pub due_at: Timestamp,
 }
+
+weighs!(NoticePost: |_| 0);

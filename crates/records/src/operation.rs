@@ -3,6 +3,8 @@
 
 use base::{EntityId, Timestamp};
 
+use crate::weight::{RECORD_BYTES, weighs};
+
 /// An operation as it was asked for. It never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
@@ -25,6 +27,8 @@ pub struct Operation {
     /// Only rows that came before that time belong to it.
     pub until: Timestamp,
 }
+
+weighs!(Operation: |operation| RECORD_BYTES + operation.text_bytes());
 
 /// What an operation does to each of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +121,8 @@ pub struct OperationState {
     /// The latest refusal, or why it failed.
     pub last_error: Option<Box<OperationError>>,
 }
+
+weighs!(OperationState: |state| RECORD_BYTES + state.text_bytes());
 
 /// What became of the rows of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

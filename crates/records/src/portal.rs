@@ -4,6 +4,8 @@ use std::fmt;
 
 use base::{ClientId, Incarnation, Timestamp};
 
+use crate::weight::{RECORD_BYTES, weighs};
+
 /// The token of a portal as it is kept: never the token itself, only what recognises it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortalToken {
@@ -24,6 +26,8 @@ pub struct PortalToken {
     /// The name of the token that asked for it, where tokens are asked for.
     pub by: Option<Box<str>>,
 }
+
+weighs!(PortalToken: |_| RECORD_BYTES);
 
 /// What the holder of a portal may do with its client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

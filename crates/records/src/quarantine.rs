@@ -2,6 +2,8 @@
 
 use base::{DeviceId, EntityId, Timestamp, WayIn};
 
+use crate::weight::weighs;
+
 /// Where a refused report is kept within its partition, and the order of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuarantineKey {
@@ -37,6 +39,8 @@ pub struct Quarantined {
     /// More was received, and cut off.
     pub cut: bool,
 }
+
+weighs!(Quarantined: |report| report.cost() as usize);
 
 impl Quarantined {
     /// What it counts for in the limit of the quarantine, in bytes: its texts, and a little for

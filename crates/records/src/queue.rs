@@ -3,6 +3,7 @@
 use base::Timestamp;
 use compact_str::CompactString;
 
+use crate::weight::weighs;
 use crate::{GroupKey, JobId, QueueKey};
 
 /// A queue. There while it has jobs, dead letters or settings, and a little longer.
@@ -21,6 +22,8 @@ pub struct Queue {
     /// What its users set.
     pub settings: QueueSettings,
 }
+
+weighs!(Queue: |queue| queue.namespace.len() + queue.name.len());
 
 /// What users set of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -60,6 +63,8 @@ pub struct QueueCounts {
     pub dead: u64,
 }
 
+weighs!(QueueCounts: |_| 0);
+
 /// A job that failed for good. What it carried is kept under its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadJob {
@@ -82,6 +87,8 @@ pub struct DeadJob {
     /// Its group.
     pub group: Option<GroupKey>,
 }
+
+weighs!(DeadJob: |dead| dead.error.as_ref().map_or(0, |error| error.len()));
 
 /// Why a job failed for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

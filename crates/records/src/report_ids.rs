@@ -2,12 +2,16 @@
 
 use base::limits::REPORT_IDS_KEPT;
 
+use crate::weight::weighs;
+
 /// Hashes of the newest ids of a device's reports, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportIds {
     hashes: [u64; REPORT_IDS_KEPT],
     len: u8,
 }
+
+weighs!(ReportIds: |ids| size_of_val(ids.as_slice()));
 
 impl ReportIds {
     /// Whether a report of that id is among them.

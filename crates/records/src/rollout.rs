@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp, hash};
 
-use crate::command::bytes_of;
+use crate::weight::{RECORD_BYTES, bytes_of, weighs};
 use crate::{CommandStatus, OutcomeReceiver};
 
 /// A rollout as it was asked for. It never changes.
@@ -38,6 +38,8 @@ pub struct Rollout {
     /// Whether devices that come to be meant later belong to it.
     pub include_later: bool,
 }
+
+weighs!(Rollout: |rollout| 7 * RECORD_BYTES + rollout.work.bytes(RECORD_BYTES));
 
 impl Rollout {
     /// A rollout of that work to all devices, without bounds.
@@ -183,6 +185,8 @@ pub struct RolloutState {
     pub ended_at: Option<Timestamp>,
 }
 
+weighs!(RolloutState: |_| RECORD_BYTES);
+
 /// What a rollout waits for that goes on and hands nothing out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RolloutWait {
@@ -269,6 +273,8 @@ pub struct RolloutDevices {
     pub devices: Vec<DeviceId>,
 }
 
+weighs!(RolloutDevices: |named| named.bytes());
+
 impl RolloutDevices {
     /// Bytes of the ids.
     #[must_use]
@@ -314,6 +320,8 @@ pub struct RolloutMember {
     pub tz: Option<Box<str>>,
 }
 
+weighs!(RolloutMember: |_| RECORD_BYTES);
+
 /// Where a device of a rollout is kept, and the order in which devices have their turns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberPlace {
@@ -326,6 +334,8 @@ pub struct MemberPlace {
     /// Which of the entries that are wished; 0 for a command.
     pub entry: u32,
 }
+
+weighs!(MemberPlace: |_| RECORD_BYTES);
 
 impl MemberPlace {
     /// The place of a device in a rollout.

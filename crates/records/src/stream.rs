@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use base::{Incarnation, Lineage, Timestamp};
 
+use crate::weight::{RECORD_BYTES, weighs};
+
 /// A stream. There from its first message or setting on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
@@ -26,6 +28,8 @@ pub struct Stream {
     /// What its messages without a source were called by, in the order of their ids.
     pub origins: Vec<StreamOrigin>,
 }
+
+weighs!(Stream: |stream| RECORD_BYTES + stream.text_bytes());
 
 /// What messages that a stream was given without a source are called by: this source, with their
 /// own ids, from an id up to that of the next origin.
@@ -209,6 +213,8 @@ pub struct StreamTail {
     pub moved: Vec<u64>,
 }
 
+weighs!(StreamTail: |tail| tail.text_bytes());
+
 impl StreamTail {
     /// That of a stream without a message yet.
     #[must_use]
@@ -253,6 +259,8 @@ pub struct StreamDue {
     pub stream: Incarnation,
 }
 
+weighs!(StreamDue: |_| 0);
+
 /// Durable messages of a block that is not stored yet. Their ids are consecutive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamChunk {
@@ -267,6 +275,8 @@ pub struct StreamChunk {
     /// The messages, one behind the other.
     pub bytes: Arc<[u8]>,
 }
+
+weighs!(StreamChunk: |chunk| chunk.bytes.len());
 
 /// A block that is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -300,6 +310,8 @@ pub struct StreamBlock {
     pub any_segment: bool,
 }
 
+weighs!(StreamBlock: |block| RECORD_BYTES + block.text_bytes());
+
 /// Numbers that a source gave to messages of a stream, without a gap. Kept for ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalInterval {
@@ -312,6 +324,8 @@ pub struct ExternalInterval {
     /// The highest.
     pub to: u64,
 }
+
+weighs!(ExternalInterval: |_| RECORD_BYTES);
 
 /// Numbers of a source in a stored block: where to look for the message of one. Kept while the
 /// block is. The block may hold only some of the numbers between both ends.
@@ -329,6 +343,8 @@ pub struct ExternalSpan {
     pub block: u64,
 }
 
+weighs!(ExternalSpan: |_| RECORD_BYTES);
+
 /// A text that a source gave to a message. Kept while the message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalText {
@@ -341,6 +357,8 @@ pub struct ExternalText {
     /// The message's id.
     pub id: u64,
 }
+
+weighs!(ExternalText: |_| RECORD_BYTES);
 
 impl Stream {
     /// Bytes of its texts.

@@ -2,6 +2,8 @@
 
 use base::{Incarnation, Timestamp};
 
+use crate::weight::{RECORD_BYTES, weighs};
+
 /// A subscription. It belongs to one stream, and goes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSubscription {
@@ -18,6 +20,8 @@ pub struct StreamSubscription {
     /// When it was made.
     pub created_at: Timestamp,
 }
+
+weighs!(StreamSubscription: |subscription| RECORD_BYTES + subscription.text_bytes());
 
 /// Where the messages of a subscription are posted.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, PartitionId, Timestamp};
 
-use crate::command::bytes_of;
+use crate::weight::{RECORD_BYTES, bytes_of, weighs};
 use crate::{DeviceSlot, LateAnswer, OutcomeReceiver};
 
 /// What picked devices are told, and which devices may be picked. Never changes; it goes when
@@ -39,6 +39,8 @@ pub struct PickTerms {
     /// A hash of the request: the same one again under the same id changes nothing.
     pub request: u128,
 }
+
+weighs!(PickTerms: |terms| RECORD_BYTES + terms.text_bytes());
 
 impl PickTerms {
     /// Bytes of its texts.
@@ -114,6 +116,8 @@ pub struct TaskRecord {
     pub request: Option<u128>,
 }
 
+weighs!(TaskRecord: |_| RECORD_BYTES);
+
 /// A slot of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CampaignSlot {
@@ -147,6 +151,8 @@ pub struct TaskState {
     /// Its receiver is still to be told that it ended.
     pub post: Option<EndPost>,
 }
+
+weighs!(TaskState: |_| RECORD_BYTES);
 
 /// The end of a task, on its way to the task's receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +229,8 @@ pub struct Pick {
     pub late: Option<LateAnswer>,
 }
 
+weighs!(Pick: |pick| 2 * RECORD_BYTES + pick.text_bytes());
+
 impl Pick {
     /// All by which it is found.
     #[must_use]
@@ -262,6 +270,8 @@ pub struct PickKey {
     /// The campaign whose slot the task is, and the device.
     pub of_campaign: Option<(Incarnation, DeviceId)>,
 }
+
+weighs!(PickKey: |_| RECORD_BYTES);
 
 /// Where a device is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -348,6 +358,8 @@ pub struct PickShare {
     pub benched_until: Option<Timestamp>,
 }
 
+weighs!(PickShare: |_| 0);
+
 /// The virtual clock of fair picks, and what its pace follows from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PickClock {
@@ -364,6 +376,11 @@ pub struct PickClock {
     /// Picks of tokens that have a limit, where they had any in that hour.
     pub token_picks: Vec<TokenPicks>,
 }
+
+weighs!(PickClock: |clock| {
+    let tokens = clock.token_picks.iter().map(|picks| picks.token.len() + 16);
+    clock.minutes.len() * 16 + tokens.sum::<usize>()
+});
 
 /// The picks of a token in an hour.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use base::{ClientId, EntityId, Timestamp};
 
+use crate::weight::{RECORD_BYTES, weighs};
 use crate::{Attempt, CommandStatus, DeliveryStatus, DeviceSlot};
 
 /// An entry of a device's timeline.
@@ -16,6 +17,8 @@ pub struct TimelineEntry {
     /// What happened.
     pub what: Happening,
 }
+
+weighs!(TimelineEntry: |_| RECORD_BYTES);
 
 /// Where an entry stands in the timeline of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,5 +1,5 @@
-//! What a relay says of itself: to whoever asks this process, and to the server, which shows it at
-//! `GET /v1/relays` for as long as it goes on saying it.
+//! What a relay says of itself: to whoever asks this process, and to the server. This shows it at
+//! `GET /v1/relays` for as long as it goes on saying it, or until it announces that it has stopped.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,14 +7,19 @@ use std::time::Duration;
 use base::Timestamp;
 use serde_json::json;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::mover::RelayConfig;
-use crate::outbox::OutboxFigures;
+use crate::outbox::OutboxStats;
 use crate::plan::OnRefused;
 use crate::publish::OutgoingCall;
 
-/// The server forgets a relay that it has not heard of for half a minute.
+/// The server forgets a relay that it has not heard of for ten seconds.
 const SAID_EVERY: Duration = Duration::from_secs(2);
+/// How long an answer to that is waited for: what is said next is newer.
+const ANSWER_MAX: Duration = Duration::from_secs(4);
+/// How long a relay that stops tries to tell the server.
+const STOPPED_ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// What a relay is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub(crate) enum RelayPhase {
     Waiting,
     /// It works.
     Working,
+    /// It has ended.
+    Stopped,
 }
 
 impl RelayPhase {
@@ -34,6 +41,7 @@ impl RelayPhase {
             Self::Connecting => "connecting",
             Self::Waiting => "waiting",
             Self::Working => "working",
+            Self::Stopped => "stopped",
         }
     }
 }
@@ -42,7 +50,7 @@ impl RelayPhase {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RelayProgress {
     pub(crate) phase: RelayPhase,
-    pub(crate) figures: Option<OutboxFigures>,
+    pub(crate) stats: Option<OutboxStats>,
     /// Rows that are durable at their destination, since this process began.
     pub(crate) moved: u64,
     /// Rows that were refused, since this process began.
@@ -90,40 +98,49 @@ pub(crate) async fn announce(
             _ = stop.wait_for(|stop| *stop) => return,
             _ = every.tick() => {}
         }
-        let call = OutgoingCall {
-            is_put: true,
-            path: vec!["relays".to_owned(), config.name.clone()],
-            parameter: None,
-            idempotency_key: None,
-            body: said(config, &progress.get()).into_bytes(),
-        };
-        let answer = tokio::select! {
+        tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
-            answer = (config.make_call)(call) => answer,
-        };
-        match answer {
-            Ok(answer) if answer.status < 300 => {}
-            Ok(answer) => {
-                tracing::debug!(status = answer.status, "the server does not take the relay's word");
-            }
-            Err(error) => tracing::debug!(error, "the server cannot be told of the relay"),
+            () = say(config, progress, ANSWER_MAX) => {}
         }
     }
 }
 
+/// Tells the server that the relay has ended.
+pub(crate) async fn announce_stopped(config: &RelayConfig, progress: &SharedProgress) {
+    progress.get().phase = RelayPhase::Stopped;
+    say(config, progress, STOPPED_ANSWER_MAX).await;
+}
+
+async fn say(config: &RelayConfig, progress: &SharedProgress, answer_max: Duration) {
+    let call = OutgoingCall {
+        is_put: true,
+        path: vec!["relays".to_owned(), config.name.clone()],
+        parameter: None,
+        body: said(config, &progress.get()).into_bytes(),
+    };
+    match timeout(answer_max, (config.make_call)(call)).await {
+        Ok(Ok(answer)) if answer.status < 300 => {}
+        Ok(Ok(answer)) => {
+            tracing::debug!(status = answer.status, "the server does not take the relay's word");
+        }
+        Ok(Err(error)) => tracing::debug!(error, "the server cannot be told of the relay"),
+        Err(_) => tracing::debug!("the server takes too long to be told of the relay"),
+    }
+}
+
 fn said(config: &RelayConfig, progress: &RelayProgress) -> String {
-    let figures = progress.figures;
-    let of = |part: fn(&OutboxFigures) -> i64| figures.as_ref().map(part);
+    let stats = progress.stats;
+    let of = |part: fn(&OutboxStats) -> i64| stats.as_ref().map(part);
     json!({
         "database": config.database.told(),
         "table": config.table.told(),
         "state": progress.phase.as_str(),
         "on_refused": match config.on_refused { OnRefused::Skip => "skip", OnRefused::Hold => "hold" },
-        "waiting": of(|figures| figures.waiting),
-        "bytes": of(|figures| figures.bytes),
-        "held": of(|figures| figures.held),
-        "refused": of(|figures| figures.refused),
-        "oldest_at": figures.and_then(|figures| figures.oldest_at_ms).map(|ms| Timestamp(ms).to_string()),
+        "waiting": of(|stats| stats.waiting),
+        "bytes": of(|stats| stats.bytes),
+        "held": of(|stats| stats.held),
+        "refused": of(|stats| stats.refused),
+        "oldest_at": stats.and_then(|stats| stats.oldest_at_ms).map(|ms| Timestamp(ms).to_string()),
         "moved": progress.moved,
         "error": progress.error,
     })

@@ -159,9 +159,20 @@ pub enum DatabaseError {
     /// It has another version.
     #[error("the database is older than PostgreSQL 13")]
     TooOld,
-    /// The table, or what belongs to it, is not there.
-    #[error("there is no outbox {0}, or not all of it: `fieldpost relay sql` prints what makes it")]
-    NoOutbox(String),
+    /// The table, or some of what belongs to it, is not there.
+    #[error(
+        "the outbox {table} cannot be used: there is no {}. Have psql run what `fieldpost relay sql --table \
+         {argument}` prints; it leaves what is there",
+        missing.join(", no ")
+    )]
+    NoOutbox {
+        /// The outbox.
+        table: String,
+        /// What names it on a command line.
+        argument: String,
+        /// Tables, columns and functions.
+        missing: Vec<String>,
+    },
 }
 
 /// An error with what is behind it; of the database's own, what it says.

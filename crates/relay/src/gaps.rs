@@ -6,6 +6,9 @@
 //! everybody who might own it has ended: a transaction whose number was given out later has later
 //! ids. That a number is given out a moment after the id is what the slow full look is for; so are
 //! gaps that are too wide or too many to be remembered.
+//!
+//! Where rows were found far below the bound, more are expected right above them: a sequence was
+//! restarted, or a service chooses ids. That run of ids is looked at with every reading, too.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +17,8 @@ const GAPS_MAX: usize = 1_000;
 /// Of a wider gap its end alone is remembered: what is in it was mostly deleted long ago, and
 /// walking through it takes time.
 const WIDTH_MAX: i64 = 10_000;
+/// Without another row a run is looked at for so long; the full look finds where it begins again.
+const RUN_KEPT: Duration = Duration::from_secs(60);
 /// A gap is remembered for so long at least: a transaction gets its number a moment after an id.
 const KEPT_MIN: Duration = Duration::from_secs(1);
 
@@ -35,14 +40,48 @@ struct IdGap {
     since: Instant,
 }
 
-/// The gaps, by their ids.
+/// Ids below the bound at which rows appear now, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LowRun {
+    low: i64,
+    high: i64,
+    until: Instant,
+}
+
+/// The gaps, by their ids, and the run.
 #[derive(Debug, Default)]
-pub(crate) struct IdGaps(Vec<IdGap>);
+pub(crate) struct IdGaps {
+    gaps: Vec<IdGap>,
+    /// No gap has an id of it.
+    run: Option<LowRun>,
+}
 
 impl IdGaps {
-    /// First and last ids of the gaps, one list for each.
+    /// First and last ids of all that is looked for below the bound, one list for each; none twice.
     pub(crate) fn ranges(&self) -> (Vec<i64>, Vec<i64>) {
-        (self.0.iter().map(|gap| gap.low).collect(), self.0.iter().map(|gap| gap.high).collect())
+        let gaps = self.gaps.iter().map(|gap| (gap.low, gap.high));
+        gaps.chain(self.run.map(|run| (run.low, run.high))).unzip()
+    }
+
+    /// A row with this id was found behind the bound: from now on those above it are looked for.
+    pub(crate) fn follow(&mut self, id: i64, bound: i64, now: Instant) {
+        let near = |run: &LowRun| (id + 1..=id.saturating_add(WIDTH_MAX)).contains(&run.low);
+        let low = self.run.filter(near).map_or(id + 1, |run| run.low);
+        let high = bound.min(low.saturating_add(WIDTH_MAX - 1));
+        self.run = (low <= high).then_some(LowRun { low, high, until: now + RUN_KEPT });
+        if self.run.is_some() {
+            self.cut_out(low, high);
+        }
+    }
+
+    /// No gap has an id from `low` to `high` any more.
+    fn cut_out(&mut self, low: i64, high: i64) {
+        let outside = |gap: IdGap| {
+            let below = IdGap { high: gap.high.min(low - 1), ..gap };
+            let above = IdGap { low: gap.low.max(high + 1), ..gap };
+            [below, above].into_iter().filter(|rest| rest.low <= rest.high)
+        };
+        self.gaps = std::mem::take(&mut self.gaps).into_iter().flat_map(outside).collect();
     }
 
     /// Takes note of a reading with these ids, in order, from all gaps and from above `bound`; all
@@ -55,33 +94,43 @@ impl IdGaps {
         (ends, now): (SnapshotEnds, Instant),
     ) -> i64 {
         let looked_to = if is_whole { i64::MAX } else { ids.last().copied().unwrap_or(0) };
-        self.0.retain(|gap| {
+        self.gaps.retain(|gap| {
             let may_appear = gap.owners_end > ends.xmin || now.duration_since(gap.since) < KEPT_MIN;
             may_appear || gap.high > looked_to
         });
         let mut after = bound;
         for id in ids {
             if *id <= bound {
-                self.take_out(*id);
+                if let Some(run) = self.run.filter(|run| (run.low..=run.high).contains(id)) {
+                    if run.low < *id {
+                        let (low, high) = (run.low, *id - 1);
+                        self.gaps.push(IdGap { low, high, owners_end: ends.xmax, since: now });
+                    }
+                    self.run = None;
+                    self.follow(*id, bound, now);
+                } else {
+                    self.take_out(*id);
+                }
                 continue;
             }
             if *id > after + 1 {
                 let low = (after + 1).max(*id - WIDTH_MAX);
-                self.0.push(IdGap { low, high: *id - 1, owners_end: ends.xmax, since: now });
+                self.gaps.push(IdGap { low, high: *id - 1, owners_end: ends.xmax, since: now });
             }
             after = *id;
         }
-        if self.0.len() > GAPS_MAX {
-            self.0.drain(..self.0.len() - GAPS_MAX);
+        self.run = self.run.filter(|run| now < run.until);
+        if self.gaps.len() > GAPS_MAX {
+            self.gaps.drain(..self.gaps.len() - GAPS_MAX);
         }
         after
     }
 
     fn take_out(&mut self, id: i64) {
-        let Some(place) = self.0.iter().position(|gap| (gap.low..=gap.high).contains(&id)) else { return };
-        let gap = self.0.remove(place);
+        let Some(place) = self.gaps.iter().position(|gap| (gap.low..=gap.high).contains(&id)) else { return };
+        let gap = self.gaps.remove(place);
         let rest = [IdGap { high: id - 1, ..gap }, IdGap { low: id + 1, ..gap }];
-        self.0.splice(place..place, rest.into_iter().filter(|gap| gap.low <= gap.high));
+        self.gaps.splice(place..place, rest.into_iter().filter(|gap| gap.low <= gap.high));
     }
 }
 
@@ -126,6 +175,26 @@ mod tests {
         let ids: Vec<i64> = (0..3_000).map(|n| 1_000_002 + 2 * n).collect();
         gaps.read(1_000_000, &ids, true, (ends(1, 2), now));
         assert_eq!(gaps.ranges().0.len(), GAPS_MAX);
+    }
+
+    #[test]
+    fn where_a_sequence_began_again_its_next_rows_are_looked_for() {
+        let (mut gaps, start) = (IdGaps::default(), Instant::now());
+        let bound = gaps.read(0, &[20_000], true, (ends(1, 2), start));
+        assert_eq!(gaps.ranges(), (vec![10_000], vec![19_999]));
+        gaps.follow(3, bound, start);
+        assert_eq!(gaps.ranges(), (vec![10_004, 4], vec![19_999, 10_003]), "no id is in two of them");
+        // One behind another that commits later.
+        assert_eq!(gaps.read(bound, &[4, 6], true, (ends(1, 9), start)), bound);
+        assert_eq!(gaps.ranges(), (vec![10_007, 5, 7], vec![19_999, 5, 10_006]));
+        // Several destinations tell of the same rows, the one that is behind last.
+        gaps.follow(2, bound, start);
+        assert_eq!(gaps.ranges().0, [10_007, 5, 7]);
+        let idle = start + RUN_KEPT;
+        gaps.read(bound, &[], true, (ends(9, 9), idle));
+        assert_eq!(gaps.ranges(), (vec![], vec![]));
+        gaps.follow(bound, bound, idle);
+        assert_eq!(gaps.ranges(), (vec![], vec![]), "above is what is new");
     }
 
     /// Writers take ids in order and commit in any; whoever reads reads pages of them.

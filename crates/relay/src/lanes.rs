@@ -17,6 +17,8 @@ struct RelayLane {
     bound: i64,
     due: Instant,
     pause: Duration,
+    /// Its rows were found behind what was read.
+    is_behind: bool,
 }
 
 /// The destinations that are behind, by their text.
@@ -26,9 +28,21 @@ pub(crate) struct WaitingLanes(BTreeMap<String, RelayLane>);
 impl WaitingLanes {
     /// Its rows from `first_id` on are sent by themselves, from now on.
     pub(crate) fn go_back(&mut self, destination: &str, first_id: i64, now: Instant) {
-        let new = RelayLane { bound: i64::MAX, due: now, pause: PAUSE_FIRST };
+        let new = RelayLane { bound: i64::MAX, due: now, pause: PAUSE_FIRST, is_behind: false };
         let lane = self.0.entry(destination.to_owned()).or_insert(new);
         lane.bound = lane.bound.min(first_id.saturating_sub(1));
+    }
+
+    /// The same of rows that were found behind what was read.
+    pub(crate) fn found_behind(&mut self, destination: &str, first_id: i64, now: Instant) {
+        self.go_back(destination, first_id, now);
+        if let Some(lane) = self.0.get_mut(destination) {
+            lane.is_behind = true;
+        }
+    }
+
+    pub(crate) fn is_behind(&self, destination: &str) -> bool {
+        self.0.get(destination).is_some_and(|lane| lane.is_behind)
     }
 
     /// Its rows from `first_id` on are tried again after a pause, which grows.
@@ -122,6 +136,8 @@ mod tests {
         lanes.go_back("a", 3, now);
         lanes.go_back("b", 2, now);
         lanes.go_back("b", 8, now);
+        lanes.found_behind("a", 3, now);
+        assert_eq!((lanes.is_behind("a"), lanes.is_behind("b")), (true, false));
         assert_eq!(lanes.due(now), Some(("a".to_owned(), 2)));
         lanes.had_turn("a", now + Duration::from_millis(1));
         assert_eq!(lanes.due(now + Duration::from_millis(1)), Some(("b".to_owned(), 1)));

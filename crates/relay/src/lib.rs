@@ -27,7 +27,7 @@ pub use database::{DatabaseError, DatabaseUrl, DatabaseUrlError};
 pub use mover::{RelayConfig, relay_name, run};
 pub use outgoing::check_destination;
 pub use plan::OnRefused;
-pub use publish::{CallAnswer, CallMaker, OutgoingCall, over_http};
+pub use publish::{CallAnswer, CallMaker, ClientRenewal, OutgoingCall, over_http};
 pub use refused::{
     OutboxStatus, RefusedChoice, RefusedRow, drop_refused, list_refused, outbox_status, retry_refused,
 };

@@ -58,8 +58,8 @@ async fn look(
         sleep(look_at.min(count_at).saturating_duration_since(Instant::now())).await;
         let began = Instant::now();
         if began >= count_at {
-            let figures = outbox.figures().await?;
-            progress.get().figures = Some(figures);
+            let stats = outbox.stats().await?;
+            progress.get().stats = Some(stats);
             count_at = Instant::now() + COUNT_EVERY.max(began.elapsed() * SHARE);
         }
         let began = Instant::now();

@@ -1,9 +1,9 @@
-//! The relay's life: it waits until it is the one that works, makes again the calls that another
-//! began, and then moves rows until it is stopped or loses the database.
+//! The relay's life: it waits until it is the one that works, and then moves rows until it is
+//! stopped or loses the database.
 //!
-//! A round sends the rows of one page; the next page is read meanwhile. Before jobs are sent their
-//! call is written down in the database with its key, in the same commit that deletes the rows of
-//! the calls before: whoever takes over makes just these calls again, with the same keys.
+//! A round sends the rows of one page; the next page is read meanwhile. Rows are deleted once they
+//! are durable at their destination. A kill in between leaves them there, and whoever takes over
+//! sends them again: the destination knows each by the table's identity and the row's uid.
 
 mod round;
 
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, sleep_until};
 
-use crate::announce::{RelayPhase, SharedProgress, announce};
+use crate::announce::{RelayPhase, SharedProgress, announce, announce_stopped};
 use crate::database::{DatabaseError, DatabaseUrl};
 use crate::gaps::IdGaps;
 use crate::lanes::{LANES_MAX, PAUSE_FIRST, PAUSE_MAX};
 use crate::look::{LeftBehind, keep_looking};
-use crate::outbox::{BegunCall, HELD_ROWS_MAX, OutboxPage, OutboxTable};
+use crate::outbox::{HELD_ROWS_MAX, OutboxPage, OutboxTable};
 use crate::outgoing::outgoing;
-use crate::plan::{HeldKeys, OnRefused, PlannedCall, SendPlan};
+use crate::plan::{HeldKeys, OnRefused, SendPlan};
 use crate::publish::CallMaker;
 use crate::table::TableName;
 use round::Rounds;
@@ -29,6 +29,9 @@ use round::Rounds;
 const LOCK_EVERY: Duration = Duration::from_secs(1);
 /// Without a notification it is looked again: somebody may have made the table without its trigger.
 const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// How often PostgreSQL is told of a rate that has changed.
+const RATE_SHOWN_EVERY: Duration = Duration::from_secs(2);
 
 /// A plan that was made while the table was small must not read all of it when it has grown.
 const PLANS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off";
@@ -94,6 +97,7 @@ pub async fn run(config: RelayConfig, mut stop: watch::Receiver<bool>) {
     };
     let announced = announce(&config, &progress, announced_until);
     tokio::join!(moving, announced);
+    announce_stopped(&config, &progress).await;
 }
 
 async fn work(
@@ -120,7 +124,7 @@ async fn work(
     tracing::info!(table = config.table.told(), database = config.database.told(), "the relay works");
     progress.get().phase = RelayPhase::Working;
     progress.moves();
-    let (identity, begun) = outbox.state().await?;
+    let identity = outbox.identity().await?;
     let settled = AtomicI64::new(0);
     let (found, left_behind) = mpsc::channel(1);
     let mover = Mover {
@@ -129,10 +133,12 @@ async fn work(
         outbox: &outbox,
         source: format!("relay-{}", identity.replace('-', "")),
         settled: &settled,
+        rate: ShownRate { rows_per_second: None, at: Instant::now(), moved: progress.get().moved },
+        progress,
         stop: stop.clone(),
     };
     tokio::select! {
-        ended = mover.work(begun, left_behind) => ended,
+        ended = mover.work(left_behind) => ended,
         () = keep_looking(config, progress, &settled, found, stop) => Err(MoverError::Stopping),
     }
 }
@@ -145,7 +151,18 @@ struct Mover<'a> {
     source: String,
     /// Below this id every row has been dealt with.
     settled: &'a AtomicI64,
+    progress: &'a SharedProgress,
+    rate: ShownRate,
     stop: watch::Receiver<bool>,
+}
+
+/// The rate that PostgreSQL shows.
+struct ShownRate {
+    rows_per_second: Option<u64>,
+    /// When it was found.
+    at: Instant,
+    /// Rows that were moved until then.
+    moved: u64,
 }
 
 /// Reads pages, each above the one before.
@@ -168,16 +185,15 @@ impl OutboxReader<'_> {
 impl Mover<'_> {
     async fn work(
         mut self,
-        begun: Vec<BegunCall>,
         mut left_behind: mpsc::Receiver<LeftBehind>,
     ) -> Result<std::convert::Infallible, MoverError> {
         self.look_at_held().await?;
-        self.finish(begun).await?;
         let mut read_ahead = None;
         loop {
             if *self.stop.borrow() {
                 return Err(MoverError::Stopping);
             }
+            self.show_rate().await?;
             if self.outbox.session.is_to_look() {
                 let bound = self.settled.load(Ordering::Acquire);
                 let behind = self.outbox.left_behind(bound).await?;
@@ -243,6 +259,9 @@ impl Mover<'_> {
         for row in page.rows {
             self.add(&mut plan, row, true);
         }
+        if self.rounds.lanes.is_behind(&destination) {
+            self.reader.gaps.follow(last, self.reader.bound, now);
+        }
         self.rounds.lanes.advance(&destination, last);
         self.rounds.send(plan).await?;
         Ok(true)
@@ -274,7 +293,7 @@ impl Mover<'_> {
     async fn go_back(&mut self, behind: LeftBehind) -> Result<(), MoverError> {
         self.look_at_held().await?;
         for (destination, first_id) in behind {
-            self.rounds.lanes.go_back(&destination, first_id, Instant::now());
+            self.rounds.lanes.found_behind(&destination, first_id, Instant::now());
         }
         Ok(())
     }
@@ -292,26 +311,19 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Makes again the calls that were under way, whoever began them.
-    async fn finish(&mut self, begun: Vec<BegunCall>) -> Result<(), MoverError> {
-        let mut plan = SendPlan::default();
-        for call in begun {
-            let ids: Vec<i64> = call.rows.iter().map(|(id, _)| *id).collect();
-            let page = self.outbox.rows(&ids).await?;
-            let rows = page.rows.into_iter().filter(|row| row.row.destination == call.destination);
-            let rows = rows.filter_map(|row| outgoing(row.row, &self.source).ok());
-            let rows: Vec<_> = rows.filter(|row| call.rows.contains(&(row.id, row.mark))).collect();
-            if !rows.is_empty() {
-                tracing::info!(
-                    rows = rows.len(),
-                    to = call.destination,
-                    "a call that was under way is made again"
-                );
-                let (destination, key) = (call.destination, Some(call.key));
-                plan.add_begun(PlannedCall { destination, rows, key, bytes: 0 });
-            }
+    /// Has PostgreSQL show the rate, for `relay status`, where it has changed.
+    async fn show_rate(&mut self) -> Result<(), MoverError> {
+        let elapsed = self.rate.at.elapsed();
+        if elapsed < RATE_SHOWN_EVERY {
+            return Ok(());
         }
-        self.rounds.send(plan).await
+        let moved = self.progress.get().moved;
+        let rows_per_second = ((moved - self.rate.moved) as f64 / elapsed.as_secs_f64()).round() as u64;
+        if self.rate.rows_per_second != Some(rows_per_second) {
+            self.outbox.show_rate(rows_per_second).await?;
+        }
+        self.rate = ShownRate { rows_per_second: Some(rows_per_second), at: Instant::now(), moved };
+        Ok(())
     }
 }
 

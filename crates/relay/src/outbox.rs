@@ -1,7 +1,9 @@
 //! The statements on an outbox: reading a page of rows, writing down what became of them, and who
 //! may work.
 
-use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 use tokio_postgres::Statement;
 
@@ -17,6 +19,14 @@ pub(crate) const PAGE_ROWS: i64 = 1_000;
 const PAGE_BYTES: i64 = 8 * 1_024 * 1_024;
 /// What our advisory locks begin with: "FPRL".
 const LOCK_CLASS: i32 = 0x4650_524C;
+/// The database is asked before rows are sent if it has not answered for so long.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// Around the rate in what PostgreSQL calls the session that works.
+const RATE_BEGINS: &str = "fieldpost relay: ";
+const RATE_ENDS: &str = " rows/s";
+/// The columns of an outbox.
+const COLUMNS: [&str; 8] =
+    ["id", "uid", "destination", "key", "payload", "attributes", "created_at", "reason"];
 /// Destinations that a look tells of.
 const LOOK_MAX: i64 = 1_000;
 /// Held rows that are read, one more than may be held.
@@ -41,22 +51,15 @@ pub(crate) struct OutboxPage {
     pub(crate) ends: SnapshotEnds,
 }
 
-/// A call that a relay began, as it is written down.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BegunCall {
-    pub(crate) key: String,
-    pub(crate) destination: String,
-    /// Ids, and the marks that tell these rows from others with the same ids.
-    pub(crate) rows: Vec<(i64, u32)>,
-}
-
 /// Rows and bytes that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct OutboxFigures {
+pub(crate) struct OutboxStats {
     pub(crate) waiting: i64,
     pub(crate) bytes: i64,
     /// In milliseconds since 1970.
     pub(crate) oldest_at_ms: Option<i64>,
+    /// How long ago that is, by the clock of the database.
+    pub(crate) oldest_age_ms: Option<i64>,
     pub(crate) held: i64,
     pub(crate) refused: i64,
 }
@@ -70,40 +73,47 @@ pub(crate) struct OutboxTable {
     read: Statement,
     read_of: Statement,
     delete: Statement,
-    begin: Statement,
+    /// When the database answered last: until then the lock was ours.
+    answered_at: Mutex<Instant>,
 }
 
 impl OutboxTable {
     pub(crate) async fn open(session: DatabaseSession, table: &TableName) -> Result<Self, DatabaseError> {
-        let missing = || DatabaseError::NoOutbox(table.told());
-        let [refused, state] = ["_refused", "_state"].map(|ending| table.with(ending).to_string());
-        let found = "SELECT to_regclass($1)::oid::bigint, \
-                     to_regclass($2) IS NOT NULL AND to_regclass($3) IS NOT NULL";
-        let found = session.client.query_one(found, &[&table.to_string(), &refused, &state]).await?;
-        let oid: i64 = found.try_get::<_, Option<i64>>(0)?.ok_or_else(missing)?;
-        if !found.try_get::<_, bool>(1)? {
-            return Err(missing());
-        }
+        let oid = found(&session, table).await?;
         let client = &session.client;
-        let calls = table.with("_calls");
-        let statements = [
-            read_sql(table),
-            read_of_sql(table),
-            format!("DELETE FROM {table} WHERE id = ANY($1)"),
-            format!(
-                "WITH gone AS (DELETE FROM {table} WHERE id = ANY($1)) \
-                 SELECT identity::text, calls::text FROM {calls}($2::text::jsonb)"
-            ),
-        ];
-        let [read, read_of, delete, begin] = statements.each_ref().map(|sql| client.prepare(sql));
-        let (read, read_of, delete, begin) = tokio::try_join!(read, read_of, delete, begin)?;
-        Ok(Self { session, table: table.clone(), oid, read, read_of, delete, begin })
+        let statements =
+            [read_sql(table), read_of_sql(table), format!("DELETE FROM {table} WHERE id = ANY($1)")];
+        let [read, read_of, delete] = statements.each_ref().map(|sql| client.prepare(sql));
+        let (read, read_of, delete) = tokio::try_join!(read, read_of, delete)?;
+        let answered_at = Mutex::new(Instant::now());
+        Ok(Self { session, table: table.clone(), oid, read, read_of, delete, answered_at })
     }
 
     /// Whether this session is the one that works; once it is, it stays.
     pub(crate) async fn try_lock(&self) -> Result<bool, DatabaseError> {
         let lock = format!("SELECT pg_try_advisory_lock({LOCK_CLASS}, {})", self.lock_number());
         Ok(self.session.client.query_one(&lock, &[]).await?.try_get(0)?)
+    }
+
+    /// Whether the session, and with it the lock, is still there: the database is asked unless it
+    /// answered a moment ago. A process that was stopped for a while finds out before it sends.
+    pub(crate) async fn confirm(&self) -> Result<(), DatabaseError> {
+        let answered_at = *self.answered_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if answered_at.elapsed() > ANSWERED_WITHIN {
+            self.session.client.batch_execute("").await?;
+            self.answered();
+        }
+        Ok(())
+    }
+
+    fn answered(&self) {
+        *self.answered_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Has PostgreSQL show how many rows a second this session moves.
+    pub(crate) async fn show_rate(&self, rows_per_second: u64) -> Result<(), DatabaseError> {
+        let sql = format!("SET application_name = '{RATE_BEGINS}{rows_per_second}{RATE_ENDS}'");
+        Ok(self.session.client.batch_execute(&sql).await?)
     }
 
     /// The second half of the lock, of the number that PostgreSQL has for the table.
@@ -128,7 +138,9 @@ impl OutboxTable {
         bound: i64,
         left_out: &[String],
     ) -> Result<OutboxPage, DatabaseError> {
-        page(self.session.client.query(&self.read, &[&lows, &highs, &bound, &left_out]).await?)
+        let rows = self.session.client.query(&self.read, &[&lows, &highs, &bound, &left_out]).await?;
+        self.answered();
+        page(rows)
     }
 
     /// The rows of one destination above one bound and up to another.
@@ -137,47 +149,29 @@ impl OutboxTable {
         destination: &str,
         (after, up_to): (i64, i64),
     ) -> Result<OutboxPage, DatabaseError> {
-        page(self.session.client.query(&self.read_of, &[&destination, &after, &up_to]).await?)
+        let rows = self.session.client.query(&self.read_of, &[&destination, &after, &up_to]).await?;
+        self.answered();
+        page(rows)
     }
 
-    /// These rows, as far as they are still there.
-    pub(crate) async fn rows(&self, ids: &[i64]) -> Result<OutboxPage, DatabaseError> {
-        let sql = format!(
-            "SELECT id, uid::text, {DESTINATION}, {KEY}, {PAYLOAD}, {ATTRIBUTES}, reason IS NOT NULL, false, \
-             count(*) OVER (), 0::bigint, 0::bigint FROM {} t WHERE id = ANY($1) ORDER BY id",
-            self.table
-        );
-        page(self.session.client.query(&sql, &[&ids]).await?)
+    /// What the table is known by.
+    pub(crate) async fn identity(&self) -> Result<String, DatabaseError> {
+        let sql = format!("SELECT {}()::text", self.table.with("_identity"));
+        let identity: Option<String> = self.session.client.query_one(&sql, &[]).await?.try_get(0)?;
+        let state = self.table.with("_state").told();
+        identity.ok_or_else(|| no_outbox(&self.table, vec![format!("row in the table {state}")]))
     }
 
-    /// The table's identity and the calls that were under way.
-    pub(crate) async fn state(&self) -> Result<(String, Vec<BegunCall>), DatabaseError> {
-        let calls = self.table.with("_calls");
-        let sql = format!("SELECT identity::text, calls::text FROM {calls}(NULL)");
-        let found = self.session.client.query_opt(&sql, &[]).await?;
-        let found = found.ok_or_else(|| DatabaseError::NoOutbox(self.table.told()))?;
-        let calls: String = found.try_get(1)?;
-        // Nobody else writes there; what cannot be read is none of ours.
-        Ok((found.try_get(0)?, serde_json::from_str(&calls).unwrap_or_default()))
-    }
-
-    /// Writes down what became of rows, and, if any are given, which calls are under way from now
-    /// on: durable when this returns.
-    pub(crate) async fn settle(
-        &self,
-        outcomes: &RowOutcomes,
-        holds: bool,
-        begun: Option<&[BegunCall]>,
-    ) -> Result<(), DatabaseError> {
+    /// Writes down what became of rows: durable when this returns.
+    pub(crate) async fn settle(&self, outcomes: &RowOutcomes, holds: bool) -> Result<(), DatabaseError> {
         if !outcomes.refused.is_empty() {
             self.refuse(outcomes, holds).await?;
         }
-        let client = &self.session.client;
-        if let Some(begun) = begun {
-            let begun = serde_json::to_string(begun).unwrap_or_else(|_| "[]".to_owned());
-            client.query(&self.begin, &[&outcomes.taken, &begun]).await?;
-        } else if !outcomes.taken.is_empty() {
-            client.execute(&self.delete, &[&outcomes.taken]).await?;
+        if !outcomes.taken.is_empty() {
+            self.session.client.execute(&self.delete, &[&outcomes.taken]).await?;
+        }
+        if !(outcomes.refused.is_empty() && outcomes.taken.is_empty()) {
+            self.answered();
         }
         Ok(())
     }
@@ -234,30 +228,62 @@ impl OutboxTable {
     }
 
     /// Counts what waits: a look at every row.
-    pub(crate) async fn figures(&self) -> Result<OutboxFigures, DatabaseError> {
-        figures(&self.session, &self.table).await
+    pub(crate) async fn stats(&self) -> Result<OutboxStats, DatabaseError> {
+        stats(&self.session, &self.table).await
     }
 }
 
+/// The number that PostgreSQL has for an outbox of which everything is there.
+pub(crate) async fn found(session: &DatabaseSession, table: &TableName) -> Result<i64, DatabaseError> {
+    let [refused, state] = ["_refused", "_state"].map(|ending| table.with(ending));
+    let identity = table.with("_identity");
+    let sql = "SELECT to_regclass($1)::oid::bigint, \
+               ARRAY(SELECT c FROM unnest($2::text[]) c WHERE NOT EXISTS (SELECT FROM pg_attribute \
+               WHERE attrelid = to_regclass($1) AND attname = c AND attnum > 0 AND NOT attisdropped)), \
+               to_regclass($3) IS NULL, to_regclass($4) IS NULL, to_regprocedure($5) IS NULL";
+    let function = format!("{identity}()");
+    let names = (table.to_string(), refused.to_string(), state.to_string());
+    let found =
+        session.client.query_one(sql, &[&names.0, &&COLUMNS[..], &names.1, &names.2, &function]).await?;
+    let Some(oid) = found.try_get::<_, Option<i64>>(0)? else {
+        return Err(no_outbox(table, vec![format!("table {}", table.told())]));
+    };
+    let columns: Vec<String> = found.try_get(1)?;
+    let mut missing: Vec<String> = columns.iter().map(|column| format!("column {column}")).collect();
+    let belonging = [format!("table {}", refused.told()), format!("table {}", state.told())];
+    for (place, thing) in (2..).zip(belonging.into_iter().chain([format!("function {}", identity.told())])) {
+        if found.try_get::<_, bool>(place)? {
+            missing.push(thing);
+        }
+    }
+    if missing.is_empty() { Ok(oid) } else { Err(no_outbox(table, missing)) }
+}
+
+fn no_outbox(table: &TableName, missing: Vec<String>) -> DatabaseError {
+    DatabaseError::NoOutbox { table: table.told(), argument: table.argument(), missing }
+}
+
 /// Counts what waits in an outbox: a look at every row.
-pub(crate) async fn figures(
+pub(crate) async fn stats(
     session: &DatabaseSession,
     table: &TableName,
-) -> Result<OutboxFigures, DatabaseError> {
+) -> Result<OutboxStats, DatabaseError> {
     let refused = table.with("_refused");
     let sql = format!(
         "SELECT count(*), \
          coalesce(sum(pg_column_size(payload) + coalesce(pg_column_size(attributes), 0)), 0)::bigint, \
-         (extract(epoch FROM min(created_at)) * 1000)::bigint, count(reason), \
+         (extract(epoch FROM min(created_at)) * 1000)::bigint, \
+         (extract(epoch FROM clock_timestamp() - min(created_at)) * 1000)::bigint, count(reason), \
          (SELECT count(*) FROM {refused}) FROM {table}"
     );
     let row = session.client.query_one(&sql, &[]).await?;
-    Ok(OutboxFigures {
+    Ok(OutboxStats {
         waiting: row.try_get(0)?,
         bytes: row.try_get(1)?,
         oldest_at_ms: row.try_get(2)?,
-        held: row.try_get(3)?,
-        refused: row.try_get(4)?,
+        oldest_age_ms: row.try_get(3)?,
+        held: row.try_get(4)?,
+        refused: row.try_get(5)?,
     })
 }
 
@@ -268,7 +294,8 @@ pub(crate) async fn worker(
 ) -> Result<Option<Value>, DatabaseError> {
     let sql = format!(
         "SELECT json_build_object('pid', l.pid, 'application', a.application_name, \
-         'address', host(a.client_addr), 'since', a.backend_start)::text \
+         'address', host(a.client_addr), 'since', a.backend_start, 'rate', \
+         substring(a.application_name FROM '^{RATE_BEGINS}([0-9]+){RATE_ENDS}$')::bigint)::text \
          FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
          WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = {LOCK_CLASS}::oid \
          AND l.objid = to_regclass($1)::oid \

@@ -1,8 +1,8 @@
 //! A row of an outbox, and what becomes of it in a call. Pure.
 //!
-//! A job gets the row's payload, the fields of its attributes and, for a group, its key. A message
-//! gets besides what makes it known when it comes again: the table's identity for a source, and the
-//! row's uid for an external id.
+//! A job gets the row's payload, the fields of its attributes and, for a group, its key. Both get
+//! what makes them known when they come again, which is made of the table's identity and the row's
+//! uid: a message a source and an external id, a job an idempotency key.
 
 use std::collections::HashMap;
 
@@ -42,8 +42,6 @@ pub(crate) struct OutboxRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutgoingRow {
     pub(crate) id: i64,
-    /// The front of its uid: an id alone may be another row's, after a restart of the sequence.
-    pub(crate) mark: u32,
     pub(crate) key: Option<String>,
     /// Of a job; a call with the same alias twice would be refused.
     pub(crate) alias: Option<String>,
@@ -135,6 +133,9 @@ pub(crate) fn outgoing(row: OutboxRow, source: &str) -> Result<OutgoingRow, RowR
                 body.push_str(",\"group\":");
                 body.push_str(&serde_json::Value::from(key.as_str()).to_string());
             }
+            if !fields.contains_key("idempotency_key") {
+                body.push_str(&format!(",\"idempotency_key\":\"{source}:{}\"", row.uid));
+            }
         }
         RowTarget::Stream => {
             if !fields.contains_key("source") && !fields.contains_key("external_id") {
@@ -143,12 +144,7 @@ pub(crate) fn outgoing(row: OutboxRow, source: &str) -> Result<OutgoingRow, RowR
         }
     }
     body.push('}');
-    Ok(OutgoingRow { id: row.id, mark: mark(&row.uid), key: row.key, alias, body })
-}
-
-/// The front of a uid.
-fn mark(uid: &str) -> u32 {
-    uid.get(..8).and_then(|front| u32::from_str_radix(front, 16).ok()).unwrap_or_default()
+    Ok(OutgoingRow { id: row.id, key: row.key, alias, body })
 }
 
 /// What stands between the braces of an object.
@@ -178,22 +174,22 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_the_fields_of_its_attributes_and_its_key_for_a_group() {
+    fn a_job_has_the_fields_of_its_attributes_its_key_for_a_group_and_what_it_is_known_by() {
         for (key, attributes, expect) in [
-            (None, None, r#"{"payload":{"a": 1}}"#),
-            (None, Some("null"), r#"{"payload":{"a": 1}}"#),
-            (None, Some("{}"), r#"{"payload":{"a": 1}}"#),
-            (Some("k\"1"), None, r#"{"payload":{"a": 1},"group":"k\"1"}"#),
-            (
-                Some("k"),
-                Some(r#"{"delay": "5s", "tries": 2}"#),
-                r#"{"payload":{"a": 1},"delay": "5s", "tries": 2,"group":"k"}"#,
-            ),
+            (None, None, ""),
+            (None, Some("null"), ""),
+            (None, Some("{}"), ""),
+            (Some("k\"1"), None, r#","group":"k\"1""#),
+            (Some("k"), Some(r#"{"delay": "5s", "tries": 2}"#), r#","delay": "5s", "tries": 2,"group":"k""#),
         ] {
-            assert_eq!(body("queue:ns/q", key, attributes).as_deref(), Ok(expect));
+            let known_by = r#","idempotency_key":"relay-1:0190f3a0-u""#;
+            let expect = format!(r#"{{"payload":{{"a": 1}}{expect}{known_by}}}"#);
+            assert_eq!(body("queue:ns/q", key, attributes), Ok(expect));
         }
+        let own = body("queue:ns/q", None, Some(r#"{"idempotency_key": "x"}"#));
+        assert_eq!(own.as_deref(), Ok(r#"{"payload":{"a": 1},"idempotency_key": "x"}"#));
         let aliased = outgoing(row("queue:a/b", None, Some(r#"{"alias": "x"}"#)), "s").expect("right");
-        assert_eq!((aliased.alias.as_deref(), aliased.mark), (Some("x"), 0x0190_f3a0));
+        assert_eq!(aliased.alias.as_deref(), Some("x"));
     }
 
     #[test]

@@ -53,8 +53,6 @@ impl HeldKeys {
 pub(crate) struct PlannedCall {
     pub(crate) destination: String,
     pub(crate) rows: Vec<OutgoingRow>,
-    /// Of a call that was begun before; else one is made.
-    pub(crate) key: Option<String>,
     /// Of the rows, as far as they were added one by one.
     pub(crate) bytes: usize,
 }
@@ -116,20 +114,9 @@ impl SendPlan {
                     destination: destination.to_owned(),
                     bytes: row.body.len() + 1,
                     rows: vec![row],
-                    key: None,
                 })),
             },
         }
-    }
-
-    /// Whether there is a call that was begun before.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.0.values().flatten().any(|part| matches!(part, PlannedPart::Call(call) if call.key.is_some()))
-    }
-
-    /// Adds a call that was begun before, to be made again just as it was.
-    pub(crate) fn add_begun(&mut self, call: PlannedCall) {
-        self.0.entry(call.destination.clone()).or_default().push_back(PlannedPart::Call(call));
     }
 
     /// The calls to make next, one for each destination. Rows behind a held one are left out.
@@ -152,10 +139,7 @@ impl SendPlan {
                         }
                     }
                     PlannedPart::Call(mut call) => {
-                        // One that was begun may have taken effect: it is made again as it was.
-                        if call.key.is_none() {
-                            call.rows.retain(|row| !held.holds(destination, row.key.as_deref()));
-                        }
+                        call.rows.retain(|row| !held.holds(destination, row.key.as_deref()));
                         if !call.rows.is_empty() {
                             calls.push(call);
                             break;
@@ -183,7 +167,7 @@ impl SendPlan {
                 let second = rows.split_off(rows.len() / 2);
                 let parts = self.0.entry(destination.clone()).or_default();
                 for rows in [second, rows] {
-                    let half = PlannedCall { destination: destination.clone(), rows, key: None, bytes: 0 };
+                    let half = PlannedCall { destination: destination.clone(), rows, bytes: 0 };
                     parts.push_front(PlannedPart::Call(half));
                 }
             }
@@ -209,10 +193,7 @@ impl SendPlan {
 impl PlannedCall {
     fn has_room_for(&self, row: &OutgoingRow) -> bool {
         let is_repeated = row.alias.is_some() && self.rows.iter().any(|other| other.alias == row.alias);
-        self.key.is_none()
-            && self.rows.len() < CALL_ROWS_MAX
-            && self.bytes + row.body.len() <= CALL_BYTES_MAX
-            && !is_repeated
+        self.rows.len() < CALL_ROWS_MAX && self.bytes + row.body.len() <= CALL_BYTES_MAX && !is_repeated
     }
 
     /// Rows go once they are durable, whatever the save mode of their stream.
@@ -240,11 +221,6 @@ impl PlannedCall {
         }
         body.extend_from_slice(b"]}");
         Some((path, body))
-    }
-
-    /// Whether only a key makes it take effect once: messages have their own.
-    pub(crate) fn needs_key(&self) -> bool {
-        matches!(target(&self.destination), Some((RowTarget::Queue, _, _)))
     }
 }
 

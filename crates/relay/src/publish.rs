@@ -1,6 +1,6 @@
 //! How a call reaches the server: over HTTP, or inside it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fieldpost_client::{Client, Method, Path, Request};
@@ -20,8 +20,6 @@ pub struct OutgoingCall {
     pub path: Vec<String>,
     /// A parameter, and its value.
     pub parameter: Option<(&'static str, &'static str)>,
-    /// With which it takes effect once.
-    pub idempotency_key: Option<String>,
     /// The JSON document.
     pub body: Vec<u8>,
 }
@@ -41,11 +39,19 @@ pub struct CallAnswer {
 pub type CallMaker =
     Arc<dyn Fn(OutgoingCall) -> BoxFuture<'static, Result<CallAnswer, String>> + Send + Sync>;
 
-/// Makes calls over HTTP.
+/// Gives a client anew where a credential may have changed; `None` where nothing else is known.
+pub type ClientRenewal = Arc<dyn Fn() -> Option<Client> + Send + Sync>;
+
+/// The server asks for a credential, or for another one.
+const UNAUTHORIZED: u16 = 401;
+
+/// Makes calls over HTTP. After a 401 the next call is made with a client that `renewal` gives.
 #[must_use]
-pub fn over_http(client: Client) -> CallMaker {
+pub fn over_http(client: Client, renewal: ClientRenewal) -> CallMaker {
+    let current = Arc::new(Mutex::new(client));
     Arc::new(move |call| {
-        let client = client.clone();
+        let (current, renewal) = (Arc::clone(&current), Arc::clone(&renewal));
+        let client = current.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Box::pin(async move {
             let names: Vec<&str> = call.path.iter().map(String::as_str).collect();
             let method = if call.is_put { Method::PUT } else { Method::POST };
@@ -56,14 +62,15 @@ pub fn over_http(client: Client) -> CallMaker {
             };
             let request = Request::new(method, path).json(call.body);
             let request = request.timeout(ANSWER_MAX).answer_bytes_max(ANSWER_BYTES_MAX);
-            let request = match &call.idempotency_key {
-                Some(key) => request.idempotency_key(key).map_err(|error| error.to_string())?,
-                None => request,
-            };
             let answer = client.send(&request).await.map_err(|error| {
                 let (cause, text) = (error.root_cause().to_string(), error.to_string());
                 if cause == text { text } else { format!("{text}: {cause}") }
             })?;
+            if answer.status == UNAUTHORIZED
+                && let Some(client) = renewal()
+            {
+                *current.lock().unwrap_or_else(PoisonError::into_inner) = client;
+            }
             let retry_after = answer.retry_after;
             Ok(CallAnswer { status: answer.status, body: answer.body.to_vec(), retry_after })
         })

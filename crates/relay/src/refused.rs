@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use crate::database::{DatabaseError, DatabaseSession, DatabaseUrl, LOOK_AGAIN};
-use crate::outbox::{figures, worker};
+use crate::outbox::{found, stats, worker};
 use crate::table::TableName;
 
-/// Rows that are listed at a time.
-const LISTED_MAX: i64 = 1_000;
+/// Rows that are read at a time.
+const PAGE_ROWS: i32 = 1_000;
 
 /// Which refused rows are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,40 +37,57 @@ pub struct RefusedRow {
     pub payload: String,
 }
 
-/// The first 1,000 refused rows, by their ids; the held ones, which are still in the outbox, too.
+/// Gives all refused rows, by their ids, to `shown`, a page at a time; the held ones, which are
+/// still in the outbox, too. They are as one moment saw them.
 ///
 /// # Errors
-/// See [`DatabaseError`].
-pub async fn list_refused(
+/// See [`DatabaseError`], and whatever `shown` gives.
+pub async fn list_refused<E: From<DatabaseError>>(
     database: &DatabaseUrl,
     table: &TableName,
-) -> Result<Vec<RefusedRow>, DatabaseError> {
-    let session = database.connect("fieldpost relay refused").await?;
+    mut shown: impl FnMut(&[RefusedRow]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut session = database.connect("fieldpost relay refused").await?;
+    found(&session, table).await?;
+    let sql = list_sql(table);
+    let failed = |error: tokio_postgres::Error| DatabaseError::from(error);
+    let transaction = session.client.transaction().await.map_err(failed)?;
+    let portal = transaction.bind(&sql, &[]).await.map_err(failed)?;
+    loop {
+        let rows = transaction.query_portal(&portal, PAGE_ROWS).await.map_err(failed)?;
+        let rows = rows.iter().map(read).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        shown(&rows)?;
+    }
+}
+
+fn list_sql(table: &TableName) -> String {
     let refused = table.with("_refused");
     let form = "'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'";
     let time = |column| format!("to_char({column} AT TIME ZONE 'UTC', {form})");
-    let sql = format!(
+    format!(
         "SELECT id, false, destination, key, reason, {refused_at}, {created_at}, left(payload::text, \
          65536) FROM {refused} \
          UNION ALL SELECT id, true, destination, key, reason, NULL, {created_at}, left(payload::text, \
          65536) \
-         FROM {table} WHERE reason IS NOT NULL ORDER BY 1 LIMIT {LISTED_MAX}",
+         FROM {table} WHERE reason IS NOT NULL ORDER BY 1",
         refused_at = time("refused_at"),
         created_at = time("created_at"),
-    );
-    let rows = session.client.query(&sql, &[]).await?;
-    let read = |row: &tokio_postgres::Row| {
-        Ok(RefusedRow {
-            id: row.try_get(0)?,
-            is_held: row.try_get(1)?,
-            destination: row.try_get(2)?,
-            key: row.try_get(3)?,
-            reason: row.try_get(4)?,
-            times: (row.try_get(5)?, row.try_get(6)?),
-            payload: row.try_get(7)?,
-        })
-    };
-    rows.iter().map(read).collect()
+    )
+}
+
+fn read(row: &tokio_postgres::Row) -> Result<RefusedRow, tokio_postgres::Error> {
+    Ok(RefusedRow {
+        id: row.try_get(0)?,
+        is_held: row.try_get(1)?,
+        destination: row.try_get(2)?,
+        key: row.try_get(3)?,
+        reason: row.try_get(4)?,
+        times: (row.try_get(5)?, row.try_get(6)?),
+        payload: row.try_get(7)?,
+    })
 }
 
 /// Has refused rows tried again; how many. A row keeps its id, and with it its place, unless
@@ -133,6 +150,7 @@ async fn change(
     statements: &[String],
 ) -> Result<u64, DatabaseError> {
     let mut session = database.connect("fieldpost relay refused").await?;
+    found(&session, table).await?;
     let id = match choice {
         RefusedChoice::Id(id) => Some(id),
         RefusedChoice::All => None,
@@ -157,11 +175,14 @@ pub struct OutboxStatus {
     pub bytes: i64,
     /// When the oldest row was written, in milliseconds since 1970.
     pub oldest_at_ms: Option<i64>,
+    /// How long ago that is, by the clock of the database.
+    pub oldest_age_ms: Option<i64>,
     /// Refused rows in the outbox, whose keys wait.
     pub held: i64,
     /// Refused rows beside it.
     pub refused: i64,
-    /// The session of the relay that works, as far as we may see it.
+    /// The session of the relay that works, as far as we may see it; its `rate` is in rows a
+    /// second.
     pub worker: Option<Value>,
 }
 
@@ -171,13 +192,15 @@ pub struct OutboxStatus {
 /// See [`DatabaseError`].
 pub async fn outbox_status(database: &DatabaseUrl, table: &TableName) -> Result<OutboxStatus, DatabaseError> {
     let session: DatabaseSession = database.connect("fieldpost relay status").await?;
-    let (figures, worker) = (figures(&session, table).await?, worker(&session, table).await?);
+    found(&session, table).await?;
+    let (stats, worker) = (stats(&session, table).await?, worker(&session, table).await?);
     Ok(OutboxStatus {
-        waiting: figures.waiting,
-        bytes: figures.bytes,
-        oldest_at_ms: figures.oldest_at_ms,
-        held: figures.held,
-        refused: figures.refused,
+        waiting: stats.waiting,
+        bytes: stats.bytes,
+        oldest_at_ms: stats.oldest_at_ms,
+        oldest_age_ms: stats.oldest_age_ms,
+        held: stats.held,
+        refused: stats.refused,
         worker,
     })
 }

@@ -21,7 +21,7 @@ pub struct WatchedTable {
 /// What makes an outbox and all that belongs to it.
 #[must_use]
 pub fn outbox_script(outbox: &TableName) -> String {
-    [tables(outbox), calls_function(outbox), notify_trigger(outbox), watch_function(outbox)].concat()
+    [tables(outbox), identity_function(outbox), notify_trigger(outbox), watch_function(outbox)].concat()
 }
 
 fn tables(outbox: &TableName) -> String {
@@ -70,12 +70,11 @@ CREATE TABLE IF NOT EXISTS {refused} (
 );
 CREATE INDEX IF NOT EXISTS {refused_index} ON {refused} (id);
 
--- What the outbox is known by where its rows go, and the calls that are under way.
+-- What the outbox is known by where its rows go.
 CREATE TABLE IF NOT EXISTS {state} (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    identity uuid NOT NULL DEFAULT gen_random_uuid(),
-    calls jsonb NOT NULL DEFAULT '[]'
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+    identity uuid NOT NULL DEFAULT gen_random_uuid()
+);
 INSERT INTO {state} DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 "#,
@@ -84,24 +83,21 @@ INSERT INTO {state} DEFAULT VALUES ON CONFLICT DO NOTHING;
     )
 }
 
-fn calls_function(outbox: &TableName) -> String {
-    let [state, calls] = ["_state", "_calls"].map(|ending| outbox.with(ending));
+fn identity_function(outbox: &TableName) -> String {
+    let [state, identity] = ["_state", "_identity"].map(|ending| outbox.with(ending));
     let outbox_text = literal(&outbox.to_string());
     format!(
-        r#"-- Writes down the calls that a relay begins, if any are given; whoever may delete rows may do so.
-CREATE OR REPLACE FUNCTION {calls}(next jsonb) RETURNS TABLE (identity uuid, calls jsonb)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {QUOTE}
+        r#"-- Gives what the outbox is known by to whoever may delete its rows.
+CREATE OR REPLACE FUNCTION {identity}() RETURNS uuid
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {QUOTE}
 BEGIN
     IF NOT has_table_privilege(session_user, {outbox_text}, 'DELETE') THEN
         RAISE insufficient_privilege USING MESSAGE = 'permission denied for ' || {outbox_text};
     END IF;
-    IF next IS NOT NULL THEN
-        UPDATE {state} SET calls = next;
-    END IF;
-    RETURN QUERY SELECT s.identity, s.calls FROM {state} s;
+    RETURN (SELECT s.identity FROM {state} s);
 END
 {QUOTE};
-GRANT EXECUTE ON FUNCTION {calls}(jsonb) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION {identity}() TO PUBLIC;
 
 "#
     )

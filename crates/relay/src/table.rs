@@ -85,6 +85,14 @@ impl TableName {
         (&self.schema, &self.table)
     }
 
+    /// What names it on a command line of a shell.
+    pub(crate) fn argument(&self) -> String {
+        let part = |name: &str| if name.contains(['.', '"']) { identifier(name) } else { name.to_owned() };
+        let text = format!("{}.{}", part(&self.schema), part(&self.table));
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '-');
+        if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    }
+
     /// `schema.table` for people.
     #[must_use]
     pub fn told(&self) -> String {
@@ -146,6 +154,14 @@ mod tests {
             TableName::parse("a.Out").map(|table| table.with("_refused").to_string()),
             Ok("\"a\".\"Out_refused\"".to_owned())
         );
+        for (text, argument) in [
+            ("outbox", "public.outbox"),
+            ("\"my.shop\".Out", "'\"my.shop\".Out'"),
+            ("a.it's", "'a.it'\\''s'"),
+        ] {
+            let table = TableName::parse(text).expect("a right name");
+            assert_eq!(table.argument(), argument);
+        }
         assert_eq!((literal("it's"), literal("a\\b")), ("'it''s'".to_owned(), "E'a\\\\b'".to_owned()));
     }
 

@@ -7,10 +7,11 @@ use fieldpost_client::Refusal;
 use crate::outgoing::RowRefusal;
 use crate::publish::CallAnswer;
 
-/// The server carried out a call with this key before, with a row that was another then.
-const KEY_KNOWN: &str = "idempotency_key_reused";
-/// What is refused like this says that the server is another than was meant, and nothing of a row.
+/// The one 404 that is waited for. The path is ours, not the row's: a server without it is too
+/// old, or is reached at a wrong prefix. Every row would be refused until somebody mends that.
 const NOT_THE_API: &str = "unknown_route";
+/// The code of a refusal that has none: somebody in between answered.
+const NO_CODE: &str = "no_code";
 /// A server that is busy says 503, too; with these it is one destination that is.
 const OF_ONE_DESTINATION: [&str; 3] = ["stream_full", "namespace_unavailable", "storage_unavailable"];
 
@@ -23,7 +24,7 @@ pub(crate) enum CallVerdict {
     Refused(RowRefusal),
     /// Nothing of it has taken effect; this destination is tried again later.
     Wait { error: String, retry_after: Option<Duration> },
-    /// It may have taken effect: the same call is made again later.
+    /// It may have taken effect, or nobody gets through: the same call is made again later.
     Again { error: String, retry_after: Option<Duration> },
 }
 
@@ -43,9 +44,8 @@ pub(crate) fn of(answer: Result<CallAnswer, String>) -> CallVerdict {
     }
     let refusal = Refusal::read(status, retry_after, &body);
     let error = refusal.to_string();
-    let Some(code) = refusal.code else { return CallVerdict::Again { error, retry_after } };
+    let code = refusal.code.unwrap_or_else(|| NO_CODE.to_owned());
     match status {
-        422 if code == KEY_KNOWN => CallVerdict::Taken,
         404 if code == NOT_THE_API => CallVerdict::Again { error, retry_after },
         400 | 404 | 409 | 413 | 422 => {
             CallVerdict::Refused(RowRefusal { status, code, detail: refusal.detail })
@@ -70,10 +70,16 @@ mod tests {
             (409, Some("alias_taken"), "refused"),
             (413, Some("body_too_large"), "refused"),
             (422, Some("invalid_field"), "refused"),
-            (422, Some("idempotency_key_reused"), "taken"),
-            (422, None, "again"),
+            (400, None, "refused"),
+            (404, None, "refused"),
+            (409, None, "refused"),
+            (413, None, "refused"),
+            (422, None, "refused"),
             (401, Some("unauthorized"), "again"),
+            (401, None, "again"),
             (403, Some("forbidden"), "wait"),
+            (403, None, "wait"),
+            (429, None, "wait"),
             (429, Some("too_many_requests"), "wait"),
             (500, Some("internal"), "again"),
             (503, Some("busy"), "again"),
@@ -91,6 +97,9 @@ mod tests {
             };
             assert_eq!(found, expect, "{status} {code:?}");
         }
+        let refused = CallAnswer { status: 413, body: b"too large".to_vec(), retry_after: None };
+        let CallVerdict::Refused(refusal) = of(Ok(refused)) else { panic!("it is refused for good") };
+        assert_eq!(refusal.told(), "413 no_code: too large");
         let taken = CallAnswer { status: 201, body: b"{\"jobs\":[]}".to_vec(), retry_after: None };
         assert_eq!(of(Ok(taken)), CallVerdict::Taken);
         assert!(matches!(of(Err("gone".to_owned())), CallVerdict::Again { .. }));

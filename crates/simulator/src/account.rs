@@ -33,7 +33,7 @@ pub use picture::{Delivery, DevicePicture, Event, Picture, Reading, State, Statu
 /// A client and what its receiver was told. Every device of the run is linked to it, from before
 /// its first report.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
+pub struct NotifiedClient<'a> {
     /// The client's id.
     pub client_id: &'a str,
     /// Its receiver's ledger, which must retain everything.
@@ -158,7 +158,7 @@ pub struct Audit {
 
 /// Compares the witnesses once things are quiet: all traffic answered, no notification pending.
 #[must_use]
-pub fn audit(sent: &Sent, picture: &Picture, told: &[Told<'_>], expected: &Expected) -> Audit {
+pub fn audit(sent: &Sent, picture: &Picture, told: &[NotifiedClient<'_>], expected: &Expected) -> Audit {
     let mut audit = Audit::default();
     reports::check(sent, picture, expected, &mut audit);
     for told in told {

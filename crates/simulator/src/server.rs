@@ -82,8 +82,8 @@ impl Site {
     pub fn new(binary: &Path, settings: &[(&str, &str)]) -> io::Result<Self> {
         let ports = ["HTTP", "MQTT", "GRPC"].map(|way| (format!("FIELDPOST_{way}__LISTEN"), "127.0.0.1:0"));
         let ports = ports.iter().map(|(key, value)| (key.as_str(), *value));
-        // How full this machine's disk is, is not told unless it is asked for.
-        let disk = [("FIELDPOST_NOTICES__STORAGE_FREE", "0B")];
+        // How full this machine's disk is changes nothing unless a test asks for it.
+        let disk = [("FIELDPOST_NOTICES__STORAGE_FREE", "0B"), ("FIELDPOST_STREAMS__DISK_FREE", "0B")];
         let settings = ports
             .chain(disk)
             .chain(settings.iter().copied())

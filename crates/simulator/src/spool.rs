@@ -3,6 +3,7 @@
 //! Used by black-box tests and benchmarks, as [`crate::server`] is. Dropping a [`RunningSpool`]
 //! kills it.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
@@ -29,6 +30,8 @@ struct ReadySpool {
 #[derive(Debug)]
 pub struct SpoolSite {
     binary: PathBuf,
+    /// What starts the agent, if it is not started directly.
+    launcher: Vec<String>,
     flags: Vec<String>,
     directory: tempfile::TempDir,
     /// Where it takes HTTP.
@@ -47,7 +50,13 @@ impl SpoolSite {
         let first = ["--to", to, "--listen", "127.0.0.1:0", "--keep-free", "0B"];
         let flags = first.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
         let (http, mqtt) = (Endpoint::unknown(), Endpoint::unknown());
-        Ok(Self { binary: binary.to_owned(), flags, directory, http, mqtt })
+        Ok(Self { binary: binary.to_owned(), launcher: Vec::new(), flags, directory, http, mqtt })
+    }
+
+    /// Starts the agent through these words from the next start on; what they name has to become
+    /// it.
+    pub fn start_through(&mut self, launcher: Vec<String>) {
+        self.launcher = launcher;
     }
 
     /// Gives a flag this value from the next start on.
@@ -86,7 +95,10 @@ impl SpoolSite {
     /// When it ends, or is not ready within `patience`.
     pub async fn start(&self, patience: Duration) -> io::Result<RunningSpool> {
         let ready_file = self.directory.path().join("ready.json");
-        let mut child = Command::new(&self.binary)
+        let words = self.launcher.iter().map(OsStr::new).chain([self.binary.as_os_str()]);
+        let words: Vec<_> = words.collect();
+        let mut child = Command::new(words[0])
+            .args(&words[1..])
             .arg("spool")
             .args(&self.flags)
             .arg("--dir")

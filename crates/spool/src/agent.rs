@@ -1,5 +1,6 @@
 //! The agent: opens the spool, listens, forwards, and stops in order.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -27,7 +28,7 @@ use crate::forwarder::{CALLS_MAX, Forwarder, Forwarding};
 use crate::http::{self, SpoolHttp};
 use crate::keeper::{IsDiskFull, RecordArrivals, SpoolIntake, start_saving, start_writer};
 use crate::log::{SpoolFullChoice, SpoolLog, SpoolLogOptions};
-use crate::metrics::SpoolFigures;
+use crate::metrics::SpoolMetrics;
 use crate::mqtt::{self, MqttIntake};
 use crate::refused::RefusedFile;
 
@@ -62,7 +63,17 @@ pub struct SpoolConfig {
     pub ready_file: Option<PathBuf>,
     /// Gives back memory that only the start needed: called once everything listens, and again a
     /// little later, when everything has run once.
-    pub release_memory: fn(),
+    pub release_memory: ReleaseMemory,
+}
+
+/// What gives back memory.
+#[derive(Clone)]
+pub struct ReleaseMemory(pub Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for ReleaseMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReleaseMemory")
+    }
 }
 
 /// Room of a file system.
@@ -137,8 +148,9 @@ pub enum SpoolError {
 pub async fn run(config: SpoolConfig) -> Result<(), SpoolError> {
     let mut signals = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
     let mut agent = Agent::start(&config).await?;
-    (config.release_memory)();
-    let release_memory = config.release_memory;
+    warn_of_remote_access(&agent.addresses);
+    let ReleaseMemory(release_memory) = config.release_memory.clone();
+    release_memory();
     let settled = tokio::spawn(async move {
         tokio::time::sleep(SETTLED_AFTER).await;
         release_memory();
@@ -180,7 +192,7 @@ impl Agent {
         let damaged = RealDisk::open_dir(config.directory.join(DAMAGED_FOLDER), true).map_err(unusable)?;
         let place = place(&config.directory).map_err(unusable)?;
         let options = SpoolLogOptions { bytes_max: config.bytes_max, when_full: config.when_full, place };
-        let refused = RefusedFile::open(Arc::clone(&disk)).map_err(unusable)?;
+        let refused = Arc::new(RefusedFile::open(Arc::clone(&disk)).map_err(unusable)?);
         let (log, writer) = SpoolLog::open(disk, Arc::new(damaged), options).map_err(unusable)?;
         let http = bind(config.listen)?;
         let mqtt = config.mqtt.map(bind).transpose()?;
@@ -194,7 +206,8 @@ impl Agent {
         let mut listeners = JoinSet::new();
         listen(&mut listeners, (http, mqtt), &intake, &log, &stop);
         let follower = config.follow.as_ref().map(|(path, to)| {
-            let follower = FileFollower::new(path, to.clone(), intake.clone(), Arc::clone(&log));
+            let follower =
+                FileFollower::new(path, to.clone(), intake.clone(), Arc::clone(&log), Arc::clone(&refused));
             let (stop, stopped) = mpsc::channel();
             let builder = std::thread::Builder::new().name("spool-follow".to_owned());
             Ok::<_, io::Error>((stop, builder.spawn(move || follower.run(&stopped))?))
@@ -273,7 +286,7 @@ fn listen(
     stop: &watch::Sender<bool>,
 ) {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(SpoolFigures(Arc::clone(log))));
+    registry.register_collector(Box::new(SpoolMetrics(Arc::clone(log))));
     if let Some(mqtt) = mqtt {
         let ignored = Counter::default();
         let help = "MQTT publishes that are no reports: acknowledged and not kept";
@@ -288,6 +301,23 @@ fn listen(
     let app = SpoolHttp::new(intake.clone(), Arc::clone(log), registry).routes();
     let listener = HttpListener::new(http, app, http::busy(), http::CONNECTIONS_MAX, web);
     listeners.spawn(listener.run(stop.subscribe()));
+}
+
+/// The agent asks nobody who they are, and passes everything on with its own token.
+fn warn_of_remote_access(addresses: &(SocketAddr, Option<SocketAddr>)) {
+    for (option, address) in open_to_others(addresses) {
+        tracing::warn!(
+            "{option} {address} can be reached from other machines: whoever reaches it may send, and what is \
+             sent goes on with the token of this spool; let a firewall say who does"
+        );
+    }
+}
+
+/// The addresses that other machines can reach, each with its option.
+fn open_to_others((http, mqtt): &(SocketAddr, Option<SocketAddr>)) -> Vec<(&'static str, SocketAddr)> {
+    let all = [("--listen", Some(*http)), ("--mqtt", *mqtt)];
+    let listening = all.into_iter().filter_map(|(option, address)| Some((option, address?)));
+    listening.filter(|(_, address)| !address.ip().to_canonical().is_loopback()).collect()
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener, SpoolError> {
@@ -326,6 +356,21 @@ fn write_ready_file(path: &Path, (http, mqtt): &(SocketAddr, Option<SocketAddr>)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_that_other_machines_can_reach_are_found() {
+        let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        for (http, mqtt, expect) in [
+            ("127.0.0.1:8090", None, &[][..]),
+            ("[::1]:8090", Some("[::ffff:127.0.0.1]:1883"), &[]),
+            ("0.0.0.0:8090", Some("127.0.0.1:1883"), &["--listen"]),
+            ("127.0.0.1:8090", Some("[::]:1883"), &["--mqtt"]),
+            ("192.168.1.2:8090", Some("192.168.1.2:1883"), &["--listen", "--mqtt"]),
+        ] {
+            let open = open_to_others(&(address(http), mqtt.map(address)));
+            assert_eq!(open.iter().map(|(option, _)| *option).collect::<Vec<_>>(), expect, "{http} {mqtt:?}");
+        }
+    }
 
     #[test]
     fn room_is_kept_free_in_hundredths_or_in_bytes() {

@@ -4,9 +4,9 @@
 //!   one device.
 //! - A message gets `source` and `external_id`.
 //! - Jobs have neither: their call has an `Idempotency-Key`, and is made again with the very same
-//!   jobs.
+//!   jobs. The spool is its `Idempotency-Source`, so that the newest call is known for long.
 //!
-//! What the caller gave stays.
+//! What the caller gave stays, but that the time in the spool counts for `delay` and `ttl`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,6 +19,8 @@ use crate::destination::DestinationKind;
 use crate::items::KnownFields;
 use crate::log::StoredRecord;
 use crate::record::SpoolRecord;
+
+mod job_times;
 
 /// A clock that says an earlier time was never set: such a time is not sent.
 const CLOCK_RIGHT_FROM: Timestamp = Timestamp(1_735_689_600_000);
@@ -60,19 +62,31 @@ fn device_of(record: &SpoolRecord) -> Option<String> {
     serde_json::from_str(fields.device_id.or(fields.sensor_id)?.get()).ok()
 }
 
-/// The call that forwards these records. Without `stamped`, times of receipt are the server's.
-pub(crate) fn call(kind: DestinationKind, records: &[StoredRecord], stamped: bool) -> Option<Request> {
+/// What the time does to a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallTimes {
+    /// What has no time gets that of its receipt; else that is the server's.
+    pub(crate) stamped: bool,
+    /// When the call was first made. A repeat is the very same only if it has the same.
+    pub(crate) begun: Timestamp,
+}
+
+/// The call that forwards these records.
+pub(crate) fn call(kind: DestinationKind, records: &[StoredRecord], times: CallTimes) -> Option<Request> {
     let first = &records.first()?.record;
     let path = match (kind, first.entry.destination.names()) {
         (DestinationKind::Queue, Some((ns, queue))) => Path::of(&["queues", ns, queue, "jobs"]),
         (DestinationKind::Stream, Some((ns, stream))) => Path::of(&["streams", ns, stream, "messages"]),
         _ => Path::of(&["reports"]),
     };
-    let request = Request::new(Method::POST, path);
+    let mut request = Request::new(Method::POST, path);
+    if kind == DestinationKind::Queue {
+        request = request.idempotency_source(&source_of(first)).ok()?;
+    }
     if let Some(key) = &first.entry.key {
         return request.json(first.entry.body.clone()).idempotency_key(key).ok();
     }
-    let bodies = records.iter().map(|stored| forwarded(kind, &stored.record, stamped));
+    let bodies = records.iter().map(|stored| forwarded(kind, &stored.record, times));
     if kind == DestinationKind::Reports {
         let mut lines = Vec::new();
         for body in bodies {
@@ -93,15 +107,23 @@ pub(crate) fn call(kind: DestinationKind, records: &[StoredRecord], stamped: boo
     let request = request.json(document);
     if kind == DestinationKind::Queue {
         let last = records.last().map_or(0, |stored| stored.record.number);
-        let key = format!("spool-{:016x}-{}-{last}", first.identity, first.number);
+        let key = format!("{}-{}-{last}", source_of(first), first.number);
         return request.idempotency_key(&key).ok();
     }
     Some(request)
 }
 
+/// What a spool calls itself.
+fn source_of(record: &SpoolRecord) -> String {
+    format!("spool-{:016x}", record.identity)
+}
+
 /// A body with what makes it take effect once, and with its time of receipt, where it has none.
-fn forwarded(kind: DestinationKind, record: &SpoolRecord, stamped: bool) -> Cow<'_, [u8]> {
+fn forwarded(kind: DestinationKind, record: &SpoolRecord, times: CallTimes) -> Cow<'_, [u8]> {
     let body = &record.entry.body;
+    if kind == DestinationKind::Queue {
+        return job_times::without_time_waited(record, times.begun);
+    }
     let (DestinationKind::Reports | DestinationKind::Stream, Some(fields)) = (kind, KnownFields::of(body))
     else {
         return Cow::Borrowed(body);
@@ -112,9 +134,9 @@ fn forwarded(kind: DestinationKind, record: &SpoolRecord, stamped: bool) -> Cow<
         added.push_str(&format!("\"id\":\"{identity:016x}-{number}\","));
     }
     if kind == DestinationKind::Stream && fields.source.is_none() && fields.external_id.is_none() {
-        added.push_str(&format!("\"source\":\"spool-{identity:016x}\",\"external_id\":{number},"));
+        added.push_str(&format!("\"source\":\"{}\",\"external_id\":{number},", source_of(record)));
     }
-    if stamped && fields.ts.is_none() && record.received >= CLOCK_RIGHT_FROM {
+    if times.stamped && fields.ts.is_none() && record.received >= CLOCK_RIGHT_FROM {
         added.push_str(&format!("\"ts\":\"{}\",", record.received));
     }
     with_members(body, &added)
@@ -152,7 +174,8 @@ mod tests {
 
     fn shown(kind: DestinationKind, body: &str, stamped: bool) -> String {
         let stored = stored(7, &Destination::reports(), body, None);
-        String::from_utf8_lossy(&forwarded(kind, &stored.record, stamped)).into_owned()
+        let times = CallTimes { stamped, begun: Timestamp(1_800_000_000_000) };
+        String::from_utf8_lossy(&forwarded(kind, &stored.record, times)).into_owned()
     }
 
     #[test]

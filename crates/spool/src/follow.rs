@@ -1,26 +1,31 @@
 //! Follows a file: each complete line that is appended becomes a message, a JSON string.
 //!
 //! The first time it begins at the file's end; afterwards where it stopped, which is stored with
-//! the last line itself. A file that was renamed is read to its end before the new one is begun.
-//! One that was cut short is begun anew, after the rest was looked for in a copy beside it.
+//! the last line itself. A file that was renamed, or copied and cut, is read to its end, then what
+//! was rotated away after it, then the present one. A line that is too long for a message is
+//! written down among what was refused.
 
 mod lines;
+mod rotation;
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use base::hash;
+use rustix::fs::OFlags;
 
 use crate::destination::Destination;
-use crate::keeper::SpoolIntake;
+use crate::keeper::{SpoolIntake, now};
 use crate::log::{AppendError, SpoolLog};
-use crate::record::{FollowPosition, SpoolEntry};
-use lines::{LINE_BYTES_MAX, complete_lines};
+use crate::record::{FollowPosition, SpoolEntry, SpoolRecord};
+use crate::refused::RefusedFile;
+use crate::verdict::RefusalReason;
+use lines::{LineLimits, LinesFound, complete_lines};
+use rotation::{RotatedAfter, find, head, identity};
 
 /// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -30,15 +35,18 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const CHUNK_BYTES: usize = 256 * 1_024;
 /// So many first bytes tell a file from another one with the same inode.
 const HEAD_BYTES_MAX: u32 = 1_024;
-/// Files of the folder that are looked at for what was rotated away.
-const SIBLINGS_MAX: usize = 10_000;
+/// A file that was renamed is left once nothing was written to it for this time: its writer may not
+/// have heard of it yet.
+const QUIET_FOR: Duration = Duration::from_secs(1);
+/// A file is left in any case so long after another one took its place.
+const LEFT_AFTER: Duration = Duration::from_secs(10);
+/// What is kept of a line that is too long, in bytes.
+const BEGINNING_BYTES: usize = 64 * 1_024;
 
 /// What is followed, and where it goes.
 pub(crate) struct FileFollower {
     path: PathBuf,
-    to: Destination,
-    intake: SpoolIntake,
-    log: Arc<SpoolLog>,
+    taker: LineTaker,
     open: Option<FollowedFile>,
     /// Nothing was ever read: it begins at the end.
     is_first: bool,
@@ -48,19 +56,34 @@ pub(crate) struct FileFollower {
 struct FollowedFile {
     file: File,
     position: FollowPosition,
+    /// No line ends between the position and here.
+    searched: u64,
+    /// Since when another file has its name.
+    replaced_at: Option<Instant>,
+}
+
+/// Where lines go.
+struct LineTaker {
+    to: Destination,
+    intake: SpoolIntake,
+    log: Arc<SpoolLog>,
+    refused: Arc<RefusedFile>,
+    limits: LineLimits,
 }
 
 impl FileFollower {
-    pub(crate) fn new(path: &Path, to: Destination, intake: SpoolIntake, log: Arc<SpoolLog>) -> Self {
+    pub(crate) fn new(
+        path: &Path,
+        to: Destination,
+        intake: SpoolIntake,
+        log: Arc<SpoolLog>,
+        refused: Arc<RefusedFile>,
+    ) -> Self {
         let position = log.followed();
-        let open = position.and_then(|position| {
-            let found = find(path, position).map(|file| FollowedFile { file, position });
-            if found.is_none() && position.offset > 0 {
-                tracing::warn!(file = %path.display(), "the file that was followed is gone; the present one is begun");
-            }
-            found
-        });
-        Self { path: path.to_owned(), to, intake, log, open, is_first: position.is_none() }
+        let open = position.and_then(|position| resume(path, position, &log));
+        let limits = LineLimits::of(log.bytes_max());
+        let taker = LineTaker { to, intake, log, refused, limits };
+        Self { path: path.to_owned(), taker, open, is_first: position.is_none() }
     }
 
     /// Follows until `stop` is gone or says so.
@@ -90,27 +113,27 @@ impl FileFollower {
                 continue;
             };
             if is_cut(open)? {
-                let rest = find(&self.path, open.position);
-                match rest {
-                    // What was written between the last look and the cut.
-                    Some(file) => {
-                        let mut copy = FollowedFile { file, position: open.position };
-                        drain(&mut copy, &self.to, &self.intake)?;
-                    }
+                // What was written between the last look and the cut is in the copy.
+                *open = match find(&self.path, open.position) {
+                    Some(copy) => FollowedFile::resumed(copy, open.position)?,
                     None => {
                         tracing::warn!(file = %self.path.display(), "the file was cut; lines may be lost");
+                        FollowedFile::from_start(open.file.try_clone()?)?
                     }
-                }
-                let file = open.file.try_clone()?;
-                let position =
-                    FollowPosition { file: identity(&file.metadata()?), ..FollowPosition::default() };
-                *open = FollowedFile { file, position };
+                };
+                continue;
             }
             let here = fs::metadata(&self.path).map(|metadata| identity(&metadata));
             // Looked up first: what comes before the new file is there is read.
-            drain(open, &self.to, &self.intake)?;
+            self.taker.drain(open)?;
             match here {
-                Ok(here) if here != identity(&open.file.metadata()?) => self.open = None,
+                Ok(here) if here != identity(&open.file.metadata()?) => {
+                    if !open.is_left()? {
+                        return Ok(());
+                    }
+                    let next = rotation::next(&self.path, RotatedAfter::File(&open.file))?;
+                    self.open = next.map(FollowedFile::from_start).transpose()?;
+                }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => return Ok(()),
             }
@@ -119,29 +142,33 @@ impl FileFollower {
 
     /// Opens the file; whether it is there.
     fn begin(&mut self) -> io::Result<bool> {
-        let file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // One that comes later is read from its start.
-                return self.remember_first(FollowPosition::default()).map(|()| false);
-            }
-            Err(error) => return Err(error),
+        let Some(mut open) = self.present()? else {
+            // One that comes later is read from its start.
+            return self.remember_first(FollowPosition::default()).map(|()| false);
         };
-        let metadata = file.metadata()?;
-        let position = FollowPosition { file: identity(&metadata), ..FollowPosition::default() };
-        let mut open = FollowedFile { file, position };
         if self.is_first {
-            open.position = moved(&open, metadata.len())?;
+            let length = open.file.metadata()?.len();
+            open.move_to(open.moved(length)?);
             self.remember_first(open.position)?;
         }
         self.open = Some(open);
         Ok(true)
     }
 
+    /// The file that has the name now, from its start.
+    fn present(&self) -> io::Result<Option<FollowedFile>> {
+        match rotation::open_at_once(&self.path, OFlags::empty()) {
+            Ok(file) if !file.metadata()?.is_file() => Err(io::Error::other("it is no file")),
+            Ok(file) => FollowedFile::from_start(file).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The first time it is stored where it begins: a restart goes on from there.
     fn remember_first(&mut self, position: FollowPosition) -> io::Result<()> {
         if self.is_first {
-            self.log.follow_from(position)?;
+            self.taker.log.follow_from(position)?;
             tracing::info!(file = %self.path.display(), from = position.offset, "following");
             self.is_first = false;
         }
@@ -149,53 +176,137 @@ impl FileFollower {
     }
 }
 
-/// Takes all complete lines behind the position.
-fn drain(open: &mut FollowedFile, to: &Destination, intake: &SpoolIntake) -> io::Result<()> {
-    let mut chunk = vec![0; CHUNK_BYTES];
-    loop {
-        let read = open.file.read_at(&mut chunk, open.position.offset)?;
-        let (lines, used) = complete_lines(&chunk[..read], read == chunk.len());
-        if used == 0 {
-            if read == chunk.len() && chunk.len() <= LINE_BYTES_MAX {
-                chunk.resize(2 * chunk.len(), 0);
-                continue;
+/// Goes on in the file that was being read. Where that is gone, it goes on in the first one that
+/// was made after the spool stopped.
+fn resume(path: &Path, position: FollowPosition, log: &SpoolLog) -> Option<FollowedFile> {
+    if let Some(file) = find(path, position) {
+        return FollowedFile::resumed(file, position).ok();
+    }
+    // Before it took anything, nothing tells what is new.
+    let stopped = u64::try_from(log.newest_received().0).ok().filter(|stopped| *stopped > 0)?;
+    if position.offset > 0 {
+        tracing::warn!(file = %path.display(), "the file that was followed is gone; what came after it is read");
+    }
+    let left = LEFT_AFTER + QUIET_FOR;
+    let after = (UNIX_EPOCH + Duration::from_millis(stopped)).checked_sub(left).unwrap_or(UNIX_EPOCH);
+    let next = rotation::next(path, RotatedAfter::Moment(after)).ok().flatten();
+    next.and_then(|file| FollowedFile::from_start(file).ok())
+}
+
+impl FollowedFile {
+    fn from_start(file: File) -> io::Result<Self> {
+        Self::resumed(file, FollowPosition::default())
+    }
+
+    fn resumed(file: File, position: FollowPosition) -> io::Result<Self> {
+        let position = FollowPosition { file: identity(&file.metadata()?), ..position };
+        Ok(Self { file, position, searched: 0, replaced_at: None })
+    }
+
+    /// The position behind so many bytes.
+    fn moved(&self, offset: u64) -> io::Result<FollowPosition> {
+        let head_bytes = offset.min(HEAD_BYTES_MAX.into()) as u32;
+        let head_checksum = head(&self.file, head_bytes)?;
+        Ok(FollowPosition { file: self.position.file, offset, head_bytes, head_checksum })
+    }
+
+    fn move_to(&mut self, position: FollowPosition) {
+        self.position = position;
+        self.searched = 0;
+    }
+
+    /// Whether nobody writes to it any more, now that another file has its name.
+    fn is_left(&mut self) -> io::Result<bool> {
+        let replaced_at = *self.replaced_at.get_or_insert_with(Instant::now);
+        let is_quiet = |metadata: Metadata| {
+            let written = metadata.modified()?;
+            Ok::<_, io::Error>(SystemTime::now().duration_since(written).is_ok_and(|age| age >= QUIET_FOR))
+        };
+        Ok(replaced_at.elapsed() >= LEFT_AFTER || is_quiet(self.file.metadata()?)?)
+    }
+
+    /// How many bytes the line at the position has, without its end; `None` where it has no end
+    /// yet. What was searched is not searched again.
+    fn line_bytes(&mut self, chunk: &mut [u8]) -> io::Result<Option<u64>> {
+        let mut at = self.searched.max(self.position.offset);
+        loop {
+            let read = self.file.read_at(chunk, at)?;
+            if let Some(end) = memchr::memchr(b'\n', &chunk[..read]) {
+                return Ok(Some(at + end as u64 - self.position.offset));
             }
-            return Ok(());
-        }
-        let end = open.position.offset + used as u64;
-        let position = moved(open, end)?;
-        let mut entries: Vec<SpoolEntry> = lines.into_iter().map(|body| line(to, body)).collect();
-        match entries.last_mut() {
-            Some(last) => {
-                // All of them are stored together: the last one says how far.
-                last.follow = Some(position);
-                intake.append_blocking(entries).map_err(not_stored)?;
+            at += read as u64;
+            self.searched = at;
+            if read == 0 {
+                return Ok(None);
             }
-            None => tracing::debug!("only blank lines"),
         }
-        open.position = position;
     }
 }
 
-fn line(to: &Destination, body: Vec<u8>) -> SpoolEntry {
-    SpoolEntry { destination: to.clone(), items: 1, key: None, follow: None, body: body.into() }
+impl LineTaker {
+    /// Takes all complete lines behind the position.
+    fn drain(&self, open: &mut FollowedFile) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let read = open.file.read_at(&mut chunk, open.position.offset)?;
+            let is_full = read == chunk.len();
+            match complete_lines(&chunk[..read], self.limits) {
+                LinesFound::Messages(messages, used) => {
+                    let position = open.moved(open.position.offset + used as u64)?;
+                    self.store(messages, position)?;
+                    open.move_to(position);
+                }
+                LinesFound::Nothing if !is_full => return Ok(()),
+                LinesFound::Nothing if chunk.len() <= self.limits.line_bytes => {
+                    chunk.resize(2 * chunk.len(), 0);
+                }
+                LinesFound::TooLong | LinesFound::Nothing => {
+                    let Some(bytes) = open.line_bytes(&mut chunk)? else { return Ok(()) };
+                    self.refuse(open, bytes)?;
+                }
+            }
+        }
+    }
+
+    /// All of them are stored together; the last one says how far.
+    fn store(&self, messages: Vec<Vec<u8>>, position: FollowPosition) -> io::Result<()> {
+        let mut entries: Vec<SpoolEntry> = messages.into_iter().map(|body| self.entry(body)).collect();
+        if let Some(last) = entries.last_mut() {
+            last.follow = Some(position);
+        }
+        self.intake.append_blocking(entries).map_err(not_stored)?;
+        Ok(())
+    }
+
+    /// A line of so many bytes, which is too long, is written down with its beginning, and passed.
+    /// If the agent is killed in between, it is written down twice.
+    fn refuse(&self, open: &mut FollowedFile, bytes: u64) -> io::Result<()> {
+        let kept = bytes.min(BEGINNING_BYTES as u64) as usize;
+        let mut beginning = vec![0; kept];
+        open.file.read_exact_at(&mut beginning, open.position.offset)?;
+        let detail = format!(
+            "the line at byte {} has {bytes} bytes; a message has at most {} as a JSON string; here are its \
+             first {kept} bytes",
+            open.position.offset, self.limits.line_bytes
+        );
+        let reason = RefusalReason { status: 413, code: "line_too_long".to_owned(), detail };
+        let body = lines::message(&beginning, usize::MAX).unwrap_or_default();
+        let record = SpoolRecord { identity: 0, number: 0, received: now(), entry: self.entry(body) };
+        self.refused.add(&[(&record, &reason)], now())?;
+        tracing::warn!(bytes, "a line is too long for a message; its beginning is in refused.ndjson");
+        let position = open.moved(open.position.offset + bytes + 1)?;
+        self.log.follow_past_refused(position)?;
+        open.move_to(position);
+        Ok(())
+    }
+
+    fn entry(&self, body: Vec<u8>) -> SpoolEntry {
+        SpoolEntry { destination: self.to.clone(), items: 1, key: None, follow: None, body: body.into() }
+    }
 }
 
 fn not_stored(error: AppendError) -> io::Error {
     io::Error::other(error)
-}
-
-/// The position in a file of which so much is read.
-fn moved(open: &FollowedFile, offset: u64) -> io::Result<FollowPosition> {
-    let head_bytes = offset.min(HEAD_BYTES_MAX.into()) as u32;
-    let head_checksum = head(&open.file, head_bytes)?;
-    Ok(FollowPosition { file: open.position.file, offset, head_bytes, head_checksum })
-}
-
-fn head(file: &File, bytes: u32) -> io::Result<u32> {
-    let mut head = vec![0; bytes as usize];
-    file.read_exact_at(&mut head, 0)?;
-    Ok(crc32c::crc32c(&head))
 }
 
 /// Whether the file no longer begins with what was read of it.
@@ -211,36 +322,5 @@ fn is_cut(open: &FollowedFile) -> io::Result<bool> {
     }
 }
 
-/// The file that this is a position in, under its name or another one beside it: the very file, or
-/// else a copy with the same beginning.
-fn find(path: &Path, position: FollowPosition) -> Option<File> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let siblings = fs::read_dir(folder).ok()?.flatten().take(SIBLINGS_MAX).map(|entry| entry.path());
-    let mut copy = None;
-    for candidate in std::iter::once(path.to_owned()).chain(siblings) {
-        let is_file = fs::metadata(&candidate).is_ok_and(|metadata| metadata.is_file());
-        let Some(file) = is_file.then(|| File::open(&candidate).ok()).flatten() else { continue };
-        let Ok(metadata) = file.metadata() else { continue };
-        let is_long_enough = metadata.len() >= position.offset;
-        let begins_so =
-            head(&file, position.head_bytes).is_ok_and(|checksum| checksum == position.head_checksum);
-        if !is_long_enough || !begins_so {
-            continue;
-        }
-        if identity(&metadata) == position.file {
-            return Some(file);
-        }
-        if position.head_bytes > 0 {
-            copy = copy.or(Some(file));
-        }
-    }
-    copy
-}
-
-/// Device and inode.
-fn identity(metadata: &Metadata) -> u64 {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&metadata.dev().to_le_bytes());
-    bytes[8..].copy_from_slice(&metadata.ino().to_le_bytes());
-    hash::derived(0, &bytes)
-}
+#[cfg(test)]
+mod tests;

@@ -12,11 +12,12 @@ use net::listen::stopped;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::sleep;
 
-use crate::calls;
+use crate::calls::{self, CallTimes};
 use crate::destination::{Destination, DestinationKind};
 use crate::keeper::{RecordArrivals, SaveRequests, now};
 use crate::log::{ReadLimits, ReadPlace, SpoolLog, StoredRecord};
 use crate::refused::RefusedFile;
+use crate::state::CallInFlight;
 use crate::verdict::{self, ForwardVerdict, RefusalReason, RefusedLine};
 
 /// Calls under way at a time, of all destinations: each holds what it forwards in memory.
@@ -40,7 +41,7 @@ const TS_AHEAD: &str = "ts_ahead";
 pub(crate) struct Forwarding {
     pub(crate) log: Arc<SpoolLog>,
     pub(crate) client: Client,
-    pub(crate) refused: RefusedFile,
+    pub(crate) refused: Arc<RefusedFile>,
     pub(crate) saves: SaveRequests,
     pub(crate) arrivals: Arc<RecordArrivals>,
     pub(crate) calls: Semaphore,
@@ -119,7 +120,7 @@ impl Forwarder {
         if let Some(step) = self.give_up_old(&records) {
             return step;
         }
-        let end = shared.log.in_flight_end(&self.destination);
+        let end = shared.log.in_flight(&self.destination).map(|call| call.end);
         let kind = self.destination.kind();
         let count = calls::count_of_next_call(kind, &records, end, self.alone_until);
         self.forward(kind, &records[..count]).await
@@ -149,19 +150,27 @@ impl Forwarder {
 
     async fn forward(&mut self, kind: DestinationKind, records: &[StoredRecord]) -> ForwardStep {
         let shared = Arc::clone(&self.shared);
+        let last = records.last().map_or(0, |stored| stored.record.number);
+        let before = shared.log.in_flight(&self.destination).filter(|call| call.end == last);
+        let call = before.unwrap_or(CallInFlight { end: last, begun: now() });
         if kind == DestinationKind::Queue {
-            let last = records.last().map_or(0, |stored| stored.record.number);
-            shared.log.set_in_flight(&self.destination, last);
+            shared.log.set_in_flight(&self.destination, Some(call));
         }
         // Of reports the server knows a few ids only, and a call of jobs is known by its first and
         // its last: what was done before must not come again with this call.
         if kind != DestinationKind::Stream && !shared.saves.save().await {
             return self.later("the spool's state cannot be saved".to_owned(), None);
         }
-        let verdict = self.call(kind, records, true).await;
+        let verdict = self.call(kind, records, CallTimes { stamped: true, begun: call.begun }).await;
         match verdict {
             ForwardVerdict::Taken(lines) => self.taken(kind, records, lines).await,
-            ForwardVerdict::Wait { error, retry_after } => self.later(error, retry_after),
+            ForwardVerdict::Wait { error, retry_after, is_undone } => {
+                if is_undone && before.is_none() {
+                    // The next one is another call, and its jobs count their delays from then.
+                    shared.log.set_in_flight(&self.destination, None);
+                }
+                self.later(error, retry_after)
+            }
             ForwardVerdict::Refused(_) if records.len() > 1 => {
                 self.alone_until = records.last().map_or(0, |stored| stored.record.number);
                 ForwardStep::Moved
@@ -183,8 +192,13 @@ impl Forwarder {
         }
     }
 
-    async fn call(&self, kind: DestinationKind, records: &[StoredRecord], stamped: bool) -> ForwardVerdict {
-        let Some(request) = calls::call(kind, records, stamped) else {
+    async fn call(
+        &self,
+        kind: DestinationKind,
+        records: &[StoredRecord],
+        times: CallTimes,
+    ) -> ForwardVerdict {
+        let Some(request) = calls::call(kind, records, times) else {
             let detail = "its Idempotency-Key fits in no header".to_owned();
             return ForwardVerdict::Refused(RefusalReason {
                 status: 422,
@@ -209,12 +223,12 @@ impl Forwarder {
             // Their ids are the same: what was taken meanwhile is not taken again.
             let again: Vec<StoredRecord> =
                 ahead.iter().filter_map(|line| records.get(line.line.wrapping_sub(1))).cloned().collect();
-            match self.call(kind, &again, false).await {
+            match self.call(kind, &again, CallTimes { stamped: false, begun: now() }).await {
                 ForwardVerdict::Taken(lines) => refused.extend(lines.into_iter().filter_map(|line| {
                     let line_before = ahead.get(line.line.wrapping_sub(1))?.line;
                     Some(RefusedLine { line: line_before, ..line })
                 })),
-                ForwardVerdict::Wait { error, retry_after } => return self.later(error, retry_after),
+                ForwardVerdict::Wait { error, retry_after, .. } => return self.later(error, retry_after),
                 ForwardVerdict::Refused(reason) => return self.later(reason.detail, None),
             }
         }

@@ -7,7 +7,7 @@ use base::Timestamp;
 
 use crate::destination::Destination;
 use crate::record::FollowPosition;
-use crate::state::{LaneState, SpoolState, SpoolTotals};
+use crate::state::{CallInFlight, LaneState, SpoolState, SpoolTotals};
 
 /// Destinations that may have something waiting at a time.
 pub(crate) const DESTINATIONS_MAX: usize = 1_024;
@@ -67,7 +67,7 @@ pub(crate) struct WaitingLane {
     pub(crate) id: LaneId,
     /// Everything up to this number is done.
     pub(crate) cursor: u64,
-    pub(crate) in_flight_end: Option<u64>,
+    pub(crate) in_flight: Option<CallInFlight>,
     pub(crate) waiting: WaitingCount,
     /// When the oldest of it was received, as far as it is known.
     pub(crate) oldest: Timestamp,
@@ -138,7 +138,7 @@ impl WaitingIndex {
             let lane = WaitingLane {
                 id: self.lane_ids,
                 cursor: number - 1,
-                in_flight_end: None,
+                in_flight: None,
                 waiting: WaitingCount::default(),
                 oldest: received,
                 error: None,
@@ -174,7 +174,7 @@ impl WaitingIndex {
             }
         }
         lane.cursor = lane.cursor.max(records.last().map_or(0, |record| record.number));
-        lane.in_flight_end = None;
+        lane.in_flight = None;
         if lane.waiting.records == 0 {
             self.lanes.remove(destination);
         }
@@ -190,7 +190,7 @@ impl WaitingIndex {
             let Some(waiting) = segment.waiting.get(&lane.id) else { continue };
             lane.waiting.subtract(*waiting);
             lane.cursor = lane.cursor.max(next);
-            lane.in_flight_end = None;
+            lane.in_flight = None;
             items += waiting.items;
         }
         self.lanes.retain(|_, lane| lane.waiting.records > 0);
@@ -227,7 +227,7 @@ impl WaitingIndex {
         let lanes = self.lanes.iter().map(|(destination, lane)| LaneState {
             destination: destination.clone(),
             cursor: lane.cursor,
-            in_flight_end: lane.in_flight_end,
+            in_flight: lane.in_flight,
         });
         SpoolState {
             floor: self.newest,

@@ -22,6 +22,6 @@ mod segment_reader;
 mod state;
 mod verdict;
 
-pub use agent::{KeepFree, SpoolConfig, SpoolError, run};
+pub use agent::{KeepFree, ReleaseMemory, SpoolConfig, SpoolError, run};
 pub use destination::{Destination, DestinationKind};
 pub use log::SpoolFullChoice;

@@ -20,7 +20,7 @@ use crate::destination::Destination;
 use crate::index::{DoneRecord, SegmentSummary, WaitingIndex};
 use crate::record::{FollowPosition, SpoolRecord};
 use crate::segment_reader::{SegmentReader, SegmentStep};
-use crate::state::{SpoolTotals, StateFiles};
+use crate::state::{CallInFlight, SpoolTotals, StateFiles};
 
 pub(crate) use commit::{AppendError, SpoolWriter};
 
@@ -193,17 +193,42 @@ impl SpoolLog {
         self.save()
     }
 
-    /// The last number of the call that was under way when the spool was stopped.
-    #[must_use]
-    pub(crate) fn in_flight_end(&self, destination: &Destination) -> Option<u64> {
-        self.index().lanes.get(destination)?.in_flight_end
+    /// A line of a followed file was refused; it goes on behind it.
+    ///
+    /// # Errors
+    /// When that cannot be saved; then the line is refused again.
+    pub(crate) fn follow_past_refused(&self, position: FollowPosition) -> io::Result<()> {
+        self.index().totals.refused += 1;
+        let saved = self.follow_from(position);
+        if saved.is_err() {
+            self.index().totals.refused -= 1;
+        }
+        saved
     }
 
-    /// A call with the records up to `end` begins: once this is saved, it is made again with the
-    /// very same records.
-    pub(crate) fn set_in_flight(&self, destination: &Destination, end: u64) {
+    /// When the newest of all records was received.
+    #[must_use]
+    pub(crate) fn newest_received(&self) -> Timestamp {
+        self.index().newest_received
+    }
+
+    /// Most bytes of all segments.
+    #[must_use]
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.options.bytes_max
+    }
+
+    /// The call whose outcome is not known, also from before the spool was stopped.
+    #[must_use]
+    pub(crate) fn in_flight(&self, destination: &Destination) -> Option<CallInFlight> {
+        self.index().lanes.get(destination)?.in_flight
+    }
+
+    /// A call begins: once this is saved, it is made again with the very same records. `None` when
+    /// it is certain that it had no effect.
+    pub(crate) fn set_in_flight(&self, destination: &Destination, call: Option<CallInFlight>) {
         if let Some(lane) = self.index().lanes.get_mut(destination) {
-            lane.in_flight_end = Some(end);
+            lane.in_flight = call;
         }
     }
 

@@ -11,15 +11,15 @@ use crate::keeper::now;
 use crate::log::SpoolLog;
 
 /// What the log knows when it is asked.
-pub(crate) struct SpoolFigures(pub(crate) Arc<SpoolLog>);
+pub(crate) struct SpoolMetrics(pub(crate) Arc<SpoolLog>);
 
-impl std::fmt::Debug for SpoolFigures {
+impl std::fmt::Debug for SpoolMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SpoolFigures")
+        f.write_str("SpoolMetrics")
     }
 }
 
-impl Collector for SpoolFigures {
+impl Collector for SpoolMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let summary = self.0.summary();
         let age = summary.oldest_at.map_or(0.0, |oldest| now().since(oldest).as_secs_f64());

@@ -6,7 +6,8 @@
 //! no copy can be read, everything that is still in segments is forwarded again, under its own
 //! numbers, and new records get another identity.
 //!
-//! To change the format, give it another magic and read both.
+//! To change the format, give it another magic and read both. The first one, `fpspool1`, does not
+//! say when a call under way began.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use crate::record::{ContentReader, FollowPosition, put_text};
 /// The files, in the order of writing.
 pub(crate) const STATE_FILES: [&str; 2] = ["state.a", "state.b"];
 
-const MAGIC: [u8; 8] = *b"fpspool1";
+const MAGIC: [u8; 8] = *b"fpspool2";
+const MAGIC_BEFORE: [u8; 8] = *b"fpspool1";
 /// Magic, length of the content, its checksum.
 const HEAD_BYTES: usize = 16;
 /// A copy takes a multiple of this, in bytes, so that writing it again needs no room on a full
@@ -68,8 +70,22 @@ pub(crate) struct LaneState {
     pub(crate) destination: Destination,
     /// Everything up to this number is done.
     pub(crate) cursor: u64,
-    /// The last number of the call that is under way: it is made again with the same records.
-    pub(crate) in_flight_end: Option<u64>,
+    /// The call that is under way.
+    pub(crate) in_flight: Option<CallInFlight>,
+}
+
+/// A call of jobs whose outcome is not known: it is made again, the very same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallInFlight {
+    /// The number of its last record.
+    pub(crate) end: u64,
+    /// When it was first made, by the spool's clock: its jobs count their delays from then.
+    pub(crate) begun: Timestamp,
+}
+
+impl CallInFlight {
+    /// Stands for none in the stored form: no record has the number 0.
+    const NONE: Self = Self { end: 0, begun: Timestamp(0) };
 }
 
 impl SpoolState {
@@ -96,7 +112,9 @@ impl SpoolState {
         for lane in &self.lanes {
             put_text(&mut out, lane.destination.as_str());
             out.extend_from_slice(&lane.cursor.to_le_bytes());
-            out.extend_from_slice(&lane.in_flight_end.unwrap_or(0).to_le_bytes());
+            let CallInFlight { end, begun } = lane.in_flight.unwrap_or(CallInFlight::NONE);
+            out.extend_from_slice(&end.to_le_bytes());
+            out.extend_from_slice(&begun.0.to_le_bytes());
         }
         let length = (out.len() - HEAD_BYTES) as u32;
         let checksum = crc32c::crc32c(&out[HEAD_BYTES..]);
@@ -109,7 +127,8 @@ impl SpoolState {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = ContentReader(bytes);
-        if fields.take(MAGIC.len())? != MAGIC {
+        let magic = fields.take(MAGIC.len())?;
+        if magic != MAGIC && magic != MAGIC_BEFORE {
             return None;
         }
         let (length, checksum) = (fields.u32()?, fields.u32()?);
@@ -117,10 +136,10 @@ impl SpoolState {
         if crc32c::crc32c(content) != checksum {
             return None;
         }
-        Self::read(&mut ContentReader(content))
+        Self::read(&mut ContentReader(content), magic == MAGIC)
     }
 
-    fn read(fields: &mut ContentReader<'_>) -> Option<Self> {
+    fn read(fields: &mut ContentReader<'_>, has_times: bool) -> Option<Self> {
         let mut state = Self {
             generation: fields.u64()?,
             identity: fields.u64()?,
@@ -143,8 +162,10 @@ impl SpoolState {
         for _ in 0..fields.u32()? {
             let destination = Destination::parse(fields.text()?)?;
             let cursor = fields.u64()?;
-            let in_flight_end = Some(fields.u64()?).filter(|end| *end != 0);
-            state.lanes.push(LaneState { destination, cursor, in_flight_end });
+            let end = fields.u64()?;
+            let begun = if has_times { Timestamp(fields.u64()?.cast_signed()) } else { Timestamp(0) };
+            let in_flight = Some(CallInFlight { end, begun }).filter(|call| call.end != 0);
+            state.lanes.push(LaneState { destination, cursor, in_flight });
         }
         Some(state)
     }
@@ -217,7 +238,9 @@ mod tests {
         let lane = |number: usize| LaneState {
             destination: Destination::queue("ns", &format!("q{number}")).expect("right names"),
             cursor: number as u64,
-            in_flight_end: number.is_multiple_of(2).then_some(number as u64 + 1),
+            in_flight: number
+                .is_multiple_of(2)
+                .then_some(CallInFlight { end: number as u64 + 1, begun: Timestamp(7) }),
         };
         SpoolState {
             identity: 1,
@@ -245,6 +268,21 @@ mod tests {
             files.write(state(lanes)).expect("written");
             assert_eq!(read(&disk), Some(SpoolState { generation, ..state(lanes) }));
         }
+    }
+
+    #[test]
+    fn the_state_of_the_version_before_is_read() {
+        let mut bytes = SpoolState { generation: 3, ..state(1) }.encode();
+        let length = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) - 8;
+        let end = HEAD_BYTES + length as usize;
+        bytes[..8].copy_from_slice(&MAGIC_BEFORE);
+        bytes[8..12].copy_from_slice(&length.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[HEAD_BYTES..end]);
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        let read = SpoolState::decode(&bytes).expect("it is read");
+        let call = CallInFlight { end: 1, begun: Timestamp(0) };
+        assert_eq!((read.generation, read.lanes[0].in_flight), (3, Some(call)));
+        assert_eq!(read.totals, state(1).totals);
     }
 
     #[test]

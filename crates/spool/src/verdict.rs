@@ -23,6 +23,8 @@ pub(crate) enum ForwardVerdict {
         error: String,
         /// How long the server asks to wait.
         retry_after: Option<Duration>,
+        /// It is certain that nothing has taken effect.
+        is_undone: bool,
     },
 }
 
@@ -51,15 +53,20 @@ struct ReportTally {
 
 /// The verdict on a call with so many items.
 pub(crate) fn of(kind: DestinationKind, items: usize, answer: Result<Answer, Error>) -> ForwardVerdict {
+    let wait = |error: &Error| ForwardVerdict::Wait {
+        error: told(error),
+        retry_after: None,
+        is_undone: error.is_undone(),
+    };
     let answer = match answer {
         Ok(answer) => answer,
-        Err(error) => return ForwardVerdict::Wait { error: told(&error), retry_after: None },
+        Err(error) => return wait(&error),
     };
     let status = answer.status;
     match answer.success() {
         Ok(body) => taken(kind, items, status, &body),
         Err(Error::Refused(refusal)) => refused(&refusal),
-        Err(error) => ForwardVerdict::Wait { error: told(&error), retry_after: None },
+        Err(error) => wait(&error),
     }
 }
 
@@ -79,17 +86,24 @@ fn taken(kind: DestinationKind, items: usize, status: u16, body: &[u8]) -> Forwa
         || ForwardVerdict::Wait {
             error: format!("something answers {status} that is not the server, or one of another time"),
             retry_after: None,
+            is_undone: false,
         },
         ForwardVerdict::Taken,
     )
 }
 
 fn refused(refusal: &Refusal) -> ForwardVerdict {
-    let wait = || ForwardVerdict::Wait { error: refusal.to_string(), retry_after: refusal.retry_after };
-    let Some(code) = refusal.code.clone() else { return wait() };
+    let wait = |is_undone| ForwardVerdict::Wait {
+        error: refusal.to_string(),
+        retry_after: refusal.retry_after,
+        is_undone,
+    };
+    // Without a code it is somebody in between who answers: what the server did is not known.
+    let Some(code) = refusal.code.clone() else { return wait(false) };
     match refusal.status {
-        401 | 403 | 408 | 429 | 500.. => wait(),
-        409 if code == QUEUE_FULL => wait(),
+        500.. => wait(false),
+        401 | 403 | 408 | 429 => wait(true),
+        409 if code == QUEUE_FULL => wait(true),
         status => ForwardVerdict::Refused(RefusalReason { status, code, detail: refusal.detail.clone() }),
     }
 }
@@ -134,6 +148,26 @@ mod tests {
                 waits,
                 "{status} {code:?}: {verdict:?}"
             );
+        }
+    }
+
+    #[test]
+    fn nothing_was_done_only_where_that_is_certain() {
+        let undone = |verdict| matches!(verdict, ForwardVerdict::Wait { is_undone: true, .. });
+        for (status, code, expect) in [
+            (429, Some("too_many_requests"), true),
+            (409, Some("queue_full"), true),
+            (429, None, false),
+            (502, None, false),
+            (503, Some("busy"), false),
+        ] {
+            assert_eq!(undone(refusal(status, code)), expect, "{status} {code:?}");
+        }
+        let server = || "http://h".to_owned();
+        let nobody = Error::Unreachable { server: server(), cause: "refused".into() };
+        let late = Error::TimedOut { server: server(), limit: Duration::from_secs(1) };
+        for (error, expect) in [(nobody, true), (late, false)] {
+            assert_eq!(undone(of(DestinationKind::Queue, 1, Err(error))), expect);
         }
     }
 

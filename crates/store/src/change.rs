@@ -1,24 +1,19 @@
 //! A batch made ready on its caller's thread: the frame for the log, and its changes as rows, so
 //! that the one committer neither encodes nor decodes.
 //!
-//! Which rows a record has follows from its declaration ([`Record`]). An arm of [`changes_of`] only
-//! says which record is put or deleted.
+//! Which rows a record has follows from its declaration ([`Record`]), and which record a change
+//! puts or deletes from the list of changes ([`records::all_changes`]).
 
 use std::sync::Arc;
 
 use base::DeviceId;
 use records::{
-    Batch, CampaignRecord, CampaignState, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress,
-    DeviceSession, DeviceSlot, DeviceState, ExternalInterval, ExternalSpan, ExternalText, FinishedCommand,
-    JobHead, JobId, KeptAnswer, Lock, Notice, NoticePost, Op, OpenCommand, Operation, OperationState, Pair,
-    ParkedJob, PartitionHead, PeerNode, Pick, PickShare, PickTerms, PortalToken, Quarantined, Queue,
-    QueueCounts, Reading, ReportIds, Rollout, RolloutDevices, RolloutMember, RolloutState, Seen, Sign,
-    Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamSubscription, StreamTail, TaskRecord,
-    TaskState, Wish, WorkerControl,
+    Batch, Delivery, DeliveryProgress, DeviceSlot, DeviceState, JobHead, JobId, Lock, Op, ParkedJob,
+    PartitionHead, Reading, ReportIds, Seen, Sign, StreamSubscription, WorkerControl,
 };
 
 use crate::codec::key::{self, Key};
-use crate::codec::{SpanPlace, StreamPlace, SubscriptionPlace, TaskLists, TextPlace, encode_batch};
+use crate::codec::{SubscriptionPlace, encode_batch};
 use crate::record::{Placed, Record, index_rows};
 use crate::table::Table;
 
@@ -73,8 +68,9 @@ impl Prepared {
     }
 }
 
-/// A record under the place that it says itself.
+/// A record under the place that it says itself, and nowhere else.
 fn put<R: Placed>(record: &R, out: &mut Vec<Change>) {
+    out.extend(record.left().map(|(table, key)| Change::Delete { table, key }));
     put_at::<R>(&record.place(), record, out);
 }
 
@@ -88,156 +84,68 @@ fn delete<R: Record>(place: &R::Place, out: &mut Vec<Change>) {
     index_rows::<R>(place, |table, key, _| out.push(Change::Delete { table, key }));
 }
 
-/// A record, and what is kept apart of it.
-fn delete_both<R: Record, S: Record>(place: &R::Place, apart: &S::Place, out: &mut Vec<Change>) {
-    delete::<R>(place, out);
-    delete::<S>(apart, out);
+/// A change with its parts by their names.
+macro_rules! named {
+    ($change:ident ($($part:ident: $type:ty),+)) => { Op::$change($($part),+) };
 }
 
-fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
-    match op {
-        Op::Sign(sign) => out.push(Change::Sign(slot_sign(sign, head))),
-        Op::PutState(slot, state) => put_at(&slot, &state, out),
-        Op::PutDevice(device) => put(&*device, out),
-        Op::DeleteDevice(id, slot) => delete_device(&id, slot, out),
-        Op::PutReportIds(slot, ids) => put_at(&slot, &*ids, out),
-        Op::PutCounts(of, counts) => put_at::<Counts>(&of, &counts, out),
-        Op::PutQuarantined(report) => put(&*report, out),
-        Op::DeleteQuarantined(key) => delete::<Quarantined>(&key, out),
-        Op::PutEvent(event) => put(&*event, out),
-        Op::PutPair(pair) => put(&*pair, out),
-        Op::DeletePair(slot, client) => delete::<Pair>(&(slot, client), out),
-        Op::PutDelivery(delivery) => put_delivery(&delivery, out),
-        Op::PutProgress(delivery, progress) => put_at(&delivery, &progress, out),
-        Op::PutAttempt(attempt) => put(&attempt, out),
-        Op::PutJob(job) => put(&*job, out),
-        Op::DeleteJob(id) => delete_job(id, out),
-        Op::DeleteJobHead(id) => delete::<JobHead>(&id, out),
-        Op::DeleteJobBody(id) => out.push(delete_body(id)),
-        Op::PutJobBody(id, body) => out.push(put_body(id, &body)),
-        Op::ParkJob(job) => park_job(&job, out),
-        Op::UnparkJob(key) => delete::<ParkedJob>(&key, out),
-        Op::PutQueue(queue) => put(&*queue, out),
-        Op::DeleteQueue(queue) => delete_both::<Queue, QueueCounts>(&queue, &queue, out),
-        Op::PutQueueCounts(queue, counts) => put_at(&queue, &counts, out),
-        Op::PutDead(dead) => put(&*dead, out),
-        Op::DeleteDead(queue, number, id) => delete::<DeadJob>(&(queue, number, id), out),
-        Op::PutAnswer(answer) => put(&*answer, out),
-        Op::DeleteAnswer(key, at) => delete::<KeptAnswer>(&(key, at), out),
-        Op::PutClient(client) => put(&*client, out),
-        Op::DeleteClient(id) => delete::<records::Client>(&id, out),
-        Op::PutCommand(command) => put(&*command, out),
-        Op::DeleteCommand(at, slot) => delete_both::<Command, CommandState>(&(at, slot), &at, out),
-        Op::PutCommandState(command, state) => put_at(&command, &*state, out),
-        Op::PutOpenCommand(open) => put(&*open, out),
-        Op::DeleteOpenCommand(open) => delete::<OpenCommand>(&open, out),
-        Op::PutFinishedCommand(finished) => put(&finished, out),
-        Op::DeleteFinishedCommand(finished) => delete::<FinishedCommand>(&finished, out),
-        Op::PutWish(wish) => put(&*wish, out),
-        Op::DeleteWish(slot, of) => delete::<Wish>(&(slot, of), out),
-        Op::PutDeviceSession(session) => put(&*session, out),
-        Op::DeleteDeviceSession(slot) => delete::<DeviceSession>(&slot, out),
-        Op::PutTimelineEntry(entry) => put(&*entry, out),
-        Op::PutRollout(rollout) => put(&*rollout, out),
-        Op::DeleteRollout(id) => delete_both::<Rollout, RolloutState>(&id, &id, out),
-        Op::PutRolloutState(state) => put(&*state, out),
-        Op::PutRolloutDevices(devices) => put(&*devices, out),
-        Op::DeleteRolloutDevices(rollout, number) => delete::<RolloutDevices>(&(rollout, number), out),
-        Op::PutRolloutMember(member) => put(&*member, out),
-        Op::PutPortalToken(token) => put(&*token, out),
-        Op::PutNotice(notice) => put(&*notice, out),
-        Op::DeleteNotice(at) => delete::<Notice>(&at, out),
-        Op::PutNoticePost(post) => put(&post, out),
-        Op::DeleteNoticePost(client, notice) => delete::<NoticePost>(&(client, notice), out),
-        Op::DeletePortalToken(id) => delete::<PortalToken>(&id, out),
-        Op::PutPeerNode(node) => put(&*node, out),
-        Op::DeletePeerNode(name) => delete::<PeerNode>(&name, out),
-        Op::DeleteRolloutMember(place, status) => delete::<RolloutMember>(&(*place, status), out),
-        op => changes_of_plans(op, out),
-    }
+/// What a change does that puts a record.
+macro_rules! puts {
+    (($part:ident: $type:ty), $out:ident, $record:ident) => {
+        put::<records::$record>(&$part, $out)
+    };
+    (($first:ident: $key:ty, $part:ident: $type:ty), $out:ident, $record:ident at $place:ident) => {
+        put_at::<records::$record>(&$place, &$part, $out)
+    };
 }
 
-/// Those of operations, tasks and campaigns.
-fn changes_of_plans(op: Op, out: &mut Vec<Change>) {
-    match op {
-        Op::PutOperation(operation) => put(&*operation, out),
-        Op::DeleteOperation(id) => delete_both::<Operation, OperationState>(&id, &id, out),
-        Op::PutOperationState(state) => put(&*state, out),
-        Op::PutPickTerms(terms) => put(&*terms, out),
-        Op::DeletePickTerms(terms) => delete::<PickTerms>(&terms, out),
-        Op::PutTask(task) => put(&*task, out),
-        Op::PutTaskState(state) => put_task_state(&state, out),
-        Op::DeleteTask(task, state) => {
-            delete_both::<TaskRecord, TaskState>(&task.place(), &state.place(), out);
+/// What a change does that deletes records.
+macro_rules! deletes {
+    ($parts:tt, $out:ident, $($record:ident at $place:tt),+) => {{
+        $(delete::<records::$record>(&$place, $out);)+
+    }};
+    ($parts:tt, $out:ident, $($record:ident as $part:ident),+) => {{
+        $(delete::<records::$record>(&$part.place(), $out);)+
+    }};
+    (($part:ident: $type:ty), $out:ident, $record:ident) => {
+        delete::<records::$record>(&$part, $out)
+    };
+    (($($part:ident: $type:ty),+), $out:ident, $record:ident) => {
+        delete::<records::$record>(&($($part),+), $out)
+    };
+}
+
+/// One match over all changes. Those that only put or delete records follow from the list. By hand
+/// are those that are `apart` there: they have other rows than a record of their own.
+macro_rules! changes_of {
+    ($(
+        $(#[$doc:meta])* $number:literal $change:ident $parts:tt
+        { $(puts $put:ident $(at $at:ident)?)? $(deletes $($deleted:tt)+)? $(apart)? }
+    )*) => {
+        fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
+            match op {
+                Op::Sign(sign) => out.push(Change::Sign(slot_sign(sign, head))),
+                Op::DeleteDevice(id, slot) => delete_device(&id, slot, out),
+                Op::PutDelivery(delivery) => put_delivery(&delivery, out),
+                Op::DeleteJob(id) => delete_job(id, out),
+                Op::PutJobBody(id, body) => out.push(put_body(id, &body)),
+                Op::DeleteJobBody(id) => out.push(delete_body(id)),
+                Op::ParkJob(job) => park_job(&job, out),
+                Op::DeleteSubscription(stream, name) => {
+                    delete::<StreamSubscription>(&SubscriptionPlace::anywhere(stream, &name), out);
+                }
+                Op::DeleteLock(namespace, name) => delete::<Lock>(&key::named(&namespace, &name), out),
+                Op::DeleteQueueControl(namespace, queue) => {
+                    delete::<WorkerControl>(&key::named(&namespace, &queue), out);
+                }
+                $($(named!($change $parts) => puts!($parts, out, $put $(at $at)?),)?)*
+                $($(named!($change $parts) => deletes!($parts, out, $($deleted)+),)?)*
+            }
         }
-        Op::PutPick(pick) => put(&*pick, out),
-        Op::DeletePick(pick) => delete::<Pick>(&pick, out),
-        Op::PutPickShare(share) => put(&share, out),
-        Op::DeletePickShare(place) => delete::<PickShare>(&place, out),
-        Op::PutPickClock(clock) => put(&*clock, out),
-        Op::PutCampaign(campaign) => put(&*campaign, out),
-        Op::PutCampaignState(state) => put(&*state, out),
-        Op::DeleteCampaign(id) => delete_both::<CampaignRecord, CampaignState>(&id, &id, out),
-        Op::PutLock(lock) => put(&*lock, out),
-        Op::DeleteLock(namespace, name) => delete::<Lock>(&key::named(&namespace, &name), out),
-        Op::PutQueueControl(control) => put(&*control, out),
-        Op::DeleteQueueControl(namespace, name) => {
-            delete::<WorkerControl>(&key::named(&namespace, &name), out);
-        }
-        op => changes_of_streams(op, out),
-    }
+    };
 }
 
-/// Those of streams.
-fn changes_of_streams(op: Op, out: &mut Vec<Change>) {
-    match op {
-        Op::PutStream(stream) => put_stream(&stream, out),
-        Op::DeleteStream(stream) => delete::<Stream>(&stream.place(), out),
-        Op::PutStreamTail(tail) => put(&*tail, out),
-        Op::DeleteStreamTail(stream) => delete::<StreamTail>(&stream, out),
-        Op::PutStreamDue(due) => put(&due, out),
-        Op::DeleteStreamDue(due) => delete::<StreamDue>(&(due.at, due.stream), out),
-        Op::PutStreamChunk(chunk) => put(&*chunk, out),
-        Op::DeleteStreamChunk(stream, first) => delete::<StreamChunk>(&(stream, first), out),
-        Op::PutStreamBlock(block) => put(&*block, out),
-        Op::DeleteStreamBlock(stream, first) => delete::<StreamBlock>(&(stream, first), out),
-        Op::PutExternalInterval(interval) => put(&*interval, out),
-        Op::DeleteExternalInterval(stream, source, from) => {
-            delete::<ExternalInterval>(&(stream, source, from), out);
-        }
-        Op::PutExternalSpan(span) => put(&*span, out),
-        Op::DeleteExternalSpan(span) => delete::<ExternalSpan>(&SpanPlace::of(&span), out),
-        Op::PutExternalText(text) => put(&*text, out),
-        Op::DeleteExternalText(text) => delete::<ExternalText>(&TextPlace::of(&text), out),
-        Op::PutSubscription(subscription) => put_subscription(&subscription, out),
-        Op::DeleteSubscription(stream, name) => {
-            delete::<StreamSubscription>(&SubscriptionPlace::anywhere(stream, &name), out);
-        }
-        Op::PutStreamCopy(copy) => put(&*copy, out),
-        Op::DeleteStreamCopy(stream, name) => delete::<StreamCopy>(&(stream, name), out),
-        op => unreachable!("{op:?} is no change of streams"),
-    }
-}
-
-/// One that is deleted leaves its name.
-fn put_stream(stream: &Stream, out: &mut Vec<Change>) {
-    out.extend(StreamPlace::left_by(stream).map(|(table, key)| Change::Delete { table, key }));
-    put(stream, out);
-}
-
-/// One that is not pushed is not among those that are.
-fn put_subscription(subscription: &StreamSubscription, out: &mut Vec<Change>) {
-    let left = SubscriptionPlace::left_by(subscription);
-    out.extend(left.map(|(table, key)| Change::Delete { table, key }));
-    put(subscription, out);
-}
-
-/// In the lists that it is in now, and in no other.
-fn put_task_state(state: &TaskState, out: &mut Vec<Change>) {
-    let left = TaskLists::left_by(state).into_iter();
-    out.extend(left.map(|(table, key)| Change::Delete { table, key }));
-    put(state, out);
-}
+records::all_changes!(changes_of);
 
 fn delete_job(id: JobId, out: &mut Vec<Change>) {
     delete::<JobHead>(&id, out);

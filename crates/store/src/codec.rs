@@ -23,6 +23,7 @@ mod delivery;
 mod device;
 mod event;
 mod field;
+mod gathered;
 mod head;
 mod job;
 pub(crate) mod key;
@@ -46,9 +47,7 @@ pub use batch::{decode_batch, encode_batch};
 pub(crate) use bytes::{Reader, put_bytes, put_i64, put_u64};
 pub(crate) use command::rows_of_command;
 pub(crate) use seen::{decode_seen_slice, encode_seen_slice};
-pub(crate) use stream::{SpanPlace, StreamPlace, TextPlace};
 pub(crate) use subscription::SubscriptionPlace;
-pub(crate) use task::TaskLists;
 pub(crate) use value::{bit, get_value, put_value, skip_value};
 
 /// Why bytes are not what they should be.

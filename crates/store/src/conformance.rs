@@ -37,8 +37,8 @@ pub use deletion::{a_deleted_device_is_gone_at_once_and_stays_so, a_device_regis
 pub use history::readings_of_many_days_are_those_of_a_plain_list;
 pub use keeping::{
     a_late_reading_is_kept_from_its_receipt, counts_are_what_was_put_last,
-    devices_are_found_by_label_and_kind, ids_of_reports_belong_to_their_device,
-    the_quarantine_keeps_what_was_refused, what_is_too_old_is_gone,
+    devices_are_found_by_label_and_kind, gathered_reports_are_read_in_order_of_their_numbers,
+    ids_of_reports_belong_to_their_device, the_quarantine_keeps_what_was_refused, what_is_too_old_is_gone,
 };
 pub use paging::{pages_neither_miss_nor_repeat, pages_stay_within_their_times};
 pub use picks::{
@@ -117,6 +117,7 @@ macro_rules! conformance_tests {
             dead_letters_are_read_in_order_and_by_id,
             devices_are_found_by_label_and_kind,
             every_method_shows_what_was_committed,
+            gathered_reports_are_read_in_order_of_their_numbers,
             ids_of_reports_belong_to_their_device,
             ids_of_sources_are_found_in_each_of_their_orders,
             jobs_of_a_queue_are_listed_wherever_they_are,

@@ -25,6 +25,11 @@ impl KeyRange {
         Self { low: Bound::Included(Key::from_slice(prefix)), high }
     }
 
+    /// Those from `first` on.
+    pub(crate) fn from(self, first: Key) -> Self {
+        Self { low: Bound::Included(first), ..self }
+    }
+
     /// Those behind `last`.
     pub(crate) fn after(self, last: Option<Key>) -> Self {
         Self { low: last.map_or(self.low, Bound::Excluded), ..self }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use base::{Incarnation, Lineage, PartitionId, Timestamp};
 use records::{
-    Batch, Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, Pair, PartitionHead, QuarantineKey,
-    Queue, QueueCounts, Reading, ReportIds, Seen,
+    Batch, Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, NotificationState, PartitionHead,
+    QuarantineKey, Queue, QueueCounts, Reading, ReportIds, Seen,
 };
 
 use crate::blocks::BlockStorage;
@@ -169,7 +169,7 @@ pub enum Resident {
     /// A device with what is known of it.
     Device(Box<DeviceProfile>, DeviceState, Option<Seen>),
     /// What a client was not told yet.
-    Pair(Box<Pair>),
+    NotificationState(Box<NotificationState>),
     /// A queue, and how much of it is not resident.
     Queue(Box<Queue>, QueueCounts),
     /// A job that is not parked.

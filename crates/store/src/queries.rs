@@ -9,6 +9,7 @@ mod coordination;
 mod copies;
 mod devices;
 mod feeds;
+mod gathered;
 mod jobs;
 mod notices;
 mod operations;

@@ -3,9 +3,9 @@
 //!
 //! From it follow the rows that a batch changes ([`crate::change`]), what queries read
 //! ([`crate::queries`]), what a deletion or an expiry takes out, and what a check holds each row
-//! against. To add a record: its fields in `records` with an `Op` that puts it, its table in
-//! [`crate::table`], and its stored form with its declaration in `codec`. To add an index: its
-//! table, and an [`Index`].
+//! against. To add a record: its fields in `records` with a line in the list of changes that puts
+//! it, its table in [`crate::table`], and its stored form with its declaration in `codec`. To add
+//! an index: its table, and an [`Index`].
 
 use std::borrow::Cow;
 
@@ -27,12 +27,12 @@ pub(crate) trait Record: Stored + 'static {
 }
 
 /// Declares a [`Record`]: its table, its key from all by which it is found, and its indexes. With
-/// `place` it is [`Placed`] too.
+/// `place` it is [`Placed`] too; `left` are the rows that one leaves which is put.
 macro_rules! record {
     (
         $(#[$doc:meta])* $record:ty: $table:ident by $place:ty,
         key: |$found:pat_param| $key:expr,
-        $(place: |$this:ident| $of:expr,)?
+        $(place: |$this:ident| $of:expr, $(left: |$leaves:ident| $left:expr,)?)?
         $(indexes: [$($index:expr),+ $(,)?],)?
     ) => {
         $(#[$doc])*
@@ -51,6 +51,11 @@ macro_rules! record {
                 let $this = self;
                 $of
             }
+
+            $(fn left(&self) -> impl Iterator<Item = ($crate::table::Table, $crate::codec::key::Key)> {
+                let $leaves = self;
+                $left
+            })?
         })?
     };
 }
@@ -60,6 +65,12 @@ pub(crate) use record;
 pub(crate) trait Placed: Record {
     /// All by which it is found.
     fn place(&self) -> Cow<'_, Self::Place>;
+
+    /// Rows of its indexes in which it may have been, and is not as it is now: they go when it is
+    /// put. None of a record whose rows never change, or are deleted as they were.
+    fn left(&self) -> impl Iterator<Item = (Table, Key)> {
+        std::iter::empty()
+    }
 }
 
 /// Takes the rows of an index, each with its key and what it holds.

@@ -96,8 +96,8 @@ tables! {
     DevicesByKind = "devices_by_kind", Devices, Apart;
     /// slot -> ids of its latest reports.
     ReportIds = "report_ids", Devices, Rows;
-    /// slot, client -> pair.
-    Pairs = "pairs", Devices, Rows;
+    /// slot, client -> notification state.
+    NotificationStates = "pairs", Devices, Rows;
     /// time, number -> event.
     Events = "events", Devices, Rows;
     /// slot, time, number -> nothing.
@@ -257,18 +257,21 @@ tables! {
     Locks = "locks", Queues, Rows;
     /// namespace, 0, name of a queue -> what its workers are to do.
     QueueControls = "queue_controls", Queues, Rows;
+    /// copy of kind `reports`, number of the first -> accepted reports on their way to its stream.
+    GatheredReports = "gathered_reports", Devices, Rows;
 }
 
 impl Table {
     /// How many halves of a row's memory count for when checkpoints are due. A resident job may be
     /// done, an open command may move on, and a session may end before a checkpoint has to write
-    /// it, and take it out again with the next. A parked job is not needed for a while.
+    /// it, and take it out again with the next. Gathered reports are with their stream soon. A
+    /// parked job is not needed for a while.
     pub(crate) fn weight_in_halves(self) -> usize {
         match self {
             Self::JobHeads | Self::JobBodies => 1,
             Self::OpenCommands | Self::CommandsByDue | Self::CommandsByKey | Self::DeviceSessions => 1,
             Self::RunningTasks | Self::UntoldTasks => 1,
-            Self::StreamChunks | Self::StreamsByDue | Self::Locks => 1,
+            Self::StreamChunks | Self::StreamsByDue | Self::Locks | Self::GatheredReports => 1,
             Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 16,
             _ => 2,
         }

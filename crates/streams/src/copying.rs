@@ -23,9 +23,9 @@ use records::{CopyDirection, LiveLane, StreamBlock, StreamCopy};
 pub const LIVE_WHEN_BEHIND: Duration = Duration::from_secs(10);
 /// How long a copy shows that the stream at the other end was made anew.
 pub const RESET_SHOWN: Duration = Duration::from_secs(15);
-/// First and longest pause between tries. With the time that a connection takes, a copy goes on
-/// within 5 s of the peer's return.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// First and longest pause between tries. With the time that a connection or an answer takes, a
+/// copy goes on within 5 s of the peer's return.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// Tries until the longest pause, and some.
 const DOUBLINGS_MAX: u32 = 6;
 /// The time for which a pace lets messages go ahead.
@@ -41,8 +41,8 @@ pub enum CopyLane {
 }
 
 /// Messages that are durable at the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopyStep<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiedSpan {
     /// Of which lane they are.
     pub lane: CopyLane,
     /// They are behind this id,
@@ -53,10 +53,27 @@ pub struct CopyStep<'a> {
     pub copied: u64,
     /// Messages that were there already.
     pub duplicates: u64,
-    /// What the stream at the other end calls itself.
-    pub peer: &'a str,
-    /// What its node calls itself.
-    pub peer_node: &'a str,
+    /// Reports that were refused for good.
+    pub refused: u64,
+    /// Who answered.
+    pub peer: PeerIdentity,
+}
+
+/// Who is at the other end, by their own words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerIdentity {
+    /// The node.
+    pub node: Box<str>,
+    /// The stream: another one after it was made anew or restored.
+    pub stream: Box<str>,
+}
+
+impl CopiedSpan {
+    /// One in which nothing was sent.
+    #[must_use]
+    pub fn of_nothing(lane: CopyLane, (from, to): (u64, u64), peer: PeerIdentity) -> Self {
+        Self { lane, from, to, copied: 0, duplicates: 0, refused: 0, peer }
+    }
 }
 
 /// What a step did to a copy.
@@ -71,8 +88,8 @@ pub enum CopyProgress {
 }
 
 /// Moves a copy on.
-pub fn advance(copy: &mut StreamCopy, step: &CopyStep<'_>, now: Timestamp) -> CopyProgress {
-    if copy.peer.as_deref().is_some_and(|peer| peer != step.peer) {
+pub fn advance(copy: &mut StreamCopy, step: &CopiedSpan, now: Timestamp) -> CopyProgress {
+    if copy.peer.as_deref().is_some_and(|peer| *peer != *step.peer.stream) {
         reset(copy, step, now);
         return CopyProgress::Reset;
     }
@@ -89,8 +106,11 @@ pub fn advance(copy: &mut StreamCopy, step: &CopyStep<'_>, now: Timestamp) -> Co
     }
     copy.copied += step.copied;
     copy.duplicates += step.duplicates;
-    remember(&mut copy.peer, step.peer);
-    remember(&mut copy.peer_node, step.peer_node);
+    if let Some(reports) = &mut copy.reports {
+        reports.refused += step.refused;
+    }
+    remember(&mut copy.peer, &step.peer.stream);
+    remember(&mut copy.peer_node, &step.peer.node);
     merge(copy);
     CopyProgress::Moved
 }
@@ -109,14 +129,14 @@ fn merge(copy: &mut StreamCopy) {
     }
 }
 
-fn reset(copy: &mut StreamCopy, step: &CopyStep<'_>, now: Timestamp) {
+fn reset(copy: &mut StreamCopy, step: &CopiedSpan, now: Timestamp) {
     copy.position = match copy.direction {
         CopyDirection::To => copy.start,
         CopyDirection::From => 0,
     };
     (copy.live, copy.begins, copy.reset_at) = (None, None, Some(now));
-    remember(&mut copy.peer, step.peer);
-    remember(&mut copy.peer_node, step.peer_node);
+    remember(&mut copy.peer, &step.peer.stream);
+    remember(&mut copy.peer_node, &step.peer.node);
 }
 
 /// Begins the live lane behind the newest message, if there is none yet.
@@ -225,7 +245,7 @@ impl CopyPace {
     }
 }
 
-/// The pause before the next try after so many failures, one after the other: it grows, up to 2 s.
+/// The pause before the next try after so many failures, one after the other: it grows, up to 1 s.
 /// `seed` spreads the tries of many copies.
 #[must_use]
 pub fn pause(failures: u32, seed: u64) -> Duration {
@@ -248,8 +268,12 @@ mod tests {
         StreamCopy { start: 2, position: 2, ..copy }
     }
 
-    fn step(lane: CopyLane, from: u64, to: u64) -> CopyStep<'static> {
-        CopyStep { lane, from, to, copied: to - from, duplicates: 0, peer: "dc1.a", peer_node: "dc1" }
+    fn answered_by(stream: &str) -> PeerIdentity {
+        PeerIdentity { node: "dc1".into(), stream: stream.into() }
+    }
+
+    fn step(lane: CopyLane, from: u64, to: u64) -> CopiedSpan {
+        CopiedSpan { copied: to - from, ..CopiedSpan::of_nothing(lane, (from, to), answered_by("dc1.a")) }
     }
 
     fn block(first: u64, last: u64) -> StreamBlock {
@@ -296,11 +320,11 @@ mod tests {
             let mut one = copy(direction);
             advance(&mut one, &step(CopyLane::Backlog, 2, 9), Timestamp(0));
             begin_live(&mut one, 20);
-            let other = CopyStep { peer: "dc1.b", ..step(CopyLane::Backlog, 9, 12) };
+            let other = CopiedSpan { peer: answered_by("dc1.b"), ..step(CopyLane::Backlog, 9, 12) };
             assert_eq!(advance(&mut one, &other, Timestamp(7)), CopyProgress::Reset);
             assert_eq!((one.position, one.live, one.reset_at), (expect, None, Some(Timestamp(7))));
             assert_eq!(one.copied, 7, "what went to the other one counts when it goes again");
-            let again = CopyStep { peer: "dc1.b", ..step(CopyLane::Backlog, expect, 12) };
+            let again = CopiedSpan { peer: answered_by("dc1.b"), ..step(CopyLane::Backlog, expect, 12) };
             assert_eq!(advance(&mut one, &again, Timestamp(8)), CopyProgress::Moved);
         }
     }
@@ -403,7 +427,7 @@ mod tests {
                             _ => answers.remove(at),
                         };
                         let name = format!("dc1.{of}");
-                        let answer = CopyStep { peer: &name, ..step(lane, from, to) };
+                        let answer = CopiedSpan { peer: answered_by(&name), ..step(lane, from, to) };
                         advance(&mut one, &answer, Timestamp(0));
                     }
                     _ => {}

@@ -112,6 +112,9 @@ impl ExternalNumbers {
         number: u64,
         rows: &R,
     ) -> Result<bool, R::Error> {
+        if self.sources.get_mut(source).is_some_and(|of_source| of_source.extend_highest(number)) {
+            return Ok(true);
+        }
         let name = self.bring_in(source, rows)?;
         let Some(of_source) = self.sources.get_mut(&name) else { unreachable!("it was brought in") };
         let before = of_source.up_to(&name, number, rows)?;
@@ -230,6 +233,22 @@ impl ExternalNumbers {
 }
 
 impl SourceNumbers {
+    /// Extends the highest interval by this number, if it is the next one and the interval's row is
+    /// in no batch: then only that row changes. Most numbers take this way.
+    fn extend_highest(&mut self, number: u64) -> bool {
+        let Some(highest) = &mut self.highest else { return false };
+        if highest.to.checked_add(1) != Some(number) {
+            return false;
+        }
+        match self.changes.get_mut(&highest.from) {
+            Some(row) if row.batch.is_none() => {
+                (highest.to, row.to) = (number, Some(number));
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The interval that begins with this number, or with the next lower one.
     fn up_to<R: StoredIntervals>(
         &self,

@@ -21,6 +21,7 @@
 //! | [`saving`] | when messages are saved, and when their callers are answered |
 //! | [`tail`] | how far a stream has come, and which ids are reserved |
 //! | [`moving`] | when a block goes to another storage, and to which |
+//! | [`free_space`] | how much room the disk has left for streams |
 //! | [`retention`] | which blocks go, and whether an append fits |
 //! | [`subscriptions`] | how far the reader of a subscription has come |
 //! | [`own_origins`] | what messages are called that were given no source |
@@ -31,6 +32,7 @@ pub mod block;
 pub mod codec;
 pub mod copying;
 pub mod external_ids;
+pub mod free_space;
 pub mod message;
 pub mod moving;
 pub mod open_block;
@@ -48,8 +50,9 @@ mod varint;
 
 pub use block::{BlockError, BlockIndex, BlockName, BlockWriter, ClosedBlock};
 pub use codec::{BadMessage, ChunkWriter, MessageReader};
-pub use copying::{CopyLane, CopyProgress, CopyStep};
+pub use copying::{CopiedSpan, CopyLane, CopyProgress, PeerIdentity};
 pub use external_ids::{ExternalNumbers, IntervalRowChange, NumberInterval, StoredIntervals, text_hash};
+pub use free_space::{DiskBounds, FreeSpace};
 pub use message::{
     EXTERNAL_NUMBER_MAX, ExternalId, MessageHeaders, MessageOrigin, StreamMessage, StreamPayload,
 };

@@ -3,9 +3,10 @@
 //! A copy must call them something that no other message is ever called: not after a stream is made
 //! again under its name, a backup is restored, or a device is set up anew under its old name. So
 //! the source has three parts. The node's name is followed by a number drawn from the data
-//! directory's lineage, which is random and which a restore renews. Then comes the stream's
-//! incarnation, which is never used twice within a lineage. The external id is the message's own
-//! id.
+//! directory's lineage, which is random and which a restore renews. A data directory that was
+//! copied has the lineage of the first: so a number goes in beside it, which is drawn anew wherever
+//! the directory finds itself in another place. Then comes the stream's incarnation, which is never
+//! used twice within a lineage. The external id is the message's own id.
 //!
 //! A stream remembers its origins, each with its first id. A message that comes back by a loop
 //! under one of them is the one with that id. What a restored stream has not got, it takes as new:
@@ -33,10 +34,14 @@ pub fn own_source(node: &str, lineage: Lineage, stream: Incarnation) -> Box<str>
 }
 
 /// Begins an origin at the stream's next durable message, unless it is the newest already. Whether
-/// it did. Of very many the oldest is forgotten.
+/// it did. One that has no message is replaced; of very many the oldest is forgotten.
 pub fn begin_origin(origins: &mut Vec<StreamOrigin>, source: &str, next: u64) -> bool {
     if origins.last().is_some_and(|newest| *newest.source == *source) {
         return false;
+    }
+    origins.pop_if(|newest| newest.from >= next);
+    if origins.last().is_some_and(|newest| *newest.source == *source) {
+        return true;
     }
     if origins.len() >= ORIGINS_MAX {
         origins.remove(0);
@@ -111,6 +116,17 @@ mod tests {
             [Some("a"), Some("a"), Some("b"), Some("b")]
         );
         assert_eq!(origin_of(&[], 5), None);
+    }
+
+    #[test]
+    fn an_origin_without_messages_leaves_no_trace() {
+        let mut known = origins(&[("a", 1)]);
+        for source in ["b", "c", "d"] {
+            assert!(begin_origin(&mut known, source, 5));
+        }
+        assert_eq!(known, origins(&[("a", 1), ("d", 5)]));
+        assert!(begin_origin(&mut known, "a", 5), "it is what it was before");
+        assert_eq!(known, origins(&[("a", 1)]));
     }
 
     /// Lives of a node that is named anew, restored and set back, beside a list of all that it

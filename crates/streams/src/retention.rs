@@ -8,6 +8,8 @@ use std::time::Duration;
 use base::Timestamp;
 use records::{KeepBounds, StreamBlock, StreamSettings, WhenFull};
 
+use crate::free_space::FreeSpace;
+
 /// Whether an append fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamRoom {
@@ -26,8 +28,8 @@ pub struct SpaceAsked {
     pub kept_bytes: u64,
     /// Bytes of the append.
     pub appended_bytes: u64,
-    /// Whether the disk, or the memory of all streams, has hardly any room left.
-    pub is_nearly_full: bool,
+    /// What the disk has left, or the memory of all streams.
+    pub room: FreeSpace,
 }
 
 /// When a block goes for its age. `None` if it does not.
@@ -55,6 +57,7 @@ pub fn expired<'a>(
 
 /// Whether an append fits. `blocks` come oldest first, and no more are looked at than are dropped.
 /// A block that is open, or not stored yet, is never dropped: it is a small part of what is kept.
+/// Where nothing can be dropped, what is left of the disk is used before an append is refused.
 #[must_use]
 pub fn room<'a>(
     settings: &StreamSettings,
@@ -63,7 +66,10 @@ pub fn room<'a>(
 ) -> StreamRoom {
     let needed = asked.kept_bytes.saturating_add(asked.appended_bytes);
     let over = settings.keep.bytes.map_or(0, |bytes| needed.saturating_sub(bytes));
-    let to_free = if asked.is_nearly_full { over.max(asked.appended_bytes).max(1) } else { over };
+    let to_free = match asked.room {
+        FreeSpace::Enough => over,
+        FreeSpace::Low | FreeSpace::Exhausted => over.max(asked.appended_bytes).max(1),
+    };
     if to_free == 0 {
         return StreamRoom::Enough;
     }
@@ -77,7 +83,7 @@ pub fn room<'a>(
         is_needed
     };
     match blocks.into_iter().take_while(is_needed).count() {
-        0 if asked.is_nearly_full => StreamRoom::Full,
+        0 if asked.room == FreeSpace::Exhausted => StreamRoom::Full,
         0 => StreamRoom::Enough,
         dropped => StreamRoom::AfterDropping(dropped),
     }

@@ -8,7 +8,7 @@
 mod clocks;
 mod connections;
 mod device;
-mod roster;
+mod device_table;
 mod silence;
 mod wheel;
 
@@ -21,7 +21,7 @@ use records::{
 
 use crate::clocks::Clocks;
 use crate::device::Device;
-use crate::roster::Roster;
+use crate::device_table::DeviceTable;
 use crate::silence::{Judged, Silence};
 
 pub use connections::Connections;
@@ -101,7 +101,7 @@ pub enum Progress {
 #[derive(Debug)]
 pub struct Watch {
     clocks: Clocks,
-    roster: Roster,
+    devices: DeviceTable,
     silence: Silence,
     connections: Connections,
     /// Since [`Watch::take_moved`].
@@ -116,7 +116,7 @@ impl Watch {
     pub fn new(settings: Settings, attended: AttendedReadings, now: Timestamp) -> Self {
         Self {
             clocks: Clocks::start(&settings, attended, now),
-            roster: Roster::default(),
+            devices: DeviceTable::default(),
             silence: Silence::new(&settings, &attended),
             connections: Connections::default(),
             has_moved: false,
@@ -126,8 +126,8 @@ impl Watch {
     /// Adds a device as it was stored.
     pub fn load(&mut self, profile: &DeviceProfile, state: DeviceState, seen: Option<Seen>) {
         *self.connections.of(state.connection) += 1;
-        self.roster.put(profile.slot, Device::load(profile, state, seen));
-        self.silence.await_sign(&mut self.roster, profile.slot);
+        self.devices.put(profile.slot, Device::load(profile, state, seen));
+        self.silence.await_sign(&mut self.devices, profile.slot);
     }
 
     /// Adds a device that was registered just now.
@@ -138,21 +138,21 @@ impl Watch {
     /// A device is expected to report this often from now on; `None` is the setting. Without effect
     /// on one that is lost.
     pub fn set_interval(&mut self, slot: DeviceSlot, report_interval_ms: Option<u64>) {
-        self.roster.known_mut(slot).set_interval(report_interval_ms);
-        self.silence.await_sign(&mut self.roster, slot);
+        self.devices.known_mut(slot).set_interval(report_interval_ms);
+        self.silence.await_sign(&mut self.devices, slot);
     }
 
     /// A device is missed from this reading of the clock of devices never seen. Without effect on
     /// one that was seen, or is lost.
     pub fn expect_from(&mut self, slot: DeviceSlot, expected_from: Attended) {
-        self.roster.known_mut(slot).expect_from(expected_from);
-        self.silence.await_sign(&mut self.roster, slot);
+        self.devices.known_mut(slot).expect_from(expected_from);
+        self.silence.await_sign(&mut self.devices, slot);
     }
 
     /// A device is gone.
     pub fn forget(&mut self, slot: DeviceSlot) {
-        self.silence.leave(&mut self.roster, slot);
-        if let Some(gone) = self.roster.remove(slot) {
+        self.silence.leave(&mut self.devices, slot);
+        if let Some(gone) = self.devices.remove(slot) {
             *self.connections.of(gone.connection()) -= 1;
         }
     }
@@ -177,7 +177,7 @@ impl Watch {
         noticed: &mut Vec<Noticed>,
     ) {
         self.clocks.advance(now);
-        let device = self.roster.known_mut(slot);
+        let device = self.devices.known_mut(slot);
         let was = device.connection();
         device.see(now, way, self.clocks.reading(Some(way)));
         device.greet(slot, noticed);
@@ -192,7 +192,7 @@ impl Watch {
         if changed || was != Connection::Online {
             batch.ops.push(Op::PutState(slot, device.state()));
         }
-        self.silence.heard(&mut self.roster, slot);
+        self.silence.heard(&mut self.devices, slot);
     }
 
     /// Notices silence: looks at no more than `limit` devices, which must not be 0.
@@ -208,11 +208,11 @@ impl Watch {
     ) -> Progress {
         self.clocks.advance(now);
         for _ in 0..limit {
-            match self.silence.judge_next(&mut self.roster, &self.clocks) {
+            match self.silence.judge_next(&mut self.devices, &self.clocks) {
                 Judged::NobodyDue => return Progress::Done,
                 Judged::Waits => {}
                 Judged::Lost(slot) => {
-                    let device = self.roster.known_mut(slot);
+                    let device = self.devices.known_mut(slot);
                     self.connections.moved(device.connection(), Connection::Lost);
                     self.has_moved = true;
                     noticed.push(device.lose(slot));
@@ -252,13 +252,13 @@ impl Watch {
     /// What a device is like now; `None` if there is no such device.
     #[must_use]
     pub fn state(&self, slot: DeviceSlot) -> Option<DeviceState> {
-        self.roster.get(slot).map(Device::state)
+        self.devices.get(slot).map(Device::state)
     }
 
     /// A device's latest sign of life.
     #[must_use]
     pub fn seen(&self, slot: DeviceSlot) -> Option<Seen> {
-        self.roster.get(slot).and_then(Device::seen)
+        self.devices.get(slot).and_then(Device::seen)
     }
 
     /// When a device gave its latest sign of life.

@@ -12,7 +12,7 @@ use crate::Settings;
 use crate::clocks::{ALL_CLOCKS, CLOCKS, ClockOf, Clocks, clock_index};
 use crate::clocks::{reading_of_tick, tick_after, tick_reached};
 use crate::device::Device;
-use crate::roster::Roster;
+use crate::device_table::DeviceTable;
 use crate::wheel::{Bucket, Wheel};
 
 /// The waiting devices.
@@ -44,42 +44,42 @@ impl Silence {
     }
 
     /// Files a device anew by its deadline, unless it is lost.
-    pub(crate) fn await_sign(&mut self, roster: &mut Roster, slot: DeviceSlot) {
-        self.leave(roster, slot);
-        let device = roster.known(slot);
+    pub(crate) fn await_sign(&mut self, devices: &mut DeviceTable, slot: DeviceSlot) {
+        self.leave(devices, slot);
+        let device = devices.known(slot);
         if device.connection() != Connection::Lost {
             let tick = self.deadline_tick(device);
-            self.wheels[clock_index(device.way())].file(roster, slot, tick);
+            self.wheels[clock_index(device.way())].file(devices, slot, tick);
         }
     }
 
     /// A device gave a sign of life, which can only have moved its deadline on.
-    pub(crate) fn heard(&mut self, roster: &mut Roster, slot: DeviceSlot) {
-        let device = roster.known(slot);
+    pub(crate) fn heard(&mut self, devices: &mut DeviceTable, slot: DeviceSlot) {
+        let device = devices.known(slot);
         if device.place.wheel() != Some(clock_index(device.way())) {
-            self.await_sign(roster, slot);
+            self.await_sign(devices, slot);
         }
     }
 
     /// A device waits no more.
-    pub(crate) fn leave(&mut self, roster: &mut Roster, slot: DeviceSlot) {
-        if let Some(wheel) = roster.get(slot).and_then(|device| device.place.wheel()) {
-            self.wheels[wheel].leave(roster, slot);
+    pub(crate) fn leave(&mut self, devices: &mut DeviceTable, slot: DeviceSlot) {
+        if let Some(wheel) = devices.get(slot).and_then(|device| device.place.wheel()) {
+            self.wheels[wheel].leave(devices, slot);
         }
     }
 
     /// Looks at one device whose bucket is due in a clock that runs.
-    pub(crate) fn judge_next(&mut self, roster: &mut Roster, clocks: &Clocks) -> Judged {
+    pub(crate) fn judge_next(&mut self, devices: &mut DeviceTable, clocks: &Clocks) -> Judged {
         for of in ALL_CLOCKS {
             let now = tick_reached(clocks.reading(of));
             if let Some(bucket) = self.due(of, clocks) {
                 let wheel = &mut self.wheels[clock_index(of)];
-                let slot = wheel.take(roster, bucket);
-                let deadline = self.deadline_tick(roster.known(slot));
+                let slot = wheel.take(devices, bucket);
+                let deadline = self.deadline_tick(devices.known(slot));
                 if deadline <= now {
                     return Judged::Lost(slot);
                 }
-                self.wheels[clock_index(of)].file(roster, slot, deadline);
+                self.wheels[clock_index(of)].file(devices, slot, deadline);
                 return Judged::Waits;
             }
             if clocks.runs(of) {

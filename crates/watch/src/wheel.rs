@@ -8,7 +8,7 @@
 
 use records::DeviceSlot;
 
-use crate::roster::Roster;
+use crate::device_table::DeviceTable;
 
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
@@ -72,27 +72,27 @@ impl Wheel {
 
     /// Files a device, which must wait nowhere, to be taken at `tick` or earlier; a tick that has
     /// passed is due at once.
-    pub(crate) fn file(&mut self, roster: &mut Roster, slot: DeviceSlot, tick: u64) {
+    pub(crate) fn file(&mut self, devices: &mut DeviceTable, slot: DeviceSlot, tick: u64) {
         let index = self.bucket_of(tick.max(self.elapsed));
         let after = std::mem::replace(&mut self.heads[index], slot.0);
         self.occupied[index / SLOTS] |= 1 << (index % SLOTS);
         if after != NOBODY {
-            roster.known_mut(DeviceSlot(after)).place.before = slot.0;
+            devices.known_mut(DeviceSlot(after)).place.before = slot.0;
         }
-        let place = &mut roster.known_mut(slot).place;
+        let place = &mut devices.known_mut(slot).place;
         debug_assert_eq!(place.wheel(), None, "a device waits in one place");
         *place = Place { before: NOBODY, after, bucket: (self.number * BUCKETS + index) as u16 };
     }
 
     /// Takes a device that waits in this wheel out of it.
-    pub(crate) fn leave(&mut self, roster: &mut Roster, slot: DeviceSlot) {
-        let Place { before, after, bucket } = std::mem::take(&mut roster.known_mut(slot).place);
+    pub(crate) fn leave(&mut self, devices: &mut DeviceTable, slot: DeviceSlot) {
+        let Place { before, after, bucket } = std::mem::take(&mut devices.known_mut(slot).place);
         let index = usize::from(bucket) - self.number * BUCKETS;
         if after != NOBODY {
-            roster.known_mut(DeviceSlot(after)).place.before = before;
+            devices.known_mut(DeviceSlot(after)).place.before = before;
         }
         if before != NOBODY {
-            roster.known_mut(DeviceSlot(before)).place.after = after;
+            devices.known_mut(DeviceSlot(before)).place.after = after;
             return;
         }
         self.heads[index] = after;
@@ -107,10 +107,10 @@ impl Wheel {
     }
 
     /// Takes a device from a bucket that has come due.
-    pub(crate) fn take(&mut self, roster: &mut Roster, bucket: Bucket) -> DeviceSlot {
+    pub(crate) fn take(&mut self, devices: &mut DeviceTable, bucket: Bucket) -> DeviceSlot {
         self.elapsed = self.elapsed.max(bucket.tick);
         let slot = DeviceSlot(self.heads[bucket.index]);
-        self.leave(roster, slot);
+        self.leave(devices, slot);
         slot
     }
 
@@ -156,16 +156,21 @@ mod tests {
 
     /// Takes everything that is due at `now`, filing early ones again as the caller of a wheel
     /// must.
-    fn take_due(wheel: &mut Wheel, roster: &mut Roster, now: u64, due: &mut BTreeMap<u32, u64>) -> Vec<u32> {
+    fn take_due(
+        wheel: &mut Wheel,
+        devices: &mut DeviceTable,
+        now: u64,
+        due: &mut BTreeMap<u32, u64>,
+    ) -> Vec<u32> {
         let mut taken = Vec::new();
         while let Some(bucket) = wheel.first().filter(|bucket| bucket.tick <= now) {
-            let slot = wheel.take(roster, bucket);
+            let slot = wheel.take(devices, bucket);
             let tick = due[&slot.0];
             if tick <= now {
                 due.remove(&slot.0);
                 taken.push(slot.0);
             } else {
-                wheel.file(roster, slot, tick);
+                wheel.file(devices, slot, tick);
             }
         }
         wheel.pass(now);
@@ -177,7 +182,7 @@ mod tests {
     fn everybody_is_taken_when_due_and_nobody_earlier() {
         const DEVICES: u32 = 300;
         let mut random = Random::new(7);
-        let mut roster = Roster::of(0..DEVICES);
+        let mut devices = DeviceTable::of(0..DEVICES);
         let mut now = 1_000_003;
         let mut wheel = Wheel::new(3, now);
         let mut due = BTreeMap::new();
@@ -185,11 +190,11 @@ mod tests {
             let slot = random.below(u64::from(DEVICES)) as u32;
             let span = 1_u64 << random.below(40);
             if due.remove(&slot).is_some() {
-                wheel.leave(&mut roster, DeviceSlot(slot));
+                wheel.leave(&mut devices, DeviceSlot(slot));
             }
             if random.chance(9, 10) {
                 let tick = (now + random.below(span)).saturating_sub(2);
-                wheel.file(&mut roster, DeviceSlot(slot), tick);
+                wheel.file(&mut devices, DeviceSlot(slot), tick);
                 due.insert(slot, tick);
             }
             if random.chance(1, 5) {
@@ -197,25 +202,25 @@ mod tests {
                 now += random.below(span);
                 let expect: Vec<_> =
                     due.iter().filter(|(_, tick)| **tick <= now).map(|(slot, _)| *slot).collect();
-                assert_eq!(take_due(&mut wheel, &mut roster, now, &mut due), expect, "at {now}");
+                assert_eq!(take_due(&mut wheel, &mut devices, now, &mut due), expect, "at {now}");
             }
         }
         let waiting: Vec<_> = due.keys().copied().collect();
-        assert_eq!(take_due(&mut wheel, &mut roster, u64::MAX >> 7, &mut due), waiting);
+        assert_eq!(take_due(&mut wheel, &mut devices, u64::MAX >> 7, &mut due), waiting);
         assert_eq!(wheel.first(), None);
     }
 
     #[test]
     fn the_first_bucket_is_never_later_than_the_first_device() {
-        let mut roster = Roster::of([0]);
+        let mut devices = DeviceTable::of([0]);
         for exponent in 0..57 {
             for elapsed in [0, 1, 63, 64, 12_345_678] {
                 let mut wheel = Wheel::new(0, elapsed);
                 let tick = elapsed + (1 << exponent);
-                wheel.file(&mut roster, DeviceSlot(0), tick);
+                wheel.file(&mut devices, DeviceSlot(0), tick);
                 let first = wheel.first().expect("one waits");
                 assert!(first.tick > elapsed && first.tick <= tick, "{elapsed} {tick} {first:?}");
-                assert_eq!(wheel.take(&mut roster, first), DeviceSlot(0));
+                assert_eq!(wheel.take(&mut devices, first), DeviceSlot(0));
                 assert_eq!(wheel.first(), None);
             }
         }

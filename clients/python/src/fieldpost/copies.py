@@ -36,6 +36,10 @@ class CopyInfo:
     #: Messages that went before they were copied.
     dropped: int
     error: str | None
+    #: ``messages`` or ``reports``.
+    kind: str = "messages"
+    #: Reports that the other node refused for good.
+    refused: int = 0
 
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> Self:
@@ -51,6 +55,8 @@ class CopyInfo:
             item["duplicates"],
             item["dropped"],
             item["error"],
+            item.get("kind", "messages"),
+            item.get("refused", 0),
         )
 
 
@@ -78,6 +84,8 @@ def put(
     start: str | Moment | None,
     live_share: float | None,
     rate: int | None,
+    kind: str | None,
+    selector: str | None,
 ) -> Call[CopyInfo]:
     """Make a copy, or change one."""
     body: dict[str, Any] = {"direction": direction, "node": node}
@@ -91,6 +99,10 @@ def put(
         body["live_share"] = live_share
     if rate is not None:
         body["rate"] = rate
+    if kind is not None:
+        body["kind"] = kind
+    if selector is not None:
+        body["selector"] = selector
     return Call("PUT", path, CopyInfo.read, _json(body))
 
 
@@ -124,10 +136,13 @@ class Copy:
         start: str | Moment | None = None,
         live_share: float | None = None,
         rate: int | None = None,
+        kind: str | None = None,
+        selector: str | None = None,
     ) -> CopyInfo:
         """Makes it, and its stream, or changes it. ``direction`` is ``"to"`` or ``"from"``; ``stream`` the other
-        stream, as ``"namespace/name"``, where that has another name."""
-        call = put(self._path, direction, node, stream, segments, start, live_share, rate)
+        stream, as ``"namespace/name"``, where that has another name. With ``kind="reports"`` it brings accepted
+        reports of devices to the node, those of the devices that ``selector`` means."""
+        call = put(self._path, direction, node, stream, segments, start, live_share, rate, kind, selector)
         return self._client._run(call)
 
     def info(self) -> CopyInfo:
@@ -164,9 +179,11 @@ class AsyncCopy:
         start: str | Moment | None = None,
         live_share: float | None = None,
         rate: int | None = None,
+        kind: str | None = None,
+        selector: str | None = None,
     ) -> CopyInfo:
         """See :meth:`Copy.put`."""
-        call = put(self._path, direction, node, stream, segments, start, live_share, rate)
+        call = put(self._path, direction, node, stream, segments, start, live_share, rate, kind, selector)
         return await self._client._run(call)
 
     async def info(self) -> CopyInfo:

@@ -167,12 +167,18 @@ impl Call {
 
     /// `Idempotency-Key`.
     pub(crate) fn once(mut self) -> Self {
-        let key = ObjectBuilder::new()
-            .schema_type(Type::String)
-            .pattern(Some("^[!-~]([ -~]*[!-~])?$"))
-            .max_length(Some(crate::idempotency::KEY_CHARS_MAX));
-        self.parameters.push(parameter(ParameterIn::Header, "Idempotency-Key", key.into()));
+        self.parameters.push(parameter(ParameterIn::Header, "Idempotency-Key", key_text()));
         self.refuses(refusals::OF_A_KEY)
+    }
+
+    /// `Idempotency-Source`, beside `Idempotency-Key`.
+    pub(crate) fn with_source(mut self) -> Self {
+        let mut source = parameter(ParameterIn::Header, "Idempotency-Source", key_text());
+        let about = "who publishes here call after call, each with an Idempotency-Key: its newest is known \
+                     for 90 days";
+        source.description = Some(about.to_owned());
+        self.parameters.push(source);
+        self
     }
 
     /// `If-Match`.
@@ -297,6 +303,12 @@ fn body(content_type: &str, schema: Schema, about: String) -> RequestBody {
     body.required = Some(Required::True);
     body.content.insert(content_type.to_owned(), Content::new(Some(schema)).into());
     body
+}
+
+/// The text of an idempotency key, or of a source.
+fn key_text() -> Schema {
+    let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[!-~]([ -~]*[!-~])?$"));
+    text.max_length(Some(crate::idempotency::KEY_CHARS_MAX)).into()
 }
 
 fn parameter(parameter_in: ParameterIn, name: &str, schema: Schema) -> Parameter {

@@ -105,6 +105,7 @@ pub(crate) const OF_A_SUBSCRIPTION: &[Coded] = &[
 ];
 /// A body with a copy.
 pub(crate) const OF_A_COPY: &[Coded] = &[
+    (422, "bad_selector"),
     (422, "invalid_from"),
     (422, "invalid_number"),
     (422, "invalid_time"),
@@ -117,6 +118,7 @@ pub(crate) const OF_A_COPY: &[Coded] = &[
 pub(crate) const OF_COORDINATION: &[Coded] = &[(422, "invalid_name"), (422, "reserved_name")];
 /// A body with messages.
 pub(crate) const OF_A_MESSAGE: &[Coded] = &[
+    (409, "stream_gathers"),
     (409, "tail_moved"),
     (422, "conflicting_fields"),
     (422, "invalid_base64"),

@@ -45,7 +45,7 @@ pub(crate) use picks::{
     task_status,
 };
 
-pub(crate) use relays::{relay_count, relay_name, relay_on_refused, relay_state};
+pub(crate) use relays::{relay_count, relay_name, relay_on_refused, relay_state, relay_word};
 pub(crate) use streams::{
     copy_direction, copy_kind, copy_state, external_id, handler_kind, handler_state, message_headers,
     message_id, messages, moves, node_name, push_max, read_segments, save_mode, share, size, storages,
@@ -478,6 +478,7 @@ pub(crate) fn report() -> Schema {
         .required("device_id")
         .property("data", any())
         .required("data")
+        .property("kind", kind())
         .property("ts", time())
         .property("id", report_id())
         .description(Some("sensor_id may stand for device_id"))

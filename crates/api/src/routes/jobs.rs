@@ -16,7 +16,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
-use crate::idempotency::Creation;
+use crate::idempotency::{Creation, KeptWithJobs};
 use crate::list::{self, List, StretchOf};
 use crate::openapi::refusals::{OF_A_JOB, OF_A_QUEUE, OF_PUBLISHING, UNKNOWN_JOB};
 use crate::openapi::{Call, words};
@@ -31,6 +31,7 @@ const BY_ALIAS: &str = "/v1/queues/{ns}/{queue}/aliases/{alias}";
 pub(super) fn routes() -> Routes {
     let published = Call::new("Publishes a job, or up to 1,000, all or none; answered once they are durable")
         .once()
+        .with_source()
         .takes(shape::new_jobs_schema())
         .gives::<PublishedShape>(201, "their ids, in the order of the request")
         .refuses(OF_PUBLISHING)
@@ -78,10 +79,10 @@ async fn publish(
     QueueInPath(queue): QueueInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let (body, once) = creation.kept_with_jobs();
+    let KeptWithJobs { body, once, source } = creation.kept_with_jobs()?;
     let jobs = shape::new_jobs(&body, api.engine().clock().wall())?;
     drop(body);
-    let published = api.queues().publish(&queue, jobs, once).await?;
+    let published = api.queues().publish_from(&queue, jobs, once, source).await?;
     Ok(Answer::created(&PublishedShape::from(&*published)))
 }
 

@@ -106,7 +106,7 @@ async fn append(
     let append = |api: ApiState, body: String, _| async move {
         let NewMessages { messages, expect_last_id } = shape::new_messages(&body)?;
         drop(body);
-        let terms = AppendTerms { expect_last_id, run: None, is_durable };
+        let terms = AppendTerms { expect_last_id, is_durable, ..AppendTerms::default() };
         let appended = api.streams().append_with(&stream, messages, terms).await?;
         Ok(Answer::created(&AppendedShape::from(&*appended)))
     };

@@ -1,5 +1,7 @@
 //! `/v1/relays`: the outbox relays that are there.
 
+use access::Caller;
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use base::{Problem, Timestamp};
@@ -21,7 +23,7 @@ use crate::shape::{self, RelayShape};
 
 pub(super) fn routes() -> Routes {
     let listed = Call::new("The outbox relays that are there, in order of name").lists::<RelayShape<'_>>();
-    let said = Call::new("What a relay says of itself; half a minute after the last time it is forgotten")
+    let said = Call::new("What a relay says of itself; it is forgotten when it says stopped, or ten seconds after the last time")
         .takes(shape::relay_word_schema())
         .gives_nothing(204, "it is shown from now on")
         .refuses(&[
@@ -68,6 +70,7 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
 
 async fn heard(
     State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
     RelayInPath(name): RelayInPath,
     Text(body): Text,
 ) -> Result<Answer, Refused> {
@@ -76,6 +79,7 @@ async fn heard(
         return Err(Problem::not_allowed("invalid_name", detail).into());
     }
     let word = shape::relay_word(&body)?;
-    api.shared.relays.heard(&name, word, api.engine().clock().now())?;
+    let by = caller.as_ref().map_or("", |Extension(caller)| caller.name());
+    api.shared.relays.heard((&name, by), word, api.engine().clock().now())?;
     Ok(Answer::nothing())
 }

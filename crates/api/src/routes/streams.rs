@@ -2,8 +2,11 @@
 
 use std::ops::Bound;
 
+use access::{Caller, Scope};
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use base::Problem;
 use engine::Streams;
 use engine::queries::Stretch;
 use engine::streams::{BlockShown, StreamList, StreamName, StreamShown};
@@ -128,14 +131,34 @@ async fn show(State(api): State<ApiState>, StreamInPath(stream): StreamInPath) -
 
 async fn set_settings(
     State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
     StreamInPath(stream): StreamInPath,
     Text(body): Text,
 ) -> Result<Answer, Refused> {
+    may_change(&api, caller.as_ref(), &stream)?;
     api.streams().put_settings(&stream, shape::stream_settings(&body)?).await?;
     Ok(Answer::nothing())
 }
 
-async fn delete(State(api): State<ApiState>, StreamInPath(stream): StreamInPath) -> Result<Answer, Refused> {
+/// A stream that gathers reports holds them up where it takes none: that is for an admin to decide.
+fn may_change(
+    api: &ApiState,
+    caller: Option<&Extension<Caller>>,
+    stream: &StreamName,
+) -> Result<(), Problem> {
+    let is_admin = |Extension(caller): &Extension<Caller>| caller.scopes().contains(&Scope::Admin);
+    match caller.filter(|caller| !is_admin(caller) && api.streams().gathers_reports(stream)) {
+        Some(Extension(caller)) => Err(caller.may_not("admin: the stream gathers reports for a copy")),
+        None => Ok(()),
+    }
+}
+
+async fn delete(
+    State(api): State<ApiState>,
+    caller: Option<Extension<Caller>>,
+    StreamInPath(stream): StreamInPath,
+) -> Result<Answer, Refused> {
+    may_change(&api, caller.as_ref(), &stream)?;
     api.streams().delete(&stream).await?;
     Ok(Answer::nothing())
 }

@@ -4,7 +4,7 @@ use base::Problem;
 use base::limits::SEGMENTS_PER_READ_MAX;
 use engine::nodes::{NewNode, NodeShown};
 use engine::records::CopyDirection;
-use engine::streams::{CopyShown, NewCopy, ReceiptShown, StreamName, SubscriptionFrom};
+use engine::streams::{CopyShown, NewCopy, ReceiptShown, ReportsTerms, StreamName, SubscriptionFrom};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::Schema;
@@ -113,17 +113,23 @@ fn node_token(name: &str, json: &str) -> Result<Box<str>, Problem> {
 pub(crate) struct CopyShape<'a> {
     #[schema(schema_with = words::queue_name)]
     name: &'a str,
+    /// Whether it copies messages to a stream, or brings reports of devices to the other node.
+    #[schema(schema_with = words::copy_kind)]
+    kind: &'static str,
     /// Whether it gives messages on, or takes them in.
     #[schema(schema_with = words::copy_direction)]
     direction: &'static str,
     /// The node at the other end; `self` is this one.
     #[schema(schema_with = words::node_name)]
     node: &'a str,
-    /// The stream at the other end.
-    #[schema(schema_with = words::any_text)]
-    stream: String,
+    /// The stream at the other end. A copy of kind `reports` has none.
+    #[schema(required)]
+    stream: Option<String>,
     /// The only segments that are copied; all if it is empty.
     segments: &'a [Box<str>],
+    /// Whose reports a copy of kind `reports` brings; those of all devices if there is none.
+    #[schema(required)]
+    selector: Option<&'a str>,
     live_share: f64,
     /// Bytes in a second at most.
     #[schema(required)]
@@ -145,6 +151,8 @@ pub(crate) struct CopyShape<'a> {
     duplicates: u64,
     /// Messages that went for want of room before they were copied.
     dropped: u64,
+    /// Reports that the other node refused for good, which it keeps in its quarantine.
+    refused: u64,
     /// Why it does not go on.
     #[schema(required)]
     error: Option<&'a str>,
@@ -157,12 +165,15 @@ pub(crate) struct CopyShape<'a> {
 impl<'a> From<&'a CopyShown> for CopyShape<'a> {
     fn from(shown: &'a CopyShown) -> Self {
         let row = &shown.row;
+        let reports = row.reports.as_deref();
         Self {
             name: &row.name,
+            kind: if reports.is_some() { REPORTS } else { MESSAGES },
             direction: row.direction.as_str(),
             node: &row.node,
-            stream: format!("{}/{}", row.other_namespace, row.other_name),
-            segments: &row.segments,
+            stream: reports.is_none().then(|| format!("{}/{}", row.other_namespace, row.other_name)),
+            segments: if reports.is_some() { &[] } else { &row.segments },
+            selector: reports.and_then(|reports| reports.selector.as_deref()),
             live_share: f64::from(row.live_permille) / 1_000.0,
             rate: row.rate,
             state: shown.state.as_str(),
@@ -172,6 +183,7 @@ impl<'a> From<&'a CopyShown> for CopyShape<'a> {
             copied: row.copied,
             duplicates: row.duplicates,
             dropped: row.dropped,
+            refused: reports.map_or(0, |reports| reports.refused),
             error: shown.error.as_deref(),
             source_reset_at: row.reset_at.map(Time),
             created_at: Time(row.created_at),
@@ -182,6 +194,7 @@ impl<'a> From<&'a CopyShown> for CopyShape<'a> {
 impl Row for CopyShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "name",
+        "kind",
         "direction",
         "node",
         "stream",
@@ -192,20 +205,27 @@ impl Row for CopyShape<'_> {
         "copied",
         "duplicates",
         "dropped",
+        "refused",
         "error",
     ];
 
     fn write(&self, cells: &mut Cells<'_>) {
-        cells.text(self.name).text(self.direction).text(self.node).text(&self.stream).text(self.state);
+        cells.text(self.name).text(self.kind).text(self.direction).text(self.node);
+        cells.text(self.stream.as_deref().unwrap_or_default()).text(self.state);
         cells.text(&self.position).shown(self.lag).shown_or_empty(self.oldest_uncopied_at);
-        cells.shown(self.copied).shown(self.duplicates).shown(self.dropped).shown_or_empty(self.error);
+        cells.shown(self.copied).shown(self.duplicates).shown(self.dropped).shown(self.refused);
+        cells.shown_or_empty(self.error);
     }
 }
+
+/// The kinds of a copy.
+const MESSAGES: &str = "messages";
+const REPORTS: &str = "reports";
 
 /// The schema of a copy to be put.
 pub(crate) fn new_copy_schema() -> Schema {
     words::body(&[
-        ("direction", words::copy_direction()),
+        ("direction?", words::copy_direction()),
         ("node", words::node_name()),
         ("stream?", words::any_text()),
         ("segments?", words::array_of(words::stream_label())),
@@ -213,6 +233,7 @@ pub(crate) fn new_copy_schema() -> Schema {
         ("live_share?", words::share()),
         ("rate?", words::whole(1, u64::MAX)),
         ("kind?", words::copy_kind()),
+        ("selector?", words::any_text()),
     ])
 }
 
@@ -225,27 +246,54 @@ pub(crate) fn new_copy(
     name: &str,
     text: &str,
 ) -> Result<(NewCopy, Option<SubscriptionFrom>), Problem> {
-    let known = ["direction", "node", "stream", "segments", "from", "live_share", "rate", "kind"];
+    let known = ["direction", "node", "stream", "segments", "from", "live_share", "rate", "kind", "selector"];
     let fields = Fields::read(text, &known)?;
-    fields.optional("kind", kind)?;
+    let is_of_reports = fields.optional("kind", kind)?.unwrap_or(false);
     let other = fields.optional("stream", other_stream)?;
+    let segments = fields.optional("segments", segments)?;
+    let live_share = fields.optional("live_share", share)?;
+    let selector = fields.optional("selector", string)?;
+    let foreign = match is_of_reports {
+        true => [
+            ("stream", other.is_some()),
+            ("segments", segments.is_some()),
+            ("live_share", live_share.is_some()),
+        ],
+        false => [("selector", selector.is_some()), ("", false), ("", false)],
+    };
+    if let Some((field, _)) = foreign.into_iter().find(|(_, is_given)| *is_given) {
+        let kind = if is_of_reports { REPORTS } else { MESSAGES };
+        let detail = format!("{field} is nothing that a copy of kind {kind} has");
+        return Err(Problem::not_allowed("unknown_field", detail));
+    }
+    let direction = match fields.optional("direction", direction)? {
+        Some(direction) => direction,
+        None if is_of_reports => CopyDirection::To,
+        None => fields.required("direction", direction)?,
+    };
     let copy = NewCopy {
         name: name.into(),
-        direction: fields.required("direction", direction)?,
+        direction,
         node: fields.required("node", string)?.into(),
         other: other.unwrap_or_else(|| stream.clone()),
-        segments: fields.optional("segments", segments)?.unwrap_or_default(),
+        segments: segments.unwrap_or_default(),
         from: None,
-        live_permille: fields.optional("live_share", share)?.unwrap_or_default(),
+        live_permille: live_share.unwrap_or_default(),
         rate: fields.optional("rate", whole)?,
+        reports: is_of_reports.then(|| ReportsTerms { selector: selector.map(Box::from) }),
     };
     Ok((copy, fields.optional("from", from)?))
 }
 
-fn kind(name: &str, json: &str) -> Result<(), Problem> {
+/// Whether a copy brings reports.
+fn kind(name: &str, json: &str) -> Result<bool, Problem> {
     match string(name, json)?.as_str() {
-        "messages" => Ok(()),
-        _ => Err(Problem::not_allowed("unknown_word", format!("{name} is {json}; it must be \"messages\""))),
+        MESSAGES => Ok(false),
+        REPORTS => Ok(true),
+        _ => {
+            let detail = format!("{name} is {json}; it must be \"messages\" or \"reports\"");
+            Err(Problem::not_allowed("unknown_word", detail))
+        }
     }
 }
 
@@ -276,12 +324,14 @@ fn segments(name: &str, json: &str) -> Result<Vec<Box<str>>, Problem> {
 
 /// A part of one, in thousandths.
 fn share(name: &str, json: &str) -> Result<u32, Problem> {
-    let share: f64 = json.parse().map_err(|_| wrong_type(name, json, "a number from 0 to 0.999"))?;
-    if !(0.0..1.0).contains(&share) {
-        let detail = format!("{name} is {json}; it must be at least 0 and below 1");
+    let share: f64 = json.parse().map_err(|_| wrong_type(name, json, "a number from 0 to 1"))?;
+    if !(0.0..=1.0).contains(&share) {
+        let detail = format!("{name} is {json}; it must be from 0 to 1");
         return Err(Problem::not_allowed("invalid_number", detail));
     }
-    Ok(((share * 1_000.0).round() as u32).min(999))
+    // What is above 0 has a live lane.
+    let least = if share > 0.0 { 1 } else { 0 };
+    Ok(((share * 1_000.0).round() as u32).max(least))
 }
 
 /// On which nodes a message is durable.
@@ -323,13 +373,22 @@ mod tests {
         assert!(from.is_some());
         let (copy, from) = new_copy(&here, "c", r#"{"direction":"from","node":"dc1"}"#).expect("allowed");
         assert_eq!((copy.other, copy.rate, from), (here.clone(), None, None));
+        for (share, expect) in [("0", 0), ("0.0001", 1), ("0.9999", 1_000), ("1", 1_000)] {
+            let body = format!(r#"{{"direction":"to","node":"dc1","live_share":{share}}}"#);
+            assert_eq!(new_copy(&here, "c", &body).expect("allowed").0.live_permille, expect, "{share}");
+        }
         for (body, code) in [
             ("{}", "missing_field"),
             (r#"{"direction":"up","node":"a"}"#, "unknown_word"),
             (r#"{"direction":"to","node":"a","stream":"x"}"#, "invalid_name"),
-            (r#"{"direction":"to","node":"a","live_share":1}"#, "invalid_number"),
+            (r#"{"direction":"to","node":"a","live_share":1.001}"#, "invalid_number"),
+            (r#"{"direction":"to","node":"a","live_share":-0.1}"#, "invalid_number"),
             (r#"{"direction":"to","node":"a","live_share":"x"}"#, "wrong_type"),
-            (r#"{"direction":"to","node":"a","kind":"reports"}"#, "unknown_word"),
+            (r#"{"direction":"to","node":"a","kind":"events"}"#, "unknown_word"),
+            (r#"{"node":"a","kind":"reports","stream":"a/b"}"#, "unknown_field"),
+            (r#"{"node":"a","kind":"reports","segments":["x"]}"#, "unknown_field"),
+            (r#"{"node":"a","kind":"reports","live_share":0.5}"#, "unknown_field"),
+            (r#"{"node":"a","direction":"to","selector":"site=1"}"#, "unknown_field"),
             (r#"{"direction":"to","node":"a","hue":1}"#, "unknown_field"),
         ] {
             assert_eq!(
@@ -338,6 +397,20 @@ mod tests {
                 "{body}"
             );
         }
+    }
+
+    #[test]
+    fn a_copy_of_reports_goes_to_a_node_and_has_no_stream_there() {
+        let here = StreamName::new("edge", "reports").expect("a name");
+        let body = r#"{"kind":"reports","node":"dc1","selector":"site=12","rate":1000}"#;
+        let (copy, from) = new_copy(&here, "c", body).expect("allowed");
+        assert_eq!((copy.direction, copy.rate, from), (CopyDirection::To, Some(1_000), None));
+        assert_eq!(copy.reports.and_then(|reports| reports.selector).as_deref(), Some("site=12"));
+        let (copy, _) = new_copy(&here, "c", r#"{"kind":"reports","node":"dc1"}"#).expect("allowed");
+        assert_eq!(copy.reports, Some(ReportsTerms { selector: None }));
+        let (copy, _) =
+            new_copy(&here, "c", r#"{"kind":"messages","direction":"to","node":"a"}"#).expect("allowed");
+        assert_eq!(copy.reports, None);
     }
 
     #[test]

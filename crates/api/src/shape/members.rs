@@ -1,8 +1,9 @@
 //! The members of jobs or messages in a body, found in one pass: each stays a piece of the body's
 //! text until it is asked for.
 //!
-//! A call may bring a thousand of them, so no map is made of each, and no tree of anything. What
-//! the members mean is read in [`super::new_job`] and [`super::new_message`].
+//! A call may bring a thousand items, so none gets a map or a tree of its own: the members of an
+//! item overwrite those of the item before. What they mean is read in [`super::new_job`] and
+//! [`super::new_message`].
 
 use std::fmt;
 
@@ -16,14 +17,14 @@ use super::payload::{self, GivenPayload};
 use crate::fields::{Reader, not_an_object, unreadable};
 
 /// Most fields that an item may have.
-const FIELDS_MAX: usize = 13;
+const FIELDS_MAX: usize = 14;
 
 /// What a body may have: one item, or many in an array.
 #[derive(Debug)]
 pub(super) struct Grammar {
     /// What an item is called in a refusal.
     pub item: &'static str,
-    /// The fields that an item may have.
+    /// The fields that an item may have; the first two are those of its payload.
     pub fields: &'static [&'static str],
     /// The field of a body with many.
     pub many: &'static str,
@@ -35,11 +36,46 @@ pub(super) struct Grammar {
     pub too_many: &'static str,
 }
 
+/// A field of a grammar, looked up when the program is compiled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GrammarField {
+    name: &'static str,
+    place: usize,
+}
+
+impl Grammar {
+    /// The fields of a payload: as JSON, and in base64.
+    const PAYLOAD: [GrammarField; 2] =
+        [GrammarField { name: "payload", place: 0 }, GrammarField { name: "payload_base64", place: 1 }];
+
+    /// A field that an item or a body has. Panics where there is none of that name.
+    pub(super) const fn field(&self, name: &'static str) -> GrammarField {
+        let (of_item, of_body) = (self.fields.len(), self.fields.len() + self.beside.len());
+        let mut place = 0;
+        while place < of_body {
+            let known = if place < of_item { self.fields[place] } else { self.beside[place - of_item] };
+            if is_same(known.as_bytes(), name.as_bytes()) {
+                return GrammarField { name, place };
+            }
+            place += 1;
+        }
+        panic!("there is no such field")
+    }
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
 /// The members of one item, or of a body.
 #[derive(Debug)]
 pub(super) struct Members<'a> {
     find: Find,
-    /// In the order of [`Find::name`].
+    /// In the order of [`Find::names`].
     given: [Option<&'a RawValue>; FIELDS_MAX],
     /// The first that no item has.
     unknown: Option<String>,
@@ -50,14 +86,19 @@ impl<'a> Members<'a> {
         Self { find, given: [None; FIELDS_MAX], unknown: None }
     }
 
+    fn clear(&mut self) {
+        self.given.fill(None);
+        self.unknown = None;
+    }
+
     /// The member's JSON text, null too.
-    pub(super) fn json(&self, name: &str) -> Option<&'a str> {
-        self.given[self.find.place(name)?].map(RawValue::get)
+    pub(super) fn json(&self, field: GrammarField) -> Option<&'a str> {
+        self.given[field.place].map(RawValue::get)
     }
 
     /// The member; null is as good as nothing.
-    pub(super) fn optional<T>(&self, name: &str, read: Reader<T>) -> Result<Option<T>, Problem> {
-        self.json(name).filter(|json| *json != "null").map(|json| read(name, json)).transpose()
+    pub(super) fn optional<T>(&self, field: GrammarField, read: Reader<T>) -> Result<Option<T>, Problem> {
+        self.json(field).filter(|json| *json != "null").map(|json| read(field.name, json)).transpose()
     }
 
     /// That there is none that no item has.
@@ -76,30 +117,40 @@ impl<'a> Members<'a> {
     }
 }
 
+/// Reads what the members of an item mean.
+type ReadItem<'r, T> = &'r dyn Fn(&Members<'_>) -> Result<T, Problem>;
+
 /// What a body has.
 #[derive(Debug)]
-pub(super) enum Body<'a> {
+pub(super) enum Body<'a, T> {
     /// One item.
-    One(Members<'a>),
-    /// Those in its array; what is there in place of an item, in words.
+    One(T, Members<'a>),
+    /// Those in its array.
     Many {
         /// In their order.
-        items: Items<'a>,
+        items: Vec<T>,
         /// What stands beside them.
         beside: Members<'a>,
     },
 }
 
-impl<'a> Body<'a> {
-    /// Reads a body: an item, or an object whose array has many.
+impl<'a, T> Body<'a, T> {
+    /// Reads a body: an item, or an object whose array has many. Of one of many a refusal says
+    /// which it is.
     ///
     /// # Errors
-    /// `unreadable`, `not_an_object`, `wrong_type`, `unknown_field` or the one for too many items.
-    pub(super) fn read(text: &'a str, grammar: &'static Grammar) -> Result<Self, Problem> {
-        match found(text, Find { what: Sought::Body, grammar })? {
-            Found::Object(Object { members, many: None }) => Ok(Self::One(members)),
-            Found::Object(Object { members, many: Some(items) }) => match members.foreign_name() {
-                None => Ok(Self::Many { items: all_of(*items, grammar)?, beside: members }),
+    /// `unreadable`, `not_an_object`, `wrong_type`, `unknown_field`, the one for too many items, or
+    /// what `read` says.
+    pub(super) fn read(
+        text: &'a str,
+        grammar: &'static Grammar,
+        read: impl Fn(&Members<'_>) -> Result<T, Problem>,
+    ) -> Result<Self, Problem> {
+        let mut members = Members::of(Find { what: Sought::Body, grammar });
+        match found(text, &mut members, &read)? {
+            Found::Object { many: None } => Ok(Self::One(read(&members)?, members)),
+            Found::Object { many: Some(many) } => match members.foreign_name() {
+                None => Ok(Self::Many { items: all_of(*many, grammar)?, beside: members }),
                 Some(name) => {
                     let Grammar { many, item, .. } = grammar;
                     let detail = format!(
@@ -120,29 +171,12 @@ impl<'a> Body<'a> {
 /// # Errors
 /// `unreadable` or `not_an_object`.
 pub(super) fn read_line<'a>(text: &'a str, grammar: &'static Grammar) -> Result<Members<'a>, Problem> {
-    match found(text, Find { what: Sought::Item, grammar })? {
-        Found::Object(Object { members, .. }) => Ok(members),
+    let mut members = Members::of(Find { what: Sought::Item, grammar });
+    match found::<()>(text, &mut members, &|_| Ok(()))? {
+        Found::Object { .. } => Ok(members),
         Found::Array { .. } => Err(not_an_object("the line", "an array")),
         Found::Other(what) => Err(not_an_object("the line", what)),
     }
-}
-
-/// What each of many items means; a refusal says which item it is.
-///
-/// # Errors
-/// `not_an_object`, or what `read` says.
-pub(super) fn read_all<T>(
-    items: Items<'_>,
-    grammar: &Grammar,
-    read: impl Fn(&Members<'_>) -> Result<T, Problem>,
-) -> Result<Vec<T>, Problem> {
-    let one = |(item, place): (Result<Members<'_>, _>, usize)| {
-        let members = item.map_err(|what| not_an_object("it", what));
-        members.and_then(|members| read(&members)).map_err(|Problem { status, code, detail }| {
-            Problem::new(status, code, format!("{} {place}: {detail}", grammar.item))
-        })
-    };
-    items.into_iter().zip(1..).map(one).collect()
 }
 
 /// The payload of an item, which has to be there.
@@ -151,31 +185,35 @@ pub(super) fn read_all<T>(
 /// `missing_field`, or what [`payload::given`] says.
 pub(super) fn payload_of<'a>(members: &Members<'a>) -> Result<GivenPayload<'a>, Problem> {
     let item = members.find.grammar.item;
-    let given = payload::given(item, members.json("payload"), members.json("payload_base64"))?;
+    let [json, base64] = Grammar::PAYLOAD.map(|field| members.json(field));
+    let given = payload::given(item, json, base64)?;
     given.ok_or_else(|| Problem::not_allowed("missing_field", "payload or payload_base64 has to be there"))
 }
 
-fn found(text: &str, find: Find) -> Result<Found<'_>, Problem> {
+fn found<'a, T>(
+    text: &'a str,
+    members: &mut Members<'a>,
+    read: ReadItem<'_, T>,
+) -> Result<Found<T>, Problem> {
     let mut parser = serde_json::Deserializer::from_str(text);
-    let found = find.deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
+    let found = Parse { members, read, are_many: false }.deserialize(&mut parser);
+    let found = found.and_then(|found| parser.end().map(|()| found));
     found.map_err(|error| unreadable(&error))
 }
 
-pub(super) type Items<'a> = Vec<Result<Members<'a>, &'static str>>;
-
-fn all_of<'a>(found: Found<'a>, grammar: &Grammar) -> Result<Items<'a>, Problem> {
+fn all_of<T>(found: Found<T>, grammar: &Grammar) -> Result<Vec<T>, Problem> {
     let Grammar { many, item, items_max, too_many, .. } = grammar;
     let wrong = |what| {
         let detail = format!("{many} is {what}; it must be an array of {item}s");
         Problem::not_allowed("wrong_type", detail)
     };
     match found {
-        Found::Array { items, count } if count == items.len() => Ok(items),
+        Found::Array { items, count } if count <= *items_max => items,
         Found::Array { count, .. } => {
             let detail = format!("{many} has {count} items; a call takes at most {items_max}");
             Err(Problem::not_allowed(too_many, detail))
         }
-        Found::Object(_) => Err(wrong("an object")),
+        Found::Object { .. } => Err(wrong("an object")),
         Found::Other(what) => Err(wrong(what)),
     }
 }
@@ -190,7 +228,6 @@ struct Find {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sought {
     Body,
-    Many,
     Item,
 }
 
@@ -207,75 +244,94 @@ impl Find {
 }
 
 /// What is there.
-#[expect(clippy::large_enum_variant, reason = "nearly all are objects")]
-enum Found<'a> {
-    Object(Object<'a>),
-    /// The first items, as many as a call may have, and how many there are.
-    Array {
-        items: Items<'a>,
-        count: usize,
-    },
+enum Found<T> {
+    /// The item's members are in [`Parse::members`].
+    Object { many: Option<Box<Found<T>>> },
+    /// What the items mean, or the refusal of the first wrong one; and how many there are. Of more
+    /// than a call may have, only the count is of use.
+    Array { items: Result<Vec<T>, Problem>, count: usize },
     /// Something else, in words.
     Other(&'static str),
 }
 
-struct Object<'a> {
-    members: Members<'a>,
-    many: Option<Box<Found<'a>>>,
+/// Parses a body, its array of items, or one item.
+struct Parse<'m, 'a, T> {
+    /// Where members go: those of an object, or those of one item of an array after the other.
+    members: &'m mut Members<'a>,
+    read: ReadItem<'m, T>,
+    /// An array of items is looked for. No other array is looked into.
+    are_many: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Find {
-    type Value = Found<'de>;
+impl<T> Parse<'_, '_, T> {
+    /// What the item means that was just read, the one at this place; a refusal says which it is.
+    fn item(&self, found: &Found<T>, place: usize) -> Result<T, Problem> {
+        let item = match found {
+            Found::Object { .. } => (self.read)(self.members),
+            Found::Array { .. } => Err(not_an_object("it", "an array")),
+            Found::Other(what) => Err(not_an_object("it", what)),
+        };
+        item.map_err(|Problem { status, code, detail }| {
+            let item = self.members.find.grammar.item;
+            Problem::new(status, code, format!("{item} {place}: {detail}"))
+        })
+    }
+}
 
-    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Found<'de>, D::Error> {
+impl<'de, T> DeserializeSeed<'de> for Parse<'_, 'de, T> {
+    type Value = Found<T>;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Found<T>, D::Error> {
         parser.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Find {
-    type Value = Found<'de>;
+impl<'de, T> Visitor<'de> for Parse<'_, 'de, T> {
+    type Value = Found<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found<'de>, A::Error> {
-        let mut object = Object { members: Members::of(self), many: None };
-        while let Some(name) = map.next_key_seed(NameOf(self))? {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found<T>, A::Error> {
+        let Self { members, read, are_many: _ } = self;
+        let (find, mut found) = (members.find, None);
+        while let Some(name) = map.next_key_seed(NameOf(find))? {
             match name {
                 Name::Known(index) => {
-                    let given = &mut object.members.given[index];
-                    if given.replace(map.next_value()?).is_some() {
-                        return Err(twice(self.names().nth(index).unwrap_or_default()));
+                    if members.given[index].replace(map.next_value()?).is_some() {
+                        return Err(twice(find.names().nth(index).unwrap_or_default()));
                     }
                 }
                 Name::Many => {
-                    let many = map.next_value_seed(Self { what: Sought::Many, ..self })?;
-                    if object.many.replace(Box::new(many)).is_some() {
-                        return Err(twice(self.grammar.many));
+                    let mut one = Members::of(Find { what: Sought::Item, ..find });
+                    let many = map.next_value_seed(Parse { members: &mut one, read, are_many: true })?;
+                    if found.replace(Box::new(many)).is_some() {
+                        return Err(twice(find.grammar.many));
                     }
                 }
                 Name::Unknown(name) => {
                     map.next_value::<IgnoredAny>()?;
-                    object.members.unknown.get_or_insert(name);
+                    members.unknown.get_or_insert(name);
                 }
             }
         }
-        Ok(Found::Object(object))
+        Ok(Found::Object { many: found })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Found<'de>, A::Error> {
-        let (mut items, mut count) = (Vec::new(), 0);
-        while self.what == Sought::Many && items.len() < self.grammar.items_max {
-            let Some(item) = array.next_element_seed(Self { what: Sought::Item, ..self })? else {
-                return Ok(Found::Array { items, count });
-            };
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Found<T>, A::Error> {
+        let (mut items, mut count) = (Ok(Vec::new()), 0);
+        while self.are_many && count < self.members.find.grammar.items_max {
+            self.members.clear();
+            let one = Parse { members: &mut *self.members, read: self.read, are_many: false };
+            let Some(found) = array.next_element_seed(one)? else { return Ok(Found::Array { items, count }) };
             count += 1;
-            items.push(match item {
-                Found::Object(object) => Ok(object.members),
-                Found::Array { .. } => Err("an array"),
-                Found::Other(what) => Err(what),
-            });
+            if let Ok(read) = &mut items {
+                match self.item(&found, count) {
+                    Ok(item) => read.push(item),
+                    Err(refused) => items = Err(refused),
+                }
+            }
         }
         while array.next_element::<IgnoredAny>()?.is_some() {
             count += 1;
@@ -283,27 +339,27 @@ impl<'de> Visitor<'de> for Find {
         Ok(Found::Array { items, count })
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Found<'de>, E> {
+    fn visit_str<E>(self, _: &str) -> Result<Found<T>, E> {
         Ok(Found::Other("a string"))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Found<'de>, E> {
+    fn visit_bool<E>(self, _: bool) -> Result<Found<T>, E> {
         Ok(Found::Other("a boolean"))
     }
 
-    fn visit_unit<E>(self) -> Result<Found<'de>, E> {
+    fn visit_unit<E>(self) -> Result<Found<T>, E> {
         Ok(Found::Other("null"))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Found<'de>, E> {
+    fn visit_u64<E>(self, _: u64) -> Result<Found<T>, E> {
         Ok(Found::Other("a number"))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Found<'de>, E> {
+    fn visit_i64<E>(self, _: i64) -> Result<Found<T>, E> {
         Ok(Found::Other("a number"))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Found<'de>, E> {
+    fn visit_f64<E>(self, _: f64) -> Result<Found<T>, E> {
         Ok(Found::Other("a number"))
     }
 }

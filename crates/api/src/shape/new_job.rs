@@ -12,13 +12,13 @@ use net::problem::quoted;
 use utoipa::openapi::schema::OneOfBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::members::{Body, Grammar, Members, payload_of, read_all};
+use super::members::{Body, Grammar, GrammarField, Members, payload_of};
 use super::payload;
 use crate::fields::{Fields, count, duration, some_duration, string, time, whole};
 use crate::openapi::words::{self, SCHEDULE_BYTES_MAX};
 
 /// The words for what is done where an alias is held.
-const ON_CONFLICT: [(&str, OnConflict); 3] =
+const ON_CONFLICT_WORDS: [(&str, OnConflict); 3] =
     [("reject", OnConflict::Reject), ("keep", OnConflict::Keep), ("replace", OnConflict::Replace)];
 
 /// A body that publishes.
@@ -38,12 +38,26 @@ pub(in crate::shape) static JOBS: Grammar = Grammar {
         "cron",
         "tz",
         "executions",
+        "idempotency_key",
     ],
     many: "jobs",
     beside: &[],
     items_max: JOBS_PER_CALL_MAX,
     too_many: "too_many_jobs",
 };
+
+const DELAY: GrammarField = JOBS.field("delay");
+const RUN_AT: GrammarField = JOBS.field("run_at");
+const TTL: GrammarField = JOBS.field("ttl");
+const TRIES: GrammarField = JOBS.field("tries");
+const ALIAS: GrammarField = JOBS.field("alias");
+const ON_CONFLICT: GrammarField = JOBS.field("on_conflict");
+const GROUP: GrammarField = JOBS.field("group");
+const IDEMPOTENCY_KEY: GrammarField = JOBS.field("idempotency_key");
+const EVERY: GrammarField = JOBS.field("every");
+const CRON: GrammarField = JOBS.field("cron");
+const TZ: GrammarField = JOBS.field("tz");
+const EXECUTIONS: GrammarField = JOBS.field("executions");
 
 /// The schema of a body with a job, or many.
 pub(crate) fn new_jobs_schema() -> Schema {
@@ -55,12 +69,13 @@ pub(crate) fn new_jobs_schema() -> Schema {
         ("ttl?", words::duration()),
         ("tries?", words::tries()),
         ("alias?", words::job_name()),
-        ("on_conflict?", words::one_of(ON_CONFLICT.map(|(word, _)| word))),
+        ("on_conflict?", words::one_of(ON_CONFLICT_WORDS.map(|(word, _)| word))),
         ("group?", words::job_name()),
         ("every?", words::duration()),
         ("cron?", words::schedule()),
         ("tz?", words::schedule()),
         ("executions?", words::executions()),
+        ("idempotency_key?", words::job_name()),
     ]);
     let jobs = words::body(&[("jobs", words::jobs(job.clone()))]);
     Schema::OneOf(OneOfBuilder::new().item(RefOr::T(job)).item(RefOr::T(jobs)).build())
@@ -78,26 +93,27 @@ pub(crate) fn job_changes_schema() -> Schema {
 
 /// The jobs that a body asks for, one or many; `now` is the wall clock's.
 pub(crate) fn new_jobs(text: &str, now: Timestamp) -> Result<Vec<NewJob>, Problem> {
-    match Body::read(text, &JOBS)? {
-        Body::One(members) => Ok(vec![new_job(&members, now)?]),
-        Body::Many { items, .. } => read_all(items, &JOBS, |members| new_job(members, now)),
+    match Body::read(text, &JOBS, |members| new_job(members, now))? {
+        Body::One(job, _) => Ok(vec![job]),
+        Body::Many { items, .. } => Ok(items),
     }
 }
 
 fn new_job(members: &Members<'_>, now: Timestamp) -> Result<NewJob, Problem> {
     members.all_known()?;
     let mut job = NewJob::new(payload_of(members)?.into());
-    job.due = due(members.optional("delay", duration)?, members.optional("run_at", time)?, now)?;
-    job.ttl = members.optional("ttl", some_duration)?;
-    if let Some(tries) = members.optional("tries", tries)? {
+    job.due = due(members.optional(DELAY, duration)?, members.optional(RUN_AT, time)?, now)?;
+    job.ttl = members.optional(TTL, some_duration)?;
+    if let Some(tries) = members.optional(TRIES, tries)? {
         job.tries = tries;
     }
-    job.alias = members.optional("alias", text)?;
-    if let Some(word) = members.optional("on_conflict", on_conflict)? {
+    job.alias = members.optional(ALIAS, text)?;
+    if let Some(word) = members.optional(ON_CONFLICT, on_conflict)? {
         job.on_conflict = word;
     }
-    job.group = members.optional("group", text)?;
+    job.group = members.optional(GROUP, text)?;
     job.recurs = recurs(members)?;
+    job.idempotency_key = members.optional(IDEMPOTENCY_KEY, text)?;
     Ok(job)
 }
 
@@ -131,10 +147,10 @@ fn due(delay: Option<Duration>, run_at: Option<Timestamp>, now: Timestamp) -> Re
 }
 
 fn recurs(members: &Members<'_>) -> Result<Option<Recurs>, Problem> {
-    let every = members.optional("every", some_duration)?;
-    let cron = members.optional("cron", schedule)?;
-    let zone = members.optional("tz", schedule)?;
-    let executions = members.optional("executions", count)?;
+    let every = members.optional(EVERY, some_duration)?;
+    let cron = members.optional(CRON, schedule)?;
+    let zone = members.optional(TZ, schedule)?;
+    let executions = members.optional(EXECUTIONS, count)?;
     match (every, cron) {
         (Some(_), Some(_)) => Err(conflicting("every and cron are there; a job recurs by one of the two")),
         (_, None) if zone.is_some() => Err(missing("tz is there without cron, which it belongs to")),
@@ -177,7 +193,7 @@ fn schedule(name: &str, json: &str) -> Result<CompactString, Problem> {
 }
 
 fn on_conflict(name: &str, json: &str) -> Result<OnConflict, Problem> {
-    one_of(name, json, &ON_CONFLICT)
+    one_of(name, json, &ON_CONFLICT_WORDS)
 }
 
 /// What one of some words stands for.
@@ -212,12 +228,12 @@ mod tests {
         assert_eq!(unset, (None, None, 1, None, None, None));
         let job = one(
             r#"{"payload":null,"delay":"5s","ttl":"1h","tries":3,"alias":"a\u0062","on_conflict":"keep","group":"g",
-                "every":"10m","executions":2,"run_at":null,"cron":null,"tz":null}"#,
+                "every":"10m","executions":2,"idempotency_key":"r:1","run_at":null,"cron":null,"tz":null}"#,
         );
         assert_eq!(job.due, Some(Due::After(Duration::from_secs(5))));
         assert_eq!((job.ttl, job.tries), (Some(Duration::from_secs(3_600)), 3));
         assert_eq!((job.alias.as_deref(), job.group.as_deref()), (Some("ab"), Some("g")));
-        assert_eq!(job.on_conflict, OnConflict::Keep);
+        assert_eq!((job.on_conflict, job.idempotency_key.as_deref()), (OnConflict::Keep, Some("r:1")));
         let every = Recurs::Every { interval: Duration::from_secs(600), executions: Some(2) };
         assert_eq!(job.recurs, Some(every));
         let cron =

@@ -8,22 +8,26 @@ use net::problem::quoted;
 use utoipa::openapi::schema::OneOfBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::members::{Body, Grammar, Members, payload_of, read_all, read_line};
+use super::members::{Body, Grammar, GrammarField, Members, payload_of, read_line};
 use crate::fields::{object_members, string, time, whole, wrong_type};
 use crate::openapi::words;
-
-/// The field that says what the newest message has to be.
-const EXPECT_LAST_ID: &str = "expect_last_id";
 
 /// A body that appends.
 pub(in crate::shape) static MESSAGES: Grammar = Grammar {
     item: "message",
     fields: &["payload", "payload_base64", "source", "external_id", "segment", "ts", "headers"],
     many: "messages",
-    beside: &[EXPECT_LAST_ID],
+    beside: &["expect_last_id"],
     items_max: MESSAGES_PER_CALL_MAX,
     too_many: "too_many_messages",
 };
+
+const EXPECT_LAST_ID: GrammarField = MESSAGES.field("expect_last_id");
+const SOURCE: GrammarField = MESSAGES.field("source");
+const EXTERNAL_ID: GrammarField = MESSAGES.field("external_id");
+const SEGMENT: GrammarField = MESSAGES.field("segment");
+const TS: GrammarField = MESSAGES.field("ts");
+const HEADERS: GrammarField = MESSAGES.field("headers");
 
 /// What a body asks to be appended.
 #[derive(Debug)]
@@ -65,9 +69,9 @@ fn members() -> [(&'static str, Schema); 7] {
 /// # Errors
 /// 400 or 422; of one of many it says which.
 pub(crate) fn new_messages(text: &str) -> Result<NewMessages, Problem> {
-    let (messages, beside) = match Body::read(text, &MESSAGES)? {
-        Body::One(members) => (vec![new_message(&members)?], members),
-        Body::Many { items, beside } => (read_all(items, &MESSAGES, new_message)?, beside),
+    let (messages, beside) = match Body::read(text, &MESSAGES, new_message)? {
+        Body::One(message, members) => (vec![message], members),
+        Body::Many { items, beside } => (items, beside),
     };
     Ok(NewMessages { messages, expect_last_id: beside.optional(EXPECT_LAST_ID, message_id)? })
 }
@@ -78,18 +82,18 @@ pub(crate) fn new_messages(text: &str) -> Result<NewMessages, Problem> {
 /// 400 or 422.
 pub(crate) fn message_in_line(line: &str) -> Result<NewMessage, Problem> {
     let message = new_message(&read_line(line, &MESSAGES)?)?;
-    check_message("the line", &message)?;
+    check_message(&"the line", &message)?;
     Ok(message)
 }
 
 fn new_message(members: &Members<'_>) -> Result<NewMessage, Problem> {
     members.all_known()?;
     let mut message = NewMessage::new(payload_of(members)?.into());
-    message.source = members.optional("source", text)?;
-    message.external_id = members.optional("external_id", external_id)?;
-    message.segment = members.optional("segment", text)?;
-    message.ts = members.optional("ts", time)?;
-    message.headers = members.optional("headers", headers)?.unwrap_or_default();
+    message.source = members.optional(SOURCE, text)?;
+    message.external_id = members.optional(EXTERNAL_ID, external_id)?;
+    message.segment = members.optional(SEGMENT, text)?;
+    message.ts = members.optional(TS, time)?;
+    message.headers = members.optional(HEADERS, headers)?.unwrap_or_default();
     Ok(message)
 }
 

@@ -13,6 +13,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use engine::queues::Payload;
 use engine::streams::MessagePayload;
+use memchr::memchr2;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -121,27 +122,45 @@ fn bytes(json: &str) -> Result<Vec<u8>, Problem> {
 
 /// JSON text without the white space between its tokens.
 pub(crate) fn compact(json: &str) -> Cow<'_, str> {
-    let is_space = |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-    if !json.bytes().any(is_space) {
+    // In JSON every byte up to the space is white space. Chunks are folded without a branch, so
+    // that the processor compares many bytes at a time.
+    let is_space = |byte: u8| byte <= b' ';
+    let has_space = |piece: &[u8]| piece.iter().fold(false, |found, byte| found | is_space(*byte));
+    if !json.as_bytes().chunks(64).any(has_space) {
         return Cow::Borrowed(json);
     }
-    let mut text = String::with_capacity(json.len());
-    // Outside of texts JSON is ASCII; so the pieces between quotes and white space are cut at ends
-    // of characters.
-    let (mut kept_from, mut in_text, mut escaped) = (0, false, false);
-    for (at, byte) in json.bytes().enumerate() {
-        if in_text {
-            in_text = escaped || byte != b'"';
-            escaped = !escaped && byte == b'\\';
-        } else if is_space(byte) {
+    // Outside of strings JSON is ASCII, so every cut lies between two characters.
+    let (mut text, mut kept_from, mut at) = (String::new(), 0, 0);
+    while let Some(byte) = json.as_bytes().get(at) {
+        if *byte == b'"' {
+            at = end_of_string(json.as_bytes(), at);
+            continue;
+        }
+        if is_space(*byte) {
             text.push_str(&json[kept_from..at]);
             kept_from = at + 1;
-        } else {
-            in_text = byte == b'"';
         }
+        at += 1;
+    }
+    if kept_from == 0 {
+        return Cow::Borrowed(json);
     }
     text.push_str(&json[kept_from..]);
     Cow::Owned(text)
+}
+
+/// The index behind the string that opens at `begin`: behind its closing quote.
+fn end_of_string(json: &[u8], begin: usize) -> usize {
+    let mut at = begin + 1;
+    while let Some(found) = memchr2(b'"', b'\\', json.get(at..).unwrap_or_default()) {
+        at += found;
+        if json[at] == b'"' {
+            return at + 1;
+        }
+        // A backslash escapes the byte behind it.
+        at += 2;
+    }
+    json.len()
 }
 
 #[cfg(test)]

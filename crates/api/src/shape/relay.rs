@@ -8,13 +8,15 @@ use utoipa::openapi::Schema;
 use super::text::Time;
 use crate::fields::{Fields, string, time, whole, wrong_type};
 use crate::openapi::words;
-use crate::relays::{KnownRelay, RelayWord};
+use crate::relays::{KnownRelay, RelayWord, STOPPED, WAITING, WORKING};
 use crate::row::{Cells, Row};
 
 /// Longest text of a relay, in characters; a longer one is cut.
 const TEXT_CHARS_MAX: usize = 500;
 /// What a relay may be doing.
-pub(crate) const RELAY_STATES: [&str; 3] = ["connecting", "waiting", "working"];
+pub(crate) const RELAY_STATES: [&str; 3] = ["connecting", WAITING, WORKING];
+/// What a relay may say that it is doing.
+pub(crate) const ANNOUNCED_STATES: [&str; 4] = ["connecting", WAITING, WORKING, STOPPED];
 /// What becomes of rows that are refused for good.
 pub(crate) const ON_REFUSED: [&str; 2] = ["hold", "skip"];
 
@@ -119,7 +121,7 @@ pub(crate) fn relay_word_schema() -> Schema {
     words::body(&[
         ("database", words::any_text()),
         ("table", words::any_text()),
-        ("state", words::relay_state()),
+        ("state", words::relay_word()),
         ("on_refused?", words::relay_on_refused()),
         ("waiting?", words::relay_count()),
         ("bytes?", words::relay_count()),
@@ -155,7 +157,7 @@ pub(crate) fn relay_word(text: &str) -> Result<RelayWord, Problem> {
     Ok(RelayWord {
         database: cut(fields.required("database", string)?),
         table: cut(fields.required("table", string)?),
-        state: fields.required("state", |name, json| one_of(&RELAY_STATES, name, json))?,
+        state: fields.required("state", |name, json| one_of(&ANNOUNCED_STATES, name, json))?,
         on_refused: fields.optional("on_refused", |name, json| one_of(&ON_REFUSED, name, json))?,
         waiting: fields.optional("waiting", whole)?,
         bytes: fields.optional("bytes", whole)?,

@@ -84,9 +84,9 @@ impl<'a> From<&'a TimelineItem> for TimelineShape<'a> {
     }
 }
 
-type Told<'a> = (&'static str, DetailShape<'a>);
+type TypeAndDetail<'a> = (&'static str, DetailShape<'a>);
 
-fn of_event(event: &Event) -> Told<'_> {
+fn of_event(event: &Event) -> TypeAndDetail<'_> {
     let detail = DetailShape {
         event_id: Some(event.id.to_text(EVENT_ID_PREFIX)),
         sequence: Some(event.sequence),
@@ -97,7 +97,7 @@ fn of_event(event: &Event) -> Told<'_> {
     (event.kind.as_str(), detail)
 }
 
-fn of_entry(at: Timestamp, what: &Happening) -> Told<'_> {
+fn of_entry(at: Timestamp, what: &Happening) -> TypeAndDetail<'_> {
     let nothing = DetailShape::default();
     match what {
         Happening::Connected { address } => {

@@ -224,6 +224,18 @@ async fn a_repeated_publish_gets_the_same_answer() {
 }
 
 #[tokio::test]
+async fn a_job_with_a_key_of_its_own_is_published_once_in_whatever_call() {
+    let server = Server::start().await;
+    let first = keyed(&server, "k", r#"{"jobs":[{"payload":1,"idempotency_key":"a"},{"payload":2}]}"#).await;
+    let again = keyed(&server, "l", r#"{"payload":3,"idempotency_key":"a"}"#).await;
+    assert_eq!((first.status, again.status), (201, 201));
+    assert_eq!(again.json()["jobs"][0], first.json()["jobs"][0]);
+    assert_eq!(figures(&server).await, json!([0, 2, 0, 0]));
+    let long = format!(r#"{{"payload":1,"idempotency_key":"{}"}}"#, "a".repeat(256));
+    server.check(&format!("POST {Q}/jobs"), &long, 422, "invalid_name").await;
+}
+
+#[tokio::test]
 async fn a_queue_is_what_it_is_set_to() {
     let server = Server::start().await;
     let none = r#"{"namespace":"mail","queue":"out","scheduled":0,"ready":0,"reserved":0,"dead":0,"oldest_ready_ms":null,

@@ -156,7 +156,7 @@ async fn answers_that_are_too_old_leave_the_partitions_of_what_they_are_about() 
     send(&server, "POST /v1/devices", "k", r#"{"id":"a"}"#).await;
     let kept = |partition| {
         let view = server.store.view(partition).expect("the store is there");
-        view.answers_before(Timestamp::MAX, 9).expect("the store is there").len()
+        view.answers_given(None, Timestamp::MAX, 9).expect("the store is there").len()
     };
     assert_eq!([PartitionId::REGISTRY, PartitionId(0)].map(kept), [1, 1]);
     server.clock.advance(Duration::from_secs(24 * 3_600));
@@ -212,4 +212,30 @@ async fn what_was_begun_for_a_caller_who_went_away_is_finished() {
     assert!(!answered, "the caller went away too late");
     assert_eq!(send(&server, "POST /v1/clients", "k", CLIENT).await.status, 201);
     assert_eq!(clients(&server).await, 1);
+}
+
+#[tokio::test]
+async fn the_newest_publishing_of_a_source_is_known_for_months() {
+    let server = Server::start().await;
+    let call = "POST /v1/queues/shop/mail/jobs";
+    let publish = async |source: &str, key: &str| {
+        let request = request(call, r#"{"payload":1}"#).header("idempotency-key", key);
+        let request = request.header("idempotency-source", source);
+        let answer = server.send(request.body(Body::from(r#"{"payload":1}"#)).expect("a request")).await;
+        check_form(call, &answer);
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        answer.text
+    };
+    let first = publish("spool-1", "k1").await;
+    let newest = publish("spool-1", "k2").await;
+    // The same text as a key is something else.
+    let other = publish("k2", "spool-1").await;
+    server.clock.advance(Duration::from_secs(80 * 24 * 3_600));
+    assert_eq!(publish("spool-1", "k2").await, newest);
+    assert_eq!(publish("k2", "spool-1").await, other);
+    assert_ne!(publish("spool-2", "k2").await, newest);
+    assert_ne!(publish("spool-1", "k1").await, first);
+    let alone = request(call, r#"{"payload":1}"#).header("idempotency-source", "spool-1");
+    let refused = server.send(alone.body(Body::from(r#"{"payload":1}"#)).expect("a request")).await;
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (422, Some("invalid_idempotency_key")));
 }

@@ -8,7 +8,7 @@ use engine::streams::{CopiedSpan, CopyLane, PeerIdentity};
 use futures_util::stream::FuturesOrdered;
 
 use super::{CopyRun, CopyRunEnd};
-use crate::ends::{CopyFailureKind, CopyHome, StreamEnd};
+use crate::ends::{CopyFailure, CopyFailureKind, CopyHome, SourcePage, StreamEnd};
 
 /// A sink that is sent nothing is asked so often which stream it is.
 const SINK_ASKED_EVERY: Duration = Duration::from_secs(10);
@@ -24,17 +24,22 @@ impl<H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'_, H, S, T> {
         self.in_flight = FuturesOrdered::new();
         self.flush().await?;
         let at = self.row.position;
-        let step = CopiedSpan {
-            lane: CopyLane::Backlog,
-            from: at,
-            to: at,
-            copied: 0,
-            duplicates: 0,
-            peer: identity.clone(),
-        };
-        self.answered.push(step);
+        self.answered.push(CopiedSpan::of_nothing(CopyLane::Backlog, (at, at), identity.clone()));
         self.flush().await?;
         Err(CopyRunEnd::Again)
+    }
+
+    /// A copy that is to begin behind a message that the source has not come to yet says so. It
+    /// begins once there is such a message.
+    pub(super) fn check_begin(&self, page: &SourcePage) -> Result<(), CopyRunEnd> {
+        let row = &self.row;
+        let has_begun = row.copied + row.duplicates > 0 || row.position != row.start;
+        if row.direction != CopyDirection::From || has_begun || row.start <= page.newest {
+            return Ok(());
+        }
+        let error =
+            format!("invalid_from: from is {}; the newest message there is {}", row.start, page.newest);
+        Err(CopyFailure::new(CopyFailureKind::Refused, error).into())
     }
 
     /// When a sink that is sent nothing is asked which stream it is: it may be made anew, or
@@ -52,9 +57,7 @@ impl<H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'_, H, S, T> {
         let at = self.row.position;
         match answer {
             Ok(page) if self.row.peer.as_deref() != Some(&*page.identity.stream) => {
-                let lane = CopyLane::Backlog;
-                let peer = page.identity;
-                self.answered.push(CopiedSpan { lane, from: at, to: at, copied: 0, duplicates: 0, peer });
+                self.answered.push(CopiedSpan::of_nothing(CopyLane::Backlog, (at, at), page.identity));
                 self.flush().await
             }
             // The first messages make the stream again, whose answer says who it is.

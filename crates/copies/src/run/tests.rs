@@ -36,6 +36,8 @@ struct TwoListsState {
     faults: u64,
     /// Every other append is overtaken.
     overtakes: bool,
+    /// The sink takes a batch only behind a durable position.
+    is_stop_and_wait: bool,
     is_late: bool,
     runs: u64,
     taken: std::collections::BTreeMap<u64, u64>,
@@ -57,6 +59,7 @@ impl TwoLists {
             now: Timestamp(1),
             faults,
             overtakes: false,
+            is_stop_and_wait: false,
             is_late: false,
             runs: 0,
             taken: std::collections::BTreeMap::new(),
@@ -175,6 +178,8 @@ impl StreamEnd for Sink {
         for message in TransferReader::new(&batch.body).expect("a form") {
             let text = message.expect("a message").payload.bytes();
             let number: u64 = std::str::from_utf8(text).expect("text").parse().expect("a number");
+            let is_first = appended + duplicates == 0;
+            assert!(!(is_first && inside.is_stop_and_wait) || number == inside.row.position, "{number}");
             if inside.sink.contains(&number) {
                 duplicates += 1;
             } else {
@@ -185,7 +190,11 @@ impl StreamEnd for Sink {
         if inside.fails() {
             return Err(lost());
         }
-        Ok(SinkAnswer { appended, duplicates, identity: inside.identity() })
+        Ok(SinkAnswer { appended, duplicates, refused: 0, identity: inside.identity() })
+    }
+
+    fn is_stop_and_wait(&self) -> bool {
+        self.0.inside().is_stop_and_wait
     }
 }
 
@@ -222,7 +231,7 @@ impl CopyHome for TwoLists {
         let mut inside = self.inside();
         let now = inside.now;
         Ok(match &change {
-            CopyMove::Step(span) => advance(&mut inside.row, &span.as_step(), now),
+            CopyMove::Step(span) => advance(&mut inside.row, span, now),
             CopyMove::BeginLive { newest } => {
                 begin_live(&mut inside.row, *newest);
                 CopyProgress::Moved
@@ -283,6 +292,17 @@ fn a_batch_that_overtakes_another_is_not_sent_from_there_on_again() {
     let inside = world.inside();
     assert_eq!(inside.sink, inside.source);
     assert_eq!((inside.row.copied, inside.row.duplicates, inside.runs), (500, 0, 1));
+}
+
+#[test]
+fn a_sink_that_knows_the_latest_batch_alone_gets_the_next_behind_a_durable_position() {
+    for seed in 0..50 {
+        let world = TwoLists::new(seed, 5);
+        world.inside().is_stop_and_wait = true;
+        world.inside().source.extend(0..120);
+        world.run();
+        assert_eq!(world.inside().sink, (0..120).collect::<Vec<u64>>(), "seed {seed}");
+    }
 }
 
 #[test]

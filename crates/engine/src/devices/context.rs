@@ -16,6 +16,7 @@ use super::stats::AllDeviceStats;
 use crate::campaigns::links::PickLinks;
 use crate::commands::Downlink;
 use crate::followers::{Followers, News};
+use crate::gathering::Gatherings;
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
 use crate::notices::links::NoticeLinks;
@@ -47,6 +48,8 @@ pub struct DeviceContext {
     pub(crate) rollouts: Arc<RolloutLinks>,
     /// What tasks and campaigns have for partitions of devices, and these for them.
     pub(super) picks: Arc<PickLinks>,
+    /// What is gathered for copies of kind `reports`.
+    pub(crate) gatherings: Arc<Gatherings>,
     /// Log lines of notifications that failed for good, by client.
     given_up: LogLimit<Incarnation>,
     metrics: Arc<BatchMetrics>,
@@ -75,6 +78,7 @@ impl DeviceContext {
             downlink: OnceLock::new(),
             rollouts,
             picks,
+            gatherings: Arc::new(Gatherings::new(partitions)),
             given_up: LogLimit::default(),
             metrics,
         }
@@ -155,6 +159,7 @@ impl MachineContext for DeviceContext {
             E::Came(place) => self.picks.came(place),
             E::WentAway(place) => self.picks.went_away(place),
             E::Gone(place) => self.picks.gone(place),
+            E::Gathered(partition, backlog, added) => self.gatherings.set_backlog(partition, backlog, added),
             E::DeviceChanged(device) => self.rollouts.look_at(&device, DeviceLook::Changed),
             E::DevicePolls(device) => self.rollouts.look_at(&device, DeviceLook::Came),
             E::Indexed(partition, changes) => self.fleet.apply(partition, &changes),

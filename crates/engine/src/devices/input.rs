@@ -174,6 +174,8 @@ pub enum Input {
         /// Gets what became of each.
         reply: Reply<Vec<PickReport>>,
     },
+    /// About reports that are gathered for copies.
+    Gathered(GatheredInput),
     /// What a request asks that may come again.
     Repeatable {
         /// What to do, and how it is answered.
@@ -252,4 +254,23 @@ pub struct LinkedClient {
     pub incarnation: Incarnation,
     /// Its id, for the history of deliveries.
     pub id: ClientId,
+}
+
+/// What is asked about reports that are gathered for copies.
+#[derive(Debug)]
+pub enum GatheredInput {
+    /// The stream of a copy has the gathered reports in front of this number.
+    Taken {
+        /// Names the gathered reports.
+        gather: Incarnation,
+        /// The number behind the last one.
+        next: u64,
+        /// Told when their rows are gone.
+        reply: Reply<()>,
+    },
+    /// Delete what was gathered for copies that are gone.
+    Forget {
+        /// Whether there is more of it.
+        reply: Reply<bool>,
+    },
 }

@@ -9,6 +9,7 @@ mod attempts;
 mod commands;
 mod counts;
 mod devices;
+mod gathering;
 mod import;
 mod loading;
 mod notification_state;
@@ -42,10 +43,10 @@ use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::{CommandInput, Input, Repeatable};
 use crate::devices::stats::DeviceStats;
+use crate::kernel::ended_job::EndedJob;
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::{Idempotent, KeptAnswers};
-use crate::kernel::job_purpose::EndedJob;
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, answered};
 use crate::kernel::step_context::StepContext;
@@ -53,6 +54,7 @@ use crate::settings::Settings;
 use commands::DeviceCommands;
 use counts::{DeviceGroups, Group, StepCounts};
 use devices::Devices;
+use gathering::{BegunRows, Gatherer};
 use notification_states::NotificationStates;
 use pending::PendingRecords;
 use quarantine::Quarantine;
@@ -103,6 +105,8 @@ pub struct Partition {
     backlog: Option<reports::Unfinished>,
     /// Its counts after the step before.
     latest_stats: DeviceStats,
+    /// What copies of kind `reports` get of its reports.
+    gatherer: Gatherer,
     /// The next step is the last: it records the clocks, so that silence before a stop counts to
     /// the end.
     closing: bool,
@@ -122,6 +126,8 @@ struct DeviceStepPart {
     left_groups: Vec<Group>,
     /// What changes in the index of devices.
     indexed: Vec<IndexChange>,
+    /// What is gathered for copies.
+    gathered: BegunRows,
 }
 
 impl Machine for Partition {
@@ -155,6 +161,7 @@ impl Machine for Partition {
             self.job_ended(ended, &mut step);
         }
         self.announce_stale(&mut step);
+        self.gatherer.refresh();
         // Inputs first: a device whose report has arrived is not silent, however late the step is.
         if let Some(unfinished) = self.backlog.take() {
             self.reports(unfinished, &mut step)?;
@@ -314,6 +321,7 @@ impl Partition {
                 DeviceEffect::PickReports(reply, self.pick_orders(orders, step)?)
             }
             Input::Repeatable { act, reply } => DeviceEffect::Written(reply, self.repeatable(act, step)?),
+            Input::Gathered(input) => self.apply_to_gathered(input, step),
         };
         step.effects.push(effect);
         Ok(())
@@ -322,6 +330,7 @@ impl Partition {
     /// Ends the step: its changes become one batch.
     fn seal(&mut self, mut step: DeviceStep<'_>, more: bool) -> Result<Step<DeviceEffect>, StoreError> {
         self.write_counts(&mut step)?;
+        self.write_gathered(&mut step);
         self.tell_lost(&mut step);
         step.own.left_groups.drain(..).for_each(|group| self.groups.leave(group));
         let kept_from = retention::kept_from(step.now, &self.settings.keep, self.head.kept_from);

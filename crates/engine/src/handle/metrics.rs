@@ -7,6 +7,7 @@ use prometheus_client::registry::Registry as MetricsRegistry;
 use super::{Engine, SharedEngine};
 use crate::context::EngineContext;
 use crate::coordination_metrics::CoordinationCollector;
+use crate::gathering_metrics::GatheringCollector;
 use crate::kernel::partition_handle::PartitionHandle;
 use crate::metrics::EngineCollector;
 use crate::streams::copy_metrics::CopyCollector;
@@ -24,6 +25,7 @@ impl Engine {
         self.shared.context.streams.watch.register(registry);
         registry.register_collector(Box::new(SubscriptionCollector { engine: self.clone() }));
         registry.register_collector(Box::new(CopyCollector { engine: self.clone() }));
+        registry.register_collector(Box::new(GatheringCollector { engine: self.clone() }));
         registry.register_collector(Box::new(CoordinationCollector { engine: self.clone() }));
         let EngineContext { kernel, devices, queues, .. } = self.shared.context.clone();
         let (engine, stale, named) = (self.clone(), Arc::clone(&devices), Arc::clone(&queues));

@@ -33,6 +33,7 @@ use crate::rollouts::courier::Courier;
 use crate::streams::block_worker::{work_on_blocks, work_on_storage};
 use crate::streams::machine::memory_share;
 use crate::streams::storage_watch::count_blocks;
+use crate::streams::unloading::unload_blocks;
 use crate::streams::{StreamPartition, StreamsInput};
 
 /// What is put together while the engine starts.
@@ -120,8 +121,9 @@ impl Starting {
         let load = move || {
             let store = &*context.kernel.store;
             let partition = StreamPartition::load(store, id, memory_share(memory_bytes, store.partitions()))?;
-            let partition = partition.on_disk(context.streams.is_disk_nearly_full());
+            let partition = partition.on_disk(context.streams.free_space());
             let partition = partition.on_node(context.streams.node_name(), store);
+            let partition = partition.marked(context.streams.mark());
             context.streams.partition_loaded(id, &partition);
             Ok(partition)
         };
@@ -138,6 +140,7 @@ impl Starting {
         }
         let context = self.context.clone();
         self.spawn_until_stop(count_blocks(Arc::clone(&context.kernel), Arc::clone(&context.streams)));
+        self.spawn_until_stop(unload_blocks(Arc::clone(&context.kernel), Arc::clone(&context.streams)));
         self.spawn_until_stop(work_on_blocks(context.kernel, context.streams, inboxes));
     }
 

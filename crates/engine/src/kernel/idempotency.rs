@@ -3,6 +3,9 @@
 //! An answer is kept in the batch of what it is about: whatever becomes of the process, both are
 //! there or neither. So a repeat has to come to the same partition. What an answer looks like is
 //! for whoever asks to say.
+//!
+//! A source makes its calls one after the other, and repeats only the newest. That one is kept for
+//! longer, in one row for each source: whoever was cut off for days finds its answer again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +20,8 @@ use super::step_context::StepContext;
 
 /// How long answers are kept for repeats.
 const ANSWERS_KEPT: Duration = Duration::from_secs(24 * 3_600);
+/// How long the newest answer of a source is kept.
+const NEWEST_KEPT: Duration = Duration::from_secs(90 * 24 * 3_600);
 /// Answers that are forgotten at a time.
 const FORGOTTEN_MAX: usize = 1_000;
 
@@ -45,6 +50,35 @@ impl IdempotencyKey {
     }
 }
 
+/// Who makes calls one after the other, made one with all that it belongs to, hashed; and the call
+/// that it makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceCall {
+    /// The source, as a key of its own.
+    pub source: AnswerKey,
+    /// The call.
+    pub once: IdempotencyKey,
+}
+
+impl SourceCall {
+    /// Tells the call from others of its source.
+    fn digest(self) -> u128 {
+        let IdempotencyKey { key, body } = self.once;
+        key.0 ^ body.rotate_left(64)
+    }
+}
+
+/// What is kept of a source.
+#[derive(Debug)]
+pub(crate) enum NewestCall {
+    /// This very call, with its answer.
+    This(Arc<[u8]>),
+    /// Another one, and where it is kept.
+    Other(Timestamp),
+    /// None.
+    None,
+}
+
 /// In what form a request is answered, and whether it may come again.
 #[derive(Debug)]
 pub struct Form<T> {
@@ -60,13 +94,15 @@ pub(crate) struct KeptAnswers {
     pending: PendingWrites<AnswerKey, KeptAnswer>,
     /// When the first of them was given, or earlier.
     oldest: Option<Timestamp>,
+    /// None in the store was given earlier.
+    first: Option<Timestamp>,
 }
 
 impl KeptAnswers {
     /// Those that the store has.
     pub(crate) fn load(view: &dyn View) -> Result<Self, StoreError> {
-        let first = view.answers_before(Timestamp::MAX, 1)?;
-        Ok(Self { pending: PendingWrites::default(), oldest: first.first().map(|(at, _)| *at) })
+        let first = view.answers_given(None, Timestamp::MAX, 1)?.first().map(|(at, _)| *at);
+        Ok(Self { pending: PendingWrites::default(), oldest: first, first })
     }
 
     /// What the first request with this key was answered.
@@ -98,9 +134,49 @@ impl KeptAnswers {
         step: &mut StepContext<'_, E, O>,
     ) {
         let kept = KeptAnswer { key: once.key, at: step.now, body: once.body, answer };
-        self.oldest.get_or_insert(step.now);
+        self.is_kept_from(step.now);
         self.pending.put(step.seq, once.key, Some(kept.clone()));
         step.push(Op::PutAnswer(Box::new(kept)));
+    }
+
+    /// Whether the newest call of a source is this one.
+    pub(crate) fn recall_newest<E, O>(
+        &mut self,
+        call: SourceCall,
+        step: &StepContext<'_, E, O>,
+    ) -> Result<NewestCall, Stop> {
+        let kept = self.pending.get_or_read(&call.source, || step.fetch.view()?.answer(call.source))?;
+        Ok(match kept {
+            Some(kept) if kept.body == call.digest() && kept.at.after(ANSWERS_KEPT) > step.now => {
+                NewestCall::This(kept.answer)
+            }
+            Some(kept) => NewestCall::Other(kept.at),
+            None => NewestCall::None,
+        })
+    }
+
+    /// Keeps what the newest call of a source was answered, in place of the one `before`.
+    pub(crate) fn remember_newest<E, O>(
+        &mut self,
+        call: SourceCall,
+        before: &NewestCall,
+        answer: Arc<[u8]>,
+        step: &mut StepContext<'_, E, O>,
+    ) {
+        if let NewestCall::Other(at) = before {
+            step.push(Op::DeleteAnswer(call.source, *at));
+        }
+        // Every answer goes a day after its time.
+        let at = step.now.after(NEWEST_KEPT.saturating_sub(ANSWERS_KEPT));
+        let kept = KeptAnswer { key: call.source, at, body: call.digest(), answer };
+        self.is_kept_from(at);
+        self.pending.put(step.seq, call.source, Some(kept.clone()));
+        step.push(Op::PutAnswer(Box::new(kept)));
+    }
+
+    /// An answer is kept whose time this is. That of a source's newest call lies ahead.
+    fn is_kept_from(&mut self, at: Timestamp) {
+        self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
     }
 
     /// Forgets answers that are too old. Whether there may be more of them.
@@ -111,7 +187,7 @@ impl KeptAnswers {
         }
         // Besides those that go: the next one, and as many as were changed since the view's moment.
         let asked = FORGOTTEN_MAX + 1 + self.pending.len();
-        let stored = step.fetch.view()?.answers_before(Timestamp::MAX, asked)?;
+        let stored = step.fetch.view()?.answers_given(self.first, Timestamp::MAX, asked)?;
         // One that was given anew is not the one that is read here, which went when it was.
         let mut old = stored.into_iter().filter(|(_, key)| self.pending.get(key).is_none()).peekable();
         // What is too new to be seen in the store is not old either.
@@ -122,7 +198,9 @@ impl KeptAnswers {
         {
             gone.push(answer);
         }
-        self.oldest = old.peek().map(|(at, _)| *at).or(unseen);
+        self.oldest = [old.peek().map(|(at, _)| *at), unseen].into_iter().flatten().min();
+        // What is too new to be seen was given later than all that is gone.
+        self.first = gone.last().map(|(at, _)| *at).or(self.first);
         for (at, key) in gone {
             self.pending.put(step.seq, key, None);
             step.push(Op::DeleteAnswer(key, at));

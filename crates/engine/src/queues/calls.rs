@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::limits::JOBS_PER_CALL_MAX;
 use base::{PartitionId, Problem, Timestamp};
 use compact_str::CompactString;
-use records::{JobId, QueueSettings, Recurrence, Rule};
+use records::{AnswerKey, JobId, QueueSettings, Recurrence, Rule};
 
 use super::checks::{check_payload, check_settings, check_ttr, cut, to_publish};
 use super::input::{Dead, QueueCall, Seen};
@@ -56,6 +56,21 @@ impl Queues {
         jobs: Vec<NewJob>,
         once: Option<IdempotencyKey>,
     ) -> Result<Vec<PublishedJob>, Problem> {
+        self.publish_from(queue, jobs, once, None).await
+    }
+
+    /// The same for a source that makes such calls one after the other: of those that have a key,
+    /// its newest is known for 90 days.
+    ///
+    /// # Errors
+    /// See [`Queues::publish`].
+    pub async fn publish_from(
+        &self,
+        queue: &QueueName,
+        jobs: Vec<NewJob>,
+        once: Option<IdempotencyKey>,
+        source: Option<AnswerKey>,
+    ) -> Result<Vec<PublishedJob>, Problem> {
         if !(1..=JOBS_PER_CALL_MAX).contains(&jobs.len()) {
             let detail = format!("jobs must be 1 to {JOBS_PER_CALL_MAX}, not {}", jobs.len());
             return Err(Problem::not_allowed("too_many_jobs", detail));
@@ -65,7 +80,7 @@ impl Queues {
             checked.push(to_publish(place, &job, self.engine.clock().wall())?);
         }
         self.partition(queue)
-            .ask(|reply| QueueInput::Publish { queue: queue.clone(), jobs: checked, once, reply })
+            .ask(|reply| QueueInput::Publish { queue: queue.clone(), jobs: checked, once, source, reply })
             .await?
     }
 

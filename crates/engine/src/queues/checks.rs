@@ -31,7 +31,8 @@ pub(super) fn to_publish(place: usize, job: &NewJob, wall: Timestamp) -> Result<
         let detail = format!("must be 1 to {JOB_TRIES_MAX}, not {}", job.tries);
         return Err(wrong("tries", "invalid_tries", detail));
     }
-    for (field, name) in [("alias", &job.alias), ("group", &job.group)] {
+    let names = [("alias", &job.alias), ("group", &job.group), ("idempotency_key", &job.idempotency_key)];
+    for (field, name) in names {
         let fits = name.as_ref().is_none_or(|name| (1..=JOB_NAME_BYTES_MAX).contains(&name.len()));
         if !fits {
             let detail = format!("must be 1 to {JOB_NAME_BYTES_MAX} bytes of text");
@@ -48,6 +49,7 @@ pub(super) fn to_publish(place: usize, job: &NewJob, wall: Timestamp) -> Result<
         on_conflict: job.on_conflict,
         group: job.group.as_deref().map(|group| GroupKey(hash::derived(0, group.as_bytes()))),
         recurs,
+        idempotency_key: job.idempotency_key.clone(),
     })
 }
 

@@ -7,7 +7,7 @@ use base::Timestamp;
 use compact_str::CompactString;
 use coordination::{CoordinationName, LockGrant};
 use jobs::OnConflict;
-use records::{AliasKey, GroupKey, JobId, Process, QueueSettings, WorkerControl};
+use records::{AliasKey, AnswerKey, GroupKey, JobId, Process, QueueSettings, WorkerControl};
 use tokio::sync::oneshot;
 
 use super::consuming::Leases;
@@ -29,6 +29,8 @@ pub enum QueueInput {
         jobs: Vec<ToPublish>,
         /// Whether it may be a repeat.
         once: Option<IdempotencyKey>,
+        /// Who makes such calls one after the other, if that is said.
+        source: Option<AnswerKey>,
         /// Gets them in order.
         reply: Reply<Answered<Vec<PublishedJob>>>,
     },
@@ -233,6 +235,8 @@ pub struct ToPublish {
     pub group: Option<GroupKey>,
     /// Its rule and how many runs there are.
     pub recurs: Option<(records::Rule, Option<u32>)>,
+    /// With which its queue publishes it once.
+    pub idempotency_key: Option<CompactString>,
 }
 
 /// A job as a partition shows it: its head and its body.

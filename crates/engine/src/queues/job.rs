@@ -42,6 +42,8 @@ pub struct NewJob {
     pub group: Option<CompactString>,
     /// It comes again.
     pub recurs: Option<Recurs>,
+    /// The queue publishes one job with this key within a day, whoever asks and in whatever call.
+    pub idempotency_key: Option<CompactString>,
     /// For edges only.
     pub attributes: Attributes,
 }
@@ -59,6 +61,7 @@ impl NewJob {
             on_conflict: OnConflict::default(),
             group: None,
             recurs: None,
+            idempotency_key: None,
             attributes: Attributes::new(),
         }
     }

@@ -280,8 +280,8 @@ impl QueuePartition {
 
     fn apply(&mut self, input: QueueInput, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let effect = match input {
-            QueueInput::Publish { queue, jobs, once, reply } => {
-                QueueEffect::Published(reply, answered(self.publish(&queue, jobs, once, step))?)
+            QueueInput::Publish { queue, jobs, once, source, reply } => {
+                QueueEffect::Published(reply, answered(self.publish(&queue, jobs, (once, source), step))?)
             }
             QueueInput::Consume(asking) => return self.consume(asking, step),
             QueueInput::Watch { queue, until, signal } => {

@@ -312,10 +312,9 @@ fn store_block(store: &dyn Store, of: &BlockToStore) -> Result<MadeBlock, NotSto
     let view = store.view(of.partition)?;
     let (mut writer, mut from) = (BlockWriter::default(), of.first);
     while from <= of.last {
-        let chunks = view.stream_chunks(of.stream, from, CHUNK_BYTES_PER_READ)?;
-        let within = chunks.iter().filter(|chunk| chunk.first <= of.last);
-        let Some(last) = within.clone().next_back() else { break };
-        within.clone().try_for_each(|chunk| writer.add(chunk))?;
+        let chunks = view.stream_chunks(of.stream, from..of.last + 1, CHUNK_BYTES_PER_READ)?;
+        let Some(last) = chunks.last() else { break };
+        chunks.iter().try_for_each(|chunk| writer.add(chunk))?;
         from = last.first + u64::from(last.messages);
     }
     let made = writer.finish(of.stream).ok_or(NotStored::Gone)?;

@@ -5,6 +5,7 @@ mod receipts;
 mod subscriptions;
 mod transfers;
 
+use ::streams::FreeSpace;
 use ::streams::tail::by_storage;
 use std::sync::{Arc, OnceLock};
 
@@ -101,6 +102,12 @@ impl Streams {
         Ok(outcomes.into_iter().filter_map(|outcome| appended(&outcome)).collect())
     }
 
+    /// Whether a stream gathers reports for a copy of kind `reports`.
+    #[must_use]
+    pub fn gathers_reports(&self, stream: &StreamName) -> bool {
+        self.engine.context().devices.gatherings.gathers_in(stream)
+    }
+
     async fn outcomes_of(
         &self,
         stream: &StreamName,
@@ -110,14 +117,30 @@ impl Streams {
     ) -> Result<Vec<AppendOutcome>, Problem> {
         check_all(&messages)?;
         self.check_count(stream).await?;
-        let AppendTerms { expect_last_id, run, is_durable } = terms;
+        let AppendTerms { expect_last_id, run, is_durable, waits_until_durable, is_gathered } = terms;
+        if !is_gathered && self.gathers_reports(stream) {
+            let detail = format!("stream {stream} gathers reports for a copy: nobody else appends to it");
+            return Err(Problem::conflict("stream_gathers", detail));
+        }
         let stream_name = stream.clone();
         let call = |reply| {
             let stream = stream_name;
-            let call = AppendCall { stream, messages, run, expect_last_id, is_durable, taken_by, reply };
-            StreamsInput::Append(Box::new(call))
+            StreamsInput::Append(Box::new(AppendCall {
+                stream,
+                messages,
+                run,
+                expect_last_id,
+                is_durable,
+                is_gathered,
+                taken_by,
+                reply,
+            }))
         };
-        self.partition(stream).ask(call).await?
+        let outcomes = self.partition(stream).ask(call).await??;
+        if waits_until_durable {
+            self.save_now(stream).await?;
+        }
+        Ok(outcomes)
     }
 
     /// Answers also which messages were there before. Looked up by few callers at a time, where it
@@ -142,11 +165,14 @@ impl Streams {
                 }
             }
             // What is new was appended, whatever becomes of this.
-            let firsts = reader.first_messages(&name, &duplicates).unwrap_or_else(|problem| {
-                tracing::warn!(stream = %name, %problem, "the first messages of duplicates are not told");
-                let unknown = AppendedMessage { id: None, duplicate: true, conflict: false };
-                vec![unknown; duplicates.len()]
-            });
+            let firsts = match reader.first_messages(&name, &duplicates) {
+                Ok(firsts) => firsts.into_iter().map(|first| first.appended).collect(),
+                Err(problem) => {
+                    tracing::warn!(stream = %name, %problem, "the first messages of duplicates are not told");
+                    let unknown = AppendedMessage { id: None, duplicate: true, conflict: false };
+                    vec![unknown; duplicates.len()]
+                }
+            };
             context.counts.conflicts(firsts.iter().filter(|first| first.conflict).count() as u64);
             let mut firsts = firsts.into_iter();
             all.into_iter().filter_map(|one| one.or_else(|| firsts.next())).collect()
@@ -177,18 +203,26 @@ impl Streams {
         self.partition(stream).ask(input).await?
     }
 
-    /// Tells all streams whether the disk with the data has hardly any room left. From then on an
-    /// append makes room of what is oldest, or is refused, as its stream is set.
+    /// Tells all streams what the disk with the data has left. Where that is little, an append
+    /// makes room of what is oldest, or is refused, as its stream is set. After `look_after_bytes`
+    /// of new messages the disk is to be looked at again: see [`Streams::disk_look_is_due`].
     ///
     /// # Errors
     /// 503 only.
-    pub async fn disk_is_nearly_full(&self, is_nearly_full: bool) -> Result<(), Problem> {
-        if self.engine.context().streams.disk_is_nearly_full(is_nearly_full) {
+    pub async fn disk_has(&self, room: FreeSpace, look_after_bytes: u64) -> Result<(), Problem> {
+        let context = &self.engine.context().streams;
+        context.growth.begin_anew(look_after_bytes);
+        if context.disk_has(room) {
             for partition in self.engine.stream_partitions() {
-                partition.send(StreamsInput::Disk { is_nearly_full }).await?;
+                partition.send(StreamsInput::Disk { room }).await?;
             }
         }
         Ok(())
+    }
+
+    /// Returns when streams have grown so much that the disk is to be looked at.
+    pub async fn disk_look_is_due(&self) {
+        self.engine.context().streams.growth.look_is_due().await;
     }
 
     /// Messages, oldest first. Reads from disk.
@@ -204,21 +238,7 @@ impl Streams {
     /// # Errors
     /// 404 `unknown_stream`, `unknown_message` or `message_gone`, 503 `storage_unavailable`.
     pub fn message(&self, stream: &StreamName, id: u64) -> Result<OwnedMessage, Problem> {
-        let found = self.reader().find(stream)?;
-        let unknown = || Problem::unknown("unknown_message", format!("stream {stream} has no message {id}"));
-        if id == 0 || id >= found.next {
-            return Err(unknown());
-        }
-        if id < found.tail.first {
-            let detail =
-                format!("message {id} is gone: the oldest of stream {stream} is {}", found.tail.first);
-            return Err(Problem::unknown("message_gone", detail));
-        }
-        drop(found);
-        let query =
-            StreamRead { after: id - 1, from: None, segments: Vec::new(), limit: 1, bytes_max: usize::MAX };
-        let page = self.reader().read(stream, &query)?;
-        page.items.into_iter().find(|message| message.id == id).ok_or_else(unknown)
+        self.reader().message(stream, id)
     }
 
     /// A stream. Reads from disk.
@@ -269,13 +289,14 @@ impl Streams {
         let rows = found.view.stream_blocks(found.stream, from, limit).map_err(unreadable)?;
         let rows = rows.into_iter().filter(|block| after.is_none_or(|after| block.first > after));
         let context = &self.engine.context().streams;
+        let in_tail = |last: u64| found.open.as_ref().is_some_and(|open| open.has_before(last));
         let mut all: Vec<BlockShown> = rows
             .map(|block| BlockShown {
                 first_id: block.first,
                 last_id: block.last,
                 bytes: block.bytes,
                 messages: block.messages.into(),
-                loaded: context.indexes.has(BlockFile::of(&block).block_name()),
+                loaded: in_tail(block.last) || context.indexes.has(BlockFile::of(&block).block_name()),
                 storage: Some(block.storage),
                 saved: true,
                 created_at: block.created_at,
@@ -422,7 +443,9 @@ impl Streams {
     fn unstored(&self, found: &FoundStream) -> Result<Option<BlockShown>, Problem> {
         let stands = found.open.as_deref().map(OpenTail::stands);
         let (messages, bytes) = stands.as_ref().map_or((0, 0), |stands| stands.unsaved);
-        let durable = found.view.stream_chunks(found.stream, 0, 1).map_err(unreadable)?;
+        let (view, stream) = (&found.view, found.stream);
+        let start = view.end_of_blocks(stream).map_err(unreadable)?;
+        let durable = view.stream_chunks(stream, start..u64::MAX, 1).map_err(unreadable)?;
         let in_memory = found.open.as_ref().map(|open| open.read(found.tail.next, 1).chunks);
         let first_unsaved = in_memory.iter().flatten().next().map(|chunk| (chunk.first, chunk.at));
         let first = durable.first().map(|chunk| (chunk.first, chunk.at)).or(first_unsaved);
@@ -461,7 +484,7 @@ fn check_all(messages: &[NewMessage]) -> Result<(), Problem> {
         return Err(Problem::not_allowed("too_many_messages", detail));
     }
     for (place, message) in messages.iter().enumerate() {
-        check_message(&format!("message {}", place + 1), message)?;
+        check_message(&format_args!("message {}", place + 1), message)?;
     }
     let bytes: usize = messages.iter().map(NewMessage::weight).sum();
     if bytes > MESSAGE_BYTES_PER_CALL_MAX {

@@ -4,6 +4,8 @@
 //! An edge that takes many messages one by one, such as lines, asks for each alone; a call asks for
 //! all of them.
 
+use std::fmt::Display;
+
 use base::Problem;
 use base::limits::{
     EXTERNAL_ID_CHARS_MAX, MESSAGE_HEADER_BYTES_MAX, MESSAGE_HEADERS_MAX, MESSAGE_PAYLOAD_BYTES_MAX,
@@ -17,7 +19,7 @@ use super::{MessagePayload, NewMessage, OwnedExternalId};
 /// # Errors
 /// 422 `payload_too_large`, `missing_field`, `invalid_name`, `invalid_external_id` or
 /// `invalid_headers`.
-pub fn check_message(what: &str, message: &NewMessage) -> Result<(), Problem> {
+pub fn check_message(what: &dyn Display, message: &NewMessage) -> Result<(), Problem> {
     let (MessagePayload::Json(payload) | MessagePayload::Bytes(payload)) = &message.payload;
     if payload.len() > MESSAGE_PAYLOAD_BYTES_MAX {
         let bytes = payload.len();
@@ -52,7 +54,7 @@ pub fn is_label(text: &str) -> bool {
     (1..=STREAM_LABEL_CHARS_MAX).contains(&text.len()) && text.bytes().all(plain)
 }
 
-fn check_external_id(what: &str, id: Option<&OwnedExternalId>) -> Result<(), Problem> {
+fn check_external_id(what: &dyn Display, id: Option<&OwnedExternalId>) -> Result<(), Problem> {
     let fits = match id {
         None => true,
         Some(OwnedExternalId::Number(number)) => *number <= i64::MAX.unsigned_abs(),
@@ -72,7 +74,7 @@ fn check_external_id(what: &str, id: Option<&OwnedExternalId>) -> Result<(), Pro
     Err(Problem::not_allowed("invalid_external_id", detail))
 }
 
-fn check_headers(what: &str, headers: &[(Box<str>, Box<str>)]) -> Result<(), Problem> {
+fn check_headers(what: &dyn Display, headers: &[(Box<str>, Box<str>)]) -> Result<(), Problem> {
     let wrong = if headers.len() > MESSAGE_HEADERS_MAX {
         format!("must be at most {MESSAGE_HEADERS_MAX}, not {}", headers.len())
     } else if headers.iter().any(|(name, _)| name.is_empty()) {
@@ -94,7 +96,7 @@ mod tests {
     }
 
     fn check(message: &NewMessage, expect: Result<(), &'static str>) {
-        let checked = check_message("the message", message);
+        let checked = check_message(&"the message", message);
         assert_eq!(checked.map_err(|problem| problem.code), expect, "{message:?}");
     }
 

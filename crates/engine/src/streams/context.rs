@@ -1,25 +1,29 @@
 //! Where the effects of partitions of streams go: answers, the ends of streams that readers see,
 //! files of blocks, and figures.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ::streams::FreeSpace;
 use base::{LogLimit, PartitionId};
 use records::Batch;
 use store::{BlockStorages, Store};
 
 use super::block_queue::BlockQueue;
 use super::effect::StreamsEffect;
+use super::growth::StreamGrowth;
 use super::holds::ReaderHolds;
 use super::index_cache::IndexCache;
 use super::look_ups::LookUpTurns;
 use super::machine::StreamPartition;
 use super::node_identity::NodeIdentity;
+use super::peer_asks::PeerAsks;
 use super::pushes::PushedSubscriptions;
 use super::running_copies::RunningCopies;
 use super::storage_watch::StorageWatch;
 use super::stream_metrics::StreamMetrics;
 use super::tails::OpenTails;
+use crate::gathering::Gatherings;
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
 
@@ -34,7 +38,9 @@ pub struct StreamsContext {
     pub(crate) counts: StreamMetrics,
     pub(crate) pushes: PushedSubscriptions,
     pub(crate) copies: RunningCopies,
+    pub(super) peer_asks: PeerAsks,
     node_name: Option<Box<str>>,
+    mark: Option<u64>,
     pub(super) holds: ReaderHolds,
     pub(super) indexes: IndexCache,
     /// Turns to look something up for callers that wait.
@@ -43,15 +49,21 @@ pub struct StreamsContext {
     runs: AtomicU64,
     /// Lines in the log about blocks that cannot be read.
     pub(super) unreadable: LogLimit<()>,
-    /// The disk with the data has hardly any room left: for partitions that are loaded.
-    is_disk_nearly_full: AtomicBool,
+    /// What the disk with the data has left: for partitions that are loaded.
+    free_space: Mutex<FreeSpace>,
+    pub(super) growth: StreamGrowth,
     metrics: Arc<BatchMetrics>,
 }
 
 impl StreamsContext {
     /// With so much memory for the ends of streams and what is known of their blocks, and these
-    /// storages beside the local one.
-    pub(crate) fn new(memory_bytes: usize, storages: BlockStorages, metrics: Arc<BatchMetrics>) -> Self {
+    /// storages beside the local one. Whoever gathers reports is told which copies want some.
+    pub(crate) fn new(
+        memory_bytes: usize,
+        storages: BlockStorages,
+        gatherings: Arc<Gatherings>,
+        metrics: Arc<BatchMetrics>,
+    ) -> Self {
         Self {
             tails: OpenTails::new(memory_bytes / 4),
             blocks: BlockQueue::new(storages.iter().map(|(name, _)| name)),
@@ -59,14 +71,17 @@ impl StreamsContext {
             watch: StorageWatch::default(),
             counts: StreamMetrics::default(),
             pushes: PushedSubscriptions::default(),
-            copies: RunningCopies::default(),
+            copies: RunningCopies::new(gatherings),
+            peer_asks: PeerAsks::default(),
             node_name: None,
+            mark: None,
             holds: ReaderHolds::default(),
             indexes: IndexCache::new(memory_bytes / 4),
             look_ups: LookUpTurns::default(),
             runs: AtomicU64::new(0),
             unreadable: LogLimit::default(),
-            is_disk_nearly_full: AtomicBool::new(false),
+            free_space: Mutex::default(),
+            growth: StreamGrowth::default(),
             metrics,
         }
     }
@@ -77,6 +92,18 @@ impl StreamsContext {
         Self { node_name, ..self }
     }
 
+    /// The same with a data directory that was given this number.
+    #[must_use]
+    pub fn marked(self, mark: Option<u64>) -> Self {
+        Self { mark, ..self }
+    }
+
+    /// The number of the data directory, if it was given one.
+    #[must_use]
+    pub fn mark(&self) -> Option<u64> {
+        self.mark
+    }
+
     /// The name of the node, if it was given one.
     #[must_use]
     pub fn node_name(&self) -> Option<&str> {
@@ -85,13 +112,13 @@ impl StreamsContext {
 
     /// What this node is called by others.
     pub(super) fn node(&self, store: &dyn Store) -> NodeIdentity {
-        NodeIdentity::new(self.node_name.as_deref(), store.lineage())
+        NodeIdentity::new(self.node_name.as_deref(), store.lineage()).marked(self.mark)
     }
 
-    /// Notes whether the disk with the data has hardly any room left, for partitions that are
-    /// loaded from now on. Whether that is news: those that run are to be told.
-    pub fn disk_is_nearly_full(&self, is_nearly_full: bool) -> bool {
-        self.is_disk_nearly_full.swap(is_nearly_full, Ordering::Relaxed) != is_nearly_full
+    /// Notes what the disk with the data has left, for partitions that are loaded from now on.
+    /// Whether that is news: those that run are to be told.
+    pub fn disk_has(&self, room: FreeSpace) -> bool {
+        std::mem::replace(&mut *self.locked_free_space(), room) != room
     }
 
     /// The number of a run that begins.
@@ -99,10 +126,14 @@ impl StreamsContext {
         self.runs.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether it has, as far as it was told.
+    /// What the disk has left, as far as it was told.
     #[must_use]
-    pub fn is_disk_nearly_full(&self) -> bool {
-        self.is_disk_nearly_full.load(Ordering::Relaxed)
+    pub fn free_space(&self) -> FreeSpace {
+        *self.locked_free_space()
+    }
+
+    fn locked_free_space(&self) -> MutexGuard<'_, FreeSpace> {
+        self.free_space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A machine was loaded: readers see what is durable of its streams, and figures begin anew.
@@ -130,7 +161,10 @@ impl MachineContext for StreamsContext {
             StreamsEffect::Tail(partition, name, change) => self.tails.change(partition, &name, change),
             StreamsEffect::Block(work) => self.blocks.add(work),
             StreamsEffect::BlockMoved(to, bytes) => self.watch.moved(&to, bytes),
-            StreamsEffect::Counted(partition, counted) => self.counts.add(partition, &counted),
+            StreamsEffect::Counted(partition, counted) => {
+                self.growth.add(counted.appended_bytes);
+                self.counts.add(partition, &counted);
+            }
         }
     }
 

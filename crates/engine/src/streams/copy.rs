@@ -1,7 +1,7 @@
 //! What is asked of copies, and what is shown of them.
 
-use ::streams::copying::CopyStep;
-use ::streams::{CopyLane, SubscriptionStart};
+use ::streams::SubscriptionStart;
+pub use ::streams::{CopiedSpan, PeerIdentity};
 use base::{Problem, Timestamp};
 use records::{CopyBegin, CopyDirection, StreamCopy};
 
@@ -26,6 +26,15 @@ pub struct NewCopy {
     pub live_permille: u32,
     /// Bytes in a second at most.
     pub rate: Option<u64>,
+    /// It is of kind `reports`.
+    pub reports: Option<ReportsTerms>,
+}
+
+/// What a copy of kind `reports` brings to the other node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportsTerms {
+    /// Reports of the devices that this selection means; of all if there is none.
+    pub selector: Option<Box<str>>,
 }
 
 /// Where a copy begins.
@@ -56,41 +65,6 @@ pub enum CopyMove {
         /// Who answered.
         peer: PeerIdentity,
     },
-}
-
-/// Messages that are durable at the other end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopiedSpan {
-    /// Of which lane they are.
-    pub lane: CopyLane,
-    /// They are behind this id,
-    pub from: u64,
-    /// up to this one.
-    pub to: u64,
-    /// Messages that were new there.
-    pub copied: u64,
-    /// Messages that were there already.
-    pub duplicates: u64,
-    /// Who answered.
-    pub peer: PeerIdentity,
-}
-
-impl CopiedSpan {
-    /// As the rule takes it.
-    #[must_use]
-    pub fn as_step(&self) -> CopyStep<'_> {
-        let Self { lane, from, to, copied, duplicates, ref peer } = *self;
-        CopyStep { lane, from, to, copied, duplicates, peer: &peer.stream, peer_node: &peer.node }
-    }
-}
-
-/// Who is at the other end, by their own words.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PeerIdentity {
-    /// The node.
-    pub node: Box<str>,
-    /// The stream: another one after it was made anew or restored.
-    pub stream: Box<str>,
 }
 
 /// A copy, by its names.

@@ -11,9 +11,6 @@ use super::copy::CopyShown;
 use super::{CopyKey, CopyState};
 use crate::Engine;
 
-/// Copies that are shown at most: each is six labelled values.
-const SHOWN_MAX: usize = 200;
-
 /// Looks at copies when `/metrics` is asked for.
 #[derive(Debug)]
 pub(crate) struct CopyCollector {
@@ -23,12 +20,8 @@ pub(crate) struct CopyCollector {
 /// A figure of a copy: its name, what it is, and how it is read.
 type CopyFigure = (&'static str, &'static str, fn(&CopyShown, base::Timestamp) -> f64);
 
-const FIGURES: [CopyFigure; 6] = [
-    (
-        "fieldpost_streams_copy_lag_messages",
-        "Messages that a copy has not copied, of up to 200 copies",
-        |copy, _| copy.lag as f64,
-    ),
+const FIGURES: [CopyFigure; 7] = [
+    ("fieldpost_streams_copy_lag_messages", "Messages that a copy has not copied", |copy, _| copy.lag as f64),
     (
         "fieldpost_streams_copy_lag_seconds",
         "Age of the oldest of these messages; 0 without one",
@@ -46,6 +39,11 @@ const FIGURES: [CopyFigure; 6] = [
     ("fieldpost_streams_copy_dropped", "Messages that went before a copy took them", |copy, _| {
         copy.row.dropped as f64
     }),
+    (
+        "fieldpost_streams_copy_refused",
+        "Reports of a copy of kind reports that its other end refused for good",
+        |copy, _| copy.row.reports.as_ref().map_or(0.0, |reports| reports.refused as f64),
+    ),
     ("fieldpost_streams_copy_failing", "1 while the latest try of a copy failed", |copy, _| {
         f64::from(u8::from(copy.state == CopyState::Waiting || copy.error.is_some()))
     }),
@@ -70,13 +68,12 @@ impl Collector for CopyCollector {
     }
 }
 
-const _: () = assert!(SHOWN_MAX <= COPIES_MAX, "what is shown is a part of what may be");
-
 impl CopyCollector {
-    /// What cannot be read now is not shown; a store that fails says so elsewhere.
+    /// All of them: there are no more than [`COPIES_MAX`]. What cannot be read now is not shown; a
+    /// store that fails says so elsewhere.
     fn copies(&self) -> Vec<(CopyKey, CopyShown)> {
         let streams = self.engine.streams();
-        let keys = self.engine.context().streams.copies.keys(SHOWN_MAX);
+        let keys = self.engine.context().streams.copies.keys(COPIES_MAX);
         let shown = |key: CopyKey| Some((key.clone(), streams.copy(&key.stream, &key.copy).ok()?));
         keys.into_iter().filter_map(shown).collect()
     }

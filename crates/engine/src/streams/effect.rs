@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::streams::CopyProgress;
 use base::{Incarnation, PartitionId, Timestamp};
-use records::StreamChunk;
+use records::{ReportsCopy, StreamChunk};
 
 use super::StreamName;
 use super::block_worker::BlockWork;
@@ -62,12 +62,14 @@ pub struct CopyChange {
 }
 
 /// What became of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyChangeKind {
     /// It was made or changed, by anybody but who runs it.
     Put {
         /// Whether it runs from now on.
         runs: bool,
+        /// What it gathers, if it is of kind `reports`.
+        reports: Option<Box<ReportsCopy>>,
     },
     /// Who runs it moved it on.
     Moved,
@@ -91,6 +93,13 @@ pub enum TailChange {
     Saved(u64),
     /// Its external ids have so many bytes of memory.
     Ids(usize),
+    /// A block is in a file from now on: its messages may leave memory.
+    Stored {
+        /// Its last message.
+        last: u64,
+        /// Bytes of its messages.
+        bytes: u64,
+    },
     /// A block is being brought to this storage.
     MoveBegan(Box<str>),
     /// A handler did something.
@@ -102,7 +111,7 @@ pub enum TailChange {
 /// Which handler of a stream did something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandledBy {
-    /// The one that stores.
+    /// The one that has blocks leave memory, and stores them before.
     Unload,
     /// The one that deletes.
     Delete,

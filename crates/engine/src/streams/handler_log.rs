@@ -37,6 +37,22 @@ impl HandledOfStream {
 #[derive(Debug, Default)]
 pub(super) struct HandlerLog {
     streams: Mutex<HashMap<Incarnation, HandledOfStream>>,
+    /// Blocks that left memory and are not added up, with their bytes: when is told later.
+    unloaded: Mutex<HashMap<Incarnation, UnloadedBlocks>>,
+}
+
+/// Blocks that left memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct UnloadedBlocks {
+    pub(super) blocks: u64,
+    pub(super) bytes: u64,
+}
+
+impl UnloadedBlocks {
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.blocks += 1;
+        self.bytes += bytes;
+    }
 }
 
 impl HandlerLog {
@@ -63,6 +79,25 @@ impl HandlerLog {
                 let before = of.moved.remove(&to);
                 of.moved.insert(to, handled.after(before));
             }
+        }
+    }
+
+    /// Blocks of a stream left memory.
+    pub(super) fn unloaded(&self, stream: Incarnation, unloaded: UnloadedBlocks) {
+        if unloaded.blocks > 0 {
+            let mut all = self.unloaded.lock().unwrap_or_else(PoisonError::into_inner);
+            let of = all.entry(stream).or_default();
+            of.blocks += unloaded.blocks;
+            of.bytes += unloaded.bytes;
+        }
+    }
+
+    /// Adds up what left memory since the last call.
+    pub(super) fn add_unloaded(&self, now: Timestamp) {
+        let all = std::mem::take(&mut *self.unloaded.lock().unwrap_or_else(PoisonError::into_inner));
+        for (stream, UnloadedBlocks { blocks, bytes }) in all {
+            let error = self.of(stream).unloaded.and_then(|before| before.error);
+            self.add(stream, HandledBlocks { by: HandledBy::Unload, at: now, blocks, bytes, error });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ::streams::CopyProgress;
+use ::streams::{CopyProgress, FreeSpace};
 use base::Incarnation;
 use records::{StreamCopy, StreamSettings};
 
@@ -34,10 +34,10 @@ pub enum StreamsInput {
         /// Whether it was done.
         reply: Reply<Answered<()>>,
     },
-    /// The disk with the data has hardly any room left, or has room again.
+    /// The disk with the data has more or less free space than before.
     Disk {
-        /// Which it is.
-        is_nearly_full: bool,
+        /// What it has.
+        room: FreeSpace,
     },
     /// A subscription is made, or has other terms.
     PutSubscription(Box<PutSubscriptionCall>),
@@ -95,6 +95,8 @@ pub struct AppendCall {
     pub expect_last_id: Option<u64>,
     /// It is answered when all of it is durable, and is saved at once, whatever the save mode.
     pub is_durable: bool,
+    /// Reports that this node gathered: a stream that is gone is not made again for them.
+    pub is_gathered: bool,
     /// Gets the stream that takes the messages, for callers that want to know which it was.
     pub taken_by: Option<Arc<OnceLock<Incarnation>>>,
     /// What became of each message.

@@ -26,7 +26,7 @@ mod subscriptions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ::streams::tail;
+use ::streams::{FreeSpace, tail};
 use base::{Incarnation, PartitionId, Timestamp};
 use records::PartitionHead;
 use store::StoreError;
@@ -37,6 +37,7 @@ use super::context::StreamsContext;
 use super::effect::{StreamsEffect, TailChange};
 use super::input::StreamsInput;
 use super::node_identity::NodeIdentity;
+use super::running_copies::LoadedCopy;
 use super::stream_metrics::{StreamsCounted, StreamsNow};
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
@@ -86,7 +87,7 @@ pub struct StreamPartition {
     /// Subscriptions that were pushed when this was loaded.
     pushed: Vec<(StreamName, Box<str>)>,
     /// Copies that there were when this was loaded, and whether they run.
-    copies: Vec<(StreamName, Box<str>, bool)>,
+    copies: Vec<LoadedCopy>,
     node: NodeIdentity,
     /// When time does something to a stream that is not in memory.
     dues: BTreeSet<(Timestamp, Incarnation)>,
@@ -109,8 +110,8 @@ pub struct StreamPartition {
     unsaved_id_bytes: usize,
     evicted_at: Timestamp,
     is_closing: bool,
-    /// The disk with the data has hardly any room left.
-    is_disk_nearly_full: bool,
+    /// What the disk with the data has left.
+    free_space: FreeSpace,
     now: StreamsNow,
 }
 
@@ -134,8 +135,8 @@ impl StreamPartition {
                 self.put_settings(&stream, *settings, reply, step)
             }
             StreamsInput::Delete { stream, reply } => self.delete(&stream, reply, step),
-            StreamsInput::Disk { is_nearly_full } => {
-                self.disk_is_nearly_full(is_nearly_full, step);
+            StreamsInput::Disk { room } => {
+                self.disk_has(room, step);
                 Ok(())
             }
             StreamsInput::PutSubscription(call) => self.put_subscription(*call, step),

@@ -34,6 +34,8 @@ const READS_ELSEWHERE_PER_PAGE: usize = 64;
 const TURNS: usize = 4;
 /// Bytes of chunks that are read at a time.
 const CHUNK_BYTES_PER_READ: usize = 1 << 20;
+/// The same for a page, which may want few messages, at first; then twice as many each time.
+const CHUNK_BYTES_FIRST_READ: usize = 64 << 10;
 
 /// What reading a stream needs.
 #[derive(Clone, Copy)]
@@ -118,8 +120,10 @@ impl StreamReader<'_> {
 
     /// Durable messages that are in no block.
     fn chunks(&self, found: &FoundStream, page: &mut PageMaker<'_>) -> Result<(), Problem> {
+        let mut bytes_max = CHUNK_BYTES_FIRST_READ;
         while !page.is_full() {
-            let read = found.view.stream_chunks(found.stream, page.next, CHUNK_BYTES_PER_READ);
+            let read = found.view.stream_chunks(found.stream, page.next..u64::MAX, bytes_max);
+            bytes_max = (2 * bytes_max).min(CHUNK_BYTES_PER_READ);
             let chunks = read.map_err(unreadable)?;
             if chunks.is_empty() {
                 if found.open.is_none() {
@@ -139,6 +143,25 @@ impl StreamReader<'_> {
 
     fn chunk(&self, chunk: &StreamChunk, page: &mut PageMaker<'_>) -> Result<(), Problem> {
         page.chunk(chunk).map_err(|error| self.damaged(chunk.stream, &error))
+    }
+
+    /// One message.
+    pub(super) fn message(&self, stream: &StreamName, id: u64) -> Result<OwnedMessage, Problem> {
+        let found = self.find(stream)?;
+        let unknown = || Problem::unknown("unknown_message", format!("stream {stream} has no message {id}"));
+        if id == 0 || id >= found.next {
+            return Err(unknown());
+        }
+        if id < found.tail.first {
+            let detail =
+                format!("message {id} is gone: the oldest of stream {stream} is {}", found.tail.first);
+            return Err(Problem::unknown("message_gone", detail));
+        }
+        drop(found);
+        let query =
+            StreamRead { after: id - 1, from: None, segments: Vec::new(), limit: 1, bytes_max: usize::MAX };
+        let page = self.read(stream, &query)?;
+        page.items.into_iter().find(|message| message.id == id).ok_or_else(unknown)
     }
 
     /// A line in the log, and what a caller is told.
@@ -183,7 +206,8 @@ impl StreamsContext {
         name: &StreamName,
         duplicates: &[NewMessage],
     ) -> Result<Vec<AppendedMessage>, Problem> {
-        StreamReader { store, context: self }.first_messages(name, duplicates)
+        let firsts = StreamReader { store, context: self }.first_messages(name, duplicates)?;
+        Ok(firsts.into_iter().map(|first| first.appended).collect())
     }
 }
 

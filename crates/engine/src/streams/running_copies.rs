@@ -5,16 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::PartitionId;
+use fleet::Selection;
+use records::ReportsCopy;
 use tokio::sync::Notify;
 
-use super::StreamName;
 use super::copy::{CopyKey, CopyStatus, CopyTarget};
 use super::effect::{CopyChange, CopyChangeKind};
+use crate::gathering::{Gathering, Gatherings};
 
 /// All copies.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RunningCopies {
     known: Mutex<KnownCopies>,
+    /// Told which of them are of kind `reports`.
+    gatherings: Arc<Gatherings>,
     changed: Notify,
     /// Told whenever a copy moved on.
     moved: Arc<Notify>,
@@ -31,32 +35,69 @@ struct KnownCopy {
     partition: PartitionId,
     generation: u64,
     runs: bool,
+    reports: Option<Box<ReportsCopy>>,
     status: CopyStatus,
 }
 
+/// A copy that there was when its machine was loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedCopy {
+    pub(super) key: CopyKey,
+    pub(super) runs: bool,
+    pub(super) reports: Option<Box<ReportsCopy>>,
+}
+
 impl KnownCopies {
-    fn put(&mut self, partition: PartitionId, key: CopyKey, runs: bool) {
+    fn put(&mut self, partition: PartitionId, copy: LoadedCopy) {
+        let LoadedCopy { key, runs, reports } = copy;
         self.generation += 1;
         let before = self.by_key.remove(&key).map(|copy| copy.status).unwrap_or_default();
         // What was seen of the other end may be of another one; when it was tried is the same.
         let status = CopyStatus { at: before.at, ..CopyStatus::default() };
-        let copy = KnownCopy { partition, generation: self.generation, runs, status };
+        let copy = KnownCopy { partition, generation: self.generation, runs, reports, status };
         self.by_key.insert(key, copy);
+    }
+
+    /// Those of kind `reports`. One that rests gathers on: what is gathered waits in its stream.
+    fn gathering(&self) -> Vec<Gathering> {
+        let reports = self.by_key.iter().filter_map(|(key, copy)| Some((key, copy.reports.as_deref()?)));
+        reports.map(|(key, reports)| gathering(key, reports)).collect()
     }
 }
 
+/// A selection that no device is meant by.
+const NOBODY: &str = "nobody,!nobody";
+
+/// What a copy gathers. One whose selector cannot be read any more gathers nothing more: it would
+/// bring reports of others to a foreign node. What it has gathered goes on.
+fn gathering(key: &CopyKey, reports: &ReportsCopy) -> Gathering {
+    let selection = match reports.selector.as_deref().map(Selection::parse).transpose() {
+        Ok(selection) => selection,
+        Err(error) => {
+            let (copy, stream) = (&key.copy, &key.stream);
+            tracing::error!(%copy, %stream, %error, "its selector cannot be read: it gathers nothing; put it again");
+            Some(Selection::parse(NOBODY).expect("two terms about a label"))
+        }
+    };
+    Gathering { gather: reports.gather, key: key.clone(), selection }
+}
+
 impl RunningCopies {
+    pub(crate) fn new(gatherings: Arc<Gatherings>) -> Self {
+        let (known, changed, moved) = Default::default();
+        Self { known, gatherings, changed, moved }
+    }
+
     fn known(&self) -> MutexGuard<'_, KnownCopies> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A machine was loaded: its partition has these copies, which run or rest, and no others.
-    pub(super) fn partition_loaded(&self, partition: PartitionId, copies: &[(StreamName, Box<str>, bool)]) {
+    pub(super) fn partition_loaded(&self, partition: PartitionId, copies: &[LoadedCopy]) {
         let mut known = self.known();
         known.by_key.retain(|_, copy| copy.partition != partition);
-        for (stream, copy, runs) in copies.iter().cloned() {
-            known.put(partition, CopyKey { stream, copy }, runs);
-        }
+        copies.iter().cloned().for_each(|copy| known.put(partition, copy));
+        self.gatherings.set(known.gathering());
         drop(known);
         self.changed.notify_one();
     }
@@ -64,15 +105,28 @@ impl RunningCopies {
     pub(super) fn change(&self, partition: PartitionId, change: CopyChange) {
         let CopyChange { stream, copy, kind } = change;
         let key = CopyKey { stream, copy };
-        match kind {
-            CopyChangeKind::Moved => {}
-            CopyChangeKind::Put { runs } => self.known().put(partition, key, runs),
-            CopyChangeKind::Gone => drop(self.known().by_key.remove(&key)),
-        }
-        if kind != CopyChangeKind::Moved {
+        let is_other = kind != CopyChangeKind::Moved;
+        if is_other {
+            let mut known = self.known();
+            match kind {
+                CopyChangeKind::Moved => {}
+                CopyChangeKind::Put { runs, reports } => {
+                    known.put(partition, LoadedCopy { key, runs, reports });
+                }
+                CopyChangeKind::Gone => drop(known.by_key.remove(&key)),
+            }
+            // Partitions of devices know it before the answer that follows this.
+            self.gatherings.set(known.gathering());
+            drop(known);
             self.changed.notify_one();
         }
         self.moved.notify_waiters();
+    }
+
+    /// Those of kind `reports`.
+    #[cfg(test)]
+    pub(super) fn gathering(&self) -> Vec<Gathering> {
+        self.known().gathering()
     }
 
     pub(super) fn len(&self) -> usize {

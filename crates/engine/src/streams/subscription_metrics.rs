@@ -15,8 +15,11 @@ use super::StreamName;
 use super::reading::{FoundStream, StreamReader};
 use crate::Engine;
 
-/// Subscriptions that are shown at most: each is four labelled values.
-const SHOWN_MAX: usize = 200;
+/// Subscriptions that are shown at most, those that are furthest behind: each is two labelled
+/// values.
+const SHOWN_MAX: usize = 1_000;
+/// Subscriptions that are looked at for these, at most: each is some rows.
+const LOOKED_AT_MAX: usize = 2_000;
 
 /// Looks at subscriptions when `/metrics` is asked for.
 #[derive(Debug)]
@@ -28,8 +31,13 @@ pub(crate) struct SubscriptionCollector {
 struct SubscriptionLag {
     stream: StreamName,
     subscription: Box<str>,
+    position: u64,
     messages: u64,
-    /// The age of the oldest one.
+}
+
+/// The same with the age of the oldest message.
+struct AgedLag {
+    lag: SubscriptionLag,
     seconds: f64,
 }
 
@@ -37,18 +45,19 @@ impl Collector for SubscriptionCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         // What cannot be read now is not shown; a store that fails says so elsewhere.
         let lags = self.lags().unwrap_or_default();
-        let labels = |one: &SubscriptionLag| {
+        let labels = |AgedLag { lag, .. }: &AgedLag| {
             [
-                ("namespace", one.stream.namespace().to_owned()),
-                ("stream", one.stream.stream().to_owned()),
-                ("subscription", one.subscription.to_string()),
+                ("namespace", lag.stream.namespace().to_owned()),
+                ("stream", lag.stream.stream().to_owned()),
+                ("subscription", lag.subscription.to_string()),
             ]
         };
-        let help = "Messages that the reader of a subscription has not committed, of up to 200 subscriptions";
+        let help =
+            "Messages that the reader of a subscription has not committed, of the 1,000 furthest behind";
         let name = "fieldpost_streams_subscription_lag_messages";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for one in &lags {
-            let value = i64::try_from(one.messages).unwrap_or(i64::MAX);
+            let value = i64::try_from(one.lag.messages).unwrap_or(i64::MAX);
             ConstGauge::new(value).encode(family.encode_family(&labels(one))?)?;
         }
         let help = "Age of the oldest of these messages, to within the age of a block; 0 without one";
@@ -62,19 +71,21 @@ impl Collector for SubscriptionCollector {
 }
 
 impl SubscriptionCollector {
-    fn lags(&self) -> Result<Vec<SubscriptionLag>, StoreError> {
+    /// Those that are furthest behind, in order of name.
+    fn lags(&self) -> Result<Vec<AgedLag>, StoreError> {
         let store = self.engine.store();
         let mut all = Vec::new();
         for index in 0..store.partitions() {
             let view = store.view(PartitionId::of_streams(index))?;
-            for subscription in view.subscriptions(SHOWN_MAX - all.len())? {
+            for subscription in view.subscriptions(LOOKED_AT_MAX - all.len())? {
                 all.extend(self.lag(&*view, subscription)?);
             }
-            if all.len() >= SHOWN_MAX {
+            if all.len() >= LOOKED_AT_MAX {
                 break;
             }
         }
-        Ok(all)
+        let shown = furthest_behind(all, SHOWN_MAX);
+        shown.into_iter().filter_map(|lag| self.aged(lag).transpose()).collect()
     }
 
     fn lag(
@@ -84,19 +95,37 @@ impl SubscriptionCollector {
     ) -> Result<Option<SubscriptionLag>, StoreError> {
         let Some(row) = view.stream(subscription.stream)? else { return Ok(None) };
         let stream = StreamName::unchecked(&row.namespace, &row.name);
-        let reader = StreamReader { store: self.engine.store(), context: &self.engine.context().streams };
         // Deleted since the view was opened.
-        let Ok(found) = reader.find(&stream) else { return Ok(None) };
+        let Ok(found) = self.reader().find(&stream) else { return Ok(None) };
         let unsaved = found.open.as_deref().map_or(0, |open| open.stands().unsaved.0);
-        let messages = lag(subscription.position, &found.tail, found.tail.messages + unsaved, found.next);
-        let oldest = match messages {
+        let StreamSubscription { name, position, .. } = subscription;
+        let messages = lag(position, &found.tail, found.tail.messages + unsaved, found.next);
+        Ok(Some(SubscriptionLag { stream, subscription: name, position, messages }))
+    }
+
+    fn aged(&self, lag: SubscriptionLag) -> Result<Option<AgedLag>, StoreError> {
+        let oldest = match lag.messages {
             0 => None,
-            _ => oldest_behind(&found, subscription.stream, subscription.position)?,
+            _ => {
+                let Ok(found) = self.reader().find(&lag.stream) else { return Ok(None) };
+                oldest_behind(&found, found.stream, lag.position)?
+            }
         };
         let now = self.engine.clock().now();
         let seconds = oldest.map_or(0.0, |at| now.0.saturating_sub(at.0).max(0) as f64 / 1_000.0);
-        Ok(Some(SubscriptionLag { stream, subscription: subscription.name, messages, seconds }))
+        Ok(Some(AgedLag { lag, seconds }))
     }
+
+    fn reader(&self) -> StreamReader<'_> {
+        StreamReader { store: self.engine.store(), context: &self.engine.context().streams }
+    }
+}
+
+fn furthest_behind(mut all: Vec<SubscriptionLag>, most: usize) -> Vec<SubscriptionLag> {
+    all.sort_by_key(|one| std::cmp::Reverse(one.messages));
+    all.truncate(most);
+    all.sort_by(|a, b| (&a.stream, &a.subscription).cmp(&(&b.stream, &b.subscription)));
+    all
 }
 
 /// When the block or chunk that has the first message behind a position was begun.
@@ -109,9 +138,29 @@ fn oldest_behind(
     if let Some(block) = found.view.stream_blocks(stream, from, 1)?.first() {
         return Ok(Some(block.created_at));
     }
-    if let Some(chunk) = found.view.stream_chunks(stream, from, 1)?.first() {
+    if let Some(chunk) = found.view.stream_chunks(stream, from..u64::MAX, 1)?.first() {
         return Ok(Some(chunk.at));
     }
     let open = found.open.as_ref().map(|open| open.read(from, 1).chunks);
     Ok(open.iter().flatten().next().map(|chunk| chunk.at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_are_furthest_behind_are_shown() {
+        let stream = StreamName::new("shop", "orders").expect("a name");
+        let lag = |(name, messages): (&str, u64)| SubscriptionLag {
+            stream: stream.clone(),
+            subscription: name.into(),
+            position: 0,
+            messages,
+        };
+        let all = [("a", 0), ("b", 7), ("c", 1), ("d", 9)].map(lag).into();
+        let shown = furthest_behind(all, 2);
+        let names: Vec<&str> = shown.iter().map(|one| &*one.subscription).collect();
+        assert_eq!(names, ["b", "d"]);
+    }
 }

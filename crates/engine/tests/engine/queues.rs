@@ -3,6 +3,7 @@
 mod aliases;
 mod dropping;
 mod floods;
+mod idempotency;
 mod leaving;
 mod retention;
 pub(crate) mod rig;
@@ -16,11 +17,10 @@ use std::time::Duration;
 use base::{Clock, Timestamp};
 use engine::queries::LOOKED_AT_MAX;
 use engine::queues::{
-    Dead, Due, IdempotencyKey, JobChange, JobRef, JobState, NewJob, OnConflict, Payload, QueueName, Recurs,
-    Retry, Want,
+    Dead, Due, JobChange, JobRef, JobState, NewJob, OnConflict, Payload, QueueName, Recurs, Retry, Want,
 };
 use engine::records;
-use records::{AnswerKey, QueueOrder, QueueSettings};
+use records::{QueueOrder, QueueSettings};
 use rig::{NOON, Rig, SECOND, job, later, orders, text, want};
 
 #[tokio::test]
@@ -161,23 +161,6 @@ async fn a_recurring_job_is_worth_doing_as_long_after_another_time() {
     assert_eq!(seen.expires_at, Some(Timestamp(NOON + 130_000)));
     rig.pass(120 * SECOND);
     assert_eq!(rig.payloads(1).await, ["1"]);
-}
-
-#[tokio::test]
-async fn a_repeat_is_answered_with_what_the_first_made() {
-    let rig = Rig::start().await;
-    let once = Some(IdempotencyKey { key: AnswerKey(5), body: 6 });
-    let first = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("published");
-    let again = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("repeated");
-    rig.restart().await;
-    let later = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("repeated");
-    assert_eq!((&again, &later, rig.counts().await), (&first, &first, [0, 1, 0, 0]));
-    let other = Some(IdempotencyKey { key: AnswerKey(5), body: 7 });
-    let refused = rig.queues().publish(&orders(), vec![job("2")], other).await;
-    assert_eq!(refused.expect_err("another body").code, "idempotency_key_reused");
-    rig.pass(24 * 3_600 * SECOND);
-    let anew = rig.queues().publish(&orders(), vec![job("2")], other).await.expect("forgotten by now");
-    assert_ne!(anew, first);
 }
 
 #[tokio::test]

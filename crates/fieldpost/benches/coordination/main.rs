@@ -20,6 +20,7 @@ mod parts;
 #[path = "../main_job/peer.rs"]
 #[allow(dead_code, reason = "shared with another benchmark")]
 mod peer;
+mod pipeline;
 mod redis;
 #[path = "../jobs/replies.rs"]
 #[allow(dead_code, reason = "shared with another benchmark")]
@@ -85,45 +86,57 @@ async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Held and let go, one pair after the other on each connection, each connection its own lock.
+/// Held and let go, one pair after the other on each connection, each connection its own lock: over
+/// a pipeline, and in calls of their own.
 async fn locks(report: &mut Report) -> Result<(), Failure> {
-    const NAME: &str = "lock_release_64x1_grpc";
+    const NAME: &str = "lock_release_64x1_grpc_pipeline";
+    const SINGLE: &str = "lock_release_64x1_grpc";
     const PEER: &str = "redis_lock_release_64x1_aof_always";
     let (own, peer) = (site::Fieldpost::start().await?, redis::start(true).await?);
     let address = own.grpc()?;
-    let (mut rates, mut peers) = (Vec::new(), Vec::new());
+    let (mut rates, mut single, mut peers) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let took = lanes(CONNECTIONS, move |lane| calls::locks(address, lane, LOCKS / CONNECTIONS));
+        let took = lanes(CONNECTIONS, move |lane| calls::pipelined_locks(address, lane, LOCKS / CONNECTIONS));
         rates.push(report.round(NAME, LOCKS, took.await?)?);
+        let took = lanes(CONNECTIONS, move |lane| calls::locks(address, lane, LOCKS / CONNECTIONS));
+        single.push(report.round(SINGLE, LOCKS, took.await?)?);
         let at = peer.address;
         let took = lanes(CONNECTIONS, move |lane| redis::locks(at, lane, LOCKS / CONNECTIONS));
         peers.push(report.round(PEER, LOCKS, took.await?)?);
     }
-    report.rate(NAME, rates, Some((PEER, peers)));
+    report.rate(NAME, rates, Some((PEER, peers.clone())));
+    report.rate(SINGLE, single, Some((PEER, peers)));
     own.stop().await
 }
 
-/// Asked one after the other on each connection, each connection its own limit.
+/// Asked one after the other on each connection, each connection its own limit: over a pipeline,
+/// and in calls of their own.
 async fn limits(report: &mut Report) -> Result<(), Failure> {
-    const NAME: &str = "limit_asked_64x1_grpc";
+    const NAME: &str = "limit_asked_64x1_grpc_pipeline";
+    const SINGLE: &str = "limit_asked_64x1_grpc";
     const PEER: &str = "redis_incr_expire_64x1";
     let (own, peer) = (site::Fieldpost::start().await?, redis::start(false).await?);
     let address = own.grpc()?;
-    let (mut rates, mut peers) = (Vec::new(), Vec::new());
+    let (mut rates, mut single, mut peers) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let took = lanes(CONNECTIONS, move |lane| calls::limits(address, lane, LIMITS / CONNECTIONS));
+        let took =
+            lanes(CONNECTIONS, move |lane| calls::pipelined_limits(address, lane, LIMITS / CONNECTIONS));
         rates.push(report.round(NAME, LIMITS, took.await?)?);
+        let took = lanes(CONNECTIONS, move |lane| calls::limits(address, lane, LIMITS / CONNECTIONS));
+        single.push(report.round(SINGLE, LIMITS, took.await?)?);
         let at = peer.address;
         let took = lanes(CONNECTIONS, move |lane| redis::limits(at, lane, LIMITS / CONNECTIONS));
         peers.push(report.round(PEER, LIMITS, took.await?)?);
     }
-    report.rate(NAME, rates, Some((PEER, peers)));
+    report.rate(NAME, rates, Some((PEER, peers.clone())));
+    report.rate(SINGLE, single, Some((PEER, peers)));
     own.stop().await
 }
 
-/// Values that are there, with so many questions under way on each connection: in calls of their
-/// own, and in one call.
+/// Values that are there, with so many questions under way on each connection: over a pipeline, in
+/// calls of their own, and in one call.
 async fn cache(report: &mut Report) -> Result<(), Failure> {
+    const NAME: &str = "cache_get_100b_64x64_grpc_pipeline";
     const SINGLE: &str = "cache_get_100b_64x64_grpc";
     const TOGETHER: &str = "cache_get_100b_64x64_grpc_in_one_call";
     const PEER: &str = "redis_get_100b_64x64";
@@ -135,8 +148,11 @@ async fn cache(report: &mut Report) -> Result<(), Failure> {
     }
     redis::put_all(at, KEYS, VALUE_BYTES).await?;
     let values = (KEYS, VALUE_BYTES);
-    let (mut single, mut together, mut peers) = (Vec::new(), Vec::new(), Vec::new());
+    let [mut rates, mut single, mut together, mut peers] = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
+        let total = GETS / CONNECTIONS;
+        let took = lanes(CONNECTIONS, move |_| calls::pipelined_gets(address, values, IN_FLIGHT, total));
+        rates.push(report.round(NAME, GETS, took.await?)?);
         let total = SINGLE_GETS / CONNECTIONS;
         let took = lanes(CONNECTIONS, move |_| calls::gets(address, values, (IN_FLIGHT, 1), total));
         single.push(report.round(SINGLE, SINGLE_GETS, took.await?)?);
@@ -147,6 +163,7 @@ async fn cache(report: &mut Report) -> Result<(), Failure> {
         let took = lanes(CONNECTIONS, move |_| redis::gets(at, values, IN_FLIGHT, total));
         peers.push(report.round(PEER, GETS, took.await?)?);
     }
+    report.rate(NAME, rates, Some((PEER, peers.clone())));
     report.rate(SINGLE, single, Some((PEER, peers.clone())));
     report.rate(TOGETHER, together, Some((PEER, peers)));
     own.stop().await

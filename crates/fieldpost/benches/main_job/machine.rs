@@ -90,8 +90,20 @@ pub(super) fn peak_resident_mib(process: u32) -> Result<u64, Failure> {
 }
 
 /// Finer: where little is measured.
+pub(super) fn peak_resident_kib(process: u32) -> Result<u64, Failure> {
+    status_kib(process, "VmHWM:")
+}
+
+/// Finer: where little is measured.
 pub(super) fn resident_kib(process: u32) -> Result<u64, Failure> {
     status_kib(process, "VmRSS:")
+}
+
+/// What of it is the process's own: without pages of the program's file, which the system takes
+/// back where memory is short.
+#[allow(dead_code, reason = "only where little is measured")]
+pub(super) fn own_resident_kib(process: u32) -> Result<u64, Failure> {
+    status_kib(process, "RssAnon:")
 }
 
 fn status_mib(process: u32, field: &str) -> Result<u64, Failure> {

@@ -1,12 +1,14 @@
 //! `make bench`: how fast the outbox relay moves rows of a real PostgreSQL, which syncs.
 //!
 //! `full`: rows a second from a full table. `latency`: from a commit to the job's being consumed,
-//! with nothing else to do. `backlog`: the rate with many rows waiting, and beside it the rate with
-//! a transaction open elsewhere for the whole run. `bloat`: dead rows and the table's size at 1,000
-//! rows a second. `cargo bench --bench relay -- full latency` runs these two parts alone.
+//! with nothing else to do. `backlog`: the rate with many rows waiting, beside that of `full`; and
+//! the same with a transaction open elsewhere for the whole run and rows that were rolled back
+//! among them. `bloat`: dead rows and the table's size at 1,000 rows a second, once a minute.
+//! `cargo bench --bench relay -- full latency` runs these two parts alone.
 //!
-//! FIELDPOST_BENCH_RELAY_ROWS says how many rows wait (1,000,000), FIELDPOST_BENCH_RELAY_SECONDS
-//! how long `bloat` lasts (60).
+//! FIELDPOST_BENCH_RELAY_ROWS says how many rows wait (10,000,000).
+//! FIELDPOST_BENCH_RELAY_BLOAT_MINUTES says how long `bloat` lasts: 60 where it is named on the
+//! command line, else 2.
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 
@@ -54,6 +56,21 @@ type Failure = Box<dyn Error + Send + Sync>;
 /// Rows of a round.
 const ROWS: u64 = 200_000;
 const ROUNDS: usize = 3;
+/// Rows that wait in `backlog`.
+const BACKLOG_ROWS: u64 = 10_000_000;
+/// Rows that are written in one transaction where others are rolled back in between, and those.
+const CHUNK_ROWS: u64 = 100_000;
+const ROLLED_BACK_ROWS: u64 = 10_000;
+/// Minutes of `bloat`: where it is asked for by name, and beside the other parts.
+const BLOAT_MINUTES: u64 = 60;
+const BLOAT_MINUTES_BESIDE: u64 = 2;
+/// Rows of a tenth of a second in `bloat`.
+const BLOAT_ROWS: u64 = 100;
+const TENTHS_OF_A_MINUTE: u64 = 600;
+const QUEUE: &str = "queue:bench/relay";
+const STREAM: &str = "stream:bench/relay";
+/// The rate that those of `backlog` stand beside.
+const FULL: &str = "relay_full_1queue";
 /// Rows of `latency`, one every so often.
 const SINGLE: usize = 1_000;
 const SINGLE_EVERY: Duration = Duration::from_millis(10);
@@ -68,48 +85,68 @@ fn main() -> Result<(), Failure> {
 }
 
 async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
+    let mut full_rounds = Vec::new();
+    if parts.has("full") || parts.has("backlog") {
+        full_rounds = full(report, FULL, QUEUE).await?;
+    }
     if parts.has("full") {
-        for (name, to) in
-            [("relay_full_1queue", "queue:bench/relay"), ("relay_full_1stream", "stream:bench/relay")]
-        {
-            let mut rounds = Vec::new();
-            for _ in 0..ROUNDS {
-                let stage = RelayStage::start(ROWS, to).await?;
-                rounds.push(report.round(name, ROWS, stage.moved(ROWS).await?)?);
-                stage.stop().await?;
-            }
-            report.rate(name, rounds, None);
-        }
+        full(report, "relay_full_1stream", STREAM).await?;
     }
     if parts.has("latency") {
         latency(report).await?;
     }
     if parts.has("backlog") {
-        let waiting = variable("FIELDPOST_BENCH_RELAY_ROWS", 1_000_000).max(ROWS);
-        for (name, is_open) in [("relay_backlog", false), ("relay_backlog_open_transaction", true)] {
-            let stage = RelayStage::start(waiting, "queue:bench/relay").await?;
-            let open = is_open.then(|| OpenTransaction::begin(&stage.postgres)).transpose()?;
-            let rate = report.round(name, ROWS, stage.moved(ROWS).await?)?;
-            report.rate(name, vec![rate], None);
-            drop(open);
-            stage.stop().await?;
-        }
+        backlog(report, &full_rounds).await?;
     }
     if parts.has("bloat") {
-        bloat(report).await?;
+        let usual = if parts.names("bloat") { BLOAT_MINUTES } else { BLOAT_MINUTES_BESIDE };
+        bloat(report, parts::size("FIELDPOST_BENCH_RELAY_BLOAT_MINUTES", usual)?.max(1)).await?;
     }
     Ok(())
 }
 
-fn variable(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+/// Rows a second from a table that is full when the relay starts.
+async fn full(report: &mut Report, name: &str, to: &str) -> Result<Vec<f64>, Failure> {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let stage = RelayStage::start(to).await?;
+        stage.fill(ROWS);
+        rounds.push(report.round(name, ROWS, stage.moved(ROWS).await?)?);
+        stage.stop().await?;
+    }
+    report.rate(name, rounds.clone(), None);
+    Ok(rounds)
+}
+
+/// The same with many more rows behind those that are moved, beside these rounds.
+async fn backlog(report: &mut Report, full_rounds: &[f64]) -> Result<(), Failure> {
+    let waiting = parts::size("FIELDPOST_BENCH_RELAY_ROWS", BACKLOG_ROWS)?.max(ROWS * ROUNDS as u64);
+    for (name, is_open) in [("relay_backlog", false), ("relay_backlog_open_transaction", true)] {
+        let stage = RelayStage::start(QUEUE).await?;
+        let open = is_open.then(|| OpenTransaction::begin(&stage.postgres)).transpose()?;
+        if is_open {
+            stage.fill_with_gaps(waiting);
+        } else {
+            stage.fill(waiting);
+        }
+        let rows = stage.postgres.sql("postgres", "SELECT count(*) FROM fieldpost_outbox");
+        report.note(&format!("  {name}: {rows} rows wait"))?;
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            rounds.push(report.round(name, ROWS, stage.moved(ROWS).await?)?);
+        }
+        report.rate(&format!("{name}, {rows} rows"), rounds, Some((FULL, full_rounds.to_vec())));
+        drop(open);
+        stage.stop().await?;
+    }
+    Ok(())
 }
 
 /// A server, a database with rows, and no relay yet.
 struct RelayStage {
     server: site::Fieldpost,
     postgres: Postgres,
-    is_stream: bool,
+    to: String,
 }
 
 /// A transaction that has a number and goes on until it is dropped.
@@ -139,20 +176,37 @@ fn psql(postgres: &Postgres) -> Result<std::process::Child, Failure> {
 }
 
 impl RelayStage {
-    async fn start(rows: u64, to: &str) -> Result<Self, Failure> {
+    async fn start(to: &str) -> Result<Self, Failure> {
         let server = site::Fieldpost::start().await?;
         let postgres = Postgres::start(&["shared_buffers=256MB", "max_wal_size=4GB"]);
         let made = StdCommand::new(env!("CARGO_BIN_EXE_fieldpost")).args(["relay", "sql"]).output()?;
         postgres.sql("postgres", &String::from_utf8(made.stdout)?);
-        postgres.sql(
-            "postgres",
-            &format!(
-                "INSERT INTO fieldpost_outbox (destination, key, payload) \
-                 SELECT '{to}', (n % 1000)::text, '{PAYLOAD}' FROM generate_series(1, {rows}) n; \
-                 VACUUM ANALYZE fieldpost_outbox; CHECKPOINT;"
-            ),
-        );
-        Ok(Self { server, postgres, is_stream: to.starts_with("stream:") })
+        Ok(Self { server, postgres, to: to.to_owned() })
+    }
+
+    fn insert(&self, rows: u64) -> String {
+        format!(
+            "INSERT INTO fieldpost_outbox (destination, key, payload) \
+             SELECT '{}', (n % 1000)::text, '{PAYLOAD}' FROM generate_series(1, {rows}) n;\n",
+            self.to
+        )
+    }
+
+    /// So many rows wait.
+    fn fill(&self, rows: u64) {
+        let insert = self.insert(rows);
+        self.postgres.sql("postgres", &format!("{insert}VACUUM ANALYZE fieldpost_outbox; CHECKPOINT;"));
+    }
+
+    /// The same, in several transactions, with others in between that were rolled back: what is
+    /// left of those no vacuum takes away while a transaction is open.
+    fn fill_with_gaps(&self, rows: u64) {
+        let mut script = String::new();
+        for _ in 0..rows.div_ceil(CHUNK_ROWS) {
+            let (kept, gone) = (self.insert(CHUNK_ROWS), self.insert(ROLLED_BACK_ROWS));
+            script.push_str(&format!("{kept}BEGIN;\n{gone}ROLLBACK;\n"));
+        }
+        self.postgres.sql("postgres", &format!("{script}VACUUM ANALYZE fieldpost_outbox; CHECKPOINT;"));
     }
 
     async fn relay(&self) -> Result<Child, Failure> {
@@ -165,25 +219,28 @@ impl RelayStage {
         Ok(relay?)
     }
 
-    /// How long a relay takes to bring so many rows to where they go, its start included.
+    /// How long a relay takes to bring so many more rows to where they go, its start included.
     async fn moved(&self, rows: u64) -> Result<Duration, Failure> {
-        let (kind, figures) = if self.is_stream {
-            ("streams", &["messages"][..])
-        } else {
-            ("queues", &["ready", "scheduled"][..])
-        };
+        let is_stream = self.to == STREAM;
+        let (kind, figures) =
+            if is_stream { ("streams", &["messages"][..]) } else { ("queues", &["ready", "scheduled"][..]) };
         let request = http::request("GET", &format!("/v1/{kind}/bench/relay"), &[], "");
         let mut http = Http::open(self.server.site.http.address().await).await?;
-        if self.is_stream {
+        if is_stream {
             // One that is not there has no figures.
             http.ask(&http::json("PUT", "/v1/streams/bench/relay/settings", "{}"), 204).await?;
         }
+        let count = |told: &[u8]| -> Result<u64, Failure> {
+            let told: Value = serde_json::from_slice(told)?;
+            Ok(figures.iter().filter_map(|figure| told[*figure].as_u64()).sum())
+        };
+        // A queue without jobs has figures, too.
+        let before = count(http.ask(&request, 200).await?)?;
         let begun = Instant::now();
         let mut relay = self.relay().await?;
         loop {
-            let told: Value = serde_json::from_slice(http.ask(&request, 200).await?)?;
-            let arrived: u64 = figures.iter().filter_map(|figure| told[*figure].as_u64()).sum();
-            if arrived >= rows {
+            let arrived = count(http.ask(&request, 200).await?)?;
+            if arrived >= before + rows {
                 let took = begun.elapsed();
                 relay.kill().await?;
                 return Ok(took);
@@ -199,7 +256,7 @@ impl RelayStage {
 
 /// Each row says when it was written; the consumer waits for it. The commit's own sync counts too.
 async fn latency(report: &mut Report) -> Result<(), Failure> {
-    let stage = RelayStage::start(0, "queue:bench/relay").await?;
+    let stage = RelayStage::start(QUEUE).await?;
     let mut relay = stage.relay().await?;
     let mut http = Http::open(stage.server.site.http.address().await).await?;
     let consume = http::json("POST", "/v1/queues/bench/relay/consume", r#"{"wait":"30s","max":1000}"#);
@@ -241,31 +298,55 @@ async fn latency(report: &mut Report) -> Result<(), Failure> {
     stage.stop().await
 }
 
-/// What is left of rows that were moved.
-async fn bloat(report: &mut Report) -> Result<(), Failure> {
-    let seconds = variable("FIELDPOST_BENCH_RELAY_SECONDS", 60);
-    let stage = RelayStage::start(0, "stream:bench/relay").await?;
+/// What is left of rows that were moved, once a minute: dead rows, and bytes of the table.
+async fn bloat(report: &mut Report, minutes: u64) -> Result<(), Failure> {
+    let stage = RelayStage::start(STREAM).await?;
     let mut relay = stage.relay().await?;
     let mut writer = psql(&stage.postgres)?;
     let mut input = writer.stdin.take().ok_or("it is piped")?;
-    let row = format!(
-        "INSERT INTO fieldpost_outbox (destination, payload) \
-         SELECT 'stream:bench/relay', '{PAYLOAD}' FROM generate_series(1, 100) n;\n"
-    );
+    let row = stage.insert(BLOAT_ROWS);
     let mut tenth = tokio::time::interval(Duration::from_millis(100));
-    for _ in 0..seconds * 10 {
-        tenth.tick().await;
-        input.write_all(row.as_bytes())?;
+    let mut samples = Vec::new();
+    for minute in 1..=minutes {
+        for _ in 0..TENTHS_OF_A_MINUTE {
+            tenth.tick().await;
+            input.write_all(row.as_bytes())?;
+        }
+        let sample = BloatSample::of(&stage.postgres)?;
+        let BloatSample { dead, bytes } = sample;
+        report.note(&format!("  relay_1000_a_second: after {minute} min {dead} dead rows, {bytes} bytes"))?;
+        samples.push(sample);
     }
     drop(input);
     writer.wait()?;
-    let figures = "SELECT n_dead_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables \
-                   WHERE relname = 'fieldpost_outbox'";
-    let found = stage.postgres.sql("postgres", figures);
-    let (dead, bytes) = found.split_once('|').ok_or("two figures")?;
-    report.note(&format!("  relay_1000_a_second: after {seconds} s {dead} dead rows, {bytes} bytes"))?;
-    report.figure("relay_1000_a_second dead rows", dead.to_owned());
-    report.figure("relay_1000_a_second size", format!("{:.1} MB", bytes.parse::<f64>()? / 1e6));
+    // Bounded and flat is what is no larger in the end than in the middle.
+    let at = |place: usize| samples.get(place).copied().ok_or("a minute at least");
+    let most = BloatSample {
+        dead: samples.iter().map(|sample| sample.dead).max().unwrap_or_default(),
+        bytes: samples.iter().map(|sample| sample.bytes).max().unwrap_or_default(),
+    };
+    let (first, middle, last) = (at(0)?, at(samples.len() / 2)?, at(samples.len() - 1)?);
+    for (when, sample) in [("first", first), ("middle", middle), ("last", last), ("max", most)] {
+        let name = format!("relay_1000_a_second, {minutes} min, {when}");
+        report.figure(&format!("{name}: dead rows"), sample.dead.to_string());
+        report.figure(&format!("{name}: size"), format!("{:.1} MB", sample.bytes as f64 / 1e6));
+    }
     relay.kill().await?;
     stage.stop().await
+}
+
+#[derive(Clone, Copy)]
+struct BloatSample {
+    dead: u64,
+    bytes: u64,
+}
+
+impl BloatSample {
+    fn of(postgres: &Postgres) -> Result<Self, Failure> {
+        let figures = "SELECT n_dead_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables \
+                       WHERE relname = 'fieldpost_outbox'";
+        let found = postgres.sql("postgres", figures);
+        let (dead, bytes) = found.split_once('|').ok_or("two figures")?;
+        Ok(Self { dead: dead.parse()?, bytes: bytes.parse()? })
+    }
 }

@@ -36,6 +36,7 @@ mod site;
 
 mod append;
 mod copy;
+mod line;
 mod read;
 mod reader;
 mod weak;
@@ -63,7 +64,7 @@ const _: () = assert!(PAYLOAD.len() == 100);
 const MESSAGES: &str = "/v1/streams/bench/one/messages";
 
 fn main() -> Result<(), Failure> {
-    let parts = ["append", "read", "reader", "idle", "large", "copy"];
+    let parts = ["append", "read", "reader", "idle", "large", "copy", "catch_up", "cut_off"];
     parts::run(Builder::new_current_thread(), &parts, measure)
 }
 
@@ -88,11 +89,17 @@ async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
     if parts.has("copy") {
         copy::a_backlog(report).await?;
     }
+    if parts.has("catch_up") {
+        copy::catch_up(report).await?;
+    }
+    if parts.has("cut_off") {
+        copy::a_month_without_a_line(report).await?;
+    }
     Ok(())
 }
 
 /// Runs `lane` so often at once, and says how long it took until the last was done.
-async fn all_lanes<F>(count: u32, lane: impl Fn(u32) -> F) -> Result<Duration, Failure>
+async fn all_lanes<F>(count: u32, lane: impl FnMut(u32) -> F) -> Result<Duration, Failure>
 where
     F: Future<Output = Result<(), Failure>> + Send + 'static,
 {

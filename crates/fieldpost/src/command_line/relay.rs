@@ -7,11 +7,12 @@ use std::fs;
 use std::io::{self, Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use ::relay::{
-    BackfillPlan, DatabaseError, DatabaseUrl, OnRefused, RefusedChoice, RelayConfig, TableName, WatchedTable,
-    backfill, drop_refused, inbox_script, list_refused, outbox_script, outbox_status, over_http, relay_name,
-    retry_refused, watch_script,
+    BackfillPlan, ClientRenewal, DatabaseError, DatabaseUrl, OnRefused, RefusedChoice, RelayConfig,
+    TableName, WatchedTable, backfill, drop_refused, inbox_script, list_refused, outbox_script,
+    outbox_status, over_http, relay_name, retry_refused, watch_script,
 };
 use clap::{Args, Subcommand, ValueEnum};
 use fieldpost_client::{Client, Trust};
@@ -93,7 +94,7 @@ struct OutboxFlags {
 }
 
 /// The flags of `relay run`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 struct RelayRun {
     /// The database: postgres://user:password@host:5432/database; better given in
     /// FIELDPOST_RELAY_DATABASE, which no list of processes shows.
@@ -106,7 +107,8 @@ struct RelayRun {
     #[arg(long, value_name = "URL", env = "FIELDPOST_URL", hide_env_values = true)]
     #[arg(default_value = "http://127.0.0.1:8080")]
     server: String,
-    /// A file with the token that the server asks for; otherwise FIELDPOST_TOKEN.
+    /// A file with the token that the server asks for; otherwise FIELDPOST_TOKEN. It is read again
+    /// where the server does not take the token any more.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// A PEM file with the certificates to trust in place of the system's, of the server.
@@ -160,17 +162,30 @@ struct RelayBackfill {
 /// The commands of `relay refused`.
 #[derive(Debug, Subcommand)]
 enum RelayRefused {
-    /// Show them, the first 1,000; also those that are held in the outbox.
+    /// Show them; also those that are held in the outbox.
     Ls(OutboxFlags),
-    /// Have them tried again.
-    Retry(ChosenRows),
-    /// Delete them.
-    Drop(ChosenRows),
+    /// Have them tried again: all, or those with one id.
+    Retry(RetriedRows),
+    /// Delete them. Which ones has to be said: they do not come back.
+    Drop(DroppedRows),
 }
 
-/// Some refused rows.
+/// The flags of `relay refused retry`.
 #[derive(Args, Debug)]
-struct ChosenRows {
+struct RetriedRows {
+    #[command(flatten)]
+    outbox: OutboxFlags,
+    /// Those with this id.
+    #[arg(long, value_name = "ID", conflicts_with = "all")]
+    id: Option<i64>,
+    /// All of them, which is meant without a flag, too.
+    #[arg(long)]
+    all: bool,
+}
+
+/// The flags of `relay refused drop`.
+#[derive(Args, Debug)]
+struct DroppedRows {
     #[command(flatten)]
     outbox: OutboxFlags,
     /// Those with this id.
@@ -221,18 +236,15 @@ async fn carry_out(action: RelayAction) -> Result<(), RelayFailure> {
         RelayAction::Sql(flags) => Ok(stdout().write_all(sql(&flags).as_bytes())?),
         RelayAction::Run(flags) => move_rows(flags).await,
         RelayAction::Backfill(flags) => send_what_is_there(flags).await,
-        RelayAction::Refused(RelayRefused::Ls(outbox)) => {
-            let rows = list_refused(&database(&outbox.database)?, &outbox.table).await?;
-            Ok(shown::refused_rows(&rows, outbox.json, &mut stdout())?)
-        }
+        RelayAction::Refused(RelayRefused::Ls(outbox)) => list_all_refused(&outbox).await,
         RelayAction::Refused(RelayRefused::Retry(rows)) => {
             let database = database(&rows.outbox.database)?;
-            let count = retry_refused(&database, &rows.outbox.table, rows.choice()).await?;
+            let count = retry_refused(&database, &rows.outbox.table, choice(rows.id)).await?;
             Ok(shown::count("retried", count, rows.outbox.json, &mut stdout())?)
         }
         RelayAction::Refused(RelayRefused::Drop(rows)) => {
             let database = database(&rows.outbox.database)?;
-            let count = drop_refused(&database, &rows.outbox.table, rows.choice()).await?;
+            let count = drop_refused(&database, &rows.outbox.table, choice(rows.id)).await?;
             Ok(shown::count("dropped", count, rows.outbox.json, &mut stdout())?)
         }
         RelayAction::Status(outbox) => {
@@ -242,10 +254,21 @@ async fn carry_out(action: RelayAction) -> Result<(), RelayFailure> {
     }
 }
 
-impl ChosenRows {
-    fn choice(&self) -> RefusedChoice {
-        self.id.map_or(RefusedChoice::All, RefusedChoice::Id)
+fn choice(id: Option<i64>) -> RefusedChoice {
+    id.map_or(RefusedChoice::All, RefusedChoice::Id)
+}
+
+async fn list_all_refused(outbox: &OutboxFlags) -> Result<(), RelayFailure> {
+    let (mut out, mut count) = (stdout(), 0);
+    list_refused(&database(&outbox.database)?, &outbox.table, |rows| {
+        count += rows.len();
+        shown::refused_rows(rows, outbox.json, &mut out).map_err(RelayFailure::from)
+    })
+    .await?;
+    if count == 0 && !outbox.json {
+        writeln!(out, "no refused rows")?;
     }
+    Ok(())
 }
 
 fn sql(flags: &RelaySql) -> String {
@@ -270,7 +293,7 @@ async fn move_rows(flags: RelayRun) -> Result<(), RelayFailure> {
             RelayOnRefused::Skip => OnRefused::Skip,
             RelayOnRefused::Hold => OnRefused::Hold,
         },
-        make_call: over_http(client(&flags)?),
+        make_call: over_http(client(&flags)?, renewal(flags.clone())),
         name: relay_name(),
     };
     let mut signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal).into_iter();
@@ -288,6 +311,18 @@ async fn move_rows(flags: RelayRun) -> Result<(), RelayFailure> {
     }
     stop.send_replace(true);
     relay.await.map_err(failed)
+}
+
+/// Reads the file of the token again: it may have been rotated while the relay ran.
+fn renewal(flags: RelayRun) -> ClientRenewal {
+    Arc::new(move || {
+        flags.token_file.as_ref()?;
+        let renewed = client(&flags);
+        if let Err(error) = &renewed {
+            tracing::warn!(%error, "the server asks for another token, and the file gives none");
+        }
+        renewed.ok()
+    })
 }
 
 fn client(flags: &RelayRun) -> Result<Client, RelayFailure> {
@@ -363,7 +398,8 @@ mod tests {
             "sql --inbox --watch a --to queue:a/b",
             "run",
             "backfill --database postgres://u@h/d --table t",
-            "refused retry --database postgres://u@h/d",
+            "refused retry --database postgres://u@h/d --id 1 --all",
+            "refused drop --database postgres://u@h/d",
             "refused drop --database postgres://u@h/d --id 1 --all",
         ] {
             assert!(parse(line).is_err(), "{line}");
@@ -375,6 +411,7 @@ mod tests {
             "run --database postgres://u@h/d --on-refused hold",
             "backfill --database postgres://u@h/d --table t --to queue:a/b --where x>1",
             "refused ls --database postgres://u@h/d",
+            "refused retry --database postgres://u@h/d",
             "refused retry --database postgres://u@h/d --all",
             "refused drop --database postgres://u@h/d --id 7",
             "status --database postgres://u@h/d --json",

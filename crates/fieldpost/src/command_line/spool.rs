@@ -2,19 +2,21 @@
 //!
 //! It runs on one thread beside those that go to the disk: it is meant for weak machines.
 
-mod start_up_pages;
+mod allocator_settings;
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fieldpost_client::{Client, Trust};
-use spool::{Destination, KeepFree, SpoolConfig, SpoolError, SpoolFullChoice};
+use spool::{Destination, KeepFree, ReleaseMemory, SpoolConfig, SpoolError, SpoolFullChoice};
 
 use crate::EXIT_WRONG;
+use crate::program_pages::ProgramPages;
 
 /// Threads for what blocks beside the two of the spool's own.
 const BLOCKING_THREADS: usize = 2;
@@ -79,6 +81,7 @@ const BYTES_MAX_MIN: u64 = 64_000;
 
 /// Runs the agent.
 pub(crate) fn run(flags: SpoolFlags) -> ExitCode {
+    allocator_settings::re_exec_with_settings();
     let config = match config(flags) {
         Ok(config) => config,
         Err(text) => return failed(&text, EXIT_WRONG),
@@ -121,6 +124,7 @@ fn config(flags: SpoolFlags) -> Result<SpoolConfig, String> {
             _ => {}
         }
     }
+    let program_pages = ProgramPages::at_start();
     Ok(SpoolConfig {
         server,
         directory: flags.dir,
@@ -132,7 +136,7 @@ fn config(flags: SpoolFlags) -> Result<SpoolConfig, String> {
         keep_free: flags.keep_free,
         follow: flags.follow.zip(flags.stream),
         ready_file: flags.ready_file,
-        release_memory: start_up_pages::give_back,
+        release_memory: ReleaseMemory(Arc::new(move || program_pages.release())),
     })
 }
 

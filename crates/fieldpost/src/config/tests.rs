@@ -114,6 +114,7 @@ fn the_defaults_are_those_of_the_contract() {
         storages: Vec::new(),
         node_name: None,
         streams_memory_bytes: 64_000_000,
+        streams_disk_free_bytes: Some(512_000_000),
         coordination: engine::CoordinationSettings::default(),
         durability: Durability::Always,
         store_memory_bytes: 64 << 20,
@@ -137,6 +138,7 @@ fn every_key_of_the_contract_is_accepted_at_its_default() {
             durability = { sync = "always", sync_interval = "1s" }
             jobs.resident_max = 65536
             streams.memory = "64MB"
+            streams.disk_free = "512MB"
             store.memory = "64MiB"
             node.name = ""
             relay = { database = "", table = "fieldpost_outbox", on_refused = "skip" }
@@ -167,8 +169,8 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
     let of = "the contract's keys, four of connections, three of operations, three of picks, ten of notices and frames, \
-              streams, the store, the node, three of the relay, five of coordination";
-    assert_eq!(keys.len(), 72, "{of}");
+              two of streams, the store, the node, three of the relay, five of coordination";
+    assert_eq!(keys.len(), 73, "{of}");
 }
 
 #[test]

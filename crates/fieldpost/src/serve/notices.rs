@@ -8,8 +8,9 @@ use engine::Engine;
 use engine::notices::{Condition, Detail, Signal, SignalTopic};
 use engine::records::NoticeKind;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
+
+use super::free_space::{Space, space_of};
 
 /// How often the disk is asked: nothing tells when it fills.
 const DISK_EVERY: Duration = Duration::from_secs(60);
@@ -62,7 +63,7 @@ fn of_certificate(condition: Condition, detail: Detail) -> Signal {
 }
 
 /// Signals when less than `least` bytes are free on the disk with the data, and when there are a
-/// quarter more again. Streams are told too: they make room, or refuse.
+/// quarter more again.
 pub(super) async fn watch_disk(
     engine: Engine,
     data_dir: PathBuf,
@@ -76,25 +77,11 @@ pub(super) async fn watch_disk(
             _ = stop.wait_for(|stop| *stop) => return,
             _ = ticks.tick() => {}
         }
-        let asked = data_dir.clone();
-        let free = spawn_blocking(move || rustix::fs::statvfs(&asked)).await;
-        let Ok(Ok(disk)) = free else {
-            tracing::debug!("the disk does not say how much of it is free");
-            continue;
-        };
-        if let Some(condition) = condition_of_disk(disk.f_bavail.saturating_mul(disk.f_frsize), least) {
-            let is_nearly_full = matches!(condition, Condition::Firing(_));
-            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let Some(Space { free, .. }) = space_of(&data_dir).await else { continue };
+        if let Some(condition) = condition_of_disk(free, least) {
             let detail = Detail::default().number("free_bytes", free).number("limit_bytes", least);
             let subject = "disk".into();
             engine.signal(Signal { topic: SignalTopic::Storage, subject, condition, detail });
-            let streams = engine.streams();
-            tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => return,
-                told = streams.disk_is_nearly_full(is_nearly_full) => if told.is_err() {
-                    tracing::debug!("streams are not told how full the disk is");
-                },
-            }
         }
     }
 }

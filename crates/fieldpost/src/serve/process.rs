@@ -34,7 +34,7 @@ struct Process {
 
 /// What the kernel says of this process.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Told {
+struct ProcessUsage {
     cpu_seconds: f64,
     resident_bytes: u64,
     threads: u64,
@@ -43,14 +43,14 @@ struct Told {
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let told = match told() {
-            Ok(told) => told,
+        let usage = match usage() {
+            Ok(usage) => usage,
             Err(error) => {
                 debug!(%error, "/proc says nothing of the process; /metrics leaves it out");
                 return Ok(());
             }
         };
-        let cpu = ConstCounter::new(told.cpu_seconds);
+        let cpu = ConstCounter::new(usage.cpu_seconds);
         let (name, help) = ("fieldpost_process_cpu_seconds", "Time of processors that the process has used");
         cpu.encode(encoder.encode_descriptor(name, help, None, cpu.metric_type())?)?;
         let open_files_max = rlimit::getrlimit(rlimit::Resource::NOFILE).map_or(0, |(soft, _)| soft);
@@ -58,10 +58,10 @@ impl Collector for Process {
             (
                 "fieldpost_process_resident_memory_bytes",
                 "Memory of the process that is in RAM",
-                told.resident_bytes as f64,
+                usage.resident_bytes as f64,
             ),
-            ("fieldpost_process_threads", "Threads", told.threads as f64),
-            ("fieldpost_process_open_fds", "Open files, connections included", told.open_files as f64),
+            ("fieldpost_process_threads", "Threads", usage.threads as f64),
+            ("fieldpost_process_open_fds", "Open files, connections included", usage.open_files as f64),
             ("fieldpost_process_max_fds", "Open files that the process may have", open_files_max as f64),
             (
                 "fieldpost_process_start_time_seconds",
@@ -81,11 +81,11 @@ pub(super) fn resident_bytes() -> Option<u64> {
     number_of(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:").map(|kib| kib * 1_024)
 }
 
-fn told() -> io::Result<Told> {
+fn usage() -> io::Result<ProcessUsage> {
     let (cpu_ticks, _) = ticks(&fs::read_to_string("/proc/self/stat")?).ok_or_else(unclear)?;
     let status = fs::read_to_string("/proc/self/status")?;
     let of_status = |key| number_of(&status, key).ok_or_else(unclear);
-    Ok(Told {
+    Ok(ProcessUsage {
         cpu_seconds: cpu_ticks / TICKS_PER_SECOND,
         resident_bytes: of_status("VmRSS:")? * 1_024,
         threads: of_status("Threads:")?,

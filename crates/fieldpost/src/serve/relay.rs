@@ -53,10 +53,7 @@ async fn answered(mut router: Router, call: OutgoingCall) -> Result<CallAnswer, 
     let query = call.parameter.map(|(name, value)| format!("?{name}={value}"));
     let path = format!("/v1/{}{}", call.path.join("/"), query.unwrap_or_default());
     let method = if call.is_put { Method::PUT } else { Method::POST };
-    let mut request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
-    if let Some(key) = &call.idempotency_key {
-        request = request.header("idempotency-key", key);
-    }
+    let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
     let request = request.body(Body::from(call.body)).map_err(|error| error.to_string())?;
     let Ok(response) = router.call(request).await;
     let (status, seconds) = (response.status().as_u16(), response.headers().get(RETRY_AFTER));

@@ -9,7 +9,7 @@
 //! `simulation`.
 
 mod clock;
-mod disk;
+pub(crate) mod disk;
 mod full_disk;
 mod jobs;
 mod kills;
@@ -17,6 +17,7 @@ mod load;
 mod read_only_disk;
 mod scribe;
 mod stop;
+mod streams;
 mod wall_clock;
 
 use std::path::Path;

@@ -7,6 +7,7 @@ mod inside;
 mod kills;
 mod refusals;
 mod rig;
+mod under_writers;
 mod watching;
 mod writers;
 
@@ -36,6 +37,8 @@ async fn rows_become_jobs_and_messages_in_the_order_of_their_keys() {
     let taken = rig.server.json("POST", "/v1/queues/shop/mail/consume", r#"{"wait":"30s"}"#).await.json();
     assert_eq!((&taken["jobs"][0]["payload"], &taken["jobs"][0]["tries"]), (&json!("woken"), &json!(3)));
     assert!(rig.stop().await.success());
+    // It has said goodbye.
+    assert_eq!(rig.server.get("/v1/relays").await["items"], json!([]));
 }
 
 #[tokio::test]
@@ -71,5 +74,9 @@ async fn of_two_relays_one_works_and_the_other_takes_over() {
     rig.kill_relay().await;
     rig.sql(&outbox_row("stream:shop/orders", None, &json!(2), None));
     rig.until_messages("shop/orders", 2).await;
+    // At no time two are said to work, however lately the first was heard.
+    let relays = rig.until_relays(|relays| states(relays, "working") == 1).await;
+    assert_eq!(states(&relays, "working"), 1);
+    rig.until_relays(|relays| relays.len() == 1).await;
     drop(second);
 }

@@ -4,12 +4,16 @@
 mod damage;
 mod following;
 mod full;
+mod full_disk;
 mod kills;
 mod mqtt;
 mod page;
 mod refusals;
 mod rig;
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base::Timestamp;
 use serde_json::{Value, json};
 
 use rig::SpoolRig;
@@ -91,6 +95,24 @@ async fn a_request_with_a_key_of_its_own_takes_effect_once() {
     }
     rig.until(|state| state["forwarded"] == 6).await;
     assert_eq!(rig.consumed("shop/mail").await, [json!(1), json!(2)]);
+}
+
+#[tokio::test]
+async fn the_time_that_a_job_waits_in_the_spool_counts_for_its_delay() {
+    const OUTAGE: Duration = Duration::from_secs(2);
+    let mut rig = SpoolRig::start(&[]).await;
+    rig.server.kill().await;
+    rig.spooled("/v1/queues/shop/mail/jobs", &json!({"payload": 1, "delay": "1h"})).await;
+    let accepted = SystemTime::now();
+    rig.until(|_| accepted.elapsed().is_ok_and(|waited| waited > OUTAGE)).await;
+    rig.server.start_again().await;
+    rig.until(|state| state["waiting"] == 0).await;
+    let jobs = rig.server.get("/v1/queues/shop/mail/jobs").await;
+    let run_at =
+        jobs["items"][0]["run_at"].as_str().and_then(|at| Timestamp::parse(at).ok()).expect("a time");
+    let accepted_ms = accepted.duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as i64;
+    let late_ms = run_at.0 - accepted_ms - 3_600_000;
+    assert!(late_ms < OUTAGE.as_millis() as i64, "{late_ms} ms late: {jobs}");
 }
 
 #[tokio::test]

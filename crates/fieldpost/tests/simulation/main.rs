@@ -53,7 +53,8 @@
 //! Users' [queues] of jobs are a workload of their own, as nothing of a queue ever commits together
 //! with a device. [Both] run in one life too: one process, one store, one machine with its faults.
 //! Notices and operations are the workload of the [registry].
-//! Tasks and campaigns have one of their own, [campaigns], and [streams] another.
+//! Tasks and campaigns have one of their own, [campaigns], and [streams] another. Several [nodes],
+//! each with a machine of its own, copy streams to each other in one world.
 //!
 //! # Running it
 //! - `cargo test -p fieldpost --test simulation`: the seeds of CI.
@@ -61,7 +62,7 @@
 //!   again, exactly; with `SIM_TRACE=1` every step is printed. `many_lives_of_queues` in its place:
 //!   one with queues; `many_lives_of_both`: one with both; `many_lives_of_commands`: one with
 //!   commands; `many_lives_of_campaigns`: one with tasks and campaigns; `many_lives_of_streams`:
-//!   one with streams.
+//!   one with streams; `many_lives_of_nodes`: one with several nodes.
 //! - `SEEDS=1000..2000` in place of `SEED`: many others.
 //! - `SIM_WITH="steps=40 crash=0"` besides: with numbers that are others than the seed says. Each
 //!   plan has its own, of which `knobs` tells; `resident_max=6` parks most jobs of queues.
@@ -80,6 +81,7 @@ mod campaigns;
 mod commands;
 mod devices;
 mod harness;
+mod nodes;
 mod queues;
 mod registry;
 mod streams;

@@ -29,13 +29,14 @@
 
 pub(crate) mod cold_storage;
 mod contents;
+mod copies;
 mod counts;
 pub(crate) mod fault_injection;
 mod fault_tests;
 mod invariants;
 mod ledger;
-mod message;
-mod model;
+pub(crate) mod message;
+pub(crate) mod model;
 pub(crate) mod plan;
 mod seeds;
 pub(crate) mod world;

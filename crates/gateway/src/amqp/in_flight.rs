@@ -14,7 +14,7 @@ type Wait<T> = BoxFuture<'static, Result<T, NotAccepting>>;
 
 /// The slices under way. RabbitMQ's prefetch bounds them.
 #[derive(Default)]
-pub(super) struct Ring {
+pub(super) struct UnsettledMessages {
     /// The newest slice, while it waits for room in an inbox. No other may overtake it.
     handing_in: Option<(Wait<Pending>, Vec<Tag>)>,
     handed_in: VecDeque<(Pending, Vec<Tag>)>,
@@ -30,7 +30,7 @@ pub(super) struct Settled {
     pub(super) outcome: Outcome,
 }
 
-impl Ring {
+impl UnsettledMessages {
     /// Whether a slice may be handed in now.
     pub(super) fn has_room(&self) -> bool {
         self.handing_in.is_none()

@@ -22,7 +22,7 @@ use super::attendance::{Attendance, Look};
 use super::broker::Broker;
 use super::consumer::{Shared, stopped};
 use super::ending::Ending;
-use super::in_flight::{Ring, Settled};
+use super::in_flight::{Settled, UnsettledMessages};
 use super::limits::{MESSAGE_BYTES_MAX, SLICE_BYTES_MAX};
 use super::settlement::{Settlement, Tag, Unsent};
 use crate::decode::{self, Rules};
@@ -33,7 +33,7 @@ pub(super) struct Session<'a> {
     attendance: &'a mut Attendance,
     broker: Broker,
     deliveries: Consumer,
-    ring: Ring,
+    unsettled: UnsettledMessages,
     unsent: Unsent,
     sending: Option<BoxFuture<'static, lapin::Result<()>>>,
     looking: Option<BoxFuture<'static, lapin::Result<Look>>>,
@@ -66,7 +66,7 @@ impl<'a> Session<'a> {
             attendance,
             broker,
             deliveries,
-            ring: Ring::default(),
+            unsettled: UnsettledMessages::default(),
             unsent: Unsent::default(),
             sending: None,
             looking: None,
@@ -99,15 +99,15 @@ impl<'a> Session<'a> {
         loop {
             self.send_next();
             self.tell_attendance().await;
-            let Self { attendance, deliveries, ring, sending, looking, shared, .. } = self;
+            let Self { attendance, deliveries, unsettled, sending, looking, shared, .. } = self;
             tokio::select! {
                 biased;
                 () = stopped(shutdown) => return Err(Ending::Stopping),
                 sent = ready_in(sending) => sent?,
-                settled = poll_fn(|cx| ring.poll_settled(cx)) => self.settled(settled?),
+                settled = poll_fn(|cx| unsettled.poll_settled(cx)) => self.settled(settled?),
                 look = ready_in(looking) => self.looked(look?),
                 _ = look_again.tick() => self.look_again(),
-                gathered = poll_fn(|cx| poll_gather(deliveries, shared, attendance.awaits_drain(), cx)), if ring.has_room() => {
+                gathered = poll_fn(|cx| poll_gather(deliveries, shared, attendance.awaits_drain(), cx)), if unsettled.has_room() => {
                     self.take_in(gathered?);
                 }
             }
@@ -152,7 +152,7 @@ impl<'a> Session<'a> {
             self.attendance.receive(messages);
             self.unacknowledged += messages;
             self.shared.metrics.unacknowledged.inc_by(messages as i64);
-            self.ring.hand_in(&self.shared.intake, slice, tags);
+            self.unsettled.hand_in(&self.shared.intake, slice, tags);
         }
         if drained {
             self.attendance.drained();
@@ -211,14 +211,14 @@ impl<'a> Session<'a> {
         self.broker.stop_consuming(self.deliveries.tag()).await?;
         loop {
             self.send_next();
-            if self.ring.is_empty() && self.sending.is_none() {
+            if self.unsettled.is_empty() && self.sending.is_none() {
                 break;
             }
-            let Self { ring, sending, .. } = self;
+            let Self { unsettled, sending, .. } = self;
             tokio::select! {
                 biased;
                 sent = ready_in(sending) => sent?,
-                settled = poll_fn(|cx| ring.poll_settled(cx)) => self.settled(settled?),
+                settled = poll_fn(|cx| unsettled.poll_settled(cx)) => self.settled(settled?),
             }
         }
         Ok(self.broker.close().await?)

@@ -1,5 +1,5 @@
-//! The fields around a value: `device_id` or `sensor_id`, `data`, `ts`, `id`. Other fields are
-//! ignored.
+//! The fields around a value: `device_id` or `sensor_id`, `kind`, `data`, `ts`, `id`. Other fields
+//! are ignored.
 //!
 //! Fields stay text until they are needed, so that each has its own refusal and the common report
 //! is read without an allocation.
@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use base::limits::{REPORT_ID_CHARS_MAX, REPORT_TS_AHEAD_MS_MAX};
-use base::{DeviceId, Problem, Timestamp};
+use base::{DeviceId, Kind, Problem, Timestamp};
 use engine::Said;
 use engine::intake::ReportId;
 use serde::{Deserialize, Deserializer};
@@ -23,6 +23,8 @@ pub(super) struct Fields<'a> {
     device_id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "there")]
     sensor_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    kind: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "there")]
     data: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -69,6 +71,13 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Of what kind the device is, if the report says so.
+    pub(super) fn kind(&self) -> Result<Option<Kind>, Problem> {
+        let Some(raw) = self.kind else { return Ok(None) };
+        let kind = string_of(raw).and_then(|text| Kind::new(&text));
+        kind.map(Some).ok_or_else(|| no_such_kind("the report", raw.get()))
+    }
+
     /// What it says. `outer` is an id that came beside the payload; it goes before the one within.
     pub(super) fn message(&self, outer: Option<&str>, rules: Rules) -> Result<Message, Problem> {
         let data = self.data.ok_or_else(|| missing("data"))?;
@@ -94,6 +103,11 @@ pub(super) fn object_of<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Prob
 pub(super) struct Message {
     pub(super) said: Said,
     pub(super) id: Option<ReportId>,
+}
+
+/// The refusal of a kind that no device can be of.
+pub(super) fn no_such_kind(who: &str, kind: &str) -> Problem {
+    Problem::not_allowed("wrong_kind", format!("{who} names the kind {}, which no device has", quoted(kind)))
 }
 
 pub(super) fn missing(field: &str) -> Problem {

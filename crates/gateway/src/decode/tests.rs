@@ -108,6 +108,10 @@ fn what_has_no_canonical_form_is_refused() {
 fn an_object_says_who_and_what() {
     for (text, expect) in [
         (r#"{"device_id":"0xA","data":0}"#, "0xA - 0"),
+        (r#"{"device_id":"0xA","kind":"meter","data":7}"#, "0xA meter 7"),
+        (r#"{"device_id":"0xA","kind":null,"data":7}"#, "0xA - 7"),
+        (r#"{"device_id":"0xA","kind":"Meter","data":7}"#, "0xA - !wrong_kind"),
+        (r#"{"device_id":"0xA","kind":7,"data":7}"#, "0xA - !wrong_kind"),
         (r#"{"sensor_id":"0xA","data":1}"#, "0xA - 1"),
         (r#" {"data" : {"b":1,"a":2}, "sensor_id" : "0xA", "extra":[{}]} "#, r#"0xA - {"a":2,"b":1}"#),
         (r#"{"device_id":"\u0030xA","data":null}"#, "0xA - null"),

@@ -16,7 +16,7 @@ use crate::decode::beginning;
 type Wait<T> = Pin<Box<dyn Future<Output = Result<T, NotAccepting>> + Send>>;
 
 /// The slices of one connection that are under way.
-pub(super) struct Ring {
+pub(super) struct UnacknowledgedReports {
     unacknowledged: usize,
     unacknowledged_max: usize,
     unacknowledged_bytes: usize,
@@ -112,7 +112,7 @@ impl Arrivals {
     }
 }
 
-impl Ring {
+impl UnacknowledgedReports {
     pub(super) fn new(unacknowledged_max: usize, gauge: Gauge) -> Self {
         Self {
             unacknowledged: 0,
@@ -142,7 +142,7 @@ impl Ring {
         self.unacknowledged_bytes + self.unacknowledged * REPORT_BYTES
     }
 
-    /// Hands in what fits into [`Ring::room`].
+    /// Hands in what fits into [`UnacknowledgedReports::room`].
     pub(super) fn hand_in(&mut self, intake: &Intake, arrivals: Arrivals) {
         let Arrivals { slice, receipts } = arrivals;
         debug_assert!(receipts.of.len() <= self.room(), "the caller asks for room before it reads");
@@ -194,7 +194,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for UnacknowledgedReports {
     fn drop(&mut self) {
         self.gauge.dec_by(self.unacknowledged as i64);
     }

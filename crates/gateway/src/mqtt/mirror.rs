@@ -82,12 +82,12 @@ impl Item {
 }
 
 /// What the engine has of a mirror: it does not keep it alive.
-struct Door {
+struct MirrorHandle {
     watched: Arc<AtomicIsize>,
     mirror: Weak<Mirror>,
 }
 
-impl engine::intake::Mirror for Door {
+impl engine::intake::Mirror for MirrorHandle {
     fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed) > 0
     }
@@ -118,8 +118,8 @@ impl Mirror {
             waiting_bytes: AtomicUsize::new(0),
             metrics,
         });
-        let door = Door { watched: Arc::clone(&mirror.watched), mirror: Arc::downgrade(&mirror) };
-        engine.mirror_to(Arc::new(door));
+        let handle = MirrorHandle { watched: Arc::clone(&mirror.watched), mirror: Arc::downgrade(&mirror) };
+        engine.mirror_to(Arc::new(handle));
         mirror
     }
 

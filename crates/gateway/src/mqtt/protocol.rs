@@ -25,7 +25,7 @@ use super::aliases::Aliases;
 use super::control::{self, Control};
 use super::ending::{Ending, Violation};
 use super::fan_out::Watcher;
-use super::in_flight::{Arrivals, Receipt, Refused, Ring, Wants};
+use super::in_flight::{Arrivals, Receipt, Refused, UnacknowledgedReports, Wants};
 use super::labels::Answer;
 use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
 use super::mirror::ReportCopy;
@@ -45,7 +45,7 @@ pub(super) struct Protocol {
     shared: Arc<Shared>,
     client: Client,
     access: Rights,
-    ring: Ring,
+    unacknowledged: UnacknowledgedReports,
     /// Received and not used yet.
     unread: Vec<u8>,
     /// `unread` may begin with a whole packet that there was no room for; otherwise with a part of
@@ -117,7 +117,10 @@ impl Protocol {
         kept: Kept,
     ) -> Self {
         let metrics = &shared.metrics;
-        let ring = Ring::new(shared.limits.unacknowledged_max.get().into(), metrics.unacknowledged.clone());
+        let unacknowledged = UnacknowledgedReports::new(
+            shared.limits.unacknowledged_max.get().into(),
+            metrics.unacknowledged.clone(),
+        );
         let Kept { subscriptions, handshakes } = kept;
         metrics.subscriptions.inc_by(subscriptions.len() as i64);
         metrics.unreleased.inc_by(handshakes.len() as i64);
@@ -125,7 +128,7 @@ impl Protocol {
             shared,
             client,
             access,
-            ring,
+            unacknowledged,
             unread: Vec::new(),
             held_back: false,
             out: BytesMut::new(),
@@ -161,7 +164,7 @@ impl Protocol {
     /// Whether more may be received. If not, it is because reports are under way or because the
     /// client does not take what we say; either wakes who polls for it.
     pub(super) fn has_room(&self) -> bool {
-        self.ring.room() > 0 && !self.is_out_full()
+        self.unacknowledged.room() > 0 && !self.is_out_full()
     }
 
     /// Whether the client does not take our answers. Commands do not count: a large one on a slow
@@ -173,7 +176,7 @@ impl Protocol {
 
     /// Whether it is we who do not listen.
     pub(super) fn waits_for_engine(&self) -> bool {
-        self.ring.room() == 0 || self.is_asking() || self.is_telling() || self.shared.held.is_full()
+        self.unacknowledged.room() == 0 || self.is_asking() || self.is_telling() || self.shared.held.is_full()
     }
 
     /// Whether a packet has begun that is not all there.
@@ -183,7 +186,7 @@ impl Protocol {
 
     /// Whether everything that was handed in is settled.
     pub(super) fn is_settled(&self) -> bool {
-        self.ring.is_empty()
+        self.unacknowledged.is_empty()
     }
 
     /// Whether [`Protocol::resume`] has something to do before more is received.
@@ -225,7 +228,7 @@ impl Protocol {
     fn count(&mut self) -> Result<(), Ending> {
         let unread = self.unread.capacity();
         let (behind, begun) = if self.held_back { (unread, 0) } else { (0, unread) };
-        self.count_as(Counted { held: self.ring.bytes() + behind, begun });
+        self.count_as(Counted { held: self.unacknowledged.bytes() + behind, begun });
         if begun > BEGUN_BYTES_FREE && self.shared.begun.is_full() { Err(Ending::NoRoom) } else { Ok(()) }
     }
 
@@ -239,7 +242,7 @@ impl Protocol {
     /// are.
     fn use_packets(&mut self, bytes: &[u8]) -> (usize, Result<(), Ending>) {
         let rules = Rules::of(&self.shared.engine);
-        let reports_max = self.ring.room().min(SLICE_REPORTS_MAX);
+        let reports_max = self.unacknowledged.room().min(SLICE_REPORTS_MAX);
         let mut arrivals = Arrivals::of(self.connection.number);
         let mut used = 0;
         self.held_back = false;
@@ -270,7 +273,7 @@ impl Protocol {
                 break Ok(());
             }
         };
-        self.ring.hand_in(&self.shared.intake, arrivals);
+        self.unacknowledged.hand_in(&self.shared.intake, arrivals);
         (used, result)
     }
 
@@ -353,7 +356,7 @@ impl Protocol {
     /// Writes the acknowledgements of everything that has become durable, in order. The client's id
     /// is for the log.
     pub(super) fn acknowledge(&mut self, cx: &mut Context<'_>, client_id: &str) -> Result<(), NotAccepting> {
-        while let Poll::Ready(settled) = self.ring.poll_settled(cx) {
+        while let Poll::Ready(settled) = self.unacknowledged.poll_settled(cx) {
             let settled = settled?;
             let shared = Arc::clone(&self.shared);
             let metrics = &shared.metrics;
@@ -370,7 +373,7 @@ impl Protocol {
             }
             metrics.acks.inc_by(acks);
             let behind = if self.held_back { self.unread.capacity() } else { 0 };
-            self.count_as(Counted { held: self.ring.bytes() + behind, ..self.counted });
+            self.count_as(Counted { held: self.unacknowledged.bytes() + behind, ..self.counted });
         }
         Ok(())
     }
@@ -421,11 +424,14 @@ impl Protocol {
         self.shared.metrics.unreleased.dec_by(self.handshakes.len() as i64);
     }
 
-    /// Says why the connection ends, where the version has a word for it.
-    pub(super) fn say_goodbye(&mut self, ending: Ending) {
+    /// Sends an MQTT 5 client a DISCONNECT with the reason; in 3.1.1 only clients send one.
+    pub(super) fn send_disconnect(&mut self, ending: Ending) {
         let Some(code) = ending.code() else { return };
         if let Err(violation) = self.client.disconnect(code, &mut self.out) {
-            tracing::debug!(reason = violation.label(), "the client takes no packet as small as a goodbye");
+            tracing::debug!(
+                reason = violation.label(),
+                "the client takes no packet as small as a DISCONNECT"
+            );
         }
     }
 }

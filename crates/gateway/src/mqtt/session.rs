@@ -114,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         self.shared.metrics.disconnects.count(ending.label());
         tracing::debug!(client = self.seat.client_id(), reason = ending.label(), "a connection ended");
         let Self { shared, seat, access, mut stream, mut protocol, session_expiry_secs, .. } = self;
-        protocol.say_goodbye(ending);
+        protocol.send_disconnect(ending);
         let (out, peer) = (std::mem::take(&mut protocol.out), protocol.peer());
         drop(protocol);
         // All that this client said is handed in: a newer connection of it may begin.
@@ -161,7 +161,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         self.poll_silence(cx)
     }
 
-    /// Takes what has come. Pending while there is no room; then ring or socket wake us.
+    /// Takes what has come. Pending while there is no room, until an acknowledgement or the socket
+    /// wakes the task.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ending>> {
         if !self.protocol.has_room() {
             return Poll::Pending;

@@ -1,4 +1,5 @@
-//! A call that appends: batches come up ahead of their answers, and each is answered in turn.
+//! A call that appends: batches come up ahead of their answers, and each is answered in turn, once
+//! it is durable.
 
 use access::{Admitted, RequestedAction, StreamRights};
 use base::Problem;
@@ -145,7 +146,7 @@ impl Appending {
         let messages =
             messages.into_iter().zip(1..).map(|(message, place)| new_message::read(place, message));
         let messages = messages.collect::<Result<Vec<_>, _>>()?;
-        let terms = AppendTerms { expect_last_id, ..AppendTerms::default() };
+        let terms = AppendTerms { expect_last_id, waits_until_durable: true, ..AppendTerms::default() };
         let append = self.streams.append_next(&mut self.run, &stream, messages, terms);
         let append = async move {
             let _held = held;

@@ -19,7 +19,7 @@ pub(crate) enum Operation {
     Cancel { picked: usize },
     Reschedule { picked: usize, clock: JobClock, run_in: i64 },
     SetRules { queue: u64, rules: QueueRules },
-    RemoveQueue { queue: u64, step: usize },
+    RemoveQueue { queue: u64 },
     Pass { time: i64 },
     JumpWall { time: i64 },
     Advance { limit: usize },
@@ -97,7 +97,7 @@ fn working(scope: Scope) -> impl Strategy<Value = Operation> {
         5 => picked.clone().prop_map(|picked| Operation::Cancel { picked }),
         5 => (picked, clock(), -20..60_i64)
             .prop_map(|(picked, clock, run_in)| Operation::Reschedule { picked, clock, run_in }),
-        1 => (0..scope.queues, 1..4_usize).prop_map(|(queue, step)| Operation::RemoveQueue { queue, step }),
+        1 => (0..scope.queues).prop_map(|queue| Operation::RemoveQueue { queue }),
     ]
 }
 

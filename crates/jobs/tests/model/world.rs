@@ -140,7 +140,7 @@ impl World {
                 self.call(|jobs, step| jobs.set_rules(QueueKey(queue), rules, step));
                 self.model.set_rules(QueueKey(queue), rules);
             }
-            Operation::RemoveQueue { queue, step } => self.remove_queue(QueueKey(queue), step),
+            Operation::RemoveQueue { queue } => self.remove_queue(QueueKey(queue)),
             Operation::Pass { time } => {
                 self.now = self.later(time);
                 self.see_the_time();
@@ -217,13 +217,17 @@ impl World {
         }
     }
 
-    fn remove_queue(&mut self, queue: QueueKey, max: usize) {
-        let parked: Vec<_> =
-            self.stored.parked.values().filter(|parked| parked.head.queue == queue).cloned().collect();
-        for parked in parked {
-            self.call(|jobs, step| jobs.drop_parked(&parked, step));
+    /// As a machine deletes a queue: job by job, until none is left. Nobody is told.
+    fn remove_queue(&mut self, queue: QueueKey) {
+        // What is cancelled may let a successor start, which is found by the next look.
+        let first = |stored: &Stored| stored.all().find(|head| head.queue == queue).map(|head| head.id);
+        while let Some(id) = first(&self.stored) {
+            match self.stored.parked.get(&id).cloned() {
+                Some(parked) => self.call(|jobs, step| jobs.drop_parked(&parked, step)),
+                None => drop(self.call(|jobs, step| jobs.cancel(id, step))),
+            }
         }
-        while self.call(|jobs, step| jobs.remove_queue_step(queue, max, step)) {}
+        self.wakes.retain(|woken| *woken != queue);
         self.model.remove_queue(queue);
     }
 

@@ -10,8 +10,8 @@ use tokio::time::sleep;
 use super::{MoverError, RelayConfig};
 use crate::announce::SharedProgress;
 use crate::lanes::{LANES_MAX, PAUSE_ASKED_MAX, PAUSE_FIRST, PAUSE_MAX, WaitingLanes};
-use crate::outbox::{BegunCall, HELD_ROWS_MAX, OutboxTable};
-use crate::outgoing::{RowRefusal, RowTarget, target};
+use crate::outbox::{HELD_ROWS_MAX, OutboxTable};
+use crate::outgoing::RowRefusal;
 use crate::plan::{HeldKeys, OnRefused, PlannedCall, RowOutcomes, SendPlan};
 use crate::publish::OutgoingCall;
 use crate::verdict::{self, CallVerdict};
@@ -41,20 +41,9 @@ impl<'a> Rounds<'a> {
     pub(super) async fn send(&mut self, mut plan: SendPlan) -> Result<(), MoverError> {
         let (on_refused, mut outcomes) = (self.config.on_refused, RowOutcomes::default());
         let holds = on_refused == OnRefused::Hold;
-        // Calls of another relay may be written down.
-        let mut has_begun = plan.has_begun();
         loop {
-            let mut calls = plan.next_calls((&mut self.held, on_refused), &mut outcomes);
-            let were_begun: Vec<bool> = calls.iter().map(|call| call.key.is_some()).collect();
-            for call in &mut calls {
-                if call.needs_key() && call.key.is_none() {
-                    call.key = Some(call_key());
-                }
-            }
-            let begun: Vec<BegunCall> = calls.iter().filter_map(begun).collect();
-            let is_told = has_begun || !begun.is_empty();
-            has_begun = !begun.is_empty();
-            self.outbox.settle(&outcomes, holds, is_told.then_some(begun.as_slice())).await?;
+            let calls = plan.next_calls((&mut self.held, on_refused), &mut outcomes);
+            self.outbox.settle(&outcomes, holds).await?;
             self.count(&outcomes);
             outcomes = RowOutcomes::default();
             if self.held.len() > HELD_ROWS_MAX {
@@ -63,9 +52,8 @@ impl<'a> Rounds<'a> {
             if calls.is_empty() {
                 return Ok(());
             }
-            let verdicts =
-                join_all(calls.iter().zip(were_begun).map(|(call, was_begun)| self.make(call, was_begun)))
-                    .await;
+            self.outbox.confirm().await?;
+            let verdicts = join_all(calls.iter().map(|call| self.make(call))).await;
             for (call, verdict) in calls.into_iter().zip(verdicts) {
                 let verdict = verdict?;
                 if verdict == CallVerdict::Taken {
@@ -113,21 +101,18 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Makes a call, again and again until it is known what became of it. One that may have taken
-    /// effect before is not given up for a wait: only with its key it is known again.
-    async fn make(&self, call: &PlannedCall, was_begun: bool) -> Result<CallVerdict, MoverError> {
+    /// Makes a call, again and again until it is known what became of it.
+    async fn make(&self, call: &PlannedCall) -> Result<CallVerdict, MoverError> {
         let Some((path, body)) = call.request() else {
             let (code, detail) = ("invalid_destination".to_owned(), call.destination.clone());
             return Ok(CallVerdict::Refused(RowRefusal { status: 422, code, detail }));
         };
         let (mut pause, mut stop) = (PAUSE_FIRST, self.stop.clone());
-        let mut is_open = was_begun;
         loop {
             let request = OutgoingCall {
                 is_put: false,
                 path: path.clone(),
                 parameter: call.parameter(),
-                idempotency_key: call.key.clone(),
                 body: body.clone(),
             };
             let answer = tokio::select! {
@@ -135,13 +120,9 @@ impl<'a> Rounds<'a> {
                 answer = (self.config.make_call)(request) => answer,
             };
             let (error, retry_after) = match verdict::of(answer) {
-                CallVerdict::Wait { error, retry_after } if is_open && call.key.is_some() => {
-                    (error, retry_after)
-                }
                 CallVerdict::Again { error, retry_after } => (error, retry_after),
                 known => return Ok(known),
             };
-            is_open = true;
             self.progress.stuck(error);
             if self.outbox.session.client.is_closed() {
                 return Err(MoverError::SessionEnded);
@@ -160,18 +141,4 @@ fn waited(pause: Duration, asked: Option<Duration>) -> Duration {
     let chance = f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX);
     let pause = pause / 2 + (pause / 2).mul_f64(chance);
     pause.max(asked.unwrap_or_default().min(PAUSE_ASKED_MAX))
-}
-
-/// What is written down of a call before it is made; messages need nothing.
-fn begun(call: &PlannedCall) -> Option<BegunCall> {
-    let key =
-        call.key.clone().filter(|_| matches!(target(&call.destination), Some((RowTarget::Queue, _, _))))?;
-    let rows = call.rows.iter().map(|row| (row.id, row.mark)).collect();
-    Some(BegunCall { key, destination: call.destination.clone(), rows })
-}
-
-/// A key that no other call has.
-fn call_key() -> String {
-    let random = || getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
-    format!("relay-{:016x}{:016x}", random(), random())
 }

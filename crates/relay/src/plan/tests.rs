@@ -45,7 +45,7 @@ fn sent(rows: &[ModelRow], on_refused: OnRefused) -> (Vec<i64>, Vec<i64>) {
     let (mut plan, mut held) = (SendPlan::default(), HeldKeys::default());
     for (id, row) in (0..).zip(rows) {
         let alias = row.alias.map(|alias| alias.to_string());
-        let outgoing = OutgoingRow { id, mark: 0, key: row.key.clone(), alias, body: "{}".to_owned() };
+        let outgoing = OutgoingRow { id, key: row.key.clone(), alias, body: "{}".to_owned() };
         let outgoing = if row.luck == 3 { Err(refusal()) } else { Ok(outgoing) };
         plan.add(id, row.destination, row.key.as_deref(), outgoing);
     }
@@ -119,7 +119,7 @@ proptest! {
 fn a_destination_that_waits_gives_back_its_rows() {
     let (mut plan, mut held) = (SendPlan::default(), HeldKeys::default());
     for (id, destination) in [(4, "queue:a/q"), (5, "queue:a/r"), (6, "queue:a/q")] {
-        let row = OutgoingRow { id, mark: 0, key: None, alias: None, body: "{}".to_owned() };
+        let row = OutgoingRow { id, key: None, alias: None, body: "{}".to_owned() };
         plan.add(id, destination, None, Ok(row));
     }
     let mut outcomes = RowOutcomes::default();
@@ -135,23 +135,21 @@ fn a_destination_that_waits_gives_back_its_rows() {
 
 #[test]
 fn a_call_is_the_apis() {
-    let row = |id, body: &str| OutgoingRow { id, mark: 0, key: None, alias: None, body: body.to_owned() };
+    let row = |id, body: &str| OutgoingRow { id, key: None, alias: None, body: body.to_owned() };
     let call = PlannedCall {
         destination: "queue:a/q".to_owned(),
         rows: vec![row(1, "{1}"), row(2, "{2}")],
-        key: None,
         bytes: 0,
     };
     let (path, body) = call.request().expect("a right destination");
     assert_eq!(path, ["queues", "a", "q", "jobs"]);
     assert_eq!(body, b"{\"jobs\":[{1},{2}]}");
-    assert!(call.needs_key());
 }
 
 #[test]
 fn rows_of_streams_are_durable_before_they_go() {
     for (destination, expect) in [("stream:a/s", Some(("durable", "true"))), ("queue:a/q", None)] {
-        let call = PlannedCall { destination: destination.to_owned(), rows: Vec::new(), key: None, bytes: 0 };
+        let call = PlannedCall { destination: destination.to_owned(), rows: Vec::new(), bytes: 0 };
         assert_eq!(call.parameter(), expect, "{destination}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Audit, Expected, Picture, Told, audit};
+use super::{Audit, Expected, NotifiedClient, Picture, audit};
 use crate::api_client::{Api, ApiError};
 use crate::receiver::Receiver;
 use crate::sent::Sent;
@@ -36,7 +36,8 @@ pub async fn close(
     let picture = Picture::take(api, sent.devices(), taken).await?;
     let ledgers: Vec<_> =
         clients.iter().map(|(client_id, receiver)| (*client_id, receiver.ledger())).collect();
-    let told: Vec<_> = ledgers.iter().map(|(client_id, ledger)| Told { client_id, ledger }).collect();
+    let told: Vec<_> =
+        ledgers.iter().map(|(client_id, ledger)| NotifiedClient { client_id, ledger }).collect();
     Ok(audit(sent, &picture, &told, expected))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Audit, Delivery, DevicePicture, Event, Expected, Picture, Shortfall, Status, Told};
+use super::{Audit, Delivery, DevicePicture, Event, Expected, NotifiedClient, Picture, Shortfall, Status};
 use crate::receiver::{Arrival, Connection, EventKind, Notification};
 use crate::sent::Sent;
 
@@ -10,7 +10,13 @@ use crate::sent::Sent;
 const TYPES_MAX: usize = 8;
 
 /// Checks everything about one client and adds up the figures.
-pub(super) fn check(sent: &Sent, picture: &Picture, told: &Told<'_>, expected: &Expected, audit: &mut Audit) {
+pub(super) fn check(
+    sent: &Sent,
+    picture: &Picture,
+    told: &NotifiedClient<'_>,
+    expected: &Expected,
+    audit: &mut Audit,
+) {
     check_counts(told, audit);
     let mut devices: BTreeMap<u32, (Vec<&Arrival>, Vec<&Delivery>)> = BTreeMap::new();
     for arrival in told.ledger.arrivals() {
@@ -43,7 +49,7 @@ pub(super) fn check(sent: &Sent, picture: &Picture, told: &Told<'_>, expected: &
     }
 }
 
-fn check_counts(told: &Told<'_>, audit: &mut Audit) {
+fn check_counts(told: &NotifiedClient<'_>, audit: &mut Audit) {
     let counts = told.ledger.counts();
     for (count, what) in [
         (counts.forged, "requests without a valid signature"),
@@ -58,7 +64,7 @@ fn check_counts(told: &Told<'_>, audit: &mut Audit) {
     }
 }
 
-fn complain(told: &Told<'_>, audit: &mut Audit, what: String) {
+fn complain(told: &NotifiedClient<'_>, audit: &mut Audit, what: String) {
     let client_id = told.client_id.to_owned();
     audit.shortfalls.push(Shortfall::ReceiverComplains { client_id, what });
 }

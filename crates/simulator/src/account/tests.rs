@@ -80,7 +80,7 @@ impl World {
     fn audit(&self) -> Audit {
         let mut ledger = Ledger::new(Retain::Everything);
         self.arrivals.iter().cloned().for_each(|arrival| ledger.record(arrival));
-        let told = Told { client_id: "c1", ledger: &ledger };
+        let told = NotifiedClient { client_id: "c1", ledger: &ledger };
         audit(&self.sent, &self.picture, &[told], &self.expected)
     }
 

@@ -122,6 +122,6 @@ fn remember(
         && let Some(lane) = index.lanes.get_mut(destination)
     {
         lane.cursor = remembered.cursor;
-        lane.in_flight_end = remembered.in_flight_end;
+        lane.in_flight = remembered.in_flight;
     }
 }

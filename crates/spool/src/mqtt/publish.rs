@@ -1,7 +1,8 @@
 //! From a publish to the report that the server takes over HTTP. Pure.
 //!
-//! A report over HTTP has no kind: that of the topic is left out. The topics of kinds of one's own,
-//! answers to commands and heartbeats are not reports, and nothing for later.
+//! The kind of the topic goes with the report, so that the server checks it as it would there. The
+//! topics of kinds of one's own, answers to commands and heartbeats are not reports, and nothing
+//! for later.
 
 use std::fmt::Write;
 
@@ -36,7 +37,7 @@ pub(super) fn meaning(topic: &str, payload: &[u8], id: Option<&str>) -> PublishM
     }
     let levels: Vec<&str> = topic.split('/').collect();
     match levels[..] {
-        ["dev", _, device, "state"] => PublishMeaning::Report(state(device, payload, id)),
+        ["dev", kind, device, "state"] => PublishMeaning::Report(state((kind, device), payload, id)),
         ["dev", _, _, "heartbeat" | "ack" | "Ack" | "confirmed"] => PublishMeaning::Passing,
         _ => PublishMeaning::Unknown,
     }
@@ -60,8 +61,8 @@ fn sensors(payload: &[u8], id: Option<&str>) -> Vec<u8> {
     [format!("{{\"id\":{},", text(id)).as_bytes(), inner].concat()
 }
 
-fn state(device: &str, payload: &[u8], outer: Option<&str>) -> Vec<u8> {
-    let mut report = format!("{{\"device_id\":{}", text(device));
+fn state((kind, device): (&str, &str), payload: &[u8], outer: Option<&str>) -> Vec<u8> {
+    let mut report = format!("{{\"device_id\":{},\"kind\":{}", text(device), text(kind));
     let mut member = |name: &str, json: &str| {
         let written = write!(report, ",\"{name}\":{json}");
         debug_assert!(written.is_ok(), "a String takes every write");
@@ -112,22 +113,32 @@ mod tests {
     #[test]
     fn a_publish_is_the_report_that_the_server_would_make_of_it() {
         for (topic, payload, id, expect) in [
-            ("dev/lock/a1/state", "1", None, r#"{"device_id":"a1","data":1}"#),
+            ("dev/lock/a1/state", "1", None, r#"{"device_id":"a1","kind":"lock","data":1}"#),
             (
                 "dev/lock/a1/state",
                 r#"{"data":1,"ts":"t","x":2}"#,
                 None,
-                r#"{"device_id":"a1","data":1,"ts":"t"}"#,
+                r#"{"device_id":"a1","kind":"lock","data":1,"ts":"t"}"#,
             ),
             (
                 "dev/lock/a1/state",
                 r#"{"data":1,"id":"i"}"#,
                 Some("o"),
-                r#"{"device_id":"a1","data":1,"id":"o"}"#,
+                r#"{"device_id":"a1","kind":"lock","data":1,"id":"o"}"#,
             ),
-            ("dev/lock/a1/state", r#"{"open":true}"#, None, r#"{"device_id":"a1","data":{"open":true}}"#),
-            ("dev/lock/a1/state", "1,\"id\":2", None, r#"{"device_id":"a1","payload":"1,\"id\":2"}"#),
-            ("dev/lock/a\"/state", "1", None, r#"{"device_id":"a\"","data":1}"#),
+            (
+                "dev/lock/a1/state",
+                r#"{"open":true}"#,
+                None,
+                r#"{"device_id":"a1","kind":"lock","data":{"open":true}}"#,
+            ),
+            (
+                "dev/lock/a1/state",
+                "1,\"id\":2",
+                None,
+                r#"{"device_id":"a1","kind":"lock","payload":"1,\"id\":2"}"#,
+            ),
+            ("dev/lock/a\"/state", "1", None, r#"{"device_id":"a\"","kind":"lock","data":1}"#),
             ("sensors", r#" {"sensor_id":"a"} "#, None, r#"{"sensor_id":"a"}"#),
             ("sensors", r#"{"sensor_id":"a"}"#, Some("o"), r#"{"id":"o","sensor_id":"a"}"#),
             ("sensors", r#"{"id":"i","sensor_id":"a"}"#, Some("o"), r#"{"id":"o","sensor_id":"a"}"#),

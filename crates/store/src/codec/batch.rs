@@ -13,29 +13,32 @@ use super::field::Field;
 use super::value::{bit, get_value, put_value};
 use super::{CodecError, Stored};
 
-/// The version of the frame: which changes there are and how each begins. To change it: give it the
-/// next version and let [`decode_batch`] read this one as long as a log may hold it. Records within
-/// have their own versions. Version 1 has no changes behind number 18, version 2 none behind 29,
-/// version 3 none behind 48, version 4 none behind 57, version 5 none behind 70.
-const VERSION: u8 = 6;
+/// The version of the frame: which changes there are ([`records::all_changes`]) and how each
+/// begins. To change it: give it the next version and let [`decode_batch`] read this one as long
+/// as a log may hold it. Records within have their own versions. Version 1 has no changes behind
+/// number 18, version 2 none behind 29, version 3 none behind 48. Version 4 has none behind 57,
+/// version 5 none behind 70, version 6 none behind 98.
+const VERSION: u8 = 7;
 
-/// Every change besides a sign of life: the byte that names it, and its parts in the order in which
-/// they are written.
-macro_rules! changes {
-    ($($tag:literal => $change:ident($($part:ident),+);)*) => {
+/// Every change besides a sign of life: its number as a byte, and its parts in their order.
+macro_rules! frame_of_changes {
+    ($($(#[$doc:meta])* $number:literal $change:ident($($part:ident: $type:ty),+) $does:tt)*) => {
+        const _: () = assert!($($number < SIGN)&&*, "a sign of life has the other numbers");
+
         fn put_op(out: &mut Vec<u8>, op: &Op) {
             match op {
                 Op::Sign(sign) => put_sign(out, sign),
                 $(Op::$change($($part),+) => {
-                    out.push($tag);
+                    out.push($number);
                     $($part.put_field(out);)+
                 })*
             }
         }
 
+        #[deny(unreachable_patterns, reason = "no two changes have the same number")]
         fn get_op(reader: &mut Reader<'_>) -> Result<Op, CodecError> {
             Ok(match reader.u8("a change")? {
-                $($tag => {
+                $($number => {
                     $(let $part = Field::get_field(reader)?;)+
                     Op::$change($($part),+)
                 })*
@@ -46,109 +49,7 @@ macro_rules! changes {
     };
 }
 
-changes! {
-    1 => PutState(slot, state);
-    2 => PutDevice(device);
-    3 => DeleteDevice(id, slot);
-    4 => PutEvent(event);
-    5 => PutPair(pair);
-    6 => DeletePair(slot, client);
-    7 => PutDelivery(delivery);
-    8 => PutProgress(key, progress);
-    9 => PutAttempt(attempt);
-    10 => PutJob(job);
-    11 => DeleteJob(id);
-    12 => PutJobBody(id, body);
-    13 => PutClient(client);
-    14 => DeleteClient(id);
-    15 => PutReportIds(slot, ids);
-    16 => PutCounts(key, counts);
-    17 => PutQuarantined(report);
-    18 => DeleteQuarantined(key);
-    // from here on since version 2
-    19 => DeleteJobHead(id);
-    20 => DeleteJobBody(id);
-    21 => ParkJob(job);
-    22 => UnparkJob(key);
-    23 => PutQueue(queue);
-    24 => DeleteQueue(queue);
-    25 => PutQueueCounts(queue, counts);
-    26 => PutDead(dead);
-    27 => DeleteDead(queue, number, id);
-    28 => PutAnswer(answer);
-    29 => DeleteAnswer(key, at);
-    // from here on since version 3
-    30 => PutCommand(command);
-    31 => DeleteCommand(key, slot);
-    32 => PutCommandState(key, state);
-    33 => PutOpenCommand(open);
-    34 => DeleteOpenCommand(open);
-    35 => PutFinishedCommand(finished);
-    36 => DeleteFinishedCommand(finished);
-    37 => PutWish(wish);
-    38 => DeleteWish(slot, key);
-    39 => PutDeviceSession(session);
-    40 => DeleteDeviceSession(slot);
-    41 => PutTimelineEntry(entry);
-    42 => PutRollout(rollout);
-    43 => DeleteRollout(id);
-    44 => PutRolloutState(state);
-    45 => PutRolloutDevices(devices);
-    46 => DeleteRolloutDevices(rollout, number);
-    47 => PutRolloutMember(member);
-    48 => DeleteRolloutMember(place, status);
-    // from here on since version 4
-    49 => PutOperation(operation);
-    50 => DeleteOperation(id);
-    51 => PutOperationState(state);
-    52 => PutPortalToken(token);
-    53 => DeletePortalToken(id);
-    54 => PutNotice(notice);
-    55 => DeleteNotice(at);
-    56 => PutNoticePost(post);
-    57 => DeleteNoticePost(client, notice);
-    // from here on since version 5
-    58 => PutPickTerms(terms);
-    59 => DeletePickTerms(terms);
-    60 => PutTask(task);
-    61 => PutTaskState(state);
-    62 => DeleteTask(task, state);
-    63 => PutPick(pick);
-    64 => DeletePick(pick);
-    65 => PutPickShare(share);
-    66 => DeletePickShare(place);
-    67 => PutPickClock(clock);
-    68 => PutCampaign(campaign);
-    69 => PutCampaignState(state);
-    70 => DeleteCampaign(id);
-    // from here on since version 6
-    71 => PutStream(stream);
-    72 => DeleteStream(stream);
-    73 => PutStreamTail(tail);
-    74 => DeleteStreamTail(stream);
-    75 => PutStreamDue(due);
-    76 => DeleteStreamDue(due);
-    77 => PutStreamChunk(chunk);
-    78 => DeleteStreamChunk(stream, first);
-    79 => PutStreamBlock(block);
-    80 => DeleteStreamBlock(stream, first);
-    81 => PutExternalInterval(interval);
-    82 => DeleteExternalInterval(stream, source, from);
-    83 => PutExternalSpan(span);
-    84 => DeleteExternalSpan(span);
-    85 => PutExternalText(text);
-    86 => DeleteExternalText(text);
-    87 => PutSubscription(subscription);
-    88 => DeleteSubscription(stream, name);
-    95 => PutStreamCopy(copy);
-    96 => DeleteStreamCopy(stream, name);
-    97 => PutPeerNode(node);
-    98 => DeletePeerNode(name);
-    89 => PutLock(lock);
-    90 => DeleteLock(namespace, name);
-    91 => PutQueueControl(control);
-    92 => DeleteQueueControl(namespace, name);
-}
+records::all_changes!(frame_of_changes);
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.
 const SIGN: u8 = 1 << 7;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use base::Incarnation;
-use records::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
+use records::{CopyBegin, CopyDirection, LiveLane, PeerNode, ReportsCopy, StreamCopy};
 
 use super::CodecError;
 use super::bytes::Reader;
@@ -12,9 +12,15 @@ use super::key::{self, Key};
 use crate::record::record;
 
 stored!(
-    StreamCopy, "a copy", version 1:
+    StreamCopy, "a copy", version 2:
     stream, name, direction, node, other_namespace, other_name, segments, live_permille, rate, paused, start,
-    begins, position, live, peer, peer_node, reset_at, copied, duplicates, dropped, created_at
+    begins, position, live, peer, peer_node, reset_at, copied, duplicates, dropped, created_at;
+    since 2: reports
+);
+
+stored!(
+    ReportsCopy, "what a copy of reports has", version 1:
+    gather, selector, refused
 );
 
 stored!(

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base::Incarnation;
 use records::{
     Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryKey, DeliveryProgress,
-    DeviceSlot, Pair,
+    DeviceSlot, NotificationState,
 };
 
 use super::bytes::{Reader, put_option, put_u64};
@@ -16,7 +16,7 @@ use crate::record::{Index, record};
 use crate::table::Table;
 
 stored!(
-    Pair, "a pair", version 1:
+    NotificationState, "a pair", version 1:
     slot, client, untold, previous, skipped, pending, in_flight, failed
 );
 
@@ -126,7 +126,7 @@ impl Stored for Attempt {
 }
 
 record!(
-    Pair: Pairs by (DeviceSlot, Incarnation),
+    NotificationState: NotificationStates by (DeviceSlot, Incarnation),
     key: |(slot, client)| key::pair(*slot, *client),
     place: |pair| Cow::Owned((pair.slot, pair.client)),
 );

@@ -8,11 +8,10 @@ use base::{
 };
 use compact_str::CompactString;
 use records::{
-    AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
-    DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, NoticePost,
-    PaceOverride, PickMinute, PreviousSecret, QuarantineKey, QueueCounts, QueueKey, RolloutEntry,
-    RolloutStage, StoredElsewhere, StreamDue, StreamMove, StreamOrigin, TokenDigest, TokenPicks, Waiting,
-    WorkState,
+    AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryStatus, DeviceSlot,
+    DeviceState, EventKind, Flight, GatheredReport, GroupKey, JobClock, JobId, PaceOverride, PickMinute,
+    PreviousSecret, QuarantineKey, QueueKey, RolloutEntry, RolloutStage, StoredElsewhere, StreamMove,
+    StreamOrigin, TokenDigest, TokenPicks, Waiting, WorkState,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -27,7 +26,7 @@ pub(super) trait Field: Sized {
 }
 
 /// A record whose stored form is its fields in order. Fields that it has `since` a version stand
-/// last; read from an earlier one they are their defaults.
+/// last; read from an earlier one they are their defaults. Within another it has its version too.
 macro_rules! stored {
     (
         $(#[$doc:meta])* $record:ty, $name:literal, version $version:literal:
@@ -56,6 +55,18 @@ macro_rules! stored {
                         Default::default()
                     },)+)?
                 })
+            }
+        }
+
+        impl $crate::codec::field::Field for $record {
+            fn put_field(&self, out: &mut Vec<u8>) {
+                $crate::codec::Stored::write(self, out);
+            }
+
+            fn get_field(
+                reader: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::CodecError> {
+                $crate::codec::Stored::read(reader)
             }
         }
     };
@@ -173,12 +184,7 @@ forms! {
         |reader| reader.array("a digest").map(Self);
     CountsKey: |key, out| put_counts_key(out, *key), get_counts_key;
     DeviceState: Stored::write, Stored::read;
-    DeliveryProgress: Stored::write, Stored::read;
     Attempt: Stored::write, Stored::read;
-    QueueCounts: Stored::write, Stored::read;
-    FinishedCommand: Stored::write, Stored::read;
-    NoticePost: Stored::write, Stored::read;
-    StreamDue: Stored::write, Stored::read;
 }
 
 /// Choices, each written as its number.
@@ -269,6 +275,7 @@ lists!(
     Box<str>,
     DeviceId,
     EventKind,
+    GatheredReport,
     Incarnation,
     PickMinute,
     RolloutStage,

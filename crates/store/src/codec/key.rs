@@ -70,6 +70,13 @@ pub(crate) fn incarnation(incarnation: Incarnation) -> Key {
     Key::from_slice(&incarnation.0.to_be_bytes())
 }
 
+/// Gathered reports of a copy, in order of their numbers.
+pub(crate) fn gathered(gather: Incarnation, first: u64) -> Key {
+    let mut key = incarnation(gather);
+    key.extend_from_slice(&first.to_be_bytes());
+    key
+}
+
 /// The devices of a client, in order of id.
 pub(crate) fn link(client: Incarnation, device: &[u8]) -> Key {
     let mut key = incarnation(client);

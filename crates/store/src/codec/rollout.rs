@@ -11,7 +11,7 @@ use records::{
 
 use super::field::{Field, choices, fields, stored, variants};
 use super::key;
-use super::{CodecError, Reader};
+use super::{CodecError, Reader, Stored};
 use crate::record::{Index, record};
 use crate::table::Table;
 
@@ -42,10 +42,19 @@ stored!(
     place, status, is_recalled, turn, handed_at, command, tz
 );
 
-stored!(
-    MemberPlace, "a place in a rollout", version 1:
-    rollout, rank, device, entry
-);
+/// Version 1: its fields in order. Within a member it has no version of its own.
+impl Stored for MemberPlace {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "a place in a rollout";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.put_field(out);
+    }
+
+    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+        Field::get_field(reader)
+    }
+}
 
 fields! {
     MemberPlace: rollout, rank, device, entry;

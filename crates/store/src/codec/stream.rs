@@ -78,9 +78,9 @@ pub(crate) struct StreamPlace {
 
 impl StreamPlace {
     /// The name that a stream has no more once it is deleted.
-    pub(crate) fn left_by(stream: &Stream) -> Option<(Table, Key)> {
+    fn left_by(stream: &Stream) -> impl Iterator<Item = (Table, Key)> {
         let name = || key::stream_name(&stream.namespace, &stream.name);
-        stream.deleted.then(|| (Table::StreamsByName, name()))
+        stream.deleted.then(|| (Table::StreamsByName, name())).into_iter()
     }
 }
 
@@ -91,6 +91,7 @@ record!(
         stream: stream.incarnation,
         name: (!stream.deleted).then(|| key::stream_name(&stream.namespace, &stream.name)),
     }),
+    left: |stream| StreamPlace::left_by(stream),
     indexes: [Index {
         table: Table::StreamsByName,
         rows: |place, row| {
@@ -139,7 +140,7 @@ pub(crate) struct SpanPlace {
 }
 
 impl SpanPlace {
-    pub(crate) fn of(span: &ExternalSpan) -> Self {
+    fn of(span: &ExternalSpan) -> Self {
         Self {
             by_number: key::external_span(span.stream, &span.source, span.from, span.block),
             by_block: key::span_of_block(span.stream, span.block, &span.source, span.from),
@@ -166,7 +167,7 @@ pub(crate) struct TextPlace {
 }
 
 impl TextPlace {
-    pub(crate) fn of(text: &ExternalText) -> Self {
+    fn of(text: &ExternalText) -> Self {
         Self {
             by_text: key::external_text(text.stream, &text.source, &text.text, text.id),
             by_message: key::in_stream(text.stream, text.id),

@@ -34,9 +34,9 @@ impl SubscriptionPlace {
     }
 
     /// Where a subscription is no more, if it was there.
-    pub(crate) fn left_by(subscription: &StreamSubscription) -> Option<(Table, Key)> {
+    fn left_by(subscription: &StreamSubscription) -> impl Iterator<Item = (Table, Key)> {
         let key = || key::subscription(subscription.stream, &subscription.name);
-        subscription.push.is_none().then(|| (Table::PushedSubscriptions, key()))
+        subscription.push.is_none().then(|| (Table::PushedSubscriptions, key())).into_iter()
     }
 }
 
@@ -47,6 +47,7 @@ record!(
         key: key::subscription(subscription.stream, &subscription.name),
         is_pushed: subscription.push.is_some(),
     }),
+    left: |subscription| SubscriptionPlace::left_by(subscription),
     indexes: [Index {
         table: Table::PushedSubscriptions,
         rows: |place, row| {

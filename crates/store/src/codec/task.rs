@@ -7,14 +7,12 @@ use std::borrow::Cow;
 
 use base::{EntityId, Incarnation, Timestamp};
 use records::{
-    CampaignSlot, DevicePlace, EndPost, LateAnswer, Pick, PickClass, PickClock, PickCounts, PickEnd, PickKey,
-    PickMinute, PickOutcome, PickShare, PickTerms, TaskRecord, TaskRelation, TaskStanding, TaskState,
-    TokenPicks,
+    CampaignSlot, DevicePlace, EndPost, Pick, PickClass, PickClock, PickCounts, PickEnd, PickKey, PickMinute,
+    PickOutcome, PickShare, PickTerms, TaskRecord, TaskRelation, TaskStanding, TaskState, TokenPicks,
 };
 
-use super::field::{Field, choices, fields, stored, variants};
+use super::field::{choices, fields, stored, variants};
 use super::key::{self, Key};
-use super::{CodecError, Reader, Stored};
 use crate::record::{Index, record};
 use crate::table::Table;
 
@@ -75,26 +73,6 @@ variants! {
     TaskRelation, "a relation of tasks": SameAs { 0: task } = 0, NotAs { 0: task } = 1;
 }
 
-impl Field for LateAnswer {
-    fn put_field(&self, out: &mut Vec<u8>) {
-        self.write(out);
-    }
-
-    fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
-        Self::read(reader)
-    }
-}
-
-impl Field for PickShare {
-    fn put_field(&self, out: &mut Vec<u8>) {
-        self.write(out);
-    }
-
-    fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
-        Self::read(reader)
-    }
-}
-
 record!(
     PickTerms: PickTerms by Incarnation,
     key: |incarnation| key::incarnation(*incarnation),
@@ -148,11 +126,11 @@ pub(crate) struct TaskLists {
 impl TaskLists {
     /// Those of a task that goes on, also while it is called off, which one that has ended is no
     /// longer in.
-    pub(crate) fn left_by(state: &TaskState) -> Vec<(Table, Key)> {
+    fn left_by(state: &TaskState) -> impl Iterator<Item = (Table, Key)> {
         let key = || key::incarnation(state.task);
         let running = state.ended_at.is_some().then(|| (Table::RunningTasks, key()));
         let untold = state.post.is_none().then(|| (Table::UntoldTasks, key()));
-        running.into_iter().chain(untold).collect()
+        running.into_iter().chain(untold)
     }
 }
 
@@ -166,6 +144,7 @@ record!(
         is_untold: state.post.is_some(),
         ended_at: state.ended_at,
     }),
+    left: |state| TaskLists::left_by(state),
     indexes: [
         Index {
             table: Table::RunningTasks,

@@ -90,6 +90,10 @@ fn by_key(view: &dyn View, model: &dyn View, traffic: &Traffic, context: &str) {
     for key in traffic.counts() {
         assert_eq!(read(view.counts(key)), read(model.counts(key)), "{context} {key:?}");
     }
+    for gather in Traffic::gathers() {
+        let of = |view: &dyn View| read(view.gathered_reports((gather, 0), 7));
+        assert_eq!(of(view), of(model), "{context} {gather:?}");
+    }
     for job in traffic.jobs().iter().copied().chain([JobId([0; 16])]) {
         assert_eq!(read(view.job_body(job)), read(model.job_body(job)), "{context} {job:?}");
     }

@@ -8,9 +8,9 @@ use base::{Value, WayIn};
 use records::{
     Attempt, AttemptDetail, Batch, Client, Command, CommandCause, CommandTerms, Connection, Delivery,
     DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey,
-    EventKind, JobHead, JobId, JobState, Notice, NoticeKind, NoticePost, Op, OutcomeReceiver, PaceOverride,
-    Pair, PartitionHead, PortalRights, PortalToken, QueueKey, Reading, Seen, Sign, SignReading, Terms,
-    TokenDigest,
+    EventKind, JobHead, JobId, JobState, Notice, NoticeKind, NoticePost, NotificationState, Op,
+    OutcomeReceiver, PaceOverride, PartitionHead, PortalRights, PortalToken, QueueKey, Reading, Seen, Sign,
+    SignReading, Terms, TokenDigest,
 };
 
 use super::{Make, PARTITION, Subject, commit, loaded, next, put};
@@ -77,8 +77,8 @@ pub(crate) fn delivery(slot: u32, client: u64, at: i64, number: u32) -> Delivery
     }
 }
 
-pub(super) fn pair(slot: u32, client: u64) -> Pair {
-    Pair {
+pub(super) fn pair(slot: u32, client: u64) -> NotificationState {
+    NotificationState {
         slot: DeviceSlot(slot),
         client: Incarnation(client),
         untold: vec![EventKind::Changed],
@@ -189,7 +189,7 @@ pub fn every_method_shows_what_was_committed(make: Make<'_>) {
         sign(0, 1, 1.0),
         Op::PutState(DeviceSlot(0), state()),
         Op::PutEvent(Box::new(event(0, 20, 1))),
-        Op::PutPair(Box::new(pair(0, 7))),
+        Op::PutNotificationState(Box::new(pair(0, 7))),
         Op::PutDelivery(Box::new(delivery(0, 7, 30, 1))),
         Op::PutProgress(attempt().delivery, delivered()),
         Op::PutAttempt(attempt()),
@@ -202,7 +202,7 @@ pub fn every_method_shows_what_was_committed(make: Make<'_>) {
         assert_deliveries_shown(&*subject);
         subject.churn(turn + 1);
     }
-    let ops = vec![Op::DeleteJob(JobId([1; 16])), Op::DeletePair(DeviceSlot(0), Incarnation(7))];
+    let ops = vec![Op::DeleteJob(JobId([1; 16])), Op::DeleteNotificationState(DeviceSlot(0), Incarnation(7))];
     put(&mut *subject, next(&mut head, ops));
     assert_eq!(loaded(subject.store(), PARTITION).1.len(), 1);
     let view = subject.store().view(PARTITION).expect("opens");
@@ -227,7 +227,7 @@ fn assert_devices_shown(subject: &dyn Subject, head: &PartitionHead) {
     assert_eq!(EventKey::from(events[0].id), EventKey { at: Timestamp(20), number: 1 });
     let resident = vec![
         Resident::Device(Box::new(device("A", 0, &[7])), state(), Some(seen)),
-        Resident::Pair(Box::new(pair(0, 7))),
+        Resident::NotificationState(Box::new(pair(0, 7))),
         Resident::Job(Box::new(job(1))),
     ];
     assert_eq!(loaded(subject.store(), PARTITION), (head.clone(), resident));

@@ -18,8 +18,8 @@ fn full(slot: u32, name: &str) -> Vec<Op> {
     let mut ops = vec![
         Op::PutDevice(Box::new(device(name, slot, &[7, 8]))),
         Op::PutState(DeviceSlot(slot), DeviceState { sequence: 9, ..DeviceState::default() }),
-        Op::PutPair(Box::new(pair(slot, 7))),
-        Op::PutPair(Box::new(pair(slot, 8))),
+        Op::PutNotificationState(Box::new(pair(slot, 7))),
+        Op::PutNotificationState(Box::new(pair(slot, 8))),
         Op::PutDelivery(Box::new(delivery(slot, 7, i64::from(slot), slot))),
     ];
     ops.extend(history(slot, 600));
@@ -44,7 +44,7 @@ fn assert_gone(subject: &dyn Subject, slot: u32, name: &str, context: &str) {
     }
     let is_of = |resident: &Resident| match resident {
         Resident::Device(profile, _, _) => profile.slot == device,
-        Resident::Pair(pair) => pair.slot == device,
+        Resident::NotificationState(pair) => pair.slot == device,
         Resident::ReportIds(slot, _) => *slot == device,
         Resident::Queue(..) | Resident::Job(_) | Resident::Client(_) | Resident::Quarantined(..) => false,
     };

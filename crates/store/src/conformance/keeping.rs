@@ -1,9 +1,9 @@
 //! What is kept beside devices and their history, and for how long.
 
-use base::{EntityId, Incarnation, Kind, Lineage, Timestamp, WayIn};
+use base::{DeviceId, EntityId, Incarnation, Kind, Lineage, Timestamp, Value, WayIn};
 use records::{
-    CountedOf, Counts, CountsKey, DeliveryKey, DeviceSlot, KeptFrom, Metric, Op, PartitionHead,
-    QuarantineKey, Quarantined, ReportIds,
+    CountedOf, Counts, CountsKey, DeliveryKey, DeviceSlot, GatheredReport, GatheredReports, KeptFrom, Metric,
+    Op, PartitionHead, QuarantineKey, Quarantined, ReportIds,
 };
 
 use super::basics::{all, delivery, device, event, id, sign};
@@ -218,5 +218,46 @@ pub fn a_late_reading_is_kept_from_its_receipt(make: Make<'_>) {
     throughout(&mut *subject, |subject, context| {
         let view = subject.store().view(PARTITION).expect("opens");
         assert_eq!(view.readings(DeviceSlot(0), all()).expect("reads").len(), 1, "{context}");
+    });
+}
+
+/// Rows of one copy in order of their numbers, until there are as many reports as were asked for.
+pub fn gathered_reports_are_read_in_order_of_their_numbers(make: Make<'_>) {
+    let (mut subject, mut head) = (make(), PartitionHead::default());
+    let device = DeviceId::new("0xA").expect("an id");
+    let row = |gather, first, reports| GatheredReports {
+        gather: Incarnation(gather),
+        first,
+        lineage: Lineage(7),
+        received_at: Timestamp(5),
+        reports: (0..reports)
+            .map(|at| GatheredReport {
+                device: device.clone(),
+                ts: (at % 2 == 0).then_some(Timestamp(at)),
+                value: Value::Number(at as f64),
+            })
+            .collect(),
+    };
+    let all = [row(1, 1, 300), row(1, 301, 2), row(1, 303, 0), row(2, 7, 1)];
+    let puts = all.iter().rev().map(|row| Op::PutGatheredReports(Box::new(row.clone()))).collect();
+    put(&mut *subject, next(&mut head, puts));
+    throughout(&mut *subject, |subject, context| {
+        let view = subject.store().view(PARTITION).expect("opens");
+        let of = |gather, max| view.gathered_reports((Incarnation(gather), 0), max).expect("reads");
+        assert_eq!(of(1, 300), all[..1], "{context}");
+        assert_eq!(of(1, 301), all[..2], "{context}");
+        assert_eq!(of(1, 999), all[..3], "{context}");
+        let behind = view.gathered_reports((Incarnation(1), 301), 999).expect("reads");
+        assert_eq!(behind, all[1..3], "{context}");
+        assert_eq!((of(2, 1), of(3, 9)), (all[3..].to_vec(), Vec::new()), "{context}");
+        let mut shown = Vec::new();
+        view.each_gathered(&mut |row| shown.push(row.clone())).expect("reads");
+        assert_eq!(shown, all, "{context}");
+    });
+    put(&mut *subject, next(&mut head, vec![Op::DeleteGatheredReports(Incarnation(1), 1)]));
+    throughout(&mut *subject, |subject, context| {
+        let view = subject.store().view(PARTITION).expect("opens");
+        let left = view.gathered_reports((Incarnation(1), 0), 999).expect("reads");
+        assert_eq!(left, all[1..3], "{context}");
     });
 }

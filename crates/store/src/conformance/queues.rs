@@ -354,16 +354,21 @@ pub fn answers_are_kept_until_they_are_deleted(make: Make<'_>) {
     };
     let all = [answer(1 << 90, 30), answer(2, 20), answer(3, 10), answer(4, 20)];
     queues.put(all.iter().map(|answer| Op::PutAnswer(Box::new(answer.clone()))).collect());
-    let before = |view: &dyn View, at: i64, limit| {
-        let found = view.answers_before(Timestamp(START + at), limit).expect("reads");
+    let given = |view: &dyn View, from: Option<i64>, until: i64, limit| {
+        let from = from.map(|from| Timestamp(START + from));
+        let found = view.answers_given(from, Timestamp(START + until), limit).expect("reads");
         found.into_iter().map(|(at, key)| (at.0 - START, key.0)).collect::<Vec<_>>()
     };
+    let before = |view: &dyn View, until, limit| given(view, None, until, limit);
     queues.always(|queues| {
         let view = queues.view();
         assert_eq!(view.answer(AnswerKey(1 << 90)).expect("reads"), Some(all[0].clone()));
         assert_eq!(view.answer(AnswerKey(5)).expect("reads"), None);
         assert_eq!(before(&*view, 30, 10), [(10, 3), (20, 2), (20, 4)]);
         assert_eq!((before(&*view, 31, 1), before(&*view, 10, 9)), (vec![(10, 3)], vec![]));
+        assert_eq!(given(&*view, Some(11), 30, 10), [(20, 2), (20, 4)]);
+        assert_eq!(given(&*view, Some(20), 99, 1), [(20, 2)]);
+        assert_eq!(given(&*view, Some(30), 30, 9), []);
     });
     queues.put(vec![Op::DeleteAnswer(AnswerKey(2), Timestamp(START + 20))]);
     queues.always(|queues| {

@@ -3,8 +3,8 @@
 use base::{Incarnation, PartitionId, Timestamp};
 use records::{
     BlockBounds, CopyDirection, ExternalInterval, ExternalSpan, ExternalText, KeepBounds, LiveLane, Op,
-    SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamOrigin, StreamSettings,
-    StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
+    ReportsCopy, SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamDue, StreamOrigin,
+    StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
 };
 
 use super::keeping::throughout;
@@ -116,6 +116,11 @@ pub(crate) fn copy(stream: u64, name: &str) -> StreamCopy {
         duplicates: 1,
         dropped: 0,
         created_at: Timestamp(5),
+        reports: Some(Box::new(ReportsCopy {
+            gather: Incarnation(stream + 1),
+            selector: Some("site=12".into()),
+            refused: 2,
+        })),
     }
 }
 
@@ -198,18 +203,28 @@ pub fn what_a_stream_holds_is_read_in_order(make: Make<'_>) {
             assert_eq!(found, blocks[expect..], "{context} {from}");
         }
         for (from, expect) in [(0, 0), (12, 0), (13, 1), (14, 2), (319, 2), (320, 3)] {
-            let found = view.stream_chunks(STREAM, from, usize::MAX).expect("reads");
+            let found = view.stream_chunks(STREAM, from..u64::MAX, usize::MAX).expect("reads");
             assert_eq!(found, chunks[expect..], "{context} {from}");
         }
-        let found = view.stream_chunks(STREAM, 1, 4).expect("reads");
+        let found = view.stream_chunks(STREAM, 1..u64::MAX, 4).expect("reads");
         assert_eq!(found, chunks[..2], "{context}: until four bytes are there");
+        for (messages, expect) in [(12..13, 0..1), (12..14, 0..2), (13..20, 1..2), (14..21, 2..3)] {
+            let found = view.stream_chunks(STREAM, messages.clone(), usize::MAX).expect("reads");
+            assert_eq!(found, chunks[expect], "{context} {messages:?}");
+        }
         assert_eq!(view.stream_block(STREAM, 7).expect("reads"), Some(blocks[1].clone()), "{context}");
+        let ends = [STREAM, Incarnation(2)].map(|stream| view.end_of_blocks(stream).expect("reads"));
+        assert_eq!(ends, [10, 0], "{context}");
         assert_eq!(view.stream_blocks(Incarnation(2), 0, 9).expect("reads"), [], "{context}");
     });
     store.put(vec![Op::DeleteStreamBlock(STREAM, 1), Op::DeleteStreamChunk(STREAM, 20)]);
     store.throughout(|view, context| {
         assert_eq!(view.stream_blocks(STREAM, 0, 9).expect("reads"), blocks[1..], "{context}");
-        assert_eq!(view.stream_chunks(STREAM, 0, usize::MAX).expect("reads"), chunks[..2], "{context}");
+        assert_eq!(
+            view.stream_chunks(STREAM, 0..u64::MAX, usize::MAX).expect("reads"),
+            chunks[..2],
+            "{context}"
+        );
     });
 }
 

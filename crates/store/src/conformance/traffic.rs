@@ -2,6 +2,7 @@
 //! what is deleted was there. The same seed gives the same batches.
 
 mod commands;
+mod gathered;
 mod keeping;
 mod picks;
 mod queues;
@@ -18,8 +19,8 @@ use base::{Value, WayIn};
 use records::{
     AliasKey, Attempt, AttemptDetail, AttemptError, Batch, Connection, Delivery, DeliveryKey,
     DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, Flight,
-    Holder, JobHead, JobId, JobState, Op, PaceOverride, Pair, PartitionHead, Process, QuarantineKey,
-    QueueKey, Sign, SignReading, Starts, Successor, Terms, Waiting,
+    Holder, JobHead, JobId, JobState, NotificationState, Op, PaceOverride, PartitionHead, Process,
+    QuarantineKey, QueueKey, Sign, SignReading, Starts, Successor, Terms, Waiting,
 };
 
 /// What a partition's batches could be.
@@ -39,6 +40,7 @@ pub struct Traffic {
     in_registry: registry::InRegistry,
     in_campaigns: picks::InCampaigns,
     in_streams: streams::InStreams,
+    gathered: gathered::Gathered,
 }
 
 /// A registered device.
@@ -77,6 +79,7 @@ impl Traffic {
             in_registry: registry::InRegistry::default(),
             in_campaigns: picks::InCampaigns::default(),
             in_streams: streams::InStreams::default(),
+            gathered: gathered::Gathered::default(),
         }
     }
 
@@ -146,7 +149,7 @@ impl Traffic {
     }
 
     fn change(&mut self, ops: &mut Vec<Op>) {
-        match self.below(38) {
+        match self.below(40) {
             0..=10 => self.sign(ops),
             11..=12 => self.put_device(ops),
             13 => self.put_state(ops),
@@ -162,6 +165,7 @@ impl Traffic {
             25 => self.put_quarantined(ops),
             26 => self.delete_quarantined(ops),
             27 => self.delete_job(ops),
+            28..=29 => self.change_of_gathered(ops),
             _ => self.change_of_commands(ops),
         }
     }
@@ -309,7 +313,7 @@ impl Traffic {
         if !self.pairs.contains(&(device.slot, client)) {
             self.pairs.push((device.slot, client));
         }
-        ops.push(Op::PutPair(Box::new(Pair {
+        ops.push(Op::PutNotificationState(Box::new(NotificationState {
             slot: device.slot,
             client,
             untold: (0..self.below(4)).map(|_| self.event_kind()).collect(),
@@ -324,7 +328,7 @@ impl Traffic {
     fn delete_pair(&mut self, ops: &mut Vec<Op>) {
         if let Some(pair) = self.pick(&self.pairs.clone()) {
             self.pairs.retain(|other| *other != pair);
-            ops.push(Op::DeletePair(pair.0, pair.1));
+            ops.push(Op::DeleteNotificationState(pair.0, pair.1));
         }
     }
 

@@ -11,6 +11,7 @@ mod campaigns;
 mod commands;
 mod coordination;
 mod copies;
+mod gathered;
 mod notices;
 mod operations;
 mod portals;

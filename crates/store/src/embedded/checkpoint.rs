@@ -20,10 +20,10 @@ use std::time::Instant;
 
 use base::{PartitionId, Timestamp};
 use blocklog::Position;
-use records::{Pair, PartitionHead};
+use records::{NotificationState, PartitionHead};
 
 use super::directory::Covered;
-use super::existence_filter::{BloomFilter, ExistenceFilter, LastCommand, Marks};
+use super::existence_filter::{BloomFilter, ExistenceFilter, LastCommand, Marks, NOTED};
 use super::locks::locked;
 use super::overlay::Overlay;
 use super::partition::Partition;
@@ -310,18 +310,20 @@ fn each_filtered(
     partition: PartitionId,
     mut each: impl FnMut(Table, &[u8]),
 ) -> Result<(), StoreError> {
-    for table in [Table::JobHeads, Table::RunningTasks, Table::UntoldTasks] {
+    let by_key =
+        |table: &Table| !matches!(table, Table::NotificationStates | Table::JobBodies | Table::Commands);
+    for table in NOTED.into_iter().filter(by_key) {
         for row in snapshot.range(table, partition, &KeyRange::all())? {
             each(table, &row?.0);
         }
     }
-    for row in snapshot.range(Table::Pairs, partition, &KeyRange::all())? {
+    for row in snapshot.range(Table::NotificationStates, partition, &KeyRange::all())? {
         let (key, row) = row?;
-        each(Table::Pairs, &key);
-        let pair =
-            Pair::from_row(&row).map_err(|error| damaged_row(snapshot.name(), Table::Pairs, &key, &error))?;
+        each(Table::NotificationStates, &key);
+        let pair = NotificationState::from_row(&row)
+            .map_err(|error| damaged_row(snapshot.name(), Table::NotificationStates, &key, &error))?;
         if let Some(failed) = pair.failed {
-            each(Table::JobBodies, &key::job(Pair::body_of_failed(failed.delivery)));
+            each(Table::JobBodies, &key::job(NotificationState::body_of_failed(failed.delivery)));
         }
     }
     Ok(())

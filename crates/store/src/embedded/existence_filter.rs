@@ -35,7 +35,9 @@ impl ExistenceFilter {
     /// may be such a row; never wrong when it says no.
     pub(super) fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
         match self {
-            Self::Devices(filter, _) if FILTERED.contains(&table) => filter.may_hold(table, key),
+            Self::Devices(filter, _) if table != Table::Commands && NOTED.contains(&table) => {
+                filter.may_hold(table, key)
+            }
             Self::Devices(_, last) => last.may_hold(table, key),
             Self::Marks(marks) => marks.may_hold(table, key, value),
         }
@@ -79,14 +81,15 @@ impl ExistenceFilter {
     }
 }
 
-const FILTERED: [Table; 5] =
-    [Table::Pairs, Table::JobHeads, Table::JobBodies, Table::RunningTasks, Table::UntoldTasks];
-const NOTED: [Table; 6] = [
-    Table::Pairs,
+/// The tables whose rows a partition of devices notes: in its Bloom filter, but of
+/// [`Table::Commands`] the last row alone, in [`LastCommand`].
+pub(super) const NOTED: [Table; 7] = [
+    Table::NotificationStates,
     Table::JobHeads,
     Table::JobBodies,
     Table::RunningTasks,
     Table::UntoldTasks,
+    Table::GatheredReports,
     Table::Commands,
 ];
 const MARKED: [Table; 5] =
@@ -251,13 +254,14 @@ mod tests {
     fn what_went_in_is_held_and_little_else() {
         let mut existence = of_devices(10_000);
         let keys = |from: u64| (from..from + 20_000).map(u64::to_be_bytes);
-        assert!(!existence.may_hold(Table::Pairs, b"x", None));
-        keys(0).for_each(|key| existence.insert(Table::Pairs, &key));
-        assert!(keys(0).all(|key| existence.may_hold(Table::Pairs, &key, None)));
-        let wrong = keys(1 << 40).filter(|key| existence.may_hold(Table::Pairs, key, None)).count();
+        assert!(!existence.may_hold(Table::NotificationStates, b"x", None));
+        keys(0).for_each(|key| existence.insert(Table::NotificationStates, &key));
+        assert!(keys(0).all(|key| existence.may_hold(Table::NotificationStates, &key, None)));
+        let wrong =
+            keys(1 << 40).filter(|key| existence.may_hold(Table::NotificationStates, key, None)).count();
         assert!(wrong < 20_000 / 100, "{wrong}");
         assert!(!existence.is_overfull());
-        existence.insert(Table::Pairs, b"one more");
+        existence.insert(Table::NotificationStates, b"one more");
         assert!(existence.is_overfull());
     }
 
@@ -266,7 +270,7 @@ mod tests {
         let mut existence = of_devices(1);
         existence.insert(Table::JobHeads, b"job");
         assert!(existence.may_hold(Table::JobBodies, b"job", None));
-        assert!(!existence.may_hold(Table::Pairs, b"job", None));
+        assert!(!existence.may_hold(Table::NotificationStates, b"job", None));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::tables::Table;
 use crate::change::{Change, Prepared, SlotSign};
 use crate::codec::key::{self, Key};
 use crate::key_range::KeyRange;
-pub(super) use rows::{Final, Found, Rows};
+pub(super) use rows::{CopiedRow, Final, Found, Rows};
 pub(super) use slice::{SeenChange, SliceOverlay};
 pub(super) use views::{OpenViews, Versions};
 
@@ -218,7 +218,7 @@ impl Data {
     /// The device's rows that are keyed by something besides it; the others are deleted by key.
     fn drop_device(&mut self, slot: DeviceSlot, versions: &Versions) {
         self.slice_mut(slot).see(slot.within_slice(), SeenChange::Gone, versions);
-        let pairs = self.rows_mut(Table::Pairs);
+        let pairs = self.rows_mut(Table::NotificationStates);
         for key in pairs.keys(&KeyRange::of(&key::slot(slot))) {
             // what may be below goes with the device's mark
             pairs.delete(key, versions, |_| true);

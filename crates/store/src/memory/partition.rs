@@ -88,8 +88,8 @@ impl MemoryPartition {
         }
     }
 
-    /// Pairs, events, commands, what stands beside them, and readings of a device. Rows that lead
-    /// to its events are all that its index has.
+    /// Notification states, events, commands, what stands beside them, and readings of a device.
+    /// Rows that lead to its events are all that its index has.
     fn drop_device(&mut self, slot: DeviceSlot) {
         Arc::make_mut(&mut self.seen).remove(&slot);
         Arc::make_mut(&mut self.readings).retain(|(owner, _), _| *owner != slot);
@@ -97,7 +97,7 @@ impl MemoryPartition {
         for key in self.keys(Table::CommandsByDevice, &prefix) {
             self.drop_command(&key[prefix.len()..]);
         }
-        let by_slot = [Table::Pairs, Table::Wishes, Table::DeviceSessions, Table::Timeline];
+        let by_slot = [Table::NotificationStates, Table::Wishes, Table::DeviceSessions, Table::Timeline];
         for table in by_slot.into_iter().chain([Table::EventsByDevice]) {
             for key in self.keys(table, &prefix) {
                 self.rows_mut(table).remove(&key);

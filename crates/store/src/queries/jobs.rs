@@ -158,13 +158,20 @@ impl dyn View + '_ {
         self.record(&key::answer(key))
     }
 
-    /// Answers given before `at`, oldest first.
-    pub fn answers_before(
+    /// Answers given from `from` on and before `until`, oldest first. What was deleted since the
+    /// last checkpoint lies at the front: whoever says how far it has come does not look through it
+    /// again.
+    pub fn answers_given(
         &self,
-        at: Timestamp,
+        from: Option<Timestamp>,
+        until: Timestamp,
         limit: usize,
     ) -> Result<Vec<(Timestamp, AnswerKey)>, StoreError> {
-        let range = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(key::time(at)) };
+        let low = from.map_or(Bound::Unbounded, |from| Bound::Included(key::time(from)));
+        let range = KeyRange { low, high: Bound::Excluded(key::time(until)) };
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
         let rows = self.rows(Table::AnswersByTime, range, true)?.take(limit);
         let named = |row: Result<super::Row, StoreError>| {
             let (key, _) = row?;

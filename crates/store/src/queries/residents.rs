@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use records::{
-    Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, Pair, QuarantineKey, Quarantined, Queue,
-    QueueCounts, ReportIds, Seen,
+    Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, NotificationState, QuarantineKey, Quarantined,
+    Queue, QueueCounts, ReportIds, Seen,
 };
 
 use crate::codec::key::Key;
@@ -35,9 +35,9 @@ impl dyn View + '_ {
             resident(Resident::Quarantined(QuarantineKey::from(report.id), report.cost()));
             Ok(())
         })?;
-        self.each::<Pair>(|_, pair| {
+        self.each::<NotificationState>(|_, pair| {
             if !self.is_deleted(pair.slot)? {
-                resident(Resident::Pair(Box::new(pair)));
+                resident(Resident::NotificationState(Box::new(pair)));
             }
             Ok(())
         })?;

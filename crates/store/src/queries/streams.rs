@@ -1,6 +1,6 @@
 //! Streams, what they hold, and the ids that their sources gave.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use base::Incarnation;
 use records::{
@@ -75,24 +75,51 @@ impl dyn View + '_ {
         self.records(KeyRange::all(), true)?.take(limit).collect()
     }
 
-    /// Chunks of a stream in order, from the one that has the message `from`, or the next one,
-    /// until they hold `bytes_max`. There is one, if any is left.
+    /// Chunks of a stream in order, from the one that has the first of these messages, or the next
+    /// one, until they hold `bytes_max` or the messages end. There is one, if any is left of them.
     pub fn stream_chunks(
         &self,
         stream: Incarnation,
-        from: u64,
+        messages: Range<u64>,
         bytes_max: usize,
     ) -> Result<Vec<StreamChunk>, StoreError> {
-        let has = |chunk: &StreamChunk| chunk.first + u64::from(chunk.messages) > from;
+        let Range { start, end } = messages;
+        let all = KeyRange::of(&key::incarnation(stream));
+        let mut chunks =
+            self.records::<StreamChunk>(all.from(key::in_stream(stream, start)), true)?.peekable();
+        // Most reads begin where a chunk does.
+        let is_aligned = matches!(chunks.peek(), Some(Ok(chunk)) if chunk.first == start);
+        let before = if is_aligned { None } else { self.chunk_over(stream, start)? };
         let mut bytes = 0;
         let within = |chunk: &Result<StreamChunk, StoreError>| {
-            let is_within = bytes < bytes_max;
-            bytes += chunk.as_ref().map_or(0, |chunk| chunk.bytes.len());
+            let Ok(chunk) = chunk else { return true };
+            let is_within = bytes < bytes_max && chunk.first < end;
+            bytes += chunk.bytes.len();
             is_within
         };
-        self.records(self.range_from_message::<StreamChunk>(stream, from, has)?, true)?
-            .take_while(within)
-            .collect()
+        before.map(Ok).into_iter().chain(chunks).take_while(within).collect()
+    }
+
+    /// The chunk that has a message and began before it. What is in front of the end of a block is
+    /// not looked at: rows that went when a block was stored stay in the tables until a checkpoint.
+    fn chunk_over(&self, stream: Incarnation, id: u64) -> Result<Option<StreamChunk>, StoreError> {
+        let all = KeyRange::of(&key::incarnation(stream));
+        let blocks = KeyRange { high: Bound::Included(key::in_stream(stream, id)), ..all };
+        let block = self.records::<StreamBlock>(blocks, false)?.next().transpose()?;
+        let floor = match block {
+            Some(block) if block.last < id => block.last + 1,
+            Some(block) => block.first,
+            None => 0,
+        };
+        let before = KeyRange {
+            low: Bound::Included(key::in_stream(stream, floor)),
+            high: Bound::Excluded(key::in_stream(stream, id)),
+        };
+        if floor >= id {
+            return Ok(None);
+        }
+        let last = self.records::<StreamChunk>(before, false)?.next().transpose()?;
+        Ok(last.filter(|chunk| chunk.first + u64::from(chunk.messages) > id))
     }
 
     /// Blocks of a stream in order, from the one that has the message `from`, or the next one.
@@ -102,30 +129,25 @@ impl dyn View + '_ {
         from: u64,
         limit: usize,
     ) -> Result<Vec<StreamBlock>, StoreError> {
-        let has = |block: &StreamBlock| block.last >= from;
-        self.records(self.range_from_message::<StreamBlock>(stream, from, has)?, true)?.take(limit).collect()
+        let (all, at) = (KeyRange::of(&key::incarnation(stream)), key::in_stream(stream, from));
+        let before = KeyRange { high: Bound::Excluded(at.clone()), ..all.clone() };
+        let over = self.records::<StreamBlock>(before, false)?.next().transpose()?;
+        let over = over.filter(|block| block.last >= from);
+        let blocks = self.records(all.from(at), true)?;
+        over.map(Ok).into_iter().chain(blocks).take(limit).collect()
+    }
+
+    /// The first message of a stream that is in no block: chunks in front of it that are there yet
+    /// have messages that blocks have.
+    pub fn end_of_blocks(&self, stream: Incarnation) -> Result<u64, StoreError> {
+        let all = KeyRange::of(&key::incarnation(stream));
+        let last = self.records::<StreamBlock>(all, false)?.next().transpose()?;
+        Ok(last.map_or(0, |block| block.last + 1))
     }
 
     /// The block of a stream that begins with a message.
     pub fn stream_block(&self, stream: Incarnation, first: u64) -> Result<Option<StreamBlock>, StoreError> {
         self.record(&key::in_stream(stream, first))
-    }
-
-    /// The records of a stream from the one on that has a message.
-    fn range_from_message<R: Record>(
-        &self,
-        stream: Incarnation,
-        from: u64,
-        has: impl FnOnce(&R) -> bool,
-    ) -> Result<KeyRange, StoreError> {
-        let (all, at) = (KeyRange::of(&key::incarnation(stream)), key::in_stream(stream, from));
-        let before = KeyRange { high: Bound::Excluded(at.clone()), ..all.clone() };
-        let last_before = self.rows(R::TABLE, before, false)?.next().transpose()?;
-        let low = match last_before {
-            Some((key, row)) if has(&self.decoded(R::TABLE, &key, &row)?) => key,
-            _ => at,
-        };
-        Ok(KeyRange { low: Bound::Included(low), ..all })
     }
 
     /// Of the intervals of a source that begin with this number or lower, the one that begins

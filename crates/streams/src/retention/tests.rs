@@ -38,18 +38,18 @@ fn settings(bytes: Option<u64>, when_full: WhenFull) -> StreamSettings {
 #[test]
 fn an_append_that_does_not_fit_drops_the_oldest_or_is_refused() {
     let blocks = blocks(&[100, 100, 100]);
-    for (bytes, kept_bytes, appended_bytes, is_nearly_full, expect) in [
-        (None, u64::MAX, 50, false, StreamRoom::Enough),
-        (Some(400), 350, 50, false, StreamRoom::Enough),
-        (Some(400), 350, 51, false, StreamRoom::AfterDropping(1)),
-        (Some(400), 350, 150, false, StreamRoom::AfterDropping(1)),
-        (Some(400), 350, 151, false, StreamRoom::AfterDropping(2)),
-        (Some(400), 350, 9_999, false, StreamRoom::AfterDropping(3)),
-        (None, 350, 0, true, StreamRoom::AfterDropping(1)),
-        (None, 350, 150, true, StreamRoom::AfterDropping(2)),
-        (Some(400), 500, 10, true, StreamRoom::AfterDropping(2)),
+    for (bytes, kept_bytes, appended_bytes, room_left, expect) in [
+        (None, u64::MAX, 50, FreeSpace::Enough, StreamRoom::Enough),
+        (Some(400), 350, 50, FreeSpace::Enough, StreamRoom::Enough),
+        (Some(400), 350, 51, FreeSpace::Enough, StreamRoom::AfterDropping(1)),
+        (Some(400), 350, 150, FreeSpace::Enough, StreamRoom::AfterDropping(1)),
+        (Some(400), 350, 151, FreeSpace::Enough, StreamRoom::AfterDropping(2)),
+        (Some(400), 350, 9_999, FreeSpace::Enough, StreamRoom::AfterDropping(3)),
+        (None, 350, 0, FreeSpace::Low, StreamRoom::AfterDropping(1)),
+        (None, 350, 150, FreeSpace::Low, StreamRoom::AfterDropping(2)),
+        (Some(400), 500, 10, FreeSpace::Exhausted, StreamRoom::AfterDropping(2)),
     ] {
-        let asked = SpaceAsked { kept_bytes, appended_bytes, is_nearly_full };
+        let asked = SpaceAsked { kept_bytes, appended_bytes, room: room_left };
         let found = room(&settings(bytes, WhenFull::DropOldest), asked, &blocks);
         assert_eq!(found, expect, "{bytes:?} {asked:?}");
         let refused = if expect == StreamRoom::Enough { StreamRoom::Enough } else { StreamRoom::Full };
@@ -58,12 +58,18 @@ fn an_append_that_does_not_fit_drops_the_oldest_or_is_refused() {
 }
 
 #[test]
-fn where_nothing_can_be_dropped_only_a_full_disk_refuses() {
-    let settings = settings(Some(400), WhenFull::DropOldest);
-    let mut asked = SpaceAsked { kept_bytes: 350, appended_bytes: 100, is_nearly_full: false };
-    assert_eq!(room(&settings, asked, &[]), StreamRoom::Enough);
-    asked.is_nearly_full = true;
-    assert_eq!(room(&settings, asked, &[]), StreamRoom::Full);
+fn where_nothing_can_be_dropped_only_a_disk_without_any_room_refuses() {
+    let drops = settings(Some(400), WhenFull::DropOldest);
+    for (left, expect) in [
+        (FreeSpace::Enough, StreamRoom::Enough),
+        (FreeSpace::Low, StreamRoom::Enough),
+        (FreeSpace::Exhausted, StreamRoom::Full),
+    ] {
+        let asked = SpaceAsked { kept_bytes: 350, appended_bytes: 100, room: left };
+        assert_eq!(room(&drops, asked, &[]), expect, "{left:?}");
+    }
+    let asked = SpaceAsked { kept_bytes: 0, appended_bytes: 1, room: FreeSpace::Low };
+    assert_eq!(room(&settings(None, WhenFull::Reject), asked, &[]), StreamRoom::Full);
 }
 
 #[test]
@@ -71,7 +77,7 @@ fn no_more_blocks_are_looked_at_than_are_dropped_and_one() {
     let blocks = blocks(&[100; 50]);
     let mut looked_at = 0;
     let counted = blocks.iter().inspect(|_| looked_at += 1);
-    let asked = SpaceAsked { kept_bytes: 5_000, appended_bytes: 150, is_nearly_full: false };
+    let asked = SpaceAsked { kept_bytes: 5_000, appended_bytes: 150, room: FreeSpace::Enough };
     let found = room(&settings(Some(5_000), WhenFull::DropOldest), asked, counted);
     assert_eq!((found, looked_at), (StreamRoom::AfterDropping(2), 3));
 }
@@ -124,20 +130,21 @@ proptest! {
     fn what_is_dropped_is_no_more_than_needed(
         sizes in proptest::collection::vec(1..200_u64, 0..12),
         (bound, appended_bytes) in (1..2_000_u64, 0..900_u64),
-        is_nearly_full: bool,
+        left in 0..3_usize,
     ) {
         let blocks = blocks(&sizes);
         let kept_bytes = sizes.iter().sum::<u64>() + 70;
-        let asked = SpaceAsked { kept_bytes, appended_bytes, is_nearly_full };
+        let left = [FreeSpace::Enough, FreeSpace::Low, FreeSpace::Exhausted][left];
+        let asked = SpaceAsked { kept_bytes, appended_bytes, room: left };
         let found = room(&settings(Some(bound), WhenFull::DropOldest), asked, &blocks);
         let fits = |dropped: usize| {
             let freed: u64 = sizes[..dropped].iter().sum();
             let has_bytes = kept_bytes + appended_bytes <= bound + freed;
-            has_bytes && (!is_nearly_full || (freed >= appended_bytes && freed > 0))
+            has_bytes && (left == FreeSpace::Enough || (freed >= appended_bytes && freed > 0))
         };
         let naive = (0..=sizes.len()).find(|dropped| fits(*dropped)).unwrap_or(sizes.len());
         let expect = match naive {
-            0 if is_nearly_full => StreamRoom::Full,
+            0 if left == FreeSpace::Exhausted => StreamRoom::Full,
             0 => StreamRoom::Enough,
             dropped => StreamRoom::AfterDropping(dropped),
         };

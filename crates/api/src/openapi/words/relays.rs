@@ -3,10 +3,14 @@
 use utoipa::openapi::Schema;
 
 use super::{matching, one_of, whole};
-use crate::shape::{ON_REFUSED, RELAY_STATES};
+use crate::shape::{ANNOUNCED_STATES, ON_REFUSED, RELAY_STATES};
 
 pub(crate) fn relay_state() -> Schema {
     one_of(RELAY_STATES)
+}
+
+pub(crate) fn relay_word() -> Schema {
+    one_of(ANNOUNCED_STATES)
 }
 
 pub(crate) fn relay_on_refused() -> Schema {

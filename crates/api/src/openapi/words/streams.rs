@@ -46,7 +46,7 @@ pub(crate) fn copy_direction() -> Schema {
 }
 
 pub(crate) fn copy_kind() -> Schema {
-    one_of(["messages"])
+    one_of(["messages", "reports"])
 }
 
 pub(crate) fn copy_state() -> Schema {
@@ -57,7 +57,7 @@ pub(crate) fn copy_state() -> Schema {
 
 /// The share of new messages in the rate of a copy that is far behind.
 pub(crate) fn share() -> Schema {
-    let about = "from 0 to 0.999: the share of new messages in the rate of a copy that is far behind";
+    let about = "from 0 to 1: the share of new messages in the rate of a copy that is far behind";
     ObjectBuilder::new().schema_type(Type::Number).description(Some(about)).into()
 }
 

@@ -5,43 +5,69 @@ use crate::shape::new_job::JOBS;
 use crate::shape::new_message::MESSAGES;
 
 fn refused(text: &str) -> Option<&'static str> {
-    match Body::read(text, &JOBS) {
-        Err(problem) => Some(problem.code),
-        Ok(Body::One(members)) => members.all_known().err().map(|problem| problem.code),
-        Ok(Body::Many { .. }) => None,
-    }
+    Body::read(text, &JOBS, all_known).err().map(|problem| problem.code)
+}
+
+fn all_known(members: &Members<'_>) -> Result<(), Problem> {
+    members.all_known()
+}
+
+/// The unknown field of an item, or else its first one.
+fn name_of(members: &Members<'_>) -> Result<Option<String>, Problem> {
+    Ok(members.foreign_name().map(str::to_owned))
 }
 
 #[test]
 fn there_is_room_for_every_field() {
     for Grammar { fields, beside, .. } in [&JOBS, &MESSAGES] {
         assert!(fields.len() + beside.len() <= FIELDS_MAX, "{fields:?}");
+        assert_eq!(fields[..2], Grammar::PAYLOAD.map(|field| field.name));
     }
 }
 
 #[test]
 fn a_body_is_one_job_or_many() {
-    let one = Body::read(r#" {"tries": 3, "payload": [1, 2], "alias": null} "#, &JOBS);
-    let Ok(Body::One(members)) = one else { panic!("{one:?}") };
-    assert_eq!((members.json("payload"), members.json("tries")), (Some("[1, 2]"), Some("3")));
-    assert_eq!((members.json("alias"), members.json("ttl")), (Some("null"), None));
-    let many = Body::read(r#"{"jobs": [{"payload": 1}, {}, 7, [], null, {"x": 1}]}"#, &JOBS);
+    let one = Body::read(r#" {"tries": 3, "payload": [1, 2], "alias": null} "#, &JOBS, name_of);
+    let Ok(Body::One(_, members)) = one else { panic!("{one:?}") };
+    assert_eq!(
+        (members.json(JOBS.field("payload")), members.json(JOBS.field("tries"))),
+        (Some("[1, 2]"), Some("3"))
+    );
+    assert_eq!((members.json(JOBS.field("alias")), members.json(JOBS.field("ttl"))), (Some("null"), None));
+    let many = Body::read(r#"{"jobs": [{"payload": 1}, {}, {"x": 1}, {"ttl": 1}]}"#, &JOBS, name_of);
     let Ok(Body::Many { items, .. }) = many else { panic!("{many:?}") };
-    let found: Vec<_> = items.iter().map(|item| item.as_ref().map(Members::foreign_name)).collect();
-    let (number, array, null) = (Err(&"a number"), Err(&"an array"), Err(&"null"));
-    assert_eq!(found, [Ok(Some("payload")), Ok(None), number, array, null, Ok(Some("x"))]);
+    let found: Vec<_> = items.iter().map(Option::as_deref).collect();
+    assert_eq!(found, [Some("payload"), None, Some("x"), Some("ttl")]);
+}
+
+#[test]
+fn a_refusal_names_the_first_wrong_item() {
+    for (items, code, detail) in [
+        (r#"{}, 7, []"#, "not_an_object", "job 2: it is a number; it must be an object"),
+        (r#"[{"payload": 1}], 7"#, "not_an_object", "job 1: it is an array; it must be an object"),
+        (r#"{}, {}, null"#, "not_an_object", "job 3: it is null; it must be an object"),
+        (r#"{}, {"x": 1}, 7"#, "unknown_field", "job 2: there is no field \"x\""),
+        (r#"{"x": 1}, {"#, "unreadable", ""),
+    ] {
+        let text = format!(r#"{{"jobs": [{items}]}}"#);
+        let Problem { code: found, detail: said, .. } =
+            Body::read(&text, &JOBS, all_known).expect_err("it is refused");
+        assert!(found == code && said.contains(detail), "{text}: {found} {said}");
+    }
 }
 
 #[test]
 fn what_is_of_a_body_stands_beside_its_items_and_in_none_of_them() {
-    let many = Body::read(r#"{"expect_last_id": "3", "messages": [{"expect_last_id": "3"}]}"#, &MESSAGES);
+    let text = r#"{"expect_last_id": "3", "messages": [{"expect_last_id": "3"}]}"#;
+    let many = Body::read(text, &MESSAGES, |item| Ok(item.all_known().map_err(|problem| problem.code)));
     let Ok(Body::Many { items, beside }) = many else { panic!("{many:?}") };
-    assert_eq!(beside.json("expect_last_id"), Some(r#""3""#));
-    let item = items[0].as_ref().expect("an object");
-    assert_eq!(item.all_known().map_err(|problem| problem.code), Err("unknown_field"));
-    let one = Body::read(r#"{"payload": 1, "expect_last_id": "3"}"#, &MESSAGES);
-    let Ok(Body::One(members)) = one else { panic!("{one:?}") };
-    assert!(members.all_known().is_ok() && members.json("expect_last_id").is_some());
+    assert_eq!(
+        (beside.json(MESSAGES.field("expect_last_id")), &items[..]),
+        (Some(r#""3""#), &[Err("unknown_field")][..])
+    );
+    let one = Body::read(r#"{"payload": 1, "expect_last_id": "3"}"#, &MESSAGES, all_known);
+    let Ok(Body::One((), members)) = one else { panic!("{one:?}") };
+    assert!(members.json(MESSAGES.field("expect_last_id")).is_some());
     for (line, code) in [("{", "unreadable"), ("[]", "not_an_object"), ("7", "not_an_object")] {
         assert_eq!(read_line(line, &MESSAGES).map(drop).map_err(|problem| problem.code), Err(code));
     }
@@ -56,7 +82,7 @@ fn what_stands_beside_jobs_is_named() {
         (r#"{"delay":"1s","jobs":[]}"#, "delay"),
         (r#"{"delay":"1s","jobs":[],"hue":1}"#, "hue"),
     ] {
-        let problem = Body::read(text, &JOBS).expect_err("it is refused");
+        let problem = Body::read(text, &JOBS, name_of).expect_err("it is refused");
         let begins = format!("the field \"{name}\" stands beside jobs; ");
         assert!(problem.detail.starts_with(&begins), "{text}: {}", problem.detail);
     }

@@ -9,15 +9,14 @@ use base::{EntityId, Incarnation, Timestamp, hash};
 use jobs::Released;
 use records::{
     Attempt, AttemptDetail, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight,
-    Happening, Op, Pair, Reservation, Waiting,
+    Happening, JobPurpose, NotificationState, Op, Reservation, Waiting,
 };
 use store::StoreError;
 
-use super::purpose::Purpose;
 use super::{DeviceStep, Partition, notification_state};
 use crate::devices::effect::{DeviceEffect, GivenUp};
 use crate::devices::lanes::{Answer, AttemptEnd};
-use crate::kernel::job_purpose::JobEnd;
+use crate::kernel::ended_job::JobEnd;
 use crate::settings::Retry;
 
 /// Jitter is at most one part in this many of the delay.
@@ -101,7 +100,9 @@ impl Partition {
     /// What a reservation stands for, if it still does.
     fn tried(&self, now: Timestamp, reservation: Reservation) -> Option<Tried> {
         let head = self.jobs.held(now, reservation)?;
-        let Purpose::Notification(slot, client) = Purpose::of(head.queue, head.alias)? else { return None };
+        let JobPurpose::Notification(slot, client) = JobPurpose::of(head.queue, head.alias)? else {
+            return None;
+        };
         let flight = self.pairs.get(&(slot, client))?.in_flight.clone()?;
         Some(Tried { slot, client, reservation, flight })
     }
@@ -124,10 +125,10 @@ impl Partition {
         let more = notification_state::delivered(&mut pair, flight).then(|| Box::new(pair.clone()));
         drop(pair);
         if let Some(pair) = more {
-            step.push(Op::PutPair(pair));
+            step.push(Op::PutNotificationState(pair));
         } else {
             self.pairs.remove(&(slot, client));
-            step.push(Op::DeletePair(slot, client));
+            step.push(Op::DeleteNotificationState(slot, client));
         }
     }
 
@@ -143,7 +144,7 @@ impl Partition {
         if is_for_good(&released)
             && let Some(body) = self.stored_body(job, step)?
         {
-            self.put_body(Pair::body_of_failed(tried.flight.delivery), body, step);
+            self.put_body(NotificationState::body_of_failed(tried.flight.delivery), body, step);
         }
         self.not_delivered((tried.slot, tried.client), waiting_again(&tried.flight), &released, step);
         Ok(())
@@ -175,7 +176,7 @@ impl Partition {
                 DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
             }
         };
-        step.push(Op::PutPair(Box::new(pair.clone())));
+        step.push(Op::PutNotificationState(Box::new(pair.clone())));
         drop(pair);
         if progress.status.has_ended() {
             self.delivery_ended(slot, delivery, (progress.status, attempts), step);

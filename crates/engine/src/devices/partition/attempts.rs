@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use base::{EntityId, Incarnation, Timestamp};
 use jobs::Leased;
-use records::{DeliveryStatus, DeviceSlot, Holder, JobId, Op};
+use records::{DeliveryStatus, DeviceSlot, Holder, JobId, JobLine, JobPurpose, Op};
 use store::StoreError;
 
 use super::notifications::progress_op;
-use super::purpose::{JobLine, Purpose};
 use super::{DeviceStep, Partition, notification_state};
 use crate::devices::lanes::AttemptDue;
 use crate::settings::Picture;
@@ -66,10 +65,10 @@ impl Partition {
         step: &mut DeviceStep<'_>,
     ) -> Result<Option<AttemptDue>, StoreError> {
         let job = leased.reservation.job;
-        let purpose = self.jobs.get(job).and_then(|head| Purpose::of(head.queue, head.alias));
+        let purpose = self.jobs.get(job).and_then(|head| JobPurpose::of(head.queue, head.alias));
         let slot = match purpose {
-            Some(Purpose::Notification(slot, _)) => Some(slot),
-            Some(Purpose::Outcome { .. }) | None => None,
+            Some(JobPurpose::Notification(slot, _)) => Some(slot),
+            Some(JobPurpose::Outcome { .. }) | None => None,
         };
         let Some((slot, device)) = slot.and_then(|slot| Some((slot, self.devices.get(slot)?))) else {
             self.jobs.cancel(job, &mut step.jobs());
@@ -90,7 +89,7 @@ impl Partition {
             None => self.make_body(slot, client, job, &id, step)?,
         };
         if let Some(pair) = self.pairs.get(&(slot, client)) {
-            step.push(Op::PutPair(Box::new(pair.clone())));
+            step.push(Op::PutNotificationState(Box::new(pair.clone())));
         }
         let attempt = waiting.attempts + 1;
         step.push(progress_op(waiting.delivery, DeliveryStatus::Pending, attempt));
@@ -155,7 +154,7 @@ impl Partition {
         let Some(pair) = self.pairs.get(&(slot, client)) else { return Ok(None) };
         let waits = pair.pending.is_some_and(|waiting| waiting.delivery == delivery && waiting.attempts > 0);
         let flies = pair.in_flight.as_ref().is_some_and(|flight| flight.delivery == delivery);
-        let purpose = Purpose::Notification(slot, client);
+        let purpose = JobPurpose::Notification(slot, client);
         let job = self.jobs.by_alias(purpose.line().key(), purpose.alias()).map(|head| head.id);
         match job {
             // While an attempt is under way, the job is that one's.

@@ -9,14 +9,13 @@ use commands::{AnswerOutcome, CommandLanes, How, Moved, Pace};
 use jobs::Jobs;
 use records::{
     Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DevicePlace, DeviceSession,
-    DeviceSlot, Happening, Metric,
+    DeviceSlot, Happening, Metric, OutcomeOf,
 };
 use smallvec::SmallVec;
 use store::StoreError;
 
 use super::devices::Devices;
 use super::outcomes::RefusedLanes;
-use super::purpose::OutcomeOf;
 use super::{DeviceStep, Partition};
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
 use crate::devices::effect::DeviceEffect;

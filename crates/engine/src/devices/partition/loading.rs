@@ -18,6 +18,7 @@ use watch::Watch;
 use super::commands::DeviceCommands;
 use super::counts::DeviceGroups;
 use super::devices::Devices;
+use super::gathering::{Gatherer, tell_loaded};
 use super::notification_states::NotificationStates;
 use super::pending::PendingRecords;
 use super::quarantine::Quarantine;
@@ -25,10 +26,10 @@ use super::stale::stale_pairs;
 use super::{DeviceStep, DeviceStepPart, Partition};
 use crate::devices::context::DeviceContext;
 use crate::devices::stats::DeviceStats;
+use crate::kernel::ended_job::{EndedJob, JobEnd};
 use crate::kernel::fetch::FromStore;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
-use crate::kernel::job_purpose::{EndedJob, JobEnd};
 use crate::kernel::machine::Moment;
 use crate::kernel::step_context::StepContext;
 use crate::settings::Settings;
@@ -85,6 +86,7 @@ impl Partition {
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
             latest_stats: DeviceStats::default(),
+            gatherer: Gatherer::new(context),
             closing: false,
             head,
         };
@@ -111,6 +113,8 @@ impl Partition {
         residents.quarantined.into_iter().for_each(|(key, cost)| partition.quarantine.push(key, cost));
         partition.stale = stale_pairs(partition.pairs.values());
         partition.load_jobs(residents.jobs, now, store);
+        partition.gatherer.load(&*store.view(id)?)?;
+        tell_loaded(id, &partition.gatherer, context);
         Ok(OpenedPartition { partition, orphans })
     }
 
@@ -152,7 +156,7 @@ fn watch_settings(settings: &Settings, seq: u64) -> watch::Settings {
 #[derive(Default)]
 struct Residents {
     devices: Vec<(Box<records::DeviceProfile>, records::DeviceState, Option<records::Seen>)>,
-    pairs: Vec<records::Pair>,
+    pairs: Vec<records::NotificationState>,
     jobs: Vec<JobHead>,
     report_ids: Vec<(records::DeviceSlot, Box<records::ReportIds>)>,
     quarantined: Vec<(records::QuarantineKey, u32)>,
@@ -162,7 +166,7 @@ impl Residents {
     fn take(&mut self, resident: Resident) {
         match resident {
             Resident::Device(profile, state, seen) => self.devices.push((profile, state, seen)),
-            Resident::Pair(pair) => self.pairs.push(*pair),
+            Resident::NotificationState(pair) => self.pairs.push(*pair),
             Resident::Job(head) => self.jobs.push(*head),
             Resident::ReportIds(slot, ids) => self.report_ids.push((slot, ids)),
             Resident::Quarantined(key, cost) => self.quarantined.push((key, cost)),

@@ -1,15 +1,16 @@
 //! What a client has not been told of a device: how events gather, what a notification tells, what
 //! is left afterwards.
 //!
-//! Pure functions over [`Pair`]; when to send and what becomes of a delivery is decided elsewhere.
+//! Pure functions over [`NotificationState`]; when to send, and what becomes of a delivery, is
+//! decided elsewhere.
 
 use base::limits::NOTIFICATION_TYPES_MAX;
 use base::{Incarnation, Timestamp, Value};
-use records::{DeviceSlot, EventKind, Flight, Pair, Waiting};
+use records::{DeviceSlot, EventKind, Flight, NotificationState, Waiting};
 
 /// The state of a device and client of which the client was told everything.
-pub(super) fn new(slot: DeviceSlot, client: Incarnation) -> Pair {
-    Pair {
+pub(super) fn new(slot: DeviceSlot, client: Incarnation) -> NotificationState {
+    NotificationState {
         slot,
         client,
         untold: Vec::new(),
@@ -22,7 +23,7 @@ pub(super) fn new(slot: DeviceSlot, client: Incarnation) -> Pair {
 }
 
 /// An event happened; `previous` is the value before it.
-pub(super) fn add_event(pair: &mut Pair, kind: EventKind, previous: Option<&Value>) {
+pub(super) fn add_event(pair: &mut NotificationState, kind: EventKind, previous: Option<&Value>) {
     if pair.untold.is_empty() {
         pair.previous = previous.cloned();
     }
@@ -37,7 +38,11 @@ pub(super) fn add_event(pair: &mut Pair, kind: EventKind, previous: Option<&Valu
 
 /// The pending notification is about to be sent: it tells everything untold. Nothing happens
 /// without one.
-pub(super) fn start_attempt(pair: &mut Pair, now: Timestamp, value: Option<&Value>) -> Option<Waiting> {
+pub(super) fn start_attempt(
+    pair: &mut NotificationState,
+    now: Timestamp,
+    value: Option<&Value>,
+) -> Option<Waiting> {
     let waiting = pair.pending.take()?;
     pair.in_flight = Some(Flight {
         delivery: waiting.delivery,
@@ -51,7 +56,7 @@ pub(super) fn start_attempt(pair: &mut Pair, now: Timestamp, value: Option<&Valu
 }
 
 /// The notification in flight was delivered: what it told is told. Whether anything is left untold.
-pub(super) fn delivered(pair: &mut Pair, flight: Flight) -> bool {
+pub(super) fn delivered(pair: &mut NotificationState, flight: Flight) -> bool {
     pair.untold.drain(..usize::from(flight.tells).min(pair.untold.len()));
     pair.previous = flight.value;
     pair.skipped = pair.skipped.saturating_sub(flight.skipped);
@@ -72,7 +77,7 @@ mod tests {
         Some(Waiting { delivery: EntityId { routing: 0, at: Timestamp(0), number, tag: 0 }, attempts: 0 })
     }
 
-    fn state() -> Pair {
+    fn state() -> NotificationState {
         super::new(DeviceSlot(1), Incarnation(1))
     }
 

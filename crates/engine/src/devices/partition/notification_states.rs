@@ -5,7 +5,7 @@
 use std::ops::{Deref, DerefMut};
 
 use base::Incarnation;
-use records::{DeviceSlot, Pair};
+use records::{DeviceSlot, NotificationState};
 
 use crate::kernel::hashed::HashMap;
 
@@ -14,28 +14,28 @@ const COUNTED_MAX: usize = 100;
 
 type Place = (DeviceSlot, Incarnation);
 
-/// The pairs of a partition.
+/// The notification states of a partition, by device and client.
 #[derive(Debug, Default)]
 pub(super) struct NotificationStates {
-    by_place: HashMap<Place, Pair>,
+    by_place: HashMap<Place, NotificationState>,
     pending: u64,
 }
 
-/// A pair that is being changed.
+/// A state that is being changed.
 pub(super) struct NotificationStateMut<'a> {
-    pair: &'a mut Pair,
+    pair: &'a mut NotificationState,
     all_pending: &'a mut u64,
     /// Of this pair, when it was taken.
     pending: u64,
 }
 
 /// Deliveries of a pair that are `pending`: one may wait while another is under way.
-fn pending(pair: &Pair) -> u64 {
+fn pending(pair: &NotificationState) -> u64 {
     u64::from(pair.pending.is_some()) + u64::from(pair.in_flight.is_some())
 }
 
 impl NotificationStates {
-    pub(super) fn get(&self, place: &Place) -> Option<&Pair> {
+    pub(super) fn get(&self, place: &Place) -> Option<&NotificationState> {
         self.by_place.get(place)
     }
 
@@ -44,19 +44,19 @@ impl NotificationStates {
         Some(NotificationStateMut { pending: pending(pair), pair, all_pending: &mut self.pending })
     }
 
-    pub(super) fn insert(&mut self, place: Place, pair: Pair) {
+    pub(super) fn insert(&mut self, place: Place, pair: NotificationState) {
         self.pending += pending(&pair);
         let before = self.by_place.insert(place, pair);
         self.pending -= before.as_ref().map_or(0, pending);
     }
 
-    pub(super) fn remove(&mut self, place: &Place) -> Option<Pair> {
+    pub(super) fn remove(&mut self, place: &Place) -> Option<NotificationState> {
         let pair = self.by_place.remove(place)?;
         self.pending -= pending(&pair);
         Some(pair)
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &Pair> {
+    pub(super) fn values(&self) -> impl Iterator<Item = &NotificationState> {
         self.by_place.values()
     }
 
@@ -77,15 +77,15 @@ impl NotificationStates {
 }
 
 impl Deref for NotificationStateMut<'_> {
-    type Target = Pair;
+    type Target = NotificationState;
 
-    fn deref(&self) -> &Pair {
+    fn deref(&self) -> &NotificationState {
         self.pair
     }
 }
 
 impl DerefMut for NotificationStateMut<'_> {
-    fn deref_mut(&mut self) -> &mut Pair {
+    fn deref_mut(&mut self) -> &mut NotificationState {
         self.pair
     }
 }
@@ -96,8 +96,8 @@ impl Drop for NotificationStateMut<'_> {
     }
 }
 
-impl FromIterator<Pair> for NotificationStates {
-    fn from_iter<I: IntoIterator<Item = Pair>>(pairs: I) -> Self {
+impl FromIterator<NotificationState> for NotificationStates {
+    fn from_iter<I: IntoIterator<Item = NotificationState>>(pairs: I) -> Self {
         let mut all = Self::default();
         pairs.into_iter().for_each(|pair| all.insert((pair.slot, pair.client), pair));
         all

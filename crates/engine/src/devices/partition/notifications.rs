@@ -6,12 +6,11 @@ use base::{EntityId, Incarnation, hash};
 use jobs::{NewJob, OnConflict, Published};
 use records::{
     Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, Happening, JobId,
-    Metric, Op, Pair, Terms, Waiting,
+    JobPurpose, Metric, NotificationState, Op, Terms, Waiting,
 };
 use watch::Noticed;
 
 use super::devices::Device;
-use super::purpose::Purpose;
 use super::{DeviceStep, Partition, notification_state};
 
 /// What distinguishes the ids of events from those of deliveries.
@@ -104,13 +103,13 @@ impl Partition {
         if replaced.is_some() {
             pair.skipped = pair.skipped.saturating_add(1);
         }
-        step.push(Op::PutPair(Box::new(pair.clone())));
+        step.push(Op::PutNotificationState(Box::new(pair.clone())));
         drop(pair);
         if let Some(Waiting { delivery, attempts }) = replaced {
             self.delivery_ended(slot, delivery, (DeliveryStatus::Superseded, attempts), step);
         }
         if let Some(failed) = failed {
-            step.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
+            step.push(Op::DeleteJob(NotificationState::body_of_failed(failed.delivery)));
             self.is_no_longer_stale(slot, client, step);
         }
     }
@@ -122,7 +121,7 @@ impl Partition {
         client: Incarnation,
         step: &mut DeviceStep<'_>,
     ) -> JobId {
-        let (id, purpose) = (self.next_job_id(), Purpose::Notification(slot, client));
+        let (id, purpose) = (self.next_job_id(), JobPurpose::Notification(slot, client));
         let job = NewJob {
             id,
             queue: purpose.line().key(),

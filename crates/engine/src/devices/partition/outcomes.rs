@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use base::{Problem, hash};
 use commands::Moved;
 use jobs::{Jobs, NewJob, OnConflict, Released};
-use records::{CommandKey, CommandStatus, JobId, OutcomeReceiver, Reservation, Terms};
+use records::{
+    CommandKey, CommandStatus, JobId, JobLine, JobPurpose, OutcomeOf, OutcomeReceiver, Reservation, Terms,
+};
 use store::StoreError;
 
 use super::attempt_ends::delay_after;
-use super::purpose::{JobLine, OutcomeOf, Purpose};
 use super::{DeviceStep, Partition};
 use crate::devices::effect::DeviceEffect;
-use crate::kernel::job_purpose::JobEnd;
+use crate::kernel::ended_job::JobEnd;
 use crate::outcomes::{OutcomeDue, OutcomeLane, SendResult};
 
 /// Waiting outcomes at which a partition refuses new commands with `notify`, and at which those
@@ -136,7 +137,7 @@ impl Partition {
     fn queue_outcome(&mut self, moved: &Moved, of: OutcomeOf, step: &mut DeviceStep<'_>) {
         let Some(receiver) = &moved.command.notify else { return };
         let key = CommandKey::from(moved.command.id);
-        let purpose = Purpose::Outcome { lane: OutcomeLane::of(receiver), key, of };
+        let purpose = JobPurpose::Outcome { lane: OutcomeLane::of(receiver), key, of };
         let job = NewJob {
             id: self.next_job_id(),
             queue: purpose.line().key(),
@@ -167,9 +168,9 @@ impl Partition {
         step: &mut DeviceStep<'_>,
     ) -> Result<Option<OutcomeDue>, StoreError> {
         let job = reservation.job;
-        let purpose = self.jobs.get(job).and_then(|head| Purpose::of(head.queue, head.alias));
-        let is_late = matches!(purpose, Some(Purpose::Outcome { of: OutcomeOf::LateAnswer, .. }));
-        if let Some(Purpose::Outcome { key, of, .. }) = purpose
+        let purpose = self.jobs.get(job).and_then(|head| JobPurpose::of(head.queue, head.alias));
+        let is_late = matches!(purpose, Some(JobPurpose::Outcome { of: OutcomeOf::LateAnswer, .. }));
+        if let Some(JobPurpose::Outcome { key, of, .. }) = purpose
             && let Some(command) = self.stored_command(key, step)?
             && let Some(state) = self
                 .command_state(key, step)?

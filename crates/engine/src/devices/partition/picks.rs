@@ -7,12 +7,11 @@ use std::time::Duration;
 use base::Timestamp;
 use commands::{How, Moved};
 use records::{
-    Command, CommandCause, CommandKey, CommandState, CommandStatus, DevicePlace, DeviceSlot, OutcomeReceiver,
-    PickOutcome, PickTurn,
+    Command, CommandCause, CommandKey, CommandState, CommandStatus, DevicePlace, DeviceSlot, OutcomeOf,
+    OutcomeReceiver, PickOutcome, PickTurn,
 };
 use store::{Page, StoreError};
 
-use super::purpose::OutcomeOf;
 use super::{DeviceStep, Partition};
 use crate::campaigns::{
     OrderKind, PickMove, PickOrder, PickOrderOutcome, PickReport, PickStanding, TASK_ID_PREFIX,

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use base::{ClientId, DeviceId, Incarnation, Problem};
 use fleet::index::IndexChange;
 use fleet::{CheckedDevice, DevicePatch, Linked};
-use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Happening, Op, Pair};
+use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Happening, JobPurpose, NotificationState, Op};
 use store::StoreError;
 
-use super::purpose::Purpose;
 use super::{DeviceStep, Partition};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::LinkedClient;
@@ -134,7 +133,7 @@ impl Partition {
     /// change anything.
     pub(super) fn cancel_pair(&mut self, slot: DeviceSlot, client: Incarnation, step: &mut DeviceStep<'_>) {
         let Some(pair) = self.pairs.remove(&(slot, client)) else { return };
-        let purpose = Purpose::Notification(slot, client);
+        let purpose = JobPurpose::Notification(slot, client);
         let (line, alias) = (purpose.line().key(), purpose.alias());
         // The first takes a successor away or the job itself, the second the reserved job before
         // it.
@@ -145,13 +144,13 @@ impl Partition {
         // How the attempt under way ends is not recorded any more, so it is no attempt.
         let in_flight = pair.in_flight.map(|flight| (flight.delivery, flight.attempts - 1));
         if let Some(failed) = pair.failed {
-            step.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
+            step.push(Op::DeleteJob(NotificationState::body_of_failed(failed.delivery)));
             self.is_no_longer_stale(slot, client, step);
         }
         for (delivery, attempts) in pending.into_iter().chain(in_flight) {
             self.delivery_ended(slot, delivery, (DeliveryStatus::Cancelled, attempts), step);
         }
-        step.push(Op::DeletePair(slot, client));
+        step.push(Op::DeleteNotificationState(slot, client));
     }
 
     /// A registered device's profile, or the refusal that it is not registered.

@@ -2,9 +2,11 @@
 //! picture once it is.
 
 use base::{EntityId, Incarnation, Problem, Timestamp};
-use records::{Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, JobClock, Op, Pair};
+use records::{
+    Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, JobClock, JobPurpose,
+    NotificationState, Op,
+};
 
-use super::purpose::Purpose;
 use super::{DeviceStep, Partition, notification_state, pending};
 use crate::kernel::reply::Stop;
 
@@ -53,7 +55,7 @@ impl Partition {
         id: EntityId,
         step: &mut DeviceStep<'_>,
     ) {
-        let purpose = Purpose::Notification(slot, client);
+        let purpose = JobPurpose::Notification(slot, client);
         let job = self.jobs.by_alias(purpose.line().key(), purpose.alias()).map(|head| head.id);
         let Some(job) = job else { return };
         if self.jobs.reschedule(job, JobClock::Engine, step.now, &mut step.jobs()).is_ok() {
@@ -71,17 +73,17 @@ impl Partition {
         id: EntityId,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
-        let body = self.stored_body(Pair::body_of_failed(id), step)?;
+        let body = self.stored_body(NotificationState::body_of_failed(id), step)?;
         let job = self.publish(slot, client, step);
         if let Some(body) = body {
             self.put_body(job, body, step);
         }
-        step.push(Op::DeleteJob(Pair::body_of_failed(id)));
+        step.push(Op::DeleteJob(NotificationState::body_of_failed(id)));
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return Ok(()) };
         let Some(failed) = pair.failed.take() else { return Ok(()) };
         pair.pending = Some(failed);
         pair.skipped = pair.skipped.saturating_sub(1);
-        step.push(Op::PutPair(Box::new(pair.clone())));
+        step.push(Op::PutNotificationState(Box::new(pair.clone())));
         drop(pair);
         step.push(due_now(id, failed.attempts, step.now));
         self.is_no_longer_stale(slot, client, step);

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use base::{Incarnation, Value};
-use records::{DeviceSlot, EventKind, Pair};
+use records::{DeviceSlot, EventKind, NotificationState};
 use store::StoreError;
 
 use super::{DeviceStep, Partition, notification_state, pending};
@@ -96,11 +96,11 @@ impl Partition {
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         match self.pairs.get(&(slot, client)) {
-            Some(Pair { pending: Some(waiting), .. }) => {
+            Some(NotificationState { pending: Some(waiting), .. }) => {
                 let delivery = waiting.delivery;
                 self.send_now(slot, client, delivery, step);
             }
-            Some(Pair { in_flight: Some(_), .. }) => {}
+            Some(NotificationState { in_flight: Some(_), .. }) => {}
             Some(_) => self.tell_again(slot, client, step),
             None => {
                 if let Some((kind, previous)) = self.newest_event(slot, step)? {
@@ -128,7 +128,7 @@ impl Partition {
 
 /// Stale devices by client, from what was loaded.
 pub(super) fn stale_pairs<'a>(
-    pairs: impl Iterator<Item = &'a Pair>,
+    pairs: impl Iterator<Item = &'a NotificationState>,
 ) -> HashMap<Incarnation, BTreeSet<DeviceSlot>> {
     let mut stale = HashMap::<_, BTreeSet<_>>::default();
     for pair in pairs.filter(|pair| pair.failed.is_some()) {

@@ -2,6 +2,7 @@
 //! the test moves.
 
 mod commands;
+mod gathering;
 mod import;
 mod intake;
 mod rig;

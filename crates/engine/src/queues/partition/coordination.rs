@@ -57,12 +57,17 @@ impl QueuePartition {
         let mut locks = LockStep::new(step.now, &mut step.batch.ops);
         let effect = match call {
             LockCall::Acquire(mut asked, reply) => {
-                if self.closing {
+                let is_cut_short = self.closing && asked.until > locks.now;
+                if is_cut_short {
                     asked.until = locks.now;
                 }
                 let caller = LockCaller { name: asked.name.clone(), reply };
                 let answer = self.locks.acquire(asked, caller, &mut locks);
-                answer.map(|(caller, answer)| granted(caller, answer))
+                answer.map(|(LockCaller { name, reply }, answer)| match answer {
+                    // As those that wait already are told.
+                    Err(_) if is_cut_short => QueueEffect::Locked(reply, Err(stopping())),
+                    answer => granted(LockCaller { name, reply }, answer),
+                })
             }
             LockCall::Extend { name, owner, ttl, reply } => {
                 let answer = self.locks.extend(&name, &owner, ttl, &mut locks);
@@ -132,6 +137,10 @@ impl QueuePartition {
 /// What the data of a control takes.
 pub(super) fn data_bytes(control: &WorkerControl) -> usize {
     control.data.as_ref().map_or(0, |data| data.len())
+}
+
+fn stopping() -> Problem {
+    Problem::unavailable("the server is stopping")
 }
 
 fn granted(caller: LockCaller, answer: Result<LockGrant, LockRefused>) -> QueueEffect {

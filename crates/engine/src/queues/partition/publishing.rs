@@ -1,27 +1,67 @@
 //! Publishing: all jobs of a call or none, and the same answer for a repeat.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Problem, Timestamp};
 use jobs::{NewJob, OnConflict, Published};
-use records::{JobClock, QueueKey, Recurrence, Rule, Terms};
+use records::{AnswerKey, JobClock, QueueKey, Recurrence, Rule, Terms};
+use sha2::{Digest, Sha256};
 
 use super::{QueuePartition, QueueStep};
+use crate::kernel::idempotency::NewestCall;
 use crate::kernel::reply::Stop;
 use crate::queues::input::ToPublish;
 use crate::queues::rates::JobFlow;
-use crate::queues::{Due, IdempotencyKey, PublishedJob, QueueName, answers, id};
+use crate::queues::{Due, IdempotencyKey, PublishedJob, QueueName, SourceCall, answers, id};
 
 /// Furthest that a job may lie ahead.
 const AHEAD_MAX: Duration = base::duration::DURATION_MAX;
+
+/// A job of a call that was not published before.
+struct NewInCall {
+    /// Its place in the call.
+    place: usize,
+    job: ToPublish,
+    /// Its own idempotency key.
+    once: Option<IdempotencyKey>,
+}
+
+/// Where the answer for a job of a call comes from.
+enum AnswerPlace {
+    /// Its key came in an earlier call.
+    Kept(PublishedJob),
+    /// It is this one of the new jobs, or has the same key.
+    Added(usize),
+}
+
+struct AnswerPlaces(Vec<AnswerPlace>);
+
+impl AnswerPlaces {
+    fn answers(&self, added: &[PublishedJob]) -> Vec<PublishedJob> {
+        let answer = |place: &AnswerPlace| match place {
+            AnswerPlace::Kept(kept) => *kept,
+            AnswerPlace::Added(number) => added[*number],
+        };
+        self.0.iter().map(answer).collect()
+    }
+}
+
+/// A job's own key, which belongs to the queue by its name: whoever publishes, and also when the
+/// queue is made anew. What the job carries is not compared.
+fn job_once(queue: &QueueName, key: &str) -> IdempotencyKey {
+    // No name has a slash, so it is clear where each part ends.
+    let whole = format!("job/{}/{}/{key}", queue.namespace(), queue.queue());
+    IdempotencyKey { key: AnswerKey::of_digest(&Sha256::digest(whole).into()), body: 0 }
+}
 
 impl QueuePartition {
     pub(super) fn publish(
         &mut self,
         queue: &QueueName,
         jobs: Vec<ToPublish>,
-        once: Option<IdempotencyKey>,
+        (once, source): (Option<IdempotencyKey>, Option<AnswerKey>),
         step: &mut QueueStep<'_>,
     ) -> Result<Vec<PublishedJob>, Stop> {
         if let Some(once) = once
@@ -29,19 +69,80 @@ impl QueuePartition {
         {
             return Ok(answers::read(&kept));
         }
+        let call = once.zip(source).map(|(once, source)| SourceCall { source, once });
+        let newest = call.map(|call| Ok::<_, Stop>((call, self.answers.recall_newest(call, step)?)));
+        let newest = newest.transpose()?;
+        if let Some((_, NewestCall::This(kept))) = &newest {
+            return Ok(answers::read(kept));
+        }
+        let (new, places) = self.known_apart(queue, jobs, step)?;
+        let added = self.publish_new(queue, new, step)?;
+        let published = places.answers(&added);
+        if let Some(once) = once {
+            let answer: Arc<[u8]> = answers::write(&published).into();
+            self.answers.remember(once, Arc::clone(&answer), step);
+            if let Some((call, before)) = &newest {
+                self.answers.remember_newest(*call, before, answer, step);
+            }
+        }
+        Ok(published)
+    }
+
+    /// The jobs whose idempotency keys are new, or that have none, and where the answers of all
+    /// come from.
+    fn known_apart(
+        &mut self,
+        queue: &QueueName,
+        jobs: Vec<ToPublish>,
+        step: &mut QueueStep<'_>,
+    ) -> Result<(Vec<NewInCall>, AnswerPlaces), Stop> {
+        let (mut new, mut places) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
+        let mut keys = HashMap::new();
+        for (place, job) in jobs.into_iter().enumerate() {
+            let once = job.idempotency_key.as_deref().map(|key| job_once(queue, key));
+            let known = once.and_then(|once| keys.get(&once.key).copied());
+            if let Some(known) = known {
+                places.push(AnswerPlace::Added(known));
+                continue;
+            }
+            let kept = once.map(|once| self.answers.recall(once, step)).transpose()?.flatten();
+            if let Some(kept) = kept.and_then(|kept| answers::read(&kept).first().copied()) {
+                places.push(AnswerPlace::Kept(kept));
+                continue;
+            }
+            if let Some(once) = once {
+                keys.insert(once.key, new.len());
+            }
+            places.push(AnswerPlace::Added(new.len()));
+            new.push(NewInCall { place, job, once });
+        }
+        Ok((new, AnswerPlaces(places)))
+    }
+
+    /// Publishes all of these or none.
+    fn publish_new(
+        &mut self,
+        queue: &QueueName,
+        jobs: Vec<NewInCall>,
+        step: &mut QueueStep<'_>,
+    ) -> Result<Vec<PublishedJob>, Stop> {
         let known = self.key_of(queue);
         self.check(queue, known, &jobs, step)?;
-        let times = jobs.iter().map(|job| times(job, step)).collect::<Result<Vec<_>, _>>()?;
+        let times = jobs.iter().map(|new| times(&new.job, step)).collect::<Result<Vec<_>, _>>()?;
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
         let key = known.unwrap_or_else(|| self.create(queue, step));
         let mut published = Vec::with_capacity(jobs.len());
-        for (job, (run_at, terms)) in jobs.into_iter().zip(times) {
-            published.push(self.publish_one(key, job, run_at, terms, step)?);
+        for (NewInCall { job, once, .. }, (run_at, terms)) in jobs.into_iter().zip(times) {
+            let answer = self.publish_one(key, job, run_at, terms, step)?;
+            if let Some(once) = once {
+                self.answers.remember(once, answers::write(&[answer]).into(), step);
+            }
+            published.push(answer);
         }
         self.flowed(key, JobFlow::Published, published.len(), step.now);
         step.own.touched.push(key);
-        if let Some(once) = once {
-            self.answers.remember(once, answers::write(&published).into(), step);
-        }
         Ok(published)
     }
 
@@ -50,30 +151,30 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         key: Option<QueueKey>,
-        jobs: &[ToPublish],
+        jobs: &[NewInCall],
         step: &mut QueueStep<'_>,
     ) -> Result<(), Stop> {
         let mut aliases = HashSet::new();
-        let repeated = jobs.iter().position(|job| job.alias.is_some_and(|alias| !aliases.insert(alias)));
-        if let Some(place) = repeated {
+        let is_repeated = |new: &&NewInCall| new.job.alias.is_some_and(|alias| !aliases.insert(alias));
+        if let Some(NewInCall { place, .. }) = jobs.iter().find(is_repeated) {
             let detail = format!("the alias of job {} comes twice in this call", place + 1);
             return Err(Problem::conflict("alias_repeated", detail).into());
         }
         let Some(key) = key else { return Ok(()) };
-        for alias in jobs.iter().filter_map(|job| job.alias) {
+        for alias in jobs.iter().filter_map(|new| new.job.alias) {
             self.settle_alias(key, alias, step)?;
         }
-        let holder_of = |job: &ToPublish| self.jobs.by_alias(key, job.alias?);
+        let holder_of = |new: &NewInCall| self.jobs.by_alias(key, new.job.alias?);
         // Where its alias is held, a job takes its holder's place, waits for its end, or is not
         // stored.
-        let added = jobs.iter().filter(|job| holder_of(job).is_none()).count();
+        let added = jobs.iter().filter(|new| holder_of(new).is_none()).count();
         self.check_room(queue, key, added)?;
-        for (place, job) in jobs.iter().enumerate() {
-            let holder = holder_of(job).filter(|_| job.on_conflict == OnConflict::Reject);
+        for new in jobs {
+            let holder = holder_of(new).filter(|_| new.job.on_conflict == OnConflict::Reject);
             if let Some(holder) = holder {
                 let detail = format!(
                     "the alias of job {} is held by job {}; publish with on_conflict \"keep\" or \"replace\", or wait for its end",
-                    place + 1,
+                    new.place + 1,
                     id::id_text(holder.id)
                 );
                 return Err(Problem::conflict("alias_taken", detail).into());

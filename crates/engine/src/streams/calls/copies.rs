@@ -5,8 +5,10 @@ use ::streams::subscriptions::lag;
 use ::streams::{CopyProgress, SubscriptionStart};
 use base::limits::{COPIES_MAX, SEGMENTS_PER_READ_MAX};
 use base::{Problem, Timestamp};
+use fleet::Selection;
 use records::{CopyDirection, StreamCopy};
 
+use super::super::PeerAsk;
 use super::super::copy::{
     CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy, unknown_copy,
 };
@@ -25,7 +27,7 @@ impl Streams {
     /// it is new.
     ///
     /// # Errors
-    /// 404 `unknown_node`; 422 `invalid_name`, `invalid_number`, `invalid_from` or
+    /// 404 `unknown_node`; 422 `invalid_name`, `invalid_number`, `invalid_from`, `bad_selector` or
     /// `too_many_segments`; 429 `too_many_streams` or `too_many_copies`.
     pub async fn put_copy(
         &self,
@@ -33,6 +35,12 @@ impl Streams {
         mut copy: NewCopy,
         from: Option<SubscriptionFrom>,
     ) -> Result<bool, Problem> {
+        if copy.reports.is_some() {
+            check_reports(&copy)?;
+            // What is gathered for it is told apart from all else in its stream: so its name has to
+            // be one of a segment.
+            copy.segments = vec![copy.name.clone()];
+        }
         check(stream, &copy)?;
         if copy.node.as_ref() != SELF_NODE && self.engine.nodes().get(&copy.node).is_none() {
             return Err(unknown_node(&copy.node));
@@ -46,7 +54,10 @@ impl Streams {
             }
             (CopyDirection::From, Some(SubscriptionFrom::Place(place))) => Some(match place {
                 SubscriptionStart::Start => CopyFrom::BehindThere(0),
-                SubscriptionStart::Behind(id) => CopyFrom::BehindThere(id),
+                SubscriptionStart::Behind(id) => {
+                    self.check_from(&copy, id).await?;
+                    CopyFrom::BehindThere(id)
+                }
                 SubscriptionStart::End => CopyFrom::AskedThere(records::CopyBegin::End),
             }),
             (CopyDirection::From, Some(SubscriptionFrom::Time(time))) => {
@@ -120,12 +131,7 @@ impl Streams {
     /// 404 when it is not there.
     pub async fn copy_row(&self, key: &CopyKey) -> Result<StreamCopy, Problem> {
         let (streams, key) = (self.clone(), key.clone());
-        let read = move || {
-            let found = streams.reader().find(&key.stream)?;
-            let row = found.view.stream_copy(found.stream, &key.copy).map_err(unreadable)?;
-            row.ok_or_else(|| unknown_copy(&key.stream, &key.copy))
-        };
-        blocking(read).await
+        blocking(move || streams.reader().copy_row(&key)).await
     }
 
     /// Moves a copy on, if it is still between the streams of this row; durable when this returns.
@@ -184,6 +190,27 @@ impl Streams {
         })
     }
 
+    /// Whether the stream that is read has come to an id. What a node does not say now is seen when
+    /// the copy runs.
+    async fn check_from(&self, copy: &NewCopy, from: u64) -> Result<(), Problem> {
+        let newest = match &*copy.node {
+            SELF_NODE => Some(self.end(&copy.other).await.map_or(0, |(_, next)| next.max(1) - 1)),
+            node => self.engine.context().streams.peer_asks.newest(node, &copy.other).await,
+        };
+        match newest {
+            Some(newest) if from > newest => Err(Problem::not_allowed(
+                "invalid_from",
+                format!("from is {from}; the newest message there is {newest}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next question to another node that a call waits for. For one caller.
+    pub async fn next_peer_ask(&self) -> PeerAsk {
+        self.engine.context().streams.peer_asks.next().await
+    }
+
     /// Whether there may be one copy more.
     fn check_copies(&self, stream: &StreamName, copy: &NewCopy) -> Result<(), Problem> {
         let copies = &self.engine.context().streams.copies;
@@ -232,15 +259,33 @@ fn check(stream: &StreamName, copy: &NewCopy) -> Result<(), Problem> {
             format!("segments must be up to {SEGMENTS_PER_READ_MAX}, each of A-Z a-z 0-9 _ . : and -");
         return Err(Problem::not_allowed("invalid_name", detail));
     }
-    if *copy.node == *SELF_NODE && copy.other == *stream {
+    if *copy.node == *SELF_NODE && copy.other == *stream && copy.reports.is_none() {
         let detail = "a copy with node self must have another stream: give stream as \"namespace/name\"";
         return Err(Problem::not_allowed("invalid_name", detail));
     }
     if copy.rate == Some(0) {
         return Err(Problem::not_allowed("invalid_number", "rate must be at least 1 byte in a second"));
     }
-    if copy.live_permille >= 1_000 {
-        return Err(Problem::not_allowed("invalid_number", "live_share must be from 0 to 0.999"));
+    if copy.live_permille > 1_000 {
+        return Err(Problem::not_allowed("invalid_number", "live_share must be from 0 to 1"));
     }
     Ok(())
+}
+
+/// What a copy of kind `reports` may not have.
+fn check_reports(copy: &NewCopy) -> Result<(), Problem> {
+    if copy.direction != CopyDirection::To {
+        let detail = "direction must be \"to\": the node that has the devices makes the copy of kind reports";
+        return Err(Problem::not_allowed("unknown_word", detail));
+    }
+    if *copy.node == *SELF_NODE {
+        let detail = "a copy of kind reports must have another node than self, which has the reports already";
+        return Err(Problem::not_allowed("invalid_name", detail));
+    }
+    if copy.live_permille > 0 {
+        let detail = "a copy of kind reports keeps the order of each device, and has no live_share";
+        return Err(Problem::not_allowed("invalid_number", detail));
+    }
+    let selector = copy.reports.as_ref().and_then(|reports| reports.selector.as_ref());
+    selector.map_or(Ok(()), |selector| Selection::parse(selector)?.check_kept())
 }

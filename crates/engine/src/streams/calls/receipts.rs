@@ -5,9 +5,12 @@ use std::sync::Arc;
 use ::streams::copying::is_taken;
 use base::Problem;
 use records::CopyDirection;
+use store::Store;
 use tokio::sync::Notify;
 
+use super::super::context::StreamsContext;
 use super::super::copy::{ReceiptOf, ReceiptShown};
+use super::super::reading::StreamReader;
 use super::super::{MessagePayload, NewMessage, OwnedMessage, StreamName};
 use super::Streams;
 use crate::nodes::SELF_NODE;
@@ -20,12 +23,44 @@ impl Streams {
     /// # Errors
     /// 404 `unknown_stream`, `unknown_message` or `message_gone`; 503 `storage_unavailable`.
     pub fn receipt(&self, stream: &StreamName, of: &ReceiptOf) -> Result<ReceiptShown, Problem> {
+        self.reader().receipt(stream, of)
+    }
+
+    /// Told whenever a copy moved on: take it before a look at what it may change.
+    #[must_use]
+    pub fn copies_moved(&self) -> Arc<Notify> {
+        self.engine.context().streams.copies.moved()
+    }
+
+    /// Returns when a message that is there is durable, or its stream is gone.
+    pub async fn saved_message(&self, stream: &StreamName, id: u64) {
+        self.saved(stream, id - 1).await;
+    }
+}
+
+impl StreamsContext {
+    /// [`Streams::receipt`], for whoever runs partitions without an engine.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn receipt(
+        &self,
+        store: &dyn Store,
+        stream: &StreamName,
+        of: &ReceiptOf,
+    ) -> Result<ReceiptShown, Problem> {
+        StreamReader { store, context: self }.receipt(stream, of)
+    }
+}
+
+impl StreamReader<'_> {
+    fn receipt(&self, stream: &StreamName, of: &ReceiptOf) -> Result<ReceiptShown, Problem> {
         let message = self.message_of(stream, of)?;
-        let found = self.reader().find(stream)?;
+        let found = self.find(stream)?;
         let saved = found.open.as_ref().map_or(found.tail.next, |open| open.saved().max(found.tail.next));
         let mut durable_on = Vec::new();
         if message.id < saved {
-            durable_on.push(self.node_name());
+            durable_on.push(self.context.node(self.store).name);
             for copy in found.view.copies_of(found.stream, None, usize::MAX).map_err(unreadable)? {
                 let is_its = copy.segments.is_empty()
                     || message.segment.as_ref().is_some_and(|segment| copy.segments.contains(segment));
@@ -40,17 +75,6 @@ impl Streams {
         Ok(ReceiptShown { id: message.id, durable_on })
     }
 
-    /// Told whenever a copy moved on: take it before a look at what it may change.
-    #[must_use]
-    pub fn copies_moved(&self) -> Arc<Notify> {
-        self.engine.context().streams.copies.moved()
-    }
-
-    /// Returns when a message that is there is durable, or its stream is gone.
-    pub async fn saved_message(&self, stream: &StreamName, id: u64) {
-        self.saved(stream, id - 1).await;
-    }
-
     fn message_of(&self, stream: &StreamName, of: &ReceiptOf) -> Result<OwnedMessage, Problem> {
         let id = match of {
             ReceiptOf::Id(id) => *id,
@@ -60,12 +84,16 @@ impl Streams {
                     external_id: Some(external_id.clone()),
                     ..NewMessage::new(MessagePayload::Bytes([].into()))
                 };
-                let first = self.reader().first_messages(stream, &[asked])?;
+                let first = self.first_messages(stream, &[asked])?;
                 let unknown = || {
                     let detail = format!("stream {stream} has no message {external_id} of {source}");
                     Problem::unknown("unknown_message", detail)
                 };
-                first.first().and_then(|first| first.id).ok_or_else(unknown)?
+                let first = first.into_iter().next();
+                // What may lie where nothing can be read now is not unknown.
+                let why = first.as_ref().and_then(|first| first.untold.clone());
+                let id = first.and_then(|first| first.appended.id);
+                id.ok_or_else(|| why.unwrap_or_else(unknown))?
             }
         };
         self.message(stream, id)

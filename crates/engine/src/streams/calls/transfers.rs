@@ -9,11 +9,14 @@ use ::streams::{
     TransferReader, TransferWriter,
 };
 use base::{Incarnation, Problem};
-use records::StreamOrigin;
+use records::{StreamCopy, StreamOrigin};
+use store::Store;
 
 use super::super::append_run::PlaceInRun;
-use super::super::copy::PeerIdentity;
-use super::super::input::AppendOutcome;
+use super::super::context::StreamsContext;
+use super::super::copy::{CopyKey, CopyTarget, PeerIdentity, unknown_copy};
+use super::super::input::{AppendCall, AppendOutcome, StreamsInput};
+use super::super::reading::StreamReader;
 use super::super::{
     MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, StreamName, StreamPage, StreamRead,
 };
@@ -30,8 +33,12 @@ pub struct AppendTerms {
     pub expect_last_id: Option<u64>,
     /// Behind which other appends it comes.
     pub run: Option<PlaceInRun>,
-    /// It is answered when all is durable, whatever the save mode.
+    /// It is saved at once and answered when all is durable, whatever the save mode.
     pub is_durable: bool,
+    /// It is answered when all is durable. A mode that answers then saves in its own time.
+    pub waits_until_durable: bool,
+    /// It brings reports that this node gathered: nobody else appends to their stream.
+    pub is_gathered: bool,
 }
 
 /// What became of messages that were appended together.
@@ -142,12 +149,14 @@ pub fn decode_transfer(body: &[u8], is_json: fn(&[u8]) -> bool) -> Result<Vec<Ne
     Ok(messages)
 }
 
-impl Streams {
-    /// Messages that are durable, oldest first. Reads from disk.
-    ///
-    /// # Errors
-    /// 404 `unknown_stream`, 503 `storage_unavailable`.
-    pub fn durable_page(&self, stream: &StreamName, query: &StreamRead) -> Result<OriginPage, Problem> {
+impl StreamReader<'_> {
+    pub(super) fn copy_row(&self, key: &CopyKey) -> Result<StreamCopy, Problem> {
+        let found = self.find(&key.stream)?;
+        let row = found.view.stream_copy(found.stream, &key.copy).map_err(unreadable)?;
+        row.ok_or_else(|| unknown_copy(&key.stream, &key.copy))
+    }
+
+    fn durable_page(&self, stream: &StreamName, query: &StreamRead) -> Result<OriginPage, Problem> {
         let mut read = self.origin_page(stream, query)?;
         let newest = read.newest_durable;
         read.page.items.retain(|message| message.id <= newest);
@@ -156,24 +165,19 @@ impl Streams {
         Ok(read)
     }
 
-    /// Messages, oldest first, with what a copy calls them. Reads from disk.
-    ///
-    /// # Errors
-    /// 404 `unknown_stream`, 503 `storage_unavailable`.
-    pub fn origin_page(&self, stream: &StreamName, query: &StreamRead) -> Result<OriginPage, Problem> {
-        let context = &self.engine.context().streams;
-        let node = context.node(self.engine.store());
+    fn origin_page(&self, stream: &StreamName, query: &StreamRead) -> Result<OriginPage, Problem> {
+        let node = self.context.node(self.store);
         for _ in 0..TURNS {
-            let found = self.reader().find(stream)?;
+            let found = self.find(stream)?;
             let (of, next) = (found.stream, found.tail.next);
             let durable = found.open.as_ref().map_or(next, |open| open.saved().max(next));
             let row = found.view.stream(of).map_err(unreadable)?;
             let row = row.ok_or_else(|| super::super::machine::unknown_stream(stream))?;
             let origins = node.origins(&row, &found.tail);
             drop(found);
-            let page = self.reader().read(stream, query)?;
+            let page = self.read(stream, query)?;
             // What was read is of the stream whose origins these are.
-            if self.reader().find(stream)?.stream == of {
+            if self.find(stream)?.stream == of {
                 return Ok(OriginPage {
                     page,
                     origins,
@@ -183,6 +187,73 @@ impl Streams {
             }
         }
         Err(Problem::unavailable(format!("stream {stream} is made anew again and again")))
+    }
+}
+
+impl StreamsContext {
+    /// [`Streams::durable_page`], for whoever runs partitions without an engine.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn durable_page(
+        &self,
+        store: &dyn Store,
+        stream: &StreamName,
+        query: &StreamRead,
+    ) -> Result<OriginPage, Problem> {
+        StreamReader { store, context: self }.durable_page(stream, query)
+    }
+
+    /// [`Streams::origin_page`], for whoever runs partitions without an engine.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn origin_page(
+        &self,
+        store: &dyn Store,
+        stream: &StreamName,
+        query: &StreamRead,
+    ) -> Result<OriginPage, Problem> {
+        StreamReader { store, context: self }.origin_page(stream, query)
+    }
+
+    /// What this node and one of its streams call themselves.
+    #[must_use]
+    pub fn identity_of(&self, store: &dyn Store, stream: Incarnation) -> PeerIdentity {
+        let node = self.node(store);
+        PeerIdentity { stream: node.source(stream), node: node.name }
+    }
+
+    /// The copies that run, for whoever runs partitions without an engine.
+    #[must_use]
+    pub fn running_copies(&self) -> Vec<CopyTarget> {
+        self.copies.all()
+    }
+
+    /// A copy as it is stored, for whoever runs partitions without an engine.
+    ///
+    /// # Errors
+    /// 404 when it is not there.
+    pub fn copy_row(&self, store: &dyn Store, key: &CopyKey) -> Result<StreamCopy, Problem> {
+        StreamReader { store, context: self }.copy_row(key)
+    }
+}
+
+impl Streams {
+    /// Messages that are durable, oldest first. Reads from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`, 503 `storage_unavailable`.
+    pub fn durable_page(&self, stream: &StreamName, query: &StreamRead) -> Result<OriginPage, Problem> {
+        self.reader().durable_page(stream, query)
+    }
+
+    /// Messages, oldest first, with what a copy calls them. Reads from disk.
+    ///
+    /// # Errors
+    /// 404 `unknown_stream`, 503 `storage_unavailable`.
+    pub fn origin_page(&self, stream: &StreamName, query: &StreamRead) -> Result<OriginPage, Problem> {
+        self.reader().origin_page(stream, query)
     }
 
     /// Appends as [`Streams::append`] does, without a look at what duplicates carry, and says which
@@ -208,8 +279,34 @@ impl Streams {
 
     /// What this node and one of its streams call themselves.
     pub(super) fn identity_of(&self, stream: Incarnation) -> PeerIdentity {
-        let node = self.engine.context().streams.node(self.engine.store());
-        PeerIdentity { stream: node.source(stream), node: node.name }
+        self.engine.context().streams.identity_of(self.engine.store(), stream)
+    }
+
+    /// Has a stream saved whose mode answers before it saves. All that was answered is durable when
+    /// this returns.
+    pub(super) async fn save_now(&self, stream: &StreamName) -> Result<(), Problem> {
+        let open = self.engine.context().streams.tails.get(stream);
+        if open.is_none_or(|open| open.saved() >= open.next()) {
+            return Ok(());
+        }
+        let name = stream.clone();
+        let call = |reply| {
+            StreamsInput::Append(Box::new(AppendCall {
+                stream: name,
+                messages: Vec::new(),
+                run: None,
+                // A stream that was deleted meanwhile is not made again.
+                expect_last_id: Some(1),
+                is_durable: true,
+                is_gathered: false,
+                taken_by: None,
+                reply,
+            }))
+        };
+        match self.partition(stream).ask(call).await? {
+            Err(problem) if problem.status == 503 => Err(problem),
+            _ => Ok(()),
+        }
     }
 
     /// What this node calls itself.

@@ -9,6 +9,7 @@ use base::{Incarnation, Problem, Timestamp};
 use records::Op;
 use store::StoreError;
 
+use super::deleting::unknown_stream;
 use super::loaded::{LoadedStream, SourceText, UnstoredChunk};
 use super::stored_numbers::{NumberRows, TEXT_BYTES};
 use super::{StreamPartition, StreamsStep};
@@ -20,9 +21,14 @@ use crate::streams::{NewMessage, StreamName};
 impl StreamPartition {
     /// All messages or none: what could refuse the call is looked at first.
     pub(super) fn append(&mut self, call: AppendCall, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
-        let AppendCall { stream, messages, run, expect_last_id, is_durable, taken_by, reply } = call;
+        let AppendCall { stream, messages, run, expect_last_id, is_durable, is_gathered, taken_by, reply } =
+            call;
         if let Err(refused) = self.runs.check(run) {
             step.emit(StreamsEffect::Appended(reply, Err(refused)));
+            return Ok(());
+        }
+        if is_gathered && self.load_stream(&stream, step)?.is_none() {
+            step.emit(StreamsEffect::Appended(reply, Err(unknown_stream(&stream))));
             return Ok(());
         }
         let stream = match self.admit(&stream, &messages, expect_last_id, step)? {
@@ -37,6 +43,7 @@ impl StreamPartition {
         if let Some(taken_by) = taken_by {
             let _first = taken_by.set(stream);
         }
+        step.own.touched.insert(stream);
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in messages {
             step.own.taken += message.weight();
@@ -46,9 +53,6 @@ impl StreamPartition {
         if let Some(loaded) = self.loaded.get_mut(&stream) {
             loaded.used_at = step.now;
             loaded.is_urgent |= is_durable;
-            if is_durable {
-                step.own.touched.insert(stream);
-            }
             loaded.waiting.push((reply, outcomes));
         }
         Ok(())
@@ -93,13 +97,11 @@ impl StreamPartition {
         message: NewMessage,
         step: &mut StreamsStep<'_>,
     ) -> Result<AppendOutcome, StoreError> {
-        step.own.touched.insert(stream);
-        if let Some(origin) = message.origin() {
-            if self.is_known(stream, origin, step)? {
-                step.own.counted.duplicates += 1;
-                return Ok(AppendOutcome::Duplicate(Box::new(message)));
-            }
-            self.note_number(stream, origin, step)?;
+        if let Some(origin) = message.origin()
+            && !self.note_number(stream, origin, step)?
+        {
+            step.own.counted.duplicates += 1;
+            return Ok(AppendOutcome::Duplicate(Box::new(message)));
         }
         let Some(loaded) = self.loaded.get_mut(&stream) else {
             unreachable!("a stream that is appended to is in memory")
@@ -186,20 +188,23 @@ impl StreamPartition {
         }
     }
 
-    /// Notes a number that a source gives for the first time.
+    /// Notes the number that a source gives. Whether the source gives this id, a number or not, for
+    /// the first time, as far as messages are kept.
     fn note_number(
         &mut self,
         stream: Incarnation,
         origin: MessageOrigin<'_>,
         step: &StreamsStep<'_>,
-    ) -> Result<(), StoreError> {
-        if let ExternalId::Number(number) = origin.external_id
-            && let Some(loaded) = self.loaded.get_mut(&stream)
-        {
-            let rows = NumberRows { stream, fetch: step.fetch };
-            let _is_new = loaded.numbers.insert(origin.source, number, &rows)?;
+    ) -> Result<bool, StoreError> {
+        let (MessageOrigin { source, external_id: ExternalId::Number(number) }, Some(loaded)) =
+            (origin, self.loaded.get_mut(&stream))
+        else {
+            return Ok(!self.is_known(stream, origin, step)?);
+        };
+        if own_id(&loaded.stream.origins, loaded.next, source, number).is_some() {
+            return Ok(false);
         }
-        Ok(())
+        loaded.numbers.insert(source, number, &NumberRows { stream, fetch: step.fetch })
     }
 }
 

@@ -75,7 +75,9 @@ impl StreamPartition {
             HandledBlocks { by: HandledBy::Unload, at: step.now, blocks: 0, bytes: 0, error: None };
         match result {
             Ok(made) => {
-                (handled.blocks, handled.bytes) = (1, made.block.bytes);
+                let (last, bytes) = (made.block.last, made.block.bytes);
+                let stored = TailChange::Stored { last, bytes };
+                step.emit(StreamsEffect::Tail(self.id, loaded.name.clone(), stored));
                 let chunks = loaded.blocks.pop_front().map(|block| block.chunks).unwrap_or_default();
                 for chunk in chunks {
                     step.push(Op::DeleteStreamChunk(block.stream, chunk.first));

@@ -6,7 +6,7 @@ use ::streams::copying::{CopyProgress, advance, begin_live, dropped};
 use ::streams::subscriptions::{begin, untaken_from};
 use base::limits::COPIES_PER_STREAM_MAX;
 use base::{Incarnation, Problem};
-use records::{CopyDirection, KeepBounds, Op, StreamBlock, StreamCopy};
+use records::{CopyDirection, KeepBounds, Op, ReportsCopy, StreamBlock, StreamCopy};
 use store::{StoreError, View};
 
 use super::deleting::unknown_stream;
@@ -88,6 +88,9 @@ impl StreamPartition {
         }
         let stream = self.load_or_make(&name, step)?;
         step.own.touched.insert(stream);
+        let index = self.id.streams_index().unwrap_or_default();
+        let gather = Incarnation::in_partition(index, self.head.next_incarnation);
+        self.head.next_incarnation += u64::from(new.reports.is_some());
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(()) };
         loaded.used_at = step.now;
         let before = loaded.copies.all.get(&new.name);
@@ -98,7 +101,7 @@ impl StreamPartition {
             return Ok(());
         }
         let is_new = before.is_none();
-        let copy = match copy_with_terms(new, before, loaded, step) {
+        let copy = match copy_with_terms((new, gather), before, loaded, step) {
             Ok(copy) => copy,
             Err(refused) => {
                 step.emit(StreamsEffect::CopyPut(reply, Err(refused)));
@@ -107,7 +110,7 @@ impl StreamPartition {
         };
         // What is put again as it is goes on with what it has under way.
         if before != Some(&copy) {
-            let kind = CopyChangeKind::Put { runs: !copy.paused };
+            let kind = CopyChangeKind::Put { runs: !copy.paused, reports: copy.reports.clone() };
             let change = CopyChange { stream: name, copy: copy.name.clone(), kind };
             step.emit(StreamsEffect::Copy(self.id, change));
             loaded.put_copy(copy, step);
@@ -127,8 +130,8 @@ impl StreamPartition {
             Ok(loaded) => {
                 let found = loaded.copies.all.get(copy).filter(|found| found.paused != paused).cloned();
                 if let Some(found) = found {
+                    let kind = CopyChangeKind::Put { runs: !paused, reports: found.reports.clone() };
                     loaded.put_copy(StreamCopy { paused, ..found }, step);
-                    let kind = CopyChangeKind::Put { runs: !paused };
                     let change = CopyChange { stream: name.clone(), copy: copy.into(), kind };
                     step.emit(StreamsEffect::Copy(self.id, change));
                 }
@@ -224,7 +227,7 @@ impl StreamPartition {
 
 fn apply_move(copy: &mut StreamCopy, change: &CopyMove, now: base::Timestamp) -> CopyProgress {
     match change {
-        CopyMove::Step(span) => advance(copy, &span.as_step(), now),
+        CopyMove::Step(span) => advance(copy, span, now),
         CopyMove::BeginLive { newest } => {
             begin_live(copy, *newest);
             CopyProgress::Moved
@@ -240,9 +243,10 @@ fn apply_move(copy: &mut StreamCopy, change: &CopyMove, now: base::Timestamp) ->
     }
 }
 
-/// A copy with new terms. With another end it begins anew.
+/// A copy with new terms. With another end, or with segments that it left out, it begins anew. One
+/// that becomes of kind `reports` gathers under the name `gather`.
 fn copy_with_terms(
-    new: NewCopy,
+    (new, gather): (NewCopy, Incarnation),
     before: Option<&StreamCopy>,
     loaded: &LoadedStream,
     step: &StreamsStep<'_>,
@@ -250,6 +254,7 @@ fn copy_with_terms(
     let is_same_end = |before: &&StreamCopy| {
         before.direction == new.direction
             && before.node == new.node
+            && before.reports.is_some() == new.reports.is_some()
             && *before.other_namespace == *new.other.namespace()
             && *before.other_name == *new.other.stream()
     };
@@ -270,10 +275,28 @@ fn copy_with_terms(
             CopyFrom::AskedThere(begins) => (0, Some(begins)),
         };
         (copy.start, copy.live) = (copy.position, None);
+    } else if !takes_all_of(&copy.segments, &new.segments) {
+        // What the position passed by was not copied: what was is a duplicate.
+        (copy.position, copy.live) = (copy.start, None);
     }
     copy.segments = new.segments;
+    copy.reports = new.reports.map(|terms| {
+        let followed = copy.reports.as_deref();
+        // What waits for its stream is for the new end too.
+        let before = before.and_then(|before| before.reports.as_deref());
+        Box::new(ReportsCopy {
+            gather: before.map_or(gather, |before| before.gather),
+            selector: terms.selector,
+            refused: followed.map_or(0, |followed| followed.refused),
+        })
+    });
     (copy.live_permille, copy.rate) = (new.live_permille, new.rate);
     Ok(copy)
+}
+
+/// Whether a copy of the segments `of` takes every message that one of `new` does.
+fn takes_all_of(of: &[Box<str>], new: &[Box<str>]) -> bool {
+    of.is_empty() || (!new.is_empty() && new.iter().all(|segment| of.contains(segment)))
 }
 
 fn fresh_copy(

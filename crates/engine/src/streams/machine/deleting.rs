@@ -94,7 +94,7 @@ impl StreamPartition {
             return Ok(());
         }
         let (view, before) = (step.fetch.view()?, step.batch.ops.len());
-        for chunk in view.stream_chunks(stream, 0, SWEPT_BYTES)?.into_iter().take(SWEPT_PER_STEP) {
+        for chunk in view.stream_chunks(stream, 0..u64::MAX, SWEPT_BYTES)?.into_iter().take(SWEPT_PER_STEP) {
             step.push(Op::DeleteStreamChunk(stream, chunk.first));
         }
         for block in view.stream_blocks(stream, 0, SWEPT_PER_STEP)? {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ::streams::ExternalNumbers;
 use ::streams::own_origins::begin_origin;
 use ::streams::saving::UnsavedMessages;
 use ::streams::tail::next_after_load;
+use ::streams::{ExternalNumbers, FreeSpace};
 use base::{Incarnation, PartitionId, Timestamp};
 use records::{Op, Stream, StreamDue, StreamTail};
 use store::{Store, StoreError, View};
@@ -22,8 +22,10 @@ use crate::kernel::hashed::HashMap;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::streams::StreamName;
 use crate::streams::append_run::AppendRuns;
+use crate::streams::copy::CopyKey;
 use crate::streams::effect::{StreamsEffect, TailChange};
 use crate::streams::node_identity::NodeIdentity;
+use crate::streams::running_copies::LoadedCopy;
 use crate::streams::stream_metrics::StreamsNow;
 
 /// Bytes of chunks that are read at a time.
@@ -82,21 +84,27 @@ impl StreamPartition {
             unsaved_id_bytes: 0,
             evicted_at: Timestamp(0),
             is_closing: false,
-            is_disk_nearly_full: false,
+            free_space: FreeSpace::Enough,
             now: StreamsNow { streams, ..StreamsNow::default() },
         })
     }
 
-    /// The same on a disk that has hardly any room left, or has.
+    /// The same on a disk that has so much room left.
     #[must_use]
-    pub fn on_disk(self, is_nearly_full: bool) -> Self {
-        Self { is_disk_nearly_full: is_nearly_full, ..self }
+    pub fn on_disk(self, free_space: FreeSpace) -> Self {
+        Self { free_space, ..self }
     }
 
     /// The same on a node of this name; without, it is called by the lineage of its data.
     #[must_use]
     pub fn on_node(self, name: Option<&str>, store: &dyn Store) -> Self {
         Self { node: NodeIdentity::new(name, store.lineage()), ..self }
+    }
+
+    /// The same with a data directory that was given this number.
+    #[must_use]
+    pub fn marked(self, mark: Option<u64>) -> Self {
+        Self { node: self.node.marked(mark), ..self }
     }
 
     /// How the partition stands, for the figures of all.
@@ -110,8 +118,8 @@ impl StreamPartition {
         &self.pushed
     }
 
-    /// Copies that there were when it was loaded, by stream and name, and whether they run.
-    pub(crate) fn copies(&self) -> &[(StreamName, Box<str>, bool)] {
+    /// Copies that there were when it was loaded.
+    pub(crate) fn copies(&self) -> &[LoadedCopy] {
         &self.copies
     }
 
@@ -200,12 +208,14 @@ fn pushed(view: &dyn View) -> Result<Vec<(StreamName, Box<str>)>, StoreError> {
     Ok(all)
 }
 
-/// Copies, by stream and name, and whether they run.
-fn copies(view: &dyn View) -> Result<Vec<(StreamName, Box<str>, bool)>, StoreError> {
+/// All copies.
+fn copies(view: &dyn View) -> Result<Vec<LoadedCopy>, StoreError> {
     let mut all = Vec::new();
     for copy in view.stream_copies(usize::MAX)? {
         if let Some(stream) = view.stream(copy.stream)? {
-            all.push((StreamName::unchecked(&stream.namespace, &stream.name), copy.name, !copy.paused));
+            let stream = StreamName::unchecked(&stream.namespace, &stream.name);
+            let key = CopyKey { stream, copy: copy.name };
+            all.push(LoadedCopy { key, runs: !copy.paused, reports: copy.reports });
         }
     }
     Ok(all)
@@ -265,12 +275,11 @@ impl LoadedStream {
         let Some(UnreadIds { mut from, until }) = self.unread.take() else { return Ok(()) };
         let (bounds, mut found, mut bytes) = (self.block_bounds(), VecDeque::<UnstoredBlock>::new(), 0);
         loop {
-            let chunks = view.stream_chunks(self.incarnation(), from, CHUNK_BYTES_PER_READ)?;
-            let mut unread = chunks.iter().filter(|chunk| chunk.first < until).peekable();
-            if unread.peek().is_none() {
+            let chunks = view.stream_chunks(self.incarnation(), from..until, CHUNK_BYTES_PER_READ)?;
+            if chunks.is_empty() {
                 break;
             }
-            for chunk in unread {
+            for chunk in &chunks {
                 from = chunk.first + u64::from(chunk.messages);
                 bytes += chunk.bytes.len();
                 let goes_on =

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use ::streams::FreeSpace;
 use ::streams::moving::{goes_to, moves_at};
 use ::streams::tail;
 use base::{Incarnation, Timestamp};
@@ -89,7 +90,7 @@ impl StreamPartition {
         stream: Incarnation,
         step: &mut StreamsStep<'_>,
     ) -> Result<(), StoreError> {
-        let frees_local = self.is_disk_nearly_full;
+        let frees_local = self.free_space != FreeSpace::Enough;
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(()) };
         if loaded.moves.under_way.is_some() || self.is_closing {
             return Ok(());

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use ::streams::ChunkWriter;
 use ::streams::retention::{SpaceAsked, StreamRoom, expired, expires_at, room};
 use ::streams::tail::drop_block;
+use ::streams::{ChunkWriter, FreeSpace};
 use base::{Incarnation, PartitionId, Problem};
 use records::{Op, StreamBlock, WhenFull};
 use store::StoreError;
@@ -32,7 +32,7 @@ impl StreamPartition {
     ) -> Result<(), StoreError> {
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(()) };
         let settings = loaded.stream.settings.clone();
-        let asked = SpaceAsked { kept_bytes: loaded.bytes(), appended_bytes: 0, is_nearly_full: false };
+        let asked = SpaceAsked { kept_bytes: loaded.bytes(), appended_bytes: 0, room: FreeSpace::Enough };
         let is_too_large = settings.keep.bytes.is_some_and(|most| asked.kept_bytes > most);
         if loaded.tail.blocks == 0 {
             // The last ones may have made room: nothing is waited for.
@@ -99,9 +99,9 @@ impl StreamPartition {
 }
 
 impl StreamPartition {
-    /// The disk with the data has hardly any room left, or has room again.
-    pub(super) fn disk_is_nearly_full(&mut self, is_nearly_full: bool, step: &mut StreamsStep<'_>) {
-        self.is_disk_nearly_full = is_nearly_full;
+    /// The disk with the data has another room left.
+    pub(super) fn disk_has(&mut self, room: FreeSpace, step: &mut StreamsStep<'_>) {
+        self.free_space = room;
         for (stream, loaded) in &mut self.loaded {
             loaded.freed_bytes = 0;
             if !loaded.stream.settings.moves.is_empty() {
@@ -112,35 +112,41 @@ impl StreamPartition {
     }
 
     /// Whether an append fits. On a disk that is nearly full the oldest blocks go in its favour,
-    /// where the stream is set so.
+    /// where the stream is set so. On one without any room nothing fits until their files are gone.
     pub(super) fn make_room(
         &mut self,
         stream: Incarnation,
         messages: &[NewMessage],
         step: &mut StreamsStep<'_>,
     ) -> Result<Result<(), Problem>, StoreError> {
-        let is_disk_nearly_full = self.is_disk_nearly_full;
+        let free_space = self.free_space;
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(Ok(())) };
         let settings = loaded.stream.settings.clone();
         let mut asked = loaded.space_asked(messages);
         // Blocks that leave the disk early make room, and nothing is lost.
-        let needs_disk = is_disk_nearly_full
+        let needs_disk = free_space != FreeSpace::Enough
             && loaded.freed_bytes < asked.appended_bytes
             && !self.turns.free_local(&settings);
-        asked.is_nearly_full |= needs_disk;
+        let memory_room = asked.room;
+        if needs_disk {
+            asked.room = asked.room.max(free_space);
+        }
         let may_drop = settings.when_full == WhenFull::DropOldest && loaded.tail.blocks > 0;
-        let found = match asked.is_nearly_full && may_drop {
+        let found = match asked.room != FreeSpace::Enough && may_drop {
             true => step.fetch.view()?.stream_blocks(stream, loaded.tail.first, BLOCKS_PER_STEP + 1)?,
             false => Vec::new(),
         };
         let found = loaded.as_moved(found);
         if needs_disk && found.first().is_some_and(|oldest| !oldest.is_local()) {
             // What is dropped elsewhere makes no room here.
-            return Ok(Err(stream_full(asked.kept_bytes, true)));
+            if free_space == FreeSpace::Exhausted {
+                return Ok(Err(stream_full(asked.kept_bytes, true)));
+            }
+            asked.room = memory_room;
         }
         match room(&settings, asked, &found) {
             StreamRoom::Enough => {}
-            StreamRoom::Full => return Ok(Err(stream_full(asked.kept_bytes, is_disk_nearly_full))),
+            StreamRoom::Full => return Ok(Err(stream_full(asked.kept_bytes, needs_disk))),
             StreamRoom::AfterDropping(blocks) => {
                 let (gone, kept) = found.split_at(blocks.min(BLOCKS_PER_STEP));
                 loaded.drop_blocks(self.id, gone, kept.first(), step);
@@ -148,15 +154,19 @@ impl StreamPartition {
                 step.own.touched.insert(stream);
             }
         }
+        if free_space == FreeSpace::Exhausted {
+            // Every append lengthens the log; only a checkpoint shortens it.
+            return Ok(Err(stream_full(asked.kept_bytes, true)));
+        }
         loaded.freed_bytes = loaded.freed_bytes.saturating_sub(asked.appended_bytes);
         Ok(Ok(()))
     }
 }
 
-fn stream_full(kept_bytes: u64, is_disk_nearly_full: bool) -> Problem {
-    let detail = match is_disk_nearly_full {
-        true => "the disk is nearly full, and nothing of the stream can go: make room, or lower \
-                 notices.storage_free"
+fn stream_full(kept_bytes: u64, is_disk_full: bool) -> Problem {
+    let detail = match is_disk_full {
+        true => "the disk is nearly full: make room, have the oldest messages dropped, or lower \
+                 streams.disk_free"
             .to_owned(),
         false => format!(
             "the stream holds {kept_bytes} bytes: raise keep.bytes, or have the oldest messages dropped"
@@ -175,7 +185,7 @@ impl LoadedStream {
         SpaceAsked {
             kept_bytes,
             appended_bytes: messages.iter().map(NewMessage::chunk_bytes).sum(),
-            is_nearly_full: is_over && self.retry.is_some(),
+            room: if is_over && self.retry.is_some() { FreeSpace::Exhausted } else { FreeSpace::Enough },
         }
     }
 

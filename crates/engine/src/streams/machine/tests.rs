@@ -68,7 +68,12 @@ impl Bench {
         let mut bench = Self {
             machine: None,
             store: MemoryStore::new(Lineage(1), 1),
-            context: StreamsContext::new(MEMORY, storages.clone(), Arc::new(BatchMetrics::default())),
+            context: StreamsContext::new(
+                MEMORY,
+                storages.clone(),
+                Arc::new(crate::gathering::Gatherings::new(1)),
+                Arc::new(BatchMetrics::default()),
+            ),
             now: NOW,
             held: None,
         };
@@ -153,6 +158,7 @@ impl Bench {
             run: None,
             expect_last_id,
             is_durable: false,
+            is_gathered: false,
             taken_by: None,
             reply,
         };
@@ -323,7 +329,7 @@ fn a_stream_that_is_deleted_leaves_nothing_and_its_name() {
     let view = bench.store.view(id()).expect("opens");
     let old = Incarnation::in_partition(0, 0);
     assert_eq!(view.stream(old).expect("reads"), None);
-    assert_eq!(view.stream_chunks(old, 0, 1).expect("reads"), []);
+    assert_eq!(view.stream_chunks(old, 0..u64::MAX, 1).expect("reads"), []);
     assert_eq!(view.intervals_of_stream(old, 9).expect("reads"), []);
     assert_eq!(view.texts_up_to(old, u64::MAX, 9).expect("reads"), []);
     assert_eq!(view.spans_up_to(old, u64::MAX, 9).expect("reads"), []);

@@ -1,7 +1,8 @@
 //! Which message had an external id first: for callers that appended it again.
 //!
-//! Memory is looked at first, and the store afterwards. A call looks at a bounded number of blocks:
-//! of what is not found by then the id is known if its row tells, and else is not told.
+//! Memory is looked at first, and the store afterwards. A call looks at a bounded number of blocks.
+//! What lies beyond that, or in a storage that is away, is not told: that is another thing than
+//! gone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,29 +20,43 @@ use crate::streams::{
     AppendedMessage, MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, StreamName,
 };
 
-/// Blocks that are looked at for one call.
+/// Blocks whose messages are read for one call, and blocks of storages elsewhere, which answer
+/// slowly.
 const BLOCKS_PER_CALL: usize = 256;
+/// Local blocks whose indexes are read for one call, for ids alone: enough for a call of duplicates
+/// that each lie in a few blocks that may have them.
+const INDEXES_PER_CALL: usize = 4 * base::limits::MESSAGES_PER_CALL_MAX;
 
 /// A source and an id that it gave.
 type Origin = (Box<str>, OwnedExternalId);
+
+/// What became of a message that a stream had before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::streams) struct FirstFound {
+    /// As it is answered.
+    pub(in crate::streams) appended: AppendedMessage,
+    /// Why its first message may be there although no id is known.
+    pub(in crate::streams) untold: Option<Problem>,
+}
 
 /// The first message with an external id, as far as it was found.
 #[derive(Default)]
 struct FirstMessage {
     id: Option<u64>,
     message: Option<OwnedMessage>,
+    untold: Option<Problem>,
 }
 
 type Wanted = HashMap<Origin, FirstMessage>;
 
 impl StreamReader<'_> {
     /// What became of messages that a stream had before: the ids of the first ones, where these are
-    /// kept, and whether they carry the same.
+    /// kept and told, and whether they carry the same.
     pub(in crate::streams) fn first_messages(
         &self,
         name: &StreamName,
         duplicates: &[NewMessage],
-    ) -> Result<Vec<AppendedMessage>, Problem> {
+    ) -> Result<Vec<FirstFound>, Problem> {
         let wanted = duplicates.iter().filter_map(origin_of);
         let mut wanted: Wanted = wanted.map(|origin| (origin, FirstMessage::default())).collect();
         let open = self.context.tails.get(name);
@@ -56,13 +71,12 @@ impl StreamReader<'_> {
         self.own_messages(&found, &mut wanted)?;
         let became = |message: &NewMessage| {
             let first = origin_of(message).and_then(|origin| wanted.get(&origin));
-            AppendedMessage {
-                id: first.and_then(|first| first.id),
-                duplicate: true,
-                conflict: first
-                    .and_then(|first| first.message.as_ref())
-                    .is_some_and(|first| !carries_the_same(message, first)),
-            }
+            let id = first.and_then(|first| first.id);
+            let conflict = first
+                .and_then(|first| first.message.as_ref())
+                .is_some_and(|first| !carries_the_same(message, first));
+            let untold = first.and_then(|first| first.untold.clone()).filter(|_| id.is_none());
+            FirstFound { appended: AppendedMessage { id, duplicate: true, conflict }, untold }
         };
         Ok(duplicates.iter().map(became).collect())
     }
@@ -82,9 +96,9 @@ impl StreamReader<'_> {
     }
 
     fn look_in_chunks(&self, found: &FoundStream, wanted: &mut Wanted) -> Result<(), Problem> {
-        let (mut from, mut bytes) = (0, 0);
+        let (mut from, mut bytes) = (found.view.end_of_blocks(found.stream).map_err(unreadable)?, 0);
         while bytes < LOOKED_AT_BYTES_MAX && wanted.values().any(|first| first.id.is_none()) {
-            let read = found.view.stream_chunks(found.stream, from, CHUNK_BYTES_PER_READ);
+            let read = found.view.stream_chunks(found.stream, from..u64::MAX, CHUNK_BYTES_PER_READ);
             let chunks = read.map_err(unreadable)?;
             let Some(last) = chunks.last() else { break };
             from = last.first + u64::from(last.messages);
@@ -92,6 +106,10 @@ impl StreamReader<'_> {
                 bytes += chunk.bytes.len();
                 look_in(MessageReader::of(chunk), &chunk.bytes, found.tail.first, wanted);
             }
+        }
+        if bytes >= LOOKED_AT_BYTES_MAX {
+            let untold = not_told("too much of the stream is in no block yet: try again");
+            wanted.values_mut().for_each(|first| first.untold = Some(untold.clone()));
         }
         Ok(())
     }
@@ -116,17 +134,22 @@ impl StreamReader<'_> {
                 by_block.entry(block).or_default().push(origin.clone());
             }
         }
-        // Where a block cannot be read, what is elsewhere is told all the same.
-        let mut away: Vec<Box<str>> = Vec::new();
-        for (block, mut origins) in by_block.into_iter().rev().take(BLOCKS_PER_CALL) {
+        let mut reads = BlockReads::default();
+        for (block, mut origins) in by_block.into_iter().rev() {
             origins.retain(|origin| wanted.get(origin).is_some_and(|first| first.message.is_none()));
+            if origins.is_empty() {
+                continue;
+            }
             let row = found.view.stream_block(found.stream, block).map_err(unreadable)?;
-            let Some(row) = row.filter(|row| !away.contains(&row.storage)) else { continue };
-            match self.look_in_block(&row, &origins, wanted) {
-                Ok(()) | Err(NotRead::Gone) => {}
-                Err(NotRead::Failed(problem)) => {
-                    tracing::warn!(storage = %row.storage, %problem, "first messages of duplicates are not told");
-                    away.push(row.storage);
+            let Some(row) = row else { continue };
+            let read = match reads.begin(&row) {
+                Ok(with_messages) => self.look_in_block(&row, &origins, with_messages, wanted),
+                Err(untold) => Err(NotRead::Failed(untold)),
+            };
+            if let Err(NotRead::Failed(untold)) = read {
+                reads.failed(&row, &untold);
+                for origin in &origins {
+                    wanted.entry(origin.clone()).or_default().untold.get_or_insert_with(|| untold.clone());
                 }
             }
         }
@@ -137,11 +160,9 @@ impl StreamReader<'_> {
         &self,
         block: &StreamBlock,
         origins: &[Origin],
+        with_messages: bool,
         wanted: &mut Wanted,
     ) -> Result<(), NotRead> {
-        if origins.is_empty() {
-            return Ok(());
-        }
         let index = self.index(block)?;
         let mut by_stretch: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for origin in origins {
@@ -154,6 +175,9 @@ impl StreamReader<'_> {
                 by_stretch.entry(stretch).or_default().push(id);
             }
         }
+        if !with_messages {
+            return Ok(());
+        }
         for stretch in by_stretch.into_keys() {
             let bytes: Arc<[u8]> = self.stretch_bytes(block, &index, stretch)?.into();
             let messages =
@@ -162,6 +186,43 @@ impl StreamReader<'_> {
         }
         Ok(())
     }
+}
+
+/// Blocks that a call has looked at.
+#[derive(Default)]
+struct BlockReads {
+    read: usize,
+    elsewhere: usize,
+    /// Storages that failed, and why: where one is away, what is elsewhere is told all the same.
+    away: BTreeMap<Box<str>, Problem>,
+}
+
+impl BlockReads {
+    /// Whether the messages of a block are read beside its index, or why nothing of it is.
+    fn begin(&mut self, block: &StreamBlock) -> Result<bool, Problem> {
+        if let Some(why) = self.away.get(&block.storage) {
+            return Err(why.clone());
+        }
+        let is_elsewhere = !block.is_local();
+        if self.read >= INDEXES_PER_CALL || (is_elsewhere && self.elsewhere >= BLOCKS_PER_CALL) {
+            return Err(not_told("too many blocks may have it: ask for fewer at a time"));
+        }
+        self.read += 1;
+        self.elsewhere += usize::from(is_elsewhere);
+        Ok(is_elsewhere || self.read <= BLOCKS_PER_CALL)
+    }
+
+    /// Of the local storage each block is tried.
+    fn failed(&mut self, block: &StreamBlock, why: &Problem) {
+        if !block.is_local() && !self.away.contains_key(&block.storage) {
+            tracing::warn!(storage = %block.storage, %why, "first messages of duplicates are not told");
+            self.away.insert(block.storage.clone(), why.clone());
+        }
+    }
+}
+
+fn not_told(why: &str) -> Problem {
+    Problem::new(503, "storage_unavailable", why)
 }
 
 fn origin_of(message: &NewMessage) -> Option<Origin> {
@@ -177,7 +238,7 @@ fn look_in(messages: MessageReader<'_>, bytes: &Arc<[u8]>, first_kept: u64, want
             |first: &&mut FirstMessage| first.message.is_none() && first.id.is_none_or(|id| id == message.id);
         if let Some(first) = wanted.get_mut(&key).filter(is_wanted) {
             let message = OwnedMessage::of(&message, bytes);
-            *first = FirstMessage { id: Some(message.id), message: Some(message) };
+            *first = FirstMessage { id: Some(message.id), message: Some(message), untold: None };
         }
     }
 }

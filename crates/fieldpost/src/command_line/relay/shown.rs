@@ -1,9 +1,10 @@
 //! What the commands of the relay print: tables for people, JSON for programs.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use ::relay::{OutboxStatus, RefusedRow, TableName};
-use base::Timestamp;
+use base::{Timestamp, duration};
 use serde_json::{Value, json};
 
 /// Refused rows, by their ids.
@@ -22,9 +23,6 @@ pub(super) fn refused_rows(rows: &[RefusedRow], as_json: bool, out: &mut impl Wr
             let line = format!("{id:>12}  {:<7}  {destination}  {key}  {reason}", state(*is_held));
             writeln!(out, "{}", printable(&line))?;
         }
-    }
-    if rows.is_empty() && !as_json {
-        writeln!(out, "no refused rows")?;
     }
     Ok(())
 }
@@ -45,18 +43,24 @@ pub(super) fn status(
     as_json: bool,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let OutboxStatus { waiting, bytes, oldest_at_ms, held, refused, worker } = status;
+    let OutboxStatus { waiting, bytes, oldest_at_ms, oldest_age_ms, held, refused, worker } = status;
     let oldest_at = oldest_at_ms.map(|ms| Timestamp(ms).to_string());
+    let rate = worker.as_ref().and_then(|worker| worker["rate"].as_u64());
     if as_json {
         let line = json!({
-            "table": table.told(), "waiting": waiting, "bytes": bytes, "oldest_at": oldest_at, "held": held,
-            "refused": refused, "working": worker.is_some(), "worker": worker,
+            "table": table.told(), "waiting": waiting, "bytes": bytes, "oldest_at": oldest_at,
+            "oldest_age_ms": oldest_age_ms, "rate": rate, "held": held, "refused": refused,
+            "working": worker.is_some(), "worker": worker,
         });
         return writeln!(out, "{line}");
     }
     writeln!(out, "table    {}", printable(&table.told()))?;
     writeln!(out, "waiting  {waiting} rows, {bytes} bytes")?;
+    // A clock of the database that was set back makes no row younger than new.
+    let lag = |ms: i64| duration::format(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
     writeln!(out, "oldest   {}", oldest_at.as_deref().unwrap_or("-"))?;
+    writeln!(out, "lag      {}", oldest_age_ms.map_or_else(|| "-".to_owned(), lag))?;
+    writeln!(out, "rate     {}", rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate} rows/s")))?;
     writeln!(out, "held     {held}")?;
     writeln!(out, "refused  {refused}")?;
     match worker {
@@ -75,6 +79,37 @@ fn printable(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_tells_the_lag_the_rate_and_who_works() {
+        let status_of = OutboxStatus {
+            waiting: 3,
+            bytes: 99,
+            oldest_at_ms: Some(0),
+            oldest_age_ms: Some(61_500),
+            held: 1,
+            refused: 2,
+            worker: Some(json!({"pid": 7, "rate": 850})),
+        };
+        let table = TableName::outbox("outbox").expect("a name");
+        let shown = |of: &OutboxStatus, as_json| {
+            let mut out = Vec::new();
+            status(&table, of, as_json, &mut out).expect("written");
+            String::from_utf8(out).expect("text")
+        };
+        let text = shown(&status_of, false);
+        for line in ["waiting  3 rows, 99 bytes", "lag      1m1s500ms", "rate     850 rows/s", "refused  2"] {
+            assert!(text.lines().any(|shown| shown == line), "{line}:\n{text}");
+        }
+        let json: Value = serde_json::from_str(&shown(&status_of, true)).expect("a document");
+        assert_eq!(
+            (&json["oldest_age_ms"], &json["rate"], &json["worker"]["pid"]),
+            (&61_500.into(), &850.into(), &7.into())
+        );
+        let idle = OutboxStatus { oldest_at_ms: None, oldest_age_ms: None, worker: None, ..status_of };
+        let text = shown(&idle, false);
+        assert!(text.contains("lag      -\nrate     -\n") && text.contains("worker   none"), "{text}");
+    }
 
     #[test]
     fn a_row_is_shown_to_people_and_to_programs() {

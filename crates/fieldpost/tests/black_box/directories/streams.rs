@@ -9,6 +9,8 @@ use simulator::api_client::{Api, ApiError};
 use super::story::PATIENCE;
 
 const STREAM: &str = "/v1/streams/works/line1";
+/// Where reports of one device are gathered for the node.
+const GATHERED: &str = "/v1/streams/works/doors";
 const LOCK: &str = "/v1/locks/works/press";
 const CONTROL: &str = "/v1/queues/works/line1/control";
 /// Nobody is there, now or later.
@@ -16,7 +18,8 @@ const NOBODY: &str = "http://127.0.0.1:9";
 
 /// Fills a stream. Its blocks are kept for ever.
 pub(crate) async fn fill(api: &Api) {
-    let settings = json!({"block": {"messages": 4, "age": "7d"}, "keep": {"age": null}});
+    let settings =
+        json!({"block": {"messages": 4, "age": "7d"}, "keep": {"age": null}, "unload_after": "1s"});
     let set = api.any(Method::PUT, &format!("{STREAM}/settings"), Some(&settings)).await.expect("answered");
     assert_eq!(set.status, 204);
     let messages = json!({"messages": [
@@ -36,7 +39,7 @@ pub(crate) async fn fill(api: &Api) {
     fill_around(api).await;
 }
 
-/// Readers, a copy to a node that is away, a lock, and what workers are told.
+/// Readers, copies to a node that is away, a lock, and what workers are told.
 async fn fill_around(api: &Api) {
     let put = async |path: &str, body: &Value| {
         let answer = api.any(Method::PUT, path, Some(body)).await.expect("answered");
@@ -51,6 +54,12 @@ async fn fill_around(api: &Api) {
     put(&format!("{STREAM}/subscriptions/pushed"), &pushed).await;
     put("/v1/nodes/centre", &json!({"url": NOBODY})).await;
     put(&format!("{STREAM}/copies/all"), &json!({"direction": "to", "node": "centre"})).await;
+    let reports = json!({"kind": "reports", "node": "centre", "selector": "wing=b"});
+    put(&format!("{GATHERED}/copies/centre"), &reports).await;
+    let report = json!({"device_id": "lockB", "data": 1});
+    let _taken: Value = api.post("/v1/reports", &report).await.expect("accepted");
+    let is_gathered = |stream: &Value| stream["messages"] == 1;
+    let _stream: Value = api.until(GATHERED, PATIENCE, is_gathered).await.expect("it is in the stream");
     put(CONTROL, &json!({"state": "run", "max_in_flight": 3, "data": {"rate": 1.50}})).await;
     let _held: Value = api.post(LOCK, &json!({"owner": "oven", "ttl": "7d"})).await.expect("nobody has it");
 }

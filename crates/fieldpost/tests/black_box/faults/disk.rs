@@ -21,8 +21,8 @@ const ROOM: &str = "size=192m";
 /// goes on.
 const FILE_BYTES_MAX: u64 = 128 << 10;
 /// Fills what is left. `cat` ends when nothing more can be written.
-const FILL: &str = "cat /dev/zero > \"$0/ballast\"; test -s \"$0/ballast\"";
-const MAKE_ROOM: &str = "rm \"$0/ballast\"";
+pub(crate) const FILL: &str = "cat /dev/zero > \"$0/ballast\"; test -s \"$0/ballast\"";
+pub(crate) const MAKE_ROOM: &str = "rm \"$0/ballast\"";
 /// Nothing new can be opened for writing; what is open stays so.
 const PROTECT: &str = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"";
 const UNPROTECT: &str = "umount -l \"$0\"";
@@ -42,7 +42,7 @@ impl Disk {
     /// Puts the best disk that this machine allows below the data directory of `site`.
     pub(crate) fn below(site: &mut Site) -> io::Result<Self> {
         let data_dir = made(site)?;
-        let Some(namespace) = Namespace::with_disk_at(&data_dir)? else {
+        let Some(namespace) = Namespace::with_disk_at(&data_dir, ROOM)? else {
             eprintln!("nothing can be mounted here: limits and modes take its place");
             return Self::without_mounts(site);
         };
@@ -58,6 +58,22 @@ impl Disk {
             site.start_through(["setpriv", "--bounding-set=-dac_override", "--"]);
         }
         Ok(Self { data_dir, way: Way::Limited })
+    }
+
+    /// A small file system of its own below the data directory of `site`; `None` where nothing can
+    /// be mounted.
+    pub(crate) fn mounted(site: &mut Site) -> io::Result<Option<Self>> {
+        let data_dir = made(site)?;
+        let Some(namespace) = Namespace::with_disk_at(&data_dir, ROOM)? else { return Ok(None) };
+        site.start_through(namespace.enter());
+        Ok(Some(Self { data_dir, way: Way::Mounted(namespace) }))
+    }
+
+    /// Leaves so many bytes of a mounted disk.
+    pub(crate) fn leave(&self, bytes: u64) -> io::Result<()> {
+        let Way::Mounted(namespace) = &self.way else { return Err(io::Error::other("nothing is mounted")) };
+        let free = "$(df --output=avail -B1 \"$0\" | tail -n 1)";
+        namespace.run(&format!("head -c $(({free} - {bytes})) /dev/zero > \"$0/ballast\""), &self.data_dir)
     }
 
     /// Leaves no room for `server`.
@@ -122,17 +138,17 @@ fn made(site: &Site) -> io::Result<PathBuf> {
 }
 
 /// A mount namespace with a small file system, which lives as long as this.
-struct Namespace {
+pub(crate) struct Namespace {
     holder: Child,
     has_users: bool,
 }
 
 impl Namespace {
-    /// `None` where that is not allowed.
-    fn with_disk_at(place: &Path) -> io::Result<Option<Self>> {
+    /// One of this size. `None` where that is not allowed.
+    pub(crate) fn with_disk_at(place: &Path, room: &str) -> io::Result<Option<Self>> {
         for (unshare, has_users) in [(&["-Urm"][..], true), (&["-m"], false)] {
             let script =
-                format!("mount -t tmpfs -o {ROOM},mode=700 tmpfs \"$0\" && echo mounted && exec cat");
+                format!("mount -t tmpfs -o {room},mode=700 tmpfs \"$0\" && echo mounted && exec cat");
             let mut holder = Command::new("unshare")
                 .args(unshare)
                 .args(["sh", "-c", &script])
@@ -151,14 +167,14 @@ impl Namespace {
     }
 
     /// What starts a program in here.
-    fn enter(&self) -> Vec<String> {
+    pub(crate) fn enter(&self) -> Vec<String> {
         let target = self.holder.id().to_string();
         let users: &[&str] = if self.has_users { &["--user", "--preserve-credentials"] } else { &[] };
         let words = ["nsenter", "--mount", "--target", &target].into_iter();
         words.chain(users.iter().copied()).chain(["--"]).map(str::to_owned).collect()
     }
 
-    fn run(&self, script: &str, place: &Path) -> io::Result<()> {
+    pub(crate) fn run(&self, script: &str, place: &Path) -> io::Result<()> {
         let enter = self.enter();
         let done =
             Command::new(&enter[0]).args(&enter[1..]).args(["sh", "-c", script]).arg(place).output()?;

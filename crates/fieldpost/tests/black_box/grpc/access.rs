@@ -53,7 +53,7 @@ impl Guarded {
     }
 
     /// With these lines in the file before the tokens.
-    async fn start_in(folder: tempfile::TempDir, lines: &str) -> Self {
+    pub(crate) async fn start_in(folder: tempfile::TempDir, lines: &str) -> Self {
         let config = folder.path().join("f.toml");
         let tokens = TOKENS.map(|(name, scope)| {
             let digest: String = {
@@ -84,7 +84,7 @@ impl Guarded {
     }
 }
 
-fn by<T>(token: &str, message: T) -> Request<T> {
+pub(crate) fn by<T>(token: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     if !token.is_empty() {
         let value = format!("Bearer {token}").parse().expect("printable");

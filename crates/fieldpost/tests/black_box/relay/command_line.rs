@@ -57,6 +57,38 @@ async fn a_queue_that_may_not_be_published_to_holds_up_only_itself() {
 }
 
 #[tokio::test]
+async fn a_token_that_was_changed_is_read_again() {
+    let mut rig = RelayRig::start_with_tokens(&["jobs:shop", "read"]).await;
+    rig.sql(&outbox_row("queue:shop/mail", None, &json!(1), None));
+    rig.relay_with_old_token().await;
+    rig.until_log("401").await;
+    assert_eq!(rig.sql("SELECT count(*) FROM fieldpost_outbox"), "1", "it waits");
+    rig.rotate_token();
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+}
+
+#[tokio::test]
+async fn what_a_table_made_by_hand_lacks_is_told_with_the_command_that_adds_it() {
+    let mut rig = RelayRig::start().await;
+    rig.sql(
+        "CREATE TABLE \"Mine\" (id bigint PRIMARY KEY, uid uuid, destination text, key text, \
+         payload jsonb, attributes jsonb, created_at timestamptz);\n\
+         INSERT INTO \"Mine\" VALUES (1, gen_random_uuid(), 'queue:shop/mail', NULL, '7', NULL, now());",
+    );
+    rig.relay(&["--table", "Mine"]).await;
+    rig.until_log("no column reason, no table public.Mine_refused, no table public.Mine_state").await;
+    rig.until_log("fieldpost relay sql --table public.Mine").await;
+    let status = rig.run(&["status", "--table", "Mine", "--database", &rig.url()]);
+    let told = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert!(status.status.code() == Some(1) && told.contains("no column reason"), "{told}");
+    let nothing = rig.run(&["status", "--table", "none", "--database", &rig.url()]);
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("there is no table public.none"));
+    rig.sql(&rig.printed(&["sql", "--table", "Mine"]));
+    rig.until_sql("SELECT count(*) FROM \"Mine\"", "0").await;
+    assert_eq!(rig.consumed("shop/mail").await, [json!(7)]);
+}
+
+#[tokio::test]
 async fn a_certificate_is_checked_where_that_is_asked_for() {
     let mut rig = RelayRig::start().await;
     rig.sql(&outbox_row("queue:shop/mail", None, &json!(1), None));

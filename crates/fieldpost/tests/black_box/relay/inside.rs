@@ -18,16 +18,26 @@ async fn a_server_moves_rows_by_itself_and_shows_how_it_goes() {
     assert_eq!(relay["table"], "public.fieldpost_outbox");
     assert!(relay["bytes"].as_u64() > Some(0) && relay["oldest_at"].is_string(), "{relay}");
     let metrics = rig.server.json("GET", "/metrics", "").await.body;
-    for line in [
-        "fieldpost_relay_working{relay=\"server\"} 1",
-        "fieldpost_relay_waiting{relay=\"server\"} 2",
-        "fieldpost_relay_held{relay=\"server\"} 1",
-        "fieldpost_relay_moved_total{relay=\"server\"} 1",
-    ] {
-        assert!(metrics.contains(line), "{line}:\n{metrics}");
+    let text = |member: &str| relay[member].as_str().expect("a text");
+    let outbox = format!("{}/{}", text("database"), text("table"));
+    for (name, figure) in [("working", 1), ("waiting", 2), ("held", 1), ("moved_total", 1)] {
+        let line = format!("fieldpost_relay_{name}{{outbox=\"{outbox}\"}} {figure}");
+        assert!(metrics.contains(&line), "{line}:\n{metrics}");
     }
     let status = rig.about(&["status", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
     assert_eq!((&status["waiting"], &status["working"]), (&json!(2), &json!(true)));
+    assert!(status["oldest_age_ms"].as_u64() > Some(0) && status["oldest_at"].is_string(), "{status}");
+    // The rate is told every two seconds, where it has changed.
+    let rate = "SELECT count(*) FROM pg_stat_activity \
+                WHERE application_name LIKE 'fieldpost relay: %' AND application_name LIKE '% rows/s' \
+                AND datname = current_database()";
+    rig.until_sql(rate, "1").await;
+    let status: serde_json::Value = serde_json::from_str(&rig.about(&["status", "--json"])).expect("JSON");
+    assert!(status["rate"].is_u64() && status["worker"]["rate"] == status["rate"], "{status}");
+    let shown = rig.about(&["status"]);
+    for line in ["waiting  2 rows", "lag      ", "rate     ", "refused  0", "worker   {"] {
+        assert!(shown.contains(line), "{line}:\n{shown}");
+    }
     assert!(rig.server.stop().await.success());
 }

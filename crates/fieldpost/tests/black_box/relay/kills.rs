@@ -1,8 +1,11 @@
-//! `kill -9` of the relay, of the server and of PostgreSQL while writers write.
+//! `kill -9` of the relay, of the server and of PostgreSQL, and rows that come again.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-use super::rig::RelayRig;
+use serde_json::json;
+
+use super::rig::{RelayRig, outbox_row};
 use super::writers::{WRITERS, check, script};
 
 /// Transactions of a writer between two kills.
@@ -15,7 +18,7 @@ async fn whichever_side_is_killed_each_row_takes_effect_once() {
     let mut committed = BTreeMap::<u64, Vec<u64>>::new();
     for round in 0..6 {
         let numbers = round * PER_ROUND..(round + 1) * PER_ROUND;
-        let scripts: Vec<_> = (0..WRITERS).map(|writer| script(writer, numbers.clone())).collect();
+        let scripts: Vec<_> = (0..WRITERS).map(|writer| script(7, writer, numbers.clone())).collect();
         std::thread::scope(|scope| {
             for (script, _) in &scripts {
                 scope.spawn(|| rig.sql(script));
@@ -90,4 +93,51 @@ async fn a_sequence_that_begins_again_repeats_nothing_and_loses_nothing() {
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
     assert_eq!(rig.payloads("shop/orders").await.len(), 15);
     assert_eq!(rig.consumed("shop/mail").await.len(), 15);
+}
+
+#[tokio::test]
+async fn rows_behind_a_sequence_that_began_again_do_not_wait_for_the_slow_look() {
+    let mut rig = RelayRig::start().await;
+    rig.sql(
+        "INSERT INTO fieldpost_outbox (destination, payload) \
+         SELECT 'queue:shop/mail', '0' FROM generate_series(1, 2000)",
+    );
+    rig.relay(&[]).await;
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    rig.sql("ALTER SEQUENCE fieldpost_outbox_id_seq RESTART");
+    rig.sql(&outbox_row("queue:shop/mail", None, &json!(1), None));
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    let started = Instant::now();
+    for number in 0..10 {
+        rig.sql(&outbox_row("queue:shop/mail", None, &json!(number), None));
+        rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    }
+    // The slow look comes by every five seconds.
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+/// As after a dump was restored: the rows are there again, under other ids.
+#[tokio::test]
+async fn a_row_that_comes_again_with_its_uid_takes_effect_once() {
+    let mut rig = RelayRig::start().await;
+    rig.relay(&[]).await;
+    let uids = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"];
+    let row = |uid: &str, to: &str| {
+        format!("INSERT INTO fieldpost_outbox (uid, destination, payload) VALUES ('{uid}', '{to}', '1');")
+    };
+    for _ in 0..3 {
+        for (uid, to) in uids.into_iter().zip(["queue:shop/mail", "stream:shop/orders"]) {
+            rig.sql(&row(uid, to));
+        }
+        rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+        rig.kill_relay().await;
+        rig.relay(&[]).await;
+    }
+    // In a call with others, too, and where it stands twice in one.
+    let other = outbox_row("queue:shop/mail", None, &json!(2), None);
+    let known = row(uids[0], "queue:shop/mail");
+    rig.sql(&format!("BEGIN; {known} {other} {known} COMMIT;"));
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    assert_eq!(rig.payloads("shop/orders").await, [json!(1)]);
+    assert_eq!(rig.consumed("shop/mail").await, [json!(1), json!(2)]);
 }

@@ -68,13 +68,31 @@ async fn a_held_row_lets_its_key_wait_until_it_is_mended_or_dropped() {
     rig.until_relays(|relays| relays.iter().any(|relay| relay["held"] == 2 && relay["waiting"] == 4)).await;
     assert_eq!(sorted(rig.consumed("shop/mail").await), ["b2"]);
     rig.sql("UPDATE fieldpost_outbox SET attributes = NULL WHERE payload = '\"a2\"'");
-    assert_eq!(rig.about(&["refused", "retry", "--all"]).trim(), "retried: 2");
+    assert_eq!(rig.about(&["refused", "retry"]).trim(), "retried: 2", "all, where nothing is said");
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "1").await;
     let in_order = rig.consumed("shop/mail").await;
     assert_eq!(in_order, [json!("a2"), json!("a3"), json!("a4")]);
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox WHERE reason IS NOT NULL", "1").await;
     assert_eq!(rig.about(&["refused", "drop", "--all"]).trim(), "dropped: 1");
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+}
+
+#[tokio::test]
+async fn all_refused_rows_are_listed_however_many_there_are() {
+    let rig = RelayRig::start().await;
+    assert_eq!(rig.about(&["refused", "ls"]).trim(), "no refused rows");
+    rig.sql(
+        "INSERT INTO fieldpost_outbox_refused (id, uid, destination, payload, created_at, reason) \
+         SELECT n, gen_random_uuid(), 'queue:shop/mail', to_jsonb(n), now(), '422 x: y' \
+         FROM generate_series(1, 2100) n; \
+         INSERT INTO fieldpost_outbox (id, destination, payload, reason) \
+         VALUES (1500, 'queue:shop/mail', '\"held\"', '422 x: y')",
+    );
+    let listed = rig.about(&["refused", "ls", "--json"]);
+    let ids: Vec<Value> =
+        listed.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["id"].clone()).collect();
+    assert_eq!((ids.len(), &ids[0], &ids[2_100]), (2_101, &json!(1), &json!(2_100)));
+    assert!(listed.contains("\"held\""), "the held one, too");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as StdCommand, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use simulator::server::Site;
@@ -54,6 +55,21 @@ impl OpenTransaction {
         input.write_all(how.as_bytes()).expect("it reads");
         drop(input);
         assert!(self.psql.wait().expect("it ends").success());
+    }
+}
+
+/// See [`RelayRig::writer`].
+pub(super) struct OutboxWriter {
+    psql: std::process::Child,
+    feeder: std::thread::JoinHandle<std::io::Result<()>>,
+}
+
+impl OutboxWriter {
+    /// Returns once all of it is done, which has to be all right.
+    pub(super) fn ended(self) {
+        self.feeder.join().expect("no panic").expect("it reads");
+        let ended = self.psql.wait_with_output().expect("it ends");
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
     }
 }
 
@@ -164,9 +180,32 @@ impl RelayRig {
 
     /// A relay with the token of [`RelayRig::start_with_tokens`].
     pub(super) async fn relay_with_token(&mut self) {
-        let file = self.folder.path().join("token");
-        std::fs::write(&file, format!("{TOKEN}\n")).expect("written");
+        self.write_token(TOKEN);
+        self.relay_with_file().await;
+    }
+
+    /// A relay with a token that the server does not know.
+    pub(super) async fn relay_with_old_token(&mut self) {
+        self.write_token("a-token-of-before");
+        self.relay_with_file().await;
+    }
+
+    async fn relay_with_file(&mut self) {
+        let file = self.token_file();
         self.relay(&["--token-file", file.to_str().expect("text")]).await;
+    }
+
+    /// The file of the relay's token has the one that the server knows, from now on.
+    pub(super) fn rotate_token(&self) {
+        self.write_token(TOKEN);
+    }
+
+    fn write_token(&self, token: &str) {
+        std::fs::write(self.token_file(), format!("{token}\n")).expect("written");
+    }
+
+    fn token_file(&self) -> PathBuf {
+        self.folder.path().join("token")
     }
 
     /// Returns once the relay's log says this.
@@ -212,25 +251,43 @@ impl RelayRig {
         relay.kill().await.expect("killed");
     }
 
+    /// A signal to the relay.
+    pub(super) fn signal(&self, signal: Signal) {
+        let id = self.relay.as_ref().and_then(|relay| Pid::from_raw(relay.id()? as i32));
+        kill_process(id.expect("it runs"), signal).expect("it is there");
+    }
+
     /// SIGTERM to the relay; how it ended.
     pub(super) async fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
         let mut relay = self.relay.take().expect("it runs");
-        let id = relay.id().and_then(|id| rustix::process::Pid::from_raw(id as i32)).expect("it runs");
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it is there");
         let ended = tokio::time::timeout(PATIENCE, relay.wait()).await.expect("it ends").expect("it ends");
         assert!(!self.log().contains(PASSWORD), "{}", self.log());
         ended
     }
 
-    /// A transaction that has run these statements, and goes on.
-    pub(super) fn open_transaction(&self, statements: &str) -> OpenTransaction {
-        let mut psql = StdCommand::new(postgres::programs().join("psql"))
+    /// A writer that runs these statements, one after the other, while the test goes on.
+    pub(super) fn writer(&self, statements: &str) -> OutboxWriter {
+        let mut psql = self.psql();
+        let mut input = psql.stdin.take().expect("it is piped");
+        let statements = statements.to_owned();
+        let feeder = std::thread::spawn(move || input.write_all(statements.as_bytes()));
+        OutboxWriter { psql, feeder }
+    }
+
+    fn psql(&self) -> std::process::Child {
+        StdCommand::new(postgres::programs().join("psql"))
             .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"])
             .arg(self.url())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("psql");
+            .expect("psql")
+    }
+
+    /// A transaction that has run these statements, and goes on.
+    pub(super) fn open_transaction(&self, statements: &str) -> OpenTransaction {
+        let mut psql = self.psql();
         let input = psql.stdin.as_mut().expect("it is piped");
         write!(input, "BEGIN;\n{statements}SELECT 'begun';\n").expect("it reads");
         let mut line = String::new();

@@ -56,3 +56,16 @@ async fn reports_arrive_with_their_times_of_receipt() {
         .collect();
     assert!(received.iter().all(|at| *at >= times[2]), "{received:?} {times:?}");
 }
+
+#[tokio::test]
+async fn a_report_under_another_kind_than_the_devices_is_refused_as_the_server_would() {
+    let rig = SpoolRig::start(&["--mqtt", "127.0.0.1:0"]).await;
+    rig.server.device(&json!({"id": "a1", "kind": "meter"})).await;
+    publish(&rig, QoS::AtLeastOnce, &[("dev/lamp/a1/state", json!(1)), ("dev/meter/a1/state", json!(2))])
+        .await;
+    let state = rig.until(|state| state["waiting"] == 0).await;
+    assert_eq!((&state["forwarded"], &state["refused"]), (&json!(1), &json!(1)), "{state}");
+    let refused = rig.refused();
+    assert_eq!((&refused[0]["code"], &refused[0]["body"]["kind"]), (&json!("wrong_kind"), &json!("lamp")));
+    assert_eq!(rig.server.get("/v1/devices/a1").await["state"]["value"], 2);
+}

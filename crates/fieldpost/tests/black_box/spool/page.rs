@@ -11,6 +11,9 @@ fn the_page_works_as_it_stands() {
         assert!(script.contains(named), "the page names {named}");
         script = script.replace(named, &format!("127.0.0.1:{used}"));
     }
+    // A nearly full disk must not fail this test: the agent would refuse the order.
+    script = script.replace("--ready-file spool.json", "--keep-free 0B --ready-file spool.json");
+    assert!(script.contains("--keep-free 0B"), "the agent of the page begins with a ready file");
     let output = run(&script, ports);
     let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{told}\n{log}", output.status);

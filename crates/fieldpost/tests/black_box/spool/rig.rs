@@ -20,15 +20,26 @@ pub(super) struct SpoolRig {
 
 impl SpoolRig {
     pub(super) async fn start(flags: &[&str]) -> Self {
+        let (server, url) = Self::server().await;
+        Self::beside(server, &url, flags).await
+    }
+
+    /// A server whose port stays, and its URL.
+    pub(super) async fn server() -> (Rig, String) {
         let mut server = Rig::start(&[]).await;
         let address = server.site.http.address().await;
         server.site.set("FIELDPOST_HTTP__LISTEN", &address.to_string());
-        Self::beside(server, &format!("http://{address}"), flags).await
+        (server, format!("http://{address}"))
     }
 
     /// Beside a server, with an agent that forwards elsewhere.
     pub(super) async fn beside(server: Rig, to: &str, flags: &[&str]) -> Self {
         let site = SpoolSite::new(Path::new(BINARY), to, flags).expect("a directory");
+        Self::at(server, site).await
+    }
+
+    /// Beside a server, with an agent that is set up.
+    pub(super) async fn at(server: Rig, site: SpoolSite) -> Self {
         let agent = site.start(PATIENCE).await.expect("an agent");
         Self { server, site, agent: Some(agent) }
     }

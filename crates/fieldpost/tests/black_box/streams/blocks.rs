@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{MODES, S, append_numbers, numbers, read, read_all, set, until};
-use crate::contract::rig::Rig;
+use crate::contract::rig::{PATIENCE, Rig};
 
 /// Once all but the open block are stored.
 async fn stored(rig: &Rig, blocks: u64) -> Value {
@@ -56,6 +56,39 @@ async fn streams_that_nobody_uses_leave_memory_and_come_back() {
     assert!(blocks.iter().all(|block| block["saved"] == true), "what is unloaded is saved: {blocks:?}");
     assert_eq!(numbers(&read_all(&rig).await, "payload"), (1..=500).collect::<Vec<_>>());
     assert_eq!(append_numbers(&rig, 501, 1).await[0]["id"], "501");
+}
+
+#[tokio::test]
+async fn blocks_that_nobody_uses_leave_memory_while_their_stream_goes_on() {
+    let rig = Rig::start(&[]).await;
+    set(&rig, &json!({"block": {"messages": 100}, "unload_after": "1s"})).await;
+    let path = format!("{S}/blocks");
+    append_numbers(&rig, 0, 100).await;
+    let stored = |list: &Value| list["items"][0]["storage"] == "local";
+    let list: Value = rig.api.until(&path, PATIENCE, stored).await.expect("it is stored");
+    assert_eq!(list["items"][0]["loaded"], true, "it was just appended: {list}");
+    // It is appended to all the time.
+    let mut next = 100;
+    let unloaded = async {
+        while rig.get(&path).await["items"][0]["loaded"] == true {
+            append_numbers(&rig, next, 1).await;
+            next += 1;
+        }
+    };
+    tokio::time::timeout(PATIENCE, unloaded).await.expect("it leaves memory");
+    let has_unloaded = |list: &Value| {
+        let items = list["items"].as_array().expect("items");
+        items.iter().any(|one| one["handler"] == "unload" && one["blocks"].as_u64() > Some(0))
+    };
+    rig.api
+        .until(&format!("{S}/handlers"), PATIENCE, has_unloaded)
+        .await
+        .map(|_: Value| ())
+        .expect("it is told");
+    read(&rig, "?after=0&limit=1").await;
+    assert_eq!(rig.get(&path).await["items"][0]["loaded"], true, "it was read");
+    let gone = |list: &Value| list["items"][0]["loaded"] == false;
+    rig.api.until(&path, PATIENCE, gone).await.map(|_: Value| ()).expect("it goes again");
 }
 
 #[tokio::test]

@@ -1,10 +1,14 @@
 //! Copies between real nodes: everything ends up everywhere, once and in order, whoever is killed,
 //! stopped or cut off, and whatever was made anew or restored.
 
+mod chaos;
 mod line;
 mod nodes;
 mod origins;
 mod receipts;
+mod reports;
+
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -185,6 +189,58 @@ async fn a_node_that_is_cut_off_or_stopped_gets_the_rest_when_it_is_back() {
     let shown = until_copied(&one, COPY).await;
     assert_eq!(shown["error"], Value::Null, "{shown}");
     assert_eq!(numbers(&read_all(&two.rig).await, "payload"), (1..=30).collect::<Vec<u64>>());
+}
+
+/// Longest time from the return of a peer until its copy goes on, and something for a busy machine.
+const BEGINS_AGAIN: Duration = Duration::from_secs(7);
+
+#[tokio::test]
+async fn a_line_that_falls_silent_is_noticed_and_its_return_too() {
+    let [one, two] = start(["one", "two"]).await;
+    copied_to(&one, &two, COPY).await;
+    append_numbers(&one.rig, 1, 10).await;
+    super::until(&two.rig, |stream| stream["messages"] == 10).await;
+    two.line.fall_silent();
+    // A megabyte: on a slow line it would take minutes.
+    let text = "x".repeat(50_000);
+    let heavy: Vec<Value> = (11..=30).map(|_| json!({ "payload": text })).collect();
+    append(&one.rig, &json!({"messages": heavy})).await;
+    let waiting = |copy: &Value| copy["state"] == "waiting" && copy["error"].is_string();
+    one.rig.api.until(COPY, PATIENCE, waiting).await.expect("it says so");
+    two.line.mend();
+    let mended = Instant::now();
+    super::until(&two.rig, |stream| stream["messages"] == 30).await;
+    assert!(mended.elapsed() < BEGINS_AGAIN, "{:?}", mended.elapsed());
+    let ids = numbers(&read_all(&two.rig).await, "external_id");
+    assert_eq!(ids, (1..=30).collect::<Vec<u64>>());
+}
+
+#[tokio::test]
+async fn a_copy_that_is_to_begin_behind_what_a_peer_has_is_refused() {
+    let [one, two] = start(["one", "two"]).await;
+    append_numbers(&one.rig, 1, 5).await;
+    two.knows(&one).await;
+    for (node, stream, from, expect) in [
+        ("one", "shop/orders", "6", Some((422, "invalid_from".to_owned()))),
+        ("one", "shop/none", "1", Some((422, "invalid_from".to_owned()))),
+        ("self", "shop/none", "1", Some((422, "invalid_from".to_owned()))),
+        ("one", "shop/orders", "5", None),
+    ] {
+        let terms = json!({"direction": "from", "node": node, "stream": stream, "from": from});
+        let answer = two.rig.json("PUT", COPY, &terms.to_string()).await;
+        let is_refused = (answer.status >= 400).then(|| refused(&answer));
+        assert_eq!(is_refused, expect, "{terms}");
+    }
+    append_numbers(&one.rig, 6, 1).await;
+    super::until(&two.rig, |stream| stream["messages"] == 1).await;
+    // A node that does not answer is not waited for; the copy says what is wrong once it does.
+    one.line.cut();
+    let late = json!({"direction": "from", "node": "one", "from": "99"}).to_string();
+    let other = "/v1/streams/shop/orders/copies/late";
+    assert_eq!(two.rig.json("PUT", other, &late).await.status, 201);
+    one.line.mend();
+    let says = |copy: &Value| copy["error"].as_str().is_some_and(|error| error.contains("invalid_from"));
+    two.rig.api.until(other, PATIENCE, says).await.expect("it says so");
 }
 
 #[tokio::test]

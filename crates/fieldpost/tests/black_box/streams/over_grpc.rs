@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::{Code, Streaming};
 
-use super::{S, append, append_numbers, numbers, read_all, set};
+use super::{MODES, S, append, append_numbers, numbers, read_all, set};
 use crate::commands::over_grpc::{channel, refused};
 use crate::contract::rig::{PATIENCE, Rig};
 
@@ -79,6 +79,25 @@ async fn batches_are_answered_in_their_order() {
     let answer = answers.message().await.expect("answered").expect("one");
     let told: Vec<_> = answer.messages.iter().map(|m| (m.id, m.duplicate, m.conflict)).collect();
     assert_eq!(told, [(Some(8), true, false), (Some(9), true, true)]);
+}
+
+#[tokio::test]
+async fn what_was_answered_outlives_a_kill_in_every_mode() {
+    for mode in MODES {
+        let mut rig = Rig::start(&[]).await;
+        let block = json!({"age": "1h"});
+        set(&rig, &json!({"save": mode, "save_interval": "20ms", "block": block})).await;
+        let mut streams = StreamsClient::new(channel(&rig).await);
+        let batches: Vec<_> = (0..20).map(|number| batch(vec![message(number)])).collect();
+        let mut answers = streams.append(stream::iter(batches)).await.expect("it begins").into_inner();
+        for _ in 0..20 {
+            let answer = timeout(PATIENCE, answers.message()).await.expect("in time").expect("it goes on");
+            assert_eq!(answer.expect("an answer").messages.len(), 1, "{mode}");
+        }
+        rig.restart().await;
+        let all = numbers(&read_all(&rig).await, "payload");
+        assert_eq!(all, (0..20).collect::<Vec<_>>(), "{mode}");
+    }
 }
 
 #[tokio::test]

@@ -40,6 +40,7 @@ fn the_two_stories_work_as_they_stand() {
         "\"source\":\"analyzer-7.",
         "    501 \"source\":\"analyzer-7.",
         "      1 \"source\":\"analyzer-7.",
+        "the centre read \"data\":1 \"data\":0 \"data\":1",
     ] {
         assert!(told.contains(part), "{part} is not in what the page prints:\n{told}\n{log}");
     }

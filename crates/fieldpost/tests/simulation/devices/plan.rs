@@ -220,6 +220,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         keep: keep(random),
         jobs_resident_max: 65_536,
         node_name: None,
+        directory_mark: None,
         streams_memory_bytes: 64_000_000,
         block_storages: store::BlockStorages::default(),
         coordination: engine::CoordinationSettings::default(),

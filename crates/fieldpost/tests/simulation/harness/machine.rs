@@ -153,6 +153,11 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(plan: MachinePlan) -> Self {
+        Self::with_trace(plan, Trace::new())
+    }
+
+    /// One of several in one world.
+    pub(super) fn with_trace(plan: MachinePlan, trace: Trace) -> Self {
         let clock = Arc::new(VirtualClock::new());
         let random = Random::new(plan.seed ^ plan.variation.wrapping_mul(VARIATION));
         Self {
@@ -161,7 +166,7 @@ impl Machine {
             clock,
             processes: Cell::new(0),
             unsynced_since: Cell::new(None),
-            trace: Trace::new(),
+            trace,
             counts: Cell::new(MachineCounts::default()),
             plan,
         }
@@ -188,6 +193,11 @@ impl Machine {
 
     pub(super) fn storage(&self) -> RefMut<'_, Box<dyn Storage>> {
         self.storage.borrow_mut()
+    }
+
+    /// Puts another storage in the place of the one that there is.
+    pub(super) fn replace_storage(&self, storage: Box<dyn Storage>) {
+        self.storage.replace(storage);
     }
 
     /// Another process starts: which it is.

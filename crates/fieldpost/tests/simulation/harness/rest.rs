@@ -10,7 +10,7 @@ use super::workload::{Rest, Workload};
 /// Starts that a machine without faults may take.
 const STARTS_MAX: usize = 10;
 /// Steps at one moment: far more than any moment needs.
-const STEPS_AT_ONCE_MAX: usize = 100_000;
+pub(super) const STEPS_AT_ONCE_MAX: usize = 100_000;
 /// How much time passes at most before somebody looks again, in milliseconds.
 const PASS_MS_MAX: i64 = 3_600_000;
 
@@ -55,7 +55,7 @@ impl<W: Workload> Run<W> {
     }
 
     /// The process is up and well.
-    fn revive(&mut self) -> Checked {
+    pub(super) fn revive(&mut self) -> Checked {
         for _ in 0..STARTS_MAX {
             if self.is_up() && !self.is_broken() {
                 return Ok(());
@@ -80,7 +80,7 @@ impl<W: Workload> Run<W> {
         Err(Invariant::BOUNDED.broken("there is no end to what is to be done at one moment"))
     }
 
-    fn step_at_rest(&mut self) -> Checked<bool> {
+    pub(super) fn step_at_rest(&mut self) -> Checked<bool> {
         let now = self.machine.timers_now();
         let first = self.ports().find(|port| port.wants_step(now)).map(AnyPort::id);
         if let Some(partition) = first {

@@ -125,8 +125,9 @@ impl<W: Workload> Run<W> {
         let weights = &self.machine.plan.weights;
         let mut steps = vec![
             (Step::Start, 60),
-            (Step::Time, 30),
-            (Step::Leap, 5),
+            // A machine of a world of several has no time of its own.
+            (Step::Time, when(weights.time > 0, 30)),
+            (Step::Leap, when(weights.time > 0, 5)),
             (Step::Day, weights.day),
             (Step::Wall, weights.wall),
         ];

@@ -60,6 +60,11 @@ pub(crate) trait Storage {
     /// No more faults, and no end that was to come.
     fn heal(&mut self);
 
+    /// A backup of what is durable, where it can be made.
+    fn backup(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The process dies.
     fn kill(&mut self);
 
@@ -102,4 +107,16 @@ pub(crate) fn of(plan: &MachinePlan, clock: &Arc<VirtualClock>) -> Box<dyn Stora
         StorageKind::Memory => Box::new(memory::InMemory::new(plan)),
         StorageKind::Embedded => Box::new(embedded::OnDisk::new(plan, Arc::clone(clock))),
     }
+}
+
+/// A store that was made of a backup, on a disk of its own.
+///
+/// # Errors
+/// When the backup is refused.
+pub(crate) fn restored(
+    plan: &MachinePlan,
+    clock: &Arc<VirtualClock>,
+    backup: &[u8],
+) -> Result<Box<dyn Storage>, StoreError> {
+    Ok(Box::new(embedded::OnDisk::restored(plan, Arc::clone(clock), backup)?))
 }

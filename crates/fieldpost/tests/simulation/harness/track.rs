@@ -34,6 +34,12 @@ impl<S: Clone> Track<S> {
         Self { present, after, shown: 0, kept: 0, syncs_later }
     }
 
+    /// Of a partition that is at a batch already, and durable.
+    pub(crate) fn at_batch(seq: u64, present: S) -> Self {
+        let after = VecDeque::from([(seq, present.clone())]);
+        Self { present, after, shown: seq, kept: seq, syncs_later: false }
+    }
+
     /// The number of the latest batch.
     pub(crate) fn latest(&self) -> u64 {
         self.after.back().map_or(0, |(seq, _)| *seq)

@@ -16,6 +16,11 @@ const FOUND_BUGS: &[Found] = &[
         what: "the model was wrong about a job under an alias that had expired as it started",
     },
     Found {
+        seed: 274,
+        with: "resident_max=8",
+        what: "it failed before each step of a partition had one budget; the change that mended it was not traced",
+    },
+    Found {
         seed: 1017,
         with: "",
         what: "the model called a successor ready that had expired before it started",

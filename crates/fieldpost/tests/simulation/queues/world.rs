@@ -77,7 +77,7 @@ impl World {
 
     /// Hands an input to a partition; whether it takes any.
     fn hand_in(&mut self, partition: PartitionId, input: QueueInput, meant: Meant) -> bool {
-        self.server.as_mut().is_some_and(|server| server.door(partition).port.hand_in(input, meant))
+        self.server.as_mut().is_some_and(|server| server.partition(partition).port.hand_in(input, meant))
     }
 
     /// Hands in a call about a queue, and waits for its answer.

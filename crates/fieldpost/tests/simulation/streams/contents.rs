@@ -28,6 +28,7 @@ impl Model {
         Invariant::AS_THE_MODEL.same("streams", &names, &expected)?;
         for (stream, found) in self.streams.iter().filter(|(_, found)| !found.is_deleted) {
             found.check_rows(*stream, view)?;
+            self.check_copies(*stream, view)?;
             found.check_external_ids(*stream, view)?;
             found.blocks.values().try_for_each(|block| {
                 found.check_file(block, if block.is_local() { blocks } else { self.cold.blocks() })
@@ -46,7 +47,7 @@ impl StreamModel {
         let rows = view.stream_blocks(stream, 0, READ_AT_ONCE).map_err(unreadable)?;
         let rows: BTreeMap<u64, StreamBlock> = rows.into_iter().map(|block| (block.first, block)).collect();
         Invariant::AS_THE_MODEL.same("blocks", &rows, &self.blocks)?;
-        let chunks = view.stream_chunks(stream, 0, BYTES_AT_ONCE).map_err(unreadable)?;
+        let chunks = view.stream_chunks(stream, 0..u64::MAX, BYTES_AT_ONCE).map_err(unreadable)?;
         let found: BTreeMap<u64, u64> =
             chunks.iter().map(|chunk| (chunk.first, u64::from(chunk.messages))).collect();
         Invariant::AS_THE_MODEL.same("chunks", &found, &self.chunks)?;

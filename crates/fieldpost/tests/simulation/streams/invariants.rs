@@ -19,4 +19,8 @@ impl Invariant {
     pub(crate) const BLOCKS_HAVE_FILES: Self = Self("BlocksHaveFiles");
     /// At rest each file has its row.
     pub(crate) const FILES_HAVE_BLOCKS: Self = Self("FilesHaveBlocks");
+    /// What a copy has not taken does not go for its age.
+    pub(crate) const KEPT_UNTIL_COPIED: Self = Self("KeptUntilCopied");
+    /// What goes though a copy has not taken it is counted there.
+    pub(crate) const DROPPED_IS_SAID: Self = Self("DroppedIsSaid");
 }

@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use base::{Incarnation, Timestamp};
 use engine::streams::OwnedExternalId;
-use records::{Batch, Op, SaveMode, Stream, StreamBlock, StreamChunk, StreamSettings, StreamTail};
+use records::{
+    Batch, Op, SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamSettings, StreamTail,
+};
 use streams::MessageReader;
 
 use super::cold_storage::ColdStorage;
+use super::copies::DroppedUncopied;
 use super::counts::Counts;
 use super::ledger::Ledger;
 use super::message::{GivenMessage, Origin};
@@ -24,6 +27,8 @@ pub(crate) struct Model {
     pub(crate) streams: BTreeMap<Incarnation, Rc<StreamModel>>,
     /// Streams that are not deleted.
     pub(crate) names: BTreeMap<Box<str>, Incarnation>,
+    /// Copies, by stream and name.
+    pub(crate) copies: BTreeMap<(Incarnation, Box<str>), StreamCopy>,
     /// Streams of which nothing is left.
     pub(crate) deleted: BTreeSet<Incarnation>,
     /// As the inputs so far have it, by name; what is not here has the default.
@@ -165,6 +170,7 @@ impl Model {
     /// The partition made a batch. With `any_room` blocks may go for room that only the disk knows.
     pub(crate) fn made(&mut self, batch: &Batch, ledger: &Ledger, any_room: bool) -> Checked {
         let mut touched = BTreeSet::new();
+        let mut uncopied = DroppedUncopied::new(self);
         let mut before: BTreeMap<Incarnation, StreamSettings> = BTreeMap::new();
         for op in &batch.ops {
             if let Op::PutStream(row) = op
@@ -172,6 +178,7 @@ impl Model {
             {
                 before.entry(row.incarnation).or_insert_with(|| known.row.settings.clone());
             }
+            uncopied.look_at(op, self, any_room || self.had_bounds(op, &before))?;
             touched.extend(self.change(op, ledger, (batch.head.now, &before, any_room))?);
         }
         for stream in touched {
@@ -179,7 +186,7 @@ impl Model {
                 found.check_whole()?;
             }
         }
-        Ok(())
+        uncopied.check(self)
     }
 
     fn change(
@@ -194,6 +201,14 @@ impl Model {
             Op::PutStreamTail(tail) => tail.stream,
             Op::PutStreamChunk(chunk) => chunk.stream,
             Op::PutStreamBlock(block) => block.stream,
+            Op::PutStreamCopy(copy) => {
+                self.copies.insert((copy.stream, copy.name.clone()), (**copy).clone());
+                return Ok(None);
+            }
+            Op::DeleteStreamCopy(stream, name) => {
+                self.copies.remove(&(*stream, name.clone()));
+                return Ok(None);
+            }
             Op::DeleteStreamTail(stream)
             | Op::DeleteStreamChunk(stream, _)
             | Op::DeleteStreamBlock(stream, _) => *stream,

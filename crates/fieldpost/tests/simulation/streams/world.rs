@@ -1,6 +1,7 @@
 //! A partition of streams on a machine, the worker of its blocks, and those who append and read.
 
 mod appending;
+mod as_node;
 mod blocks;
 mod reading;
 mod workload;
@@ -14,7 +15,7 @@ use engine::context::EngineContext;
 use engine::kernel::reply::Reply;
 use engine::streams::block_worker::DoneWork;
 use engine::streams::input::AppendOutcome;
-use engine::streams::{StreamName, StreamPartition, StreamsInput};
+use engine::streams::{FreeSpace, StreamName, StreamPartition, StreamsInput};
 use records::{KeepBounds, SaveMode, StreamMove, StreamSettings, WhenFull};
 
 use super::cold_storage::{COLD, ColdStorage};
@@ -25,7 +26,7 @@ use super::message::GivenMessage;
 use super::model::Model;
 use super::plan::StreamsPlan;
 use crate::harness::calls::{self, Call, CallId, Calls, Expectations};
-use crate::harness::machine::Machine;
+use crate::harness::machine::{Chance, Machine};
 use crate::harness::one_partition::Phase;
 use crate::harness::port::{AnyPort, Port};
 use crate::harness::track::{AnyTrack, Track};
@@ -110,11 +111,25 @@ pub(crate) struct World {
     counts: Counts,
 }
 
+fn free_space(is_nearly_full: bool) -> FreeSpace {
+    if is_nearly_full { FreeSpace::Low } else { FreeSpace::Enough }
+}
+
+/// Any save mode, and blocks that a run fills many of.
+pub(crate) fn small_blocks(random: &Chance) -> StreamSettings {
+    let mut settings = StreamSettings { save: random.one_of(&SaveMode::ALL), ..StreamSettings::default() };
+    settings.save_interval_ms = 10 + random.below(4_000);
+    settings.block.bytes = 1_000 + random.below(3_000);
+    settings.block.age_ms = 100 + random.below(20_000);
+    settings.block.messages = 1 + random.below(20) as u32;
+    settings
+}
+
 fn partition() -> PartitionId {
     PartitionId::of_streams(0)
 }
 
-fn stream_name(name: &str) -> StreamName {
+pub(crate) fn stream_name(name: &str) -> StreamName {
     StreamName::new(NAMESPACE, name).expect("a name")
 }
 
@@ -172,12 +187,7 @@ impl World {
 
     fn any_settings(&self) -> StreamSettings {
         let random = &self.machine.random;
-        let mut settings =
-            StreamSettings { save: random.one_of(&SaveMode::ALL), ..StreamSettings::default() };
-        settings.save_interval_ms = 10 + random.below(4_000);
-        settings.block.bytes = 1_000 + random.below(3_000);
-        settings.block.age_ms = 100 + random.below(20_000);
-        settings.block.messages = 1 + random.below(20) as u32;
+        let mut settings = small_blocks(random);
         let age_ms = random.chance(1, 2).then(|| 1_000 + random.below(300_000));
         let bytes = random.chance(1, 3).then(|| 1_000 + random.below(8_000));
         settings.keep = KeepBounds { age_ms, bytes, until_copied: true };
@@ -203,7 +213,7 @@ impl World {
         self.is_nearly_full = is_nearly_full;
         self.was_nearly_full |= is_nearly_full;
         self.machine.trace.note(format_args!("the disk is nearly full: {is_nearly_full}"));
-        let _takes = self.hand_in(StreamsInput::Disk { is_nearly_full }, MeantInput::Told);
+        let _takes = self.hand_in(StreamsInput::Disk { room: free_space(is_nearly_full) }, MeantInput::Told);
     }
 
     /// One step of the partition over some of its inbox.

@@ -32,10 +32,12 @@ pub(super) fn agree(
     }
     let (start, end) = traffic.times();
     for _ in 0..4 {
-        let at = Timestamp(start.0 + random.below((end.0 - start.0) as u64) as i64);
+        let mut moment = || Timestamp(start.0 + random.below((end.0 - start.0) as u64) as i64);
+        let (from, until) = (moment(), moment());
+        let from = (random.below(2) == 0).then_some(from);
         let limit = random.below(10) as usize;
-        let before = |view: &dyn View| read(view.answers_before(at, limit));
-        assert_eq!(before(view), before(model), "{context} {at:?}");
+        let given = |view: &dyn View| read(view.answers_given(from, until, limit));
+        assert_eq!(given(view), given(model), "{context} {from:?} {until:?}");
     }
 }
 

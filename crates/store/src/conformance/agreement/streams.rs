@@ -35,9 +35,9 @@ pub(super) fn agree(
             (read(view.subscriptions_of(of, after, limit)), read(view.subscription(of, "r2")))
         };
         assert_eq!(readers(view), readers(model), "{context} {of:?} {after:?}");
-        let bytes_max = random.below(10_000) as usize;
+        let (bytes_max, span) = (random.below(10_000) as usize, random.below(50));
         let held = |view: &dyn View| {
-            (read(view.stream_chunks(of, at, bytes_max)), read(view.stream_blocks(of, at, limit)))
+            (read(view.stream_chunks(of, at..at + span, bytes_max)), read(view.stream_blocks(of, at, limit)))
         };
         assert_eq!(held(view), held(model), "{context} {of:?} {at}");
         let up_to = |view: &dyn View| {

@@ -26,6 +26,7 @@ impl RowCheck<'_, '_> {
         self.commands(within);
         self.beside_commands(within);
         self.readings(within);
+        self.gathered(within);
         self.records(Table::Counts, within.partition, |_, _, _: Counts| Ok(()));
         self.indexed(within.partition, |_, _: &Quarantined| Ok(()));
         self.rows(Table::Deleted, within.partition, |_, key, _| {

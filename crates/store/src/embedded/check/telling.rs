@@ -2,8 +2,11 @@
 
 use std::collections::HashSet;
 
-use base::{EntityId, Timestamp};
-use records::{Attempt, Delivery, DeliveryKey, DeliveryProgress, DeviceSlot, JobHead, JobId, Pair};
+use base::{EntityId, Incarnation, Timestamp};
+use records::{
+    Attempt, Command, CommandKey, Delivery, DeliveryKey, DeliveryProgress, DeviceSlot, JobHead, JobId,
+    JobPurpose, NotificationState, OutcomeLane,
+};
 
 use super::rows::{RowCheck, Within, Wrong};
 use crate::codec::key::{self, Moment};
@@ -20,10 +23,10 @@ impl RowCheck<'_, '_> {
     /// Answers where the bodies of what failed for good may be.
     fn pairs(&mut self, within: &Within) -> HashSet<JobId> {
         let mut bodies = HashSet::new();
-        self.indexed(within.partition, |check, pair: &Pair| {
+        self.indexed(within.partition, |check, pair: &NotificationState| {
             within.is_there(pair.slot)?;
             check.registered.was(pair.client)?;
-            bodies.extend(pair.failed.map(|failed| Pair::body_of_failed(failed.delivery)));
+            bodies.extend(pair.failed.map(|failed| NotificationState::body_of_failed(failed.delivery)));
             let waiting = [pair.pending, pair.failed].into_iter().flatten().map(|waiting| waiting.delivery);
             let mut named = waiting.chain(pair.in_flight.as_ref().map(|flight| flight.delivery));
             named.try_for_each(|delivery| check.delivery_of(within, pair, delivery))
@@ -31,7 +34,7 @@ impl RowCheck<'_, '_> {
         bodies
     }
 
-    fn delivery_of(&self, within: &Within, pair: &Pair, id: EntityId) -> Result<(), Wrong> {
+    fn delivery_of(&self, within: &Within, pair: &NotificationState, id: EntityId) -> Result<(), Wrong> {
         if id.at < kept(within) {
             return Ok(());
         }
@@ -75,26 +78,44 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    /// A job is that of a pair with something to tell; a body that of a job, or of what failed for
-    /// good.
+    /// A job is for something; a body is that of a job, or of what failed for good.
     fn jobs(&mut self, within: &Within, bodies: &HashSet<JobId>) {
         let partition = within.partition;
-        self.indexed(partition, |check, job: &JobHead| {
-            let slot = job.alias.and_then(|alias| u32::try_from(alias.0).ok()).map(DeviceSlot);
-            let slot = slot.ok_or("it is for no device")?;
-            within.is_there(slot)?;
-            let pair = key::pair(slot, base::Incarnation(job.queue.0));
-            let pair: Option<Pair> = check.record(partition, &pair)?;
-            match pair {
-                Some(pair) if pair.pending.is_some() || pair.in_flight.is_some() => Ok(()),
-                Some(_) => Err("its client has nothing to be told of its device".to_owned()),
-                None => Err("its pair of device and client is missing".to_owned()),
-            }
+        self.indexed(partition, |check, job: &JobHead| match JobPurpose::of(job.queue, job.alias) {
+            Some(JobPurpose::Notification(slot, client)) => check.notification(within, slot, client),
+            Some(JobPurpose::Outcome { lane, key, .. }) => check.outcome(within, lane, key),
+            None => Err("its purpose is unknown".to_owned()),
         });
         self.rows(Table::JobBodies, partition, |check, key, _| {
             let id = JobId(key.as_slice().try_into().map_err(|_| "its key is not that of a job")?);
             if bodies.contains(&id) { Ok(()) } else { check.needs(Table::JobHeads, partition, key) }
         });
+    }
+
+    /// A notification is that of a pair with something to tell.
+    fn notification(&self, within: &Within, slot: DeviceSlot, client: Incarnation) -> Result<(), Wrong> {
+        within.is_there(slot)?;
+        let pair: Option<NotificationState> = self.record(within.partition, &key::pair(slot, client))?;
+        match pair {
+            Some(pair) if pair.pending.is_some() || pair.in_flight.is_some() => Ok(()),
+            Some(_) => Err("its client has nothing to be told of its device".to_owned()),
+            None => Err("its pair of device and client is missing".to_owned()),
+        }
+    }
+
+    /// An outcome is told to the receiver that its command names. It may outlive the command, which
+    /// goes with its device, or with its age: then there is nothing to tell.
+    fn outcome(&self, within: &Within, lane: OutcomeLane, command: CommandKey) -> Result<(), Wrong> {
+        if command.at > within.head.stamp.max(within.head.now) {
+            return Err("its command was not given yet".to_owned());
+        }
+        let command: Option<Command> = self.record(within.partition, &key::moment(command))?;
+        match command.map(|command| command.notify) {
+            Some(Some(receiver)) if OutcomeLane::of(&receiver) == lane => Ok(()),
+            Some(Some(_)) => Err("the receiver of its command has another lane".to_owned()),
+            Some(None) => Err("its command has no receiver".to_owned()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -68,7 +68,7 @@ impl Writing<'_> {
     fn deleted(&mut self, data: &Data) -> Result<BTreeSet<u32>, StoreError> {
         let mut slots = BTreeSet::new();
         let Some(rows) = data.rows(Table::Deleted).filter(|rows| rows.len() > 0) else { return Ok(slots) };
-        let mut pairs = self.writer.table(Table::Pairs)?;
+        let mut pairs = self.writer.table(Table::NotificationStates)?;
         for (key, _) in rows.finals() {
             let gone = pairs.first(self.partition, &KeyRange::of(key), usize::MAX, |_, _| Ok(true))?;
             gone.iter().try_for_each(|(pair, _)| pairs.remove(self.partition, pair))?;

@@ -49,6 +49,9 @@ pub(crate) enum Found<'a> {
     Value(&'a [u8]),
 }
 
+/// A key, and its row unless that is deleted.
+pub(crate) type CopiedRow = (Key, Option<Box<[u8]>>);
+
 /// What a checkpoint does with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Final<'a> {
@@ -179,26 +182,32 @@ impl Rows {
         self.rows.range((range.low, range.high))
     }
 
-    /// The first changed rows of a range as of batch `seq`, from its front or its back; `None` is a
-    /// deletion.
-    pub(crate) fn some(
+    /// Changed rows of a range as of batch `seq`, from its front or its back; `None` is a deletion.
+    /// Stops after `rows_max` rows, or after the row that brings their values to `bytes_max`. Also
+    /// answers whether there are more.
+    pub(crate) fn first_changed(
         &self,
         range: &KeyRange,
         seq: u64,
         ascending: bool,
-        limit: usize,
-    ) -> Vec<(Key, Option<Box<[u8]>>)> {
-        let touched = |(key, row): (&Key, &RowVersions)| match row.at(seq) {
-            Found::Untouched => None,
-            Found::Deleted => Some((key.clone(), None)),
-            Found::Value(value) => Some((key.clone(), Some(Box::from(value)))),
-        };
-        let rows = self.range(range);
-        if ascending {
-            rows.filter_map(touched).take(limit).collect()
-        } else {
-            rows.rev().filter_map(touched).take(limit).collect()
+        (rows_max, bytes_max): (usize, usize),
+    ) -> (Vec<CopiedRow>, bool) {
+        let mut rows = self.range(range);
+        let mut next = || if ascending { rows.next() } else { rows.next_back() };
+        let (mut copied, mut bytes) = (Vec::new(), 0);
+        while let Some((key, row)) = next() {
+            let value = match row.at(seq) {
+                Found::Untouched => continue,
+                Found::Deleted => None,
+                Found::Value(value) => Some(value),
+            };
+            if copied.len() >= rows_max || bytes >= bytes_max {
+                return (copied, true);
+            }
+            bytes += value.map_or(0, <[u8]>::len);
+            copied.push((key.clone(), value.map(Box::from)));
         }
+        (copied, false)
     }
 
     /// Every row as it is at the end, in order of key; those that leave nothing behind are left

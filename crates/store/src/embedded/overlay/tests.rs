@@ -50,7 +50,7 @@ fn seeing(overlay: &Overlay, seq: u64) -> Seeing {
     let data = overlay.read();
     let mut all = Seeing::default();
     if let Some(rows) = data.rows(Table::JobHeads) {
-        for (key, value) in rows.some(&KeyRange::all(), seq, true, usize::MAX) {
+        for (key, value) in rows.first_changed(&KeyRange::all(), seq, true, (usize::MAX, usize::MAX)).0 {
             let at = match rows.at(&key, seq) {
                 Found::Value(value) => Some(Box::from(value)),
                 Found::Deleted => None,
@@ -165,4 +165,35 @@ fn the_memory_of_all_overlays_is_known_until_nobody_reads_them() {
     apply(&one, 3, deletions.collect(), &existence);
     drop(other);
     assert_eq!(memory.bytes(), 0, "what was born here and deleted takes nothing, nor does what nobody reads");
+}
+
+#[test]
+fn rows_are_copied_up_to_a_count_and_a_size() {
+    let overlay = Overlay::default();
+    let sized = |(number, bytes)| Change::Put {
+        table: Table::JobHeads,
+        key: key(number),
+        value: vec![0; bytes].into(),
+    };
+    let mut changes: Vec<_> = (1..).zip([10, 200, 10, 10, 10]).map(sized).collect();
+    changes.push(put(Table::JobHeads, 9, 1));
+    apply(&overlay, 1, changes, &none());
+    apply(&overlay, 2, vec![Change::Delete { table: Table::JobHeads, key: key(4) }], &none());
+    apply(&overlay, 3, vec![put(Table::JobHeads, 0, 1)], &none());
+    let data = overlay.read();
+    let rows = data.rows(Table::JobHeads).expect("changed");
+    for (ascending, most, copied, are_more) in [
+        // What is deleted again was never there.
+        (true, (usize::MAX, usize::MAX), &[1, 2, 3, 5, 9][..], false),
+        (true, (5, usize::MAX), &[1, 2, 3, 5, 9], false),
+        (true, (4, usize::MAX), &[1, 2, 3, 5], true),
+        (true, (usize::MAX, 10), &[1], true),
+        (true, (usize::MAX, 11), &[1, 2], true),
+        (false, (2, usize::MAX), &[9, 5], true),
+        (false, (usize::MAX, 30), &[9, 5, 3, 2], true),
+    ] {
+        let (found, more) = rows.first_changed(&KeyRange::all(), 2, ascending, most);
+        let keys: Vec<u8> = found.iter().map(|(key, _)| key[0]).collect();
+        assert_eq!((&keys[..], more), (copied, are_more), "{ascending} {most:?}");
+    }
 }

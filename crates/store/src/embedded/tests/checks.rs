@@ -10,8 +10,8 @@ use blocklog::RealDisk;
 use records::{
     AliasKey, Attempt, AttemptDetail, Client, Connection, CountedOf, Counts, CountsKey, Delivery,
     DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind,
-    JobHead, JobId, JobState, Metric, Op, PaceOverride, Pair, PartitionHead, Quarantined, QueueKey, Sign,
-    SignReading, Terms,
+    GatheredReport, GatheredReports, JobHead, JobId, JobState, Metric, NotificationState, Op, PaceOverride,
+    PartitionHead, Quarantined, QueueKey, Sign, SignReading, Terms,
 };
 
 mod campaigns;
@@ -96,7 +96,7 @@ fn told() -> Vec<Op> {
         progress,
         resend_of: None,
     };
-    let pair = Pair {
+    let pair = NotificationState {
         slot: SLOT,
         client: CLIENT,
         untold: vec![EventKind::Changed],
@@ -131,7 +131,7 @@ fn told() -> Vec<Op> {
     vec![
         Op::PutDelivery(Box::new(delivery)),
         Op::PutAttempt(attempt),
-        Op::PutPair(Box::new(pair)),
+        Op::PutNotificationState(Box::new(pair)),
         Op::PutJob(Box::new(job)),
         Op::PutJobBody(JOB, Arc::from(&b"{}"[..])),
     ]
@@ -178,7 +178,16 @@ fn everything() -> Vec<Op> {
     ];
     ops.extend((1..=300).map(|readings| sign(readings % 2, readings)));
     ops.extend(told());
+    ops.push(gathered(1));
+    ops.push(gathered(3));
     ops
+}
+
+fn gathered(first: u64) -> Op {
+    let report = GatheredReport { device: device("A", 0).id, ts: None, value: Value::Number(1.0) };
+    let reports = vec![report.clone(), report];
+    let (gather, lineage, received_at) = (Incarnation(9), Lineage(1), Timestamp(1_000));
+    Op::PutGatheredReports(Box::new(GatheredReports { gather, first, lineage, received_at, reports }))
 }
 
 fn sign(slot: u32, readings: u32) -> Op {
@@ -316,7 +325,7 @@ fn a_row_that_is_missing_is_told_by_what_names_it() {
         (Table::Events, moment(0), "what it names is not in events"),
         (Table::Deliveries, moment(1), "its delivery is missing"),
         (Table::Progress, moment(1), "its row in delivery_progress is missing"),
-        (Table::Pairs, key::pair(SLOT, CLIENT), "its pair of device and client is missing"),
+        (Table::NotificationStates, key::pair(SLOT, CLIENT), "its pair of device and client is missing"),
         (Table::JobHeads, key::job(JOB), "its row in job_heads is missing"),
     ];
     for (table, key, expect) in cases {

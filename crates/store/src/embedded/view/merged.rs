@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use std::ops::Bound;
 
 use crate::codec::key::Key;
-use crate::embedded::overlay::Overlay;
+use crate::embedded::overlay::{CopiedRow, Overlay};
 use crate::embedded::partition::Moment;
 use crate::embedded::tables::{Row, Rows, Table};
 use crate::key_range::KeyRange;
@@ -14,8 +14,12 @@ use crate::port::StoreError;
 /// A key, and its row unless that is gone.
 type RowOrGone = (Key, Option<Vec<u8>>);
 
-/// Rows copied from an overlay at once: the committer waits meanwhile.
-const COPIED_AT_ONCE: usize = 128;
+/// Rows copied from an overlay the first time: many reads end with the first row.
+const COPIED_ROWS_FIRST: usize = 4;
+/// Rows copied at a time, at most: the committer waits meanwhile.
+const COPIED_ROWS_MAX: usize = 128;
+/// Copying also stops after the row that brings the values to this size.
+const COPIED_BYTES_MAX: usize = 64 * 1_024;
 
 /// Rows in one direction.
 pub(super) struct Merged<'a> {
@@ -39,6 +43,7 @@ impl<'a> Merged<'a> {
             seq: moment.seq,
             rest: Some(range.clone()),
             ascending,
+            rows_next: COPIED_ROWS_FIRST,
             copied: VecDeque::new(),
         };
         let overlays = moment.overlays.iter().map(|overlay| overlay_rows(&**overlay)).collect();
@@ -105,7 +110,9 @@ struct OverlayRows<'a> {
     /// What is not copied yet; `None` at the end.
     rest: Option<KeyRange>,
     ascending: bool,
-    copied: VecDeque<(Key, Option<Box<[u8]>>)>,
+    /// Rows that are copied next.
+    rows_next: usize,
+    copied: VecDeque<CopiedRow>,
 }
 
 impl OverlayRows<'_> {
@@ -120,9 +127,11 @@ impl OverlayRows<'_> {
         let Some(mut range) = self.rest.take() else { return };
         let data = self.overlay.read();
         let Some(rows) = data.rows(self.table) else { return };
-        self.copied = rows.some(&range, self.seq, self.ascending, COPIED_AT_ONCE).into();
-        let last = self.copied.back().filter(|_| self.copied.len() == COPIED_AT_ONCE);
-        let Some((last, _)) = last else { return };
+        let (copied, are_more) =
+            rows.first_changed(&range, self.seq, self.ascending, (self.rows_next, COPIED_BYTES_MAX));
+        self.copied = copied.into();
+        self.rows_next = (2 * self.rows_next).min(COPIED_ROWS_MAX);
+        let Some((last, _)) = self.copied.back().filter(|_| are_more) else { return };
         let end = Bound::Excluded(last.clone());
         if self.ascending {
             range.low = end;

@@ -22,7 +22,7 @@ pub(super) fn page(
     if page.limit == 0 || view.is_deleted(slot)? {
         return Ok(Vec::new());
     }
-    let mut gathering = Gathering { moment, slot, page: ReadingPage::new(page) };
+    let mut gathering = ReadingsPage { moment, slot, page: ReadingPage::new(page) };
     if page.ascending {
         gathering.blobs()?;
         gathering.chunks()?;
@@ -33,13 +33,13 @@ pub(super) fn page(
     Ok(gathering.page.finish())
 }
 
-struct Gathering<'a> {
+struct ReadingsPage<'a> {
     moment: &'a Moment,
     slot: DeviceSlot,
     page: ReadingPage,
 }
 
-impl Gathering<'_> {
+impl ReadingsPage<'_> {
     /// In the direction of the page.
     fn sort<T>(&self, sources: &mut [T], span: impl Fn(&T) -> Span) {
         if self.page.is_ascending() {

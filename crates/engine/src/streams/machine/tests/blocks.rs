@@ -15,7 +15,7 @@ fn of_two(bench: &mut Bench, change: impl FnOnce(&mut StreamSettings)) {
 fn rows(bench: &Bench) -> (usize, usize) {
     let (view, stream) = (bench.store.view(id()).expect("opens"), Incarnation::in_partition(0, 0));
     let blocks = view.stream_blocks(stream, 0, 99).expect("reads").len();
-    (blocks, view.stream_chunks(stream, 0, usize::MAX).expect("reads").len())
+    (blocks, view.stream_chunks(stream, 0..u64::MAX, usize::MAX).expect("reads").len())
 }
 
 #[test]
@@ -140,10 +140,40 @@ fn the_first_message_of_a_duplicate_is_found_wherever_it_lies() {
     let again: Vec<_> = ids.iter().map(|id| from_source(id, id)).collect();
     let firsts = reader.first_messages(&name("orders"), &again).expect("is read");
     for (place, first) in firsts.iter().enumerate() {
+        let first = &first.appended;
         assert_eq!((first.id, first.conflict), (Some(place as u64 + 1), false), "{}", ids[place]);
     }
     let other = reader.first_messages(&name("orders"), &[from_source("other", "2")]).expect("is read");
-    assert!(other[0].conflict && other[0].id == Some(3), "{other:?}");
+    assert!(other[0].appended.conflict && other[0].appended.id == Some(3), "{other:?}");
     let gone = reader.first_messages(&name("orders"), &[from_source("a", "99")]).expect("is read");
-    assert_eq!(gone[0].id, None);
+    assert_eq!((gone[0].appended.id, &gone[0].untold), (None, &None));
+}
+
+#[test]
+fn blocks_leave_memory_once_nobody_used_them_for_as_long_as_their_stream_says() {
+    let mut bench = Bench::new();
+    of_two(&mut bench, |_| {});
+    bench.append_new("orders", &["a", "a", "a"]);
+    assert_eq!(bench.work(), 1);
+    let is_in_memory = |bench: &Bench, last| {
+        bench.context.tails.get(&name("orders")).is_some_and(|open| open.has_before(last))
+    };
+    let unload = |bench: &Bench, later: Duration| {
+        let tails = &bench.context.tails;
+        bench.context.unload(&bench.store, bench.now, std::time::Instant::now() + later);
+        tails.handled.add_unloaded(bench.now);
+        tails.handled.of(Incarnation::in_partition(0, 0)).unloaded.map_or(0, |unloaded| unloaded.blocks)
+    };
+    bench.pass(Duration::from_secs(50));
+    assert!(unload(&bench, Duration::ZERO) == 0 && is_in_memory(&bench, 2));
+    bench.append_new("orders", &["a"]);
+    assert_eq!(bench.work(), 1);
+    bench.pass(Duration::from_secs(15));
+    assert_eq!(unload(&bench, Duration::ZERO), 1, "the stream is used, its first block is not");
+    assert!(!is_in_memory(&bench, 2) && is_in_memory(&bench, 4), "the newest message is young");
+    assert_eq!(bench.all("orders"), of(1..=4, "a"));
+    assert_eq!(bench.context.indexes.streams().len(), 1, "it was read from its file");
+    assert_eq!(unload(&bench, Duration::from_secs(59)), 1);
+    assert_eq!(unload(&bench, Duration::from_secs(61)), 3, "both indexes that were read");
+    assert!(bench.context.indexes.streams().is_empty());
 }

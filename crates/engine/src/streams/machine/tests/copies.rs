@@ -6,7 +6,7 @@ use records::{CopyDirection, StreamCopy};
 
 use super::*;
 use crate::streams::SubscriptionStart;
-use crate::streams::copy::{CopiedSpan, CopyFrom, CopyMove, NewCopy, PeerIdentity};
+use crate::streams::copy::{CopiedSpan, CopyFrom, CopyMove, NewCopy, PeerIdentity, ReportsTerms};
 use crate::streams::input::{MoveCopyCall, PutCopyCall};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -21,13 +21,14 @@ fn to(copy: &str, node: &str) -> NewCopy {
         from: None,
         live_permille: 0,
         rate: None,
+        reports: None,
     }
 }
 
 fn step(from: u64, to: u64, peer: &str) -> CopyMove {
     let peer = PeerIdentity { node: "dc1".into(), stream: peer.into() };
     let lane = CopyLane::Backlog;
-    CopyMove::Step(CopiedSpan { lane, from, to, copied: to - from, duplicates: 0, peer })
+    CopyMove::Step(CopiedSpan { copied: to - from, ..CopiedSpan::of_nothing(lane, (from, to), peer) })
 }
 
 impl Bench {
@@ -58,6 +59,12 @@ impl Bench {
         let (reply, mut answer) = Reply::new();
         let input = StreamsInput::PauseCopy { stream: name("orders"), copy: copy.into(), paused, reply };
         self.settle(vec![input]);
+        answer.try_recv().expect("it is answered")
+    }
+
+    fn delete_copy(&mut self, copy: &str) -> Answered<()> {
+        let (reply, mut answer) = Reply::new();
+        self.settle(vec![StreamsInput::DeleteCopy { stream: name("orders"), copy: copy.into(), reply }]);
         answer.try_recv().expect("it is answered")
     }
 
@@ -129,6 +136,35 @@ fn a_move_of_a_copy_that_was_made_again_meanwhile_moves_nothing() {
 }
 
 #[test]
+fn a_copy_that_gets_more_segments_begins_again_where_it_began() {
+    let of = |segments: &[&str]| NewCopy {
+        segments: segments.iter().copied().map(Box::from).collect(),
+        ..to("c", "dc1")
+    };
+    for (before, after, expect) in [
+        (&["a", "b"][..], &["b"][..], 3),
+        (&["a", "b"], &["b", "a"], 3),
+        (&[], &["a"], 3),
+        (&["a"], &["a", "b"], 1),
+        (&["a"], &["b"], 1),
+        (&["a"], &[], 1),
+    ] {
+        let mut bench = Bench::new();
+        bench.append_new("orders", &["x", "x", "x"]);
+        let from = Some(CopyFrom::Here(SubscriptionStart::Behind(1)));
+        assert_eq!(bench.put_copy(NewCopy { from, ..of(before) }), Ok(true));
+        let read = bench.copies().remove(0);
+        assert_eq!(bench.move_copy("c", step(1, 3, "dc1.a")), Ok(CopyProgress::Moved));
+        assert_eq!(bench.put_copy(of(after)), Ok(false));
+        assert_eq!(bench.copies()[0].position, expect, "{before:?} {after:?}");
+        if expect == 1 {
+            let late = bench.move_copy_read_as(read, step(1, 3, "dc1.a"));
+            assert_eq!(late, Ok(CopyProgress::Elsewhere), "what it took was of the segments before");
+        }
+    }
+}
+
+#[test]
 fn what_a_copy_has_not_taken_outlives_its_age() {
     let mut bench = Bench::new();
     bench.set("orders", |settings| {
@@ -183,6 +219,7 @@ fn a_durable_append_is_saved_at_once_in_every_mode() {
             run: None,
             expect_last_id: None,
             is_durable: true,
+            is_gathered: false,
             taken_by: None,
             reply,
         };
@@ -196,4 +233,30 @@ fn a_durable_append_is_saved_at_once_in_every_mode() {
         let stream = view.stream_of("shop", "orders").expect("reads").expect("there").incarnation;
         assert_eq!(view.stream_tail(stream).expect("reads").expect("there").messages, 1, "{mode:?}");
     }
+}
+
+#[test]
+fn a_copy_of_reports_gathers_under_one_name_until_it_is_made_again() {
+    let mut bench = Bench::new();
+    let reports = |selector: Option<&str>| NewCopy {
+        reports: Some(ReportsTerms { selector: selector.map(Box::from) }),
+        ..to("dc1", "dc1")
+    };
+    let gathers = |bench: &Bench| bench.context.copies.gathering();
+    bench.put_copy(reports(None)).expect("allowed");
+    let first = gathers(&bench);
+    assert_eq!((first.len(), first[0].selection.as_ref()), (1, None));
+    bench.put_copy(reports(Some("site=12"))).expect("allowed");
+    let narrowed = gathers(&bench);
+    assert_eq!((narrowed[0].gather, narrowed[0].selection.is_some()), (first[0].gather, true));
+    bench.pause_copy("dc1", true).expect("there");
+    assert_eq!(gathers(&bench), narrowed, "one that rests gathers on");
+    bench.load();
+    assert_eq!(gathers(&bench), narrowed);
+    bench.put_copy(to("dc1", "dc1")).expect("allowed");
+    assert_eq!(gathers(&bench), [], "it is of kind messages now");
+    bench.put_copy(reports(None)).expect("allowed");
+    assert_ne!(gathers(&bench)[0].gather, first[0].gather, "its numbers begin anew");
+    bench.delete_copy("dc1").expect("there");
+    assert_eq!(gathers(&bench), []);
 }

@@ -113,6 +113,7 @@ impl Lives {
             run: None,
             expect_last_id: None,
             is_durable: false,
+            is_gathered: false,
             taken_by: None,
             reply,
         };

@@ -6,6 +6,7 @@ use records::StreamMove;
 use store::{BlockStorage, SwitchedBlocks};
 
 use super::*;
+use crate::streams::ReceiptOf;
 use crate::streams::block_sweep::sweep_storage;
 
 struct MovingBench {
@@ -110,6 +111,34 @@ fn blocks_go_down_a_chain_of_storages_as_they_grow_old() {
     assert_eq!(of.bench.machine().loaded.len(), 0, "nobody uses it");
     let now = of.bench.now;
     assert_eq!(of.bench.machine().next_wakeup(now), None, "there is nothing more to do");
+}
+
+#[test]
+fn what_lies_in_a_storage_that_is_away_is_not_told_rather_than_gone() {
+    let mut of = bench();
+    of.stream("orders", 2);
+    of.bench.append("orders", ["1", "x"].map(|id| from_source(id, id)).into());
+    of.bench.work();
+    of.pass(Duration::from_secs(4_000));
+    assert_eq!(of.files(), (0, 2, 0));
+    let receipt = |of: &MovingBench, id: &str| {
+        let origin = ReceiptOf::Origin("till".into(), OwnedExternalId::from_text(id));
+        let receipt = of.bench.context.receipt(&of.bench.store, &name("orders"), &origin);
+        receipt.map(|shown| shown.id).map_err(|problem| problem.code)
+    };
+    let firsts = |of: &MovingBench| {
+        let reader = StreamReader { store: &of.bench.store, context: &of.bench.context };
+        let again = ["1", "x", "9"].map(|id| from_source(id, id));
+        let firsts = reader.first_messages(&name("orders"), &again).expect("is read");
+        firsts.into_iter().map(|first| (first.appended.id, first.untold.is_some())).collect::<Vec<_>>()
+    };
+    of.cold.go_away(true);
+    assert_eq!(firsts(&of), [(None, true), (Some(4), false), (None, false)], "a text has a row of its own");
+    let away = Err("storage_unavailable");
+    assert_eq!(["1", "x", "9"].map(|id| receipt(&of, id)), [away, away, Err("unknown_message")]);
+    of.cold.go_away(false);
+    assert_eq!(firsts(&of), [(Some(3), false), (Some(4), false), (None, false)]);
+    assert_eq!(["1", "x", "9"].map(|id| receipt(&of, id)), [Ok(3), Ok(4), Err("unknown_message")]);
 }
 
 #[test]
@@ -284,17 +313,19 @@ fn many_streams_take_turns() {
 fn a_disk_that_is_nearly_full_has_blocks_move_early_and_drops_none() {
     let mut of = bench();
     of.stream("orders", 6);
-    of.bench.settle(vec![StreamsInput::Disk { is_nearly_full: true }]);
+    of.bench.settle(vec![StreamsInput::Disk { room: ::streams::FreeSpace::Low }]);
     of.pass(Duration::from_secs(1));
     assert_eq!(of.files(), (0, 3, 0));
     assert_eq!(of.bench.append_new("orders", &["a", "a"]), [7, 8]);
     of.pass(Duration::from_secs(1));
     assert_eq!(of.files(), (0, 4, 0));
     assert_eq!(of.bench.all("orders").len(), 8);
-    // With the storage away nothing here makes room.
+    // With the storage away nothing here makes room: what is left is used, and then no more.
     of.cold.go_away(true);
     of.bench.append_new("orders", &["a", "a"]);
     of.pass(Duration::from_secs(1));
+    assert_eq!(of.bench.append_new("orders", &["a"]), [11], "nothing is dropped in vain");
+    of.bench.settle(vec![StreamsInput::Disk { room: ::streams::FreeSpace::Exhausted }]);
     let answer = of.bench.begin("orders", vec![message("a")], None).try_recv().expect("is answered");
     assert_eq!(answer.expect_err("has no room").code, "stream_full");
 }

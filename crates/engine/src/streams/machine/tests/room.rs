@@ -1,6 +1,8 @@
 //! Room for what is appended: on a disk that is nearly full, and of memory where very much is not
 //! stored.
 
+use ::streams::FreeSpace;
+
 use super::*;
 
 /// A stream of three stored blocks with two messages of a kilobyte each.
@@ -16,8 +18,8 @@ fn of_three_blocks(when_full: records::WhenFull) -> Bench {
     bench
 }
 
-fn disk(bench: &mut Bench, is_nearly_full: bool) {
-    bench.settle(vec![StreamsInput::Disk { is_nearly_full }]);
+fn disk(bench: &mut Bench, room: FreeSpace) {
+    bench.settle(vec![StreamsInput::Disk { room }]);
 }
 
 fn refusal(bench: &mut Bench, stream: &str, text: &str) -> Option<&'static str> {
@@ -32,7 +34,7 @@ fn ids(bench: &Bench) -> Vec<u64> {
 #[test]
 fn on_a_disk_that_is_nearly_full_the_oldest_blocks_make_room() {
     let mut bench = of_three_blocks(records::WhenFull::DropOldest);
-    disk(&mut bench, true);
+    disk(&mut bench, FreeSpace::Low);
     let text = "b".repeat(900);
     assert_eq!(refusal(&mut bench, "orders", &text), None);
     bench.work();
@@ -41,7 +43,7 @@ fn on_a_disk_that_is_nearly_full_the_oldest_blocks_make_room() {
     assert_eq!(ids(&bench), [3, 4, 5, 6, 7, 8], "the block that went had room for two");
     assert_eq!(refusal(&mut bench, "orders", &text), None);
     assert_eq!(ids(&bench), [5, 6, 7, 8, 9]);
-    disk(&mut bench, false);
+    disk(&mut bench, FreeSpace::Enough);
     assert_eq!(refusal(&mut bench, "orders", &text), None);
     assert_eq!(ids(&bench), [5, 6, 7, 8, 9, 10]);
 }
@@ -49,13 +51,30 @@ fn on_a_disk_that_is_nearly_full_the_oldest_blocks_make_room() {
 #[test]
 fn on_a_disk_that_is_nearly_full_an_append_is_refused_where_nothing_may_go() {
     let mut bench = of_three_blocks(records::WhenFull::Reject);
-    disk(&mut bench, true);
+    disk(&mut bench, FreeSpace::Low);
     assert_eq!(refusal(&mut bench, "orders", "b"), Some("stream_full"));
-    assert_eq!(refusal(&mut bench, "others", "b"), Some("stream_full"), "it has no block that could go");
+    let others = "others";
+    assert_eq!(refusal(&mut bench, others, "b"), None, "what may drop, and has nothing, uses what is left");
+    disk(&mut bench, FreeSpace::Exhausted);
+    assert_eq!(refusal(&mut bench, others, "b"), Some("stream_full"), "it has no block that could go");
     assert_eq!(ids(&bench), [1, 2, 3, 4, 5, 6]);
-    disk(&mut bench, false);
+    disk(&mut bench, FreeSpace::Enough);
     assert_eq!(refusal(&mut bench, "orders", "b"), None);
     assert_eq!(refusal(&mut bench, "others", "b"), None);
+}
+
+#[test]
+fn on_a_disk_without_any_room_the_oldest_blocks_go_once_and_nothing_is_appended() {
+    let mut bench = of_three_blocks(records::WhenFull::DropOldest);
+    disk(&mut bench, FreeSpace::Exhausted);
+    for _ in 0..5 {
+        assert_eq!(refusal(&mut bench, "orders", "b"), Some("stream_full"));
+        bench.work();
+    }
+    assert_eq!((ids(&bench), bench.files()), (vec![3, 4, 5, 6], 2), "its room is not there yet");
+    disk(&mut bench, FreeSpace::Enough);
+    assert_eq!(refusal(&mut bench, "orders", "b"), None);
+    assert_eq!(ids(&bench), [3, 4, 5, 6, 7]);
 }
 
 #[test]

@@ -24,7 +24,10 @@ pub(super) async fn start<const N: usize>(names: [&'static str; N]) -> [TestNode
 
 impl TestNode {
     pub(super) async fn start(name: &'static str) -> Self {
-        let rig = Rig::start(&[("FIELDPOST_NODE__NAME", name)]).await;
+        Self::on(name, Rig::start(&[("FIELDPOST_NODE__NAME", name)]).await).await
+    }
+
+    pub(super) async fn on(name: &'static str, rig: Rig) -> Self {
         let line = NodeLine::start(rig.site.http.address().await).await;
         Self { name, rig, line }
     }

@@ -113,6 +113,39 @@ async fn a_restored_node_loses_nothing_and_repeats_nothing() {
     assert_eq!(checked["messages"], 11);
 }
 
+/// Copies a folder with all that is in it.
+fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
+    let copied = std::process::Command::new("cp").arg("-r").arg(from).arg(to).status();
+    assert!(copied.expect("cp").success());
+}
+
+#[tokio::test]
+async fn a_copied_data_directory_calls_new_messages_by_names_of_its_own() {
+    let [mut one, twin, centre] = start(["device", "device", "centre"]).await;
+    append_numbers(&one.rig, 1, 3).await;
+    // The second device is set up from the first one's disk.
+    let site = one.rig.stop_keeping_site().await;
+    let there = twin.rig.site.data_dir();
+    let mut twin_site = twin.rig.stop_keeping_site().await;
+    std::fs::remove_dir_all(&there).expect("removed");
+    copy_folder(&site.data_dir(), &there);
+    twin_site.set("FIELDPOST_NODE__NAME", "device");
+    one.rig = crate::contract::rig::Rig::on(site).await;
+    let twin = TestNode::on("device", crate::contract::rig::Rig::on(twin_site).await).await;
+    for (node, first) in [(&one, 101), (&twin, 201)] {
+        append_numbers(&node.rig, first, 3).await;
+        copied_to(node, &centre, COPY).await;
+    }
+    until(&centre.rig, |stream| stream["messages"] == 9).await;
+    let mut all = numbers(&read_all(&centre.rig).await, "payload");
+    all.sort_unstable();
+    assert_eq!(all, [1, 2, 3, 101, 102, 103, 201, 202, 203]);
+    let (of_one, of_twin) = (origins(&one).await, origins(&twin).await);
+    assert_eq!(of_one[..3], of_twin[..3], "what was there is called what it was");
+    assert_ne!(of_one[3].0, of_twin[3].0);
+    assert_eq!(of_one[2].0, of_one[3].0, "the first one goes on as it was");
+}
+
 #[tokio::test]
 async fn a_device_set_up_anew_under_its_name_is_another_one() {
     let [mut one, two] = start(["one", "two"]).await;

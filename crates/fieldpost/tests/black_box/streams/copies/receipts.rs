@@ -43,6 +43,26 @@ async fn a_receipt_names_the_nodes_that_have_a_message() {
 }
 
 #[tokio::test]
+async fn a_copy_that_gets_more_segments_claims_nothing_that_it_left_out() {
+    let [one, two] = start(["one", "two"]).await;
+    append(&one.rig, &json!({"messages": [{"payload": 1, "segment": "a"}, {"payload": 2, "segment": "b"}]}))
+        .await;
+    one.knows(&two).await;
+    one.copies(COPY, &json!({"direction": "to", "node": "two", "segments": ["b"]})).await;
+    assert_eq!(receipt(&one, "id=2&nodes=2&wait=30s").await["enough"], true);
+    assert_eq!(receipt(&one, "id=1").await["durable_on"], json!(["one"]));
+    two.line.cut();
+    one.copies(COPY, &json!({"direction": "to", "node": "two", "segments": ["a", "b"]})).await;
+    assert_eq!(receipt(&one, "id=1").await["durable_on"], json!(["one"]), "it has not gone yet");
+    two.line.mend();
+    assert_eq!(receipt(&one, "id=1&nodes=2&wait=30s").await["enough"], true);
+    let there = super::super::read_all(&two.rig).await;
+    let mut payloads = super::super::numbers(&there, "payload");
+    payloads.sort_unstable();
+    assert_eq!(payloads, [1, 2], "each once");
+}
+
+#[tokio::test]
 async fn what_is_not_saved_counts_nowhere() {
     let [one] = start(["one"]).await;
     super::super::set(&one.rig, &json!({"save": "memory"})).await;

@@ -62,7 +62,7 @@ fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
             Resident::Device(profile, state, seen) => {
                 devices.insert(profile.id.clone(), Shown::of(&profile, &state, seen));
             }
-            Resident::Pair(pair) => pairs.push((pair.slot, pair.client)),
+            Resident::NotificationState(pair) => pairs.push((pair.slot, pair.client)),
             Resident::Job(_) => jobs += 1,
             Resident::ReportIds(slot, ids) => drop(report_ids.insert(slot, ids.as_slice().to_vec())),
             Resident::Quarantined(key, cost) => quarantined.push((key, cost)),

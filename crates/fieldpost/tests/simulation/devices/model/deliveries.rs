@@ -350,7 +350,7 @@ impl Partition {
             Ok(())
         };
         let device = self.devices.get_mut(&device).expect("it is there");
-        if device.pairs.get(&client).is_some_and(telling::Pair::is_told) {
+        if device.pairs.get(&client).is_some_and(telling::ExpectedNotifications::is_told) {
             device.pairs.remove(&client);
         }
         Ok(answer)

@@ -8,7 +8,7 @@ use engine::records::{Connection, DeviceProfile, DeviceState, Seen};
 use records::{DeviceSlot, EventKind};
 
 use super::listening::Mark;
-use super::telling::Pair;
+use super::telling::ExpectedNotifications;
 use crate::harness::calls::CallId;
 
 /// A device.
@@ -39,7 +39,7 @@ pub(crate) struct Device {
     pub(crate) ids_ever: BTreeSet<u64>,
     pub(crate) readings: Vec<Taken>,
     pub(crate) events: Vec<Event>,
-    pub(crate) pairs: BTreeMap<Incarnation, Pair>,
+    pub(crate) pairs: BTreeMap<Incarnation, ExpectedNotifications>,
 }
 
 /// The id of a report with effect: by which call it came, and in which life of the process.

@@ -40,7 +40,7 @@ impl Evidence {
                 Op::PutAttempt(attempt) => evidence.attempts.push((attempt.delivery, attempt.number)),
                 Op::PutProgress(key, progress) => drop(evidence.progress.insert(key, progress)),
                 Op::PutDevice(profile) => evidence.profiles.push((profile.id, profile.slot)),
-                Op::PutPair(pair) => {
+                Op::PutNotificationState(pair) => {
                     let flight = pair.in_flight.as_ref();
                     let taken =
                         flight.map(|flight| (pair.slot, pair.client, flight.delivery, flight.attempts));

@@ -13,9 +13,9 @@ use super::device::Device;
 /// Kinds that a body names at most.
 const TYPES_MAX: usize = 8;
 
-/// A client and a device.
+/// What a client has to be told of a device, and how far its notifications have come.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pair {
+pub(crate) struct ExpectedNotifications {
     /// Every event since the first one to tell, with the value before it.
     pub(crate) events: Vec<(EventKind, Option<Value>)>,
     /// How many of them the client knows.
@@ -78,7 +78,7 @@ pub(crate) struct Attempt {
     pub(crate) error: Option<AttemptError>,
 }
 
-impl Pair {
+impl ExpectedNotifications {
     /// Whether the client knows everything.
     pub(crate) fn is_told(&self) -> bool {
         self.told == self.events.len() && self.pending.is_none() && self.flight.is_none()
@@ -101,7 +101,11 @@ impl Pair {
 }
 
 /// The complete picture of a device, as it is told now.
-pub(crate) fn body(device: &Device, pair: &Pair, noticed_at: Timestamp) -> serde_json::Value {
+pub(crate) fn body(
+    device: &Device,
+    pair: &ExpectedNotifications,
+    noticed_at: Timestamp,
+) -> serde_json::Value {
     let untold = &pair.events[pair.told..];
     let newest = &untold[untold.len().saturating_sub(TYPES_MAX)..];
     let types: Vec<&str> = newest.iter().map(|(kind, _)| kind.as_str()).collect();

@@ -59,6 +59,18 @@ impl OnDisk {
         }
     }
 
+    /// One that was made of a backup.
+    pub(crate) fn restored(
+        plan: &MachinePlan,
+        clock: Arc<VirtualClock>,
+        backup: &[u8],
+    ) -> Result<Self, StoreError> {
+        let made = Self::new(plan, clock);
+        let disk = Arc::new(made.disk.clone()) as Arc<dyn Disk>;
+        store::restore(backup, "the backup", &disk, &made.options)?;
+        Ok(made)
+    }
+
     fn as_seen(&self) -> Arc<dyn Disk> {
         let never_synced = match self.injected {
             Some(InjectedFault::ForgottenSync) => Some(""),
@@ -189,6 +201,15 @@ impl Storage for OnDisk {
         self.disk.fail_write(NEVER);
         self.disk.fail_sync(NEVER);
         self.disk.set_capacity(None);
+    }
+
+    fn backup(&mut self) -> Option<Vec<u8>> {
+        let mut backup = self.opened.as_ref()?.backup().ok()?;
+        let mut bytes = Vec::new();
+        while let Some(piece) = backup.next_piece().ok()? {
+            bytes.extend(piece);
+        }
+        Some(bytes)
     }
 
     fn kill(&mut self) {

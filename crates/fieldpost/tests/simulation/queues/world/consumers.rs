@@ -92,7 +92,7 @@ impl World {
         let call = self.next_call();
         let partition = self.partition_of(queue);
         let Some(server) = &mut self.server else { return };
-        let inbox = server.door(partition).inbox.clone();
+        let inbox = server.partition(partition).inbox.clone();
         let want = Want { max: asked.max, ttr: asked.ttr, wait: Duration::ZERO, process: asked.process };
         let (input, receiver) = driving::consume(queue.clone(), &want, asked.until, &inbox);
         let (ttr, is_own) = (asked.ttr, asked.process.is_some());

@@ -73,7 +73,7 @@ impl World {
         let made = made.expect("the workload makes jobs that may be");
         // A calendar begins behind the moment of the call.
         jobs.iter_mut().for_each(|job| begin_calendar(job, wall));
-        let input = QueueInput::Publish { queue: queue.clone(), jobs: made, once, reply };
+        let input = QueueInput::Publish { queue: queue.clone(), jobs: made, once, source: None, reply };
         let meant = Meant::Publish { call, queue: queue.clone(), jobs, once };
         let then = Then::Published(Box::new(publishing));
         self.ask(&queue, (input, meant), Waiting::on(receiver, Answer::Published), then);
@@ -123,6 +123,7 @@ impl World {
             },
             group: name(self, 3, "group"),
             recurs,
+            idempotency_key: None,
             attributes: Vec::new(),
         }
     }

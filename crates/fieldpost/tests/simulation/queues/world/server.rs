@@ -22,14 +22,14 @@ use crate::queues::meant::Meant;
 const RETURNS_MAX: usize = 4_096;
 
 /// A partition of queues, and the ways in.
-pub(crate) struct Door {
+pub(crate) struct SimulatedPartition {
     pub(crate) port: Port<QueuePartition, Meant>,
     /// Where leases go back that reached nobody. The partition's own inbox is the port's.
     pub(crate) inbox: mpsc::Sender<<QueuePartition as Machine>::Input>,
     returns: mpsc::Receiver<QueueInput>,
 }
 
-impl Door {
+impl SimulatedPartition {
     /// What came back since this was last asked, in order.
     pub(crate) fn returned(&mut self) -> Vec<Vec<Held>> {
         let inputs = std::iter::from_fn(|| self.returns.try_recv().ok());
@@ -41,7 +41,7 @@ impl Door {
 
 /// A running process.
 pub(crate) struct Server {
-    pub(crate) doors: Vec<Door>,
+    pub(crate) partitions: Vec<SimulatedPartition>,
 }
 
 impl Server {
@@ -57,11 +57,11 @@ impl Server {
     ) -> Result<Self, StoreError> {
         let context = process.context(settings);
         let load = |id: &PartitionId| load(process, &context, resident_max, *id);
-        Ok(Self { doors: partitions.iter().map(load).collect::<Result<_, _>>()? })
+        Ok(Self { partitions: partitions.iter().map(load).collect::<Result<_, _>>()? })
     }
 
-    pub(crate) fn door(&mut self, partition: PartitionId) -> &mut Door {
-        &mut self.doors[index_of(partition)]
+    pub(crate) fn partition(&mut self, partition: PartitionId) -> &mut SimulatedPartition {
+        &mut self.partitions[index_of(partition)]
     }
 }
 
@@ -70,12 +70,12 @@ fn load(
     context: &EngineContext,
     resident_max: usize,
     id: PartitionId,
-) -> Result<Door, StoreError> {
+) -> Result<SimulatedPartition, StoreError> {
     let (kernel, number) = (Arc::clone(&context.kernel), process.number);
     let load =
         move || QueuePartition::load(&*kernel.store, id, resident_max, number, kernel.moment_of_load());
     let (kernel, effects) = (Arc::clone(&context.kernel), Arc::clone(&context.queues));
     let port = Port::new(Runner::new(id, load()?, Box::new(load), kernel, effects), process);
     let (inbox, returns) = mpsc::channel(RETURNS_MAX);
-    Ok(Door { port, inbox, returns })
+    Ok(SimulatedPartition { port, inbox, returns })
 }

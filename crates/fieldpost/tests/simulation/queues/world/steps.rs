@@ -22,7 +22,7 @@ impl World {
         let moment = Moment { now: self.machine.clock.now(), wall: self.machine.clock.wall() };
         let gone = self.gone();
         let Some(server) = &mut self.server else { return Ok(()) };
-        let port = &mut server.door(partition).port;
+        let port = &mut server.partition(partition).port;
         let Some(Stepped { inputs, batch, more }) = port.step(count, &self.machine) else {
             return self.take_answers();
         };
@@ -63,13 +63,13 @@ impl World {
         let Some(server) = &mut self.server else { return };
         if self.closing {
             // Nobody takes them any more: they end with their time.
-            server.doors.iter_mut().for_each(|door| drop(door.returned()));
+            server.partitions.iter_mut().for_each(|partition| drop(partition.returned()));
             return;
         }
         let mut returned = Vec::new();
-        for door in &mut server.doors {
-            let id = door.port.runner.id();
-            returned.extend(door.returned().into_iter().map(|held| (id, held)));
+        for partition in &mut server.partitions {
+            let id = partition.port.runner.id();
+            returned.extend(partition.returned().into_iter().map(|held| (id, held)));
         }
         for (partition, held) in returned {
             let leases = self.leases_of(&held);

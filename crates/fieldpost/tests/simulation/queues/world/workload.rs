@@ -100,11 +100,11 @@ impl Workload for World {
     }
 
     fn port(&self, partition: PartitionId) -> Option<&dyn AnyPort> {
-        Some(&self.server.as_ref()?.doors[index_of(partition)].port)
+        Some(&self.server.as_ref()?.partitions[index_of(partition)].port)
     }
 
     fn port_mut(&mut self, partition: PartitionId) -> Option<&mut dyn AnyPort> {
-        Some(&mut self.server.as_mut()?.door(partition).port)
+        Some(&mut self.server.as_mut()?.partition(partition).port)
     }
 
     fn track(&mut self, partition: PartitionId) -> &mut dyn AnyTrack {

@@ -37,6 +37,7 @@ impl World {
             run: None,
             expect_last_id,
             is_durable: false,
+            is_gathered: false,
             taken_by: Some(Arc::clone(&taken_by)),
             reply,
         };

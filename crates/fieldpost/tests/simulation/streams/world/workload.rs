@@ -13,7 +13,7 @@ use engine::streams::StreamPartition;
 use records::{StreamBlock, StreamMove, WhenFull};
 use store::{BlockStorage, BlockStorages, StoreError};
 
-use super::{Server, World, partition};
+use super::{Server, World, free_space, partition};
 use crate::harness::calls::{Calls, Expectations};
 use crate::harness::machine::Machine;
 use crate::harness::one_partition::{Phase, one_partition};
@@ -95,12 +95,13 @@ impl Workload for World {
 
     fn load(&mut self, process: &Process) -> Result<(), StoreError> {
         let context = process.context(&self.plan.settings);
-        context.streams.disk_is_nearly_full(self.is_nearly_full);
+        context.streams.disk_has(free_space(self.is_nearly_full));
         let (shared, memory_max) = (context.clone(), self.plan.memory_bytes as usize);
         let load = move || {
             let streams = &shared.streams;
             let loaded = StreamPartition::load(&*shared.kernel.store, partition(), memory_max)?;
-            let loaded = loaded.on_disk(streams.is_disk_nearly_full());
+            let loaded = loaded.on_disk(streams.free_space());
+            let loaded = loaded.on_node(streams.node_name(), &*shared.kernel.store);
             streams.partition_loaded(partition(), &loaded);
             Ok(loaded)
         };

@@ -278,6 +278,7 @@ fn settings() -> Settings {
         keep: engine::settings::Keep::default(),
         jobs_resident_max: 65_536,
         node_name: None,
+        directory_mark: None,
         streams_memory_bytes: 64_000_000,
         block_storages: Default::default(),
         coordination: engine::CoordinationSettings::default(),

@@ -190,6 +190,7 @@ mod tests {
             on_conflict: OnConflict::Reject,
             group: Some(group.into()),
             recurs: None,
+            idempotency_key: None,
             attributes: Vec::new(),
         };
         Known { new: Some(new), is_given: true, promised: Some(Timestamp(due)), ..Known::default() }

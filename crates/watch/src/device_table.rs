@@ -6,11 +6,11 @@ use crate::device::Device;
 
 /// The devices.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
+pub(crate) struct DeviceTable {
     devices: BySlot<Device>,
 }
 
-impl Roster {
+impl DeviceTable {
     pub(crate) fn get(&self, slot: DeviceSlot) -> Option<&Device> {
         self.devices.get(slot)
     }
@@ -45,10 +45,10 @@ mod tests {
 
     use super::*;
 
-    impl Roster {
+    impl DeviceTable {
         /// Devices of no particular kind in the given slots.
         pub(crate) fn of(slots: impl IntoIterator<Item = u32>) -> Self {
-            let mut roster = Self::default();
+            let mut devices = Self::default();
             for slot in slots.into_iter().map(DeviceSlot) {
                 let profile = DeviceProfile {
                     id: DeviceId::new("0xA").expect("an id"),
@@ -63,9 +63,9 @@ mod tests {
                     expected_from: Attended(0),
                     clients: Vec::new(),
                 };
-                roster.put(slot, Device::load(&profile, DeviceState::default(), None));
+                devices.put(slot, Device::load(&profile, DeviceState::default(), None));
             }
-            roster
+            devices
         }
     }
 }

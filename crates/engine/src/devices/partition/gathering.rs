@@ -1,0 +1,267 @@
+//! Reports that copies of kind `reports` bring to other nodes: written in the batch of the reports
+//! themselves, in rows that go once the stream of the copy has them.
+//!
+//! Each copy has a line of rows with running numbers, which say where a report is in its order.
+//! A line that is empty keeps one row without reports, so that no number is given twice.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use base::{DeviceId, Incarnation, Lineage, PartitionId, Timestamp, Value};
+use fleet::Selection;
+use fleet::selection::Selectable;
+use records::{Connection, DevicePlace, DeviceSlot, GatheredReport, GatheredReports, Op};
+use store::{StoreError, View};
+use tokio::sync::watch;
+
+use super::{DeviceStep, Partition};
+use crate::FleetIndexes;
+use crate::devices::context::DeviceContext;
+use crate::devices::effect::DeviceEffect;
+use crate::devices::input::GatheredInput;
+use crate::gathering::{GatheredBacklog, GatheringList};
+
+/// Reports of a row at most: two rows are no more than one append takes.
+pub(super) const ROW_REPORTS_MAX: usize = 500;
+/// A row that is larger is ended: so the weight of a batch shows what is gathered in it.
+const ROW_BYTES_MAX: usize = 64 << 10;
+/// Rows of copies that are gone that one step deletes.
+const FORGOTTEN_AT_ONCE: usize = 500;
+
+/// What a partition gathers, and what waits of it.
+#[derive(Debug)]
+pub(super) struct Gatherer {
+    copies: watch::Receiver<GatheringList>,
+    wanted: GatheringList,
+    fleet: Arc<FleetIndexes>,
+    lines: BTreeMap<Incarnation, GatherLine>,
+    backlog: GatheredBacklog,
+}
+
+/// The rows of a copy.
+#[derive(Debug)]
+struct GatherLine {
+    /// The number of the next report.
+    next: u64,
+    rows: VecDeque<GatheredRow>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct GatheredRow {
+    first: u64,
+    backlog: GatheredBacklog,
+}
+
+/// The rows that a step has begun, by copy.
+#[derive(Debug, Default)]
+pub(super) struct BegunRows {
+    rows: BTreeMap<Incarnation, BegunRow>,
+    /// Reports that the step has gathered.
+    added: u64,
+    /// Rows were written or deleted.
+    is_changed: bool,
+}
+
+#[derive(Debug, Default)]
+struct BegunRow {
+    reports: Vec<GatheredReport>,
+    bytes: usize,
+}
+
+impl Default for GatherLine {
+    fn default() -> Self {
+        Self { next: 1, rows: VecDeque::new() }
+    }
+}
+
+impl GatheredRow {
+    fn of(row: &GatheredReports) -> Self {
+        let backlog = GatheredBacklog { reports: row.reports.len() as u64, bytes: row.bytes() };
+        Self { first: row.first, backlog }
+    }
+}
+
+impl GatherLine {
+    fn push(&mut self, row: &GatheredReports) {
+        // The row that kept the number is this one from now on.
+        if self.rows.back().is_some_and(|last| last.first == row.first) {
+            self.rows.pop_back();
+        }
+        self.next = row.next();
+        self.rows.push_back(GatheredRow::of(row));
+    }
+}
+
+impl Gatherer {
+    pub(super) fn new(context: &DeviceContext) -> Self {
+        let mut copies = context.gatherings.follow();
+        let wanted = Arc::clone(&copies.borrow_and_update());
+        let fleet = Arc::clone(&context.fleet);
+        Self { copies, wanted, fleet, lines: BTreeMap::new(), backlog: GatheredBacklog::default() }
+    }
+
+    /// Takes up what is stored.
+    pub(super) fn load(&mut self, view: &dyn View) -> Result<(), StoreError> {
+        view.each_gathered(&mut |row| {
+            self.lines.entry(row.gather).or_default().push(row);
+            let GatheredBacklog { reports, bytes } = GatheredRow::of(row).backlog;
+            self.backlog.reports += reports;
+            self.backlog.bytes += bytes;
+        })
+    }
+
+    pub(super) fn backlog(&self) -> GatheredBacklog {
+        self.backlog
+    }
+
+    /// Looks whether there are other copies than before.
+    pub(super) fn refresh(&mut self) {
+        // Without a sender nothing changes any more.
+        if self.copies.has_changed().unwrap_or(false) {
+            self.wanted = Arc::clone(&self.copies.borrow_and_update());
+        }
+    }
+
+    fn wants(&self, gather: Incarnation) -> bool {
+        self.wanted.iter().any(|wanted| wanted.gather == gather)
+    }
+
+    fn put(&mut self, row: GatheredReports, step: &mut DeviceStep<'_>) {
+        let GatheredBacklog { reports, bytes } = GatheredRow::of(&row).backlog;
+        self.backlog.reports += reports;
+        self.backlog.bytes += bytes;
+        step.own.gathered.added += reports;
+        step.own.gathered.is_changed = true;
+        self.lines.entry(row.gather).or_default().push(&row);
+        step.push(Op::PutGatheredReports(Box::new(row)));
+    }
+
+    fn delete(&mut self, gather: Incarnation, row: GatheredRow, step: &mut DeviceStep<'_>) {
+        self.backlog.reports -= row.backlog.reports;
+        self.backlog.bytes -= row.backlog.bytes;
+        step.own.gathered.is_changed = true;
+        step.push(Op::DeleteGatheredReports(gather, row.first));
+    }
+
+    /// Ends the row that a step has begun for a copy.
+    fn end_row(&mut self, gather: Incarnation, lineage: Lineage, step: &mut DeviceStep<'_>) {
+        let Some(BegunRow { reports, .. }) = step.own.gathered.rows.remove(&gather) else { return };
+        let first = self.lines.entry(gather).or_default().next;
+        let row = GatheredReports { gather, first, lineage, received_at: step.now, reports };
+        self.put(row, step);
+    }
+}
+
+impl Partition {
+    /// Gathers an accepted report for the copies that want it.
+    pub(super) fn gather(
+        &mut self,
+        (slot, device): (DeviceSlot, &DeviceId),
+        (value, ts): (&Value, Option<Timestamp>),
+        step: &mut DeviceStep<'_>,
+    ) {
+        if self.gatherer.wanted.is_empty() {
+            return;
+        }
+        let place = DevicePlace { partition: self.id, slot };
+        for wanted in &*Arc::clone(&self.gatherer.wanted) {
+            let is_wanted = wanted.selection.as_ref().is_none_or(|selection| self.is_meant(place, selection));
+            if !is_wanted {
+                continue;
+            }
+            let report = GatheredReport { device: device.clone(), ts, value: value.clone() };
+            let begun = step.own.gathered.rows.entry(wanted.gather).or_default();
+            begun.bytes += report.bytes();
+            begun.reports.push(report);
+            if begun.bytes >= ROW_BYTES_MAX || begun.reports.len() >= ROW_REPORTS_MAX {
+                self.gatherer.end_row(wanted.gather, self.lineage, step);
+            }
+        }
+    }
+
+    /// Whether a selection means a device, as the index has it. One that its own report has just
+    /// registered is not there yet: it has a kind, and nothing else.
+    fn is_meant(&self, place: DevicePlace, selection: &Selection) -> bool {
+        let fleet = &self.gatherer.fleet;
+        if fleet.device_id(place).is_some() {
+            return fleet.matches(place, selection);
+        }
+        self.devices.get(place.slot).is_some_and(|device| {
+            selection.matches(Selectable {
+                kind: self.devices.kind(device).as_str(),
+                labels: &[],
+                connection: Connection::Online,
+                connected: false,
+                answering: true,
+                clients: &[],
+            })
+        })
+    }
+
+    /// Writes what the step has gathered, and tells what waits.
+    pub(super) fn write_gathered(&mut self, step: &mut DeviceStep<'_>) {
+        while let Some(gather) = step.own.gathered.rows.keys().next().copied() {
+            self.gatherer.end_row(gather, self.lineage, step);
+        }
+        if step.own.gathered.is_changed {
+            let (backlog, added) = (self.gatherer.backlog, step.own.gathered.added);
+            step.emit(DeviceEffect::Gathered(self.id, backlog, added));
+        }
+    }
+
+    pub(super) fn apply_to_gathered(
+        &mut self,
+        input: GatheredInput,
+        step: &mut DeviceStep<'_>,
+    ) -> DeviceEffect {
+        match input {
+            GatheredInput::Taken { gather, next, reply } => {
+                self.gathered_taken(gather, next, step);
+                DeviceEffect::Kept(reply)
+            }
+            GatheredInput::Forget { reply } => DeviceEffect::Swept(reply, self.forget_gathered(step)),
+        }
+    }
+
+    /// The stream of a copy has the reports in front of number `next`: their rows go.
+    fn gathered_taken(&mut self, gather: Incarnation, next: u64, step: &mut DeviceStep<'_>) {
+        let mut taken = Vec::new();
+        let Some(line) = self.gatherer.lines.get_mut(&gather) else { return };
+        while let Some(row) =
+            line.rows.pop_front_if(|row| row.first < next && row.first + row.backlog.reports <= next)
+        {
+            taken.push(row);
+        }
+        let (first, is_empty) = (line.next, line.rows.is_empty());
+        if is_empty && !taken.is_empty() {
+            let (lineage, received_at) = (self.lineage, step.now);
+            let row = GatheredReports { gather, first, lineage, received_at, reports: Vec::new() };
+            self.gatherer.put(row, step);
+        }
+        taken.into_iter().for_each(|row| self.gatherer.delete(gather, row, step));
+    }
+
+    /// Deletes rows of copies that are gone; whether there are more.
+    fn forget_gathered(&mut self, step: &mut DeviceStep<'_>) -> bool {
+        let mut left = FORGOTTEN_AT_ONCE;
+        let gone: Vec<_> =
+            self.gatherer.lines.keys().copied().filter(|gather| !self.gatherer.wants(*gather)).collect();
+        for gather in gone {
+            while let Some(row) = self.gatherer.lines.get_mut(&gather).and_then(|line| line.rows.pop_front())
+            {
+                self.gatherer.delete(gather, row, step);
+                left -= 1;
+                if left == 0 {
+                    return true;
+                }
+            }
+            self.gatherer.lines.remove(&gather);
+        }
+        false
+    }
+}
+
+/// A partition was loaded with this waiting.
+pub(super) fn tell_loaded(partition: PartitionId, gatherer: &Gatherer, context: &DeviceContext) {
+    context.gatherings.set_backlog(partition, gatherer.backlog(), 0);
+}

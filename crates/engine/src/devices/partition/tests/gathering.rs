@@ -1,0 +1,118 @@
+//! Reports that are gathered for copies: what they are, that each is there once, and when they go.
+
+use base::Incarnation;
+use records::GatheredReports;
+
+use super::rig::{Rig, number};
+use super::*;
+use crate::devices::input::{GatheredInput, Input};
+use crate::devices::intake::ReportId;
+use crate::gathering::Gathering;
+use crate::streams::{CopyKey, StreamName};
+
+const ALL: Incarnation = Incarnation(71);
+const DOORS: Incarnation = Incarnation(72);
+
+fn gathering(gather: Incarnation, selector: Option<&str>) -> Gathering {
+    let stream = StreamName::new("edge", "reports").expect("a name");
+    let selection = selector.map(|text| fleet::Selection::parse(text).expect("a selection"));
+    Gathering { gather, key: CopyKey { stream, copy: "dc1".into() }, selection }
+}
+
+impl Rig {
+    fn gather_for(&self, copies: Vec<Gathering>) {
+        self.context.devices.gatherings.set(copies);
+    }
+
+    fn rows(&self, gather: Incarnation) -> Vec<GatheredReports> {
+        self.view().gathered_reports((gather, 0), usize::MAX).expect("reads")
+    }
+
+    /// The values that are gathered, and the number of the first.
+    fn gathered(&self, gather: Incarnation) -> (u64, Vec<String>) {
+        let rows = self.rows(gather);
+        let values = rows.iter().flat_map(|row| &row.reports).map(|report| report.value.to_json());
+        (rows.first().map_or(0, |row| row.first), values.collect())
+    }
+
+    fn taken(&mut self, gather: Incarnation, next: u64) {
+        self.ask(|reply| Input::Gathered(GatheredInput::Taken { gather, next, reply }));
+    }
+}
+
+#[test]
+fn without_a_copy_nothing_is_gathered() {
+    let mut rig = Rig::linked();
+    rig.report("0xA", number(1));
+    assert_eq!(rig.gathered(ALL), (0, vec![]));
+}
+
+#[test]
+fn accepted_reports_are_gathered_in_order_with_their_times_and_without_repeats() {
+    let mut rig = Rig::linked();
+    rig.gather_for(vec![gathering(ALL, None)]);
+    let said = |value, ts| Said::Value { value: number(value), ts };
+    rig.say_with_id("0xA", said(1, None), Some(ReportId(1)));
+    rig.say_with_id("0xA", said(1, None), Some(ReportId(1)));
+    rig.say("0xA", Said::Alive);
+    rig.say("0xA", said(7, None));
+    rig.say("0xA", said(0, Some(Timestamp(5))));
+    assert_eq!(rig.gathered(ALL), (1, vec!["1".to_owned(), "0".to_owned()]), "7 is nothing that a lock says");
+    let times: Vec<_> = rig.rows(ALL).iter().map(|row| (row.received_at, row.reports[0].ts)).collect();
+    assert_eq!(times, [(rig.now(), None), (rig.now(), Some(Timestamp(5)))]);
+}
+
+#[test]
+fn a_copy_gets_what_its_selector_means() {
+    let mut rig = Rig::linked();
+    rig.create_kind("door", "door");
+    rig.gather_for(vec![gathering(ALL, None), gathering(DOORS, Some("kind=door"))]);
+    rig.report("0xA", number(1));
+    rig.report("door", number(5));
+    assert_eq!(rig.gathered(ALL).1, ["1", "5"]);
+    assert_eq!(rig.gathered(DOORS), (1, vec!["5".to_owned()]), "each copy has numbers of its own");
+}
+
+#[test]
+fn what_a_stream_has_goes_and_its_numbers_do_not_come_again() {
+    let mut rig = Rig::linked();
+    rig.gather_for(vec![gathering(ALL, None)]);
+    (0..3).for_each(|_| drop(rig.report("0xA", number(1))));
+    rig.taken(ALL, 3);
+    assert_eq!(rig.gathered(ALL), (3, vec!["1".to_owned()]));
+    rig.taken(ALL, 4);
+    rig.taken(ALL, 4);
+    assert_eq!(rig.gathered(ALL), (4, vec![]), "one row without reports keeps the number");
+    rig.restart();
+    rig.attend();
+    rig.report("0xA", number(0));
+    assert_eq!(rig.gathered(ALL), (4, vec!["0".to_owned()]));
+    assert_eq!(rig.rows(ALL).len(), 1);
+}
+
+#[test]
+fn what_waits_is_known_after_a_start_and_goes_with_its_copy() {
+    let mut rig = Rig::linked();
+    rig.gather_for(vec![gathering(ALL, None)]);
+    (0..3).for_each(|_| drop(rig.report("0xA", number(1))));
+    let waiting = rig.context.devices.gatherings.figures().waiting;
+    assert_eq!(waiting.reports, 3);
+    rig.restart();
+    rig.attend();
+    assert_eq!(rig.context.devices.gatherings.figures().waiting, waiting);
+    rig.gather_for(vec![]);
+    assert!(!rig.ask(|reply| Input::Gathered(GatheredInput::Forget { reply })));
+    assert_eq!(rig.rows(ALL), []);
+    assert_eq!(rig.context.devices.gatherings.figures().waiting.bytes, 0);
+}
+
+#[test]
+fn a_large_step_is_gathered_in_rows_that_one_append_takes() {
+    let mut rig = Rig::linked();
+    rig.gather_for(vec![gathering(ALL, None)]);
+    // Equal ones: a step takes them all.
+    let said = (0..1_200).map(|_| Said::Value { value: number(1), ts: None }).collect();
+    rig.say_many("0xA", said);
+    let rows: Vec<_> = rig.rows(ALL).iter().map(|row| (row.first, row.reports.len())).collect();
+    assert_eq!(rows, [(1, 500), (501, 500), (1_001, 200)]);
+}

@@ -1,0 +1,231 @@
+//! A node: its server, the copies that run there, and all that its streams ever showed.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::task::{Context, Waker};
+
+use ::streams::own_origins::own_source;
+use base::{Incarnation, Lineage, Problem, Timestamp};
+use copies::run_copy;
+use engine::context::EngineContext;
+use engine::streams::{CopyKey, CopyTarget, StreamName};
+use records::{CopyDirection, StreamCopy};
+
+use super::exchange::{Exchange, NodeEnd, NodeHome};
+use super::plan::node_name;
+use crate::harness::node::Node;
+use crate::streams::message::GivenMessage;
+use crate::streams::model::Model;
+use crate::streams::world::World as Streams;
+
+/// A copy that runs.
+struct CopyTask {
+    generation: u64,
+    run: Pin<Box<dyn Future<Output = Problem>>>,
+    wakes_at: Arc<AtomicI64>,
+    has_ended: bool,
+}
+
+/// Messages that a stream showed, kept or gone: their numbers by id.
+#[derive(Clone, Default)]
+pub(super) struct SeenMessages {
+    pub(super) by_id: BTreeMap<u64, u64>,
+    pub(super) by_number: BTreeMap<u64, u64>,
+    /// Messages that are there twice.
+    pub(super) twice: Option<(u64, u64, u64)>,
+}
+
+/// A backup, and what it holds.
+pub(super) struct NodeBackup {
+    pub(super) bytes: Vec<u8>,
+    pub(super) seq: u64,
+    pub(super) model: Model,
+    pub(super) seen: BTreeMap<Incarnation, SeenMessages>,
+}
+
+/// A node.
+pub(super) struct SimNode {
+    pub(super) number: usize,
+    pub(super) node: Node<Streams>,
+    /// How often it came back with another disk.
+    pub(super) image: u64,
+    /// How often something that it had was taken from it, but by a crash.
+    pub(super) set_back: u64,
+    /// The process in which its copies run.
+    process: Option<u64>,
+    tasks: BTreeMap<CopyKey, CopyTask>,
+    pub(super) seen: BTreeMap<Incarnation, SeenMessages>,
+    pub(super) backup: Option<NodeBackup>,
+}
+
+/// What runners of copies share in the world.
+pub(super) struct Shared<'a> {
+    pub(super) exchange: &'a Exchange,
+    pub(super) runs: &'a Arc<AtomicU64>,
+}
+
+/// The number of a message, which is in its payload.
+pub(super) fn number_of(given: &GivenMessage) -> u64 {
+    let text = std::str::from_utf8(&given.payload).unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or(0)
+}
+
+impl SimNode {
+    pub(super) fn new(number: usize, node: Node<Streams>) -> Self {
+        Self {
+            number,
+            node,
+            image: 0,
+            set_back: 0,
+            process: None,
+            tasks: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            backup: None,
+        }
+    }
+
+    pub(super) fn context(&self) -> Option<&EngineContext> {
+        self.node.users().context()
+    }
+
+    /// What its streams have, durable or not yet.
+    pub(super) fn present(&self) -> &Model {
+        &self.node.users().model().present
+    }
+
+    /// What its streams keep through a crash.
+    pub(super) fn durable(&self) -> &Model {
+        self.node.users().model().durable()
+    }
+
+    /// What a stream of it calls itself.
+    pub(super) fn identity_of(&self, stream: Incarnation) -> Box<str> {
+        own_source(&node_name(self.number), Lineage(self.node.plan().seed), stream)
+    }
+
+    /// Whether its process is another one than when this was last asked; copies that ran in that
+    /// are gone.
+    pub(super) fn notice_process(&mut self) -> bool {
+        let process = self.node.process();
+        if process == self.process {
+            return false;
+        }
+        self.process = process;
+        self.tasks.clear();
+        true
+    }
+
+    /// Takes up what its streams show that they did not before, and forgets what a crash took.
+    pub(super) fn look_at_messages(&mut self) {
+        let Self { node, seen, .. } = self;
+        let present = &node.users().model().present.streams;
+        // A crash may take a stream whole, and then its incarnation is another's.
+        seen.retain(|stream, _| present.contains_key(stream));
+        for (stream, found) in present.iter().filter(|(_, found)| !found.is_deleted) {
+            let seen = seen.entry(*stream).or_default();
+            let is_other = |(id, number): (&u64, &u64)| {
+                let is_there = found.messages.get(id).is_none_or(|given| number_of(given) == *number);
+                (*id > found.last || !is_there).then_some(*id)
+            };
+            // What a crash took is a part of the end.
+            let taken = seen.by_id.iter().find_map(is_other);
+            for (_, number) in taken.map(|id| seen.by_id.split_off(&id)).unwrap_or_default() {
+                seen.by_number.remove(&number);
+            }
+            let newest = seen.by_id.last_key_value().map_or(0, |(id, _)| *id);
+            for (id, given) in found.messages.range(newest + 1..) {
+                let number = number_of(given);
+                seen.by_id.insert(*id, number);
+                if let Some(first) = seen.by_number.insert(number, *id) {
+                    seen.twice = Some((number, first, *id));
+                }
+            }
+        }
+    }
+
+    /// Begins the copies that are to run, and ends the others.
+    pub(super) fn tend_copies(&mut self, shared: &Shared<'_>) {
+        let Some(context) = self.node.users().context() else { return };
+        let wanted: BTreeMap<CopyKey, u64> = context
+            .streams
+            .running_copies()
+            .into_iter()
+            .map(|CopyTarget { key, generation }| (key, generation))
+            .collect();
+        self.tasks.retain(|key, task| wanted.get(key) == Some(&task.generation));
+        for (key, generation) in wanted {
+            if self.tasks.contains_key(&key) {
+                continue;
+            }
+            let row = self
+                .present()
+                .named(key.stream.stream())
+                .and_then(|(stream, _)| self.present().copies.get(&(stream, key.copy.clone())).cloned());
+            if let Some(task) = row.and_then(|row| self.task(&key, &row, generation, shared)) {
+                self.tasks.insert(key, task);
+            }
+        }
+    }
+
+    fn task(
+        &self,
+        key: &CopyKey,
+        row: &StreamCopy,
+        generation: u64,
+        Shared { exchange, runs }: &Shared<'_>,
+    ) -> Option<CopyTask> {
+        let other = StreamName::new(&row.other_namespace, &row.other_name).ok()?;
+        let to = node_number(&row.node).unwrap_or(self.number);
+        let wakes_at = Arc::new(AtomicI64::new(i64::MAX));
+        let home = NodeHome {
+            exchange: (*exchange).clone(),
+            node: self.number,
+            key: key.clone(),
+            clock: self.node.clock(),
+            wakes_at: Arc::clone(&wakes_at),
+            runs: Arc::clone(runs),
+        };
+        let end = |to, stream| NodeEnd {
+            exchange: (*exchange).clone(),
+            from: self.number,
+            to,
+            stream,
+            clock: self.node.clock(),
+        };
+        let (here, there) = (end(self.number, key.stream.clone()), end(to, other));
+        let (source, sink) = match row.direction {
+            CopyDirection::To => (here, there),
+            CopyDirection::From => (there, here),
+        };
+        let run = Box::pin(async move { run_copy(&home, &source, &sink, generation).await });
+        Some(CopyTask { generation, run, wakes_at, has_ended: false })
+    }
+
+    /// Copies that run.
+    pub(super) fn running(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Lets one copy go on, as far as it can.
+    pub(super) fn run_copy(&mut self, index: usize) {
+        let Some(task) = self.tasks.values_mut().nth(index).filter(|task| !task.has_ended) else { return };
+        task.wakes_at.store(i64::MAX, Ordering::Relaxed);
+        let mut context = Context::from_waker(Waker::noop());
+        task.has_ended = task.run.as_mut().poll(&mut context).is_ready();
+    }
+
+    /// When something happens on it by itself.
+    pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
+        let tasks = self.tasks.values().map(|task| task.wakes_at.load(Ordering::Relaxed));
+        let tasks = tasks.filter(|at| *at != i64::MAX).map(Timestamp);
+        tasks.chain(self.node.next_wakeup()).min()
+    }
+}
+
+/// Which node has a name; none is `self`.
+pub(super) fn node_number(name: &str) -> Option<usize> {
+    name.strip_prefix('n').and_then(|number| number.parse().ok())
+}
