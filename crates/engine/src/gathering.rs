@@ -5,10 +5,10 @@
 //! it to the stream of the copy, and says so. Until then the rows stay, so a crash at any point
 //! repeats an append, whose messages are duplicates.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use base::{Incarnation, PartitionId};
+use base::{Incarnation, PartitionId, Timestamp};
 use fleet::Selection;
 use tokio::sync::{Notify, watch};
 
@@ -48,6 +48,8 @@ pub(crate) struct Gatherings {
 struct GatheredInPartition {
     bytes: AtomicUsize,
     reports: AtomicU64,
+    /// What waits of each copy. Read when somebody looks at one.
+    by_copy: Mutex<Box<[CopyBacklog]>>,
     /// Told when there are rows to be taken.
     more: Notify,
     /// Told when less is waiting.
@@ -61,6 +63,17 @@ pub struct GatheredBacklog {
     pub reports: u64,
     /// Their bytes, about.
     pub bytes: usize,
+}
+
+/// What a partition has gathered for one copy and not given to its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyBacklog {
+    /// Names the gathered reports of the copy.
+    pub gather: Incarnation,
+    /// Reports that wait.
+    pub reports: u64,
+    /// When the oldest of them was received.
+    pub oldest_at: Timestamp,
 }
 
 /// Figures of gathering, of all partitions together.
@@ -107,10 +120,16 @@ impl Gatherings {
         self.list.borrow().iter().any(|gathering| gathering.key.stream == *stream)
     }
 
-    /// A partition has this waiting; so many reports came in addition.
-    pub(crate) fn set_backlog(&self, partition: PartitionId, backlog: GatheredBacklog, added: u64) {
+    /// A partition has this waiting, by copy and together; so many reports came in addition.
+    pub(crate) fn set_backlog(
+        &self,
+        partition: PartitionId,
+        (backlog, by_copy): (GatheredBacklog, Box<[CopyBacklog]>),
+        added: u64,
+    ) {
         let Some(of) = self.of(partition) else { return };
         self.gathered.fetch_add(added, Ordering::Relaxed);
+        *of.by_copy.lock().unwrap_or_else(PoisonError::into_inner) = by_copy;
         of.reports.store(backlog.reports, Ordering::Relaxed);
         let before = of.bytes.swap(backlog.bytes, Ordering::AcqRel);
         if backlog.reports > 0 {
@@ -119,6 +138,17 @@ impl Gatherings {
         if backlog.bytes < before {
             of.less.notify_waiters();
         }
+    }
+
+    /// What waits for the stream of a copy: how many reports, and since when the oldest does.
+    pub(crate) fn waiting_for(&self, gather: Incarnation) -> (u64, Option<Timestamp>) {
+        let of_copy = self.partitions.iter().filter_map(|of| {
+            let by_copy = of.by_copy.lock().unwrap_or_else(PoisonError::into_inner);
+            by_copy.iter().copied().find(|backlog| backlog.gather == gather)
+        });
+        of_copy.fold((0, None), |(reports, oldest): (u64, Option<Timestamp>), backlog| {
+            (reports + backlog.reports, oldest.into_iter().chain([backlog.oldest_at]).min())
+        })
     }
 
     /// Whether a partition may take no more reports now.
@@ -180,7 +210,8 @@ mod tests {
     fn reports_wait_while_too_much_is_gathered() {
         let gatherings = Gatherings::new(2);
         let set_backlog = |bytes| {
-            gatherings.set_backlog(PartitionId(1), GatheredBacklog { reports: 1, bytes }, 0);
+            let backlog = GatheredBacklog { reports: 1, bytes };
+            gatherings.set_backlog(PartitionId(1), (backlog, Box::default()), 0);
         };
         let mut room = Box::pin(gatherings.room(PartitionId(1)));
         assert!((&mut room).now_or_never().is_some(), "nothing waits");

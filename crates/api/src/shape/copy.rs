@@ -140,7 +140,7 @@ pub(crate) struct CopyShape<'a> {
     #[schema(schema_with = words::message_id)]
     position: String,
     /// Messages that are not copied. With `segments` those of others count too: it is at most so
-    /// much.
+    /// much. Of kind `reports`, accepted reports that are no messages yet count too.
     lag: u64,
     /// When the oldest of these was received.
     #[schema(required)]

@@ -19,7 +19,7 @@ use crate::FleetIndexes;
 use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::GatheredInput;
-use crate::gathering::{GatheredBacklog, GatheringList};
+use crate::gathering::{CopyBacklog, GatheredBacklog, GatheringList};
 
 /// Reports of a row at most: two rows are no more than one append takes.
 pub(super) const ROW_REPORTS_MAX: usize = 500;
@@ -49,6 +49,7 @@ struct GatherLine {
 #[derive(Clone, Copy, Debug)]
 struct GatheredRow {
     first: u64,
+    received_at: Timestamp,
     backlog: GatheredBacklog,
 }
 
@@ -77,7 +78,7 @@ impl Default for GatherLine {
 impl GatheredRow {
     fn of(row: &GatheredReports) -> Self {
         let backlog = GatheredBacklog { reports: row.reports.len() as u64, bytes: row.bytes() };
-        Self { first: row.first, backlog }
+        Self { first: row.first, received_at: row.received_at, backlog }
     }
 }
 
@@ -89,6 +90,12 @@ impl GatherLine {
         }
         self.next = row.next();
         self.rows.push_back(GatheredRow::of(row));
+    }
+
+    /// What waits: the rows follow one another without a gap.
+    fn backlog(&self, gather: Incarnation) -> Option<CopyBacklog> {
+        let oldest = self.rows.front().filter(|row| row.first < self.next)?;
+        Some(CopyBacklog { gather, reports: self.next - oldest.first, oldest_at: oldest.received_at })
     }
 }
 
@@ -110,8 +117,10 @@ impl Gatherer {
         })
     }
 
-    pub(super) fn backlog(&self) -> GatheredBacklog {
-        self.backlog
+    /// What waits, together and by copy.
+    fn backlog(&self) -> (GatheredBacklog, Box<[CopyBacklog]>) {
+        let by_copy = self.lines.iter().filter_map(|(gather, line)| line.backlog(*gather));
+        (self.backlog, by_copy.collect())
     }
 
     /// Looks whether there are other copies than before.
@@ -198,14 +207,15 @@ impl Partition {
         })
     }
 
-    /// Writes what the step has gathered, and tells what waits.
+    /// Writes what the step has gathered, and tells what waits, in front of the answers of the step:
+    /// whoever is told that a report is accepted finds it where it waits.
     pub(super) fn write_gathered(&mut self, step: &mut DeviceStep<'_>) {
         while let Some(gather) = step.own.gathered.rows.keys().next().copied() {
             self.gatherer.end_row(gather, self.lineage, step);
         }
         if step.own.gathered.is_changed {
-            let (backlog, added) = (self.gatherer.backlog, step.own.gathered.added);
-            step.emit(DeviceEffect::Gathered(self.id, backlog, added));
+            let (backlog, added) = (self.gatherer.backlog(), step.own.gathered.added);
+            step.effects.insert(0, DeviceEffect::Gathered(self.id, backlog, added));
         }
     }
 

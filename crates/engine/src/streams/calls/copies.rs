@@ -171,7 +171,12 @@ impl Streams {
                 let unsaved = found.open.as_deref().map_or(0, |open| open.stands().unsaved.0);
                 let kept = found.tail.messages + unsaved;
                 let lag = lag(row.position.saturating_add(ahead), &found.tail, kept, found.next);
-                (lag, if lag > 0 { self.received_behind(stream, row.position)? } else { None })
+                let oldest = if lag > 0 { self.received_behind(stream, row.position)? } else { None };
+                // What the stream has taken counts twice until its gathered rows are gone.
+                let gatherings = &self.engine.context().devices.gatherings;
+                let (gathered, waits_since) =
+                    row.gather().map_or((0, None), |gather| gatherings.waiting_for(gather));
+                (lag.saturating_add(gathered), oldest.into_iter().chain(waits_since).min())
             }
             CopyDirection::From => {
                 let newest = status.newest_there.unwrap_or(row.position);

@@ -95,15 +95,22 @@ fn what_waits_is_known_after_a_start_and_goes_with_its_copy() {
     let mut rig = Rig::linked();
     rig.gather_for(vec![gathering(ALL, None)]);
     (0..3).for_each(|_| drop(rig.report("0xA", number(1))));
-    let waiting = rig.context.devices.gatherings.figures().waiting;
-    assert_eq!(waiting.reports, 3);
+    let waits = |rig: &Rig| {
+        let gatherings = &rig.context.devices.gatherings;
+        (gatherings.figures().waiting, gatherings.waiting_for(ALL), gatherings.waiting_for(DOORS))
+    };
+    let waiting = waits(&rig);
+    assert_eq!((waiting.0.reports, waiting.1.0, waiting.2), (3, 3, (0, None)));
     rig.restart();
     rig.attend();
-    assert_eq!(rig.context.devices.gatherings.figures().waiting, waiting);
+    assert_eq!(waits(&rig), waiting);
+    rig.taken(ALL, 3);
+    let oldest_at = rig.rows(ALL)[0].received_at;
+    assert_eq!(waits(&rig).1, (1, Some(oldest_at)));
     rig.gather_for(vec![]);
     assert!(!rig.ask(|reply| Input::Gathered(GatheredInput::Forget { reply })));
     assert_eq!(rig.rows(ALL), []);
-    assert_eq!(rig.context.devices.gatherings.figures().waiting.bytes, 0);
+    assert_eq!((waits(&rig).0.bytes, waits(&rig).1), (0, (0, None)));
 }
 
 #[test]
