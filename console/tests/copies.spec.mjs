@@ -10,7 +10,7 @@ function append(site, from, count) {
 }
 
 test("messages are copied to another server, through a pause and while it is away", async (t) => {
-  const [site, other] = [await startSite(t), await startSite(t)];
+  const [site, other] = [await startSite(t), await startSite(t, { restarts: true })];
   await append(site, 0, 3);
   const copied = async () => (await site.api("GET", `${ORDERS}/copies/dc`)).copied;
   const there = async () => (await other.api("GET", ORDERS)).messages;

@@ -6,11 +6,12 @@
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { createHash } from "node:crypto";
+import { createHash, randomInt } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after } from "node:test";
@@ -18,6 +19,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { chromium } from "playwright-core";
 
 const PATIENCE_MS = 20_000;
+/**
+ * Ports of servers that are started again: below those that outgoing connections and `:0` get, so that
+ * nobody is given one while its server is away.
+ */
+const PORTS = [21_000, 32_000];
 /** The rules of axe-core that another theme may break. */
 const COLOUR_RULES = ["color-contrast", "link-in-text-block"];
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -47,11 +53,15 @@ function tokenSetting({ name, scopes }) {
   return `[[auth.tokens]]\nname = "${name}"\nsha256 = "${sha256}"\nscopes = ${JSON.stringify(scopes)}\n`;
 }
 
-/** A server until the test is over: `tokens` are let in, `settings` are more TOML. */
-export async function startSite(t, { tokens = [], settings = "" } = {}) {
-  const plain = tokens.length === 0 && settings === "";
-  const started = (plain ? spare : undefined) ?? start(tokens, settings);
-  if (plain) spare = start([], "");
+/**
+ * A server until the test is over: `tokens` are let in, `settings` are more TOML. One that `restarts`
+ * may be killed and started again.
+ */
+export async function startSite(t, { tokens = [], settings = "", restarts = false } = {}) {
+  const plain = tokens.length === 0 && settings === "" && !restarts;
+  const http = restarts ? await freeAddress() : "127.0.0.1:0";
+  const started = (plain ? spare : undefined) ?? start(tokens, settings, http);
+  if (plain) spare = start([], "", http);
   const site = await started;
   t.after(() => site.kill());
   return site;
@@ -70,18 +80,32 @@ export function shared(make) {
   return () => (made ??= make({ after: (end) => ends.push(end) }));
 }
 
-async function start(tokens, settings) {
-  const site = new Site(await mkdtemp(join(process.env["FIELDPOST_FOLDER"] ?? tmpdir(), "site-")), tokens, settings);
+/** An address at which nobody listens; any one, because other runs look for theirs at the same time. */
+async function freeAddress() {
+  for (;;) {
+    const port = randomInt(...PORTS);
+    const listener = createServer();
+    const free = await new Promise((resolve, reject) => {
+      listener.once("error", (error) => (error.code === "EADDRINUSE" ? resolve(false) : reject(error)));
+      listener.listen(port, "127.0.0.1", () => listener.close(() => resolve(true)));
+    });
+    if (free) return `127.0.0.1:${port}`;
+  }
+}
+
+async function start(tokens, settings, http) {
+  const folder = await mkdtemp(join(process.env["FIELDPOST_FOLDER"] ?? tmpdir(), "site-"));
+  const site = new Site(folder, tokens, settings, http);
   await site.start();
   return site;
 }
 
 class Site {
-  constructor(folder, tokens, settings) {
+  constructor(folder, tokens, settings, http) {
     this.folder = folder;
     this.tokens = tokens;
     this.settings = settings;
-    this.http = "127.0.0.1:0";
+    this.http = http;
   }
 
   get url() {

@@ -139,14 +139,16 @@ test("a stage that waits is approved", async (t) => {
   const ids = IDS.slice(0, 4);
   await site.api("PUT", "/v1/rollouts/try", { payload: 1, devices: ids, stages: [{ share: 0.5, approve: true }] });
   await visit(site, "/rollouts/try", {}, async (page) => {
-    await Promise.all(ids.map(async (id) => {
-      const polled = await site.api("GET", `/v1/devices/${id}/poll?wait=2s`);
+    // Those of the stage are told at once, the others when it is approved.
+    const answering = Promise.all(ids.map(async (id) => {
+      const polled = await site.api("GET", `/v1/devices/${id}/poll?wait=15s`);
       if (polled !== undefined) await site.api("POST", `/v1/devices/${id}/ack`, { message_id: polled.message_id, ok: true });
     }));
     await page.getByRole("img", { name: "2 acknowledged, 2 waiting" }).waitFor();
     await page.getByRole("button", { name: "Approve stage 1" }).click();
     await until(null, async () => (await rollout(site, "try")).stage);
     await page.getByRole("button", { name: "Approve stage 1" }).waitFor({ state: "detached" });
+    await answering;
   });
 });
 

@@ -72,7 +72,7 @@ test("a narrow token sees only its pages, and asks for nothing else", async (t) 
 });
 
 test("a page says that it is old while the server is away, and goes on when it is back", async (t) => {
-  const site = await startSite(t);
+  const site = await startSite(t, { restarts: true });
   await site.api("POST", "/v1/devices", { id: "lock1" });
   await visit(site, "/events", { expected: AWAY }, async (page) => {
     await page.getByText("No event matches").waitFor();

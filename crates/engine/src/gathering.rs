@@ -5,6 +5,7 @@
 //! it to the stream of the copy, and says so. Until then the rows stay, so a crash at any point
 //! repeats an append, whose messages are duplicates.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -65,7 +66,7 @@ pub struct GatheredBacklog {
     pub bytes: usize,
 }
 
-/// What a partition has gathered for one copy and not given to its stream.
+/// What was gathered for one copy and not given to its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyBacklog {
     /// Names the gathered reports of the copy.
@@ -140,15 +141,18 @@ impl Gatherings {
         }
     }
 
-    /// What waits for the stream of a copy: how many reports, and since when the oldest does.
-    pub(crate) fn waiting_for(&self, gather: Incarnation) -> (u64, Option<Timestamp>) {
-        let of_copy = self.partitions.iter().filter_map(|of| {
-            let by_copy = of.by_copy.lock().unwrap_or_else(PoisonError::into_inner);
-            by_copy.iter().copied().find(|backlog| backlog.gather == gather)
-        });
-        of_copy.fold((0, None), |(reports, oldest): (u64, Option<Timestamp>), backlog| {
-            (reports + backlog.reports, oldest.into_iter().chain([backlog.oldest_at]).min())
-        })
+    /// What waits for the streams of copies, by copy.
+    pub(crate) fn waiting(&self) -> BTreeMap<Incarnation, CopyBacklog> {
+        let mut waiting: BTreeMap<_, CopyBacklog> = BTreeMap::new();
+        for of in &self.partitions {
+            for backlog in &*of.by_copy.lock().unwrap_or_else(PoisonError::into_inner) {
+                let together =
+                    waiting.entry(backlog.gather).or_insert(CopyBacklog { reports: 0, ..*backlog });
+                together.reports += backlog.reports;
+                together.oldest_at = together.oldest_at.min(backlog.oldest_at);
+            }
+        }
+        waiting
     }
 
     /// Whether a partition may take no more reports now.

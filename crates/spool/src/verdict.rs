@@ -9,6 +9,8 @@ use crate::destination::DestinationKind;
 
 /// A queue that has no room now.
 const QUEUE_FULL: &str = "queue_full";
+/// The code of a server that takes no calls yet.
+const STARTING: &str = "starting";
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +103,7 @@ fn refused(refusal: &Refusal) -> ForwardVerdict {
     // Without a code it is somebody in between who answers: what the server did is not known.
     let Some(code) = refusal.code.clone() else { return wait(false) };
     match refusal.status {
+        503 if code == STARTING => wait(true),
         500.. => wait(false),
         401 | 403 | 408 | 429 => wait(true),
         409 if code == QUEUE_FULL => wait(true),
@@ -155,6 +158,8 @@ mod tests {
     fn nothing_was_done_only_where_that_is_certain() {
         let undone = |verdict| matches!(verdict, ForwardVerdict::Wait { is_undone: true, .. });
         for (status, code, expect) in [
+            (503, Some("starting"), true),
+            (503, Some("busy"), false),
             (429, Some("too_many_requests"), true),
             (409, Some("queue_full"), true),
             (429, None, false),

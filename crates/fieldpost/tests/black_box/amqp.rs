@@ -11,6 +11,7 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable, LongString};
 use lapin::{BasicProperties, Channel, Confirmation};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use simulator::api_client::Api;
 use simulator::server::{Server, Site};
@@ -449,7 +450,11 @@ async fn asked_to_stop_it_acknowledges_what_it_took() {
     rig.figure_is("fieldpost_amqp_connected", 1.0).await;
     let mut publisher = Stubborn::start(rabbitmq.broker, "stopped", NUMBERS);
     publisher.has_confirmed(NUMBERS / 3).await;
-    assert!(rig.server.take().expect("it runs").stop(STOP_MAX).await.expect("stopped").success());
+    // Without a process that does it: meanwhile the rest would be published, and taken.
+    let server = rig.server.take().expect("it runs");
+    let id = server.process_id().and_then(|id| Pid::from_raw(id as i32)).expect("it runs");
+    kill_process(id, Signal::TERM).expect("it is there");
+    assert!(server.ended(STOP_MAX).await.expect("stopped").success());
     publisher.ends().await;
     let waiting = waiting_in(&channel, "stopped").await.expect("it is there") as usize;
     assert!(0 < waiting && waiting < NUMBERS, "{waiting}");
@@ -476,25 +481,35 @@ async fn silence_is_not_counted_while_the_queue_is_not_read() {
     let rig = Rig::start(wire.address, "silence", &[("FIELDPOST_DEVICES__RESTART_GRACE", "0s")]).await;
     let ready = rig.api.any(hyper::Method::GET, "/readyz", None).await.expect("an answer");
     assert!(ready.status.is_success());
-    // Devices of a second each: one that will be heard over AMQP, one over HTTP, and one that will
-    // not be heard at all.
-    for id in ["overAmqp", "overHttp", "never"] {
-        rig.register(id, &json!({"kind": "meter", "report_interval": "1s"})).await;
+    // One that will be heard over AMQP, one over HTTP, and one that will not be heard at all.
+    let devices = ["overAmqp", "overHttp", "never"];
+    for id in devices {
+        rig.register(id, &json!({"kind": "meter", "report_interval": "1h"})).await;
     }
+    // What is not acknowledged at the cut is sent again: by its id it is no other reading.
+    let told =
+        |data: u32| json!({"device_id": "overAmqp", "data": data, "id": format!("r-{data}")}).to_string();
     wire.mend();
-    publish_all(&channel, "silence", [report("overAmqp", 1)]).await;
-    rig.has_readings("overAmqp", 1).await;
+    publish_all(&channel, "silence", [told(1)]).await;
+    rig.has_event("overAmqp", "device.changed").await;
     wire.cut();
     rig.figure_is("fieldpost_amqp_attended", 0.0).await;
-    let heard = rig.events("overAmqp").await;
+    rig.figure_is("fieldpost_amqp_connected", 0.0).await;
+    // From now on a second of silence is too long, where silence counts.
+    for id in devices {
+        let change = json!({"report_interval": "1s"});
+        rig.api.patch(&format!("/v1/devices/{id}"), &change).await.expect("changed");
+    }
     let _: Value =
         rig.api.post("/v1/reports", &json!({"device_id": "overHttp", "data": 1})).await.expect("accepted");
     rig.has_event("overHttp", "device.lost").await;
-    publish_all(&channel, "silence", [report("overAmqp", 2)]).await;
-    assert_eq!(rig.events("overAmqp").await, heard);
+    publish_all(&channel, "silence", [told(2)]).await;
+    assert_eq!(rig.events("overAmqp").await, ["device.changed"]);
     wire.mend();
     rig.has_event("overAmqp", "device.lost").await;
     rig.has_event("never", "device.lost").await;
-    let readings = rig.readings("overAmqp").await;
-    assert_eq!(readings, [json!(1), json!(2)]);
+    assert_eq!(rig.has_readings("overAmqp", 2).await, [json!(1), json!(2)]);
+    // What lay in the queue was heard before silence counted.
+    let events = rig.events("overAmqp").await;
+    assert_eq!(events[..3], ["device.changed", "device.changed", "device.lost"]);
 }

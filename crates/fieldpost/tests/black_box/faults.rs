@@ -18,7 +18,7 @@ mod read_only_disk;
 mod scribe;
 mod stop;
 mod streams;
-mod wall_clock;
+pub(crate) mod wall_clock;
 
 use std::path::Path;
 use std::time::Duration;

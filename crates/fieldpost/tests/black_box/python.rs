@@ -13,6 +13,8 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
+use crate::contract::rig::in_place;
+
 const BINARY: &str = env!("CARGO_BIN_EXE_fieldpost");
 const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");
 /// Debian's, whichever comes first on PATH: the one that scripts/setup installs.
@@ -22,7 +24,7 @@ const CONCURRENCY: u32 = 8;
 /// Nothing here takes longer, even on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The package's own tests wait for some leases to end.
-const PATIENCE_WITH_ALL: Duration = Duration::from_secs(240);
+const PATIENCE_WITH_ALL: Duration = Duration::from_secs(300);
 
 /// Python with the package, which needs nothing else.
 fn python(arguments: &[&str]) -> Command {
@@ -124,8 +126,9 @@ async fn the_examples_run() {
 async fn workers_carry_on_when_the_server_is_killed() {
     for program in ["tests/worker_of_threads.py", "tests/worker_of_tasks.py"] {
         let mut site = Site::new(Path::new(BINARY), &[]).expect("a directory");
+        // The worker knows one address.
+        let address = in_place(&mut site);
         let server = site.start(PATIENCE).await.expect("a server");
-        let address = site.http.address().await.to_string();
         let api = Api::new(site.http.clone(), PATIENCE);
         let mut worker = Worker::start(program, &format!("http://{address}"), "mails");
         let mut seen = BTreeMap::new();
@@ -133,8 +136,6 @@ async fn workers_carry_on_when_the_server_is_killed() {
         publish(&api, "mails", 0..500).await;
         worker.handles(&mut seen, 100).await;
         server.kill().await.expect("killed");
-        // The worker knows one address.
-        site.set("FIELDPOST_HTTP__LISTEN", &address);
         let server = site.start(PATIENCE).await.expect("a server");
         publish(&api, "mails", 500..600).await;
         worker.handles(&mut seen, 600).await;

@@ -99,7 +99,7 @@ async fn a_request_with_a_key_of_its_own_takes_effect_once() {
 
 #[tokio::test]
 async fn the_time_that_a_job_waits_in_the_spool_counts_for_its_delay() {
-    const OUTAGE: Duration = Duration::from_secs(2);
+    const OUTAGE: Duration = Duration::from_secs(6);
     let mut rig = SpoolRig::start(&[]).await;
     rig.server.kill().await;
     rig.spooled("/v1/queues/shop/mail/jobs", &json!({"payload": 1, "delay": "1h"})).await;

@@ -207,8 +207,8 @@ impl Partition {
         })
     }
 
-    /// Writes what the step has gathered, and tells what waits, in front of the answers of the step:
-    /// whoever is told that a report is accepted finds it where it waits.
+    /// Writes what the step has gathered, and tells what waits, in front of the answers of the
+    /// step: whoever is told that a report is accepted finds it where it waits.
     pub(super) fn write_gathered(&mut self, step: &mut DeviceStep<'_>) {
         while let Some(gather) = step.own.gathered.rows.keys().next().copied() {
             self.gatherer.end_row(gather, self.lineage, step);

@@ -1,10 +1,12 @@
 //! The calls about copies: they are put, rest, go, and are moved on by whoever runs them.
 
+use std::collections::BTreeMap;
+
 use ::streams::copying::RESET_SHOWN;
 use ::streams::subscriptions::lag;
 use ::streams::{CopyProgress, SubscriptionStart};
 use base::limits::{COPIES_MAX, SEGMENTS_PER_READ_MAX};
-use base::{Problem, Timestamp};
+use base::{Incarnation, Problem, Timestamp};
 use fleet::Selection;
 use records::{CopyDirection, StreamCopy};
 
@@ -17,6 +19,7 @@ use super::super::reading::FoundStream;
 use super::super::{HandlerKind, HandlerShown, HandlerState, StreamName, SubscriptionFrom, is_label};
 use super::Streams;
 use super::subscriptions::blocking;
+use crate::gathering::CopyBacklog;
 use crate::nodes::{SELF_NODE, unknown_node};
 use crate::queries::unreadable;
 use crate::queues::QueueName;
@@ -94,9 +97,10 @@ impl Streams {
     /// # Errors
     /// 404 `unknown_stream` or `unknown_copy`, 503 `storage_unavailable`.
     pub fn copy(&self, stream: &StreamName, name: &str) -> Result<CopyShown, Problem> {
+        let gathered = self.gathered();
         let found = self.reader().find(stream)?;
         let row = found.view.stream_copy(found.stream, name).map_err(unreadable)?;
-        self.copy_shown(stream, &found, row.ok_or_else(|| unknown_copy(stream, name))?)
+        self.copy_shown(stream, (&found, &gathered), row.ok_or_else(|| unknown_copy(stream, name))?)
     }
 
     /// The copies of a stream behind the one of that name, in order of name. Reads from disk.
@@ -109,9 +113,16 @@ impl Streams {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<CopyShown>, Problem> {
+        let gathered = self.gathered();
         let found = self.reader().find(stream)?;
         let rows = found.view.copies_of(found.stream, after, limit).map_err(unreadable)?;
-        rows.into_iter().map(|row| self.copy_shown(stream, &found, row)).collect()
+        rows.into_iter().map(|row| self.copy_shown(stream, (&found, &gathered), row)).collect()
+    }
+
+    /// The reports that wait for the streams of copies. To be looked at in front of the streams:
+    /// what a stream takes in between counts twice, and nothing is left out.
+    fn gathered(&self) -> BTreeMap<Incarnation, CopyBacklog> {
+        self.engine.context().devices.gatherings.waiting()
     }
 
     /// The copies that run.
@@ -159,7 +170,7 @@ impl Streams {
     fn copy_shown(
         &self,
         stream: &StreamName,
-        found: &FoundStream,
+        (found, gathered): (&FoundStream, &BTreeMap<Incarnation, CopyBacklog>),
         row: StreamCopy,
     ) -> Result<CopyShown, Problem> {
         let context = &self.engine.context().streams;
@@ -172,11 +183,12 @@ impl Streams {
                 let kept = found.tail.messages + unsaved;
                 let lag = lag(row.position.saturating_add(ahead), &found.tail, kept, found.next);
                 let oldest = if lag > 0 { self.received_behind(stream, row.position)? } else { None };
-                // What the stream has taken counts twice until its gathered rows are gone.
-                let gatherings = &self.engine.context().devices.gatherings;
-                let (gathered, waits_since) =
-                    row.gather().map_or((0, None), |gather| gatherings.waiting_for(gather));
-                (lag.saturating_add(gathered), oldest.into_iter().chain(waits_since).min())
+                match row.gather().and_then(|gather| gathered.get(&gather)) {
+                    None => (lag, oldest),
+                    Some(CopyBacklog { reports, oldest_at, .. }) => {
+                        (lag.saturating_add(*reports), oldest.into_iter().chain([*oldest_at]).min())
+                    }
+                }
             }
             CopyDirection::From => {
                 let newest = status.newest_there.unwrap_or(row.position);

@@ -1,6 +1,7 @@
 //! Commands to devices from the shell: what is asked, what is shown, and how scripts are told the
 //! end, with simulated devices that answer.
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -86,12 +87,17 @@ async fn a_device_that_comes_back_does_what_waits_for_it() {
     let id = sent[0]["id"].as_str().expect("an id").to_owned();
     assert_eq!(rig.json("device ls --waiting")[0]["id"], "gate0");
     assert!(rig.json("device ls --connected").is_empty());
-    let watching =
+    let mut watching =
         program(rig.url()).args(["command", "watch", "--device", "gate0"]).spawn().expect("it runs");
+    // It watches what has not ended when it looks first: the gate has to come later.
+    let mut out = BufReader::new(watching.stdout.take().expect("it is piped"));
+    let mut seen = String::new();
+    out.read_line(&mut seen).expect("text");
     let connected = gates(&rig, 1, Manners::default()).await;
+    out.read_to_string(&mut seen).expect("text");
     let watched = ended(&watching.wait_with_output().expect("it ends"));
     assert_eq!(watched.code, Some(0), "{watched:?}");
-    assert!(watched.out.contains(&format!("{id}  acknowledged")), "{}", watched.out);
+    assert!(seen.contains(&format!("{id}  acknowledged")), "{seen}");
     assert_eq!(rig.json("device ls --connected")[0]["id"], "gate0");
     let listed = rig.out("command ls --status acknowledged --origin test");
     assert!(listed.lines().all(|line| line.chars().count() <= 80) && listed.contains(&id), "{listed}");
@@ -141,8 +147,8 @@ async fn a_waiting_command_is_called_off_and_tried_anew() {
     let mut follower = program(rig.url());
     follower.args(["command", "ls", "--follow", "--json"]).stdout(Stdio::piped());
     let mut child = follower.spawn().expect("it runs");
-    let out = std::io::BufReader::new(child.stdout.take().expect("it is piped"));
-    let lines: Vec<_> = std::io::BufRead::lines(out).take(2).collect::<Result<_, _>>().expect("two lines");
+    let out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let lines: Vec<_> = out.lines().take(2).collect::<Result<_, _>>().expect("two lines");
     child.kill().and_then(|()| child.wait()).expect("it can be ended");
     assert!(lines[0].contains(&first) && lines[1].contains(&second), "{lines:?}");
 }

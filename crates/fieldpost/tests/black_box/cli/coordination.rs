@@ -47,18 +47,7 @@ async fn a_command_runs_under_a_lock_and_its_exit_code_is_told() {
 async fn a_command_is_stopped_when_its_lock_is_lost() {
     let mut rig = Rig::start(&[]).await;
     let mut command = Command::from(program(rig.url()));
-    command.args([
-        "lock",
-        "run",
-        "shop",
-        "report",
-        "--ttl",
-        "900ms",
-        "--",
-        "sh",
-        "-c",
-        "echo begun; sleep 600",
-    ]);
+    command.args(["lock", "run", "shop", "report", "--ttl", "9s", "--", "sh", "-c", "echo begun; sleep 600"]);
     let mut child = command.kill_on_drop(true).spawn().expect("it runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let begun = timeout(PATIENCE, lines.next_line()).await.expect("in time").expect("read");

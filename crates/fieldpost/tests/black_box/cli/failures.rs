@@ -1,8 +1,9 @@
 //! Every way in which a command fails: what it says, and with which code it ends.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::Value;
+use tokio::net::TcpSocket;
 
 use crate::cli::rig::{Rig, program, run};
 use crate::cli::scripted::{Asked, Scripted, answer};
@@ -10,10 +11,12 @@ use crate::cli::scripted::{Asked, Scripted, answer};
 const PROBLEM: &str =
     r#"{"type":"about:blank","status":503,"code":"store_failed","detail":"the disk is full"}"#;
 
-/// The URL of a port at which nobody listens.
-fn nobody() -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    format!("http://{}", listener.local_addr().expect("it is bound"))
+/// The URL of a port at which nobody listens, as long as the socket is there.
+fn nobody() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+    let url = format!("http://{}", socket.local_addr().expect("it is bound"));
+    (socket, url)
 }
 
 fn check(url: &str, line: &str, code: i32, says: &[&str]) {
@@ -75,7 +78,7 @@ fn a_wrong_command_line_ends_with_2_before_anything_is_sent() {
 
 #[test]
 fn a_server_that_is_not_there_ends_with_3() {
-    let nobody = nobody();
+    let (_holds_the_port, nobody) = nobody();
     check(&nobody, "device ls", 3, &[&nobody, "connection refused", "is it running?", "--url"]);
     check(&nobody, "device ls --json", 3, &[r#""code":"not_reached""#]);
     let broken = Scripted::new(vec![String::new()]);

@@ -279,7 +279,8 @@ async fn an_interrupted_worker_lets_its_command_end_and_takes_no_other_job() {
 async fn a_command_whose_job_was_cancelled_is_killed() {
     let rig = Rig::start(&[]).await;
     let id = publish(&rig, "--payload 1");
-    let mut working = Working::start(&rig, &["--ttr", "300ms", "--", "tail", "-f", "/dev/null"]);
+    // Its next extension, after a third of that, is refused.
+    let mut working = Working::start(&rig, &["--ttr", "9s", "--", "tail", "-f", "/dev/null"]);
     assert_eq!(working.next().await["event"], "begun");
     rig.out(&format!("job cancel shop mail {id}"));
     assert_eq!(working.next().await, json!({ "event": "lost", "id": id, "queue": "mail" }));

@@ -1,12 +1,15 @@
 //! `docs/cli.md`: its examples run as they stand there, one after the other, against a new server.
 
 use std::path::Path;
+use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::cli::rig::{PATIENCE, Rig};
+use crate::cli::rig::Rig;
 
+/// The page starts about 125 programs, one after the other.
+const PATIENCE: Duration = Duration::from_secs(240);
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
 
 /// All blocks of shell of the page, as one script.

@@ -28,7 +28,7 @@ async fn a_refusal_is_an_answer_and_is_not_repeated() {
     let rig = with_locks().await;
     for (version, level) in [(Version::Old, "ack"), (Version::New, "Ack")] {
         let mut device = Device::ready(&rig, version, "0xA").await;
-        let command = json!({"payload": 1, "ack_timeout": "100ms"});
+        let command = json!({"payload": 1, "ack_timeout": "100ms", "max_attempts": 1_000});
         let (first, second) = (send(&rig, "0xA", &command).await, send(&rig, "0xA", &command).await);
         device.gets(&first).await;
         device.say(level, &json!({"message_id": first, "ok": false, "result": "jammed"})).await;
@@ -64,22 +64,26 @@ async fn an_acknowledged_packet_is_no_answer() {
 async fn a_device_at_work_is_not_asked_again() {
     let rig = with_locks().await;
     let mut device = Device::ready(&rig, Version::New, "0xA").await;
-    let command = json!({"payload": 1, "ack_timeout": "300ms", "run_timeout": "1h", "max_attempts": 1});
+    let command = json!({"payload": 1, "ack_timeout": "300ms", "run_timeout": "1h", "max_attempts": 1_000});
     let id = send(&rig, "0xA", &command).await;
     device.gets(&id).await;
+    let mut tries = Vec::new();
     for percent in [20, 40] {
         device.say("ack", &json!({"message_id": id, "progress": {"percent": percent}})).await;
         let running = shown(&rig, &id).await;
         let expect = (&json!("running"), &json!({"percent": percent}));
         assert_eq!((&running["status"], &running["progress"]), expect, "{running}");
         assert!(running["progress_at"].is_string(), "{running}");
+        tries.push(running["tries"].clone());
     }
     // What it is given next goes out when it has answered, however long that took.
     let other = send(&rig, "0xB", &json!({"payload": 1, "ttl": "600ms"})).await;
     until(&rig, &other, "expired").await;
     stands(&rig, &id, "running").await;
     device.answer(&id, true, &Value::Null).await;
-    stands(&rig, &id, "acknowledged").await;
+    let ended = shown(&rig, &id).await;
+    assert_eq!(ended["status"], "acknowledged", "{ended}");
+    assert!(tries.iter().all(|tries| *tries == ended["tries"]), "{tries:?} at work, and then {ended}");
 }
 
 #[tokio::test]

@@ -66,11 +66,11 @@ async fn one_that_waits_for_its_time_holds_up_no_other() {
     let tomorrow = simulator::wire_time::wall_now_ms() + 24 * 3_600_000;
     let tomorrow = simulator::wire_time::format_ms(tomorrow);
     let held = send(&rig, "0xA", &json!({"payload": 1, "priority": 100, "not_before": tomorrow})).await;
-    let soon = simulator::wire_time::format_ms(simulator::wire_time::wall_now_ms() + 300);
-    let soon = send(&rig, "0xA", &json!({"payload": 2, "not_before": soon})).await;
-    let now = send(&rig, "0xA", &json!({"payload": 3})).await;
+    let now = send(&rig, "0xA", &json!({"payload": 2})).await;
     device.gets(&now).await;
     device.answer(&now, true, &Value::Null).await;
+    let soon = simulator::wire_time::format_ms(simulator::wire_time::wall_now_ms() + 300);
+    let soon = send(&rig, "0xA", &json!({"payload": 3, "not_before": soon})).await;
     device.gets(&soon).await;
     device.answer(&soon, true, &Value::Null).await;
     stands(&rig, &held, "scheduled").await;

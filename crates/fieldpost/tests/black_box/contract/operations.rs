@@ -89,7 +89,7 @@ async fn what_matches_is_counted_first_and_then_done() {
 async fn an_operation_that_is_killed_goes_on_where_it_was() {
     const ALL: u64 = 2_000;
     let mut rig = with_devices(ALL).await;
-    let asked = json!({"action": "devices.label", "filter": {}, "labels": {"site": "12"}, "rate": 700});
+    let asked = json!({"action": "devices.label", "filter": {}, "labels": {"site": "12"}, "rate": 175});
     let id = begin(&rig, &asked).await;
     kill_in_the_middle(&mut rig, &id, ALL).await;
     rig.device(&json!({"id": "later"})).await;
@@ -113,7 +113,7 @@ async fn a_delivery_goes_out_again_once_although_the_server_is_killed() {
     let told = |list: &Value| list["items"].as_array().is_some_and(|items| items.len() == ALL);
     let path = "/v1/deliveries?client=acme&status=delivered&limit=1000";
     let _: Value = rig.api.until(path, PATIENCE, told).await.expect("all are told");
-    let asked = json!({"action": "deliveries.resend", "filter": {"client": "acme"}, "rate": 60});
+    let asked = json!({"action": "deliveries.resend", "filter": {"client": "acme"}, "rate": 15});
     let id = begin(&rig, &asked).await;
     kill_in_the_middle(&mut rig, &id, ALL as u64).await;
     had_all_their_turn(&ended(&rig, &id).await, ALL as u64);
@@ -136,7 +136,7 @@ async fn dead_letters_are_tried_again_and_deleted_each_once() {
     let _: Value =
         rig.api.post("/v1/queues/shop/mail/jobs", &json!({"jobs": jobs})).await.expect("published");
     die(&rig, ALL).await;
-    let asked = json!({"action": "dead.respawn", "filter": {"queue": "shop/mail"}, "rate": 120});
+    let asked = json!({"action": "dead.respawn", "filter": {"queue": "shop/mail"}, "rate": 30});
     let id = begin(&rig, &asked).await;
     kill_in_the_middle(&mut rig, &id, ALL).await;
     had_all_their_turn(&ended(&rig, &id).await, ALL);

@@ -1,5 +1,6 @@
 //! A server of its own for each test, and the few calls that all of them make.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use simulator::server::{Server, Site};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use crate::ports::free_ports;
 use crate::wire::{self, Answer};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_fieldpost");
@@ -28,9 +30,24 @@ pub(crate) struct Rig {
     server: Option<Server>,
 }
 
+/// Has the server of a site serve HTTP where it did before, whenever it is started again.
+pub(crate) fn in_place(site: &mut Site) -> SocketAddr {
+    let [port] = free_ports();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    site.set("FIELDPOST_HTTP__LISTEN", &address.to_string());
+    address
+}
+
 impl Rig {
     pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
         Self::on(Site::new(Path::new(BINARY), settings).expect("a directory")).await
+    }
+
+    /// At an address that stays over restarts, and that address.
+    pub(crate) async fn start_in_place(settings: &[(&str, &str)]) -> (Self, SocketAddr) {
+        let mut site = Site::new(Path::new(BINARY), settings).expect("a directory");
+        let address = in_place(&mut site);
+        (Self::on(site).await, address)
     }
 
     /// On a site that was prepared.

@@ -17,8 +17,9 @@ pub(crate) async fn fill(api: &Api) {
     let done = begin(api, &json!({"action": "devices.label", "filter": named, "labels": labels})).await;
     let is_done = |operation: &Value| operation["status"] == "done";
     let _done: Value = api.until(&done, PATIENCE, is_done).await.expect("it is done");
-    let slow =
-        json!({"action": "devices.label", "filter": {"label.round": "1"}, "labels": labels, "rate": 1});
+    // At a row a second it goes on for a minute, on any machine long enough to be called off.
+    let many: Vec<_> = (0..60).map(|number| format!("nobody{number}")).collect();
+    let slow = json!({"action": "devices.label", "filter": {"ids": many}, "labels": labels, "rate": 1});
     let cancelled = begin(api, &slow).await;
     let answer = api.any(Method::DELETE, &cancelled, None).await.expect("answered");
     assert_eq!(answer.status, 204);

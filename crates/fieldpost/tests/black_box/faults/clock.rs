@@ -30,6 +30,8 @@ const RIGHT: Duration = Duration::from_secs(2 * 3_600);
 const RETRY_BASE: Duration = Duration::from_secs(2);
 /// How long a device may be silent.
 const INTERVAL: Duration = Duration::from_secs(4);
+/// The same of those that report steadily: as long as a busy machine may keep them from it.
+const STEADY_INTERVAL: Duration = Duration::from_secs(30);
 const STEADY: u32 = 8;
 const STEADY_REPORTS_PER_SECOND: f64 = 40.0;
 /// The engine clock runs between nine and eleven tenths as fast as the machine's.
@@ -37,7 +39,7 @@ const SLEW_PER_MILLE: u32 = 100;
 /// Retries are put off by up to so much more, at random.
 const JITTER_PER_MILLE: u32 = 100;
 /// What a busy machine may need beyond that.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY: Duration = Duration::from_secs(20);
 /// Engine time and right time are together within this.
 const TOGETHER: Duration = Duration::from_secs(60);
 
@@ -63,6 +65,8 @@ impl Scene {
     async fn begin() -> Result<Self, Box<dyn Error>> {
         let mut site = site();
         site.set("FIELDPOST_NOTIFY__RETRY_BASE", &format!("{}s", RETRY_BASE.as_secs()));
+        // A receiver that answers late would be tried again at a time that it does not know.
+        site.set("FIELDPOST_NOTIFY__TIMEOUT", "20s");
         site.set("FIELDPOST_DEVICES__RESTART_GRACE", "0s");
         let clock = WallClock::of(&mut site, RIGHT)?;
         let server = Some(site.start(PATIENCE).await?);
@@ -77,7 +81,7 @@ impl Scene {
         }
         api.post::<Value>("/v1/devices", &json!({"id": "probe"})).await?;
         let devices = DeviceIds::new("steady", STEADY);
-        register_locks(&api, &devices, 0..STEADY, Some(INTERVAL), &["told"]).await?;
+        register_locks(&api, &devices, 0..STEADY, Some(STEADY_INTERVAL), &["told"]).await?;
         let pace = Pace { reports_per_second: STEADY_REPORTS_PER_SECOND, change_per_mille: 0, seed: 1 };
         let locks = DoorLocks::new(0..STEADY, pace, Dial::new(&devices));
         let way = Way::LeanMqtt { in_flight: 8 };

@@ -85,10 +85,9 @@ impl Scribe {
             assert!(shown >= promised.address, "{id} shows {shown}, {} was acknowledged", promised.address);
         }
         self.check_readings(promised.reading).await?;
-        let refused: Page<Refused> = self.api.get("/v1/quarantine?limit=1").await?;
-        let newest = refused.items.first().and_then(|refused| refused.payload.split_once(FILLING));
-        let newest = newest.map_or(Ok(0), |(number, _)| number.parse()).expect("a line of the scribe");
-        assert!(newest >= promised.refused, "refused {newest}, {} was acknowledged", promised.refused);
+        // The list ends in front of what other partitions are still writing.
+        let is_there = |refused: &Page<Refused>| newest_refused(refused) >= promised.refused;
+        let _: Page<Refused> = self.api.until("/v1/quarantine?limit=1", PATIENCE, is_there).await?;
         Ok(())
     }
 
@@ -112,6 +111,11 @@ impl Scribe {
         self.check().await?;
         Ok(self.acknowledged.borrow().refused)
     }
+}
+
+fn newest_refused(page: &Page<Refused>) -> u64 {
+    let newest = page.items.first().and_then(|refused| refused.payload.split_once(FILLING));
+    newest.map_or(Ok(0), |(number, _)| number.parse()).expect("a line of the scribe")
 }
 
 async fn write(api: Api, tell: watch::Sender<Acknowledged>, stop: watch::Receiver<bool>) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use grpc::proto::jobs_client::JobsClient;
 use grpc::proto::work_request::{Acks, Extension, Open, Release};
-use grpc::proto::{NewJob, PublishRequest, WorkRequest, new_job};
+use grpc::proto::{Job, NewJob, PublishRequest, WorkRequest, new_job};
 use tonic::Code;
 
 use crate::grpc::rig::{
@@ -96,19 +96,21 @@ async fn jobs_are_released_and_extended_on_the_stream() {
     let mut jobs = rig.jobs().await;
     let twice = |number| NewJob { tries: Some(2), ..numbered(number) };
     jobs.publish(publish(vec![twice(0), twice(1)])).await.expect("published");
-    let ttr = Some(prost_types::Duration { seconds: 1, nanos: 0 });
-    let open = Open { namespace: NS.to_owned(), queues: vec![QUEUE.to_owned()], ttr };
-    let first = WorkRequest { open: Some(open), credits: 2, ..WorkRequest::default() };
-    let mut worker = Worker::say_first(&mut jobs, first).await;
+    let mut worker = Worker::open(&mut jobs, &[QUEUE], 2).await;
     let got = worker.jobs(2).await;
-    let reservation = |place: usize| got[place].reservation.clone();
-    let extensions = vec![Extension { reservation: reservation(0), ttr: Some(LONG), ..Extension::default() }];
-    let releases =
-        vec![Release { reservation: reservation(1), error: "busy".to_owned(), ..Release::default() }];
+    let extended = |job: &Job, ttr| {
+        let reservation = job.reservation.clone();
+        vec![Extension { reservation, ttr: Some(ttr), ..Extension::default() }]
+    };
+    let reservation = got[1].reservation.clone();
+    let releases = vec![Release { reservation, error: "busy".to_owned(), ..Release::default() }];
+    let extensions = extended(&got[0], LONG);
     worker.say(WorkRequest { extensions, releases, credits: 1, ..WorkRequest::default() }).await;
     let again = worker.jobs(1).await;
     assert_eq!((numbers(&again), again[0].attempt), (vec![1], 2));
-    // That one runs out, which a consumer notices who waits for it; the other is kept.
+    // That one has a second from now and runs out; the other is kept.
+    let extensions = extended(&again[0], prost_types::Duration { seconds: 1, nanos: 0 });
+    worker.say(WorkRequest { extensions, ..WorkRequest::default() }).await;
     rig.until_figure("dead", 1).await;
     worker.ack(&got[..1], 0).await;
     assert_eq!(worker.until_acked(1).await.into_iter().flat_map(|heard| heard.refused).count(), 0);

@@ -121,7 +121,8 @@ async fn the_rust_client_gets_what_it_reads() {
     let again = format!("q/job/{first}?ttl=10&tries=1&delay=0");
     let Published { job_id: second } = RUST.get(rig, ("PUT", &again, b"hello"), 201).await;
     let job: Job = RUST.get(rig, ("GET", "q/peek", b""), 200).await;
-    assert_eq!((&job.job_id, job.ttl), (&second, 10));
+    assert_eq!(job.job_id, second);
+    assert!((1..=10).contains(&job.ttl), "{job:?}");
     let job: Job = RUST.get(rig, ("GET", &format!("q/job/{second}"), b""), 200).await;
     assert_eq!(job.job_id, second);
     let QueueInfo { size } = RUST.get(rig, ("GET", "q/size", b""), 200).await;
@@ -160,7 +161,8 @@ async fn the_go_client_gets_what_it_reads() {
     let PublishedMany { job_ids } = GO.get(rig, call, 201).await;
     assert_eq!(job_ids.len(), 2);
     let job: FullJob = GO.get(rig, ("GET", "q?freeze_tries=false&timeout=2&ttr=3", b""), 200).await;
-    assert_eq!((&job.job.job_id, job.remain_tries, job.job.ttl), (&first, 2, 10));
+    assert_eq!((&job.job.job_id, job.remain_tries), (&first, 2));
+    assert!((1..=10).contains(&job.job.ttl), "{job:?}");
     let jobs: Vec<FullJob> =
         GO.get(rig, ("GET", "q?count=10&freeze_tries=false&timeout=0&ttr=3", b""), 200).await;
     assert_eq!(

@@ -1,5 +1,7 @@
 //! A job's way from one end to the other, through these doors.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
@@ -25,10 +27,14 @@ async fn a_consumer_that_waits_gets_the_job_when_it_comes() {
 #[tokio::test]
 async fn a_delayed_job_comes_when_it_is_due_and_not_before() {
     let rig = Rig::start().await;
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     rig.publish("q?delay=1", b"x").await;
-    assert_eq!(rig.ask("GET", "q", b"").await.status, 404);
-    rig.consume("q?timeout=60").await;
+    let at_once = rig.ask("GET", "q", b"").await;
+    // On a slow machine it may be due by then.
+    if at_once.status != 200 {
+        assert_eq!(at_once.status, 404, "{at_once:?}");
+        rig.consume("q?timeout=60").await;
+    }
     assert!(began.elapsed().as_millis() >= 1_000, "{:?}", began.elapsed());
 }
 
@@ -98,7 +104,8 @@ async fn a_job_that_is_published_again_takes_the_place_of_the_old_one() {
     assert_ne!(old, new);
     assert_eq!(rig.ask("GET", &format!("q/job/{old}"), b"").await.status, 404);
     let job = rig.consume("q").await;
-    assert_eq!((&job["job_id"], &job["data"], &job["ttl"]), (&json!(new), &json!("bmV3"), &json!(10)));
+    assert_eq!((&job["job_id"], &job["data"]), (&json!(new), &json!("bmV3")));
+    assert!((1..=10).contains(&job["ttl"].as_u64().expect("a number")), "{job}");
     let unknown = rig.publish("q/job/01ARZ3NDEKTSV4RRFFQ69G5FAV", b"x").await;
     assert_eq!(rig.consume("q").await["job_id"], json!(unknown));
 }
@@ -111,12 +118,23 @@ async fn a_queue_is_destroyed_with_what_is_ready_in_it() {
     rig.until_size("q/deadletter/size", 1).await;
     let taken = rig.publish("q", b"taken").await;
     rig.consume("q?ttr=600").await;
-    let delayed = rig.publish("q?delay=1", b"delayed").await;
-    for _ in 0..3 {
-        rig.publish("q", b"ready").await;
-    }
-    assert_eq!(rig.ask("DELETE", "q", b"").await.status, 204);
-    assert_eq!(rig.ask("GET", "q/size", b"").await.json()["size"], 0);
+    // Again with more time, should it be due before the rest is done.
+    let mut delay_s = 1;
+    let delayed = loop {
+        let began = Instant::now();
+        let delayed = rig.publish(&format!("q?delay={delay_s}"), b"delayed").await;
+        for _ in 0..3 {
+            rig.publish("q", b"ready").await;
+        }
+        assert_eq!(rig.ask("DELETE", "q", b"").await.status, 204);
+        let size = rig.ask("GET", "q/size", b"").await.json()["size"].clone();
+        if began.elapsed() < Duration::from_secs(delay_s) {
+            assert_eq!(size, 0);
+            break delayed;
+        }
+        assert_eq!(rig.ask("DELETE", &format!("q/job/{delayed}"), b"").await.status, 204);
+        delay_s *= 5;
+    };
     assert_eq!(rig.ask("GET", "q/deadletter", b"").await.json()["deadletter_head"], json!(dead));
     rig.consume(&format!("q/job/{taken}")).await;
     assert_eq!(rig.consume("q?timeout=60").await["job_id"], json!(delayed));

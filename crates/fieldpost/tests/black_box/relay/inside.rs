@@ -1,6 +1,6 @@
 //! The relay inside the server.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::rig::{RelayRig, outbox_row};
 
@@ -11,10 +11,11 @@ async fn a_server_moves_rows_by_itself_and_shows_how_it_goes() {
     rig.sql(&outbox_row("queue:shop/mail", Some("k"), &json!(2), None));
     rig.sql(&outbox_row("stream:shop/orders", None, &json!(3), None));
     rig.until_messages("shop/orders", 1).await;
-    let relays = rig.until_relays(|relays| relays.iter().any(|relay| relay["waiting"] == 2)).await;
+    let is_level = |relay: &Value| relay["waiting"] == 2 && relay["held"] == 1 && relay["moved"] == 1;
+    let relays = rig.until_relays(|relays| relays.iter().any(is_level)).await;
     let relay = &relays[0];
     assert_eq!((&relay["name"], &relay["state"]), (&json!("server"), &json!("working")));
-    assert_eq!((&relay["held"], &relay["refused"], &relay["moved"]), (&json!(1), &json!(0), &json!(1)));
+    assert_eq!(relay["refused"], 0);
     assert_eq!(relay["table"], "public.fieldpost_outbox");
     assert!(relay["bytes"].as_u64() > Some(0) && relay["oldest_at"].is_string(), "{relay}");
     let metrics = rig.server.json("GET", "/metrics", "").await.body;

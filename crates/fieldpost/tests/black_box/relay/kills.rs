@@ -113,7 +113,7 @@ async fn rows_behind_a_sequence_that_began_again_do_not_wait_for_the_slow_look()
         rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
     }
     // The slow look comes by every five seconds.
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
 }
 
 /// As after a dump was restored: the rows are there again, under other ids.

@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, interval};
 
 pub(super) use crate::contract::rig::PATIENCE;
-use crate::contract::rig::{BINARY, Rig};
+use crate::contract::rig::{BINARY, Rig, in_place};
 use crate::postgres::{self, PASSWORD, Postgres};
 
 /// Of a relay, where the server asks for one.
@@ -117,17 +117,16 @@ impl RelayRig {
         let mut site = Site::new(Path::new(BINARY), &[]).expect("a directory");
         let script = format!("exec \"$@\" --config {}", file.display());
         site.start_through(["sh", "-c", &script, "sh"]);
+        in_place(&mut site);
         let server = Rig::on(site).await;
         Self { folder, ..Self::beside(server, OutboxDatabase::Shared(postgres::database())).await }
     }
 
     async fn over(database: OutboxDatabase, settings: &[(&str, &str)]) -> Self {
-        Self::beside(Rig::start(settings).await, database).await
+        Self::beside(Rig::start_in_place(settings).await.0, database).await
     }
 
-    async fn beside(mut server: Rig, database: OutboxDatabase) -> Self {
-        let address = server.site.http.address().await;
-        server.site.set("FIELDPOST_HTTP__LISTEN", &address.to_string());
+    async fn beside(server: Rig, database: OutboxDatabase) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let rig = Self { server, database, relay: None, folder };
         rig.sql(&rig.printed(&["sql"]));

@@ -26,9 +26,7 @@ impl SpoolRig {
 
     /// A server whose port stays, and its URL.
     pub(super) async fn server() -> (Rig, String) {
-        let mut server = Rig::start(&[]).await;
-        let address = server.site.http.address().await;
-        server.site.set("FIELDPOST_HTTP__LISTEN", &address.to_string());
+        let (server, address) = Rig::start_in_place(&[]).await;
         (server, format!("http://{address}"))
     }
 

@@ -61,12 +61,15 @@ async fn streams_that_nobody_uses_leave_memory_and_come_back() {
 #[tokio::test]
 async fn blocks_that_nobody_uses_leave_memory_while_their_stream_goes_on() {
     let rig = Rig::start(&[]).await;
-    set(&rig, &json!({"block": {"messages": 100}, "unload_after": "1s"})).await;
+    let stays = json!({"block": {"messages": 100}, "unload_after": "1h"});
+    let goes = json!({"block": {"messages": 100}, "unload_after": "1s"});
+    set(&rig, &stays).await;
     let path = format!("{S}/blocks");
     append_numbers(&rig, 0, 100).await;
     let stored = |list: &Value| list["items"][0]["storage"] == "local";
     let list: Value = rig.api.until(&path, PATIENCE, stored).await.expect("it is stored");
     assert_eq!(list["items"][0]["loaded"], true, "it was just appended: {list}");
+    set(&rig, &goes).await;
     // It is appended to all the time.
     let mut next = 100;
     let unloaded = async {
@@ -85,8 +88,10 @@ async fn blocks_that_nobody_uses_leave_memory_while_their_stream_goes_on() {
         .await
         .map(|_: Value| ())
         .expect("it is told");
+    set(&rig, &stays).await;
     read(&rig, "?after=0&limit=1").await;
     assert_eq!(rig.get(&path).await["items"][0]["loaded"], true, "it was read");
+    set(&rig, &goes).await;
     let gone = |list: &Value| list["items"][0]["loaded"] == false;
     rig.api.until(&path, PATIENCE, gone).await.map(|_: Value| ()).expect("it goes again");
 }

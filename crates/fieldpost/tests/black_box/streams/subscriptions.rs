@@ -20,7 +20,11 @@ async fn put(rig: &Rig, terms: &Value) -> Value {
 }
 
 async fn try_read(rig: &Rig, reader: &str) -> Answer {
-    let body = json!({"reader": reader, "limit": 1000, "ttl": "1s"});
+    read_for(rig, reader, "1s").await
+}
+
+async fn read_for(rig: &Rig, reader: &str, ttl: &str) -> Answer {
+    let body = json!({"reader": reader, "limit": 1000, "ttl": ttl});
     rig.json("POST", &format!("{BILL}/read"), &body.to_string()).await
 }
 
@@ -54,6 +58,7 @@ async fn a_reader_goes_on_where_it_was_after_kills() {
     rig.restart().await;
     assert!(read(&rig, "b").await.is_empty(), "after a restart any reader goes on");
     append_numbers(&rig, 6, 1).await;
+    assert_eq!(read_for(&rig, "b", "1h").await.status, 200);
     let shown = rig.get(BILL).await;
     assert_eq!(json!([shown["position"], shown["lag"], shown["reader"]]), json!(["5", 1, "b"]), "{shown}");
     assert!(shown["oldest_unread_at"].is_string(), "{shown}");
@@ -67,8 +72,7 @@ async fn one_reader_reads_at_a_time_until_it_is_silent_for_its_ttl() {
     let rig = Rig::start(&[]).await;
     put(&rig, &json!({})).await;
     append_numbers(&rig, 1, 3).await;
-    let body = json!({"reader": "a", "ttl": "1h"}).to_string();
-    assert_eq!(rig.json("POST", &format!("{BILL}/read"), &body).await.status, 200);
+    assert_eq!(read_for(&rig, "a", "1h").await.status, 200);
     let busy = (409, "subscription_busy".to_owned());
     assert_eq!(refused(&try_read(&rig, "b").await), busy);
     assert_eq!(refused(&commit(&rig, &json!({"reader": "b", "id": "1"})).await), busy);

@@ -72,7 +72,7 @@ async fn a_device_that_says_nothing_is_replaced_and_a_no_is_an_answer() {
     fleet.set("d0", Habit::IsSilent);
     fleet.set("d1", Habit::Refuses);
     fleet.set("d2", Habit::Refuses);
-    let ended = done(&rig, 1, &json!({"answer_timeout": "1s", "deadline": "1m"})).await;
+    let ended = done(&rig, 1, &json!({"answer_timeout": "10s", "deadline": "1m"})).await;
     let figures = ["picked", "answered", "failed", "expired", "replaced"];
     assert_eq!(figures.map(|name| ended[name].as_u64().expect("a number")), [2, 0, 1, 1, 1], "{ended}");
     let results = ended["results"].as_array().expect("results");

@@ -7,7 +7,7 @@ use super::rig::{Rig, number};
 use super::*;
 use crate::devices::input::{GatheredInput, Input};
 use crate::devices::intake::ReportId;
-use crate::gathering::Gathering;
+use crate::gathering::{CopyBacklog, Gathering};
 use crate::streams::{CopyKey, StreamName};
 
 const ALL: Incarnation = Incarnation(71);
@@ -97,20 +97,21 @@ fn what_waits_is_known_after_a_start_and_goes_with_its_copy() {
     (0..3).for_each(|_| drop(rig.report("0xA", number(1))));
     let waits = |rig: &Rig| {
         let gatherings = &rig.context.devices.gatherings;
-        (gatherings.figures().waiting, gatherings.waiting_for(ALL), gatherings.waiting_for(DOORS))
+        (gatherings.figures().waiting, gatherings.waiting().into_values().collect::<Vec<_>>())
     };
     let waiting = waits(&rig);
-    assert_eq!((waiting.0.reports, waiting.1.0, waiting.2), (3, 3, (0, None)));
+    let of_all = |reports, oldest_at| CopyBacklog { gather: ALL, reports, oldest_at };
+    let oldest_at = |rig: &Rig| rig.rows(ALL)[0].received_at;
+    assert_eq!((waiting.0.reports, &waiting.1[..]), (3, &[of_all(3, oldest_at(&rig))][..]));
     rig.restart();
     rig.attend();
     assert_eq!(waits(&rig), waiting);
     rig.taken(ALL, 3);
-    let oldest_at = rig.rows(ALL)[0].received_at;
-    assert_eq!(waits(&rig).1, (1, Some(oldest_at)));
+    assert_eq!(waits(&rig).1, [of_all(1, oldest_at(&rig))]);
     rig.gather_for(vec![]);
     assert!(!rig.ask(|reply| Input::Gathered(GatheredInput::Forget { reply })));
     assert_eq!(rig.rows(ALL), []);
-    assert_eq!((waits(&rig).0.bytes, waits(&rig).1), (0, (0, None)));
+    assert_eq!((waits(&rig).0.bytes, waits(&rig).1), (0, vec![]));
 }
 
 #[test]

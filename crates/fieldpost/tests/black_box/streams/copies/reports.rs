@@ -100,7 +100,11 @@ async fn accepted_reports_come_to_the_centre_once_and_in_order() {
             |page: &Value| page["items"].as_array().is_some_and(|items| items.len() >= here.len());
         let _: Value = centre.rig.api.until(&path, PATIENCE, all_there).await.expect("they come");
         assert_eq!(readings(&centre, device).await, here, "{device}: the same readings at the same times");
-        assert_eq!(changes(&centre, device).await, changes(&edge, device).await, "{device}");
+        let told = changes(&edge, device).await;
+        let path = format!("/v1/events?device={device}&order=asc&type=device.changed&limit=1000");
+        // Events end in front of what other partitions are still writing.
+        let are_told = |page: &Value| each(page["items"].as_array().expect("items"), "value") == told;
+        let _: Value = centre.rig.api.until(&path, PATIENCE, are_told).await.expect("the same changes");
     }
     let numbers: Vec<_> = readings(&edge, "a").await.into_iter().map(|(_, data)| data).collect();
     assert_eq!(numbers, (1..next).map(Value::from).collect::<Vec<_>>());
