@@ -1,5 +1,6 @@
 //! The `fieldpost` program: reads the command line and does the one thing it names.
 
+mod allocator_settings;
 mod certificate;
 mod check_config;
 mod command_line;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Serve(flags) => {
             start_logging(cli.log_format);
+            allocator_settings::re_exec_with(&allocator_settings::for_server());
             let settings = Settings::load_shown(
                 flags.config.as_deref(),
                 std::env::vars_os(),

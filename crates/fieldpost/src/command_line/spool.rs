@@ -2,8 +2,6 @@
 //!
 //! It runs on one thread beside those that go to the disk: it is meant for weak machines.
 
-mod allocator_settings;
-
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +14,7 @@ use fieldpost_client::{Client, Trust};
 use spool::{Destination, KeepFree, ReleaseMemory, SpoolConfig, SpoolError, SpoolFullChoice};
 
 use crate::EXIT_WRONG;
+use crate::allocator_settings;
 use crate::program_pages::ProgramPages;
 
 /// Threads for what blocks beside the two of the spool's own.
@@ -81,7 +80,7 @@ const BYTES_MAX_MIN: u64 = 64_000;
 
 /// Runs the agent.
 pub(crate) fn run(flags: SpoolFlags) -> ExitCode {
-    allocator_settings::re_exec_with_settings();
+    allocator_settings::re_exec_with(&allocator_settings::for_agent());
     let config = match config(flags) {
         Ok(config) => config,
         Err(text) => return failed(&text, EXIT_WRONG),

@@ -178,3 +178,18 @@ async fn asked_to_stop_with_connections_open_it_ends_in_good_time() {
     assert!(rig.stop().await.success());
     drop((http, mqtt));
 }
+
+#[tokio::test]
+async fn the_allocator_has_an_arena_for_each_core_unless_it_is_told_otherwise() {
+    let cores = std::thread::available_parallelism().expect("some");
+    for (settings, expect) in [
+        (&[][..], format!("narenas:{cores},")),
+        (&[("_RJEM_MALLOC_CONF", "narenas:3")][..], "narenas:3".to_owned()),
+    ] {
+        let rig = Rig::start(settings).await;
+        let process = rig.process_id().expect("it runs");
+        let environment = fs::read(format!("/proc/{process}/environ")).expect("it is ours");
+        let environment = String::from_utf8_lossy(&environment).into_owned();
+        assert!(environment.contains(&format!("_RJEM_MALLOC_CONF={expect}")), "{environment}");
+    }
+}
