@@ -66,7 +66,7 @@ pub struct GatheredBacklog {
     pub bytes: usize,
 }
 
-/// What was gathered for one copy and not given to its stream.
+/// What a partition, or all of them, gathered for one copy and did not give to its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyBacklog {
     /// Names the gathered reports of the copy.
@@ -75,6 +75,15 @@ pub struct CopyBacklog {
     pub reports: u64,
     /// When the oldest of them was received.
     pub oldest_at: Timestamp,
+}
+
+/// The same of all copies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionBacklog {
+    /// Together.
+    pub all: GatheredBacklog,
+    /// Of each copy for which something waits.
+    pub by_copy: Box<[CopyBacklog]>,
 }
 
 /// Figures of gathering, of all partitions together.
@@ -121,13 +130,9 @@ impl Gatherings {
         self.list.borrow().iter().any(|gathering| gathering.key.stream == *stream)
     }
 
-    /// A partition has this waiting, by copy and together; so many reports came in addition.
-    pub(crate) fn set_backlog(
-        &self,
-        partition: PartitionId,
-        (backlog, by_copy): (GatheredBacklog, Box<[CopyBacklog]>),
-        added: u64,
-    ) {
+    /// A partition has this waiting; so many reports came in addition.
+    pub(crate) fn set_backlog(&self, partition: PartitionId, backlog: PartitionBacklog, added: u64) {
+        let PartitionBacklog { all: backlog, by_copy } = backlog;
         let Some(of) = self.of(partition) else { return };
         self.gathered.fetch_add(added, Ordering::Relaxed);
         *of.by_copy.lock().unwrap_or_else(PoisonError::into_inner) = by_copy;
@@ -211,11 +216,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_waits_of_a_copy_is_that_of_all_partitions() {
+        let gatherings = Gatherings::new(3);
+        let of = |gather, reports, at| CopyBacklog {
+            gather: Incarnation(gather),
+            reports,
+            oldest_at: Timestamp(at),
+        };
+        for (partition, by_copy) in [(0, vec![of(7, 2, 50)]), (2, vec![of(7, 3, 40), of(8, 1, 60)])] {
+            let all = GatheredBacklog { reports: 1, bytes: 1 };
+            let backlog = PartitionBacklog { all, by_copy: by_copy.into() };
+            gatherings.set_backlog(PartitionId(partition), backlog, 0);
+        }
+        let waiting: Vec<_> = gatherings.waiting().into_values().collect();
+        assert_eq!(waiting, [of(7, 5, 40), of(8, 1, 60)]);
+    }
+
+    #[test]
     fn reports_wait_while_too_much_is_gathered() {
         let gatherings = Gatherings::new(2);
         let set_backlog = |bytes| {
-            let backlog = GatheredBacklog { reports: 1, bytes };
-            gatherings.set_backlog(PartitionId(1), (backlog, Box::default()), 0);
+            let all = GatheredBacklog { reports: 1, bytes };
+            gatherings.set_backlog(PartitionId(1), PartitionBacklog { all, by_copy: Box::default() }, 0);
         };
         let mut room = Box::pin(gatherings.room(PartitionId(1)));
         assert!((&mut room).now_or_never().is_some(), "nothing waits");

@@ -13,7 +13,7 @@ use super::lanes::AttemptDue;
 use super::stats::DeviceStats;
 use crate::campaigns::{PickMove, PickReport};
 use crate::commands::{PublishedCommand, TrackedCommand};
-use crate::gathering::{CopyBacklog, GatheredBacklog};
+use crate::gathering::PartitionBacklog;
 use crate::kernel::reply::{Answered, Reply};
 use crate::notices::LostDevices;
 use crate::outcomes::{OutcomeDue, OutcomeLane};
@@ -59,9 +59,8 @@ pub enum DeviceEffect {
     WentAway(DevicePlace),
     /// A device was deleted.
     Gone(DevicePlace),
-    /// So much waits for the streams of copies, together and by copy; so many reports came in
-    /// addition.
-    Gathered(PartitionId, (GatheredBacklog, Box<[CopyBacklog]>), u64),
+    /// So much waits for the streams of copies; so many reports came in addition.
+    Gathered(PartitionId, PartitionBacklog, u64),
     /// A device was registered, changed or removed.
     DeviceChanged(DeviceId),
     /// A registered device polls: it takes what it is given now.

@@ -21,7 +21,11 @@ pub(crate) struct CopyCollector {
 type CopyFigure = (&'static str, &'static str, fn(&CopyShown, base::Timestamp) -> f64);
 
 const FIGURES: [CopyFigure; 7] = [
-    ("fieldpost_streams_copy_lag_messages", "Messages that a copy has not copied", |copy, _| copy.lag as f64),
+    (
+        "fieldpost_streams_copy_lag_messages",
+        "Messages that a copy has not copied, and reports that are no messages yet",
+        |copy, _| copy.lag as f64,
+    ),
     (
         "fieldpost_streams_copy_lag_seconds",
         "Age of the oldest of these messages; 0 without one",
@@ -72,9 +76,7 @@ impl CopyCollector {
     /// All of them: there are no more than [`COPIES_MAX`]. What cannot be read now is not shown; a
     /// store that fails says so elsewhere.
     fn copies(&self) -> Vec<(CopyKey, CopyShown)> {
-        let streams = self.engine.streams();
         let keys = self.engine.context().streams.copies.keys(COPIES_MAX);
-        let shown = |key: CopyKey| Some((key.clone(), streams.copy(&key.stream, &key.copy).ok()?));
-        keys.into_iter().filter_map(shown).collect()
+        self.engine.streams().copies_by_key(keys)
     }
 }

@@ -70,6 +70,15 @@ impl StreamReader<'_> {
         Ok(FoundStream { stream, open, view, tail, next })
     }
 
+    /// The stream of a name, and how many messages are kept of it, or more: what is saved while it
+    /// is looked at counts twice.
+    pub(super) fn find_counted(&self, name: &StreamName) -> Result<(FoundStream, u64), Problem> {
+        let unsaved = self.context.tails.get(name).map_or(0, |open| open.stands().unsaved.0);
+        let found = self.find(name)?;
+        let kept = found.tail.messages + unsaved;
+        Ok((found, kept))
+    }
+
     /// Messages, oldest first.
     pub(super) fn read(&self, name: &StreamName, query: &StreamRead) -> Result<StreamPage, Problem> {
         for _ in 0..TURNS {

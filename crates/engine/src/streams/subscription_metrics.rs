@@ -96,10 +96,9 @@ impl SubscriptionCollector {
         let Some(row) = view.stream(subscription.stream)? else { return Ok(None) };
         let stream = StreamName::unchecked(&row.namespace, &row.name);
         // Deleted since the view was opened.
-        let Ok(found) = self.reader().find(&stream) else { return Ok(None) };
-        let unsaved = found.open.as_deref().map_or(0, |open| open.stands().unsaved.0);
+        let Ok((found, kept)) = self.reader().find_counted(&stream) else { return Ok(None) };
         let StreamSubscription { name, position, .. } = subscription;
-        let messages = lag(position, &found.tail, found.tail.messages + unsaved, found.next);
+        let messages = lag(position, &found.tail, kept, found.next);
         Ok(Some(SubscriptionLag { stream, subscription: name, position, messages }))
     }
 

@@ -1,4 +1,5 @@
-//! Ports for other people's servers, which cannot be told to choose one themselves.
+//! Ports for servers that cannot be told to choose one themselves, and for those that are started
+//! again where they were.
 
 use std::net::TcpListener;
 use std::ops::Range;

@@ -19,7 +19,7 @@ use crate::FleetIndexes;
 use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::GatheredInput;
-use crate::gathering::{CopyBacklog, GatheredBacklog, GatheringList};
+use crate::gathering::{CopyBacklog, GatheredBacklog, GatheringList, PartitionBacklog};
 
 /// Reports of a row at most: two rows are no more than one append takes.
 pub(super) const ROW_REPORTS_MAX: usize = 500;
@@ -117,10 +117,9 @@ impl Gatherer {
         })
     }
 
-    /// What waits, together and by copy.
-    fn backlog(&self) -> (GatheredBacklog, Box<[CopyBacklog]>) {
+    fn waiting(&self) -> PartitionBacklog {
         let by_copy = self.lines.iter().filter_map(|(gather, line)| line.backlog(*gather));
-        (self.backlog, by_copy.collect())
+        PartitionBacklog { all: self.backlog, by_copy: by_copy.collect() }
     }
 
     /// Looks whether there are other copies than before.
@@ -214,7 +213,7 @@ impl Partition {
             self.gatherer.end_row(gather, self.lineage, step);
         }
         if step.own.gathered.is_changed {
-            let (backlog, added) = (self.gatherer.backlog(), step.own.gathered.added);
+            let (backlog, added) = (self.gatherer.waiting(), step.own.gathered.added);
             step.effects.insert(0, DeviceEffect::Gathered(self.id, backlog, added));
         }
     }
@@ -273,5 +272,5 @@ impl Partition {
 
 /// A partition was loaded with this waiting.
 pub(super) fn tell_loaded(partition: PartitionId, gatherer: &Gatherer, context: &DeviceContext) {
-    context.gatherings.set_backlog(partition, gatherer.backlog(), 0);
+    context.gatherings.set_backlog(partition, gatherer.waiting(), 0);
 }

@@ -97,10 +97,7 @@ impl Streams {
     /// # Errors
     /// 404 `unknown_stream` or `unknown_copy`, 503 `storage_unavailable`.
     pub fn copy(&self, stream: &StreamName, name: &str) -> Result<CopyShown, Problem> {
-        let gathered = self.gathered();
-        let found = self.reader().find(stream)?;
-        let row = found.view.stream_copy(found.stream, name).map_err(unreadable)?;
-        self.copy_shown(stream, (&found, &gathered), row.ok_or_else(|| unknown_copy(stream, name))?)
+        self.copy_beside(&self.gathered(), stream, name)
     }
 
     /// The copies of a stream behind the one of that name, in order of name. Reads from disk.
@@ -114,15 +111,36 @@ impl Streams {
         limit: usize,
     ) -> Result<Vec<CopyShown>, Problem> {
         let gathered = self.gathered();
-        let found = self.reader().find(stream)?;
-        let rows = found.view.copies_of(found.stream, after, limit).map_err(unreadable)?;
+        let found = self.reader().find_counted(stream)?;
+        let rows = found.0.view.copies_of(found.0.stream, after, limit).map_err(unreadable)?;
         rows.into_iter().map(|row| self.copy_shown(stream, (&found, &gathered), row)).collect()
+    }
+
+    /// Of these copies, all that can be read.
+    pub(in crate::streams) fn copies_by_key(&self, keys: Vec<CopyKey>) -> Vec<(CopyKey, CopyShown)> {
+        let gathered = self.gathered();
+        let shown = |key: CopyKey| {
+            let copy = self.copy_beside(&gathered, &key.stream, &key.copy).ok()?;
+            Some((key, copy))
+        };
+        keys.into_iter().filter_map(shown).collect()
     }
 
     /// The reports that wait for the streams of copies. To be looked at in front of the streams:
     /// what a stream takes in between counts twice, and nothing is left out.
     fn gathered(&self) -> BTreeMap<Incarnation, CopyBacklog> {
         self.engine.context().devices.gatherings.waiting()
+    }
+
+    fn copy_beside(
+        &self,
+        gathered: &BTreeMap<Incarnation, CopyBacklog>,
+        stream: &StreamName,
+        name: &str,
+    ) -> Result<CopyShown, Problem> {
+        let found = self.reader().find_counted(stream)?;
+        let row = found.0.view.stream_copy(found.0.stream, name).map_err(unreadable)?;
+        self.copy_shown(stream, (&found, gathered), row.ok_or_else(|| unknown_copy(stream, name))?)
     }
 
     /// The copies that run.
@@ -170,7 +188,7 @@ impl Streams {
     fn copy_shown(
         &self,
         stream: &StreamName,
-        (found, gathered): (&FoundStream, &BTreeMap<Incarnation, CopyBacklog>),
+        ((found, kept), gathered): (&(FoundStream, u64), &BTreeMap<Incarnation, CopyBacklog>),
         row: StreamCopy,
     ) -> Result<CopyShown, Problem> {
         let context = &self.engine.context().streams;
@@ -179,9 +197,7 @@ impl Streams {
         let ahead = row.live.map_or(0, |live| live.position - live.from);
         let (lag, oldest_uncopied_at) = match row.direction {
             CopyDirection::To => {
-                let unsaved = found.open.as_deref().map_or(0, |open| open.stands().unsaved.0);
-                let kept = found.tail.messages + unsaved;
-                let lag = lag(row.position.saturating_add(ahead), &found.tail, kept, found.next);
+                let lag = lag(row.position.saturating_add(ahead), &found.tail, *kept, found.next);
                 let oldest = if lag > 0 { self.received_behind(stream, row.position)? } else { None };
                 match row.gather().and_then(|gather| gathered.get(&gather)) {
                     None => (lag, oldest),

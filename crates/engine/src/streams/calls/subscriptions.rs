@@ -15,7 +15,6 @@ use super::super::subscription::{
     NewSubscription, NewSubscriptionPush, ReaderCommit, SubscriptionFrom, SubscriptionPushShown,
     SubscriptionRead, SubscriptionShown, unknown_subscription,
 };
-use super::super::tails::OpenTail;
 use super::super::{StreamName, StreamPage, StreamRead, is_label};
 use super::Streams;
 use crate::queries::unreadable;
@@ -121,7 +120,8 @@ impl Streams {
     /// # Errors
     /// 404 `unknown_stream` or `unknown_subscription`, 503 `storage_unavailable`.
     pub fn subscription(&self, stream: &StreamName, name: &str) -> Result<SubscriptionShown, Problem> {
-        let (found, row) = self.subscription_row(stream, name)?;
+        let found = self.reader().find_counted(stream)?;
+        let row = row_of(&found.0, stream, name)?;
         self.subscription_shown(stream, &found, row)
     }
 
@@ -136,8 +136,8 @@ impl Streams {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<SubscriptionShown>, Problem> {
-        let found = self.reader().find(stream)?;
-        let rows = found.view.subscriptions_of(found.stream, after, limit).map_err(unreadable)?;
+        let found = self.reader().find_counted(stream)?;
+        let rows = found.0.view.subscriptions_of(found.0.stream, after, limit).map_err(unreadable)?;
         rows.into_iter().map(|row| self.subscription_shown(stream, &found, row)).collect()
     }
 
@@ -271,20 +271,18 @@ impl Streams {
         name: &str,
     ) -> Result<(FoundStream, StreamSubscription), Problem> {
         let found = self.reader().find(stream)?;
-        let row = found.view.subscription(found.stream, name).map_err(unreadable)?;
-        let row = row.ok_or_else(|| unknown_subscription(stream, name))?;
+        let row = row_of(&found, stream, name)?;
         Ok((found, row))
     }
 
     fn subscription_shown(
         &self,
         stream: &StreamName,
-        found: &FoundStream,
+        (found, kept): &(FoundStream, u64),
         row: StreamSubscription,
     ) -> Result<SubscriptionShown, Problem> {
         let context = &self.engine.context().streams;
-        let unsaved = found.open.as_deref().map(OpenTail::stands).map_or(0, |stands| stands.unsaved.0);
-        let lag = lag(row.position, &found.tail, found.tail.messages + unsaved, found.next);
+        let lag = lag(row.position, &found.tail, *kept, found.next);
         let oldest = if lag > 0 { self.received_behind(stream, row.position)? } else { None };
         let key = PushKey { stream: stream.clone(), subscription: row.name.clone() };
         let shown_push = |push: Box<records::SubscriptionPush>| SubscriptionPushShown {
@@ -335,6 +333,11 @@ impl Streams {
         let detail = format!("{PUSHED_SUBSCRIPTIONS_MAX} subscriptions are pushed already");
         Err(Problem::new(429, "too_many_pushes", detail))
     }
+}
+
+fn row_of(found: &FoundStream, stream: &StreamName, name: &str) -> Result<StreamSubscription, Problem> {
+    let row = found.view.subscription(found.stream, name).map_err(unreadable)?;
+    row.ok_or_else(|| unknown_subscription(stream, name))
 }
 
 /// Reads where that may block.

@@ -232,7 +232,8 @@ async fn a_copy_that_is_to_begin_behind_what_a_peer_has_is_refused() {
         let terms = json!({"direction": "from", "node": node, "stream": stream, "from": from}).to_string();
         let mut answer = two.rig.json("PUT", COPY, &terms).await;
         // A node that is too busy to answer is not waited for.
-        while expect.is_some() && answer.status < 400 {
+        let begun = Instant::now();
+        while expect.is_some() && answer.status < 400 && begun.elapsed() < PATIENCE {
             assert_eq!(two.rig.json("DELETE", COPY, "").await.status, 204);
             answer = two.rig.json("PUT", COPY, &terms).await;
         }

@@ -50,6 +50,7 @@ async fn each_slot_of_a_campaign_asks_exactly_so_many_and_each_device_as_often()
     tell(&rig, "tick", "pause").await;
     let slots = slots(&rig, "tick", 6).await;
     let begun: Vec<_> = slots.iter().filter(|slot| was_begun(slot)).collect();
+    assert!(slots.len() - begun.len() <= 2, "hardly any is skipped: {slots:?}");
     assert!(begun.iter().all(|slot| slot["picked"] == 2 && slot["wanted"] == 2), "{slots:?}");
     let numbers: BTreeSet<u64> = slots.iter().map(|slot| slot["slot"].as_u64().expect("a number")).collect();
     assert_eq!(numbers.len(), slots.len(), "no slot twice");

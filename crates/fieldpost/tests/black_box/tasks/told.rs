@@ -1,6 +1,6 @@
 //! Who is told how tasks end, and what came of each pick of a campaign.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use simulator::receiver::{Behaviour, PickMessage, Receiver, Reply, Retain};
@@ -36,10 +36,12 @@ async fn a_queue_gets_each_result_of_a_campaign() {
     let paused = rig.json("POST", "/v1/campaigns/c/pause", "").await;
     assert_eq!(paused.status, 204, "{paused:?}");
     // Slots that end together are told of in any order, and a third one may have begun.
+    let mut seen = BTreeSet::new();
     while !untold.is_empty() {
         let told = job(&rig).await;
         assert_eq!(told["type"], "campaign.result", "{told}");
         let (command, data) = (told["id"].as_str().expect("an id"), &told["data"]);
+        assert!(seen.insert(command.to_owned()), "once: {told}");
         let device = untold.remove(command).map_or_else(|| data["device_id"].clone(), Value::from);
         assert_eq!((&data["device_id"], &data["outcome"]), (&device, &json!("answered")), "{told}");
         assert!(data["slot"].is_u64() && data["result"]["from"] == device, "{told}");

@@ -1,13 +1,15 @@
 //! Reports that are gathered for copies: what they are, that each is there once, and when they go.
 
+use std::time::Duration;
+
 use base::Incarnation;
 use records::GatheredReports;
 
-use super::rig::{Rig, number};
+use super::rig::{PARTITION, Rig, number};
 use super::*;
 use crate::devices::input::{GatheredInput, Input};
 use crate::devices::intake::ReportId;
-use crate::gathering::{CopyBacklog, Gathering};
+use crate::gathering::{CopyBacklog, Gathering, PartitionBacklog};
 use crate::streams::{CopyKey, StreamName};
 
 const ALL: Incarnation = Incarnation(71);
@@ -94,7 +96,10 @@ fn what_a_stream_has_goes_and_its_numbers_do_not_come_again() {
 fn what_waits_is_known_after_a_start_and_goes_with_its_copy() {
     let mut rig = Rig::linked();
     rig.gather_for(vec![gathering(ALL, None)]);
-    (0..3).for_each(|_| drop(rig.report("0xA", number(1))));
+    for _ in 0..3 {
+        rig.report("0xA", number(1));
+        rig.stand_still(Duration::from_secs(1));
+    }
     let waits = |rig: &Rig| {
         let gatherings = &rig.context.devices.gatherings;
         (gatherings.figures().waiting, gatherings.waiting().into_values().collect::<Vec<_>>())
@@ -103,6 +108,8 @@ fn what_waits_is_known_after_a_start_and_goes_with_its_copy() {
     let of_all = |reports, oldest_at| CopyBacklog { gather: ALL, reports, oldest_at };
     let oldest_at = |rig: &Rig| rig.rows(ALL)[0].received_at;
     assert_eq!((waiting.0.reports, &waiting.1[..]), (3, &[of_all(3, oldest_at(&rig))][..]));
+    // Only the start tells it.
+    rig.context.devices.gatherings.set_backlog(PARTITION, PartitionBacklog::default(), 0);
     rig.restart();
     rig.attend();
     assert_eq!(waits(&rig), waiting);

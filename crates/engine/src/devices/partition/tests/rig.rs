@@ -27,7 +27,7 @@ use crate::kernel::reply::Reply;
 use crate::settings::{Keep, Picture, Retry, Settings};
 use crate::{DeviceStats, OnlyIf, Pending};
 
-const PARTITION: PartitionId = PartitionId(0);
+pub(super) const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(7);
 
 pub(super) struct Rig {
