@@ -13,11 +13,11 @@ use std::thread::available_parallelism;
 /// Where the allocator reads its settings.
 const SETTINGS_VARIABLE: &str = "_RJEM_MALLOC_CONF";
 
-/// Settings for a server: an arena for each core, caches for small blocks alone, and what is free
-/// goes back to the system within a quarter of a second. It is as large as what it holds.
+/// Settings for a server: an arena for every two cores, caches for small blocks alone, and what is
+/// free goes back to the system within a quarter of a second. It is as large as what it holds.
 pub(crate) fn for_server() -> String {
-    let cores = available_parallelism().map_or(1, usize::from);
-    format!("narenas:{cores},tcache_max:2048,dirty_decay_ms:250,muzzy_decay_ms:0")
+    let arenas = available_parallelism().map_or(1, usize::from).div_ceil(2);
+    format!("narenas:{arenas},tcache_max:2048,dirty_decay_ms:250,muzzy_decay_ms:0")
 }
 
 /// Settings for the agent, which has a handful of threads that mostly wait, and runs where every

@@ -180,10 +180,10 @@ async fn asked_to_stop_with_connections_open_it_ends_in_good_time() {
 }
 
 #[tokio::test]
-async fn the_allocator_has_an_arena_for_each_core_unless_it_is_told_otherwise() {
-    let cores = std::thread::available_parallelism().expect("some");
+async fn the_allocator_has_an_arena_for_every_two_cores_unless_it_is_told_otherwise() {
+    let arenas = std::thread::available_parallelism().expect("some").get().div_ceil(2);
     for (settings, expect) in [
-        (&[][..], format!("narenas:{cores},")),
+        (&[][..], format!("narenas:{arenas},")),
         (&[("_RJEM_MALLOC_CONF", "narenas:3")][..], "narenas:3".to_owned()),
     ] {
         let rig = Rig::start(settings).await;
