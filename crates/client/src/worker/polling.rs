@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -70,13 +71,23 @@ impl Polling {
         (self, answer)
     }
 
-    /// Asks, after a while, only what workers are told: one that is to take no jobs cannot ask for
-    /// them.
-    pub(super) async fn ask_control(mut self) -> (Self, Result<TakenJobs, Error>) {
-        if !self.rest(self.pause.max(CONTROL_EVERY)).await {
-            return (self, Ok(TakenJobs::default()));
-        }
-        let answer = self.look().await;
+    /// Asks, once that is due, only what workers are told: one that is to take no jobs, or has no
+    /// room for any, cannot ask for them. Ends as soon as there is room.
+    pub(super) async fn ask_control(mut self, has_room: &Notify) -> (Self, Result<TakenJobs, Error>) {
+        let age = self.told_at.map_or(CONTROL_EVERY, |at| at.elapsed());
+        let due = self.pause.max(CONTROL_EVERY.saturating_sub(age));
+        let known = TakenJobs { jobs: Vec::new(), control: self.control.clone() };
+        let hang_up = self.hang_up.clone();
+        let looked = async {
+            sleep(due).await;
+            self.look().await
+        };
+        let answer = tokio::select! {
+            biased;
+            () = hang_up.cancelled() => Ok(known),
+            () = has_room.notified() => Ok(known),
+            answer = looked => answer,
+        };
         (self, answer)
     }
 

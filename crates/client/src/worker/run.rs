@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -70,6 +71,7 @@ where
         let want = Want::one().ttr(worker.ttr).wait(worker.wait);
         let mut idle = Some(Polling::new(worker.consumer.clone(), want));
         let mut asking = None;
+        let has_room = Arc::new(Notify::new());
         let (until_empty, mut found_nothing) = (worker.until_empty, false);
         loop {
             let state = self.control.as_ref().map_or(ControlState::Run, |control| control.state);
@@ -77,16 +79,18 @@ where
             if is_over {
                 break;
             }
-            let free = self.concurrency_now().saturating_sub(self.jobs.len());
             // What runs may publish more, so an empty queue is looked at again when something has
             // ended.
             let waits_for_handlers = found_nothing && !self.jobs.is_empty();
-            let rests = state == ControlState::Drain;
-            if (free > 0 || rests)
-                && !waits_for_handlers
-                && let Some(polling) = idle.take()
-            {
-                asking = Some((polling.hang_up(), Box::pin(ask(polling, free, rests))));
+            let free = match state {
+                ControlState::Run if !waits_for_handlers => {
+                    self.concurrency_now().saturating_sub(self.jobs.len())
+                }
+                _ => 0,
+            };
+            if let Some(polling) = idle.take() {
+                let has_room = Arc::clone(&has_room);
+                asking = Some((polling.hang_up(), free, Box::pin(ask(polling, free, has_room))));
             }
             tokio::select! {
                 biased;
@@ -94,10 +98,14 @@ where
                 Some(ended) = self.jobs.join_next() => {
                     settled(ended);
                     found_nothing = false;
+                    has_room.notify_one();
                 }
-                (polling, answer) = answer_to(asking.as_mut()), if asking.is_some() => {
+                (asked_for, (polling, answer)) = answer_to(asking.as_mut()), if asking.is_some() => {
                     asking = None;
-                    found_nothing = until_empty && matches!(&answer, Ok(TakenJobs { jobs, .. }) if jobs.is_empty());
+                    if asked_for > 0 {
+                        let is_nothing = matches!(&answer, Ok(TakenJobs { jobs, .. }) if jobs.is_empty());
+                        found_nothing = until_empty && is_nothing;
+                    }
                     if found_nothing && self.jobs.is_empty() {
                         return Ok(());
                     }
@@ -105,7 +113,7 @@ where
                 }
             }
         }
-        if let Some((hang_up, asking)) = asking {
+        if let Some((hang_up, _, asking)) = asking {
             hang_up.cancel();
             // What was on its way is here, or the question was taken back: an error tells no more
             // than that.
@@ -149,15 +157,20 @@ where
     }
 }
 
-/// Asks for jobs, or, while none are to be taken, only whether that is over.
-async fn ask(polling: Polling, free: usize, rests: bool) -> (Polling, Result<TakenJobs, Error>) {
-    if rests { polling.ask_control().await } else { polling.ask(free).await }
+/// Asks for jobs, or, while none can be taken, only what workers are told.
+async fn ask(polling: Polling, free: usize, has_room: Arc<Notify>) -> (Polling, Result<TakenJobs, Error>) {
+    match free {
+        0 => polling.ask_control(&has_room).await,
+        _ => polling.ask(free).await,
+    }
 }
 
-/// The answer to a question that is under way.
-async fn answer_to<A: Future + Unpin>(asking: Option<&mut (CancellationToken, A)>) -> A::Output {
+/// The answer to a question that is under way, and how many jobs it asked for.
+async fn answer_to<A: Future + Unpin>(
+    asking: Option<&mut (CancellationToken, usize, A)>,
+) -> (usize, A::Output) {
     match asking {
-        Some((_, asking)) => asking.await,
+        Some((_, asked_for, asking)) => (*asked_for, asking.await),
         None => std::future::pending().await,
     }
 }

@@ -63,10 +63,10 @@ async fn a_worker_has_no_more_jobs_at_a_time_than_it_is_told() {
     queue.publish_many(&jobs).await.expect("durable");
     running.until("begun", 2, |event| matches!(event, Event::Begun { .. })).await;
     assert_eq!(counts(&queue.figures().await.expect("figures")), [0, 4, 2, 0]);
+    // It hears of it although all of its slots are taken.
     queue.set_control(&QueueControl::new(ControlState::Run)).await.expect("durable");
-    finish.add_permits(1);
     running.until("begun", 6, |event| matches!(event, Event::Begun { .. })).await;
-    finish.add_permits(5);
+    finish.add_permits(6);
     running.until_done(6).await;
     timeout(PATIENCE, running.stop()).await.expect("in time");
 }
