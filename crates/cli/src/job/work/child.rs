@@ -83,6 +83,8 @@ async fn listen(stderr: Option<ChildStderr>) -> io::Result<String> {
     loop {
         let read = stderr.read(&mut piece).await?;
         if read == 0 {
+            // All of it is out before the worker says what became of the job.
+            own.flush().await?;
             return Ok(String::from_utf8_lossy(&end).trim().to_owned());
         }
         own.write_all(&piece[..read]).await?;
