@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rlimit::Resource;
-use simulator::server::{Server, Site};
+use simulator::server::Site;
 
 /// Room enough for the first minutes of a log and its tables: half of it is used.
 const ROOM: &str = "size=192m";
@@ -76,12 +76,12 @@ impl Disk {
         namespace.run(&format!("head -c $(({free} - {bytes})) /dev/zero > \"$0/ballast\""), &self.data_dir)
     }
 
-    /// Leaves no room for `server`.
-    pub(crate) fn fill(&self, server: &Server) -> io::Result<()> {
+    /// Leaves no room for the process of a server.
+    pub(crate) fn fill(&self, process_id: Option<u32>) -> io::Result<()> {
         match &self.way {
             Way::Mounted(namespace) => namespace.run(FILL, &self.data_dir),
             Way::Limited => {
-                let process_id = server.process_id().and_then(|id| id.try_into().ok());
+                let process_id = process_id.and_then(|id| id.try_into().ok());
                 let process_id = process_id.ok_or_else(|| io::Error::other("the server has ended"))?;
                 let limit = (FILE_BYTES_MAX, FILE_BYTES_MAX);
                 rlimit::prlimit(process_id, Resource::FSIZE, Some(limit), None)

@@ -72,7 +72,7 @@ async fn fill_under_load(site: Site, disk: Disk) -> Result<(), Box<dyn Error>> {
     let load = Load::begin(&site, SEED).await?;
     let scribe = Scribe::begin(&site).await?;
     load.until_acknowledged(ACKNOWLEDGED).await;
-    disk.fill(&server)?;
+    disk.fill(server.process_id())?;
     ends(&site, server, &load, disk.errors().0).await?;
 
     disk.make_room()?;

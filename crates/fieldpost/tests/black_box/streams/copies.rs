@@ -2,6 +2,7 @@
 //! stopped or cut off, and whatever was made anew or restored.
 
 mod chaos;
+mod full_disk;
 mod line;
 mod nodes;
 mod origins;
