@@ -123,19 +123,31 @@ export interface AllCopies {
   more: boolean;
 }
 
-/** The copies of all streams, in order of stream and name: no call has them, so each stream is asked. */
+/** The copies of all streams, in order of stream and name. */
 export async function loadAll(signal: AbortSignal): Promise<AllCopies> {
   const page = await ask(api.GET("/v1/streams", { params: { query: { limit: STREAMS_MAX } }, signal }));
+  const streams = page.items.map(({ namespace: ns, stream }) => ({ ns, stream }));
+  return { all: await copiesOfAll(streams, signal), more: page.next_cursor != null };
+}
+
+/** The same copies as they are now; a stream that had none is not asked. */
+export function lookAgain(known: readonly OwnedCopy[], signal: AbortSignal): Promise<OwnedCopy[]> {
+  const streams = new Map(known.map(({ of }) => [`${of.ns}/${of.stream}`, of]));
+  return copiesOfAll([...streams.values()], signal);
+}
+
+/** No call has the copies of several streams, so each stream is asked. */
+async function copiesOfAll(streams: readonly StreamName[], signal: AbortSignal): Promise<OwnedCopy[]> {
   const found: OwnedCopy[][] = [];
   let next = 0;
   const work = async (): Promise<void> => {
-    for (let at = next++; at < page.items.length; at = next++) {
-      const { namespace: ns, stream } = page.items[at]!;
-      found[at] = (await copiesOf({ ns, stream }, signal)).map((copy) => ({ of: { ns, stream }, copy }));
+    for (let at = next++; at < streams.length; at = next++) {
+      const of = streams[at]!;
+      found[at] = (await copiesOf(of, signal)).map((copy) => ({ of, copy }));
     }
   };
   await Promise.all(Array.from({ length: CALLS }, work));
-  return { all: found.flat(), more: page.next_cursor != null };
+  return found.flat();
 }
 
 /** None where the stream was deleted meanwhile. */
