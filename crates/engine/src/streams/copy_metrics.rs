@@ -5,7 +5,9 @@ use base::limits::COPIES_MAX;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use records::StreamCopy;
 
 use super::copy::CopyShown;
 use super::{CopyKey, CopyState};
@@ -18,9 +20,9 @@ pub(crate) struct CopyCollector {
 }
 
 /// A figure of a copy: its name, what it is, and how it is read.
-type CopyFigure = (&'static str, &'static str, fn(&CopyShown, base::Timestamp) -> f64);
+type CopyFigure<Read> = (&'static str, &'static str, Read);
 
-const FIGURES: [CopyFigure; 7] = [
+const LAGS: [CopyFigure<fn(&CopyShown, base::Timestamp) -> f64>; 3] = [
     (
         "fieldpost_streams_copy_lag_messages",
         "Messages that a copy has not copied, and reports that are no messages yet",
@@ -34,42 +36,53 @@ const FIGURES: [CopyFigure; 7] = [
             copy.oldest_uncopied_at.map_or(0.0, age)
         },
     ),
-    ("fieldpost_streams_copy_copied", "Messages of a copy that were new at its other end", |copy, _| {
-        copy.row.copied as f64
-    }),
-    ("fieldpost_streams_copy_duplicates", "Messages of a copy that its other end had already", |copy, _| {
-        copy.row.duplicates as f64
-    }),
-    ("fieldpost_streams_copy_dropped", "Messages that went before a copy took them", |copy, _| {
-        copy.row.dropped as f64
-    }),
-    (
-        "fieldpost_streams_copy_refused",
-        "Reports of a copy of kind reports that its other end refused for good",
-        |copy, _| copy.row.reports.as_ref().map_or(0.0, |reports| reports.refused as f64),
-    ),
     ("fieldpost_streams_copy_failing", "1 while the latest try of a copy failed", |copy, _| {
         f64::from(u8::from(copy.state == CopyState::Waiting || copy.error.is_some()))
     }),
+];
+
+/// `_total` is added to the names.
+const COUNTS: [CopyFigure<fn(&StreamCopy) -> u64>; 4] = [
+    ("fieldpost_streams_copy_copied", "Messages of a copy that were new at its other end", |copy| {
+        copy.copied
+    }),
+    ("fieldpost_streams_copy_duplicates", "Messages of a copy that its other end had already", |copy| {
+        copy.duplicates
+    }),
+    ("fieldpost_streams_copy_dropped", "Messages that went before a copy took them", |copy| copy.dropped),
+    (
+        "fieldpost_streams_copy_refused",
+        "Reports of a copy of kind reports that its other end refused for good",
+        |copy| copy.reports.as_ref().map_or(0, |reports| reports.refused),
+    ),
 ];
 
 impl Collector for CopyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let copies = self.copies();
         let now = self.engine.clock().now();
-        for (name, help, figure) in FIGURES {
+        for (name, help, lag) in LAGS {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (key, copy) in &copies {
-                let labels = [
-                    ("namespace", key.stream.namespace().to_owned()),
-                    ("stream", key.stream.stream().to_owned()),
-                    ("copy", key.copy.to_string()),
-                ];
-                ConstGauge::new(figure(copy, now)).encode(family.encode_family(&labels)?)?;
+                ConstGauge::new(lag(copy, now)).encode(family.encode_family(&labels(key))?)?;
+            }
+        }
+        for (name, help, count) in COUNTS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (key, copy) in &copies {
+                ConstCounter::new(count(&copy.row)).encode(family.encode_family(&labels(key))?)?;
             }
         }
         Ok(())
     }
+}
+
+fn labels(copy: &CopyKey) -> [(&'static str, String); 3] {
+    [
+        ("namespace", copy.stream.namespace().to_owned()),
+        ("stream", copy.stream.stream().to_owned()),
+        ("copy", copy.copy.to_string()),
+    ]
 }
 
 impl CopyCollector {
