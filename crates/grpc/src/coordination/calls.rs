@@ -1,7 +1,5 @@
 //! What the calls about locks, limits, the cache and channels do, on a stream or on their own.
 
-use std::collections::HashMap;
-
 use access::{Admitted, RequestedAction};
 use base::Problem;
 use base::limits::CACHE_KEYS_PER_CALL_MAX;
@@ -130,7 +128,7 @@ impl CoordinationCalls {
     ) -> Result<proto::GetCachedResponse, Problem> {
         may(caller, &asked.namespace)?;
         check_keys(&asked.keys)?;
-        let (mut items, mut bytes) = (HashMap::new(), 0);
+        let (mut answer, mut bytes) = (proto::GetCachedResponse::default(), 0);
         for key in &asked.keys {
             let name = CoordinationName::new(&asked.namespace, key)?;
             let Some(found) = self.shared.cached(&name).await else { continue };
@@ -139,9 +137,12 @@ impl CoordinationCalls {
                 let detail = format!("the values are over {bytes_max} bytes; ask for fewer keys");
                 return Err(Problem::not_allowed("answer_too_large", detail));
             }
-            items.insert(key.clone(), found.bytes);
+            if let Some(content_type) = found.content_type {
+                answer.content_types.insert(key.clone(), content_type.into());
+            }
+            answer.items.insert(key.clone(), found.bytes);
         }
-        Ok(proto::GetCachedResponse { items })
+        Ok(answer)
     }
 
     pub(super) async fn delete_cached(

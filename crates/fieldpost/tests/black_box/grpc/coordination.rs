@@ -96,11 +96,13 @@ async fn limits_values_channels_and_controls_are_those_of_http() {
         allowed.push(calls.ask_limit(ask_limit(cost)).await.expect("answered").into_inner().allowed);
     }
     assert_eq!(allowed, [true, false, true]);
-    calls.put_cached(put("user:7", b"a,b")).await.expect("put");
+    let csv = PutCachedRequest { content_type: "text/csv".into(), ..put("user:7", b"a,b") };
+    calls.put_cached(csv).await.expect("put");
     let again = PutCachedRequest { if_absent: true, ..put("user:7", b"x") };
     assert_eq!(refused(calls.put_cached(again).await), (Code::AlreadyExists, "exists".to_owned()));
-    let found = calls.get_cached(get(&["user:7", "none"])).await.expect("found").into_inner().items;
-    assert_eq!(found.into_iter().collect::<Vec<_>>(), [("user:7".to_owned(), b"a,b".to_vec().into())]);
+    let found = calls.get_cached(get(&["user:7", "none"])).await.expect("found").into_inner();
+    assert_eq!(found.items.into_iter().collect::<Vec<_>>(), [("user:7".to_owned(), b"a,b".to_vec().into())]);
+    assert_eq!(found.content_types.into_iter().collect::<Vec<_>>(), [("user:7".into(), "text/csv".into())]);
     let keys = vec!["user:7".into(), "none".into()];
     let delete = DeleteCachedRequest { namespace: SHOP.into(), keys };
     assert_eq!(calls.delete_cached(delete).await.expect("deleted").into_inner().deleted, 1);

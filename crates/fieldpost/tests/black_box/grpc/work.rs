@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use grpc::proto::coordination_client::CoordinationClient;
 use grpc::proto::jobs_client::JobsClient;
 use grpc::proto::work_request::{Acks, Extension, Open, Release};
-use grpc::proto::{Job, NewJob, PublishRequest, WorkRequest, new_job};
+use grpc::proto::{
+    DeleteControlRequest, Job, NewJob, PublishRequest, PutControlRequest, QueueControl, WorkRequest,
+    WorkState, new_job,
+};
 use tonic::Code;
 
 use crate::grpc::rig::{
-    LONG, NS, PATIENCE, QUEUE, Rig, Worker, consume, number, numbered, numbers, publish, publish_numbers,
-    refused,
+    LONG, NS, PATIENCE, QUEUE, Rig, Worker, consume, consuming, number, numbered, numbers, publish,
+    publish_numbers, refused,
 };
 
 #[tokio::test]
@@ -228,6 +232,53 @@ async fn a_worker_that_closes_its_side_hears_what_is_left_and_gets_nothing_more(
     assert!(last.iter().all(|heard| heard.jobs.is_empty()));
     assert_eq!(worker.hear().await.expect("no refusal"), None);
     assert_eq!((rig.figure(QUEUE, "ready").await, rig.figure(QUEUE, "reserved").await), (5, 0));
+}
+
+/// Has the workers of the queue do this.
+async fn control(rig: &Rig, state: WorkState) -> QueueControl {
+    let control = QueueControl { state: state.into(), max_in_flight: Some(2), data: Some("[1]".to_owned()) };
+    let put = PutControlRequest {
+        namespace: NS.to_owned(),
+        queue: QUEUE.to_owned(),
+        control: Some(control.clone()),
+    };
+    CoordinationClient::new(rig.channel().await).put_control(put).await.expect("put");
+    control
+}
+
+/// What the worker is told to do next; jobs may come before.
+async fn told(worker: &mut Worker) -> QueueControl {
+    loop {
+        let heard = worker.hear().await.expect("no refusal").expect("the stream goes on");
+        if let Some(control) = heard.control {
+            return control;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_worker_is_told_what_to_do_when_it_begins_and_at_each_change() {
+    let rig = Rig::start().await;
+    let mut jobs = rig.jobs().await;
+    let mut early = Worker::open(&mut jobs, &[QUEUE, "other"], 5).await;
+    publish_numbers(&mut jobs, 0..1).await;
+    assert_eq!(numbers(&early.jobs(1).await), [0], "nothing is said, and it works");
+    let drains = control(&rig, WorkState::Drain).await;
+    assert_eq!(told(&mut early).await, drains);
+    let mut late = Worker::open(&mut jobs, &[QUEUE], 0).await;
+    assert_eq!(told(&mut late).await, drains);
+    // The first queue's counts.
+    for (queues, expect) in [([QUEUE, "other"], Some(drains)), (["other", QUEUE], None)] {
+        let consumed = jobs.consume(consuming(&queues)).await.expect("answered").into_inner();
+        assert_eq!(consumed.control, expect, "{queues:?}");
+    }
+    let runs = control(&rig, WorkState::Run).await;
+    for worker in [&mut early, &mut late] {
+        assert_eq!(told(worker).await, runs);
+    }
+    let nothing = DeleteControlRequest { namespace: NS.to_owned(), queue: QUEUE.to_owned() };
+    CoordinationClient::new(rig.channel().await).delete_control(nothing).await.expect("deleted");
+    assert_eq!(told(&mut late).await, QueueControl::default());
 }
 
 #[tokio::test]
