@@ -10,7 +10,7 @@ from typing import Any
 import fieldpost
 from fieldpost import NewMessage
 
-from .live import AwaitedLive, Live
+from .live import AwaitedLive, Live, until
 from .scripted import HANG_UP, answer
 from .test_commands import both
 
@@ -134,6 +134,28 @@ class Streams:
         stream.delete()
         with self.assertRaises(fieldpost.NotFoundError):
             stream.info()
+
+    def test_what_is_copied_is_asked_for_by_either_name(self: Any) -> None:
+        stream = self.client.stream(self.namespace, "source")
+        stream.append(1, source="till-4", external_id=17)
+        copy = stream.copy("archive")
+        made = copy.put("to", "self", stream=f"{self.namespace}/archive", start="start")
+        self.assertEqual((made.name, made.kind, made.error), ("archive", "messages", None))
+        until("it is copied", lambda: copy.info().position == "1")
+        there = self.client.stream(self.namespace, "archive").message("1")
+        self.assertEqual((there.source, there.external_id, there.payload), ("till-4", "17", 1))
+        found = stream.receipt("1", wait=1)
+        self.assertEqual((len(found.durable_on), found.enough), (1, True))
+        self.assertEqual(stream.receipt_of("till-4", 17), found)
+        self.assertFalse(stream.receipt_of("till-4", "17", nodes=2).enough)
+        with self.assertRaises(fieldpost.NotFoundError):
+            stream.receipt_of("till-4", 18)
+        copy.pause()
+        self.assertEqual(copy.info().state, "paused")
+        copy.resume()
+        copy.delete()
+        with self.assertRaises(fieldpost.NotFoundError):
+            copy.info()
 
 
 class StreamsOfThreads(Streams, Live):

@@ -1,6 +1,7 @@
 //! One stream: messages are appended, read from any place on, and kept as long as it is set to.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Duration;
 
 use hyper::Method;
@@ -168,8 +169,28 @@ impl MessageStream {
     /// # Errors
     /// 404 `unknown_message`; see [`Error`].
     pub async fn receipt(&self, id: &MessageId, nodes: u32, wait: Duration) -> Result<MessageReceipt, Error> {
-        let path = self.path(&["receipts"]).with("id", &id.to_string()).with("nodes", &nodes.to_string());
-        let request = Request::new(Method::GET, path.with("wait", &Span(wait).to_string()));
+        self.receipt_at(self.path(&["receipts"]).with("id", &id.to_string()), nodes, wait).await
+    }
+
+    /// The same for the message that its producer appended as this one of this source, on whichever
+    /// node it did.
+    ///
+    /// # Errors
+    /// See [`MessageStream::receipt`].
+    pub async fn receipt_of(
+        &self,
+        source: &str,
+        external_id: impl Display,
+        nodes: u32,
+        wait: Duration,
+    ) -> Result<MessageReceipt, Error> {
+        let path = self.path(&["receipts"]).with("source", source);
+        self.receipt_at(path.with("external_id", &external_id.to_string()), nodes, wait).await
+    }
+
+    async fn receipt_at(&self, path: Path, nodes: u32, wait: Duration) -> Result<MessageReceipt, Error> {
+        let path = path.with("nodes", &nodes.to_string()).with("wait", &Span(wait).to_string());
+        let request = Request::new(Method::GET, path);
         let timeout = self.client.timeout_of(&request) + wait;
         self.client.fetch(&request.timeout(timeout), Repeat::Harmless).await
     }

@@ -106,9 +106,9 @@ def put(
     return Call("PUT", path, CopyInfo.read, _json(body))
 
 
-def receipt(stream: StreamPath, message_id: str, nodes: int, wait: Duration | None) -> Call[Receipt]:
-    """Ask on which nodes a message is."""
-    asked = {"id": message_id, "nodes": str(nodes)}
+def receipt(stream: StreamPath, message: dict[str, str], nodes: int, wait: Duration | None) -> Call[Receipt]:
+    """Ask on which nodes a message is, which is named by its id or by its source and external id."""
+    asked = {**message, "nodes": str(nodes)}
     if wait is not None:
         asked["wait"] = duration_text(wait)
     return Call("GET", f"{stream}/receipts?{urlencode(asked)}", Receipt.read, patience=_seconds(wait))

@@ -82,7 +82,14 @@ class MessageStream:
 
     def receipt(self, message_id: str, *, nodes: int = 1, wait: Duration | None = None) -> Receipt:
         """On which nodes a message is durable; waits until it is on so many."""
-        return self._client._run(receipt(self._path, message_id, nodes, wait))
+        return self._client._run(receipt(self._path, {"id": message_id}, nodes, wait))
+
+    def receipt_of(
+        self, source: str, external_id: str | int, *, nodes: int = 1, wait: Duration | None = None
+    ) -> Receipt:
+        """The same for what its producer appended as this one of this source, on whichever node it did."""
+        message = {"source": source, "external_id": str(external_id)}
+        return self._client._run(receipt(self._path, message, nodes, wait))
 
     def info(self) -> StreamInfo:
         """How much is in it, and what it is set to."""
@@ -151,7 +158,14 @@ class AsyncMessageStream:
 
     async def receipt(self, message_id: str, *, nodes: int = 1, wait: Duration | None = None) -> Receipt:
         """See :meth:`MessageStream.receipt`."""
-        return await self._client._run(receipt(self._path, message_id, nodes, wait))
+        return await self._client._run(receipt(self._path, {"id": message_id}, nodes, wait))
+
+    async def receipt_of(
+        self, source: str, external_id: str | int, *, nodes: int = 1, wait: Duration | None = None
+    ) -> Receipt:
+        """See :meth:`MessageStream.receipt_of`."""
+        message = {"source": source, "external_id": str(external_id)}
+        return await self._client._run(receipt(self._path, message, nodes, wait))
 
     async def info(self) -> StreamInfo:
         """See :meth:`MessageStream.info`."""

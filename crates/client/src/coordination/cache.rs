@@ -128,11 +128,12 @@ impl SharedCache {
     }
 
     /// A value, or what `make` gives, which is put then. Whoever asks this cache for the same key
-    /// meanwhile, also through a clone, waits for the one that makes it.
+    /// meanwhile, also through a clone, waits for the one that makes it. Where the server cannot keep
+    /// the value just now, it is given back all the same, and the next who asks makes it again.
     ///
     /// # Errors
-    /// What `make` fails with, or an [`Error`] turned into it. Where the value cannot be put, it is
-    /// lost with the error.
+    /// What `make` fails with, or an [`Error`] turned into it: of looking, and of putting what the
+    /// server would refuse another time too.
     pub async fn get_or_make<F, E>(
         &self,
         key: &str,
@@ -153,8 +154,10 @@ impl SharedCache {
             return Ok(found);
         }
         let made = make().await?;
-        self.put(key, made.clone(), ttl).await?;
-        Ok(made)
+        match self.put(key, made.clone(), ttl).await {
+            Err(error) if !error.may_pass() => Err(error.into()),
+            _ => Ok(made),
+        }
     }
 
     fn making(&self, key: &str) -> Arc<Making> {

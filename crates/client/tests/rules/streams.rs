@@ -1,5 +1,7 @@
 //! Streams: what is appended again after a lost answer, and what is not.
 
+use std::time::Duration;
+
 use fieldpost_client::{MessageId, OutgoingMessage, StreamReading};
 use serde_json::json;
 
@@ -49,6 +51,20 @@ async fn a_stream_is_read_from_place_to_place() {
     let asked: Vec<_> = stage.asked().into_iter().map(|asked| asked.path).collect();
     let path = "/v1/streams/shop/orders/messages";
     assert_eq!(asked, [format!("{path}?limit=5"), format!("{path}?after=9")]);
+}
+
+#[tokio::test]
+async fn a_receipt_is_asked_for_by_either_name() {
+    let receipt = json!({"durable_on": ["one", "dc1"], "enough": true});
+    let stage = Stage::new(move |_| ok(&receipt)).await;
+    let stream = stage.client().stream("shop", "orders");
+    let by_id = stream.receipt(&MessageId::start(), 2, Duration::from_secs(5)).await.expect("a receipt");
+    assert_eq!((by_id.durable_on.len(), by_id.enough), (2, true));
+    stream.receipt_of("till 4", 17, 1, Duration::ZERO).await.expect("a receipt");
+    let asked: Vec<_> = stage.asked().into_iter().map(|asked| asked.path).collect();
+    let path = "/v1/streams/shop/orders/receipts";
+    let of_source = format!("{path}?source=till%204&external_id=17&nodes=1&wait=0ms");
+    assert_eq!(asked, [format!("{path}?id=0&nodes=2&wait=5000ms"), of_source]);
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ async fn a_limit_is_one_for_all_that_ask() {
 
 #[tokio::test]
 async fn a_value_is_made_once_by_all_who_ask_for_it_together() {
-    let rig = Rig::start().await;
+    let mut rig = Rig::start().await;
     let cache = rig.client.cache("shop");
     assert_eq!(cache.get("logo").await.expect("an answer"), None);
     cache.put("logo", Bytes::from_static(b"\x00\xff"), Some(LONG)).await.expect("put");
@@ -105,6 +105,14 @@ async fn a_value_is_made_once_by_all_who_ask_for_it_together() {
         assert_eq!(asking.await.expect("no panic").expect("an answer"), "dear");
     }
     assert_eq!(made.load(Ordering::Relaxed), 1);
+
+    // Whoever made it has it, also where it could not be put.
+    let killed = rig.kill();
+    let make = || async {
+        killed.await;
+        Ok::<_, Error>(Bytes::from_static(b"late"))
+    };
+    assert_eq!(cache.get_or_make("late", None, make).await.expect("made"), "late");
 }
 
 #[tokio::test]
