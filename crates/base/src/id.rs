@@ -236,6 +236,15 @@ impl Incarnation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lineage(pub u64);
 
+impl Lineage {
+    /// The same where the data directory was given a number of its own: one that was copied has the
+    /// lineage of the first, and another number.
+    #[must_use]
+    pub fn marked(self, mark: Option<u64>) -> Self {
+        mark.map_or(self, |mark| Self(hash::derived(self.0, &mark.to_le_bytes())))
+    }
+}
+
 /// A way by which reports come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WayIn {

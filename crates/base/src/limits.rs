@@ -156,6 +156,8 @@ pub const MESSAGES_PER_PUSH_MAX: u32 = 1_000;
 pub const COPIES_PER_STREAM_MAX: usize = 100;
 /// Most copies of a server: each has a task of its own.
 pub const COPIES_MAX: usize = 1_000;
+/// Most copies of kind `reports` of a server: a report is written once more for each that wants it.
+pub const REPORTS_COPIES_MAX: usize = 16;
 /// How long a reader has a subscription after its last call: least, and most.
 pub const READER_TTL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
 /// Longest that a read waits for the first message.

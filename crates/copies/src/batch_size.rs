@@ -36,12 +36,15 @@ impl Default for BatchSize {
 }
 
 impl BatchSize {
-    /// A batch was answered after so long.
+    /// A batch was answered after so long. What became tiny because nothing was answered grows again
+    /// with any answer.
     pub(crate) fn answered(&mut self, after: Duration) {
+        self.messages = (2 * self.messages).min(BATCH_MESSAGES_MAX);
         if after <= SOON {
-            self.messages = (2 * self.messages).min(BATCH_MESSAGES_MAX);
             self.bytes = (2 * self.bytes).min(BATCH_BYTES_MAX);
-        } else if after > SLOW && self.bytes > SLOW_BYTES_MIN {
+        } else if self.bytes < SLOW_BYTES_MIN {
+            self.bytes = (2 * self.bytes).min(SLOW_BYTES_MIN);
+        } else if after > SLOW {
             self.bytes = (self.bytes / 2).max(SLOW_BYTES_MIN);
         }
     }
@@ -90,6 +93,8 @@ mod tests {
         let mut size = BatchSize::default();
         (0..99).for_each(|_| size.shrink());
         assert_eq!(size, BatchSize { messages: 1, bytes: 1 });
+        (0..99).for_each(|_| size.answered(2 * SLOW));
+        assert_eq!(size, BatchSize { messages: BATCH_MESSAGES_MAX, bytes: SLOW_BYTES_MIN });
         (0..99).for_each(|_| size.answered(SOON));
         assert_eq!(size, BatchSize { messages: BATCH_MESSAGES_MAX, bytes: BATCH_BYTES_MAX });
     }

@@ -404,7 +404,10 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             .map(|stream| PeerIdentity { stream, node: self.row.peer_node.clone().unwrap_or_default() });
         let peer = match self.row.direction {
             CopyDirection::From => Some(source.clone()),
-            CopyDirection::To => self.answered.last().map(|answered| answered.peer.clone()).or(known),
+            CopyDirection::To => {
+                let answered = self.answered.last().map(|answered| answered.peer.clone());
+                answered.or(known).or_else(|| self.sink.known_identity())
+            }
         };
         let step = |peer| CopiedSpan::of_nothing(lane, (from, to), peer);
         if self.in_flight.is_empty() {

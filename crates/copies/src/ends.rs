@@ -23,6 +23,11 @@ pub trait StreamEnd: Send + Sync {
     fn is_stop_and_wait(&self) -> bool {
         false
     }
+
+    /// Which stream it is, where that is known before it has answered.
+    fn known_identity(&self) -> Option<PeerIdentity> {
+        None
+    }
 }
 
 /// Where the row of a copy is, and the time.

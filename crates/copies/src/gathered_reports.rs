@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use base::{Incarnation, PartitionId, Problem};
+use base::{Incarnation, PartitionId, Problem, Timestamp};
 use engine::Engine;
 use engine::gathering::{Gathering, GatheringList};
 use engine::records::{GatheredReport, GatheredReports};
@@ -30,36 +30,53 @@ struct ReportShape<'a> {
     ts: String,
 }
 
+/// How far the reports of a copy are brought.
+#[derive(Default)]
+struct Place {
+    /// Where its rows begin, or before.
+    from: u64,
+    /// Its stream did not take them, and is left alone until then.
+    try_again_at: Option<Timestamp>,
+}
+
 /// Brings reports of one partition to their streams, for ever.
 pub(crate) async fn bring_gathered(engine: Engine, partition: PartitionId) {
     let mut copies = engine.gatherings();
     let mut list: GatheringList = copies.borrow_and_update().clone();
     let mut has_forgotten = false;
-    // Where the rows of each copy begin.
-    let mut places: HashMap<Incarnation, u64> = HashMap::new();
+    let mut places: HashMap<Incarnation, Place> = HashMap::new();
     loop {
-        let mut outcome = Ok(());
         if !has_forgotten {
             // What was gathered for copies that are gone by now is nobody's.
-            outcome = engine.forget_gathered(partition).await;
-            has_forgotten = outcome.is_ok();
+            let forgotten = engine.forget_gathered(partition).await;
+            if let Err(problem) = &forgotten {
+                tracing::debug!(%partition, %problem, "reports of copies that are gone are still there");
+            }
+            has_forgotten = forgotten.is_ok();
         }
         let mut is_more = false;
         for gathering in list.iter() {
-            let from = places.entry(gathering.gather).or_insert(0);
-            // A stream that takes nothing holds up no other copy's reports, until too many wait.
-            match bring_some(&engine, partition, gathering, from).await {
+            let place = places.entry(gathering.gather).or_default();
+            // A stream that takes nothing holds up no other copy's reports, until too many wait; and
+            // it is not asked with each report that comes.
+            if place.try_again_at.is_some_and(|at| engine.clock().now() < at) {
+                continue;
+            }
+            place.try_again_at = None;
+            match bring_some(&engine, partition, gathering, &mut place.from).await {
                 Ok(more) => is_more |= more,
-                Err(problem) => outcome = outcome.and(Err(problem)),
+                Err(problem) => {
+                    tracing::debug!(%partition, %problem, "gathered reports wait for their stream");
+                    place.try_again_at = Some(engine.clock().now().after(TRY_AGAIN_AFTER));
+                }
             }
         }
-        if let Err(problem) = &outcome {
-            tracing::debug!(%partition, %problem, "gathered reports wait for their stream");
-        }
+        let forgets_at = (!has_forgotten).then(|| engine.clock().now().after(TRY_AGAIN_AFTER));
+        let next_try = places.values().filter_map(|place| place.try_again_at).chain(forgets_at).min();
         let is_late = async {
-            match outcome {
-                Ok(()) => std::future::pending().await,
-                Err(_) => engine.until(engine.clock().now().after(TRY_AGAIN_AFTER)).await,
+            match next_try {
+                None => std::future::pending().await,
+                Some(at) => engine.until(at).await,
             }
         };
         tokio::select! {
@@ -133,7 +150,7 @@ fn payload_of(report: &GatheredReport, row: &GatheredReports) -> Option<MessageP
 
 #[cfg(test)]
 mod tests {
-    use base::{DeviceId, Incarnation, Lineage, Timestamp, Value};
+    use base::{DeviceId, Lineage, Value};
     use engine::streams::{CopyKey, StreamName};
 
     use super::*;

@@ -8,6 +8,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use base::limits::REPORT_IDS_KEPT;
@@ -33,9 +35,17 @@ const REPORT_ID_CHARS_MAX: usize = 64;
 /// So much of what a node says of a refused report is logged, in characters.
 const WHY_CHARS_MAX: usize = 200;
 
+/// Messages that are read at first, and at least: those of one device that go together.
+const READ_MIN: usize = REPORT_IDS_KEPT;
+
 /// The stream with what was gathered, as pages of lines.
 #[derive(Clone, Debug)]
-pub struct ReportsHere(EndHere);
+pub struct ReportsHere {
+    stream: EndHere,
+    /// Messages to read next: of few devices only some go together, and the rest of a page would be
+    /// read again.
+    next_read: Arc<AtomicUsize>,
+}
 
 /// The reports of another node.
 #[derive(Clone, Debug)]
@@ -64,7 +74,7 @@ impl ReportsHere {
     /// The reports in a stream.
     #[must_use]
     pub fn new(stream: EndHere) -> Self {
-        Self(stream)
+        Self { stream, next_read: Arc::new(AtomicUsize::new(READ_MIN)) }
     }
 }
 
@@ -81,11 +91,14 @@ impl ReportsThere {
 }
 
 impl StreamEnd for ReportsHere {
-    async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
-        let (place, read) = self.0.durable(ask).await?;
+    async fn page(&self, mut ask: PageAsk) -> Result<SourcePage, CopyFailure> {
+        ask.limit = ask.limit.min(self.next_read.load(Relaxed));
+        let (place, read) = self.stream.durable(ask).await?;
         let (newest, identity) = (read.newest_durable, read.identity.clone());
         let page = read.with_origins();
         let ReportLines { body, messages, last } = lines_of(&page.items);
+        let goes = usize::try_from(messages).unwrap_or(usize::MAX);
+        self.next_read.store(goes.saturating_mul(2).max(READ_MIN), Relaxed);
         Ok(SourcePage {
             messages,
             oldest_at: page.items.first().map(|message| message.received_at),
@@ -138,6 +151,10 @@ impl StreamEnd for ReportsThere {
 
     fn is_stop_and_wait(&self) -> bool {
         true
+    }
+
+    fn known_identity(&self) -> Option<PeerIdentity> {
+        Some(self.identity())
     }
 }
 

@@ -1,7 +1,7 @@
 //! What this node is called by others, and what its streams are.
 
 use ::streams::own_origins::{begin_origin, own_source};
-use base::{Incarnation, Lineage, hash};
+use base::{Incarnation, Lineage};
 use records::{Stream, StreamOrigin, StreamTail};
 
 /// What this node is called by others.
@@ -19,12 +19,9 @@ impl NodeIdentity {
         Self { name, drawn: lineage }
     }
 
-    /// The same where the data directory was given a number of its own: one that was copied has the
-    /// lineage of the first, and another number.
+    /// See [`Lineage::marked`].
     pub(super) fn marked(self, mark: Option<u64>) -> Self {
-        let Some(mark) = mark else { return self };
-        let drawn = Lineage(hash::derived(self.drawn.0, &mark.to_le_bytes()));
-        Self { drawn, ..self }
+        Self { drawn: self.drawn.marked(mark), ..self }
     }
 
     /// What a stream is called, and the source of messages that were given none from now on.

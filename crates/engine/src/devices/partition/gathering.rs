@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use base::{DeviceId, Incarnation, Lineage, PartitionId, Timestamp, Value};
+use base::{ClientId, DeviceId, Incarnation, Lineage, PartitionId, Timestamp, Value};
 use fleet::Selection;
 use fleet::selection::Selectable;
 use records::{Connection, DevicePlace, DeviceSlot, GatheredReport, GatheredReports, Op};
@@ -34,6 +34,8 @@ pub(super) struct Gatherer {
     copies: watch::Receiver<GatheringList>,
     wanted: GatheringList,
     fleet: Arc<FleetIndexes>,
+    /// What names the reports of new rows.
+    lineage: Lineage,
     lines: BTreeMap<Incarnation, GatherLine>,
     backlog: GatheredBacklog,
 }
@@ -100,11 +102,11 @@ impl GatherLine {
 }
 
 impl Gatherer {
-    pub(super) fn new(context: &DeviceContext) -> Self {
+    pub(super) fn new(context: &DeviceContext, lineage: Lineage) -> Self {
         let mut copies = context.gatherings.follow();
         let wanted = Arc::clone(&copies.borrow_and_update());
         let fleet = Arc::clone(&context.fleet);
-        Self { copies, wanted, fleet, lines: BTreeMap::new(), backlog: GatheredBacklog::default() }
+        Self { copies, wanted, fleet, lineage, lines: BTreeMap::new(), backlog: GatheredBacklog::default() }
     }
 
     /// Takes up what is stored.
@@ -152,10 +154,10 @@ impl Gatherer {
     }
 
     /// Ends the row that a step has begun for a copy.
-    fn end_row(&mut self, gather: Incarnation, lineage: Lineage, step: &mut DeviceStep<'_>) {
+    fn end_row(&mut self, gather: Incarnation, step: &mut DeviceStep<'_>) {
         let Some(BegunRow { reports, .. }) = step.own.gathered.rows.remove(&gather) else { return };
         let first = self.lines.entry(gather).or_default().next;
-        let row = GatheredReports { gather, first, lineage, received_at: step.now, reports };
+        let row = GatheredReports { gather, first, lineage: self.lineage, received_at: step.now, reports };
         self.put(row, step);
     }
 }
@@ -167,14 +169,11 @@ impl Partition {
         (slot, device): (DeviceSlot, &DeviceId),
         (value, ts): (&Value, Option<Timestamp>),
         step: &mut DeviceStep<'_>,
-    ) {
-        if self.gatherer.wanted.is_empty() {
-            return;
-        }
-        let place = DevicePlace { partition: self.id, slot };
+    ) -> Result<(), StoreError> {
         for wanted in &*Arc::clone(&self.gatherer.wanted) {
-            let is_wanted = wanted.selection.as_ref().is_none_or(|selection| self.is_meant(place, selection));
-            if !is_wanted {
+            if let Some(selection) = &wanted.selection
+                && !self.is_meant((slot, device), selection, step)?
+            {
                 continue;
             }
             let report = GatheredReport { device: device.clone(), ts, value: value.clone() };
@@ -182,35 +181,42 @@ impl Partition {
             begun.bytes += report.bytes();
             begun.reports.push(report);
             if begun.bytes >= ROW_BYTES_MAX || begun.reports.len() >= ROW_REPORTS_MAX {
-                self.gatherer.end_row(wanted.gather, self.lineage, step);
+                self.gatherer.end_row(wanted.gather, step);
             }
         }
+        Ok(())
     }
 
-    /// Whether a selection means a device, as the index has it. One that its own report has just
-    /// registered is not there yet: it has a kind, and nothing else.
-    fn is_meant(&self, place: DevicePlace, selection: &Selection) -> bool {
-        let fleet = &self.gatherer.fleet;
+    /// Whether a selection means a device, as the index has it. One that was registered just now is
+    /// not there yet.
+    fn is_meant(
+        &self,
+        (slot, device): (DeviceSlot, &DeviceId),
+        selection: &Selection,
+        step: &DeviceStep<'_>,
+    ) -> Result<bool, StoreError> {
+        let (fleet, place) = (&self.gatherer.fleet, DevicePlace { partition: self.id, slot });
         if fleet.device_id(place).is_some() {
-            return fleet.matches(place, selection);
+            return Ok(fleet.matches(place, selection));
         }
-        self.devices.get(place.slot).is_some_and(|device| {
-            selection.matches(Selectable {
-                kind: self.devices.kind(device).as_str(),
-                labels: &[],
-                connection: Connection::Online,
-                connected: false,
-                answering: true,
-                clients: &[],
-            })
-        })
+        let Some(profile) = self.stored_profile(device, step)? else { return Ok(false) };
+        let clients: Vec<_> = profile.clients.iter().map(|client| self.client_id(*client)).collect();
+        let clients: Vec<&str> = clients.iter().map(ClientId::as_str).collect();
+        Ok(selection.matches(Selectable {
+            kind: profile.kind.as_str(),
+            labels: &profile.labels,
+            connection: Connection::Online,
+            connected: false,
+            answering: true,
+            clients: &clients,
+        }))
     }
 
     /// Writes what the step has gathered, and tells what waits, in front of the answers of the
     /// step: whoever is told that a report is accepted finds it where it waits.
     pub(super) fn write_gathered(&mut self, step: &mut DeviceStep<'_>) {
         while let Some(gather) = step.own.gathered.rows.keys().next().copied() {
-            self.gatherer.end_row(gather, self.lineage, step);
+            self.gatherer.end_row(gather, step);
         }
         if step.own.gathered.is_changed {
             let (backlog, added) = (self.gatherer.waiting(), step.own.gathered.added);
@@ -243,7 +249,7 @@ impl Partition {
         }
         let (first, is_empty) = (line.next, line.rows.is_empty());
         if is_empty && !taken.is_empty() {
-            let (lineage, received_at) = (self.lineage, step.now);
+            let (lineage, received_at) = (self.gatherer.lineage, step.now);
             let row = GatheredReports { gather, first, lineage, received_at, reports: Vec::new() };
             self.gatherer.put(row, step);
         }

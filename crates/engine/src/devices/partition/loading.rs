@@ -86,7 +86,7 @@ impl Partition {
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
             latest_stats: DeviceStats::default(),
-            gatherer: Gatherer::new(context),
+            gatherer: Gatherer::new(context, store.lineage().marked(settings.directory_mark)),
             closing: false,
             head,
         };

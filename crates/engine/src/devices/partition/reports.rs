@@ -64,7 +64,7 @@ impl Partition {
                 Said::Value { .. } if self.is_repeated(slot, report.id) => (SignOfLife::Alive, None),
                 Said::Value { value, ts } => {
                     self.accepted(slot, report.id, ts, step);
-                    self.gather((slot, &report.device), (&value, ts), step);
+                    self.gather((slot, &report.device), (&value, ts), step)?;
                     (SignOfLife::Report { value, ts }, None)
                 }
                 Said::Alive => (SignOfLife::Alive, None),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ::streams::copying::RESET_SHOWN;
 use ::streams::subscriptions::lag;
 use ::streams::{CopyProgress, SubscriptionStart};
-use base::limits::{COPIES_MAX, SEGMENTS_PER_READ_MAX};
+use base::limits::{COPIES_MAX, REPORTS_COPIES_MAX, SEGMENTS_PER_READ_MAX};
 use base::{Incarnation, Problem, Timestamp};
 use fleet::Selection;
 use records::{CopyDirection, StreamCopy};
@@ -248,10 +248,17 @@ impl Streams {
     fn check_copies(&self, stream: &StreamName, copy: &NewCopy) -> Result<(), Problem> {
         let copies = &self.engine.context().streams.copies;
         let key = CopyKey { stream: stream.clone(), copy: copy.name.clone() };
-        if copies.len() < COPIES_MAX || copies.has(&key) {
-            return Ok(());
+        let too_many = |detail: String| Err(Problem::new(429, "too_many_copies", detail));
+        if copies.len() >= COPIES_MAX && !copies.has(&key) {
+            return too_many(format!("there are {COPIES_MAX} copies already"));
         }
-        Err(Problem::new(429, "too_many_copies", format!("there are {COPIES_MAX} copies already")))
+        let gatherings = self.engine.gatherings();
+        let gatherings = gatherings.borrow();
+        let is_one_more = copy.reports.is_some() && gatherings.iter().all(|gathering| gathering.key != key);
+        if is_one_more && gatherings.len() >= REPORTS_COPIES_MAX {
+            return too_many(format!("there are {REPORTS_COPIES_MAX} copies of kind reports already"));
+        }
+        Ok(())
     }
 }
 

@@ -265,6 +265,7 @@ fn copy_with_terms(
     };
     let from = match (new.from, followed) {
         (None, Some(_)) => None,
+        (None, None) if new.reports.is_some() => Some(CopyFrom::reports(before)),
         (None, None) => Some(CopyFrom::start(new.direction)),
         (Some(from), _) => Some(from),
     };
@@ -312,6 +313,15 @@ fn fresh_copy(
 }
 
 impl CopyFrom {
+    /// What is in the stream already was brought by another copy, or written by anybody: only what is
+    /// gathered from now on goes. Another node goes on where the one before was.
+    fn reports(before: Option<&StreamCopy>) -> Self {
+        let followed = before.filter(|before| before.reports.is_some());
+        Self::Here(
+            followed.map_or(SubscriptionStart::End, |before| SubscriptionStart::Behind(before.position)),
+        )
+    }
+
     /// The start of the stream that is read.
     fn start(direction: CopyDirection) -> Self {
         match direction {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::Incarnation;
+use base::{DeviceId, Incarnation};
 use records::GatheredReports;
 
 use super::rig::{PARTITION, Rig, number};
@@ -73,6 +73,31 @@ fn a_copy_gets_what_its_selector_means() {
     rig.report("door", number(5));
     assert_eq!(rig.gathered(ALL).1, ["1", "5"]);
     assert_eq!(rig.gathered(DOORS), (1, vec!["5".to_owned()]), "each copy has numbers of its own");
+}
+
+#[test]
+fn a_device_that_was_registered_just_now_has_its_labels() {
+    let mut rig = Rig::linked();
+    rig.gather_for(vec![gathering(DOORS, Some("site=12"))]);
+    for (id, site) in [("a", "12"), ("b", "13")] {
+        let labels = [("site".to_owned(), site.to_owned())].into();
+        rig.create_and_report(NewDevice { id: id.into(), labels, ..NewDevice::default() }, number(1));
+    }
+    let devices: Vec<_> = rig.rows(DOORS)[0].reports.iter().map(|report| report.device.clone()).collect();
+    assert_eq!(devices, [DeviceId::new("a").expect("an id")]);
+}
+
+#[test]
+fn reports_of_a_copied_data_directory_have_another_name() {
+    let mut rig = Rig::linked();
+    rig.gather_for(vec![gathering(ALL, None)]);
+    rig.report("0xA", number(1));
+    rig.mark_directory(5);
+    rig.attend();
+    rig.report("0xA", number(0));
+    let [before, after] = &rig.rows(ALL)[..] else { panic!("one of each") };
+    assert_ne!(before.lineage, after.lineage);
+    assert_eq!((before.first, after.first), (1, 2));
 }
 
 #[test]

@@ -169,6 +169,20 @@ impl Rig {
         self.ask(|reply| Input::CreateDevice { device, reply }).map(|_| ())
     }
 
+    /// Registers a device and takes a report of it in one step.
+    pub(super) fn create_and_report(&mut self, device: NewDevice, value: Value) {
+        let (_pending, report) = slice(&device.id, None, vec![Said::Value { value, ts: None }], None);
+        let device = Box::new(device.check(&self.settings.registry_rules()).expect("allowed"));
+        let (reply, _answer) = Reply::new();
+        self.step(vec![Input::CreateDevice { device, reply }, report]);
+    }
+
+    /// The data directory is given a number of its own.
+    pub(super) fn mark_directory(&mut self, mark: u64) {
+        Arc::make_mut(&mut self.settings).directory_mark = Some(mark);
+        self.reload();
+    }
+
     pub(super) fn create_linked(&mut self, id: &str) {
         self.create(id).expect("registered");
         self.link(id, true).expect("linked");

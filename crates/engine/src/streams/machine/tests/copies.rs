@@ -238,12 +238,15 @@ fn a_durable_append_is_saved_at_once_in_every_mode() {
 #[test]
 fn a_copy_of_reports_gathers_under_one_name_until_it_is_made_again() {
     let mut bench = Bench::new();
+    bench.append_new("orders", &["x", "x", "x"]);
     let reports = |selector: Option<&str>| NewCopy {
         reports: Some(ReportsTerms { selector: selector.map(Box::from) }),
         ..to("dc1", "dc1")
     };
     let gathers = |bench: &Bench| bench.context.copies.gathering();
     bench.put_copy(reports(None)).expect("allowed");
+    assert_eq!(bench.copies()[0].position, 3, "what was there before is none of its reports");
+    bench.append_new("orders", &["x", "x"]);
     let first = gathers(&bench);
     assert_eq!((first.len(), first[0].selection.as_ref()), (1, None));
     bench.put_copy(reports(Some("site=12"))).expect("allowed");
@@ -253,6 +256,9 @@ fn a_copy_of_reports_gathers_under_one_name_until_it_is_made_again() {
     assert_eq!(gathers(&bench), narrowed, "one that rests gathers on");
     bench.load();
     assert_eq!(gathers(&bench), narrowed);
+    assert_eq!(bench.move_copy("dc1", step(3, 4, "reports")), Ok(CopyProgress::Moved));
+    bench.put_copy(NewCopy { node: "dc2".into(), ..reports(None) }).expect("allowed");
+    assert_eq!(bench.copies()[0].position, 4, "the other node gets what this one did not");
     bench.put_copy(to("dc1", "dc1")).expect("allowed");
     assert_eq!(gathers(&bench), [], "it is of kind messages now");
     bench.put_copy(reports(None)).expect("allowed");
