@@ -88,9 +88,10 @@ async fn one_that_does_not_answer_is_waited_for_no_longer_than_is_said() {
     let mute = Stage::new(|_| Reply::Wait).await;
     let well = taking().await;
     let producer = producer(&[&mute, &well], 1).slow_after(Duration::from_millis(20));
-    for payload in [1, 2] {
-        assert_eq!(nodes(&producer.append(&message(payload)).await.expect("appended")), [1]);
-    }
+    assert_eq!(nodes(&producer.append(&message(1)).await.expect("appended")), [1]);
+    // The other one is slow on a busy machine.
+    let producer = producer.slow_after(Duration::from_secs(60));
+    assert_eq!(nodes(&producer.append(&message(2)).await.expect("appended")), [1]);
     assert_eq!(mute.asked().len(), 1, "it is chosen last now");
 }
 

@@ -157,7 +157,7 @@ async fn a_stop_takes_nothing_more_and_finishes_what_was_taken() {
 #[tokio::test]
 async fn a_broker_that_says_nothing_is_hung_up_on_and_called_again() {
     // Long enough for the second call on a machine that is busy.
-    let consumer = Consumer::hanging_up_after(Duration::from_secs(2)).await;
+    let consumer = Consumer::hanging_up_after(Duration::from_secs(5)).await;
     let mut silent = consumer.broker.accept().await;
     let mut heard = Vec::new();
     let hung_up = timeout(PATIENCE, silent.read_to_end(&mut heard)).await.expect("in time");

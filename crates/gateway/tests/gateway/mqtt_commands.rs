@@ -19,6 +19,8 @@ use crate::raw_client::{Connect, RawClient, Version, packet, puback, publish, re
 use crate::rig::{LOCKS, METER, Rig};
 
 const SUBACK: u8 = 0x90;
+/// No command is sent again while a test lasts.
+const LONG: Duration = Duration::from_secs(600);
 
 fn id(device: &str) -> DeviceId {
     DeviceId::new(device).expect("an id")
@@ -29,7 +31,7 @@ fn command(payload: &str) -> NewCommand {
         payload: payload.as_bytes().into(),
         ttl: None,
         not_before: None,
-        ack_timeout: None,
+        ack_timeout: Some(LONG),
         run_timeout: None,
         attempts_max: None,
         origin: None,

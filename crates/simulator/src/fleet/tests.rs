@@ -151,9 +151,10 @@ async fn an_acknowledgement_out_of_turn_is_noticed() {
         let script = Arc::new(Script { wrong_ids: true, ..Script::default() });
         let (endpoint, _server) = mqtt_server(script).await;
         let fleet = Fleet::start(plan(way, endpoint, Payload::Value), floods(1, 4));
-        let outcome = fleet.finish(Duration::from_millis(300)).await;
+        let is_noticed = |figures: FleetStats| figures.broken > 0 && figures.sent == 4;
+        assert!(fleet.until(PATIENCE, is_noticed).await, "{way:?}");
+        let outcome = fleet.finish(Duration::ZERO).await;
         assert_eq!((outcome.figures.acknowledged, outcome.unanswered), (0, 4), "{way:?}");
-        assert!(outcome.figures.broken > 0);
     }
 }
 

@@ -91,8 +91,11 @@ fn append(path: &Path, text: &str) {
 
 /// Nobody has written to it for a while.
 fn grow_old(path: &Path, age_secs: u64) {
-    let written = SystemTime::now() - Duration::from_secs(age_secs);
-    File::options().append(true).open(path).and_then(|file| file.set_modified(written)).expect("a time");
+    was_written_at(path, SystemTime::now() - Duration::from_secs(age_secs));
+}
+
+fn was_written_at(path: &Path, at: SystemTime) {
+    File::options().append(true).open(path).and_then(|file| file.set_modified(at)).expect("a time");
 }
 
 /// As `logrotate` does it, with so many files: each is renamed to the next number.
@@ -116,6 +119,8 @@ fn a_file_that_is_renamed_is_left_only_when_nobody_writes_to_it_any_more() {
     rig.look();
     rotate(rig.folder.path(), 3);
     append(&path, "three\n");
+    // However long this takes.
+    was_written_at(&old, SystemTime::now() + Duration::from_secs(60));
     rig.look();
     assert_eq!(rig.messages(), ["one"], "its writer may not know yet");
     append(&old, "two\n");

@@ -8,7 +8,7 @@ use hyper_util::server::conn::auto::Builder as Connection;
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use s3s_fs::FileSystem;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpSocket;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -23,6 +23,8 @@ pub(crate) const BUCKET: &str = "blocks";
 pub(crate) struct S3Server {
     runtime: Option<Runtime>,
     directory: PathBuf,
+    /// Bound, and never listens: nobody else is given the port while the server is stopped.
+    _reservation: TcpSocket,
     pub(crate) address: SocketAddr,
 }
 
@@ -30,8 +32,10 @@ impl S3Server {
     /// One over a directory, which has the bucket afterwards.
     pub(crate) fn start(directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join(BUCKET)).expect("is made");
+        let reservation = bind(([127, 0, 0, 1], 0).into());
+        let address = reservation.local_addr().expect("an address");
         let mut server =
-            Self { runtime: None, directory: directory.to_owned(), address: ([127, 0, 0, 1], 0).into() };
+            Self { runtime: None, directory: directory.to_owned(), _reservation: reservation, address };
         server.start_again();
         server
     }
@@ -53,8 +57,7 @@ impl S3Server {
         let mut builder = S3ServiceBuilder::new(FileSystem::new(&self.directory).expect("a directory"));
         builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
         let service = builder.build();
-        let listener = runtime.block_on(async { listen(self.address) });
-        self.address = listener.local_addr().expect("an address");
+        let listener = runtime.block_on(async { bind(self.address).listen(64).expect("listens") });
         runtime.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
@@ -76,11 +79,12 @@ impl S3Server {
 }
 
 /// Also where connections of an earlier server have only just ended.
-fn listen(address: SocketAddr) -> TcpListener {
+fn bind(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_reuseaddr(true).expect("is set");
+    socket.set_reuseport(true).expect("is set");
     socket.bind(address).expect("is free");
-    socket.listen(64).expect("listens")
+    socket
 }
 
 impl Drop for S3Server {
