@@ -72,6 +72,9 @@ impl NodeTransport {
     /// Believes the certificate authorities of the system.
     pub(crate) fn new(places: BatchPlaces) -> Self {
         let found = rustls_native_certs::load_native_certs();
+        for error in &found.errors {
+            tracing::warn!(%error, "certificate authorities for other nodes cannot be read");
+        }
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(found.certs);
         let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

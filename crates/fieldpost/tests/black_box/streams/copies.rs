@@ -4,6 +4,7 @@
 mod chaos;
 mod full_disk;
 mod line;
+mod links;
 mod nodes;
 mod origins;
 mod receipts;

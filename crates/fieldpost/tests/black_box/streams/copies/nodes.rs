@@ -34,7 +34,11 @@ impl TestNode {
 
     /// Registers another node by the name that it has.
     pub(super) async fn knows(&self, other: &Self) {
-        let node = json!({"url": format!("http://{}", other.line.address)});
+        self.reaches(other, &json!({"url": format!("http://{}", other.line.address)})).await;
+    }
+
+    /// Registers another node by the name that it has, to be reached in this way.
+    pub(super) async fn reaches(&self, other: &Self, node: &Value) {
         let answer = self.rig.json("PUT", &format!("/v1/nodes/{}", other.name), &node.to_string()).await;
         assert!([200, 201].contains(&answer.status), "{answer:?}");
     }
