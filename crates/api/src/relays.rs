@@ -162,12 +162,16 @@ impl Collector for RelayMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let now = (self.now)();
         let relays = self.relays.by_outbox(now);
-        let count = |number: Option<u64>| number.unwrap_or_default() as f64;
-        let age = |relay: &KnownRelay| relay.word.oldest_at.map_or(0.0, |at| now.since(at).as_secs_f64());
-        type Figure<'a> = (&'a str, &'a str, &'a dyn Fn(&KnownRelay) -> f64);
+        let count = |number: Option<u64>| number.map(|number| number as f64);
+        let age = |relay: &KnownRelay| {
+            let age = relay.word.oldest_at.map_or(0.0, |at| now.since(at).as_secs_f64());
+            relay.word.waiting.map(|_| age)
+        };
+        /// What was not counted is not shown: 0 would end an alarm.
+        type Figure<'a> = (&'a str, &'a str, &'a dyn Fn(&KnownRelay) -> Option<f64>);
         let gauges: [Figure<'_>; 6] = [
             ("fieldpost_relay_working", "1 for an outbox on which a relay works, else 0", &|relay| {
-                f64::from(u8::from(relay.word.state == WORKING))
+                Some(f64::from(u8::from(relay.word.state == WORKING)))
             }),
             ("fieldpost_relay_waiting", "Rows of the outbox that wait", &|relay| count(relay.word.waiting)),
             ("fieldpost_relay_bytes", "Bytes of the rows that wait", &|relay| count(relay.word.bytes)),
@@ -180,7 +184,9 @@ impl Collector for RelayMetrics {
             let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
             for (label, relay) in &relays {
                 let labels = [("outbox", label.as_str())];
-                ConstGauge::new(figure(relay)).encode(metric.encode_family(&labels)?)?;
+                if let Some(value) = figure(relay) {
+                    ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+                }
             }
         }
         let kind = ConstCounter::new(0_u64).metric_type();

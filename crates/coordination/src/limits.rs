@@ -237,23 +237,34 @@ impl LimitState {
     }
 
     fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
+        if !self.counts.are_of(asked) {
+            // Where two versions of a program ask, neither begins at nothing.
+            self.counts = LimitCounts::with_used(asked, self.used(now), now);
+        }
         (self.limit, self.per) = (asked.limit, asked.per);
         self.counts.ask(asked, now)
     }
 
-    fn shown(&self, name: &CoordinationName, now: Timestamp) -> LimitShown {
-        let Self { limit, per, counts } = self;
-        let (kind, used) = match counts {
+    fn used(&self, now: Timestamp) -> u64 {
+        match &self.counts {
             LimitCounts::Smooth { sums, .. } => {
-                let counted = sums.iter().filter(|sum| sum.last.after(*per) > now);
-                (LimitKind::Smooth, counted.fold(0, |used: u64, sum| used.saturating_add(sum.cost)))
+                let counted = sums.iter().filter(|sum| sum.last.after(self.per) > now);
+                counted.fold(0, |used: u64, sum| used.saturating_add(sum.cost))
             }
             LimitCounts::Window { per_ms, number, used } => {
                 let is_current = now.0.div_euclid(*per_ms) <= *number;
-                (LimitKind::Window, if is_current { *used } else { 0 })
+                if is_current { *used } else { 0 }
             }
+        }
+    }
+
+    fn shown(&self, name: &CoordinationName, now: Timestamp) -> LimitShown {
+        let Self { limit, per, counts } = self;
+        let kind = match counts {
+            LimitCounts::Smooth { .. } => LimitKind::Smooth,
+            LimitCounts::Window { .. } => LimitKind::Window,
         };
-        let remaining = limit.saturating_sub(used);
+        let remaining = limit.saturating_sub(self.used(now));
         LimitShown { name: name.clone(), kind, limit: *limit, per: *per, remaining }
     }
 }
@@ -263,6 +274,28 @@ impl LimitCounts {
         match asked.kind {
             LimitKind::Smooth => Self::Smooth { sums: VecDeque::new(), unused_at: Timestamp(0) },
             LimitKind::Window => Self::Window { per_ms: span_ms(asked.per), number: i64::MIN, used: 0 },
+        }
+    }
+
+    /// Of a limit by the same name, so much of which is used already.
+    fn with_used(asked: &LimitAsked, used: u64, now: Timestamp) -> Self {
+        match asked.kind {
+            LimitKind::Smooth => {
+                let sum = (used > 0).then_some(SmoothSum { first: now, last: now, cost: used });
+                Self::Smooth { sums: sum.into_iter().collect(), unused_at: now.after(asked.per) }
+            }
+            LimitKind::Window => {
+                let per_ms = span_ms(asked.per);
+                Self::Window { per_ms, number: now.0.div_euclid(per_ms), used }
+            }
+        }
+    }
+
+    /// Whether they count what is asked: the kind, and of windows how long they are.
+    fn are_of(&self, asked: &LimitAsked) -> bool {
+        match self {
+            Self::Smooth { .. } => asked.kind == LimitKind::Smooth,
+            Self::Window { per_ms, .. } => asked.kind == LimitKind::Window && *per_ms == span_ms(asked.per),
         }
     }
 
@@ -277,12 +310,6 @@ impl LimitCounts {
     }
 
     fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
-        match (&*self, asked.kind) {
-            (Self::Smooth { .. }, LimitKind::Smooth) => {}
-            (Self::Window { per_ms, .. }, LimitKind::Window) if *per_ms == span_ms(asked.per) => {}
-            // Another limit by the same name.
-            _ => *self = Self::new(asked),
-        }
         match self {
             Self::Smooth { sums, unused_at } => {
                 *unused_at = (*unused_at).max(now.after(asked.per));

@@ -63,6 +63,11 @@ impl IdGaps {
         gaps.chain(self.run.map(|run| (run.low, run.high))).unzip()
     }
 
+    /// Where the run begins.
+    pub(crate) fn run_low(&self) -> Option<i64> {
+        self.run.map(|run| run.low)
+    }
+
     /// A row with this id was found behind the bound: from now on those above it are looked for.
     pub(crate) fn follow(&mut self, id: i64, bound: i64, now: Instant) {
         let near = |run: &LowRun| (id + 1..=id.saturating_add(WIDTH_MAX)).contains(&run.low);

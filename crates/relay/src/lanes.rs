@@ -33,11 +33,13 @@ impl WaitingLanes {
         lane.bound = lane.bound.min(first_id.saturating_sub(1));
     }
 
-    /// The same of rows that were found behind what was read.
+    /// The same of rows that were found behind what was read. Those that a lane has before it
+    /// anyhow are not behind.
     pub(crate) fn found_behind(&mut self, destination: &str, first_id: i64, now: Instant) {
+        let is_behind = self.0.get(destination).is_none_or(|lane| first_id <= lane.bound);
         self.go_back(destination, first_id, now);
         if let Some(lane) = self.0.get_mut(destination) {
-            lane.is_behind = true;
+            lane.is_behind |= is_behind;
         }
     }
 
@@ -137,8 +139,13 @@ mod tests {
         lanes.go_back("b", 2, now);
         lanes.go_back("b", 8, now);
         lanes.found_behind("a", 3, now);
-        assert_eq!((lanes.is_behind("a"), lanes.is_behind("b")), (true, false));
-        assert_eq!(lanes.due(now), Some(("a".to_owned(), 2)));
+        lanes.found_behind("b", 4, now);
+        assert_eq!((lanes.is_behind("a"), lanes.is_behind("b")), (false, false), "their turn comes");
+        lanes.found_behind("a", 2, now);
+        lanes.found_behind("c", 1, now);
+        assert_eq!((lanes.is_behind("a"), lanes.is_behind("c")), (true, true));
+        lanes.caught_up("c");
+        assert_eq!(lanes.due(now), Some(("a".to_owned(), 1)));
         lanes.had_turn("a", now + Duration::from_millis(1));
         assert_eq!(lanes.due(now + Duration::from_millis(1)), Some(("b".to_owned(), 1)));
     }

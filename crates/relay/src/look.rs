@@ -31,10 +31,11 @@ pub(crate) async fn keep_looking(
     found: mpsc::Sender<LeftBehind>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut told = ToldErrors::default();
     let looking = async {
         loop {
-            if let Err(error) = look(config, progress, settled, &found).await {
-                tracing::debug!(%error, "the look at the outbox failed");
+            if let Err(error) = look(config, progress, settled, &found, &mut told).await {
+                told.tell("rows that were left behind are not found: the look at the outbox fails", &error);
             }
             sleep(AGAIN_AFTER).await;
         }
@@ -45,11 +46,26 @@ pub(crate) async fn keep_looking(
     }
 }
 
+/// Errors that the log has: each once, until another one comes.
+#[derive(Default)]
+struct ToldErrors(String);
+
+impl ToldErrors {
+    fn tell(&mut self, what: &str, error: &DatabaseError) {
+        let line = format!("{what}: {error}");
+        if line != self.0 {
+            tracing::warn!(%error, "{what}");
+            self.0 = line;
+        }
+    }
+}
+
 async fn look(
     config: &RelayConfig,
     progress: &SharedProgress,
     settled: &AtomicI64,
     found: &mpsc::Sender<LeftBehind>,
+    told: &mut ToldErrors,
 ) -> Result<(), DatabaseError> {
     let session = config.database.connect("fieldpost relay: look").await?;
     let outbox = OutboxTable::open(session, &config.table).await?;
@@ -58,8 +74,15 @@ async fn look(
         sleep(look_at.min(count_at).saturating_duration_since(Instant::now())).await;
         let began = Instant::now();
         if began >= count_at {
-            let stats = outbox.stats().await?;
-            progress.get().stats = Some(stats);
+            match outbox.stats().await {
+                Ok(stats) => progress.get().stats = Some(stats),
+                Err(error) if outbox.session.client.is_closed() => return Err(error),
+                // Rows that were left behind are looked for all the same.
+                Err(error) => {
+                    progress.get().stats = None;
+                    told.tell("what waits in the outbox cannot be counted", &error);
+                }
+            }
             count_at = Instant::now() + COUNT_EVERY.max(began.elapsed() * SHARE);
         }
         let began = Instant::now();

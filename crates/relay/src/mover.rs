@@ -84,7 +84,8 @@ pub async fn run(config: RelayConfig, mut stop: watch::Receiver<bool>) {
                 Err(error) => progress.stuck(error.to_string()),
                 Ok(never) => match never {},
             }
-            progress.get().phase = RelayPhase::Connecting;
+            // What was counted is as old as the last session.
+            (progress.get().phase, progress.get().stats) = (RelayPhase::Connecting, None);
             if began.elapsed() > PAUSE_MAX {
                 pause = PAUSE_FIRST;
             }
@@ -174,8 +175,7 @@ struct OutboxReader<'a> {
 
 impl OutboxReader<'_> {
     async fn next(&mut self, left_out: &[String]) -> Result<OutboxPage, DatabaseError> {
-        let (lows, highs) = self.gaps.ranges();
-        let page = self.outbox.read((&lows, &highs), self.bound, left_out).await?;
+        let page = self.outbox.read(&self.gaps, self.bound, left_out).await?;
         let ids: Vec<i64> = page.rows.iter().map(|row| row.row.id).collect();
         self.bound = self.gaps.read(self.bound, &ids, page.is_whole, (page.ends, Instant::now()));
         Ok(page)
@@ -195,9 +195,8 @@ impl Mover<'_> {
             }
             self.show_rate().await?;
             if self.outbox.session.is_to_look() {
-                let bound = self.settled.load(Ordering::Acquire);
-                let behind = self.outbox.left_behind(bound).await?;
-                self.go_back(behind).await?;
+                self.look_at_held().await?;
+                self.go_back_to_all().await?;
             }
             if let Ok(behind) = left_behind.try_recv() {
                 self.go_back(behind).await?;
@@ -289,13 +288,30 @@ impl Mover<'_> {
         plan.add(id, &destination, key.as_deref(), outgoing(row, &self.source));
     }
 
-    /// Reads again what is held, and goes back to rows that were passed.
+    /// Goes back to rows that were passed when the outbox was looked at. What was held then and is
+    /// held no longer is not among them: nothing of its keys may go before it is found.
     async fn go_back(&mut self, behind: LeftBehind) -> Result<(), MoverError> {
+        let held = std::mem::take(&mut self.rounds.held);
         self.look_at_held().await?;
+        if self.rounds.held.has_all_of(&held) {
+            self.found_behind(behind);
+            return Ok(());
+        }
+        self.go_back_to_all().await
+    }
+
+    /// Goes back to all rows that were passed. What is held was read before: a hold that ends in
+    /// between only waits for the next look.
+    async fn go_back_to_all(&mut self) -> Result<(), MoverError> {
+        let behind = self.outbox.left_behind(self.settled.load(Ordering::Acquire)).await?;
+        self.found_behind(behind);
+        Ok(())
+    }
+
+    fn found_behind(&mut self, behind: LeftBehind) {
         for (destination, first_id) in behind {
             self.rounds.lanes.found_behind(&destination, first_id, Instant::now());
         }
-        Ok(())
     }
 
     async fn look_at_held(&mut self) -> Result<(), MoverError> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio_postgres::Statement;
 
 use crate::database::{DatabaseError, DatabaseSession};
-use crate::gaps::SnapshotEnds;
+use crate::gaps::{IdGaps, SnapshotEnds};
 use crate::outgoing::{FIELD_BYTES_MAX, OutboxRow, PAYLOAD_BYTES_MAX};
 use crate::plan::RowOutcomes;
 use crate::table::TableName;
@@ -131,14 +131,16 @@ impl OutboxTable {
     }
 
     /// What is missing below the bound, as far as it is seen now, and what is above; payloads of
-    /// these destinations are left out.
+    /// these destinations are left out, and in the run all of their rows.
     pub(crate) async fn read(
         &self,
-        (lows, highs): (&[i64], &[i64]),
+        gaps: &IdGaps,
         bound: i64,
         left_out: &[String],
     ) -> Result<OutboxPage, DatabaseError> {
-        let rows = self.session.client.query(&self.read, &[&lows, &highs, &bound, &left_out]).await?;
+        let ((lows, highs), run_low) = (gaps.ranges(), gaps.run_low());
+        let rows =
+            self.session.client.query(&self.read, &[&lows, &highs, &bound, &left_out, &run_low]).await?;
         self.answered();
         page(rows)
     }
@@ -193,7 +195,8 @@ impl OutboxTable {
                  RETURNING id, uid, destination, key, payload, attributes, created_at) \
                  INSERT INTO {refused} (id, uid, destination, key, payload, attributes, created_at, \
                  reason) \
-                 SELECT g.id, uid, destination, key, payload, attributes, created_at, r.reason \
+                 SELECT g.id, coalesce(uid, gen_random_uuid()), coalesce(destination, ''), key, \
+                 coalesce(payload, 'null'), attributes, coalesce(created_at, now()), r.reason \
                  FROM gone g JOIN unnest($1::bigint[], $2::text[]) r(id, reason) ON r.id = g.id"
             )
         };
@@ -240,7 +243,10 @@ pub(crate) async fn found(session: &DatabaseSession, table: &TableName) -> Resul
     let sql = "SELECT to_regclass($1)::oid::bigint, \
                ARRAY(SELECT c FROM unnest($2::text[]) c WHERE NOT EXISTS (SELECT FROM pg_attribute \
                WHERE attrelid = to_regclass($1) AND attname = c AND attnum > 0 AND NOT attisdropped)), \
-               to_regclass($3) IS NULL, to_regclass($4) IS NULL, to_regprocedure($5) IS NULL";
+               to_regclass($3) IS NULL, to_regclass($4) IS NULL, to_regprocedure($5) IS NULL, \
+               EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid \
+               AND a.attnum = i.indkey[0] WHERE i.indrelid = to_regclass($1) AND i.indisunique \
+               AND i.indisvalid AND i.indnkeyatts = 1 AND i.indpred IS NULL AND a.attname = 'id')";
     let function = format!("{identity}()");
     let names = (table.to_string(), refused.to_string(), state.to_string());
     let found =
@@ -250,6 +256,9 @@ pub(crate) async fn found(session: &DatabaseSession, table: &TableName) -> Resul
     };
     let columns: Vec<String> = found.try_get(1)?;
     let mut missing: Vec<String> = columns.iter().map(|column| format!("column {column}")).collect();
+    if columns.is_empty() && !found.try_get::<_, bool>(5)? {
+        missing.push("a unique index on id".to_owned());
+    }
     let belonging = [format!("table {}", refused.told()), format!("table {}", state.told())];
     for (place, thing) in (2..).zip(belonging.into_iter().chain([format!("function {}", identity.told())])) {
         if found.try_get::<_, bool>(place)? {
@@ -315,7 +324,7 @@ const _: () = assert!(PAYLOAD_BYTES_MAX == 4_194_304, "as in the statement");
 const _: () = assert!(FIELD_BYTES_MAX == 65_536, "as in the statements");
 
 /// The columns beside the payload: what is cut off belongs to a row that is refused.
-const DESTINATION: &str = "left(destination, 65536)";
+const DESTINATION: &str = "coalesce(left(destination, 65536), '')";
 const KEY: &str = "left(key, 65536)";
 const ATTRIBUTES: &str = "CASE WHEN octet_length(attributes::text) <= 65536 THEN attributes::text END";
 
@@ -325,10 +334,10 @@ fn page_sql(found: &str, left_out: &str) -> String {
     format!(
         "WITH found AS MATERIALIZED ({found}), \
          weighed AS (SELECT *, sum(weight) OVER (ORDER BY id) AS weights FROM \
-         (SELECT *, pg_column_size(payload) + pg_column_size(destination) \
+         (SELECT *, coalesce(pg_column_size(payload), 0) + coalesce(pg_column_size(destination), 0) \
          + coalesce(pg_column_size(key), 0) + coalesce(pg_column_size(attributes), 0) AS weight \
          FROM found) f), \
-         told AS MATERIALIZED (SELECT id, uid::text AS uid, {DESTINATION} AS destination, {KEY} AS key, \
+         told AS MATERIALIZED (SELECT id, coalesce(uid::text, '') AS uid, {DESTINATION} AS destination, {KEY} AS key, \
          CASE WHEN {left_out} THEN NULL ELSE {PAYLOAD} END AS payload, \
          CASE WHEN {left_out} THEN NULL ELSE {ATTRIBUTES} END AS attributes, \
          reason IS NOT NULL AS is_held, {left_out} AS is_left_out \
@@ -345,13 +354,17 @@ fn page_sql(found: &str, left_out: &str) -> String {
 }
 
 fn read_sql(table: &TableName) -> String {
+    // In a run, the last of the ranges, destinations that are behind have many rows; each reads its
+    // own.
     let late = format!(
         "SELECT t.* FROM unnest($1::bigint[], $2::bigint[]) gap(low, high) CROSS JOIN LATERAL \
-         (SELECT * FROM {table} WHERE id >= gap.low AND id <= gap.high ORDER BY id LIMIT {PAGE_ROWS}) t"
+         (SELECT * FROM {table} WHERE id >= gap.low AND id <= gap.high \
+         AND (gap.low IS DISTINCT FROM $5::bigint OR destination <> ALL($4::text[])) \
+         ORDER BY id LIMIT {PAGE_ROWS}) t"
     );
     let new = format!("(SELECT * FROM {table} WHERE id > $3 ORDER BY id LIMIT {PAGE_ROWS})");
     let found = format!("SELECT * FROM ({late} UNION ALL {new}) u ORDER BY id LIMIT {PAGE_ROWS}");
-    page_sql(&found, "(reason IS NOT NULL OR destination = ANY($4::text[]))")
+    page_sql(&found, "(reason IS NOT NULL OR coalesce(destination = ANY($4::text[]), false))")
 }
 
 fn read_of_sql(table: &TableName) -> String {

@@ -4,6 +4,7 @@
 //! what makes them known when they come again, which is made of the table's identity and the row's
 //! uid: a message a source and an external id, a job an idempotency key.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde::Deserialize;
@@ -91,6 +92,9 @@ pub fn check_destination(text: &str) -> Result<(), &'static str> {
     target(text).map(|_| ()).ok_or("write it as queue:NAMESPACE/QUEUE or stream:NAMESPACE/STREAM")
 }
 
+/// By what a destination knows what it has already.
+const NAMES: [&str; 3] = ["idempotency_key", "source", "external_id"];
+
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Attributes<'a>(#[serde(borrow)] HashMap<String, &'a RawValue>);
@@ -101,6 +105,9 @@ pub(crate) fn outgoing(row: OutboxRow, source: &str) -> Result<OutgoingRow, RowR
         let detail = "destination must be queue:NAMESPACE/QUEUE or stream:NAMESPACE/STREAM";
         return Err(RowRefusal::of_row("invalid_destination", detail));
     };
+    if row.uid.is_empty() {
+        return Err(RowRefusal::of_row("invalid_uid", "uid must not be null: by it the row is known"));
+    }
     let Some(payload) = row.payload else {
         let detail = format!(
             "a payload has at most 1 MiB; this one has over {PAYLOAD_BYTES_MAX} bytes, or its key, \
@@ -119,11 +126,14 @@ pub(crate) fn outgoing(row: OutboxRow, source: &str) -> Result<OutgoingRow, RowR
         }
     }
     let mut body = format!("{{\"payload\":{payload}");
+    // A name of its own that is null is none: it gets that of the row.
+    let is_given = |name| fields.get(name).is_some_and(|value| value.get() != "null");
+    let has_null = NAMES.iter().any(|name| fields.contains_key(*name) && !is_given(*name));
     // What jsonb prints is JSON; in its order, so that the same row is always the same text.
-    let inner = members(attributes);
+    let inner = if has_null { Cow::from(without_nulls(&fields)) } else { Cow::from(members(attributes)) };
     if !inner.is_empty() {
         body.push(',');
-        body.push_str(inner);
+        body.push_str(&inner);
     }
     let mut alias = None;
     match kind {
@@ -133,18 +143,29 @@ pub(crate) fn outgoing(row: OutboxRow, source: &str) -> Result<OutgoingRow, RowR
                 body.push_str(",\"group\":");
                 body.push_str(&serde_json::Value::from(key.as_str()).to_string());
             }
-            if !fields.contains_key("idempotency_key") {
+            if !is_given("idempotency_key") {
                 body.push_str(&format!(",\"idempotency_key\":\"{source}:{}\"", row.uid));
             }
         }
         RowTarget::Stream => {
-            if !fields.contains_key("source") && !fields.contains_key("external_id") {
+            if !is_given("source") && !is_given("external_id") {
                 body.push_str(&format!(",\"source\":\"{source}\",\"external_id\":\"{}\"", row.uid));
             }
         }
     }
     body.push('}');
     Ok(OutgoingRow { id: row.id, key: row.key, alias, body })
+}
+
+/// The members that are not null, in order of their names.
+fn without_nulls(fields: &HashMap<String, &RawValue>) -> String {
+    let mut members: Vec<String> = fields
+        .iter()
+        .filter(|(_, value)| value.get() != "null")
+        .map(|(name, value)| format!("{}:{}", serde_json::Value::from(name.as_str()), value.get()))
+        .collect();
+    members.sort_unstable();
+    members.join(",")
 }
 
 /// What stands between the braces of an object.
@@ -171,6 +192,19 @@ mod tests {
     fn body(destination: &str, key: Option<&str>, attributes: Option<&str>) -> Result<String, String> {
         let sent = outgoing(row(destination, key, attributes), "relay-1");
         sent.map(|row| row.body).map_err(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn a_name_that_is_null_is_none() {
+        let attributes = Some(r#"{"tries": 3, "alias": null, "idempotency_key": null}"#);
+        let expect = r#"{"payload":{"a": 1},"tries":3,"idempotency_key":"relay-1:0190f3a0-u"}"#;
+        assert_eq!(body("queue:shop/mail", None, attributes).as_deref(), Ok(expect));
+        let attributes = Some(r#"{"source": null, "external_id": null}"#);
+        let expect = r#"{"payload":{"a": 1},"source":"relay-1","external_id":"0190f3a0-u"}"#;
+        assert_eq!(body("stream:shop/orders", None, attributes).as_deref(), Ok(expect));
+        let attributes = Some(r#"{"alias": null}"#);
+        let expect = r#"{"payload":{"a": 1},"alias": null,"idempotency_key":"relay-1:0190f3a0-u"}"#;
+        assert_eq!(body("queue:shop/mail", None, attributes).as_deref(), Ok(expect));
     }
 
     #[test]

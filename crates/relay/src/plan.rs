@@ -43,6 +43,10 @@ impl HeldKeys {
         !self.0.is_empty() && self.0.contains(&(destination.to_owned(), key.map(str::to_owned)))
     }
 
+    pub(crate) fn has_all_of(&self, other: &Self) -> bool {
+        other.0.is_subset(&self.0)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

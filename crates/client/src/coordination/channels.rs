@@ -7,7 +7,7 @@ use hyper::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::client::Client;
 use crate::error::Error;
@@ -91,7 +91,7 @@ impl SharedChannels {
     pub fn listen<C: AsRef<str>>(&self, channels: &[C]) -> ChannelSubscription {
         let path = Path::of(&["channels", &self.namespace]).and_any_of(channels);
         let client = self.client.clone();
-        ChannelSubscription { client, path, waits: Waits::new(), pause: Duration::ZERO, open: None }
+        ChannelSubscription { client, path, waits: Waits::new(), connects_at: Instant::now(), open: None }
     }
 }
 
@@ -101,8 +101,8 @@ pub struct ChannelSubscription {
     client: Client,
     path: Path,
     waits: Waits,
-    /// Before the next connection.
-    pause: Duration,
+    /// Not before: also where `next` is dropped and called again all the time.
+    connects_at: Instant,
     open: Option<OpenChannel>,
 }
 
@@ -123,7 +123,9 @@ impl ChannelSubscription {
             if self.open.is_none() {
                 match self.connect().await {
                     Ok(()) => return Ok(ChannelNews::Listening),
-                    Err(error) if error.may_pass() => self.pause = self.waits.next(&error),
+                    Err(error) if error.may_pass() => {
+                        self.connects_at = Instant::now() + self.waits.next(&error);
+                    }
                     Err(error) => return Err(error),
                 }
                 continue;
@@ -134,14 +136,15 @@ impl ChannelSubscription {
                 // It ended, was too slow or fell silent.
                 None => {
                     let has_heard = self.open.take().is_some_and(|open| open.has_heard);
-                    self.pause = if has_heard { Duration::ZERO } else { self.waits.next_by_chance() };
+                    let pause = if has_heard { Duration::ZERO } else { self.waits.next_by_chance() };
+                    self.connects_at = Instant::now() + pause;
                 }
             }
         }
     }
 
     async fn connect(&mut self) -> Result<(), Error> {
-        sleep(self.pause).await;
+        sleep_until(self.connects_at).await;
         let request = Request::new(Method::GET, self.path.clone());
         let download = self.client.download(&request, CONNECTION_MAX).await?;
         self.open = Some(OpenChannel { download, read: BytesMut::new(), has_heard: false });

@@ -97,3 +97,19 @@ fn a_caller_that_looked_at_the_clock_before_others_counts_in_their_window() {
     let answers = [border, Timestamp(border.0 - 1), border, border].map(ask);
     assert_eq!(answers, [true, true, false, false]);
 }
+
+#[test]
+fn while_two_versions_of_a_program_ask_neither_begins_at_nothing() {
+    let asks = |kind, secs, limit| LimitAsked { limit, per: Duration::from_secs(secs), cost: 1, kind };
+    for (one, other) in [
+        (asks(LimitKind::Window, 60, 4), asks(LimitKind::Window, 120, 4)),
+        (asks(LimitKind::Window, 60, 4), asks(LimitKind::Smooth, 60, 4)),
+        (asks(LimitKind::Smooth, 60, 4), asks(LimitKind::Window, 60, 4)),
+    ] {
+        let table = LimitTable::new(16);
+        let ask = |asked: &LimitAsked| table.ask(&name("x"), asked, Timestamp(60_000 * 100));
+        let in_turn = [&one, &other].into_iter().cycle().take(20);
+        let allowed = in_turn.filter(|asked| ask(asked).expect("room").allowed).count();
+        assert_eq!(allowed, 4, "{one:?} {other:?}");
+    }
+}

@@ -131,6 +131,7 @@ impl<'a> Rounds<'a> {
                 _ = stop.wait_for(|stop| *stop) => return Err(MoverError::Stopping),
                 () = sleep(waited(pause, retry_after)) => {}
             }
+            self.outbox.confirm().await?;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }

@@ -83,9 +83,17 @@ async fn what_a_table_made_by_hand_lacks_is_told_with_the_command_that_adds_it()
     assert!(status.status.code() == Some(1) && told.contains("no column reason"), "{told}");
     let nothing = rig.run(&["status", "--table", "none", "--database", &rig.url()]);
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("there is no table public.none"));
+    rig.sql(
+        "INSERT INTO \"Mine\" VALUES (2, NULL, 'queue:shop/mail', NULL, '8'), \
+         (3, gen_random_uuid(), NULL, NULL, '9'), (4, gen_random_uuid(), 'queue:shop/mail', NULL, NULL)",
+    );
     rig.sql(&rig.printed(&["sql", "--table", "Mine"]));
     rig.until_sql("SELECT count(*) FROM \"Mine\"", "0").await;
     assert_eq!(rig.consumed("shop/mail").await, [json!(7)]);
+    let refused = "SELECT string_agg(reason, ' ' ORDER BY id) FROM \"Mine_refused\"";
+    for code in ["invalid_uid", "invalid_destination", "payload_too_large"] {
+        rig.until_sql(&format!("SELECT strpos(({refused}), '{code}') > 0"), "t").await;
+    }
 }
 
 #[tokio::test]
