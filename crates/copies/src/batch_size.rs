@@ -36,8 +36,8 @@ impl Default for BatchSize {
 }
 
 impl BatchSize {
-    /// A batch was answered after so long. What became tiny because nothing was answered grows again
-    /// with any answer.
+    /// A batch was answered after so long. What became tiny because nothing was answered grows
+    /// again with any answer.
     pub(crate) fn answered(&mut self, after: Duration) {
         self.messages = (2 * self.messages).min(BATCH_MESSAGES_MAX);
         if after <= SOON {

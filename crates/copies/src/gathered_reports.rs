@@ -57,8 +57,8 @@ pub(crate) async fn bring_gathered(engine: Engine, partition: PartitionId) {
         let mut is_more = false;
         for gathering in list.iter() {
             let place = places.entry(gathering.gather).or_default();
-            // A stream that takes nothing holds up no other copy's reports, until too many wait; and
-            // it is not asked with each report that comes.
+            // A stream that takes nothing holds up no other copy's reports, until too many wait. It
+            // is not asked with each report that comes.
             if place.try_again_at.is_some_and(|at| engine.clock().now() < at) {
                 continue;
             }

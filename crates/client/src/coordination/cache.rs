@@ -128,8 +128,9 @@ impl SharedCache {
     }
 
     /// A value, or what `make` gives, which is put then. Whoever asks this cache for the same key
-    /// meanwhile, also through a clone, waits for the one that makes it. Where the server cannot keep
-    /// the value just now, it is given back all the same, and the next who asks makes it again.
+    /// meanwhile, also through a clone, waits for the one that makes it. Where the server cannot
+    /// keep the value just now, it is given back all the same, and the next who asks makes it
+    /// again.
     ///
     /// # Errors
     /// What `make` fails with, or an [`Error`] turned into it: of looking, and of putting what the

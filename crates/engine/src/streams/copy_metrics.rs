@@ -19,10 +19,12 @@ pub(crate) struct CopyCollector {
     pub(crate) engine: Engine,
 }
 
-/// A figure of a copy: its name, what it is, and how it is read.
-type CopyFigure<Read> = (&'static str, &'static str, Read);
+/// How a copy stands: its name, what it is, and how it is read.
+type CopyGauge = (&'static str, &'static str, fn(&CopyShown, base::Timestamp) -> f64);
+/// The same of what went by it.
+type CopyCounter = (&'static str, &'static str, fn(&StreamCopy) -> u64);
 
-const LAGS: [CopyFigure<fn(&CopyShown, base::Timestamp) -> f64>; 3] = [
+const GAUGES: [CopyGauge; 3] = [
     (
         "fieldpost_streams_copy_lag_messages",
         "Messages that a copy has not copied, and reports that are no messages yet",
@@ -42,7 +44,7 @@ const LAGS: [CopyFigure<fn(&CopyShown, base::Timestamp) -> f64>; 3] = [
 ];
 
 /// `_total` is added to the names.
-const COUNTS: [CopyFigure<fn(&StreamCopy) -> u64>; 4] = [
+const COUNTERS: [CopyCounter; 4] = [
     ("fieldpost_streams_copy_copied", "Messages of a copy that were new at its other end", |copy| {
         copy.copied
     }),
@@ -61,13 +63,13 @@ impl Collector for CopyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let copies = self.copies();
         let now = self.engine.clock().now();
-        for (name, help, lag) in LAGS {
+        for (name, help, figure) in GAUGES {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (key, copy) in &copies {
-                ConstGauge::new(lag(copy, now)).encode(family.encode_family(&labels(key))?)?;
+                ConstGauge::new(figure(copy, now)).encode(family.encode_family(&labels(key))?)?;
             }
         }
-        for (name, help, count) in COUNTS {
+        for (name, help, count) in COUNTERS {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (key, copy) in &copies {
                 ConstCounter::new(count(&copy.row)).encode(family.encode_family(&labels(key))?)?;

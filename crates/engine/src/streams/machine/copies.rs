@@ -313,8 +313,8 @@ fn fresh_copy(
 }
 
 impl CopyFrom {
-    /// What is in the stream already was brought by another copy, or written by anybody: only what is
-    /// gathered from now on goes. Another node goes on where the one before was.
+    /// What is in the stream already was brought by another copy, or written by anybody: only what
+    /// is gathered from now on goes. Another node goes on where the one before was.
     fn reports(before: Option<&StreamCopy>) -> Self {
         let followed = before.filter(|before| before.reports.is_some());
         Self::Here(
