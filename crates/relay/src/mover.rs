@@ -84,8 +84,12 @@ pub async fn run(config: RelayConfig, mut stop: watch::Receiver<bool>) {
                 Err(error) => progress.stuck(error.to_string()),
                 Ok(never) => match never {},
             }
-            // What was counted is as old as the last session.
-            (progress.get().phase, progress.get().stats) = (RelayPhase::Connecting, None);
+            {
+                let mut progress = progress.get();
+                progress.phase = RelayPhase::Connecting;
+                // It is as old as the session that counted it.
+                progress.stats = None;
+            }
             if began.elapsed() > PAUSE_MAX {
                 pause = PAUSE_FIRST;
             }
