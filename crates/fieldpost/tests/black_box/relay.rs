@@ -9,6 +9,7 @@ mod refusals;
 mod rig;
 mod under_writers;
 mod watching;
+mod writer;
 mod writers;
 
 use serde_json::{Value, json};

@@ -20,7 +20,7 @@ use crate::postgres::{self, PASSWORD, Postgres};
 /// Of a relay, where the server asks for one.
 const TOKEN: &str = "a-token-for-tests";
 /// Between two looks at a condition.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Where the outbox is.
 enum OutboxDatabase {
@@ -58,19 +58,11 @@ impl OpenTransaction {
     }
 }
 
-/// See [`RelayRig::writer`].
-pub(super) struct OutboxWriter {
-    psql: std::process::Child,
-    feeder: std::thread::JoinHandle<std::io::Result<()>>,
-}
-
-impl OutboxWriter {
-    /// Returns once all of it is done, which has to be all right.
-    pub(super) fn ended(self) {
-        self.feeder.join().expect("no panic").expect("it reads");
-        let ended = self.psql.wait_with_output().expect("it ends");
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
-    }
+/// The command that runs a script in a database, up to the first statement that fails.
+pub(super) fn psql(url: &str) -> StdCommand {
+    let mut psql = StdCommand::new(postgres::programs().join("psql"));
+    psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"]).arg(url);
+    psql
 }
 
 /// The statement that writes a row.
@@ -265,28 +257,9 @@ impl RelayRig {
         ended
     }
 
-    /// A writer that runs these statements, one after the other, while the test goes on.
-    pub(super) fn writer(&self, statements: &str) -> OutboxWriter {
-        let mut psql = self.psql();
-        let mut input = psql.stdin.take().expect("it is piped");
-        let statements = statements.to_owned();
-        let feeder = std::thread::spawn(move || input.write_all(statements.as_bytes()));
-        OutboxWriter { psql, feeder }
-    }
-
-    fn psql(&self) -> std::process::Child {
-        StdCommand::new(postgres::programs().join("psql"))
-            .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"])
-            .arg(self.url())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("psql")
-    }
-
     /// A transaction that has run these statements, and goes on.
     pub(super) fn open_transaction(&self, statements: &str) -> OpenTransaction {
-        let mut psql = self.psql();
+        let mut psql = psql(&self.url()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("psql");
         let input = psql.stdin.as_mut().expect("it is piped");
         write!(input, "BEGIN;\n{statements}SELECT 'begun';\n").expect("it reads");
         let mut line = String::new();

@@ -1,15 +1,17 @@
-//! Relays and servers that are killed, stopped and taken over from while writers write.
+//! Relays, servers and PostgreSQL that are killed, stopped and taken over from while writers write.
 
 use rustix::process::Signal;
 use simulator::random::Random;
 
 use super::rig::RelayRig;
-use super::writers::{WRITERS, WritersAtWork};
+use super::writers::{UNTIL_ENOUGH, WRITERS, WritersAtWork};
 
 /// Transactions of a writer, with two rows each.
 const TRANSACTIONS: u64 = 40;
 /// Kills while they write.
 const KILLS: u64 = 5;
+/// Kills of PostgreSQL while they write: a relay waits longer after each.
+const POSTGRES_KILLS: u64 = 3;
 
 /// Returns once the writers have come to a place that the seed chooses, between that of the kill
 /// before and the end.
@@ -18,6 +20,13 @@ async fn until_kill(rig: &RelayRig, random: &mut Random, kill: u64) {
     let step = ids / (KILLS + 1);
     let id = kill * step + random.below(step);
     rig.until_sql(&format!("SELECT last_value >= {id} FROM fieldpost_outbox_id_seq"), "t").await;
+}
+
+/// Returns once so many more rows were moved: writers write, and a relay works.
+async fn until_moved(rig: &RelayRig, more: u64) {
+    let moved = "SELECT 2 * (SELECT count(*) FROM written) - (SELECT count(*) FROM fieldpost_outbox)";
+    let before: u64 = rig.sql(moved).parse().expect("a number");
+    rig.until_sql(&format!("SELECT ({moved}) >= {}", before + more), "t").await;
 }
 
 #[tokio::test]
@@ -62,6 +71,38 @@ async fn of_two_relays_the_one_that_works_is_killed_while_writers_write() {
         }
         writers.check(&rig, seed).await;
         drop(other);
+    }
+}
+
+/// Writers connect again and go on. Of the relay and the server one may be killed, too, while
+/// PostgreSQL is away.
+#[tokio::test]
+async fn what_postgresql_committed_before_it_was_killed_while_writers_write_arrives_once() {
+    for seed in [41, 42, 43] {
+        let mut rig = RelayRig::start_alone().await;
+        rig.relay(&[]).await;
+        let writers = WritersAtWork::start(&rig, seed, UNTIL_ENOUGH);
+        let mut random = Random::part(seed, 1);
+        for _ in 0..POSTGRES_KILLS {
+            until_moved(&rig, 1 + random.below(200)).await;
+            rig.postgres().kill();
+            match random.below(3) {
+                0 => {
+                    rig.kill_relay().await;
+                    rig.relay(&[]).await;
+                }
+                1 => {
+                    rig.server.kill().await;
+                    rig.server.start_again().await;
+                }
+                _ => {}
+            }
+            rig.postgres().start_again();
+        }
+        until_moved(&rig, 1).await;
+        writers.enough();
+        let lost = writers.check_with_losses(&rig, seed).await;
+        assert!(lost > 0, "no writer was at work when PostgreSQL was killed, seed {seed}");
     }
 }
 
