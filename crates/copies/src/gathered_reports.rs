@@ -32,7 +32,7 @@ struct ReportShape<'a> {
 
 /// How far the reports of a copy are brought.
 #[derive(Default)]
-struct Place {
+struct BroughtPlace {
     /// Where its rows begin, or before.
     from: u64,
     /// Its stream did not take them, and is left alone until then.
@@ -44,7 +44,7 @@ pub(crate) async fn bring_gathered(engine: Engine, partition: PartitionId) {
     let mut copies = engine.gatherings();
     let mut list: GatheringList = copies.borrow_and_update().clone();
     let mut has_forgotten = false;
-    let mut places: HashMap<Incarnation, Place> = HashMap::new();
+    let mut places: HashMap<Incarnation, BroughtPlace> = HashMap::new();
     loop {
         if !has_forgotten {
             // What was gathered for copies that are gone by now is nobody's.

@@ -13,7 +13,7 @@ mod rewrite;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::Timestamp;
+use base::{LogLimit, Timestamp};
 use blocklog::Disk;
 
 use crate::destination::Destination;
@@ -73,6 +73,8 @@ pub(crate) struct SpoolLog {
     /// Held by whoever removes segments or writes them anew. It is taken before the other two, and
     /// the state before the index.
     upkeep: Mutex<()>,
+    /// Lines of the log about segments that cannot be written anew.
+    rewrite_noted: LogLimit<()>,
     _lock: Box<dyn Send + Sync>,
 }
 
@@ -89,6 +91,27 @@ pub(crate) struct ReadPlace {
     segment: u64,
     generation: u32,
     offset: u64,
+}
+
+/// Whether the batch is full, and whether a place was damaged.
+fn read_segment(
+    batch: &mut ReadBatch<'_>,
+    (first, generation): (u64, u32),
+    mut reader: SegmentReader,
+) -> io::Result<(bool, bool)> {
+    let mut is_damaged = false;
+    while let Some(step) = reader.next()? {
+        match step {
+            SegmentStep::Damaged(..) => is_damaged = true,
+            SegmentStep::Record(record, offset, bytes) => {
+                let next = ReadPlace { segment: first, generation, offset: offset + bytes as u64 };
+                if !batch.take(record, bytes, next) {
+                    return Ok((true, is_damaged));
+                }
+            }
+        }
+    }
+    Ok((false, is_damaged))
 }
 
 #[cfg(test)]
@@ -274,9 +297,23 @@ impl SpoolLog {
         place: Option<ReadPlace>,
         limits: ReadLimits,
     ) -> io::Result<Vec<StoredRecord>> {
+        loop {
+            if let Some(records) = self.read_once(destination, place, limits)? {
+                return Ok(records);
+            }
+        }
+    }
+
+    /// `None` where a segment was written anew meanwhile: its places are others now.
+    fn read_once(
+        &self,
+        destination: &Destination,
+        place: Option<ReadPlace>,
+        limits: ReadLimits,
+    ) -> io::Result<Option<Vec<StoredRecord>>> {
         let (lane, cursor, segments) = {
             let index = self.index();
-            let Some(lane) = index.lanes.get(destination) else { return Ok(Vec::new()) };
+            let Some(lane) = index.lanes.get(destination) else { return Ok(Some(Vec::new())) };
             let holding = index.segments.iter().filter(|(_, segment)| segment.waiting.contains_key(&lane.id));
             let known =
                 |(first, segment): (&u64, &SegmentSummary)| (*first, segment.generation, segment.length);
@@ -286,7 +323,12 @@ impl SpoolLog {
         for (first, generation, length) in segments {
             let from = place.filter(|place| (place.segment, place.generation) == (first, generation));
             let from = from.map_or(0, |place| place.offset);
-            let (ended, is_damaged) = self.read_segment(&mut batch, (first, generation), (from, length))?;
+            let file = self.disk.open(&segment_name(first), false);
+            if self.index().segments.get(&first).map(|segment| segment.generation) != Some(generation) {
+                return Ok(None);
+            }
+            let (ended, is_damaged) =
+                read_segment(&mut batch, (first, generation), SegmentReader::new(file?, from, length))?;
             if is_damaged {
                 self.repair(first, generation)?;
             }
@@ -299,31 +341,7 @@ impl SpoolLog {
         {
             there.oldest = oldest;
         }
-        Ok(batch.records)
-    }
-
-    /// Whether the batch is full, and whether a place was damaged.
-    fn read_segment(
-        &self,
-        batch: &mut ReadBatch<'_>,
-        (first, generation): (u64, u32),
-        (from, length): (u64, u64),
-    ) -> io::Result<(bool, bool)> {
-        let file = self.disk.open(&segment_name(first), false)?;
-        let mut reader = SegmentReader::new(file, from, length);
-        let mut is_damaged = false;
-        while let Some(step) = reader.next()? {
-            match step {
-                SegmentStep::Damaged(..) => is_damaged = true,
-                SegmentStep::Record(record, offset, bytes) => {
-                    let next = ReadPlace { segment: first, generation, offset: offset + bytes as u64 };
-                    if !batch.take(record, bytes, next) {
-                        return Ok((true, is_damaged));
-                    }
-                }
-            }
-        }
-        Ok((false, is_damaged))
+        Ok(Some(batch.records))
     }
 
     /// Writes the state, and removes segments that nothing waits in.

@@ -39,7 +39,14 @@ struct RefusedEntry<'a> {
 /// The file.
 pub(crate) struct RefusedFile {
     disk: Arc<dyn Disk>,
-    open: Mutex<(Arc<dyn DiskFile>, u64)>,
+    open: Mutex<OpenFile>,
+}
+
+struct OpenFile {
+    file: Arc<dyn DiskFile>,
+    length: u64,
+    /// A crash cut off the last line: the next one must not continue it.
+    is_torn: bool,
 }
 
 impl RefusedFile {
@@ -47,7 +54,11 @@ impl RefusedFile {
         let file = disk.open(REFUSED_FILES[0], true)?;
         disk.sync_directory()?;
         let length = file.len()?;
-        Ok(Self { disk, open: Mutex::new((file, length)) })
+        let mut last = [b'\n'];
+        if length > 0 {
+            file.read_at(length - 1, &mut last)?;
+        }
+        Ok(Self { disk, open: Mutex::new(OpenFile { file, length, is_torn: last != [b'\n'] }) })
     }
 
     /// Adds these, durably.
@@ -57,15 +68,22 @@ impl RefusedFile {
             line(record, reason, now, &mut text)?;
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.1 > 0 && open.1 + text.len() as u64 > FILE_BYTES_MAX {
-            self.disk.rename(REFUSED_FILES[0], REFUSED_FILES[1])?;
-            *open = (self.disk.open(REFUSED_FILES[0], true)?, 0);
+        if open.length > 0 && open.length + text.len() as u64 > FILE_BYTES_MAX {
+            match self.disk.rename(REFUSED_FILES[0], REFUSED_FILES[1]) {
+                // An earlier try came so far.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                renamed => renamed?,
+            }
+            *open = OpenFile { file: self.disk.open(REFUSED_FILES[0], true)?, length: 0, is_torn: false };
             self.disk.sync_directory()?;
         }
-        let (file, length) = &mut *open;
+        let OpenFile { file, length, is_torn } = &mut *open;
+        if *is_torn {
+            text.insert(0, b'\n');
+        }
         file.write_at(*length, &text)?;
         file.sync()?;
-        *length += text.len() as u64;
+        (*length, *is_torn) = (*length + text.len() as u64, false);
         Ok(())
     }
 }
@@ -100,15 +118,34 @@ mod tests {
     use crate::destination::Destination;
     use crate::record::SpoolEntry;
 
+    fn record(body: String) -> SpoolRecord {
+        let destination = Destination::reports();
+        let entry = SpoolEntry { destination, items: 1, key: None, follow: None, body: body.into() };
+        SpoolRecord { identity: 1, number: 7, received: Timestamp(0), entry }
+    }
+
+    #[test]
+    fn a_line_that_a_crash_cut_off_spoils_none_behind_it() {
+        let disk = SimulatedDisk::new(1);
+        let torn = disk.open(REFUSED_FILES[0], true).expect("it opens");
+        torn.write_at(0, b"{\"at\":").expect("written");
+        let reason = RefusalReason { status: 422, code: "c".into(), detail: "d".into() };
+        let refused = RefusedFile::open(Arc::new(disk.clone())).expect("it opens");
+        for number in [1, 2] {
+            refused.add(&[(&record(number.to_string()), &reason)], Timestamp(0)).expect("written");
+        }
+        let text = String::from_utf8(disk.durable(REFUSED_FILES[0]).expect("there")).expect("text");
+        let lines: Vec<_> = text.lines().map(serde_json::from_str::<serde_json::Value>).collect();
+        assert_eq!(
+            (lines.len(), lines[0].is_err(), lines[1].is_ok(), lines[2].is_ok()),
+            (3, true, true, true)
+        );
+    }
+
     #[test]
     fn each_refusal_is_a_line_of_json_and_the_file_does_not_grow_for_ever() {
         let disk = SimulatedDisk::new(1);
         let reason = RefusalReason { status: 422, code: "c".into(), detail: "d".into() };
-        let record = |body: String| {
-            let destination = Destination::reports();
-            let entry = SpoolEntry { destination, items: 1, key: None, follow: None, body: body.into() };
-            SpoolRecord { identity: 1, number: 7, received: Timestamp(0), entry }
-        };
         let refused = RefusedFile::open(Arc::new(disk.clone())).expect("it opens");
         let all = [record("{\n\"a\":1}".into()), record("no\njson".into())];
         refused.add(&[(&all[0], &reason), (&all[1], &reason)], Timestamp(0)).expect("written");

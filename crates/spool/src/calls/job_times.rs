@@ -74,7 +74,7 @@ fn shifted(body: &[u8], waited: Duration) -> Option<Vec<u8>> {
 }
 
 /// The members of an object in their order, the value of each as it was written.
-fn members_of(body: &[u8]) -> Option<Vec<(String, Cow<'_, str>)>> {
+pub(super) fn members_of(body: &[u8]) -> Option<Vec<(String, Cow<'_, str>)>> {
     struct Members<'a>(Vec<(String, Cow<'a, str>)>);
 
     impl<'de> Deserialize<'de> for Members<'de> {

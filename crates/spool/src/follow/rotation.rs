@@ -29,7 +29,9 @@ pub(super) enum RotatedAfter<'a> {
 /// The file that this is a position in, under its name or another one beside it: the very file, or
 /// else a copy with the same beginning.
 pub(super) fn find(path: &Path, position: FollowPosition) -> Option<File> {
-    let siblings = fs::read_dir(folder_of(path)).ok()?.flatten().take(SIBLINGS_MAX).map(|entry| entry.path());
+    // A folder that may not be listed has no others.
+    let siblings = fs::read_dir(folder_of(path)).into_iter().flatten().flatten();
+    let siblings = siblings.take(SIBLINGS_MAX).map(|entry| entry.path());
     let mut copy = None;
     for candidate in std::iter::once(path.to_owned()).chain(siblings) {
         // The name itself may be a link: it is what the agent was told to follow.
@@ -56,7 +58,7 @@ pub(super) fn find(path: &Path, position: FollowPosition) -> Option<File> {
 /// copies. Nor would the second: somebody may still write to an old file.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// When the folder cannot be read; one that may not be listed has no others.
 pub(super) fn next(path: &Path, after: RotatedAfter<'_>) -> io::Result<Option<File>> {
     let present = fs::metadata(path).map(|metadata| identity(&metadata)).ok();
     let (begun, age) = match after {
@@ -66,9 +68,13 @@ pub(super) fn next(path: &Path, after: RotatedAfter<'_>) -> io::Result<Option<Fi
         }
         RotatedAfter::Moment(moment) => (None, FileAge { made: moment, written: moment }),
     };
+    let entries = match fs::read_dir(folder_of(path)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        entries => entries?,
+    };
     let mut rotated = Vec::new();
     let mut name_before = None;
-    for entry in fs::read_dir(folder_of(path))?.flatten().take(SIBLINGS_MAX) {
+    for entry in entries.flatten().take(SIBLINGS_MAX) {
         let Some(suffix) = rotation_suffix(path, &entry.file_name()) else { continue };
         let Some((file, metadata)) = opened(&entry.path(), OFlags::NOFOLLOW) else { continue };
         let this = identity(&metadata);

@@ -37,7 +37,16 @@ impl SpoolLog {
         let saved = Saved { files, identity, numbers_end: next_number };
         let (index, state) = (Mutex::new(index), Mutex::new(saved));
         let upkeep = Mutex::new(());
-        let log = Arc::new(Self { disk, damaged, options, index, state, upkeep, _lock: lock });
+        let log = Arc::new(Self {
+            disk,
+            damaged,
+            options,
+            index,
+            state,
+            upkeep,
+            rewrite_noted: base::LogLimit::default(),
+            _lock: lock,
+        });
         log.clean(&damage);
         Ok((Arc::clone(&log), SpoolWriter::new(log, next_number, next_number)))
     }

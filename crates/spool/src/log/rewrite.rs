@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use blocklog::DiskFile;
 
 use super::{REWRITE_FILE, SpoolLog, segment_name};
-use crate::index::{LaneId, SegmentSummary, WaitingCount};
+use crate::index::{LaneId, SegmentSummary, WaitingCount, WaitingIndex};
 use crate::segment_reader::{SegmentReader, SegmentStep};
 
 /// So many damaged places are kept, and so many bytes of each; of others only the count.
@@ -32,7 +33,7 @@ impl SpoolLog {
     /// hold little; with `all` also those that hold much, but not all, of their bytes.
     ///
     /// # Errors
-    /// When the disk does not allow it.
+    /// When the state cannot be written.
     pub(crate) fn tidy_up(&self, all: bool) -> io::Result<()> {
         let _upkeep = self.upkeep();
         if all {
@@ -42,7 +43,13 @@ impl SpoolLog {
         }
         self.save_now()?;
         while let Some(run) = self.next_run(all) {
-            self.rewrite(&run)?;
+            if let Err(error) = self.rewrite(&run) {
+                // A full disk, mostly: what is forwarded makes room all the same.
+                if let Some(left_out) = self.rewrite_noted.take((), Instant::now()) {
+                    tracing::warn!(%error, left_out, "segments cannot be written anew");
+                }
+                break;
+            }
         }
         Ok(())
     }
@@ -127,9 +134,13 @@ impl SpoolLog {
         }
         anew.flush()?;
         anew.file.sync()?;
-        self.disk.rename(REWRITE_FILE, &segment_name(into))?;
+        {
+            // Whoever reads finds file and generation as they belong together.
+            let mut index = self.index();
+            self.disk.rename(REWRITE_FILE, &segment_name(into))?;
+            swap(&mut index, run, into, &anew);
+        }
         self.disk.sync_directory()?;
-        self.swap(run, into, &anew);
         // Before the others go: what they hold is in the first one now.
         for first in &run[1..] {
             self.disk.remove(&segment_name(*first))?;
@@ -138,26 +149,6 @@ impl SpoolLog {
             self.disk.remove(&segment_name(into))?;
         }
         Ok(())
-    }
-
-    /// From now on the segments are as they were written anew.
-    fn swap(&self, run: &[u64], into: u64, anew: &Rewritten) {
-        let mut index = self.index();
-        let generation = index.segments.get(&into).map_or(0, |segment| segment.generation) + 1;
-        let mut found =
-            SegmentSummary { generation, length: anew.length, is_closed: true, ..SegmentSummary::default() };
-        let cursors: HashMap<LaneId, u64> = index.lanes.values().map(|lane| (lane.id, lane.cursor)).collect();
-        for (lane, number, waiting) in &anew.placed {
-            // Some of it may have been done meanwhile.
-            if cursors.get(lane).is_some_and(|cursor| cursor < number) {
-                found.waiting.entry(*lane).or_default().add(*waiting);
-            }
-        }
-        let lost = index.correct(into, found, run);
-        index.totals.damaged += anew.damaged;
-        if anew.damaged > 0 {
-            tracing::warn!(places = anew.damaged, items = lost, "damaged places were set aside");
-        }
     }
 
     fn copy_waiting(&self, first: u64, anew: &mut Rewritten) -> io::Result<()> {
@@ -207,6 +198,25 @@ impl SpoolLog {
         if let Err(error) = keep() {
             tracing::warn!(%error, "a damaged place cannot be kept");
         }
+    }
+}
+
+/// From now on the segments are as they were written anew.
+fn swap(index: &mut WaitingIndex, run: &[u64], into: u64, anew: &Rewritten) {
+    let generation = index.segments.get(&into).map_or(0, |segment| segment.generation) + 1;
+    let mut found =
+        SegmentSummary { generation, length: anew.length, is_closed: true, ..SegmentSummary::default() };
+    let cursors: HashMap<LaneId, u64> = index.lanes.values().map(|lane| (lane.id, lane.cursor)).collect();
+    for (lane, number, waiting) in &anew.placed {
+        // Some of it may have been done meanwhile.
+        if cursors.get(lane).is_some_and(|cursor| cursor < number) {
+            found.waiting.entry(*lane).or_default().add(*waiting);
+        }
+    }
+    let lost = index.correct(into, found, run);
+    index.totals.damaged += anew.damaged;
+    if anew.damaged > 0 {
+        tracing::warn!(places = anew.damaged, items = lost, "damaged places were set aside");
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// What a publish comes to.
@@ -22,12 +22,17 @@ pub(super) enum PublishMeaning {
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "there")]
     data: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "there")]
     ts: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "there")]
     id: Option<&'a RawValue>,
+}
+
+/// A member that is null is there.
+fn there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
 }
 
 /// The meaning of a publish; `id` came beside the payload and goes before the one within.
@@ -142,6 +147,13 @@ mod tests {
             ("sensors", r#" {"sensor_id":"a"} "#, None, r#"{"sensor_id":"a"}"#),
             ("sensors", r#"{"sensor_id":"a"}"#, Some("o"), r#"{"id":"o","sensor_id":"a"}"#),
             ("sensors", r#"{"id":"i","sensor_id":"a"}"#, Some("o"), r#"{"id":"o","sensor_id":"a"}"#),
+            (
+                "dev/meter/m1/state",
+                r#"{"data":null}"#,
+                None,
+                r#"{"device_id":"m1","kind":"meter","data":null}"#,
+            ),
+            ("sensors", r#"{"id":null,"sensor_id":"a"}"#, Some("o"), r#"{"id":"o","sensor_id":"a"}"#),
             ("sensors", "nonsense", Some("o"), "nonsense"),
             ("dev/lock/a1/heartbeat", "", None, "Passing"),
             ("dev/lock/a1/ack", "{}", None, "Passing"),
