@@ -1,15 +1,17 @@
 //! Reports that are gathered for copies: what they are, that each is there once, and when they go.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, Incarnation};
 use records::GatheredReports;
 
-use super::rig::{PARTITION, Rig, number};
+use super::rig::{PARTITION, Rig, number, slice};
 use super::*;
 use crate::devices::input::{GatheredInput, Input};
 use crate::devices::intake::ReportId;
 use crate::gathering::{CopyBacklog, Gathering, PartitionBacklog};
+use crate::kernel::reply::Reply;
 use crate::streams::{CopyKey, StreamName};
 
 const ALL: Incarnation = Incarnation(71);
@@ -39,6 +41,20 @@ impl Rig {
 
     fn taken(&mut self, gather: Incarnation, next: u64) {
         self.ask(|reply| Input::Gathered(GatheredInput::Taken { gather, next, reply }));
+    }
+
+    /// Registers a device and takes a report of it in one step.
+    fn create_and_report(&mut self, device: NewDevice, value: Value) {
+        let (_pending, report) = slice(&device.id, None, vec![Said::Value { value, ts: None }], None);
+        let device = Box::new(device.check(&self.settings.registry_rules()).expect("allowed"));
+        let (reply, _answer) = Reply::new();
+        self.step(vec![Input::CreateDevice { device, reply }, report]);
+    }
+
+    /// The data directory is given a number of its own.
+    fn mark_directory(&mut self, mark: u64) {
+        Arc::make_mut(&mut self.settings).directory_mark = Some(mark);
+        self.reload();
     }
 }
 

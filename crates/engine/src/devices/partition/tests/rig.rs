@@ -21,8 +21,7 @@ use crate::devices::input::{Addressed, Imported, Input, LinkedClient, RefusedMes
 use crate::devices::intake::{Report, ReportId, Said, SlicePart};
 use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
 use crate::kernel::fetch::FromStore;
-use crate::kernel::machine::MachineContext;
-use crate::kernel::machine::{Machine, Moment};
+use crate::kernel::machine::{Machine, MachineContext, Moment};
 use crate::kernel::reply::Reply;
 use crate::settings::{Keep, Picture, Retry, Settings};
 use crate::{DeviceStats, OnlyIf, Pending};
@@ -33,7 +32,7 @@ const CLIENT: Incarnation = Incarnation(7);
 pub(super) struct Rig {
     pub(super) partition: Partition,
     store: Arc<MemoryStore>,
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
     pub(super) context: EngineContext,
     now: Timestamp,
     processes: u64,
@@ -167,20 +166,6 @@ impl Rig {
     fn register(&mut self, device: NewDevice) -> Result<(), Problem> {
         let device = Box::new(device.check(&self.settings.registry_rules())?);
         self.ask(|reply| Input::CreateDevice { device, reply }).map(|_| ())
-    }
-
-    /// Registers a device and takes a report of it in one step.
-    pub(super) fn create_and_report(&mut self, device: NewDevice, value: Value) {
-        let (_pending, report) = slice(&device.id, None, vec![Said::Value { value, ts: None }], None);
-        let device = Box::new(device.check(&self.settings.registry_rules()).expect("allowed"));
-        let (reply, _answer) = Reply::new();
-        self.step(vec![Input::CreateDevice { device, reply }, report]);
-    }
-
-    /// The data directory is given a number of its own.
-    pub(super) fn mark_directory(&mut self, mark: u64) {
-        Arc::make_mut(&mut self.settings).directory_mark = Some(mark);
-        self.reload();
     }
 
     pub(super) fn create_linked(&mut self, id: &str) {
@@ -448,7 +433,12 @@ fn load(
 }
 
 /// A slice with what a device says.
-fn slice(id: &str, kind: Option<&Kind>, said: Vec<Said>, report: Option<ReportId>) -> (Pending, Input) {
+pub(super) fn slice(
+    id: &str,
+    kind: Option<&Kind>,
+    said: Vec<Said>,
+    report: Option<ReportId>,
+) -> (Pending, Input) {
     let (pending, mut parts) = SlicePart::split(said.len() as u32, 1);
     let part = parts.next().expect("one part");
     let reports = (0..).zip(said).map(|(index, said)| Addressed {
