@@ -30,12 +30,10 @@ async fn whichever_side_is_killed_each_row_takes_effect_once() {
         // Rows are on their way at this moment.
         match round % 3 {
             0 => {
-                rig.kill_relay().await;
-                rig.relay(&[]).await;
+                rig.restart_relay().await;
             }
             1 => {
-                rig.server.kill().await;
-                rig.server.start_again().await;
+                rig.server.restart().await;
             }
             _ => {
                 rig.postgres().kill();
@@ -62,8 +60,7 @@ async fn a_relay_that_is_killed_in_the_middle_of_a_table_does_nothing_twice() {
     rig.relay(&[]).await;
     for left in [25_000, 20_000, 15_000, 10_000, 5_000] {
         rig.until_sql(&format!("SELECT count(*) <= {left} FROM fieldpost_outbox"), "t").await;
-        rig.kill_relay().await;
-        rig.relay(&[]).await;
+        rig.restart_relay().await;
     }
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
     let numbers = |rest: u64| (0..10_000).map(|n| (3 * n + rest).into()).collect::<Vec<serde_json::Value>>();
@@ -130,8 +127,7 @@ async fn a_row_that_comes_again_with_its_uid_takes_effect_once() {
             rig.sql(&row(uid, to));
         }
         rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-        rig.kill_relay().await;
-        rig.relay(&[]).await;
+        rig.restart_relay().await;
     }
     // In a call with others, too, and where it stands twice in one.
     let other = outbox_row("queue:shop/mail", None, &json!(2), None);

@@ -242,6 +242,12 @@ impl RelayRig {
         relay.kill().await.expect("killed");
     }
 
+    /// Kills the relay, and starts another one.
+    pub(super) async fn restart_relay(&mut self) {
+        self.kill_relay().await;
+        self.relay(&[]).await;
+    }
+
     /// A signal to the relay.
     pub(super) fn signal(&self, signal: Signal) {
         let id = self.relay.as_ref().and_then(|relay| Pid::from_raw(relay.id()? as i32));

@@ -39,11 +39,9 @@ async fn relays_and_servers_that_are_killed_while_writers_write_do_nothing_twice
         for kill in 0..KILLS {
             until_kill(&rig, &mut random, kill).await;
             if random.chance(500) {
-                rig.kill_relay().await;
-                rig.relay(&[]).await;
+                rig.restart_relay().await;
             } else {
-                rig.server.kill().await;
-                rig.server.start_again().await;
+                rig.server.restart().await;
             }
         }
         writers.check(&rig, seed).await;
@@ -62,8 +60,7 @@ async fn of_two_relays_the_one_that_works_is_killed_while_writers_write() {
             until_kill(&rig, &mut random, kill).await;
             // One of them works: each is killed in turn.
             if kill % 2 == 0 {
-                rig.kill_relay().await;
-                rig.relay(&[]).await;
+                rig.restart_relay().await;
             } else {
                 other.kill().await.expect("killed");
                 other = rig.another_relay(&[]);
@@ -88,12 +85,10 @@ async fn what_postgresql_committed_before_it_was_killed_while_writers_write_arri
             rig.postgres().kill();
             match random.below(3) {
                 0 => {
-                    rig.kill_relay().await;
-                    rig.relay(&[]).await;
+                    rig.restart_relay().await;
                 }
                 1 => {
-                    rig.server.kill().await;
-                    rig.server.start_again().await;
+                    rig.server.restart().await;
                 }
                 _ => {}
             }
@@ -116,8 +111,7 @@ async fn a_server_with_a_relay_inside_is_killed_while_writers_write_and_another_
         let mut random = Random::part(seed, 1);
         for kill in 0..KILLS {
             until_kill(&rig, &mut random, kill).await;
-            rig.server.kill().await;
-            rig.server.start_again().await;
+            rig.server.restart().await;
             if random.chance(500) {
                 rig.kill_relay().await;
                 rig.relay_with_token().await;
