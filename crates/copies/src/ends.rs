@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::{Problem, Timestamp};
 use bytes::Bytes;
 use engine::records::StreamCopy;
-use engine::streams::{CopyMove, CopyProgress, CopyStatus, OriginPage, PeerIdentity};
+use engine::streams::{CopyMove, CopyProgress, CopyStatus, OriginPage, PeerIdentity, StreamRead};
 
 /// A stream at one end of a copy.
 ///
@@ -70,6 +70,20 @@ pub struct PageAsk {
     pub bytes_max: usize,
     /// Whether it waits for the first one.
     pub waits: bool,
+}
+
+impl PageAsk {
+    /// What it asks of a stream.
+    #[must_use]
+    pub fn query(&self) -> StreamRead {
+        StreamRead {
+            after: self.after,
+            from: self.from,
+            segments: self.segments.clone(),
+            limit: self.limit,
+            bytes_max: self.bytes_max,
+        }
+    }
 }
 
 /// Messages of the source.

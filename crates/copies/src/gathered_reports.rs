@@ -122,7 +122,7 @@ async fn bring_some(
 }
 
 /// The messages that the reports of a row become.
-fn messages_of<'a>(
+pub fn messages_of<'a>(
     partition: PartitionId,
     gathering: &'a Gathering,
     row: &'a GatheredReports,

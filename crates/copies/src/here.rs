@@ -9,7 +9,7 @@ use engine::Engine;
 use engine::records::StreamCopy;
 use engine::streams::{
     AppendTerms, CopyMove, CopyProgress, CopyStatus, CopyTarget, OriginPage, PlaceInRun, StreamName,
-    StreamRead, decode_transfer,
+    decode_transfer,
 };
 use futures_util::future::{Either, select};
 use net::transfer::is_json_line;
@@ -41,13 +41,7 @@ impl EndHere {
     }
 
     async fn look(&self, ask: &PageAsk) -> Result<OriginPage, CopyFailure> {
-        let query = StreamRead {
-            after: ask.after,
-            from: ask.from,
-            segments: ask.segments.clone(),
-            limit: ask.limit,
-            bytes_max: ask.bytes_max,
-        };
+        let query = ask.query();
         let (streams, stream) = (self.engine.streams(), self.stream.clone());
         let read = spawn_blocking(move || streams.durable_page(&stream, &query)).await;
         Ok(read.map_err(|_| Problem::unavailable("the server is not accepting now"))??)

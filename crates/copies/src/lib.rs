@@ -20,13 +20,13 @@
 //! | [`places`] | what all copies together hold in memory |
 //! | [`peer`] | an end at another node, over HTTP |
 //! | [`reports`] | the ends of a copy of kind `reports` |
-//! | `gathers` | reports on their way from the devices' partitions to the streams of copies |
+//! | [`gathered_reports`] | reports on their way from devices to the streams of copies |
 //! | [`tasks`] | a task for each copy that runs |
 
 mod batch_size;
 mod copy_run;
 pub mod ends;
-mod gathered_reports;
+pub mod gathered_reports;
 pub mod here;
 pub mod peer;
 pub mod places;

@@ -16,7 +16,7 @@ use base::limits::REPORT_IDS_KEPT;
 use base::{LogLimit, hash};
 use bytes::Bytes;
 use engine::records::PeerNode;
-use engine::streams::{OwnedMessage, PeerIdentity};
+use engine::streams::{OriginPage, OwnedMessage, PeerIdentity};
 use http_body_util::Full;
 use hyper::Request;
 use hyper::header::CONTENT_TYPE;
@@ -94,19 +94,11 @@ impl StreamEnd for ReportsHere {
     async fn page(&self, mut ask: PageAsk) -> Result<SourcePage, CopyFailure> {
         ask.limit = ask.limit.min(self.next_read.load(Relaxed));
         let (place, read) = self.stream.durable(ask).await?;
-        let (newest, identity) = (read.newest_durable, read.identity.clone());
-        let page = read.with_origins();
-        let ReportLines { body, messages, last } = lines_of(&page.items);
-        let goes = usize::try_from(messages).unwrap_or(usize::MAX);
+        let mut page = page_of_reports(read);
+        let goes = usize::try_from(page.messages).unwrap_or(usize::MAX);
         self.next_read.store(goes.saturating_mul(2).max(READ_MIN), Relaxed);
-        Ok(SourcePage {
-            messages,
-            oldest_at: page.items.first().map(|message| message.received_at),
-            next_after: last.unwrap_or(page.next_after),
-            newest,
-            identity,
-            body: place.held_by(body.into()),
-        })
+        page.body = place.held_by(page.body);
+        Ok(page)
     }
 
     async fn append(&self, _: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
@@ -170,6 +162,23 @@ impl ReportsThere {
             left_out,
             "a node refused reports that were copied to it"
         );
+    }
+}
+
+/// What was read of a stream of gathered reports, as its copy sends it: the first messages, as many
+/// as one call may have.
+#[must_use]
+pub fn page_of_reports(read: OriginPage) -> SourcePage {
+    let (newest, identity) = (read.newest_durable, read.identity.clone());
+    let page = read.with_origins();
+    let ReportLines { body, messages, last } = lines_of(&page.items);
+    SourcePage {
+        messages,
+        oldest_at: page.items.first().map(|message| message.received_at),
+        next_after: last.unwrap_or(page.next_after),
+        newest,
+        identity,
+        body: body.into(),
     }
 }
 

@@ -14,6 +14,7 @@ mod calls;
 mod checks;
 pub(crate) mod context;
 mod copy;
+mod copy_lag;
 pub(crate) mod copy_metrics;
 mod effect;
 mod growth;

@@ -27,6 +27,8 @@
 //! level with its source, and every message that a stream keeps is in every stream that it is
 //! copied to; where no node was set back, in the order of its source.
 //!
+//! Copies of kind `reports` have a world of their own, [reports].
+//!
 //! Not simulated: HTTP itself and the tasks that run copies on a node (`copies::peer` and
 //! `copies::tasks`), for which the black-box tests are there; a disk that is set back to an older
 //! state without a restore, which nothing tells from the state that it was.
@@ -39,6 +41,7 @@ mod fault_tests;
 mod invariants;
 mod ledger;
 mod plan;
+mod reports;
 mod seeds;
 mod sim_node;
 mod world;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use ::streams::copying::RESET_SHOWN;
-use ::streams::subscriptions::lag;
 use ::streams::{CopyProgress, SubscriptionStart};
 use base::limits::{COPIES_MAX, REPORTS_COPIES_MAX, SEGMENTS_PER_READ_MAX};
 use base::{Incarnation, Problem, Timestamp};
@@ -14,6 +13,7 @@ use super::super::PeerAsk;
 use super::super::copy::{
     CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy, unknown_copy,
 };
+use super::super::copy_lag::{ahead_of, lag_in_stream};
 use super::super::input::{MoveCopyCall, PutCopyCall, StreamsInput};
 use super::super::reading::FoundStream;
 use super::super::{HandlerKind, HandlerShown, HandlerState, StreamName, SubscriptionFrom, is_label};
@@ -188,16 +188,15 @@ impl Streams {
     fn copy_shown(
         &self,
         stream: &StreamName,
-        ((found, kept), gathered): (&(FoundStream, u64), &BTreeMap<Incarnation, CopyBacklog>),
+        (found, gathered): (&(FoundStream, u64), &BTreeMap<Incarnation, CopyBacklog>),
         row: StreamCopy,
     ) -> Result<CopyShown, Problem> {
         let context = &self.engine.context().streams;
         let key = CopyKey { stream: stream.clone(), copy: row.name.clone() };
         let status = context.copies.status(&key).unwrap_or_default();
-        let ahead = row.live.map_or(0, |live| live.position - live.from);
         let (lag, oldest_uncopied_at) = match row.direction {
             CopyDirection::To => {
-                let lag = lag(row.position.saturating_add(ahead), &found.tail, *kept, found.next);
+                let lag = lag_in_stream(&row, found);
                 let oldest = if lag > 0 { self.received_behind(stream, row.position)? } else { None };
                 match row.gather().and_then(|gather| gathered.get(&gather)) {
                     None => (lag, oldest),
@@ -208,7 +207,7 @@ impl Streams {
             }
             CopyDirection::From => {
                 let newest = status.newest_there.unwrap_or(row.position);
-                let lag = newest.saturating_sub(row.position).saturating_sub(ahead);
+                let lag = newest.saturating_sub(row.position).saturating_sub(ahead_of(&row));
                 (lag, status.oldest_there.filter(|_| lag > 0))
             }
         };

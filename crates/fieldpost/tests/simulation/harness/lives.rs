@@ -152,14 +152,16 @@ impl<W: Workload> Run<W> {
                 break;
             }
         }
-        self.close()?;
+        // It may come to another end at any moment.
+        if self.is_up() {
+            self.close()?;
+        }
         for _ in 0..STOP_STEPS_MAX {
             if !self.commit_and_tell()? {
                 break;
             }
         }
         if !self.is_up() {
-            // It came to another end.
             return Ok(());
         }
         let settled = self.ports().all(|port| port.is_dead() || port.is_settled());

@@ -54,10 +54,10 @@ impl<W: Workload> Run<W> {
         Ok(())
     }
 
-    /// The process is up and well.
+    /// The process is up and well. A store that failed under a read, no partition knows of.
     pub(super) fn revive(&mut self) -> Checked {
         for _ in 0..STARTS_MAX {
-            if self.is_up() && !self.is_broken() {
+            if self.is_up() && !self.is_broken() && self.machine.storage().reader().is_some() {
                 return Ok(());
             }
             self.machine.storage().heal();

@@ -145,6 +145,8 @@ pub(super) struct NodeHome {
     pub(super) wakes_at: Arc<AtomicI64>,
     /// Runs of appends in the whole world.
     pub(super) runs: Arc<AtomicU64>,
+    /// How the copy goes, as its runner noted last.
+    pub(super) status: Arc<Mutex<CopyStatus>>,
 }
 
 impl NodeHome {
@@ -166,7 +168,9 @@ impl CopyHome for NodeHome {
         answer.await.unwrap_or_else(|_| Err(not_accepting()))
     }
 
-    fn note(&self, _: CopyStatus) {}
+    fn note(&self, status: CopyStatus) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
 
     fn now(&self) -> Timestamp {
         self.clock.now()

@@ -20,3 +20,7 @@ pub(super) const RECEIPT_BEFORE_ANSWER: InjectedFault =
     InjectedFault::Around("receipts name every node that is copied to");
 pub(super) const POSITION_FORGOTTEN: InjectedFault =
     InjectedFault::Around("a page is said to reach further than its messages");
+pub(super) const REPORTS_WITHOUT_IDS: InjectedFault =
+    InjectedFault::Around("reports go to the centre without ids");
+pub(super) const GATHERED_TAKEN_AT_ONCE: InjectedFault =
+    InjectedFault::Around("gathered reports go before their stream has them");

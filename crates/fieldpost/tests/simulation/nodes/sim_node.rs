@@ -21,11 +21,29 @@ use crate::streams::model::Model;
 use crate::streams::world::World as Streams;
 
 /// A copy that runs.
-struct CopyTask {
-    generation: u64,
-    run: Pin<Box<dyn Future<Output = Problem>>>,
-    wakes_at: Arc<AtomicI64>,
-    has_ended: bool,
+pub(super) struct CopyTask {
+    pub(super) generation: u64,
+    pub(super) run: Pin<Box<dyn Future<Output = Problem>>>,
+    pub(super) wakes_at: Arc<AtomicI64>,
+    pub(super) has_ended: bool,
+}
+
+impl CopyTask {
+    /// It goes on, as far as it can.
+    pub(super) fn go_on(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        self.wakes_at.store(i64::MAX, Ordering::Relaxed);
+        let mut context = Context::from_waker(Waker::noop());
+        self.has_ended = self.run.as_mut().poll(&mut context).is_ready();
+    }
+
+    /// When it wants to go on, where it waits for a time.
+    pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
+        let at = self.wakes_at.load(Ordering::Relaxed);
+        (at != i64::MAX).then_some(Timestamp(at))
+    }
 }
 
 /// Messages that a stream showed, kept or gone: their numbers by id.
@@ -187,6 +205,7 @@ impl SimNode {
             clock: self.node.clock(),
             wakes_at: Arc::clone(&wakes_at),
             runs: Arc::clone(runs),
+            status: Arc::default(),
         };
         let end = |to, stream| NodeEnd {
             exchange: (*exchange).clone(),
@@ -211,16 +230,14 @@ impl SimNode {
 
     /// Lets one copy go on, as far as it can.
     pub(super) fn run_copy(&mut self, index: usize) {
-        let Some(task) = self.tasks.values_mut().nth(index).filter(|task| !task.has_ended) else { return };
-        task.wakes_at.store(i64::MAX, Ordering::Relaxed);
-        let mut context = Context::from_waker(Waker::noop());
-        task.has_ended = task.run.as_mut().poll(&mut context).is_ready();
+        if let Some(task) = self.tasks.values_mut().nth(index) {
+            task.go_on();
+        }
     }
 
     /// When something happens on it by itself.
     pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
-        let tasks = self.tasks.values().map(|task| task.wakes_at.load(Ordering::Relaxed));
-        let tasks = tasks.filter(|at| *at != i64::MAX).map(Timestamp);
+        let tasks = self.tasks.values().filter_map(CopyTask::next_wakeup);
         tasks.chain(self.node.next_wakeup()).min()
     }
 }

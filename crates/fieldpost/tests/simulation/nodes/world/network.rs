@@ -9,8 +9,8 @@ use copies::{CopyBatch, CopyFailure, CopyFailureKind, PageAsk, SinkAnswer, Sourc
 use engine::kernel::reply::Reply;
 use engine::streams::input::{AppendCall, AppendOutcome, MoveCopyCall};
 use engine::streams::{
-    CopyKey, CopyMove, CopyProgress, OriginPage, PeerIdentity, PlaceInRun, StreamName, StreamRead,
-    StreamsInput, decode_transfer,
+    CopyKey, CopyMove, CopyProgress, OriginPage, PeerIdentity, PlaceInRun, StreamName, StreamsInput,
+    decode_transfer,
 };
 use net::transfer::is_json_line;
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
@@ -294,13 +294,7 @@ impl World {
 
     fn read_page(&self, node: usize, stream: &StreamName, ask: &PageAsk) -> Result<OriginPage, Problem> {
         let context = self.nodes[node].context().ok_or_else(not_accepting)?;
-        let query = StreamRead {
-            after: ask.after,
-            from: ask.from,
-            segments: ask.segments.clone(),
-            limit: ask.limit,
-            bytes_max: ask.bytes_max,
-        };
+        let query = ask.query();
         let store = &*context.kernel.store;
         if self.machine.injects(UNSAVED_COPIED) {
             return context.streams.origin_page(store, stream, &query);

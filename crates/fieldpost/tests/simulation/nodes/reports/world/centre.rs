@@ -1,0 +1,115 @@
+//! The centre, to which calls with reports come.
+
+use base::Timestamp;
+use copies::{CopyBatch, CopyFailure, SinkAnswer};
+use engine::{Outcome, Pending};
+use gateway::decode::{self, Rules};
+
+use super::World;
+use super::network::AnswerOnItsWay;
+use super::reporters::{poll_slice, slice_of};
+use crate::harness::calls::Polled;
+use crate::nodes::exchange::{Ask, Request, WaitingForEnd, not_accepting};
+use crate::nodes::fault_injection::{ANSWERED_WHEN_TAKEN, REPORTS_WITHOUT_IDS};
+use crate::nodes::reports::{CENTRE, centre_identity};
+
+/// Reports that the centre took and has not answered.
+pub(super) struct TakenCall {
+    pub(super) deadline: Option<Timestamp>,
+    pub(super) waiting: WaitingForEnd<SinkAnswer>,
+    pending: Option<Pending>,
+}
+
+/// Where a call is among all.
+fn place_of(request: &Request) -> Option<(u64, u64)> {
+    match &request.ask {
+        Ask::Append(_, batch, _) => Some((batch.run, batch.place)),
+        _ => None,
+    }
+}
+
+fn answer_of(outcome: &Outcome) -> SinkAnswer {
+    let (appended, refused) = (u64::from(outcome.accepted), outcome.rejected.len() as u64);
+    SinkAnswer { appended, duplicates: 0, refused, identity: centre_identity() }
+}
+
+/// The lines of a body.
+pub(super) fn lines_of(body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}
+
+impl World {
+    /// Whether a call may come: behind a newer one it does not, as its connection is closed by
+    /// then.
+    pub(super) fn arrives(&mut self, batch: &CopyBatch) -> bool {
+        let place = (batch.run, batch.place);
+        if place < self.network.newest {
+            return false;
+        }
+        self.network.newest = place;
+        self.network.travelling.retain(|request| place_of(request).is_none_or(|of| of >= place));
+        true
+    }
+
+    pub(super) fn take_call(
+        &mut self,
+        batch: &CopyBatch,
+        deadline: Option<Timestamp>,
+        waiting: WaitingForEnd<SinkAnswer>,
+    ) {
+        if !self.arrives(batch) {
+            return;
+        }
+        let pending = self.hand_in(lines_of(&batch.body));
+        if self.machine.injects(ANSWERED_WHEN_TAKEN) {
+            let taken = Outcome { accepted: batch.messages as u32, rejected: Vec::new() };
+            return self.answer(deadline, waiting, Ok(answer_of(&taken)));
+        }
+        self.network.calls.push(TakenCall { deadline, waiting, pending });
+    }
+
+    /// The centre takes lines as it takes any reports. `None` if it does not say what becomes of
+    /// them.
+    pub(super) fn hand_in<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Option<Pending> {
+        let rules =
+            Rules { device_ids: self.plan.settings.device_ids, wall: self.nodes[CENTRE].clock().wall() };
+        let mut reports = Vec::new();
+        for line in lines {
+            let mut report = decode::object(line, None, rules).expect("a line of a copy is a report");
+            if self.machine.injects(REPORTS_WITHOUT_IDS) {
+                report.id = None;
+            }
+            reports.push(report);
+        }
+        self.machine.trace.note(format_args!("the centre is handed {} reports", reports.len()));
+        let (input, pending) = slice_of(reports)?;
+        self.nodes[CENTRE].users_mut().tell_devices(input).then_some(pending)
+    }
+
+    /// What the centre has answered goes on its way back.
+    pub(super) fn take_answers_of_centre(&mut self) {
+        for TakenCall { deadline, waiting, mut pending } in std::mem::take(&mut self.network.calls) {
+            let polled = if pending.is_some() { poll_slice(&mut pending) } else { Polled::Dropped };
+            match polled {
+                Polled::NotYet => self.network.calls.push(TakenCall { deadline, waiting, pending }),
+                Polled::Answered(outcome) => {
+                    self.counts.batches += 1;
+                    self.answer(deadline, waiting, Ok(answer_of(&outcome)));
+                }
+                Polled::Dropped => self.answer(deadline, waiting, Err(not_accepting().into())),
+            }
+        }
+    }
+
+    /// An answer goes from the centre to the edge.
+    fn answer(
+        &mut self,
+        deadline: Option<Timestamp>,
+        waiting: WaitingForEnd<SinkAnswer>,
+        answer: Result<SinkAnswer, CopyFailure>,
+    ) {
+        if waiting.is_some() {
+            self.network.answers.push(AnswerOnItsWay { deadline, waiting, answer });
+        }
+    }
+}

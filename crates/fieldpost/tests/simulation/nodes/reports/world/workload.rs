@@ -1,0 +1,268 @@
+//! An edge node and a centre as a workload.
+
+use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::{PartitionId, Timestamp};
+use engine::streams::CopyStatus;
+use store::StoreError;
+
+use super::World;
+use super::network::Network;
+use super::reporters::Reporter;
+use crate::harness::machine::Machine;
+use crate::harness::node::Node;
+use crate::harness::port::AnyPort;
+use crate::harness::process::Process;
+use crate::harness::schedule::Acts;
+use crate::harness::shrinking::Knob;
+use crate::harness::track::{AnyTrack, Past, Track};
+use crate::harness::violation::{Checked, Invariant};
+use crate::harness::workload::{Rest, Stored, Workload};
+use crate::nodes::exchange::Exchange;
+use crate::nodes::plan::node_name;
+use crate::nodes::reports::counts::Counts;
+use crate::nodes::reports::node::ReportsNode;
+use crate::nodes::reports::plan::ReportsPlan;
+use crate::nodes::reports::{CENTRE, DEVICES, EDGE};
+
+/// How long everybody has at the end, twice: the copy tries again within seconds.
+const SETTLE: Duration = Duration::from_secs(30);
+/// How often things settle at one moment.
+const ROUNDS_MAX: usize = 10_000;
+
+/// A kind of step that is this workload's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::nodes::reports) enum Act {
+    Edge,
+    Centre,
+    RunCopy,
+    Bring,
+    Report,
+    Gather,
+    Cut,
+    Pause,
+    Look,
+}
+
+impl Workload for World {
+    type Plan = ReportsPlan;
+    type Counts = Counts;
+    type Act = Act;
+
+    const NEXT_MS_MAX: i64 = 60_000;
+
+    fn new(plan: ReportsPlan, machine: &Rc<Machine>) -> Self {
+        let now = machine.now();
+        let node = |number: usize| {
+            let plan = plan.of_node(number, machine.plan.seed);
+            Node::<ReportsNode>::new(plan, machine.trace.of(&node_name(number)), now)
+        };
+        Self {
+            machine: Rc::clone(machine),
+            nodes: vec![node(EDGE), node(CENTRE)],
+            processes: [None; 2],
+            exchange: Exchange::default(),
+            network: Network::default(),
+            runs: Arc::new(AtomicU64::new(0)),
+            copy: None,
+            status: Arc::new(Mutex::new(CopyStatus::default())),
+            reporters: Reporter::all(),
+            passed_to: now,
+            is_quiet: false,
+            rest_until: None,
+            counts: Counts::default(),
+            nothing: Track::new((), false),
+            plan,
+        }
+    }
+
+    fn knobs(plan: &mut ReportsPlan) -> Vec<Knob<'_>> {
+        let (weights, network, of_node) = (&mut plan.weights, &mut plan.network, &mut plan.machine.weights);
+        vec![
+            Knob::new("node_crash", &mut of_node.crash, 0),
+            Knob::new("node_kill", &mut of_node.kill, 0),
+            Knob::new("node_doom", &mut of_node.doom, 0),
+            Knob::new("node_stop", &mut of_node.stop, 0),
+            Knob::new("node_storage_fault", &mut of_node.storage_fault, 0),
+            Knob::new("report", &mut weights.report, 1),
+            Knob::new("cut", &mut weights.cut, 0),
+            Knob::new("pause", &mut weights.pause, 0),
+            Knob::new("lost", &mut network.lost, 0),
+            Knob::new("twice", &mut network.twice, 0),
+            Knob::new("answer_lost", &mut network.answer_lost, 0),
+        ]
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn partitions(&self) -> Vec<PartitionId> {
+        Vec::new()
+    }
+
+    fn port(&self, _: PartitionId) -> Option<&dyn AnyPort> {
+        None
+    }
+
+    fn port_mut(&mut self, _: PartitionId) -> Option<&mut dyn AnyPort> {
+        None
+    }
+
+    fn track(&mut self, _: PartitionId) -> &mut dyn AnyTrack {
+        &mut self.nothing
+    }
+
+    fn step_partition(&mut self, _: PartitionId, _: usize) -> Checked {
+        Ok(())
+    }
+
+    fn check_stored(&self, _: PartitionId, _: Stored, _: Past) -> Checked {
+        Ok(())
+    }
+
+    fn load(&mut self, _: &Process) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn loaded(&mut self, _: PartitionId, _: u64, _: bool) -> Checked {
+        Ok(())
+    }
+
+    fn bury(&mut self) {}
+
+    /// First both nodes start; then they know the devices; and then there is the copy.
+    fn begin(&mut self, part: u64) -> bool {
+        match part {
+            0 => {}
+            1 => self.register_devices(),
+            2 => self.put_copy(),
+            _ => return false,
+        }
+        true
+    }
+
+    fn acts(&self) -> Acts<Act> {
+        let weights = &self.plan.weights;
+        let outside = vec![
+            (Act::Edge, 4_000),
+            (Act::Centre, 3_000),
+            (Act::RunCopy, 1_200),
+            (Act::Bring, 1_600),
+            (Act::Report, 2 * weights.report),
+            (Act::Gather, 2 * weights.gather),
+            (Act::Cut, 6 * weights.cut),
+            (Act::Pause, 3 * weights.pause),
+            (Act::Look, weights.look),
+        ];
+        Acts { engine: Vec::new(), outside, surroundings: Vec::new() }
+    }
+
+    fn act(&mut self, act: Act) -> Checked {
+        self.follow_time();
+        match act {
+            Act::Edge => self.step_node(EDGE)?,
+            Act::Centre => self.step_node(CENTRE)?,
+            Act::RunCopy => self.run_copy(),
+            Act::Bring => drop(self.bring_any()),
+            Act::Report => self.report(),
+            Act::Gather => drop(self.gather()),
+            Act::Cut => self.change_line(),
+            Act::Pause => self.pause_copy(self.machine.random.chance(1, 2)),
+            Act::Look => self.check_reports()?,
+        }
+        Ok(())
+    }
+
+    fn after_step(&mut self) -> Checked {
+        self.follow_time();
+        Ok(())
+    }
+
+    fn told(&mut self) -> Checked {
+        Ok(())
+    }
+
+    fn next_moment(&self) -> Option<Timestamp> {
+        let nodes = self.nodes.iter().filter_map(Node::next_wakeup);
+        let copy = self.copy.as_ref().and_then(|copy| copy.next_wakeup());
+        nodes.chain(copy).chain(self.network.next_deadline()).min()
+    }
+
+    fn any_partition(&mut self) -> PartitionId {
+        DEVICES
+    }
+
+    fn become_quiet(&mut self) {
+        (self.is_quiet, self.network.is_cut) = (true, false);
+    }
+
+    fn act_at_rest(&mut self) -> Checked<bool> {
+        self.follow_time();
+        let mut any = false;
+        for _ in 0..ROUNDS_MAX {
+            if !self.settle_round()? {
+                return Ok(any);
+            }
+            any = true;
+        }
+        Err(Invariant::COPIES_COME_TO_REST.broken("there is no end to what nodes do at one moment"))
+    }
+
+    fn rest(&mut self) -> Checked<Rest> {
+        let now = self.now();
+        match self.rest_until {
+            Some((until, _)) if now < until => Ok(Rest::Waits(until.0 - now.0)),
+            Some((_, true)) => Ok(Rest::Found),
+            first => {
+                for number in [EDGE, CENTRE] {
+                    self.nodes[number].become_quiet()?;
+                    self.look_at(number);
+                }
+                // A partition that was loaded anew meanwhile may not have heard it the first time.
+                self.pause_copy(false);
+                self.rest_until = Some((now.after(SETTLE), first.is_some()));
+                Ok(Rest::Asked)
+            }
+        }
+    }
+
+    fn check_rest(&mut self) -> Checked {
+        self.check_at_rest()
+    }
+}
+
+impl World {
+    /// The copy goes on, as far as it can.
+    fn run_copy(&mut self) {
+        if let Some(copy) = &mut self.copy {
+            copy.go_on();
+        }
+        self.take_up_requests();
+    }
+
+    fn change_line(&mut self) {
+        self.network.is_cut = !self.network.is_cut;
+        self.counts.cuts += u64::from(self.network.is_cut);
+        self.machine.trace.note(format_args!("the line is cut: {}", self.network.is_cut));
+    }
+
+    /// All that nodes, the copy and the network can do now, each once. Whether there was anything.
+    fn settle_round(&mut self) -> Checked<bool> {
+        let mut any = false;
+        for number in [EDGE, CENTRE] {
+            if self.nodes[number].process().is_none() {
+                // It has not begun, or ended in the middle of what the other node asked of it.
+                self.nodes[number].become_quiet()?;
+            }
+            any |= self.nodes[number].settle()?;
+            self.look_at(number);
+        }
+        any |= self.gather();
+        self.run_copy();
+        Ok(self.bring_all() || any)
+    }
+}
