@@ -107,6 +107,7 @@ async fn a_value_is_made_once_by_all_who_ask_for_it_together() {
     assert_eq!(made.load(Ordering::Relaxed), 1);
 
     // Whoever made it has it, also where it could not be put.
+    let cache = rig.impatient().cache("shop");
     let killed = rig.kill();
     let make = || async {
         killed.await;

@@ -19,6 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     pub(crate) client: Client,
+    url: String,
     site: Site,
     server: Option<Server>,
 }
@@ -32,8 +33,15 @@ impl Rig {
         let settings = settings.each_ref().map(|(key, value)| (*key, value.as_str()));
         let site = Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &settings).expect("a directory");
         let server = site.start(PATIENCE).await.expect("a server");
-        let client = Client::builder(format!("http://{free}")).build().expect("a client");
-        Self { client, site, server: Some(server) }
+        let url = format!("http://{free}");
+        let client = Client::builder(url.clone()).build().expect("a client");
+        Self { client, url, site, server: Some(server) }
+    }
+
+    /// A client that gives up soon.
+    pub(crate) fn impatient(&self) -> Client {
+        let client = Client::builder(self.url.clone()).retry_for(Duration::from_millis(100));
+        client.build().expect("a client")
     }
 
     /// SIGKILL.

@@ -50,16 +50,17 @@ async fn a_value_is_cached_with_its_type_and_gone_with_the_process() {
 
 /// Reads until a listener was told this.
 async fn until_told(listener: &mut TcpStream, told: &str) -> String {
-    let (mut all, mut buffer) = (String::new(), [0; 4_096]);
+    let (mut all, mut looked) = (Vec::new(), 0);
+    let is_told = |bytes: &[u8]| bytes.windows(told.len()).any(|some| some == told.as_bytes());
     let read = async {
-        while !all.contains(told) {
-            let count = listener.read(&mut buffer).await.expect("readable");
-            assert!(count > 0, "it ended before {told:?}: {all:?}");
-            all.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        while !is_told(&all[looked..]) {
+            looked = (all.len() + 1).saturating_sub(told.len());
+            let count = listener.read_buf(&mut all).await.expect("readable");
+            assert!(count > 0, "it ended before {told:?}: {:?}", String::from_utf8_lossy(&all));
         }
     };
     timeout(PATIENCE, read).await.expect("it is told");
-    all
+    String::from_utf8(all).expect("UTF-8")
 }
 
 async fn listen(rig: &Rig, channels: &str) -> TcpStream {
