@@ -35,6 +35,11 @@ use crate::refused::RefusedFile;
 /// Damaged places are kept in this folder of the spool's own.
 const DAMAGED_FOLDER: &str = "damaged";
 
+/// What tells machines apart, where the system has it and lets the agent read it. Machines whose
+/// disks were copied may have the first in common.
+const OF_MACHINE: [&str; 3] =
+    ["/etc/machine-id", "/proc/device-tree/serial-number", "/sys/class/dmi/id/product_uuid"];
+
 /// After this time everything that an idle agent does has been done once.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
@@ -190,7 +195,7 @@ impl Agent {
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open_dir(&config.directory, true).map_err(unusable)?);
         let damaged = RealDisk::open_dir(config.directory.join(DAMAGED_FOLDER), true).map_err(unusable)?;
-        let place = place(&config.directory).map_err(unusable)?;
+        let place = place(&config.directory, &OF_MACHINE).map_err(unusable)?;
         let options = SpoolLogOptions { bytes_max: config.bytes_max, when_full: config.when_full, place };
         let refused = Arc::new(RefusedFile::open(Arc::clone(&disk)).map_err(unusable)?);
         let (log, writer) = SpoolLog::open(disk, Arc::new(damaged), options).map_err(unusable)?;
@@ -333,12 +338,13 @@ fn is_disk_full(directory: PathBuf, keep_free: KeepFree) -> IsDiskFull {
 
 /// This machine and this folder: files that were copied to another place are told from those that
 /// were always here.
-fn place(directory: &Path) -> io::Result<u64> {
-    let metadata = std::fs::metadata(directory)?;
-    // Not every system has one.
-    let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
-    let mut bytes = metadata.ino().to_le_bytes().to_vec();
-    bytes.extend_from_slice(&machine);
+fn place(directory: &Path, of_machine: &[impl AsRef<Path>]) -> io::Result<u64> {
+    let mut bytes = std::fs::metadata(directory)?.ino().to_le_bytes().to_vec();
+    for file in of_machine {
+        bytes.push(0);
+        // No system has all of them.
+        bytes.extend_from_slice(&std::fs::read(file).unwrap_or_default());
+    }
     Ok(hash::derived(1, &bytes))
 }
 
@@ -370,6 +376,26 @@ mod tests {
             let open = open_to_others(&(address(http), mqtt.map(address)));
             assert_eq!(open.iter().map(|(option, _)| *option).collect::<Vec<_>>(), expect, "{http} {mqtt:?}");
         }
+    }
+
+    #[test]
+    fn a_folder_is_another_place_on_a_machine_that_differs_in_anything() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let of_machine = ["machine-id", "serial-number", "product_uuid"].map(|name| folder.path().join(name));
+        let mut places = Vec::new();
+        for told in
+            [[None; 3], [Some("a"), None, None], [Some("a"), Some("b"), None], [Some("a"), None, Some("b")]]
+        {
+            for (file, text) in of_machine.iter().zip(told) {
+                std::fs::write(file, text.unwrap_or_default()).expect("written");
+            }
+            places.push(place(folder.path(), &of_machine).expect("a place"));
+            assert_eq!(place(folder.path(), &of_machine).ok(), places.last().copied(), "it stays");
+        }
+        let count = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), count, "{places:?}");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //!   one device.
 //! - A message gets `source` and `external_id`.
 //! - Jobs have neither: their call has an `Idempotency-Key`, and is made again with the very same
-//!   jobs. The spool is its `Idempotency-Source`, so that the newest call is known for long.
+//!   jobs. The spool is its `Idempotency-Source`, so that the newest call is known for long. With
+//!   fewer jobs it would be another call: what is given up of one is given up as a whole.
 //!
 //! What the caller gave stays, but that the time in the spool counts for `delay` and `ttl`.
 
@@ -14,11 +15,13 @@ use std::collections::HashMap;
 use base::Timestamp;
 use base::limits::REPORT_IDS_KEPT;
 use fieldpost_client::{Method, Path, Request};
+use serde_json::value::RawValue;
 
 use crate::destination::DestinationKind;
 use crate::items::KnownFields;
 use crate::log::StoredRecord;
 use crate::record::SpoolRecord;
+use crate::state::CallInFlight;
 
 mod job_times;
 
@@ -54,6 +57,23 @@ pub(crate) fn count_of_next_call(
             && stored.record.identity == first.identity
     };
     records.iter().take_while(together).count()
+}
+
+/// How many of these records belong to the call whose outcome is not known.
+pub(crate) fn count_of_call(records: &[StoredRecord], in_flight: Option<CallInFlight>) -> usize {
+    let end = in_flight.map_or(0, |call| call.end);
+    records.iter().take_while(|stored| stored.record.number <= end).count()
+}
+
+/// How many of these records are given up because of their age. A call whose outcome is not known
+/// is made again until all of its records are old.
+pub(crate) fn count_of_old(
+    records: &[StoredRecord],
+    in_flight: Option<CallInFlight>,
+    is_old: impl Fn(&SpoolRecord) -> bool,
+) -> usize {
+    let old = records.iter().take_while(|stored| is_old(&stored.record)).count();
+    if old < count_of_call(records, in_flight) { 0 } else { old }
 }
 
 /// Whom a report is from, as far as that can be read.
@@ -121,13 +141,15 @@ fn source_of(record: &SpoolRecord) -> String {
 
 /// A body with what makes it take effect once, and with its time of receipt, where it has none.
 fn forwarded(kind: DestinationKind, record: &SpoolRecord, times: CallTimes) -> Cow<'_, [u8]> {
-    let body = &record.entry.body;
+    let body: &[u8] = &record.entry.body;
     if kind == DestinationKind::Queue {
         return job_times::without_time_waited(record, times.begun);
     }
-    let (DestinationKind::Reports | DestinationKind::Stream, Some(fields)) = (kind, KnownFields::of(body))
-    else {
-        return Cow::Borrowed(body);
+    let Some(fields) = KnownFields::of(body) else {
+        // In a list of messages, text that is no JSON could be several of them, or end the list.
+        // In place of it the server refuses this one.
+        let stays = kind == DestinationKind::Reports || is_json(body);
+        return Cow::Borrowed(if stays { body } else { &b"null"[..] });
     };
     let mut added = String::new();
     let (identity, number) = (record.identity, record.number);
@@ -141,6 +163,11 @@ fn forwarded(kind: DestinationKind, record: &SpoolRecord, times: CallTimes) -> C
         added.push_str(&format!("\"ts\":\"{}\",", record.received));
     }
     with_members(body, &added)
+}
+
+/// Whether it is one value, and nothing besides.
+fn is_json(body: &[u8]) -> bool {
+    serde_json::from_slice::<&RawValue>(body).is_ok()
 }
 
 /// The object with these members, each with a comma behind it, in front of its own. It has none of
@@ -246,6 +273,40 @@ mod tests {
         let times = CallTimes { stamped: true, begun: Timestamp(0) };
         let request = call(DestinationKind::Reports, &records, times).expect("a call");
         assert!(format!("{request:?}").contains(r#"b"null\n""#), "{request:?}");
+    }
+
+    #[test]
+    fn a_line_that_is_no_json_is_one_message_that_the_server_refuses() {
+        let stream = Destination::stream("ns", "s").expect("right names");
+        for body in [
+            r#"{"payload":1},{"payload":2}"#,
+            r#"{"payload":1}],"expect_last_id":"0","messages":[{"payload":2}"#,
+            "1,2",
+            "nonsense",
+            "",
+        ] {
+            assert_eq!(shown(DestinationKind::Stream, body, true), "null", "{body}");
+            let times = CallTimes { stamped: true, begun: Timestamp(0) };
+            let request = call(DestinationKind::Stream, &[stored(7, &stream, body, None)], times);
+            let request = format!("{:?}", request.expect("a call"));
+            assert!(request.contains(r#"b"{\"messages\":[null]}""#), "{request}");
+        }
+        for other in ["[1]", "1", "\"text\"", r#"{"ts":1,"ts":2}"#] {
+            assert_eq!(shown(DestinationKind::Stream, other, true), other, "the server says what is wrong");
+        }
+    }
+
+    #[test]
+    fn age_cuts_no_call_whose_outcome_is_not_known() {
+        let to = Destination::queue("ns", "q").expect("right names");
+        let records: Vec<_> = (3..=9).map(|number| stored(number, &to, "{}", None)).collect();
+        let call = |end| Some(CallInFlight { end, begun: Timestamp(0), is_cut: false });
+        for (in_flight, old_until, expect) in
+            [(None, 2, 0), (None, 5, 3), (call(6), 5, 0), (call(6), 6, 4), (call(6), 8, 6), (call(2), 5, 3)]
+        {
+            let old = count_of_old(&records, in_flight, |record| record.number <= old_until);
+            assert_eq!(old, expect, "{in_flight:?} {old_until}");
+        }
     }
 
     #[test]

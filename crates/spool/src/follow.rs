@@ -1,21 +1,25 @@
 //! Follows a file: each complete line that is appended becomes a message, a JSON string.
 //!
 //! The first time it begins at the file's end; afterwards where it stopped, which is stored with
-//! the last line itself. A file that was renamed, or copied and cut, is read to its end, then what
-//! was rotated away after it, then the present one. A line that is too long for a message is
-//! written down among what was refused.
+//! the last line itself. Another path than before has its first time too. A file system that is
+//! mounted late is waited for: until the file is there, nothing says that it is another one.
+//!
+//! A file that was renamed, or copied and cut, is read to its end, then what was rotated away after
+//! it, then the present one. A line that is too long for a message is written down among what was
+//! refused.
 
 mod lines;
 mod rotation;
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use base::Timestamp;
 use rustix::fs::OFlags;
 
 use crate::destination::Destination;
@@ -25,7 +29,7 @@ use crate::record::{FollowPosition, SpoolEntry, SpoolRecord};
 use crate::refused::RefusedFile;
 use crate::verdict::RefusalReason;
 use lines::{LineLimits, LinesFound, complete_lines};
-use rotation::{RotatedAfter, find, head, identity};
+use rotation::{RotatedAfter, find, head, identity, path_hash};
 
 /// How often the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -46,10 +50,28 @@ const BEGINNING_BYTES: usize = 64 * 1_024;
 /// What is followed, and where it goes.
 pub(crate) struct FileFollower {
     path: PathBuf,
+    path_hash: u64,
     taker: LineTaker,
     open: Option<FollowedFile>,
-    /// Nothing was ever read: it begins at the end.
-    is_first: bool,
+    /// Where it begins while no file is open.
+    start: FollowStart,
+    /// When the spool took something last, before this start.
+    stopped: Timestamp,
+}
+
+/// Where reading begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FollowStart {
+    /// Nothing of this path was read yet: at the end of the file. The position is in the file of
+    /// another path.
+    FirstTime(Option<FollowPosition>),
+    /// The file was missing in this file system: at its start, if it was made there. If it comes
+    /// with another file system, it is not new.
+    Missing(u64),
+    /// Where it stopped. Rotated files are sought at the start, and again once the path is there.
+    Stopped { position: FollowPosition, is_sought: bool },
+    /// The file before is read: at the start of the present one.
+    NextFile,
 }
 
 /// A file that is being read.
@@ -79,11 +101,19 @@ impl FileFollower {
         log: Arc<SpoolLog>,
         refused: Arc<RefusedFile>,
     ) -> Self {
-        let position = log.followed();
-        let open = position.and_then(|position| resume(path, position, &log));
-        let limits = LineLimits::of(log.bytes_max());
+        let path_hash = path_hash(path);
+        // Earlier versions did not note the path.
+        let is_ours = [0, path_hash].contains(&log.followed_path());
+        let start = match log.followed() {
+            Some(position) if is_ours => match position.missing_in() {
+                Some(device) => FollowStart::Missing(device),
+                None => FollowStart::Stopped { position, is_sought: false },
+            },
+            elsewhere => FollowStart::FirstTime(elsewhere),
+        };
+        let (limits, stopped) = (LineLimits::of(log.bytes_max()), log.newest_received());
         let taker = LineTaker { to, intake, log, refused, limits };
-        Self { path: path.to_owned(), taker, open, is_first: position.is_none() }
+        Self { path: path.to_owned(), path_hash, taker, open: None, start, stopped }
     }
 
     /// Follows until `stop` is gone or says so.
@@ -140,19 +170,89 @@ impl FileFollower {
         }
     }
 
-    /// Opens the file; whether it is there.
+    /// Opens the file to be read; whether there is one.
     fn begin(&mut self) -> io::Result<bool> {
-        let Some(mut open) = self.present()? else {
-            // One that comes later is read from its start.
-            return self.remember_first(FollowPosition::default()).map(|()| false);
+        let present = self.present()?;
+        self.open = match (self.start, present) {
+            (FollowStart::FirstTime(elsewhere), Some(present)) => Some(self.begin_first(present, elsewhere)?),
+            (FollowStart::FirstTime(_), None) => {
+                let device = rotation::device_above(&self.path)?;
+                self.remember(FollowPosition::of_no_file(device))?;
+                self.start = FollowStart::Missing(device);
+                None
+            }
+            (FollowStart::Missing(device), Some(present)) if present.device()? != device => {
+                Some(self.begin_first(present, None)?)
+            }
+            (FollowStart::Stopped { is_sought: true, .. }, None) => None,
+            (FollowStart::Stopped { position, .. }, present) => {
+                let open = self.resume(position, present)?;
+                self.start = FollowStart::Stopped { position, is_sought: true };
+                open
+            }
+            (FollowStart::Missing(_) | FollowStart::NextFile, present) => present,
         };
-        if self.is_first {
-            let length = open.file.metadata()?.len();
-            open.move_to(open.moved(length)?);
-            self.remember_first(open.position)?;
+        if self.open.is_some() {
+            self.start = FollowStart::NextFile;
         }
-        self.open = Some(open);
-        Ok(true)
+        Ok(self.open.is_some())
+    }
+
+    /// At the end of a file that was never read, unless it is the file of another path under a new
+    /// one: then it goes on in it.
+    fn begin_first(
+        &self,
+        present: FollowedFile,
+        elsewhere: Option<FollowPosition>,
+    ) -> io::Result<FollowedFile> {
+        let mut open = present;
+        match elsewhere {
+            Some(position) if rotation::is_in(&open.file, position)? => open.move_to(position),
+            _ => {
+                let length = open.file.metadata()?.len();
+                open.move_to(open.moved(length)?);
+            }
+        }
+        self.remember(open.position)?;
+        Ok(open)
+    }
+
+    /// Goes on in the file that was being read. Where that is gone, it goes on in the first one
+    /// that was made after the spool stopped.
+    fn resume(
+        &self,
+        position: FollowPosition,
+        present: Option<FollowedFile>,
+    ) -> io::Result<Option<FollowedFile>> {
+        if let Some(file) = find(&self.path, position) {
+            let open = FollowedFile::resumed(file, position)?;
+            if self.taker.log.followed_path() != self.path_hash {
+                self.remember(open.position)?;
+            }
+            return Ok(Some(open));
+        }
+        let open = match self.first_since_stop()? {
+            Some(file) => Some(FollowedFile::from_start(file)?),
+            None => present,
+        };
+        if position.offset > 0 && open.is_some() {
+            tracing::warn!(
+                file = %self.path.display(),
+                "the file that was followed is gone; what came after it is read"
+            );
+        }
+        Ok(open)
+    }
+
+    /// The oldest file that was rotated away since the spool stopped.
+    fn first_since_stop(&self) -> io::Result<Option<File>> {
+        // Before it took anything, nothing tells what is new.
+        let Some(stopped) = u64::try_from(self.stopped.0).ok().filter(|stopped| *stopped > 0) else {
+            return Ok(None);
+        };
+        let left = LEFT_AFTER + QUIET_FOR;
+        let after = (UNIX_EPOCH + Duration::from_millis(stopped)).checked_sub(left).unwrap_or(UNIX_EPOCH);
+        rotation::next(&self.path, RotatedAfter::Moment(after))
     }
 
     /// The file that has the name now, from its start.
@@ -165,32 +265,12 @@ impl FileFollower {
         }
     }
 
-    /// The first time it is stored where it begins: a restart goes on from there.
-    fn remember_first(&mut self, position: FollowPosition) -> io::Result<()> {
-        if self.is_first {
-            self.taker.log.follow_from(position)?;
-            tracing::info!(file = %self.path.display(), from = position.offset, "following");
-            self.is_first = false;
-        }
+    /// It is stored where it begins: a restart goes on from there.
+    fn remember(&self, position: FollowPosition) -> io::Result<()> {
+        self.taker.log.follow_from(self.path_hash, position)?;
+        tracing::info!(file = %self.path.display(), from = position.offset, "following");
         Ok(())
     }
-}
-
-/// Goes on in the file that was being read. Where that is gone, it goes on in the first one that
-/// was made after the spool stopped.
-fn resume(path: &Path, position: FollowPosition, log: &SpoolLog) -> Option<FollowedFile> {
-    if let Some(file) = find(path, position) {
-        return FollowedFile::resumed(file, position).ok();
-    }
-    // Before it took anything, nothing tells what is new.
-    let stopped = u64::try_from(log.newest_received().0).ok().filter(|stopped| *stopped > 0)?;
-    if position.offset > 0 {
-        tracing::warn!(file = %path.display(), "the file that was followed is gone; what came after it is read");
-    }
-    let left = LEFT_AFTER + QUIET_FOR;
-    let after = (UNIX_EPOCH + Duration::from_millis(stopped)).checked_sub(left).unwrap_or(UNIX_EPOCH);
-    let next = rotation::next(path, RotatedAfter::Moment(after)).ok().flatten();
-    next.and_then(|file| FollowedFile::from_start(file).ok())
 }
 
 impl FollowedFile {
@@ -201,6 +281,11 @@ impl FollowedFile {
     fn resumed(file: File, position: FollowPosition) -> io::Result<Self> {
         let position = FollowPosition { file: identity(&file.metadata()?), ..position };
         Ok(Self { file, position, searched: 0, replaced_at: None })
+    }
+
+    /// The file system that it is in.
+    fn device(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.dev())
     }
 
     /// The position behind so many bytes.

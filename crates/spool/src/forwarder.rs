@@ -117,10 +117,11 @@ impl Forwarder {
         if records.is_empty() {
             return ForwardStep::Empty;
         }
-        if let Some(step) = self.give_up_old(&records) {
-            return step;
+        let in_flight = shared.log.in_flight(&self.destination);
+        if self.give_up_cut(&records, in_flight) || self.give_up_old(&records, in_flight) {
+            return ForwardStep::Moved;
         }
-        let end = shared.log.in_flight(&self.destination).map(|call| call.end);
+        let end = in_flight.map(|call| call.end);
         let kind = self.destination.kind();
         let count = calls::count_of_next_call(kind, &records, end, self.alone_until);
         self.forward(kind, &records[..count]).await
@@ -133,46 +134,70 @@ impl Forwarder {
         tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
-    /// Records over their age are not forwarded any more.
-    fn give_up_old(&mut self, records: &[StoredRecord]) -> Option<ForwardStep> {
-        let max_age = self.shared.max_age?;
-        let now = now();
-        let is_old = |stored: &&StoredRecord| now.since(stored.record.received) > max_age;
-        let old = records.iter().take_while(is_old).count();
-        if old == 0 {
-            return None;
+    /// What is left of a call that was cut goes too: it may have taken effect already, and under
+    /// another key it would take effect again. Whether there was any.
+    fn give_up_cut(&mut self, records: &[StoredRecord], in_flight: Option<CallInFlight>) -> bool {
+        let count = calls::count_of_call(records, in_flight.filter(|call| call.is_cut));
+        if count == 0 {
+            return false;
         }
-        let items = items_of(&records[..old]);
+        let items = self.give_up(&records[..count]);
+        tracing::warn!(
+            destination = %self.destination, items,
+            "jobs of a call whose answer was lost are dropped: the first of them had to go because the spool \
+             was full; if that happens often, raise --max-bytes"
+        );
+        true
+    }
+
+    /// Records over their age are not forwarded any more. Whether there were any.
+    fn give_up_old(&mut self, records: &[StoredRecord], in_flight: Option<CallInFlight>) -> bool {
+        let Some(max_age) = self.shared.max_age else { return false };
+        let now = now();
+        let old = calls::count_of_old(records, in_flight, |record| now.since(record.received) > max_age);
+        if old == 0 {
+            return false;
+        }
+        let items = self.give_up(&records[..old]);
         tracing::warn!(destination = %self.destination, items, "items over --max-age are dropped");
-        self.done(&records[..old], 0, items);
-        Some(ForwardStep::Moved)
+        true
     }
 
     async fn forward(&mut self, kind: DestinationKind, records: &[StoredRecord]) -> ForwardStep {
         let shared = Arc::clone(&self.shared);
-        let last = records.last().map_or(0, |stored| stored.record.number);
+        let number = |stored: Option<&StoredRecord>| stored.map_or(0, |stored| stored.record.number);
+        let (first, last) = (number(records.first()), number(records.last()));
         let before = shared.log.in_flight(&self.destination).filter(|call| call.end == last);
-        let call = before.unwrap_or(CallInFlight { end: last, begun: now() });
-        if kind == DestinationKind::Queue {
-            shared.log.set_in_flight(&self.destination, Some(call));
+        let call = before.unwrap_or(CallInFlight { end: last, begun: now(), is_cut: false });
+        if kind == DestinationKind::Queue && !shared.log.begin_call(&self.destination, first, call) {
+            // Since they were read, some had to make room for newer ones.
+            return ForwardStep::Moved;
         }
         // Of reports the server knows a few ids only, and a call of jobs is known by its first and
         // its last: what was done before must not come again with this call.
         if kind != DestinationKind::Stream && !shared.saves.save().await {
+            if before.is_none() {
+                shared.log.forget_call(&self.destination);
+            }
             return self.later("the spool's state cannot be saved".to_owned(), None);
         }
         let verdict = self.call(kind, records, CallTimes { stamped: true, begun: call.begun }).await;
         match verdict {
-            ForwardVerdict::Taken(lines) => self.taken(kind, records, lines).await,
+            ForwardVerdict::Taken { refused, conflicts } => {
+                self.count_conflicts(conflicts);
+                self.taken(kind, records, refused).await
+            }
             ForwardVerdict::Wait { error, retry_after, is_undone } => {
                 if is_undone && before.is_none() {
                     // The next one is another call, and its jobs count their delays from then.
-                    shared.log.set_in_flight(&self.destination, None);
+                    shared.log.forget_call(&self.destination);
                 }
                 self.later(error, retry_after)
             }
             ForwardVerdict::Refused(_) if records.len() > 1 => {
-                self.alone_until = records.last().map_or(0, |stored| stored.record.number);
+                self.alone_until = last;
+                // Of a call that is refused nothing has taken effect: no rest of it has to go.
+                shared.log.forget_call(&self.destination);
                 ForwardStep::Moved
             }
             ForwardVerdict::Refused(reason) => {
@@ -183,7 +208,7 @@ impl Forwarder {
                             destination = %self.destination, code = reason.code, detail = reason.detail,
                             "refused for good"
                         );
-                        self.done(records, items_of(records), 0);
+                        self.done(records, items_of(records));
                         ForwardStep::Moved
                     }
                     Err(error) => self.later(format!("refused.ndjson: {error}"), None),
@@ -224,10 +249,12 @@ impl Forwarder {
             let again: Vec<StoredRecord> =
                 ahead.iter().filter_map(|line| records.get(line.line.wrapping_sub(1))).cloned().collect();
             match self.call(kind, &again, CallTimes { stamped: false, begun: now() }).await {
-                ForwardVerdict::Taken(lines) => refused.extend(lines.into_iter().filter_map(|line| {
-                    let line_before = ahead.get(line.line.wrapping_sub(1))?.line;
-                    Some(RefusedLine { line: line_before, ..line })
-                })),
+                ForwardVerdict::Taken { refused: lines, .. } => {
+                    refused.extend(lines.into_iter().filter_map(|line| {
+                        let line_before = ahead.get(line.line.wrapping_sub(1))?.line;
+                        Some(RefusedLine { line: line_before, ..line })
+                    }));
+                }
                 ForwardVerdict::Wait { error, retry_after, .. } => return self.later(error, retry_after),
                 ForwardVerdict::Refused(reason) => return self.later(reason.detail, None),
             }
@@ -247,16 +274,43 @@ impl Forwarder {
             let (first, count) = (&lines[0].1, lines.len());
             tracing::warn!(count, code = first.code, detail = first.detail, "reports are refused for good");
         }
-        self.done(records, lines.len() as u64, 0);
+        self.done(records, lines.len() as u64);
         ForwardStep::Moved
     }
 
-    fn done(&mut self, records: &[StoredRecord], refused: u64, dropped: u64) {
+    /// What the server keeps is under the same source and external id. So whoever gives these has
+    /// given them twice: a sender, or this spool and a copy of it.
+    fn count_conflicts(&self, conflicts: u64) {
+        if conflicts > 0 {
+            self.shared.log.count_conflicts(conflicts);
+            tracing::warn!(
+                destination = %self.destination, conflicts,
+                "the server has other messages under the same source and external_id, and keeps those; if \
+                 the senders give none of their own, stop this spool, delete state.a and state.b, and start \
+                 it again: then it has an identity of its own"
+            );
+        }
+    }
+
+    fn done(&mut self, records: &[StoredRecord], refused: u64) {
+        self.pass(records);
+        self.shared.log.done(&self.destination, records, refused);
+        self.shared.saves.save_soon();
+    }
+
+    /// The items that are not forwarded any more.
+    fn give_up(&mut self, records: &[StoredRecord]) -> u64 {
+        self.pass(records);
+        let items = self.shared.log.give_up(&self.destination, records);
+        self.shared.saves.save_soon();
+        items
+    }
+
+    /// It goes on behind these.
+    fn pass(&mut self, records: &[StoredRecord]) {
         self.place = records.last().map(|stored| stored.next);
         self.told = None;
         self.shared.log.set_error(&self.destination, None);
-        self.shared.log.done(&self.destination, records, refused, dropped);
-        self.shared.saves.save_soon();
     }
 
     /// Half of a wait is certain, half by chance, so that many spools do not come at once.
@@ -276,3 +330,6 @@ impl Forwarder {
 fn items_of(records: &[StoredRecord]) -> u64 {
     records.iter().map(|stored| u64::from(stored.record.entry.items)).sum()
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,6 +154,7 @@ struct SpoolShape {
     refused: u64,
     dropped: u64,
     damaged: u64,
+    conflicts: u64,
     destinations: u64,
     disk_bytes: u64,
     error: Option<String>,
@@ -162,7 +163,7 @@ struct SpoolShape {
 async fn spool(State(http): State<SpoolHttp>) -> Response {
     let SpoolSummary { waiting, bytes, disk_bytes, destinations, oldest_at, totals, error } =
         http.log.summary();
-    let SpoolTotals { forwarded, refused, dropped, damaged } = totals;
+    let SpoolTotals { forwarded, refused, dropped, damaged, conflicts } = totals;
     let oldest_at = oldest_at.map(|at| at.to_string());
     let shape = SpoolShape {
         waiting,
@@ -172,6 +173,7 @@ async fn spool(State(http): State<SpoolHttp>) -> Response {
         refused,
         dropped,
         damaged,
+        conflicts,
         destinations,
         disk_bytes,
         error,

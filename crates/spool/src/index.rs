@@ -95,6 +95,8 @@ pub(crate) struct WaitingIndex {
     pub(crate) newest_received: Timestamp,
     pub(crate) totals: SpoolTotals,
     pub(crate) follow: Option<FollowPosition>,
+    /// A hash of the path that was followed; 0 where it is not known.
+    pub(crate) followed_path: u64,
 }
 
 impl WaitingIndex {
@@ -105,6 +107,7 @@ impl WaitingIndex {
             newest_received: state.newest_received,
             totals: state.totals,
             follow: state.follow,
+            followed_path: state.followed_path,
             ..Self::default()
         }
     }
@@ -181,7 +184,8 @@ impl WaitingIndex {
         items
     }
 
-    /// Everything that waits in a segment is given up; its items.
+    /// Everything that waits in a segment is given up; its items. A call that reaches beyond the
+    /// segment may have taken effect as a whole: it is marked, so that its rest is not forwarded.
     pub(crate) fn give_up(&mut self, first: u64) -> u64 {
         let next = self.segments.range(first + 1..).next().map_or(self.newest, |(next, _)| next - 1);
         let Some(segment) = self.segments.remove(&first) else { return 0 };
@@ -190,7 +194,8 @@ impl WaitingIndex {
             let Some(waiting) = segment.waiting.get(&lane.id) else { continue };
             lane.waiting.subtract(*waiting);
             lane.cursor = lane.cursor.max(next);
-            lane.in_flight = None;
+            let rest = lane.in_flight.filter(|call| call.end > next);
+            lane.in_flight = rest.map(|call| CallInFlight { is_cut: true, ..call });
             items += waiting.items;
         }
         self.lanes.retain(|_, lane| lane.waiting.records > 0);
@@ -234,6 +239,7 @@ impl WaitingIndex {
             newest_received: self.newest_received,
             totals: self.totals,
             follow: self.follow,
+            followed_path: self.followed_path,
             lanes: lanes.collect(),
             ..SpoolState::default()
         }
@@ -286,6 +292,18 @@ mod tests {
         assert_eq!(index.waiting().records, 4);
         assert_eq!(index.give_up(4) + index.give_up(7), 4);
         assert!(index.lanes.is_empty() && index.segments.is_empty());
+    }
+
+    #[test]
+    fn a_call_that_reaches_beyond_what_is_given_up_is_cut() {
+        let mut index = index(7);
+        let call = CallInFlight { end: 5, begun: Timestamp(1), is_cut: false };
+        index.lanes.get_mut(&queue("a")).expect("it waits").in_flight = Some(call);
+        index.give_up(1);
+        assert_eq!(index.lanes[&queue("a")].in_flight, Some(CallInFlight { is_cut: true, ..call }));
+        assert_eq!(index.lanes[&queue("b")].in_flight, None);
+        index.give_up(4);
+        assert_eq!(index.lanes[&queue("a")].in_flight, None, "nothing of it is left");
     }
 
     #[test]

@@ -81,7 +81,8 @@ pub(crate) fn entries(
     items.into_iter().map(|item| object(item.get()).map(|_| one(to, item.get()))).collect()
 }
 
-/// One entry for each line that is not blank. A line that is no JSON is the server's to refuse.
+/// One entry for each line that is not blank. A line that is no JSON is the server's to refuse: it
+/// stays what it is until it is forwarded.
 fn lines(to: &Destination, bytes: &[u8]) -> Result<Vec<SpoolEntry>, Problem> {
     let mut entries = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()) {

@@ -207,12 +207,21 @@ impl SpoolLog {
         self.index().follow
     }
 
-    /// A file is followed from here on.
+    /// A hash of the path that was followed; 0 where it is not known.
+    #[must_use]
+    pub(crate) fn followed_path(&self) -> u64 {
+        self.index().followed_path
+    }
+
+    /// The file of a path with this hash is followed from here on.
     ///
     /// # Errors
     /// When that cannot be saved.
-    pub(crate) fn follow_from(&self, position: FollowPosition) -> io::Result<()> {
-        self.index().follow = Some(position);
+    pub(crate) fn follow_from(&self, path: u64, position: FollowPosition) -> io::Result<()> {
+        {
+            let mut index = self.index();
+            (index.followed_path, index.follow) = (path, Some(position));
+        }
         self.save()
     }
 
@@ -221,8 +230,12 @@ impl SpoolLog {
     /// # Errors
     /// When that cannot be saved; then the line is refused again.
     pub(crate) fn follow_past_refused(&self, position: FollowPosition) -> io::Result<()> {
-        self.index().totals.refused += 1;
-        let saved = self.follow_from(position);
+        {
+            let mut index = self.index();
+            index.totals.refused += 1;
+            index.follow = Some(position);
+        }
+        let saved = self.save();
         if saved.is_err() {
             self.index().totals.refused -= 1;
         }
@@ -247,11 +260,23 @@ impl SpoolLog {
         self.index().lanes.get(destination)?.in_flight
     }
 
-    /// A call begins: once this is saved, it is made again with the very same records. `None` when
-    /// it is certain that it had no effect.
-    pub(crate) fn set_in_flight(&self, destination: &Destination, call: Option<CallInFlight>) {
+    /// A call begins whose records are those from `first` on: once this is saved, it is made again
+    /// with the very same ones. `false` where some of them were given up since they were read.
+    #[must_use]
+    pub(crate) fn begin_call(&self, destination: &Destination, first: u64, call: CallInFlight) -> bool {
+        match self.index().lanes.get_mut(destination) {
+            Some(lane) if lane.cursor < first => {
+                lane.in_flight = Some(call);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// It is certain that the call under way had no effect: it need not be made again.
+    pub(crate) fn forget_call(&self, destination: &Destination) {
         if let Some(lane) = self.index().lanes.get_mut(destination) {
-            lane.in_flight = call;
+            lane.in_flight = None;
         }
     }
 
@@ -263,27 +288,26 @@ impl SpoolLog {
     }
 
     /// These records, in order and with none left out, need no more: `refused` of their items were
-    /// refused for good, `dropped` were too old.
-    pub(crate) fn done(
-        &self,
-        destination: &Destination,
-        records: &[StoredRecord],
-        refused: u64,
-        dropped: u64,
-    ) {
-        let records: Vec<_> = records
-            .iter()
-            .map(|stored| DoneRecord {
-                number: stored.record.number,
-                items: stored.record.entry.items,
-                bytes: stored.bytes,
-            })
-            .collect();
+    /// refused for good, the server has the others.
+    pub(crate) fn done(&self, destination: &Destination, records: &[StoredRecord], refused: u64) {
         let mut index = self.index();
-        let items = index.done(destination, &records);
+        let items = index.done(destination, &done_records(records));
         index.totals.refused += refused;
-        index.totals.dropped += dropped;
-        index.totals.forwarded += items.saturating_sub(refused + dropped);
+        index.totals.forwarded += items.saturating_sub(refused);
+    }
+
+    /// These records, in order and with none left out, are not forwarded any more; the items that
+    /// waited until now.
+    pub(crate) fn give_up(&self, destination: &Destination, records: &[StoredRecord]) -> u64 {
+        let mut index = self.index();
+        let items = index.done(destination, &done_records(records));
+        index.totals.dropped += items;
+        items
+    }
+
+    /// So many messages have another one in their place at the server.
+    pub(crate) fn count_conflicts(&self, conflicts: u64) {
+        self.index().totals.conflicts += conflicts;
     }
 
     /// The oldest records of a destination that wait, in order; none where nothing does. `place` is
@@ -393,6 +417,15 @@ impl SpoolLog {
             _ => drop(self.index().segments.remove(&first)),
         }
     }
+}
+
+fn done_records(records: &[StoredRecord]) -> Vec<DoneRecord> {
+    let done = |stored: &StoredRecord| DoneRecord {
+        number: stored.record.number,
+        items: stored.record.entry.items,
+        bytes: stored.bytes,
+    };
+    records.iter().map(done).collect()
 }
 
 /// Records of one destination that are being read.

@@ -43,6 +43,11 @@ impl Collector for SpoolMetrics {
             ("fieldpost_spool_refused", "Items that the server refused for good", totals.refused),
             ("fieldpost_spool_dropped", "Items given up: too old, or no room", totals.dropped),
             ("fieldpost_spool_damaged", "Damaged places that were set aside", totals.damaged),
+            (
+                "fieldpost_spool_conflicts",
+                "Forwarded messages in whose place the server has another one",
+                totals.conflicts,
+            ),
         ] {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;

@@ -54,7 +54,7 @@ pub(crate) struct SpoolEntry {
 /// How far a file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FollowPosition {
-    /// Which file: its device and inode, mixed.
+    /// Which file: its device and inode, mixed. Where there was none, the device alone.
     pub(crate) file: u64,
     /// Bytes that are read.
     pub(crate) offset: u64,
@@ -151,6 +151,19 @@ impl SpoolRecord {
 }
 
 impl FollowPosition {
+    /// Stands for a checksum where no file was there: that of no bytes is 0.
+    const NO_FILE: u32 = 1;
+
+    /// No file was there yet, only the file system in which it was missing.
+    pub(crate) fn of_no_file(device: u64) -> Self {
+        Self { file: device, offset: 0, head_bytes: 0, head_checksum: Self::NO_FILE }
+    }
+
+    /// The file system in which the file was missing; `None` where it was there.
+    pub(crate) fn missing_in(&self) -> Option<u64> {
+        (self.head_bytes == 0 && self.head_checksum == Self::NO_FILE).then_some(self.file)
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.file.to_le_bytes());
         out.extend_from_slice(&self.offset.to_le_bytes());

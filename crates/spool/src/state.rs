@@ -6,8 +6,9 @@
 //! no copy can be read, everything that is still in segments is forwarded again, under its own
 //! numbers, and new records get another identity.
 //!
-//! To change the format, give it another magic and read both. The first one, `fpspool1`, does not
-//! say when a call under way began.
+//! To change the format, raise [`VERSION`] and read the earlier ones too. The first does not say
+//! when a call under way began. The first two do not know calls that were cut, conflicts, nor which
+//! path was followed.
 
 use std::io;
 use std::sync::Arc;
@@ -21,9 +22,10 @@ use crate::record::{ContentReader, FollowPosition, put_text};
 /// The files, in the order of writing.
 pub(crate) const STATE_FILES: [&str; 2] = ["state.a", "state.b"];
 
-const MAGIC: [u8; 8] = *b"fpspool2";
-const MAGIC_BEFORE: [u8; 8] = *b"fpspool1";
-/// Magic, length of the content, its checksum.
+/// The version follows as a digit.
+const MAGIC: [u8; 7] = *b"fpspool";
+const VERSION: u8 = 3;
+/// Magic and version, length of the content, its checksum.
 const HEAD_BYTES: usize = 16;
 /// A copy takes a multiple of this, in bytes, so that writing it again needs no room on a full
 /// disk.
@@ -47,6 +49,8 @@ pub(crate) struct SpoolState {
     pub(crate) newest_received: Timestamp,
     pub(crate) totals: SpoolTotals,
     pub(crate) follow: Option<FollowPosition>,
+    /// A hash of the path that was followed; 0 where it is not known.
+    pub(crate) followed_path: u64,
     /// Destinations that have something waiting.
     pub(crate) lanes: Vec<LaneState>,
 }
@@ -62,6 +66,8 @@ pub(crate) struct SpoolTotals {
     pub(crate) dropped: u64,
     /// Damaged places that were set aside.
     pub(crate) damaged: u64,
+    /// Of the forwarded messages those in whose place the server has another one.
+    pub(crate) conflicts: u64,
 }
 
 /// How far a destination is.
@@ -81,11 +87,13 @@ pub(crate) struct CallInFlight {
     pub(crate) end: u64,
     /// When it was first made, by the spool's clock: its jobs count their delays from then.
     pub(crate) begun: Timestamp,
+    /// Its first records were given up. What is left of it would be another call.
+    pub(crate) is_cut: bool,
 }
 
 impl CallInFlight {
     /// Stands for none in the stored form: no record has the number 0.
-    const NONE: Self = Self { end: 0, begun: Timestamp(0) };
+    const NONE: Self = Self { end: 0, begun: Timestamp(0), is_cut: false };
 }
 
 impl SpoolState {
@@ -103,22 +111,26 @@ impl SpoolState {
             totals.refused,
             totals.dropped,
             totals.damaged,
+            totals.conflicts,
         ] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.push(u8::from(self.follow.is_some()));
         self.follow.unwrap_or_default().encode(&mut out);
+        out.extend_from_slice(&self.followed_path.to_le_bytes());
         out.extend_from_slice(&(self.lanes.len() as u32).to_le_bytes());
         for lane in &self.lanes {
             put_text(&mut out, lane.destination.as_str());
             out.extend_from_slice(&lane.cursor.to_le_bytes());
-            let CallInFlight { end, begun } = lane.in_flight.unwrap_or(CallInFlight::NONE);
+            let CallInFlight { end, begun, is_cut } = lane.in_flight.unwrap_or(CallInFlight::NONE);
             out.extend_from_slice(&end.to_le_bytes());
             out.extend_from_slice(&begun.0.to_le_bytes());
+            out.push(u8::from(is_cut));
         }
         let length = (out.len() - HEAD_BYTES) as u32;
         let checksum = crc32c::crc32c(&out[HEAD_BYTES..]);
-        out[..8].copy_from_slice(&MAGIC);
+        out[..7].copy_from_slice(&MAGIC);
+        out[7] = b'0' + VERSION;
         out[8..12].copy_from_slice(&length.to_le_bytes());
         out[12..16].copy_from_slice(&checksum.to_le_bytes());
         out.resize(out.len().next_multiple_of(PAGE_BYTES), 0);
@@ -127,8 +139,11 @@ impl SpoolState {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = ContentReader(bytes);
-        let magic = fields.take(MAGIC.len())?;
-        if magic != MAGIC && magic != MAGIC_BEFORE {
+        if fields.take(MAGIC.len())? != MAGIC {
+            return None;
+        }
+        let version = fields.take(1)?[0].checked_sub(b'0')?;
+        if !(1..=VERSION).contains(&version) {
             return None;
         }
         let (length, checksum) = (fields.u32()?, fields.u32()?);
@@ -136,10 +151,11 @@ impl SpoolState {
         if crc32c::crc32c(content) != checksum {
             return None;
         }
-        Self::read(&mut ContentReader(content), magic == MAGIC)
+        Self::read(&mut ContentReader(content), version)
     }
 
-    fn read(fields: &mut ContentReader<'_>, has_times: bool) -> Option<Self> {
+    fn read(fields: &mut ContentReader<'_>, version: u8) -> Option<Self> {
+        let (has_times, has_all) = (version >= 2, version >= 3);
         let mut state = Self {
             generation: fields.u64()?,
             identity: fields.u64()?,
@@ -152,19 +168,23 @@ impl SpoolState {
                 refused: fields.u64()?,
                 dropped: fields.u64()?,
                 damaged: fields.u64()?,
+                conflicts: if has_all { fields.u64()? } else { 0 },
             },
             follow: None,
+            followed_path: 0,
             lanes: Vec::new(),
         };
         let follows = fields.take(1)? == [1];
         let follow = FollowPosition::decode(fields)?;
         state.follow = follows.then_some(follow);
+        state.followed_path = if has_all { fields.u64()? } else { 0 };
         for _ in 0..fields.u32()? {
             let destination = Destination::parse(fields.text()?)?;
             let cursor = fields.u64()?;
             let end = fields.u64()?;
             let begun = if has_times { Timestamp(fields.u64()?.cast_signed()) } else { Timestamp(0) };
-            let in_flight = Some(CallInFlight { end, begun }).filter(|call| call.end != 0);
+            let is_cut = has_all && fields.take(1)? == [1];
+            let in_flight = Some(CallInFlight { end, begun, is_cut }).filter(|call| call.end != 0);
             state.lanes.push(LaneState { destination, cursor, in_flight });
         }
         Some(state)
@@ -238,9 +258,11 @@ mod tests {
         let lane = |number: usize| LaneState {
             destination: Destination::queue("ns", &format!("q{number}")).expect("right names"),
             cursor: number as u64,
-            in_flight: number
-                .is_multiple_of(2)
-                .then_some(CallInFlight { end: number as u64 + 1, begun: Timestamp(7) }),
+            in_flight: number.is_multiple_of(2).then_some(CallInFlight {
+                end: number as u64 + 1,
+                begun: Timestamp(7),
+                is_cut: number > 0,
+            }),
         };
         SpoolState {
             identity: 1,
@@ -248,8 +270,9 @@ mod tests {
             numbers_end: 3,
             floor: 4,
             newest_received: Timestamp(-5),
-            totals: SpoolTotals { forwarded: 6, refused: 7, dropped: 8, damaged: 9 },
+            totals: SpoolTotals { forwarded: 6, refused: 7, dropped: 8, damaged: 9, conflicts: 10 },
             follow: Some(FollowPosition { file: 1, offset: 2, head_bytes: 3, head_checksum: 4 }),
+            followed_path: 5,
             lanes: (0..lanes).map(lane).collect(),
             ..SpoolState::default()
         }
@@ -270,19 +293,40 @@ mod tests {
         }
     }
 
+    /// The state of one destination as an earlier version wrote it.
+    fn written_by(version: u8) -> Vec<u8> {
+        let bytes = SpoolState { generation: 3, ..state(1) }.encode();
+        let length = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) as usize;
+        let mut content = bytes[HEAD_BYTES..HEAD_BYTES + length].to_vec();
+        // From behind: the cut, with the first version when it began, the path, the conflicts.
+        content.truncate(length - if version == 1 { 9 } else { 1 });
+        content.drain(113..121);
+        content.drain(80..88);
+        let mut written = [&MAGIC[..], &[b'0' + version]].concat();
+        written.extend_from_slice(&(content.len() as u32).to_le_bytes());
+        written.extend_from_slice(&crc32c::crc32c(&content).to_le_bytes());
+        written.append(&mut content);
+        written
+    }
+
     #[test]
-    fn the_state_of_the_version_before_is_read() {
-        let mut bytes = SpoolState { generation: 3, ..state(1) }.encode();
-        let length = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) - 8;
-        let end = HEAD_BYTES + length as usize;
-        bytes[..8].copy_from_slice(&MAGIC_BEFORE);
-        bytes[8..12].copy_from_slice(&length.to_le_bytes());
-        let checksum = crc32c::crc32c(&bytes[HEAD_BYTES..end]);
-        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-        let read = SpoolState::decode(&bytes).expect("it is read");
-        let call = CallInFlight { end: 1, begun: Timestamp(0) };
-        assert_eq!((read.generation, read.lanes[0].in_flight), (3, Some(call)));
-        assert_eq!(read.totals, state(1).totals);
+    fn the_states_of_earlier_versions_are_read() {
+        for (version, begun) in [(1, Timestamp(0)), (2, Timestamp(7))] {
+            let read = SpoolState::decode(&written_by(version)).expect("it is read");
+            let call = CallInFlight { end: 1, begun, is_cut: false };
+            let lane = LaneState { in_flight: Some(call), ..state(1).lanes.remove(0) };
+            let totals = SpoolTotals { conflicts: 0, ..state(1).totals };
+            let expected =
+                SpoolState { generation: 3, totals, followed_path: 0, lanes: vec![lane], ..state(1) };
+            assert_eq!(read, expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_not_read() {
+        let mut bytes = state(1).encode();
+        bytes[7] = b'0' + VERSION + 1;
+        assert_eq!(SpoolState::decode(&bytes), None);
     }
 
     #[test]

@@ -15,8 +15,13 @@ const STARTING: &str = "starting";
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ForwardVerdict {
-    /// Everything has taken effect but these lines, which are refused for good.
-    Taken(Vec<RefusedLine>),
+    /// Everything has taken effect but what is listed.
+    Taken {
+        /// Lines that are refused for good.
+        refused: Vec<RefusedLine>,
+        /// Messages in whose place the server has another one, and keeps it.
+        conflicts: u64,
+    },
     /// Nothing has taken effect, and nothing of it ever will as it is.
     Refused(RefusalReason),
     /// It may be otherwise later.
@@ -53,6 +58,18 @@ struct ReportTally {
     rejected: Vec<RefusedLine>,
 }
 
+/// What became of messages, as far as it matters here.
+#[derive(Deserialize)]
+struct MessageTally {
+    messages: Vec<TalliedMessage>,
+}
+
+#[derive(Deserialize)]
+struct TalliedMessage {
+    #[serde(default)]
+    conflict: bool,
+}
+
 /// The verdict on a call with so many items.
 pub(crate) fn of(kind: DestinationKind, items: usize, answer: Result<Answer, Error>) -> ForwardVerdict {
     let wait = |error: &Error| ForwardVerdict::Wait {
@@ -74,7 +91,7 @@ pub(crate) fn of(kind: DestinationKind, items: usize, answer: Result<Answer, Err
 
 /// An answer of somebody in between, as of a portal that asks for a login, is none of the server's.
 fn taken(kind: DestinationKind, items: usize, status: u16, body: &[u8]) -> ForwardVerdict {
-    let lines = match kind {
+    let refused = match kind {
         DestinationKind::Reports => serde_json::from_slice::<ReportTally>(body)
             .ok()
             .filter(|tally| tally.accepted as usize + tally.rejected.len() == items)
@@ -84,14 +101,23 @@ fn taken(kind: DestinationKind, items: usize, status: u16, body: &[u8]) -> Forwa
             is_ours.then(Vec::new)
         }
     };
-    lines.map_or_else(
+    refused.map_or_else(
         || ForwardVerdict::Wait {
             error: format!("something answers {status} that is not the server, or one of another time"),
             retry_after: None,
             is_undone: false,
         },
-        ForwardVerdict::Taken,
+        |refused| ForwardVerdict::Taken { refused, conflicts: conflicts(kind, body) },
     )
+}
+
+/// In how many messages' place the server has another one.
+fn conflicts(kind: DestinationKind, body: &[u8]) -> u64 {
+    if kind != DestinationKind::Stream {
+        return 0;
+    }
+    let tally = serde_json::from_slice::<MessageTally>(body);
+    tally.map_or(0, |tally| tally.messages.iter().filter(|message| message.conflict).count() as u64)
 }
 
 fn refused(refusal: &Refusal) -> ForwardVerdict {
@@ -179,18 +205,30 @@ mod tests {
     #[test]
     fn only_the_server_itself_takes_something() {
         let reports = |body: &str| taken(DestinationKind::Reports, 2, 200, body.as_bytes());
-        assert_eq!(
-            reports(r#"{"accepted":2,"rejected_count":0,"rejected":[]}"#),
-            ForwardVerdict::Taken(vec![])
-        );
+        let all = || ForwardVerdict::Taken { refused: vec![], conflicts: 0 };
+        assert_eq!(reports(r#"{"accepted":2,"rejected_count":0,"rejected":[]}"#), all());
         let line = RefusedLine { line: 2, code: "x".into(), detail: "y".into() };
         let partly = r#"{"accepted":1,"rejected_count":1,"rejected":[{"line":2,"code":"x","detail":"y"}]}"#;
-        assert_eq!(reports(partly), ForwardVerdict::Taken(vec![line]));
+        assert_eq!(reports(partly), ForwardVerdict::Taken { refused: vec![line], conflicts: 0 });
         for foreign in [r#"{"accepted":1,"rejected":[]}"#, "<html>please log in", "{}", ""] {
             assert!(matches!(reports(foreign), ForwardVerdict::Wait { .. }), "{foreign}");
         }
         let jobs = |status, body: &str| taken(DestinationKind::Queue, 1, status, body.as_bytes());
-        assert_eq!(jobs(201, r#"{"ids":["1"]}"#), ForwardVerdict::Taken(vec![]));
+        assert_eq!(jobs(201, r#"{"ids":["1"]}"#), all());
         assert!(matches!(jobs(200, "<html>"), ForwardVerdict::Wait { .. }));
+    }
+
+    #[test]
+    fn conflicts_of_messages_are_counted_and_duplicates_are_none() {
+        let body = r#"{"messages":[{"id":"7","duplicate":false},{"id":"1","duplicate":true},
+            {"id":"2","duplicate":true,"conflict":true},{"id":null,"duplicate":true,"conflict":true}]}"#;
+        for (kind, body, conflicts) in [
+            (DestinationKind::Stream, body, 2),
+            (DestinationKind::Queue, body, 0),
+            (DestinationKind::Stream, r#"{"other":1}"#, 0),
+        ] {
+            let verdict = taken(kind, 4, 201, body.as_bytes());
+            assert_eq!(verdict, ForwardVerdict::Taken { refused: vec![], conflicts }, "{kind:?} {body}");
+        }
     }
 }

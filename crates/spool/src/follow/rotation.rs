@@ -26,31 +26,47 @@ pub(super) enum RotatedAfter<'a> {
     Moment(SystemTime),
 }
 
-/// The file that this is a position in, under its name or another one beside it: the very file, or
-/// else a copy with the same beginning.
+/// The file that this is a position in: the very file, under whatever name beside it, or else a
+/// copy with the same beginning. A copy has the name itself, or that of a rotated file: another
+/// file of the folder may begin in the same way.
 pub(super) fn find(path: &Path, position: FollowPosition) -> Option<File> {
     // A folder that may not be listed has no others.
     let siblings = fs::read_dir(folder_of(path)).into_iter().flatten().flatten();
     let siblings = siblings.take(SIBLINGS_MAX).map(|entry| entry.path());
     let mut copy = None;
     for candidate in std::iter::once(path.to_owned()).chain(siblings) {
+        let is_ours = candidate == path
+            || candidate.file_name().is_some_and(|name| rotation_suffix(path, name).is_some());
+        // An inode may be used anew, and of an empty file nothing else is known.
+        if !is_ours && position.head_bytes == 0 {
+            continue;
+        }
         // The name itself may be a link: it is what the agent was told to follow.
         let flags = if candidate == path { OFlags::empty() } else { OFlags::NOFOLLOW };
         let Some((file, metadata)) = opened(&candidate, flags) else { continue };
-        let is_long_enough = metadata.len() >= position.offset;
-        let begins_so =
-            head(&file, position.head_bytes).is_ok_and(|checksum| checksum == position.head_checksum);
-        if !is_long_enough || !begins_so {
+        if !begins_as(&file, &metadata, position) {
             continue;
         }
         if identity(&metadata) == position.file {
             return Some(file);
         }
-        if position.head_bytes > 0 {
+        if is_ours && position.head_bytes > 0 {
             copy = copy.or(Some(file));
         }
     }
     copy
+}
+
+/// Whether this is a position in this very file.
+pub(super) fn is_in(file: &File, position: FollowPosition) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    Ok(identity(&metadata) == position.file && begins_as(file, &metadata, position))
+}
+
+/// Whether what was read up to a position may have been read of this file.
+fn begins_as(file: &File, metadata: &Metadata, position: FollowPosition) -> bool {
+    metadata.len() >= position.offset
+        && head(file, position.head_bytes).is_ok_and(|checksum| checksum == position.head_checksum)
 }
 
 /// The oldest file beside `path` that was rotated away later: made later, and written to no
@@ -58,7 +74,7 @@ pub(super) fn find(path: &Path, position: FollowPosition) -> Option<File> {
 /// copies. Nor would the second: somebody may still write to an old file.
 ///
 /// # Errors
-/// When the folder cannot be read; one that may not be listed has no others.
+/// When the folder cannot be read; one that is not there or may not be listed has no others.
 pub(super) fn next(path: &Path, after: RotatedAfter<'_>) -> io::Result<Option<File>> {
     let present = fs::metadata(path).map(|metadata| identity(&metadata)).ok();
     let (begun, age) = match after {
@@ -69,7 +85,9 @@ pub(super) fn next(path: &Path, after: RotatedAfter<'_>) -> io::Result<Option<Fi
         RotatedAfter::Moment(moment) => (None, FileAge { made: moment, written: moment }),
     };
     let entries = match fs::read_dir(folder_of(path)) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            return Ok(None);
+        }
         entries => entries?,
     };
     let mut rotated = Vec::new();
@@ -94,6 +112,30 @@ pub(super) fn next(path: &Path, after: RotatedAfter<'_>) -> io::Result<Option<Fi
         .into_iter()
         .min_by(|(a, a_name, _), (b, b_name, _)| a.cmp(b).then_with(|| by_suffix(a_name, b_name)));
     Ok(oldest.map(|(_, _, file)| file))
+}
+
+/// The file system in which a file is missing: that of the nearest folder above it that is there.
+///
+/// # Errors
+/// When a folder cannot be looked at.
+pub(super) fn device_above(path: &Path) -> io::Result<u64> {
+    // What a link leads to may be missing elsewhere.
+    let target = fs::read_link(path).map(|target| folder_of(path).join(target));
+    let path = target.unwrap_or_else(|_| path.to_owned());
+    for folder in path.ancestors().skip(1) {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        match fs::metadata(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            metadata => return Ok(metadata?.dev()),
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// A hash of a path, the same whether it is written as a relative one or not; never 0.
+pub(super) fn path_hash(path: &Path) -> u64 {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    hash::derived(2, path.as_os_str().as_encoded_bytes()).max(1)
 }
 
 /// Whether two files are one: device and inode.
@@ -184,6 +226,19 @@ mod tests {
             let found = rotation_suffix(Path::new("/var/log/app.log"), OsStr::new(name));
             assert_eq!(found.as_deref(), expect, "{name}");
         }
+    }
+
+    #[test]
+    fn a_file_is_missing_in_the_file_system_of_the_nearest_folder() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let device = fs::metadata(folder.path()).expect("it is there").dev();
+        let (one, two) = (folder.path().join("app.log"), folder.path().join("a/b/app.log"));
+        let link = folder.path().join("link.log");
+        std::os::unix::fs::symlink("a/b/app.log", &link).expect("linked");
+        for path in [&one, &two, &link] {
+            assert_eq!(device_above(path).ok(), Some(device), "{}", path.display());
+        }
+        assert!(device_above(Path::new("app.log")).is_ok(), "the folder is this one");
     }
 
     #[test]

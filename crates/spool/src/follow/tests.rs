@@ -22,8 +22,13 @@ struct FollowRig {
 impl FollowRig {
     /// Follows a file that is empty at first.
     fn start() -> Self {
+        Self::start_after(|folder| drop(File::create(folder.join("app.log")).expect("made")))
+    }
+
+    /// Follows what is there then.
+    fn start_after(first: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().expect("a directory");
-        File::create(folder.path().join("app.log")).expect("made");
+        first(folder.path());
         let disk = SimulatedDisk::new(1);
         let (log, follower) = opened(&folder.path().join("app.log"), &disk);
         let mut rig = Self { folder, disk, log, follower };
@@ -33,13 +38,18 @@ impl FollowRig {
 
     /// The agent is killed and started again; `meanwhile` happens in between.
     fn restart(self, meanwhile: impl FnOnce(&Path)) -> Self {
+        self.restart_with("app.log", meanwhile)
+    }
+
+    /// The same, and then it follows this file.
+    fn restart_with(self, name: &str, meanwhile: impl FnOnce(&Path)) -> Self {
         let Self { folder, disk, log, follower } = self;
         let writer = follower.taker.intake.clone();
         drop((log, follower));
         // The thread that writes has the last hold of the directory; it ends with its last handle.
         drop(writer);
         meanwhile(folder.path());
-        let (log, follower) = opened(&folder.path().join("app.log"), &disk);
+        let (log, follower) = opened(&folder.path().join(name), &disk);
         let mut rig = Self { folder, disk, log, follower };
         rig.look();
         rig
@@ -211,6 +221,95 @@ fn files_that_were_copied_and_cut_while_the_agent_was_down_are_read_in_order() {
     rig.look();
     let again = rig.messages();
     assert_eq!(again.len(), 5, "copies that are older than its last line are not read again: {again:?}");
+}
+
+#[test]
+fn a_file_that_is_mounted_after_the_start_goes_on_where_it_stopped() {
+    let mut rig = FollowRig::start();
+    append(&rig.path("app.log"), "one\n");
+    rig.look();
+    let mut rig = rig.restart(|folder| {
+        fs::create_dir(folder.join("unmounted")).expect("made");
+        append(&folder.join("app.log"), "two\n");
+        fs::rename(folder.join("app.log"), folder.join("unmounted/app.log")).expect("renamed");
+    });
+    rig.look();
+    assert_eq!(rig.messages(), ["one"]);
+    // Another mount may have other numbers of files.
+    fs::copy(rig.path("unmounted/app.log"), rig.path("app.log")).expect("copied");
+    rig.look();
+    assert_eq!(rig.messages(), ["one", "two"], "nothing comes twice");
+}
+
+#[test]
+fn a_folder_that_is_mounted_after_the_start_goes_on_where_it_stopped() {
+    let rig = FollowRig::start_after(|folder| {
+        fs::create_dir(folder.join("logs")).expect("made");
+        append(&folder.join("logs/app.log"), "before\n");
+    });
+    let mut rig = rig.restart_with("logs/app.log", |_| {});
+    append(&rig.path("logs/app.log"), "one\n");
+    rig.look();
+    let mut rig = rig.restart_with("logs/app.log", |folder| {
+        fs::rename(folder.join("logs"), folder.join("unmounted")).expect("renamed");
+    });
+    assert_eq!(rig.messages(), ["one"]);
+    fs::rename(rig.path("unmounted"), rig.path("logs")).expect("renamed");
+    append(&rig.path("logs/app.log"), "two\n");
+    rig.look();
+    assert_eq!(rig.messages(), ["one", "two"], "nothing comes twice");
+}
+
+#[test]
+fn a_file_that_was_missing_is_read_from_its_start_unless_another_file_system_brings_it() {
+    for (is_mounted, expected) in [(false, &["old", "new"][..]), (true, &["new"][..])] {
+        let mut rig = FollowRig::start_after(|_| {}).restart(|_| {});
+        let FollowStart::Missing(device) = rig.follower.start else { panic!("{:?}", rig.follower.start) };
+        if is_mounted {
+            rig.follower.start = FollowStart::Missing(device + 1);
+        }
+        append(&rig.path("app.log"), "old\n");
+        rig.look();
+        append(&rig.path("app.log"), "new\n");
+        rig.look();
+        assert_eq!(rig.messages(), expected, "{is_mounted}");
+    }
+}
+
+#[test]
+fn another_file_is_followed_from_its_end_and_the_one_before_is_left() {
+    let mut rig = FollowRig::start();
+    append(&rig.path("app.log"), "one\n");
+    rig.look();
+    let mut rig = rig.restart_with("other.log", |folder| {
+        append(&folder.join("app.log"), "two\n");
+        grow_old(&folder.join("app.log"), 60);
+        append(&folder.join("other.log"), "before\n");
+    });
+    rig.look();
+    assert_eq!(rig.messages(), ["one"]);
+    append(&rig.path("other.log"), "three\n");
+    rig.look();
+    assert_eq!(rig.messages(), ["one", "three"]);
+    let mut rig = rig.restart_with("renamed.log", |folder| {
+        fs::rename(folder.join("other.log"), folder.join("renamed.log")).expect("renamed");
+        append(&folder.join("renamed.log"), "four\n");
+    });
+    rig.look();
+    assert_eq!(rig.messages(), ["one", "three", "four"], "the very same file goes on");
+}
+
+#[test]
+fn a_file_of_another_name_is_no_copy_of_one_that_was_cut() {
+    let mut rig = FollowRig::start();
+    let path = rig.path("app.log");
+    append(&path, "one\n");
+    rig.look();
+    append(&rig.path("other.log"), "one\nof others\n");
+    File::options().write(true).open(&path).and_then(|file| file.set_len(0)).expect("cut");
+    append(&path, "two\n");
+    rig.look();
+    assert_eq!(rig.messages(), ["one", "two"]);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn waiting(log: &SpoolLog, of: usize) -> Vec<String> {
 fn finish(log: &SpoolLog, of: usize, count: usize) -> usize {
     let limits = ReadLimits { records: count, ..ALL };
     let read = log.read(&queue(of), None, limits).expect("readable");
-    log.done(&queue(of), &read, 0, 0);
+    log.done(&queue(of), &read, 0);
     read.len()
 }
 
@@ -123,6 +123,37 @@ fn where_it_is_full_the_oldest_may_go() {
     assert_eq!(numbers, (dropped..1_000).collect::<Vec<_>>());
     assert!(left.len() > 30, "{}", left.len());
     assert_eq!(append(&mut writer, 0, &"x".repeat(70_000)), Err(AppendError::Full));
+}
+
+#[test]
+fn a_call_of_which_the_oldest_went_is_known_as_cut_after_a_restart_too() {
+    let disk = SimulatedDisk::new(1);
+    let drop_oldest = options(64_000, SpoolFullChoice::DropOldest);
+    let (log, mut writer) = open_with(&disk, drop_oldest);
+    let body = "x".repeat(900);
+    for _ in 0..40 {
+        append(&mut writer, 0, &body).expect("there is room");
+    }
+    let read = log.read(&queue(0), None, ALL).expect("readable");
+    let number = |stored: Option<&StoredRecord>| stored.expect("there are some").record.number;
+    let (first, end) = (number(read.first()), number(read.last()));
+    let call = CallInFlight { end, begun: Timestamp(1), is_cut: false };
+    assert!(log.begin_call(&queue(0), first, call));
+    while log.summary().totals.dropped == 0 {
+        append(&mut writer, 1, &body).expect("there is always room");
+    }
+    let cut = CallInFlight { is_cut: true, ..call };
+    assert_eq!(log.in_flight(&queue(0)), Some(cut));
+    assert!(!log.begin_call(&queue(0), first, call), "its first records are gone");
+    drop((log, writer));
+    disk.crash();
+    let (log, _writer) = open_with(&disk, drop_oldest);
+    assert_eq!(log.in_flight(&queue(0)), Some(cut));
+    let read = log.read(&queue(0), None, ALL).expect("readable");
+    let (dropped, left) = (log.summary().totals.dropped, read.len() as u64);
+    assert_eq!(log.give_up(&queue(0), &read), left);
+    assert_eq!(log.give_up(&queue(0), &read), 0, "once only");
+    assert_eq!((log.summary().totals.dropped, log.in_flight(&queue(0))), (dropped + left, None));
 }
 
 #[test]
@@ -233,7 +264,7 @@ impl Pair {
             Event::Finish { of, count } => {
                 let limits = ReadLimits { records: count, ..ALL };
                 let Ok(read) = self.log.read(&queue(of), None, limits) else { return };
-                self.log.done(&queue(of), &read, 0, 0);
+                self.log.done(&queue(of), &read, 0);
                 for stored in &read {
                     let number = number_of(&String::from_utf8_lossy(&stored.record.entry.body));
                     // What was never answered well before it is not handed out any more, and may

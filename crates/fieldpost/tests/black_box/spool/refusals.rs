@@ -24,17 +24,21 @@ async fn what_is_refused_for_good_is_set_aside_and_the_rest_goes_on() {
     let orders = "/v1/streams/shop/orders/messages";
     let messages = json!({"messages": [{"payload": 1}, {"no": "payload"}, {"payload": 3}]});
     assert_eq!(rig.spooled(orders, &messages).await, 3);
+    let line = "{\"payload\":4},{\"payload\":5}\n";
+    let answer = rig.ask("POST", orders, "application/x-ndjson", line).await;
+    assert_eq!(answer.body, "{\"spooled\":1}");
     let state = rig.until(|state| state["waiting"] == 0).await;
-    assert_eq!((&state["forwarded"], &state["refused"]), (&6.into(), &4.into()), "{state}");
+    assert_eq!((&state["forwarded"], &state["refused"]), (&6.into(), &5.into()), "{state}");
     assert_eq!(rig.payloads("shop/orders").await, [json!(1), json!(3)]);
     assert_eq!(rig.consumed("shop/mail").await, [json!(1), json!(3)]);
     assert_eq!(rig.server.get("/v1/devices/a1").await["state"]["value"], 2);
     let refused = rig.refused();
-    assert_eq!(refused.len(), 4, "{refused:?}");
+    assert_eq!(refused.len(), 5, "{refused:?}");
     let of = |destination: &str| refused.iter().find(|line| line["destination"] == destination).expect("one");
     assert_eq!(of("queue:shop/mail")["body"], json!({"payload": 2, "tries": -1}));
     assert_eq!(of("stream:shop/orders")["body"], json!({"no": "payload"}));
     assert_eq!(of("reports")["text"], "nonsense");
+    assert!(refused.iter().any(|refused| refused["text"] == line.trim()), "{refused:?}");
     for line in &refused {
         assert!(
             line["code"].is_string() && line["status"].is_u64() && line["received_at"].is_string(),

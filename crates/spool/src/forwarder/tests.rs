@@ -1,0 +1,178 @@
+//! The forwarder against a server whose answers are set, with a spool on a simulated disk.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use base::Timestamp;
+use blocklog::SimulatedDisk;
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::keeper::start_saving;
+use crate::log::{SpoolFullChoice, SpoolLogOptions, SpoolWriter};
+use crate::record::SpoolEntry;
+
+/// The answer of somebody in between: what the server did is not known.
+const LOST: (StatusCode, &str) = (StatusCode::BAD_GATEWAY, "");
+const NO_ROOM: (StatusCode, &str) =
+    (StatusCode::TOO_MANY_REQUESTS, r#"{"code":"too_many_requests","detail":"no room"}"#);
+/// Bytes of a job or message: segments of 16 KiB hold some of them.
+const BODY_BYTES: usize = 900;
+
+/// Answers what it is told to, then 201, and remembers the keys of calls.
+#[derive(Clone, Default)]
+struct ToldServer {
+    answers: Arc<Mutex<VecDeque<(StatusCode, &'static str)>>>,
+    keys: Arc<Mutex<Vec<String>>>,
+}
+
+impl ToldServer {
+    async fn answer(
+        State(server): State<Self>,
+        headers: HeaderMap,
+        _body: Bytes,
+    ) -> (StatusCode, &'static str) {
+        let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).unwrap_or_default();
+        server.keys.lock().expect("no panic").push(key.to_owned());
+        let told = server.answers.lock().expect("no panic").pop_front();
+        told.unwrap_or((StatusCode::CREATED, "{}"))
+    }
+
+    fn will_answer(&self, answer: (StatusCode, &'static str)) {
+        self.answers.lock().expect("no panic").push_back(answer);
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.keys.lock().expect("no panic").clone()
+    }
+}
+
+/// A spool that gives up the oldest when it is full, and the server that it forwards to.
+struct ForwardRig {
+    server: ToldServer,
+    client: Client,
+    log: Arc<SpoolLog>,
+    writer: SpoolWriter,
+    refused: Arc<RefusedFile>,
+    saves: SaveRequests,
+}
+
+impl ForwardRig {
+    async fn start() -> Self {
+        let server = ToldServer::default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let router = Router::new().fallback(ToldServer::answer).with_state(server.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let disk = SimulatedDisk::new(1);
+        let damaged = Arc::new(SimulatedDisk::new(0));
+        let options = SpoolLogOptions { bytes_max: 64_000, when_full: SpoolFullChoice::DropOldest, place: 1 };
+        let (log, writer) = SpoolLog::open(Arc::new(disk.clone()), damaged, options).expect("it opens");
+        let refused = Arc::new(RefusedFile::open(Arc::new(disk)).expect("it opens"));
+        let (saves, _) = start_saving(Arc::clone(&log)).expect("a thread");
+        let client = Client::builder(url).build().expect("a client");
+        Self { server, client, log, writer, refused, saves }
+    }
+
+    fn forwarder(&self, to: &Destination, max_age: Option<Duration>) -> Forwarder {
+        let shared = Forwarding {
+            log: Arc::clone(&self.log),
+            client: self.client.clone(),
+            refused: Arc::clone(&self.refused),
+            saves: self.saves.clone(),
+            arrivals: Arc::default(),
+            calls: Semaphore::new(CALLS_MAX),
+            max_age,
+            stop: watch::channel(false).1,
+        };
+        Forwarder::new(Arc::new(shared), to.clone(), Arc::default())
+    }
+
+    fn append(&mut self, to: &Destination, received: Timestamp) {
+        let body = format!("{{\"payload\":\"{}\"}}", "x".repeat(BODY_BYTES));
+        let entry =
+            SpoolEntry { destination: to.clone(), items: 1, key: None, follow: None, body: body.into() };
+        let result = self.writer.commit(vec![vec![entry]], received).remove(0);
+        assert_eq!(result, Ok(1));
+    }
+}
+
+fn queue() -> Destination {
+    Destination::queue("ns", "q").expect("right names")
+}
+
+fn stream() -> Destination {
+    Destination::stream("ns", "s").expect("right names")
+}
+
+#[tokio::test]
+async fn a_call_whose_answer_was_lost_is_repeated_although_some_of_it_is_old() {
+    let mut rig = ForwardRig::start().await;
+    rig.server.will_answer(LOST);
+    for received in [Timestamp(1), Timestamp(2), now()] {
+        rig.append(&queue(), received);
+    }
+    assert!(matches!(rig.forwarder(&queue(), None).step().await, ForwardStep::Later(_)));
+    let max_age = Some(Duration::from_secs(3_600));
+    assert!(matches!(rig.forwarder(&queue(), max_age).step().await, ForwardStep::Moved));
+    let keys = rig.server.keys();
+    assert!(keys.len() == 2 && keys[0] == keys[1], "{keys:?}");
+    let totals = rig.log.summary().totals;
+    assert_eq!((totals.forwarded, totals.dropped), (3, 0));
+}
+
+#[tokio::test]
+async fn what_is_all_too_old_is_dropped_whether_its_answer_was_lost_or_not() {
+    let mut rig = ForwardRig::start().await;
+    rig.server.will_answer(LOST);
+    for received in [Timestamp(1), Timestamp(2)] {
+        rig.append(&queue(), received);
+    }
+    assert!(matches!(rig.forwarder(&queue(), None).step().await, ForwardStep::Later(_)));
+    let max_age = Some(Duration::from_secs(3_600));
+    assert!(matches!(rig.forwarder(&queue(), max_age).step().await, ForwardStep::Moved));
+    let summary = rig.log.summary();
+    assert_eq!((rig.server.keys().len(), summary.totals.dropped, summary.waiting), (1, 2, 0));
+}
+
+#[tokio::test]
+async fn the_rest_of_a_call_that_made_room_is_forwarded_only_if_it_had_no_effect() {
+    const JOBS: u64 = 40;
+    for (answer, is_forwarded) in [(LOST, false), (NO_ROOM, true)] {
+        let mut rig = ForwardRig::start().await;
+        rig.server.will_answer(answer);
+        for _ in 0..JOBS {
+            rig.append(&queue(), now());
+        }
+        let mut forwarder = rig.forwarder(&queue(), None);
+        assert!(matches!(forwarder.step().await, ForwardStep::Later(_)));
+        while rig.log.summary().totals.dropped == 0 {
+            rig.append(&stream(), now());
+        }
+        let dropped = rig.log.summary().totals.dropped;
+        assert!((1..JOBS).contains(&dropped), "a part of the call: {dropped}");
+        assert!(matches!(forwarder.step().await, ForwardStep::Moved));
+        assert!(matches!(forwarder.step().await, ForwardStep::Empty));
+        let totals = rig.log.summary().totals;
+        let (calls, forwarded) = if is_forwarded { (2, JOBS - dropped) } else { (1, 0) };
+        assert_eq!((rig.server.keys().len(), totals.forwarded), (calls, forwarded), "{answer:?}");
+        assert_eq!(totals.forwarded + totals.dropped, JOBS);
+    }
+}
+
+#[tokio::test]
+async fn a_message_in_whose_place_the_server_has_another_one_is_counted() {
+    let mut rig = ForwardRig::start().await;
+    let answer = r#"{"messages":[{"id":"1","duplicate":true,"conflict":true},{"id":"2","duplicate":false}]}"#;
+    rig.server.will_answer((StatusCode::CREATED, answer));
+    for _ in 0..2 {
+        rig.append(&stream(), now());
+    }
+    assert!(matches!(rig.forwarder(&stream(), None).step().await, ForwardStep::Moved));
+    let totals = rig.log.summary().totals;
+    assert_eq!((totals.forwarded, totals.conflicts), (2, 1));
+}
