@@ -1,20 +1,26 @@
 //! How often something may be done in a span of time.
 //!
 //! `window` counts in spans that are aligned to the clock, so twice the limit may come around the
-//! border of two. `smooth` never lets more than the limit through in any span; what was let through
-//! is kept in up to [`PARTS`] sums, each of which counts until its latest part is a span old.
+//! border of two. `smooth` never lets more than the limit through in any span.
+//!
+//! Versions of a program may ask for one limit with other kinds and spans. Each of these ways has a
+//! counter of its own, and every counter is told of all that was let through.
+
+mod counter;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Timestamp, hash};
 
 use crate::CoordinationName;
+use counter::LimitCounter;
 
-/// Sums that a smooth limit keeps, about: what comes within this part of the span is one.
-const PARTS: u64 = 64;
+/// Ways of asking for a limit that are remembered besides the latest: an old and a new version of a
+/// program, and two that are tried out. Each takes about three kilobytes at most.
+const OTHER_WAYS_MAX: usize = 3;
 /// Parts of the table that are locked apart.
 const SHARDS: usize = 16;
 /// Limits that a call looks at to forget those that nobody used for a span.
@@ -112,27 +118,16 @@ struct LimitShard {
 }
 
 /// One limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct LimitState {
-    /// As it was asked last.
+    /// How much may come, as it was asked last.
     limit: u64,
-    per: Duration,
-    counts: LimitCounts,
-}
-
-/// What was let through of one limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum LimitCounts {
-    Smooth { sums: VecDeque<SmoothSum>, unused_at: Timestamp },
-    Window { per_ms: i64, number: i64, used: u64 },
-}
-
-/// What came from `first` to `last`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SmoothSum {
-    first: Timestamp,
-    last: Timestamp,
-    cost: u64,
+    /// When it was asked last. A caller that looked at the clock before others did asks then too.
+    asked_at: Timestamp,
+    /// Of the way in which it was asked last.
+    latest: LimitCounter,
+    /// Of other ways in which it is asked; the one that was asked longest ago is first.
+    others: Vec<LimitCounter>,
 }
 
 impl LimitTable {
@@ -172,7 +167,7 @@ impl LimitTable {
             if shard.limits.len() >= self.shard_max {
                 return Err(TooManyLimits);
             }
-            shard.limits.insert(name.clone(), LimitState::new(asked));
+            shard.limits.insert(name.clone(), LimitState::new(asked, now));
             shard.unused.push(Reverse((now.after(asked.per), name.clone())));
         }
         let state = shard.limits.get_mut(name).ok_or(TooManyLimits)?;
@@ -188,7 +183,7 @@ impl LimitTable {
             for (name, state) in &lock(shard).limits {
                 let is_meant = namespace.is_none_or(|namespace| name.namespace() == namespace)
                     && after.is_none_or(|after| name > after)
-                    && state.counts.unused_at() > now;
+                    && state.unused_at() > now;
                 let is_behind =
                     found.len() >= limit && found.last_key_value().is_none_or(|(last, _)| name > last);
                 if is_meant && !is_behind {
@@ -207,7 +202,7 @@ impl LimitShard {
     fn forget_unused(&mut self, now: Timestamp) {
         for _ in 0..FORGOTTEN_AT_A_TIME {
             let Some(Reverse((_, name))) = self.unused.pop_if_due(now) else { return };
-            let Some(unused_at) = self.limits.get(&name).map(|limit| limit.counts.unused_at()) else {
+            let Some(unused_at) = self.limits.get(&name).map(LimitState::unused_at) else {
                 continue;
             };
             if unused_at <= now {
@@ -232,141 +227,50 @@ impl PopIfDue for BinaryHeap<Reverse<(Timestamp, CoordinationName)>> {
 }
 
 impl LimitState {
-    fn new(asked: &LimitAsked) -> Self {
-        Self { limit: asked.limit, per: asked.per, counts: LimitCounts::new(asked) }
+    fn new(asked: &LimitAsked, now: Timestamp) -> Self {
+        let latest = LimitCounter::beside(&[], asked, now);
+        Self { limit: asked.limit, asked_at: now, latest, others: Vec::new() }
     }
 
     fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
-        if !self.counts.are_of(asked) {
-            // Where two versions of a program ask, neither begins at nothing.
-            self.counts = LimitCounts::with_used(asked, self.used(now), now);
+        let now = now.max(self.asked_at);
+        (self.limit, self.asked_at) = (asked.limit, now);
+        if !self.latest.is_of(asked) {
+            self.turn_to(asked, now);
         }
-        (self.limit, self.per) = (asked.limit, asked.per);
-        self.counts.ask(asked, now)
+        let decision = self.latest.ask(asked, now);
+        if decision.allowed {
+            self.others.iter_mut().for_each(|other| other.add(asked.cost, now));
+        }
+        decision
     }
 
-    fn used(&self, now: Timestamp) -> u64 {
-        match &self.counts {
-            LimitCounts::Smooth { sums, .. } => {
-                let counted = sums.iter().filter(|sum| sum.last.after(self.per) > now);
-                counted.fold(0, |used: u64, sum| used.saturating_add(sum.cost))
+    /// It is asked in another way than the last time.
+    fn turn_to(&mut self, asked: &LimitAsked, now: Timestamp) {
+        let known = self.others.iter().position(|other| other.is_of(asked));
+        let next = match known {
+            Some(place) => self.others.remove(place),
+            None => {
+                let all: Vec<&LimitCounter> = self.others.iter().chain([&self.latest]).collect();
+                LimitCounter::beside(&all, asked, now)
             }
-            LimitCounts::Window { per_ms, number, used } => {
-                let is_current = now.0.div_euclid(*per_ms) <= *number;
-                if is_current { *used } else { 0 }
-            }
+        };
+        self.others.push(std::mem::replace(&mut self.latest, next));
+        if self.others.len() > OTHER_WAYS_MAX {
+            self.others.remove(0);
         }
+    }
+
+    /// From when on no way of asking remembers anything.
+    fn unused_at(&self) -> Timestamp {
+        self.others.iter().map(LimitCounter::unused_at).fold(self.latest.unused_at(), Timestamp::max)
     }
 
     fn shown(&self, name: &CoordinationName, now: Timestamp) -> LimitShown {
-        let Self { limit, per, counts } = self;
-        let kind = match counts {
-            LimitCounts::Smooth { .. } => LimitKind::Smooth,
-            LimitCounts::Window { .. } => LimitKind::Window,
-        };
-        let remaining = limit.saturating_sub(self.used(now));
-        LimitShown { name: name.clone(), kind, limit: *limit, per: *per, remaining }
+        let Self { limit, latest, .. } = self;
+        let remaining = limit.saturating_sub(latest.used(now));
+        LimitShown { name: name.clone(), kind: latest.kind(), limit: *limit, per: latest.per(), remaining }
     }
-}
-
-impl LimitCounts {
-    fn new(asked: &LimitAsked) -> Self {
-        match asked.kind {
-            LimitKind::Smooth => Self::Smooth { sums: VecDeque::new(), unused_at: Timestamp(0) },
-            LimitKind::Window => Self::Window { per_ms: span_ms(asked.per), number: i64::MIN, used: 0 },
-        }
-    }
-
-    /// Of a limit by the same name, so much of which is used already.
-    fn with_used(asked: &LimitAsked, used: u64, now: Timestamp) -> Self {
-        match asked.kind {
-            LimitKind::Smooth => {
-                let sum = (used > 0).then_some(SmoothSum { first: now, last: now, cost: used });
-                Self::Smooth { sums: sum.into_iter().collect(), unused_at: now.after(asked.per) }
-            }
-            LimitKind::Window => {
-                let per_ms = span_ms(asked.per);
-                Self::Window { per_ms, number: now.0.div_euclid(per_ms), used }
-            }
-        }
-    }
-
-    /// Whether they count what is asked: the kind, and of windows how long they are.
-    fn are_of(&self, asked: &LimitAsked) -> bool {
-        match self {
-            Self::Smooth { .. } => asked.kind == LimitKind::Smooth,
-            Self::Window { per_ms, .. } => asked.kind == LimitKind::Window && *per_ms == span_ms(asked.per),
-        }
-    }
-
-    /// From when on it says nothing any more.
-    fn unused_at(&self) -> Timestamp {
-        match self {
-            Self::Smooth { unused_at, .. } => *unused_at,
-            Self::Window { per_ms, number, .. } => {
-                Timestamp(number.saturating_add(1).saturating_mul(*per_ms))
-            }
-        }
-    }
-
-    fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
-        match self {
-            Self::Smooth { sums, unused_at } => {
-                *unused_at = (*unused_at).max(now.after(asked.per));
-                ask_smooth(sums, asked, now)
-            }
-            Self::Window { per_ms, number, used } => {
-                // A caller that looked at the clock before others did counts in their window.
-                let current = now.0.div_euclid(*per_ms);
-                if current > *number {
-                    (*number, *used) = (current, 0);
-                }
-                let ends_in = number.saturating_add(1).saturating_mul(*per_ms) - now.0;
-                ask_window(used, asked, ends_in.max(1) as u64)
-            }
-        }
-    }
-}
-
-fn ask_window(used: &mut u64, asked: &LimitAsked, ends_in_ms: u64) -> LimitDecision {
-    let allowed = used.saturating_add(asked.cost) <= asked.limit;
-    if allowed {
-        *used += asked.cost;
-    }
-    let retry_after_ms = if allowed { 0 } else { ends_in_ms };
-    LimitDecision { allowed, remaining: asked.limit.saturating_sub(*used), retry_after_ms }
-}
-
-fn ask_smooth(sums: &mut VecDeque<SmoothSum>, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
-    while sums.front().is_some_and(|sum| sum.last.after(asked.per) <= now) {
-        sums.pop_front();
-    }
-    let used = sums.iter().fold(0_u64, |used, sum| used.saturating_add(sum.cost));
-    let allowed = used.saturating_add(asked.cost) <= asked.limit;
-    if !allowed {
-        let mut over = used.saturating_add(asked.cost) - asked.limit;
-        let leaves = |sum: &&SmoothSum| {
-            over = over.saturating_sub(sum.cost);
-            over == 0
-        };
-        let free_at = sums.iter().find(leaves).map(|sum| sum.last.after(asked.per));
-        let retry_after_ms = free_at.map_or(1, |at| (at.0 - now.0).max(1) as u64);
-        return LimitDecision { allowed, remaining: asked.limit.saturating_sub(used), retry_after_ms };
-    }
-    let part_ms = (span_ms(asked.per) as u64 / PARTS) as i64;
-    match sums.back_mut() {
-        Some(sum) if now.0 - sum.first.0 <= part_ms && asked.cost > 0 => {
-            sum.last = sum.last.max(now);
-            sum.cost += asked.cost;
-        }
-        _ if asked.cost == 0 => {}
-        _ => sums.push_back(SmoothSum { first: now, last: now, cost: asked.cost }),
-    }
-    LimitDecision { allowed, remaining: asked.limit - used - asked.cost, retry_after_ms: 0 }
-}
-
-fn span_ms(per: Duration) -> i64 {
-    i64::try_from(per.as_millis()).unwrap_or(i64::MAX).max(1)
 }
 
 fn lock(shard: &Mutex<LimitShard>) -> std::sync::MutexGuard<'_, LimitShard> {

@@ -1,4 +1,5 @@
 //! The rules against naive models, under random calls.
 
+mod limit_lives;
 mod limits;
 mod locks;
