@@ -16,9 +16,10 @@ type BothPlan = Plan<(queues::QueuesPlan, devices::FleetPlan)>;
 
 const RUNS: Runs<Both> = Runs { test: "many_lives_of_both", in_ci: 0..60, plan };
 
-/// Devices of the seed, on the machine that they have with it, and queues besides.
+/// Devices of the seed, on the machine that they have with it, and queues besides. Nobody tells
+/// workers anything: the runs of queues see to that.
 fn plan(seed: u64) -> BothPlan {
-    let (devices, queues) = (devices::Plan::of(seed), queues::Plan::of(seed));
+    let (devices, queues) = (devices::Plan::of(seed), queues::Plan::of(seed).without_controls());
     Plan { machine: devices.machine, workload: (queues.workload, devices.workload) }
 }
 

@@ -11,7 +11,9 @@
 //!   they extend, give back with a delay, and vanish. Some are workers of the process.
 //! - **Those who look after queues** pause and resume them, set and reset order, concurrency, rates
 //!   and limits, and delete them with all they have. They cancel and change jobs that wait or run,
-//!   respawn the dead, and delete them.
+//!   respawn the dead, and delete them. They tell workers to run, drain or stop, and take it back.
+//! - **Callers of locks** hold them, wait in line, extend them and let go, also in vain. They come
+//!   back under the same owner, go before they are answered, and hold on for too long.
 //! - **Memory** is so small in some runs that most jobs are parked in the store;
 //!   `SIM_WITH="resident_max=6"` makes it so in any.
 //!
@@ -19,8 +21,11 @@
 //! The [model] takes the same inputs in the same order, and every answer and every batch is held
 //! against it at once; what is [stored](checkers::contents) is at random moments, after every start
 //! and at the end. A [history](checkers::history) of answers, which knows no rules but the
-//! promises, and no batch, looks for what contradicts them. At the end all faults stop, everything
-//! is consumed, and whatever was published and answered must be accounted for.
+//! promises, and no batch, looks for what contradicts them. [Another](checkers::locks) does so for
+//! locks: one holder at a time, and fences that rise whatever is killed.
+//!
+//! What workers are told is durable, and holds no job back from who asks. At the end all faults
+//! stop, everything is consumed, and whatever was published and answered must be accounted for.
 
 mod checkers;
 mod counts;

@@ -54,4 +54,16 @@ counts! {
     locks_passed_on,
     /// Locks that somebody held.
     locked,
+    /// Locks that were lost because their time was over,
+    locks_expired,
+    /// and that were still held when their partition was loaded.
+    locks_kept,
+    /// Queues whose workers were told something,
+    controls_put,
+    /// and nothing any more.
+    controls_taken_back,
+    /// Things told to workers that were there when their partition was loaded.
+    controls_kept,
+    /// Jobs that were leased although the workers of their queue were told to take no more.
+    leased_nevertheless,
 }

@@ -13,6 +13,11 @@ pub(crate) const JOBS_TOO_SOON: InjectedFault =
 pub(crate) const STALE_LEASE_HONOURED: InjectedFault =
     InjectedFault::Around("a consumer shows the reservation of whoever has the job now");
 
+pub(crate) const FENCE_TWICE: InjectedFault =
+    InjectedFault::Around("holders of a lock are told their fence without its last digits");
+pub(crate) const CONTROL_HOLDS_BACK: InjectedFault =
+    InjectedFault::Around("a queue is paused when its workers are told to take no more");
+
 pub(crate) const ALIAS_NOT_FREED: InjectedFault =
     stored("every third job that ends, and with it its alias, stays in the store", |batch, seen| {
         batch.ops.retain(|op| !(matches!(op, Op::DeleteJob(_)) && is_third(seen)));
@@ -96,6 +101,27 @@ pub(crate) const PAUSE_FORGOTTEN: InjectedFault = stored("a pause is not stored"
 pub(crate) const LOCK_FORGOTTEN: InjectedFault =
     stored("every third lock that somebody holds is not stored", |batch, seen| {
         batch.ops.retain(|op| !(matches!(op, Op::PutLock(lock) if lock.owner.is_some()) && is_third(seen)));
+    });
+
+pub(crate) const FENCE_GOES_BACK: InjectedFault =
+    stored("the holder of a lock is stored with a lower fence than it is told", |batch, _| {
+        for op in &mut batch.ops {
+            if let Op::PutLock(lock) = op
+                && lock.owner.is_some()
+            {
+                lock.fence -= 1;
+            }
+        }
+    });
+
+pub(crate) const CONTROL_FORGOTTEN: InjectedFault =
+    stored("every third thing that workers are told is not stored", |batch, seen| {
+        batch.ops.retain(|op| !(matches!(op, Op::PutQueueControl(_)) && is_third(seen)));
+    });
+
+pub(crate) const CONTROL_STAYS: InjectedFault =
+    stored("what workers are told stays in the store when it is taken back", |batch, _| {
+        batch.ops.retain(|op| !matches!(op, Op::DeleteQueueControl(..)));
     });
 
 const fn stored(name: &'static str, change: fn(&mut Batch, &mut u64)) -> InjectedFault {

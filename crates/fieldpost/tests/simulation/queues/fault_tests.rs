@@ -2,7 +2,7 @@
 //! the right one.
 
 use super::fault_injection::*;
-use super::plan::Plan;
+use super::plan::{ENOUGH_RESIDENT, Plan};
 use super::world::World;
 use crate::harness::fault_injection::InjectedFault;
 use crate::harness::machine::StorageKind;
@@ -12,13 +12,24 @@ use crate::harness::violation::Invariant;
 /// Seeds that a checker may need to meet the fault.
 const SEEDS: std::ops::Range<u64> = 0..80;
 
-/// The seeds were chosen for faults of jobs: what uses locks would only move them.
+/// The seeds were chosen for faults of jobs: who uses locks or controls workers would only move
+/// them.
 fn check_in(kind: impl Fn(Plan) -> Plan, fault: InjectedFault, storage: StorageKind, expected: &[Invariant]) {
     check_fault_is_found::<World>(
-        SEEDS.map(|seed| kind(Plan::of(seed).without_locks())),
+        SEEDS.map(|seed| kind(Plan::of(seed).without_locks().without_controls())),
         (fault, storage),
         expected,
     );
+}
+
+/// Plans for faults of locks.
+fn with_locks() -> impl Iterator<Item = Plan> {
+    SEEDS.map(|seed| Plan::of(seed).without_controls())
+}
+
+/// Plans for faults of what workers are told.
+fn with_controls() -> impl Iterator<Item = Plan> {
+    SEEDS.map(|seed| Plan::of(seed).without_locks())
 }
 
 /// What is found by those who look at the store.
@@ -63,12 +74,52 @@ fn a_lease_given_twice_after_a_restart_is_found() {
 fn a_lock_that_has_two_holders_after_a_restart_is_found() {
     // By a caller that is given it where the model has it wait, too.
     let expected = [Invariant::AS_THE_MODEL, Invariant::DURABLE_BEFORE_ACKNOWLEDGED, Invariant::ONE_HOLDER];
-    let plans = || SEEDS.map(Plan::of);
     for storage in [StorageKind::Memory, StorageKind::Embedded] {
-        check_fault_is_found::<World>(plans(), (LOCK_FORGOTTEN, storage), &expected);
+        check_fault_is_found::<World>(with_locks(), (LOCK_FORGOTTEN, storage), &expected);
     }
-    let answered = plans().map(|plan| plan.without_audits().with_many_lives());
+    let answered = with_locks().map(|plan| plan.without_audits().with_many_lives());
     check_fault_is_found::<World>(answered, (LOCK_FORGOTTEN, StorageKind::Memory), &expected);
+}
+
+#[test]
+fn a_fence_that_goes_back_after_a_restart_is_found() {
+    let expected = [Invariant::FENCES_RISE];
+    for storage in [StorageKind::Memory, StorageKind::Embedded] {
+        let plans = with_locks().map(Plan::with_many_lives);
+        check_fault_is_found::<World>(plans, (FENCE_GOES_BACK, storage), &expected);
+    }
+    let answered = with_locks().map(|plan| plan.without_audits().with_many_lives());
+    check_fault_is_found::<World>(answered, (FENCE_GOES_BACK, StorageKind::Memory), &expected);
+}
+
+#[test]
+fn a_fence_that_two_holders_have_is_found() {
+    let fault = (FENCE_TWICE, StorageKind::Memory);
+    check_fault_is_found::<World>(with_locks(), fault, &[Invariant::FENCES_RISE]);
+}
+
+#[test]
+fn a_control_that_is_forgotten_is_found() {
+    let expected = [Invariant::DURABLE_BEFORE_ACKNOWLEDGED];
+    for fault in [CONTROL_FORGOTTEN, CONTROL_STAYS] {
+        for storage in [StorageKind::Memory, StorageKind::Embedded] {
+            check_fault_is_found::<World>(with_controls(), (fault, storage), &expected);
+        }
+    }
+}
+
+#[test]
+fn a_control_that_holds_jobs_back_is_found() {
+    // By a consumer that is not given a job, or by the figures of the queue.
+    let expected = [
+        Invariant::NEVER_EARLY_HARDLY_LATE,
+        Invariant::GROUP_ORDER,
+        Invariant::FIGURES_ARE_RIGHT,
+        Invariant::AS_THE_MODEL,
+    ];
+    // Where nothing is parked the model knows what a consumer must be given.
+    let plans = with_controls().map(|plan| plan.with_resident(ENOUGH_RESIDENT).without_audits());
+    check_fault_is_found::<World>(plans, (CONTROL_HOLDS_BACK, StorageKind::Memory), &expected);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use base::Timestamp;
 use engine::coordination::CoordinationName;
 use engine::queues::driving::Dead;
 use engine::queues::{Due, IdempotencyKey, JobRef, NewJob, Payload, QueueName};
-use records::{JobId, Process, QueueSettings};
+use records::{JobId, Process, QueueSettings, WorkerControl};
 
 use crate::harness::calls::CallId;
 
@@ -128,6 +128,12 @@ pub(crate) enum Meant {
     Delete {
         call: CallId,
         queue: QueueName,
+    },
+    /// Workers are told this, or nothing any more.
+    Control {
+        call: CallId,
+        queue: QueueName,
+        control: Option<WorkerControl>,
     },
     Dead {
         call: CallId,

@@ -9,6 +9,7 @@
 mod advancing;
 mod calls;
 mod consuming;
+mod controls;
 pub(crate) mod dead;
 mod ending;
 pub(crate) mod evidence;
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::Timestamp;
 use engine::queues::{PublishedJob, QueueName};
-use records::{AnswerKey, Process};
+use records::{AnswerKey, Process, WorkerControl};
 
 use crate::harness::calls::CallId;
 use crate::harness::violation::{Checked, Invariant};
@@ -75,6 +76,8 @@ pub(crate) struct Partition {
     pub(crate) queues: BTreeMap<QueueName, Queue>,
     pub(crate) kept: BTreeMap<AnswerKey, Kept>,
     pub(crate) locks: ModelLocks,
+    /// What the workers of queues are told.
+    pub(crate) controls: BTreeMap<QueueName, WorkerControl>,
     pub(crate) counts: Counts,
     /// Memory is small: most jobs are parked.
     pub(crate) is_parking: bool,
@@ -146,6 +149,8 @@ impl Partition {
         self.now = now.max(self.now);
         self.wall = wall;
         self.locks_loaded();
+        self.counts.locks_kept += self.locks.values().filter(|lock| lock.until > self.now).count() as u64;
+        self.counts.controls_kept += self.controls.len() as u64;
         let names: Vec<QueueName> = self.queues.keys().cloned().collect();
         let is_parking = self.is_parking;
         for name in names {
@@ -213,6 +218,10 @@ impl Partition {
             }
             Meant::Delete { call, queue } => {
                 self.delete(queue);
+                (call, Expected::Done(Ok(())))
+            }
+            Meant::Control { call, queue, control } => {
+                self.control(queue, control.as_ref());
                 (call, Expected::Done(Ok(())))
             }
             Meant::Dead { call, queue } => (call, Expected::Dead(self.queue(queue).shown_dead())),

@@ -23,6 +23,8 @@ pub(crate) struct Weights {
     pub(crate) manage: u64,
     /// Locks held, waited for and let go.
     pub(crate) lock: u64,
+    /// Workers told to run, drain or stop.
+    pub(crate) control: u64,
 }
 
 /// Queues, and those who use them.
@@ -54,7 +56,7 @@ const CROWDED_NAMES: u64 = 40;
 const CROWDED_BACKLOG: u64 = 150;
 const CROWDED_RESIDENT: u64 = 16;
 /// Jobs that may be resident: more than there ever are.
-const ENOUGH_RESIDENT: u64 = 10_000;
+pub(super) const ENOUGH_RESIDENT: u64 = 10_000;
 
 impl Plan {
     /// The run of `seed`.
@@ -65,6 +67,7 @@ impl Plan {
         machine.partitions = 1 + random.below(2) as u16;
         let mut workload = QueuesPlan::drawn(&mut random, settings);
         workload.weights.lock = random.below(60);
+        workload.weights.control = if random.chance(1, 3) { 1 + random.below(60) } else { 0 };
         Self { machine, workload }
     }
 
@@ -95,6 +98,12 @@ impl Plan {
     /// Nobody uses locks.
     pub(crate) fn without_locks(mut self) -> Self {
         self.workload.weights.lock = 0;
+        self
+    }
+
+    /// Nobody tells workers what to do.
+    pub(crate) fn without_controls(mut self) -> Self {
+        self.workload.weights.control = 0;
         self
     }
 
@@ -150,5 +159,6 @@ fn weights(random: &mut Random) -> Weights {
         touch: random.below(60),
         manage: random.below(50),
         lock: 0,
+        control: 0,
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod consumers;
+mod controllers;
 pub(crate) mod lockers;
 mod managers;
 pub(crate) mod publishers;

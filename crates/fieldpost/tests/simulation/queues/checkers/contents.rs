@@ -7,6 +7,7 @@ use engine::coordination::CoordinationName;
 use engine::queues::QueueName;
 use records::{
     DeadJob, JobClock, JobHead, JobId, JobState, Queue as StoredQueue, QueueCounts, QueueKey, QueueSettings,
+    WorkerControl,
 };
 use store::{Resident, StoredJob, View};
 
@@ -67,13 +68,20 @@ pub(crate) fn check(view: &dyn View, residents: Vec<Resident>, model: &Partition
     Invariant::DURABLE_BEFORE_ACKNOWLEDGED.same("queues that are missing", &missing, &Vec::new())?;
     check_strays(&loaded)?;
     check_locks(view, model)?;
+    check_controls(view, model)?;
     check_kept(view, model)
 }
 
-/// Locks that are held.
+/// Locks that are held, and the fences of all: each is a number of its own, and was given.
 fn check_locks(view: &dyn View, model: &Partition) -> Checked {
-    let stored = view.locks().map_err(unreadable)?.into_iter();
-    let stored: BTreeMap<_, _> = stored
+    let (locks, next) = (view.locks().map_err(unreadable)?, view.head().next_fence);
+    let mut fences = BTreeSet::new();
+    for lock in &locks {
+        let is_right = lock.fence < next && fences.insert(lock.fence);
+        Invariant::FENCES_RISE.check(is_right, || format!("{lock:?} of {locks:?}, before fence {next}"))?;
+    }
+    let stored: BTreeMap<_, _> = locks
+        .into_iter()
         .filter_map(|lock| {
             let name = CoordinationName::unchecked(&lock.namespace, &lock.name);
             Some((name, (lock.owner?.to_string(), lock.until)))
@@ -81,6 +89,14 @@ fn check_locks(view: &dyn View, model: &Partition) -> Checked {
         .collect();
     let expected = model.locks.iter().map(|(name, lock)| (name.clone(), (lock.owner.clone(), lock.until)));
     Invariant::AS_THE_MODEL.same("locks that are held", &stored, &expected.collect())
+}
+
+/// What the workers of queues are told, whether or not a queue has anything.
+fn check_controls(view: &dyn View, model: &Partition) -> Checked {
+    let stored = view.queue_controls().map_err(unreadable)?.into_iter();
+    let name = |control: &WorkerControl| QueueName::unchecked(&control.namespace, &control.queue);
+    let stored: BTreeMap<_, _> = stored.map(|control| (name(&control), control)).collect();
+    Invariant::DURABLE_BEFORE_ACKNOWLEDGED.same("what workers are told", &stored, &model.controls)
 }
 
 fn sorted(residents: Vec<Resident>) -> Checked<Loaded> {

@@ -87,3 +87,59 @@ impl LockHistory {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base::PartitionId;
+
+    use super::*;
+
+    /// For so long each holder has the lock, in milliseconds.
+    const TTL_MS: i64 = 10;
+
+    fn lock() -> CoordinationName {
+        CoordinationName::unchecked("shop", "lock")
+    }
+
+    /// `owner` is told of its fence and of the moment from which it holds the lock, by a call that
+    /// nobody has followed with another. What that breaks.
+    fn note(
+        history: &mut LockHistory,
+        (call, owner): (CallId, &str),
+        (fence, at): (u64, i64),
+    ) -> Option<Invariant> {
+        let grant = LockGrant { owner: owner.into(), fence, expires_at: Timestamp(at + TTL_MS) };
+        let source = (PartitionId::of_queues(0), call);
+        let noted = history.note((source, call, call), &lock(), TTL_MS, &grant);
+        noted.err().map(|violation| violation.invariant)
+    }
+
+    #[test]
+    fn a_lock_that_two_hold_at_a_time_is_found() {
+        let mut history = LockHistory::default();
+        assert_eq!(note(&mut history, (1, "a"), (1, 0)), None);
+        assert_eq!(note(&mut history, (2, "b"), (2, 9)), Some(Invariant::ONE_HOLDER));
+        assert_eq!(note(&mut history, (3, "b"), (2, 10)), None, "the time of the other is over");
+        history.asking(&lock(), "b");
+        assert_eq!(note(&mut history, (4, "a"), (3, 11)), None, "the other may have let go");
+    }
+
+    #[test]
+    fn a_holder_that_the_power_took_is_held_against_nobody() {
+        let mut history = LockHistory::default();
+        assert_eq!(note(&mut history, (1, "a"), (1, 0)), None);
+        history.forget_after(PartitionId::of_queues(0), 0);
+        assert_eq!(note(&mut history, (2, "b"), (2, 5)), None);
+        assert_eq!(note(&mut history, (3, "b"), (1, 6)), Some(Invariant::FENCES_RISE), "its fence is kept");
+    }
+
+    #[test]
+    fn a_fence_that_is_told_twice_or_goes_back_is_found() {
+        let mut history = LockHistory::default();
+        assert_eq!(note(&mut history, (1, "a"), (5, 0)), None);
+        assert_eq!(note(&mut history, (2, "a"), (5, 5)), None, "the same holder");
+        assert_eq!(note(&mut history, (3, "b"), (5, 20)), Some(Invariant::FENCES_RISE), "twice");
+        assert_eq!(note(&mut history, (4, "b"), (4, 20)), Some(Invariant::FENCES_RISE), "lower");
+        assert_eq!(note(&mut history, (1, "b"), (4, 20)), None, "it was called before, and is told late");
+    }
+}

@@ -99,6 +99,9 @@ impl Partition {
     }
 
     fn reserve(&mut self, call: CallId, name: &QueueName, place: usize, asked: &Asked) -> ShownLease {
+        if self.are_to_take_no_more(name) {
+            self.counts.leased_nevertheless += 1;
+        }
         let now = self.now;
         let queue = self.queue(name);
         queue.take_token(now);

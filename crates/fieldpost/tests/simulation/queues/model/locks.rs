@@ -46,6 +46,7 @@ impl Partition {
 
     fn expire(&mut self, name: &CoordinationName, answers: &mut Answers) {
         if self.locks.get(name).is_some_and(|lock| lock.until <= self.now) {
+            self.counts.locks_expired += 1;
             self.pass_on(name, answers);
         }
     }

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use base::Timestamp;
-use engine::coordination::{CoordinationName, LockAsked};
+use base::{Problem, Timestamp};
+use engine::coordination::{CoordinationName, LockAsked, LockGrant};
 use engine::kernel::reply::Reply;
 use engine::queues::{LockCall, QueueInput};
+use tokio::sync::oneshot::Receiver;
 
 use super::World;
 use super::calls::{Answer, Call, Then, Waiting};
+use crate::queues::fault_injection::FENCE_TWICE;
 use crate::queues::meant::{LockMeant, Meant};
 
 /// Few, so that they meet.
@@ -17,6 +19,8 @@ const OWNERS: u64 = 4;
 /// In milliseconds.
 const TTL_MAX: u64 = 60_000;
 const WAIT_MAX: u64 = 120_000;
+/// Holders of one life have the same fence if it is told without what is below this.
+const LAST_DIGITS: u64 = 100_000;
 
 /// A call about a lock that may change what its owner has.
 pub(crate) struct Locking {
@@ -61,13 +65,21 @@ impl World {
             ticket: call,
         };
         self.history.locks.asking(&name, &owner);
-        let waiting = Waiting::on(receiver, Answer::Locked);
+        let waiting = self.held(receiver);
         self.ask_lock(
             LockCall::Acquire(asked, reply),
             meant,
             waiting,
             Then::Locked(Locking { name, owner, ttl_ms }),
         );
+    }
+
+    /// Who holds a lock is told, with the fence that it has, unless the harness is broken.
+    fn held(&self, receiver: Receiver<Result<LockGrant, Problem>>) -> Waiting {
+        let cut = if self.machine.injects(FENCE_TWICE) { LAST_DIGITS } else { 1 };
+        Waiting::on(receiver, move |held: Result<LockGrant, Problem>| {
+            Answer::Locked(held.map(|grant| LockGrant { fence: grant.fence / cut * cut, ..grant }))
+        })
     }
 
     fn extend_lock(&mut self, name: CoordinationName, owner: String) {
@@ -77,7 +89,7 @@ impl World {
         let ttl = Duration::from_millis(ttl_ms as u64);
         let extend = LockCall::Extend { name: name.clone(), owner: owner.as_str().into(), ttl, reply };
         self.history.locks.asking(&name, &owner);
-        let waiting = Waiting::on(receiver, Answer::Locked);
+        let waiting = self.held(receiver);
         self.ask_lock(extend, meant, waiting, Then::Locked(Locking { name, owner, ttl_ms }));
     }
 

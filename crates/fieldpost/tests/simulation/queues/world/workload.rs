@@ -36,6 +36,7 @@ pub(crate) enum Act {
     Touch,
     Manage,
     Lock,
+    Control,
     HangUp,
 }
 
@@ -81,6 +82,7 @@ impl Workload for World {
             Knob::new("backlog", &mut plan.backlog, 1),
             Knob::new("resident_max", &mut plan.resident_max, 5),
             Knob::new("lock", &mut weights.lock, 0),
+            Knob::new("control", &mut weights.control, 0),
             Knob::new("manage", &mut weights.manage, 0),
             Knob::new("touch", &mut weights.touch, 0),
             Knob::new("work", &mut weights.work, 0),
@@ -179,6 +181,7 @@ impl Workload for World {
             (Act::Touch, weights.touch),
             (Act::Manage, weights.manage),
             (Act::Lock, weights.lock),
+            (Act::Control, weights.control),
             (Act::HangUp, 4),
         ];
         Acts { engine: Vec::new(), outside, surroundings: Vec::new() }
@@ -192,6 +195,7 @@ impl Workload for World {
             Act::Touch => self.touch(),
             Act::Manage => self.manage(),
             Act::Lock => self.use_locks(),
+            Act::Control => self.control(),
             Act::HangUp => self.hang_up(),
         }
         Ok(())
