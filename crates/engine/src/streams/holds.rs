@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::{Incarnation, Problem, Timestamp};
 
 use super::StreamName;
-use crate::Engine;
+use crate::context::EngineContext;
 
 /// Holds from which on those that are over are looked for.
 const PRUNED_FROM: usize = 1_024;
@@ -29,10 +29,14 @@ struct HeldSubscriptions {
     by_key: HashMap<HeldKey, ReaderHold>,
     /// So many were left when those that are over were last taken out.
     left: usize,
+    /// Holds that there were so far.
+    numbers: u64,
 }
 
 #[derive(Debug)]
 struct ReaderHold {
+    /// Another one for each, also of one subscription: a call ends the hold that it began under.
+    number: u64,
     reader: Box<str>,
     /// Calls of the reader that are under way.
     calls: usize,
@@ -59,14 +63,17 @@ impl ReaderHolds {
         hold.holds(now).then(|| hold.reader.clone())
     }
 
-    /// A reader begins a call.
-    fn begin(&self, key: &HeldKey, reader: &str, ttl: Duration, now: Timestamp) -> Result<(), Problem> {
+    /// A reader begins a call: under which hold.
+    fn begin(&self, key: &HeldKey, reader: &str, ttl: Duration, now: Timestamp) -> Result<u64, Problem> {
         let mut held = self.held();
+        held.numbers += 1;
+        let number = held.numbers;
         if held.by_key.len() >= PRUNED_FROM.max(2 * held.left) {
             held.by_key.retain(|_, hold| hold.holds(now));
             held.left = held.by_key.len();
         }
         let hold = held.by_key.entry(key.clone()).or_insert_with(|| ReaderHold {
+            number,
             reader: reader.into(),
             calls: 0,
             ttl,
@@ -76,11 +83,11 @@ impl ReaderHolds {
             if hold.holds(now) {
                 return Err(busy(&key.1, &hold.reader));
             }
-            (hold.reader, hold.calls) = (reader.into(), 0);
+            (hold.number, hold.reader, hold.calls) = (number, reader.into(), 0);
         }
         hold.calls += 1;
         hold.ttl = ttl;
-        Ok(())
+        Ok(hold.number)
     }
 
     /// The subscription is gone: whoever read it holds nothing.
@@ -88,9 +95,9 @@ impl ReaderHolds {
         self.held().by_key.remove(&(stream, Box::from(name)));
     }
 
-    fn end(&self, key: &HeldKey, reader: &str, now: Timestamp) {
+    fn end(&self, key: &HeldKey, number: u64, now: Timestamp) {
         let mut held = self.held();
-        let Some(hold) = held.by_key.get_mut(key).filter(|hold| *hold.reader == *reader) else { return };
+        let Some(hold) = held.by_key.get_mut(key).filter(|hold| hold.number == number) else { return };
         hold.calls = hold.calls.saturating_sub(1);
         hold.until = now.after(hold.ttl);
     }
@@ -128,22 +135,26 @@ pub(super) fn is_pushed(stream: &StreamName, name: &str) -> Problem {
 /// reader reads the subscription.
 #[derive(Debug)]
 pub struct SubscriptionHold {
-    engine: Engine,
+    context: EngineContext,
     key: HeldKey,
-    reader: Box<str>,
+    number: u64,
 }
 
 impl SubscriptionHold {
-    pub(super) fn begin(engine: &Engine, key: HeldKey, reader: &str, ttl: Duration) -> Result<Self, Problem> {
-        engine.context().streams.holds.begin(&key, reader, ttl, engine.clock().now())?;
-        Ok(Self { engine: engine.clone(), key, reader: reader.into() })
+    pub(super) fn begin(
+        context: &EngineContext,
+        key: HeldKey,
+        reader: &str,
+        ttl: Duration,
+    ) -> Result<Self, Problem> {
+        let number = context.streams.holds.begin(&key, reader, ttl, context.kernel.clock.now())?;
+        Ok(Self { context: context.clone(), key, number })
     }
 }
 
 impl Drop for SubscriptionHold {
     fn drop(&mut self) {
-        let holds = &self.engine.context().streams.holds;
-        holds.end(&self.key, &self.reader, self.engine.clock().now());
+        self.context.streams.holds.end(&self.key, self.number, self.context.kernel.clock.now());
     }
 }
 
@@ -153,14 +164,17 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(30);
 
+    fn code<T>(result: Result<T, Problem>) -> Option<&'static str> {
+        result.err().map(|problem| problem.code)
+    }
+
     #[test]
     fn another_reader_waits_until_the_first_has_been_silent_for_its_ttl() {
         let (holds, key) = (ReaderHolds::default(), (Incarnation(1), Box::from("r")));
         let at = |seconds: i64| Timestamp(seconds * 1_000);
-        let code = |result: Result<(), Problem>| result.err().map(|problem| problem.code);
-        assert_eq!(code(holds.begin(&key, "a", TTL, at(0))), None);
+        let first = holds.begin(&key, "a", TTL, at(0)).expect("free");
         assert_eq!(code(holds.begin(&key, "b", TTL, at(900))), Some("subscription_busy"), "a call is open");
-        holds.end(&key, "a", at(1_000));
+        holds.end(&key, first, at(1_000));
         assert_eq!(holds.reader(key.0, "r", at(1_029)).as_deref(), Some("a"));
         assert_eq!(code(holds.go_on(key.0, "r", "b", at(1_029))), Some("subscription_busy"));
         assert_eq!(code(holds.go_on(key.0, "r", "a", at(1_029))), None);
@@ -168,8 +182,21 @@ mod tests {
         assert_eq!(holds.reader(key.0, "r", at(1_059)), None);
         assert_eq!(code(holds.begin(&key, "b", TTL, at(1_059))), None);
         assert_eq!(code(holds.go_on(key.0, "r", "a", at(1_060))), Some("subscription_busy"));
-        holds.end(&key, "a", at(1_060));
+        holds.end(&key, first, at(1_060));
         assert_eq!(holds.reader(key.0, "r", at(9_999)).as_deref(), Some("b"), "its call is under way");
+    }
+
+    #[test]
+    fn a_call_of_a_subscription_that_was_deleted_ends_no_hold_of_the_next() {
+        let (holds, key) = (ReaderHolds::default(), (Incarnation(1), Box::from("r")));
+        let at = |seconds: i64| Timestamp(seconds * 1_000);
+        let before = holds.begin(&key, "a", TTL, at(0)).expect("free");
+        holds.forget(key.0, "r");
+        let since = holds.begin(&key, "a", TTL, at(1)).expect("free");
+        holds.end(&key, before, at(2));
+        assert_eq!(code(holds.begin(&key, "b", TTL, at(900))), Some("subscription_busy"), "a call is open");
+        holds.end(&key, since, at(900));
+        assert_eq!(code(holds.begin(&key, "b", TTL, at(930))), None);
     }
 
     #[test]
@@ -177,8 +204,8 @@ mod tests {
         let holds = ReaderHolds::default();
         for number in 0..10 * PRUNED_FROM as u64 {
             let (key, now) = ((Incarnation(number), Box::from("r")), Timestamp(number as i64 * 60_000));
-            holds.begin(&key, "a", TTL, now).expect("free");
-            holds.end(&key, "a", now);
+            let hold = holds.begin(&key, "a", TTL, now).expect("free");
+            holds.end(&key, hold, now);
         }
         assert!(holds.held().by_key.len() <= PRUNED_FROM, "{}", holds.held().by_key.len());
     }

@@ -5,6 +5,7 @@
 
 mod blocks;
 mod first_messages;
+pub(super) mod subscriptions;
 
 use std::sync::Arc;
 use std::time::Instant;

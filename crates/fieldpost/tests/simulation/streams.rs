@@ -1,5 +1,6 @@
 //! Streams in the simulation: production's partition of streams behind its inbox, with the files of
-//! its blocks, on the clocks and over the storages of every run, and those who append and read.
+//! its blocks, on the clocks and over the storages of every run, and those who append, read and
+//! subscribe.
 //!
 //! # What goes wrong
 //! All that goes wrong with the machine: see the [top](crate). Files of blocks are on the disk that
@@ -16,6 +17,10 @@
 //! - **Another storage**, to which blocks move in some streams, is away at times, also while a
 //!   block is on its way there, and comes back.
 //! - **The disk** is said to be nearly full in some runs, and not any more.
+//! - **Subscriptions** are made, get other terms, move, go back and are deleted at any moment, also
+//!   in streams that are not there. Readers hang on to a call, commit what they read or something
+//!   else, vanish, and come back after another one. Receivers of pushes do not take a post, or take
+//!   it while its commit comes late or never.
 //!
 //! # What is checked
 //! The [model](model::Model) follows every batch, a [ledger](ledger::Ledger) every answer. What was
@@ -26,7 +31,17 @@
 //! batches said, the files of blocks included. At the end every block is stored, nothing is in
 //! memory, every block is where its moves have it, and there are as many files as rows in both
 //! storages.
+//!
+//! Every [change](changes) of a subscription has the call that asked for it, and every answer its
+//! reason. A position that was [told](positions) is there after any end, unless a call may have
+//! moved it that nobody answered; a subscription that was deleted does not come back. A reader gets
+//! what is behind the position, in order, but for what is gone, and then it is told so. One
+//! [reader](readers) reads at a time, and nobody is kept out without such a one. The lag counts
+//! what is behind. A block whose time is over stays until every push has taken it. At the end every
+//! push has, and a reader finds the rest.
 
+mod asked;
+mod changes;
 pub(crate) mod cold_storage;
 mod contents;
 mod copies;
@@ -38,5 +53,8 @@ mod ledger;
 pub(crate) mod message;
 pub(crate) mod model;
 pub(crate) mod plan;
+mod positions;
+mod readers;
 mod seeds;
+mod subscriptions;
 pub(crate) mod world;

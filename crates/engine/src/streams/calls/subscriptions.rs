@@ -1,27 +1,21 @@
 //! The calls about subscriptions: they are put and deleted, read and committed, and pushed.
 
 use ::streams::SubscriptionStart;
-use ::streams::subscriptions::lag;
 use base::limits::{MESSAGES_PER_PUSH_MAX, PUSHED_SUBSCRIPTIONS_MAX, READER_TTL, SEGMENTS_PER_READ_MAX};
 use base::{Incarnation, Problem, Timestamp};
-use records::StreamSubscription;
 use tokio::task::spawn_blocking;
 
-use super::super::holds::{self, SubscriptionHold};
+use super::super::holds::SubscriptionHold;
 use super::super::input::{CommitCall, PutSubscriptionCall, PutSubscriptionOutcome, StreamsInput};
 use super::super::pushes::{PushFailure, PushKey, PushTarget};
-use super::super::reading::FoundStream;
+use super::super::reading::subscriptions::PUSH_BYTES_MAX;
 use super::super::subscription::{
-    NewSubscription, NewSubscriptionPush, ReaderCommit, SubscriptionFrom, SubscriptionPushShown,
-    SubscriptionRead, SubscriptionShown, unknown_subscription,
+    NewSubscription, NewSubscriptionPush, ReaderCommit, SubscriptionFrom, SubscriptionRead, SubscriptionShown,
 };
 use super::super::{StreamName, StreamPage, StreamRead, is_label};
 use super::Streams;
 use crate::queries::unreadable;
 use crate::queues::QueueName;
-
-/// Bytes of the messages of a post, at most; one message is always given.
-const PUSH_BYTES_MAX: usize = 256 << 10;
 
 /// Messages of a subscription that are to be posted.
 #[derive(Debug)]
@@ -111,7 +105,7 @@ impl Streams {
         let (streams, of) = (self.clone(), stream.clone());
         let held = blocking(move || Ok(streams.reader().find(&of)?.stream)).await?;
         self.partition(stream).ask(input).await??;
-        self.engine.context().streams.holds.forget(held, name);
+        self.engine.context().forget_reader(held, name);
         Ok(())
     }
 
@@ -120,9 +114,7 @@ impl Streams {
     /// # Errors
     /// 404 `unknown_stream` or `unknown_subscription`, 503 `storage_unavailable`.
     pub fn subscription(&self, stream: &StreamName, name: &str) -> Result<SubscriptionShown, Problem> {
-        let found = self.reader().find_counted(stream)?;
-        let row = row_of(&found.0, stream, name)?;
-        self.subscription_shown(stream, &found, row)
+        self.engine.context().subscription(stream, name)
     }
 
     /// The subscriptions of a stream behind the one of that name, in order of name. Reads from
@@ -138,7 +130,8 @@ impl Streams {
     ) -> Result<Vec<SubscriptionShown>, Problem> {
         let found = self.reader().find_counted(stream)?;
         let rows = found.0.view.subscriptions_of(found.0.stream, after, limit).map_err(unreadable)?;
-        rows.into_iter().map(|row| self.subscription_shown(stream, &found, row)).collect()
+        let context = self.engine.context();
+        rows.into_iter().map(|row| context.subscription_shown(stream, &found, row)).collect()
     }
 
     /// A reader reads on: what it is to read, and its hold, which it keeps as long as the call
@@ -157,22 +150,7 @@ impl Streams {
             let detail = "ttl must be from 1s to 1h";
             return Err(Problem::not_allowed("invalid_ttl", detail));
         }
-        let (found, row) = self.subscription_row(stream, &read.subscription)?;
-        if row.push.is_some() {
-            return Err(holds::is_pushed(stream, &row.name));
-        }
-        let key = (found.stream, row.name);
-        let hold = SubscriptionHold::begin(&self.engine, key, &read.reader, read.ttl)?;
-        // Once nobody else reads: what is committed before is behind the position.
-        let (_, row) = self.subscription_row(stream, &read.subscription)?;
-        let query = StreamRead {
-            after: row.position,
-            from: None,
-            segments: row.segments,
-            limit: base::limits::PAGE_ITEMS_DEFAULT,
-            bytes_max: usize::MAX,
-        };
-        Ok((hold, query))
+        self.engine.context().read_on(stream, read)
     }
 
     /// Everything up to a message is read. Durable when this returns. A subscription that is pushed
@@ -182,12 +160,11 @@ impl Streams {
     /// 404 `unknown_stream`, `unknown_subscription` or `unknown_message`; 409 `subscription_busy`
     /// while somebody else reads, `position_behind`; 422 `invalid_name`.
     pub async fn commit(&self, stream: &StreamName, commit: ReaderCommit) -> Result<(), Problem> {
-        let ReaderCommit { subscription, reader, id, rewinds } = commit;
-        check_reader(&reader)?;
+        check_reader(&commit.reader)?;
         if let Some((of, _)) = self.end(stream).await {
-            let holds = &self.engine.context().streams.holds;
-            holds.go_on(of, &subscription, &reader, self.engine.clock().now())?;
+            self.engine.context().reader_goes_on(of, &commit)?;
         }
+        let ReaderCommit { subscription, id, rewinds, .. } = commit;
         self.commit_from(stream, subscription, (id, rewinds), None).await
     }
 
@@ -209,7 +186,7 @@ impl Streams {
     /// The subscriptions that are pushed.
     #[must_use]
     pub fn pushes(&self) -> Vec<PushTarget> {
-        self.engine.context().streams.pushes.all()
+        self.engine.context().pushes()
     }
 
     /// Returns when [`Self::pushes`] may be others than before. For one caller.
@@ -227,28 +204,8 @@ impl Streams {
         read_to: u64,
         until: Option<u64>,
     ) -> Result<PushPage, Problem> {
-        let (streams, key) = (self.clone(), target.key.clone());
-        blocking(move || streams.read_push(&key, read_to, until)).await
-    }
-
-    fn read_push(&self, key: &PushKey, read_to: u64, until: Option<u64>) -> Result<PushPage, Problem> {
-        let (found, row) = self.subscription_row(&key.stream, &key.subscription)?;
-        let stream = found.stream;
-        drop(found);
-        let push = row.push.ok_or_else(|| unknown_subscription(&key.stream, &key.subscription))?;
-        let query = StreamRead {
-            after: row.position.max(read_to),
-            from: None,
-            segments: row.segments,
-            limit: push.max as usize,
-            bytes_max: PUSH_BYTES_MAX,
-        };
-        let mut page = self.read(&key.stream, &query)?;
-        if let Some(until) = until {
-            page.items.retain(|message| message.id <= until);
-            page.next_after = page.next_after.min(until.max(row.position));
-        }
-        Ok(PushPage { stream, url: push.url, secret: push.secret, position: row.position, page })
+        let (context, key) = (self.engine.context().clone(), target.key.clone());
+        blocking(move || context.push_page(&key, read_to, until)).await
     }
 
     /// Everything from a position up to a message was posted.
@@ -265,43 +222,6 @@ impl Streams {
         self.engine.context().streams.pushes.note(target, failure);
     }
 
-    fn subscription_row(
-        &self,
-        stream: &StreamName,
-        name: &str,
-    ) -> Result<(FoundStream, StreamSubscription), Problem> {
-        let found = self.reader().find(stream)?;
-        let row = row_of(&found, stream, name)?;
-        Ok((found, row))
-    }
-
-    fn subscription_shown(
-        &self,
-        stream: &StreamName,
-        (found, kept): &(FoundStream, u64),
-        row: StreamSubscription,
-    ) -> Result<SubscriptionShown, Problem> {
-        let context = &self.engine.context().streams;
-        let lag = lag(row.position, &found.tail, *kept, found.next);
-        let oldest = if lag > 0 { self.received_behind(stream, row.position)? } else { None };
-        let key = PushKey { stream: stream.clone(), subscription: row.name.clone() };
-        let shown_push = |push: Box<records::SubscriptionPush>| SubscriptionPushShown {
-            url: push.url,
-            max: push.max,
-            failure: context.pushes.failure(&key),
-        };
-        Ok(SubscriptionShown {
-            position: row.position,
-            lag,
-            reader: context.holds.reader(found.stream, &row.name, self.engine.clock().now()),
-            oldest_unread_at: oldest,
-            segments: row.segments,
-            push: row.push.map(shown_push),
-            created_at: row.created_at,
-            name: row.name,
-        })
-    }
-
     /// When the first message behind a position was received; `None` also where it lies in a block
     /// that cannot be read now.
     pub(super) fn received_behind(
@@ -309,18 +229,7 @@ impl Streams {
         stream: &StreamName,
         position: u64,
     ) -> Result<Option<Timestamp>, Problem> {
-        let query = StreamRead {
-            after: position,
-            from: None,
-            segments: Vec::new(),
-            limit: 1,
-            bytes_max: PUSH_BYTES_MAX,
-        };
-        let page = match self.read(stream, &query) {
-            Err(problem) if problem.status == 503 => return Ok(None),
-            read => read?,
-        };
-        Ok(page.items.first().map(|message| message.received_at))
+        self.engine.context().received_behind(stream, position)
     }
 
     /// Whether one more subscription may be pushed.
@@ -333,11 +242,6 @@ impl Streams {
         let detail = format!("{PUSHED_SUBSCRIPTIONS_MAX} subscriptions are pushed already");
         Err(Problem::new(429, "too_many_pushes", detail))
     }
-}
-
-fn row_of(found: &FoundStream, stream: &StreamName, name: &str) -> Result<StreamSubscription, Problem> {
-    let row = found.view.subscription(found.stream, name).map_err(unreadable)?;
-    row.ok_or_else(|| unknown_subscription(stream, name))
 }
 
 /// Reads where that may block.

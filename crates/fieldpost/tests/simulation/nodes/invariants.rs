@@ -21,8 +21,6 @@ impl Invariant {
     pub(super) const COPIES_COME_TO_REST: Self = Self("CopiesComeToRest");
     /// Every report that an edge node accepted takes effect at the centre once, in its order.
     pub(super) const REPORTS_ONCE: Self = Self("ReportsOnce");
-    /// While an acknowledged report is not at the centre, the copy that brings it lags.
-    pub(super) const LAG_IS_TRUE: Self = Self("LagIsTrue");
     /// A copy counts each report that the centre refuses once.
     pub(super) const REFUSED_IS_SAID: Self = Self("RefusedIsSaid");
 }

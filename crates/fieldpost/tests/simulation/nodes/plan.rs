@@ -9,7 +9,7 @@ use records::CopyDirection;
 use crate::devices::plan::machine_of;
 use crate::harness::machine::{MachinePlan, MachineWeights};
 use crate::harness::workload;
-use crate::streams::plan::{StreamsPlan, Weights as StreamsWeights};
+use crate::streams::plan::{StreamsPlan, SubscriptionWeights, Weights as StreamsWeights};
 
 /// How often the scheduler picks what goes on between nodes, relative to each other.
 #[derive(Clone, Copy, Debug)]
@@ -162,6 +162,7 @@ impl NodesPlan {
         let workload = StreamsPlan {
             settings: Arc::new(settings),
             weights,
+            subscriptions: SubscriptionWeights::default(),
             streams: self.streams,
             moving_percent: self.moving_percent,
             memory_bytes: self.memory_bytes,

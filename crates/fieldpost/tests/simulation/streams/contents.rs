@@ -26,6 +26,7 @@ impl Model {
         let names: Vec<_> = names.into_iter().map(|row| (row.name, row.incarnation)).collect();
         let expected: Vec<_> = self.names.iter().map(|(name, stream)| (name.clone(), *stream)).collect();
         Invariant::AS_THE_MODEL.same("streams", &names, &expected)?;
+        self.check_subscriptions(view)?;
         for (stream, found) in self.streams.iter().filter(|(_, found)| !found.is_deleted) {
             found.check_rows(*stream, view)?;
             self.check_copies(*stream, view)?;

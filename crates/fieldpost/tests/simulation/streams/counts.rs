@@ -35,4 +35,34 @@ counts! {
     messages_read,
     /// Reads that a fault of the disk refused.
     unreadable,
+    /// Subscriptions that were made, got other terms, and were deleted.
+    subscribed,
+    resubscribed,
+    unsubscribed,
+    /// Calls of readers, and those that were refused for another reader.
+    reads_on,
+    readers_refused,
+    /// Subscriptions that another reader than before read on.
+    readers_replaced,
+    /// Calls that found messages gone that nobody had read.
+    gone_unread,
+    /// Positions that moved, and of these those that went back.
+    commits,
+    rewinds,
+    /// Commits that were refused: behind the position, or ahead of all messages.
+    commits_behind,
+    commits_ahead,
+    /// What a load found of subscriptions: as was told, or as a call asked that nobody answered.
+    positions_kept,
+    positions_moved,
+    /// Pages of subscriptions that are pushed, and commits of these that came too late.
+    posts,
+    posts_late,
+    /// Batches behind which a stream had a block for the sake of a push alone.
+    kept_for_pushes,
+    /// Blocks that went though a push had not taken them.
+    dropped_untaken,
+    /// Subscriptions that were looked at, and those whose lag is known to the message.
+    lags,
+    lags_known,
 }

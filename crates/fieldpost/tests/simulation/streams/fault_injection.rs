@@ -13,6 +13,26 @@ pub(crate) const MOVED_FILE_LOST: InjectedFault =
 pub(crate) const ANSWERED_AT_ONCE: InjectedFault =
     InjectedFault::Around("streams are told periodic where callers were told sync");
 
+pub(crate) const UNTIL_TAKEN_FORGOTTEN: InjectedFault =
+    InjectedFault::Around("streams are told to let go of what a push has not taken");
+pub(crate) const COMMIT_ANSWERED_EARLY: InjectedFault =
+    InjectedFault::Around("readers are told that a position is durable when it is handed in");
+pub(crate) const REWIND_FORGOTTEN: InjectedFault =
+    InjectedFault::Around("a commit that rewinds is handed in as one that does not");
+pub(crate) const READER_MISTAKEN: InjectedFault =
+    InjectedFault::Around("a reader that another one keeps out is taken for that one");
+
+pub(crate) const POSITION_LOST: InjectedFault =
+    stored("every third change of a subscription is not stored", Shows::Store, |batch, seen| {
+        let is_read = |op: &Op| matches!(op, Op::PutSubscription(row) if row.push.is_none());
+        batch.ops.retain(|op| !(is_read(op) && is_third(seen)));
+    });
+
+pub(crate) const SUBSCRIPTION_STAYS: InjectedFault =
+    stored("subscriptions that are deleted stay stored", Shows::Rows, |batch, _| {
+        batch.ops.retain(|op| !matches!(op, Op::DeleteSubscription(..)));
+    });
+
 pub(crate) const CHUNK_LOST: InjectedFault =
     stored("every third chunk is not stored", Shows::Store, |batch, seen| {
         batch.ops.retain(|op| !(matches!(op, Op::PutStreamChunk(_)) && is_third(seen)));

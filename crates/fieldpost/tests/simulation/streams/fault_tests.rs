@@ -60,12 +60,13 @@ fn numbers_that_are_forgotten_are_found() {
 
 #[test]
 fn ids_that_are_given_again_are_found() {
-    check(RESERVATION_FORGOTTEN, &[Invariant::IDS_ARE_GIVEN_ONCE]);
+    check(RESERVATION_FORGOTTEN, &[Invariant::IDS_ARE_GIVEN_ONCE, Invariant::POSITIONS_ARE_GIVEN]);
 }
 
 #[test]
 fn a_block_that_goes_too_soon_is_found() {
-    check(YOUNG_BLOCK_DROPPED, &[Invariant::KEPT_AS_SET, Invariant::AS_THE_MODEL]);
+    let untaken = Invariant::KEPT_UNTIL_PUSHED;
+    check(YOUNG_BLOCK_DROPPED, &[Invariant::KEPT_AS_SET, Invariant::AS_THE_MODEL, untaken]);
 }
 
 #[test]
@@ -87,4 +88,36 @@ fn a_file_that_is_left_is_found() {
 #[test]
 fn a_block_that_is_lost_on_its_way_is_found() {
     check(MOVED_FILE_LOST, &[Invariant::BLOCKS_HAVE_FILES, Invariant::READ_AS_ANSWERED]);
+}
+
+#[test]
+fn blocks_that_go_before_a_push_has_taken_them_are_found() {
+    check(UNTIL_TAKEN_FORGOTTEN, &[Invariant::KEPT_UNTIL_PUSHED]);
+}
+
+#[test]
+fn positions_that_are_answered_before_they_are_durable_are_found() {
+    check(COMMIT_ANSWERED_EARLY, &[Invariant::POSITIONS_STAY]);
+}
+
+#[test]
+fn rewinding_that_is_forgotten_is_found() {
+    check(REWIND_FORGOTTEN, &[Invariant::SUBSCRIPTIONS_AS_ASKED]);
+}
+
+#[test]
+fn two_readers_of_a_subscription_are_found() {
+    check(READER_MISTAKEN, &[Invariant::ONE_READER]);
+}
+
+#[test]
+fn a_position_that_is_not_stored_is_found() {
+    let asked = Invariant::SUBSCRIPTIONS_AS_ASKED;
+    check(POSITION_LOST, &[Invariant::AS_THE_MODEL, Invariant::POSITIONS_STAY, asked]);
+}
+
+#[test]
+fn a_subscription_that_comes_back_is_found() {
+    let asked = Invariant::SUBSCRIPTIONS_AS_ASKED;
+    check(SUBSCRIPTION_STAYS, &[Invariant::AS_THE_MODEL, Invariant::ROWS_AGREE, asked]);
 }

@@ -23,4 +23,19 @@ impl Invariant {
     pub(crate) const KEPT_UNTIL_COPIED: Self = Self("KeptUntilCopied");
     /// What goes though a copy has not taken it is counted there.
     pub(crate) const DROPPED_IS_SAID: Self = Self("DroppedIsSaid");
+    /// What a push has not taken does not go for its age.
+    pub(crate) const KEPT_UNTIL_PUSHED: Self = Self("KeptUntilPushed");
+    /// A subscription changes as a call asks for it, and a call is refused for its reason alone.
+    pub(crate) const SUBSCRIPTIONS_AS_ASKED: Self = Self("SubscriptionsAsAsked");
+    /// A position that was told is there after any end, unless another call may have moved it. A
+    /// subscription whose deletion was told does not come back.
+    pub(crate) const POSITIONS_STAY: Self = Self("PositionsStay");
+    /// A position is never ahead of the ids that were given.
+    pub(crate) const POSITIONS_ARE_GIVEN: Self = Self("PositionsAreGiven");
+    /// One reader reads a subscription at a time, and nobody is refused without such a one.
+    pub(crate) const ONE_READER: Self = Self("OneReader");
+    /// The lag counts every message behind the position, and no other where no ids are left out.
+    pub(crate) const LAG_IS_TRUE: Self = Self("LagIsTrue");
+    /// Whoever posts knows of every subscription that is pushed.
+    pub(crate) const PUSHES_ARE_KNOWN: Self = Self("PushesAreKnown");
 }

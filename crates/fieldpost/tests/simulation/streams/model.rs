@@ -10,7 +10,8 @@ use std::time::Duration;
 use base::{Incarnation, Timestamp};
 use engine::streams::OwnedExternalId;
 use records::{
-    Batch, Op, SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamSettings, StreamTail,
+    Batch, Op, SaveMode, Stream, StreamBlock, StreamChunk, StreamCopy, StreamSettings, StreamSubscription,
+    StreamTail,
 };
 use streams::MessageReader;
 
@@ -19,6 +20,7 @@ use super::copies::DroppedUncopied;
 use super::counts::Counts;
 use super::ledger::Ledger;
 use super::message::{GivenMessage, Origin};
+use super::subscriptions::SubscriptionId;
 use crate::harness::violation::{Checked, Invariant};
 
 /// A partition of streams.
@@ -29,6 +31,7 @@ pub(crate) struct Model {
     pub(crate) names: BTreeMap<Box<str>, Incarnation>,
     /// Copies, by stream and name.
     pub(crate) copies: BTreeMap<(Incarnation, Box<str>), StreamCopy>,
+    pub(crate) subscriptions: BTreeMap<SubscriptionId, StreamSubscription>,
     /// Streams of which nothing is left.
     pub(crate) deleted: BTreeSet<Incarnation>,
     /// As the inputs so far have it, by name; what is not here has the default.
@@ -178,14 +181,22 @@ impl Model {
             {
                 before.entry(row.incarnation).or_insert_with(|| known.row.settings.clone());
             }
-            uncopied.look_at(op, self, any_room || self.had_bounds(op, &before))?;
+            let for_room = any_room || self.had_bounds(op, &before);
+            uncopied.look_at(op, self, for_room)?;
+            let is_untaken = self.goes_untaken(op);
             touched.extend(self.change(op, ledger, (batch.head.now, &before, any_room))?);
+            self.change_subscription(op)?;
+            if is_untaken {
+                self.check_untaken(op, for_room)?;
+            }
         }
         for stream in touched {
             if let Some(found) = self.streams.get(&stream).filter(|found| !found.is_deleted) {
                 found.check_whole()?;
             }
+            self.count_held(stream, batch.head.now);
         }
+        self.check_positions_are_given(batch)?;
         uncopied.check(self)
     }
 

@@ -24,11 +24,26 @@ pub(crate) struct Weights {
     pub(crate) cold: u64,
 }
 
+/// How often the scheduler picks what goes on around subscriptions. By default nothing does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SubscriptionWeights {
+    pub(crate) put: u64,
+    pub(crate) delete: u64,
+    /// Readers begin a call, or end one.
+    pub(crate) read: u64,
+    /// Somebody commits without reading.
+    pub(crate) commit: u64,
+    /// Those that are pushed are posted.
+    pub(crate) post: u64,
+    pub(crate) show: u64,
+}
+
 /// Streams, and those who append and read.
 #[derive(Clone)]
 pub(crate) struct StreamsPlan {
     pub(crate) settings: Arc<Settings>,
     pub(crate) weights: Weights,
+    pub(crate) subscriptions: SubscriptionWeights,
     pub(crate) streams: u64,
     /// How many of hundred settings have blocks go to the other storage.
     pub(crate) moving_percent: u64,
@@ -67,7 +82,26 @@ impl Plan {
         let cold = if random.chance(1, 2) { 0 } else { 1 + random.below(20) };
         let weights = Weights { cold, ..weights };
         let settings = Arc::new(settings);
-        let workload = StreamsPlan { settings, weights, streams, moving_percent, memory_bytes };
+        let subscriptions = SubscriptionWeights::of(seed);
+        let workload =
+            StreamsPlan { settings, weights, subscriptions, streams, moving_percent, memory_bytes };
         Self { machine, workload }
+    }
+}
+
+impl SubscriptionWeights {
+    fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x0055_b5c4_0000_0000);
+        if random.chance(1, 4) {
+            return Self::default();
+        }
+        Self {
+            put: 3 + random.below(20),
+            delete: if random.chance(1, 2) { 0 } else { 1 + random.below(5) },
+            read: 10 + random.below(60),
+            commit: 3 + random.below(20),
+            post: if random.chance(1, 4) { 0 } else { 3 + random.below(50) },
+            show: 3 + random.below(20),
+        }
     }
 }

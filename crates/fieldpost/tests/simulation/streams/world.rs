@@ -3,11 +3,16 @@
 mod appending;
 mod as_node;
 mod blocks;
+mod posting;
 mod reading;
+mod reading_on;
+mod showing;
+mod subscribing;
 mod workload;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::{Incarnation, PartitionId, Problem, Timestamp};
@@ -15,22 +20,28 @@ use engine::context::EngineContext;
 use engine::kernel::reply::Reply;
 use engine::streams::block_worker::DoneWork;
 use engine::streams::input::AppendOutcome;
-use engine::streams::{FreeSpace, StreamName, StreamPartition, StreamsInput};
-use records::{KeepBounds, SaveMode, StreamMove, StreamSettings, WhenFull};
+use engine::streams::{FreeSpace, PutSubscriptionOutcome, StreamName, StreamPartition, StreamsInput};
+use records::{Batch, KeepBounds, SaveMode, StreamMove, StreamSettings, WhenFull};
 
+use super::asked::AskedSubscription;
+use super::changes::{SeenSubscription, SubscriptionChanges};
 use super::cold_storage::{COLD, ColdStorage};
 use super::counts::Counts;
-use super::fault_injection::ANSWERED_AT_ONCE;
+use super::fault_injection::{ANSWERED_AT_ONCE, UNTIL_TAKEN_FORGOTTEN};
 use super::ledger::Ledger;
 use super::message::GivenMessage;
 use super::model::Model;
 use super::plan::StreamsPlan;
+use super::positions::{FoundPositions, Positions};
+use super::readers::ReaderCalls;
 use crate::harness::calls::{self, Call, CallId, Calls, Expectations};
 use crate::harness::machine::{Chance, Machine};
 use crate::harness::one_partition::Phase;
 use crate::harness::port::{AnyPort, Port};
 use crate::harness::track::{AnyTrack, Track};
 use crate::harness::violation::{Checked, Invariant};
+use posting::OpenPost;
+use reading_on::OpenRead;
 
 /// The namespace of all streams.
 const NAMESPACE: &str = "sim";
@@ -51,6 +62,10 @@ enum MeantInput {
         call: CallId,
         name: Box<str>,
     },
+    Subscription {
+        call: CallId,
+        asked: Rc<AskedSubscription>,
+    },
     /// Nobody waits.
     Told,
 }
@@ -59,13 +74,34 @@ enum MeantInput {
 enum Answer {
     Appended(Result<Vec<AppendOutcome>, Problem>),
     Done(Result<(), Problem>),
+    Subscribed(Result<PutSubscriptionOutcome, Problem>),
 }
 
 /// What was asked for.
 enum Then {
     Append { name: Box<str>, given: Vec<GivenMessage>, expect_last_id: Option<u64> },
     Set,
-    Delete,
+    Delete { name: Box<str> },
+    Subscription(Rc<AskedSubscription>),
+}
+
+impl Then {
+    /// It is not answered: it may have moved subscriptions, or not.
+    fn unanswered(&self, positions: &mut Positions) {
+        match self {
+            Self::Delete { name } => positions.stream_unanswered(name),
+            Self::Subscription(asked) => positions.unanswered(asked),
+            Self::Append { .. } | Self::Set => {}
+        }
+    }
+}
+
+/// What a step made of a call.
+enum SteppedCall {
+    Append(TakenAppend),
+    Subscription(Box<SeenSubscription>),
+    /// Its answer says all of it.
+    Other,
 }
 
 /// Which stream took an append, and how.
@@ -87,6 +123,9 @@ struct Server {
     has_failed: bool,
     /// In which life of the partition the ledger was looked through.
     life: Option<u32>,
+    /// How often the partition was loaded, and up to which time positions were looked through.
+    loads: Arc<AtomicU64>,
+    loads_seen: u64,
 }
 
 /// The workload.
@@ -97,7 +136,13 @@ pub(crate) struct World {
     server: Option<Server>,
     model: Track<Model>,
     ledger: Ledger,
-    expectations: Expectations<TakenAppend>,
+    positions: Positions,
+    readers: ReaderCalls,
+    /// Calls of readers that are under way.
+    reads: Vec<OpenRead>,
+    /// Posts that were taken, and are not committed.
+    posts: Vec<OpenPost>,
+    expectations: Expectations<SteppedCall>,
     calls: Calls<Answer, Then>,
     /// Messages with a source that were sent, newest last.
     sent: Vec<GivenMessage>,
@@ -178,6 +223,7 @@ impl World {
         if self.machine.injects(ANSWERED_AT_ONCE) && mode == SaveMode::Sync {
             given.save = SaveMode::Periodic;
         }
+        given.keep.until_copied &= !self.machine.injects(UNTIL_TAKEN_FORGOTTEN);
         let (reply, receiver) = Reply::new();
         let input =
             StreamsInput::PutSettings { stream: stream_name(&name), settings: Box::new(given), reply };
@@ -205,7 +251,8 @@ impl World {
         let (reply, receiver) = Reply::new();
         let input = StreamsInput::Delete { stream: stream_name(&name), reply };
         let waiting = calls::Waiting::on(receiver, Answer::Done);
-        self.ask((input, move |call| MeantInput::Delete { call, name }), waiting, Then::Delete);
+        let then = Then::Delete { name: name.clone() };
+        self.ask((input, move |call| MeantInput::Delete { call, name }), waiting, then);
     }
 
     /// The disk becomes nearly full, or has room again.
@@ -222,38 +269,57 @@ impl World {
         let Some(stepped) = server.streams.step(count, &self.machine) else {
             return self.take_answers();
         };
+        let taken = self.stepped(stepped.inputs, stepped.batch.as_ref())?;
         if let Some(batch) = &stepped.batch {
             self.model.present.made(batch, &self.ledger, self.was_nearly_full)?;
-        }
-        let mut modes = self.model.present.modes.clone();
-        let mut taken = Vec::new();
-        for meant in stepped.inputs {
-            match meant {
-                MeantInput::Append { call, name, taken_by } => {
-                    let stream = taken_by.get().copied();
-                    let mode = modes.get(&name).copied().unwrap_or_default();
-                    taken.push((call, TakenAppend { stream, mode }));
+            for (_, call) in &taken {
+                if let SteppedCall::Subscription(seen) = call {
+                    seen.check_begun(&self.model.present)?;
                 }
-                MeantInput::Set { call, name, mode } => {
-                    modes.insert(name, mode);
-                    taken.push((call, TakenAppend { stream: None, mode }));
-                }
-                MeantInput::Delete { call, name } => {
-                    modes.remove(&name);
-                    taken.push((call, TakenAppend { stream: None, mode: SaveMode::Sync }));
-                }
-                MeantInput::Told => {}
             }
-        }
-        self.model.present.modes = modes;
-        if let Some(batch) = &stepped.batch {
             self.model.made(batch.head.seq)?;
         }
         let seq = self.model.latest();
-        for (call, append) in taken {
-            self.expectations.expect(call, partition(), seq, append);
+        for (call, stepped) in taken {
+            self.expectations.expect(call, partition(), seq, stepped);
         }
         self.take_answers()
+    }
+
+    /// What a step made of each of its inputs. The model is as before.
+    fn stepped(
+        &mut self,
+        inputs: Vec<MeantInput>,
+        batch: Option<&Batch>,
+    ) -> Checked<Vec<(CallId, SteppedCall)>> {
+        let mut modes = self.model.present.modes.clone();
+        let mut changes = SubscriptionChanges::of(&self.model.present, &self.ledger, batch)?;
+        let mut taken = Vec::new();
+        for meant in inputs {
+            taken.push(match meant {
+                MeantInput::Append { call, name, taken_by } => {
+                    let stream = taken_by.get().copied();
+                    let mode = modes.get(&name).copied().unwrap_or_default();
+                    (call, SteppedCall::Append(TakenAppend { stream, mode }))
+                }
+                MeantInput::Set { call, name, mode } => {
+                    modes.insert(name, mode);
+                    (call, SteppedCall::Other)
+                }
+                MeantInput::Delete { call, name } => {
+                    modes.remove(&name);
+                    changes.stream_deleted(&name)?;
+                    (call, SteppedCall::Other)
+                }
+                MeantInput::Subscription { call, asked } => {
+                    (call, SteppedCall::Subscription(Box::new(changes.take(asked)?)))
+                }
+                MeantInput::Told => continue,
+            });
+        }
+        changes.check_no_more()?;
+        self.model.present.modes = modes;
+        Ok(taken)
     }
 
     fn take_answers(&mut self) -> Checked {
@@ -264,10 +330,11 @@ impl World {
                 None => {
                     call.check_dropped(|_| self.partition_port().and_then(AnyPort::life))?;
                     self.expectations.forget(call.id);
+                    call.then.unanswered(&mut self.positions);
                 }
             }
         }
-        Ok(())
+        self.look_at_positions()
     }
 
     fn answered(&mut self, call: Call<Answer, Then>, answer: Answer) -> Checked {
@@ -275,18 +342,26 @@ impl World {
         let Some(((_, seq), taken)) = taken.into_iter().next() else { return Ok(()) };
         self.model.shown(seq);
         self.machine.trace.note(format_args!("call {} is answered", call.id));
-        match (call.then, answer) {
-            (Then::Append { name, given, expect_last_id }, Answer::Appended(Ok(outcomes))) => {
-                self.appended(&name, taken, (given, expect_last_id), outcomes)
-            }
-            (Then::Append { .. }, Answer::Appended(Err(problem))) => self.refused(&problem),
-            (Then::Set, Answer::Done(done)) => {
+        match (call.then, answer, taken) {
+            (
+                Then::Append { name, given, expect_last_id },
+                Answer::Appended(Ok(outcomes)),
+                SteppedCall::Append(taken),
+            ) => self.appended(&name, taken, (given, expect_last_id), outcomes),
+            (Then::Append { .. }, Answer::Appended(Err(problem)), _) => self.refused(&problem),
+            (Then::Set, Answer::Done(done), _) => {
                 self.counts.set += 1;
                 Invariant::AS_THE_MODEL.check(done.is_ok(), || format!("settings are refused: {done:?}"))
             }
-            (Then::Delete, Answer::Done(done)) => {
+            (Then::Delete { name }, Answer::Done(done), _) => {
+                if done.is_ok() {
+                    self.positions.stream_deleted(&name, seq);
+                }
                 let is_right = done.as_ref().err().is_none_or(|problem| problem.code == "unknown_stream");
                 Invariant::AS_THE_MODEL.check(is_right, || format!("a deletion is refused: {done:?}"))
+            }
+            (Then::Subscription(_), answer, SteppedCall::Subscription(seen)) => {
+                self.subscription_answered(&seen, seq, answer)
             }
             _ => Ok(()),
         }
@@ -300,6 +375,24 @@ impl World {
         };
         server.life = life;
         self.counts.lost += self.ledger.loaded(&self.model.present)?;
+        Ok(())
+    }
+
+    /// The partition was loaded: subscriptions are where callers were told, or where a call may
+    /// have brought them that was not answered.
+    fn look_at_positions(&mut self) -> Checked {
+        let Some(server) = self.server.as_mut() else { return Ok(()) };
+        let loads = server.loads.load(Ordering::Relaxed);
+        if std::mem::replace(&mut server.loads_seen, loads) == loads {
+            return Ok(());
+        }
+        for call in &self.calls.waiting {
+            call.then.unanswered(&mut self.positions);
+        }
+        let seq = self.model.latest();
+        let FoundPositions { kept, moved } = self.positions.loaded(&self.model.present, seq)?;
+        self.counts.positions_kept += kept;
+        self.counts.positions_moved += moved;
         Ok(())
     }
 }

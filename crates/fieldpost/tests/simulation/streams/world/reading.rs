@@ -7,7 +7,7 @@ use engine::streams::{OwnedMessage, StreamPage, StreamRead};
 
 use super::{World, partition, stream_name};
 use crate::harness::track::{AnyTrack, Past};
-use crate::harness::violation::{Checked, Invariant, unreadable};
+use crate::harness::violation::{Checked, Invariant};
 use crate::streams::message::GivenMessage;
 
 /// What a page must be held against.
@@ -37,21 +37,34 @@ impl World {
     }
 
     /// Reads a page, and looks at it. `None` where there is no stream, or the disk does not read.
-    fn page(&mut self, name: &str, query: &StreamRead) -> Checked<Option<StreamPage>> {
+    pub(super) fn page(&mut self, name: &str, query: &StreamRead) -> Checked<Option<StreamPage>> {
         let Some(server) = self.server.as_ref() else { return Ok(None) };
         let store = &*server.context.kernel.store;
         // What is read may fail where the disk does, and be shown by a batch that nobody knows yet.
         let page = server.context.streams.read(store, &stream_name(name), query);
-        let view = store.view(partition()).map_err(unreadable);
-        let (page, view) = match (page, view) {
-            (Ok(page), Ok(view)) => (page, view),
-            (Err(problem), _) if problem.code == "unknown_stream" => return Ok(None),
+        match (page, self.seen_batch()) {
+            (Ok(page), Some(seq)) => self.check_page(name, query, (page, seq)),
+            (Err(problem), _) if problem.code == "unknown_stream" => Ok(None),
             _ => {
                 self.counts.unreadable += 1;
-                return Ok(None);
+                Ok(None)
             }
-        };
-        let seq = view.head().seq;
+        }
+    }
+
+    /// The latest batch that whoever reads now sees; `None` where the disk does not read.
+    pub(super) fn seen_batch(&self) -> Option<u64> {
+        let server = self.server.as_ref()?;
+        server.context.kernel.store.view(partition()).ok().map(|view| view.head().seq)
+    }
+
+    /// Looks at a page that was read when this batch was the latest.
+    pub(super) fn check_page(
+        &mut self,
+        name: &str,
+        query: &StreamRead,
+        (page, seq): (StreamPage, u64),
+    ) -> Checked<Option<StreamPage>> {
         let state = self.model.at(seq, Past::Life)?;
         let Some((stream, found)) = state.named(name) else { return Ok(None) };
         let first = found.gone_to + 1;
@@ -71,22 +84,32 @@ impl World {
     pub(super) fn read_all(&mut self) -> Checked {
         for number in 0..self.plan.streams {
             let name = format!("s{number}");
-            let mut query =
-                StreamRead { after: 0, from: None, segments: Vec::new(), limit: 100, bytes_max: 1 << 20 };
-            let mut read = Vec::new();
-            while let Some(page) = self.page(&name, &query)? {
-                read.extend(page.items.iter().map(|item| item.id));
-                if page.is_end {
-                    break;
-                }
-                query.after = page.next_after;
-            }
+            let read = self.read_to_end(&name, 0, Vec::new())?;
             let expected = self.model.present.named(&name);
             let expected: Vec<u64> =
                 expected.map(|(_, found)| found.messages.keys().copied().collect()).unwrap_or_default();
             Invariant::READ_AS_ANSWERED.same(format_args!("all of {name}"), &read, &expected)?;
         }
         Ok(())
+    }
+
+    /// The ids of all messages of some segments that are behind one.
+    pub(super) fn read_to_end(
+        &mut self,
+        name: &str,
+        after: u64,
+        segments: Vec<Box<str>>,
+    ) -> Checked<Vec<u64>> {
+        let mut query = StreamRead { after, from: None, segments, limit: 100, bytes_max: 1 << 20 };
+        let mut read = Vec::new();
+        while let Some(page) = self.page(name, &query)? {
+            read.extend(page.items.iter().map(|item| item.id));
+            if page.is_end {
+                break;
+            }
+            query.after = page.next_after;
+        }
+        Ok(read)
     }
 }
 

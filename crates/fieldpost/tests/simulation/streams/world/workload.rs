@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
@@ -29,10 +30,15 @@ use crate::streams::counts::Counts;
 use crate::streams::ledger::Ledger;
 use crate::streams::model::Model;
 use crate::streams::plan::StreamsPlan;
+use crate::streams::positions::Positions;
+use crate::streams::readers::ReaderCalls;
 
 /// How long a run waits at the end: every block is closed by then, stored though that failed, and
 /// dropped if it does not stay for ever.
 const REST: Duration = Duration::from_secs(20 * 60);
+
+/// Calls of readers that are under way, at most.
+const READS_MAX: usize = 8;
 
 /// A kind of step that is this workload's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +51,13 @@ pub(crate) enum Act {
     Disk,
     Cold,
     LookAtCold,
+    Subscribe,
+    Unsubscribe,
+    ReadOn,
+    EndRead,
+    Commit,
+    Post,
+    ShowSubscription,
 }
 
 impl Workload for World {
@@ -66,6 +79,10 @@ impl Workload for World {
             machine: Rc::clone(machine),
             server: None,
             ledger: Ledger::default(),
+            positions: Positions::default(),
+            readers: ReaderCalls::default(),
+            reads: Vec::new(),
+            posts: Vec::new(),
             expectations: Expectations::new(),
             calls: Calls::new(),
             sent: Vec::new(),
@@ -80,7 +97,7 @@ impl Workload for World {
     }
 
     fn knobs(plan: &mut StreamsPlan) -> Vec<Knob<'_>> {
-        let weights = &mut plan.weights;
+        let (weights, subscriptions) = (&mut plan.weights, &mut plan.subscriptions);
         vec![
             Knob::new("streams", &mut plan.streams, 1),
             Knob::new("memory_bytes", &mut plan.memory_bytes, 500),
@@ -90,6 +107,12 @@ impl Workload for World {
             Knob::new("disk", &mut weights.disk, 0),
             Knob::new("cold", &mut weights.cold, 0),
             Knob::new("moving_percent", &mut plan.moving_percent, 0),
+            Knob::new("subscribe", &mut subscriptions.put, 0),
+            Knob::new("unsubscribe", &mut subscriptions.delete, 0),
+            Knob::new("read_on", &mut subscriptions.read, 0),
+            Knob::new("commit", &mut subscriptions.commit, 0),
+            Knob::new("post", &mut subscriptions.post, 0),
+            Knob::new("show", &mut subscriptions.show, 0),
         ]
     }
 
@@ -97,20 +120,31 @@ impl Workload for World {
         let context = process.context(&self.plan.settings);
         context.streams.disk_has(free_space(self.is_nearly_full));
         let (shared, memory_max) = (context.clone(), self.plan.memory_bytes as usize);
+        let loads = Arc::<AtomicU64>::default();
+        let counted = Arc::clone(&loads);
         let load = move || {
             let streams = &shared.streams;
             let loaded = StreamPartition::load(&*shared.kernel.store, partition(), memory_max)?;
             let loaded = loaded.on_disk(streams.free_space());
             let loaded = loaded.on_node(streams.node_name(), &*shared.kernel.store);
             streams.partition_loaded(partition(), &loaded);
+            counted.fetch_add(1, Ordering::Relaxed);
             Ok(loaded)
         };
         let (first, kernel) = (load()?, Arc::clone(&context.kernel));
         let effects = Arc::clone(&context.streams);
         let runner = Runner::new(partition(), first, Box::new(load), kernel, effects);
         let streams = Port::new(runner, process);
-        self.server =
-            Some(Server { context, streams, has_swept: false, done: None, has_failed: false, life: None });
+        self.server = Some(Server {
+            context,
+            streams,
+            has_swept: false,
+            done: None,
+            has_failed: false,
+            life: None,
+            loads,
+            loads_seen: 0,
+        });
         Ok(())
     }
 
@@ -126,16 +160,26 @@ impl Workload for World {
 
     fn power_failed(&mut self, _: PartitionId, kept: u64) {
         self.ledger.forget_after(kept);
+        self.positions.forget_after(kept);
     }
 
     fn bury(&mut self) {
+        // Whoever reads or posts is cut off with the process, and holds nothing after it.
+        self.reads.clear();
+        self.posts.clear();
+        self.readers = ReaderCalls::default();
         (self.server, self.phase.is_closing) = (None, false);
-        self.calls.waiting.clear();
+        for call in self.calls.waiting.drain(..) {
+            call.then.unanswered(&mut self.positions);
+        }
         self.expectations.clear();
     }
 
     fn acts(&self) -> Acts<Act> {
         let (weights, has_room, is_up) = (&self.plan.weights, self.has_room(), self.server.is_some());
+        let subscriptions = &self.plan.subscriptions;
+        let may_read = is_up && self.reads.len() < READS_MAX;
+        let may_end_read = has_room && !self.reads.is_empty();
         let outside = vec![
             (Act::Append, when(has_room, weights.append)),
             (Act::Set, when(has_room, weights.set)),
@@ -145,6 +189,13 @@ impl Workload for World {
             (Act::Disk, when(has_room, weights.disk)),
             (Act::Cold, when(is_up, weights.cold)),
             (Act::LookAtCold, when(is_up, weights.cold.div_ceil(2))),
+            (Act::Subscribe, when(has_room, subscriptions.put)),
+            (Act::Unsubscribe, when(has_room, subscriptions.delete)),
+            (Act::ReadOn, when(may_read, subscriptions.read)),
+            (Act::EndRead, when(may_end_read, subscriptions.read)),
+            (Act::Commit, when(has_room, subscriptions.commit)),
+            (Act::Post, when(has_room, subscriptions.post)),
+            (Act::ShowSubscription, when(is_up, subscriptions.show)),
         ];
         Acts { engine: Vec::new(), outside, surroundings: Vec::new() }
     }
@@ -159,12 +210,21 @@ impl Workload for World {
             Act::Disk => self.change_disk(!self.is_nearly_full),
             Act::Cold => self.change_cold(!self.cold.is_away()),
             Act::LookAtCold => self.look_at_cold(),
+            Act::Subscribe => self.subscribe(),
+            Act::Unsubscribe => self.unsubscribe(),
+            Act::ReadOn => self.read_on()?,
+            Act::EndRead => self.end_read()?,
+            Act::Commit => self.commit_unread()?,
+            Act::Post => self.post()?,
+            Act::ShowSubscription => self.show_subscription()?,
         }
         Ok(())
     }
 
     fn become_quiet(&mut self) {
         self.phase.is_quiet = true;
+        self.end_all_reads();
+        self.posts.clear();
         self.change_cold(false);
         if self.is_nearly_full {
             self.change_disk(false);
@@ -172,7 +232,7 @@ impl Workload for World {
     }
 
     fn act_at_rest(&mut self) -> Checked<bool> {
-        Ok(self.work())
+        Ok(self.work() || self.post_at_rest()?)
     }
 
     fn rest(&mut self) -> Checked<Rest> {
@@ -201,7 +261,7 @@ impl Workload for World {
             late.check(late_one.is_none(), || format!("{late_one:?} has not gone at {now:?}"))?;
             let is_old =
                 |at: Timestamp| keep.age_ms.is_some_and(|ms| at.after(Duration::from_millis(ms)) < now);
-            let old = found.blocks.values().find(|block| is_old(block.last_at));
+            let old = found.blocks.values().find(|block| is_old(block.last_at) && !present.is_held(block));
             late.check(old.is_none(), || format!("{old:?} is still there at {now:?}"))?;
             let bytes: u64 = found.blocks.values().map(|block| block.bytes).sum();
             let may_drop = found.row.settings.when_full == WhenFull::DropOldest;
@@ -216,6 +276,7 @@ impl Workload for World {
         }
         self.look_at_cold();
         self.check_files()?;
-        self.read_all()
+        self.read_all()?;
+        self.check_subscriptions_at_rest()
     }
 }
