@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use base::hash;
+use base::{LogLimit, hash};
 use blocklog::{Disk, RealDisk};
 use fieldpost_client::Client;
 use net::http::{HttpListener, WebAccess};
@@ -187,6 +187,16 @@ struct Agent {
     stop: watch::Sender<bool>,
 }
 
+fn log_options(config: &SpoolConfig) -> io::Result<SpoolLogOptions> {
+    let [machine_id, ..] = OF_MACHINE;
+    Ok(SpoolLogOptions {
+        bytes_max: config.bytes_max,
+        when_full: config.when_full,
+        place: place(&config.directory, &OF_MACHINE)?,
+        earlier_place: earlier_place(&config.directory, Path::new(machine_id))?,
+    })
+}
+
 impl Agent {
     async fn start(config: &SpoolConfig) -> Result<Self, SpoolError> {
         let unusable = |cause| match io::Error::kind(&cause) {
@@ -195,8 +205,7 @@ impl Agent {
         };
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open_dir(&config.directory, true).map_err(unusable)?);
         let damaged = RealDisk::open_dir(config.directory.join(DAMAGED_FOLDER), true).map_err(unusable)?;
-        let place = place(&config.directory, &OF_MACHINE).map_err(unusable)?;
-        let options = SpoolLogOptions { bytes_max: config.bytes_max, when_full: config.when_full, place };
+        let options = log_options(config).map_err(unusable)?;
         let refused = Arc::new(RefusedFile::open(Arc::clone(&disk)).map_err(unusable)?);
         let (log, writer) = SpoolLog::open(disk, Arc::new(damaged), options).map_err(unusable)?;
         let http = bind(config.listen)?;
@@ -228,6 +237,7 @@ impl Agent {
             saves,
             arrivals: Arc::clone(&arrivals),
             calls: Semaphore::new(CALLS_MAX),
+            conflicts_noted: LogLimit::default(),
             max_age: config.max_age,
             stop: stop.subscribe(),
         });
@@ -342,10 +352,27 @@ fn place(directory: &Path, of_machine: &[impl AsRef<Path>]) -> io::Result<u64> {
     let mut bytes = std::fs::metadata(directory)?.ino().to_le_bytes().to_vec();
     for file in of_machine {
         bytes.push(0);
-        // No system has all of them.
-        bytes.extend_from_slice(&std::fs::read(file).unwrap_or_default());
+        bytes.extend_from_slice(&of_system(file.as_ref())?);
     }
     Ok(hash::derived(1, &bytes))
+}
+
+/// The same, as the first two versions of the state have it.
+fn earlier_place(directory: &Path, machine_id: &Path) -> io::Result<u64> {
+    let mut bytes = std::fs::metadata(directory)?.ino().to_le_bytes().to_vec();
+    bytes.extend_from_slice(&of_system(machine_id)?);
+    Ok(hash::derived(1, &bytes))
+}
+
+/// What a file of the system says; nothing where there is none, or it is not for the agent. No
+/// system has all of them. Any other failure may pass, and would make this another place.
+fn of_system(file: &Path) -> io::Result<Vec<u8>> {
+    match std::fs::read(file) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Ok(Vec::new())
+        }
+        read => read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display()))),
+    }
 }
 
 /// Written beside its place and moved there, so that nobody reads half of it.
@@ -396,6 +423,16 @@ mod tests {
         places.sort_unstable();
         places.dedup();
         assert_eq!(places.len(), count, "{places:?}");
+    }
+
+    #[test]
+    fn what_the_system_does_not_have_makes_no_other_place_and_a_failure_makes_none() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let (missing, empty) = (folder.path().join("missing"), folder.path().join("empty"));
+        std::fs::write(&empty, "").expect("written");
+        assert_eq!(place(folder.path(), &[&missing]).ok(), place(folder.path(), &[&empty]).ok());
+        assert!(place(folder.path(), &[folder.path()]).is_err(), "a folder cannot be read");
+        assert!(earlier_place(folder.path(), folder.path()).is_err());
     }
 
     #[test]

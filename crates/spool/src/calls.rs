@@ -65,6 +65,14 @@ pub(crate) fn count_of_call(records: &[StoredRecord], in_flight: Option<CallInFl
     records.iter().take_while(|stored| stored.record.number <= end).count()
 }
 
+/// How many of these records are left of a call whose outcome is not known and that has lost some;
+/// 0 where it is whole.
+pub(crate) fn count_of_broken_call(records: &[StoredRecord], in_flight: Option<CallInFlight>) -> usize {
+    let count = count_of_call(records, in_flight);
+    let is_broken = |call: CallInFlight| call.records != 0 && call.records as usize != count;
+    if in_flight.is_some_and(is_broken) { count } else { 0 }
+}
+
 /// How many of these records are given up because of their age. A call whose outcome is not known
 /// is made again until all of its records are old.
 pub(crate) fn count_of_old(
@@ -135,8 +143,24 @@ pub(crate) fn call(kind: DestinationKind, records: &[StoredRecord], times: CallT
 }
 
 /// What a spool calls itself.
+pub(crate) fn name_of(identity: u64) -> String {
+    format!("spool-{identity:016x}")
+}
+
+/// What the spool that gave the number of a record calls itself.
 fn source_of(record: &SpoolRecord) -> String {
-    format!("spool-{:016x}", record.identity)
+    name_of(record.identity)
+}
+
+/// Whether a message is forwarded with a source and an external id of the spool's.
+pub(crate) fn gets_source(record: &SpoolRecord) -> bool {
+    record.entry.key.is_none()
+        && KnownFields::of(&record.entry.body).is_some_and(|fields| lacks_source(&fields))
+}
+
+/// Whether a message has neither a source nor an external id.
+fn lacks_source(fields: &KnownFields<'_>) -> bool {
+    fields.source.is_none() && fields.external_id.is_none()
 }
 
 /// A body with what makes it take effect once, and with its time of receipt, where it has none.
@@ -156,7 +180,7 @@ fn forwarded(kind: DestinationKind, record: &SpoolRecord, times: CallTimes) -> C
     if kind == DestinationKind::Reports && fields.id.is_none() {
         added.push_str(&format!("\"id\":\"{identity:016x}-{number}\","));
     }
-    if kind == DestinationKind::Stream && fields.source.is_none() && fields.external_id.is_none() {
+    if kind == DestinationKind::Stream && lacks_source(&fields) {
         added.push_str(&format!("\"source\":\"{}\",\"external_id\":{number},", source_of(record)));
     }
     if times.stamped && fields.ts.is_none() && record.received >= CLOCK_RIGHT_FROM {
@@ -252,6 +276,20 @@ mod tests {
     }
 
     #[test]
+    fn a_message_gets_a_source_only_if_it_has_none_and_stands_alone() {
+        let stream = Destination::stream("ns", "s").expect("right names");
+        for (body, key, expect) in [
+            (r#"{"payload":1}"#, None, true),
+            (r#"{"payload":1,"source":null}"#, None, true),
+            (r#"{"payload":1,"source":"s","external_id":1}"#, None, false),
+            (r#"{"payload":1}"#, Some("k"), false),
+            ("nonsense", None, false),
+        ] {
+            assert_eq!(gets_source(&stored(1, &stream, body, key).record), expect, "{body} {key:?}");
+        }
+    }
+
+    #[test]
     fn a_call_has_no_more_reports_of_a_device_than_the_server_knows_ids() {
         let to = Destination::reports();
         let report = |number: u64| {
@@ -300,13 +338,24 @@ mod tests {
     fn age_cuts_no_call_whose_outcome_is_not_known() {
         let to = Destination::queue("ns", "q").expect("right names");
         let records: Vec<_> = (3..=9).map(|number| stored(number, &to, "{}", None)).collect();
-        let call = |end| Some(CallInFlight { end, begun: Timestamp(0), is_cut: false });
+        let call = |end| Some(CallInFlight { end, begun: Timestamp(0), records: 0 });
         for (in_flight, old_until, expect) in
             [(None, 2, 0), (None, 5, 3), (call(6), 5, 0), (call(6), 6, 4), (call(6), 8, 6), (call(2), 5, 3)]
         {
             let old = count_of_old(&records, in_flight, |record| record.number <= old_until);
             assert_eq!(old, expect, "{in_flight:?} {old_until}");
         }
+    }
+
+    #[test]
+    fn a_call_that_has_lost_some_of_its_records_is_broken() {
+        let to = Destination::queue("ns", "q").expect("right names");
+        let records: Vec<_> = (3..=9).map(|number| stored(number, &to, "{}", None)).collect();
+        for (end, count, expect) in [(6, 4, 0), (6, 5, 4), (6, 0, 0), (2, 2, 0), (9, u32::MAX, 7)] {
+            let call = CallInFlight { end, begun: Timestamp(0), records: count };
+            assert_eq!(count_of_broken_call(&records, Some(call)), expect, "{end} {count}");
+        }
+        assert_eq!(count_of_broken_call(&records, None), 0);
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod rotation;
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -65,9 +65,10 @@ enum FollowStart {
     /// Nothing of this path was read yet: at the end of the file. The position is in the file of
     /// another path.
     FirstTime(Option<FollowPosition>),
-    /// The file was missing in this file system: at its start, if it was made there. If it comes
-    /// with another file system, it is not new.
-    Missing(u64),
+    /// The file was missing in this file system: at its start, if it was made there. In another
+    /// file system it is new only if it was made since then: it may have come with a mount, and
+    /// file systems have other numbers after another boot.
+    Missing { device: u64, since: Timestamp },
     /// Where it stopped. Rotated files are sought at the start, and again once the path is there.
     Stopped { position: FollowPosition, is_sought: bool },
     /// The file before is read: at the start of the present one.
@@ -106,7 +107,7 @@ impl FileFollower {
         let is_ours = [0, path_hash].contains(&log.followed_path());
         let start = match log.followed() {
             Some(position) if is_ours => match position.missing_in() {
-                Some(device) => FollowStart::Missing(device),
+                Some((device, since)) => FollowStart::Missing { device, since },
                 None => FollowStart::Stopped { position, is_sought: false },
             },
             elsewhere => FollowStart::FirstTime(elsewhere),
@@ -144,7 +145,8 @@ impl FileFollower {
             };
             if is_cut(open)? {
                 // What was written between the last look and the cut is in the copy.
-                *open = match find(&self.path, open.position) {
+                let is_path_known = self.taker.log.followed_path() == self.path_hash;
+                *open = match find(&self.path, open.position, is_path_known) {
                     Some(copy) => FollowedFile::resumed(copy, open.position)?,
                     None => {
                         tracing::warn!(file = %self.path.display(), "the file was cut; lines may be lost");
@@ -176,13 +178,14 @@ impl FileFollower {
         self.open = match (self.start, present) {
             (FollowStart::FirstTime(elsewhere), Some(present)) => Some(self.begin_first(present, elsewhere)?),
             (FollowStart::FirstTime(_), None) => {
-                let device = rotation::device_above(&self.path)?;
-                self.remember(FollowPosition::of_no_file(device))?;
-                self.start = FollowStart::Missing(device);
+                let (device, since) = (rotation::device_above(&self.path)?, now());
+                self.remember(FollowPosition::of_no_file(device, since))?;
+                self.start = FollowStart::Missing { device, since };
                 None
             }
-            (FollowStart::Missing(device), Some(present)) if present.device()? != device => {
-                Some(self.begin_first(present, None)?)
+            (FollowStart::Missing { device, since }, Some(present)) => {
+                let is_new = rotation::device_above(&self.path)? == device || present.is_made_since(since)?;
+                Some(if is_new { present } else { self.begin_first(present, None)? })
             }
             (FollowStart::Stopped { is_sought: true, .. }, None) => None,
             (FollowStart::Stopped { position, .. }, present) => {
@@ -190,7 +193,8 @@ impl FileFollower {
                 self.start = FollowStart::Stopped { position, is_sought: true };
                 open
             }
-            (FollowStart::Missing(_) | FollowStart::NextFile, present) => present,
+            (FollowStart::Missing { .. }, None) => None,
+            (FollowStart::NextFile, present) => present,
         };
         if self.open.is_some() {
             self.start = FollowStart::NextFile;
@@ -217,20 +221,33 @@ impl FileFollower {
         Ok(open)
     }
 
-    /// Goes on in the file that was being read. Where that is gone, it goes on in the first one
-    /// that was made after the spool stopped.
+    /// Goes on in the file that was being read, or behind it. A path that was not known is from
+    /// now on.
     fn resume(
         &self,
         position: FollowPosition,
         present: Option<FollowedFile>,
     ) -> io::Result<Option<FollowedFile>> {
-        if let Some(file) = find(&self.path, position) {
-            let open = FollowedFile::resumed(file, position)?;
-            if self.taker.log.followed_path() != self.path_hash {
-                self.remember(open.position)?;
-            }
-            return Ok(Some(open));
+        let is_path_known = self.taker.log.followed_path() == self.path_hash;
+        let open = match find(&self.path, position, is_path_known) {
+            Some(file) => Some(FollowedFile::resumed(file, position)?),
+            None => self.resume_behind(position, present)?,
+        };
+        if let Some(open) = &open
+            && !is_path_known
+        {
+            self.remember(open.position)?;
         }
+        Ok(open)
+    }
+
+    /// The file that was being read is gone: goes on in the first one that was made after the spool
+    /// stopped.
+    fn resume_behind(
+        &self,
+        position: FollowPosition,
+        present: Option<FollowedFile>,
+    ) -> io::Result<Option<FollowedFile>> {
         let open = match self.first_since_stop()? {
             Some(file) => Some(FollowedFile::from_start(file)?),
             None => present,
@@ -247,11 +264,8 @@ impl FileFollower {
     /// The oldest file that was rotated away since the spool stopped.
     fn first_since_stop(&self) -> io::Result<Option<File>> {
         // Before it took anything, nothing tells what is new.
-        let Some(stopped) = u64::try_from(self.stopped.0).ok().filter(|stopped| *stopped > 0) else {
-            return Ok(None);
-        };
-        let left = LEFT_AFTER + QUIET_FOR;
-        let after = (UNIX_EPOCH + Duration::from_millis(stopped)).checked_sub(left).unwrap_or(UNIX_EPOCH);
+        let Some(stopped) = moment(self.stopped) else { return Ok(None) };
+        let after = stopped.checked_sub(LEFT_AFTER + QUIET_FOR).unwrap_or(UNIX_EPOCH);
         rotation::next(&self.path, RotatedAfter::Moment(after))
     }
 
@@ -283,9 +297,10 @@ impl FollowedFile {
         Ok(Self { file, position, searched: 0, replaced_at: None })
     }
 
-    /// The file system that it is in.
-    fn device(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.dev())
+    /// Whether it was made at that time or later; not where that time is not known.
+    fn is_made_since(&self, since: Timestamp) -> io::Result<bool> {
+        let made = rotation::made(&self.file.metadata()?);
+        Ok(moment(since).is_some_and(|since| made >= since))
     }
 
     /// The position behind so many bytes.
@@ -388,6 +403,12 @@ impl LineTaker {
     fn entry(&self, body: Vec<u8>) -> SpoolEntry {
         SpoolEntry { destination: self.to.clone(), items: 1, key: None, follow: None, body: body.into() }
     }
+}
+
+/// A time of the spool's clock; `None` where it is not known.
+fn moment(time: Timestamp) -> Option<SystemTime> {
+    let since_epoch = u64::try_from(time.0).ok().filter(|time| *time > 0)?;
+    Some(UNIX_EPOCH + Duration::from_millis(since_epoch))
 }
 
 fn not_stored(error: AppendError) -> io::Error {

@@ -5,8 +5,9 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use base::LogLimit;
 use fieldpost_client::Client;
 use net::listen::stopped;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -45,6 +46,8 @@ pub(crate) struct Forwarding {
     pub(crate) saves: SaveRequests,
     pub(crate) arrivals: Arc<RecordArrivals>,
     pub(crate) calls: Semaphore,
+    /// Lines of the log about messages in whose place the server has others.
+    pub(crate) conflicts_noted: LogLimit<Destination>,
     /// Older records are given up.
     pub(crate) max_age: Option<Duration>,
     pub(crate) stop: watch::Receiver<bool>,
@@ -118,7 +121,7 @@ impl Forwarder {
             return ForwardStep::Empty;
         }
         let in_flight = shared.log.in_flight(&self.destination);
-        if self.give_up_cut(&records, in_flight) || self.give_up_old(&records, in_flight) {
+        if self.give_up_broken(&records, in_flight) || self.give_up_old(&records, in_flight) {
             return ForwardStep::Moved;
         }
         let end = in_flight.map(|call| call.end);
@@ -134,18 +137,18 @@ impl Forwarder {
         tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
-    /// What is left of a call that was cut goes too: it may have taken effect already, and under
-    /// another key it would take effect again. Whether there was any.
-    fn give_up_cut(&mut self, records: &[StoredRecord], in_flight: Option<CallInFlight>) -> bool {
-        let count = calls::count_of_call(records, in_flight.filter(|call| call.is_cut));
+    /// What is left of a call that has lost some of its records goes too: it may have taken effect
+    /// already, and under another key it would take effect again. Whether there was any.
+    fn give_up_broken(&mut self, records: &[StoredRecord], in_flight: Option<CallInFlight>) -> bool {
+        let count = calls::count_of_broken_call(records, in_flight);
         if count == 0 {
             return false;
         }
         let items = self.give_up(&records[..count]);
         tracing::warn!(
             destination = %self.destination, items,
-            "jobs of a call whose answer was lost are dropped: the first of them had to go because the spool \
-             was full; if that happens often, raise --max-bytes"
+            "jobs of a call whose answer was lost are dropped, because others of it are gone; if the spool is \
+             full often, raise --max-bytes"
         );
         true
     }
@@ -168,13 +171,13 @@ impl Forwarder {
         let number = |stored: Option<&StoredRecord>| stored.map_or(0, |stored| stored.record.number);
         let (first, last) = (number(records.first()), number(records.last()));
         let before = shared.log.in_flight(&self.destination).filter(|call| call.end == last);
-        let call = before.unwrap_or(CallInFlight { end: last, begun: now(), is_cut: false });
+        let call = before.unwrap_or(CallInFlight { end: last, begun: now(), records: records.len() as u32 });
         if kind == DestinationKind::Queue && !shared.log.begin_call(&self.destination, first, call) {
             // Since they were read, some had to make room for newer ones.
             return ForwardStep::Moved;
         }
-        // Of reports the server knows a few ids only, and a call of jobs is known by its first and
-        // its last: what was done before must not come again with this call.
+        // The server knows the last few ids of a device, and a call of jobs by its first and its
+        // last. So what was done before must not come again with this call.
         if kind != DestinationKind::Stream && !shared.saves.save().await {
             if before.is_none() {
                 shared.log.forget_call(&self.destination);
@@ -184,15 +187,28 @@ impl Forwarder {
         let verdict = self.call(kind, records, CallTimes { stamped: true, begun: call.begun }).await;
         match verdict {
             ForwardVerdict::Taken { refused, conflicts } => {
-                self.count_conflicts(conflicts);
+                self.count_conflicts(records, &conflicts);
                 self.taken(kind, records, refused).await
             }
             ForwardVerdict::Wait { error, retry_after, is_undone } => {
                 if is_undone && before.is_none() {
-                    // The next one is another call, and its jobs count their delays from then.
+                    // The next one is another call, and its jobs count their delays from then. That
+                    // is saved: after a loss of power its rest would count as published.
                     shared.log.forget_call(&self.destination);
+                    if kind == DestinationKind::Queue {
+                        shared.saves.save_soon();
+                    }
                 }
                 self.later(error, retry_after)
+            }
+            ForwardVerdict::Refused(reason) if before.is_some() && is_taken(records, &reason) => {
+                // On their own, with keys of their own, they would take effect again.
+                let items = self.give_up(records);
+                tracing::warn!(
+                    destination = %self.destination, items, detail = reason.detail,
+                    "jobs of a call whose answer was lost are dropped: the server has taken a call with its key"
+                );
+                ForwardStep::Moved
             }
             ForwardVerdict::Refused(_) if records.len() > 1 => {
                 self.alone_until = last;
@@ -280,14 +296,21 @@ impl Forwarder {
 
     /// What the server keeps is under the same source and external id. So whoever gives these has
     /// given them twice: a sender, or this spool and a copy of it.
-    fn count_conflicts(&self, conflicts: u64) {
-        if conflicts > 0 {
-            self.shared.log.count_conflicts(conflicts);
+    fn count_conflicts(&self, records: &[StoredRecord], conflicts: &[usize]) {
+        if conflicts.is_empty() {
+            return;
+        }
+        self.shared.log.count_conflicts(conflicts.len() as u64);
+        let is_numbered_here =
+            |index: &&usize| records.get(**index).is_some_and(|stored| calls::gets_source(&stored.record));
+        let conflicts = conflicts.iter().filter(is_numbered_here).count();
+        if conflicts > 0
+            && let Some(left_out) = self.shared.conflicts_noted.take(self.destination.clone(), Instant::now())
+        {
             tracing::warn!(
-                destination = %self.destination, conflicts,
-                "the server has other messages under the same source and external_id, and keeps those; if \
-                 the senders give none of their own, stop this spool, delete state.a and state.b, and start \
-                 it again: then it has an identity of its own"
+                destination = %self.destination, conflicts, left_out,
+                "the server has other messages under this spool's numbers; in a folder that was copied or put \
+                 back, make a file new-identity and restart"
             );
         }
     }
@@ -325,6 +348,11 @@ impl Forwarder {
         self.wait = (self.wait * 2).min(WAIT_MAX);
         ForwardStep::Later(wait.max(retry_after.unwrap_or_default().min(WAIT_ASKED_MAX)))
     }
+}
+
+/// Whether the server has taken a call with the key that the spool gave these jobs.
+fn is_taken(records: &[StoredRecord], reason: &RefusalReason) -> bool {
+    reason.is_key_reused() && records.iter().all(|stored| stored.record.entry.key.is_none())
 }
 
 fn items_of(records: &[StoredRecord]) -> u64 {

@@ -22,6 +22,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::calls::name_of;
 use crate::destination::Destination;
 use crate::items::{self, SpoolBody};
 use crate::keeper::SpoolIntake;
@@ -44,6 +45,8 @@ const _: () = assert!(BODIES_BYTES_MAX >= JSON_BODY_BYTES_MAX, "the largest body
 pub(crate) struct SpoolHttp {
     intake: SpoolIntake,
     log: Arc<SpoolLog>,
+    /// What the spool calls itself.
+    own_name: Arc<str>,
     room: Arc<Semaphore>,
     decoders: Arc<Decoders>,
     registry: Arc<Registry>,
@@ -54,7 +57,8 @@ impl SpoolHttp {
         let decoders = Decoders::default();
         decoders.register(&mut registry);
         let room = Arc::new(Semaphore::new(BODIES_BYTES_MAX / BODY_UNIT_BYTES));
-        Self { intake, log, room, decoders: Arc::new(decoders), registry: Arc::new(registry) }
+        let own_name = name_of(log.identity()).into();
+        Self { intake, log, own_name, room, decoders: Arc::new(decoders), registry: Arc::new(registry) }
     }
 
     pub(crate) fn routes(self) -> Router {
@@ -78,7 +82,8 @@ impl SpoolHttp {
         let (head, body) = request.into_parts();
         let (bytes, _room) = timeout(BODY_MAX, self.read(body)).await.map_err(|_| too_slow())??;
         let key = key_of(&head.headers)?;
-        let body = SpoolBody { bytes: &bytes, is_lines: is_ndjson(&head.headers), key };
+        let is_lines = is_ndjson(&head.headers);
+        let body = SpoolBody { bytes: &bytes, is_lines, key, own_name: &self.own_name };
         let made = getrandom::u64().map_err(|error| Problem::unavailable(error.to_string()))?;
         let entries = items::entries(to, &body, || format!("spool-{made:016x}-{}", bytes.len()))?;
         drop(bytes);

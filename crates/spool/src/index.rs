@@ -185,7 +185,7 @@ impl WaitingIndex {
     }
 
     /// Everything that waits in a segment is given up; its items. A call that reaches beyond the
-    /// segment may have taken effect as a whole: it is marked, so that its rest is not forwarded.
+    /// segment stays known: it may have taken effect as a whole, so its rest is not forwarded.
     pub(crate) fn give_up(&mut self, first: u64) -> u64 {
         let next = self.segments.range(first + 1..).next().map_or(self.newest, |(next, _)| next - 1);
         let Some(segment) = self.segments.remove(&first) else { return 0 };
@@ -194,8 +194,7 @@ impl WaitingIndex {
             let Some(waiting) = segment.waiting.get(&lane.id) else { continue };
             lane.waiting.subtract(*waiting);
             lane.cursor = lane.cursor.max(next);
-            let rest = lane.in_flight.filter(|call| call.end > next);
-            lane.in_flight = rest.map(|call| CallInFlight { is_cut: true, ..call });
+            lane.in_flight = lane.in_flight.filter(|call| call.end > next);
             items += waiting.items;
         }
         self.lanes.retain(|_, lane| lane.waiting.records > 0);
@@ -295,12 +294,12 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_reaches_beyond_what_is_given_up_is_cut() {
+    fn a_call_that_reaches_beyond_what_is_given_up_stays_known() {
         let mut index = index(7);
-        let call = CallInFlight { end: 5, begun: Timestamp(1), is_cut: false };
+        let call = CallInFlight { end: 5, begun: Timestamp(1), records: 3 };
         index.lanes.get_mut(&queue("a")).expect("it waits").in_flight = Some(call);
         index.give_up(1);
-        assert_eq!(index.lanes[&queue("a")].in_flight, Some(CallInFlight { is_cut: true, ..call }));
+        assert_eq!(index.lanes[&queue("a")].in_flight, Some(call));
         assert_eq!(index.lanes[&queue("b")].in_flight, None);
         index.give_up(4);
         assert_eq!(index.lanes[&queue("a")].in_flight, None, "nothing of it is left");

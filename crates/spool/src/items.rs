@@ -29,6 +29,9 @@ pub(crate) struct SpoolBody<'a> {
     pub(crate) is_lines: bool,
     /// The caller's `Idempotency-Key`.
     pub(crate) key: Option<&'a str>,
+    /// What the spool calls itself: keys and sources of others do not begin with it, since the
+    /// server would take what the spool sends for theirs.
+    pub(crate) own_name: &'a str,
 }
 
 /// What is to be spooled of a body. `new_key` makes a key for a request that has to stay together
@@ -47,7 +50,7 @@ pub(crate) fn entries(
         DestinationKind::Stream => Some("messages"),
     };
     if body.is_lines && to.kind() != DestinationKind::Queue {
-        return lines(to, body.bytes);
+        return lines(to, body);
     }
     let text = text_of(body.bytes)?;
     let Some(array) = array else {
@@ -58,10 +61,11 @@ pub(crate) fn entries(
         return Ok(vec![one(to, text)]);
     };
     if let Some(key) = body.key {
-        check_key(key)?;
+        check_key(key, body.own_name)?;
     }
     let members = object(text)?;
     let Some(many) = members.get(array) else {
+        check_source(to, text.as_bytes(), body.own_name)?;
         return Ok(match body.key {
             Some(key) => vec![whole(to, text, key.to_owned(), 1)],
             None => vec![one(to, text)],
@@ -74,6 +78,9 @@ pub(crate) fn entries(
         let detail = format!("{array} has {} items; 1 to {ITEMS_MAX} are right", items.len());
         return Err(Problem::not_allowed(code, detail));
     }
+    for item in &items {
+        check_source(to, item.get().as_bytes(), body.own_name)?;
+    }
     if body.key.is_some() || members.len() > 1 {
         let key = body.key.map_or_else(new_key, ToOwned::to_owned);
         return Ok(vec![whole(to, text, key, items.len() as u32)]);
@@ -83,9 +90,10 @@ pub(crate) fn entries(
 
 /// One entry for each line that is not blank. A line that is no JSON is the server's to refuse: it
 /// stays what it is until it is forwarded.
-fn lines(to: &Destination, bytes: &[u8]) -> Result<Vec<SpoolEntry>, Problem> {
+fn lines(to: &Destination, body: &SpoolBody<'_>) -> Result<Vec<SpoolEntry>, Problem> {
     let mut entries = Vec::new();
-    for line in bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()) {
+    let lines = body.bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    for line in lines.filter(|line| !line.is_empty()) {
         if line.len() > NDJSON_LINE_BYTES_MAX {
             return Err(too_long("a line"));
         }
@@ -93,6 +101,7 @@ fn lines(to: &Destination, bytes: &[u8]) -> Result<Vec<SpoolEntry>, Problem> {
             let detail = format!("more than {LINES_MAX} lines; send them in several requests");
             return Err(Problem::new(413, "body_too_large", detail));
         }
+        check_source(to, line, body.own_name)?;
         entries.push(one_line(to, line));
     }
     Ok(entries)
@@ -131,11 +140,33 @@ fn too_long(what: &str) -> Problem {
     Problem::new(413, "body_too_large", detail)
 }
 
-fn check_key(key: &str) -> Result<(), Problem> {
+fn check_key(key: &str, own_name: &str) -> Result<(), Problem> {
     let is_right =
         (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let detail = format!("an Idempotency-Key has 1 to {KEY_BYTES_MAX} printable ASCII characters");
-    if is_right { Ok(()) } else { Err(Problem::not_allowed("invalid_idempotency_key", detail)) }
+    if !is_right {
+        return Err(Problem::not_allowed("invalid_idempotency_key", detail));
+    }
+    if key.starts_with(own_name) {
+        let detail = format!("an Idempotency-Key that begins with {own_name} is this spool's own");
+        return Err(Problem::not_allowed("invalid_idempotency_key", detail));
+    }
+    Ok(())
+}
+
+/// Whether a message has a source that only the spool gives.
+fn check_source(to: &Destination, message: &[u8], own_name: &str) -> Result<(), Problem> {
+    // Few messages have the name, or an escape that hides it: only those are taken apart.
+    let is_likely = to.kind() == DestinationKind::Stream
+        && (memchr::memchr(b'\\', message).is_some()
+            || memchr::memmem::find(message, own_name.as_bytes()).is_some());
+    let fields = if is_likely { KnownFields::of(message) } else { None };
+    let source = fields.and_then(|fields| serde_json::from_str::<String>(fields.source?.get()).ok());
+    if source.is_some_and(|source| source.starts_with(own_name)) {
+        let detail = format!("a source that begins with {own_name} is this spool's own");
+        return Err(Problem::not_allowed("invalid_name", detail));
+    }
+    Ok(())
 }
 
 /// What is looked at of a report or a message when it is forwarded.
@@ -173,7 +204,7 @@ mod tests {
         is_lines: bool,
         key: Option<&str>,
     ) -> Result<Vec<String>, &'static str> {
-        let body = SpoolBody { bytes: text.as_bytes(), is_lines, key };
+        let body = SpoolBody { bytes: text.as_bytes(), is_lines, key, own_name: "spool-01" };
         let entries = entries(to, &body, || "made".to_owned()).map_err(|problem| problem.code)?;
         let told = |entry: SpoolEntry| {
             let key = entry.key.map_or_else(String::new, |key| format!("{key} {}: ", entry.items));
@@ -241,6 +272,40 @@ mod tests {
             &[
                 (behind, false, None, Ok(&[&format!("made 1: {behind}")])),
                 ("{}\n{}", true, None, Ok(&["{}", "{}"])),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_only_the_spool_gives_is_refused_and_that_of_other_spools_is_not() {
+        let own = r#"{"payload":1,"source":"spool-01","external_id":7}"#;
+        let hidden = r#"{"payload":1,"s\u006furce":"sp\u006fol-01-x","external_id":7}"#;
+        let others = r#"{"payload":"spool-01","source":"spool-02","external_id":7}"#;
+        let many =
+            |message: &str, beside: &str| format!(r#"{{"messages":[{{"payload":0}},{message}]{beside}}}"#);
+        let stream = Destination::stream("ns", "s").expect("right names");
+        for own in [own, hidden] {
+            for (text, is_lines, key) in [
+                (own.to_owned(), false, None),
+                (own.to_owned(), false, Some("k")),
+                (format!("{{\"payload\":0}}\n{own}"), true, None),
+                (many(own, ""), false, None),
+                (many(own, r#","expect_last_id":"7""#), false, None),
+            ] {
+                assert_eq!(told(&stream, &text, is_lines, key), Err("invalid_name"), "{text}");
+            }
+        }
+        for text in [others.to_owned(), many(others, "")] {
+            assert!(told(&stream, &text, false, Some("spool-02-1-2")).is_ok(), "{text}");
+        }
+        let queue = Destination::queue("ns", "q").expect("right names");
+        let job = r#"{"payload":1}"#;
+        check(
+            &queue,
+            &[
+                (job, false, Some("spool-01-1-2"), Err("invalid_idempotency_key")),
+                (job, false, Some("spool-02-1-2"), Ok(&[r#"spool-02-1-2 1: {"payload":1}"#])),
+                (own, false, None, Ok(&[own])),
             ],
         );
     }

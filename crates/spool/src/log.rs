@@ -20,7 +20,7 @@ use crate::destination::Destination;
 use crate::index::{DoneRecord, SegmentSummary, WaitingIndex};
 use crate::record::{FollowPosition, SpoolRecord};
 use crate::segment_reader::{SegmentReader, SegmentStep};
-use crate::state::{CallInFlight, SpoolTotals, StateFiles};
+use crate::state::{CallInFlight, SpoolState, SpoolTotals, StateFiles};
 
 pub(crate) use commit::{AppendError, SpoolWriter};
 
@@ -29,6 +29,8 @@ const SEGMENT_SUFFIX: &str = ".seg";
 /// While a segment is written anew.
 const REWRITE_FILE: &str = "rewrite.tmp";
 const LOCK_FILE: &str = "lock";
+/// Where there is a file of this name, the spool gets a new identity at its start, once.
+const NEW_IDENTITY_FILE: &str = "new-identity";
 
 /// Segments are a sixteenth of the whole, within these bounds, in bytes.
 const SEGMENT_PART: u64 = 16;
@@ -54,9 +56,16 @@ pub(crate) struct SpoolLogOptions {
     pub(crate) when_full: SpoolFullChoice,
     /// Where this is: files that were copied elsewhere get another identity there.
     pub(crate) place: u64,
+    /// The same, as the first two versions of the state have it.
+    pub(crate) earlier_place: u64,
 }
 
 impl SpoolLogOptions {
+    /// Whether a state is from here.
+    fn is_place_of(&self, state: &SpoolState) -> bool {
+        state.place == if state.has_earlier_place { self.earlier_place } else { self.place }
+    }
+
     pub(crate) fn segment_bytes(&self) -> u64 {
         (self.bytes_max / SEGMENT_PART).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
     }
@@ -169,6 +178,12 @@ impl SpoolLog {
 
     fn upkeep(&self) -> MutexGuard<'_, ()> {
         self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// In the ids of what is accepted from now on.
+    #[must_use]
+    pub(crate) fn identity(&self) -> u64 {
+        self.saved().identity
     }
 
     /// What there is.
@@ -356,7 +371,8 @@ impl SpoolLog {
             if is_damaged {
                 self.repair(first, generation)?;
             }
-            if ended || is_damaged {
+            // Behind a damaged place it goes on: a call is repeated with all that is left of it.
+            if ended {
                 break;
             }
         }

@@ -56,7 +56,7 @@ pub(crate) struct SpoolEntry {
 pub(crate) struct FollowPosition {
     /// Which file: its device and inode, mixed. Where there was none, the device alone.
     pub(crate) file: u64,
-    /// Bytes that are read.
+    /// Bytes that are read. Where there was no file, when it was first missed, in milliseconds.
     pub(crate) offset: u64,
     /// So many of its first bytes ..
     pub(crate) head_bytes: u32,
@@ -154,14 +154,16 @@ impl FollowPosition {
     /// Stands for a checksum where no file was there: that of no bytes is 0.
     const NO_FILE: u32 = 1;
 
-    /// No file was there yet, only the file system in which it was missing.
-    pub(crate) fn of_no_file(device: u64) -> Self {
-        Self { file: device, offset: 0, head_bytes: 0, head_checksum: Self::NO_FILE }
+    /// No file was there yet, only the file system in which it was missing, and since when.
+    pub(crate) fn of_no_file(device: u64, since: Timestamp) -> Self {
+        let offset = since.0.max(0).cast_unsigned();
+        Self { file: device, offset, head_bytes: 0, head_checksum: Self::NO_FILE }
     }
 
-    /// The file system in which the file was missing; `None` where it was there.
-    pub(crate) fn missing_in(&self) -> Option<u64> {
-        (self.head_bytes == 0 && self.head_checksum == Self::NO_FILE).then_some(self.file)
+    /// The file system in which the file was missing, and since when; `None` where it was there.
+    pub(crate) fn missing_in(&self) -> Option<(u64, Timestamp)> {
+        let is_missing = self.head_bytes == 0 && self.head_checksum == Self::NO_FILE;
+        is_missing.then_some((self.file, Timestamp(self.offset.cast_signed())))
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

@@ -11,6 +11,8 @@ use crate::destination::DestinationKind;
 const QUEUE_FULL: &str = "queue_full";
 /// The code of a server that takes no calls yet.
 const STARTING: &str = "starting";
+/// The key came before, with another body.
+const KEY_REUSED: &str = "idempotency_key_reused";
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +21,8 @@ pub(crate) enum ForwardVerdict {
     Taken {
         /// Lines that are refused for good.
         refused: Vec<RefusedLine>,
-        /// Messages in whose place the server has another one, and keeps it.
-        conflicts: u64,
+        /// The indexes of messages in whose place the server has another one, and keeps it.
+        conflicts: Vec<usize>,
     },
     /// Nothing has taken effect, and nothing of it ever will as it is.
     Refused(RefusalReason),
@@ -41,6 +43,13 @@ pub(crate) struct RefusalReason {
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) detail: String,
+}
+
+impl RefusalReason {
+    /// Whether the server has taken another call under the same key.
+    pub(crate) fn is_key_reused(&self) -> bool {
+        self.status == 422 && self.code == KEY_REUSED
+    }
 }
 
 /// A line that was refused. Lines count from 1.
@@ -66,8 +75,7 @@ struct MessageTally {
 
 #[derive(Deserialize)]
 struct TalliedMessage {
-    #[serde(default)]
-    conflict: bool,
+    conflict: Option<bool>,
 }
 
 /// The verdict on a call with so many items.
@@ -111,13 +119,12 @@ fn taken(kind: DestinationKind, items: usize, status: u16, body: &[u8]) -> Forwa
     )
 }
 
-/// In how many messages' place the server has another one.
-fn conflicts(kind: DestinationKind, body: &[u8]) -> u64 {
-    if kind != DestinationKind::Stream {
-        return 0;
-    }
-    let tally = serde_json::from_slice::<MessageTally>(body);
-    tally.map_or(0, |tally| tally.messages.iter().filter(|message| message.conflict).count() as u64)
+/// In which messages' place the server has another one.
+fn conflicts(kind: DestinationKind, body: &[u8]) -> Vec<usize> {
+    let tally = (kind == DestinationKind::Stream).then(|| serde_json::from_slice::<MessageTally>(body).ok());
+    let messages = tally.flatten().map_or_else(Vec::new, |tally| tally.messages);
+    let conflicts = messages.iter().enumerate().filter(|(_, message)| message.conflict == Some(true));
+    conflicts.map(|(index, _)| index).collect()
 }
 
 fn refused(refusal: &Refusal) -> ForwardVerdict {
@@ -205,11 +212,11 @@ mod tests {
     #[test]
     fn only_the_server_itself_takes_something() {
         let reports = |body: &str| taken(DestinationKind::Reports, 2, 200, body.as_bytes());
-        let all = || ForwardVerdict::Taken { refused: vec![], conflicts: 0 };
+        let all = || ForwardVerdict::Taken { refused: vec![], conflicts: vec![] };
         assert_eq!(reports(r#"{"accepted":2,"rejected_count":0,"rejected":[]}"#), all());
         let line = RefusedLine { line: 2, code: "x".into(), detail: "y".into() };
         let partly = r#"{"accepted":1,"rejected_count":1,"rejected":[{"line":2,"code":"x","detail":"y"}]}"#;
-        assert_eq!(reports(partly), ForwardVerdict::Taken { refused: vec![line], conflicts: 0 });
+        assert_eq!(reports(partly), ForwardVerdict::Taken { refused: vec![line], conflicts: vec![] });
         for foreign in [r#"{"accepted":1,"rejected":[]}"#, "<html>please log in", "{}", ""] {
             assert!(matches!(reports(foreign), ForwardVerdict::Wait { .. }), "{foreign}");
         }
@@ -219,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_of_messages_are_counted_and_duplicates_are_none() {
-        let body = r#"{"messages":[{"id":"7","duplicate":false},{"id":"1","duplicate":true},
+    fn conflicts_of_messages_are_found_and_duplicates_are_none() {
+        let body = r#"{"messages":[{"id":"7","duplicate":false},{"id":"1","duplicate":true,"conflict":null},
             {"id":"2","duplicate":true,"conflict":true},{"id":null,"duplicate":true,"conflict":true}]}"#;
         for (kind, body, conflicts) in [
-            (DestinationKind::Stream, body, 2),
-            (DestinationKind::Queue, body, 0),
-            (DestinationKind::Stream, r#"{"other":1}"#, 0),
+            (DestinationKind::Stream, body, vec![2, 3]),
+            (DestinationKind::Queue, body, vec![]),
+            (DestinationKind::Stream, r#"{"other":1}"#, vec![]),
         ] {
             let verdict = taken(kind, 4, 201, body.as_bytes());
             assert_eq!(verdict, ForwardVerdict::Taken { refused: vec![], conflicts }, "{kind:?} {body}");

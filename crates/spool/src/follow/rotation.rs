@@ -28,8 +28,9 @@ pub(super) enum RotatedAfter<'a> {
 
 /// The file that this is a position in: the very file, under whatever name beside it, or else a
 /// copy with the same beginning. A copy has the name itself, or that of a rotated file: another
-/// file of the folder may begin in the same way.
-pub(super) fn find(path: &Path, position: FollowPosition) -> Option<File> {
+/// file of the folder may begin in the same way. Where the path that the position is of is not
+/// known, the very file has such a name too: one with another name may have been followed before.
+pub(super) fn find(path: &Path, position: FollowPosition, is_path_known: bool) -> Option<File> {
     // A folder that may not be listed has no others.
     let siblings = fs::read_dir(folder_of(path)).into_iter().flatten().flatten();
     let siblings = siblings.take(SIBLINGS_MAX).map(|entry| entry.path());
@@ -38,7 +39,7 @@ pub(super) fn find(path: &Path, position: FollowPosition) -> Option<File> {
         let is_ours = candidate == path
             || candidate.file_name().is_some_and(|name| rotation_suffix(path, name).is_some());
         // An inode may be used anew, and of an empty file nothing else is known.
-        if !is_ours && position.head_bytes == 0 {
+        if !is_ours && (position.head_bytes == 0 || !is_path_known) {
             continue;
         }
         // The name itself may be a link: it is what the agent was told to follow.
@@ -144,6 +145,11 @@ pub(super) fn identity(metadata: &Metadata) -> u64 {
     bytes[..8].copy_from_slice(&metadata.dev().to_le_bytes());
     bytes[8..].copy_from_slice(&metadata.ino().to_le_bytes());
     hash::derived(0, &bytes)
+}
+
+/// When a file was made. Where its file system does not say it, it is as old as its last write.
+pub(super) fn made(metadata: &Metadata) -> SystemTime {
+    FileAge::of(metadata).made
 }
 
 /// The checksum of so many first bytes.

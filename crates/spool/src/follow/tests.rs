@@ -78,7 +78,12 @@ fn stream() -> Destination {
 }
 
 fn opened(path: &Path, disk: &SimulatedDisk) -> (Arc<SpoolLog>, FileFollower) {
-    let options = SpoolLogOptions { bytes_max: 64_000_000, when_full: SpoolFullChoice::Reject, place: 1 };
+    let options = SpoolLogOptions {
+        bytes_max: 64_000_000,
+        when_full: SpoolFullChoice::Reject,
+        place: 1,
+        earlier_place: 2,
+    };
     let damaged = Arc::new(SimulatedDisk::new(0));
     let (log, writer) = loop {
         // The thread of the run before lets go of the directory when it ends.
@@ -261,19 +266,56 @@ fn a_folder_that_is_mounted_after_the_start_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_file_that_was_missing_is_read_from_its_start_unless_another_file_system_brings_it() {
-    for (is_mounted, expected) in [(false, &["old", "new"][..]), (true, &["new"][..])] {
+fn a_file_that_was_missing_is_read_from_its_start_unless_another_file_system_brings_an_old_one() {
+    let (long_ago, later) = (Timestamp(1), now().after(Duration::from_secs(3_600)));
+    for (is_elsewhere, since, expected) in [
+        (false, later, &["old", "new"][..]),
+        (true, later, &["new"]),
+        (true, Timestamp(0), &["new"]),
+        (true, long_ago, &["old", "new"]),
+    ] {
         let mut rig = FollowRig::start_after(|_| {}).restart(|_| {});
-        let FollowStart::Missing(device) = rig.follower.start else { panic!("{:?}", rig.follower.start) };
-        if is_mounted {
-            rig.follower.start = FollowStart::Missing(device + 1);
-        }
+        let FollowStart::Missing { device, .. } = rig.follower.start else {
+            panic!("{:?}", rig.follower.start)
+        };
+        let device = device + u64::from(is_elsewhere);
+        rig.follower.start = FollowStart::Missing { device, since };
         append(&rig.path("app.log"), "old\n");
         rig.look();
         append(&rig.path("app.log"), "new\n");
         rig.look();
-        assert_eq!(rig.messages(), expected, "{is_mounted}");
+        assert_eq!(rig.messages(), expected, "{is_elsewhere} {since}");
     }
+}
+
+#[test]
+fn since_when_a_file_is_missing_is_known_after_a_restart() {
+    let before = now();
+    let rig = FollowRig::start_after(|_| {});
+    let first = rig.follower.start;
+    let FollowStart::Missing { since, .. } = first else { panic!("{first:?}") };
+    assert!((before..=now()).contains(&since), "{since}");
+    let rig = rig.restart(|_| {});
+    assert_eq!(rig.follower.start, first);
+}
+
+#[test]
+fn a_path_that_an_earlier_version_did_not_note_is_noted_and_no_other_file_is_taken_for_it() {
+    let mut rig = FollowRig::start();
+    append(&rig.path("app.log"), "one\n");
+    rig.look();
+    let position = rig.log.followed().expect("it is followed");
+    rig.log.follow_from(0, position).expect("saved");
+    let rig = rig.restart(|folder| {
+        fs::rename(folder.join("app.log"), folder.join("other.log")).expect("renamed");
+        append(&folder.join("other.log"), "of another\n");
+        grow_old(&folder.join("other.log"), 60);
+        append(&folder.join("app.log"), "two\n");
+    });
+    assert_eq!(rig.messages(), ["one", "two"]);
+    assert_eq!(rig.log.followed_path(), path_hash(&rig.path("app.log")));
+    let rig = rig.restart(|_| {});
+    assert_eq!(rig.messages(), ["one", "two"], "nothing comes twice");
 }
 
 #[test]

@@ -8,18 +8,23 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use base::Timestamp;
-use blocklog::SimulatedDisk;
+use blocklog::{Disk, SimulatedDisk};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use super::*;
 use crate::keeper::start_saving;
 use crate::log::{SpoolFullChoice, SpoolLogOptions, SpoolWriter};
 use crate::record::SpoolEntry;
+use crate::state::StateFiles;
 
 /// The answer of somebody in between: what the server did is not known.
 const LOST: (StatusCode, &str) = (StatusCode::BAD_GATEWAY, "");
 const NO_ROOM: (StatusCode, &str) =
     (StatusCode::TOO_MANY_REQUESTS, r#"{"code":"too_many_requests","detail":"no room"}"#);
+/// The server has taken another call with this key.
+const REUSED: (StatusCode, &str) =
+    (StatusCode::UNPROCESSABLE_ENTITY, r#"{"code":"idempotency_key_reused","detail":"another body"}"#);
 /// Bytes of a job or message: segments of 16 KiB hold some of them.
 const BODY_BYTES: usize = 900;
 
@@ -55,6 +60,7 @@ impl ToldServer {
 struct ForwardRig {
     server: ToldServer,
     client: Client,
+    disk: SimulatedDisk,
     log: Arc<SpoolLog>,
     writer: SpoolWriter,
     refused: Arc<RefusedFile>,
@@ -68,14 +74,40 @@ impl ForwardRig {
         let url = format!("http://{}", listener.local_addr().expect("bound"));
         let router = Router::new().fallback(ToldServer::answer).with_state(server.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let disk = SimulatedDisk::new(1);
-        let damaged = Arc::new(SimulatedDisk::new(0));
-        let options = SpoolLogOptions { bytes_max: 64_000, when_full: SpoolFullChoice::DropOldest, place: 1 };
-        let (log, writer) = SpoolLog::open(Arc::new(disk.clone()), damaged, options).expect("it opens");
-        let refused = Arc::new(RefusedFile::open(Arc::new(disk)).expect("it opens"));
-        let (saves, _) = start_saving(Arc::clone(&log)).expect("a thread");
         let client = Client::builder(url).build().expect("a client");
-        Self { server, client, log, writer, refused, saves }
+        Self::on(SimulatedDisk::new(1), server, client)
+    }
+
+    fn on(disk: SimulatedDisk, server: ToldServer, client: Client) -> Self {
+        let damaged = Arc::new(SimulatedDisk::new(0));
+        let options = SpoolLogOptions {
+            bytes_max: 64_000,
+            when_full: SpoolFullChoice::DropOldest,
+            place: 1,
+            earlier_place: 2,
+        };
+        let (log, writer) = SpoolLog::open(Arc::new(disk.clone()), damaged, options).expect("it opens");
+        let refused = Arc::new(RefusedFile::open(Arc::new(disk.clone())).expect("it opens"));
+        let (saves, _) = start_saving(Arc::clone(&log)).expect("a thread");
+        Self { server, client, disk, log, writer, refused, saves }
+    }
+
+    /// The spool as it is after a loss of power, before the same server.
+    fn after_power_loss(&self) -> Self {
+        Self::on(self.disk.copy_of_durable(2), self.server.clone(), self.client.clone())
+    }
+
+    /// Damages the oldest segment there.
+    fn damage(&self, at: u64) {
+        let names = self.disk.list().expect("listed");
+        let name = names.iter().find(|name| name.ends_with(".seg")).expect("a segment");
+        self.disk.corrupt(name, at, 1);
+    }
+
+    /// The call of the only destination, as it is saved.
+    fn saved_call(&self) -> Option<CallInFlight> {
+        let (_, state) = StateFiles::open(&self.disk).expect("it opens");
+        state?.lanes.first()?.in_flight
     }
 
     fn forwarder(&self, to: &Destination, max_age: Option<Duration>) -> Forwarder {
@@ -86,6 +118,7 @@ impl ForwardRig {
             saves: self.saves.clone(),
             arrivals: Arc::default(),
             calls: Semaphore::new(CALLS_MAX),
+            conflicts_noted: LogLimit::default(),
             max_age,
             stop: watch::channel(false).1,
         };
@@ -161,6 +194,83 @@ async fn the_rest_of_a_call_that_made_room_is_forwarded_only_if_it_had_no_effect
         let (calls, forwarded) = if is_forwarded { (2, JOBS - dropped) } else { (1, 0) };
         assert_eq!((rig.server.keys().len(), totals.forwarded), (calls, forwarded), "{answer:?}");
         assert_eq!(totals.forwarded + totals.dropped, JOBS);
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_call_of_which_a_job_was_damaged_is_not_forwarded() {
+    const JOBS: u64 = 9;
+    for is_restarted in [false, true] {
+        let mut rig = ForwardRig::start().await;
+        rig.server.will_answer(LOST);
+        for _ in 0..JOBS {
+            rig.append(&queue(), now());
+        }
+        assert!(matches!(rig.forwarder(&queue(), None).step().await, ForwardStep::Later(_)));
+        rig.damage(3 * BODY_BYTES as u64);
+        if is_restarted {
+            rig = rig.after_power_loss();
+        }
+        let mut forwarder = rig.forwarder(&queue(), None);
+        assert!(matches!(forwarder.step().await, ForwardStep::Moved));
+        assert!(matches!(forwarder.step().await, ForwardStep::Empty));
+        let totals = rig.log.summary().totals;
+        assert_eq!((totals.forwarded, totals.dropped, totals.damaged), (0, JOBS - 1, 1), "{is_restarted}");
+        assert_eq!(rig.server.keys().len(), 1, "{is_restarted}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_repeated_whole_although_something_else_in_its_segments_is_damaged() {
+    const JOBS: u64 = 40;
+    let mut rig = ForwardRig::start().await;
+    rig.server.will_answer(LOST);
+    rig.append(&stream(), now());
+    for _ in 0..JOBS {
+        rig.append(&queue(), now());
+    }
+    assert!(matches!(rig.forwarder(&queue(), None).step().await, ForwardStep::Later(_)));
+    rig.damage(20);
+    assert!(matches!(rig.forwarder(&queue(), None).step().await, ForwardStep::Moved));
+    let (keys, totals) = (rig.server.keys(), rig.log.summary().totals);
+    assert!(keys.len() == 2 && keys[0] == keys[1], "{keys:?}");
+    assert_eq!((totals.forwarded, totals.dropped, totals.damaged), (JOBS, 0, 1));
+}
+
+#[tokio::test]
+async fn a_call_whose_key_the_server_knows_with_another_body_is_given_up_if_its_answer_was_lost() {
+    const JOBS: u64 = 3;
+    for (is_lost, calls, forwarded) in [(true, 2, 0), (false, 1 + JOBS as usize, JOBS)] {
+        let mut rig = ForwardRig::start().await;
+        if is_lost {
+            rig.server.will_answer(LOST);
+        }
+        rig.server.will_answer(REUSED);
+        for _ in 0..JOBS {
+            rig.append(&queue(), now());
+        }
+        let mut forwarder = rig.forwarder(&queue(), None);
+        while !matches!(forwarder.step().await, ForwardStep::Empty) {}
+        let totals = rig.log.summary().totals;
+        assert_eq!((rig.server.keys().len(), totals.forwarded), (calls, forwarded), "{is_lost}");
+        assert_eq!((totals.dropped, totals.refused), (JOBS - forwarded, 0));
+    }
+}
+
+#[tokio::test]
+async fn that_a_call_had_no_effect_is_known_after_a_loss_of_power() {
+    let mut rig = ForwardRig::start().await;
+    rig.append(&queue(), now());
+    let mut forwarder = rig.forwarder(&queue(), None);
+    for _ in 0..2 {
+        rig.server.will_answer(NO_ROOM);
+        assert!(matches!(forwarder.step().await, ForwardStep::Later(_)));
+        let saved = async {
+            while rig.saved_call().is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(ANSWER_MAX, saved).await.expect("it is saved without being asked again");
     }
 }
 

@@ -6,7 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use blocklog::Disk;
 
-use super::{LOCK_FILE, REWRITE_FILE, Saved, SpoolLog, SpoolLogOptions, SpoolWriter, first_of, segment_name};
+use super::{
+    LOCK_FILE, NEW_IDENTITY_FILE, REWRITE_FILE, Saved, SpoolLog, SpoolLogOptions, SpoolWriter, first_of,
+    segment_name,
+};
+use crate::calls::name_of;
 use crate::destination::Destination;
 use crate::index::{SegmentSummary, WaitingCount, WaitingIndex};
 use crate::record::SpoolRecord;
@@ -17,7 +21,8 @@ impl SpoolLog {
     /// Opens the spool in a directory of its own; damaged places are set aside in another one.
     ///
     /// # Errors
-    /// When another process has it open, or the directory cannot be read.
+    /// When another process has it open, the directory cannot be read, or its state is that of a
+    /// later program.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         damaged: Arc<dyn Disk>,
@@ -25,12 +30,16 @@ impl SpoolLog {
     ) -> io::Result<(Arc<Self>, SpoolWriter)> {
         let lock = disk.lock(LOCK_FILE)?;
         let (files, state) = StateFiles::open(&*disk)?;
-        if state.is_none() && disk.list()?.iter().any(|name| first_of(name).is_some()) {
+        let names = disk.list()?;
+        if state.is_none() && names.iter().any(|name| first_of(name).is_some()) {
             tracing::warn!("no copy of the state can be read: what is still there is forwarded again");
         }
-        let is_here = state.as_ref().is_some_and(|state| state.place == options.place);
+        let is_asked = names.iter().any(|name| name == NEW_IDENTITY_FILE);
+        let identity = match &state {
+            Some(state) if !is_asked && options.is_place_of(state) => state.identity,
+            before => new_identity(is_asked, before.is_some())?,
+        };
         let state = state.unwrap_or_default();
-        let identity = if is_here { state.identity } else { new_identity()? };
         let mut index = WaitingIndex::of(&state);
         let damage = survey(&*disk, &state, &mut index)?;
         let next_number = state.numbers_end.max(index.newest + 1);
@@ -47,13 +56,13 @@ impl SpoolLog {
             rewrite_noted: base::LogLimit::default(),
             _lock: lock,
         });
-        log.clean(&damage);
+        log.clean(&damage, is_asked);
         Ok((Arc::clone(&log), SpoolWriter::new(log, next_number, next_number)))
     }
 
     /// Removes what is done, and sets damaged places aside. What the disk does not allow now, the
-    /// next start does.
-    fn clean(&self, damage: &[u64]) {
+    /// next start does. Once the new identity that was asked for is saved, nobody asks any more.
+    fn clean(&self, damage: &[u64], is_asked: bool) {
         if let Err(error) = self.disk.remove(REWRITE_FILE)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -65,14 +74,31 @@ impl SpoolLog {
                 tracing::warn!(%error, "a damaged segment cannot be written anew");
             }
         }
-        if let Err(error) = self.save() {
-            tracing::warn!(%error, "the state cannot be written");
+        match self.save() {
+            Err(error) => tracing::warn!(%error, "the state cannot be written"),
+            Ok(()) if is_asked => {
+                let removed = self.disk.remove(NEW_IDENTITY_FILE).and_then(|()| self.disk.sync_directory());
+                if let Err(error) = removed {
+                    tracing::warn!(
+                        %error, "{NEW_IDENTITY_FILE} cannot be removed: the next start draws an identity again"
+                    );
+                }
+            }
+            Ok(()) => {}
         }
     }
 }
 
-fn new_identity() -> io::Result<u64> {
-    getrandom::u64().map_err(|error| io::Error::other(error.to_string()))
+/// What waits keeps the identity that it has: the server may know it under that one.
+fn new_identity(is_asked: bool, had_one: bool) -> io::Result<u64> {
+    let identity = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+    let why = match (is_asked, had_one) {
+        (true, _) => "it was asked for",
+        (false, true) => "this is another machine or folder",
+        (false, false) => "it had none",
+    };
+    tracing::info!(identity = name_of(identity), why, "the spool has a new identity");
+    Ok(identity)
 }
 
 /// Looks at every record of every segment; the segments that are damaged.

@@ -12,7 +12,7 @@ const BYTES_MAX: u64 = 4 * 1_024 * 1_024;
 const ALL: ReadLimits = ReadLimits { records: usize::MAX, bytes: usize::MAX };
 
 fn options(bytes_max: u64, when_full: SpoolFullChoice) -> SpoolLogOptions {
-    SpoolLogOptions { bytes_max, when_full, place: 1 }
+    SpoolLogOptions { bytes_max, when_full, place: 1, earlier_place: 9 }
 }
 
 fn open_with(disk: &SimulatedDisk, options: SpoolLogOptions) -> (Arc<SpoolLog>, SpoolWriter) {
@@ -90,6 +90,48 @@ fn a_number_is_never_given_twice_and_another_place_has_another_identity() {
     assert_eq!(seen.into_values().max(), Some(2), "the same place keeps its identity");
 }
 
+/// The identity under which each record of a destination waits.
+fn identities(log: &SpoolLog, of: usize) -> Vec<u64> {
+    let read = log.read(&queue(of), None, ALL).expect("readable");
+    read.iter().map(|stored| stored.record.identity).collect()
+}
+
+#[test]
+fn a_new_identity_is_drawn_once_and_changes_nothing_that_was_accepted() {
+    let disk = SimulatedDisk::new(1);
+    let (log, mut writer) = open(&disk);
+    for number in 0..3 {
+        append(&mut writer, 0, &number.to_string()).expect("room");
+    }
+    assert_eq!(finish(&log, 0, 2), 2);
+    log.save().expect("saved");
+    let before = log.identity();
+    drop((log, writer));
+    disk.open(NEW_IDENTITY_FILE, true).expect("made");
+    disk.sync_directory().expect("synced");
+    let (log, mut writer) = open(&disk);
+    let identity = log.identity();
+    assert_ne!(identity, before);
+    append(&mut writer, 0, "3").expect("room");
+    assert_eq!(waiting(&log, 0), ["2", "3"], "what is done does not come again");
+    assert_eq!(identities(&log, 0), [before, identity]);
+    drop((log, writer));
+    disk.crash();
+    let (log, _writer) = open(&disk);
+    assert_eq!((log.identity(), identities(&log, 0)), (identity, vec![before, identity]), "once only");
+}
+
+#[test]
+fn the_place_of_an_earlier_state_is_known_by_its_earlier_hash() {
+    let options = options(BYTES_MAX, SpoolFullChoice::Reject);
+    for (place, has_earlier_place, expect) in
+        [(1, false, true), (9, false, false), (9, true, true), (1, true, false), (5, true, false)]
+    {
+        let state = SpoolState { place, has_earlier_place, ..SpoolState::default() };
+        assert_eq!(options.is_place_of(&state), expect, "{place} {has_earlier_place}");
+    }
+}
+
 #[test]
 fn where_it_is_full_it_refuses_and_has_room_again_once_something_is_done() {
     let (log, mut writer) = open_with(&SimulatedDisk::new(1), options(40_000, SpoolFullChoice::Reject));
@@ -126,7 +168,7 @@ fn where_it_is_full_the_oldest_may_go() {
 }
 
 #[test]
-fn a_call_of_which_the_oldest_went_is_known_as_cut_after_a_restart_too() {
+fn a_call_of_which_the_oldest_went_is_known_after_a_restart_too() {
     let disk = SimulatedDisk::new(1);
     let drop_oldest = options(64_000, SpoolFullChoice::DropOldest);
     let (log, mut writer) = open_with(&disk, drop_oldest);
@@ -137,20 +179,20 @@ fn a_call_of_which_the_oldest_went_is_known_as_cut_after_a_restart_too() {
     let read = log.read(&queue(0), None, ALL).expect("readable");
     let number = |stored: Option<&StoredRecord>| stored.expect("there are some").record.number;
     let (first, end) = (number(read.first()), number(read.last()));
-    let call = CallInFlight { end, begun: Timestamp(1), is_cut: false };
+    let call = CallInFlight { end, begun: Timestamp(1), records: read.len() as u32 };
     assert!(log.begin_call(&queue(0), first, call));
     while log.summary().totals.dropped == 0 {
         append(&mut writer, 1, &body).expect("there is always room");
     }
-    let cut = CallInFlight { is_cut: true, ..call };
-    assert_eq!(log.in_flight(&queue(0)), Some(cut));
+    assert_eq!(log.in_flight(&queue(0)), Some(call));
     assert!(!log.begin_call(&queue(0), first, call), "its first records are gone");
     drop((log, writer));
     disk.crash();
     let (log, _writer) = open_with(&disk, drop_oldest);
-    assert_eq!(log.in_flight(&queue(0)), Some(cut));
+    assert_eq!(log.in_flight(&queue(0)), Some(call));
     let read = log.read(&queue(0), None, ALL).expect("readable");
     let (dropped, left) = (log.summary().totals.dropped, read.len() as u64);
+    assert_eq!(dropped + left, u64::from(call.records));
     assert_eq!(log.give_up(&queue(0), &read), left);
     assert_eq!(log.give_up(&queue(0), &read), 0, "once only");
     assert_eq!((log.summary().totals.dropped, log.in_flight(&queue(0))), (dropped + left, None));

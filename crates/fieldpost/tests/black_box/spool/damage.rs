@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::rig::SpoolRig;
+use super::rig::{SpoolRig, each};
 
 const ORDERS: &str = "/v1/streams/shop/orders/messages";
 const COUNT: u64 = 60;
@@ -66,6 +66,22 @@ async fn a_flipped_bit_in_every_file_costs_one_record_of_each() {
     rig.spooled(ORDERS, &json!({"payload": 1_000})).await;
     rig.until(|state| state["waiting"] == 0).await;
     assert_eq!(rig.payloads("shop/orders").await.last(), Some(&json!(1_000)));
+}
+
+#[tokio::test]
+async fn a_new_identity_publishes_nothing_twice() {
+    let mut rig = killed().await;
+    fs::write(rig.site.dir().join("new-identity"), "").expect("written");
+    rig.start_again().await;
+    assert_eq!(arrived(&rig).await, (0..COUNT).collect::<Vec<_>>());
+    rig.spooled(ORDERS, &json!({"payload": 1_000})).await;
+    rig.until(|state| state["waiting"] == 0).await;
+    let page = rig.server.get(&format!("{ORDERS}?limit=1000")).await;
+    let sources = each(&page["items"], "source");
+    assert_eq!(sources.len() as u64, COUNT + 1, "{page}");
+    assert!(sources[..COUNT as usize].iter().all(|source| *source == sources[0]), "{sources:?}");
+    assert_ne!(sources.last(), sources.first());
+    assert!(!rig.site.dir().join("new-identity").exists(), "once only");
 }
 
 #[tokio::test]

@@ -47,6 +47,30 @@ async fn what_is_refused_for_good_is_set_aside_and_the_rest_goes_on() {
     }
 }
 
+#[tokio::test]
+async fn nobody_gives_a_source_or_a_key_of_the_spool_itself() {
+    let rig = SpoolRig::start(&[]).await;
+    let orders = "/v1/streams/shop/orders/messages";
+    assert_eq!(rig.spooled(orders, &json!({"payload": 1})).await, 1);
+    rig.until(|state| state["waiting"] == 0).await;
+    let page = rig.server.get(orders).await;
+    let own = page["items"][0]["source"].as_str().expect("the spool has given one").to_owned();
+    let other = "spool-0123456789abcdef";
+    assert_ne!(own, other);
+    let message = |source: &str| json!({"payload": 2, "source": source, "external_id": 1_000_000_000_u64});
+    let taken = rig.json("POST", orders, &message(&own).to_string()).await;
+    assert_eq!((taken.status, taken.text("code").as_str()), (422, "invalid_name"), "{taken:?}");
+    assert_eq!(rig.spooled(orders, &message(other)).await, 1);
+    for (name, status) in [(own.as_str(), 422), (other, 202)] {
+        let key = format!("{name}-1-1");
+        let headers = [("Content-Type", "application/json"), ("Idempotency-Key", key.as_str())];
+        let answer = rig.send("/v1/queues/shop/mail/jobs", &headers, b"{\"payload\":1}").await;
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    let state = rig.until(|state| state["waiting"] == 0).await;
+    assert_eq!((&state["forwarded"], &state["refused"]), (&3.into(), &0.into()), "{state}");
+}
+
 /// A server in front of which one queue has no room until it is told.
 async fn answer(
     State((is_open, seen)): State<(watch::Receiver<bool>, watch::Sender<Vec<String>>)>,
