@@ -21,6 +21,11 @@ const FOUND_BUGS: &[Found] = &[
         what: "it failed before each step of a partition had one budget; the change that mended it was not traced",
     },
     Found {
+        seed: 680,
+        with: "control=0",
+        what: "the model forgot that a job may be behind one of its group that the wall clock had made ready",
+    },
+    Found {
         seed: 1017,
         with: "control=0",
         what: "the model called a successor ready that had expired before it started",

@@ -56,9 +56,9 @@ impl Partition {
         let queue = self.queue(name);
         let places: Vec<usize> = match queue.settings.order {
             QueueOrder::Lifo if is_parking => queue.ready().collect(),
-            QueueOrder::Lifo | QueueOrder::Fifo => queue.first().into_iter().collect(),
+            QueueOrder::Lifo | QueueOrder::Fifo => queue.sure_first().into_iter().collect(),
         };
-        let first = queue.first().filter(|_| queue.settings.order == QueueOrder::Fifo);
+        let first = queue.sure_first().filter(|_| queue.settings.order == QueueOrder::Fifo);
         let may_be = (0..queue.jobs.len()).filter(|place| queue.may_go_before(*place, first));
         let places = places.into_iter().chain(may_be).collect::<Vec<_>>();
         places.into_iter().map(|place| shown(&queue.jobs[place], now, wall)).collect()

@@ -72,7 +72,7 @@ impl Partition {
     fn next_that_was_read(&mut self, name: &QueueName, asked: &Asked, evidence: &Evidence) -> Option<usize> {
         let now = self.now;
         let queue = self.queue(name);
-        let first = queue.first();
+        let first = queue.sure_first();
         let may_go = |place: &usize| match queue.settings.order {
             QueueOrder::Fifo => first == Some(*place) || queue.may_go_before(*place, first),
             QueueOrder::Lifo => {

@@ -58,12 +58,19 @@ impl Queue {
 
     /// The job that the next consumer gets if the queue's rules allow it, expired or not.
     pub(crate) fn first(&self) -> Option<usize> {
-        let ready =
-            (0..self.jobs.len()).filter(|place| self.jobs[*place].is_due() && self.is_its_turn(*place));
+        self.first_of(self.ready())
+    }
+
+    /// As [`Queue::first`], of the jobs that are surely the first of their group.
+    pub(crate) fn sure_first(&self) -> Option<usize> {
+        self.first_of(self.ready().filter(|place| !self.may_be_behind(*place)))
+    }
+
+    fn first_of(&self, places: impl Iterator<Item = usize>) -> Option<usize> {
         let order = |place: &usize| self.jobs[*place].order();
         match self.settings.order {
-            QueueOrder::Fifo => ready.min_by_key(order),
-            QueueOrder::Lifo => ready.max_by_key(order),
+            QueueOrder::Fifo => places.min_by_key(order),
+            QueueOrder::Lifo => places.max_by_key(order),
         }
     }
 
@@ -72,11 +79,24 @@ impl Queue {
         (0..self.jobs.len()).filter(|place| self.jobs[*place].is_due() && self.is_its_turn(*place))
     }
 
-    /// Whether a job that may be due may go, before the first that surely is.
+    /// Whether a job may go before the first that surely can, though it is not sure that it can:
+    /// it may not be due, or may be behind another.
     pub(crate) fn may_go_before(&self, place: usize, first: Option<usize>) -> bool {
         let job = &self.jobs[place];
         let is_before = first.is_none_or(|first| job.order() < self.jobs[first].order());
-        job.stands == Stands::MayBeDue && is_before && self.is_its_turn(place)
+        let is_unsure = job.stands == Stands::MayBeDue || (job.is_due() && self.may_be_behind(place));
+        is_unsure && is_before && self.is_its_turn(place)
+    }
+
+    /// Whether another of its group may be due, and goes first then. That one may stand further
+    /// back in the queue: others come before both.
+    fn may_be_behind(&self, place: usize) -> bool {
+        let job = &self.jobs[place];
+        let goes_first = |other: &Job| {
+            let is_before = other.order_in_group() < job.order_in_group();
+            other.group == job.group && other.stands == Stands::MayBeDue && is_before
+        };
+        job.group.is_some() && !job.is_started() && self.jobs.iter().any(goes_first)
     }
 
     /// Whether nothing of its group is before a job that is due.
@@ -154,5 +174,57 @@ impl Queue {
     pub(crate) fn is_empty(&self) -> bool {
         let is_plain = !self.paused && self.settings == QueueSettings::default();
         is_plain && self.jobs.is_empty() && self.dead.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::queues::Payload;
+
+    use super::*;
+
+    fn job(number: u8, group: Option<&str>, (run_at, visible_at): (i64, i64), stands: Stands) -> Job {
+        Job {
+            id: JobId([number; 16]),
+            payload: Payload::Json("1".into()),
+            number: number.into(),
+            published_at: Timestamp(0),
+            run_at: Timestamp(run_at),
+            by_wall: stands == Stands::MayBeDue,
+            visible_at: Timestamp(visible_at),
+            attempt: 0,
+            tries: 1,
+            alias: None,
+            group: group.map(str::to_owned),
+            ttl: None,
+            expires_at: None,
+            again: None,
+            stands,
+            next: None,
+        }
+    }
+
+    #[test]
+    fn nobody_is_surely_first_behind_one_of_its_group_that_may_be_due() {
+        let jobs = vec![
+            // It was to take over earlier than it could: its place in the queue is a later one.
+            job(0, Some("group"), (10, 40), Stands::MayBeDue),
+            job(1, Some("group"), (20, 20), Stands::Due),
+            job(2, None, (30, 30), Stands::Due),
+        ];
+        let mut queue = Queue { jobs, ..Queue::default() };
+        let may_go = |queue: &Queue| {
+            let first = queue.sure_first();
+            let may_go = (0..3).filter(|place| first == Some(*place) || queue.may_go_before(*place, first));
+            may_go.collect::<Vec<usize>>()
+        };
+        assert_eq!(may_go(&queue), [1, 2]);
+        queue.jobs[0].stands = Stands::Due;
+        assert_eq!(may_go(&queue), [2], "the first of the group is due, and comes later");
+        queue.jobs[0].stands = Stands::Scheduled;
+        assert_eq!(may_go(&queue), [1]);
+        queue.jobs[0].stands = Stands::MayBeDue;
+        queue.jobs[1].attempt = 1;
+        assert_eq!(may_go(&queue), [1], "nobody goes before one that has started");
     }
 }
