@@ -4,6 +4,8 @@
 //! before is seen; one that comes later waits, and gets a later id: no row is told as it was after
 //! a newer change of it has been told.
 
+use tokio_postgres::error::SqlState;
+
 use crate::database::{DatabaseError, DatabaseSession, DatabaseUrl};
 use crate::script::identifiers;
 use crate::table::{TableName, identifier, literal};
@@ -38,6 +40,20 @@ pub enum BackfillError {
     /// There is no such table, or no such outbox.
     #[error("there is no table {0}")]
     NoTable(String),
+    /// The condition is none on the table's rows.
+    #[error("--where must be a condition in SQL on the rows of {table}, as `total > 10` is: {why}")]
+    Condition {
+        /// The table.
+        table: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A page did not end behind the one before.
+    #[error(
+        "the rows of {0} do not come in order of its primary key, so the backfill would never end; what \
+         was written before stays. Give --where a condition on each row, and run it again"
+    )]
+    NoProgress(String),
 }
 
 impl From<tokio_postgres::Error> for BackfillError {
@@ -75,6 +91,9 @@ pub async fn backfill(
     let beside = plan.condition.as_ref().map(|_| format!("{}, public, ", plan.table.schema()));
     let path = format!("SET search_path = pg_catalog, {}pg_temp", beside.unwrap_or_default());
     session.client.batch_execute(&path).await?;
+    if let Some(condition) = &plan.condition {
+        check_condition(&session, &plan.table, condition).await?;
+    }
     let primary = primary_key(&session, &plan.table).await?;
     let written = written(&session, plan, &primary).await?;
     if primary.is_empty() {
@@ -92,6 +111,39 @@ pub async fn backfill(
             None => return Ok(count),
         }
     }
+}
+
+/// Refuses what would not stay within the parentheses that it is put into. It has to stand there
+/// without them as well as with them: no text whose own parentheses do not match can do both.
+async fn check_condition(
+    session: &DatabaseSession,
+    table: &TableName,
+    condition: &str,
+) -> Result<(), BackfillError> {
+    let refused = |why: String| BackfillError::Condition { table: table.told(), why };
+    for sql in condition_checks(table, condition) {
+        match session.client.prepare(&sql).await {
+            Ok(statement) if statement.params().is_empty() => {}
+            Ok(_) => return Err(refused("it has parameters, as $1, that nobody gives".to_owned())),
+            Err(error) => {
+                let is_of_it = error.code().is_some_and(is_of_condition);
+                let error = DatabaseError::from(error);
+                return Err(if is_of_it { refused(error.to_string()) } else { error.into() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error is about what was written: the syntax, a name or a value, and no right.
+fn is_of_condition(code: &SqlState) -> bool {
+    ["42", "22", "0A"].iter().any(|class| code.code().starts_with(class))
+        && *code != SqlState::INSUFFICIENT_PRIVILEGE
+}
+
+/// The statements that PostgreSQL has to understand. It takes one at a time.
+fn condition_checks(table: &TableName, condition: &str) -> [String; 2] {
+    [format!("SELECT FROM {table} WHERE {condition}\n"), format!("SELECT FROM {table} WHERE ({condition}\n)")]
 }
 
 async fn primary_key(session: &DatabaseSession, table: &TableName) -> Result<Vec<KeyColumn>, DatabaseError> {
@@ -153,13 +205,14 @@ async fn trigger(
     Ok(key.map(|key| (key, columns)))
 }
 
-/// Writes the rows of a page behind `after`; how many, and where the page ends if another follows.
+/// Writes the rows of a page behind `after`; how many, and where the page ends if another follows:
+/// always further on.
 async fn page(
     session: &DatabaseSession,
     plan: &BackfillPlan,
     (primary, written): (&[KeyColumn], &str),
     after: Option<&[String]>,
-) -> Result<(u64, Option<Vec<String>>), DatabaseError> {
+) -> Result<(u64, Option<Vec<String>>), BackfillError> {
     let names: Vec<String> = primary.iter().map(|column| column.name.clone()).collect();
     let key = identifiers(&names);
     let place = |texts: &[String]| {
@@ -173,13 +226,19 @@ async fn page(
     }
     let table = &plan.table;
     let texts: Vec<String> = names.iter().map(|name| format!("{}::text", identifier(name))).collect();
+    let rises = after.map_or_else(|| "true".to_owned(), |after| format!("({key}) > {}", place(after)));
     let end = format!(
-        "SELECT ARRAY[{}] FROM {table} WHERE {condition} ORDER BY {key} OFFSET {} LIMIT 1",
+        "SELECT ARRAY[{}], {rises} FROM {table} WHERE {condition} ORDER BY {key} OFFSET {} LIMIT 1",
         texts.join(", "),
         PAGE_ROWS - 1
     );
-    let end: Option<Vec<String>> =
-        session.client.query_opt(&end, &[]).await?.map(|row| row.try_get(0)).transpose()?;
+    let end = session.client.query_opt(&end, &[]).await?;
+    let end: Option<(Vec<String>, bool)> =
+        end.map(|row| Ok::<_, tokio_postgres::Error>((row.try_get(0)?, row.try_get(1)?))).transpose()?;
+    if end.as_ref().is_some_and(|(_, rises)| !rises) {
+        return Err(BackfillError::NoProgress(table.told()));
+    }
+    let end = end.map(|(end, _)| end);
     if let Some(end) = &end {
         condition.push_str(&format!(" AND ({key}) <= {}", place(end)));
     }

@@ -7,6 +7,7 @@
 
 mod announce;
 mod backfill;
+mod call_sizes;
 mod database;
 mod gaps;
 mod lanes;

@@ -129,6 +129,12 @@ async fn work(
     tracing::info!(table = config.table.told(), database = config.database.told(), "the relay works");
     progress.get().phase = RelayPhase::Working;
     progress.moves();
+    if config.on_refused == OnRefused::Skip {
+        let rows = outbox.release_held().await?;
+        if rows > 0 {
+            tracing::info!(rows, "rows that were held are tried once more; refused again, they move aside");
+        }
+    }
     let identity = outbox.identity().await?;
     let settled = AtomicI64::new(0);
     let (found, left_behind) = mpsc::channel(1);

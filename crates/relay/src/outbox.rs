@@ -204,10 +204,16 @@ impl OutboxTable {
         Ok(())
     }
 
+    /// Has held rows tried like any other; how many.
+    pub(crate) async fn release_held(&self) -> Result<u64, DatabaseError> {
+        let sql = format!("UPDATE {} SET reason = NULL WHERE reason IS NOT NULL", self.table);
+        Ok(self.session.client.execute(&sql, &[]).await?)
+    }
+
     /// Destination and key of every held row, up to one more than may be held.
     pub(crate) async fn held(&self) -> Result<Vec<(String, Option<String>)>, DatabaseError> {
         let sql = format!(
-            "SELECT DISTINCT destination, key FROM {} WHERE reason IS NOT NULL LIMIT {}",
+            "SELECT DISTINCT destination, nullif(key, '') FROM {} WHERE reason IS NOT NULL LIMIT {}",
             self.table,
             HELD_ROWS_MAX + 1
         );
@@ -222,8 +228,8 @@ impl OutboxTable {
         let sql = format!(
             "SELECT destination, min(id) FROM {table} t WHERE id <= $1 AND reason IS NULL AND NOT EXISTS (\
              SELECT FROM {table} h WHERE h.reason IS NOT NULL AND h.destination = t.destination \
-             AND (h.key = t.key OR h.key IS NULL AND t.key IS NULL AND starts_with(t.destination, \
-             'stream:'))) \
+             AND (h.key = t.key AND t.key <> '' OR coalesce(h.key, '') = '' AND coalesce(t.key, '') = '' \
+             AND starts_with(t.destination, 'stream:'))) \
              GROUP BY destination LIMIT {LOOK_MAX}"
         );
         let rows = self.session.client.query(&sql, &[&bound]).await?;
@@ -325,7 +331,8 @@ const _: () = assert!(FIELD_BYTES_MAX == 65_536, "as in the statements");
 
 /// The columns beside the payload: what is cut off belongs to a row that is refused.
 const DESTINATION: &str = "coalesce(left(destination, 65536), '')";
-const KEY: &str = "left(key, 65536)";
+/// A key that is empty is none: the group of a job cannot be empty.
+const KEY: &str = "nullif(left(key, 65536), '')";
 const ATTRIBUTES: &str = "CASE WHEN octet_length(attributes::text) <= 65536 THEN attributes::text END";
 
 /// What a page is made of rows `found`. They are weighed as they are stored first: that needs no

@@ -87,9 +87,15 @@ pub(crate) fn target(destination: &str) -> Option<(RowTarget, &str, &str)> {
 /// Checks a destination that somebody writes.
 ///
 /// # Errors
-/// When it is none.
+/// When it is none, or one of the server's own.
 pub fn check_destination(text: &str) -> Result<(), &'static str> {
-    target(text).map(|_| ()).ok_or("write it as queue:NAMESPACE/QUEUE or stream:NAMESPACE/STREAM")
+    let Some((_, namespace, name)) = target(text) else {
+        return Err("write it as queue:NAMESPACE/QUEUE or stream:NAMESPACE/STREAM");
+    };
+    if [namespace, name].iter().any(|name| name.starts_with('_')) {
+        return Err("names that begin with '_' are the server's own, and refused there: take another one");
+    }
+    Ok(())
 }
 
 /// By what a destination knows what it has already.
@@ -232,6 +238,20 @@ mod tests {
         assert_eq!(body("stream:ns/s", Some("k"), Some(r#"{"segment": "s"}"#)).as_deref(), Ok(expect));
         let own = body("stream:ns/s", None, Some(r#"{"source": "x", "external_id": 1}"#));
         assert_eq!(own.as_deref(), Ok(r#"{"payload":{"a": 1},"source": "x", "external_id": 1}"#));
+    }
+
+    #[test]
+    fn a_destination_that_somebody_writes_is_not_the_servers_own() {
+        for (text, is_right) in [
+            ("queue:a/b_", true),
+            ("stream:a_/b", true),
+            ("queue:a", false),
+            ("queue:a/_b", false),
+            ("stream:a/_b", false),
+            ("queue:_a/b", false),
+        ] {
+            assert_eq!(check_destination(text).is_ok(), is_right, "{text}");
+        }
     }
 
     #[test]

@@ -2,16 +2,18 @@
 //! one another. Pure.
 //!
 //! A call has rows of one destination, and is taken or refused as a whole. One that is refused is
-//! cut in halves until the row is found that is to blame: rows act as if each were sent alone.
+//! cut in halves until the row is found that is to blame: rows act as if each were sent alone. So
+//! is one that there is no room for, until what has room is taken.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
 
+use crate::call_sizes::CallSizes;
 use crate::outgoing::{OutgoingRow, RowRefusal, RowTarget, target};
 use crate::verdict::CallVerdict;
 
 /// Rows of a call; the API takes no more.
-const CALL_ROWS_MAX: usize = 1_000;
+pub(crate) const CALL_ROWS_MAX: usize = 1_000;
 /// Bytes of the rows of a call; the API takes 16 MiB.
 const CALL_BYTES_MAX: usize = 8 * 1_024 * 1_024;
 /// Calls at a time.
@@ -127,6 +129,7 @@ impl SendPlan {
     pub(crate) fn next_calls(
         &mut self,
         (held, on_refused): (&mut HeldKeys, OnRefused),
+        sizes: &CallSizes,
         outcomes: &mut RowOutcomes,
     ) -> Vec<PlannedCall> {
         let mut calls = Vec::new();
@@ -144,6 +147,9 @@ impl SendPlan {
                     }
                     PlannedPart::Call(mut call) => {
                         call.rows.retain(|row| !held.holds(destination, row.key.as_deref()));
+                        if let Some(rest) = call.cut_to(sizes.rows_max(destination)) {
+                            parts.push_front(PlannedPart::Call(rest));
+                        }
                         if !call.rows.is_empty() {
                             calls.push(call);
                             break;
@@ -162,10 +168,14 @@ impl SendPlan {
         call: PlannedCall,
         verdict: CallVerdict,
         (held, on_refused): (&mut HeldKeys, OnRefused),
+        sizes: &mut CallSizes,
         outcomes: &mut RowOutcomes,
     ) -> Option<DestinationWait> {
         match verdict {
-            CallVerdict::Taken => outcomes.taken.extend(call.rows.iter().map(|row| row.id)),
+            CallVerdict::Taken => {
+                sizes.took(&call.destination);
+                outcomes.taken.extend(call.rows.iter().map(|row| row.id));
+            }
             CallVerdict::Refused(_) if call.rows.len() > 1 => {
                 let PlannedCall { destination, mut rows, .. } = call;
                 let second = rows.split_off(rows.len() / 2);
@@ -183,14 +193,26 @@ impl SendPlan {
                     }
                 }
             }
+            CallVerdict::NoRoom { error, retry_after } => {
+                sizes.had_no_room(&call.destination, call.rows.len());
+                if call.rows.len() == 1 {
+                    return Some(self.wait(call, error, retry_after));
+                }
+                let parts = self.0.entry(call.destination.clone()).or_default();
+                parts.push_front(PlannedPart::Call(call));
+            }
             CallVerdict::Wait { error, retry_after } | CallVerdict::Again { error, retry_after } => {
-                self.0.remove(&call.destination);
-                let first_id = call.rows.first().map_or(i64::MAX, |row| row.id);
-                let destination = call.destination;
-                return Some(DestinationWait { destination, first_id, error, retry_after });
+                return Some(self.wait(call, error, retry_after));
             }
         }
         None
+    }
+
+    /// Takes out all that is still to be sent where this call was to go.
+    fn wait(&mut self, call: PlannedCall, error: String, retry_after: Option<Duration>) -> DestinationWait {
+        self.0.remove(&call.destination);
+        let first_id = call.rows.first().map_or(i64::MAX, |row| row.id);
+        DestinationWait { destination: call.destination, first_id, error, retry_after }
     }
 }
 
@@ -198,6 +220,15 @@ impl PlannedCall {
     fn has_room_for(&self, row: &OutgoingRow) -> bool {
         let is_repeated = row.alias.is_some() && self.rows.iter().any(|other| other.alias == row.alias);
         self.rows.len() < CALL_ROWS_MAX && self.bytes + row.body.len() <= CALL_BYTES_MAX && !is_repeated
+    }
+
+    /// Leaves it so many rows; gives the rest, if there is any.
+    fn cut_to(&mut self, rows_max: usize) -> Option<Self> {
+        if self.rows.len() <= rows_max {
+            return None;
+        }
+        let rows = self.rows.split_off(rows_max);
+        Some(Self { destination: self.destination.clone(), rows, bytes: 0 })
     }
 
     /// Rows go once they are durable, whatever the save mode of their stream.

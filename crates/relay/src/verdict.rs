@@ -13,7 +13,9 @@ const NOT_THE_API: &str = "unknown_route";
 /// The code of a refusal that has none: somebody in between answered.
 const NO_CODE: &str = "no_code";
 /// A server that is busy says 503, too; with these it is one destination that is.
-const OF_ONE_DESTINATION: [&str; 3] = ["stream_full", "namespace_unavailable", "storage_unavailable"];
+const OF_ONE_DESTINATION: [&str; 2] = ["namespace_unavailable", "storage_unavailable"];
+/// With this one a call of fewer rows may be taken.
+const STREAM_FULL: &str = "stream_full";
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,9 @@ pub(crate) enum CallVerdict {
     Refused(RowRefusal),
     /// Nothing of it has taken effect; this destination is tried again later.
     Wait { error: String, retry_after: Option<Duration> },
+    /// Nothing of it has taken effect: there is no room for all of it. Fewer rows may have room
+    /// now; for a single one this is to wait.
+    NoRoom { error: String, retry_after: Option<Duration> },
     /// It may have taken effect, or nobody gets through: the same call is made again later.
     Again { error: String, retry_after: Option<Duration> },
 }
@@ -51,6 +56,7 @@ pub(crate) fn of(answer: Result<CallAnswer, String>) -> CallVerdict {
             CallVerdict::Refused(RowRefusal { status, code, detail: refusal.detail })
         }
         403 | 429 => CallVerdict::Wait { error, retry_after },
+        503 if code == STREAM_FULL => CallVerdict::NoRoom { error, retry_after },
         503 if OF_ONE_DESTINATION.contains(&code.as_str()) => CallVerdict::Wait { error, retry_after },
         _ => CallVerdict::Again { error, retry_after },
     }
@@ -83,7 +89,9 @@ mod tests {
             (429, Some("too_many_requests"), "wait"),
             (500, Some("internal"), "again"),
             (503, Some("busy"), "again"),
-            (503, Some("stream_full"), "wait"),
+            (503, Some("stream_full"), "no room"),
+            (503, Some("namespace_unavailable"), "wait"),
+            (503, Some("storage_unavailable"), "wait"),
             (502, None, "again"),
         ] {
             let body = code
@@ -93,6 +101,7 @@ mod tests {
                 CallVerdict::Taken => "taken",
                 CallVerdict::Refused(_) => "refused",
                 CallVerdict::Wait { .. } => "wait",
+                CallVerdict::NoRoom { .. } => "no room",
                 CallVerdict::Again { .. } => "again",
             };
             assert_eq!(found, expect, "{status} {code:?}");

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::relay::{
-    BackfillPlan, ClientRenewal, DatabaseError, DatabaseUrl, OnRefused, RefusedChoice, RelayConfig,
-    TableName, WatchedTable, backfill, drop_refused, inbox_script, list_refused, outbox_script,
+    BackfillError, BackfillPlan, ClientRenewal, DatabaseError, DatabaseUrl, OnRefused, RefusedChoice,
+    RelayConfig, TableName, WatchedTable, backfill, drop_refused, inbox_script, list_refused, outbox_script,
     outbox_status, over_http, relay_name, retry_refused, watch_script,
 };
 use clap::{Args, Subcommand, ValueEnum};
@@ -205,7 +205,7 @@ enum RelayFailure {
     #[error(transparent)]
     Database(#[from] DatabaseError),
     #[error(transparent)]
-    Backfill(#[from] ::relay::BackfillError),
+    Backfill(#[from] BackfillError),
     #[error("standard output cannot be written: {0}")]
     Output(#[from] io::Error),
 }
@@ -358,7 +358,11 @@ async fn send_what_is_there(flags: RelayBackfill) -> Result<(), RelayFailure> {
         key: flags.key,
         columns: flags.columns,
     };
-    let rows = backfill(&database, &plan, |rows| tracing::debug!(rows, "backfill")).await?;
+    let rows = backfill(&database, &plan, |rows| tracing::debug!(rows, "backfill")).await;
+    let rows = rows.map_err(|error| match error {
+        BackfillError::Condition { .. } => RelayFailure::Wrong(error.to_string()),
+        error => error.into(),
+    })?;
     Ok(shown::count("rows", rows, flags.json, &mut stdout())?)
 }
 
@@ -395,6 +399,8 @@ mod tests {
             "sql --to stream:a/b",
             "sql --key id",
             "sql --watch a --to nowhere",
+            "sql --watch a --to queue:a/_b",
+            "backfill --database postgres://u@h/d --table t --to stream:_a/b",
             "sql --inbox --watch a --to queue:a/b",
             "run",
             "backfill --database postgres://u@h/d --table t",

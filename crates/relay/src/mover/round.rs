@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::{MoverError, RelayConfig};
 use crate::announce::SharedProgress;
+use crate::call_sizes::CallSizes;
 use crate::lanes::{LANES_MAX, PAUSE_ASKED_MAX, PAUSE_FIRST, PAUSE_MAX, WaitingLanes};
 use crate::outbox::{HELD_ROWS_MAX, OutboxTable};
 use crate::outgoing::RowRefusal;
@@ -23,6 +24,7 @@ pub(super) struct Rounds<'a> {
     outbox: &'a OutboxTable,
     pub(super) held: HeldKeys,
     pub(super) lanes: WaitingLanes,
+    sizes: CallSizes,
     stop: watch::Receiver<bool>,
 }
 
@@ -33,7 +35,15 @@ impl<'a> Rounds<'a> {
         outbox: &'a OutboxTable,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        Self { config, progress, outbox, held: HeldKeys::default(), lanes: WaitingLanes::default(), stop }
+        Self {
+            config,
+            progress,
+            outbox,
+            held: HeldKeys::default(),
+            lanes: WaitingLanes::default(),
+            sizes: CallSizes::default(),
+            stop,
+        }
     }
 
     /// Sends all of a plan. When this returns every row of it is deleted, refused or held, or its
@@ -42,7 +52,7 @@ impl<'a> Rounds<'a> {
         let (on_refused, mut outcomes) = (self.config.on_refused, RowOutcomes::default());
         let holds = on_refused == OnRefused::Hold;
         loop {
-            let calls = plan.next_calls((&mut self.held, on_refused), &mut outcomes);
+            let calls = plan.next_calls((&mut self.held, on_refused), &self.sizes, &mut outcomes);
             self.outbox.settle(&outcomes, holds).await?;
             self.count(&outcomes);
             outcomes = RowOutcomes::default();
@@ -50,6 +60,8 @@ impl<'a> Rounds<'a> {
                 return Err(MoverError::TooManyHeld);
             }
             if calls.is_empty() {
+                let lanes = &self.lanes;
+                self.sizes.keep_only(|destination| lanes.has(destination));
                 return Ok(());
             }
             self.outbox.confirm().await?;
@@ -59,7 +71,8 @@ impl<'a> Rounds<'a> {
                 if verdict == CallVerdict::Taken {
                     self.lanes.took(&call.destination);
                 }
-                let waits = plan.ended(call, verdict, (&mut self.held, on_refused), &mut outcomes);
+                let state = (&mut self.held, on_refused);
+                let waits = plan.ended(call, verdict, state, &mut self.sizes, &mut outcomes);
                 if let Some(waits) = waits {
                     let (to, error) = (&waits.destination, waits.error);
                     self.progress.stuck(format!("{to}: {error}"));

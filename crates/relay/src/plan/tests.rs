@@ -49,9 +49,9 @@ fn sent(rows: &[ModelRow], on_refused: OnRefused) -> (Vec<i64>, Vec<i64>) {
         let outgoing = if row.luck == 3 { Err(refusal()) } else { Ok(outgoing) };
         plan.add(id, row.destination, row.key.as_deref(), outgoing);
     }
-    let (mut taken, mut outcomes) = (Vec::new(), RowOutcomes::default());
+    let (mut taken, mut outcomes, mut sizes) = (Vec::new(), RowOutcomes::default(), CallSizes::default());
     loop {
-        let calls = plan.next_calls((&mut held, on_refused), &mut outcomes);
+        let calls = plan.next_calls((&mut held, on_refused), &sizes, &mut outcomes);
         if calls.is_empty() {
             break;
         }
@@ -68,7 +68,8 @@ fn sent(rows: &[ModelRow], on_refused: OnRefused) -> (Vec<i64>, Vec<i64>) {
                 taken.extend(call.rows.iter().map(|row| row.id));
                 CallVerdict::Taken
             };
-            assert_eq!(plan.ended(call, verdict, (&mut held, on_refused), &mut outcomes), None);
+            let waits = plan.ended(call, verdict, (&mut held, on_refused), &mut sizes, &mut outcomes);
+            assert_eq!(waits, None);
         }
     }
     assert_eq!(taken, outcomes.taken);
@@ -122,15 +123,70 @@ fn a_destination_that_waits_gives_back_its_rows() {
         let row = OutgoingRow { id, key: None, alias: None, body: "{}".to_owned() };
         plan.add(id, destination, None, Ok(row));
     }
-    let mut outcomes = RowOutcomes::default();
-    let calls = plan.next_calls((&mut held, OnRefused::Skip), &mut outcomes);
+    let (mut outcomes, mut sizes) = (RowOutcomes::default(), CallSizes::default());
+    let calls = plan.next_calls((&mut held, OnRefused::Skip), &sizes, &mut outcomes);
     let ids: Vec<Vec<i64>> = calls.iter().map(|call| call.rows.iter().map(|row| row.id).collect()).collect();
     assert_eq!(ids, [vec![4, 6], vec![5]]);
     let [first, _] = calls.try_into().expect("two");
     let wait = CallVerdict::Wait { error: "later".to_owned(), retry_after: None };
-    let waits = plan.ended(first, wait, (&mut held, OnRefused::Skip), &mut outcomes).expect("it waits");
+    let waits = plan.ended(first, wait, (&mut held, OnRefused::Skip), &mut sizes, &mut outcomes);
+    let waits = waits.expect("it waits");
     assert_eq!((waits.destination.as_str(), waits.first_id), ("queue:a/q", 4));
-    assert!(plan.next_calls((&mut held, OnRefused::Skip), &mut outcomes).is_empty());
+    assert!(plan.next_calls((&mut held, OnRefused::Skip), &sizes, &mut outcomes).is_empty());
+}
+
+/// A stream that is nearly full, and what is left for it in memory.
+#[derive(Default)]
+struct NearlyFull {
+    room: usize,
+    sizes: CallSizes,
+    taken: Vec<i64>,
+    /// Rows of each call.
+    calls: Vec<usize>,
+}
+
+impl NearlyFull {
+    /// Sends rows as they are read for it; the first one that waits.
+    fn send(&mut self, ids: std::ops::Range<i64>) -> Option<i64> {
+        let (mut plan, mut held, mut outcomes) = <(SendPlan, HeldKeys, RowOutcomes)>::default();
+        for id in ids {
+            let row = OutgoingRow { id, key: None, alias: None, body: "{}".to_owned() };
+            plan.add(id, "stream:a/s", None, Ok(row));
+        }
+        self.calls.clear();
+        loop {
+            let calls = plan.next_calls((&mut held, OnRefused::Skip), &self.sizes, &mut outcomes);
+            let Some(call) = calls.into_iter().next() else {
+                self.taken.append(&mut outcomes.taken);
+                return None;
+            };
+            self.calls.push(call.rows.len());
+            let verdict = if call.rows.len() <= self.room {
+                self.room -= call.rows.len();
+                CallVerdict::Taken
+            } else {
+                CallVerdict::NoRoom { error: "full".to_owned(), retry_after: None }
+            };
+            let state = (&mut held, OnRefused::Skip);
+            if let Some(waits) = plan.ended(call, verdict, state, &mut self.sizes, &mut outcomes) {
+                self.taken.append(&mut outcomes.taken);
+                return Some(waits.first_id);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_room_is_taken_and_the_rest_waits_for_it_in_order() {
+    let mut stream = NearlyFull { room: 5, ..NearlyFull::default() };
+    assert_eq!(stream.send(0..8), Some(5), "all-or-none calls of 8 would wait for ever");
+    assert_eq!(stream.calls, [8, 4, 4, 2, 1, 1]);
+    assert_eq!(stream.send(5..8), Some(5));
+    assert_eq!(stream.calls, [1], "while it is full one row asks");
+    stream.room = 100;
+    assert_eq!(stream.send(5..40), None);
+    assert_eq!(stream.calls, [1, 2, 4, 8, 16, 4], "they grow again");
+    assert_eq!(stream.taken, (0..40).collect::<Vec<_>>());
 }
 
 #[test]

@@ -48,3 +48,28 @@ async fn some_rows_and_columns_and_a_table_without_a_key() {
     let expect: [Value; 1] = [json!({"op": "read", "key": "2", "old": null, "new": {"t": "b"}})];
     assert_eq!(rig.payloads("shop/t").await, expect);
 }
+
+#[tokio::test]
+async fn what_is_no_condition_is_refused_before_anything_is_written() {
+    let rig = RelayRig::start().await;
+    rig.sql("CREATE TABLE orders (a int PRIMARY KEY); INSERT INTO orders SELECT generate_series(1, 2500)");
+    let backfill = ["backfill", "--table", "orders", "--to", "stream:shop/orders", "--where"];
+    for condition in [
+        "1=1) or (1=1",
+        "true) OR (true -- as one",
+        "true); DELETE FROM orders; --",
+        "a > 1 ORDER BY a",
+        "a > 1 /*",
+        "a > $1",
+        "b > 1",
+        "",
+    ] {
+        let output = rig.run(&[&backfill[..], &[condition, "--database", &rig.url()]].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{condition}: {told}");
+        assert!(told.contains("--where must be a condition in SQL"), "{condition}: {told}");
+    }
+    assert_eq!(rig.sql("SELECT count(*) FROM fieldpost_outbox"), "0");
+    let condition = "(a % 2 = 0) or (')' = '(' /* ( */) -- )";
+    assert_eq!(rig.about(&[&backfill[..], &[condition]].concat()).trim(), "rows: 1250");
+}

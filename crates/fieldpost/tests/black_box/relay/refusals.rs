@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rig::{RelayRig, outbox_row};
+use super::rig::{RelayRig, each, outbox_row};
 
 const BAD: &str = r#"{"tries":0}"#;
 
@@ -75,6 +75,56 @@ async fn a_held_row_lets_its_key_wait_until_it_is_mended_or_dropped() {
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox WHERE reason IS NOT NULL", "1").await;
     assert_eq!(rig.about(&["refused", "drop", "--all"]).trim(), "dropped: 1");
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+}
+
+#[tokio::test]
+async fn held_rows_move_aside_once_a_relay_skips_what_is_refused() {
+    let mut rig = RelayRig::start().await;
+    rows(&rig);
+    rig.relay(&["--on-refused", "hold"]).await;
+    rig.until_sql("SELECT count(*), count(reason) FROM fieldpost_outbox", "3|2").await;
+    // One of them would be taken by now.
+    rig.sql("UPDATE fieldpost_outbox SET destination = 'queue:shop/mail' WHERE destination = 'nowhere'");
+    rig.restart_relay().await;
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    assert_eq!(sorted(rig.consumed("shop/mail").await), ["a1", "a3", "b1", "lost", "none"]);
+    assert_eq!(rig.sql("SELECT payload FROM fieldpost_outbox_refused"), "\"a2\"");
+}
+
+#[tokio::test]
+async fn a_key_that_is_empty_is_none_and_one_that_no_group_may_be_is_refused() {
+    let mut rig = RelayRig::start().await;
+    rig.sql(&outbox_row("queue:shop/mail", Some(""), &json!(1), None));
+    rig.sql(&outbox_row("queue:shop/mail", Some(&"k".repeat(256)), &json!(2), None));
+    rig.relay(&[]).await;
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    let jobs = &rig.server.get("/v1/queues/shop/mail/jobs").await["items"];
+    assert_eq!((each(jobs, "payload"), each(jobs, "group")), (vec![json!(1)], vec![Value::Null]));
+    let refused = rig.sql("SELECT payload, left(reason, 16) FROM fieldpost_outbox_refused");
+    assert_eq!(refused, "2|422 invalid_name");
+}
+
+#[tokio::test]
+async fn a_stream_that_is_nearly_full_takes_the_rows_that_have_room() {
+    let mut rig = RelayRig::start().await;
+    let keep = async |rig: &RelayRig, bytes: &str| {
+        let settings = json!({"keep": {"bytes": bytes}, "when_full": "reject"}).to_string();
+        let answer = rig.server.json("PUT", "/v1/streams/shop/orders/settings", &settings).await;
+        assert!(answer.status < 300, "{answer:?}");
+    };
+    keep(&rig, "10KB").await;
+    rig.sql(
+        "INSERT INTO fieldpost_outbox (destination, payload) \
+         SELECT 'stream:shop/orders', jsonb_build_object('n', n, 'x', repeat('x', 2000)) \
+         FROM generate_series(1, 8) n ORDER BY n",
+    );
+    rig.relay(&[]).await;
+    rig.until_sql("SELECT count(*) BETWEEN 1 AND 7 FROM fieldpost_outbox", "t").await;
+    assert_eq!(rig.sql("SELECT count(*) FROM fieldpost_outbox_refused"), "0");
+    keep(&rig, "1MB").await;
+    rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+    let numbers: Vec<Value> = rig.payloads("shop/orders").await.iter().map(|all| all["n"].clone()).collect();
+    assert_eq!(numbers, (1..=8).map(Value::from).collect::<Vec<_>>());
 }
 
 #[tokio::test]
