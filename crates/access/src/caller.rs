@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{CallerName, Problem};
 
-use crate::{Portal, Scope, Token};
+use crate::{Portal, Scope, StreamRights, Token};
 
 /// The token of a request that was let through; an extension of the request.
 #[derive(Clone, Debug)]
@@ -68,6 +68,17 @@ impl Caller {
             return Ok(());
         }
         Err(self.may_not("admin, or jobs:NAMESPACE of the queue in notify"))
+    }
+
+    /// Whether it may have the server append to streams of a namespace.
+    ///
+    /// # Errors
+    /// 403 `forbidden`.
+    pub fn may_append(&self, namespace: &str) -> Result<(), Problem> {
+        if self.scopes().iter().any(|scope| scope.may_stream(namespace, StreamRights::Append)) {
+            return Ok(());
+        }
+        Err(self.may_not("admin, or streams:NAMESPACE or streams:NAMESPACE:append of the stream in results"))
     }
 
     pub(crate) fn token(&self) -> &Token {

@@ -27,7 +27,7 @@ pub(crate) use standing::StandingRights;
 pub(crate) use visibility::{Visibility, VisibleStreams};
 
 /// Whether who gives a command, or tries it anew, may have its outcome told so. A queue takes the
-/// right to publish there: a token for commands is none for queues.
+/// right to publish there, a stream that to append: a token for commands is none for these.
 ///
 /// # Errors
 /// 403 `forbidden`.
@@ -37,6 +37,7 @@ pub(crate) fn check_receiver(
 ) -> Result<(), Problem> {
     match (caller, receiver) {
         (Some(caller), Some(OutcomeReceiver::Queue { namespace, .. })) => caller.may_publish(namespace),
-        _ => Ok(()),
+        (Some(caller), Some(OutcomeReceiver::Stream { namespace, .. })) => caller.may_append(namespace),
+        (Some(_), Some(OutcomeReceiver::Url { .. }) | None) | (None, _) => Ok(()),
     }
 }

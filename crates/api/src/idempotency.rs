@@ -5,9 +5,9 @@
 //! hours before it is given: a repeat finds it there after a restart too. What happens in one
 //! partition is kept in the batch of what was done as well, so that a repeat does nothing again
 //! wherever the server was killed; the answer by key alone is for repeats that name something else.
-//! What publishes jobs needs no more than the former: see [`Creation::kept_with_jobs`]. Nor does a
-//! command that was sent: see [`Creation::once_by_row`]. Of a campaign that was begun the id is
-//! kept. "Not now" is not kept.
+//! What publishes jobs needs no more than the former: see [`Creation::kept_with_jobs`]. Nor do a
+//! command that was sent and messages of a stream: see [`Creation::once_by_row`]. Of a campaign
+//! that was begun the id is kept. "Not now" is not kept.
 //!
 //! A repeat that comes while the first request is under way waits for it: for that, keys are
 //! remembered in memory, beyond the limits below the newest only, and a metric tells how many were
@@ -102,7 +102,7 @@ impl Creation {
         self.answered(api, make, |_, once, made| kept_in_store(api.engine().queues(), once, made)).await
     }
 
-    /// [`Creation::once`], where whoever makes it answers a repeat from the row of what was made.
+    /// [`Creation::once`], where whoever makes it answers a repeat from what was kept beside it.
     /// Nothing is kept here but who is under way.
     ///
     /// # Errors

@@ -16,7 +16,8 @@ use net::body::whole;
 use net::problem::Refused;
 use net::shares::SenderKey;
 use net::transfer::{
-    NEWEST_HEADER, NEXT_AFTER_HEADER, NODE_HEADER, RUN_HEADER, STREAM_HEADER, TRANSFER_TYPE, is_json_line,
+    EXPECTED_HEADER, NEWEST_HEADER, NEXT_AFTER_HEADER, NODE_HEADER, RUN_HEADER, STREAM_HEADER, TRANSFER_TYPE,
+    is_json_line,
 };
 
 use crate::ApiState;
@@ -37,7 +38,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 /// 400 or 422 for what is not allowed; 503 `busy` behind an append of the same run that was not
-/// taken.
+/// taken; 409 `other_stream` where it expects another stream than there is.
 pub(crate) async fn append(
     api: &ApiState,
     stream: &StreamName,
@@ -46,12 +47,13 @@ pub(crate) async fn append(
 ) -> Result<Response, Refused> {
     let whose = SenderKey::of(request.extensions());
     let run = run_of(request.headers())?;
+    let expected = expected_of(request.headers())?;
     let body = whole(request.into_body(), JSON_BODY_BYTES_MAX, &api.shared.memory_of_bodies, &whose).await?;
     let bytes: Vec<u8> = body.into();
     let messages = decode_transfer(&bytes, is_json_line)?;
     drop(bytes);
     let terms = AppendTerms { run, is_durable, ..AppendTerms::default() };
-    let appended = api.streams().append_transfer(stream, messages, terms).await?;
+    let appended = api.streams().append_transfer(stream, messages, terms, expected.as_deref()).await?;
     let TransferAppended { appended, duplicates, identity } = appended;
     let mut response = Answer::ok(&TransferredShape { appended, duplicates }).into_response();
     name(&mut response, &identity);
@@ -83,6 +85,16 @@ fn name(response: &mut Response, identity: &PeerIdentity) {
             response.headers_mut().insert(HeaderName::from_static(header), value);
         }
     }
+}
+
+/// Which stream an append is meant for.
+fn expected_of(headers: &HeaderMap) -> Result<Option<Box<str>>, Problem> {
+    let Some(value) = headers.get(EXPECTED_HEADER) else { return Ok(None) };
+    let wrong = |_| {
+        let detail = format!("{EXPECTED_HEADER} must be what {STREAM_HEADER} was in an answer");
+        Problem::not_allowed("unknown_word", detail)
+    };
+    value.to_str().map(|text| Some(text.into())).map_err(wrong)
 }
 
 /// The place of an append among those of its sender.

@@ -1,4 +1,4 @@
-//! Who is told what came of something: a queue, or a URL.
+//! Who is told what came of something: a queue, a stream, or a URL.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +9,7 @@ use super::table::plain;
 #[serde(rename_all = "snake_case")]
 pub(super) enum GivenReceiver<'a> {
     Queue(&'a str),
+    Stream(&'a str),
     Url(&'a str),
 }
 
@@ -23,6 +24,7 @@ impl<'a> GivenReceiver<'a> {
 #[derive(Deserialize)]
 pub(super) struct SeenReceiver {
     queue: Option<String>,
+    stream: Option<String>,
     url: Option<String>,
     /// Only in the answer that made it.
     secret: Option<String>,
@@ -31,7 +33,8 @@ pub(super) struct SeenReceiver {
 impl SeenReceiver {
     /// Where it is.
     pub(super) fn place(&self) -> &str {
-        self.queue.as_deref().or(self.url.as_deref()).unwrap_or_default()
+        let places = [&self.queue, &self.stream, &self.url];
+        places.into_iter().flatten().next().map_or("", String::as_str)
     }
 
     /// The secret, with the advice to keep it; nothing where none is shown.

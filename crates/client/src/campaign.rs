@@ -133,6 +133,12 @@ impl CampaignPlan {
         Self { results: OutcomeTarget::queue(namespace, queue), ..self }
     }
 
+    /// Each result becomes a message of this stream; in place of [`CampaignPlan::results_queue`].
+    #[must_use]
+    pub fn results_stream(self, namespace: &str, stream: &str) -> Self {
+        Self { results: OutcomeTarget::stream(namespace, stream), ..self }
+    }
+
     /// Each result is posted to this URL, signed with the secret that [`Campaign`] shows once; in
     /// place of [`CampaignPlan::results_queue`].
     #[must_use]
@@ -375,8 +381,10 @@ mod tests {
         let (five, hour) = (Duration::from_secs(300), Duration::from_secs(3_600));
         let every = CampaignPlan::every(&1, Picks::of(20).place("CN"), five).expect("a plan");
         let over = CampaignPlan::over(&1, Picks::of(6_000), hour).expect("a plan");
+        let told = CampaignPlan::every(&1, Picks::of(1), five).expect("a plan").results_stream("a", "b");
         for (plan, expect) in [
             (every, r#"{"payload":1,"count":20,"place":"CN","every":"300000ms"}"#),
+            (told, r#"{"payload":1,"count":1,"every":"300000ms","results":{"stream":"a/b"}}"#),
             (
                 over.name("DNS")
                     .catch_up()

@@ -207,6 +207,13 @@ impl CampaignChange {
         self.with("results", ChangedField::Results(target))
     }
 
+    /// Each result becomes a message of this stream.
+    #[must_use]
+    pub fn results_stream(self, namespace: &str, stream: &str) -> Self {
+        let target = OutcomeTarget::Stream(format!("{namespace}/{stream}"));
+        self.with("results", ChangedField::Results(target))
+    }
+
     /// Each result is posted to this URL, signed with the secret that
     /// [`Campaign`](crate::Campaign) shows once.
     #[must_use]
@@ -266,6 +273,7 @@ mod tests {
             &new().devices(["a", "b"]).results_queue("a", "b"),
             r#"{"devices":["a","b"],"results":{"queue":"a/b"}}"#,
         );
+        check(&new().results_stream("a", "b"), r#"{"results":{"stream":"a/b"}}"#);
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub struct NewCommand {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OutcomeTarget {
     Queue(String),
+    Stream(String),
     Url(String),
 }
 
@@ -51,6 +52,11 @@ impl OutcomeTarget {
     /// It becomes a job of this queue.
     pub(crate) fn queue(namespace: &str, queue: &str) -> Option<Self> {
         Some(Self::Queue(format!("{namespace}/{queue}")))
+    }
+
+    /// It becomes a message of this stream.
+    pub(crate) fn stream(namespace: &str, stream: &str) -> Option<Self> {
+        Some(Self::Stream(format!("{namespace}/{stream}")))
     }
 
     /// It is posted to this URL.

@@ -65,9 +65,9 @@
 //! come due before it. If it waits, it leaves its line when its turn comes. If it is unanswered, it
 //! keeps its place in the window. An answer ends it at once, and so does a cancellation.
 //!
-//! **Answers**: the first one ends a command. After an end by the device's answer every other one
-//! is [`AnswerOutcome::Repeated`]. After any other end the first one is kept as `late`, and changes
-//! nothing else. An answer to a command that never went out to the device is
+//! **Answers**: the first one ends a command. After the end the first one that says something else
+//! is kept as `late`, and changes nothing else. The same answer again, and what comes after a late
+//! one, is [`AnswerOutcome::Repeated`]. An answer to a command that never went out to the device is
 //! [`AnswerOutcome::Unknown`]. A failure that the device told has a result, `null` if it gave none;
 //! a failure for want of an answer has none.
 //!

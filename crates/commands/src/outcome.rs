@@ -37,9 +37,10 @@ pub enum How {
 pub enum AnswerOutcome {
     /// The command moved on.
     Moved,
-    /// The command had ended without an answer. The first answer is kept; progress is not.
+    /// The command had ended, without an answer or with another one. The first such answer is kept;
+    /// progress is not.
     Late,
-    /// It had been answered before.
+    /// It had been answered so before, or had a late answer already.
     Repeated,
     /// The device was never sent such a command.
     Unknown,

@@ -105,6 +105,7 @@ fn bytes((command, state): &Tracked) -> usize {
     let notify = command.notify.as_deref().map_or(0, |receiver| match receiver {
         OutcomeReceiver::Queue { namespace, queue } => namespace.len() + queue.len(),
         OutcomeReceiver::Url { url, secret } => url.len() + secret.len(),
+        OutcomeReceiver::Stream { namespace, stream } => namespace.len() + stream.len(),
     });
     let texts = text(&command.origin) + text(&command.key) + wish + notify + state.text_bytes();
     size_of::<Command>() + command.payload.len() + texts

@@ -33,6 +33,8 @@ pub struct CachedValue {
 #[derive(Debug)]
 pub struct ByteCache {
     values: Cache<CoordinationName, CachedValue, ValueWeight>,
+    /// What a value counts for, at most: a larger one would be thrown away at once.
+    weight_max: u64,
     stripes: Vec<Mutex<()>>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -56,6 +58,8 @@ pub struct CacheStats {
 const SHARD_BYTES_MIN: u64 = 8 << 20;
 /// Such parts, at most.
 const SHARDS_MAX: usize = 64;
+/// Share of a part for values that were asked for; no value takes more.
+const HOT_SHARE: f64 = 0.97;
 
 #[derive(Clone, Debug)]
 struct ValueWeight;
@@ -77,10 +81,14 @@ impl ByteCache {
         let shards = 1 << shards.ilog2();
         let mut options = OptionsBuilder::new();
         options.estimated_items_capacity(expected).weight_capacity(bytes_max).shards(shards);
+        options.hot_allocation(HOT_SHARE);
         let options = options.build().expect("all that has no default is given");
         let (hashes, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        let values: Cache<CoordinationName, CachedValue, ValueWeight> =
+            Cache::with_options(options, ValueWeight, hashes, lifecycle);
         Self {
-            values: Cache::with_options(options, ValueWeight, hashes, lifecycle),
+            weight_max: (values.shard_capacity() as f64 * HOT_SHARE) as u64,
+            values,
             stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -93,6 +101,13 @@ impl ByteCache {
         let found = self.values.get(name).filter(|value| is_current(value, now));
         if found.is_some() { &self.hits } else { &self.misses }.fetch_add(1, Relaxed);
         found
+    }
+
+    /// Whether it is kept if it is put, until there is no room. One that is too large for the whole
+    /// cache is not.
+    #[must_use]
+    pub fn can_hold(&self, name: &CoordinationName, value: &CachedValue) -> bool {
+        ValueWeight.weight(name, value) <= self.weight_max
     }
 
     /// Puts a value. With `only_if_absent` not where one is there; whether it was put.
@@ -173,6 +188,24 @@ mod tests {
             assert!(cache.put(name("k"), value(LARGE, None), true, Timestamp(0)));
             assert!(cache.get(&name("k"), Timestamp(0)).is_some(), "of {bytes_max} bytes");
             assert!(!cache.put(name("k"), value(b"2", None), true, Timestamp(0)));
+        }
+    }
+
+    #[test]
+    fn what_can_be_held_is_held_when_it_is_put() {
+        const LARGE: &[u8] = &[7; base::limits::CACHED_BYTES_MAX];
+        for bytes_max in [1_000_000_u64, 1_050_000, 1_081_000, 1_082_000, 1 << 21, 64_000_000] {
+            let cache = ByteCache::new(bytes_max);
+            let mut held = 0;
+            for bytes in [1_000, 900_000, 969_000, 970_000, 1_000_000, LARGE.len()] {
+                let large = value(&LARGE[..bytes], None);
+                let can_hold = cache.can_hold(&name("k"), &large);
+                cache.put(name("k"), large, false, Timestamp(0));
+                let is_held = cache.get(&name("k"), Timestamp(0)).is_some();
+                assert_eq!(is_held, can_hold, "{bytes} bytes in {bytes_max}");
+                held += usize::from(is_held);
+            }
+            assert_eq!(held == 6, bytes_max > 1_081_000, "{bytes_max}: {held}");
         }
     }
 

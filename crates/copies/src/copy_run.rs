@@ -85,6 +85,8 @@ pub(crate) struct CopyRun<'a, H, S, T> {
     sent: LaneBytes,
     run: u64,
     place: u64,
+    /// Which stream the sink last said that it is: batches are for that one alone.
+    sink_called: Option<Box<str>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +127,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             sent: LaneBytes::default(),
             run: home.draw_run(),
             place: 0,
+            sink_called: row.peer.clone().filter(|_| row.direction == CopyDirection::To),
             row,
         }
     }
@@ -182,7 +185,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
                 self.reading = None;
                 self.take_page(lane, page?).await
             }
-            CopyEvent::Answer(sent, Err(failure)) => self.refused(sent, failure),
+            CopyEvent::Answer(sent, Err(failure)) => self.refused(sent, failure).await,
             CopyEvent::Answer(sent, Ok(answer)) => self.take_answer(sent, answer).await,
             CopyEvent::Time => Ok(()),
             CopyEvent::Silence => self.check_sink().await,
@@ -192,7 +195,9 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
     /// Reads the next page, if one may be read now.
     fn read_on(&mut self, now: Timestamp) {
         let is_resting = self.is_at_end && !(self.in_flight.is_empty() && self.answered.is_empty());
-        let in_flight_max = if self.sink.is_stop_and_wait() { 1 } else { IN_FLIGHT_MAX };
+        // A batch behind one whose stream is not known might come to another stream.
+        let is_alone = self.sink.is_stop_and_wait() || self.sink_called.is_none();
+        let in_flight_max = if is_alone { 1 } else { IN_FLIGHT_MAX };
         let is_unmoved = self.sink.is_stop_and_wait() && !self.answered.is_empty();
         let may_read = self.reading.is_none()
             && self.in_flight.len() < in_flight_max
@@ -298,8 +303,13 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             return if self.in_flight.is_empty() { self.settle().await } else { Ok(()) };
         }
         self.is_at_end = is_end && self.row.live.is_none();
-        let batch =
-            CopyBatch { body: page.body.clone(), messages: page.messages, run: self.run, place: self.place };
+        let batch = CopyBatch {
+            body: page.body.clone(),
+            messages: page.messages,
+            run: self.run,
+            place: self.place,
+            expected: self.sink_called.clone(),
+        };
         self.place += 1;
         self.pace.spend(batch.body.len() as u64, self.home.now());
         self.sent.add(lane, batch.body.len() as u64);
@@ -346,18 +356,25 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         Box::pin(async move { (sent, sink.append(batch).await) })
     }
 
-    /// A batch that overtook the one before it, which is answered by now, is sent once more.
-    fn refused(&mut self, mut sent: SentBatch, failure: CopyFailure) -> Result<(), CopyRunEnd> {
-        match sent.again.take() {
-            Some(batch) if failure.kind == CopyFailureKind::OutOfOrder => {
+    /// A batch that overtook the one before it, which is answered by now, is sent once more. Where
+    /// the stream that it is for is gone, the copy begins anew.
+    async fn refused(&mut self, mut sent: SentBatch, failure: CopyFailure) -> Result<(), CopyRunEnd> {
+        match (failure.kind, sent.again.take()) {
+            (CopyFailureKind::OutOfOrder, Some(batch)) => {
                 self.in_flight.push_front(self.sending(sent, batch));
                 Ok(())
+            }
+            (CopyFailureKind::OtherStream, _) if self.row.direction == CopyDirection::To => {
+                self.sink_is_gone().await
             }
             _ => Err(failure.into()),
         }
     }
 
     async fn take_answer(&mut self, sent: SentBatch, answer: SinkAnswer) -> Result<(), CopyRunEnd> {
+        if sent.sent_at.is_some() && answer.identity.is_known() {
+            self.sink_called = Some(answer.identity.stream.clone());
+        }
         let peer = match self.row.direction {
             CopyDirection::To => answer.identity,
             CopyDirection::From => sent.source,
@@ -397,37 +414,34 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
 
     /// What lies between was not sent. It counts once what was sent before is answered.
     fn skipped(&mut self, lane: CopyLane, from: u64, to: u64, source: &PeerIdentity) {
-        let known = self
-            .row
-            .peer
-            .clone()
-            .map(|stream| PeerIdentity { stream, node: self.row.peer_node.clone().unwrap_or_default() });
         let peer = match self.row.direction {
-            CopyDirection::From => Some(source.clone()),
+            CopyDirection::From => source.clone(),
             CopyDirection::To => {
                 let answered = self.answered.last().map(|answered| answered.peer.clone());
-                answered.or(known).or_else(|| self.sink.known_identity())
+                let known = answered.or_else(|| self.known_peer()).or_else(|| self.sink.known_identity());
+                // One that never answered is not known: that it has not got these is true of any.
+                known.unwrap_or_default()
             }
         };
-        let step = |peer| CopiedSpan::of_nothing(lane, (from, to), peer);
         if self.in_flight.is_empty() {
-            // A sink that never answered has nothing: it is not known yet which stream it is.
-            if let Some(peer) = peer {
-                self.answered_to(step(peer));
-            }
-            return;
+            return self.answered_to(CopiedSpan::of_nothing(lane, (from, to), peer));
         }
         let sent = SentBatch { lane, from, to, source: source.clone(), sent_at: None, again: None };
-        let peer = peer.unwrap_or_default();
         let answer = SinkAnswer { appended: 0, duplicates: 0, refused: 0, identity: peer };
         self.in_flight.push_back(Box::pin(async move { (sent, Ok(answer)) }));
+    }
+
+    /// Who is at the other end, as far as that is stored.
+    fn known_peer(&self) -> Option<PeerIdentity> {
+        let stream = self.row.peer.clone()?;
+        Some(PeerIdentity { stream, node: self.row.peer_node.clone().unwrap_or_default() })
     }
 
     /// Notes what is durable at the other end; it goes on behind what was before, or stands apart.
     fn answered_to(&mut self, step: CopiedSpan) {
         if let Some(last) = self.answered.iter_mut().rev().find(|last| last.lane == step.lane)
             && last.to == step.from
-            && (last.peer == step.peer || step.peer.stream.is_empty())
+            && (last.peer == step.peer || !step.peer.is_known())
         {
             last.to = step.to;
             last.copied += step.copied;
@@ -448,19 +462,21 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
     }
 
     async fn flush(&mut self) -> Result<(), CopyRunEnd> {
-        for span in std::mem::take(&mut self.answered) {
-            let PeerIdentity { stream, node } = span.peer.clone();
-            if stream.is_empty() {
-                // Nobody said which stream it is: it is read again.
-                return Err(CopyRunEnd::Again);
+        for mut span in std::mem::take(&mut self.answered) {
+            if !span.peer.is_known() {
+                // What was answered before it says who is there.
+                span.peer = self.known_peer().unwrap_or_default();
             }
+            let peer = span.peer.clone();
             let (lane, to) = (span.lane, span.to);
             let moved = self.home.moved(&self.row, CopyMove::Step(span)).await;
             match moved.map_err(CopyRunEnd::Home)? {
                 CopyProgress::Moved => {}
                 CopyProgress::Reset | CopyProgress::Elsewhere => return Err(CopyRunEnd::Again),
             }
-            (self.row.peer, self.row.peer_node) = (Some(stream), Some(node));
+            if peer.is_known() {
+                (self.row.peer, self.row.peer_node) = (Some(peer.stream), Some(peer.node));
+            }
             if lane == CopyLane::Backlog {
                 self.row.position = to;
             }

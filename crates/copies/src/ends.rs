@@ -130,6 +130,8 @@ pub struct CopyBatch {
     pub run: u64,
     /// The place in the run, from 0.
     pub place: u64,
+    /// Only the stream that is called so is to have them; any, where none has answered yet.
+    pub expected: Option<Box<str>>,
 }
 
 /// What became of messages that were appended together: they are durable.
@@ -167,6 +169,8 @@ pub enum CopyFailureKind {
     OutOfOrder,
     /// It has no such stream.
     NotThere,
+    /// It has another stream than the one that a batch is for, or none.
+    OtherStream,
     /// It will not, until somebody changes something.
     Refused,
 }
@@ -184,6 +188,7 @@ impl CopyFailure {
         let kind = match (status, code) {
             (503, "busy") => CopyFailureKind::OutOfOrder,
             (404, "unknown_stream") => CopyFailureKind::NotThere,
+            (409, "other_stream") => CopyFailureKind::OtherStream,
             (408 | 429 | 500..=599, _) => CopyFailureKind::NotNow,
             _ => CopyFailureKind::Refused,
         };

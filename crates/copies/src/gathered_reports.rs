@@ -115,7 +115,7 @@ async fn bring_some(
         return Ok(false);
     }
     let terms = AppendTerms { is_durable: true, is_gathered: true, ..AppendTerms::default() };
-    engine.streams().append_transfer(&gathering.key.stream, messages, terms).await?;
+    engine.streams().append_transfer(&gathering.key.stream, messages, terms, None).await?;
     engine.gathered_taken(partition, gathering.gather, next).await?;
     *from = next;
     Ok(true)

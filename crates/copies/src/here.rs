@@ -1,7 +1,6 @@
 //! The ends and the home of a copy in this server.
 
 use std::future::pending;
-use std::pin::pin;
 use std::time::Duration;
 
 use base::{Problem, Timestamp, random};
@@ -11,7 +10,6 @@ use engine::streams::{
     AppendTerms, CopyMove, CopyProgress, CopyStatus, CopyTarget, OriginPage, PlaceInRun, StreamName,
     decode_transfer,
 };
-use futures_util::future::{Either, select};
 use net::transfer::is_json_line;
 use tokio::task::spawn_blocking;
 
@@ -51,17 +49,18 @@ impl EndHere {
     pub(crate) async fn durable(&self, ask: PageAsk) -> Result<(BatchPlace, OriginPage), CopyFailure> {
         let mut ask = ask;
         let began = ask.after;
-        let mut is_late = false;
+        let mut told_at: Option<Timestamp> = None;
         loop {
             let place = self.places.take().await;
             let read = self.look(&ask).await?;
             let is_empty = read.page.items.is_empty();
+            let now = self.engine.clock().now();
             // What was left out is told now and then, not once for each message of others.
             if !is_empty
                 || !ask.waits
                 || !read.page.is_end
                 || read.page.next_after > began.saturating_add(LEFT_OUT)
-                || (is_late && read.page.next_after > began)
+                || told_at.is_some_and(|at| now >= at)
             {
                 return Ok((place, read));
             }
@@ -74,8 +73,12 @@ impl EndHere {
                 more.await;
                 continue;
             }
-            let late = self.engine.until(self.engine.clock().now().after(LEFT_OUT_TOLD_AFTER));
-            is_late = matches!(select(pin!(more), pin!(late)).await, Either::Right(_));
+            // Counted from the first of them: where others come all the time it is told too.
+            let at = *told_at.get_or_insert_with(|| now.after(LEFT_OUT_TOLD_AFTER));
+            tokio::select! {
+                () = more => {}
+                () = self.engine.until(at) => {}
+            }
         }
     }
 }
@@ -92,7 +95,8 @@ impl StreamEnd for EndHere {
         let messages = decode_transfer(&batch.body, is_json_line)?;
         let run = Some(PlaceInRun::of_sender(batch.run, batch.place));
         let terms = AppendTerms { run, is_durable: true, ..AppendTerms::default() };
-        let appended = self.engine.streams().append_transfer(&self.stream, messages, terms).await?;
+        let (streams, expected) = (self.engine.streams(), batch.expected.as_deref());
+        let appended = streams.append_transfer(&self.stream, messages, terms, expected).await?;
         Ok(SinkAnswer {
             appended: appended.appended,
             duplicates: appended.duplicates,

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::Request;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use net::transfer::{
-    NEWEST_HEADER, NEXT_AFTER_HEADER, NODE_HEADER, RUN_HEADER, STREAM_HEADER, TRANSFER_TYPE,
+    EXPECTED_HEADER, NEWEST_HEADER, NEXT_AFTER_HEADER, NODE_HEADER, RUN_HEADER, STREAM_HEADER, TRANSFER_TYPE,
 };
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
@@ -145,10 +145,13 @@ impl StreamEnd for EndThere {
     async fn append(&self, batch: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
         let path = self.path("durable=true");
         let make = |node: &PeerNode| {
-            Request::post(url_of(node, &path))
+            let mut request = Request::post(url_of(node, &path))
                 .header(CONTENT_TYPE, TRANSFER_TYPE)
-                .header(RUN_HEADER, format!("{:016x}-{}", batch.run, batch.place))
-                .body(Full::new(batch.body.clone()))
+                .header(RUN_HEADER, format!("{:016x}-{}", batch.run, batch.place));
+            if let Some(expected) = &batch.expected {
+                request = request.header(EXPECTED_HEADER, &**expected);
+            }
+            request.body(Full::new(batch.body.clone()))
         };
         let answer = self.lines.ask_within(time_for(&batch), &self.node, make).await?;
         let NodeAnswer { headers, body, .. } = checked(answer)?;
@@ -218,8 +221,12 @@ fn number(headers: &HeaderMap, name: &str) -> Result<u64, CopyFailure> {
 }
 
 fn identity(headers: &HeaderMap) -> Result<PeerIdentity, CopyFailure> {
-    Ok(PeerIdentity {
+    let identity = PeerIdentity {
         node: text(headers, NODE_HEADER)?.into(),
         stream: text(headers, STREAM_HEADER)?.into(),
-    })
+    };
+    match identity.is_known() {
+        true => Ok(identity),
+        false => Err(foreign(&format!("its {STREAM_HEADER} is empty"))),
+    }
 }

@@ -18,7 +18,7 @@ use crate::{Engine, Form};
 
 pub(crate) mod check;
 
-pub use check::{check_entry_key, check_name, receiver_queue};
+pub use check::{check_entry_key, check_name, receiver_queue, receiver_stream};
 
 /// What the text of a command's id begins with.
 pub const COMMAND_ID_PREFIX: &str = "cmd_";

@@ -52,6 +52,9 @@ pub trait EphemeralStore: Send + Sync {
     /// A cached value.
     fn get(&self, name: &CoordinationName, now: Timestamp) -> BoxFuture<'_, Option<CachedValue>>;
 
+    /// Whether it has room for such a value at all.
+    fn can_hold(&self, name: &CoordinationName, value: &CachedValue) -> bool;
+
     /// Puts a value, with `only_if_absent` only where none is; whether it was put.
     fn put(
         &self,
@@ -99,6 +102,10 @@ struct ProcessMemory {
 impl EphemeralStore for ProcessMemory {
     fn get(&self, name: &CoordinationName, now: Timestamp) -> BoxFuture<'_, Option<CachedValue>> {
         ready(self.cache.get(name, now)).boxed()
+    }
+
+    fn can_hold(&self, name: &CoordinationName, value: &CachedValue) -> bool {
+        self.cache.can_hold(name, value)
     }
 
     fn put(
@@ -196,6 +203,10 @@ impl Coordination {
     ) -> Result<(), Problem> {
         if value.bytes.len() > CACHED_BYTES_MAX {
             let detail = format!("a cached value is at most {CACHED_BYTES_MAX} bytes");
+            return Err(Problem::new(413, "body_too_large", detail));
+        }
+        if !self.store().can_hold(&name, &value) {
+            let detail = "the value is too large for the cache: raise [coordination] cache";
             return Err(Problem::new(413, "body_too_large", detail));
         }
         if ttl.is_some_and(|ttl| ttl.is_zero()) {

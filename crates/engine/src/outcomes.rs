@@ -7,14 +7,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::limits::STREAM_LABEL_CHARS_MAX;
 use base::{PartitionId, hash};
 pub use records::OutcomeLane;
 use records::{AnswerKey, Command, CommandState, CommandStatus, PickOutcome, Reservation};
 
 use crate::Engine;
+use crate::commands::COMMAND_ID_PREFIX;
 use crate::devices::input::CommandInput;
 use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::partition_handle::NotAccepting;
+use crate::streams::OwnedExternalId;
 
 /// An outcome to be told now. The lease is durable.
 #[derive(Clone, Debug)]
@@ -62,6 +65,30 @@ impl OutcomeDue {
         let half = |seed: u64| u128::from(hash::derived(seed, &number.to_le_bytes()));
         IdempotencyKey { key: AnswerKey(half(2) << 64 | half(4)), body: half(6) }
     }
+
+    /// The source and the external id of its message in a stream, so that telling it again appends
+    /// none. What came of a pick is told once, so its command names it.
+    #[must_use]
+    pub fn origin(&self) -> (Box<str>, OwnedExternalId) {
+        let id = self.command.id.to_text(COMMAND_ID_PREFIX);
+        let slot = self.command.cause.pick().and_then(|turn| turn.slot.as_ref());
+        match slot {
+            Some((campaign, _)) => (source_of(campaign), OwnedExternalId::Text(id.into())),
+            None => {
+                let id = format!("{id}.{:x}", self.number());
+                ("commands".into(), OwnedExternalId::Text(id.into()))
+            }
+        }
+    }
+}
+
+/// What the results of a campaign have for a source. Ids of commands are unique everywhere, so
+/// campaigns whose ids begin alike may share one.
+fn source_of(campaign: &str) -> Box<str> {
+    let mut source = format!("campaign.{campaign}");
+    // A campaign's id has only ASCII characters.
+    source.truncate(STREAM_LABEL_CHARS_MAX);
+    source.into()
 }
 
 /// What came of sending an outcome.
@@ -100,5 +127,24 @@ impl Engine {
     ) -> Result<(), NotAccepting> {
         let handle = self.device_partition(partition)?;
         handle.ask(|reply| CommandInput::OutcomeTold { reservation, result, reply }.into()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::campaigns::check_campaign_id;
+    use crate::streams::is_label;
+
+    use super::*;
+
+    #[test]
+    fn every_campaign_has_a_source() {
+        for id in ["c".to_owned(), "dns-cn_1".to_owned(), "x".repeat(64)] {
+            check_campaign_id(&id).expect("an id");
+            let source = source_of(&id);
+            assert!(is_label(&source), "{source}");
+            assert!(source.starts_with("campaign."), "{source}");
+        }
+        assert_eq!(&*source_of("dns-cn_1"), "campaign.dns-cn_1");
     }
 }

@@ -124,7 +124,7 @@ pub enum RolloutCall {
     Pause,
     /// Go on.
     Resume,
-    /// Go on behind the present stage.
+    /// Go on behind the present stage, once it has soaked.
     Approve,
     /// Call off what was not sent.
     Cancel,

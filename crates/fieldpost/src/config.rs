@@ -331,6 +331,7 @@ impl Settings {
         for Fault { key, wrong, right } in settings.tls.iter().flat_map(faults_of) {
             from.refuse(key, &wrong, right);
         }
+        storages::are_apart(&settings.storages, &settings.data_dir, &mut from);
         let in_force = from.in_force();
         from.finish(settings).map(|settings| (settings, in_force))
     }

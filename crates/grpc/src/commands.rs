@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{Admitted, RequestedAction};
+use access::{Admitted, RequestedAction, StreamRights};
 use base::limits::COMMAND_WAIT_MAX;
 use base::{DeviceId, EntityId, Problem};
 use engine::commands::COMMAND_ID_PREFIX;
@@ -120,10 +120,14 @@ impl CommandsService {
     }
 }
 
-/// Whether the caller may have this one told how a command ended: outcomes are jobs of a queue.
+/// Whether the caller may have this one told how a command ended: as a job of a queue, or as a
+/// message of a stream.
 pub(crate) fn check_receiver(caller: &Admitted, receiver: Option<&OutcomeReceiver>) -> Result<(), Problem> {
     match receiver {
         Some(OutcomeReceiver::Queue { namespace, .. }) => caller.may(RequestedAction::Work { namespace }),
+        Some(OutcomeReceiver::Stream { namespace, .. }) => {
+            caller.may(RequestedAction::Stream { namespace, right: StreamRights::Append })
+        }
         Some(OutcomeReceiver::Url { .. }) | None => Ok(()),
     }
 }
@@ -132,7 +136,7 @@ pub(crate) fn check_receiver(caller: &Admitted, receiver: Option<&OutcomeReceive
 pub(crate) fn secret_of(receiver: Option<&OutcomeReceiver>) -> bytes::Bytes {
     match receiver {
         Some(OutcomeReceiver::Url { secret, .. }) => bytes::Bytes::copy_from_slice(secret),
-        Some(OutcomeReceiver::Queue { .. }) | None => bytes::Bytes::new(),
+        Some(OutcomeReceiver::Queue { .. } | OutcomeReceiver::Stream { .. }) | None => bytes::Bytes::new(),
     }
 }
 

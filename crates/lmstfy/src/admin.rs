@@ -11,6 +11,7 @@ use base::random::unguessable;
 use engine::queues::id_text;
 use engine::records::JobId;
 use net::body::whole;
+use net::exposition::{self, ExpositionForm};
 use net::memory_budget::FREE_BYTES;
 use net::shares::SenderKey;
 use serde::Serialize;
@@ -25,7 +26,7 @@ use crate::query::Query;
 use crate::refusals::shown;
 use crate::route::is_plain;
 use crate::tokens::Unchanged;
-use crate::{POOL, Shared, calls, decoding, exposition, sizes};
+use crate::{POOL, Shared, calls, decoding, sizes};
 
 /// Largest form and largest limit: they take nothing of the memory budget.
 const BODY_BYTES_MAX: usize = FREE_BYTES;
@@ -188,7 +189,7 @@ async fn info(shared: &Shared, query: Query<'_>) -> Result<Answer, Answer> {
 async fn metrics(shared: &Shared, headers: &HeaderMap) -> Result<Answer, Answer> {
     let mut text = net::metrics::text(&shared.registry).await?;
     sizes::add(&mut text, &shared.queues).await?;
-    let (content_type, text) = exposition::accepted(headers, text);
+    let (content_type, text) = exposition::accepted(headers, ExpositionForm::Text, text);
     Ok(Answer::text_of(content_type, text))
 }
 

@@ -35,7 +35,6 @@ mod calls;
 mod consume;
 mod dead;
 mod decoding;
-mod exposition;
 mod guard;
 mod job;
 mod limit;

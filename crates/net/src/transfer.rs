@@ -13,6 +13,9 @@ pub const NEWEST_HEADER: &str = "fieldpost-newest";
 /// The place of an append among those of one sender, `RUN-PLACE`: a header of appends. One behind
 /// another that was not taken is refused.
 pub const RUN_HEADER: &str = "fieldpost-run";
+/// Which stream an append is meant for, as [`STREAM_HEADER`] called it before: a header of appends.
+/// Where another one has that name by now, or none, the append is refused.
+pub const EXPECTED_HEADER: &str = "fieldpost-expected-stream";
 
 /// Whether bytes are a JSON text that fits into a line.
 #[must_use]

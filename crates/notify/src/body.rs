@@ -169,6 +169,7 @@ mod tests {
         CampaignSlot, Command, CommandCause, CommandState, CommandStatus, CommandTerms, Connection,
         DeviceSlot, JobId, Reservation,
     };
+    use engine::streams::OwnedExternalId;
 
     use super::*;
 
@@ -262,6 +263,13 @@ mod tests {
             assert_eq!(body, format!("{begin}{of}{expect}}}}}"));
             serde_json::from_str::<serde_json::Value>(&body).expect("JSON");
         }
+    }
+
+    #[test]
+    fn a_result_of_a_campaign_is_called_by_its_command() {
+        let due = picked(CommandState::WAITING, false);
+        let id = OwnedExternalId::Text(due.command.id.to_text(COMMAND_ID_PREFIX).into());
+        assert_eq!(due.origin(), ("campaign.ping".into(), id));
     }
 
     fn check(picture: &Picture<'_>, expect: &str) {

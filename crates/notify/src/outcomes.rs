@@ -1,4 +1,5 @@
-//! Tells those who gave commands how these ended: as a job of a queue, or as a signed post.
+//! Tells those who gave commands how these ended: as a job of a queue, as a message of a stream, or
+//! as a signed post.
 //!
 //! Each lane of outcomes that has some due gets a task, which leases a few at a time and tells them
 //! until the lane is empty. There are few lanes, so that bounds the tasks.
@@ -10,6 +11,7 @@ use base::{EntityId, Incarnation, PartitionId, Timestamp, hash};
 use engine::outcomes::{OutcomeDue, OutcomeLane, SendResult};
 use engine::queues::{IdempotencyKey, NewJob, Payload, QueueName};
 use engine::records::{Client, OutcomeReceiver};
+use engine::streams::{AppendTerms, MessagePayload, NewMessage, OwnedExternalId, StreamName};
 use engine::{Answer, Engine};
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
@@ -18,7 +20,7 @@ use tokio::task::{self, JoinSet};
 use crate::body;
 use crate::sender::Sender;
 
-/// Outcomes of a lane that are published at a time.
+/// Outcomes of a lane that are published, or appended, at a time.
 const PUBLISHED_MAX: usize = 16;
 /// Outcomes of a lane that are posted at a time: one receiver may take as many of each partition.
 const POSTED_MAX: u32 = 4;
@@ -75,10 +77,10 @@ async fn empty(outcomes: Arc<Outcomes>, lane: Lane) {
     // Without an answer the server is stopping, or the partition names the lane again.
     loop {
         // The places come first: a lease does not wait for one.
-        let is_of_queues = lane.1.is_of_queues();
-        let places = if is_of_queues { 0 } else { POSTED_MAX };
+        let is_of_urls = lane.1.is_of_urls();
+        let places = if is_of_urls { POSTED_MAX } else { 0 };
         let Ok(_places) = outcomes.posts.acquire_many(places).await else { return };
-        let max = if is_of_queues { PUBLISHED_MAX } else { POSTED_MAX as usize };
+        let max = if is_of_urls { POSTED_MAX as usize } else { PUBLISHED_MAX };
         let Ok(due) = outcomes.engine.lease_outcomes(lane, max).await else { return };
         let is_last = due.len() < max;
         join_all(due.into_iter().map(|due| outcomes.tell(due))).await;
@@ -94,6 +96,9 @@ impl Outcomes {
             Some(OutcomeReceiver::Queue { namespace, queue }) => {
                 let (to, once) = ((&**namespace, &**queue), due.idempotency_key());
                 publish(&self.engine, to, body::outcome(&due), once).await
+            }
+            Some(OutcomeReceiver::Stream { namespace, stream }) => {
+                append(&self.engine, (namespace, stream), body::outcome(&due), due.origin()).await
             }
             Some(OutcomeReceiver::Url { url, secret }) => {
                 let mut id = due.command.id;
@@ -122,6 +127,29 @@ pub(crate) async fn publish(
         Ok(_) => SendResult::Delivered,
         Err(problem) => {
             tracing::debug!(queue = %queue, code = problem.code, "an outcome found no place in its queue");
+            SendResult::Failed(None)
+        }
+    }
+}
+
+/// Has a stream told something: as a durable message, appended once however often this is tried.
+pub(crate) async fn append(
+    engine: &Engine,
+    (namespace, stream): (&str, &str),
+    body: String,
+    (source, external_id): (Box<str>, OwnedExternalId),
+) -> SendResult {
+    let name = StreamName::unchecked(namespace, stream);
+    let message = NewMessage {
+        source: Some(source),
+        external_id: Some(external_id),
+        ..NewMessage::new(MessagePayload::Json(body.into_bytes().into()))
+    };
+    let terms = AppendTerms { is_durable: true, ..AppendTerms::default() };
+    match engine.streams().append_with(&name, vec![message], terms).await {
+        Ok(_) => SendResult::Delivered,
+        Err(problem) => {
+            tracing::debug!(stream = %name, code = problem.code, "an outcome found no place in its stream");
             SendResult::Failed(None)
         }
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{EntityId, Problem, hash};
+use base::{EntityId, Problem, Timestamp, hash};
 use engine::streams::{PushFailure, PushKey, PushPage, PushTarget};
 use engine::target_tasks::TargetTasks;
 use engine::{Answer, Engine};
@@ -23,8 +23,10 @@ use crate::sender::Sender;
 const POSTS_MAX: usize = 32;
 /// and besides these posts to receivers that did not take what they were sent last.
 const POSTS_TO_FAILING: usize = 8;
-/// After how long a position moves on past messages of other segments, where none of its own come.
-const SKIPPED_COMMITTED_AFTER: Duration = Duration::from_secs(10);
+/// After how long a position moves on past messages of other segments, where none of its own come,
+const SKIPPED_COMMITTED_AFTER: Duration = Duration::from_secs(2);
+/// or after how many of them.
+const SKIPPED_MAX: u64 = 10_000;
 /// After how long it is tried again to read or to commit, where the server could not.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -86,6 +88,8 @@ async fn push(pushes: Arc<Pushes>, target: PushTarget) {
 struct PushProgress {
     /// Up to here there is nothing to post: messages of other segments.
     read_to: u64,
+    /// When the position moves on past these, counted from the first of them.
+    skips_at: Option<Timestamp>,
     /// The last message of a post that was not taken: the next post ends with it too.
     until: Option<u64>,
     /// Posts that were not taken, one after the other.
@@ -161,8 +165,8 @@ impl Pushes {
         self.pause(self.engine.retry_delay(failures, patience, chance)).await;
     }
 
-    /// There was nothing to post: waits for more, and then moves the position past what was left
-    /// out, now and then.
+    /// There was nothing to post: waits for more, and moves the position past what was left out,
+    /// now and then, also while messages of others come all the time.
     async fn wait(
         &self,
         target: &PushTarget,
@@ -171,20 +175,28 @@ impl Pushes {
     ) -> Result<(), Problem> {
         let was_cut = progress.until.take().is_some();
         progress.read_to = found.page.next_after;
+        let (read_to, streams) = (progress.read_to, self.engine.streams());
+        let skipped = read_to.saturating_sub(found.position);
+        let now = self.engine.clock().now();
+        if skipped > 0 && (skipped >= SKIPPED_MAX || progress.skips_at.is_some_and(|at| now >= at)) {
+            progress.skips_at = None;
+            return match streams.commit_pushed(target, found.position, read_to).await {
+                Err(problem) if problem.code == "position_moved" => Ok(()),
+                committed => committed,
+            };
+        }
+        let skips_at = match skipped {
+            0 => Timestamp::MAX,
+            _ => *progress.skips_at.get_or_insert_with(|| now.after(SKIPPED_COMMITTED_AFTER)),
+        };
         if was_cut || !found.page.is_end {
             return Ok(());
         }
-        let (read_to, streams) = (progress.read_to, self.engine.streams());
-        let has_skipped = read_to > found.position;
         tokio::select! {
-            () = streams.appended(&target.key.stream, read_to) => Ok(()),
-            () = self.pause(SKIPPED_COMMITTED_AFTER), if has_skipped => {
-                match streams.commit_pushed(target, found.position, read_to).await {
-                    Err(problem) if problem.code == "position_moved" => Ok(()),
-                    committed => committed,
-                }
-            }
+            () = streams.appended(&target.key.stream, read_to) => {}
+            () = self.engine.until(skips_at), if skipped > 0 => {}
         }
+        Ok(())
     }
 
     /// A subscription whose messages cannot be read is no healthy one.
@@ -212,9 +224,9 @@ fn post_id(key: &PushKey, found: &PushPage, (first, last): (u64, u64)) -> Entity
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-    use base::{Lineage, SystemClock, Timestamp};
+    use base::{Clock, Lineage, SystemClock};
     use bytes::Bytes;
     use engine::settings::Retry;
     use engine::streams::{
@@ -315,6 +327,41 @@ mod tests {
         assert_eq!(payloads(receiver.request().await.body()), [3, 5], "what is of others is left out");
         append(&engine, 6..7, "east").await;
         assert_eq!(payloads(receiver.request().await.body()), [6], "it is woken");
+    }
+
+    #[tokio::test]
+    async fn a_position_moves_past_messages_of_others_that_come_all_the_time() {
+        let clock = Arc::new(SteppedClock::default());
+        let settings = engine::Settings::for_tests();
+        let store = Arc::new(MemoryStore::new(Lineage(1), 4));
+        let engine = Engine::start(settings, store, Arc::<SteppedClock>::clone(&clock)).await.expect("loads");
+        subscribe(&engine, "http://127.0.0.1:9/", 2).await;
+        let _stop = run_pushes(&engine);
+        let streams = engine.streams();
+        let is_moved = async {
+            let mut number = 1;
+            // Each comes sooner than it would be told without the ones before.
+            while streams.subscription(&orders(), "bill").expect("there").position == 0 {
+                append(&engine, number..number + 1, "west").await;
+                clock.0.fetch_add(500, Ordering::SeqCst);
+                number += 1;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(10), is_moved).await.is_ok(), "it stays");
+    }
+
+    /// A clock that a test puts forward.
+    #[derive(Default)]
+    struct SteppedClock(AtomicI64);
+
+    impl Clock for SteppedClock {
+        fn now(&self) -> Timestamp {
+            Timestamp(self.0.load(Ordering::SeqCst))
+        }
+
+        fn wall(&self) -> Timestamp {
+            self.now()
+        }
     }
 
     #[tokio::test]

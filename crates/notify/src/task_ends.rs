@@ -1,4 +1,5 @@
-//! Tells those who asked for it how tasks ended: as a job of a queue, or as a signed post.
+//! Tells those who asked for it how tasks ended: as a job of a queue, as a message of a stream, or
+//! as a signed post.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::body;
-use crate::outcomes::{post, publish};
+use crate::outcomes::{append, post, publish};
 use crate::sender::Sender;
 
 /// Ends of tasks that are told at a time. The engine leases few of one receiver.
@@ -68,6 +69,9 @@ async fn tell(engine: &Engine, sender: &Sender, due: TaskEndDue) {
         OutcomeReceiver::Queue { namespace, queue } => {
             publish(engine, (namespace, queue), body, due.idempotency_key()).await
         }
+        OutcomeReceiver::Stream { namespace, stream } => {
+            append(engine, (namespace, stream), body, due.origin()).await
+        }
         OutcomeReceiver::Url { url, secret } => post(sender, (url, secret), due.id(), body).await,
     };
     if result != SendResult::Delivered {
@@ -88,6 +92,7 @@ mod tests {
     use engine::campaigns::{NewPickTerms, NewTask};
     use engine::queues::{Payload, QueueName};
     use engine::settings::Retry;
+    use engine::streams::{StreamName, StreamRead};
     use http_body_util::Full;
     use hyper::StatusCode;
     use rustls::RootCertStore;
@@ -143,6 +148,26 @@ mod tests {
         let jobs = engine.queues().jobs(&queue, None, None, (10, 100)).await.expect("readable").found;
         let payloads: Vec<_> = jobs.into_iter().map(|job| job.payload).collect();
         assert_eq!(payloads, [Payload::Json(body.into())]);
+        assert_eq!(engine.lease_task_ends(LEASED_MAX).await.expect("accepting").len(), 0, "it was taken");
+    }
+
+    #[tokio::test]
+    async fn an_end_that_is_told_again_makes_one_message() {
+        let (engine, sender) = (engine().await, sender());
+        ended_task(&engine, OutcomeReceiver::Stream { namespace: "ns".into(), stream: "s".into() }).await;
+        engine.task_ends_due().await;
+        let due = engine.lease_task_ends(LEASED_MAX).await.expect("accepting");
+        let [due] = <[TaskEndDue; 1]>::try_from(due).expect("one end");
+        let body = body::task_end(&due.tracked);
+        // The first time it is appended, and the result is lost with the server.
+        let to = ("ns", "s");
+        assert_eq!(append(&engine, to, body.clone(), due.origin()).await, SendResult::Delivered);
+        tell(&engine, &sender, due).await;
+        let stream = StreamName::unchecked("ns", "s");
+        let all = StreamRead { after: 0, from: None, segments: Vec::new(), limit: 10, bytes_max: 1 << 20 };
+        let page = engine.streams().read(&stream, &all).expect("readable");
+        let payloads: Vec<_> = page.items.iter().map(|message| &*message.payload).collect();
+        assert_eq!(payloads, [body.as_bytes()]);
         assert_eq!(engine.lease_task_ends(LEASED_MAX).await.expect("accepting").len(), 0, "it was taken");
     }
 

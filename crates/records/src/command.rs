@@ -163,6 +163,13 @@ pub enum OutcomeReceiver {
         /// What it is signed with.
         secret: Box<[u8]>,
     },
+    /// A stream gets a message.
+    Stream {
+        /// Its namespace.
+        namespace: Box<str>,
+        /// Its name.
+        stream: Box<str>,
+    },
 }
 
 impl std::fmt::Debug for OutcomeReceiver {
@@ -171,6 +178,7 @@ impl std::fmt::Debug for OutcomeReceiver {
         match self {
             Self::Queue { namespace, queue } => write!(f, "Queue({namespace}/{queue})"),
             Self::Url { url, .. } => write!(f, "Url({url})"),
+            Self::Stream { namespace, stream } => write!(f, "Stream({namespace}/{stream})"),
         }
     }
 }

@@ -35,7 +35,7 @@ impl QueueKey {
 }
 
 /// Lanes of outcomes to URLs in a partition: a receiver that hangs holds up those of its own lane
-/// only. Outcomes to queues have a lane besides.
+/// only. Outcomes to queues have a lane besides, and so have those to streams.
 const URL_LANES: u64 = 32;
 
 /// A lane of outcomes in a partition.
@@ -44,16 +44,17 @@ pub struct OutcomeLane(pub u64);
 
 impl OutcomeLane {
     const QUEUES: Self = Self(0);
+    const STREAMS: Self = Self(1 + URL_LANES);
 
-    /// Whether its outcomes go to queues.
+    /// Whether its outcomes are posted to URLs.
     #[must_use]
-    pub fn is_of_queues(self) -> bool {
-        self == Self::QUEUES
+    pub fn is_of_urls(self) -> bool {
+        (1..=URL_LANES).contains(&self.0)
     }
 
     /// Every lane.
     pub fn all() -> impl Iterator<Item = Self> {
-        (0..=URL_LANES).map(Self)
+        (Self::QUEUES.0..=Self::STREAMS.0).map(Self)
     }
 
     /// The lane of a receiver.
@@ -66,6 +67,7 @@ impl OutcomeLane {
                     url.splitn(4, '/').take(3).fold(0, |seed, part| hash::derived(seed, part.as_bytes()));
                 Self(1 + origin % URL_LANES)
             }
+            OutcomeReceiver::Stream { .. } => Self::STREAMS,
         }
     }
 }
@@ -209,6 +211,19 @@ mod tests {
         let purpose = JobPurpose::Notification(DeviceSlot(3), Incarnation(7));
         assert_eq!((purpose.line().key(), purpose.alias()), (QueueKey(7), AliasKey(3)));
         assert_eq!(JobPurpose::of(QueueKey(7), Some(AliasKey(3))), Some(purpose));
+    }
+
+    #[test]
+    fn each_kind_of_receiver_has_lanes_of_its_own() {
+        let url = |url: &str| OutcomeReceiver::Url { url: url.into(), secret: Box::default() };
+        let queue = OutcomeReceiver::Queue { namespace: "a".into(), queue: "b".into() };
+        let stream = OutcomeReceiver::Stream { namespace: "a".into(), stream: "b".into() };
+        let urls: Vec<_> = (0..256).map(|n| OutcomeLane::of(&url(&format!("https://h{n}/")))).collect();
+        let [queues, streams] = [&queue, &stream].map(OutcomeLane::of);
+        assert!(urls.iter().all(|lane| lane.is_of_urls()));
+        assert!(!queues.is_of_urls() && !streams.is_of_urls() && queues != streams);
+        let all: Vec<_> = OutcomeLane::all().collect();
+        assert!(urls.iter().chain([&queues, &streams]).all(|lane| all.contains(lane)));
     }
 
     #[test]

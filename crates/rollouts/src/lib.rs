@@ -15,7 +15,8 @@
 //! ```
 //!
 //! While it runs, its devices have their turns stage by stage. A stage ends when all of its devices
-//! that could be reached have ended, and it has soaked; somebody may have to approve.
+//! that could be reached have ended, and it has soaked; somebody may have to approve as well. An
+//! approval may come at any time of the stage, and makes it no shorter.
 
 mod rate;
 mod stage;
@@ -204,7 +205,8 @@ pub fn cancel(state: &mut RolloutState, now: Timestamp) -> Result<(), CallRefuse
     Ok(())
 }
 
-/// Approves of what comes behind the present stage, also before it has ended.
+/// Approves of what comes behind the present stage. Before the end of the stage this is noted, and
+/// the stage ends by itself once it has soaked.
 ///
 /// # Errors
 /// When there is nothing to approve of, or the rollout has ended.

@@ -34,15 +34,15 @@ pub(crate) fn is_staged(rollout: &Rollout, state: &RolloutState) -> bool {
     (state.stage as usize) < rollout.stages.len()
 }
 
-/// A stage does not wait for devices that were never reached. It does not end by itself before one
-/// of its published commands has ended: until then it has shown nothing. An approval overrides
-/// that.
+/// A stage does not wait for devices that were never reached. It does not end before one of its
+/// published commands has ended: until then it has shown nothing. An approval is a condition beside
+/// these and the soak, whenever it comes; it overrides none of them.
 pub(crate) fn end(rollout: &Rollout, state: &RolloutState, is_idle: bool, now: Timestamp) -> StageEnd {
     let Some(stage) = rollout.stages.get(state.stage as usize) else { return StageEnd::None };
     let has_devices = state.counts.total() > 0;
     let is_open = !is_idle || in_flight(state) > 0 || (has_devices && state.stage_ended == 0);
     let nobody_is_left = state.counts.of(MemberStatus::Waiting) == 0 && in_flight(state) == 0;
-    if is_open && !state.approved && !nobody_is_left {
+    if is_open && !nobody_is_left {
         return StageEnd::Open;
     }
     let soaked = state.last_ended_at.map_or(now, |at| at.after(Duration::from_millis(stage.soak_ms)));

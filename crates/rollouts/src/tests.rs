@@ -73,6 +73,30 @@ fn a_stage_ends_after_its_last_answer_and_an_approval() {
 }
 
 #[test]
+fn an_early_approval_is_noted_and_makes_a_stage_no_shorter() {
+    let stage = |share_ppm| RolloutStage { share_ppm, soak_ms: 1_000, approve: true };
+    let rollout = Rollout { stages: vec![stage(100_000), stage(500_000)], ..rollout() };
+    let mut state = with_devices(&rollout, 30);
+    state.boundary = Some(77);
+    let end_at = |state: &RolloutState, idle, now| stage_end(&rollout, state, idle, Timestamp(now));
+    assert_eq!(approve(&rollout, &mut state), Ok(()));
+    assert_eq!(end_at(&state, false, 1), StageEnd::Open, "its devices have not had their turns");
+    assert_eq!(end_at(&state, true, 9_000), StageEnd::Open, "nobody was reached");
+    hand_out(&rollout, &mut state, 5, 2);
+    assert_eq!(end_at(&state, true, 9_000), StageEnd::Open);
+    end(&rollout, &mut state, 100, M::Acknowledged, 1);
+    assert_eq!(end_at(&state, true, 9_000), StageEnd::Open, "one owes an answer");
+    end(&rollout, &mut state, 200, M::Acknowledged, 1);
+    assert_eq!(approve(&rollout, &mut state), Ok(()), "once more is the same");
+    assert_eq!(end_at(&state, true, 1_199), StageEnd::Soaks(Timestamp(1_200)));
+    assert_eq!(end_at(&state, true, 1_200), StageEnd::Now);
+    next_stage(&mut state);
+    hand_out(&rollout, &mut state, 1_300, 1);
+    end(&rollout, &mut state, 1_400, M::Acknowledged, 1);
+    assert_eq!(end_at(&state, true, 9_000), StageEnd::NeedsApproval, "it was for the first stage");
+}
+
+#[test]
 fn a_stage_has_one_device_at_least() {
     for (share_ppm, devices, expect) in
         [(10_000, 20, 1), (10_000, 100, 1), (10_000, 101, 2), (500_000, 3, 2), (1_000_000, 7, 7), (1, 0, 1)]

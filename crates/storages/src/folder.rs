@@ -180,7 +180,10 @@ impl BlockStorage for FolderStorage {
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
-        match fs::remove_file(self.file(name)?).map_err(|error| self.told(error)) {
+        let file = self.file(name)?;
+        // In another storage's folder a file of that name is that storage's block.
+        self.look()?;
+        match fs::remove_file(file).map_err(|error| self.told(error)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -255,8 +258,13 @@ mod tests {
         assert!(error.contains("letter.txt"), "{error}");
         fs::remove_file(path.join("letter.txt")).expect("is removed");
         storage.probe().expect("is made");
+        storage.put("1/a.block", b"messages").expect("is written");
         let other = FolderStorage::open("warm", &path, &made);
         let error = other.probe().expect_err("is another's").to_string();
         assert!(error.contains("\"cold\""), "{error}");
+        assert!(other.put("1/a.block", b"others").is_err());
+        let error = other.delete("1/a.block").expect_err("is another's").to_string();
+        assert!(error.contains("\"cold\""), "{error}");
+        assert_eq!(storage.get_range("1/a.block", 0, 8).expect("is read"), b"messages");
     }
 }

@@ -22,7 +22,7 @@ use records::{CopyDirection, LiveLane, StreamBlock, StreamCopy};
 /// A copy that is further behind has a live lane, if it is to have one.
 pub const LIVE_WHEN_BEHIND: Duration = Duration::from_secs(10);
 /// How long a copy shows that the stream at the other end was made anew.
-pub const RESET_SHOWN: Duration = Duration::from_secs(15);
+pub const RESET_SHOWN: Duration = Duration::from_secs(5);
 /// First and longest pause between tries. With the time that a connection or an answer takes, a
 /// copy goes on within 5 s of the peer's return.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -55,7 +55,7 @@ pub struct CopiedSpan {
     pub duplicates: u64,
     /// Reports that were refused for good.
     pub refused: u64,
-    /// Who answered.
+    /// Who answered; nobody where nothing was sent, and it is not known who is there.
     pub peer: PeerIdentity,
 }
 
@@ -66,6 +66,14 @@ pub struct PeerIdentity {
     pub node: Box<str>,
     /// The stream: another one after it was made anew or restored.
     pub stream: Box<str>,
+}
+
+impl PeerIdentity {
+    /// Whether anybody said who it is.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !self.stream.is_empty()
+    }
 }
 
 impl CopiedSpan {
@@ -89,8 +97,10 @@ pub enum CopyProgress {
 
 /// Moves a copy on.
 pub fn advance(copy: &mut StreamCopy, step: &CopiedSpan, now: Timestamp) -> CopyProgress {
-    if copy.peer.as_deref().is_some_and(|peer| *peer != *step.peer.stream) {
-        reset(copy, step, now);
+    let is_other = copy.peer.as_deref().is_some_and(|peer| *peer != *step.peer.stream);
+    if is_other && step.peer.is_known() {
+        reset(copy, now);
+        know(copy, &step.peer);
         return CopyProgress::Reset;
     }
     let at = match step.lane {
@@ -109,10 +119,27 @@ pub fn advance(copy: &mut StreamCopy, step: &CopiedSpan, now: Timestamp) -> Copy
     if let Some(reports) = &mut copy.reports {
         reports.refused += step.refused;
     }
-    remember(&mut copy.peer, &step.peer.stream);
-    remember(&mut copy.peer_node, &step.peer.node);
+    if step.peer.is_known() {
+        know(copy, &step.peer);
+    }
     merge(copy);
     CopyProgress::Moved
+}
+
+/// The stream at the other end is not the one that is called `known` any more, and nobody has said
+/// which one there is now. A copy `to` begins anew, and takes whoever answers next.
+pub fn forget_peer(copy: &mut StreamCopy, known: &str, now: Timestamp) -> CopyProgress {
+    if copy.direction != CopyDirection::To || copy.peer.as_deref() != Some(known) {
+        return CopyProgress::Elsewhere;
+    }
+    reset(copy, now);
+    (copy.peer, copy.peer_node) = (None, None);
+    CopyProgress::Reset
+}
+
+fn know(copy: &mut StreamCopy, peer: &PeerIdentity) {
+    remember(&mut copy.peer, &peer.stream);
+    remember(&mut copy.peer_node, &peer.node);
 }
 
 fn remember(known: &mut Option<Box<str>>, now: &str) {
@@ -129,14 +156,12 @@ fn merge(copy: &mut StreamCopy) {
     }
 }
 
-fn reset(copy: &mut StreamCopy, step: &CopiedSpan, now: Timestamp) {
+fn reset(copy: &mut StreamCopy, now: Timestamp) {
     copy.position = match copy.direction {
         CopyDirection::To => copy.start,
         CopyDirection::From => 0,
     };
     (copy.live, copy.begins, copy.reset_at) = (None, None, Some(now));
-    remember(&mut copy.peer, &step.peer.stream);
-    remember(&mut copy.peer_node, &step.peer.node);
 }
 
 /// Begins the live lane behind the newest message, if there is none yet.
@@ -327,6 +352,35 @@ mod tests {
             let again = CopiedSpan { peer: answered_by("dc1.b"), ..step(CopyLane::Backlog, expect, 12) };
             assert_eq!(advance(&mut one, &again, Timestamp(8)), CopyProgress::Moved);
         }
+    }
+
+    #[test]
+    fn what_is_of_others_moves_a_copy_whoever_is_there() {
+        let mut one = copy(CopyDirection::To);
+        let of_others = |from, to| CopiedSpan {
+            peer: PeerIdentity::default(),
+            ..CopiedSpan::of_nothing(CopyLane::Backlog, (from, to), answered_by("dc1.a"))
+        };
+        assert_eq!(advance(&mut one, &of_others(2, 9), Timestamp(0)), CopyProgress::Moved);
+        assert_eq!((one.position, &one.peer, &one.peer_node), (9, &None, &None));
+        advance(&mut one, &step(CopyLane::Backlog, 9, 10), Timestamp(0));
+        assert_eq!(advance(&mut one, &of_others(10, 12), Timestamp(0)), CopyProgress::Moved);
+        assert_eq!((one.position, one.peer.as_deref(), one.reset_at), (12, Some("dc1.a"), None));
+    }
+
+    #[test]
+    fn a_stream_that_is_gone_is_forgotten_once() {
+        let mut one = copy(CopyDirection::To);
+        advance(&mut one, &step(CopyLane::Backlog, 2, 9), Timestamp(0));
+        assert_eq!(forget_peer(&mut one, "dc1.z", Timestamp(7)), CopyProgress::Elsewhere);
+        assert_eq!(forget_peer(&mut one, "dc1.a", Timestamp(7)), CopyProgress::Reset);
+        assert_eq!((one.position, &one.peer, &one.peer_node), (2, &None, &None));
+        assert_eq!(one.reset_at, Some(Timestamp(7)));
+        assert_eq!(forget_peer(&mut one, "dc1.a", Timestamp(8)), CopyProgress::Elsewhere);
+        let other = CopiedSpan { peer: answered_by("dc1.b"), ..step(CopyLane::Backlog, 2, 4) };
+        assert_eq!(advance(&mut one, &other, Timestamp(9)), CopyProgress::Moved);
+        assert_eq!(one.reset_at, Some(Timestamp(7)));
+        assert_eq!(forget_peer(&mut copy(CopyDirection::From), "", Timestamp(0)), CopyProgress::Elsewhere);
     }
 
     #[test]

@@ -71,6 +71,13 @@ pub fn own_id(origins: &[StreamOrigin], next: u64, source: &str, number: u64) ->
     origins.iter().enumerate().any(is_its).then_some(number)
 }
 
+/// Whether a message of the stream will be called so, one that is not there yet: its newest origin
+/// goes on from `next`.
+#[must_use]
+pub fn is_ahead(origins: &[StreamOrigin], next: u64, source: &str, number: u64) -> bool {
+    number >= next && origins.last().is_some_and(|newest| *newest.source == *source)
+}
+
 #[cfg(test)]
 mod tests {
     use base::random::Random;
@@ -116,6 +123,9 @@ mod tests {
             [Some("a"), Some("a"), Some("b"), Some("b")]
         );
         assert_eq!(origin_of(&[], 5), None);
+        let ahead = [("b", 179), ("b", 180), ("b", 900), ("a", 180), ("c", 180)];
+        let ahead = ahead.map(|(source, number)| is_ahead(&known, 180, source, number));
+        assert_eq!(ahead, [false, true, true, false, false]);
     }
 
     #[test]

@@ -361,6 +361,48 @@ async fn outcomes_are_published_only_where_the_token_may_publish() {
 }
 
 #[tokio::test]
+async fn results_are_told_only_where_the_token_may_tell_them() {
+    let mut tokens = tokens();
+    for (name, of) in [
+        ("jobs-of", "jobs:shop"),
+        ("all-of", "streams:shop"),
+        ("read-of", "streams:shop:read"),
+        ("append-of", "streams:shop:append"),
+    ] {
+        tokens.push(Token::for_tests(name, &["tasks", of]));
+    }
+    let rig = Rig::start(Access::of(tokens)).await;
+    for (token, told, name, allowed) in [
+        ("tasks", "stream", "shop/s", false),
+        ("jobs-of", "stream", "shop/s", false),
+        ("jobs-of", "queue", "shop/q", true),
+        ("read-of", "stream", "shop/s", false),
+        ("append-of", "stream", "shop/s", true),
+        ("append-of", "stream", "other/s", false),
+        ("append-of", "queue", "shop/q", false),
+        ("all-of", "stream", "shop/s", true),
+        ("all-of", "queue", "shop/q", false),
+        ("admin", "stream", "other/s", true),
+    ] {
+        let id = format!("{token}-{told}-{}", name.replace('/', "-"));
+        let body = format!(r#"{{"payload":1,"count":1,"every":"1h","results":{{"{told}":"{name}"}}}}"#);
+        let put = rig.with(token, &format!("PUT /v1/campaigns/{id}"), &body).await;
+        assert_eq!(put.status, if allowed { 201 } else { 403 }, "{token} {name}: {}", put.json);
+    }
+    // Who changes it in another way has it tell them all the same.
+    let path = "PATCH /v1/campaigns/append-of-stream-shop-s";
+    for (token, change, expect) in [
+        ("tasks", r#"{"count":2}"#, 403),
+        ("append-of", r#"{"count":2}"#, 200),
+        ("tasks", r#"{"results":null}"#, 200),
+        ("tasks", r#"{"results":{"stream":"shop/s"}}"#, 403),
+    ] {
+        let changed = rig.with(token, path, change).await;
+        assert_eq!(changed.status, expect, "{token} {change}: {}", changed.json);
+    }
+}
+
+#[tokio::test]
 async fn a_retry_publishes_an_outcome_only_where_the_token_may_publish() {
     let mut tokens = tokens();
     tokens.push(Token::for_tests("dispatcher", &["commands", "jobs:mail"]));

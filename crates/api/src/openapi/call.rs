@@ -214,9 +214,16 @@ impl Call {
     }
 
     /// An answer that is not JSON of the API.
-    pub(crate) fn gives_text(mut self, content_type: &str, about: &str) -> Self {
+    pub(crate) fn gives_text(self, content_type: &str, about: &str) -> Self {
+        self.gives_texts(&[content_type], about)
+    }
+
+    /// The same, in the form that the caller likes best.
+    pub(crate) fn gives_texts(mut self, content_types: &[&str], about: &str) -> Self {
         let mut response = Response::new(about);
-        response.content.insert(content_type.to_owned(), Content::new(Some(words::any())).into());
+        for content_type in content_types {
+            response.content.insert((*content_type).to_owned(), Content::new(Some(words::any())).into());
+        }
         self.answers.push((200, response));
         self
     }

@@ -128,6 +128,7 @@ pub(crate) const OF_A_MESSAGE: &[Coded] = &[
     (422, "invalid_time"),
     (422, "missing_field"),
     (422, "payload_too_large"),
+    (422, "reserved_source"),
     (422, "too_long"),
     (422, "too_many_messages"),
     (429, "too_many_streams"),
@@ -175,13 +176,8 @@ pub(crate) const OF_PICKS: &[Coded] = &[
     (429, "picks_exhausted"),
 ];
 /// A body with the fields of a campaign.
-pub(crate) const OF_CAMPAIGNS: &[Coded] = &[
-    (409, "too_many_campaigns"),
-    (422, "cannot_clear"),
-    (422, "invalid_time"),
-    (422, "no_streams"),
-    (429, "too_many_campaigns"),
-];
+pub(crate) const OF_CAMPAIGNS: &[Coded] =
+    &[(409, "too_many_campaigns"), (422, "cannot_clear"), (422, "invalid_time"), (429, "too_many_campaigns")];
 /// A body with a reservation.
 pub(crate) const OF_A_RESERVATION: &[Coded] = &[(409, "stale_reservation"), (422, "missing_field")];
 

@@ -41,8 +41,8 @@ pub(crate) use jobs::{
     queue_names, queue_order, reservation, reservations, schedule, tries,
 };
 pub(crate) use picks::{
-    campaign_id, campaign_status, device_ids, missed_slots, pick_class, pick_outcome, pick_reason, task_id,
-    task_status,
+    campaign_id, campaign_status, device_ids, missed_slots, pick_class, pick_outcome, pick_reason,
+    result_receiver, task_id, task_status,
 };
 
 pub(crate) use relays::{relay_count, relay_name, relay_on_refused, relay_state, relay_word};

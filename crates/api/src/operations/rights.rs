@@ -1,6 +1,6 @@
 //! What a token may have done to many rows: what it may do to each of them.
 
-use access::{Access, Caller, Scope};
+use access::{Access, Caller, Scope, StreamRights};
 use base::{ClientId, Problem};
 use engine::queues::QueueName;
 use engine::records::{Operation, OperationAction, OutcomeReceiver};
@@ -96,16 +96,25 @@ pub(super) fn check_receiver(
     scopes: Option<&[Scope]>,
     receiver: Option<&OutcomeReceiver>,
 ) -> Result<(), Problem> {
-    let (Some(scopes), Some(OutcomeReceiver::Queue { namespace, .. })) = (scopes, receiver) else {
-        return Ok(());
+    let (Some(scopes), Some(receiver)) = (scopes, receiver) else { return Ok(()) };
+    let (is_allowed, detail) = match receiver {
+        OutcomeReceiver::Url { .. } => return Ok(()),
+        OutcomeReceiver::Queue { namespace, .. } => (
+            scopes.iter().any(|scope| scope.may_publish(namespace)),
+            format!(
+                "the outcome of this command is published to a queue of {namespace}; \
+                 that needs the scope admin, or jobs:{namespace}"
+            ),
+        ),
+        OutcomeReceiver::Stream { namespace, .. } => (
+            scopes.iter().any(|scope| scope.may_stream(namespace, StreamRights::Append)),
+            format!(
+                "the outcome of this command is appended to a stream of {namespace}; \
+                 that needs the scope admin, streams:{namespace} or streams:{namespace}:append"
+            ),
+        ),
     };
-    if scopes.iter().any(|scope| scope.may_publish(namespace)) {
-        return Ok(());
-    }
-    let detail = format!(
-        "the outcome of this command is published to a queue of {namespace}; that needs the scope admin, or jobs:{namespace}"
-    );
-    Err(Problem::new(403, "forbidden", detail))
+    if is_allowed { Ok(()) } else { Err(Problem::new(403, "forbidden", detail)) }
 }
 
 /// Scopes as they were written down.

@@ -5,6 +5,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use base::Problem;
 use engine::queries::Stretch;
 use engine::records::RolloutWork;
 use engine::rollouts::{NewRollout, request_hash};
@@ -26,7 +27,7 @@ use crate::shape::{self, BulkShape, NewBulkShape};
 const BY_ID: &str = "/v1/desired/{id}";
 
 pub(super) fn routes() -> Routes {
-    let begun = Call::new("Sets desired entries of all selected devices, one line per entry")
+    let begun = Call::new("Sets desired entries of all devices of selector or place, one line per entry")
         .once()
         .selection()
         .takes_lines(&shape::bulk_entry_schema())
@@ -69,8 +70,9 @@ async fn assign(
     caller: Option<Extension<Caller>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let selection = params.selection(api.engine())?.unwrap_or_default();
+    let selection = params.selection(api.engine())?;
     params.end()?;
+    let selection = selection.ok_or_else(nobody_meant)?;
     let assign = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
         let wishes = shape::bulk_entries(&body)?;
         let entries = wishes.len() as u64;
@@ -84,6 +86,12 @@ async fn assign(
         Ok(answer)
     };
     creation.once(&api, assign).await
+}
+
+/// A forgotten selection must not mean every device.
+fn nobody_meant() -> Problem {
+    let detail = "a bulk assignment needs selector or place; the empty ?selector= means every device";
+    Problem::not_allowed("missing_field", detail)
 }
 
 struct BulkList(Queries);

@@ -100,7 +100,10 @@ async fn put_one(State(api): State<ApiState>, request: Request) -> Result<Answer
     let mut params = Params::from_request_parts(&mut parts, &api).await?;
     let (ttl, if_absent) = (params.duration("ttl")?, params.flag("if_absent")?.unwrap_or_default());
     params.end()?;
-    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = parts.headers.get(CONTENT_TYPE).map(HeaderValue::to_str).transpose();
+    let content_type = content_type.map_err(|_| {
+        Problem::not_allowed("invalid_parameter", "Content-Type must be ASCII without control characters")
+    })?;
     if content_type.is_some_and(|text| text.len() > CONTENT_TYPE_BYTES_MAX) {
         let detail = format!("Content-Type must be at most {CONTENT_TYPE_BYTES_MAX} bytes");
         return Err(Problem::not_allowed("too_long", detail).into());

@@ -4,10 +4,12 @@
 use std::borrow::Cow;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use base::Problem;
-use net::metrics::{self, METRICS_TYPE};
+use net::exposition::{self, ExpositionForm};
+use net::metrics;
 use net::problem::Refused;
 
 use super::Routes;
@@ -20,7 +22,10 @@ const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 pub(super) fn routes() -> Routes {
     let alive_told = Call::new("The process lives").gives_text(TEXT_TYPE, "it does");
     let ready_told = Call::new("What is accepted can be made durable").gives_text(TEXT_TYPE, "it can");
-    let figures_told = Call::new("Figures for Prometheus").gives_text(METRICS_TYPE, "OpenMetrics text");
+    let figures_told = Call::new("Figures for Prometheus").gives_texts(
+        &[ExpositionForm::OpenMetrics, ExpositionForm::Text].map(ExpositionForm::content_type),
+        "OpenMetrics text, or the text form 0.0.4 for those who like it better",
+    );
     Routes::default().get("/healthz", alive, alive_told).get("/readyz", ready, ready_told).get(
         "/metrics",
         metrics,
@@ -47,7 +52,8 @@ async fn ready(State(api): State<ApiState>) -> Result<Cow<'static, str>, Refused
     })
 }
 
-async fn metrics(State(api): State<ApiState>) -> Result<impl IntoResponse, Refused> {
+async fn metrics(State(api): State<ApiState>, headers: HeaderMap) -> Result<impl IntoResponse, Refused> {
     let text = metrics::text(&api.shared.registry).await?;
-    Ok(([(CONTENT_TYPE, METRICS_TYPE)], text))
+    let (content_type, text) = exposition::accepted(&headers, ExpositionForm::OpenMetrics, text);
+    Ok(([(CONTENT_TYPE, content_type)], text))
 }

@@ -10,6 +10,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::{MESSAGE_PAYLOAD_BYTES_MAX, PAGE_ITEMS_DEFAULT, SEGMENTS_PER_READ_MAX, STREAM_WAIT_MAX};
+use engine::queues::IdempotencyKey;
 use engine::streams::{AppendTerms, OriginPage, StreamName, StreamPage, StreamRead, is_label};
 use net::body::{Pieces, is_ndjson};
 use net::memory_budget::Reservation;
@@ -103,14 +104,14 @@ async fn append(
         return Ok(Answer::ok(&told).into_response());
     }
     let creation = Creation::from_request(request, &api).await?;
-    let append = |api: ApiState, body: String, _| async move {
+    let append = |api: ApiState, body: String, once: Option<IdempotencyKey>| async move {
         let NewMessages { messages, expect_last_id } = shape::new_messages(&body)?;
         drop(body);
         let terms = AppendTerms { expect_last_id, is_durable, ..AppendTerms::default() };
-        let appended = api.streams().append_with(&stream, messages, terms).await?;
+        let appended = api.streams().append_once(&stream, messages, terms, once).await?;
         Ok(Answer::created(&AppendedShape::from(&*appended)))
     };
-    Ok(creation.once(&api, append).await?.into_response())
+    Ok(creation.once_by_row(&api, append).await?.into_response())
 }
 
 /// The weight of a page with so many messages, at most.

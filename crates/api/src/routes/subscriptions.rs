@@ -163,8 +163,11 @@ async fn read_on(
     drop(body);
     let (streams, of, read) = (api.streams(), stream.clone(), asked.read);
     let (hold, query) = api.shared.lookups.run(move || streams.read_on(&of, &read)).await?;
-    let answered =
-        answer(&api, MessagesAsked::of_query(stream, query, (asked.limit, asked.wait), whose)).await;
+    let query = MessagesAsked::of_query(stream, query, (asked.limit, asked.wait), whose);
+    let answered = tokio::select! {
+        answered = answer(&api, query) => answered,
+        gone = hold.gone() => Err(gone.into()),
+    };
     // The reader has the subscription for its `ttl` from here on.
     drop(hold);
     answered

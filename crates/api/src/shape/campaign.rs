@@ -66,7 +66,7 @@ pub(crate) struct CampaignShape<'a> {
     panel: bool,
     /// Who is told each result.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = words::receiver, required = false)]
+    #[schema(schema_with = words::result_receiver, required = false)]
     results: Option<ShownReceiver<'a>>,
 }
 

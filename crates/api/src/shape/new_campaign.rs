@@ -11,12 +11,12 @@ use engine::{Commands, Engine, OnlyIf, Patch};
 use net::problem::quoted;
 use utoipa::openapi::Schema;
 
-use super::new_command::receiver;
+use super::new_command::receiver_or_stream;
 use super::new_task::{
     PICK_FIELDS, class, devices, exclude, pick_terms, pick_words, relation, selection, set,
 };
 use super::payload::compact;
-use crate::fields::{Fields, boolean, count, duration, object_members, string, time};
+use crate::fields::{Fields, boolean, count, duration, string, time};
 use crate::openapi::words;
 
 /// The fields of a campaign that a task does not have, but for the id.
@@ -53,7 +53,7 @@ fn own_words() -> [(&'static str, Schema); FIELDS.len()] {
         ("until?", words::time()),
         ("missed?", words::missed_slots()),
         ("panel?", words::flag()),
-        ("results?", words::receiver()),
+        ("results?", words::result_receiver()),
     ]
 }
 
@@ -147,18 +147,12 @@ fn missed(name: &str, json: &str) -> Result<MissedSlots, Problem> {
     })
 }
 
-/// Who is told each result: `{"url","secret"?}` or `{"queue"}`.
+/// Who is told each result: `{"url","secret"?}`, `{"queue"}` or `{"stream"}`.
 fn results(fields: &Fields<'_>, commands: &Commands) -> Result<Patch<OutcomeReceiver>, Problem> {
     match fields.json("results") {
         None => Ok(Patch::Keep),
         Some("null") => Ok(Patch::Clear),
-        Some(json) => {
-            if json.starts_with('{') && object_members("results", json)?.contains_key("stream") {
-                let detail = "results has stream; this server has no streams yet, give queue or url";
-                return Err(Problem::not_allowed("no_streams", detail));
-            }
-            receiver("results", json, commands).map(Patch::Set)
-        }
+        Some(json) => receiver_or_stream("results", json, commands).map(Patch::Set),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use base::Problem;
 use base::limits::{COMMAND_ATTEMPTS_MAX, COMMAND_PRIORITY_MAX};
-use engine::commands::receiver_queue;
+use engine::commands::{receiver_queue, receiver_stream};
 use engine::records::OutcomeReceiver;
 use engine::{Commands, NewCommand};
 use net::canonical;
@@ -74,23 +74,45 @@ fn priority(name: &str, json: &str) -> Result<i8, Problem> {
 
 /// Who is told what came of it: `{"url","secret"?}` or `{"queue"}`.
 pub(super) fn receiver(name: &str, json: &str, commands: &Commands) -> Result<OutcomeReceiver, Problem> {
+    receiver_among(name, json, ("url or queue", &["url", "secret", "queue"]), commands)
+}
+
+/// Who is told what came of it: `{"url","secret"?}`, `{"queue"}` or `{"stream"}`.
+pub(super) fn receiver_or_stream(
+    name: &str,
+    json: &str,
+    commands: &Commands,
+) -> Result<OutcomeReceiver, Problem> {
+    let known = ["url", "secret", "queue", "stream"];
+    receiver_among(name, json, ("url, queue or stream", &known), commands)
+}
+
+/// Who is told; `known` are the fields that there may be, and `places` the same for people.
+fn receiver_among(
+    name: &str,
+    json: &str,
+    (places, known): (&str, &[&str]),
+    commands: &Commands,
+) -> Result<OutcomeReceiver, Problem> {
     if !json.starts_with('{') {
-        return Err(wrong_type(name, json, "an object with url or queue"));
+        return Err(wrong_type(name, json, &format!("an object with {places}")));
     }
-    let fields = Fields::read(json, &["url", "secret", "queue"])?;
+    let fields = Fields::read(json, known)?;
     let given = fields.optional("secret", secret)?;
-    match (fields.optional("url", string)?, fields.optional("queue", string)?) {
-        (Some(url), None) => commands.receiver_at(url, given),
-        (None, Some(_)) if given.is_some() => {
-            let detail = format!("{name} has secret and queue; a secret belongs to a url");
+    let [url, queue, stream] = ["url", "queue", "stream"].map(|field| fields.optional(field, string));
+    match (url?, queue?, stream?) {
+        (Some(url), None, None) => commands.receiver_at(url, given),
+        (None, Some(_), None) | (None, None, Some(_)) if given.is_some() => {
+            let detail = format!("{name} has a secret without a url, to which it belongs; leave it out");
             Err(Problem::not_allowed("conflicting_fields", detail))
         }
-        (None, Some(queue)) => receiver_queue(&queue),
-        (Some(_), Some(_)) => {
-            let detail = format!("{name} has url and queue; it has one of the two");
+        (None, Some(queue), None) => receiver_queue(&queue),
+        (None, None, Some(stream)) => receiver_stream(&stream),
+        (None, None, None) => Err(Problem::not_allowed("missing_field", format!("{name} needs {places}"))),
+        _ => {
+            let detail = format!("{name} says more than one place; give one of {places}");
             Err(Problem::not_allowed("conflicting_fields", detail))
         }
-        (None, None) => Err(Problem::not_allowed("missing_field", format!("{name} needs url or queue"))),
     }
 }
 

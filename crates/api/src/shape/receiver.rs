@@ -12,6 +12,7 @@ use super::client::SECRET_PREFIX;
 #[serde(untagged)]
 pub(super) enum ReceiverShape<'a> {
     Queue { queue: String },
+    Stream { stream: String },
     Url { url: &'a str, secret: String },
 }
 
@@ -20,6 +21,9 @@ impl<'a> From<&'a OutcomeReceiver> for ReceiverShape<'a> {
         match receiver {
             OutcomeReceiver::Queue { namespace, queue } => {
                 Self::Queue { queue: format!("{namespace}/{queue}") }
+            }
+            OutcomeReceiver::Stream { namespace, stream } => {
+                Self::Stream { stream: format!("{namespace}/{stream}") }
             }
             OutcomeReceiver::Url { url, secret } => {
                 Self::Url { url, secret: format!("{SECRET_PREFIX}{}", STANDARD.encode(secret)) }
@@ -33,6 +37,7 @@ impl<'a> From<&'a OutcomeReceiver> for ReceiverShape<'a> {
 #[serde(untagged)]
 pub(super) enum UnsignedReceiverShape<'a> {
     Queue { queue: String },
+    Stream { stream: String },
     Url { url: &'a str },
 }
 
@@ -41,6 +46,9 @@ impl<'a> From<&'a OutcomeReceiver> for UnsignedReceiverShape<'a> {
         match receiver {
             OutcomeReceiver::Queue { namespace, queue } => {
                 Self::Queue { queue: format!("{namespace}/{queue}") }
+            }
+            OutcomeReceiver::Stream { namespace, stream } => {
+                Self::Stream { stream: format!("{namespace}/{stream}") }
             }
             OutcomeReceiver::Url { url, .. } => Self::Url { url },
         }

@@ -66,8 +66,11 @@ async fn the_secret_of_results_is_shown_to_whoever_gave_it() {
     assert!(made["results"]["secret"].is_string(), "{made}");
     let shown = server.get("/v1/campaigns/c").await;
     assert_eq!(shown["results"], json!({"url": "https://example.org/r"}));
-    let told = r#"{"results":{"queue":"ops/picks"}}"#;
-    server.check("PATCH /v1/campaigns/c", told, 200, told).await;
+    for told in [r#"{"results":{"queue":"ops/picks"}}"#, r#"{"results":{"stream":"ops/picks"}}"#] {
+        server.check("PATCH /v1/campaigns/c", told, 200, told).await;
+        let shown = server.get("/v1/campaigns/c").await;
+        assert_eq!(json!({"results": shown["results"]}).to_string(), told);
+    }
     let silent = server.check("PATCH /v1/campaigns/c", r#"{"results":null}"#, 200, "{}").await;
     assert!(silent["results"].is_null(), "{silent}");
 }
@@ -84,8 +87,14 @@ async fn a_campaign_that_cannot_be_is_refused() {
         (r#","every":"1m","from":"today""#, "invalid_time"),
         (r#","every":"1m","missed":"later""#, "unknown_word"),
         (r#","every":"1m","panel":1"#, "wrong_type"),
-        (r#","every":"1m","results":{"stream":"ops/s"}"#, "no_streams"),
+        (r#","every":"1m","results":{"stream":"ops"}"#, "invalid_name"),
+        (r#","every":"1m","results":{"stream":"ops/a b"}"#, "invalid_name"),
+        (r#","every":"1m","results":{"stream":"_ops/s"}"#, "reserved_name"),
+        (r#","every":"1m","results":{"stream":7}"#, "wrong_type"),
+        (r#","every":"1m","results":{"stream":"ops/s","queue":"ops/a"}"#, "conflicting_fields"),
+        (r#","every":"1m","results":{"stream":"ops/s","secret":"whsec_MDEy"}"#, "conflicting_fields"),
         (r#","every":"1m","results":{"queue":"ops/a","url":"https://example.org"}"#, "conflicting_fields"),
+        (r#","every":"1m","results":{}"#, "missing_field"),
         (r#","every":"1m","results":"ops/a""#, "wrong_type"),
         (r#","every":"1m","id":"a b""#, "invalid_id"),
         (r#","every":"1m","deadline":"30s""#, "unknown_field"),

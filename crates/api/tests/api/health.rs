@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use base::PartitionId;
 use store::Planned;
 
-use crate::rig::Server;
+use crate::rig::{Server, request};
 
 #[tokio::test]
 async fn a_running_server_is_alive_and_ready() {
@@ -89,5 +90,32 @@ async fn requests_are_counted_by_route_and_not_by_path() {
         "# EOF",
     ] {
         assert!(answer.text.lines().any(|found| found == line), "{line} is not in\n{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn figures_come_in_the_form_that_is_liked_best() {
+    let server = Server::start_with(1, Router::new()).await;
+    for (accept, is_plain) in [
+        (None, false),
+        (Some("*/*"), false),
+        (Some("application/openmetrics-text; version=1.0.0"), false),
+        (Some("text/plain;version=0.0.4"), true),
+        (Some("application/openmetrics-text;q=0.2,text/plain;version=0.0.4;q=0.3"), true),
+    ] {
+        let begun = request("GET /metrics", "");
+        let begun = if let Some(accept) = accept { begun.header("accept", accept) } else { begun };
+        let answer = server.send(begun.body(Body::empty()).expect("a request")).await;
+        let expect = match is_plain {
+            true => "text/plain; version=0.0.4; charset=utf-8",
+            false => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        };
+        assert_eq!(answer.header("content-type"), Some(expect), "{accept:?}");
+        let line = match is_plain {
+            true => "# TYPE fieldpost_http_requests_total counter",
+            false => "# TYPE fieldpost_http_requests counter",
+        };
+        assert!(answer.text.lines().any(|found| found == line), "{line} is not in\n{}", answer.text);
+        assert_ne!(answer.text.ends_with("# EOF\n"), is_plain, "{accept:?}");
     }
 }

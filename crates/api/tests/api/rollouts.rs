@@ -93,6 +93,7 @@ async fn a_rollout_that_cannot_be_is_refused() {
     };
     for (fields, code) in [
         ("", "missing_field"),
+        (r#","devices":[]"#, "missing_field"),
         (r#","selector":"A=1""#, "bad_selector"),
         (r#","place":"CN""#, "bad_place"),
         (r#","devices":["a/b"]"#, "invalid_id"),
@@ -113,13 +114,15 @@ async fn a_rollout_that_cannot_be_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stage_is_shown_and_approved() {
+async fn a_stage_is_shown_and_an_early_approval_is_noted() {
     let server = with_locks().await;
     let body = r#"{"payload":1,"selector":"","stages":[{"share":0.5,"soak":"0s","approve":true}]}"#;
     let path = format!("/v1/rollouts/{}", begin(&server, body).await);
     once(&server, &path, |shown| shown["stage"] == 1).await;
-    server.check(&format!("POST {path}/approve"), "", 204, "").await;
-    once(&server, &path, |shown| shown["stage"].is_null()).await;
+    for _ in 0..2 {
+        server.check(&format!("POST {path}/approve"), "", 204, "").await;
+        assert_eq!(server.get(&path).await["stage"], 1, "nobody has had a turn");
+    }
 }
 
 #[tokio::test]
@@ -145,4 +148,7 @@ async fn entries_are_wished_of_every_device_that_is_meant() {
         server.check("POST /v1/desired?selector=", lines, 422, code).await;
     }
     server.check("POST /v1/desired?selector=a%20b", lines, 422, "bad_selector").await;
+    let lines = "{\"key\":\"oops\",\"value\":1}";
+    server.check("POST /v1/desired", lines, 422, "missing_field").await;
+    server.check("POST /v1/desired?selector=", lines, 202, r#"{"devices":2,"entries":1}"#).await;
 }

@@ -96,3 +96,35 @@ async fn a_waiting_reader_is_answered_by_an_append() {
     let empty = server.get(&format!("{S}/messages?after=2&wait=1ms")).await;
     assert_eq!(empty, json!({"items": [], "next_after": "2", "skipped": 0}));
 }
+
+#[tokio::test]
+async fn a_waiting_reader_is_told_that_its_subscription_is_gone() {
+    let server = Server::start().await;
+    let subscription = format!("{S}/subscriptions/r");
+    server.check(&format!("PUT {subscription}"), "{}", 201, "{}").await;
+    let (read, delete) = (format!("POST {subscription}/read"), format!("DELETE {subscription}"));
+    let delete = async {
+        while server.get(&subscription).await["reader"] != "a" {}
+        server.call(&delete, "").await
+    };
+    let (answer, deleted) = tokio::join!(server.call(&read, r#"{"reader":"a","wait":"60s"}"#), delete);
+    assert_eq!((answer.status, deleted.status), (404, 204), "{}", answer.text);
+    assert_eq!(answer.json()["code"], "unknown_subscription");
+}
+
+#[tokio::test]
+async fn what_only_the_stream_calls_its_own_messages_is_refused() {
+    let server = Server::start().await;
+    let append = format!("POST {S}/messages");
+    server.check(&append, r#"{"payload":1}"#, 201, "{}").await;
+    let page = server.get(&format!("{S}/messages?origin=true")).await;
+    let called = |number: u64| {
+        json!({"payload": 2, "source": page["items"][0]["source"], "external_id": number}).to_string()
+    };
+    server.check(&append, &called(2), 422, "reserved_source").await;
+    server.check(&append, &called(3), 422, "reserved_source").await;
+    let known = r#"{"messages":[{"id":"1","duplicate":true}]}"#;
+    server.check(&append, &called(1), 201, known).await;
+    server.check(&append, r#"{"messages":[]}"#, 422, "missing_field").await;
+    assert_eq!(payloads(&server, "").await, [json!(1)]);
+}

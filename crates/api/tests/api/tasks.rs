@@ -56,6 +56,7 @@ async fn a_task_that_cannot_be_is_refused() {
         (r#""payload":1,"count":1,"deadline":5"#, 422, "wrong_type"),
         (r#""payload":1,"count":1,"class":"small""#, 422, "unknown_word"),
         (r#""payload":1,"count":1,"notify":{"queue":"ops"}"#, 422, "invalid_name"),
+        (r#""payload":1,"count":1,"notify":{"stream":"ops/s"}"#, 422, "unknown_field"),
         (r#""payload":1,"count":1,"notify":{}"#, 422, "missing_field"),
         (r#""payload":1,"count":1,"every":"1m""#, 422, "unknown_field"),
     ] {

@@ -138,6 +138,11 @@ mod tests {
                 "1 --count 1 --every 1m --results-queue ops/probes",
                 Some(r#"{"payload":1,"count":1,"every":"1m","results":{"queue":"ops/probes"}}"#),
             ),
+            (
+                "1 --count 1 --every 1m --results-stream ops/probes",
+                Some(r#"{"payload":1,"count":1,"every":"1m","results":{"stream":"ops/probes"}}"#),
+            ),
+            ("1 --count 1 --every 1m --results-stream a/b --results-queue a/b", None),
             ("1 --count 20", None),
             ("1 --every 5m", None),
             ("1 --count 20 --every 5m --over 1h", None),

@@ -17,7 +17,7 @@ use crate::receiver::GivenReceiver;
 use crate::screen::Screen;
 
 /// What a change may name; it names something.
-const CHANGES: [&str; 32] = [
+const CHANGES: [&str; 33] = [
     "payload",
     "name",
     "no_name",
@@ -48,6 +48,7 @@ const CHANGES: [&str; 32] = [
     "panel",
     "no_panel",
     "results_queue",
+    "results_stream",
     "results_url",
     "no_results",
 ];
@@ -114,7 +115,7 @@ struct ClearFlags {
     #[arg(long, conflicts_with = "phase")]
     no_phase: bool,
     /// Nobody is told results.
-    #[arg(long, conflicts_with_all = ["results_queue", "results_url"])]
+    #[arg(long, conflicts_with_all = ["results_queue", "results_stream", "results_url"])]
     no_results: bool,
 }
 
@@ -200,6 +201,8 @@ mod tests {
             ),
             ("--panel --missed skip", Some(r#"{"missed":"skip","panel":true}"#)),
             ("--no-panel --results-queue a/b", Some(r#"{"panel":false,"results":{"queue":"a/b"}}"#)),
+            ("--results-stream a/b", Some(r#"{"results":{"stream":"a/b"}}"#)),
+            ("--results-stream a/b --no-results", None),
             (
                 "--no-name --no-selector --no-device --no-exclude --no-relation",
                 Some(r#"{"devices":null,"exclude":null,"name":null,"same_as":null,"selector":null}"#),

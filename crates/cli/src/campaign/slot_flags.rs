@@ -53,6 +53,9 @@ pub(super) struct ResultFlags {
     /// Publish each result as a job of this queue.
     #[arg(long, value_name = "NAMESPACE/QUEUE", group = "results")]
     results_queue: Option<String>,
+    /// Append each result to this stream, as a message.
+    #[arg(long, value_name = "NAMESPACE/STREAM", group = "results")]
+    results_stream: Option<String>,
     /// Post each result to this URL, signed.
     #[arg(long, value_name = "URL", group = "results")]
     results_url: Option<String>,
@@ -60,6 +63,7 @@ pub(super) struct ResultFlags {
 
 impl ResultFlags {
     pub(super) fn given(&self) -> Option<GivenReceiver<'_>> {
-        GivenReceiver::of(self.results_queue.as_deref(), self.results_url.as_deref())
+        let stream = self.results_stream.as_deref().map(GivenReceiver::Stream);
+        stream.or(GivenReceiver::of(self.results_queue.as_deref(), self.results_url.as_deref()))
     }
 }

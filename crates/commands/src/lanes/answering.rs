@@ -42,8 +42,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     ) -> Result<AnswerOutcome, S::Error> {
         let Some((command, state)) = self.sent(slot, key)? else { return Ok(AnswerOutcome::Unknown) };
         if state.status.has_ended() {
-            let is_answered = is_answered(&state);
-            return Ok(if is_answered { AnswerOutcome::Repeated } else { AnswerOutcome::Late });
+            return Ok(if state.was_answered() { AnswerOutcome::Repeated } else { AnswerOutcome::Late });
         }
         let (before, phase) = (CommandPlace::of(&command, &state), state.phase());
         let (status, progress, progress_at) = (CommandStatus::Running, Some(progress), Some(self.now));
@@ -67,9 +66,10 @@ impl<S: CommandStore> LaneStep<'_, S> {
         Ok(found.filter(|(command, state)| command.slot == slot && state.published_at.is_some()))
     }
 
-    /// The first answer after the end is kept.
+    /// The first answer after the end is kept, unless it is the one that ended the command: devices
+    /// and networks repeat answers.
     fn keep_late(&mut self, (command, state): Tracked, late: LateAnswer) -> AnswerOutcome {
-        if is_answered(&state) || state.late.is_some() {
+        if state.late.is_some() || is_same_answer(&state, &late) {
             return AnswerOutcome::Repeated;
         }
         let before = CommandPlace::of(&command, &state);
@@ -80,7 +80,13 @@ impl<S: CommandStore> LaneStep<'_, S> {
     }
 }
 
-/// Whether a command ended by its device's answer. A failure has a result only then.
-fn is_answered(state: &CommandState) -> bool {
-    state.status == CommandStatus::Acknowledged || state.result.is_some()
+/// Whether a command ended by this very answer. Without a result it is the same as with `null`.
+fn is_same_answer(state: &CommandState, answer: &LateAnswer) -> bool {
+    state.was_answered()
+        && (state.status == CommandStatus::Acknowledged) == answer.ok
+        && told(state.result.as_deref()) == told(answer.result.as_deref())
+}
+
+fn told(result: Option<&str>) -> Option<&str> {
+    result.filter(|text| *text != NO_RESULT)
 }

@@ -75,6 +75,35 @@ fn a_command_for_a_connected_device_reads_nothing_and_writes_one_state_a_step() 
 }
 
 #[test]
+fn the_same_answer_again_is_none_and_the_first_other_one_is_kept() {
+    let answer = |ok, result| Operation::Answer { picked: 1, foreign: false, ok, result };
+    let (cancel, mute) = (Operation::Cancel { picked: 1 }, Operation::Pass { time: 30 });
+    for (end, repeat, other) in [
+        (answer(true, Some(1)), Some(answer(true, Some(1))), answer(false, Some(1))),
+        (answer(true, None), Some(answer(true, None)), answer(true, Some(2))),
+        (answer(false, None), Some(answer(false, None)), answer(false, Some(1))),
+        (answer(false, Some(1)), Some(answer(false, Some(1))), answer(true, None)),
+        (cancel, None, answer(true, None)),
+        (mute, None, answer(false, None)),
+    ] {
+        let mut world = World::new(vec![(1, 0)]);
+        let new = Operation::Send(Send { attempts_max: 1, ..plain_command() });
+        world.run(&[Operation::Open { device: 0 }, new, end.clone()]);
+        if let Some(repeat) = repeat {
+            world.run(std::slice::from_ref(&repeat));
+            assert!(world.moved.is_empty(), "{repeat:?} after {end:?}");
+        }
+        world.run(std::slice::from_ref(&other));
+        let told: Vec<_> = world.moved.iter().map(|moved| moved.how).collect();
+        assert_eq!(told, [commands::How::Late], "{other:?} after {end:?}");
+        assert!(world.moved[0].state.late.is_some());
+        let third = answer(true, Some(0));
+        world.run(std::slice::from_ref(&third));
+        assert!(world.moved.is_empty(), "{third:?} after {end:?}");
+    }
+}
+
+#[test]
 fn progress_takes_a_retried_command_out_of_its_line() {
     let mut world = World::new(vec![(2, 15)]);
     let latest = 1;

@@ -185,7 +185,13 @@ impl Naive {
         let now = self.now;
         let Some(known) = self.sent(slot, key) else { return AnswerOutcome::Unknown };
         if known.come.finished_at.is_some() {
-            if known.answered || known.come.late.is_some() {
+            let ended_by = known.answered.then(|| (known.come.status, known.come.result.clone()));
+            let is_said = |result: &String| result != "null";
+            let is_same = ended_by.is_some_and(|(status, told)| {
+                (status == CommandStatus::Acknowledged) == ok
+                    && told.filter(is_said) == result.clone().filter(is_said)
+            });
+            if is_same || known.come.late.is_some() {
                 return AnswerOutcome::Repeated;
             }
             known.come.late = Some((ok, now, result));

@@ -94,12 +94,13 @@ impl LimitCounter {
     pub(super) fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
         self.pass(now);
         let used = self.used(now);
-        let wanted = used.saturating_add(asked.cost);
-        if wanted > asked.limit {
-            let remaining = asked.limit.saturating_sub(used);
-            let retry_after_ms = self.free_in_ms(wanted - asked.limit, now);
+        let remaining = asked.limit.saturating_sub(used);
+        // More together than can be counted is over every limit.
+        let Some(wanted) = used.checked_add(asked.cost).filter(|wanted| *wanted <= asked.limit) else {
+            let over = used.saturating_sub(asked.limit.saturating_sub(asked.cost));
+            let retry_after_ms = self.free_in_ms(over, now);
             return LimitDecision { allowed: false, remaining, retry_after_ms };
-        }
+        };
         self.add(asked.cost, now);
         LimitDecision { allowed: true, remaining: asked.limit - wanted, retry_after_ms: 0 }
     }

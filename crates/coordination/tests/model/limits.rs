@@ -73,6 +73,28 @@ proptest! {
 }
 
 #[test]
+fn more_than_can_be_counted_is_over_every_limit() {
+    let per = Duration::from_secs(60);
+    let border = Timestamp(60_000 * 100);
+    for kind in LimitKind::ALL {
+        for (first, second) in [(u64::MAX, u64::MAX), (u64::MAX, 1), (1, u64::MAX)] {
+            let table = LimitTable::new(16);
+            let ask = |cost, at| {
+                let asks = LimitAsked { limit: u64::MAX, per, cost, kind };
+                table.ask(&name("x"), &asks, at).expect("room")
+            };
+            let answer = ask(first, border);
+            assert!(answer.allowed && answer.remaining == u64::MAX - first, "{kind:?} {first}: {answer:?}");
+            let refused = ask(second, border);
+            assert!(!refused.allowed, "{kind:?} {first} {second}: {refused:?}");
+            assert_eq!((refused.remaining, refused.retry_after_ms), (u64::MAX - first, 60_000));
+            let then = border.after(Duration::from_millis(refused.retry_after_ms));
+            assert!(ask(second, then).allowed, "{kind:?} {first} {second}");
+        }
+    }
+}
+
+#[test]
 fn unused_limits_make_room_for_others() {
     let table = LimitTable::new(1);
     let asks = LimitAsked { limit: 1, per: Duration::from_secs(1), cost: 1, kind: LimitKind::Smooth };

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use base::Timestamp;
 use engine::records::CopyDirection;
-use engine::streams::{CopiedSpan, CopyLane, PeerIdentity};
+use engine::streams::{CopiedSpan, CopyLane, CopyMove, CopyProgress, PeerIdentity};
 use futures_util::stream::FuturesOrdered;
 
 use super::{CopyRun, CopyRunEnd};
 use crate::ends::{CopyFailure, CopyFailureKind, CopyHome, SourcePage, StreamEnd};
 
 /// A sink that is sent nothing is asked so often which stream it is.
-const SINK_ASKED_EVERY: Duration = Duration::from_secs(10);
+const SINK_ASKED_EVERY: Duration = Duration::from_secs(5);
 
 impl<H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'_, H, S, T> {
     /// A source that was made anew is copied from its start.
@@ -60,13 +60,21 @@ impl<H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'_, H, S, T> {
                 self.answered.push(CopiedSpan::of_nothing(CopyLane::Backlog, (at, at), page.identity));
                 self.flush().await
             }
-            // The first messages make the stream again, whose answer says who it is.
-            Err(failure) if failure.kind == CopyFailureKind::NotThere => {
-                (self.reading, self.is_at_end) = (None, false);
-                self.read_to.backlog = self.row.start;
-                Ok(())
-            }
+            Err(failure) if failure.kind == CopyFailureKind::NotThere => self.sink_is_gone().await,
             _ => Ok(()),
+        }
+    }
+
+    /// Begins anew with whoever is there, or will be: the first messages make the stream again, and
+    /// its answer says who it is. What was answered before is true no more.
+    pub(super) async fn sink_is_gone(&mut self) -> Result<(), CopyRunEnd> {
+        self.in_flight = FuturesOrdered::new();
+        self.flush().await?;
+        let Some(known) = self.row.peer.clone() else { return Err(CopyRunEnd::Again) };
+        let moved = self.home.moved(&self.row, CopyMove::PeerGone { known }).await;
+        match moved.map_err(CopyRunEnd::Home)? {
+            CopyProgress::Moved => Ok(()),
+            CopyProgress::Reset | CopyProgress::Elsewhere => Err(CopyRunEnd::Again),
         }
     }
 }

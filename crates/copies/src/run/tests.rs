@@ -7,7 +7,7 @@ use base::random::Random;
 use base::{Incarnation, Timestamp};
 use bytes::Bytes;
 use engine::records::{CopyDirection, StreamCopy};
-use engine::streams::copying::{advance, begin_live};
+use engine::streams::copying::{advance, begin_live, forget_peer};
 use engine::streams::{
     CopyMove, CopyProgress, PeerIdentity, TransferHeaders, TransferMessage, TransferPayload, TransferReader,
     TransferWriter,
@@ -42,6 +42,10 @@ struct TwoListsState {
     runs: u64,
     taken: std::collections::BTreeMap<u64, u64>,
     refuses: bool,
+    /// Messages up to this one are of others.
+    left_out: u64,
+    /// The sink takes what comes for another stream too, as it did before it was told.
+    takes_for_others: bool,
     status: CopyStatus,
 }
 
@@ -64,6 +68,8 @@ impl TwoLists {
             runs: 0,
             taken: std::collections::BTreeMap::new(),
             refuses: false,
+            left_out: 0,
+            takes_for_others: false,
             status: CopyStatus::default(),
         })))
     }
@@ -114,7 +120,8 @@ impl StreamEnd for TwoLists {
         let page = {
             let inside = self.inside();
             let mut writer = TransferWriter::default();
-            let from = usize::try_from(ask.after).unwrap_or(usize::MAX).min(inside.source.len());
+            let after = usize::try_from(ask.after.max(inside.left_out)).unwrap_or(usize::MAX);
+            let from = after.min(inside.source.len());
             let to = (from + ask.limit.min(7)).min(inside.source.len());
             for (place, number) in inside.source[from..to].iter().enumerate() {
                 let payload = number.to_string();
@@ -129,7 +136,7 @@ impl StreamEnd for TwoLists {
                 identity: PeerIdentity { node: "here".into(), stream: "here.1".into() },
             }
         };
-        if page.messages == 0 && ask.waits {
+        if page.messages == 0 && page.next_after == ask.after && ask.waits {
             return pending().await;
         }
         Ok(page)
@@ -165,6 +172,10 @@ impl StreamEnd for Sink {
         }
         if inside.fails() {
             return Err(lost());
+        }
+        let is_other = inside.sink_is_gone || batch.expected.as_deref() != Some(&*inside.identity().stream);
+        if batch.expected.is_some() && is_other && !inside.takes_for_others {
+            return Err(CopyFailure::new(CopyFailureKind::OtherStream, "409 other_stream"));
         }
         let next = inside.taken.get(&batch.run).copied();
         if batch.place > 0 && next != Some(batch.place) {
@@ -236,6 +247,7 @@ impl CopyHome for TwoLists {
                 begin_live(&mut inside.row, *newest);
                 CopyProgress::Moved
             }
+            CopyMove::PeerGone { known } => forget_peer(&mut inside.row, known, now),
             CopyMove::BeginAt { .. } => CopyProgress::Elsewhere,
         })
     }
@@ -322,20 +334,59 @@ fn a_sink_that_is_sent_nothing_is_asked_whether_it_is_the_same() {
 }
 
 #[test]
-fn a_sink_that_was_made_anew_gets_everything_again() {
+fn a_sink_that_was_made_anew_gets_everything_again_in_order() {
+    for (is_gone, takes_for_others) in [(false, false), (true, false), (false, true)] {
+        let world = TwoLists::new(1, 0);
+        world.inside().source.extend(0..50);
+        world.run();
+        {
+            let mut inside = world.inside();
+            (inside.sink_is_gone, inside.sink) = (is_gone, Vec::new());
+            inside.sink_name += u64::from(!is_gone);
+            inside.takes_for_others = takes_for_others;
+            inside.source.extend(50..55);
+        }
+        world.run();
+        let inside = world.inside();
+        let sink: BTreeSet<u64> = inside.sink.iter().copied().collect();
+        assert_eq!(sink, (0..55).collect(), "{is_gone} {takes_for_others}");
+        assert!(inside.row.reset_at.is_some());
+        if !takes_for_others {
+            assert_eq!(inside.sink, (0..55).collect::<Vec<_>>(), "{is_gone}");
+        }
+    }
+}
+
+#[test]
+fn what_a_sink_that_is_gone_had_does_not_count_any_more() {
     let world = TwoLists::new(1, 0);
     world.inside().source.extend(0..50);
     world.run();
     {
         let mut inside = world.inside();
-        (inside.sink_name, inside.sink) = (1, Vec::new());
-        inside.source.extend(50..55);
+        (inside.sink_is_gone, inside.sink, inside.refuses) = (true, Vec::new(), true);
     }
+    world.run_until(|inside| inside.row.peer.is_none());
+    let row = world.inside().row.clone();
+    assert_eq!((row.position, row.peer_node), (0, None));
+    world.inside().refuses = false;
+    world.run();
+    assert_eq!(world.inside().sink, (0..50).collect::<Vec<_>>());
+}
+
+#[test]
+fn messages_of_others_alone_move_a_copy_whose_sink_never_answered() {
+    let world = TwoLists::new(1, 0);
+    world.inside().source.extend(0..50);
+    world.inside().left_out = 50;
+    world.run();
+    let row = world.inside().row.clone();
+    assert_eq!((row.position, row.peer), (50, None));
+    world.inside().source.extend(50..60);
     world.run();
     let inside = world.inside();
-    let sink: BTreeSet<u64> = inside.sink.iter().copied().collect();
-    assert_eq!(sink, (0..55).collect());
-    assert!(inside.row.reset_at.is_some());
+    assert_eq!(inside.sink, (50..60).collect::<Vec<_>>());
+    assert_eq!((inside.row.position, inside.row.reset_at), (60, None));
 }
 
 #[test]

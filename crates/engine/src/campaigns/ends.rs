@@ -8,12 +8,13 @@ use base::{EntityId, Incarnation};
 use records::{AnswerKey, OutcomeReceiver};
 use tokio::sync::Notify;
 
-use super::TrackedTask;
 use super::input::{CampaignsInput, TaskCall};
+use super::{TASK_ID_PREFIX, TrackedTask};
 use crate::Engine;
 use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::partition_handle::NotAccepting;
 use crate::outcomes::SendResult;
+use crate::streams::OwnedExternalId;
 
 /// The end of a task, to be told now.
 #[derive(Clone, Debug)]
@@ -37,6 +38,13 @@ impl TaskEndDue {
         let bytes = self.id().to_bytes();
         let half = |seed: u64| u128::from(base::hash::derived(seed, &bytes));
         IdempotencyKey { key: AnswerKey(half(12) << 64 | half(14)), body: half(16) }
+    }
+
+    /// The source and the external id of its message in a stream, so that telling it again appends
+    /// none.
+    #[must_use]
+    pub fn origin(&self) -> (Box<str>, OwnedExternalId) {
+        ("tasks".into(), OwnedExternalId::Text(self.id().to_text(TASK_ID_PREFIX).into()))
     }
 }
 

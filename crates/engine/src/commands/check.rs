@@ -13,6 +13,7 @@ use records::{CommandState, OutcomeReceiver};
 
 use super::{Commands, NewCommand, TrackedCommand};
 use crate::queues::QueueName;
+use crate::streams::StreamName;
 
 /// What the keys of the commands of desired entries begin with.
 pub(crate) const WISH_KEY_PREFIX: &str = "desired/";
@@ -161,6 +162,18 @@ pub fn receiver_queue(text: &str) -> Result<OutcomeReceiver, Problem> {
     Ok(OutcomeReceiver::Queue { namespace: name.namespace().into(), queue: name.queue().into() })
 }
 
+/// A stream, written `NAMESPACE/STREAM`, that is told what came of something.
+///
+/// # Errors
+/// `invalid_name` or `reserved_name`.
+pub fn receiver_stream(text: &str) -> Result<OutcomeReceiver, Problem> {
+    let (namespace, stream) = text.split_once('/').ok_or_else(|| {
+        Problem::not_allowed("invalid_name", "stream must be a namespace and a stream with '/' between them")
+    })?;
+    let name = StreamName::new(namespace, stream)?;
+    Ok(OutcomeReceiver::Stream { namespace: name.namespace().into(), stream: name.stream().into() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,6 +237,13 @@ mod tests {
             ("_own/q", "reserved_name"),
         ] {
             assert_eq!(receiver_queue(text).map_err(|problem| problem.code), Err(expect), "{text}");
+            assert_eq!(receiver_stream(text).map_err(|problem| problem.code), Err(expect), "{text}");
         }
+    }
+
+    #[test]
+    fn a_stream_is_named_with_its_namespace() {
+        let told = receiver_stream("ops/done").expect("a stream");
+        assert_eq!(told, OutcomeReceiver::Stream { namespace: "ops".into(), stream: "done".into() });
     }
 }

@@ -89,7 +89,7 @@ pub struct Form<T> {
 }
 
 /// The answers that a partition keeps.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct KeptAnswers {
     pending: PendingWrites<AnswerKey, KeptAnswer>,
     /// When the first of them was given, or earlier.
@@ -119,9 +119,7 @@ impl KeptAnswers {
             return Ok(None);
         }
         if kept.body != once.body {
-            let detail =
-                "this Idempotency-Key came with another body before; give every request a key of its own";
-            return Err(Problem::not_allowed("idempotency_key_reused", detail).into());
+            return Err(reused().into());
         }
         Ok(Some(kept.answer))
     }
@@ -217,6 +215,12 @@ impl KeptAnswers {
     pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
         self.oldest.map(|at| at.after(ANSWERS_KEPT))
     }
+}
+
+/// The key came with another body before.
+pub(crate) fn reused() -> Problem {
+    let detail = "this Idempotency-Key came with another body before; give every request a key of its own";
+    Problem::not_allowed("idempotency_key_reused", detail)
 }
 
 /// Whether a request that comes again gets the same answer. A refusal that is the server's own

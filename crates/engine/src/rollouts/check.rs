@@ -59,6 +59,10 @@ impl NewRollout {
                 "include_later stands beside devices; devices that are named cannot come to be meant";
             return Err(Problem::not_allowed("conflicting_fields", detail));
         }
+        if self.devices.as_ref().is_some_and(Vec::is_empty) {
+            let detail = "devices is empty; name a device, or leave devices out beside selector or place";
+            return Err(Problem::not_allowed("missing_field", detail));
+        }
         let after = self.stop.map(|stop| stop.after);
         for (name, count) in [("rate", self.rate), ("in_flight", self.in_flight), ("after", after)] {
             if count == Some(0) {
@@ -175,7 +179,7 @@ mod tests {
 
     #[test]
     fn fields_that_do_not_go_together_are_refused() {
-        let named = || Some(Vec::new());
+        let named = || Some(DeviceId::new("a").into_iter().collect());
         let stage = |share_ppm| RolloutStage { share_ppm, soak_ms: 0, approve: false };
         let window = |cron: &str| Some(RolloutWindow { cron: cron.into(), for_ms: 1, tz: None });
         let stop = |after| Some(RolloutStop { failed_ppm: 1, after });
@@ -183,6 +187,8 @@ mod tests {
             (of_all(), Ok(())),
             (NewRollout { selection: None, ..of_all() }, Err("missing_field")),
             (NewRollout { selection: None, devices: named(), ..of_all() }, Ok(())),
+            (NewRollout { devices: Some(Vec::new()), ..of_all() }, Err("missing_field")),
+            (NewRollout { selection: None, devices: Some(Vec::new()), ..of_all() }, Err("missing_field")),
             (NewRollout { devices: named(), include_later: true, ..of_all() }, Err("conflicting_fields")),
             (NewRollout { rate: Some(0), ..of_all() }, Err("invalid_number")),
             (NewRollout { in_flight: Some(0), ..of_all() }, Err("invalid_number")),

@@ -65,6 +65,11 @@ pub enum CopyMove {
         /// Who answered.
         peer: PeerIdentity,
     },
+    /// The stream at the other end is not there any more, or is another one that is not known yet.
+    PeerGone {
+        /// What it was called.
+        known: Box<str>,
+    },
 }
 
 /// A copy, by its names.
@@ -162,6 +167,15 @@ pub enum ReceiptOf {
     Id(u64),
     /// The one that a source calls so.
     Origin(Box<str>, super::OwnedExternalId),
+}
+
+/// A copy means another stream than the one that has that name.
+pub(crate) fn other_stream(stream: &StreamName) -> Problem {
+    let detail = format!(
+        "stream {stream} is not the one that was answered before: it was deleted or made anew; send \
+         everything from the start again, without saying which stream is expected"
+    );
+    Problem::conflict("other_stream", detail)
 }
 
 /// There is no such copy.

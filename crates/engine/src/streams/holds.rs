@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::{Incarnation, Problem, Timestamp};
+use tokio::sync::Notify;
 
 use super::StreamName;
 use crate::context::EngineContext;
@@ -22,6 +23,8 @@ type HeldKey = (Incarnation, Box<str>);
 #[derive(Debug, Default)]
 pub(crate) struct ReaderHolds {
     held: Mutex<HeldSubscriptions>,
+    /// Told when a subscription is gone.
+    forgotten: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +96,12 @@ impl ReaderHolds {
     /// The subscription is gone: whoever read it holds nothing.
     pub(super) fn forget(&self, stream: Incarnation, name: &str) {
         self.held().by_key.remove(&(stream, Box::from(name)));
+        self.forgotten.notify_waiters();
+    }
+
+    /// Whether a reader has a subscription under that hold.
+    fn has(&self, key: &HeldKey, number: u64) -> bool {
+        self.held().by_key.get(key).is_some_and(|hold| hold.number == number)
     }
 
     fn end(&self, key: &HeldKey, number: u64, now: Timestamp) {
@@ -149,6 +158,22 @@ impl SubscriptionHold {
     ) -> Result<Self, Problem> {
         let number = context.streams.holds.begin(&key, reader, ttl, context.kernel.clock.now())?;
         Ok(Self { context: context.clone(), key, number })
+    }
+
+    /// Returns once the subscription is deleted, with what its reader is to be told.
+    pub async fn gone(&self) -> Problem {
+        let holds = &self.context.streams.holds;
+        loop {
+            let told = holds.forgotten.notified();
+            tokio::pin!(told);
+            // Before it is looked at: what comes behind the look is told.
+            told.as_mut().enable();
+            if !holds.has(&self.key, self.number) {
+                let detail = format!("subscription {} was deleted; make it again to read on", self.key.1);
+                return Problem::unknown("unknown_subscription", detail);
+            }
+            told.await;
+        }
     }
 }
 

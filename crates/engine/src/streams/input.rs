@@ -11,6 +11,7 @@ use super::block_moving::MovedBlock;
 use super::block_worker::StoredBlock;
 use super::copy::{CopyMove, NewCopy};
 use super::{NewMessage, NewSubscription, OwnedExternalId, StreamName};
+use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::reply::{Answered, Reply};
 
 /// An input of a partition of streams.
@@ -18,6 +19,9 @@ use crate::kernel::reply::{Answered, Reply};
 pub enum StreamsInput {
     /// Messages are appended.
     Append(Box<AppendCall>),
+    /// The same for a request that may come again: a repeat appends nothing, as long as the stream
+    /// is the same one and the messages of the first were not lost.
+    AppendOnce(Box<AppendCall>, IdempotencyKey),
     /// A stream has other settings from now on.
     PutSettings {
         /// The stream; made if it is not there.
@@ -97,7 +101,8 @@ pub struct AppendCall {
     pub is_durable: bool,
     /// Reports that this node gathered: a stream that is gone is not made again for them.
     pub is_gathered: bool,
-    /// Gets the stream that takes the messages, for callers that want to know which it was.
+    /// Gets the stream that takes the messages, for callers that want to know which it was. Where
+    /// it has one already, no other one takes them: 409 `other_stream`.
     pub taken_by: Option<Arc<OnceLock<Incarnation>>>,
     /// What became of each message.
     pub reply: Reply<Answered<Vec<AppendOutcome>>>,
@@ -210,7 +215,7 @@ impl StreamsInput {
     /// How much work it is, in reports.
     pub(super) fn weight(&self) -> usize {
         match self {
-            Self::Append(call) => call.messages.len().max(1),
+            Self::Append(call) | Self::AppendOnce(call, _) => call.messages.len().max(1),
             _ => 10,
         }
     }

@@ -17,6 +17,7 @@ mod loaded;
 mod loading;
 mod move_turns;
 mod moving;
+mod once;
 mod retention;
 mod saving;
 mod settings;
@@ -41,6 +42,7 @@ use super::running_copies::LoadedCopy;
 use super::stream_metrics::{StreamsCounted, StreamsNow};
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
+use crate::kernel::idempotency::KeptAnswers;
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::step_context::{STEP_BYTES_MAX, StepContext};
@@ -84,6 +86,8 @@ pub struct StreamPartition {
     deleted: PendingWrites<StreamName, ()>,
     /// Texts of messages that are on their way to the store.
     texts: PendingWrites<(Incarnation, SourceText), u64>,
+    /// What appends under a key did whose messages are durable, or about to be.
+    answers: KeptAnswers,
     /// Subscriptions that were pushed when this was loaded.
     pushed: Vec<(StreamName, Box<str>)>,
     /// Copies that there were when this was loaded, and whether they run.
@@ -130,7 +134,8 @@ type StreamsStep<'a> = StepContext<'a, StreamsEffect, StreamsStepPart>;
 impl StreamPartition {
     fn apply(&mut self, input: StreamsInput, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
         match input {
-            StreamsInput::Append(call) => self.append(*call, step),
+            StreamsInput::Append(call) => self.append(*call, None, step),
+            StreamsInput::AppendOnce(call, once) => self.append_once(*call, once, step),
             StreamsInput::PutSettings { stream, settings, reply } => {
                 self.put_settings(&stream, *settings, reply, step)
             }
@@ -160,6 +165,8 @@ impl StreamPartition {
 
     /// What the passing of time brings.
     fn advance(&mut self, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
+        let has_more = self.answers.forget(step)?;
+        step.own.is_behind |= has_more;
         let mut left = DUE_PER_STEP;
         while let Some((_, stream)) = self.to_settle.first().copied().filter(|(seq, _)| *seq <= self.durable)
         {
@@ -396,6 +403,7 @@ impl Machine for StreamPartition {
         self.durable = seq;
         self.deleted.settle(seq);
         self.texts.settle(seq);
+        self.answers.settle(seq);
     }
 
     fn has_unfinished(&self) -> bool {
@@ -412,7 +420,8 @@ impl Machine for StreamPartition {
         let due = self.dues.first().map(|(at, _)| *at);
         let timer = self.timers.first().map(|(at, _)| *at);
         let turn = self.turns.next_at(now);
-        [settled, due, timer, turn].into_iter().flatten().min()
+        let answers = self.answers.next_wakeup();
+        [settled, due, timer, turn, answers].into_iter().flatten().min()
     }
 }
 

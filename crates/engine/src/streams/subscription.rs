@@ -59,7 +59,7 @@ impl NewSubscriptionPush {
     pub fn to(receiver: OutcomeReceiver, max: u32, is_made: bool) -> Option<Self> {
         match receiver {
             OutcomeReceiver::Url { url, secret } => Some(Self { url, max, secret, is_made }),
-            OutcomeReceiver::Queue { .. } => None,
+            OutcomeReceiver::Queue { .. } | OutcomeReceiver::Stream { .. } => None,
         }
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use base::{Lineage, Problem, SystemClock, Timestamp};
 use engine::streams::{
-    HandlerKind, MessagePayload, NewMessage, OwnedExternalId, StreamList, StreamName, StreamRead, Streams,
+    AppendTerms, HandlerKind, MessagePayload, NewMessage, OwnedExternalId, StreamList, StreamName,
+    StreamRead, Streams,
 };
 use engine::{Engine, Settings, records};
 use records::{SaveMode, StreamSettings};
@@ -68,6 +69,39 @@ async fn what_is_appended_is_read_and_a_duplicate_has_the_id_of_the_first() {
     assert_eq!((shown.first_id, shown.last_id, shown.messages, shown.blocks), (1, 4, 4, 1));
     let listed = streams.list(&StreamList { limit: 9, ..StreamList::default() }).expect("is listed");
     assert_eq!(listed, [shown]);
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn duplicates_of_a_copy_with_another_payload_are_counted() {
+    let engine = start(&Arc::new(MemoryStore::new(Lineage(7), 2))).await;
+    let (streams, orders) = (engine.streams(), orders());
+    let terms = AppendTerms { is_durable: true, ..AppendTerms::default() };
+    let first = vec![from_source("a", "1"), from_source("b", "2")];
+    let first = streams.append_transfer(&orders, first, terms, None).await.expect("appended");
+    assert_eq!((first.appended, first.duplicates), (2, 0));
+    let again = vec![from_source("a", "1"), from_source("other", "2"), from_source("c", "3")];
+    let called = Some(&*first.identity.stream);
+    let again = streams.append_transfer(&orders, again, terms, called).await.expect("appended");
+    assert_eq!((again.appended, again.duplicates), (1, 2));
+    let mut registry = prometheus_client::registry::Registry::default();
+    engine.register_metrics(&mut registry);
+    let is_counted = async {
+        loop {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).expect("a String takes all");
+            if text.contains("fieldpost_streams_conflicts_total 1\n") {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(timeout(PATIENCE, is_counted).await.is_ok(), "it is not counted");
+    let other = streams.append_transfer(&orders, vec![message("d")], terms, Some("dc1.z")).await;
+    assert_eq!(code(other), "other_stream");
+    streams.delete(&orders).await.expect("deleted");
+    let gone = streams.append_transfer(&orders, vec![message("d")], terms, called).await;
+    assert_eq!(code(gone), "other_stream");
     engine.stop().await;
 }
 

@@ -2,7 +2,7 @@
 //! named here, and read when the server starts.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::storages::{S3Settings, check_postgres_url};
 
@@ -73,6 +73,52 @@ pub(super) fn read(from: &mut Reader) -> Vec<StorageEntry> {
         from.refuse("storages", &wrong, &format!("up to {STORAGES_MAX} storages are possible"));
     }
     all
+}
+
+/// What lies in one place twice would be deleted twice: each storage needs a place of its own,
+/// which is not the data directory either. Folders are looked at: a link may lead to another one.
+pub(super) fn are_apart(all: &[StorageEntry], data_dir: &Path, from: &mut Reader) {
+    let data_dir = real_path(data_dir);
+    for (place, StorageEntry { name, kind }) in all.iter().enumerate() {
+        let met = all[..place].iter().find(|earlier| meets(&earlier.kind, kind));
+        if let Some(StorageEntry { name: earlier, .. }) = met {
+            let wrong = format!("{name:?} lies in the same place as {earlier:?}, or one inside the other");
+            from.refuse("storages", &wrong, "each storage needs a place of its own, apart from all others");
+        }
+        if matches!(kind, StorageEntryKind::Disk(path) if real_path(path) == data_dir) {
+            let wrong = format!("{name:?} lies in the data directory, which is the storage \"local\"");
+            from.refuse("storages", &wrong, "name a folder of its own");
+        }
+    }
+}
+
+/// Whether blocks of two storages may lie in one place.
+fn meets(one: &StorageEntryKind, other: &StorageEntryKind) -> bool {
+    match (one, other) {
+        (StorageEntryKind::Disk(one), StorageEntryKind::Disk(other)) => {
+            let (one, other) = (real_path(one), real_path(other));
+            one.starts_with(&other) || other.starts_with(&one)
+        }
+        (StorageEntryKind::S3(one, _), StorageEntryKind::S3(other, _)) => {
+            let server = |of: &S3Settings| {
+                let endpoint = of.endpoint.as_deref().unwrap_or_default();
+                endpoint.trim_end_matches('/').to_ascii_lowercase()
+            };
+            server(one) == server(other) && one.bucket() == other.bucket()
+        }
+        (StorageEntryKind::Postgres(one, _), StorageEntryKind::Postgres(other, _)) => one == other,
+        _ => false,
+    }
+}
+
+/// A path without links, as far as it is there.
+fn real_path(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let found = whole.ancestors().find_map(|there| {
+        let rest = whole.strip_prefix(there).ok()?;
+        Some(there.canonicalize().ok()?.join(rest))
+    });
+    found.unwrap_or(whole)
 }
 
 fn read_kind(from: &mut Reader, entry: &mut Entry, kind: KindWord) -> Option<StorageEntryKind> {

@@ -3,7 +3,7 @@
 //!
 //! Shared by the tests of several listeners; what they expect is theirs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -46,6 +46,18 @@ impl Answer {
             headers: headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect(),
             body: body.to_owned(),
         }
+    }
+}
+
+/// Checks that no family of figures is told twice: strict readers refuse such a page as a whole.
+pub(crate) fn check_families(page: &str) {
+    for word in ["# HELP ", "# TYPE "] {
+        let mut known = BTreeSet::new();
+        for told in page.lines().filter_map(|line| line.strip_prefix(word)) {
+            let family = told.split(' ').next().unwrap_or_default();
+            assert!(known.insert(family), "{word}{family} is there twice:\n{page}");
+        }
+        assert!(known.len() > 20, "{page}");
     }
 }
 

@@ -8,7 +8,7 @@ use engine::commands::COMMAND_ID_PREFIX;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::envelope::{missing, object_of, string_of, there};
+use super::envelope::{missing, object_of, shown, string_of, there};
 use super::{canonical, compact, quoted};
 
 /// The code of an answer to a command that the server cannot have sent.
@@ -62,7 +62,7 @@ pub(super) fn confirmed(text: &str) -> Result<Said, Problem> {
     let value = value.ok_or_else(|| missing("value"))?;
     let name = string_of(key).filter(|name| engine::commands::check_entry_key(name).is_ok());
     let Some(name) = name else {
-        let shown = quoted(key.get());
+        let shown = shown(key);
         let detail = format!(
             "key must be a string of 1 to {COMMAND_NAME_BYTES_MAX} bytes without quotes, backslashes and \
              control characters, not {shown}"
@@ -85,7 +85,7 @@ pub(super) fn result_text(raw: &RawValue) -> Result<Box<str>, Problem> {
 pub(super) fn command_id(raw: &RawValue) -> Result<EntityId, Problem> {
     let id = string_of(raw).and_then(|text| EntityId::from_text(COMMAND_ID_PREFIX, &text));
     id.ok_or_else(|| {
-        let detail = format!("message_id is that of no command of this server: {}", quoted(raw.get()));
+        let detail = format!("message_id is that of no command of this server: {}", shown(raw));
         Problem::not_allowed(UNKNOWN_COMMAND, detail)
     })
 }

@@ -125,10 +125,8 @@ fn device_id(field: &str, raw: &RawValue, rules: Rules) -> Result<DeviceId, Prob
 fn device_time(raw: &RawValue, wall: Timestamp) -> Result<Timestamp, Problem> {
     let parsed = string_of(raw).and_then(|text| Timestamp::parse(&text).ok());
     let ts = parsed.ok_or_else(|| {
-        let detail = format!(
-            "ts must be an RFC 3339 time such as \"2026-11-21T01:02:03.456Z\", not {}",
-            quoted(raw.get())
-        );
+        let detail =
+            format!("ts must be an RFC 3339 time such as \"2026-11-21T01:02:03.456Z\", not {}", shown(raw));
         Problem::not_allowed("invalid_ts", detail)
     })?;
     if ts.0.saturating_sub(wall.0) > REPORT_TS_AHEAD_MS_MAX {
@@ -150,6 +148,11 @@ fn bad_report_id(shown: &str) -> Problem {
     let detail =
         format!("id must be a string of 1 to {REPORT_ID_CHARS_MAX} characters, not {}", quoted(shown));
     Problem::not_allowed("invalid_report_id", detail)
+}
+
+/// A value as a detail repeats it: a string as it says, another one as it is written.
+pub(super) fn shown(raw: &RawValue) -> String {
+    string_of(raw).map_or_else(|| quoted(raw.get()), |text| quoted(&text))
 }
 
 /// The text of a JSON string; `None` if it is another value.

@@ -331,6 +331,15 @@ fn a_detail_repeats_no_more_than_a_piece_of_what_was_sent() {
     assert!(refused.detail.len() < 300);
 }
 
+#[test]
+fn a_detail_quotes_what_was_sent_once() {
+    for (id, expect) in [(r#""zzz""#, r#": "zzz""#), ("7", r#": "7""#), (r#""a\"b""#, r#": "a\"b""#)] {
+        let message = format!(r#"{{"message_id":{id},"ok":true}}"#);
+        let refused = answer(message.as_bytes()).expect_err("no command");
+        assert!(refused.detail.ends_with(expect), "{}", refused.detail);
+    }
+}
+
 /// Any JSON value, with keys and texts that need sorting and escaping.
 fn json() -> impl Strategy<Value = serde_json::Value> {
     let text = "[a-c\u{e9}\u{1f600}\u{fb33}\"\\\\\n\u{1}]{0,4}";

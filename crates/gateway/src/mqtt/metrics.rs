@@ -154,11 +154,6 @@ impl Metrics {
         }
         for (name, help, counter) in [
             ("fieldpost_mqtt_mirrored", "Copies of reports sent", &self.mirror.copies),
-            (
-                "fieldpost_mqtt_commands_sent",
-                "Commands sent, counted for each connection",
-                &self.commands.sent,
-            ),
             ("fieldpost_mqtt_acks", "PUBACKs and PUBRECs", &self.acks),
             ("fieldpost_mqtt_sessions_resumed", "CONNECTs that found their session", &self.sessions_resumed),
             ("fieldpost_mqtt_sessions_not_kept", "Sessions there was no room for", &self.sessions_not_kept),

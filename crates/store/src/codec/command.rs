@@ -60,7 +60,8 @@ variants! {
         Call {} = 0, Wish { key: key, value: value } = 1, Rollout { 0: turn } = 2,
         RolloutEntry { key: key, value: value, turn: turn } = 3, Pick { 0: turn } = 4;
     OutcomeReceiver, "who is told of an outcome":
-        Queue { namespace: namespace, queue: queue } = 0, Url { url: url, secret: secret } = 1;
+        Queue { namespace: namespace, queue: queue } = 0, Url { url: url, secret: secret } = 1,
+        Stream { namespace: namespace, stream: stream } = 2;
 }
 
 /// Version 1: which it is, and its fields in order.

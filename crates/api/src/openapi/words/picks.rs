@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use engine::campaigns::TASK_ID_PREFIX;
 use engine::records::{MissedSlots, PickClass, PickOutcome, TaskStanding};
-use utoipa::openapi::Schema;
+use utoipa::openapi::schema::AdditionalProperties;
+use utoipa::openapi::{ObjectBuilder, Schema};
 
-use super::{array_of, device_id, entity_id, one_of, rollout_id};
+use super::{array_of, device_id, entity_id, one_of, rollout_id, secret, text, url};
 use crate::shape::CAMPAIGN_STATUSES;
 
 pub(crate) fn task_id() -> Schema {
@@ -48,4 +49,18 @@ pub(crate) fn missed_slots() -> Schema {
 
 pub(crate) fn device_ids() -> Schema {
     array_of(device_id())
+}
+
+/// Who is told each result of a campaign.
+pub(crate) fn result_receiver() -> Schema {
+    let about =
+        "a url, which gets a signed POST, a queue, which gets a job, or a stream, which gets a message";
+    ObjectBuilder::new()
+        .property("url", url())
+        .property("secret", secret())
+        .property("queue", text().description(Some("NAMESPACE/QUEUE")))
+        .property("stream", text().description(Some("NAMESPACE/STREAM")))
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        .description(Some(about))
+        .into()
 }

@@ -185,6 +185,7 @@ fn hash_of(receiver: &OutcomeReceiver) -> u64 {
     let (kind, parts) = match receiver {
         OutcomeReceiver::Queue { namespace, queue } => (0, [&**namespace, &**queue]),
         OutcomeReceiver::Url { url, .. } => (1, [&**url, ""]),
+        OutcomeReceiver::Stream { namespace, stream } => (2, [&**namespace, &**stream]),
     };
     parts.iter().fold(kind, |seed, part| hash::derived(seed, part.as_bytes()))
 }

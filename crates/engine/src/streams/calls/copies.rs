@@ -284,8 +284,9 @@ fn state_of(row: &StreamCopy, status: &CopyStatus, lag: u64, now: Timestamp) -> 
     let was_reset = row.reset_at.is_some_and(|at| now < at.after(RESET_SHOWN));
     match row {
         row if row.paused => CopyState::Paused,
-        _ if was_reset => CopyState::SourceReset,
+        // What is wrong now counts more than what was.
         _ if status.error.is_some() => CopyState::Waiting,
+        _ if was_reset => CopyState::SourceReset,
         _ if lag > 0 => CopyState::Running,
         _ => CopyState::Idle,
     }
@@ -327,4 +328,27 @@ fn check_reports(copy: &NewCopy) -> Result<(), Problem> {
     }
     let selector = copy.reports.as_ref().and_then(|reports| reports.selector.as_ref());
     selector.map_or(Ok(()), |selector| Selection::parse(selector)?.check_kept())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_reset_is_shown_for_a_while_and_never_hides_what_is_wrong() {
+        let end = ("centre", "shop", "orders");
+        let row = StreamCopy::begin((Incarnation(1), "c"), CopyDirection::To, end, Timestamp(0));
+        let row = StreamCopy { reset_at: Some(Timestamp(1_000)), ..row };
+        let failed = CopyStatus { failures: 1, error: Some("503 busy".into()), ..CopyStatus::default() };
+        let (at, later) = (Timestamp(1_001), Timestamp(1_000).after(RESET_SHOWN));
+        for (status, lag, now, expect) in [
+            (CopyStatus::default(), 3, at, CopyState::SourceReset),
+            (failed.clone(), 3, at, CopyState::Waiting),
+            (failed, 0, later, CopyState::Waiting),
+            (CopyStatus::default(), 3, later, CopyState::Running),
+            (CopyStatus::default(), 0, later, CopyState::Idle),
+        ] {
+            assert_eq!(state_of(&row, &status, lag, now), expect, "{status:?} {lag} {now:?}");
+        }
+    }
 }

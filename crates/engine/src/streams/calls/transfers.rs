@@ -2,6 +2,7 @@
 //! is given on with.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ::streams::own_origins::origin_of;
 use ::streams::{
@@ -11,20 +12,30 @@ use ::streams::{
 use base::{Incarnation, Problem};
 use records::{StreamCopy, StreamOrigin};
 use store::Store;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use super::super::append_run::PlaceInRun;
 use super::super::context::StreamsContext;
-use super::super::copy::{CopyKey, CopyTarget, PeerIdentity, unknown_copy};
+use super::super::copy::{CopyKey, CopyTarget, PeerIdentity, other_stream, unknown_copy};
 use super::super::input::{AppendCall, AppendOutcome, StreamsInput};
 use super::super::reading::StreamReader;
 use super::super::{
     MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, StreamName, StreamPage, StreamRead,
 };
 use super::Streams;
+use super::subscriptions::blocking;
 use crate::queries::unreadable;
 
 /// How often a page is begun where its stream is made anew meanwhile.
 const TURNS: usize = 3;
+/// Duplicates of an append that are compared: the first ones. Who begins a copy anew brings many.
+const COMPARED_MAX: usize = 64;
+/// How long a copy waits until its duplicates are compared with the first messages. What takes
+/// longer goes on behind its answer,
+const COMPARED_WITHIN: Duration = Duration::from_millis(500);
+/// and so many at a time hold their messages for that: those of others are not compared.
+static COMPARING: Semaphore = Semaphore::const_new(16);
 
 /// How messages are appended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -256,25 +267,104 @@ impl Streams {
         self.reader().origin_page(stream, query)
     }
 
-    /// Appends as [`Streams::append`] does, without a look at what duplicates carry, and says which
-    /// stream has the messages.
+    /// Appends as [`Streams::append`] does, and says which stream has the messages. The first
+    /// duplicates are compared; those that carry something else than what is there are counted.
+    /// With `expected` only the stream takes them that is called so: see [`PeerIdentity`].
     ///
     /// # Errors
-    /// As [`Streams::append`]; 503 `busy` behind an append of the same run that was not taken.
+    /// As [`Streams::append`]; 503 `busy` behind an append of the same run that was not taken; 409
+    /// `other_stream`.
     pub async fn append_transfer(
         &self,
         stream: &StreamName,
         messages: Vec<NewMessage>,
         terms: AppendTerms,
+        expected: Option<&str>,
     ) -> Result<TransferAppended, Problem> {
         let taken_by = Arc::new(OnceLock::new());
+        if let Some(expected) = expected {
+            let _first = taken_by.set(self.stream_called(stream, expected).await?);
+        }
         let outcomes = self.outcomes_of(stream, messages, terms, Some(Arc::clone(&taken_by))).await?;
-        let is_duplicate = |outcome: &&AppendOutcome| matches!(outcome, AppendOutcome::Duplicate(_));
-        let duplicates = outcomes.iter().filter(is_duplicate).count() as u64;
         let of = taken_by.get().copied();
         let of = of.ok_or_else(|| Problem::unavailable("the server is not accepting now"))?;
         let identity = self.identity_of(of);
-        Ok(TransferAppended { appended: outcomes.len() as u64 - duplicates, duplicates, identity })
+        let all = outcomes.len() as u64;
+        let repeated = |outcome| match outcome {
+            AppendOutcome::Duplicate(message) => Some(*message),
+            AppendOutcome::Appended(_) => None,
+        };
+        let repeated: Vec<NewMessage> = outcomes.into_iter().filter_map(repeated).collect();
+        let duplicates = repeated.len() as u64;
+        self.compare(stream, repeated, &identity).await;
+        Ok(TransferAppended { appended: all - duplicates, duplicates, identity })
+    }
+
+    /// The stream of a name, if it is called so.
+    async fn stream_called(&self, stream: &StreamName, expected: &str) -> Result<Incarnation, Problem> {
+        let found = match self.engine.context().streams.tails.get(stream) {
+            Some(open) => Ok(open.stream),
+            None => {
+                let (streams, name) = (self.clone(), stream.clone());
+                blocking(move || streams.reader().find(&name).map(|found| found.stream)).await
+            }
+        };
+        match found {
+            Ok(of) if *self.identity_of(of).stream == *expected => Ok(of),
+            Err(problem) if problem.status != 404 => Err(problem),
+            _ => Err(other_stream(stream)),
+        }
+    }
+
+    /// Compares duplicates with the first messages, and counts those that carry something else.
+    /// What comes back to the stream that gave it its identity is not compared.
+    async fn compare(&self, stream: &StreamName, mut repeated: Vec<NewMessage>, own: &PeerIdentity) {
+        repeated.retain(|message| message.source.as_deref() != Some(&*own.stream));
+        repeated.truncate(COMPARED_MAX);
+        if repeated.is_empty() {
+            return;
+        }
+        let Ok(permit) = COMPARING.try_acquire() else {
+            tracing::debug!(%stream, "duplicates of a copy are not compared: too many wait for that");
+            return;
+        };
+        let (streams, name) = (self.clone(), stream.clone());
+        let comparing = tokio::spawn(async move {
+            let context = Arc::clone(&streams.engine.context().streams);
+            let _turn = context.look_ups.of(&name).await;
+            let look_up = move || streams.note_conflicts(&name, &repeated);
+            if let Err(error) = spawn_blocking(look_up).await {
+                tracing::debug!(%error, "duplicates of a copy are not compared");
+            }
+            drop(permit);
+        });
+        let late = self.engine.until(self.engine.clock().now().after(COMPARED_WITHIN));
+        tokio::select! {
+            _compared = comparing => {}
+            () = late => {}
+        }
+    }
+
+    /// Reads from disk.
+    fn note_conflicts(&self, stream: &StreamName, repeated: &[NewMessage]) {
+        let firsts = match self.reader().first_messages(stream, repeated) {
+            Ok(firsts) => firsts,
+            Err(problem) => {
+                tracing::debug!(%stream, %problem, "duplicates of a copy are not compared");
+                return;
+            }
+        };
+        let conflicts = || firsts.iter().zip(repeated).filter(|(first, _)| first.appended.conflict);
+        let count = conflicts().count() as u64;
+        let Some((first, message)) = conflicts().next() else { return };
+        self.engine.context().streams.counts.conflicts(count);
+        let (source, id) = (message.source.as_deref(), first.appended.id);
+        let external_id = message.external_id.as_ref().map(ToString::to_string);
+        tracing::warn!(
+            %stream, count, source, external_id, id,
+            "a copy brought messages whose source and external id are here with another payload; they \
+             are not appended: what gives the external ids should give each once"
+        );
     }
 
     /// What this node and one of its streams call themselves.

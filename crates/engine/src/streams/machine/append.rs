@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ::streams::own_origins::own_id;
+use ::streams::own_origins::{is_ahead, own_id};
 use ::streams::{ChunkWriter, ExternalId, MessageOrigin};
 use base::{Incarnation, Problem, Timestamp};
 use records::Op;
@@ -13,22 +13,44 @@ use super::deleting::unknown_stream;
 use super::loaded::{LoadedStream, SourceText, UnstoredChunk};
 use super::stored_numbers::{NumberRows, TEXT_BYTES};
 use super::{StreamPartition, StreamsStep};
+use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::reply::Answered;
+use crate::streams::copy::other_stream;
 use crate::streams::effect::{StreamsEffect, TailChange};
 use crate::streams::input::{AppendCall, AppendOutcome};
 use crate::streams::{NewMessage, StreamName};
 
 impl StreamPartition {
-    /// All messages or none: what could refuse the call is looked at first.
-    pub(super) fn append(&mut self, call: AppendCall, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
+    /// All messages or none: what could refuse the call is looked at first. What it did is kept for
+    /// a repeat under `once`.
+    pub(super) fn append(
+        &mut self,
+        call: AppendCall,
+        once: Option<IdempotencyKey>,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
         let AppendCall { stream, messages, run, expect_last_id, is_durable, is_gathered, taken_by, reply } =
             call;
         if let Err(refused) = self.runs.check(run) {
             step.emit(StreamsEffect::Appended(reply, Err(refused)));
             return Ok(());
         }
+        if let Some(expected) = taken_by.as_ref().and_then(|taken_by| taken_by.get().copied())
+            && self.load_stream(&stream, step)? != Some(expected)
+        {
+            self.runs.refused(run);
+            step.emit(StreamsEffect::Appended(reply, Err(other_stream(&stream))));
+            return Ok(());
+        }
         if is_gathered && self.load_stream(&stream, step)?.is_none() {
             step.emit(StreamsEffect::Appended(reply, Err(unknown_stream(&stream))));
+            return Ok(());
+        }
+        // A copy brings what others call so: of a stream that was set back it may be new.
+        let is_copied = taken_by.is_some() || is_gathered;
+        if !is_copied && let Some(refused) = self.reserved_source(&stream, &messages, step)? {
+            self.runs.refused(run);
+            step.emit(StreamsEffect::Appended(reply, Err(refused)));
             return Ok(());
         }
         let stream = match self.admit(&stream, &messages, expect_last_id, step)? {
@@ -53,9 +75,40 @@ impl StreamPartition {
         if let Some(loaded) = self.loaded.get_mut(&stream) {
             loaded.used_at = step.now;
             loaded.is_urgent |= is_durable;
+            if let Some(once) = once {
+                loaded.keep_with_save(once, &outcomes);
+            }
             loaded.waiting.push((reply, outcomes));
         }
         Ok(())
+    }
+
+    /// Why messages may not be appended that are called as the stream's own next ones will be.
+    fn reserved_source(
+        &mut self,
+        name: &StreamName,
+        messages: &[NewMessage],
+        step: &mut StreamsStep<'_>,
+    ) -> Result<Option<Problem>, StoreError> {
+        if messages.iter().all(|message| message.source.is_none()) {
+            return Ok(None);
+        }
+        let Some(stream) = self.load_stream(name, step)? else { return Ok(None) };
+        let Some(loaded) = self.loaded.get(&stream) else { return Ok(None) };
+        let is_reserved = |origin: &MessageOrigin<'_>| match origin.external_id {
+            ExternalId::Number(number) => {
+                is_ahead(&loaded.stream.origins, loaded.next, origin.source, number)
+            }
+            ExternalId::Text(_) => false,
+        };
+        let found = messages.iter().filter_map(NewMessage::origin).find(is_reserved);
+        Ok(found.map(|MessageOrigin { source, .. }| {
+            let detail = format!(
+                "source {source:?} is what this stream calls its own messages, and it has not given that \
+                 external_id yet; leave out both, or use a source of your own"
+            );
+            Problem::not_allowed("reserved_source", detail)
+        }))
     }
 
     /// The stream that takes an append, in memory, or why none does.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::streams::copying::{CopyProgress, advance, begin_live, dropped};
+use ::streams::copying::{CopyProgress, advance, begin_live, dropped, forget_peer};
 use ::streams::subscriptions::{begin, untaken_from};
 use base::limits::COPIES_PER_STREAM_MAX;
 use base::{Incarnation, Problem};
@@ -232,6 +232,7 @@ fn apply_move(copy: &mut StreamCopy, change: &CopyMove, now: base::Timestamp) ->
             begin_live(copy, *newest);
             CopyProgress::Moved
         }
+        CopyMove::PeerGone { known } => forget_peer(copy, known, now),
         CopyMove::BeginAt { id, peer } => {
             if copy.begins.take().is_none() {
                 return CopyProgress::Elsewhere;

@@ -8,12 +8,13 @@ use ::streams::open_block::OpenBlock;
 use ::streams::saving::{AnswerTime, UnsavedMessages, answer_time};
 use ::streams::{ChunkWriter, ExternalNumbers, settings};
 use base::{Incarnation, Timestamp};
-use records::{BlockBounds, SaveMode, Stream, StreamChunk, StreamTail};
+use records::{AnswerKey, BlockBounds, SaveMode, Stream, StreamChunk, StreamTail};
 
 use super::super::StreamName;
 use super::super::input::AppendOutcome;
 use super::copies::CopySet;
 use super::moving::StreamMoves;
+use super::once::UnkeptAppend;
 use super::stored_numbers::IdBytes;
 use super::subscriptions::SubscriptionSet;
 use crate::kernel::hashed::HashMap;
@@ -55,6 +56,8 @@ pub(super) struct LoadedStream {
     pub(super) told_id_bytes: usize,
     /// Callers that are answered with the next save.
     pub(super) waiting: Vec<WaitingCaller>,
+    /// What appends under a key did, to be kept with the next save.
+    pub(super) unkept: HashMap<AnswerKey, UnkeptAppend>,
     pub(super) unsaved: UnsavedMessages,
     pub(super) unsaved_bytes: usize,
     /// The batch that wrote last of it.

@@ -19,6 +19,7 @@ use super::stored_numbers::IdBytes;
 use super::subscriptions::SubscriptionSet;
 use super::{StreamPartition, StreamsStep};
 use crate::kernel::hashed::HashMap;
+use crate::kernel::idempotency::KeptAnswers;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::streams::StreamName;
 use crate::streams::append_run::AppendRuns;
@@ -46,8 +47,8 @@ impl StreamPartition {
         let head = store.load(id, &mut |_| {})?;
         let view = store.view(id)?;
         // Nothing was ever written: nothing is read.
-        let (dues, streams, pushed, copies) = match head.seq {
-            0 => (BTreeSet::new(), 0, Vec::new(), Vec::new()),
+        let (dues, streams, pushed, copies, answers) = match head.seq {
+            0 => (BTreeSet::new(), 0, Vec::new(), Vec::new(), KeptAnswers::default()),
             _ => {
                 let dues = view.streams_due(DUES_PER_READ)?;
                 (
@@ -55,6 +56,7 @@ impl StreamPartition {
                     view.count_streams()?,
                     pushed(&*view)?,
                     copies(&*view)?,
+                    KeptAnswers::load(&*view)?,
                 )
             }
         };
@@ -67,6 +69,7 @@ impl StreamPartition {
             loaded: BTreeMap::new(),
             deleted: PendingWrites::default(),
             texts: PendingWrites::default(),
+            answers,
             pushed,
             copies,
             node: NodeIdentity::new(None, store.lineage()),
@@ -249,6 +252,7 @@ impl LoadedStream {
             counted_ids: IdBytes::default(),
             told_id_bytes: 0,
             waiting: Vec::new(),
+            unkept: HashMap::default(),
             unsaved: UnsavedMessages::default(),
             unsaved_bytes: 0,
             written: 0,

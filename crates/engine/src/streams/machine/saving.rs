@@ -38,6 +38,11 @@ impl StreamPartition {
             self.save(stream, step);
         }
         let Some(loaded) = self.loaded.get_mut(&stream) else { return };
+        if loaded.unsaved.is_empty() && !loaded.unkept.is_empty() {
+            // What they name was durable before.
+            self.keep_answers(stream, step);
+        }
+        let Some(loaded) = self.loaded.get_mut(&stream) else { return };
         if loaded.answers_at_once() && !loaded.unsaved.is_empty() {
             loaded.is_tail_dirty |= tail::reserve(&mut loaded.tail, loaded.next);
         }
@@ -90,6 +95,7 @@ impl StreamPartition {
         (loaded.unsaved_bytes, loaded.is_tail_dirty) = (0, true);
         step.emit(StreamsEffect::Tail(id, name, TailChange::Saved(loaded.tail.next)));
         loaded.answer(step);
+        self.keep_answers(stream, step);
     }
 
     /// Saves early where too much waits for a save.

@@ -6,6 +6,7 @@ mod copies;
 mod lives;
 mod modes;
 mod moves;
+mod once;
 mod room;
 mod subscriptions;
 

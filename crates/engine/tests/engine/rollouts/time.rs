@@ -101,6 +101,30 @@ async fn a_stage_soaks_and_then_waits_for_its_approval() {
 }
 
 #[tokio::test]
+async fn an_early_approval_is_noted_over_a_restart_and_the_stage_soaks_all_the_same() {
+    let clock = Leaping::at("2026-03-01T02:30:00Z");
+    let fleet = fleet_by(&clock, 20).await;
+    let stage = RolloutStage { share_ppm: 100_000, soak_ms: HOUR.as_millis() as u64, approve: true };
+    let rollout = fleet.begin(|new| new.stages = vec![stage]).await;
+    fleet.engine.rollouts().call(&rollout, RolloutCall::Approve).await.expect("noted");
+    until(|| fleet.published().len() == 2).await;
+    let mut answered = 0;
+    fleet.answer_all(&mut answered, true).await;
+    until(|| fleet.rollout(&rollout).waits_for() == RolloutWait::Soak).await;
+    assert_eq!((fleet.rollout(&rollout).state.stage, fleet.published().len()), (0, 2));
+    fleet.engine.stop().await;
+    let fleet = Fleet::start_by(&fleet.store, Arc::clone(&clock) as Arc<dyn Clock>).await;
+    for number in 0..20 {
+        fleet.come(number).await;
+    }
+    assert_eq!(fleet.rollout(&rollout).state.stage, 0);
+    assert!(fleet.published().is_empty(), "it soaks");
+    clock.leap(HOUR, &fleet);
+    until(|| fleet.published().len() == 18).await;
+    fleet.answer_until(&rollout, RolloutStanding::Done, true).await;
+}
+
+#[tokio::test]
 async fn a_window_that_shuts_after_a_restart_or_before_it_takes_back_what_did_not_go_out() {
     for is_down in [false, true] {
         let clock = Leaping::at("2026-03-01T02:30:00Z");

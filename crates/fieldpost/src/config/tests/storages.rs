@@ -51,3 +51,49 @@ fn mistakes_in_storages_are_told_without_secrets() {
     let told = load(&one.repeat(2), &[]).expect_err("two of one name").to_string();
     assert!(told.contains("another storage"), "{told}");
 }
+
+#[test]
+fn two_storages_in_one_place_are_refused_with_both_names() {
+    let place = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| place.path().join(name);
+    std::fs::create_dir_all(at("c/inner")).expect("is made");
+    std::os::unix::fs::symlink(at("c"), at("link")).expect("is linked");
+    let disk = |name: &str, path: &str| {
+        format!("[[storages]]\nname = \"{name}\"\nkind = \"disk\"\npath = \"{}\"\n", at(path).display())
+    };
+    let bucket = |name: &str, url: &str| {
+        format!(
+            "[[storages]]\nname = \"{name}\"\nkind = \"s3\"\nurl = \"{url}\"\naccess_key = \"a\"\nsecret_key_file = \"f\"\n"
+        )
+    };
+    let table = |name: &str, url: &str| {
+        format!("[[storages]]\nname = \"{name}\"\nkind = \"postgres\"\nurl = \"{url}\"\n")
+    };
+    let load = |text: String| {
+        std::fs::write(at("f.toml"), text).expect("is written");
+        let settings = Settings::load(Some(&at("f.toml")), [], Some(&at("data")), no_file);
+        settings.map(drop).map_err(|errors| errors.to_string())
+    };
+    for (one, other) in [
+        (disk("c", "c"), disk("d", "c")),
+        (disk("c", "c"), disk("d", "link")),
+        (disk("c", "c"), disk("d", "link/not/there")),
+        (disk("c", "c/inner"), disk("d", "c")),
+        (disk("c", "new"), disk("d", "new")),
+        (bucket("c", "s3://b/p"), bucket("d", "s3://b/p/")),
+        (table("c", "postgres://u@db/b"), table("d", "postgres://u@db/b")),
+    ] {
+        let told = load(format!("{one}{other}")).expect_err("one place");
+        assert!(told.contains("storages") && told.contains("\"c\"") && told.contains("\"d\""), "{told}");
+    }
+    for (one, other) in [
+        (disk("c", "c"), disk("d", "c2")),
+        (disk("c", "data/c"), disk("d", "data/d")),
+        (bucket("c", "s3://b/p"), bucket("d", "s3://b/q")),
+        (table("c", "postgres://u@db/b"), table("d", "postgres://u@db/c")),
+    ] {
+        assert_eq!(load(format!("{one}{other}")), Ok(()));
+    }
+    let told = load(disk("c", "data")).expect_err("the data directory");
+    assert!(told.contains("\"c\"") && told.contains("data directory"), "{told}");
+}

@@ -128,9 +128,13 @@ async fn answers_that_are_none_change_nothing() {
     assert!(refused.iter().any(|report| report["code"] == "invalid_ok"), "{refused:?}");
     device.answer(&id, true, &Value::Null).await;
     stands(&rig, &id, "acknowledged").await;
-    device.answer(&id, false, &Value::Null).await;
+    device.answer(&id, true, &Value::Null).await;
     let twice = shown(&rig, &id).await;
     assert!(twice["status"] == "acknowledged" && twice["late"].is_null(), "{twice}");
+    device.answer(&id, false, &json!("late")).await;
+    let late = shown(&rig, &id).await;
+    assert!(late["status"] == "acknowledged" && late["result"].is_null(), "{late}");
+    assert_eq!((&late["late"]["ok"], &late["late"]["result"]), (&json!(false), &json!("late")), "{late}");
 }
 
 #[tokio::test]

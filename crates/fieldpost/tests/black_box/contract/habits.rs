@@ -135,6 +135,13 @@ async fn health_and_figures_are_told() {
     for path in ["/healthz", "/readyz"] {
         assert_eq!(rig.ask("GET", path, "", "").await.status, 200, "{path}");
     }
+    let address = rig.site.http.address().await;
+    for accept in ["*/*", "text/plain;version=0.0.4"] {
+        let figures = wire::ask(address, "GET", "/metrics", &[("Accept", accept)], b"").await;
+        wire::check_families(&figures.body);
+        let is_plain = figures.headers["content-type"].starts_with("text/plain; version=0.0.4");
+        assert_eq!(is_plain, accept != "*/*", "{accept}");
+    }
     let figures = rig.ask("GET", "/metrics", "", "").await;
     let samples: Vec<&str> = figures.body.lines().filter(|line| !line.starts_with('#')).collect();
     assert!(samples.len() > 20, "{samples:?}");

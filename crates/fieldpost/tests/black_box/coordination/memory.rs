@@ -48,6 +48,20 @@ async fn a_value_is_cached_with_its_type_and_gone_with_the_process() {
     assert_eq!(rig.ask("GET", "/v1/cache/shop/user:7", "", "").await.status, 404);
 }
 
+#[tokio::test]
+async fn a_value_that_could_not_be_given_back_as_it_was_put_is_refused() {
+    let rig = Rig::start(&[("FIELDPOST_COORDINATION__CACHE", "1MB")]).await;
+    let large = "x".repeat(1 << 20);
+    let answer = rig.ask("PUT", "/v1/cache/shop/large", "text/plain", &large).await;
+    assert_eq!(refused(&answer), (413, "body_too_large".to_owned()), "{answer:?}");
+    assert!(answer.text("detail").contains("[coordination] cache"), "{answer:?}");
+    assert_eq!(rig.ask("PUT", "/v1/cache/shop/large", "text/plain", &large[..900_000]).await.status, 204);
+    assert_eq!(rig.ask("GET", "/v1/cache/shop/large", "", "").await.body.len(), 900_000);
+    let answer = rig.ask("PUT", "/v1/cache/shop/typed", "text/pläin", "x").await;
+    assert_eq!(refused(&answer), (422, "invalid_parameter".to_owned()), "{answer:?}");
+    assert_eq!(rig.ask("GET", "/v1/cache/shop/typed", "", "").await.status, 404);
+}
+
 /// Reads until a listener was told this.
 async fn until_told(listener: &mut TcpStream, told: &str) -> String {
     let (mut all, mut looked) = (Vec::new(), 0);

@@ -156,6 +156,7 @@ async fn what_there_is_can_be_asked_for() {
     assert!(metrics.body.contains(&size), "{metrics:?}");
     assert!(metrics.body.contains("# TYPE fieldpost_lmstfy_jobs_total counter\n"), "{metrics:?}");
     assert_eq!(metrics.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    wire::check_families(&metrics.body);
     let head = "GET /metrics HTTP/1.1\nHost: localhost\nAccept: application/openmetrics-text; version=1.0.0";
     let metrics = wire::send(rig.admin, head, b"").await;
     assert!(metrics.body.contains(&size) && metrics.body.ends_with("# EOF\n"), "{metrics:?}");

@@ -209,3 +209,25 @@ async fn a_key_of_idempotency_appends_once() {
     }
     assert_eq!(stream(&rig).await["messages"], 1);
 }
+
+#[tokio::test]
+async fn a_key_does_not_outlive_its_message() {
+    let mut rig = Rig::start(&[]).await;
+    set(&rig, &json!({"save": "memory"})).await;
+    for is_restarted in [false, true] {
+        if is_restarted {
+            rig.restart().await;
+            assert_eq!(read(&rig, "").await["items"], json!([]), "the crash lost it");
+        }
+        for _ in 0..2 {
+            let address = rig.site.http.address().await;
+            let headers = [("Idempotency-Key", "k")];
+            let answer =
+                wire::ask(address, "POST", &format!("{S}/messages"), &headers, br#"{"payload":1}"#).await;
+            assert_eq!(answer.status, 201, "{answer:?}");
+            let items = read(&rig, "").await["items"].clone();
+            assert_eq!(items.as_array().map(Vec::len), Some(1), "{items}");
+            assert_eq!(answer.json()["messages"][0]["id"], items[0]["id"]);
+        }
+    }
+}

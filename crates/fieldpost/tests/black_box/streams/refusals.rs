@@ -37,7 +37,7 @@ const REFUSALS: &[(&str, &str, &str, u16, &str)] = &[
     ("POST", "/messages", r#"{"payload":1,"headers":[]}"#, 422, "wrong_type"),
     ("POST", "/messages", r#"{"payload":1,"expect_last_id":"x"}"#, 422, "wrong_type"),
     ("POST", "/messages", r#"{"payload":1,"expect_last_id":"99"}"#, 409, "tail_moved"),
-    ("POST", "/messages", r#"{"messages":[]}"#, 422, "too_many_messages"),
+    ("POST", "/messages", r#"{"messages":[]}"#, 422, "missing_field"),
     ("POST", "/messages", r#"{"messages":{}}"#, 422, "wrong_type"),
     ("POST", "/messages", r#"{"messages":[{"payload":1}],"payload":1}"#, 422, "unknown_field"),
     ("POST", "/messages", r#"{"messages":[{"payload":1,"expect_last_id":"1"}]}"#, 422, "unknown_field"),

@@ -48,6 +48,106 @@ async fn a_queue_gets_each_result_of_a_campaign() {
     }
 }
 
+/// The messages of the stream, once there are more than so many.
+async fn more_messages(rig: &Rig, than: usize) -> Vec<Value> {
+    let path = "/v1/streams/ops/picks/messages?limit=1000";
+    let has_more = |page: &Value| page["items"].as_array().is_some_and(|items| items.len() > than);
+    let page: Value = rig.api.until(path, PATIENCE, has_more).await.expect("they come");
+    page["items"].as_array().expect("items").clone()
+}
+
+#[tokio::test]
+async fn a_stream_gets_each_result_of_a_campaign_once_over_kills() {
+    let mut rig = with_devices(4).await;
+    let mut fleet = Fleet::come(&rig, &names(4)).await;
+    fleet.set("d1", Habit::Refuses);
+    let made = rig.json("PUT", "/v1/streams/ops/picks/settings", "{}").await;
+    assert_eq!(made.status, 204, "{made:?}");
+    let body = json!({"payload": 1, "count": 4, "every": "1s", "results": {"stream": "ops/picks"}});
+    let put = rig.json("PUT", "/v1/campaigns/c", &body.to_string()).await;
+    assert_eq!((put.status, &put.json()["results"]), (201, &json!({"stream": "ops/picks"})), "{put:?}");
+    let mut seen = 0;
+    for _ in 0..3 {
+        // It is killed while results of the same slot are on their way.
+        seen = more_messages(&rig, seen).await.len();
+        rig.restart().await;
+        let gone = fleet.vanish().await;
+        fleet.come_back(&rig, gone).await;
+    }
+    more_messages(&rig, seen).await;
+    let paused = rig.json("POST", "/v1/campaigns/c/pause", "").await;
+    assert_eq!(paused.status, 204, "{paused:?}");
+    let results = rig.items("/v1/campaigns/c/results?order=asc").await;
+    let ended: BTreeMap<_, _> =
+        results.iter().filter_map(|result| Some((result["command_id"].as_str()?, result))).collect();
+    let by_id = |items: &[Value]| -> BTreeMap<String, Value> {
+        let id = |item: &Value| item["external_id"].as_str().expect("an id").to_owned();
+        items.iter().map(|item| (id(item), item.clone())).collect()
+    };
+    let has_all = |page: &Value| {
+        let there = by_id(page["items"].as_array().expect("items"));
+        ended.keys().all(|id| there.contains_key(*id))
+    };
+    let path = "/v1/streams/ops/picks/messages?limit=1000";
+    let page: Value = rig.api.until(path, PATIENCE, has_all).await.expect("each is told");
+    let messages = page["items"].as_array().expect("items");
+    let there = by_id(messages);
+    assert_eq!(there.len(), messages.len(), "once: {messages:?}");
+    let picks: BTreeSet<_> = messages
+        .iter()
+        .map(|message| &message["payload"]["data"])
+        .map(|data| (data["slot"].to_string(), data["device_id"].to_string()))
+        .collect();
+    assert_eq!(picks.len(), messages.len(), "no device is told twice for a slot: {messages:?}");
+    for (id, result) in ended {
+        let message = &there[id];
+        assert_eq!(message["source"], "campaign.c", "{message}");
+        let told = &message["payload"];
+        assert_eq!((&told["type"], &told["id"]), (&json!("campaign.result"), &json!(id)), "{told}");
+        for name in ["device_id", "slot", "picked_at", "outcome", "result"] {
+            assert_eq!(told["data"][name], result[name], "{name}: {told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_wait_for_a_stream_that_is_full() {
+    let settings = [
+        ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
+        ("FIELDPOST_NOTIFY__RETRY_BASE", "50ms"),
+        ("FIELDPOST_NOTIFY__MAX_ATTEMPTS", "1000"),
+    ];
+    let rig = with_devices_and(1, &settings).await;
+    let mut fleet = Fleet::come(&rig, &names(1)).await;
+    let small = json!({"when_full": "reject", "block": {"messages": 10}, "keep": {"bytes": "20KB"}});
+    let made = rig.json("PUT", "/v1/streams/ops/picks/settings", &small.to_string()).await;
+    assert_eq!(made.status, 204, "{made:?}");
+    let mut before = 0;
+    // The small ones take the room that is left for a result.
+    for chars in [1_000, 1] {
+        let other = json!({"payload": "x".repeat(chars)}).to_string();
+        while rig.json("POST", "/v1/streams/ops/picks/messages", &other).await.status == 201 {
+            before += 1;
+            assert!(before < 500, "it has a bound");
+        }
+    }
+    let body = json!({"payload": 1, "count": 1, "every": "1s", "results": {"stream": "ops/picks"}});
+    let put = rig.json("PUT", "/v1/campaigns/c", &body.to_string()).await;
+    assert_eq!(put.status, 201, "{put:?}");
+    let first = fleet.next().await;
+    let has_ended = |list: &Value| list["items"].as_array().is_some_and(|items| items.len() > 1);
+    let _two: Value = rig.api.until("/v1/campaigns/c/results", PATIENCE, has_ended).await.expect("they end");
+    assert_eq!(more_messages(&rig, before - 1).await.len(), before, "it takes none");
+    let wide = rig.json("PUT", "/v1/streams/ops/picks/settings", "{}").await;
+    assert_eq!(wide.status, 204, "{wide:?}");
+    let told = |page: &Value| {
+        let items = page["items"].as_array().expect("items");
+        items.iter().any(|item| item["external_id"] == *first.command)
+    };
+    let path = "/v1/streams/ops/picks/messages?limit=1000";
+    let _page: Value = rig.api.until(path, PATIENCE, told).await.expect("it is told");
+}
+
 /// Messages by the command that they are about, in the order of their arrival.
 fn by_id(messages: &[PickMessage]) -> BTreeMap<String, Vec<PickMessage>> {
     let mut by_id: BTreeMap<String, Vec<PickMessage>> = BTreeMap::new();

@@ -99,7 +99,8 @@ impl RawForm {
         let id = self.ack_id_path.in_value(&value).ok_or_else(|| missing(&self.ack_id_path.0))?;
         let known = id.as_str().and_then(|id| EntityId::from_text(COMMAND_ID_PREFIX, id));
         let command = known.ok_or_else(|| {
-            let detail = format!("{} is that of no command: {}", self.ack_id_path.0, quoted(&id.to_string()));
+            let shown = id.as_str().map_or_else(|| quoted(&id.to_string()), quoted);
+            let detail = format!("{} is that of no command: {shown}", self.ack_id_path.0);
             Problem::not_allowed(UNKNOWN_COMMAND, detail)
         })?;
         let said = self.ack_ok_path.in_value(&value).ok_or_else(|| missing(&self.ack_ok_path.0))?;

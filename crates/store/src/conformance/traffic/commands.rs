@@ -103,11 +103,13 @@ impl Traffic {
     }
 
     fn outcome_receiver(&mut self) -> OutcomeReceiver {
-        if self.below(2) == 0 {
-            OutcomeReceiver::Queue { namespace: "default".into(), queue: "done".into() }
-        } else {
-            let secret = self.random.next_u64().to_le_bytes();
-            OutcomeReceiver::Url { url: "https://example.org/done".into(), secret: secret.into() }
+        match self.below(3) {
+            0 => OutcomeReceiver::Queue { namespace: "default".into(), queue: "done".into() },
+            1 => OutcomeReceiver::Stream { namespace: "default".into(), stream: "done".into() },
+            _ => {
+                let secret = self.random.next_u64().to_le_bytes();
+                OutcomeReceiver::Url { url: "https://example.org/done".into(), secret: secret.into() }
+            }
         }
     }
 

@@ -408,6 +408,36 @@ fn an_outcome_is_told_until_it_got_through_and_a_late_answer_once_more() {
 }
 
 #[test]
+fn another_answer_after_the_end_is_told_once_and_the_same_one_is_none() {
+    for ok in [true, false] {
+        let mut bench = Bench::new();
+        bench.connect(1);
+        let notify = Some(OutcomeReceiver::Queue { namespace: "a".into(), queue: "b".into() });
+        let id = bench.send(NewCommand { notify, ..plain() });
+        let told = |bench: &mut Bench| {
+            let due = bench.outcomes();
+            for OutcomeDue { reservation, .. } in &due {
+                let (reservation, result) = (*reservation, SendResult::Delivered);
+                bench.rig.ask(|reply| CommandInput::OutcomeTold { reservation, result, reply }.into());
+            }
+            due.iter().map(|due| due.is_late).collect::<Vec<_>>()
+        };
+        bench.rig.say(DEVICE, answer(id, ok));
+        let ended = bench.status(id);
+        assert_eq!(told(&mut bench), [false]);
+        bench.rig.say(DEVICE, answer(id, ok));
+        assert!(told(&mut bench).is_empty(), "the same again");
+        for _ in 0..2 {
+            bench.rig.say(DEVICE, answer(id, !ok));
+        }
+        assert_eq!(told(&mut bench), [true]);
+        assert_eq!(bench.status(id), ended);
+        let state = bench.rig.view().command_state(id.into()).expect("readable").expect("there");
+        assert_eq!(state.late.map(|late| late.ok), Some(!ok));
+    }
+}
+
+#[test]
 fn whoever_waits_for_the_end_of_a_command_is_told() {
     let mut bench = Bench::new();
     bench.connect(1);

@@ -5,9 +5,9 @@ use ::streams::{CopyLane, CopyProgress};
 use records::{CopyDirection, StreamCopy};
 
 use super::*;
-use crate::streams::SubscriptionStart;
 use crate::streams::copy::{CopiedSpan, CopyFrom, CopyMove, NewCopy, PeerIdentity, ReportsTerms};
 use crate::streams::input::{MoveCopyCall, PutCopyCall};
+use crate::streams::{PlaceInRun, SubscriptionStart};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -192,6 +192,24 @@ fn what_a_copy_has_not_taken_outlives_its_age() {
     assert_eq!((kept(&bench), bench.copies()[0].dropped), (0, 1), "a copy that rests holds nothing up");
 }
 
+/// Appends as a copy does.
+fn copied(bench: &mut Bench, messages: Vec<NewMessage>) -> Vec<AppendOutcome> {
+    let (reply, mut answer) = Reply::new();
+    let call = AppendCall {
+        stream: name("orders"),
+        messages,
+        run: None,
+        expect_last_id: None,
+        is_durable: true,
+        is_gathered: false,
+        taken_by: Some(Arc::default()),
+        reply,
+    };
+    bench.settle(vec![StreamsInput::Append(Box::new(call))]);
+    let answered: Answered<Vec<AppendOutcome>> = answer.try_recv().expect("it is answered");
+    answered.expect("appended")
+}
+
 #[test]
 fn a_message_that_comes_back_is_known() {
     let mut bench = Bench::new();
@@ -200,11 +218,47 @@ fn a_message_that_comes_back_is_known() {
     assert_eq!((own.len(), own[0].1), (1, 1));
     let back = bench.append("orders", vec![from_source(&own[0].0, 2)]);
     assert!(matches!(back[..], [AppendOutcome::Duplicate(_)]));
-    let other = bench.append("orders", vec![from_source(&own[0].0, 4), from_source("dc1.b", 2)]);
+    for ahead in [3, 4] {
+        let messages = vec![message("z"), from_source(&own[0].0, ahead)];
+        let refused = bench.begin("orders", messages, None).try_recv().expect("it is answered");
+        assert_eq!(refused.map_err(|refused| refused.code), Err("reserved_source"), "{ahead}");
+    }
+    let other = copied(&mut bench, vec![from_source(&own[0].0, 4), from_source("dc1.b", 2)]);
     assert_eq!(other, [AppendOutcome::Appended(3), AppendOutcome::Appended(4)]);
     assert_eq!(bench.delete("orders"), Ok(()));
     bench.append_new("orders", &["z"]);
     assert_ne!(bench.origins()[0].0, own[0].0, "made again, it is another stream");
+}
+
+#[test]
+fn an_append_for_another_stream_is_refused_and_so_are_those_behind_it() {
+    let mut bench = Bench::new();
+    bench.append_new("orders", &["x"]);
+    let view = bench.store.view(id()).expect("opens");
+    let of = view.stream_of("shop", "orders").expect("reads").expect("there").incarnation;
+    drop(view);
+    let append_for = |bench: &mut Bench, place| {
+        let (reply, mut answer) = Reply::new();
+        let call = AppendCall {
+            stream: name("orders"),
+            messages: vec![message("y")],
+            run: Some(PlaceInRun::of_sender(7, place)),
+            expect_last_id: None,
+            is_durable: true,
+            is_gathered: false,
+            taken_by: Some(Arc::new(std::sync::OnceLock::from(of))),
+            reply,
+        };
+        bench.settle(vec![StreamsInput::Append(Box::new(call))]);
+        let answered: Answered<Vec<AppendOutcome>> = answer.try_recv().expect("it is answered");
+        answered.map(|outcomes| outcomes.len()).map_err(|refused| refused.code)
+    };
+    assert_eq!(append_for(&mut bench, 0), Ok(1));
+    assert_eq!(bench.delete("orders"), Ok(()));
+    assert_eq!(append_for(&mut bench, 1), Err("other_stream"), "there is none");
+    assert_eq!(append_for(&mut bench, 2), Err("busy"), "the one before it was not taken");
+    assert_eq!(bench.append_new("orders", &["z"]), [1], "nothing was appended");
+    assert_eq!(append_for(&mut bench, 0), Err("other_stream"), "it is another one");
 }
 
 #[test]

@@ -340,6 +340,14 @@ impl World {
         }
         let (count, taken_by) = (messages.len() as u64, Arc::new(OnceLock::new()));
         let name = stream.clone();
+        let expected = batch.expected.as_deref().filter(|_| self.nodes[to].context().is_some());
+        if let Some(expected) = expected.filter(|_| !self.machine.injects(RESET_NOT_NOTICED)) {
+            let Some(of) = self.stream_called(to, &name, expected) else {
+                let failure = CopyFailure::new(CopyFailureKind::OtherStream, "another stream is there");
+                return self.answer((to, from, deadline), Answer::Append(waiting, Err(failure)));
+            };
+            let _first = taken_by.set(of);
+        }
         self.machine.trace.note(format_args!(
             "n{to}: {count} messages of n{from} for {name}, {}-{}",
             batch.run, batch.place
@@ -376,6 +384,14 @@ impl World {
             taken_by,
             outcome,
         });
+    }
+
+    /// The stream of a name on a node, if it is called so.
+    fn stream_called(&self, node: usize, name: &StreamName, expected: &str) -> Option<Incarnation> {
+        let (of, _) = self.nodes[node].present().named(name.stream())?;
+        let context = self.nodes[node].context()?;
+        let identity = context.streams.identity_of(&*context.kernel.store, of);
+        (*identity.stream == *expected).then_some(of)
     }
 
     /// What nodes have answered goes on its way back.

@@ -1,39 +1,82 @@
-//! All figures as the admin API shows them: in the text form of Prometheus 0.0.4, or as OpenMetrics
-//! for whoever asks for that.
+//! All figures in the form that the caller likes: the text form of Prometheus 0.0.4, or
+//! OpenMetrics.
 //!
 //! The figures come as OpenMetrics. The older form is the same but for a few lines: a counter's
 //! family has the name that its samples have, units are not told, and there is no end mark.
 
+use std::cmp::Ordering;
+
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
-use net::metrics::METRICS_TYPE;
 
-/// The type that is answered unless something else is liked better.
+use crate::metrics::METRICS_TYPE;
+
+/// The type of the older form.
 const TEXT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
-/// The content type and the text for whoever sends these headers.
-pub(crate) fn accepted(headers: &HeaderMap, text: String) -> (&'static str, String) {
-    if likes_open_metrics(headers) { (METRICS_TYPE, text) } else { (TEXT_TYPE, plain(&text)) }
+/// A form that figures have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpositionForm {
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+    /// The text form of Prometheus, 0.0.4.
+    Text,
 }
 
-/// Whether OpenMetrics is asked for by its name, and nothing that the text form is has a greater
-/// weight.
-fn likes_open_metrics(headers: &HeaderMap) -> bool {
+impl ExpositionForm {
+    /// Its content type.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => METRICS_TYPE,
+            Self::Text => TEXT_TYPE,
+        }
+    }
+}
+
+/// The content type and the text for whoever sends these headers. The text comes as OpenMetrics;
+/// `usual` is the form for those who like none better.
+#[must_use]
+pub fn accepted(headers: &HeaderMap, usual: ExpositionForm, text: String) -> (&'static str, String) {
+    let form = liked(headers, usual);
+    let text = match form {
+        ExpositionForm::OpenMetrics => text,
+        ExpositionForm::Text => plain(&text),
+    };
+    (form.content_type(), text)
+}
+
+/// The form with the greater weight. Of equal ones it is the one that is asked for by its name, and
+/// OpenMetrics where both are. `*/*` is whatever is usual.
+fn liked(headers: &HeaderMap, usual: ExpositionForm) -> ExpositionForm {
     let ranges = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let (mut open, mut plain) = (0.0_f32, 0.0_f32);
+    // Each with whether it was named.
+    let (mut open, mut plain) = ((0.0_f32, false), (0.0_f32, false));
     for range in ranges.flat_map(|text| text.split(',')) {
         let mut parts = range.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default();
-        let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse().ok());
-        let Some(weight) = weight else { continue };
-        if name.eq_ignore_ascii_case(OPEN_METRICS) {
-            open = open.max(weight);
-        } else if ["text/plain", "text/*", "*/*"].iter().any(|text| name.eq_ignore_ascii_case(text)) {
-            plain = plain.max(weight);
+        let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0_f32), |q| q.parse().ok());
+        let Some(weight) = weight.filter(|weight| *weight > 0.0) else { continue };
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        let (best, is_named) = match usual {
+            _ if is(OPEN_METRICS) => (&mut open, true),
+            _ if is("text/plain") => (&mut plain, true),
+            _ if is("text/*") => (&mut plain, false),
+            ExpositionForm::OpenMetrics if is("*/*") => (&mut open, false),
+            ExpositionForm::Text if is("*/*") => (&mut plain, false),
+            _ => continue,
+        };
+        if *best < (weight, is_named) {
+            *best = (weight, is_named);
         }
     }
-    open > 0.0 && open >= plain
+    match open.partial_cmp(&plain) {
+        Some(Ordering::Greater) => ExpositionForm::OpenMetrics,
+        Some(Ordering::Less) => ExpositionForm::Text,
+        _ if open.1 => ExpositionForm::OpenMetrics,
+        _ => usual,
+    }
 }
 
 /// OpenMetrics text in the older form.
@@ -91,25 +134,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_is_text_unless_open_metrics_is_liked_as_much() {
+    fn the_form_is_the_one_that_is_liked_best_and_else_the_usual_one() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;\
              version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
-        for (accept, open) in [
-            ("", false),
-            ("*/*", false),
-            ("text/plain", false),
-            ("application/json", false),
-            ("application/openmetrics-text", true),
-            ("Application/OpenMetrics-Text; version=1.0.0, */*;q=0.1", true),
-            ("application/openmetrics-text;q=0", false),
-            ("application/openmetrics-text;q=x", false),
-            ("application/openmetrics-text;q=0.2, text/plain;q=0.3", false),
-            (prometheus, true),
+        // The form where text is usual, and where OpenMetrics is; true for OpenMetrics.
+        for (accept, expect) in [
+            ("", (false, true)),
+            ("*/*", (false, true)),
+            ("application/json", (false, true)),
+            ("application/openmetrics-text;q=0", (false, true)),
+            ("application/openmetrics-text;q=x", (false, true)),
+            ("text/plain", (false, false)),
+            ("text/plain;version=0.0.4", (false, false)),
+            ("text/plain;version=0.0.4;q=0.5,*/*;q=0.1", (false, false)),
+            ("application/json, text/plain, */*", (false, false)),
+            ("text/*", (false, false)),
+            ("application/openmetrics-text;q=0.2, text/plain;q=0.3", (false, false)),
+            ("application/openmetrics-text", (true, true)),
+            ("application/openmetrics-text, text/plain", (true, true)),
+            ("application/openmetrics-text, */*", (true, true)),
+            ("Application/OpenMetrics-Text; version=1.0.0, */*;q=0.1", (true, true)),
+            (prometheus, (true, true)),
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
-            assert_eq!(likes_open_metrics(&headers), open, "{accept:?}");
+            let is_open = |usual| liked(&headers, usual) == ExpositionForm::OpenMetrics;
+            let found = (is_open(ExpositionForm::Text), is_open(ExpositionForm::OpenMetrics));
+            assert_eq!(found, expect, "{accept:?}");
         }
-        assert!(!likes_open_metrics(&HeaderMap::new()));
+        assert_eq!(liked(&HeaderMap::new(), ExpositionForm::Text), ExpositionForm::Text);
+        assert_eq!(liked(&HeaderMap::new(), ExpositionForm::OpenMetrics), ExpositionForm::OpenMetrics);
     }
 
     #[test]

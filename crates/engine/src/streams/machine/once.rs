@@ -1,0 +1,132 @@
+//! Appends with an `Idempotency-Key`: a repeat is answered as the first was, and appends nothing.
+//!
+//! What an append did is kept in the batch that makes its messages durable: a crash loses both or
+//! neither. Until then a repeat finds it in memory. A key belongs to the stream, not to its name:
+//! one that is made again knows nothing of it.
+
+use std::sync::Arc;
+
+use base::Incarnation;
+use records::AnswerKey;
+use store::StoreError;
+
+use super::loaded::LoadedStream;
+use super::{StreamPartition, StreamsStep};
+use crate::kernel::idempotency::{IdempotencyKey, reused};
+use crate::kernel::reply::{Answered, answered};
+use crate::streams::NewMessage;
+use crate::streams::effect::StreamsEffect;
+use crate::streams::input::{AppendCall, AppendOutcome};
+
+/// Appends of a stream that wait for their save, before it is saved whatever its mode.
+const UNKEPT_MAX: usize = 4_096;
+/// How the marks of a message are written: a duplicate, or a new one.
+const MARKS: [u8; 2] = [0, 1];
+
+/// What an append did whose messages are not durable.
+#[derive(Debug)]
+pub(super) struct UnkeptAppend {
+    /// A hash of the request's body.
+    body: u128,
+    written: Arc<[u8]>,
+}
+
+impl StreamPartition {
+    /// [`StreamPartition::append`], unless it was done before.
+    pub(super) fn append_once(
+        &mut self,
+        call: AppendCall,
+        once: IdempotencyKey,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(stream) = self.load_stream(&call.stream, step)? else {
+            return self.append(call, Some(once), step);
+        };
+        let written = match self.recall_append(stream, once, step)? {
+            Ok(written) => written,
+            Err(refused) => {
+                step.emit(StreamsEffect::Appended(call.reply, Err(refused)));
+                return Ok(());
+            }
+        };
+        let Some(outcomes) = written.and_then(|written| outcomes_in(&written, &call.messages)) else {
+            return self.append(call, Some(once), step);
+        };
+        step.own.touched.insert(stream);
+        if let Some(loaded) = self.loaded.get_mut(&stream) {
+            loaded.used_at = step.now;
+            loaded.is_urgent |= call.is_durable;
+            loaded.waiting.push((call.reply, outcomes));
+        }
+        Ok(())
+    }
+
+    /// What an append with this key did, if there was one.
+    fn recall_append(
+        &mut self,
+        stream: Incarnation,
+        once: IdempotencyKey,
+        step: &mut StreamsStep<'_>,
+    ) -> Result<Answered<Option<Arc<[u8]>>>, StoreError> {
+        let once = of_stream(once, stream);
+        let unkept = self.loaded.get(&stream).and_then(|loaded| loaded.unkept.get(&once.key));
+        match unkept {
+            Some(unkept) if unkept.body != once.body => Ok(Err(reused())),
+            Some(unkept) => Ok(Ok(Some(Arc::clone(&unkept.written)))),
+            None => answered(self.answers.recall(once, step)),
+        }
+    }
+
+    /// Keeps what appends did whose messages are durable with this step's batch, or were before.
+    pub(super) fn keep_answers(&mut self, stream: Incarnation, step: &mut StreamsStep<'_>) {
+        let Some(loaded) = self.loaded.get_mut(&stream) else { return };
+        let mut unkept: Vec<(AnswerKey, UnkeptAppend)> = loaded.unkept.drain().collect();
+        unkept.sort_unstable_by_key(|(key, _)| *key);
+        for (key, UnkeptAppend { body, written }) in unkept {
+            self.answers.remember(IdempotencyKey { key, body }, written, step);
+        }
+    }
+}
+
+impl LoadedStream {
+    /// Has what an append did kept with the next save.
+    pub(super) fn keep_with_save(&mut self, once: IdempotencyKey, outcomes: &[AppendOutcome]) {
+        let IdempotencyKey { key, body } = of_stream(once, self.incarnation());
+        self.unkept.insert(key, UnkeptAppend { body, written: written(outcomes) });
+        self.is_urgent |= self.unkept.len() >= UNKEPT_MAX;
+    }
+}
+
+/// The key for one stream of a name: digests differ in more bits than streams do.
+fn of_stream(once: IdempotencyKey, stream: Incarnation) -> IdempotencyKey {
+    IdempotencyKey { key: AnswerKey(once.key.0 ^ u128::from(stream.0)), body: once.body }
+}
+
+/// The first new id, and a mark for each message: new ones of a call follow each other.
+fn written(outcomes: &[AppendOutcome]) -> Arc<[u8]> {
+    let new = |outcome: &AppendOutcome| match outcome {
+        AppendOutcome::Appended(id) => Some(*id),
+        AppendOutcome::Duplicate(_) => None,
+    };
+    let first = outcomes.iter().find_map(new).unwrap_or_default();
+    let marks = outcomes.iter().map(|outcome| MARKS[usize::from(new(outcome).is_some())]);
+    first.to_le_bytes().into_iter().chain(marks).collect()
+}
+
+/// What became of these messages when they came first; `None` if it was of other ones.
+fn outcomes_in(written: &[u8], messages: &[NewMessage]) -> Option<Vec<AppendOutcome>> {
+    let (first, marks) = written.split_first_chunk()?;
+    if marks.len() != messages.len() {
+        return None;
+    }
+    let mut next = u64::from_le_bytes(*first);
+    let mut all = Vec::with_capacity(messages.len());
+    for (mark, message) in marks.iter().zip(messages) {
+        all.push(match *mark == MARKS[1] {
+            true => AppendOutcome::Appended(next),
+            false => AppendOutcome::Duplicate(Box::new(message.clone())),
+        });
+        next += u64::from(*mark == MARKS[1]);
+    }
+    Some(all)
+}
