@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use commands::{AnswerOutcome, How, Refused};
+use commands::{AnswerOutcome, Refused};
 use records::{CommandKey, CommandStatus, DeviceSlot};
 
 /// A command: what it was given, and how far it has come.
@@ -185,12 +185,9 @@ impl Naive {
         let now = self.now;
         let Some(known) = self.sent(slot, key) else { return AnswerOutcome::Unknown };
         if known.come.finished_at.is_some() {
-            let ended_by = known.answered.then(|| (known.come.status, known.come.result.clone()));
-            let is_said = |result: &String| result != "null";
-            let is_same = ended_by.is_some_and(|(status, told)| {
-                (status == CommandStatus::Acknowledged) == ok
-                    && told.filter(is_said) == result.clone().filter(is_said)
-            });
+            let is_ok = known.come.status == CommandStatus::Acknowledged;
+            let said = |result: &Option<String>| result.clone().filter(|said| said != "null");
+            let is_same = known.answered && is_ok == ok && said(&known.come.result) == said(&result);
             if is_same || known.come.late.is_some() {
                 return AnswerOutcome::Repeated;
             }
@@ -489,16 +486,4 @@ fn due(known: &Known) -> Option<i64> {
     }
     let not_before = known.not_before.filter(|_| known.come.held);
     not_before.into_iter().chain(known.come.expires_at).min()
-}
-
-/// What the rules call a step of a command.
-pub(crate) fn word(how: How) -> &'static str {
-    match how {
-        How::Scheduled => "scheduled",
-        How::Ready => "ready",
-        How::Published => "published",
-        How::Progressed => "progressed",
-        How::Ended => "ended",
-        How::Late => "late",
-    }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Timestamp};
-use commands::{AdvanceResult, CommandLanes, CommandStore, LaneChange, Moved, Pace};
+use commands::{AdvanceResult, CommandLanes, CommandStore, How, LaneChange, Moved, Pace};
 use records::{Command, CommandCause, CommandKey, CommandState, CommandTerms, DeviceSlot, OutcomeReceiver};
 
-use crate::naive::{Come, Happened, Known, Naive, word};
+use crate::naive::{Come, Happened, Known, Naive};
 use crate::operation::{Operation, Send};
 use crate::store::Stored;
 
@@ -314,5 +314,17 @@ fn come(state: &CommandState) -> Come {
         progress: text(&state.progress).zip(state.progress_at.map(ms)),
         result: text(&state.result),
         late: state.late.as_ref().map(|late| (late.ok, late.at.0, text(&late.result))),
+    }
+}
+
+/// What the rules call a step of a command.
+fn word(how: How) -> &'static str {
+    match how {
+        How::Scheduled => "scheduled",
+        How::Ready => "ready",
+        How::Published => "published",
+        How::Progressed => "progressed",
+        How::Ended => "ended",
+        How::Late => "late",
     }
 }

@@ -155,9 +155,7 @@ fn made_secret() -> Result<[u8; 32], Problem> {
 /// # Errors
 /// `invalid_name` or `reserved_name`.
 pub fn receiver_queue(text: &str) -> Result<OutcomeReceiver, Problem> {
-    let (namespace, queue) = text.split_once('/').ok_or_else(|| {
-        Problem::not_allowed("invalid_name", "queue must be a namespace and a queue with '/' between them")
-    })?;
+    let (namespace, queue) = parts("queue", text)?;
     let name = QueueName::new(namespace, queue)?;
     Ok(OutcomeReceiver::Queue { namespace: name.namespace().into(), queue: name.queue().into() })
 }
@@ -167,11 +165,16 @@ pub fn receiver_queue(text: &str) -> Result<OutcomeReceiver, Problem> {
 /// # Errors
 /// `invalid_name` or `reserved_name`.
 pub fn receiver_stream(text: &str) -> Result<OutcomeReceiver, Problem> {
-    let (namespace, stream) = text.split_once('/').ok_or_else(|| {
-        Problem::not_allowed("invalid_name", "stream must be a namespace and a stream with '/' between them")
-    })?;
+    let (namespace, stream) = parts("stream", text)?;
     let name = StreamName::new(namespace, stream)?;
     Ok(OutcomeReceiver::Stream { namespace: name.namespace().into(), stream: name.stream().into() })
+}
+
+fn parts<'a>(what: &str, text: &'a str) -> Result<(&'a str, &'a str), Problem> {
+    text.split_once('/').ok_or_else(|| {
+        let detail = format!("{what} must be a namespace and a {what} with '/' between them");
+        Problem::not_allowed("invalid_name", detail)
+    })
 }
 
 #[cfg(test)]

@@ -19,9 +19,6 @@ use crate::kernel::reply::{Answered, Reply};
 pub enum StreamsInput {
     /// Messages are appended.
     Append(Box<AppendCall>),
-    /// The same for a request that may come again: a repeat appends nothing, as long as the stream
-    /// is the same one and the messages of the first were not lost.
-    AppendOnce(Box<AppendCall>, IdempotencyKey),
     /// A stream has other settings from now on.
     PutSettings {
         /// The stream; made if it is not there.
@@ -104,8 +101,33 @@ pub struct AppendCall {
     /// Gets the stream that takes the messages, for callers that want to know which it was. Where
     /// it has one already, no other one takes them: 409 `other_stream`.
     pub taken_by: Option<Arc<OnceLock<Incarnation>>>,
+    /// Of a request that may come again: a repeat appends nothing, as long as the stream is the
+    /// same one and the messages of the first were not lost.
+    pub once: Option<IdempotencyKey>,
     /// What became of each message.
     pub reply: Reply<Answered<Vec<AppendOutcome>>>,
+}
+
+impl AppendCall {
+    /// Messages for whichever stream has the name, saved as its mode says.
+    #[must_use]
+    pub fn new(
+        stream: StreamName,
+        messages: Vec<NewMessage>,
+        reply: Reply<Answered<Vec<AppendOutcome>>>,
+    ) -> Self {
+        Self {
+            stream,
+            messages,
+            run: None,
+            expect_last_id: None,
+            is_durable: false,
+            is_gathered: false,
+            taken_by: None,
+            once: None,
+            reply,
+        }
+    }
 }
 
 /// A copy to be made.
@@ -215,7 +237,7 @@ impl StreamsInput {
     /// How much work it is, in reports.
     pub(super) fn weight(&self) -> usize {
         match self {
-            Self::Append(call) | Self::AppendOnce(call, _) => call.messages.len().max(1),
+            Self::Append(call) => call.messages.len().max(1),
             _ => 10,
         }
     }

@@ -134,8 +134,10 @@ type StreamsStep<'a> = StepContext<'a, StreamsEffect, StreamsStepPart>;
 impl StreamPartition {
     fn apply(&mut self, input: StreamsInput, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
         match input {
-            StreamsInput::Append(call) => self.append(*call, None, step),
-            StreamsInput::AppendOnce(call, once) => self.append_once(*call, once, step),
+            StreamsInput::Append(call) => match self.answer_repeat(*call, step)? {
+                Some(call) => self.append(call, step),
+                None => Ok(()),
+            },
             StreamsInput::PutSettings { stream, settings, reply } => {
                 self.put_settings(&stream, *settings, reply, step)
             }

@@ -80,7 +80,7 @@ impl Streams {
         terms: AppendTerms,
         once: Option<IdempotencyKey>,
     ) -> Result<Vec<AppendedMessage>, Problem> {
-        let outcomes = self.outcomes_once(stream, messages, terms, (None, once)).await?;
+        let outcomes = self.outcomes_of(stream, messages, terms, (None, once)).await?;
         let is_duplicate = |outcome: &AppendOutcome| matches!(outcome, AppendOutcome::Duplicate(_));
         if outcomes.iter().any(is_duplicate) {
             return self.with_first_messages(stream, outcomes).await;
@@ -95,16 +95,6 @@ impl Streams {
         stream: &StreamName,
         messages: Vec<NewMessage>,
         terms: AppendTerms,
-        taken_by: Option<Arc<OnceLock<Incarnation>>>,
-    ) -> Result<Vec<AppendOutcome>, Problem> {
-        self.outcomes_once(stream, messages, terms, (taken_by, None)).await
-    }
-
-    async fn outcomes_once(
-        &self,
-        stream: &StreamName,
-        messages: Vec<NewMessage>,
-        terms: AppendTerms,
         (taken_by, once): (Option<Arc<OnceLock<Incarnation>>>, Option<IdempotencyKey>),
     ) -> Result<Vec<AppendOutcome>, Problem> {
         check_all(&messages)?;
@@ -114,23 +104,11 @@ impl Streams {
             let detail = format!("stream {stream} gathers reports for a copy: nobody else appends to it");
             return Err(Problem::conflict("stream_gathers", detail));
         }
-        let stream_name = stream.clone();
+        let name = stream.clone();
         let call = |reply| {
-            let stream = stream_name;
-            let call = Box::new(AppendCall {
-                stream,
-                messages,
-                run,
-                expect_last_id,
-                is_durable,
-                is_gathered,
-                taken_by,
-                reply,
-            });
-            match once {
-                Some(once) => StreamsInput::AppendOnce(call, once),
-                None => StreamsInput::Append(call),
-            }
+            let call = AppendCall::new(name, messages, reply);
+            let call = AppendCall { run, expect_last_id, is_durable, is_gathered, taken_by, once, ..call };
+            StreamsInput::Append(Box::new(call))
         };
         let outcomes = self.partition(stream).ask(call).await??;
         if waits_until_durable {

@@ -285,7 +285,7 @@ impl Streams {
         if let Some(expected) = expected {
             let _first = taken_by.set(self.stream_called(stream, expected).await?);
         }
-        let outcomes = self.outcomes_of(stream, messages, terms, Some(Arc::clone(&taken_by))).await?;
+        let outcomes = self.outcomes_of(stream, messages, terms, (Some(Arc::clone(&taken_by)), None)).await?;
         let of = taken_by.get().copied();
         let of = of.ok_or_else(|| Problem::unavailable("the server is not accepting now"))?;
         let identity = self.identity_of(of);
@@ -382,15 +382,10 @@ impl Streams {
         let name = stream.clone();
         let call = |reply| {
             StreamsInput::Append(Box::new(AppendCall {
-                stream: name,
-                messages: Vec::new(),
-                run: None,
                 // A stream that was deleted meanwhile is not made again.
                 expect_last_id: Some(1),
                 is_durable: true,
-                is_gathered: false,
-                taken_by: None,
-                reply,
+                ..AppendCall::new(name, Vec::new(), reply)
             }))
         };
         match self.partition(stream).ask(call).await? {

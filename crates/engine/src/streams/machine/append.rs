@@ -13,7 +13,6 @@ use super::deleting::unknown_stream;
 use super::loaded::{LoadedStream, SourceText, UnstoredChunk};
 use super::stored_numbers::{NumberRows, TEXT_BYTES};
 use super::{StreamPartition, StreamsStep};
-use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::reply::Answered;
 use crate::streams::copy::other_stream;
 use crate::streams::effect::{StreamsEffect, TailChange};
@@ -22,15 +21,19 @@ use crate::streams::{NewMessage, StreamName};
 
 impl StreamPartition {
     /// All messages or none: what could refuse the call is looked at first. What it did is kept for
-    /// a repeat under `once`.
-    pub(super) fn append(
-        &mut self,
-        call: AppendCall,
-        once: Option<IdempotencyKey>,
-        step: &mut StreamsStep<'_>,
-    ) -> Result<(), StoreError> {
-        let AppendCall { stream, messages, run, expect_last_id, is_durable, is_gathered, taken_by, reply } =
-            call;
+    /// a repeat.
+    pub(super) fn append(&mut self, call: AppendCall, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
+        let AppendCall {
+            stream,
+            messages,
+            run,
+            expect_last_id,
+            is_durable,
+            is_gathered,
+            taken_by,
+            once,
+            reply,
+        } = call;
         if let Err(refused) = self.runs.check(run) {
             step.emit(StreamsEffect::Appended(reply, Err(refused)));
             return Ok(());

@@ -58,6 +58,7 @@ pub(super) struct LoadedStream {
     pub(super) waiting: Vec<WaitingCaller>,
     /// What appends under a key did, to be kept with the next save.
     pub(super) unkept: HashMap<AnswerKey, UnkeptAppend>,
+    pub(super) unkept_bytes: usize,
     pub(super) unsaved: UnsavedMessages,
     pub(super) unsaved_bytes: usize,
     /// The batch that wrote last of it.

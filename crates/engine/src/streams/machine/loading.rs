@@ -253,6 +253,7 @@ impl LoadedStream {
             told_id_bytes: 0,
             waiting: Vec::new(),
             unkept: HashMap::default(),
+            unkept_bytes: 0,
             unsaved: UnsavedMessages::default(),
             unsaved_bytes: 0,
             written: 0,

@@ -18,8 +18,8 @@ use crate::streams::NewMessage;
 use crate::streams::effect::StreamsEffect;
 use crate::streams::input::{AppendCall, AppendOutcome};
 
-/// Appends of a stream that wait for their save, before it is saved whatever its mode.
-const UNKEPT_MAX: usize = 4_096;
+/// Bytes of what an append did, beside its marks: as a row, and in the map until then.
+pub(super) const ANSWER_BYTES: usize = 160;
 /// How the marks of a message are written: a duplicate, or a new one.
 const MARKS: [u8; 2] = [0, 1];
 
@@ -32,25 +32,23 @@ pub(super) struct UnkeptAppend {
 }
 
 impl StreamPartition {
-    /// [`StreamPartition::append`], unless it was done before.
-    pub(super) fn append_once(
+    /// Answers a call that was done before; gives back any other.
+    pub(super) fn answer_repeat(
         &mut self,
         call: AppendCall,
-        once: IdempotencyKey,
         step: &mut StreamsStep<'_>,
-    ) -> Result<(), StoreError> {
-        let Some(stream) = self.load_stream(&call.stream, step)? else {
-            return self.append(call, Some(once), step);
-        };
+    ) -> Result<Option<AppendCall>, StoreError> {
+        let Some(once) = call.once else { return Ok(Some(call)) };
+        let Some(stream) = self.load_stream(&call.stream, step)? else { return Ok(Some(call)) };
         let written = match self.recall_append(stream, once, step)? {
             Ok(written) => written,
             Err(refused) => {
                 step.emit(StreamsEffect::Appended(call.reply, Err(refused)));
-                return Ok(());
+                return Ok(None);
             }
         };
         let Some(outcomes) = written.and_then(|written| outcomes_in(&written, &call.messages)) else {
-            return self.append(call, Some(once), step);
+            return Ok(Some(call));
         };
         step.own.touched.insert(stream);
         if let Some(loaded) = self.loaded.get_mut(&stream) {
@@ -58,7 +56,7 @@ impl StreamPartition {
             loaded.is_urgent |= call.is_durable;
             loaded.waiting.push((call.reply, outcomes));
         }
-        Ok(())
+        Ok(None)
     }
 
     /// What an append with this key did, if there was one.
@@ -81,6 +79,7 @@ impl StreamPartition {
     pub(super) fn keep_answers(&mut self, stream: Incarnation, step: &mut StreamsStep<'_>) {
         let Some(loaded) = self.loaded.get_mut(&stream) else { return };
         let mut unkept: Vec<(AnswerKey, UnkeptAppend)> = loaded.unkept.drain().collect();
+        loaded.unkept_bytes = 0;
         unkept.sort_unstable_by_key(|(key, _)| *key);
         for (key, UnkeptAppend { body, written }) in unkept {
             self.answers.remember(IdempotencyKey { key, body }, written, step);
@@ -92,8 +91,9 @@ impl LoadedStream {
     /// Has what an append did kept with the next save.
     pub(super) fn keep_with_save(&mut self, once: IdempotencyKey, outcomes: &[AppendOutcome]) {
         let IdempotencyKey { key, body } = of_stream(once, self.incarnation());
-        self.unkept.insert(key, UnkeptAppend { body, written: written(outcomes) });
-        self.is_urgent |= self.unkept.len() >= UNKEPT_MAX;
+        let written = written(outcomes);
+        self.unkept_bytes += ANSWER_BYTES + written.len();
+        self.unkept.insert(key, UnkeptAppend { body, written });
     }
 }
 

@@ -49,14 +49,15 @@ fn interval(row: ExternalInterval) -> NumberInterval {
 pub(super) struct IdBytes {
     /// All of it.
     pub(super) all: usize,
-    /// What a save makes room of.
+    /// What a save makes room of, with the answers that are kept under keys then.
     pub(super) unsaved: usize,
 }
 
 impl LoadedStream {
     fn id_bytes(&self) -> IdBytes {
-        let numbers = &self.numbers;
-        IdBytes { all: numbers.bytes() + self.text_bytes, unsaved: numbers.untaken_bytes() + self.text_bytes }
+        let Self { numbers, text_bytes, unkept_bytes, .. } = self;
+        let unsaved = numbers.untaken_bytes() + text_bytes + unkept_bytes;
+        IdBytes { all: numbers.bytes() + text_bytes, unsaved }
     }
 }
 

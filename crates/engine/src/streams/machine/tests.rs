@@ -153,16 +153,7 @@ impl Bench {
         expect_last_id: Option<u64>,
     ) -> oneshot::Receiver<Answered<Vec<AppendOutcome>>> {
         let (reply, answer) = Reply::new();
-        let call = AppendCall {
-            stream: name(stream),
-            messages,
-            run: None,
-            expect_last_id,
-            is_durable: false,
-            is_gathered: false,
-            taken_by: None,
-            reply,
-        };
+        let call = AppendCall { expect_last_id, ..AppendCall::new(name(stream), messages, reply) };
         self.settle(vec![StreamsInput::Append(Box::new(call))]);
         answer
     }

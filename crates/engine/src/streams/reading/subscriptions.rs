@@ -43,10 +43,17 @@ impl EngineContext {
         if row.push.is_some() {
             return Err(is_pushed(stream, &row.name));
         }
-        let key = (found.stream, row.name);
+        let (held, key) = (found.stream, (found.stream, row.name));
         let hold = SubscriptionHold::begin(self, key, &read.reader, read.ttl)?;
-        // Once nobody else reads: what is committed before is behind the position.
-        let (_, row) = self.subscription_row(stream, &read.subscription)?;
+        // Once nobody else reads: what is committed before is behind the position. The subscription
+        // may be another one by then.
+        let (found, row) = self.subscription_row(stream, &read.subscription)?;
+        if row.push.is_some() {
+            return Err(is_pushed(stream, &row.name));
+        }
+        if found.stream != held {
+            return Err(unknown_subscription(stream, &row.name));
+        }
         let query = StreamRead {
             after: row.position,
             from: None,

@@ -196,14 +196,9 @@ fn what_a_copy_has_not_taken_outlives_its_age() {
 fn copied(bench: &mut Bench, messages: Vec<NewMessage>) -> Vec<AppendOutcome> {
     let (reply, mut answer) = Reply::new();
     let call = AppendCall {
-        stream: name("orders"),
-        messages,
-        run: None,
-        expect_last_id: None,
         is_durable: true,
-        is_gathered: false,
         taken_by: Some(Arc::default()),
-        reply,
+        ..AppendCall::new(name("orders"), messages, reply)
     };
     bench.settle(vec![StreamsInput::Append(Box::new(call))]);
     let answered: Answered<Vec<AppendOutcome>> = answer.try_recv().expect("it is answered");
@@ -240,14 +235,10 @@ fn an_append_for_another_stream_is_refused_and_so_are_those_behind_it() {
     let append_for = |bench: &mut Bench, place| {
         let (reply, mut answer) = Reply::new();
         let call = AppendCall {
-            stream: name("orders"),
-            messages: vec![message("y")],
             run: Some(PlaceInRun::of_sender(7, place)),
-            expect_last_id: None,
             is_durable: true,
-            is_gathered: false,
             taken_by: Some(Arc::new(std::sync::OnceLock::from(of))),
-            reply,
+            ..AppendCall::new(name("orders"), vec![message("y")], reply)
         };
         bench.settle(vec![StreamsInput::Append(Box::new(call))]);
         let answered: Answered<Vec<AppendOutcome>> = answer.try_recv().expect("it is answered");
@@ -267,16 +258,8 @@ fn a_durable_append_is_saved_at_once_in_every_mode() {
         let mut bench = Bench::new();
         bench.set_mode("orders", mode);
         let (reply, mut answer) = Reply::new();
-        let call = AppendCall {
-            stream: name("orders"),
-            messages: vec![message("x")],
-            run: None,
-            expect_last_id: None,
-            is_durable: true,
-            is_gathered: false,
-            taken_by: None,
-            reply,
-        };
+        let call =
+            AppendCall { is_durable: true, ..AppendCall::new(name("orders"), vec![message("x")], reply) };
         bench.hold();
         bench.settle(vec![StreamsInput::Append(Box::new(call))]);
         assert!(answer.try_recv().is_err(), "{mode:?}: not before it is durable");

@@ -107,16 +107,7 @@ impl Lives {
         let messages = texts.iter().map(|text| from_source(text, &id(text))).collect();
         let (reply, answer) = Reply::new();
         let stream = name(STREAMS[place].0);
-        let call = AppendCall {
-            stream,
-            messages,
-            run: None,
-            expect_last_id: None,
-            is_durable: false,
-            is_gathered: false,
-            taken_by: None,
-            reply,
-        };
+        let call = AppendCall::new(stream, messages, reply);
         self.step(vec![StreamsInput::Append(Box::new(call))]);
         self.ledgers[place].waiting.push((answer, texts));
     }

@@ -2,6 +2,7 @@
 
 use records::AnswerKey;
 
+use super::super::once::ANSWER_BYTES;
 use super::*;
 use crate::kernel::idempotency::IdempotencyKey;
 
@@ -14,18 +15,9 @@ fn append_once(
     messages: &[NewMessage],
 ) -> Result<Vec<AppendOutcome>, &'static str> {
     let (reply, mut answer) = Reply::new();
-    let call = AppendCall {
-        stream: name("orders"),
-        messages: messages.to_vec(),
-        run: None,
-        expect_last_id: None,
-        is_durable: false,
-        is_gathered: false,
-        taken_by: None,
-        reply,
-    };
-    let once = IdempotencyKey { key: AnswerKey(key), body };
-    bench.settle(vec![StreamsInput::AppendOnce(Box::new(call), once)]);
+    let once = Some(IdempotencyKey { key: AnswerKey(key), body });
+    let call = AppendCall { once, ..AppendCall::new(name("orders"), messages.to_vec(), reply) };
+    bench.settle(vec![StreamsInput::Append(Box::new(call))]);
     let answered: Answered<Vec<AppendOutcome>> = answer.try_recv().expect("it is answered");
     answered.map_err(|refused| refused.code)
 }
@@ -83,6 +75,19 @@ fn what_a_crash_leaves_has_its_key() {
     assert_eq!(bench.all("orders").len(), 1, "it was saved");
     assert_eq!(append_once(&mut bench, (7, 1), &messages), first);
     assert_eq!(bench.all("orders").len(), 1);
+}
+
+#[test]
+fn what_waits_under_keys_counts_until_it_is_saved() {
+    let mut bench = Bench::new();
+    bench.set_mode("orders", SaveMode::Periodic);
+    let before = bench.machine().unsaved_id_bytes;
+    for key in 1..=10 {
+        assert!(append_once(&mut bench, (key, 1), &[message("a")]).is_ok());
+        assert!(bench.machine().unsaved_id_bytes >= before + key as usize * ANSWER_BYTES);
+    }
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.machine().unsaved_id_bytes, before);
 }
 
 #[test]

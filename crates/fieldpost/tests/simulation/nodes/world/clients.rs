@@ -78,14 +78,8 @@ impl World {
         let (reply, outcome) = Reply::new();
         let taken_by = Arc::new(OnceLock::new());
         let call = AppendCall {
-            stream: stream_name(name),
-            messages,
-            run: None,
-            expect_last_id: None,
-            is_durable: false,
-            is_gathered: false,
             taken_by: Some(Arc::clone(&taken_by)),
-            reply,
+            ..AppendCall::new(stream_name(name), messages, reply)
         };
         if self.nodes[node].node.users_mut().tell(StreamsInput::Append(Box::new(call))) {
             let (image, mode, settings_given) =

@@ -354,14 +354,10 @@ impl World {
         ));
         let (reply, outcome) = Reply::new();
         let call = AppendCall {
-            stream,
-            messages,
             run: Some(PlaceInRun::of_sender(batch.run, batch.place)),
-            expect_last_id: None,
             is_durable: !self.machine.injects(NOT_ASKED_DURABLE),
-            is_gathered: false,
             taken_by: Some(Arc::clone(&taken_by)),
-            reply,
+            ..AppendCall::new(stream, messages, reply)
         };
         if !self.nodes[to].node.users_mut().tell(StreamsInput::Append(Box::new(call))) {
             let failure = CopyFailure::from(not_accepting());

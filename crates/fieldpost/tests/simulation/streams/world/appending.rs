@@ -32,14 +32,9 @@ impl World {
         let (reply, receiver) = Reply::new();
         let taken_by = Arc::<OnceLock<Incarnation>>::default();
         let call = AppendCall {
-            stream: stream_name(&name),
-            messages,
-            run: None,
             expect_last_id,
-            is_durable: false,
-            is_gathered: false,
             taken_by: Some(Arc::clone(&taken_by)),
-            reply,
+            ..AppendCall::new(stream_name(&name), messages, reply)
         };
         let input = StreamsInput::Append(Box::new(call));
         let then = Then::Append { name: name.clone(), given, expect_last_id };

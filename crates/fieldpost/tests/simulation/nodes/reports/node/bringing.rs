@@ -74,14 +74,9 @@ impl ReportsNode {
         self.was_read();
         let (reply, outcome) = Reply::new();
         let call = AppendCall {
-            stream: gathering.key.stream.clone(),
-            messages,
-            run: None,
-            expect_last_id: None,
             is_durable: true,
             is_gathered: true,
-            taken_by: None,
-            reply,
+            ..AppendCall::new(gathering.key.stream.clone(), messages, reply)
         };
         if !self.tell_streams(StreamsInput::Append(Box::new(call))) {
             return false;
