@@ -8,21 +8,8 @@
 //! devices and the senders share the machine with it. `cargo bench --bench commands -- storm` runs
 //! that part alone. Sizes for smaller runs come from the environment: see [`Sizes`].
 
-#[path = "../main_job/machine.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod machine;
-#[path = "../main_job/parts.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod parts;
-#[path = "../../tests/black_box/overload/raw.rs"]
-#[allow(dead_code, reason = "shared with the test of overload")]
-mod raw;
-#[path = "../main_job/report.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod report;
-#[path = "../main_job/site.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod site;
+#[path = "../rig.rs"]
+mod rig;
 
 mod absent;
 mod beside_reports;
@@ -32,15 +19,11 @@ mod rollout;
 mod stage;
 mod storm;
 
-use std::error::Error;
 use std::time::Duration;
 
-use parts::{Parts, size};
-use report::Report;
-use simulator::latency::Latency;
-
-/// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error + Send + Sync>;
+use rig::parts::{self, Parts, size};
+use rig::report::{self, Report};
+use rig::{Failure, machine, percentiles, raw, site};
 
 /// Nothing that is awaited takes longer.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -106,10 +89,4 @@ async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
         rollout::at_rest(sizes, report).await?;
     }
     Ok(())
-}
-
-/// `p50 / p99` in milliseconds.
-fn percentiles(latency: &Latency) -> String {
-    let [p50, p99] = [50.0, 99.0].map(|percent| machine::ms(latency.percentile(percent)));
-    format!("{p50:.2} / {p99:.2} ms")
 }

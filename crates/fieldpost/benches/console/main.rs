@@ -8,36 +8,20 @@
 //! `cargo bench --bench console -- calls` runs that part alone. Sizes for smaller runs come from
 //! the environment: see [`Sizes`].
 
-#[path = "../main_job/machine.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod machine;
-#[path = "../main_job/parts.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod parts;
-#[path = "../../tests/black_box/overload/raw.rs"]
-#[allow(dead_code, reason = "shared with the test of overload")]
-mod raw;
-#[path = "../main_job/report.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod report;
 #[path = "../commands/reporting.rs"]
 mod reporting;
-#[path = "../main_job/site.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod site;
+#[path = "../rig.rs"]
+mod rig;
 
 mod browser;
 mod calls;
 mod consoles;
 
-use std::error::Error;
 use std::time::Duration;
 
-use parts::{Parts, size};
-use report::Report;
-
-/// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error + Send + Sync>;
+use rig::parts::{self, Parts, size};
+use rig::report::{self, Report};
+use rig::{Failure, machine, raw, site};
 
 /// Nothing that is awaited takes longer.
 const PATIENCE: Duration = Duration::from_secs(300);

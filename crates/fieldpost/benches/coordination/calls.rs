@@ -6,17 +6,17 @@
 
 use std::net::SocketAddr;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tonic::Request;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
 
 use super::Failure;
 use super::pipeline::Pipeline;
+use super::protobuf::{AsBytes, put_bytes, put_number};
 
 const NAMESPACE: &[u8] = b"bench";
 const OWNER: &[u8] = b"5d0c1f2a9b8e47d6a3c4e5f60718293a";
@@ -263,61 +263,4 @@ fn seconds(seconds: u64) -> Vec<u8> {
     let mut message = Vec::new();
     put_number(&mut message, 1, seconds);
     message
-}
-
-fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
-    out.push(field << 3);
-    put_varint(out, number);
-}
-
-fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    out.push(field << 3 | 2);
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-fn put_varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// Messages as they are.
-#[derive(Clone, Copy)]
-struct AsBytes;
-
-impl Codec for AsBytes {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        *self
-    }
-
-    fn decoder(&mut self) -> Self {
-        *self
-    }
-}
-
-impl Encoder for AsBytes {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for AsBytes {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, read: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(read.copy_to_bytes(read.remaining())))
-    }
 }

@@ -7,48 +7,27 @@
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 
+#[path = "../rig.rs"]
+mod rig;
+
 mod calls;
-#[path = "../jobs/http.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod http;
-#[path = "../main_job/machine.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod machine;
-#[path = "../main_job/parts.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod parts;
-#[path = "../main_job/peer.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod peer;
 mod pipeline;
 mod redis;
-#[path = "../jobs/replies.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod replies;
-#[path = "../main_job/report.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod report;
-#[path = "../main_job/site.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod site;
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use calls::GrpcConnection;
-use http::Http;
-use parts::Parts;
-use report::Report;
+use rig::http::{self, Http};
+use rig::parts::{self, Parts};
+use rig::report::Report;
+use rig::{Failure, lanes, peer, protobuf, replies, site};
 use simulator::latency::Latency;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-
-/// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error + Send + Sync>;
 
 const ROUNDS: usize = 3;
 const CONNECTIONS: u64 = 64;
@@ -96,12 +75,13 @@ async fn locks(report: &mut Report) -> Result<(), Failure> {
     let address = own.grpc()?;
     let (mut rates, mut single, mut peers) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let took = lanes(CONNECTIONS, move |lane| calls::pipelined_locks(address, lane, LOCKS / CONNECTIONS));
+        let took =
+            lanes(0..CONNECTIONS, move |lane| calls::pipelined_locks(address, lane, LOCKS / CONNECTIONS));
         rates.push(report.round(NAME, LOCKS, took.await?)?);
-        let took = lanes(CONNECTIONS, move |lane| calls::locks(address, lane, LOCKS / CONNECTIONS));
+        let took = lanes(0..CONNECTIONS, move |lane| calls::locks(address, lane, LOCKS / CONNECTIONS));
         single.push(report.round(SINGLE, LOCKS, took.await?)?);
         let at = peer.address;
-        let took = lanes(CONNECTIONS, move |lane| redis::locks(at, lane, LOCKS / CONNECTIONS));
+        let took = lanes(0..CONNECTIONS, move |lane| redis::locks(at, lane, LOCKS / CONNECTIONS));
         peers.push(report.round(PEER, LOCKS, took.await?)?);
     }
     report.rate(NAME, rates, Some((PEER, peers.clone())));
@@ -120,12 +100,12 @@ async fn limits(report: &mut Report) -> Result<(), Failure> {
     let (mut rates, mut single, mut peers) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let took =
-            lanes(CONNECTIONS, move |lane| calls::pipelined_limits(address, lane, LIMITS / CONNECTIONS));
+            lanes(0..CONNECTIONS, move |lane| calls::pipelined_limits(address, lane, LIMITS / CONNECTIONS));
         rates.push(report.round(NAME, LIMITS, took.await?)?);
-        let took = lanes(CONNECTIONS, move |lane| calls::limits(address, lane, LIMITS / CONNECTIONS));
+        let took = lanes(0..CONNECTIONS, move |lane| calls::limits(address, lane, LIMITS / CONNECTIONS));
         single.push(report.round(SINGLE, LIMITS, took.await?)?);
         let at = peer.address;
-        let took = lanes(CONNECTIONS, move |lane| redis::limits(at, lane, LIMITS / CONNECTIONS));
+        let took = lanes(0..CONNECTIONS, move |lane| redis::limits(at, lane, LIMITS / CONNECTIONS));
         peers.push(report.round(PEER, LIMITS, took.await?)?);
     }
     report.rate(NAME, rates, Some((PEER, peers.clone())));
@@ -151,16 +131,16 @@ async fn cache(report: &mut Report) -> Result<(), Failure> {
     let [mut rates, mut single, mut together, mut peers] = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
         let total = GETS / CONNECTIONS;
-        let took = lanes(CONNECTIONS, move |_| calls::pipelined_gets(address, values, IN_FLIGHT, total));
+        let took = lanes(0..CONNECTIONS, move |_| calls::pipelined_gets(address, values, IN_FLIGHT, total));
         rates.push(report.round(NAME, GETS, took.await?)?);
         let total = SINGLE_GETS / CONNECTIONS;
-        let took = lanes(CONNECTIONS, move |_| calls::gets(address, values, (IN_FLIGHT, 1), total));
+        let took = lanes(0..CONNECTIONS, move |_| calls::gets(address, values, (IN_FLIGHT, 1), total));
         single.push(report.round(SINGLE, SINGLE_GETS, took.await?)?);
         let total = GETS / CONNECTIONS / IN_FLIGHT;
-        let took = lanes(CONNECTIONS, move |_| calls::gets(address, values, (1, IN_FLIGHT), total));
+        let took = lanes(0..CONNECTIONS, move |_| calls::gets(address, values, (1, IN_FLIGHT), total));
         together.push(report.round(TOGETHER, total * IN_FLIGHT * CONNECTIONS, took.await?)?);
         let total = GETS / CONNECTIONS;
-        let took = lanes(CONNECTIONS, move |_| redis::gets(at, values, IN_FLIGHT, total));
+        let took = lanes(0..CONNECTIONS, move |_| redis::gets(at, values, IN_FLIGHT, total));
         peers.push(report.round(PEER, GETS, took.await?)?);
     }
     report.rate(NAME, rates, Some((PEER, peers.clone())));
@@ -230,18 +210,4 @@ async fn hear(mut stream: TcpStream, heard: mpsc::Sender<Instant>) -> Result<(),
 
 fn contains(read: &[u8], text: &[u8]) -> bool {
     read.windows(text.len()).any(|window| window == text)
-}
-
-/// Runs lanes side by side; how long all of them took.
-async fn lanes<L>(count: u64, lane: impl Fn(u64) -> L) -> Result<Duration, Failure>
-where
-    L: Future<Output = Result<(), Failure>> + Send + 'static,
-{
-    let begun = Instant::now();
-    let mut running = JoinSet::new();
-    (0..count).for_each(|number| drop(running.spawn(lane(number))));
-    while let Some(ended) = running.join_next().await {
-        ended??;
-    }
-    Ok(begun.elapsed())
 }

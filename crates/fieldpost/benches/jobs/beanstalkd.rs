@@ -40,7 +40,7 @@ pub(super) async fn put(
     total: u64,
 ) -> Result<Duration, Failure> {
     let command = format!("put 0 0 {TTR} {}\r\n{PAYLOAD}\r\n", PAYLOAD.len()).into_bytes();
-    lanes(connections, |_| put_lane(address, command.clone(), in_flight, total / u64::from(connections)))
+    lanes(0..connections, |_| put_lane(address, command.clone(), in_flight, total / u64::from(connections)))
         .await
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn reserve_and_delete(
     in_flight: u64,
     total: u64,
 ) -> Result<Duration, Failure> {
-    lanes(connections, |_| take_lane(address, in_flight, total / u64::from(connections))).await
+    lanes(0..connections, |_| take_lane(address, in_flight, total / u64::from(connections))).await
 }
 
 /// What is written together: the deletions of what has come, and as many new reservations.

@@ -79,7 +79,7 @@ async fn publish(
     let publishing = async {
         let calls = total / IN_EACH_CALL / u64::from(CONNECTIONS);
         let lane = |lane| publish_lane(address, lane, calls, Arc::clone(&published), tell.clone());
-        let took = lanes(CONNECTIONS, lane).await;
+        let took = lanes(0..CONNECTIONS, lane).await;
         // The last one who could tell.
         drop(tell);
         took

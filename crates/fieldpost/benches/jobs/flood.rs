@@ -47,7 +47,7 @@ pub(super) async fn of_a_million(report: &mut Report) -> Result<(), Failure> {
     let (rest, grpc) = (server.site.http.address().await, server.grpc()?);
     let mqtt = server.site.mqtt.address().await;
     let due = since_epoch()? + AHEAD;
-    lanes(PUBLISHERS, |lane| publish(rest, lane, due)).await?;
+    lanes(0..PUBLISHERS, |lane| publish(rest, lane, due)).await?;
     let left_to_wait = due.checked_sub(since_epoch()?).ok_or("they were due before all were published")?;
     let quiet = watch::Sender::new(false);
     let others = others(rest, mqtt, quiet.subscribe());
@@ -55,7 +55,7 @@ pub(super) async fn of_a_million(report: &mut Report) -> Result<(), Failure> {
         sleep(left_to_wait).await;
         let begun = Instant::now();
         let left = watch::Sender::new(JOBS);
-        lanes(STREAMS, |_| work_stream::work_off(grpc, QUEUE, CREDITS, left.clone())).await?;
+        lanes(0..STREAMS, |_| work_stream::work_off(grpc, QUEUE, CREDITS, left.clone())).await?;
         let took = begun.elapsed();
         quiet.send_replace(true);
         Ok::<_, Failure>(took)

@@ -66,7 +66,7 @@ impl Site {
             }
         };
         let (address, calls) = (self.address, total / in_each / u64::from(CONNECTIONS));
-        lanes(CONNECTIONS, |_| repeat(address, request.clone(), calls)).await
+        lanes(0..CONNECTIONS, |_| repeat(address, request.clone(), calls)).await
     }
 
     /// Consumes and acknowledges `total` jobs that are there; how long that took.
@@ -75,7 +75,7 @@ impl Site {
         let consume = self.request("GET", &path, "");
         let ack = Ack::new(&self.request("DELETE", "/api/bench/one/job/ID", ""))?;
         let (address, share) = (self.address, total / u64::from(CONNECTIONS));
-        lanes(CONNECTIONS, |_| consume_lane(address, consume.clone(), ack.clone(), share)).await
+        lanes(0..CONNECTIONS, |_| consume_lane(address, consume.clone(), ack.clone(), share)).await
     }
 }
 

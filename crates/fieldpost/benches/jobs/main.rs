@@ -8,46 +8,22 @@
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 
-#[path = "../main_job/machine.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod machine;
-#[path = "../main_job/parts.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod parts;
-#[path = "../main_job/peer.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod peer;
-#[path = "../../tests/black_box/overload/raw.rs"]
-#[allow(dead_code, reason = "shared with the test of overload")]
-mod raw;
-#[path = "../main_job/report.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod report;
-#[path = "../main_job/site.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod site;
+#[path = "../rig.rs"]
+mod rig;
 
 mod beanstalkd;
 mod delayed;
 mod flood;
-mod http;
 mod lateness;
 mod lmstfy;
 mod publish;
-mod replies;
 mod work;
 mod work_stream;
 
-use std::error::Error;
-use std::time::{Duration, Instant};
-
-use parts::Parts;
-use report::Report;
+use rig::parts::{self, Parts};
+use rig::report::{self, Report};
+use rig::{Failure, http, lanes, machine, peer, protobuf, raw, replies, site};
 use tokio::runtime::Builder;
-use tokio::task::JoinSet;
-
-/// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Rounds of each rate; the median of them is the figure.
 const ROUNDS: usize = 3;
@@ -88,17 +64,4 @@ async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
         delayed::twenty_million(report).await?;
     }
     Ok(())
-}
-
-/// Runs `lane` so often at once, and says how long it took until the last was done.
-async fn lanes<F>(count: u32, lane: impl Fn(u32) -> F) -> Result<Duration, Failure>
-where
-    F: Future<Output = Result<(), Failure>> + Send + 'static,
-{
-    let start = Instant::now();
-    let mut running: JoinSet<_> = (0..count).map(lane).collect();
-    while let Some(ended) = running.join_next().await {
-        ended??;
-    }
-    Ok(start.elapsed())
 }

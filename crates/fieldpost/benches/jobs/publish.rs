@@ -67,7 +67,7 @@ pub(super) async fn publish(
     };
     let request = http::json("POST", "/v1/queues/bench/one/jobs", &body);
     let requests = total / in_each / u64::from(connections);
-    lanes(connections, |_| publish_lane(address, request.clone(), requests)).await
+    lanes(0..connections, |_| publish_lane(address, request.clone(), requests)).await
 }
 
 async fn publish_lane(address: SocketAddr, request: Vec<u8>, requests: u64) -> Result<(), Failure> {

@@ -64,5 +64,5 @@ async fn done(server: &Fieldpost, jobs: u64) -> Result<Duration, Failure> {
 /// Works until `total` jobs are done, durably; how long that took.
 async fn work(address: SocketAddr, total: u64) -> Result<Duration, Failure> {
     let left = watch::Sender::new(total);
-    lanes(STREAMS, |_| work_stream::work_off(address, "one", CREDITS, left.clone())).await
+    lanes(0..STREAMS, |_| work_stream::work_off(address, "one", CREDITS, left.clone())).await
 }

@@ -6,15 +6,15 @@
 
 use std::net::SocketAddr;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{Buf, Bytes};
 use tokio::sync::{mpsc, watch};
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status, Streaming};
+use tonic::{Request, Streaming};
 
 use super::Failure;
+use super::protobuf::{AsBytes, put_bytes, put_number};
 
 /// Room for jobs that were sent and not yet read.
 const WINDOW_BYTES: u32 = 4 << 20;
@@ -184,61 +184,4 @@ fn number(message: &mut Bytes) -> Result<u64, Failure> {
         }
     }
     Err("a number without an end".into())
-}
-
-fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
-    out.push(field << 3);
-    put_varint(out, number);
-}
-
-fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    out.push(field << 3 | 2);
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-fn put_varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// Messages as they are.
-#[derive(Clone, Copy)]
-struct AsBytes;
-
-impl Codec for AsBytes {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        *self
-    }
-
-    fn decoder(&mut self) -> Self {
-        *self
-    }
-}
-
-impl Encoder for AsBytes {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for AsBytes {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, read: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(read.copy_to_bytes(read.remaining())))
-    }
 }

@@ -9,30 +9,19 @@
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod machine;
+#[path = "../rig.rs"]
+mod rig;
+
 mod mosquitto;
 mod mqtt_subscriber;
-mod nats;
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod parts;
-mod peer;
 mod registry;
-mod report;
 mod reports;
-mod sink;
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod site;
 mod webhooks;
 
-use std::error::Error;
-
-use parts::Parts;
-use report::Report;
+use rig::parts::{self, Parts};
+use rig::report::{self, Report};
+use rig::{Failure, machine, nats, peer, sink, site};
 use tokio::runtime::Builder;
-
-/// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Rounds of each rate; the median of them is the figure.
 const ROUNDS: usize = 3;

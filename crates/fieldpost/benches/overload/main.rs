@@ -5,33 +5,16 @@
 //! those who overload it share the machine with it. What must hold whatever the times are - memory,
 //! loss, refusals - is in the test of the same name.
 
-#[path = "../main_job/machine.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod machine;
-#[path = "../../tests/black_box/overload/raw.rs"]
-#[allow(dead_code, reason = "shared with the test of the same name")]
-mod raw;
-#[path = "../main_job/report.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod report;
-#[path = "../main_job/sink.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod sink;
-#[path = "../main_job/site.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod site;
+#[path = "../rig.rs"]
+mod rig;
 
 mod dead_receiver;
 mod floods;
 mod idle;
 mod polite;
 
-use std::error::Error;
-
-use report::Report;
-
-/// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error + Send + Sync>;
+use rig::report::{self, Report};
+use rig::{Failure, machine, raw, sink, site};
 
 fn main() -> Result<(), Failure> {
     // `cargo test --benches` runs this too, and only wants to know that it starts.

@@ -12,46 +12,27 @@
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 
-#[path = "../jobs/http.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod http;
-#[path = "../main_job/machine.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod machine;
-#[path = "../main_job/parts.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod parts;
 #[path = "../../tests/black_box/ports.rs"]
 mod ports;
 #[path = "../../tests/black_box/postgres.rs"]
 #[allow(dead_code, reason = "shared with the tests")]
 mod postgres;
-#[path = "../jobs/replies.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod replies;
-#[path = "../main_job/report.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod report;
-#[path = "../main_job/site.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod site;
+#[path = "../rig.rs"]
+mod rig;
 
-use std::error::Error;
 use std::io::Write;
 use std::process::{Command as StdCommand, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use http::Http;
-use parts::Parts;
 use postgres::Postgres;
-use report::Report;
+use rig::http::{self, Http};
+use rig::parts::{self, Parts};
+use rig::report::Report;
+use rig::{Failure, site};
 use serde_json::Value;
 use simulator::latency::Latency;
 use tokio::process::{Child, Command};
 use tokio::runtime::Builder;
-
-/// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Rows of a round.
 const ROWS: u64 = 200_000;

@@ -6,39 +6,19 @@
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 
-#[path = "../jobs/http.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod http;
-#[path = "../main_job/machine.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod machine;
-#[path = "../main_job/parts.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod parts;
-#[path = "../jobs/replies.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod replies;
-#[path = "../main_job/report.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod report;
-#[path = "../main_job/site.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod site;
+#[path = "../rig.rs"]
+mod rig;
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use http::Http;
-use parts::Parts;
-use report::Report;
+use rig::http::{self, Http};
+use rig::parts::{self, Parts};
+use rig::report::Report;
+use rig::{Failure, lanes, machine, site};
 use simulator::spool::{RunningSpool, SpoolSite};
 use tokio::runtime::Builder;
-use tokio::task::JoinSet;
-
-/// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error + Send + Sync>;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 3;
@@ -138,20 +118,14 @@ async fn send(address: SocketAddr, total: u64, in_each: u64) -> Result<Duration,
         _ => format!("{{\"messages\":[{}]}}", vec![MESSAGE; in_each as usize].join(",")),
     };
     let request = http::json("POST", MESSAGES, &body);
-    let begun = Instant::now();
-    let mut senders = JoinSet::new();
-    for _ in 0..CONNECTIONS {
-        let request = request.clone();
-        senders.spawn(async move {
-            let mut http = Http::open(address).await?;
-            for _ in 0..total / in_each / CONNECTIONS {
-                http.ask(&request, 202).await?;
-            }
-            Ok::<_, Failure>(())
-        });
+    let each = total / in_each / CONNECTIONS;
+    lanes(0..CONNECTIONS, |_| send_lane(address, request.clone(), each)).await
+}
+
+async fn send_lane(address: SocketAddr, request: Vec<u8>, count: u64) -> Result<(), Failure> {
+    let mut http = Http::open(address).await?;
+    for _ in 0..count {
+        http.ask(&request, 202).await?;
     }
-    while let Some(ended) = senders.join_next().await {
-        ended??;
-    }
-    Ok(begun.elapsed())
+    Ok(())
 }

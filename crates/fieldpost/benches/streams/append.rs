@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::http::{self, Http};
 use super::report::Report;
 use super::site::Fieldpost;
-use super::{Failure, MESSAGES, PAYLOAD, ROUNDS, all_lanes, nats};
+use super::{Failure, MESSAGES, PAYLOAD, ROUNDS, lanes, nats};
 
 const CONNECTIONS: u32 = 64;
 const SINGLE: u64 = 64_000;
@@ -105,10 +105,9 @@ const PREPARED_MAX: u64 = 2_000_000;
 pub(super) async fn append(address: SocketAddr, load: Load) -> Result<Duration, Failure> {
     // Sources of rounds before are others, so that nothing is a duplicate.
     let round = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_micros();
-    let lanes = (0..load.connections).map(|lane| LaneRequests::new(load, format!("p{round}-{lane}")));
-    let lanes: Vec<_> = lanes.collect::<Result<_, _>>()?;
-    let mut lanes = lanes.into_iter();
-    all_lanes(load.connections, |_| append_lane(address, lanes.next().expect("one for each lane"))).await
+    let prepared = (0..load.connections).map(|lane| LaneRequests::new(load, format!("p{round}-{lane}")));
+    let prepared: Vec<_> = prepared.collect::<Result<_, _>>()?;
+    lanes(prepared, |requests| append_lane(address, requests)).await
 }
 
 /// The requests of a connection.

@@ -9,30 +9,8 @@
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 
-#[path = "../jobs/http.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod http;
-#[path = "../main_job/machine.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod machine;
-#[path = "../main_job/nats.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod nats;
-#[path = "../main_job/parts.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod parts;
-#[path = "../main_job/peer.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod peer;
-#[path = "../jobs/replies.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod replies;
-#[path = "../main_job/report.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod report;
-#[path = "../main_job/site.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod site;
+#[path = "../rig.rs"]
+mod rig;
 
 mod append;
 mod copy;
@@ -41,16 +19,10 @@ mod read;
 mod reader;
 mod weak;
 
-use std::error::Error;
-use std::time::{Duration, Instant};
-
-use parts::Parts;
-use report::Report;
+use rig::parts::{self, Parts};
+use rig::report::{self, Report};
+use rig::{Failure, http, lanes, machine, nats, site};
 use tokio::runtime::Builder;
-use tokio::task::JoinSet;
-
-/// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Rounds of each rate; the median of them is the figure.
 const ROUNDS: usize = 3;
@@ -96,17 +68,4 @@ async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
         copy::a_month_without_a_line(report).await?;
     }
     Ok(())
-}
-
-/// Runs `lane` so often at once, and says how long it took until the last was done.
-async fn all_lanes<F>(count: u32, lane: impl FnMut(u32) -> F) -> Result<Duration, Failure>
-where
-    F: Future<Output = Result<(), Failure>> + Send + 'static,
-{
-    let start = Instant::now();
-    let mut running: JoinSet<_> = (0..count).map(lane).collect();
-    while let Some(ended) = running.join_next().await {
-        ended??;
-    }
-    Ok(start.elapsed())
 }

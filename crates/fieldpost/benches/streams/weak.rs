@@ -14,7 +14,7 @@ use super::machine::{ms, own_resident_kib, resident_kib};
 use super::parts::size;
 use super::report::Report;
 use super::site::Fieldpost;
-use super::{Failure, MESSAGES, PAYLOAD, all_lanes};
+use super::{Failure, MESSAGES, PAYLOAD, lanes};
 
 /// A server that takes streams and nothing else, in little memory.
 pub(super) const STREAMS_ALONE: [(&str, &str); 4] = [
@@ -90,9 +90,9 @@ pub(super) async fn idle_streams(report: &mut Report) -> Result<(), Failure> {
     let server = Fieldpost::start_with(&STREAMS_ALONE).await?;
     let (address, process) = (server.site.http.address().await, server.process_id()?);
     // So that what the first calls take does not count.
-    all_lanes(CONNECTIONS, |lane| make_streams(address, "first", lane..WARM_UP_STREAMS)).await?;
+    lanes(0..CONNECTIONS, |lane| make_streams(address, "first", lane..WARM_UP_STREAMS)).await?;
     let before = resident_kib(process)?;
-    all_lanes(CONNECTIONS, |lane| make_streams(address, "idle", lane..IDLE_STREAMS)).await?;
+    lanes(0..CONNECTIONS, |lane| make_streams(address, "idle", lane..IDLE_STREAMS)).await?;
     let used = resident_kib(process)?;
     let mut asking = Http::open(address).await?;
     let begun = Instant::now();

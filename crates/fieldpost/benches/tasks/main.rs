@@ -16,34 +16,20 @@
 //! `cargo bench --bench tasks -- pick` runs that part alone. Sizes for smaller runs come from the
 //! environment: see [`Sizes`].
 
-#[path = "../main_job/machine.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod machine;
-#[path = "../main_job/parts.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod parts;
-#[path = "../main_job/report.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod report;
-#[path = "../main_job/site.rs"]
-#[allow(dead_code, reason = "shared with another benchmark")]
-mod site;
+#[path = "../rig.rs"]
+mod rig;
 
 mod campaigns;
 mod labels;
 mod pick;
 mod stage;
 
-use std::error::Error;
 use std::time::Duration;
 
-use parts::{Parts, size};
-use report::Report;
+use rig::parts::{self, Parts, size};
+use rig::report::{self, Report};
+use rig::{Failure, machine, percentiles, site};
 use simulator::commands::DEVICES_PER_CONNECTION_MAX;
-use simulator::latency::Latency;
-
-/// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Rounds of each rate; the median of them is the figure.
 const ROUNDS: u64 = 3;
@@ -115,10 +101,4 @@ async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
         campaigns::on_time(sizes, report).await?;
     }
     Ok(())
-}
-
-/// `p50 / p99` in milliseconds.
-fn percentiles(latency: &Latency) -> String {
-    let [p50, p99] = [50.0, 99.0].map(|percent| machine::ms(latency.percentile(percent)));
-    format!("{p50:.2} / {p99:.2} ms")
 }

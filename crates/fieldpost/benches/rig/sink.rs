@@ -17,14 +17,14 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
 /// A listener and its connections; they end when this is dropped.
-pub(super) struct Sink {
-    pub(super) address: SocketAddr,
+pub(crate) struct Sink {
+    pub(crate) address: SocketAddr,
     received: watch::Receiver<u64>,
     _tasks: JoinSet<()>,
 }
 
 impl Sink {
-    pub(super) async fn open() -> io::Result<Self> {
+    pub(crate) async fn open() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let (count, received) = watch::channel(0);
@@ -34,7 +34,7 @@ impl Sink {
     }
 
     /// Waits until `count` posts have been answered in all.
-    pub(super) async fn until(&mut self, count: u64, patience: Duration) -> Result<(), Failure> {
+    pub(crate) async fn until(&mut self, count: u64, patience: Duration) -> Result<(), Failure> {
         let all = self.received.wait_for(|received| *received >= count);
         let in_time = matches!(tokio::time::timeout(patience, all).await, Ok(Ok(_)));
         let so_far = *self.received.borrow();

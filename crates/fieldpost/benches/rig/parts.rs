@@ -10,22 +10,22 @@ use super::report::Report;
 use super::{Failure, machine};
 
 /// The parts that the command line names.
-pub(super) struct Parts(Vec<String>);
+pub(crate) struct Parts(Vec<String>);
 
 impl Parts {
     /// Whether it is named, or none is.
-    pub(super) fn has(&self, part: &str) -> bool {
+    pub(crate) fn has(&self, part: &str) -> bool {
         self.0.is_empty() || self.names(part)
     }
 
     /// Whether it is named.
-    pub(super) fn names(&self, part: &str) -> bool {
+    pub(crate) fn names(&self, part: &str) -> bool {
         self.0.iter().any(|named| named == part)
     }
 }
 
 /// Measures what is asked for of these parts, on such a runtime, and writes the report.
-pub(super) fn run(
+pub(crate) fn run(
     mut runtime: Builder,
     parts: &[&str],
     measure: impl AsyncFnOnce(&Parts, &mut Report) -> Result<(), Failure>,
@@ -48,14 +48,14 @@ pub(super) fn run(
 }
 
 /// Two threads, for those who measure and for those whom they measure beside.
-pub(super) fn two_threads() -> Builder {
+pub(crate) fn two_threads() -> Builder {
     let mut runtime = Builder::new_multi_thread();
     runtime.worker_threads(2);
     runtime
 }
 
 /// How much is measured, from the environment.
-pub(super) fn size<N: FromStr>(variable: &str, usual: N) -> Result<N, Failure> {
+pub(crate) fn size<N: FromStr>(variable: &str, usual: N) -> Result<N, Failure> {
     match env::var(variable) {
         Ok(text) => text.parse().map_err(|_| format!("{variable} is a number, not {text:?}").into()),
         Err(_) => Ok(usual),

@@ -19,15 +19,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const KNOCK_EVERY: Duration = Duration::from_millis(10);
 
 /// A running peer.
-pub(super) struct Peer {
-    pub(super) address: SocketAddr,
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
     process: Child,
     _folder: TempDir,
 }
 
 impl Peer {
     /// Starts `binary`; `config` makes its file, for a port and a folder for its data.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         binary: &str,
         config: impl FnOnce(u16, &Path) -> String,
     ) -> Result<Self, Failure> {
@@ -40,7 +40,7 @@ impl Peer {
     }
 
     /// Starts `binary` with these arguments, for a port and a folder for its data.
-    pub(super) async fn start_with(
+    pub(crate) async fn start_with(
         binary: &str,
         arguments: impl FnOnce(u16, &Path) -> io::Result<Vec<OsString>>,
     ) -> Result<Self, Failure> {

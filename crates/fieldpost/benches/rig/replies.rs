@@ -10,7 +10,7 @@ use super::Failure;
 const READ_BYTES: usize = 64 * 1_024;
 
 /// What was read and not yet understood is kept in place.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     read: Vec<u8>,
     /// So much of `read` belongs to replies that were handed out.
@@ -18,19 +18,19 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(address: SocketAddr) -> Result<Self, Failure> {
+    pub(crate) async fn open(address: SocketAddr) -> Result<Self, Failure> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, read: Vec::with_capacity(2 * READ_BYTES), taken: 0 })
     }
 
-    pub(super) async fn send(&mut self, requests: &[u8]) -> Result<(), Failure> {
+    pub(crate) async fn send(&mut self, requests: &[u8]) -> Result<(), Failure> {
         Ok(self.stream.write_all(requests).await?)
     }
 
     /// The next reply, as soon as all of it is there: `length` says how long it is, if it can be
     /// told already.
-    pub(super) async fn reply(
+    pub(crate) async fn reply(
         &mut self,
         length: impl Fn(&[u8]) -> Result<Option<usize>, Failure>,
     ) -> Result<&[u8], Failure> {

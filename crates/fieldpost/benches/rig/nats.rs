@@ -5,20 +5,20 @@
 //! ready-made packets, and acknowledgements that are counted as they are read.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::Failure;
 use super::peer::Peer;
+use super::{Failure, lanes};
 
 const BINARY: &str = "/usr/sbin/nats-server";
 const PAYLOAD_BYTES: usize = 100;
 const READ_BYTES: usize = 64 * 1_024;
 
 /// Starts one with a stream for the subject `r`.
-pub(super) async fn start() -> Result<Peer, Failure> {
+pub(crate) async fn start() -> Result<Peer, Failure> {
     let config = |port: u16, folder: &std::path::Path| {
         format!(
             "listen: 127.0.0.1:{port}\njetstream {{ store_dir: \"{}\", max_file: 20G }}\n",
@@ -35,21 +35,14 @@ pub(super) async fn start() -> Result<Peer, Failure> {
 
 /// Publishes `total` messages over some connections, `in_flight` of them unacknowledged on each,
 /// and says how long that took.
-pub(super) async fn publish_all(
+pub(crate) async fn publish_all(
     address: SocketAddr,
     connections: u32,
     in_flight: u64,
     total: u64,
 ) -> Result<Duration, Failure> {
-    let start = Instant::now();
-    let mut lanes = tokio::task::JoinSet::new();
-    for lane in 0..connections {
-        lanes.spawn(lane_of(address, lane, in_flight, total / u64::from(connections)));
-    }
-    while let Some(lane) = lanes.join_next().await {
-        lane??;
-    }
-    Ok(start.elapsed())
+    let each = total / u64::from(connections);
+    lanes(0..connections, |lane| lane_of(address, lane, in_flight, each)).await
 }
 
 async fn lane_of(address: SocketAddr, lane: u32, in_flight: u64, total: u64) -> Result<(), Failure> {

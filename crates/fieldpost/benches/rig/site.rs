@@ -14,23 +14,23 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running server on an empty data directory. Devices register by reporting; webhooks may go to
 /// this machine.
-pub(super) struct Fieldpost {
-    pub(super) site: Site,
+pub(crate) struct Fieldpost {
+    pub(crate) site: Site,
     server: Server,
 }
 
 impl Fieldpost {
-    pub(super) async fn start() -> Result<Self, Failure> {
+    pub(crate) async fn start() -> Result<Self, Failure> {
         Self::start_with(&[]).await
     }
 
     /// With `more` than the settings that all of them share.
-    pub(super) async fn start_with(more: &[(&str, &str)]) -> Result<Self, Failure> {
+    pub(crate) async fn start_with(more: &[(&str, &str)]) -> Result<Self, Failure> {
         Self::start_site(Self::site(more)?).await
     }
 
     /// With a file of settings too.
-    pub(super) async fn start_with_config(config: &Path) -> Result<Self, Failure> {
+    pub(crate) async fn start_with_config(config: &Path) -> Result<Self, Failure> {
         let mut site = Self::site(&[])?;
         let and_config = format!("exec \"$@\" --config '{}'", config.display());
         site.start_through(["sh", "-c", &and_config, "sh"]);
@@ -53,23 +53,23 @@ impl Fieldpost {
     }
 
     /// Where its API is.
-    pub(super) async fn url(&self) -> String {
+    pub(crate) async fn url(&self) -> String {
         format!("http://{}", self.site.http.address().await)
     }
 
     /// Where gRPC listens.
-    pub(super) fn grpc(&self) -> Result<SocketAddr, Failure> {
+    pub(crate) fn grpc(&self) -> Result<SocketAddr, Failure> {
         let ready = std::fs::read(self.site.log_path().with_file_name("ready.json"))?;
         let ready: serde_json::Value = serde_json::from_slice(&ready)?;
         Ok(ready["grpc"].as_str().ok_or("gRPC is not on")?.parse()?)
     }
 
-    pub(super) fn process_id(&self) -> Result<u32, Failure> {
+    pub(crate) fn process_id(&self) -> Result<u32, Failure> {
         Ok(self.server.process_id().ok_or("the server has ended")?)
     }
 
     /// Stops it and starts it again on the same data; how long the start took until it was ready.
-    pub(super) async fn restart(self) -> Result<(Self, Duration), Failure> {
+    pub(crate) async fn restart(self) -> Result<(Self, Duration), Failure> {
         let Self { site, server } = self;
         let status = server.stop(PATIENCE).await?;
         if !status.success() {
@@ -80,7 +80,7 @@ impl Fieldpost {
         Ok((Self { site, server }, begun.elapsed()))
     }
 
-    pub(super) async fn stop(self) -> Result<(), Failure> {
+    pub(crate) async fn stop(self) -> Result<(), Failure> {
         let status = self.server.stop(PATIENCE).await?;
         if status.success() { Ok(()) } else { Err(format!("the server ended with {status}").into()) }
     }

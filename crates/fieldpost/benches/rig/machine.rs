@@ -12,7 +12,7 @@ const SYNCS: usize = 200;
 const SYNC_BYTES: usize = 4_096;
 
 /// A few words that tell this kind of machine from others: cores and processor.
-pub(super) fn name() -> String {
+pub(crate) fn name() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
@@ -25,7 +25,7 @@ pub(super) fn name() -> String {
 }
 
 /// Notes what the figures rest on: cores, memory, and how fast a durable write can be at all.
-pub(super) fn describe(report: &mut Report) -> Result<(), Failure> {
+pub(crate) fn describe(report: &mut Report) -> Result<(), Failure> {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = memory.lines().next().unwrap_or_default().split_whitespace().nth(1).unwrap_or("?");
     report.note(&format!("machine {}, memory {total} kB", name()))?;
@@ -61,7 +61,7 @@ fn sync_times() -> Result<Vec<Duration>, Failure> {
 }
 
 /// Milliseconds with their fraction.
-pub(super) fn ms(span: Duration) -> f64 {
+pub(crate) fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
@@ -69,7 +69,7 @@ pub(super) fn ms(span: Duration) -> f64 {
 const TICKS_PER_SECOND: u32 = 100;
 
 /// CPU time that a process has used so far, in user mode and in the kernel.
-pub(super) fn cpu_time(process: u32) -> Result<Duration, Failure> {
+pub(crate) fn cpu_time(process: u32) -> Result<Duration, Failure> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name of the program, in brackets, may hold spaces; `utime` and `stime` are the 14th and
     // 15th field.
@@ -80,29 +80,28 @@ pub(super) fn cpu_time(process: u32) -> Result<Duration, Failure> {
 }
 
 /// Memory that a process has in use now, in MiB.
-pub(super) fn resident_mib(process: u32) -> Result<u64, Failure> {
+pub(crate) fn resident_mib(process: u32) -> Result<u64, Failure> {
     status_mib(process, "VmRSS:")
 }
 
 /// The most memory that a process had in use, in MiB.
-pub(super) fn peak_resident_mib(process: u32) -> Result<u64, Failure> {
+pub(crate) fn peak_resident_mib(process: u32) -> Result<u64, Failure> {
     status_mib(process, "VmHWM:")
 }
 
 /// Finer: where little is measured.
-pub(super) fn peak_resident_kib(process: u32) -> Result<u64, Failure> {
+pub(crate) fn peak_resident_kib(process: u32) -> Result<u64, Failure> {
     status_kib(process, "VmHWM:")
 }
 
 /// Finer: where little is measured.
-pub(super) fn resident_kib(process: u32) -> Result<u64, Failure> {
+pub(crate) fn resident_kib(process: u32) -> Result<u64, Failure> {
     status_kib(process, "VmRSS:")
 }
 
 /// What of it is the process's own: without pages of the program's file, which the system takes
 /// back where memory is short.
-#[allow(dead_code, reason = "only where little is measured")]
-pub(super) fn own_resident_kib(process: u32) -> Result<u64, Failure> {
+pub(crate) fn own_resident_kib(process: u32) -> Result<u64, Failure> {
     status_kib(process, "RssAnon:")
 }
 

@@ -17,7 +17,7 @@ struct Row {
 }
 
 /// Collects rows, and writes every round down as it comes.
-pub(super) struct Report {
+pub(crate) struct Report {
     raw: File,
     path: PathBuf,
     rows: Vec<Row>,
@@ -25,7 +25,7 @@ pub(super) struct Report {
 
 impl Report {
     /// Begins a run; a second one on the same day follows the first in its file.
-    pub(super) fn open() -> Result<Self, Failure> {
+    pub(crate) fn open() -> Result<Self, Failure> {
         let now = Timestamp(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64).to_string();
         let date = now.get(..10).unwrap_or(&now);
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/runs");
@@ -38,13 +38,13 @@ impl Report {
     }
 
     /// Writes a line to the raw run and to stderr, so that somebody who waits sees where it is.
-    pub(super) fn note(&mut self, line: &str) -> io::Result<()> {
+    pub(crate) fn note(&mut self, line: &str) -> io::Result<()> {
         writeln!(self.raw, "{line}")?;
         writeln!(io::stderr(), "{line}")
     }
 
     /// Writes a round down.
-    pub(super) fn round(&mut self, name: &str, count: u64, took: Duration) -> io::Result<f64> {
+    pub(crate) fn round(&mut self, name: &str, count: u64, took: Duration) -> io::Result<f64> {
         let rate = count as f64 / took.as_secs_f64();
         self.note(&format!("  {name}: {count} in {:.3} s, {} /s", took.as_secs_f64(), thousands(rate)))?;
         Ok(rate)
@@ -52,7 +52,7 @@ impl Report {
 
     /// Adds a line to the table: the median of the rounds, beside that of a peer where there is
     /// one.
-    pub(super) fn rate(&mut self, name: &str, rounds: Vec<f64>, peer: Option<(&str, Vec<f64>)>) {
+    pub(crate) fn rate(&mut self, name: &str, rounds: Vec<f64>, peer: Option<(&str, Vec<f64>)>) {
         let own = median(rounds);
         let beside = peer.map_or_else(String::new, |(peer, rounds)| {
             let other = median(rounds);
@@ -62,12 +62,12 @@ impl Report {
     }
 
     /// Adds a line that is no rate.
-    pub(super) fn figure(&mut self, name: &str, figure: String) {
+    pub(crate) fn figure(&mut self, name: &str, figure: String) {
         self.rows.push(Row { name: name.to_owned(), figure, beside: String::new() });
     }
 
     /// Prints the table, and puts it at the end of the raw run.
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let width = |of: fn(&Row) -> &str| self.rows.iter().map(|row| of(row).len()).max().unwrap_or(0);
         let (names, figures) = (width(|row| &row.name), width(|row| &row.figure));
         let mut table = String::new();
@@ -87,7 +87,7 @@ impl Report {
     }
 }
 
-pub(super) fn median(mut rounds: Vec<f64>) -> f64 {
+pub(crate) fn median(mut rounds: Vec<f64>) -> f64 {
     rounds.sort_by(f64::total_cmp);
     rounds.get(rounds.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -6,20 +6,20 @@ use super::Failure;
 use super::replies::Connection;
 
 /// A kept-alive connection.
-pub(super) struct Http(Connection);
+pub(crate) struct Http(Connection);
 
 impl Http {
-    pub(super) async fn open(address: SocketAddr) -> Result<Self, Failure> {
+    pub(crate) async fn open(address: SocketAddr) -> Result<Self, Failure> {
         Ok(Self(Connection::open(address).await?))
     }
 
     /// Sends one request, or several at once.
-    pub(super) async fn send(&mut self, requests: &[u8]) -> Result<(), Failure> {
+    pub(crate) async fn send(&mut self, requests: &[u8]) -> Result<(), Failure> {
         self.0.send(requests).await
     }
 
     /// The body of the next answer, which has to have this status.
-    pub(super) async fn answer(&mut self, expect: u16) -> Result<&[u8], Failure> {
+    pub(crate) async fn answer(&mut self, expect: u16) -> Result<&[u8], Failure> {
         let answer = self.0.reply(length).await?;
         let status: u16 = std::str::from_utf8(&answer[9..12])?.parse()?;
         if status != expect {
@@ -29,14 +29,14 @@ impl Http {
         Ok(&answer[head..])
     }
 
-    pub(super) async fn ask(&mut self, request: &[u8], expect: u16) -> Result<&[u8], Failure> {
+    pub(crate) async fn ask(&mut self, request: &[u8], expect: u16) -> Result<&[u8], Failure> {
         self.send(request).await?;
         self.answer(expect).await
     }
 }
 
 /// A request; `lines` are further lines of its head.
-pub(super) fn request(method: &str, path: &str, lines: &[&str], body: &str) -> Vec<u8> {
+pub(crate) fn request(method: &str, path: &str, lines: &[&str], body: &str) -> Vec<u8> {
     let mut text =
         format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n", body.len());
     for line in lines {
@@ -49,7 +49,7 @@ pub(super) fn request(method: &str, path: &str, lines: &[&str], body: &str) -> V
 }
 
 /// A request with a JSON body.
-pub(super) fn json(method: &str, path: &str, body: &str) -> Vec<u8> {
+pub(crate) fn json(method: &str, path: &str, body: &str) -> Vec<u8> {
     request(method, path, &["Content-Type: application/json"], body)
 }
 
