@@ -1,4 +1,5 @@
-//! What people read in Rust files and on pages: comment lines, paragraphs, sentences.
+//! What people read in Rust files and on pages: comment lines, paragraphs, cells of tables,
+//! sentences.
 
 use crate::prose;
 
@@ -21,8 +22,7 @@ fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("//")
 }
 
-/// The sentences of the comments of a Rust file. Tables, lists of links and examples are no
-/// sentences.
+/// The sentences of the comments of a Rust file. Headings and examples are no sentences.
 #[must_use]
 pub fn sentences_of_comments(text: &str) -> Vec<Sentence> {
     let mut paragraphs = Paragraphs::default();
@@ -67,10 +67,21 @@ impl Paragraphs {
         if line.is_empty() || is_fence || self.fenced || begins_anew {
             self.end();
         }
-        let is_prose = !line.is_empty() && !is_fence && !self.fenced && !line.starts_with(['|', '#']);
-        if is_prose {
-            self.open.extend(line.split_whitespace().map(|word| (number, word.to_owned())));
+        if line.is_empty() || is_fence || self.fenced || line.starts_with('#') {
+            return;
         }
+        if line.starts_with('|') {
+            for cell in prose::cells(line) {
+                self.words(number, &cell);
+                self.end();
+            }
+        } else {
+            self.words(number, line);
+        }
+    }
+
+    fn words(&mut self, number: usize, text: &str) {
+        self.open.extend(text.split_whitespace().map(|word| (number, word.to_owned())));
     }
 
     fn end(&mut self) {
@@ -105,9 +116,10 @@ fn is_item(line: &str) -> bool {
         || (number.len() < line.len() && number.starts_with(". "))
 }
 
-/// A colon or a semicolon parts two thoughts as a full stop does.
+/// A semicolon does not end a sentence. A colon does only before a list or an example, and there
+/// the paragraph ends anyway.
 fn ends_sentence(word: &str) -> bool {
-    word.trim_end_matches([')', '"', '*', '_', '`']).ends_with(['.', '?', '!', ':', ';'])
+    word.trim_end_matches([')', '"', '*', '_', '`']).ends_with(['.', '?', '!'])
 }
 
 #[cfg(test)]
@@ -120,13 +132,36 @@ mod tests {
 
     #[test]
     fn comments_are_read_in_sentences_across_lines() {
-        let text = "//! One. Two goes\n//! on; three:\n//! | a | b |\n//! - four\nfn f() {} // not this\n/// Five\n// six?\n";
-        let expected = [(1, "One."), (1, "Two goes on;"), (2, "three:"), (4, "- four"), (6, "Five six?")];
+        let text =
+            "//! One. Two goes\n//! on; three:\n//! - four\nfn f() {} // not this\n/// Five\n// six?\n";
+        let expected = [(1, "One."), (1, "Two goes on; three:"), (3, "- four"), (5, "Five six?")];
         assert_eq!(shown(&sentences_of_comments(text)), expected.map(|(line, text)| (line, text.to_owned())));
     }
 
     #[test]
-    fn pages_are_read_without_headings_tables_and_code() {
+    fn neither_a_semicolon_nor_a_colon_ends_a_sentence_within_a_paragraph() {
+        let text = "One; two: three.\nFour:\n- five; six\n\nSeven: `eight`!\n";
+        let expected = [(1, "One; two: three."), (2, "Four:"), (3, "- five; six"), (5, "Seven: `eight`!")];
+        assert_eq!(shown(&sentences_of_page(text)), expected.map(|(line, text)| (line, text.to_owned())));
+    }
+
+    #[test]
+    fn a_cell_of_a_table_is_read_as_a_paragraph() {
+        let expected = [(1, "one"), (1, "two; three"), (3, "four."), (3, "Five"), (3, "six"), (4, "seven")];
+        let expected = expected.map(|(line, text)| (line, text.to_owned()));
+        let told = |sentences: &[Sentence]| {
+            let mut told = shown(sentences);
+            told.retain(|(_, text)| text != "---");
+            told
+        };
+        let page = "| one | two; three |\n| --- | --- |\n| four. Five | six |\nseven\n";
+        assert_eq!(told(&sentences_of_page(page)), expected);
+        let comment = "/// | one | two; three |\n/// | --- | --- |\n/// | four. Five | six |\n/// seven\n";
+        assert_eq!(told(&sentences_of_comments(comment)), expected);
+    }
+
+    #[test]
+    fn pages_are_read_without_headings_and_code() {
         let text = "# Head. Line\nOne (two).\nThree\n```sh\nfour. five.\n```\n1. six\n2. seven\n";
         let expected = [(2, "One (two)."), (3, "Three"), (7, "1."), (7, "six"), (8, "2."), (8, "seven")];
         assert_eq!(shown(&sentences_of_page(text)), expected.map(|(line, text)| (line, text.to_owned())));

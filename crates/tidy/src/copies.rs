@@ -10,7 +10,7 @@ const LINES: usize = 6;
 
 /// Two files of different crates that share lines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pair {
+pub struct SharingFiles {
     /// One of them.
     pub one: PathBuf,
     /// The other.
@@ -20,7 +20,7 @@ pub struct Pair {
 /// Every pair of files of different crates that share six lines in a row. Lines that say little -
 /// imports, comments, attributes, brackets - are passed over.
 #[must_use]
-pub fn copies(sources: &[Source]) -> BTreeMap<Pair, usize> {
+pub fn copies(sources: &[Source]) -> BTreeMap<SharingFiles, usize> {
     let mut places: BTreeMap<Vec<&str>, Vec<(usize, usize)>> = BTreeMap::new();
     for (index, source) in sources.iter().enumerate() {
         let lines = telling_lines(&source.text);
@@ -35,7 +35,7 @@ pub fn copies(sources: &[Source]) -> BTreeMap<Pair, usize> {
             for (other, _) in &found[index + 1..] {
                 let (one, other) = (&sources[*one], &sources[*other]);
                 if one.crate_name() != other.crate_name() {
-                    let pair = Pair { one: one.path.clone(), other: other.path.clone() };
+                    let pair = SharingFiles { one: one.path.clone(), other: other.path.clone() };
                     let first = copies.entry(pair).or_insert(*line);
                     *first = (*line).min(*first);
                 }

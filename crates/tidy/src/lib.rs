@@ -6,6 +6,7 @@
 
 pub mod comments;
 pub mod copies;
+pub mod names;
 pub mod prose;
 pub mod rust;
 pub mod tree;

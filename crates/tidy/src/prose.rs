@@ -25,7 +25,8 @@ fn is_heading(line: &str, heading: &str) -> bool {
     line.starts_with('#') && line.trim_start_matches('#').trim() == heading
 }
 
-fn cells(row: &str) -> Vec<String> {
+/// The trimmed cells of a row of a table.
+pub(crate) fn cells(row: &str) -> Vec<String> {
     row.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
 }
 

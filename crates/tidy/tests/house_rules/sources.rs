@@ -30,6 +30,8 @@ const IMPURE: [&[&str]; 11] = [
     &["std", "time", "Instant"],
     &["std", "time", "SystemTime"],
 ];
+/// What the kernel of the engine never names: the machines, and rules of some of them.
+const ABOVE_THE_KERNEL: [&str; 6] = ["campaigns", "devices", "jobs", "queues", "registry", "streams"];
 
 fn offenders(offends: impl Fn(&Source) -> bool) -> Vec<String> {
     let sources = rust::sources();
@@ -119,4 +121,24 @@ fn the_engine_sees_only_the_port_of_the_store() {
         source.crate_name() == "engine" && !source.is_test_code && rust::paths(source).iter().any(behind)
     };
     assert_none("the engine does not know which store it has", &offenders(offends));
+}
+
+#[test]
+fn the_kernel_of_the_engine_names_no_machine() {
+    let kernel = tree::read("crates/engine/src/kernel.rs".as_ref());
+    assert!(kernel.contains("pub mod machine;"), "the kernel is a module of its own");
+    let reaches_out = |path: &Vec<String>| {
+        let beyond = path.iter().find(|part| !["crate", "super"].contains(&part.as_str()));
+        let is_above = beyond.is_some_and(|part| ABOVE_THE_KERNEL.contains(&part.as_str()));
+        let leaves = path.first().is_some_and(|first| first == "crate")
+            && path.get(1).is_some_and(|second| second != "kernel");
+        // A name alone may be that of a variable.
+        (is_above && path.len() > 1) || leaves || path.iter().any(|part| part == "QueueKey")
+    };
+    let offends = |source: &Source| {
+        // The folder, and the file beside it.
+        source.path.with_extension("").starts_with("crates/engine/src/kernel")
+            && rust::paths(source).iter().any(reaches_out)
+    };
+    assert_none("the kernel names no device, no queue and no job", &offenders(offends));
 }
