@@ -82,6 +82,8 @@ test("a queue is paused, resumed, set and deleted", async (t) => {
     await until(true, figure(site, "paused"));
 
     await page.getByRole("button", { name: "Settings" }).click();
+    const shown = ["Maximum jobs", "Maximum dead letters"].map((name) => page.getByLabel(name).getAttribute("placeholder"));
+    assert.deepEqual(await Promise.all(shown), ["no limit", "1,000,000"]);
     await page.getByLabel("Order").selectOption("lifo");
     await page.getByLabel("Reserved jobs at a time").fill("7");
     await page.getByLabel("Dead letters are kept for").fill("2d");

@@ -137,7 +137,7 @@ class Retrying(unittest.TestCase):
             self.assertEqual(len(server.requests), 1)
 
     def test_it_ends_after_so_many_tries(self) -> None:
-        for error, server in Both([HANG_UP] * 9).do(lambda queue: queue.figures()):
+        for error, server in Both([HANG_UP] * 9).do(lambda queue: queue.overview()):
             self.assertIsInstance(error, fieldpost.ConnectionFailedError)
             self.assertIsNotNone(error.__cause__)
             self.assertEqual(len(server.requests), 4)
@@ -145,7 +145,7 @@ class Retrying(unittest.TestCase):
     def test_a_server_that_does_not_answer_is_given_up(self) -> None:
         # What it begins to say is not ended: it waits for a second request, which never comes.
         silent = Both([b"HTTP/1.1 200 OK\r\n", PUBLISHED], Retries(most=0), timeout=0.05)
-        for error, _ in silent.do(lambda queue: queue.figures()):
+        for error, _ in silent.do(lambda queue: queue.overview()):
             self.assertIsInstance(error, fieldpost.ConnectionFailedError)
 
     def test_delays_grow_and_are_left_to_chance(self) -> None:
@@ -194,7 +194,7 @@ class Answers(unittest.TestCase):
     def test_an_answer_that_breaks_off_is_no_answer(self) -> None:
         half = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{"
         # The script is over then, and with it the connection.
-        for error, _ in Both([half], Retries(most=0)).do(lambda queue: queue.figures()):
+        for error, _ in Both([half], Retries(most=0)).do(lambda queue: queue.overview()):
             self.assertIsInstance(error, fieldpost.ConnectionFailedError)
 
     def test_names_are_escaped(self) -> None:

@@ -97,7 +97,7 @@ class Workers(Live):
         self.assertEqual(self.hears(), QueueControl("drain"))
         self.queue.set_control(QueueControl("drain", data="still"))
         self.assertEqual(self.hears(), QueueControl("drain", data="still"))
-        self.assertEqual(self.queue.figures().ready, 1)
+        self.assertEqual(self.queue.overview().ready, 1)
         self.queue.delete_control()
         self.assertIsNone(self.hears())
         self.assertEqual(self.handled.get(timeout=PATIENCE), 1)
@@ -140,8 +140,8 @@ class Workers(Live):
         self.assertEqual(self.handled.get(timeout=PATIENCE), 2)
         self.queue.delete_control()
         self.assertEqual(self.handled.get(timeout=PATIENCE), 3)
-        until("so many are taken", lambda: bool(self.queue.figures().reserved == 4))
-        self.assertEqual(self.queue.figures().ready, 1)
+        until("so many are taken", lambda: bool(self.queue.overview().reserved == 4))
+        self.assertEqual(self.queue.overview().ready, 1)
 
     def test_a_callback_that_fails_is_no_harm(self) -> None:
         def fail(_: QueueControl | None) -> None:
@@ -198,7 +198,7 @@ class AsyncWorkers(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(await self.hears(), QueueControl("drain"))
         await self.queue.set_control(QueueControl("drain", data="still"))
         self.assertEqual(await self.hears(), QueueControl("drain", data="still"))
-        self.assertEqual((await self.queue.figures()).ready, 1)
+        self.assertEqual((await self.queue.overview()).ready, 1)
         await self.queue.delete_control()
         self.assertIsNone(await self.hears())
         self.assertEqual(await self.handles(), 1)
@@ -241,7 +241,7 @@ class AsyncWorkers(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(await self.handles(), 2)
         await self.queue.delete_control()
         self.assertEqual(await self.handles(), 3)
-        self.assertEqual((await self.queue.figures()).ready, 1)
+        self.assertEqual((await self.queue.overview()).ready, 1)
 
     async def test_a_callback_that_fails_is_no_harm(self) -> None:
         async def fail(_: QueueControl | None) -> None:

@@ -33,7 +33,7 @@ class Queues(Base):
         self.assertEqual([job.payload for job in jobs], payloads)
         self.assertEqual({(job.attempt, job.tries, job.queue, job.alias) for job in jobs}, {(1, 1, "q", None)})
         self.assertEqual(self.queue.ack_many(jobs), fieldpost.Acked(6, ()))
-        self.assertEqual(self.queue.figures().reserved, 0)
+        self.assertEqual(self.queue.overview().reserved, 0)
 
     def test_a_job_is_done_once(self) -> None:
         self.queue.publish(1)
@@ -94,7 +94,7 @@ class Queues(Base):
         self.assertEqual([letter.payload for letter in self.queue.dead()], [0, 1, 2])
         self.assertEqual(self.queue.respawn(limit=1), 1)
         self.queue.delete_dead()
-        figures = self.queue.figures()
+        figures = self.queue.overview()
         self.assertEqual((figures.dead, figures.ready), (0, 1))
 
     def test_an_alias_is_held_by_one_job(self) -> None:
@@ -144,7 +144,7 @@ class Queues(Base):
     def test_the_same_key_makes_no_second_job(self) -> None:
         first = self.queue.publish("once", idempotency_key="key-1")
         self.assertEqual(self.queue.publish("once", idempotency_key="key-1"), first)
-        self.assertEqual(self.queue.figures().ready, 1)
+        self.assertEqual(self.queue.overview().ready, 1)
         with self.assertRaises(fieldpost.RefusedError) as reused:
             self.queue.publish("other", idempotency_key="key-1")
         self.assertEqual(reused.exception.code, "idempotency_key_reused")
@@ -161,19 +161,19 @@ class Queues(Base):
     def test_settings_hold_and_are_read_back(self) -> None:
         settings = Settings("lifo", 2, 1000.0, 3, 100, "2h")
         self.queue.set_settings(settings)
-        self.assertEqual(self.queue.figures().settings, settings)
+        self.assertEqual(self.queue.overview().settings, settings)
         self.queue.publish_many([NewJob(n) for n in range(3)])
         with self.assertRaises(fieldpost.ConflictError) as full:
             self.queue.publish(4)
         self.assertEqual(full.exception.code, "queue_full")
         self.assertEqual([job.payload for job in self.queue.consume(max_jobs=3)], [2, 1])
         self.queue.set_settings(Settings())
-        self.assertEqual(self.queue.figures().settings, Settings())
+        self.assertEqual(self.queue.overview().settings, Settings())
 
     def test_a_paused_queue_gives_out_nothing(self) -> None:
         self.queue.publish(1)
         self.queue.pause()
-        self.assertTrue(self.queue.figures().paused)
+        self.assertTrue(self.queue.overview().paused)
         self.assertEqual(self.queue.consume(), [])
         self.queue.resume()
         self.assertEqual([job.payload for job in self.queue.consume(wait=PATIENCE)], [1])
@@ -184,7 +184,7 @@ class Queues(Base):
         self.assertEqual([job.payload for job in self.queue.jobs("scheduled")], [2])
         self.queue.delete()
         self.assertEqual(list(self.queue.jobs()), [])
-        figures = self.queue.figures()
+        figures = self.queue.overview()
         self.assertEqual((figures.ready, figures.scheduled, figures.oldest_ready_ms), (0, 0, None))
         self.assertGreaterEqual(figures.rates.published, figures.rates.acked)
 

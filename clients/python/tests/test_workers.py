@@ -79,7 +79,7 @@ class Workers(Live):
         self.assertFalse(self.thread.is_alive(), "the worker has ended")
 
     def is_empty(self) -> bool:
-        figures = self.queue.figures()
+        figures = self.queue.overview()
         return not (figures.ready or figures.reserved or figures.scheduled)
 
     def test_every_job_is_handled_once(self) -> None:
@@ -90,7 +90,7 @@ class Workers(Live):
         until("all are done", self.is_empty)
         self.end(worker)
         self.assertEqual(sorted(handled), list(range(150)))
-        self.assertEqual(self.queue.figures().dead, 0)
+        self.assertEqual(self.queue.overview().dead, 0)
 
     def test_so_many_handlers_run_at_a_time(self) -> None:
         together = threading.Barrier(4)
@@ -122,7 +122,7 @@ class Workers(Live):
 
         self.queue.publish(1, tries=2)
         self.start(handle)
-        until("it is dead", lambda: bool(self.queue.figures().dead == 1))
+        until("it is dead", lambda: bool(self.queue.overview().dead == 1))
         [letter] = self.queue.dead()
         self.assertEqual((letter.error, letter.attempt), ("ValueError: no such person", 2))
 
@@ -265,9 +265,9 @@ class AsyncWorkers(unittest.IsolatedAsyncioTestCase):
     async def asyncTearDown(self) -> None:
         await self.client.close()
 
-    async def until(self, what: str, holds: Callable[[fieldpost.Figures], bool]) -> None:
+    async def until(self, what: str, holds: Callable[[fieldpost.QueueOverview], bool]) -> None:
         async def asked() -> None:
-            while not holds(await self.queue.figures()):
+            while not holds(await self.queue.overview()):
                 pass
 
         try:
@@ -300,7 +300,7 @@ class AsyncWorkers(unittest.IsolatedAsyncioTestCase):
         await self.until_empty()
         await self.end(worker)
         self.assertEqual(sorted(handled), list(range(150)))
-        self.assertEqual((await self.queue.figures()).dead, 0)
+        self.assertEqual((await self.queue.overview()).dead, 0)
 
     async def test_so_many_handlers_run_at_a_time(self) -> None:
         inside, most = 0, 0

@@ -25,8 +25,8 @@ impl Answer {
     }
 
     /// 200 with what is JSON already.
-    pub(crate) fn ok_json(json: Vec<u8>) -> Self {
-        Self { status: StatusCode::OK, body: json.into() }
+    pub(crate) fn ok_json(json: Bytes) -> Self {
+        Self { status: StatusCode::OK, body: json }
     }
 
     /// 201 with the shape.

@@ -6,22 +6,15 @@
 
 use base::Problem;
 use base::limits::{MESSAGES_PER_CALL_MAX, NDJSON_LINE_BYTES_MAX};
-use engine::Streams;
 use engine::streams::{AppendRun, AppendTerms, AppendedMessage, NewMessage, StreamName};
-use futures_util::future::{BoxFuture, poll_immediate};
-use futures_util::stream::{FuturesOrdered, StreamExt};
 use net::body::Pieces;
 use net::memory_budget::Reservation;
 use net::shares::SenderKey;
 
 use crate::ApiState;
-use crate::lines::{Line, TakesLines, feed};
+use crate::lines::{Line, LineOutcomes, SLICE_BYTES, SliceOfLines, SlicesInFlight, TakesLines, feed};
 use crate::shape::{AppendedLinesShape, message_in_line};
 
-/// Slices of one body that are handed in and not yet answered.
-const SLICES_IN_FLIGHT_MAX: usize = 8;
-/// Lines of a slice that is handed in even if it has few of them, in bytes.
-const SLICE_BYTES: usize = 256 * 1_024;
 /// What a message takes beside its line until it is answered, about, in bytes.
 const MESSAGE_BYTES: usize = 256;
 /// What the largest slice takes, in bytes.
@@ -45,12 +38,12 @@ pub(crate) async fn take(
         is_durable,
         whose,
         open: SliceOfLines::default(),
-        in_flight: FuturesOrdered::new(),
+        memory: None,
+        in_flight: SlicesInFlight::new(AppendedLinesShape::add),
         run: api.streams().begin_run(),
-        told: AppendedLinesShape::default(),
     };
     feed(&mut body, &mut lines).await?;
-    lines.finish().await
+    lines.in_flight.finish().await
 }
 
 struct AppendingLines<'a> {
@@ -58,141 +51,93 @@ struct AppendingLines<'a> {
     stream: &'a StreamName,
     is_durable: bool,
     whose: &'a SenderKey,
-    open: SliceOfLines,
-    in_flight: FuturesOrdered<BoxFuture<'a, Result<Outcomes, Problem>>>,
+    open: SliceOfLines<NewMessage>,
+    /// Of the open slice.
+    memory: Option<Reservation>,
+    in_flight: SlicesInFlight<'a, AppendedMessage, AppendedLinesShape>,
     /// Slices that are not answered.
     run: AppendRun,
-    told: AppendedLinesShape,
 }
-
-/// What became of the lines of a slice, with their numbers.
-type Outcomes = Vec<(u64, Result<AppendedMessage, Problem>)>;
 
 impl TakesLines for AppendingLines<'_> {
     async fn add(&mut self, number: u64, line: Line) -> Result<(), Problem> {
-        self.make_room().await?;
-        self.open.add(number, line);
-        if self.open.is_full() { self.hand_in().await } else { Ok(()) }
+        self.take_memory().await?;
+        self.open.add(number, line, message_in_line);
+        if self.open.is_full(MESSAGES_PER_CALL_MAX) { self.hand_in().await } else { Ok(()) }
     }
 
     fn has_open(&self) -> bool {
-        !self.open.lines.is_empty()
+        !self.open.is_empty()
     }
 
     async fn hand_in(&mut self) -> Result<(), Problem> {
-        while self.in_flight.len() >= SLICES_IN_FLIGHT_MAX {
-            self.settle_oldest().await?;
+        let (mut slice, mut memory) = (std::mem::take(&mut self.open), self.memory.take());
+        if let Some(memory) = &mut memory {
+            memory.shrink(slice.held_bytes(MESSAGE_BYTES));
         }
-        let slice = std::mem::take(&mut self.open);
+        let streams = self.api.streams();
         if self.in_flight.is_empty() {
-            self.run = self.api.streams().begin_run();
+            self.run = streams.begin_run();
         }
-        self.in_flight.push_back(slice.append(
-            &self.api.streams(),
-            (self.stream, self.is_durable),
-            &mut self.run,
-        ));
-        // What is polled once is on its way, ahead of all that is handed in later.
-        if let Some(Some(outcomes)) = poll_immediate(self.in_flight.next()).await {
-            self.tell(outcomes?);
-        }
-        Ok(())
+        let messages = std::mem::take(&mut slice.items);
+        let append = (!messages.is_empty()).then(|| {
+            let terms = AppendTerms { is_durable: self.is_durable, ..AppendTerms::default() };
+            streams.append_next(&mut self.run, self.stream, messages, terms)
+        });
+        self.in_flight.push(Box::pin(appended(slice, append, memory))).await
     }
 }
 
 impl AppendingLines<'_> {
     /// Takes memory for the slice that begins. While there is none the body is not read on.
-    async fn make_room(&mut self) -> Result<(), Problem> {
-        let memory = &self.api.shared.memory_of_lines;
-        while self.open.memory.is_none() {
-            self.open.memory = memory.try_take(self.whose, SLICE_HELD_BYTES_MAX);
-            match self.open.memory {
+    async fn take_memory(&mut self) -> Result<(), Problem> {
+        let part = &self.api.shared.memory_of_lines;
+        while self.memory.is_none() {
+            self.memory = part.try_take(self.whose, SLICE_HELD_BYTES_MAX);
+            match self.memory {
                 Some(_) => {}
                 None if self.in_flight.is_empty() => {
-                    self.open.memory = Some(memory.take(self.whose, SLICE_HELD_BYTES_MAX).await);
+                    self.memory = Some(part.take(self.whose, SLICE_HELD_BYTES_MAX).await);
                 }
-                None => self.settle_oldest().await?,
+                None => self.in_flight.settle_oldest().await?,
             }
         }
         Ok(())
     }
-
-    /// Waits for the oldest slice; so rejections come in order of their lines.
-    async fn settle_oldest(&mut self) -> Result<(), Problem> {
-        if let Some(outcomes) = self.in_flight.next().await {
-            self.tell(outcomes?);
-        }
-        Ok(())
-    }
-
-    fn tell(&mut self, outcomes: Outcomes) {
-        for (line, outcome) in outcomes {
-            self.told.add(line, outcome);
-        }
-    }
-
-    async fn finish(mut self) -> Result<AppendedLinesShape, Problem> {
-        if self.has_open() {
-            self.hand_in().await?;
-        }
-        while !self.in_flight.is_empty() {
-            self.settle_oldest().await?;
-        }
-        Ok(self.told)
-    }
 }
 
-/// Lines that will be handed in together.
-#[derive(Debug, Default)]
-struct SliceOfLines {
-    messages: Vec<NewMessage>,
-    /// The number of each line, and why it is not handed in, where it is not.
-    lines: Vec<(u64, Option<Problem>)>,
-    bytes: usize,
-    memory: Option<Reservation>,
+/// What became of the lines of a slice. Its memory is held until this is known.
+async fn appended(
+    slice: SliceOfLines<NewMessage>,
+    append: Option<impl Future<Output = Result<Vec<AppendedMessage>, Problem>>>,
+    _memory: Option<Reservation>,
+) -> Result<LineOutcomes<AppendedMessage>, Problem> {
+    let appended = match append {
+        Some(append) => append.await?,
+        None => Vec::new(),
+    };
+    Ok(slice.outcomes(appended.into_iter().map(Ok)))
 }
 
-impl SliceOfLines {
-    fn add(&mut self, number: u64, line: Line) {
-        self.bytes += line.as_ref().map_or(0, String::len);
-        match line.and_then(|line| message_in_line(&line)) {
-            Ok(message) => {
-                self.messages.push(message);
-                self.lines.push((number, None));
-            }
-            Err(problem) => self.lines.push((number, Some(problem))),
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use futures_util::future::poll_immediate;
+    use net::memory_budget::{MemoryBudget, PART_BYTES, Purpose};
+    use tokio::sync::oneshot;
 
-    fn is_full(&self) -> bool {
-        self.lines.len() >= MESSAGES_PER_CALL_MAX || self.bytes >= SLICE_BYTES
-    }
+    use super::*;
 
-    fn append<'a>(
-        mut self,
-        streams: &Streams,
-        (stream, is_durable): (&StreamName, bool),
-        run: &mut AppendRun,
-    ) -> BoxFuture<'a, Result<Outcomes, Problem>> {
-        if let Some(memory) = &mut self.memory {
-            memory.shrink(self.bytes + self.lines.len() * MESSAGE_BYTES);
-        }
-        let messages = std::mem::take(&mut self.messages);
-        let append = (!messages.is_empty()).then(|| {
-            let terms = AppendTerms { is_durable, ..AppendTerms::default() };
-            streams.append_next(run, stream, messages, terms)
-        });
-        Box::pin(async move {
-            let appended = match append {
-                Some(append) => append.await?,
-                None => Vec::new(),
-            };
-            let mut appended = appended.into_iter();
-            let outcome = |(number, refused): (u64, Option<Problem>)| match refused {
-                Some(problem) => Some((number, Err(problem))),
-                None => Some((number, Ok(appended.next()?))),
-            };
-            Ok(self.lines.into_iter().filter_map(outcome).collect())
-        })
+    #[tokio::test]
+    async fn the_memory_of_a_slice_is_held_until_it_is_answered() {
+        let part = MemoryBudget::default().part(Purpose::Lines);
+        let memory = part.try_take(&SenderKey::Unknown, SLICE_HELD_BYTES_MAX);
+        let (answer, answered) = oneshot::channel();
+        let append = async { answered.await.expect("an answer") };
+        let mut waiting = Box::pin(appended(SliceOfLines::default(), Some(append), memory));
+        assert!(poll_immediate(&mut waiting).await.is_none());
+        assert!(part.free_bytes() < PART_BYTES);
+        assert!(answer.send(Ok(Vec::new())).is_ok());
+        assert!(waiting.await.expect("outcomes").is_empty());
+        assert_eq!(part.free_bytes(), PART_BYTES);
     }
 }

@@ -19,7 +19,7 @@ use access::Caller;
 use base::Problem;
 use engine::records::OutcomeReceiver;
 
-pub(crate) use middleware::{KeepsOut, PortalGuard};
+pub(crate) use middleware::{AuthorizationLayer, PortalGuard};
 pub(crate) use portal::{PortalHolders, check_may_open};
 pub(crate) use portal_sends::ResendOfPortal;
 pub(crate) use rows::{check_row, clients_of, own_clients, still_knows};

@@ -14,7 +14,7 @@ use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use base::Problem;
-use engine::queries::{LOOKED_AT_MAX, Stretch};
+use engine::queries::{BoundedPage, LOOKED_AT_MAX};
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -152,7 +152,7 @@ impl<L: List> Walk<L> {
     fn read(mut self) -> Result<(Bytes, Option<Self>), Problem> {
         let most = PIECE_ITEMS.min(L::READ_MAX);
         let asked = self.left.map_or(most, |left| left.min(most));
-        let Stretch { found, next, .. } = self.list.look(self.after.as_ref(), asked, LOOKED_AT_MAX)?;
+        let BoundedPage { found, next, .. } = self.list.look(self.after.as_ref(), asked, LOOKED_AT_MAX)?;
         let bytes = self.written(&found);
         self.begun = true;
         self.left = self.left.map(|left| left - found.len());

@@ -168,9 +168,9 @@ mod tests {
     use store::MemoryStore;
 
     use super::*;
-    use engine::queries::Stretch;
+    use engine::queries::BoundedPage;
 
-    use crate::list::StretchOf;
+    use crate::list::PageOfList;
     use crate::page::Order;
     use crate::shape::EventShape;
 
@@ -182,9 +182,9 @@ mod tests {
         type Found = (FeedKey<EventKey>, Event);
         type Shown<'a> = EventShape;
 
-        fn look(&self, after: Option<&Self::Key>, limit: usize, _: usize) -> StretchOf<Self> {
+        fn look(&self, after: Option<&Self::Key>, limit: usize, _: usize) -> PageOfList<Self> {
             self.1.lock().expect("unpoisoned").push(self.0.page(after, limit).from);
-            Ok(Stretch::indexed(Vec::new()))
+            Ok(BoundedPage::indexed(Vec::new()))
         }
 
         fn key((key, _): &Self::Found) -> Self::Key {

@@ -1,13 +1,29 @@
-//! A body of lines, such as NDJSON: cut as it comes, and handed on line by line.
+//! A body of lines, such as NDJSON: cut as it comes, and handed on line by line. Who takes lines
+//! gathers them into slices, and has a bounded number of these in flight.
 
 use base::Problem;
 use base::limits::NDJSON_LINE_BYTES_MAX;
+use futures_util::future::{BoxFuture, poll_immediate};
+use futures_util::stream::{FuturesOrdered, StreamExt};
 use net::body::Pieces;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
+/// Slices of one body that are handed in and not yet answered.
+const SLICES_IN_FLIGHT_MAX: usize = 8;
+/// A slice is handed in when its lines have this many bytes, even if it has few lines.
+pub(crate) const SLICE_BYTES: usize = 256 * 1_024;
+
+const _: () = assert!(NDJSON_LINE_BYTES_MAX <= SLICE_BYTES, "a slice holds the longest line");
+
 /// A line, or why it is none.
 pub(crate) type Line = Result<String, Problem>;
+
+/// What became of the lines of a slice, with their numbers.
+pub(crate) type LineOutcomes<O> = Vec<(u64, Result<O, Problem>)>;
+
+/// A slice that is handed in.
+type SliceOnItsWay<'a, O> = BoxFuture<'a, Result<LineOutcomes<O>, Problem>>;
 
 /// Who takes lines, and gathers some of them before it does anything with them.
 pub(crate) trait TakesLines {
@@ -21,7 +37,8 @@ pub(crate) trait TakesLines {
     async fn hand_in(&mut self) -> Result<(), Problem>;
 }
 
-/// Hands over every line of a body. When its sender pauses, what has come so far does not wait.
+/// Hands over every line of a body, and has all of them handed in. When its sender pauses, what has
+/// come so far does not wait.
 ///
 /// # Errors
 /// When the body breaks off, or what whoever takes the lines says.
@@ -45,7 +62,114 @@ pub(crate) async fn feed(body: &mut Pieces, takes: &mut impl TakesLines) -> Resu
     while let Some((number, line)) = lines.last() {
         takes.add(number, line).await?;
     }
-    Ok(())
+    if takes.has_open() { takes.hand_in().await } else { Ok(()) }
+}
+
+/// Lines that will be handed in together, each read as an item.
+#[derive(Debug)]
+pub(crate) struct SliceOfLines<T> {
+    pub(crate) items: Vec<T>,
+    /// The number of each line, and why it is not handed in, where it is not.
+    lines: Vec<(u64, Option<Problem>)>,
+    bytes: usize,
+}
+
+impl<T> Default for SliceOfLines<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), lines: Vec::new(), bytes: 0 }
+    }
+}
+
+impl<T> SliceOfLines<T> {
+    pub(crate) fn add(&mut self, number: u64, line: Line, read: fn(&str) -> Result<T, Problem>) {
+        self.bytes += line.as_ref().map_or(0, String::len);
+        match line.and_then(|line| read(&line)) {
+            Ok(item) => {
+                self.items.push(item);
+                self.lines.push((number, None));
+            }
+            Err(problem) => self.lines.push((number, Some(problem))),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    pub(crate) fn is_full(&self, lines_max: usize) -> bool {
+        self.lines.len() >= lines_max || self.bytes >= SLICE_BYTES
+    }
+
+    /// What it takes in memory, in bytes, where an item takes so much beside its line.
+    pub(crate) fn held_bytes(&self, item_bytes: usize) -> usize {
+        self.bytes + self.lines.len() * item_bytes
+    }
+
+    /// What became of all its lines, given what became of its items.
+    pub(crate) fn outcomes<O>(
+        self,
+        of_items: impl IntoIterator<Item = Result<O, Problem>>,
+    ) -> LineOutcomes<O> {
+        let mut of_items = of_items.into_iter();
+        let outcome = |(number, refused): (u64, Option<Problem>)| match refused {
+            Some(problem) => Some((number, Err(problem))),
+            None => Some((number, of_items.next()?)),
+        };
+        self.lines.into_iter().filter_map(outcome).collect()
+    }
+}
+
+/// The slices of a body that are handed in and not yet answered, and what became of all before.
+pub(crate) struct SlicesInFlight<'a, O, S> {
+    slices: FuturesOrdered<SliceOnItsWay<'a, O>>,
+    told: S,
+    tell: fn(&mut S, u64, Result<O, Problem>),
+}
+
+impl<'a, O, S: Default> SlicesInFlight<'a, O, S> {
+    /// None yet; `tell` notes what became of a line.
+    pub(crate) fn new(tell: fn(&mut S, u64, Result<O, Problem>)) -> Self {
+        Self { slices: FuturesOrdered::new(), told: S::default(), tell }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slices.is_empty()
+    }
+
+    /// Hands a slice in, once there may be one more.
+    pub(crate) async fn push(&mut self, slice: SliceOnItsWay<'a, O>) -> Result<(), Problem> {
+        while self.slices.len() >= SLICES_IN_FLIGHT_MAX {
+            self.settle_oldest().await?;
+        }
+        self.slices.push_back(slice);
+        // What is polled once is on its way, ahead of all that is handed in later.
+        if let Some(Some(outcomes)) = poll_immediate(self.slices.next()).await {
+            self.settle(outcomes?);
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest slice; so rejections come in order of their lines.
+    pub(crate) async fn settle_oldest(&mut self) -> Result<(), Problem> {
+        if let Some(outcomes) = self.slices.next().await {
+            self.settle(outcomes?);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, outcomes: LineOutcomes<O>) {
+        for (number, outcome) in outcomes {
+            (self.tell)(&mut self.told, number, outcome);
+        }
+    }
+
+    /// What became of all lines.
+    pub(crate) async fn finish(mut self) -> Result<S, Problem> {
+        while !self.slices.is_empty() {
+            self.settle_oldest().await?;
+        }
+        Ok(self.told)
+    }
 }
 
 /// Cuts a body into lines, which count from 1, blank ones too. Of a line that is too long nothing

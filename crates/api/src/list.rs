@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::PAGE_ITEMS_MAX;
-use engine::queries::{LOOKED_AT_MAX, Stretch};
+use engine::queries::{BoundedPage, LOOKED_AT_MAX};
 use net::memory_budget::{Reservation, SENDER_BYTES};
 use net::problem::Refused;
 use serde::Serialize;
@@ -26,8 +26,8 @@ use crate::row::Row;
 /// A page ends when its items have become so heavy, in bytes.
 const PAGE_BYTES_MAX: usize = 8 * 1_024 * 1_024;
 
-/// A stretch of a list, or why it could not be read.
-pub(crate) type StretchOf<L> = Result<Stretch<<L as List>::Found, <L as List>::Key>, Problem>;
+/// A page of a list, or why it could not be read.
+pub(crate) type PageOfList<L> = Result<BoundedPage<<L as List>::Found, <L as List>::Key>, Problem>;
 
 /// A list that can be read from any of its items on.
 pub(crate) trait List: Send + Sync + 'static {
@@ -46,10 +46,10 @@ pub(crate) trait List: Send + Sync + 'static {
 
     /// At most `limit` items behind `after`. Reads the store.
     ///
-    /// A list with an index answers [`Stretch::indexed`], fewer only at its end. One that filters
-    /// behind its index goes as far as rows lead that cost `cost_max` to look at, and says where to
-    /// go on then.
-    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> StretchOf<Self>;
+    /// A list with an index answers [`BoundedPage::indexed`], fewer only at its end. One that
+    /// filters behind its index goes as far as rows lead that cost `cost_max` to look at, and says
+    /// where to go on then.
+    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> PageOfList<Self>;
 
     /// What of the item's size is not the same for all, in bytes.
     fn bytes(_: &Self::Found) -> usize {
@@ -141,7 +141,7 @@ fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
     let more = loop {
         let asked = (wanted - found.len()).min(L::READ_MAX);
         let last = found.last().map(L::key);
-        let Stretch { found: read, next, looked_at: looked, cost } =
+        let BoundedPage { found: read, next, looked_at: looked, cost } =
             list.look(last.as_ref().or(page.after.as_ref()), asked, budget)?;
         let ended = read.len() < asked;
         budget = budget.saturating_sub(cost);
@@ -216,8 +216,8 @@ mod tests {
 
         const READ_MAX: usize = 2;
 
-        fn look(&self, after: Option<&DeadKey>, limit: usize, cost_max: usize) -> StretchOf<Self> {
-            let mut stretch = Stretch::default();
+        fn look(&self, after: Option<&DeadKey>, limit: usize, cost_max: usize) -> PageOfList<Self> {
+            let mut stretch = BoundedPage::default();
             let from = after.map_or(0, |after| after.0 + 1);
             for number in from..NUMBERS {
                 if stretch.found.len() == limit {
@@ -231,7 +231,7 @@ mod tests {
                 stretch.found.extend(Some(number).filter(|number| number % STEP == 0));
             }
             *self.0.lock().expect("unpoisoned") += stretch.cost;
-            Ok(Stretch { looked_at: Some(stretch.cost as u64), ..stretch })
+            Ok(BoundedPage { looked_at: Some(stretch.cost as u64), ..stretch })
         }
 
         fn key(number: &u64) -> DeadKey {

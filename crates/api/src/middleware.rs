@@ -27,7 +27,7 @@ use tower_service::Service;
 use tracing::error;
 
 use crate::ApiState;
-use crate::authorization::{KeepsOut, PortalGuard};
+use crate::authorization::{AuthorizationLayer, PortalGuard};
 use crate::change_log::Asked;
 
 /// The routes with the habits around them. Each layer is memory of every consumer that waits: there
@@ -41,11 +41,11 @@ pub(crate) fn keep(api: &ApiState, routes: Router) -> Router {
         }
         Access::Guarded(_) => {
             let api = api.clone();
-            routes.layer(layer_fn(move |routes| KeepsOut::new(api.clone(), routes)))
+            routes.layer(layer_fn(move |routes| AuthorizationLayer::new(api.clone(), routes)))
         }
     };
     let api = api.clone();
-    guarded.layer(layer_fn(move |routes| Attends { api: api.clone(), routes }))
+    guarded.layer(layer_fn(move |routes| RequestLayer { api: api.clone(), routes }))
 }
 
 /// Refuses while the store has failed: what is read then may not be what is durable.
@@ -98,12 +98,12 @@ async fn unknown_method(method: Method) -> Response {
 /// Counts and times a request, decodes its body, throws away what it leaves of it, and answers it
 /// when it panics.
 #[derive(Clone)]
-struct Attends {
+struct RequestLayer {
     api: ApiState,
     routes: Route,
 }
 
-impl Service<Request> for Attends {
+impl Service<Request> for RequestLayer {
     type Response = Response;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response, Infallible>>;

@@ -82,6 +82,11 @@ impl Params {
         self.fingerprint
     }
 
+    /// Whether the caller takes gzip.
+    pub(crate) fn takes_gzip(&self) -> bool {
+        self.gzip
+    }
+
     /// The parameters of a list that are named elsewhere than in a query.
     pub(crate) fn of_filter(given: Vec<(String, String)>) -> Self {
         Self {

@@ -31,7 +31,7 @@ pub(crate) const STOPPED: &str = "stopped";
 
 /// What a relay said of itself last.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct RelayWord {
+pub(crate) struct RelayAnnouncement {
     pub(crate) database: String,
     pub(crate) table: String,
     pub(crate) state: String,
@@ -45,7 +45,7 @@ pub(crate) struct RelayWord {
     pub(crate) error: Option<String>,
 }
 
-impl RelayWord {
+impl RelayAnnouncement {
     fn is_of_outbox(&self, other: &Self) -> bool {
         (&self.database, &self.table) == (&other.database, &other.table)
     }
@@ -57,7 +57,7 @@ pub(crate) struct KnownRelay {
     pub(crate) name: Box<str>,
     /// Whose token it has; empty where none is asked for, and inside the server.
     by: Box<str>,
-    pub(crate) word: RelayWord,
+    pub(crate) word: RelayAnnouncement,
     /// Rows a second that were moved between the last two words.
     pub(crate) rate: f64,
     pub(crate) last_seen_at: Timestamp,
@@ -84,7 +84,7 @@ impl KnownRelays {
     pub(crate) fn heard(
         &self,
         (name, by): (&str, &str),
-        word: RelayWord,
+        word: RelayAnnouncement,
         now: Timestamp,
     ) -> Result<(), Problem> {
         let mut known = self.known();
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn relays_are_forgotten_and_bounded() {
         let (relays, mut now) = (KnownRelays::default(), Timestamp(0));
-        let word = |moved| RelayWord { moved, ..RelayWord::default() };
+        let word = |moved| RelayAnnouncement { moved, ..RelayAnnouncement::default() };
         relays.heard(("a", ""), word(10), now).expect("room");
         now = now.after(Duration::from_secs(2));
         relays.heard(("a", ""), word(30), now).expect("room");
@@ -223,9 +223,14 @@ mod tests {
         assert!(relays.heard(("c", ""), word(0), now).is_ok());
     }
 
-    fn word_of(table: &str, state: &str) -> RelayWord {
+    fn word_of(table: &str, state: &str) -> RelayAnnouncement {
         let (table, state) = (table.to_owned(), state.to_owned());
-        RelayWord { database: "db:5432/shop".to_owned(), table, state, ..RelayWord::default() }
+        RelayAnnouncement {
+            database: "db:5432/shop".to_owned(),
+            table,
+            state,
+            ..RelayAnnouncement::default()
+        }
     }
 
     #[test]
@@ -252,7 +257,9 @@ mod tests {
     fn metrics_name_the_outbox_and_not_the_process() {
         let (relays, now) = (KnownRelays::default(), Timestamp(0));
         for (name, state, moved) in [("host:1", WORKING, 7), ("host:2", WAITING, 0), ("host:3", WAITING, 0)] {
-            relays.heard((name, ""), RelayWord { moved, ..word_of("public.t", state) }, now).expect("room");
+            relays
+                .heard((name, ""), RelayAnnouncement { moved, ..word_of("public.t", state) }, now)
+                .expect("room");
         }
         let mut registry = Registry::default();
         relays.register(&mut registry, move || now);

@@ -94,7 +94,7 @@ pub(crate) fn all(api: &ApiState) -> Router {
 }
 
 /// What every route does, of this crate and of reports.
-fn documented() -> Vec<Documented> {
+pub(crate) fn documented() -> Vec<Documented> {
     let own = of_the_store().merge(of_the_server()).calls;
     own.into_iter().chain(calls_of_reports()).collect()
 }

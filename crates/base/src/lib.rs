@@ -16,6 +16,7 @@ pub mod id;
 pub mod invariant;
 pub mod limits;
 pub mod log_limit;
+pub mod machine;
 pub mod problem;
 pub mod random;
 pub mod size;

@@ -16,7 +16,7 @@ use super::feed::{Feed, Span};
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
-use view::{SeenCampaign, SeenSlot, SeenSlotResult};
+use view::{CampaignView, SlotResultView, SlotView};
 
 /// What can be done with campaigns.
 #[derive(Debug, Subcommand)]
@@ -102,11 +102,11 @@ impl CampaignAction {
             Self::Set(set) => set.run(api, screen),
             Self::Ls(ListCampaigns { list_flags }) => {
                 let path = Path::of(&["campaigns"]);
-                list::show::<SeenCampaign>(api, screen, &path, list_flags, "no campaigns")
+                list::show::<CampaignView>(api, screen, &path, list_flags, "no campaigns")
             }
             Self::Show(OneCampaign { id }) => {
                 let campaign = api.get(&of(id))?;
-                screen.show(&campaign, || Ok(api.read::<SeenCampaign>(&campaign)?.facts()))
+                screen.show(&campaign, || Ok(api.read::<CampaignView>(&campaign)?.facts()))
             }
             Self::Pause(SeveralCampaigns { ids }) => tell(ids, "pause", "is paused", api, screen),
             Self::Resume(SeveralCampaigns { ids }) => tell(ids, "resume", "goes on", api, screen),
@@ -116,11 +116,11 @@ impl CampaignAction {
             }),
             Self::Slots(ListSlots { id, span, list_flags }) => {
                 let path = span.of(of(id).and(&["slots"]));
-                list::show::<SeenSlot>(api, screen, &path, list_flags, "no slots")
+                list::show::<SlotView>(api, screen, &path, list_flags, "no slots")
             }
             Self::Results(ListSlotResults { id, device, feed, list_flags }) => {
                 let path = of(id).and(&["results"]).with_maybe("device", device.as_ref());
-                feed.show::<SeenSlotResult>(api, screen, path, list_flags, "no results")
+                feed.show::<SlotResultView>(api, screen, path, list_flags, "no results")
             }
             Self::Coverage(coverage) => coverage.run(api, screen),
             Self::Watch(watch) => watch.run(api, screen),
@@ -137,7 +137,7 @@ fn tell(ids: &[String], what: &str, done: &str, api: &Api, screen: &mut Screen) 
 
 /// A campaign that was made or changed just now, with the secret that only this answer has.
 fn show(made: &RawValue, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-    let campaign: SeenCampaign = api.read(made)?;
+    let campaign: CampaignView = api.read(made)?;
     screen.show(made, || Ok(campaign.facts() + &campaign.secret_once()))
 }
 

@@ -1,7 +1,7 @@
 //! `fieldpost channel`: messages to whoever listens now.
 
 use clap::{Args, Subcommand};
-use fieldpost_client::{ChannelNews, SharedChannels};
+use fieldpost_client::{ChannelUpdate, SharedChannels};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -79,7 +79,7 @@ impl ListenToChannels {
         let (mut heard, mut has_listened) = (0, false);
         while self.count.is_none_or(|count| heard < count) {
             match api.wait_for(subscription.next())? {
-                ChannelNews::Message { channel, message } => {
+                ChannelUpdate::Message { channel, message } => {
                     let line = HeardMessage { channel: &channel, message: &message };
                     let line = match screen.is_for_programs() {
                         true => serde_json::to_string(&line).unwrap_or_default(),

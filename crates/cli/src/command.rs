@@ -17,7 +17,7 @@ use super::list::ListFlags;
 use super::screen::Screen;
 use super::table::plain;
 pub(super) use terms::TermFlags;
-use view::SeenCommand;
+use view::CommandView;
 
 /// What can be done with commands.
 #[derive(Debug, Subcommand)]
@@ -81,7 +81,7 @@ impl Command {
             Self::Ls(ls) => ls.run(api, screen),
             Self::Show { id } => {
                 let command = api.get(&of(id))?;
-                screen.show(&command, || Ok(api.read::<SeenCommand>(&command)?.facts()))
+                screen.show(&command, || Ok(api.read::<CommandView>(&command)?.facts()))
             }
             Self::Watch(watch) => watch.run(api, screen),
             Self::Cancel(CommandIds { ids }) => ids.iter().try_for_each(|id| {
@@ -103,7 +103,7 @@ impl LsCommands {
             .with_maybe("status", self.status.as_ref())
             .with_maybe("origin", self.origin.as_ref());
         let path = self.label.iter().fold(path, |path, label| label.narrow(path));
-        self.feed.show::<SeenCommand>(api, screen, path, &self.list_flags, "no commands")
+        self.feed.show::<CommandView>(api, screen, path, &self.list_flags, "no commands")
     }
 }
 

@@ -91,7 +91,8 @@ impl Command {
             Self::Ls(ls) => ls.run(api, screen),
             Self::Show(One { id }) => {
                 let delivery = api.get(&Path::of(&["deliveries", id]))?;
-                screen.show(&delivery, || Ok(api.read::<WithAttempts>(&delivery)?.to_text()))
+                let width = screen.width();
+                screen.show(&delivery, || Ok(api.read::<WithAttempts>(&delivery)?.to_text(width)))
             }
             Self::Retry(Several { ids }) => ids.iter().try_for_each(|id| {
                 api.start(&Path::of(&["deliveries", id, "retry"]))?;

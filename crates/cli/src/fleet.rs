@@ -8,7 +8,7 @@ use super::api::{Api, Path};
 use super::failure::Failure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
-use view::{SeenCounts, SeenFairness, SeenWeight};
+use view::{CountsView, FairnessView, WeightView};
 
 /// What can be asked of the fleet.
 #[derive(Debug, Subcommand)]
@@ -63,15 +63,15 @@ impl FleetAction {
                 let path = selection.of(Path::of(&["fleet", "count"])).with_maybe("by", by.as_ref());
                 let counts = api.get(&path)?;
                 let width = screen.width();
-                screen.show(&counts, || Ok(api.read::<SeenCounts>(&counts)?.text(width)))
+                screen.show(&counts, || Ok(api.read::<CountsView>(&counts)?.text(width)))
             }
             Self::Weights(ListWeights { selection, list_flags }) => {
                 let path = selection.of(Path::of(&["fleet", "weights"]));
-                list::show::<SeenWeight>(api, screen, &path, list_flags, "no devices")
+                list::show::<WeightView>(api, screen, &path, list_flags, "no devices")
             }
             Self::Fairness => {
                 let fairness = api.get(&Path::of(&["fleet", "fairness"]))?;
-                screen.show(&fairness, || Ok(api.read::<SeenFairness>(&fairness)?.facts()))
+                screen.show(&fairness, || Ok(api.read::<FairnessView>(&fairness)?.facts()))
             }
         }
     }

@@ -33,7 +33,7 @@ pub struct ListNotices {
 
 /// A notice.
 #[derive(Deserialize)]
-struct SeenNotice {
+struct NoticeView {
     at: String,
     r#type: String,
     subject: String,
@@ -44,11 +44,11 @@ impl NoticeCommand {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let Self::Ls(ls) = self;
         let path = Path::of(&["notices"]).with_maybe("type", ls.r#type.as_ref());
-        ls.feed.show::<SeenNotice>(api, screen, path, &ls.list_flags, "no notices")
+        ls.feed.show::<NoticeView>(api, screen, path, &ls.list_flags, "no notices")
     }
 }
 
-impl Row for SeenNotice {
+impl Row for NoticeView {
     const HEADINGS: &'static [&'static str] = &["AT", "TYPE", "SUBJECT", "DETAIL"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -61,7 +61,7 @@ impl Row for SeenNotice {
     }
 }
 
-impl Timed for SeenNotice {
+impl Timed for NoticeView {
     fn time(&self) -> &str {
         &self.at
     }

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
-use view::SeenOperation;
+use view::OperationView;
 
 /// What can be done with operations.
 #[derive(Debug, Subcommand)]
@@ -52,11 +52,11 @@ impl OperationCommand {
             Self::Run(run) => run.run(api, screen),
             Self::Ls(ListOperations { list_flags }) => {
                 let path = Path::of(&["operations"]);
-                list::show::<SeenOperation>(api, screen, &path, list_flags, "no operations")
+                list::show::<OperationView>(api, screen, &path, list_flags, "no operations")
             }
             Self::Show(OneOperation { id }) => {
                 let operation = api.get(&of(id))?;
-                screen.show(&operation, || Ok(api.read::<SeenOperation>(&operation)?.facts()))
+                screen.show(&operation, || Ok(api.read::<OperationView>(&operation)?.facts()))
             }
             Self::Cancel(SeveralOperations { ids }) => ids.iter().try_for_each(|id| {
                 api.delete(&of(id))?;

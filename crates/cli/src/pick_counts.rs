@@ -6,7 +6,7 @@ use crate::table::{Cell, FAINT, grouped};
 
 /// How many devices were wanted, and how many picks came to what.
 #[derive(Deserialize)]
-pub(super) struct SeenPickCounts {
+pub(super) struct PickCountsView {
     pub(super) wanted: u64,
     picked: u64,
     pub(super) answered: u64,
@@ -15,7 +15,7 @@ pub(super) struct SeenPickCounts {
     replaced: u64,
 }
 
-impl SeenPickCounts {
+impl PickCountsView {
     /// Every count with its name.
     pub(super) fn named(&self) -> [(&'static str, u64); 6] {
         [

@@ -22,7 +22,7 @@ impl<'a> GivenReceiver<'a> {
 
 /// A receiver as the server shows it.
 #[derive(Deserialize)]
-pub(super) struct SeenReceiver {
+pub(super) struct ReceiverView {
     queue: Option<String>,
     stream: Option<String>,
     url: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct SeenReceiver {
     secret: Option<String>,
 }
 
-impl SeenReceiver {
+impl ReceiverView {
     /// Where it is.
     pub(super) fn place(&self) -> &str {
         let places = [&self.queue, &self.stream, &self.url];

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
-use view::{SeenRollout, SeenRolloutDevice};
+use view::{RolloutDeviceView, RolloutView};
 
 /// What can be done with rollouts.
 #[derive(Debug, Subcommand)]
@@ -76,15 +76,15 @@ impl RolloutAction {
         match self {
             Self::Run(run) => run.run(api, screen),
             Self::Ls(ListRollouts { list_flags }) => {
-                list::show::<SeenRollout>(api, screen, &Path::of(&["rollouts"]), list_flags, "no rollouts")
+                list::show::<RolloutView>(api, screen, &Path::of(&["rollouts"]), list_flags, "no rollouts")
             }
             Self::Show(OneRollout { id }) => {
                 let rollout = api.get(&of(id))?;
-                screen.show(&rollout, || Ok(api.read::<SeenRollout>(&rollout)?.facts()))
+                screen.show(&rollout, || Ok(api.read::<RolloutView>(&rollout)?.facts()))
             }
             Self::Devices(ListRolloutDevices { id, status, list_flags }) => {
                 let path = of(id).and(&["devices"]).with_maybe("status", status.as_ref());
-                list::show::<SeenRolloutDevice>(api, screen, &path, list_flags, "no devices")
+                list::show::<RolloutDeviceView>(api, screen, &path, list_flags, "no devices")
             }
             Self::Watch(watch) => watch.run(api, screen),
             Self::Pause(SeveralRollouts { ids }) => tell(ids, "pause", "is paused", api, screen),

@@ -11,11 +11,15 @@ use super::device::Label;
 use super::failure::Failure;
 use super::feed::Span;
 use super::screen::Screen;
-use super::table::{Cell, Table};
+use super::table::{Cell, Table, grouped};
 use super::when::to_second;
 
 /// The longest bar.
 const BAR_CHARS_MAX: u64 = 40;
+/// In a terminal that has no room for this beside the rest, bars stand in lines of their own.
+const BAR_CHARS_MIN: u64 = 8;
+/// What stands on the line of a bar besides its count.
+const BESIDE_CHARS: usize = "2026-11-21 00:00:00Z".len() + 2 * "  ".len();
 
 /// Count something over time.
 #[derive(Args, Debug)]
@@ -84,7 +88,8 @@ impl Stats {
         }
         let counts = items.iter().map(|item| api.read(item)).collect::<Result<Vec<Count>, _>>()?;
         let is_of_commands = matches!(self.metric, Metric::Commands);
-        screen.tell(&if is_of_commands { statuses(&counts) } else { bars(&counts) })
+        let width = screen.width();
+        screen.tell(&if is_of_commands { statuses(&counts, width) } else { bars(&counts, width) })
     }
 
     fn path(&self) -> Path {
@@ -110,18 +115,21 @@ impl Stats {
 }
 
 /// A row for each count, its bar in proportion to the largest.
-fn bars(counts: &[Count]) -> String {
+fn bars(counts: &[Count], width: Option<usize>) -> String {
     let largest = counts.iter().map(|count| count.count).max().unwrap_or(0).max(1);
+    let beside = BESIDE_CHARS + grouped(largest).len().max("COUNT".len());
+    let room = width.map_or(BAR_CHARS_MAX, |width| width.saturating_sub(beside) as u64);
+    let longest = room.clamp(BAR_CHARS_MIN, BAR_CHARS_MAX);
     let row = |Count { from, count, .. }: &Count| {
-        let length = count.saturating_mul(BAR_CHARS_MAX).div_ceil(largest) as usize;
+        let length = count.saturating_mul(longest).div_ceil(largest) as usize;
         vec![Cell::text(&to_second(from)), Cell::number(*count), Cell::text(&"█".repeat(length))]
     };
     let rows: Vec<_> = counts.iter().map(row).collect();
-    Table::new(&["FROM", "COUNT", ""]).lines(&rows)
+    Table::new(&["FROM", "COUNT", ""]).within(width).lines(&rows)
 }
 
 /// A row for each count of commands: how many were sent, and how many came to each other status.
-fn statuses(counts: &[Count]) -> String {
+fn statuses(counts: &[Count], width: Option<usize>) -> String {
     const STATUSES: [&str; 6] = ["published", "acknowledged", "failed", "expired", "superseded", "cancelled"];
     const HEADINGS: [&str; 8] =
         ["FROM", "SENT", "PUBLISHED", "ACKNOWLEDGED", "FAILED", "EXPIRED", "SUPERSEDED", "CANCELLED"];
@@ -131,7 +139,7 @@ fn statuses(counts: &[Count]) -> String {
         sent.into_iter().chain(STATUSES.map(of)).collect::<Vec<_>>()
     };
     let rows: Vec<_> = counts.iter().map(row).collect();
-    Table::new(&HEADINGS).lines(&rows)
+    Table::new(&HEADINGS).within(width).lines(&rows)
 }
 
 #[cfg(test)]
@@ -142,9 +150,12 @@ mod tests {
     fn a_bar_is_in_proportion_and_only_nothing_has_none() {
         let from = || "2026-11-21T00:00:00.000Z".to_owned();
         let count = |count| Count { from: from(), count, by_status: BTreeMap::new() };
-        let lines = bars(&[count(0), count(1), count(400), count(800)]);
+        let lines = bars(&[count(0), count(1), count(400), count(800)], None);
         let lengths: Vec<_> = lines.lines().skip(1).map(|line| line.matches('█').count()).collect();
         assert_eq!(lengths, [0, 1, 20, 40]);
-        assert_eq!(bars(&[]), "");
+        let narrow = bars(&[count(0), count(1), count(400), count(800)], Some(60));
+        let lengths: Vec<_> = narrow.lines().skip(1).map(|line| line.matches('█').count()).collect();
+        assert_eq!(lengths, [0, 1, 16, 31]);
+        assert_eq!(bars(&[], None), "");
     }
 }

@@ -110,7 +110,8 @@ impl StreamAction {
             }
             Self::Handlers(place) => {
                 let handlers = api.get(&place.below(&["handlers"]))?;
-                screen.show(&handlers, || Ok(api.read::<HandlersView>(&handlers)?.to_text()))
+                let width = screen.width();
+                screen.show(&handlers, || Ok(api.read::<HandlersView>(&handlers)?.to_text(width)))
             }
         }
     }

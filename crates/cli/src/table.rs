@@ -37,12 +37,14 @@ pub(super) struct Cell {
     to_the_right: bool,
     /// Less of it will do where there is no room.
     shortens: bool,
+    /// It goes on in further lines where there is no room.
+    wraps: bool,
 }
 
 impl Cell {
     /// A text as it is.
     pub(super) fn text(text: &str) -> Self {
-        Self { text: plain(text), style: PLAIN, to_the_right: false, shortens: false }
+        Self { text: plain(text), style: PLAIN, to_the_right: false, shortens: false, wraps: false }
     }
 
     /// The beginning of a text that may be long.
@@ -57,6 +59,11 @@ impl Cell {
     /// A text that is shortened only where there is no room.
     pub(super) fn elastic(text: &str) -> Self {
         Self { shortens: true, ..Self::text(text) }
+    }
+
+    /// A text of which nothing may be missing, however narrow the terminal.
+    pub(super) fn whole(text: &str) -> Self {
+        Self { wraps: true, ..Self::text(text) }
     }
 
     /// A number, which stands below the others digit by digit.
@@ -89,6 +96,24 @@ impl Cell {
             cell.text = beginning(&cell.text, width);
         }
         cell
+    }
+
+    /// The same in as many lines of this width as it takes.
+    fn pieces(&self, width: usize) -> Vec<Self> {
+        let (mut pieces, mut piece, mut used) = (Vec::new(), String::new(), 0);
+        for c in self.text.chars() {
+            let taken = c.width().unwrap_or(0);
+            if used > 0 && used + taken > width {
+                pieces.push(std::mem::take(&mut piece));
+                used = 0;
+            }
+            used += taken;
+            piece.push(c);
+        }
+        pieces.push(piece);
+        let Self { style, to_the_right, shortens, wraps, .. } = *self;
+        let of_text = |text| Self { text, style, to_the_right, shortens, wraps };
+        pieces.into_iter().map(of_text).collect()
     }
 
     /// The text with its colour, filled up to a width.
@@ -145,6 +170,7 @@ impl Table {
             style: HEADING,
             to_the_right: cell.to_the_right,
             shortens: false,
+            wraps: false,
         };
         self.headings.iter().zip(below).map(heading).collect()
     }
@@ -153,6 +179,13 @@ impl Table {
     fn row(&self, row: &[Cell]) -> String {
         let lines = self.layout.lines.iter().map(|columns| {
             let indent = if columns.start == 0 { 0 } else { INDENT };
+            if columns.len() == 1
+                && let Some(cell) = row.get(columns.start).filter(|cell| cell.wraps)
+            {
+                let pieces = cell.pieces(self.layout.widths[columns.start]).into_iter();
+                let lines = pieces.map(|piece| format!("{}{}\n", " ".repeat(indent), piece.painted(0)));
+                return lines.collect::<String>();
+            }
             let cells = row.iter().zip(&self.layout.widths).take(columns.end).skip(columns.start);
             let last = columns.len().saturating_sub(1);
             let paint = |(place, (cell, width)): (usize, (&Cell, &usize))| {
@@ -280,6 +313,16 @@ mod tests {
         assert_eq!(seen(&table.lines(&row("a"))), "ID  KIND\na   lock\n");
         assert_eq!(seen(&table.lines(&row("b"))), "b   lock\n");
         assert_eq!(seen(&table.lines(&row("abcdefgh"))), "ID\n  KIND\nabcdefgh\n  lock\n");
+    }
+
+    #[test]
+    fn what_may_not_be_missing_goes_on_in_further_lines() {
+        let rows = [vec![Cell::text("job_1"), Cell::whole("0123456789門abcdefg")]];
+        let table = || Table::new(&["ID", "PAYLOAD"]);
+        let lines = seen(&table().within(Some(13)).lines(&rows));
+        assert_eq!(lines, "ID\n  PAYLOAD\njob_1\n  0123456789\n  門abcdefg\n");
+        let lines = seen(&table().within(Some(26)).lines(&rows));
+        assert_eq!(lines, "ID     PAYLOAD\njob_1  0123456789門abcdefg\n");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use super::feed::Order;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
-pub(super) use view::SeenResult;
-use view::SeenTask;
+pub(super) use view::ResultView;
+use view::TaskView;
 
 /// What can be done with tasks.
 #[derive(Debug, Subcommand)]
@@ -65,11 +65,11 @@ impl TaskAction {
             Self::Run(run) => run.run(api, screen),
             Self::Show(OneTask { id }) => {
                 let task = api.get(&of(id))?;
-                screen.show(&task, || Ok(api.read::<SeenTask>(&task)?.facts()))
+                screen.show(&task, || Ok(api.read::<TaskView>(&task)?.facts()))
             }
             Self::Results(ListResults { id, order, list_flags }) => {
                 let path = of(id).and(&["results"]).with_maybe("order", order.map(Order::as_str));
-                list::show::<SeenResult>(api, screen, &path, list_flags, "no results")
+                list::show::<ResultView>(api, screen, &path, list_flags, "no results")
             }
             Self::Watch(watch) => watch.run(api, screen),
             Self::Cancel(SeveralTasks { ids }) => ids.iter().try_for_each(|id| {

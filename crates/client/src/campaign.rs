@@ -203,7 +203,7 @@ pub struct SlotSummary {
 pub struct Coverage {
     /// All of these devices together.
     #[serde(flatten)]
-    pub all: CoverageFigures,
+    pub all: CoverageSummary,
     /// Those of each value of a key, at most 1,000.
     #[serde(default)]
     pub items: Vec<CoverageItem>,
@@ -220,13 +220,13 @@ pub struct CoverageItem {
     pub value: Option<String>,
     /// The devices that have it.
     #[serde(flatten)]
-    pub figures: CoverageFigures,
+    pub summary: CoverageSummary,
 }
 
 /// How evenly some devices were picked.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[non_exhaustive]
-pub struct CoverageFigures {
+pub struct CoverageSummary {
     /// Devices that match and are connected.
     pub eligible: u64,
     /// Picks.

@@ -21,7 +21,7 @@ use crate::message_stream::{MessageStream, StreamSummary};
 use crate::operation::Operations;
 use crate::path::Path;
 use crate::queue::Queue;
-use crate::queue_stats::{Cursor, FeedPage, Figures, Page};
+use crate::queue_stats::{Cursor, FeedPage, Page, QueueOverview};
 use crate::request::{Answer, Download, Request};
 use crate::retry::{self, Answered, Failed, Repeat};
 use crate::span::Span;
@@ -236,7 +236,7 @@ impl Client {
         &self,
         namespace: Option<&str>,
         after: Option<&Cursor>,
-    ) -> Result<Page<Figures>, Error> {
+    ) -> Result<Page<QueueOverview>, Error> {
         self.list(Path::of(&["queues"]), namespace, after).await
     }
 

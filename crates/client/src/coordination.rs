@@ -6,6 +6,6 @@ mod limiter;
 mod lock;
 
 pub use cache::SharedCache;
-pub use channels::{ChannelNews, ChannelSubscription, SharedChannels};
+pub use channels::{ChannelSubscription, ChannelUpdate, SharedChannels};
 pub use limiter::{LimitAnswer, Limiter};
 pub use lock::{LockGuard, LockState, NamedLock};

@@ -44,7 +44,7 @@ mod trust;
 mod worker;
 
 pub use campaign::{
-    Campaign, CampaignId, CampaignPlan, Campaigns, Coverage, CoverageFigures, CoverageItem, SlotSummary,
+    Campaign, CampaignId, CampaignPlan, Campaigns, Coverage, CoverageItem, CoverageSummary, SlotSummary,
 };
 pub use campaign_change::{CampaignChange, CampaignField};
 pub use client::{Builder, Client};
@@ -52,7 +52,7 @@ pub use command::{Command, CommandId, CommandStatus, DesiredEntry, LateAnswer, N
 pub use commands::{CommandFilter, Commands};
 pub use consumer::{Acked, Consumer, Retry, Want};
 pub use coordination::{
-    ChannelNews, ChannelSubscription, LimitAnswer, Limiter, LockGuard, LockState, NamedLock, SharedCache,
+    ChannelSubscription, ChannelUpdate, LimitAnswer, Limiter, LockGuard, LockState, NamedLock, SharedCache,
     SharedChannels,
 };
 pub use copy::{CopySummary, CopyTerms, MessageCopy, MessageReceipt};
@@ -74,7 +74,7 @@ pub use producer::{NodeAppend, ProducerError, StreamProducer};
 pub use publish::{Change, NewJob, OnConflict, Published, Schedule};
 pub use queue::{Alias, Queue, Which};
 pub use queue_control::{ControlState, QueueControl};
-pub use queue_stats::{Cursor, FeedPage, Figures, Order, Page, QueueFlow, Settings};
+pub use queue_stats::{Cursor, FeedPage, Order, Page, QueueFlow, QueueOverview, Settings};
 pub use request::{Answer, Download, Request};
 pub use stream_config::{BlockConfig, FullChoice, KeepConfig, MoveConfig, SaveChoice, StreamConfig};
 pub use subscription::{

@@ -17,7 +17,7 @@ use crate::job::{DeadJob, Held, Job, JobId, Seen, State};
 use crate::path::Path;
 use crate::publish::{Change, NewJob, Published};
 use crate::queue_control::QueueControl;
-use crate::queue_stats::{Cursor, Figures, Page, Settings};
+use crate::queue_stats::{Cursor, Page, QueueOverview, Settings};
 use crate::request::Request;
 use crate::retry::{Repeat, idempotency_key};
 use crate::worker::Worker;
@@ -207,7 +207,7 @@ impl Queue {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn figures(&self) -> Result<Figures, Error> {
+    pub async fn overview(&self) -> Result<QueueOverview, Error> {
         self.client.fetch(&Request::new(Method::GET, self.path(&[])), Repeat::Harmless).await
     }
 

@@ -9,7 +9,7 @@ use crate::span::maybe_span;
 /// How a queue stands.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[non_exhaustive]
-pub struct Figures {
+pub struct QueueOverview {
     /// Its namespace.
     pub namespace: String,
     /// Its name there.
@@ -132,7 +132,7 @@ mod tests {
                 r#"{{"namespace":"shop","queue":"mail","scheduled":0,"ready":2,"reserved":1,"dead":0,
                 "oldest_ready_ms":null,{rates}"paused":false,"settings":{{}}}}"#
             );
-            serde_json::from_str::<Figures>(&text).expect("figures").rates
+            serde_json::from_str::<QueueOverview>(&text).expect("figures").rates
         };
         let told = figures(r#""rates":{"published":0.5,"consumed":12,"acked":0.48},"#);
         assert_eq!(told, QueueFlow { published: 0.5, consumed: 12.0, acked: 0.48 });

@@ -22,6 +22,6 @@ mod name;
 
 pub use cache::{ByteCache, CacheStats, CachedValue};
 pub use channels::{ChannelEvent, ChannelListener, ChannelPatterns, Channels, TooManyListeners};
-pub use limits::{LimitAsked, LimitDecision, LimitKind, LimitPage, LimitShown, LimitTable, TooManyLimits};
-pub use locks::{LockAsked, LockBounds, LockGrant, LockRefused, LockShown, LockStep, LockTable};
+pub use limits::{LimitDecision, LimitKind, LimitPage, LimitRequest, LimitStatus, LimitTable, TooManyLimits};
+pub use locks::{LockBounds, LockGrant, LockRefused, LockRequest, LockStatus, LockStep, LockTable};
 pub use name::CoordinationName;

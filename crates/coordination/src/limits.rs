@@ -51,7 +51,7 @@ impl LimitKind {
 
 /// What a caller asks.
 #[derive(Clone, Copy, Debug)]
-pub struct LimitAsked {
+pub struct LimitRequest {
     /// How much may come in `per`.
     pub limit: u64,
     /// The span; not zero.
@@ -86,7 +86,7 @@ pub struct LimitDecision {
 
 /// A limit as it was asked last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitShown {
+pub struct LimitStatus {
     /// Its place.
     pub name: CoordinationName,
     /// How it counts.
@@ -157,7 +157,7 @@ impl LimitTable {
     pub fn ask(
         &self,
         name: &CoordinationName,
-        asked: &LimitAsked,
+        asked: &LimitRequest,
         now: Timestamp,
     ) -> Result<LimitDecision, TooManyLimits> {
         let place = hash::derived(hash::derived(0, name.namespace().as_bytes()), name.name().as_bytes());
@@ -176,7 +176,7 @@ impl LimitTable {
 
     /// Limits that are used, in order of namespace and name.
     #[must_use]
-    pub fn list(&self, page: LimitPage<'_>, now: Timestamp) -> Vec<LimitShown> {
+    pub fn list(&self, page: LimitPage<'_>, now: Timestamp) -> Vec<LimitStatus> {
         let LimitPage { namespace, after, limit } = page;
         let mut found = BTreeMap::new();
         for shard in &self.shards {
@@ -227,12 +227,12 @@ impl PopIfDue for BinaryHeap<Reverse<(Timestamp, CoordinationName)>> {
 }
 
 impl LimitState {
-    fn new(asked: &LimitAsked, now: Timestamp) -> Self {
+    fn new(asked: &LimitRequest, now: Timestamp) -> Self {
         let latest = LimitCounter::beside(&[], asked, now);
         Self { limit: asked.limit, asked_at: now, latest, others: Vec::new() }
     }
 
-    fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
+    fn ask(&mut self, asked: &LimitRequest, now: Timestamp) -> LimitDecision {
         let now = now.max(self.asked_at);
         (self.limit, self.asked_at) = (asked.limit, now);
         if !self.latest.is_of(asked) {
@@ -246,7 +246,7 @@ impl LimitState {
     }
 
     /// It is asked in another way than the last time.
-    fn turn_to(&mut self, asked: &LimitAsked, now: Timestamp) {
+    fn turn_to(&mut self, asked: &LimitRequest, now: Timestamp) {
         let known = self.others.iter().position(|other| other.is_of(asked));
         let next = match known {
             Some(place) => self.others.remove(place),
@@ -266,10 +266,10 @@ impl LimitState {
         self.others.iter().map(LimitCounter::unused_at).fold(self.latest.unused_at(), Timestamp::max)
     }
 
-    fn shown(&self, name: &CoordinationName, now: Timestamp) -> LimitShown {
+    fn shown(&self, name: &CoordinationName, now: Timestamp) -> LimitStatus {
         let Self { limit, latest, .. } = self;
         let remaining = limit.saturating_sub(latest.used(now));
-        LimitShown { name: name.clone(), kind: latest.kind(), limit: *limit, per: latest.per(), remaining }
+        LimitStatus { name: name.clone(), kind: latest.kind(), limit: *limit, per: latest.per(), remaining }
     }
 }
 

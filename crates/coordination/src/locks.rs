@@ -25,7 +25,7 @@ pub struct LockBounds {
 
 /// What a caller asks for.
 #[derive(Clone, Debug)]
-pub struct LockAsked {
+pub struct LockRequest {
     /// The lock.
     pub name: CoordinationName,
     /// Who wants to hold it.
@@ -64,7 +64,7 @@ pub enum LockRefused {
 
 /// A lock as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockShown {
+pub struct LockStatus {
     /// The lock.
     pub name: CoordinationName,
     /// Who holds it, and until when.
@@ -190,11 +190,11 @@ impl<W> LockTable<W> {
     /// Gives the lock to a caller, or has it wait, or refuses it. `None` where it waits.
     pub fn acquire(
         &mut self,
-        asked: LockAsked,
+        asked: LockRequest,
         caller: W,
         step: &mut LockStep<'_, W>,
     ) -> Option<(W, Result<LockGrant, LockRefused>)> {
-        let LockAsked { name, owner, ttl, until, ticket } = asked;
+        let LockRequest { name, owner, ttl, until, ticket } = asked;
         self.expire(&name, step);
         let held = self.locks.get(&name).and_then(|lock| lock.holder.as_ref());
         match held {
@@ -267,10 +267,10 @@ impl<W> LockTable<W> {
 
     /// A lock as it stands.
     #[must_use]
-    pub fn show(&self, name: &CoordinationName, now: Timestamp) -> LockShown {
+    pub fn show(&self, name: &CoordinationName, now: Timestamp) -> LockStatus {
         match self.locks.get(name) {
             Some(lock) => shown(name, lock, now),
-            None => LockShown { name: name.clone(), holder: None, fence: 0, waiting: 0 },
+            None => LockStatus { name: name.clone(), holder: None, fence: 0, waiting: 0 },
         }
     }
 
@@ -279,7 +279,7 @@ impl<W> LockTable<W> {
         &'a self,
         after: Option<&CoordinationName>,
         now: Timestamp,
-    ) -> impl Iterator<Item = LockShown> + use<'a, W> {
+    ) -> impl Iterator<Item = LockStatus> + use<'a, W> {
         use std::ops::Bound::{Excluded, Unbounded};
 
         let from = after.map_or(Unbounded, |after| Excluded(after.clone()));
@@ -401,9 +401,9 @@ impl<W> LockTable<W> {
     }
 }
 
-fn shown<W>(name: &CoordinationName, lock: &KnownLock<W>, now: Timestamp) -> LockShown {
+fn shown<W>(name: &CoordinationName, lock: &KnownLock<W>, now: Timestamp) -> LockStatus {
     let holder = lock.holder.as_ref().filter(|holder| holder.expires_at > now);
-    LockShown {
+    LockStatus {
         name: name.clone(),
         holder: holder.map(|holder| (holder.owner.clone(), holder.expires_at)),
         fence: lock.fence,

@@ -18,7 +18,7 @@ use crate::places::{BatchPlace, BatchPlaces};
 
 /// A stream of this server.
 #[derive(Clone, Debug)]
-pub struct EndHere {
+pub struct LocalStream {
     engine: Engine,
     stream: StreamName,
     places: BatchPlaces,
@@ -26,12 +26,12 @@ pub struct EndHere {
 
 /// The row of a copy in this server.
 #[derive(Debug)]
-pub struct HomeHere {
+pub struct LocalCopy {
     engine: Engine,
     target: CopyTarget,
 }
 
-impl EndHere {
+impl LocalStream {
     /// A stream of this server.
     #[must_use]
     pub fn new(engine: &Engine, stream: StreamName, places: &BatchPlaces) -> Self {
@@ -83,7 +83,7 @@ impl EndHere {
     }
 }
 
-impl StreamEnd for EndHere {
+impl StreamEnd for LocalStream {
     async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
         let (place, read) = self.durable(ask).await?;
         let mut page = SourcePage::of(&read);
@@ -111,7 +111,7 @@ const LEFT_OUT: u64 = 10_000;
 /// or so long after fewer of them.
 const LEFT_OUT_TOLD_AFTER: Duration = Duration::from_secs(1);
 
-impl HomeHere {
+impl LocalCopy {
     /// The row of a copy.
     #[must_use]
     pub fn new(engine: &Engine, target: CopyTarget) -> Self {
@@ -119,7 +119,7 @@ impl HomeHere {
     }
 }
 
-impl CopyHome for HomeHere {
+impl CopyHome for LocalCopy {
     async fn row(&self) -> Result<StreamCopy, Problem> {
         self.engine.streams().copy_row(&self.target.key).await
     }

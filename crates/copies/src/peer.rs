@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::Engine;
-use engine::nodes::NodeShown;
+use engine::nodes::NodeStatus;
 use engine::records::PeerNode;
 use engine::streams::{PeerIdentity, StreamName, TransferReader};
 use http_body_util::Full;
@@ -39,7 +39,7 @@ pub struct NodeLines {
 
 /// A stream of another node.
 #[derive(Clone, Debug)]
-pub struct EndThere {
+pub struct PeerStream {
     lines: Arc<NodeLines>,
     node: Box<str>,
     stream: StreamName,
@@ -69,7 +69,7 @@ impl NodeLines {
     ) -> Result<NodeAnswer, CopyFailure> {
         let refused = |what: String| CopyFailure::new(CopyFailureKind::Refused, what);
         let nodes = self.engine.nodes();
-        let Some(NodeShown { node, .. }) = nodes.get(name) else {
+        let Some(NodeStatus { node, .. }) = nodes.get(name) else {
             return Err(refused(format!("there is no node {name}")));
         };
         let mut request = make(&node).map_err(|error| refused(error.to_string()))?;
@@ -104,7 +104,7 @@ pub(crate) fn url_of(node: &PeerNode, path: &str) -> String {
     format!("{}{path}", node.url.trim_end_matches('/'))
 }
 
-impl EndThere {
+impl PeerStream {
     /// A stream of a node, by its name here.
     #[must_use]
     pub fn new(lines: &Arc<NodeLines>, node: Box<str>, stream: StreamName) -> Self {
@@ -116,7 +116,7 @@ impl EndThere {
     }
 }
 
-impl StreamEnd for EndThere {
+impl StreamEnd for PeerStream {
     async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
         let path = self.path(&query_of(&ask));
         let make = |node: &PeerNode| {

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::ends::{CopyBatch, CopyFailure, PageAsk, SinkAnswer, SourcePage, StreamEnd};
-use crate::here::EndHere;
+use crate::here::LocalStream;
 use crate::peer::{NodeLines, checked, counted, foreign, url_of};
 
 /// What stands for the stream at the other end: reports have none. It is the same for ever, because
@@ -40,8 +40,8 @@ const READ_MIN: usize = REPORT_IDS_KEPT;
 
 /// The stream with what was gathered, as pages of lines.
 #[derive(Clone, Debug)]
-pub struct ReportsHere {
-    stream: EndHere,
+pub struct LocalReports {
+    stream: LocalStream,
     /// Messages to read next: of few devices only some go together, and the rest of a page would be
     /// read again.
     next_read: Arc<AtomicUsize>,
@@ -49,7 +49,7 @@ pub struct ReportsHere {
 
 /// The reports of another node.
 #[derive(Clone, Debug)]
-pub struct ReportsThere {
+pub struct PeerReports {
     lines: Arc<NodeLines>,
     node: Box<str>,
     /// Lines of the log about reports that it refused.
@@ -70,15 +70,15 @@ struct ReportLines {
     last: Option<u64>,
 }
 
-impl ReportsHere {
+impl LocalReports {
     /// The reports in a stream.
     #[must_use]
-    pub fn new(stream: EndHere) -> Self {
+    pub fn new(stream: LocalStream) -> Self {
         Self { stream, next_read: Arc::new(AtomicUsize::new(READ_MIN)) }
     }
 }
 
-impl ReportsThere {
+impl PeerReports {
     /// The reports of a node, by its name here.
     #[must_use]
     pub fn new(lines: &Arc<NodeLines>, node: Box<str>) -> Self {
@@ -90,7 +90,7 @@ impl ReportsThere {
     }
 }
 
-impl StreamEnd for ReportsHere {
+impl StreamEnd for LocalReports {
     async fn page(&self, mut ask: PageAsk) -> Result<SourcePage, CopyFailure> {
         ask.limit = ask.limit.min(self.next_read.load(Relaxed));
         let (place, read) = self.stream.durable(ask).await?;
@@ -106,7 +106,7 @@ impl StreamEnd for ReportsHere {
     }
 }
 
-impl StreamEnd for ReportsThere {
+impl StreamEnd for PeerReports {
     /// Nothing is read there: it is asked so that a copy knows whom it speaks with.
     async fn page(&self, ask: PageAsk) -> Result<SourcePage, CopyFailure> {
         let (body, identity) = (Bytes::new(), self.identity());
@@ -150,7 +150,7 @@ impl StreamEnd for ReportsThere {
     }
 }
 
-impl ReportsThere {
+impl PeerReports {
     /// Up to the log's limit: a device that is not known there is refused with each report.
     fn note_refused(&self, refused: u64, why: &str) {
         let Some(left_out) = self.noted.take((), Instant::now()) else { return };

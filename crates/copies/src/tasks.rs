@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 
 use crate::ends::{CopyFailureKind, CopyHome, PageAsk, StreamEnd};
 use crate::gathered_reports::bring_gathered;
-use crate::here::{EndHere, HomeHere};
-use crate::peer::{EndThere, NodeLines};
+use crate::here::{LocalCopy, LocalStream};
+use crate::peer::{NodeLines, PeerStream};
 use crate::places::BatchPlaces;
-use crate::reports::{ReportsHere, ReportsThere};
+use crate::reports::{LocalReports, PeerReports};
 use crate::run::run_copy;
 
 /// How often nodes are asked whether they are there; those that a copy speaks with are known
@@ -73,7 +73,7 @@ pub async fn run_copies(engine: Engine, mut shutdown: watch::Receiver<bool>) {
 async fn run_one(engine: Engine, (lines, places): (Arc<NodeLines>, BatchPlaces), target: CopyTarget) {
     let seed = hash::derived(target.generation, target.key.copy.as_bytes());
     let CopyKey { stream, copy } = target.key.clone();
-    let home = HomeHere::new(&engine, target);
+    let home = LocalCopy::new(&engine, target);
     let row = loop {
         match home.row().await {
             Ok(row) => break row,
@@ -87,25 +87,25 @@ async fn run_one(engine: Engine, (lines, places): (Arc<NodeLines>, BatchPlaces),
     // Another direction or another end is another generation.
     let gone = match (row.direction, other_name(&row)) {
         _ if row.reports.is_some() => {
-            let here = ReportsHere::new(EndHere::new(&engine, stream.clone(), &places));
-            run_copy(&home, &here, &ReportsThere::new(&lines, row.node), seed).await
+            let here = LocalReports::new(LocalStream::new(&engine, stream.clone(), &places));
+            run_copy(&home, &here, &PeerReports::new(&lines, row.node), seed).await
         }
         (_, None) => return,
         (direction, Some(other)) => {
-            let here = EndHere::new(&engine, stream.clone(), &places);
+            let here = LocalStream::new(&engine, stream.clone(), &places);
             let is_self = *row.node == *StreamCopy::SELF;
             match (direction, is_self) {
                 (CopyDirection::To, true) => {
-                    run_copy(&home, &here, &EndHere::new(&engine, other, &places), seed).await
+                    run_copy(&home, &here, &LocalStream::new(&engine, other, &places), seed).await
                 }
                 (CopyDirection::From, true) => {
-                    run_copy(&home, &EndHere::new(&engine, other, &places), &here, seed).await
+                    run_copy(&home, &LocalStream::new(&engine, other, &places), &here, seed).await
                 }
                 (CopyDirection::To, false) => {
-                    run_copy(&home, &here, &EndThere::new(&lines, row.node, other), seed).await
+                    run_copy(&home, &here, &PeerStream::new(&lines, row.node, other), seed).await
                 }
                 (CopyDirection::From, false) => {
-                    run_copy(&home, &EndThere::new(&lines, row.node, other), &here, seed).await
+                    run_copy(&home, &PeerStream::new(&lines, row.node, other), &here, seed).await
                 }
             }
         }
@@ -140,7 +140,7 @@ async fn answer(ask: PeerAsk, lines: Arc<NodeLines>) {
         bytes_max: 1,
         waits: false,
     };
-    let told = match EndThere::new(&lines, node, stream).page(page).await {
+    let told = match PeerStream::new(&lines, node, stream).page(page).await {
         Ok(page) => page.newest,
         Err(failure) if failure.kind == CopyFailureKind::NotThere => 0,
         Err(_) => return,

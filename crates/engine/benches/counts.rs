@@ -12,8 +12,8 @@ use base::{
 };
 use engine::context::EngineContext;
 use engine::devices::effect::DeviceEffect;
-use engine::devices::input::{Addressed, Input, LinkedClient};
-use engine::devices::partition::Partition;
+use engine::devices::input::{Addressed, DeviceInput, LinkedClient};
+use engine::devices::partition::DevicePartition;
 use engine::intake::SlicePart;
 use engine::kernel::fetch::FromStore;
 use engine::kernel::machine::{Machine, Moment, Step};
@@ -28,11 +28,11 @@ const REPORTS: u32 = 64;
 const NOW: Timestamp = Timestamp(1_795_219_200_000);
 
 struct Scene {
-    partition: Partition,
+    partition: DevicePartition,
     /// A step over reports of known devices reads nothing of it.
     store: Arc<MemoryStore>,
     /// What the step will be given.
-    input: Option<Input>,
+    input: Option<DeviceInput>,
     pending: Option<Pending>,
 }
 
@@ -52,10 +52,10 @@ impl Scene {
         let context = EngineContext::new(Arc::clone(&store) as _, clock, &settings);
         let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
         let opened =
-            Partition::load(&*store, PartitionId(0), &settings, Process(1), moment, &context.devices);
+            DevicePartition::load(&*store, PartitionId(0), &settings, Process(1), moment, &context.devices);
         let partition = opened.expect("an empty store loads").partition;
         let mut scene = Self { partition, store, input: None, pending: None };
-        scene.step(vec![Input::Attend { way: WayIn::Mqtt, attended: true }]);
+        scene.step(vec![DeviceInput::Attend { way: WayIn::Mqtt, attended: true }]);
         for first in (0..DEVICES).step_by(500) {
             scene.register(first..first + 500, linked, &settings);
             let (inputs, _pending) = reports(first..first + 500, 0.0);
@@ -69,25 +69,25 @@ impl Scene {
         let create = |number| {
             let device = NewDevice { id: id(number).to_string(), ..NewDevice::default() };
             let (reply, _answer) = Reply::new();
-            Input::CreateDevice { device: Box::new(device.check(&rules).expect("a device")), reply }
+            DeviceInput::CreateDevice { device: Box::new(device.check(&rules).expect("a device")), reply }
         };
         self.step(numbers.clone().map(create).collect());
         if linked {
             let link = |number| {
                 let (reply, _answer) = Reply::new();
-                Input::Link { id: id(number), client: client(), linked: true, reply }
+                DeviceInput::Link { id: id(number), client: client(), linked: true, reply }
             };
             self.step(numbers.map(link).collect());
         }
     }
 
     /// Steps until nothing is left to do; everything is durable at once.
-    fn step(&mut self, inputs: Vec<Input>) {
+    fn step(&mut self, inputs: Vec<DeviceInput>) {
         let mut inputs = inputs.into_iter();
         while self.one_step(&mut inputs).more || inputs.len() > 0 {}
     }
 
-    fn one_step(&mut self, inputs: &mut dyn Iterator<Item = Input>) -> Step<DeviceEffect> {
+    fn one_step(&mut self, inputs: &mut dyn Iterator<Item = DeviceInput>) -> Step<DeviceEffect> {
         let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
         let fetch = FromStore::new(&*self.store, PartitionId(0));
         let mut step = self.partition.step(moment, inputs, &fetch).expect("memory can be read");
@@ -100,7 +100,7 @@ impl Scene {
     }
 }
 
-fn reports(numbers: impl Iterator<Item = u32>, value: f64) -> (Input, Pending) {
+fn reports(numbers: impl Iterator<Item = u32>, value: f64) -> (DeviceInput, Pending) {
     let addressed = |(index, number)| {
         let device = id(number);
         let hash = hash::device_hash(device.as_str());
@@ -110,7 +110,7 @@ fn reports(numbers: impl Iterator<Item = u32>, value: f64) -> (Input, Pending) {
     let reports: Vec<_> = (0..).zip(numbers).map(addressed).collect();
     let (pending, mut parts) = SlicePart::split(reports.len() as u32, 1);
     let part = parts.next().expect("one part");
-    (Input::Reports { way: WayIn::Mqtt, reports, part }, pending)
+    (DeviceInput::Reports { way: WayIn::Mqtt, reports, part }, pending)
 }
 
 /// Every device said 0; 64 of them will say `value`.

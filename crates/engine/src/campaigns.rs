@@ -33,7 +33,7 @@ pub use coverage::CampaignCoverage;
 pub use effect::{CampaignWarning, CampaignsContext, CampaignsEffect};
 pub use ends::TaskEndDue;
 pub use fleet::FleetView;
-pub use input::{CampaignCall, CampaignsInput, PickNews, PresentCampaign, ShareNow, TaskCall};
+pub use input::{CampaignCall, CampaignsInput, PickUpdate, PresentCampaign, ShareNow, TaskCall};
 pub use links::{OrderKind, PickMove, PickOrder, PickOrderOutcome, PickReport, PickStanding};
 pub use machine::{CampaignMachine, unknown_campaign, unknown_task};
 pub use search::{FoundDevices, PickSearch};

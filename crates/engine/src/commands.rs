@@ -11,7 +11,7 @@ use base::{DeviceId, EntityId, Kind, Problem, Timestamp};
 use records::{Command, CommandState, OutcomeReceiver, Wish};
 use tokio::time::timeout;
 
-use crate::devices::input::{CommandInput, Input, Repeatable};
+use crate::devices::input::{CommandInput, DeviceInput, Repeatable};
 use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
 use crate::{Engine, Form};
@@ -112,7 +112,7 @@ impl Commands {
     ) -> Result<Arc<[u8]>, Problem> {
         let partition = self.engine.partition_of_device(&device);
         let act = Repeatable::SendCommand(device, Box::new(command), form);
-        partition.ask(|reply| Input::Repeatable { act, reply }).await?
+        partition.ask(|reply| DeviceInput::Repeatable { act, reply }).await?
     }
 
     /// Calls a command off.
@@ -138,7 +138,7 @@ impl Commands {
     /// 422 `idempotency_key_reused`.
     pub async fn retry_as(&self, id: EntityId, form: Form<()>) -> Result<Arc<[u8]>, Problem> {
         let act = Repeatable::RetryCommand(id, form);
-        self.engine.partition_of_entity(id).ask(|reply| Input::Repeatable { act, reply }).await?
+        self.engine.partition_of_entity(id).ask(|reply| DeviceInput::Repeatable { act, reply }).await?
     }
 
     /// The command once it has ended; `None` when the time is over before.

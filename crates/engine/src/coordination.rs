@@ -16,8 +16,8 @@ use futures_util::future::{BoxFuture, FutureExt, ready};
 use crate::Engine;
 
 pub use coordination::{
-    CacheStats, CachedValue, ChannelEvent, ChannelListener, ChannelPatterns, CoordinationName, LimitAsked,
-    LimitDecision, LimitKind, LimitPage, LimitShown, LockAsked, LockGrant, LockShown,
+    CacheStats, CachedValue, ChannelEvent, ChannelListener, ChannelPatterns, CoordinationName, LimitDecision,
+    LimitKind, LimitPage, LimitRequest, LimitStatus, LockGrant, LockRequest, LockStatus,
 };
 
 /// How much everyday coordination keeps. Its default is that of the contract.
@@ -71,12 +71,12 @@ pub trait EphemeralStore: Send + Sync {
     fn ask(
         &self,
         name: &CoordinationName,
-        asked: &LimitAsked,
+        asked: &LimitRequest,
         now: Timestamp,
     ) -> BoxFuture<'_, Result<LimitDecision, Problem>>;
 
     /// Limits that are used, in order of namespace and name.
-    fn limits(&self, page: LimitPage<'_>, now: Timestamp) -> Vec<LimitShown>;
+    fn limits(&self, page: LimitPage<'_>, now: Timestamp) -> Vec<LimitStatus>;
 
     /// Gives a message to whoever listens; answers to how many.
     fn publish(&self, channel: &CoordinationName, message: &Bytes) -> BoxFuture<'_, usize>;
@@ -125,7 +125,7 @@ impl EphemeralStore for ProcessMemory {
     fn ask(
         &self,
         name: &CoordinationName,
-        asked: &LimitAsked,
+        asked: &LimitRequest,
         now: Timestamp,
     ) -> BoxFuture<'_, Result<LimitDecision, Problem>> {
         let answer = self.limits.ask(name, asked, now).map_err(|_| {
@@ -135,7 +135,7 @@ impl EphemeralStore for ProcessMemory {
         ready(answer).boxed()
     }
 
-    fn limits(&self, page: LimitPage<'_>, now: Timestamp) -> Vec<LimitShown> {
+    fn limits(&self, page: LimitPage<'_>, now: Timestamp) -> Vec<LimitStatus> {
         self.limits.list(page, now)
     }
 
@@ -230,7 +230,7 @@ impl Coordination {
     pub async fn ask_limit(
         &self,
         name: &CoordinationName,
-        asked: &LimitAsked,
+        asked: &LimitRequest,
     ) -> Result<LimitDecision, Problem> {
         if asked.limit == 0 || asked.cost == 0 || asked.cost > asked.limit {
             let detail = format!("cost is {}; it must be 1 to limit, which is {}", asked.cost, asked.limit);
@@ -246,7 +246,7 @@ impl Coordination {
     /// Limits that are used, in order of namespace and name. It looks at all of them: for a thread
     /// that may.
     #[must_use]
-    pub fn limits(&self, page: LimitPage<'_>) -> Vec<LimitShown> {
+    pub fn limits(&self, page: LimitPage<'_>) -> Vec<LimitStatus> {
         self.store().limits(page, self.now())
     }
 

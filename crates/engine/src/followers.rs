@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use crate::Engine;
 use index::FollowerIndex;
 use live::{LIVE_MAX, Touched, WatchTarget};
-use registry::RegistryNews;
+use registry::RegistryUpdate;
 
 /// Callers that follow a single feed, at the same time.
 const FOLLOWERS_MAX: usize = 1_024;
@@ -340,12 +340,12 @@ impl Followers {
     }
 
     /// What a batch of the registry will have for followers; `None` while nobody watches it.
-    pub(crate) fn registry_news(&self, batch: &Batch) -> Option<RegistryNews> {
-        (self.watch_registry.load(Ordering::SeqCst) > 0).then(|| RegistryNews::of(batch))
+    pub(crate) fn registry_news(&self, batch: &Batch) -> Option<RegistryUpdate> {
+        (self.watch_registry.load(Ordering::SeqCst) > 0).then(|| RegistryUpdate::of(batch))
     }
 
     /// Rows of the registry have changed, and that is durable.
-    pub(crate) fn registry_changed(&self, news: RegistryNews) {
+    pub(crate) fn registry_changed(&self, news: RegistryUpdate) {
         if !news.is_empty() && self.watch_registry.load(Ordering::SeqCst) > 0 {
             self.index.tell_of_rows(|rows| news.has(rows));
         }

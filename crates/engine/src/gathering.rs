@@ -190,7 +190,7 @@ impl Gatherings {
         }
     }
 
-    pub(crate) fn figures(&self) -> GatheringCounts {
+    pub(crate) fn counts(&self) -> GatheringCounts {
         let mut waiting = GatheredBacklog::default();
         for of in &self.partitions {
             waiting.reports += of.reports.load(Ordering::Relaxed);
@@ -247,6 +247,6 @@ mod tests {
         assert!(gatherings.room(PartitionId(0)).now_or_never().is_some(), "another partition has room");
         set_backlog(GATHERED_BYTES_MAX - 1);
         assert!((&mut room).now_or_never().is_some());
-        assert_eq!(gatherings.figures().backpressured, 1);
+        assert_eq!(gatherings.counts().backpressured, 1);
     }
 }

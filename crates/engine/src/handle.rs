@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::campaigns::CampaignsInput;
 use crate::context::EngineContext;
-use crate::devices::input::{Addressed, Input, LinkedClient, RefusedMessage};
+use crate::devices::input::{Addressed, DeviceInput, LinkedClient, RefusedMessage};
 use crate::devices::intake::{Mirror, Pending, Slice, SlicePart};
 use crate::followers::Followers;
 use crate::kernel::feed_clock::FeedClock;
@@ -38,6 +38,7 @@ mod nodes;
 mod notices;
 mod operations;
 mod portals;
+mod quarantine;
 mod queues;
 mod rollouts;
 mod start;
@@ -61,7 +62,7 @@ impl std::fmt::Debug for Engine {
 struct SharedEngine {
     settings: Arc<Settings>,
     context: EngineContext,
-    partitions: Vec<PartitionHandle<Input>>,
+    partitions: Vec<PartitionHandle<DeviceInput>>,
     queues: Vec<PartitionHandle<QueueInput>>,
     registry: PartitionHandle<RegistryInput>,
     campaigns: PartitionHandle<CampaignsInput>,
@@ -206,7 +207,7 @@ impl Engine {
                 }
             }
             let Some(part) = parts.next() else { break };
-            partition.send(Input::Reports { way, reports, part }).await?;
+            partition.send(DeviceInput::Reports { way, reports, part }).await?;
         }
         Ok(pending.keeping(refused, self.intake(way), received))
     }
@@ -219,7 +220,10 @@ impl Engine {
         messages: Vec<RefusedMessage>,
     ) -> Result<(), NotAccepting> {
         let partition = &self.shared.partitions[usize::from(self.partition_of(routing).0)];
-        partition.ask(|reply| Input::Quarantine { way, messages, reply }).await
+        for messages in quarantine::pieces(messages) {
+            partition.ask(|reply| DeviceInput::Quarantine { way, messages, reply }).await?;
+        }
+        Ok(())
     }
 
     /// Keeps a refused report no longer. 404 `unknown_quarantined` if it is not there.
@@ -228,7 +232,7 @@ impl Engine {
     /// See [`Engine::create_client`].
     pub async fn discard_quarantined(&self, id: EntityId) -> Result<(), Problem> {
         let partition = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
-        partition.ask(|reply| Input::Discard { id, reply }).await?
+        partition.ask(|reply| DeviceInput::Discard { id, reply }).await?
     }
 
     /// Gives a client another secret, which the answer shows; the one before is signed with too for
@@ -245,7 +249,7 @@ impl Engine {
         self.shared.attended[way.index()].store(attended, Ordering::SeqCst);
         for partition in &self.shared.partitions {
             // A partition that takes nothing more notices no silence either.
-            let _not_accepting = partition.send(Input::Attend { way, attended }).await;
+            let _not_accepting = partition.send(DeviceInput::Attend { way, attended }).await;
         }
     }
 
@@ -302,7 +306,7 @@ impl Engine {
     /// Unlinks a client that is gone everywhere, some devices at a time.
     async fn sweep(&self, client: Incarnation) -> Result<(), NotAccepting> {
         for partition in &self.shared.partitions {
-            while partition.ask(|reply| Input::SweepClient { client, reply }).await? {}
+            while partition.ask(|reply| DeviceInput::SweepClient { client, reply }).await? {}
         }
         Ok(())
     }
@@ -313,7 +317,7 @@ impl Engine {
     /// See [`Engine::create_client`].
     pub async fn create_device(&self, device: NewDevice) -> Result<Device, Problem> {
         let device = Box::new(device.check(&self.shared.settings.registry_rules())?);
-        self.partition_with(device.id()).ask(|reply| Input::CreateDevice { device, reply }).await?
+        self.partition_with(device.id()).ask(|reply| DeviceInput::CreateDevice { device, reply }).await?
     }
 
     /// Imports up to 1,000 devices ([`base::limits::SLICE_REPORTS_MAX`]): what became of each, in
@@ -340,7 +344,7 @@ impl Engine {
     ) -> Result<Device, Problem> {
         let patch = Box::new(patch);
         self.partition_with(&id)
-            .ask(|reply| Input::PatchDevice { id: id.clone(), patch, only_if, reply })
+            .ask(|reply| DeviceInput::PatchDevice { id: id.clone(), patch, only_if, reply })
             .await?
     }
 
@@ -349,7 +353,9 @@ impl Engine {
     /// # Errors
     /// See [`Engine::create_client`].
     pub async fn delete_device(&self, id: DeviceId, only_if: OnlyIf) -> Result<(), Problem> {
-        self.partition_with(&id).ask(|reply| Input::DeleteDevice { id: id.clone(), only_if, reply }).await?
+        self.partition_with(&id)
+            .ask(|reply| DeviceInput::DeleteDevice { id: id.clone(), only_if, reply })
+            .await?
     }
 
     /// Links a device to a client; nothing changes if they are linked.
@@ -373,7 +379,7 @@ impl Engine {
         let incarnation = known.incarnation;
         let linking = LinkedClient { incarnation, id: client.clone() };
         self.partition_with(&id)
-            .ask(|reply| Input::Link { id: id.clone(), client: linking, linked, reply })
+            .ask(|reply| DeviceInput::Link { id: id.clone(), client: linking, linked, reply })
             .await??;
         if linked && self.directory().get(incarnation).is_none() {
             // It was deleted meanwhile, and its sweep may have passed this device before.
@@ -390,7 +396,7 @@ impl Engine {
     /// See [`Engine::create_client`].
     pub async fn retry_delivery(&self, id: EntityId) -> Result<(), Problem> {
         let partition = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
-        partition.ask(|reply| Input::RetryDelivery { id, reply }).await?
+        partition.ask(|reply| DeviceInput::RetryDelivery { id, reply }).await?
     }
 
     /// Tells a client again of all its devices that have events.
@@ -405,7 +411,7 @@ impl Engine {
             for partition in &engine.shared.partitions {
                 let mut after = None;
                 loop {
-                    after = partition.ask(|reply| Input::Resend { client, after, reply }).await?;
+                    after = partition.ask(|reply| DeviceInput::Resend { client, after, reply }).await?;
                     if after.is_none() {
                         break;
                     }
@@ -468,7 +474,7 @@ impl Engine {
         self.shared.context.kernel.feed_clock().latest()
     }
 
-    fn partition_with(&self, device: &DeviceId) -> &PartitionHandle<Input> {
+    fn partition_with(&self, device: &DeviceId) -> &PartitionHandle<DeviceInput> {
         let partition = hash::device_partition(device, self.shared.partitions.len() as u16);
         &self.shared.partitions[usize::from(partition.0)]
     }

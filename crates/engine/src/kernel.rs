@@ -1,10 +1,8 @@
 //! What every partition shares, whatever its machine does: the machine trait, the step, the runner
 //! and its driver, clocks, writes that are not durable yet, and answers that are kept for repeats.
-//! It names no device and no queue.
+//! It names no device, no queue and no job.
 //!
-//! To add a machine: put a module beside `devices`, `queues` and `registry` with its inputs, its
-//! effects and its context; implement [`machine::Machine`] and [`machine::MachineContext`]; start
-//! it in `handle/start.rs`.
+//! The section on `engine` in ARCHITECTURE.md says how to add a machine.
 
 pub mod context;
 pub mod fetch;
@@ -14,7 +12,6 @@ pub mod runner;
 
 pub(crate) mod alarm;
 pub(crate) mod driver;
-pub(crate) mod ended_job;
 pub(crate) mod feed_clock;
 pub(crate) mod hashed;
 pub(crate) mod idempotency;

@@ -5,8 +5,8 @@
 //! requests and attempts as calls, and everything that is read comes from [`Queries`], which see
 //! durable data only.
 //!
-//! `kernel` is what every partition shares; `devices`, `queues` and `registry` are its machines,
-//! and none reaches into another.
+//! `kernel` is what every partition shares. `devices`, `queues`, `registry`, `campaigns` and
+//! `streams` are its machines, and none reaches into another.
 
 pub mod campaigns;
 pub mod commands;
@@ -35,10 +35,15 @@ pub mod streams;
 pub mod context;
 
 mod calendar;
+mod chosen_id;
+mod device_orders;
 mod directory;
 mod handle;
+mod jobs_part;
 mod metrics;
+mod name;
 mod refusals;
+mod retry_delay;
 pub mod target_tasks;
 mod version;
 

@@ -61,7 +61,7 @@ impl From<NodeInput> for RegistryInput {
 
 /// A node, and what came of the latest contact.
 #[derive(Clone, Debug)]
-pub struct NodeShown {
+pub struct NodeStatus {
     /// As it was put.
     pub node: Arc<PeerNode>,
     /// What came of the contacts since the server started.
@@ -82,23 +82,23 @@ pub struct NodeContact {
 /// The nodes that there are.
 #[derive(Debug, Default)]
 pub struct KnownNodes {
-    by_name: Mutex<BTreeMap<Box<str>, NodeShown>>,
+    by_name: Mutex<BTreeMap<Box<str>, NodeStatus>>,
 }
 
 impl KnownNodes {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<Box<str>, NodeShown>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Box<str>, NodeStatus>> {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A node.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<NodeShown> {
+    pub fn get(&self, name: &str) -> Option<NodeStatus> {
         self.known().get(name).cloned()
     }
 
     /// Nodes behind the one of that name, in order of name.
     #[must_use]
-    pub fn list(&self, after: Option<&str>, limit: usize) -> Vec<NodeShown> {
+    pub fn list(&self, after: Option<&str>, limit: usize) -> Vec<NodeStatus> {
         let known = self.known();
         let is_behind = |name: &str| after.is_none_or(|after| name > after);
         known.iter().filter(|(name, _)| is_behind(name)).take(limit).map(|(_, node)| node.clone()).collect()
@@ -128,12 +128,12 @@ impl KnownNodes {
         let mut known = self.known();
         known.clear();
         for node in all {
-            known.insert(node.name.clone(), NodeShown::of(node));
+            known.insert(node.name.clone(), NodeStatus::of(node));
         }
     }
 
     pub(crate) fn put(&self, node: PeerNode) {
-        self.known().insert(node.name.clone(), NodeShown::of(node));
+        self.known().insert(node.name.clone(), NodeStatus::of(node));
     }
 
     pub(crate) fn remove(&self, name: &str) {
@@ -141,7 +141,7 @@ impl KnownNodes {
     }
 }
 
-impl NodeShown {
+impl NodeStatus {
     fn of(node: PeerNode) -> Self {
         Self { node: Arc::new(node), contact: NodeContact::default() }
     }

@@ -13,6 +13,7 @@ pub(crate) mod links;
 pub(crate) mod lost_together;
 pub(crate) mod pending;
 
+pub use links::NoticeGivenUp;
 pub use lost_together::LostDevices;
 
 use std::collections::BTreeSet;

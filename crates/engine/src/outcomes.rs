@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::limits::STREAM_LABEL_CHARS_MAX;
 use base::{PartitionId, hash};
 pub use records::OutcomeLane;
-use records::{AnswerKey, Command, CommandState, CommandStatus, PickOutcome, Reservation};
+use records::{AnswerKey, Command, CommandState, CommandStatus, OutcomeReceiver, PickOutcome, Reservation};
 
 use crate::Engine;
 use crate::commands::COMMAND_ID_PREFIX;
@@ -91,6 +91,20 @@ fn source_of(campaign: &str) -> Box<str> {
     source.into()
 }
 
+/// A receiver as the log names it: what follows the host in a URL may be secret.
+pub(crate) fn receiver_in_log(receiver: &OutcomeReceiver) -> String {
+    match receiver {
+        OutcomeReceiver::Queue { namespace, queue } => format!("queue {namespace}/{queue}"),
+        OutcomeReceiver::Stream { namespace, stream } => format!("stream {namespace}/{stream}"),
+        OutcomeReceiver::Url { url, .. } => {
+            let (scheme, rest) = url.split_once("://").unwrap_or_default();
+            let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+            let host = authority.rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}")
+        }
+    }
+}
+
 /// What came of sending an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendResult {
@@ -146,5 +160,19 @@ mod tests {
             assert!(source.starts_with("campaign."), "{source}");
         }
         assert_eq!(&*source_of("dns-cn_1"), "campaign.dns-cn_1");
+    }
+
+    #[test]
+    fn no_secret_of_a_receiver_is_in_the_log() {
+        for (url, expect) in [
+            ("https://example.com:8443/hooks/s3cret?key=s3cret", "https://example.com:8443"),
+            ("https://u:s3cret@example.com#s3cret", "https://example.com"),
+            ("http://[::1]\\s3cret", "http://[::1]"),
+        ] {
+            let receiver = OutcomeReceiver::Url { url: url.into(), secret: Box::from(*b"s3cret") };
+            assert_eq!(receiver_in_log(&receiver), expect, "{url}");
+        }
+        let queue = OutcomeReceiver::Queue { namespace: "a".into(), queue: "b".into() };
+        assert_eq!(receiver_in_log(&queue), "queue a/b");
     }
 }

@@ -26,9 +26,9 @@ mod selected;
 mod stats;
 mod tasks;
 
-pub use bounded::{LOOKED_AT_MAX, Stretch, cost_of_row};
+pub use bounded::{BoundedPage, LOOKED_AT_MAX, cost_of_row};
 pub use commands::{CommandFilter, TimelineItem, TimelineKey};
-pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder, FeedStretch};
+pub use feeds::{BoundedFeedPage, DeliveryFilter, EventFilter, FeedKey, FeedOrder};
 pub use rollouts::FoundRollouts;
 pub use stats::{COUNTED_DEVICES_MAX, CountsOfStatus, StatsOf, StatsQuery};
 
@@ -145,12 +145,12 @@ impl Queries {
         filter: &DeviceFilter,
         after: Option<&DeviceId>,
         limit: usize,
-    ) -> Result<Stretch<Device, DeviceId>, Problem> {
+    ) -> Result<BoundedPage<Device, DeviceId>, Problem> {
         if filter.is_indexed() {
             let found = self.merge_devices(after, limit, |(_, view), after, limit| {
                 filter.read(view, after, limit).map_err(unreadable)
             })?;
-            return Ok(Stretch::indexed(found));
+            return Ok(BoundedPage::indexed(found));
         }
         let refused = filter.quarantined.map(|_| self.refused_devices()).transpose()?;
         if let (Some(refused), Some(true)) = (&refused, filter.quarantined) {
@@ -177,7 +177,7 @@ impl Queries {
             self.with_state(*partition, &**view, profile)
         };
         let found = stretch.found.into_iter().map(shown).collect::<Result<_, _>>()?;
-        Ok(Stretch { found, next: stretch.next, looked_at: stretch.looked_at, cost: stretch.cost })
+        Ok(BoundedPage { found, next: stretch.next, looked_at: stretch.looked_at, cost: stretch.cost })
     }
 
     /// Devices linked to a client, in order of id.

@@ -19,7 +19,6 @@ mod input;
 mod job;
 mod leasing;
 mod locks;
-mod name;
 pub mod partition;
 mod queue_metrics;
 mod rates;
@@ -28,6 +27,7 @@ mod stats;
 mod troubled;
 
 pub use crate::kernel::idempotency::{IdempotencyKey, SourceCall};
+pub use crate::name::QueueName;
 pub use calls::{Acked, Queues};
 pub use consuming::{HandOver, Leases};
 pub use controls::FollowedControl;
@@ -40,7 +40,6 @@ pub use job::{
 };
 pub use jobs::OnConflict;
 pub use locks::{LockCall, LockWanted, Locks};
-pub use name::QueueName;
 pub use partition::{DeadView, Listed, QueueMark};
 pub(crate) use queue_metrics::QueueJobs;
 pub use queue_metrics::{JobsByState, NamedChange};

@@ -5,7 +5,7 @@ mod effect;
 mod nodes;
 mod portals;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,6 +139,8 @@ pub struct Registry {
     rollouts: RolloutBook,
     operations: OperationBook,
     answers: KeptAnswers,
+    /// Signals that wait for room: each may be told to every client.
+    signals: VecDeque<Signal>,
 }
 
 /// A step of the registry.
@@ -178,6 +180,7 @@ impl Registry {
             rollouts,
             operations,
             answers,
+            signals: VecDeque::new(),
         })
     }
 
@@ -202,6 +205,7 @@ impl Registry {
                 let answer = self.create(*client, &made, step).map(Box::new);
                 step.emit(RegistryEffect::Client(reply, answer));
             }
+            RegistryInput::Notices(NoticeInput::Signals(signals)) => self.signals.extend(signals),
             RegistryInput::Notices(input) => self.notices.apply(input, &self.clients, step)?,
             RegistryInput::Portals(input) => self.apply_to_portals(input, step),
             RegistryInput::Nodes(input) => self.apply_to_nodes(input, step),
@@ -249,6 +253,15 @@ impl Registry {
             }
         }
         Ok(())
+    }
+
+    /// Takes the signals that wait, as far as there is room. Whether any are left.
+    fn take_signals(&mut self, step: &mut RegistryStep<'_>) -> Result<bool, StoreError> {
+        while !self.signals.is_empty() && step.has_room() {
+            let next = self.signals.pop_front().into_iter().collect();
+            self.notices.apply(NoticeInput::Signals(next), &self.clients, step)?;
+        }
+        Ok(!self.signals.is_empty())
     }
 
     /// What else follows from a change of a client.
@@ -388,20 +401,20 @@ impl Machine for Registry {
         fetch: &dyn Fetch,
     ) -> Result<Step<RegistryEffect>, StoreError> {
         let mut step = StepContext::new(PartitionId::REGISTRY, &self.head, moment, fetch, ());
-        // At least one: whoever runs this has taken it from its inbox.
-        for input in inputs {
+        // What the step before has left comes first. Otherwise at least one: whoever runs this has
+        // taken it from its inbox.
+        let mut takes_more = !self.take_signals(&mut step)?;
+        while takes_more && let Some(input) = inputs.next() {
             self.apply(input, &mut step)?;
-            if !step.has_room() {
-                break;
-            }
+            // Before the next input, which may be about the same subject.
+            takes_more = !self.take_signals(&mut step)? && step.has_room();
         }
         let more = self.rollouts.advance(&mut step)?
             | self.answers.forget(&mut step)?
             | self.operations.forget(&mut step)
             | self.portals.advance(&mut step);
-        for stopped in self.rollouts.take_stopped() {
-            self.notices.signal(stopped, &self.clients, &mut step);
-        }
+        self.signals.extend(self.rollouts.take_stopped());
+        let more = more | self.take_signals(&mut step)?;
         let more = more | self.notices.advance(&self.clients, &mut step);
         let (batch, effects) = step.seal(&mut self.head, false, |_| {});
         Ok(Step { batch, effects, more })
@@ -410,6 +423,10 @@ impl Machine for Registry {
     fn settled(&mut self, seq: u64) {
         self.answers.settle(seq);
         self.rollouts.settle(seq);
+    }
+
+    fn has_unfinished(&self) -> bool {
+        !self.signals.is_empty()
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {

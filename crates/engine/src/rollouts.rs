@@ -30,26 +30,29 @@ use records::{
 use tokio::time::timeout;
 
 use crate::Engine;
+use crate::chosen_id::CHOSEN_ID_CHARS_MAX;
 use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::reply::{Answered, Reply};
 use crate::registry::RegistryInput;
 
+pub use crate::device_orders::OrderKind;
 pub(crate) use book::{RolloutBook, RolloutEffect};
 pub use changes::RolloutChanges;
 pub use check::{check_rollout_id, named_devices, share_ppm};
 pub use courier::RolloutMessages;
 pub use links::{
-    CommandAt, CommandMove, DeviceLook, FoundDevice, OrderKind, OrderOutcome, Search, TurnOrder, TurnReport,
+    CommandAt, CommandMove, DeviceLook, FoundDevice, OrderOutcome, OrderReport, Search, TurnOrder,
 };
-pub(crate) use search::partition_of;
 pub use tracked::{RolloutStatus, TrackedRollout};
 
 /// What the text of a rollout's id begins with, where the server made it.
 pub const ROLLOUT_ID_PREFIX: &str = "rol_";
 /// Longest id of a rollout that a caller chooses, in characters.
-pub const ROLLOUT_ID_CHARS_MAX: usize = 64;
-/// Devices that are named in one record.
+pub const ROLLOUT_ID_CHARS_MAX: usize = CHOSEN_ID_CHARS_MAX;
+/// Devices that are named in one record, of a rollout that has one entry.
 const NAMED_PER_RECORD: usize = 1_000;
+/// Records of the devices that a rollout names: all are in one batch.
+const NAMED_RECORDS_MAX: usize = 10_000;
 /// How long the answer to a new rollout waits until its devices are known.
 const COLLECTED_WAIT: Duration = Duration::from_secs(2);
 
@@ -112,7 +115,9 @@ impl NewRollout {
     /// The records of the devices that it names.
     fn named(&mut self, rollout: base::Incarnation) -> Vec<RolloutDevices> {
         let devices = self.devices.take().unwrap_or_default();
-        let chunks = devices.chunks(NAMED_PER_RECORD).map(<[DeviceId]>::to_vec);
+        let least = devices.len().div_ceil(NAMED_RECORDS_MAX);
+        let together = per_members(NAMED_PER_RECORD, &self.work).max(least);
+        let chunks = devices.chunks(together).map(<[DeviceId]>::to_vec);
         (0..).zip(chunks).map(|(number, devices)| RolloutDevices { rollout, number, devices }).collect()
     }
 }
@@ -164,12 +169,12 @@ pub enum RolloutInput {
         reply: Reply<()>,
     },
     /// What tasks found out, and what partitions of devices had to say.
-    News(RolloutNews, Reply<()>),
+    News(RolloutUpdate, Reply<()>),
 }
 
 /// What was found out for rollouts.
 #[derive(Debug)]
-pub enum RolloutNews {
+pub enum RolloutUpdate {
     /// Devices of a rollout; the search goes on there.
     Found(base::Incarnation, records::RolloutCursor, Vec<FoundDevice>, Option<records::RolloutCursor>),
     /// The stored selector of a rollout cannot be read: no device is known to be meant.
@@ -183,7 +188,7 @@ pub enum RolloutNews {
     /// Commands moved on.
     Moved(Vec<CommandMove>),
     /// Orders were carried out.
-    Reported(Vec<TurnReport>),
+    Reported(Vec<OrderReport>),
     /// Devices came, or changed.
     Looks(Vec<(DeviceId, DeviceLook)>),
     /// Devices may have come that nobody noted.
@@ -310,10 +315,20 @@ fn needs_reach(rollout: &Rollout) -> bool {
 
 /// How many members of a rollout a device is.
 fn entries(rollout: &Rollout) -> u32 {
-    match &rollout.work {
+    entries_of(&rollout.work)
+}
+
+fn entries_of(work: &RolloutWork) -> u32 {
+    match work {
         RolloutWork::Command(_) => 1,
         RolloutWork::Entries(wishes) => u32::try_from(wishes.len()).unwrap_or(u32::MAX),
     }
+}
+
+/// How many devices have so many members, of which each has one for every entry: those of one input
+/// to the registry are one batch. One device at least.
+fn per_members(members: usize, work: &RolloutWork) -> usize {
+    (members / entries_of(work).max(1) as usize).max(1)
 }
 
 pub(crate) fn unknown_rollout(id: &str) -> Problem {

@@ -49,8 +49,8 @@ pub use calls::{AppendTerms, OriginPage, PushPage, Streams, TransferAppended, de
 pub use checks::{check_message, is_label};
 pub use context::StreamsContext;
 pub use copy::{
-    CopiedSpan, CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy,
-    PeerIdentity, ReceiptOf, ReceiptShown, ReportsTerms,
+    CopiedSpan, CopyFrom, CopyKey, CopyMove, CopyReport, CopyState, CopyStatus, CopyTarget, NewCopy,
+    PeerIdentity, ReceiptOf, ReceiptStatus, ReportsTerms,
 };
 pub use effect::StreamsEffect;
 pub use holds::SubscriptionHold;
@@ -62,9 +62,9 @@ pub use name::StreamName;
 pub use peer_asks::PeerAsk;
 pub use pushes::{PushFailure, PushKey, PushTarget};
 pub use shown::{
-    BlockShown, HandlerKind, HandlerShown, HandlerState, StreamList, StreamPage, StreamRead, StreamShown,
+    BlockStatus, HandlerKind, HandlerState, HandlerStatus, StreamList, StreamPage, StreamRead, StreamStatus,
 };
 pub use subscription::{
-    NewSubscription, NewSubscriptionPush, ReaderCommit, SubscriptionFrom, SubscriptionPushShown,
-    SubscriptionRead, SubscriptionShown,
+    NewSubscription, NewSubscriptionPush, PushStatus, ReaderCommit, SubscriptionFrom, SubscriptionRead,
+    SubscriptionStatus,
 };

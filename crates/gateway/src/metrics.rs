@@ -4,7 +4,6 @@
 //! minute are written, and each says how many were left out. The counters miss none. What senders
 //! chose - ids, topics, names - is recorded as text, which the log escapes.
 
-use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
@@ -43,26 +42,11 @@ impl ReportMetrics {
         self.results.count(problem.code);
     }
 
-    /// Counts a refused report; `from` says for the log where it came from.
-    pub(crate) fn refused(&self, problem: &Problem, from: impl Display) {
-        self.results.count(problem.code);
-        if let Some(left_out) = self.line(None, problem) {
-            let from = from.to_string();
-            tracing::info!(
-                way = self.way.as_str(),
-                code = problem.code,
-                detail = problem.detail,
-                from,
-                left_out,
-                "refused a report"
-            );
-        }
-    }
-
-    /// Counts a refused report of a sender that is known so far.
+    /// Counts a refused report; of its sender the log says what is known.
     pub(crate) fn refused_from(&self, problem: &Problem, sender: Sender<'_>) {
         self.results.count(problem.code);
-        if let Some(left_out) = self.line(sender.peer, problem) {
+        let limited_with = (sender.peer.map(|peer| address::sender(peer.ip())), problem.code);
+        if let Some(left_out) = self.log.take(limited_with, Instant::now()) {
             let Sender { device, topic, login, client, peer } = sender;
             tracing::info!(
                 way = self.way.as_str(),
@@ -78,24 +62,18 @@ impl ReportMetrics {
             );
         }
     }
-
-    /// Whether a line about this refusal may be written, and how many were left out since the last
-    /// one.
-    fn line(&self, peer: Option<SocketAddr>, problem: &Problem) -> Option<u64> {
-        self.log.take((peer.map(|peer| address::sender(peer.ip())), problem.code), Instant::now())
-    }
 }
 
 /// Who sent a report, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender<'a> {
     pub(crate) device: Option<&'a DeviceId>,
-    /// Where it was published, if no device can be named.
+    /// Where it was published: a topic, if no device can be named, or a queue.
     pub(crate) topic: Option<&'a str>,
-    /// The username; empty where none is asked for.
+    /// The username; empty where none is asked for, or known.
     pub(crate) login: &'a str,
     pub(crate) client: &'a str,
-    /// `None` for bytes that came over no socket.
+    /// Who is connected, a broker too; `None` for bytes that came over no socket.
     pub(crate) peer: Option<SocketAddr>,
 }
 
@@ -107,7 +85,8 @@ mod tests {
     fn every_refusal_is_counted() {
         let metrics = ReportMetrics::new(WayIn::Mqtt);
         for _ in 0..3 {
-            metrics.refused(&Problem::unreadable("x"), "a test");
+            let sender = Sender { device: None, topic: Some("out"), login: "", client: "", peer: None };
+            metrics.refused_from(&Problem::unreadable("x"), sender);
         }
         metrics.accepted(2);
         let count = |word| metrics.results.counter(word).get();

@@ -17,6 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tonic::body::Body as Answer;
 use tonic::{Code, Status};
 
+use crate::changes::{self, ChangedObject};
 use crate::metrics::Metrics;
 use crate::page_answer::{PageMemory, SendingPage};
 use crate::receiving::Sends;
@@ -92,6 +93,17 @@ const METHODS: [(&str, Service, &str, bool); 41] = [
     ("/grpc.health.v1.Health/Watch", Service::Health, "Watch", true),
 ];
 
+/// Those that leave a line in the log.
+const CHANGES: [&str; 7] = [
+    "Commands.Cancel",
+    "Commands.Retry",
+    "Rollouts.Create",
+    "Rollouts.Call",
+    "Tasks.Run",
+    "Coordination.PutControl",
+    "Coordination.DeleteControl",
+];
+
 impl Method {
     /// The method at a path.
     pub(crate) fn at(path: &str) -> Option<Self> {
@@ -102,6 +114,11 @@ impl Method {
     /// Whatever callers make up.
     pub(crate) fn unknown() -> Self {
         Self { service: Service::Health, name: "unknown", streams: true }
+    }
+
+    /// Whether it changes what there is, and is no work.
+    fn is_change(self) -> bool {
+        CHANGES.contains(&self.name)
     }
 
     /// What its callers send.
@@ -178,6 +195,12 @@ impl Call {
 
     /// The call lasts until its answer has left, or is given up.
     pub(crate) fn answered(mut self, mut response: Response<Answer>) -> Response<Answering> {
+        // An answer that begins well comes from whoever has done it, and is no refusal.
+        if self.method.is_change() && !response.headers().contains_key(STATUS) {
+            let object = response.extensions_mut().remove::<ChangedObject>();
+            let caller = self.caller.as_ref().map_or("", |caller| caller.name());
+            changes::log(self.method.name, object.as_ref(), caller, self.peer);
+        }
         self.note(response.headers());
         let hands_over = response.extensions_mut().remove::<HandsOver>();
         let page = response.extensions_mut().remove::<PageMemory>().map(SendingPage::new);
@@ -307,5 +330,51 @@ mod tests {
             }
         }
         assert_eq!(found, METHODS.len() - 2, "the others are of the health service");
+    }
+
+    #[test]
+    fn every_method_looks_works_or_changes() {
+        /// A new method goes here or to [`CHANGES`].
+        const OTHERS: [&str; 34] = [
+            "Work",
+            "Publish",
+            "Consume",
+            "Ack",
+            "Extend",
+            "Release",
+            "Get",
+            "Cancel",
+            "Send",
+            "Commands.Send",
+            "Commands.Get",
+            "Commands.List",
+            "Commands.Call",
+            "Rollouts.Get",
+            "Rollouts.List",
+            "Rollouts.Devices",
+            "Rollouts.Watch",
+            "Streams.Append",
+            "Streams.Read",
+            "Streams.Commit",
+            "Coordination.Pipeline",
+            "Coordination.AcquireLock",
+            "Coordination.ExtendLock",
+            "Coordination.ReleaseLock",
+            "Coordination.GetLock",
+            "Coordination.AskLimit",
+            "Coordination.PutCached",
+            "Coordination.GetCached",
+            "Coordination.DeleteCached",
+            "Coordination.Publish",
+            "Coordination.Listen",
+            "Coordination.GetControl",
+            "Check",
+            "Watch",
+        ];
+        let mut sorted: Vec<_> = CHANGES.into_iter().chain(OTHERS).collect();
+        let mut all = METHODS.map(|(_, _, name, _)| name);
+        sorted.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(sorted, all);
     }
 }

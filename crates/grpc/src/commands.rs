@@ -14,9 +14,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tonic::{Request, Response, Status};
 
 use crate::callers::{caller_and_message, caller_sender_and_message};
+use crate::changes::into_change;
 use crate::commands::kept::{keep, kept};
 use crate::proto::{self, commands_server};
-use crate::status::{into_response, status};
+use crate::status::status;
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
 use crate::time::read_wait;
@@ -158,9 +159,10 @@ impl commands_server::Commands for CommandsService {
         &self,
         request: Request<proto::SendCommandRequest>,
     ) -> Result<Response<proto::SendCommandResponse>, Status> {
-        let (caller, request) = caller_and_message(request)?;
+        let (caller, sender, request) = caller_sender_and_message(request)?;
         caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
-        CommandsService::send(self, &caller, request).await.map(Response::new)
+        let sent = CommandsService::send(self, &caller, request).await?;
+        Ok(self.reads.answers().told(&sender, sent))
     }
 
     async fn get(
@@ -171,9 +173,10 @@ impl commands_server::Commands for CommandsService {
         let shown = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let command = self.present(&sender, id_of(&request.id)?).await?;
-            Ok(proto::GetCommandResponse { command: Some(shape::command(&command)) })
+            let shown = proto::GetCommandResponse { command: Some(shape::command(&command)) };
+            self.reads.answers().answer(&sender, shown)
         };
-        into_response(shown.await)
+        shown.await.map_err(|problem| status(&problem))
     }
 
     async fn list(
@@ -199,7 +202,7 @@ impl commands_server::Commands for CommandsService {
             self.engine.commands().cancel(id_of(&request.id)?).await?;
             Ok(proto::CancelCommandResponse {})
         };
-        into_response(cancelled.await)
+        into_change(cancelled.await, request.id)
     }
 
     async fn retry(
@@ -215,7 +218,7 @@ impl commands_server::Commands for CommandsService {
             self.engine.commands().retry(id).await?;
             Ok(proto::RetryCommandResponse {})
         };
-        into_response(retried.await)
+        into_change(retried.await, request.id)
     }
 
     async fn call(
@@ -224,6 +227,7 @@ impl commands_server::Commands for CommandsService {
     ) -> Result<Response<proto::CallResponse>, Status> {
         let (caller, sender, request) = caller_sender_and_message(request)?;
         caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
-        CommandsService::call(self, &caller, &sender, request).await.map(Response::new)
+        let ended = CommandsService::call(self, &caller, &sender, request).await?;
+        Ok(self.reads.answers().told(&sender, ended))
     }
 }

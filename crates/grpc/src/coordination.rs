@@ -18,6 +18,7 @@ use net::shares::Pool;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::callers::{caller_and_message, caller_sender_and_message, peer};
+use crate::changes::into_change;
 use crate::metrics::Metrics;
 use crate::proto::{self, coordination_server};
 use crate::status::{into_response, status};
@@ -254,13 +255,14 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<proto::PutControlRequest>,
     ) -> Result<Response<proto::PutControlResponse>, Status> {
         let (caller, asked) = caller_and_message(request)?;
+        let object = format!("{}/{}", asked.namespace, asked.queue);
         let put = async {
             may_control(&caller, &asked.namespace)?;
             let queue = QueueName::new(&asked.namespace, &asked.queue)?;
             let control = control_read(&queue, asked.control.ok_or_else(|| missing("control"))?)?;
             self.queues.put_control(&queue, Some(control)).await
         };
-        into_response(put.await.map(|()| proto::PutControlResponse {}))
+        into_change(put.await.map(|()| proto::PutControlResponse {}), object)
     }
 
     async fn get_control(
@@ -283,11 +285,12 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<proto::DeleteControlRequest>,
     ) -> Result<Response<proto::DeleteControlResponse>, Status> {
         let (caller, asked) = caller_and_message(request)?;
+        let object = format!("{}/{}", asked.namespace, asked.queue);
         let deleted = async {
             may_control(&caller, &asked.namespace)?;
             let queue = QueueName::new(&asked.namespace, &asked.queue)?;
             self.queues.put_control(&queue, None).await
         };
-        into_response(deleted.await.map(|()| proto::DeleteControlResponse {}))
+        into_change(deleted.await.map(|()| proto::DeleteControlResponse {}), object)
     }
 }

@@ -1,6 +1,5 @@
 //! The service `Jobs`: each call is read, judged, asked of the engine, and answered.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +9,10 @@ use base::{Clock, Problem};
 use compact_str::CompactString;
 use engine::Engine;
 use engine::queues::{FollowedControl, HandOver, QueueName, Queues, Retry, Want};
-use futures_util::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::callers::{caller, caller_and_message};
+use crate::answer_memory::AnswerMemory;
+use crate::callers::{caller_and_message, caller_sender_and_message};
 use crate::calls::HandsOver;
 use crate::coordination::control_shown;
 use crate::metrics::Metrics;
@@ -27,13 +26,15 @@ use crate::{asked, publish, shape, work};
 pub(crate) struct Jobs {
     queues: Queues,
     clock: Arc<dyn Clock>,
+    answers: AnswerMemory,
     stop: Stop,
     metrics: Metrics,
 }
 
 impl Jobs {
-    pub(crate) fn new(engine: &Engine, stop: Stop, metrics: &Metrics) -> Self {
-        Self { queues: engine.queues(), clock: Arc::clone(engine.clock()), stop, metrics: metrics.clone() }
+    pub(crate) fn new(engine: &Engine, answers: AnswerMemory, stop: Stop, metrics: &Metrics) -> Self {
+        let (queues, clock) = (engine.queues(), Arc::clone(engine.clock()));
+        Self { queues, clock, answers, stop, metrics: metrics.clone() }
     }
 
     async fn publish(
@@ -90,7 +91,12 @@ impl Jobs {
     ) -> Result<proto::AckResponse, Problem> {
         caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let queue = QueueName::new(&request.namespace, &request.queue)?;
-        let (mut held, mut stale) = (Vec::with_capacity(request.reservations.len()), Vec::new());
+        let count = request.reservations.len();
+        if count > JOBS_PER_CALL_MAX {
+            let detail = format!("reservations must be at most {JOBS_PER_CALL_MAX}, not {count}");
+            return Err(Problem::not_allowed("too_many_jobs", detail));
+        }
+        let (mut held, mut stale) = (Vec::with_capacity(count), Vec::new());
         for reservation in request.reservations {
             match asked::held(&reservation) {
                 Ok(reservation) => held.push(reservation),
@@ -188,18 +194,20 @@ impl jobs_server::Jobs for Jobs {
         &self,
         request: Request<proto::ConsumeRequest>,
     ) -> Result<Response<proto::ConsumeResponse>, Status> {
-        let (caller, request) = caller_and_message(request)?;
+        let (caller, sender, request) = caller_sender_and_message(request)?;
         let (answer, hand_over) =
             Jobs::consume(self, &caller, request).await.map_err(|problem| status(&problem))?;
-        let mut response = Response::new(answer);
+        // Where there is no memory for it, its jobs go back.
+        let mut response = self.answers.answer(&sender, answer).map_err(|problem| status(&problem))?;
         // The jobs are their consumer's once the connection has taken the answer.
         response.extensions_mut().insert(HandsOver::of(hand_over));
         Ok(response)
     }
 
     async fn ack(&self, request: Request<proto::AckRequest>) -> Result<Response<proto::AckResponse>, Status> {
-        let (caller, request) = caller_and_message(request)?;
-        into_response(Jobs::ack(self, &caller, request).await)
+        let (caller, sender, request) = caller_sender_and_message(request)?;
+        let acked = Jobs::ack(self, &caller, request).await.map_err(|problem| status(&problem))?;
+        Ok(self.answers.told(&sender, acked))
     }
 
     async fn extend(
@@ -219,8 +227,9 @@ impl jobs_server::Jobs for Jobs {
     }
 
     async fn get(&self, request: Request<proto::GetRequest>) -> Result<Response<proto::GetResponse>, Status> {
-        let (caller, request) = caller_and_message(request)?;
-        into_response(Jobs::get(self, &caller, request).await)
+        let (caller, sender, request) = caller_sender_and_message(request)?;
+        let got = Jobs::get(self, &caller, request).await;
+        got.and_then(|job| self.answers.answer(&sender, job)).map_err(|problem| status(&problem))
     }
 
     async fn cancel(
@@ -231,15 +240,16 @@ impl jobs_server::Jobs for Jobs {
         into_response(Jobs::cancel(self, &caller, request).await)
     }
 
-    type WorkStream = Pin<Box<dyn Stream<Item = Result<proto::WorkResponse, Status>> + Send>>;
+    type WorkStream = work::WorkAnswers;
 
     async fn work(
         &self,
         request: Request<Streaming<proto::WorkRequest>>,
     ) -> Result<Response<Self::WorkStream>, Status> {
-        let caller = caller(&request)?;
-        let answers =
-            work::begin(self.queues.clone(), caller, request.into_inner(), self.stop.clone(), &self.metrics);
-        Ok(Response::new(Box::pin(answers)))
+        let (caller, sender, requests) = caller_sender_and_message(request)?;
+        let memory = (self.answers.clone(), sender);
+        let begun =
+            work::begin(self.queues.clone(), caller, memory, requests, self.stop.clone(), &self.metrics);
+        Ok(begun.into_response())
     }
 }

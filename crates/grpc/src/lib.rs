@@ -5,9 +5,11 @@
 //! in as [`access::Access`], and so is the reading of a report, as a [`ReadReport`]. [`Grpc`]
 //! speaks on whatever stream it is given, until the stream ends or the server stops.
 
+mod answer_memory;
 mod asked;
 mod callers;
 mod calls;
+mod changes;
 mod commands;
 mod coordination;
 mod health;

@@ -36,6 +36,7 @@ pub(crate) struct Metrics {
     pub(crate) pipelines: Gauge,
     pub(crate) pipelined_calls: Counter,
     pub(crate) page_held_bytes: Gauge,
+    pub(crate) answer_held_bytes: Gauge,
     pub(crate) slow_readers: Counter,
     pub(crate) refusals: RefusalLog,
     reports: Family<Taken, Counter>,
@@ -75,6 +76,7 @@ impl Default for Metrics {
             pipelines: Gauge::default(),
             pipelined_calls: Counter::default(),
             page_held_bytes: Gauge::default(),
+            answer_held_bytes: Gauge::default(),
             slow_readers: Counter::default(),
             refusals: RefusalLog::default(),
             reports: Family::default(),
@@ -156,7 +158,9 @@ impl Metrics {
     fn register_pages(&self, registry: &mut Registry) {
         let help = "Memory set aside for pages that are made or on their way over gRPC";
         registry.register("fieldpost_grpc_page_held_bytes", help, self.page_held_bytes.clone());
-        let help = "Calls that were ended because little or nothing of their page was taken";
+        let help = "Memory of answers over 64 KiB with jobs or a command that are on their way over gRPC";
+        registry.register("fieldpost_grpc_answer_held_bytes", help, self.answer_held_bytes.clone());
+        let help = "Calls that were ended because little or nothing of their answer was taken";
         registry.register("fieldpost_grpc_slow_readers", help, self.slow_readers.clone());
     }
 

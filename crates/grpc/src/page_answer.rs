@@ -1,4 +1,4 @@
-//! Pages on their way to their callers.
+//! Pages and other large answers on their way to their callers.
 //!
 //! A page is given to its connection in pieces, and its memory is held until the last piece is
 //! sent. A caller may keep its window of HTTP/2 shut for as long as it likes: a call ends when its
@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
 use http_body::{Body, Frame};
 use hyper::rt::Executor;
@@ -30,8 +31,20 @@ const PIECE_BYTES: usize = TAKING.bytes_min;
 const STALL_MAX: Duration = Duration::from_secs(30);
 
 task_local! {
-    /// Where a call says that its answer is a page.
-    static PAGE_BEGINS: Cell<Option<oneshot::Sender<Weak<PageInFlight>>>>;
+    /// Where a call says what is to be watched.
+    static WATCHED: Cell<Option<oneshot::Sender<TooSlow>>>;
+}
+
+/// Resolves to whether an answer was taken too slowly.
+type TooSlow = BoxFuture<'static, bool>;
+
+/// The call that this is called by ends once its answer is taken too slowly.
+pub(crate) fn watch_call(is_too_slow: impl Future<Output = bool> + Send + 'static) {
+    let tell = WATCHED.try_with(Cell::take).ok().flatten();
+    if let Some(tell) = tell {
+        // Who no longer hears it ends the call.
+        drop(tell.send(Box::pin(is_too_slow)));
+    }
 }
 
 /// The memory of a page, beside its answer.
@@ -74,11 +87,7 @@ impl SendingPage {
             sent: AtomicWaker::new(),
         });
         let watched = Arc::downgrade(&in_flight);
-        let tell = PAGE_BEGINS.try_with(Cell::take).ok().flatten();
-        if let Some(tell) = tell {
-            // Who no longer hears it ends the call.
-            drop(tell.send(watched));
-        }
+        watch_call(async move { is_too_slow(&watched).await });
         Self { in_flight, rest: Bytes::new(), end: None }
     }
 
@@ -132,7 +141,7 @@ impl Drop for PagePiece {
     }
 }
 
-/// Runs the calls of a connection, and ends those whose pages do not move.
+/// Runs the calls of a connection, and ends those whose answers do not move.
 #[derive(Clone, Debug)]
 pub(crate) struct CallTasks {
     slow_readers: Counter,
@@ -148,7 +157,7 @@ impl CallTasks {
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for CallTasks {
     fn execute(&self, call: F) {
         let (tell, told) = oneshot::channel();
-        let call = PAGE_BEGINS.scope(Cell::new(Some(tell)), call);
+        let call = WATCHED.scope(Cell::new(Some(tell)), call);
         let slow_readers = self.slow_readers.clone();
         tokio::spawn(async move {
             tokio::select! {
@@ -162,11 +171,11 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for CallTasks {
     }
 }
 
-/// Resolves when the page of a call does not move.
-async fn is_lost(told: oneshot::Receiver<Weak<PageInFlight>>) {
-    // In a box: most calls have none.
+/// Resolves when the answer of a call does not move.
+async fn is_lost(told: oneshot::Receiver<TooSlow>) {
     let is_lost = match told.await {
-        Ok(page) => Box::pin(is_too_slow(&page)).await,
+        Ok(is_too_slow) => is_too_slow.await,
+        // Most calls have nothing to be watched.
         Err(_) => false,
     };
     if !is_lost {

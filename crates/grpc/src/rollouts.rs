@@ -15,6 +15,7 @@ use net::shares::{Pool, SenderKey};
 use tonic::{Request, Response, Status};
 
 use crate::callers::{caller, caller_and_message, caller_sender_and_message, peer};
+use crate::changes::into_change;
 use crate::commands::{check_receiver, secret_of};
 use crate::metrics::Metrics;
 use crate::proto::{self, rollouts_server};
@@ -124,7 +125,10 @@ impl rollouts_server::Rollouts for RolloutsService {
         request: Request<proto::CreateRolloutRequest>,
     ) -> Result<Response<proto::CreateRolloutResponse>, Status> {
         let (caller, request) = caller_and_message(request)?;
-        into_response(RolloutsService::create(self, &caller, request).await)
+        let created = RolloutsService::create(self, &caller, request).await;
+        let rollout = created.as_ref().ok().and_then(|created| created.rollout.as_ref());
+        let object = rollout.map_or_else(String::new, |rollout| rollout.id.clone());
+        into_change(created, object)
     }
 
     async fn get(
@@ -158,7 +162,8 @@ impl rollouts_server::Rollouts for RolloutsService {
         request: Request<proto::CallRolloutRequest>,
     ) -> Result<Response<proto::CallRolloutResponse>, Status> {
         let (caller, sender, request) = caller_sender_and_message(request)?;
-        into_response(RolloutsService::call(self, &caller, &sender, request).await)
+        let object = format!("{} {}", request.id, shape::call_in_log(request.call()));
+        into_change(RolloutsService::call(self, &caller, &sender, request).await, object)
     }
 
     async fn devices(

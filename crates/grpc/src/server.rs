@@ -54,6 +54,7 @@ use crate::store_reads::StoreReads;
 use crate::streams::StreamsService;
 use crate::tasks::TasksService;
 use crate::watches::Watches;
+use crate::work;
 
 /// Calls of one connection that may be under way at a time.
 const CALLS_MAX: u32 = 256;
@@ -132,9 +133,9 @@ impl Grpc {
         stop: watch::Receiver<bool>,
     ) -> Self {
         let (metrics, stop) = (Metrics::default(), Stop::new(stop));
-        let jobs = Jobs::new(engine, stop.clone(), &metrics);
-        let reports = Reports::new(engine, read_report, stop.clone(), &metrics);
         let reads = StoreReads::new(memory, &metrics);
+        let jobs = Jobs::new(engine, reads.answers().clone(), stop.clone(), &metrics);
+        let reports = Reports::new(engine, read_report, stop.clone(), &metrics);
         let commands = CommandsService::new(engine, reads.clone(), stop.clone());
         let rollouts = RolloutsService::new(engine, reads.clone(), stop.clone(), &metrics);
         let tasks = TasksService::new(engine, reads.clone(), stop.clone(), &metrics);
@@ -213,7 +214,7 @@ impl Grpc {
         let body = connection.places.guard(body, method.sends(), sender);
         let request = Request::from_parts(parts, Body::new(body));
         let Ok(response) = match method.service {
-            Service::Jobs => self.jobs.call(request).await,
+            Service::Jobs => self.jobs.call(request).await.map(work::counted),
             Service::Reports => self.reports.call(request).await,
             Service::Commands => self.commands.call(request).await,
             Service::Rollouts => self.rollouts.call(request).await,

@@ -11,6 +11,7 @@ use prost::Message;
 use tokio::sync::Semaphore;
 use tonic::Response;
 
+use crate::answer_memory::{AnswerMemory, SMALL_ANSWER_BYTES};
 use crate::metrics::Metrics;
 use crate::page_answer::PageMemory;
 
@@ -24,8 +25,6 @@ const READS_SHARE: usize = 130;
 pub(crate) const PAGE_BYTES_MAX: usize = 4 * 1_024 * 1_024 - 64 * 1_024;
 /// What an item has on the wire besides: its tag and its length, in bytes.
 pub(crate) const FIELD_BYTES_MAX: usize = 8;
-/// An answer up to this needs no memory of a page.
-const SMALL_ANSWER_BYTES: usize = 64 * 1_024;
 /// What a page may take at most, in bytes: half of what its caller may have, so that a slow one
 /// leaves room for another.
 const PAGE_HELD_BYTES_MAX: usize = SENDER_BYTES / 2;
@@ -38,6 +37,7 @@ pub(crate) struct StoreReads {
     /// For pages, from before they are read until they are sent.
     memory: MemoryPart,
     page_held_bytes: Gauge,
+    answers: AnswerMemory,
 }
 
 impl StoreReads {
@@ -47,7 +47,13 @@ impl StoreReads {
             turns: Arc::new(Semaphore::new(READS_RUNNING_MAX)),
             memory: memory.part(Purpose::Pages),
             page_held_bytes: metrics.page_held_bytes.clone(),
+            answers: AnswerMemory::new(memory, metrics),
         }
+    }
+
+    /// Where answers that are no pages take their memory.
+    pub(crate) fn answers(&self) -> &AnswerMemory {
+        &self.answers
     }
 
     /// Reads the store in its turn.

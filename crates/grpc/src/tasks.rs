@@ -12,10 +12,10 @@ use net::shares::{Pool, SenderKey};
 use tonic::{Request, Response, Status};
 
 use crate::callers::caller_sender_and_message;
+use crate::changes::into_change;
 use crate::commands::{check_receiver, secret_of};
 use crate::metrics::Metrics;
 use crate::proto::{self, tasks_server};
-use crate::status::status;
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
 
@@ -84,7 +84,7 @@ impl tasks_server::Tasks for TasksService {
     ) -> Result<Response<Self::RunStream>, Status> {
         let (caller, sender, request) = caller_sender_and_message(request)?;
         let run = TasksService::run(self, &caller, &sender, request).await;
-        let run = run.map_err(|problem| status(&problem))?;
-        Ok(Response::new(Box::pin(run.into_stream())))
+        let task = run.as_ref().map_or_else(|_| String::new(), TaskRun::task_id);
+        into_change(run.map(|run| Box::pin(run.into_stream()) as Self::RunStream), task)
     }
 }

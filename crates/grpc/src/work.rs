@@ -6,7 +6,9 @@
 //! bounded by what the worker was sent or lets be read.
 
 mod opened;
+mod room;
 mod said;
+mod sending;
 mod stream;
 
 use std::pin::Pin;
@@ -15,28 +17,41 @@ use std::task::{Context, Poll};
 use access::Admitted;
 use engine::queues::{HandOver, Queues};
 use futures_util::Stream;
+use net::memory_budget::Reservation;
 use net::metrics::Counted;
+use net::shares::SenderKey;
 use tokio::sync::mpsc;
-use tonic::{Status, Streaming};
+use tonic::{Response, Status, Streaming};
 
+use crate::answer_memory::AnswerMemory;
 use crate::metrics::Metrics;
 use crate::proto::{WorkRequest, WorkResponse};
 use crate::stopping::Stop;
+use room::JobRoom;
+use sending::JobsInFlight;
+
+pub(crate) use sending::counted;
 
 /// Answers that are made ahead of being sent.
 const ANSWERS_AHEAD: usize = 2;
+
+/// The answers of a stream, as they are sent.
+pub(crate) type WorkAnswers = Pin<Box<dyn Stream<Item = Result<WorkResponse, Status>> + Send>>;
 
 /// An answer, with the leases of its jobs: given back if it is not sent.
 #[derive(Debug)]
 struct Answer {
     response: WorkResponse,
     hand_over: Option<HandOver>,
+    /// Its memory, if it is large.
+    held: Option<Reservation>,
 }
 
 /// The answers of a stream, which ends when these are dropped.
 #[derive(Debug)]
 pub(crate) struct Answers {
     made: mpsc::Receiver<Result<Answer, Status>>,
+    in_flight: JobsInFlight,
     metrics: Metrics,
 }
 
@@ -44,6 +59,7 @@ pub(crate) struct Answers {
 pub(crate) fn begin(
     queues: Queues,
     caller: Admitted,
+    (memory, sender): (AnswerMemory, SenderKey),
     requests: Streaming<WorkRequest>,
     stop: Stop,
     metrics: &Metrics,
@@ -51,11 +67,23 @@ pub(crate) fn begin(
     let (answers, made) = mpsc::channel(ANSWERS_AHEAD);
     let counted = Counted::new(&metrics.work_streams);
     let of_stream = metrics.clone();
+    let room = JobRoom::new(memory.clone(), sender.clone());
     tokio::spawn(async move {
         let _counted = counted;
-        stream::drive(queues, &caller, requests, answers, stop, of_stream).await;
+        stream::drive(queues, &caller, room, requests, answers, stop, of_stream).await;
     });
-    Answers { made, metrics: metrics.clone() }
+    Answers { made, in_flight: JobsInFlight::new(memory, sender), metrics: metrics.clone() }
+}
+
+impl Answers {
+    /// The response that they make up; [`counted`] is for it.
+    pub(crate) fn into_response(self) -> Response<WorkAnswers> {
+        let in_flight = self.in_flight.clone();
+        let answers: WorkAnswers = Box::pin(self);
+        let mut response = Response::new(answers);
+        response.extensions_mut().insert(in_flight);
+        response
+    }
 }
 
 impl Stream for Answers {
@@ -64,7 +92,10 @@ impl Stream for Answers {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.made.poll_recv(cx).map(|made| {
             made.map(|answer| {
-                let Answer { response, hand_over } = answer?;
+                let Answer { response, hand_over, held } = answer?;
+                if let Some(held) = held {
+                    self.in_flight.give(held);
+                }
                 // The connection has room for it, or it would not be asked for.
                 if let Some(hand_over) = hand_over {
                     hand_over.done();

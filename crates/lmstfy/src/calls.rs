@@ -7,12 +7,16 @@ use access::UnderWay;
 use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
+use base::CallerName;
 use net::content_encoding::is_encoded;
+use tracing::field::display;
+use tracing::info;
 
 use crate::answer::Answer;
 use crate::consume::Consumer;
-use crate::guard::LetIn;
+use crate::guard::{LetIn, peer};
 use crate::query::Query;
+use crate::refusals::shown;
 use crate::route::{Call, Target, target};
 use crate::{Shared, dead, decoding, look, publish};
 
@@ -107,5 +111,14 @@ async fn called(
     if let Some(taken) = taken {
         taken.counts();
     }
+    log_change(target, parts);
     Ok((TakenIn::Answered(target.call.as_str(), answer), under_way))
+}
+
+/// Names the token of a namespace by a number: the token is a secret.
+fn log_change(target: &Target<'_>, parts: &Parts) {
+    let Some(change) = target.call.change() else { return };
+    let caller = parts.extensions.get::<CallerName>().map(|CallerName(name)| &**name);
+    let (peer, namespace, queue) = (peer(parts).map(display), shown(target.namespace), shown(target.queue));
+    info!(way = "lmstfy", caller, peer, change, namespace, queue, "changed through the API");
 }

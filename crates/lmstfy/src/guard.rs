@@ -32,7 +32,8 @@ pub(crate) fn is_pool(name: &str) -> bool {
     name.is_empty() || name == POOL
 }
 
-/// What a token of a namespace is called where shares of memory are counted: never the token.
+/// What a token of a namespace is called in the log, and where shares of memory are counted: never
+/// the token.
 fn caller_of(namespace: &str, token: &str) -> CallerName {
     let number = hash::derived(hash::derived(0, namespace.as_bytes()), token.as_bytes());
     CallerName(format!("lmstfy:{number:016x}").into())

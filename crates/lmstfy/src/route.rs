@@ -69,6 +69,25 @@ impl Call<'_> {
         }
     }
 
+    /// What an operator changes with it; `None` for looks, and for work on jobs.
+    pub(crate) fn change(self) -> Option<&'static str> {
+        match self {
+            Self::Destroy => Some("the jobs of a queue that can be consumed were deleted"),
+            Self::Respawn => Some("dead letters were respawned"),
+            Self::DeleteDead => Some("dead letters were deleted"),
+            Self::Publish
+            | Self::Bulk
+            | Self::Republish(_)
+            | Self::Consume
+            | Self::Peek
+            | Self::Job(_)
+            | Self::Delete(_)
+            | Self::Size
+            | Self::DeadHead
+            | Self::DeadSize => None,
+        }
+    }
+
     /// Sizes are told to everybody.
     pub(crate) fn takes_a_token(self) -> bool {
         !matches!(self, Self::Size | Self::DeadSize)

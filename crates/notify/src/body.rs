@@ -12,7 +12,7 @@ use base::{Timestamp, Value};
 use engine::campaigns::{TASK_ID_PREFIX, TrackedTask};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::outcomes::OutcomeDue;
-use engine::records::{EventKind, NOTICE_ID_PREFIX, Notice, PickCounts, PickTurn};
+use engine::records::{EventKind, NOTICE_ID_PREFIX, Notice, PickCause, PickCounts};
 use engine::settings::Picture;
 
 pub(crate) use messages::messages;
@@ -77,7 +77,7 @@ pub(crate) fn outcome(due: &OutcomeDue) -> String {
 }
 
 /// What tells of a pick of a campaign's slot.
-fn campaign_result(due: &OutcomeDue, turn: &PickTurn, (campaign, slot): (&str, u64)) -> String {
+fn campaign_result(due: &OutcomeDue, turn: &PickCause, (campaign, slot): (&str, u64)) -> String {
     let (command, state, outcome) = (&due.command, &due.state, due.pick_outcome());
     let mut out = String::with_capacity(TYPICAL_BYTES);
     let id = command.id.to_text(COMMAND_ID_PREFIX);
@@ -199,7 +199,7 @@ mod tests {
     fn picked(state: CommandState, went_away: bool) -> OutcomeDue {
         let due_at = Timestamp(1_795_222_920_000);
         let slot = CampaignSlot { campaign: Incarnation(3), number: 5_984_076, due_at };
-        let turn = PickTurn {
+        let turn = PickCause {
             task: Incarnation(4),
             number: 0,
             picked_at: due_at,

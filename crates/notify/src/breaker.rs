@@ -10,13 +10,14 @@
 //! it holds back waits in its lane. It is in memory only, and only for clients whose latest attempt
 //! failed.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{EntityId, Incarnation, Timestamp};
 use engine::Answer;
 use engine::records::Client;
+
+use crate::by_client::ByClient;
 
 #[cfg(test)]
 mod tests;
@@ -103,7 +104,7 @@ pub(crate) enum BreakerState {
 pub(crate) struct Breakers {
     /// Between the beginnings of two attempts at a client whose breaker is open.
     pause: Duration,
-    of: HashMap<Incarnation, Breaker>,
+    of: ByClient<Breaker>,
     open: usize,
 }
 
@@ -122,7 +123,7 @@ struct Breaker {
 
 impl Breakers {
     pub(crate) fn new(pause: Duration) -> Self {
-        Self { pause, of: HashMap::new(), open: 0 }
+        Self { pause, of: ByClient::default(), open: 0 }
     }
 
     /// What may be sent to the client as it is now.

@@ -7,7 +7,7 @@
 //! drives it the same way. A client without due work and with nothing in flight is forgotten, but
 //! for the failures that its [breaker](crate::breaker) counts.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use engine::lanes::Lane;
 use engine::records::Client;
 
 use crate::breaker::{AttemptReport, BreakerEvent, BreakerState, Breakers, CloseReason};
+use crate::by_client::ByClient;
 
 #[cfg(test)]
 mod tests;
@@ -62,7 +63,7 @@ pub struct Lease {
 #[derive(Debug)]
 pub struct Lanes {
     limits: Limits,
-    clients: HashMap<Incarnation, ClientLanes>,
+    clients: ByClient<ClientLanes>,
     /// Clients to be asked next, in turn; each at most once, each with a ready lane.
     round: VecDeque<Incarnation>,
     /// Clients with ready lanes that were found disabled.
@@ -116,7 +117,7 @@ impl Lanes {
         assert!(limits.per_client > 0 && limits.total > 0, "a limit of 0 would never send");
         Self {
             limits,
-            clients: HashMap::new(),
+            clients: ByClient::default(),
             round: VecDeque::new(),
             aside: Vec::new(),
             held: BTreeSet::new(),

@@ -10,6 +10,7 @@ pub mod connection;
 pub mod lanes;
 
 mod body;
+mod by_client;
 mod connector;
 mod driver;
 mod guard;
@@ -24,6 +25,8 @@ mod pushes;
 mod receiver;
 mod resolver;
 mod retry_after;
+#[cfg(test)]
+mod rig;
 mod roots;
 mod sender;
 mod signature;

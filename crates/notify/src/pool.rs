@@ -6,7 +6,7 @@
 //! pool has a limit for each origin, and none for all.)
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::target::Origin;
@@ -30,14 +30,15 @@ pub(crate) struct Pool<C> {
 struct Idle<C> {
     /// In the order in which they were kept.
     kept: BTreeMap<u64, Kept<C>>,
-    /// The numbers of an origin's connections, oldest first; never empty.
-    by_origin: HashMap<Origin, VecDeque<u64>>,
+    /// The numbers of an origin's connections, oldest first. One without any stays for a while: a
+    /// connection that was taken is kept again soon.
+    by_origin: HashMap<Arc<Origin>, VecDeque<u64>>,
     next_number: u64,
 }
 
 #[derive(Debug)]
 struct Kept<C> {
-    origin: Origin,
+    origin: Arc<Origin>,
     connection: C,
     until: Instant,
 }
@@ -52,8 +53,10 @@ impl<C> Pool<C> {
     /// The newest connection that is kept for `origin` and whose time is not over.
     pub(crate) fn take(&self, origin: &Origin, now: Instant) -> Option<C> {
         let mut idle = self.idle();
-        while let Some(number) = idle.by_origin.get(origin).and_then(|numbers| numbers.back().copied()) {
-            let kept = idle.remove(number)?;
+        let Idle { kept, by_origin, .. } = &mut *idle;
+        let numbers = by_origin.get_mut(origin)?;
+        while let Some(number) = numbers.pop_back() {
+            let kept = kept.remove(&number).expect("a listed connection is kept");
             if kept.until > now {
                 return Some(kept.connection);
             }
@@ -65,7 +68,7 @@ impl<C> Pool<C> {
     /// and we want to keep it.
     pub(crate) fn keep(
         &self,
-        origin: &Origin,
+        origin: &Arc<Origin>,
         connection: C,
         now: Instant,
         receiver_keeps: Option<Duration>,
@@ -73,18 +76,22 @@ impl<C> Pool<C> {
         let keep = receiver_keeps.map_or(IDLE_MAX, |keeps| keeps.saturating_sub(CLOSE_BEFORE).min(IDLE_MAX));
         let mut idle = self.idle();
         let crowded_out = if idle.kept.len() >= self.limit { idle.remove_oldest() } else { None };
-        idle.insert(Kept { origin: origin.clone(), connection, until: now + keep });
+        if idle.by_origin.len() >= self.limit.saturating_mul(2) {
+            idle.forget_unused_origins();
+        }
+        idle.insert(Kept { origin: Arc::clone(origin), connection, until: now + keep });
         drop(idle);
         // Closed outside the lock.
         drop(crowded_out);
     }
 
     /// Closes those whose time is over, but for one that was kept after another that has more time
-    /// left.
+    /// left. Forgets the origins without any.
     pub(crate) fn sweep(&self, now: Instant) {
         while let Some(over) = self.idle().remove_oldest_if(|kept| kept.until <= now) {
             drop(over);
         }
+        self.idle().forget_unused_origins();
     }
 
     /// How many connections are kept.
@@ -104,7 +111,7 @@ impl<C> Idle<C> {
         match self.by_origin.get_mut(&kept.origin) {
             Some(numbers) => numbers.push_back(number),
             None => {
-                self.by_origin.insert(kept.origin.clone(), VecDeque::from([number]));
+                self.by_origin.insert(Arc::clone(&kept.origin), VecDeque::from([number]));
             }
         }
         self.kept.insert(number, kept);
@@ -115,26 +122,17 @@ impl<C> Idle<C> {
     }
 
     fn remove_oldest_if(&mut self, condition: impl FnOnce(&Kept<C>) -> bool) -> Option<Kept<C>> {
-        let (number, kept) = self.kept.first_key_value()?;
-        let number = condition(kept).then_some(*number)?;
-        self.remove(number)
-    }
-
-    /// Removes the newest of its origin or the oldest of all, which is the oldest of its origin.
-    fn remove(&mut self, number: u64) -> Option<Kept<C>> {
-        let kept = self.kept.remove(&number)?;
+        let oldest = self.kept.first_entry().filter(|oldest| condition(oldest.get()))?;
+        let (number, kept) = oldest.remove_entry();
         let numbers =
             self.by_origin.get_mut(&kept.origin).expect("a kept connection is listed at its origin");
-        if numbers.back() == Some(&number) {
-            numbers.pop_back();
-        } else {
-            let oldest = numbers.pop_front();
-            debug_assert_eq!(oldest, Some(number), "the oldest of all is the oldest of its origin");
-        }
-        if numbers.is_empty() {
-            self.by_origin.remove(&kept.origin);
-        }
+        let oldest = numbers.pop_front();
+        debug_assert_eq!(oldest, Some(number), "the oldest of all is the oldest of its origin");
         Some(kept)
+    }
+
+    fn forget_unused_origins(&mut self) {
+        self.by_origin.retain(|_, numbers| !numbers.is_empty());
     }
 }
 
@@ -143,7 +141,7 @@ mod tests {
     use super::*;
     use crate::target::Target;
 
-    fn origin(name: &str) -> Origin {
+    fn origin(name: &str) -> Arc<Origin> {
         Target::parse(&format!("http://{name}/")).expect("a target").origin
     }
 
@@ -156,7 +154,26 @@ mod tests {
         }
         let taken = [&a, &b, &a, &a, &b].map(|at| pool.take(at, now));
         assert_eq!(taken, [Some(3), Some(2), Some(1), None, None]);
+        pool.sweep(now);
         assert!(pool.idle().by_origin.is_empty());
+    }
+
+    #[test]
+    fn an_origin_is_remembered_while_its_connection_is_in_use_and_many_are_bounded() {
+        const LIMIT: usize = 4;
+        let (pool, now) = (Pool::new(LIMIT), Instant::now());
+        let used = origin("used.example");
+        pool.keep(&used, 0, now, None);
+        assert_eq!(pool.take(&used, now), Some(0));
+        assert_eq!(pool.idle().by_origin.len(), 1);
+        for number in 0..10 * LIMIT {
+            let other = origin(&format!("o{number}.example"));
+            pool.keep(&other, number, now, None);
+            assert_eq!(pool.take(&other, now), Some(number));
+            assert!(pool.idle().by_origin.len() <= 2 * LIMIT);
+        }
+        pool.keep(&used, 1, now, None);
+        assert_eq!((pool.take(&used, now), pool.len()), (Some(1), 0));
     }
 
     #[test]

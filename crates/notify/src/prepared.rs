@@ -5,12 +5,12 @@
 //! changed URL or secret is seen at the next attempt. What no attempt has used between two sweeps
 //! is dropped, deleted clients with it.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::{Incarnation, Timestamp};
+use base::Timestamp;
 use engine::records::Client;
 
+use crate::by_client::ByClient;
 use crate::signature::SigningKey;
 use crate::target::{NotATarget, Target};
 
@@ -60,7 +60,7 @@ impl Prepared {
 /// The prepared clients.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedClients {
-    entries: Mutex<HashMap<Incarnation, Entry>>,
+    entries: Mutex<ByClient<Entry>>,
 }
 
 #[derive(Debug)]
@@ -94,14 +94,14 @@ impl PreparedClients {
         self.entries().retain(|_, entry| std::mem::take(&mut entry.used));
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<Incarnation, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, ByClient<Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use base::{ClientId, Timestamp};
+    use base::{ClientId, Incarnation};
 
     use super::*;
 

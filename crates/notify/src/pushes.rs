@@ -226,42 +226,22 @@ fn post_id(key: &PushKey, found: &PushPage, (first, last): (u64, u64)) -> Entity
 mod tests {
     use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-    use base::{Clock, Lineage, SystemClock};
+    use base::{Clock, Lineage};
     use bytes::Bytes;
-    use engine::settings::Retry;
     use engine::streams::{
         MessagePayload, NewMessage, NewSubscription, NewSubscriptionPush, ReaderCommit, StreamName,
     };
     use http_body_util::Full;
     use hyper::StatusCode;
-    use rustls::RootCertStore;
     use serde_json::Value;
     use standardwebhooks::Webhook;
     use store::MemoryStore;
 
     use super::*;
-    use crate::connector::Connector;
-    use crate::guard::Guard;
     use crate::receiver::{self, Receiver};
-    use crate::roots;
+    use crate::rig::{engine, sender};
 
     const SECRET: &[u8] = b"0123456789abcdef01234567";
-
-    async fn engine() -> Engine {
-        let settings = engine::Settings {
-            retry: Retry { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max: 1 },
-            ..engine::Settings::for_tests()
-        };
-        let store = Arc::new(MemoryStore::new(Lineage(1), 4));
-        let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        Engine::start(settings, store, clock).await.expect("an empty store loads")
-    }
-
-    fn sender() -> Sender {
-        let connector = Connector::new(Guard { allow_private: true }, roots::tls(RootCertStore::empty()));
-        let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        Sender::new(clock, Duration::from_secs(30), connector, crate::IN_FLIGHT_MAX, Metrics::new())
-    }
 
     fn orders() -> StreamName {
         StreamName::new("shop", "orders").expect("a name")
@@ -301,7 +281,7 @@ mod tests {
 
     #[tokio::test]
     async fn messages_are_posted_in_order_until_they_are_taken() {
-        let engine = engine().await;
+        let engine = engine(1).await;
         let asked = AtomicUsize::new(0);
         let mut receiver = Receiver::start_closed(move || {
             let fails = asked.fetch_add(1, Ordering::SeqCst) < 2;
@@ -366,7 +346,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_push_that_is_never_taken_can_be_passed_over() {
-        let engine = engine().await;
+        let engine = engine(1).await;
         let mut receiver = Receiver::start(|| {
             let mut answer = receiver::Answer::new(Full::<Bytes>::default());
             *answer.status_mut() = StatusCode::BAD_REQUEST;

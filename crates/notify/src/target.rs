@@ -4,6 +4,7 @@
 //! of an address is that address here too. No name is looked up here.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::{HeaderValue, Uri};
 use url::{Host, Url};
@@ -19,7 +20,7 @@ pub(crate) struct Origin {
 /// A client's URL in the parts that a request needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    pub(crate) origin: Origin,
+    pub(crate) origin: Arc<Origin>,
     /// Path and query, without anything that may not be in a request's head.
     pub(crate) path: Uri,
     /// Likewise.
@@ -46,7 +47,7 @@ impl Target {
         };
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
         Ok(Self {
-            origin: Origin { tls, host, port },
+            origin: Arc::new(Origin { tls, host, port }),
             path: path.parse().map_err(|_| NotATarget)?,
             host: HeaderValue::try_from(&header).map(|_| header).map_err(|_| NotATarget)?,
         })

@@ -85,45 +85,20 @@ async fn tell(engine: &Engine, sender: &Sender, due: TaskEndDue) {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
-    use base::{Lineage, SystemClock, Timestamp};
     use bytes::Bytes;
     use engine::campaigns::{NewPickTerms, NewTask};
     use engine::queues::{Payload, QueueName};
-    use engine::settings::Retry;
     use engine::streams::{StreamName, StreamRead};
     use http_body_util::Full;
     use hyper::StatusCode;
-    use rustls::RootCertStore;
     use standardwebhooks::Webhook;
-    use store::MemoryStore;
 
     use super::*;
-    use crate::connector::Connector;
-    use crate::guard::Guard;
-    use crate::metrics::Metrics;
     use crate::receiver::{self, Receiver};
-    use crate::roots;
+    use crate::rig::{engine, sender};
 
     const SECRET: &[u8] = b"0123456789abcdef01234567";
-
-    async fn engine() -> Engine {
-        let settings = engine::Settings {
-            retry: Retry { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max: 10 },
-            ..engine::Settings::for_tests()
-        };
-        let store = Arc::new(MemoryStore::new(Lineage(1), 4));
-        let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        Engine::start(settings, store, clock).await.expect("an empty store loads")
-    }
-
-    fn sender() -> Sender {
-        let connector = Connector::new(Guard { allow_private: true }, roots::tls(RootCertStore::empty()));
-        let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        let timeout = Duration::from_secs(30);
-        Sender::new(clock, timeout, connector, crate::IN_FLIGHT_MAX, Metrics::new())
-    }
 
     /// A task that finds nobody, and so has ended when it is begun.
     async fn ended_task(engine: &Engine, receiver: OutcomeReceiver) {
@@ -134,7 +109,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_end_that_is_told_again_makes_one_job() {
-        let (engine, sender) = (engine().await, sender());
+        let (engine, sender) = (engine(10).await, sender());
         ended_task(&engine, OutcomeReceiver::Queue { namespace: "ns".into(), queue: "q".into() }).await;
         engine.task_ends_due().await;
         let due = engine.lease_task_ends(LEASED_MAX).await.expect("accepting");
@@ -153,7 +128,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_end_that_is_told_again_makes_one_message() {
-        let (engine, sender) = (engine().await, sender());
+        let (engine, sender) = (engine(10).await, sender());
         ended_task(&engine, OutcomeReceiver::Stream { namespace: "ns".into(), stream: "s".into() }).await;
         engine.task_ends_due().await;
         let due = engine.lease_task_ends(LEASED_MAX).await.expect("accepting");
@@ -173,7 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_end_is_posted_until_its_receiver_takes_it() {
-        let engine = engine().await;
+        let engine = engine(10).await;
         let asked = AtomicUsize::new(0);
         let mut receiver = Receiver::start(move || {
             let is_first = asked.fetch_add(1, Ordering::SeqCst) == 0;

@@ -14,7 +14,7 @@
 /// - `deletes R`: the parts are all by which the record is found.
 /// - `deletes R at (part, part), S at part`: so are these of each record.
 /// - `deletes R as part, S as part`: each part is the record, as it was put.
-/// - `apart`: the store says it by hand.
+/// - `apart`: the store says it by hand. With `puts R` a record is among what it puts.
 #[macro_export]
 macro_rules! all_changes {
     ($make:ident) => {
@@ -35,7 +35,7 @@ macro_rules! all_changes {
             /// A client was told all of a device.
             6 DeleteNotificationState(slot: DeviceSlot, client: Incarnation) { deletes NotificationState }
             /// A delivery is new.
-            7 PutDelivery(delivery: Box<Delivery>) { apart }
+            7 PutDelivery(delivery: Box<Delivery>) { apart puts Delivery }
             /// A delivery has come this far. Without effect, as an attempt is, on one that is kept
             /// no longer.
             8 PutProgress(key: DeliveryKey, progress: DeliveryProgress) { puts DeliveryProgress at key }
@@ -52,7 +52,7 @@ macro_rules! all_changes {
             20 DeleteJobBody(id: JobId) { apart }
             /// A job is not resident from now on: nothing loads it. A resident one of the same id
             /// is gone, and its body stays.
-            21 ParkJob(job: Box<ParkedJob>) { apart }
+            21 ParkJob(job: Box<ParkedJob>) { apart puts ParkedJob }
             /// A job is parked no longer; its body stays.
             22 UnparkJob(key: Box<ParkedKey>) { deletes ParkedJob }
             /// A job carries this.

@@ -77,7 +77,7 @@ pub enum CommandCause {
         value: Option<Box<str>>,
     },
     /// A rollout.
-    Rollout(RolloutTurn),
+    Rollout(RolloutCause),
     /// A bulk assignment wishes a desired entry.
     RolloutEntry {
         /// The entry's key.
@@ -85,10 +85,10 @@ pub enum CommandCause {
         /// What is wished: JSON text; `None` if the entry is to be deleted.
         value: Option<Box<str>>,
         /// The device's turn.
-        turn: RolloutTurn,
+        turn: RolloutCause,
     },
     /// A task, or a slot of a campaign, picked the device.
-    Pick(Box<PickTurn>),
+    Pick(Box<PickCause>),
 }
 
 impl CommandCause {
@@ -105,7 +105,7 @@ impl CommandCause {
 
     /// The turn in a rollout.
     #[must_use]
-    pub fn turn(&self) -> Option<RolloutTurn> {
+    pub fn turn(&self) -> Option<RolloutCause> {
         match self {
             Self::Rollout(turn) | Self::RolloutEntry { turn, .. } => Some(*turn),
             Self::Call | Self::Wish { .. } | Self::Pick(_) => None,
@@ -114,9 +114,9 @@ impl CommandCause {
 
     /// The pick of a task.
     #[must_use]
-    pub fn pick(&self) -> Option<&PickTurn> {
+    pub fn pick(&self) -> Option<&PickCause> {
         match self {
-            Self::Pick(turn) => Some(turn),
+            Self::Pick(cause) => Some(cause),
             Self::Call | Self::Wish { .. } | Self::Rollout(_) | Self::RolloutEntry { .. } => None,
         }
     }
@@ -124,7 +124,7 @@ impl CommandCause {
 
 /// A pick of a task, as the command of the picked device knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PickTurn {
+pub struct PickCause {
     /// The task.
     pub task: Incarnation,
     /// Counts the task's picks from 0.
@@ -137,7 +137,7 @@ pub struct PickTurn {
 
 /// A device's turn in a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RolloutTurn {
+pub struct RolloutCause {
     /// The rollout.
     pub rollout: Incarnation,
     /// Which of the entries that are wished; 0 for a command.

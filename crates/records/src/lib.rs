@@ -42,7 +42,7 @@ pub use campaign::{CampaignPace, CampaignRecord, CampaignState, MissedSlots};
 pub use client::{Client, PreviousSecret};
 pub use command::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms,
-    DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn, Wish,
+    DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickCause, RolloutCause, Wish,
 };
 pub use coordination::{Lock, WorkState, WorkerControl};
 pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};

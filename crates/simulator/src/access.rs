@@ -10,9 +10,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use fieldpost_client::Trust;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 
 /// Something that is not to be seen in a log.
 #[derive(Clone, PartialEq, Eq)]
@@ -76,27 +76,19 @@ impl Default for Queue {
 pub struct Tls {
     pub(crate) config: Arc<ClientConfig>,
     pub(crate) server_name: ServerName<'static>,
-    /// The certificates in `ca` as they are in the file, for a library that reads them itself.
-    pub(crate) ca_pem: Option<Arc<str>>,
 }
 
 impl Tls {
     /// TLS to a server that proves to be `host` by the certificates in `ca`, or by those that this
-    /// machine trusts.
+    /// machine trusts. One in `ca` may also be the server's own.
     ///
     /// # Errors
     /// When `host` is no name, the file cannot be read, or holds no certificate.
     pub fn to(host: &str, ca: Option<&Path>) -> io::Result<Self> {
         let server_name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let roots = ca.map_or_else(native_roots, roots_of)?;
-        let ca_pem = ca.map(std::fs::read_to_string).transpose()?.map(Arc::from);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self { config: Arc::new(config), server_name, ca_pem })
+        let trust = ca.map_or_else(trust_of_system, trust_of)?;
+        let config = trust.client_config().map_err(io::Error::other)?;
+        Ok(Self { config: Arc::new(config), server_name })
     }
 }
 
@@ -106,26 +98,14 @@ impl fmt::Debug for Tls {
     }
 }
 
-fn native_roots() -> io::Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        return Err(io::Error::other(
-            "this machine trusts no certificate authority; name a file of your own",
-        ));
-    }
-    Ok(roots)
+fn trust_of_system() -> io::Result<Trust> {
+    Trust::of_system().map_err(|error| io::Error::other(format!("{error}; name a file of your own")))
 }
 
-fn roots_of(file: &Path) -> io::Result<RootCertStore> {
+fn trust_of(file: &Path) -> io::Result<Trust> {
     let unreadable = |error: &dyn fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
-        let certificate = certificate.map_err(|error| unreadable(&error))?;
-        roots.add(certificate).map_err(|error| unreadable(&error))?;
-    }
-    if roots.is_empty() { Err(unreadable(&"no certificate in it")) } else { Ok(roots) }
+    let pem = std::fs::read(file).map_err(|error| unreadable(&error))?;
+    Trust::of_pem(&pem).map_err(|error| unreadable(&error))
 }
 
 /// See the module. By default nothing is asked.
@@ -162,7 +142,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let error = Tls::to("localhost", Some(file.path())).unwrap_err().to_string();
         assert!(
-            error.contains(&file.path().display().to_string()) && error.contains("no certificate"),
+            error.contains(&file.path().display().to_string()) && error.contains("there is none in PEM"),
             "{error}"
         );
     }

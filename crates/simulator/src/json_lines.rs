@@ -1,6 +1,7 @@
 //! Posting over a connection that is kept: reports for load, devices for an import, commands.
 //!
-//! For calls one by one see [`crate::api_client`].
+//! For calls one by one see [`crate::api_client`]. Here the connections are the load: their number
+//! is chosen, each is kept, and what is on its way is counted. The client crate pools them.
 
 use std::io;
 

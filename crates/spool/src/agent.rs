@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base::machine::IDENTITY_FILES;
 use base::{LogLimit, hash};
 use blocklog::{Disk, RealDisk};
 use fieldpost_client::Client;
@@ -34,11 +35,6 @@ use crate::refused::RefusedFile;
 
 /// Damaged places are kept in this folder of the spool's own.
 const DAMAGED_FOLDER: &str = "damaged";
-
-/// What tells machines apart, where the system has it and lets the agent read it. Machines whose
-/// disks were copied may have the first in common.
-const OF_MACHINE: [&str; 3] =
-    ["/etc/machine-id", "/proc/device-tree/serial-number", "/sys/class/dmi/id/product_uuid"];
 
 /// After this time everything that an idle agent does has been done once.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
@@ -188,11 +184,11 @@ struct Agent {
 }
 
 fn log_options(config: &SpoolConfig) -> io::Result<SpoolLogOptions> {
-    let [machine_id, ..] = OF_MACHINE;
+    let [machine_id, ..] = IDENTITY_FILES;
     Ok(SpoolLogOptions {
         bytes_max: config.bytes_max,
         when_full: config.when_full,
-        place: place(&config.directory, &OF_MACHINE)?,
+        place: place(&config.directory, &IDENTITY_FILES)?,
         earlier_place: earlier_place(&config.directory, Path::new(machine_id))?,
     })
 }

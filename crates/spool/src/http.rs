@@ -1,6 +1,6 @@
 //! The intake over HTTP: the calls of the server that may wait, and how much waits.
 //!
-//! A body is read whole; all of them together have [`BODIES_BYTES_MAX`] in memory.
+//! A body is read whole. All that are not small have [`BODIES_BYTES_MAX`] of memory together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
-use bytes::Bytes;
-use net::body::is_ndjson;
+use net::body::{Pieces, is_ndjson};
 use net::content_encoding::Decoders;
 use net::problem::{self, Refused};
+use net::shares::Share;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use crate::calls::name_of;
@@ -35,6 +35,8 @@ pub(crate) const CONNECTIONS_MAX: usize = 256;
 const BODIES_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 /// They are counted in these, in bytes.
 const BODY_UNIT_BYTES: usize = 1_024;
+/// A body up to this size takes no room.
+const SMALL_BODY_BYTES: usize = 4 * BODY_UNIT_BYTES;
 /// How long a body may take.
 const BODY_MAX: Duration = Duration::from_secs(60);
 
@@ -47,7 +49,7 @@ pub(crate) struct SpoolHttp {
     log: Arc<SpoolLog>,
     /// What the spool calls itself.
     own_name: Arc<str>,
-    room: Arc<Semaphore>,
+    room: Share,
     decoders: Arc<Decoders>,
     registry: Arc<Registry>,
 }
@@ -56,7 +58,7 @@ impl SpoolHttp {
     pub(crate) fn new(intake: SpoolIntake, log: Arc<SpoolLog>, mut registry: Registry) -> Self {
         let decoders = Decoders::default();
         decoders.register(&mut registry);
-        let room = Arc::new(Semaphore::new(BODIES_BYTES_MAX / BODY_UNIT_BYTES));
+        let room = Share::new(BODIES_BYTES_MAX / BODY_UNIT_BYTES);
         let own_name = name_of(log.identity()).into();
         Self { intake, log, own_name, room, decoders: Arc::new(decoders), registry: Arc::new(registry) }
     }
@@ -95,35 +97,30 @@ impl SpoolHttp {
         Ok((StatusCode::ACCEPTED, json(format!("{{\"spooled\":{spooled}}}"))).into_response())
     }
 
-    /// The whole body, and the room that it has.
-    async fn read(&self, mut body: Body) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Problem> {
-        let most = JSON_BODY_BYTES_MAX;
-        if body.size_hint().lower() > most as u64 {
+    /// The whole body, and the room that it has; a small one needs none.
+    async fn read(&self, body: Body) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Problem> {
+        if body.size_hint().lower() > JSON_BODY_BYTES_MAX as u64 {
             return Err(too_large());
         }
-        let (mut whole, mut room) = (Vec::new(), None::<OwnedSemaphorePermit>);
-        loop {
-            let frame = std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await;
-            let Some(frame) = frame else { return Ok((whole.into(), room)) };
-            let frame =
-                frame.map_err(|error| Problem::unreadable(format!("the body breaks off: {error}")))?;
-            let Ok(data) = frame.into_data() else { continue };
-            if whole.len() + data.len() > most {
+        let (mut pieces, mut whole, mut room) = (Pieces::of(body), Vec::new(), None::<OwnedSemaphorePermit>);
+        while let Some(piece) = pieces.next().await? {
+            let bytes = whole.len() + piece.len();
+            if bytes > JSON_BODY_BYTES_MAX {
                 return Err(too_large());
             }
-            if whole.is_empty() && body.is_end_stream() && data.len() <= 4 * BODY_UNIT_BYTES {
-                return Ok((data, None));
+            if bytes > SMALL_BODY_BYTES {
+                let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+                let taken = self.room.try_take(bytes.div_ceil(BODY_UNIT_BYTES).saturating_sub(held) as u32);
+                let taken =
+                    taken.ok_or_else(|| Problem::new(503, "busy", "too many large bodies at a time"))?;
+                match &mut room {
+                    Some(room) => room.merge(taken),
+                    None => room = Some(taken),
+                }
             }
-            let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-            let wanted = (whole.len() + data.len()).div_ceil(BODY_UNIT_BYTES).saturating_sub(held);
-            let taken = Arc::clone(&self.room).try_acquire_many_owned(wanted as u32);
-            let taken = taken.map_err(|_| Problem::new(503, "busy", "too many large bodies at a time"))?;
-            match &mut room {
-                Some(room) => room.merge(taken),
-                None => room = Some(taken),
-            }
-            whole.extend_from_slice(&data);
+            whole.extend_from_slice(&piece);
         }
+        Ok((whole, room))
     }
 }
 

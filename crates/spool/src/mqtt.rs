@@ -346,3 +346,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MqttConnection<S> {
         Ok(Duration::from_secs(keep_alive.into()).mul_f64(1.5))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_of_5_is_told_that_nothing_is_retained_or_shared() {
+        let (mut client, stream) = tokio::io::duplex(1_024);
+        let mut connection = MqttConnection {
+            stream,
+            read: BytesMut::new(),
+            out: BytesMut::new(),
+            codec: MqttCodec::Version(VersionCodec),
+            is_v5: false,
+            unreleased: HashSet::new(),
+        };
+        client.write_all(b"\x10\x0f\0\x04MQTT\x05\x02\0\x3c\0\0\x02me").await.expect("written");
+        connection.greet().await.expect("let in");
+        drop(connection);
+        let mut told = Vec::new();
+        client.read_to_end(&mut told).await.expect("readable");
+        let packet = v5::Codec::default().decode(&mut BytesMut::from(&told[..])).expect("readable");
+        let Some((v5::Packet::ConnectAck(ack), _)) = packet else { panic!("{packet:?}") };
+        assert!(!ack.retain_available && !ack.shared_subscription_available);
+    }
+}

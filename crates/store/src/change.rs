@@ -120,7 +120,7 @@ macro_rules! deletes {
 macro_rules! changes_of {
     ($(
         $(#[$doc:meta])* $number:literal $change:ident $parts:tt
-        { $(puts $put:ident $(at $at:ident)?)? $(deletes $($deleted:tt)+)? $(apart)? }
+        { $(puts $put:ident $(at $at:ident)?)? $(deletes $($deleted:tt)+)? $(apart $(puts $apart:ident)?)? }
     )*) => {
         fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
             match op {

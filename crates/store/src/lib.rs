@@ -24,7 +24,7 @@ pub use embedded::{
 };
 pub use memory::{MemoryStore, Planned};
 pub use port::{
-    BATCH_BYTES_MAX, CommitDone, CommitOutcome, PARKED_SPAN_MS, Page, ParkedTimes, ReadingKey, Resident,
-    ScannedJobs, Store, StoreError, StoreMetric, StoredJob, View, Whose, parked_span, parked_time,
+    BATCH_BYTES_MAX, CommitDone, CommitOutcome, FeedFilter, PARKED_SPAN_MS, Page, ParkedTimes, ReadingKey,
+    Resident, ScannedJobs, Store, StoreError, StoreMetric, StoredJob, View, parked_span, parked_time,
 };
 pub use queries::ResultPage;

@@ -215,9 +215,9 @@ pub struct ReadingKey {
     pub number: u32,
 }
 
-/// Which of a feed's items belong to it; an index serves `device` and `client`.
+/// Which items of a feed are wanted; an index serves `device` and `client`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Whose {
+pub struct FeedFilter {
     /// Only this device's.
     pub device: Option<DeviceSlot>,
     /// Only this client's.

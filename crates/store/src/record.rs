@@ -3,9 +3,9 @@
 //!
 //! From it follow the rows that a batch changes ([`crate::change`]), what queries read
 //! ([`crate::queries`]), what a deletion or an expiry takes out, and what a check holds each row
-//! against. To add a record: its fields in `records` with a line in the list of changes that puts
-//! it, its table in [`crate::table`], and its stored form with its declaration in `codec`. To add
-//! an index: its table, and an [`Index`].
+//! against. All records are those that the list of changes puts ([`for_each_record`]). To add a
+//! record: its fields in `records` with a line in that list, its table in [`crate::table`], and its
+//! stored form with its declaration in `codec`. To add an index: its table, and an [`Index`].
 
 use std::borrow::Cow;
 
@@ -97,5 +97,88 @@ pub(crate) fn rows_of<R: Record>(place: &R::Place) -> Vec<(Table, Key)> {
 pub(crate) fn index_rows<R: Record>(place: &R::Place, mut each: impl FnMut(Table, Key, &[u8])) {
     for index in R::INDEXES {
         (index.rows)(place, &mut |key, value| each(index.table, key, value));
+    }
+}
+
+/// Does something with every record.
+pub(crate) trait RecordVisitor {
+    /// Why it stops.
+    type Error;
+
+    /// Takes a record that says itself where it stands.
+    fn placed<R: Placed>(&mut self) -> Result<(), Self::Error>;
+
+    /// Takes a record of which only its key says where it stands.
+    fn keyed<R: Record>(&mut self) -> Result<(), Self::Error>;
+}
+
+/// One call for a record that a change puts.
+macro_rules! visit {
+    ($visitor:ident, $record:ident) => {
+        $visitor.placed::<records::$record>()?
+    };
+    ($visitor:ident, $record:ident at $place:ident) => {
+        $visitor.keyed::<records::$record>()?
+    };
+}
+
+macro_rules! for_each_record {
+    ($(
+        $(#[$doc:meta])* $number:literal $change:ident $parts:tt
+        { $(puts $put:ident $(at $at:ident)?)? $(deletes $($deleted:tt)+)? $(apart $(puts $apart:ident)?)? }
+    )*) => {
+        /// Shows a visitor every record that a change puts.
+        pub(crate) fn for_each_record<V: RecordVisitor>(visitor: &mut V) -> Result<(), V::Error> {
+            $($(visit!(visitor, $put $(at $at)?);)?)*
+            $($($(visit!(visitor, $apart);)?)?)*
+            Ok(())
+        }
+    };
+}
+
+records::all_changes!(for_each_record);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::convert::Infallible;
+
+    use super::*;
+
+    /// Tables of records and of their indexes.
+    #[derive(Default)]
+    struct DeclaredTables(BTreeSet<Table>);
+
+    impl RecordVisitor for DeclaredTables {
+        type Error = Infallible;
+
+        fn placed<R: Placed>(&mut self) -> Result<(), Infallible> {
+            for index in R::INDEXES {
+                assert!(self.0.insert(index.table), "{:?} is of {} alone", index.table, R::NAME);
+            }
+            self.keyed::<R>()
+        }
+
+        fn keyed<R: Record>(&mut self) -> Result<(), Infallible> {
+            assert!(self.0.insert(R::TABLE), "{:?} is of {} alone", R::TABLE, R::NAME);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_table_is_of_one_record_or_index_or_has_a_form_of_its_own() {
+        let mut declared = DeclaredTables::default();
+        let Ok(()) = for_each_record(&mut declared);
+        let others: Vec<_> = Table::ALL.into_iter().filter(|table| !declared.0.contains(table)).collect();
+        let expect = [
+            Table::Directory,
+            Table::Heads,
+            Table::Seen,
+            Table::JobBodies,
+            Table::BlobIndex,
+            Table::Blobs,
+            Table::Deleted,
+        ];
+        assert_eq!(others, expect);
     }
 }

@@ -1,5 +1,5 @@
-//! The tables, each declared once: its name, whose partitions have rows in it, and how a checkpoint
-//! writes it.
+//! The tables, each declared once: its name, whose partitions have rows in it, how a checkpoint
+//! writes it, and how long its rows live.
 //!
 //! Which there are is part of the format of a data directory: a new one is a new version of
 //! `Directory`, and stands at the end of this list. What a table's records are found by is declared
@@ -13,6 +13,8 @@ use base::PartitionId;
 pub(crate) enum Of {
     /// Those of devices, and the registry.
     Devices,
+    /// The registry.
+    Registry,
     /// Those of queues.
     Queues,
     /// That of campaigns.
@@ -30,6 +32,7 @@ impl Of {
         let is_of_streams = partition.streams_index().is_some();
         match self {
             Self::Devices => !is_of_queues && !is_of_streams && partition != PartitionId::CAMPAIGNS,
+            Self::Registry => partition == PartitionId::REGISTRY,
             Self::Queues => is_of_queues,
             Self::Campaigns => partition == PartitionId::CAMPAIGNS,
             Self::Streams => is_of_streams,
@@ -47,8 +50,28 @@ pub(crate) enum Written {
     Apart,
 }
 
+/// How long rows live that no change deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// Until a change deletes them, or what they belong to goes.
+    Kept,
+    /// As long as their device: their keys begin with its slot.
+    Device,
+    /// As long as their device, and no longer than events: behind the slot stands a time. There is
+    /// one such table.
+    DeviceAndEvents,
+    /// As long as events: their keys begin with a time.
+    Events,
+    /// As long as events: their keys begin with a UTC day.
+    EventDays,
+    /// As long as deliveries: their keys begin with a time.
+    Deliveries,
+}
+
 macro_rules! tables {
-    ($($(#[$doc:meta])* $table:ident = $name:literal, $of:ident, $written:ident;)*) => {
+    ($(
+        $(#[$doc:meta])* $table:ident = $name:literal, $of:ident, $written:ident $(, $lifetime:ident)?;
+    )*) => {
         /// What a table holds. The names in the file are fixed: they are part of the format.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Table {
@@ -72,6 +95,14 @@ macro_rules! tables {
             /// How a checkpoint writes it.
             pub(crate) fn written(self) -> Written {
                 match self { $(Self::$table => Written::$written),* }
+            }
+
+            /// How long its rows live: [`Lifetime::Kept`] if the list does not say.
+            pub(crate) fn lifetime(self) -> Lifetime {
+                match self {
+                    $($(Self::$table => Lifetime::$lifetime,)?)*
+                    _ => Lifetime::Kept,
+                }
             }
         }
     };
@@ -97,33 +128,33 @@ tables! {
     /// slot -> ids of its latest reports.
     ReportIds = "report_ids", Devices, Rows;
     /// slot, client -> notification state.
-    NotificationStates = "pairs", Devices, Rows;
+    NotificationStates = "pairs", Devices, Rows, Device;
     /// time, number -> event.
-    Events = "events", Devices, Rows;
+    Events = "events", Devices, Rows, Events;
     /// slot, time, number -> nothing.
     EventsByDevice = "events_by_device", Devices, Rows;
     /// time, number -> delivery as it was made.
-    Deliveries = "deliveries", Devices, Rows;
+    Deliveries = "deliveries", Devices, Rows, Deliveries;
     /// time, number -> its progress.
-    Progress = "delivery_progress", Devices, Rows;
+    Progress = "delivery_progress", Devices, Rows, Deliveries;
     /// client, time, number -> nothing.
     DeliveriesByClient = "deliveries_by_client", Devices, Rows;
     /// slot, time, number -> nothing.
     DeliveriesByDevice = "deliveries_by_device", Devices, Rows;
     /// time, number, attempt -> attempt.
-    Attempts = "attempts", Devices, Rows;
+    Attempts = "attempts", Devices, Rows, Deliveries;
     /// id of a resident job -> head.
     JobHeads = "job_heads", All, Rows;
     /// id of a job -> what it carries.
     JobBodies = "job_bodies", All, Rows;
     /// id of a client -> client.
-    Clients = "clients", Devices, Rows;
+    Clients = "clients", Registry, Rows;
     /// slice, day, sequence -> what is in the blob, and the blob if it is small.
     BlobIndex = "reading_blob_index", Devices, Apart;
     /// slice, day, sequence, number -> a block of the blob.
     Blobs = "reading_blocks", Devices, Apart;
     /// UTC day, whose, metric -> counts by hour.
-    Counts = "counts", Devices, Rows;
+    Counts = "counts", Devices, Rows, EventDays;
     /// time, number -> refused report.
     Quarantine = "quarantine", Devices, Rows;
     /// slot of a deleted device whose history is not swept yet -> nothing.
@@ -163,31 +194,31 @@ tables! {
     /// when it ended, time, number -> finished command.
     FinishedCommands = "finished_commands", Devices, Rows;
     /// slot, key -> desired entry.
-    Wishes = "wishes", Devices, Rows;
+    Wishes = "wishes", Devices, Rows, Device;
     /// slot -> the session that is open in the books.
-    DeviceSessions = "device_sessions", Devices, Rows;
+    DeviceSessions = "device_sessions", Devices, Rows, Device;
     /// slot, time, number -> entry.
-    Timeline = "timeline", Devices, Rows;
+    Timeline = "timeline", Devices, Rows, DeviceAndEvents;
     /// id -> rollout as it was asked for.
-    Rollouts = "rollouts", Devices, Rows;
+    Rollouts = "rollouts", Registry, Rows;
     /// id -> how far the rollout has come.
-    RolloutStates = "rollout_states", Devices, Rows;
+    RolloutStates = "rollout_states", Registry, Rows;
     /// rollout, number -> some of the devices that it names.
-    RolloutDevices = "rollout_devices", Devices, Rows;
+    RolloutDevices = "rollout_devices", Registry, Rows;
     /// rollout, rank, id of a device, 0, entry -> where the device stands.
-    RolloutMembers = "rollout_members", Devices, Rows;
+    RolloutMembers = "rollout_members", Registry, Rows;
     /// rollout, status, rank, id of a device, 0, entry -> nothing.
-    MembersByStatus = "rollout_members_by_status", Devices, Rows;
+    MembersByStatus = "rollout_members_by_status", Registry, Rows;
     /// id -> operation as it was asked for.
-    Operations = "operations", Devices, Rows;
+    Operations = "operations", Registry, Rows;
     /// id -> how far the operation has come.
-    OperationStates = "operation_states", Devices, Rows;
+    OperationStates = "operation_states", Registry, Rows;
     /// id of a portal's token -> token.
-    PortalTokens = "portal_tokens", Devices, Rows;
+    PortalTokens = "portal_tokens", Registry, Rows;
     /// time, number -> notice.
-    Notices = "notices", Devices, Rows;
+    Notices = "notices", Registry, Rows;
     /// client, time, number -> notice on its way to the client.
-    NoticePosts = "notice_posts", Devices, Rows;
+    NoticePosts = "notice_posts", Registry, Rows;
     /// incarnation -> terms of picks.
     PickTerms = "pick_terms", Campaigns, Rows;
     /// incarnation -> task as it was asked for, or slot as it began.
@@ -252,7 +283,7 @@ tables! {
     /// stream, name -> copy.
     StreamCopies = "stream_copies", Streams, Rows;
     /// name -> node.
-    PeerNodes = "peer_nodes", Devices, Rows;
+    PeerNodes = "peer_nodes", Registry, Rows;
     /// namespace, 0, name -> lock.
     Locks = "locks", Queues, Rows;
     /// namespace, 0, name of a queue -> what its workers are to do.
@@ -262,6 +293,12 @@ tables! {
 }
 
 impl Table {
+    /// Those whose rows go with their device: their keys begin with its slot.
+    pub(crate) fn of_a_device() -> impl Iterator<Item = Self> {
+        let goes = |lifetime| matches!(lifetime, Lifetime::Device | Lifetime::DeviceAndEvents);
+        Self::ALL.into_iter().filter(move |table| goes(table.lifetime()))
+    }
+
     /// How many halves of a row's memory count for when checkpoints are due. A resident job may be
     /// done, an open command may move on, and a session may end before a checkpoint has to write
     /// it, and take it out again with the next. Gathered reports are with their stream soon. A

@@ -70,7 +70,7 @@ pub enum BlockError {
     Index,
     /// A stretch of messages does not agree with its checksum, or there is none of this number.
     #[error("the messages of stretch {0} are damaged")]
-    Stretch(usize),
+    BoundedPage(usize),
     /// A chunk that is to be written is damaged.
     #[error(transparent)]
     Message(#[from] BadMessage),

@@ -58,7 +58,7 @@ pub use message::{
 };
 pub use open_block::{OpenBlock, ReachedBound};
 pub use origins::BlockOrigins;
-pub use retention::{SpaceAsked, StreamRoom};
+pub use retention::{SpaceRequest, StreamRoom};
 pub use saving::{AnswerTime, UnsavedMessages};
 pub use subscriptions::{StreamIds, SubscriptionStart};
 pub use tail::SavedMessages;

@@ -23,7 +23,7 @@ pub enum StreamRoom {
 
 /// What a stream takes, and what is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpaceAsked {
+pub struct SpaceRequest {
     /// Bytes of messages that are kept, saved or not.
     pub kept_bytes: u64,
     /// Bytes of the append.
@@ -61,7 +61,7 @@ pub fn expired<'a>(
 #[must_use]
 pub fn room<'a>(
     settings: &StreamSettings,
-    asked: SpaceAsked,
+    asked: SpaceRequest,
     blocks: impl IntoIterator<Item = &'a StreamBlock>,
 ) -> StreamRoom {
     let needed = asked.kept_bytes.saturating_add(asked.appended_bytes);

@@ -21,6 +21,9 @@ pub const BLOCK_AGE_MS_MIN: u64 = 100;
 pub const BLOCK_AGE_MS_MAX: u64 = 7 * DAY_MS;
 /// Most messages of a block: its index has an entry for each external id.
 pub const BLOCK_MESSAGES_MAX: u32 = 1_000_000;
+/// Most messages that a block gets, whatever is set: each may be of a source of its own, and what
+/// is found by source is written in one batch with the block.
+pub const BLOCK_MESSAGES_MADE: u32 = 100_000;
 /// Shortest time for which messages are kept, in milliseconds.
 pub const KEEP_AGE_MS_MIN: u64 = 1_000;
 /// Longest one, ten years; without a bound they are kept for ever.
@@ -100,7 +103,7 @@ pub fn block_bounds(settings: &StreamSettings) -> BlockBounds {
     BlockBounds {
         bytes: keep.bytes.map_or(block.bytes, |bytes| block.bytes.min(bytes / BLOCKS_WHEN_FULL)),
         age_ms: keep.age_ms.map_or(block.age_ms, |age_ms| block.age_ms.min(age_ms)),
-        messages: block.messages,
+        messages: block.messages.min(BLOCK_MESSAGES_MADE),
     }
 }
 
@@ -155,5 +158,12 @@ mod tests {
         (settings.keep.bytes, settings.keep.age_ms) = (Some(80_000), Some(5_000));
         let bounds = BlockBounds { bytes: 10_000, age_ms: 5_000, messages: 10_000 };
         assert_eq!(block_bounds(&settings), bounds);
+    }
+
+    #[test]
+    fn a_block_has_no_more_messages_than_one_batch_can_tell_the_sources_of() {
+        let mut settings = StreamSettings::default();
+        settings.block.messages = BLOCK_MESSAGES_MAX;
+        assert_eq!(block_bounds(&settings).messages, BLOCK_MESSAGES_MADE);
     }
 }

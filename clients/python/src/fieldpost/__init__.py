@@ -39,7 +39,7 @@ from .errors import (
 from .lock_hold import LockHeldError, LockLostError
 from .message import AppendedMessage, Message, MessagePage, MessageTerms, NewMessage, StreamInfo
 from .message_stream import AsyncMessageStream, MessageStream
-from .model import Acked, DeadLetter, Figures, Job, JobView, NewJob, OnConflict, PublishedJob, QueueFlow, Settings
+from .model import Acked, DeadLetter, QueueOverview, Job, JobView, NewJob, OnConflict, PublishedJob, QueueFlow, Settings
 from .operation import Operation, OperationCount, OperationRefusal, OperationTerms
 from .operations import AsyncOperations, Operations
 from .picks import (
@@ -114,7 +114,7 @@ __all__ = [
     "DeviceWeight",
     "Fairness",
     "FieldpostError",
-    "Figures",
+    "QueueOverview",
     "Fleet",
     "FleetCount",
     "FleetCountItem",

@@ -20,7 +20,7 @@ from .errors import FieldpostError
 from .lock_hold import LockTerms, Span
 from .message import StreamInfo, StreamPath, streams
 from .message_stream import AsyncMessageStream
-from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
+from .model import UNSET, Acked, DeadLetter, QueueOverview, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
 from .operations import AsyncOperations
 from .protocol import Retries, Server, read_answer
 from .queue_control import QueueControl
@@ -137,7 +137,7 @@ class AsyncClient:
         """All devices together; asks nothing of the server."""
         return AsyncFleet(self)
 
-    def queues(self, namespace: str | None = None) -> AsyncIterator[Figures]:
+    def queues(self, namespace: str | None = None) -> AsyncIterator[QueueOverview]:
         """How queues stand, in order of namespace and name."""
         return self._pages(lambda cursor: calls.queues(namespace, _PAGE, cursor))
 
@@ -280,9 +280,9 @@ class AsyncQueue:
         """Looks at jobs without taking them, in order of publishing; ``state`` is scheduled, ready or reserved."""
         return self._client._pages(lambda cursor: calls.jobs(self._path, state, _PAGE, cursor))
 
-    async def figures(self) -> Figures:
+    async def overview(self) -> QueueOverview:
         """How the queue stands."""
-        return await self._client._run(calls.figures(self._path))
+        return await self._client._run(calls.overview(self._path))
 
     async def set_settings(self, settings: Settings) -> None:
         """Sets what the queue does, all of it."""

@@ -17,7 +17,7 @@ from .model import (
     UNSET,
     Acked,
     DeadLetter,
-    Figures,
+    QueueOverview,
     Job,
     JobView,
     NewJob,
@@ -236,15 +236,15 @@ def dead(path: QueuePath, limit: int, cursor: str | None) -> Call[Page[DeadLette
     return Call("GET", _query(f"{path}/dead", limit=limit, cursor=cursor), _page(DeadLetter.read))
 
 
-def queues(namespace: str | None, limit: int, cursor: str | None) -> Call[Page[Figures]]:
+def queues(namespace: str | None, limit: int, cursor: str | None) -> Call[Page[QueueOverview]]:
     """A page of queues."""
     path = _query("/v1/queues", namespace=namespace, limit=limit, cursor=cursor)
-    return Call("GET", path, _page(Figures.read))
+    return Call("GET", path, _page(QueueOverview.read))
 
 
-def figures(path: QueuePath) -> Call[Figures]:
+def overview(path: QueuePath) -> Call[QueueOverview]:
     """How a queue stands."""
-    return Call("GET", str(path), Figures.read)
+    return Call("GET", str(path), QueueOverview.read)
 
 
 def set_settings(path: QueuePath, settings: Settings) -> Call[None]:

@@ -18,7 +18,7 @@ from .errors import FieldpostError
 from .lock_hold import LockTerms, Span
 from .message import StreamInfo, StreamPath, streams
 from .message_stream import MessageStream
-from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
+from .model import UNSET, Acked, DeadLetter, QueueOverview, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
 from .operations import Operations
 from .protocol import Retries, Server, read_answer
 from .queue_control import QueueControl
@@ -137,7 +137,7 @@ class Client:
         """All devices together; asks nothing of the server."""
         return Fleet(self)
 
-    def queues(self, namespace: str | None = None) -> Iterator[Figures]:
+    def queues(self, namespace: str | None = None) -> Iterator[QueueOverview]:
         """How queues stand, in order of namespace and name."""
         return self._pages(lambda cursor: calls.queues(namespace, _PAGE, cursor))
 
@@ -286,9 +286,9 @@ class Queue:
         """Looks at jobs without taking them, in order of publishing; ``state`` is scheduled, ready or reserved."""
         return self._client._pages(lambda cursor: calls.jobs(self._path, state, _PAGE, cursor))
 
-    def figures(self) -> Figures:
+    def overview(self) -> QueueOverview:
         """How the queue stands."""
-        return self._client._run(calls.figures(self._path))
+        return self._client._run(calls.overview(self._path))
 
     def set_settings(self, settings: Settings) -> None:
         """Sets what the queue does, all of it."""

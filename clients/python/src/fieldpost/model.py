@@ -269,7 +269,7 @@ class QueueFlow:
 
 
 @dataclass(frozen=True)
-class Figures:
+class QueueOverview:
     """How a queue stands."""
 
     namespace: str
@@ -286,7 +286,7 @@ class Figures:
     rates: QueueFlow
 
     @classmethod
-    def read(cls, item: Mapping[str, Any]) -> Figures:
+    def read(cls, item: Mapping[str, Any]) -> QueueOverview:
         """Reads what the API gives."""
         figures = {name: item.get(name) for name in cls.__dataclass_fields__}
         figures["settings"] = Settings.read(item.get("settings") or {})

@@ -30,18 +30,18 @@ use crate::ApiState;
 
 /// Lets a request through to its route, or refuses it.
 #[derive(Clone)]
-pub(crate) struct KeepsOut {
+pub(crate) struct AuthorizationLayer {
     api: ApiState,
     routes: Route,
 }
 
-impl KeepsOut {
+impl AuthorizationLayer {
     pub(crate) fn new(api: ApiState, routes: Route) -> Self {
         Self { api, routes }
     }
 }
 
-impl Service<Request> for KeepsOut {
+impl Service<Request> for AuthorizationLayer {
     type Response = Response;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response, Infallible>>;
@@ -80,18 +80,18 @@ impl Service<Request> for KeepsOut {
 
 /// Where no tokens are asked for: only whoever shows the token of a portal is looked at.
 #[derive(Clone)]
-pub(crate) struct PortalGuard(KeepsOut);
+pub(crate) struct PortalGuard(AuthorizationLayer);
 
 impl PortalGuard {
     pub(crate) fn new(api: ApiState, routes: Route) -> Self {
-        Self(KeepsOut::new(api, routes))
+        Self(AuthorizationLayer::new(api, routes))
     }
 }
 
 impl Service<Request> for PortalGuard {
     type Response = Response;
     type Error = Infallible;
-    type Future = Either<RouteFuture<Infallible>, <KeepsOut as Service<Request>>::Future>;
+    type Future = Either<RouteFuture<Infallible>, <AuthorizationLayer as Service<Request>>::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.0.poll_ready(cx)

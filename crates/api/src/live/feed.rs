@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use base::{ClientId, DeviceId, EntityId, Problem, Timestamp};
-use engine::queries::{LOOKED_AT_MAX, Stretch};
+use engine::queries::{BoundedPage, LOOKED_AT_MAX};
 
 use super::LiveLook;
 use super::digest::digest;
@@ -102,7 +102,7 @@ impl<F, L: List> ListSource<F, L> {
 impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F, L> {
     fn newest(&self, items: usize) -> Result<FeedRead, Problem> {
         let list = (self.make)(feed(None, Order::Descending));
-        let Stretch { found, .. } = read(&list, None, items, NEWEST_LOOKS_MAX)?;
+        let BoundedPage { found, .. } = read(&list, None, items, NEWEST_LOOKS_MAX)?;
         let mut texts = fitting::<L>(&found);
         let mut rows = self.rows_of(&found, &texts);
         rows.reverse();
@@ -119,7 +119,7 @@ impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F, L> {
     fn since(&self, position: &FeedPosition, items: usize) -> Result<Option<FeedRead>, Problem> {
         let Some(key) = L::Key::read(&position.place) else { return Ok(None) };
         let list = (self.make)(feed(Some(position.looked_until), Order::Ascending));
-        let Stretch { found, next, .. } = read(&list, Some(&key), items, 1)?;
+        let BoundedPage { found, next, .. } = read(&list, Some(&key), items, 1)?;
         let texts = fitting::<L>(&found);
         let is_cut = texts.len() < found.len();
         let more = is_cut || next.is_some();
@@ -152,13 +152,13 @@ fn read<L: List>(
     after: Option<&L::Key>,
     items: usize,
     looks_max: usize,
-) -> Result<Stretch<L::Found, L::Key>, Problem> {
+) -> Result<BoundedPage<L::Found, L::Key>, Problem> {
     let (mut found, mut bytes, mut short_looks) = (Vec::new(), 0, 0);
     let (mut reached, mut budget) = (None, LOOKED_AT_MAX * looks_max);
     let next = loop {
         let asked = (items + 1 - found.len()).min(L::READ_MAX);
         let cost_max = budget.min(LOOKED_AT_MAX);
-        let Stretch { found: read, next, cost, .. } =
+        let BoundedPage { found: read, next, cost, .. } =
             list.look(reached.as_ref().or(after), asked, cost_max)?;
         let has_ended = read.len() < asked && next.is_none();
         budget = budget.saturating_sub(cost);
@@ -177,7 +177,7 @@ fn read<L: List>(
             break reached;
         }
     };
-    Ok(Stretch { next, ..Stretch::indexed(found) })
+    Ok(BoundedPage { next, ..BoundedPage::indexed(found) })
 }
 
 /// The first of these items, as many as a message takes; at least one.

@@ -10,7 +10,7 @@ use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{ClientId, EntityId, Problem, Timestamp};
 use engine::Queries;
 use engine::commands::COMMAND_ID_PREFIX;
-use engine::queries::{LOOKED_AT_MAX, Stretch};
+use engine::queries::{BoundedPage, LOOKED_AT_MAX};
 use engine::queues::{QueueName, id_text};
 use engine::records::OperationAction;
 use net::problem::quoted;
@@ -338,7 +338,7 @@ fn stretch<L: List>(
         [] => None,
         bytes => Some(L::Key::read(bytes).ok_or_else(no_place)?),
     };
-    let Stretch { found, next, looked_at, .. } = list.look(after.as_ref(), limit, LOOKED_AT_MAX)?;
+    let BoundedPage { found, next, looked_at, .. } = list.look(after.as_ref(), limit, LOOKED_AT_MAX)?;
     let mut next = next.or_else(|| found.last().filter(|_| found.len() == limit).map(L::key));
     let looked_at = looked_at.unwrap_or(found.len() as u64);
     let mut rows = Vec::with_capacity(found.len());

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use base::Problem;
-use engine::queries::Stretch;
+use engine::queries::BoundedPage;
 use engine::records::RolloutWork;
 use engine::rollouts::{NewRollout, request_hash};
 use engine::{Queries, RolloutCall, TrackedRollout, queues::IdempotencyKey};
@@ -18,7 +18,7 @@ use crate::ApiState;
 use crate::answer::Answer;
 use crate::cursor::NameKey;
 use crate::idempotency::Creation;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::Call;
 use crate::openapi::refusals::OF_A_READ;
 use crate::params::Params;
@@ -101,9 +101,9 @@ impl List for BulkList {
     type Found = TrackedRollout;
     type Shown<'a> = BulkShape<'a>;
 
-    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let (found, stopped) = self.0.bulk_assignments(after.map(|NameKey(name)| &**name), limit)?;
-        Ok(Stretch { found, next: stopped.map(NameKey), looked_at: None, cost: 0 })
+        Ok(BoundedPage { found, next: stopped.map(NameKey), looked_at: None, cost: 0 })
     }
 
     fn key(found: &TrackedRollout) -> NameKey {

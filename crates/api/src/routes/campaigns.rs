@@ -15,7 +15,7 @@ use engine::campaigns::{
 };
 use engine::fleet::selection::{PLACE_BYTES_MAX, SELECTOR_BYTES_MAX, SelectionKey};
 use engine::followers::{Followed, FollowedFeed, Follower};
-use engine::queries::Stretch;
+use engine::queries::BoundedPage;
 use engine::records::{OutcomeReceiver, Pick};
 use engine::{Engine, Patch, Queries, Version};
 use net::problem::Refused;
@@ -31,7 +31,7 @@ use crate::body::Text;
 use crate::cursor::{NameKey, SlotKey};
 use crate::etag::{IfMatch, Tagged};
 use crate::feed::{self, Followable};
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{OF_A_READ, OF_CAMPAIGNS, OF_PICKS, UNKNOWN_CAMPAIGN};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -176,10 +176,10 @@ impl List for CampaignList {
         + NAMED_MAX * (DEVICE_ID_CHARS_MAX + 3)
         + 2 * (SELECTOR_BYTES_MAX + PLACE_BYTES_MAX);
 
-    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let wall = self.0.clock().wall();
         let found = self.0.queries().campaigns(after.map(|NameKey(name)| &**name), limit)?;
-        Ok(Stretch::indexed(found.into_iter().map(|found| (found, wall)).collect()))
+        Ok(BoundedPage::indexed(found.into_iter().map(|found| (found, wall)).collect()))
     }
 
     fn bytes((found, _): &CampaignNow) -> usize {
@@ -245,9 +245,9 @@ impl List for SlotList {
 
     const ITEM_BYTES_MAX: usize = 512;
 
-    fn look(&self, after: Option<&SlotKey>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&SlotKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let after = after.map(|SlotKey(due_at, task)| (*due_at, *task));
-        self.queries.slots(self.campaign, self.due, after, limit).map(Stretch::indexed)
+        self.queries.slots(self.campaign, self.due, after, limit).map(BoundedPage::indexed)
     }
 
     fn key(TrackedTask { task, .. }: &TrackedTask) -> SlotKey {
@@ -286,10 +286,10 @@ impl List for CampaignResults {
     const READ_MAX: usize = 128;
     const ITEM_BYTES_MAX: usize = 1_024 + 2 * COMMAND_RESULT_BYTES_MAX;
 
-    fn look(&self, after: Option<&Self::Key>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&Self::Key>, limit: usize, _: usize) -> PageOfList<Self> {
         let page = self.feed.page(after, limit);
         let found = self.engine.queries().campaign_results(self.campaign, self.device.as_ref(), &page);
-        found.map(Stretch::indexed)
+        found.map(BoundedPage::indexed)
     }
 
     fn bytes(pick: &Pick) -> usize {

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::{ClientId, Problem, Timestamp};
 use engine::fleet::check_url_of_portal;
-use engine::queries::Stretch;
+use engine::queries::BoundedPage;
 use engine::queues::IdempotencyKey;
 use engine::records::Client;
 use engine::{ClientPatch, Form, Patch, Queries, Version};
@@ -21,7 +21,7 @@ use crate::authorization::ResendOfPortal;
 use crate::body::Text;
 use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{OF_A_CLIENT, OF_A_CREATION, OF_A_PATCH, UNKNOWN_CLIENT};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -113,9 +113,9 @@ impl List for Clients {
     type Found = Arc<Client>;
     type Shown<'a> = ClientShape<'a>;
 
-    fn look(&self, after: Option<&ClientId>, limit: usize, cost_max: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&ClientId>, limit: usize, cost_max: usize) -> PageOfList<Self> {
         if self.failing.is_none() && self.stale_since.is_none() && self.id_prefix.is_none() {
-            return Ok(Stretch::indexed(self.queries.clients(after, limit)));
+            return Ok(BoundedPage::indexed(self.queries.clients(after, limit)));
         }
         let mut found = self.queries.clients(after, cost_max);
         let last = found.last().filter(|_| found.len() == cost_max).map(|client| client.id.clone());
@@ -123,7 +123,7 @@ impl List for Clients {
         found.retain(|client| self.is_meant(client));
         let next = last.filter(|_| found.len() < limit);
         found.truncate(limit);
-        Ok(Stretch { found, next, looked_at, cost })
+        Ok(BoundedPage { found, next, looked_at, cost })
     }
 
     fn key(client: &Arc<Client>) -> ClientId {

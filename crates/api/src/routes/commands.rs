@@ -24,7 +24,7 @@ use crate::answer::Answer;
 use crate::authorization::check_receiver;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
-use crate::list::{List, StretchOf};
+use crate::list::{List, PageOfList};
 use crate::openapi::refusals::{OF_A_COMMAND, OF_A_READ, UNKNOWN_COMMAND, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -208,7 +208,7 @@ impl List for Commands {
     const READ_MAX: usize = 32;
     const ITEM_BYTES_MAX: usize = COMMAND_PAYLOAD_BYTES_MAX + 2 * COMMAND_RESULT_BYTES_MAX;
 
-    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> PageOfList<Self> {
         self.engine.queries().within(cost_max).commands(&self.filter, self.feed.page(after, limit))
     }
 

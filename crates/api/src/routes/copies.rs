@@ -8,8 +8,8 @@ use axum::response::Response;
 use base::Problem;
 use base::limits::STREAM_WAIT_MAX;
 use engine::Streams;
-use engine::queries::Stretch;
-use engine::streams::{CopyShown, OwnedExternalId, ReceiptOf, ReceiptShown, StreamName, is_label};
+use engine::queries::BoundedPage;
+use engine::streams::{CopyReport, OwnedExternalId, ReceiptOf, ReceiptStatus, StreamName, is_label};
 use net::metrics::Counted;
 use net::problem::Refused;
 use tokio::time::{Instant, sleep_until};
@@ -20,7 +20,7 @@ use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
 use crate::cursor::NameKey;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{
     OF_A_COPY, OF_A_READ, OF_A_STREAM, UNKNOWN_COPY, UNKNOWN_MESSAGE, UNKNOWN_NODE, UNKNOWN_STREAM,
 };
@@ -90,19 +90,19 @@ struct StreamCopies {
 
 impl List for StreamCopies {
     type Key = NameKey;
-    type Found = CopyShown;
+    type Found = CopyReport;
     type Shown<'a> = CopyShape<'a>;
 
-    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let after = after.map(|NameKey(name)| &**name);
-        self.streams.copies(&self.stream, after, limit).map(Stretch::indexed)
+        self.streams.copies(&self.stream, after, limit).map(BoundedPage::indexed)
     }
 
-    fn key(copy: &CopyShown) -> NameKey {
+    fn key(copy: &CopyReport) -> NameKey {
         NameKey(copy.row.name.clone())
     }
 
-    fn show(copy: &CopyShown) -> CopyShape<'_> {
+    fn show(copy: &CopyReport) -> CopyShape<'_> {
         copy.into()
     }
 }
@@ -116,7 +116,7 @@ async fn list(
     list::answer(&api, page, StreamCopies { streams: api.streams(), stream }).await
 }
 
-async fn present(api: &ApiState, stream: StreamName, name: Box<str>) -> Result<CopyShown, Problem> {
+async fn present(api: &ApiState, stream: StreamName, name: Box<str>) -> Result<CopyReport, Problem> {
     let streams = api.streams();
     api.shared.lookups.run(move || streams.copy(&stream, &name)).await
 }
@@ -232,7 +232,7 @@ async fn receipts(
     Ok(Answer::ok(&ReceiptShape::of(&receipt, nodes)))
 }
 
-async fn look(api: &ApiState, stream: &StreamName, of: &ReceiptOf) -> Result<ReceiptShown, Problem> {
+async fn look(api: &ApiState, stream: &StreamName, of: &ReceiptOf) -> Result<ReceiptStatus, Problem> {
     let (streams, stream, of) = (api.streams(), stream.clone(), of.clone());
     api.shared.lookups.run(move || streams.receipt(&stream, &of)).await
 }

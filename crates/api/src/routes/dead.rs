@@ -5,7 +5,7 @@ use axum::response::Response;
 use base::Problem;
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JOBS_PER_CALL_MAX};
 use engine::Queues;
-use engine::queries::{Stretch, cost_of_row};
+use engine::queries::{BoundedPage, cost_of_row};
 use engine::queues::{Dead, DeadView, IdempotencyKey, Payload, QueueName, id_from_text};
 use memchr::memmem::Finder;
 use net::problem::Refused;
@@ -17,7 +17,7 @@ use crate::answer::Answer;
 use crate::cursor::DeadKey;
 use crate::fields::{count, or_nothing, strings};
 use crate::idempotency::Creation;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::OF_A_QUEUE;
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -98,8 +98,8 @@ fn searched(
     (limit, cost_max): (usize, usize),
     read: impl Fn(Option<&DeadKey>, usize) -> Result<Vec<DeadView>, Problem>,
     is_meant: impl Fn(&DeadView) -> bool,
-) -> Result<Stretch<DeadView, DeadKey>, Problem> {
-    let mut stretch = Stretch { looked_at: Some(0), ..Stretch::default() };
+) -> Result<BoundedPage<DeadView, DeadKey>, Problem> {
+    let mut stretch = BoundedPage { looked_at: Some(0), ..BoundedPage::default() };
     let mut heaviest = 1;
     while stretch.cost < cost_max {
         // No more than there is a budget for, were they as large as the largest so far.
@@ -121,7 +121,7 @@ fn searched(
             return Ok(stretch);
         }
     }
-    Ok(Stretch { next: after, ..stretch })
+    Ok(BoundedPage { next: after, ..stretch })
 }
 
 impl DeadLetterList {
@@ -138,9 +138,9 @@ impl List for DeadLetterList {
     const READ_MAX: usize = 32;
     const ITEM_BYTES_MAX: usize = JOB_PAYLOAD_BYTES_MAX;
 
-    fn look(&self, after: Option<&DeadKey>, limit: usize, cost_max: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&DeadKey>, limit: usize, cost_max: usize) -> PageOfList<Self> {
         if self.error.is_none() && self.payload.is_none() {
-            return self.letters(after, limit).map(Stretch::indexed);
+            return self.letters(after, limit).map(BoundedPage::indexed);
         }
         searched(
             after.copied(),

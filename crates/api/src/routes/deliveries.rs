@@ -19,7 +19,7 @@ use crate::answer::Answer;
 use crate::authorization::Visibility;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
-use crate::list::{List, StretchOf};
+use crate::list::{List, PageOfList};
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DELIVERY, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -103,7 +103,7 @@ impl List for Deliveries {
     type Found = (FeedKey<DeliveryKey>, Delivery);
     type Shown<'a> = DeliveryShape;
 
-    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> PageOfList<Self> {
         self.sees.of(self
             .engine
             .queries()

@@ -15,7 +15,7 @@ use crate::answer::Answer;
 use crate::body::Text;
 use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{OF_A_CREATION, OF_A_DEVICE, OF_A_PATCH, OF_A_READ, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -127,7 +127,7 @@ impl List for MatchingDevices {
     type Found = Device;
     type Shown<'a> = DeviceShape<'a>;
 
-    fn look(&self, after: Option<&DeviceId>, limit: usize, cost_max: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&DeviceId>, limit: usize, cost_max: usize) -> PageOfList<Self> {
         self.queries.clone().within(cost_max).devices(&self.filter, after, limit)
     }
 

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Problem, Timestamp};
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{EventFilter, FeedKey, Stretch};
+use engine::queries::{BoundedPage, EventFilter, FeedKey};
 use engine::records::{Event, EventKey, EventKind, Reading};
 use engine::{Engine, ReadingKey};
 use net::problem::Refused;
@@ -13,7 +13,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::authorization::Visibility;
 use crate::feed::{self, Followable, follow};
-use crate::list::{List, StretchOf};
+use crate::list::{List, PageOfList};
 use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -50,8 +50,8 @@ impl List for Readings {
     type Found = Reading;
     type Shown<'a> = ReadingShape;
 
-    fn look(&self, after: Option<&ReadingKey>, limit: usize, _: usize) -> StretchOf<Self> {
-        self.engine.queries().readings(&self.device, self.feed.page(after, limit)).map(Stretch::indexed)
+    fn look(&self, after: Option<&ReadingKey>, limit: usize, _: usize) -> PageOfList<Self> {
+        self.engine.queries().readings(&self.device, self.feed.page(after, limit)).map(BoundedPage::indexed)
     }
 
     fn key(reading: &Reading) -> ReadingKey {
@@ -91,7 +91,7 @@ impl List for Events {
     type Found = (FeedKey<EventKey>, Event);
     type Shown<'a> = EventShape;
 
-    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> PageOfList<Self> {
         self.sees.of(self
             .engine
             .queries()

@@ -6,7 +6,7 @@ use axum::response::Response;
 use base::Problem;
 use base::limits::JOB_PAYLOAD_BYTES_MAX;
 use engine::Queues;
-use engine::queries::Stretch;
+use engine::queries::BoundedPage;
 use engine::queues::{JobRef, JobState, JobView, Payload, QueueName};
 use engine::records::JobId;
 use net::problem::Refused;
@@ -17,7 +17,7 @@ use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
 use crate::idempotency::{Creation, KeptWithJobs};
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{OF_A_JOB, OF_A_QUEUE, OF_PUBLISHING, UNKNOWN_JOB};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -111,11 +111,11 @@ impl List for Jobs {
     const READ_MAX: usize = 32;
     const ITEM_BYTES_MAX: usize = JOB_PAYLOAD_BYTES_MAX;
 
-    fn look(&self, after: Option<&JobId>, limit: usize, cost_max: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&JobId>, limit: usize, cost_max: usize) -> PageOfList<Self> {
         let page = self.queues.jobs(&self.queue, self.state, after.copied(), (limit, cost_max));
-        let Stretch { found, next, looked_at, cost } = self.executor.block_on(page)?;
+        let BoundedPage { found, next, looked_at, cost } = self.executor.block_on(page)?;
         let found: Vec<_> = found.into_iter().map(|job| (self.queue.queue().to_owned(), job)).collect();
-        Ok(Stretch { found, next, looked_at, cost })
+        Ok(BoundedPage { found, next, looked_at, cost })
     }
 
     fn bytes((_, job): &Self::Found) -> usize {

@@ -2,15 +2,15 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use engine::coordination::{Coordination, CoordinationName, LimitPage, LimitShown};
-use engine::queries::Stretch;
+use engine::coordination::{Coordination, CoordinationName, LimitPage, LimitStatus};
+use engine::queries::BoundedPage;
 use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::OF_COORDINATION;
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -59,22 +59,22 @@ struct UsedLimits {
 
 impl List for UsedLimits {
     type Key = CoordinationName;
-    type Found = LimitShown;
+    type Found = LimitStatus;
     type Shown<'a> = ListedLimitShape<'a>;
 
-    fn look(&self, after: Option<&CoordinationName>, limit: usize, _: usize) -> StretchOf<Self> {
-        Ok(Stretch::indexed(self.coordination.limits(LimitPage {
+    fn look(&self, after: Option<&CoordinationName>, limit: usize, _: usize) -> PageOfList<Self> {
+        Ok(BoundedPage::indexed(self.coordination.limits(LimitPage {
             namespace: self.namespace.as_deref(),
             after,
             limit,
         })))
     }
 
-    fn key(found: &LimitShown) -> CoordinationName {
+    fn key(found: &LimitStatus) -> CoordinationName {
         found.name.clone()
     }
 
-    fn show(found: &LimitShown) -> ListedLimitShape<'_> {
+    fn show(found: &LimitStatus) -> ListedLimitShape<'_> {
         found.into()
     }
 }

@@ -6,14 +6,14 @@ use axum::extract::State;
 use axum::response::Response;
 use base::{ClientId, DeviceId};
 use engine::Queries;
-use engine::queries::{Device, Stretch};
+use engine::queries::{BoundedPage, Device};
 use engine::records::Client;
 use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::Call;
 use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::params::Params;
@@ -65,11 +65,11 @@ impl List for ClientsOf {
     type Found = Arc<Client>;
     type Shown<'a> = ClientShape<'a>;
 
-    fn look(&self, after: Option<&ClientId>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&ClientId>, limit: usize, _: usize) -> PageOfList<Self> {
         let mut clients = self.queries.clients_of(&self.device)?;
         clients.retain(|client| after.is_none_or(|after| client.id > *after));
         clients.truncate(limit);
-        Ok(Stretch::indexed(clients))
+        Ok(BoundedPage::indexed(clients))
     }
 
     fn key(client: &Arc<Client>) -> ClientId {
@@ -99,8 +99,8 @@ impl List for DevicesOf {
     type Found = Device;
     type Shown<'a> = DeviceShape<'a>;
 
-    fn look(&self, after: Option<&DeviceId>, limit: usize, _: usize) -> StretchOf<Self> {
-        self.queries.devices_of(&self.client, after, limit).map(Stretch::indexed)
+    fn look(&self, after: Option<&DeviceId>, limit: usize, _: usize) -> PageOfList<Self> {
+        self.queries.devices_of(&self.client, after, limit).map(BoundedPage::indexed)
     }
 
     fn key(device: &Device) -> DeviceId {

@@ -4,8 +4,8 @@ use access::{Caller, Scope};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use engine::coordination::{CoordinationName, LockShown};
-use engine::queries::Stretch;
+use engine::coordination::{CoordinationName, LockStatus};
+use engine::queries::BoundedPage;
 use engine::queues::Locks;
 use net::problem::Refused;
 use tokio::runtime::Handle;
@@ -14,7 +14,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::OF_COORDINATION;
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -130,12 +130,12 @@ struct HeldLocks {
 
 impl List for HeldLocks {
     type Key = CoordinationName;
-    type Found = (LockShown, bool);
+    type Found = (LockStatus, bool);
     type Shown<'a> = ListedLockShape<'a>;
 
-    fn look(&self, after: Option<&CoordinationName>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&CoordinationName>, limit: usize, _: usize) -> PageOfList<Self> {
         let found = self.executor.block_on(self.locks.list(self.namespace.as_deref(), after, limit))?;
-        Ok(Stretch::indexed(found.into_iter().map(|lock| (lock, self.sees_owner)).collect()))
+        Ok(BoundedPage::indexed(found.into_iter().map(|lock| (lock, self.sees_owner)).collect()))
     }
 
     fn key((lock, _): &Self::Found) -> CoordinationName {

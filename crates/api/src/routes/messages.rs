@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -23,6 +24,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::append;
+use crate::compression;
 use crate::idempotency::{Creation, refuse_key};
 use crate::openapi::refusals::{OF_A_MESSAGE, OF_A_READ, OF_A_STREAM, UNKNOWN_MESSAGE, UNKNOWN_STREAM};
 use crate::openapi::{Call, words};
@@ -126,6 +128,8 @@ pub(super) struct MessagesAsked {
     wait: Duration,
     whose: SenderKey,
     form: PageForm,
+    /// Whether its caller takes gzip. Copies get messages as they lie.
+    takes_gzip: bool,
 }
 
 /// What of messages is shown, and how.
@@ -159,12 +163,50 @@ impl FoundPage {
         }
     }
 
-    fn skipping(mut self, skipped: u64) -> Self {
-        match &mut self {
-            Self::Plain(page) => page.skipped = skipped,
-            Self::Named(named) => named.page.skipped = skipped,
+    fn page_mut(&mut self) -> &mut StreamPage {
+        match self {
+            Self::Plain(page) => page,
+            Self::Named(named) => &mut named.page,
         }
-        self
+    }
+
+    /// As JSON, in this form.
+    fn json(&self, form: PageForm) -> Bytes {
+        let json = match self {
+            Self::Named(named) if form.has_origins => shape::page_json(&named.clone().with_origins()),
+            found => shape::page_json(found.page()),
+        };
+        json.into()
+    }
+}
+
+/// What is sent of a page, and whether that is compressed.
+struct PageBody(Bytes, bool);
+
+/// A page that was read. What goes out as gzip is made where it was read, and then its messages are
+/// let go.
+struct ReadPage {
+    found: FoundPage,
+    /// Of its messages, as they were read.
+    bytes: usize,
+    is_empty: bool,
+    body: Option<PageBody>,
+}
+
+impl ReadPage {
+    fn of(mut found: FoundPage, form: PageForm, takes_gzip: bool) -> Self {
+        let items = &found.page().items;
+        let bytes: usize = items.iter().map(|item| item.bytes() + MESSAGE_REST_BYTES).sum();
+        let is_empty = items.is_empty();
+        let body = (takes_gzip && !is_empty).then(|| {
+            let plain = found.json(form);
+            found.page_mut().items = Vec::new();
+            match compression::page(&plain) {
+                Some(compressed) => PageBody(compressed, true),
+                None => PageBody(plain, false),
+            }
+        });
+        Self { found, bytes, is_empty, body }
     }
 }
 
@@ -186,7 +228,8 @@ impl MessagesAsked {
         params.end()?;
         let bytes_max = page_bytes(limit).min(bytes.unwrap_or(usize::MAX));
         let query = StreamRead { after, from, segments, limit, bytes_max };
-        Ok(Self { stream, query, wait, whose: params.whose(), form })
+        let takes_gzip = params.takes_gzip() && !is_transfer;
+        Ok(Self { stream, query, wait, whose: params.whose(), form, takes_gzip })
     }
 
     /// What the reader of a subscription asks for.
@@ -194,14 +237,21 @@ impl MessagesAsked {
         stream: StreamName,
         query: StreamRead,
         (limit, wait): (usize, Duration),
-        whose: SenderKey,
+        params: &Params,
     ) -> Self {
         let query = StreamRead { limit, bytes_max: page_bytes(limit), ..query };
-        Self { stream, query, wait, whose, form: PageForm::default() }
+        let (whose, takes_gzip) = (params.whose(), params.takes_gzip());
+        Self { stream, query, wait, whose, form: PageForm::default(), takes_gzip }
     }
 
-    /// Reads a page in its turn among `reads`, with room for it.
-    async fn look(&self, api: &ApiState, reads: &Reads) -> Result<(Reservation, FoundPage), Problem> {
+    /// Reads a page in its turn among `reads`, with room for it. So many messages were `skipped` by
+    /// the looks before.
+    async fn look(
+        &self,
+        api: &ApiState,
+        reads: &Reads,
+        skipped: u64,
+    ) -> Result<(Reservation, ReadPage), Problem> {
         // Whoever waits for room waits among those who wait for their turn.
         let place = reads.enter_as(&self.whose)?;
         // One message is always read, however large.
@@ -209,15 +259,18 @@ impl MessagesAsked {
         let held = api.shared.memory_of_pages.take_soon(&self.whose, HELD_PER_BYTE * bytes_max);
         let mut held = held.await?.counted_by(&api.shared.metrics.page_held_bytes);
         let (streams, stream, query) = (api.streams(), self.stream.clone(), self.query.clone());
-        let form = self.form;
-        let read = move || match form {
-            form if form.is_plain() => streams.read(&stream, &query).map(FoundPage::Plain),
-            PageForm { is_durable: true, .. } => streams.durable_page(&stream, &query).map(FoundPage::Named),
-            _ => streams.origin_page(&stream, &query).map(FoundPage::Named),
+        let (form, takes_gzip) = (self.form, self.takes_gzip);
+        let read = move || {
+            let mut found = match form {
+                form if form.is_plain() => FoundPage::Plain(streams.read(&stream, &query)?),
+                PageForm { is_durable: true, .. } => FoundPage::Named(streams.durable_page(&stream, &query)?),
+                _ => FoundPage::Named(streams.origin_page(&stream, &query)?),
+            };
+            found.page_mut().skipped += skipped;
+            Ok(ReadPage::of(found, form, takes_gzip))
         };
         let page = place.run(read).await?;
-        let bytes: usize = page.page().items.iter().map(|item| item.bytes() + MESSAGE_REST_BYTES).sum();
-        held.shrink((HELD_PER_BYTE * bytes).min(HELD_PER_BYTE * bytes_max));
+        held.shrink((HELD_PER_BYTE * page.bytes).min(HELD_PER_BYTE * bytes_max));
         Ok((held, page))
     }
 
@@ -226,9 +279,9 @@ impl MessagesAsked {
     async fn first_page(
         mut self,
         api: &ApiState,
-        mut page: FoundPage,
+        mut page: ReadPage,
         until: Instant,
-    ) -> Result<(Option<Reservation>, FoundPage), Problem> {
+    ) -> Result<(Option<Reservation>, ReadPage), Problem> {
         let full = || {
             let detail = format!(
                 "{READERS_SHARE} readers with this token, or {READERS_MAX} of all, wait already; ask without wait"
@@ -237,9 +290,9 @@ impl MessagesAsked {
         };
         let _place = api.shared.readers.try_take(&self.whose, 1).ok_or_else(full)?;
         let _counted = Counted::new(&api.shared.metrics.stream_readers);
-        let (streams, mut skipped) = (api.streams(), page.page().skipped);
+        let streams = api.streams();
         loop {
-            let (next_after, is_end) = (page.page().next_after, page.page().is_end);
+            let StreamPage { next_after, is_end, skipped, .. } = *page.found.page();
             self.query.after = next_after;
             if is_end {
                 let over = tokio::select! {
@@ -249,23 +302,20 @@ impl MessagesAsked {
                     () = api.stopped() => true,
                 };
                 if over {
-                    return Ok((None, page.skipping(skipped)));
+                    return Ok((None, page));
                 }
             } else if Instant::now() >= until {
-                return Ok((None, page.skipping(skipped)));
+                return Ok((None, page));
             }
-            let (held, next) = match self.look(api, &api.shared.follows).await {
+            let (held, next) = match self.look(api, &api.shared.follows, skipped).await {
                 Ok(looked) => looked,
                 // Whoever waits is not refused for want of a turn: it asks again from where it is.
-                Err(problem) if problem.code == "busy" => {
-                    return Ok((None, page.skipping(skipped)));
-                }
+                Err(problem) if problem.code == "busy" => return Ok((None, page)),
                 Err(problem) => return Err(problem),
             };
-            skipped += next.page().skipped;
             page = next;
-            if !page.page().items.is_empty() {
-                return Ok((Some(held), page.skipping(skipped)));
+            if !page.is_empty {
+                return Ok((Some(held), page));
             }
         }
     }
@@ -284,9 +334,9 @@ async fn read_page(
 /// A page, with a wait for its first message.
 pub(super) async fn answer(api: &ApiState, asked: MessagesAsked) -> Result<Response, Refused> {
     let until = Instant::now() + asked.wait;
-    let (held, page) = asked.look(api, &api.shared.messages).await?;
+    let (held, page) = asked.look(api, &api.shared.messages, 0).await?;
     let form = asked.form;
-    if !page.page().items.is_empty() || asked.wait.is_zero() {
+    if !page.is_empty || asked.wait.is_zero() {
         return Ok(sent(Some(held), page, form));
     }
     drop(held);
@@ -295,15 +345,17 @@ pub(super) async fn answer(api: &ApiState, asked: MessagesAsked) -> Result<Respo
     Ok(sent(held, page, form))
 }
 
-fn sent(held: Option<Reservation>, page: FoundPage, form: PageForm) -> Response {
-    let json = |page: &StreamPage| Answer::ok_json(shape::page_json(page)).into_response();
-    let response = match page {
-        FoundPage::Plain(page) => json(&page),
-        FoundPage::Named(named) if form.is_transfer => transfer::page(&named),
-        FoundPage::Named(named) => {
-            let shown = named.clone();
-            let mut response = if form.has_origins { json(&shown.with_origins()) } else { json(&named.page) };
-            transfer::name_page(&mut response, &named);
+fn sent(held: Option<Reservation>, page: ReadPage, form: PageForm) -> Response {
+    let ReadPage { found, body, .. } = page;
+    let response = match &found {
+        FoundPage::Named(named) if form.is_transfer => transfer::page(named),
+        found => {
+            let PageBody(json, is_compressed) = body.unwrap_or_else(|| PageBody(found.json(form), false));
+            let mut response = Answer::ok_json(json).into_response();
+            compression::told(response.headers_mut(), is_compressed);
+            if let FoundPage::Named(named) = found {
+                transfer::name_page(&mut response, named);
+            }
             response
         }
     };

@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use engine::Engine;
-use engine::nodes::{NodeShown, unknown_node};
-use engine::queries::Stretch;
+use engine::nodes::{NodeStatus, unknown_node};
+use engine::queries::BoundedPage;
 use net::problem::Refused;
 
 use super::Routes;
@@ -13,7 +13,7 @@ use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
 use crate::cursor::NameKey;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::Call;
 use crate::openapi::refusals::UNKNOWN_NODE;
 use crate::params::Params;
@@ -53,18 +53,18 @@ struct ListedNodes(Engine);
 
 impl List for ListedNodes {
     type Key = NameKey;
-    type Found = NodeShown;
+    type Found = NodeStatus;
     type Shown<'a> = NodeShape<'a>;
 
-    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> StretchOf<Self> {
-        Ok(Stretch::indexed(self.0.nodes().list(after.map(|NameKey(name)| &**name), limit)))
+    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> PageOfList<Self> {
+        Ok(BoundedPage::indexed(self.0.nodes().list(after.map(|NameKey(name)| &**name), limit)))
     }
 
-    fn key(node: &NodeShown) -> NameKey {
+    fn key(node: &NodeStatus) -> NameKey {
         NameKey(node.node.name.clone())
     }
 
-    fn show(node: &NodeShown) -> NodeShape<'_> {
+    fn show(node: &NodeStatus) -> NodeShape<'_> {
         node.into()
     }
 }
@@ -74,7 +74,7 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
     list::answer(&api, page, ListedNodes(api.engine().clone())).await
 }
 
-fn present(api: &ApiState, name: &str) -> Result<NodeShown, Problem> {
+fn present(api: &ApiState, name: &str) -> Result<NodeStatus, Problem> {
     api.engine().nodes().get(name).ok_or_else(|| unknown_node(name))
 }
 

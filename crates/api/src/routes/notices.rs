@@ -5,14 +5,14 @@ use axum::response::Response;
 use base::Problem;
 use engine::Engine;
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{FeedKey, Stretch};
+use engine::queries::{BoundedPage, FeedKey};
 use engine::records::{Notice, NoticeKey, NoticeKind};
 use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
 use crate::feed::{self, Followable, follow};
-use crate::list::{List, StretchOf};
+use crate::list::{List, PageOfList};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
 use crate::params::Params;
@@ -38,8 +38,8 @@ impl List for Notices {
     type Found = (FeedKey<NoticeKey>, Notice);
     type Shown<'a> = NoticeShape<'a>;
 
-    fn look(&self, after: Option<&Self::Key>, limit: usize, _: usize) -> StretchOf<Self> {
-        self.engine.queries().notices(self.kind, self.feed.page(after, limit)).map(Stretch::indexed)
+    fn look(&self, after: Option<&Self::Key>, limit: usize, _: usize) -> PageOfList<Self> {
+        self.engine.queries().notices(self.kind, self.feed.page(after, limit)).map(BoundedPage::indexed)
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use engine::operations::OPERATION_ID_PREFIX;
-use engine::queries::Stretch;
+use engine::queries::BoundedPage;
 use engine::queues::IdempotencyKey;
 use engine::{Queries, TrackedOperation};
 use net::problem::Refused;
@@ -20,7 +20,7 @@ use crate::answer::Answer;
 use crate::authorization::Visibility;
 use crate::cursor::OperationKey;
 use crate::idempotency::Creation;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{Coded, OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::operations::{
@@ -153,9 +153,9 @@ impl List for OperationList {
     const READ_MAX: usize = 32;
     const ITEM_BYTES_MAX: usize = FILTER_BYTES_MAX + LABELS_BYTES_MAX + OTHER_BYTES_MAX;
 
-    fn look(&self, after: Option<&OperationKey>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&OperationKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let is_meant = |found: &TrackedOperation| self.shown.has(found);
-        self.queries.operations(is_meant, after.map(|OperationKey(id)| *id), limit).map(Stretch::indexed)
+        self.queries.operations(is_meant, after.map(|OperationKey(id)| *id), limit).map(BoundedPage::indexed)
     }
 
     fn bytes(TrackedOperation { operation, state }: &TrackedOperation) -> usize {

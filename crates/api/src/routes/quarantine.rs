@@ -7,7 +7,7 @@ use base::id::QUARANTINE_ID_PREFIX;
 use base::{Problem, Timestamp};
 use engine::Engine;
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{FeedKey, Stretch};
+use engine::queries::{BoundedPage, FeedKey};
 use engine::records::{QuarantineKey, Quarantined};
 use net::problem::Refused;
 
@@ -15,7 +15,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::feed::{self, Followable, follow};
-use crate::list::{List, StretchOf};
+use crate::list::{List, PageOfList};
 use crate::openapi::Call;
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_QUARANTINED};
 use crate::page::Feed;
@@ -51,8 +51,8 @@ impl List for RefusedReportList {
     type Found = (FeedKey<QuarantineKey>, Quarantined);
     type Shown<'a> = QuarantinedShape<'a>;
 
-    fn look(&self, after: Option<&Self::Key>, limit: usize, _: usize) -> StretchOf<Self> {
-        self.engine.queries().quarantine(self.feed.page(after, limit)).map(Stretch::indexed)
+    fn look(&self, after: Option<&Self::Key>, limit: usize, _: usize) -> PageOfList<Self> {
+        self.engine.queries().quarantine(self.feed.page(after, limit)).map(BoundedPage::indexed)
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use engine::Queues;
-use engine::queries::Stretch;
+use engine::queries::BoundedPage;
 use engine::queues::{QueueName, QueueStats};
 use net::problem::Refused;
 use tokio::runtime::Handle;
@@ -12,7 +12,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::OF_A_QUEUE;
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -67,10 +67,10 @@ impl List for Listed {
     type Found = QueueStats;
     type Shown<'a> = QueueShape<'a>;
 
-    fn look(&self, after: Option<&QueueName>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&QueueName>, limit: usize, _: usize) -> PageOfList<Self> {
         self.executor
             .block_on(self.queues.list(self.namespace.as_deref(), after, limit))
-            .map(Stretch::indexed)
+            .map(BoundedPage::indexed)
     }
 
     fn key(figures: &QueueStats) -> QueueName {

@@ -5,7 +5,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use base::{Problem, Timestamp};
-use engine::queries::Stretch;
+use engine::queries::BoundedPage;
 use engine::streams::is_label;
 use net::problem::Refused;
 
@@ -14,7 +14,7 @@ use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
 use crate::cursor::NameKey;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::Call;
 use crate::params::Params;
 use crate::path::RelayInPath;
@@ -47,10 +47,10 @@ impl List for RelayList {
     type Found = (KnownRelay, Timestamp);
     type Shown<'a> = RelayShape<'a>;
 
-    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let mut found = self.relays.all(after.map(|NameKey(name)| &**name), self.now);
         found.truncate(limit);
-        Ok(Stretch::indexed(found.into_iter().map(|relay| (relay, self.now)).collect()))
+        Ok(BoundedPage::indexed(found.into_iter().map(|relay| (relay, self.now)).collect()))
     }
 
     fn key((relay, _): &Self::Found) -> NameKey {

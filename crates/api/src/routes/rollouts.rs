@@ -5,7 +5,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use base::{DeviceId, Problem};
-use engine::queries::Stretch;
+use engine::queries::BoundedPage;
 use engine::queues::IdempotencyKey;
 use engine::records::{MemberStatus, RolloutMember, RolloutWork};
 use engine::rollouts::{NewRollout, check_rollout_id};
@@ -19,7 +19,7 @@ use crate::authorization::check_receiver;
 use crate::body::Text;
 use crate::cursor::NameKey;
 use crate::idempotency::Creation;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{Coded, OF_A_COMMAND, OF_A_READ};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -130,9 +130,9 @@ impl List for RolloutList {
     const READ_MAX: usize = 32;
     const ITEM_BYTES_MAX: usize = base::limits::COMMAND_PAYLOAD_BYTES_MAX;
 
-    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let (found, stopped) = self.0.rollouts(after.map(|NameKey(name)| &**name), limit)?;
-        Ok(Stretch { found, next: stopped.map(NameKey), looked_at: None, cost: 0 })
+        Ok(BoundedPage { found, next: stopped.map(NameKey), looked_at: None, cost: 0 })
     }
 
     fn key(found: &TrackedRollout) -> NameKey {
@@ -204,8 +204,8 @@ impl List for RolloutDeviceList {
 
     const ITEM_BYTES_MAX: usize = 512;
 
-    fn look(&self, after: Option<&DeviceId>, limit: usize, _: usize) -> StretchOf<Self> {
-        self.queries.rollout_devices(&self.rollout, self.status, after, limit).map(Stretch::indexed)
+    fn look(&self, after: Option<&DeviceId>, limit: usize, _: usize) -> PageOfList<Self> {
+        self.queries.rollout_devices(&self.rollout, self.status, after, limit).map(BoundedPage::indexed)
     }
 
     fn key(found: &RolloutMember) -> DeviceId {

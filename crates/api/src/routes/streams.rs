@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use engine::Streams;
-use engine::queries::Stretch;
-use engine::streams::{BlockShown, StreamList, StreamName, StreamShown};
+use engine::queries::BoundedPage;
+use engine::streams::{BlockStatus, StreamList, StreamName, StreamStatus};
 use net::problem::Refused;
 
 use super::Routes;
@@ -18,7 +18,7 @@ use crate::answer::Answer;
 use crate::authorization::VisibleStreams;
 use crate::body::Text;
 use crate::cursor::{BlockKey, StreamKey};
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{OF_A_READ, OF_A_STREAM, UNKNOWN_STREAM};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -78,10 +78,10 @@ struct ListedStreams {
 
 impl List for ListedStreams {
     type Key = StreamKey;
-    type Found = StreamShown;
+    type Found = StreamStatus;
     type Shown<'a> = StreamShape<'a>;
 
-    fn look(&self, after: Option<&StreamKey>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&StreamKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let after = after.map(|StreamKey(name)| name.clone());
         let of = |namespace: Option<Box<str>>, limit| {
             self.streams.list(&StreamList { namespace, after: after.clone(), limit })
@@ -100,14 +100,14 @@ impl List for ListedStreams {
                 found
             }
         };
-        Ok(Stretch::indexed(found))
+        Ok(BoundedPage::indexed(found))
     }
 
-    fn key(stream: &StreamShown) -> StreamKey {
+    fn key(stream: &StreamStatus) -> StreamKey {
         StreamKey(stream.name.clone())
     }
 
-    fn show(stream: &StreamShown) -> StreamShape<'_> {
+    fn show(stream: &StreamStatus) -> StreamShape<'_> {
         stream.into()
     }
 }
@@ -171,18 +171,20 @@ struct StreamBlocks {
 
 impl List for StreamBlocks {
     type Key = BlockKey;
-    type Found = BlockShown;
+    type Found = BlockStatus;
     type Shown<'a> = BlockShape<'a>;
 
-    fn look(&self, after: Option<&BlockKey>, limit: usize, _: usize) -> StretchOf<Self> {
-        self.streams.blocks(&self.stream, after.map(|BlockKey(first)| *first), limit).map(Stretch::indexed)
+    fn look(&self, after: Option<&BlockKey>, limit: usize, _: usize) -> PageOfList<Self> {
+        self.streams
+            .blocks(&self.stream, after.map(|BlockKey(first)| *first), limit)
+            .map(BoundedPage::indexed)
     }
 
-    fn key(block: &BlockShown) -> BlockKey {
+    fn key(block: &BlockStatus) -> BlockKey {
         BlockKey(block.first_id)
     }
 
-    fn show(block: &BlockShown) -> BlockShape<'_> {
+    fn show(block: &BlockStatus) -> BlockShape<'_> {
         block.into()
     }
 }

@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use engine::Streams;
-use engine::queries::Stretch;
-use engine::streams::{StreamName, SubscriptionShown};
+use engine::queries::BoundedPage;
+use engine::streams::{StreamName, SubscriptionStatus};
 use net::problem::Refused;
 
 use super::Routes;
@@ -15,7 +15,7 @@ use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
 use crate::cursor::NameKey;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::Call;
 use crate::openapi::refusals::{
     OF_A_READ, OF_A_STREAM, OF_A_SUBSCRIPTION, UNKNOWN_MESSAGE, UNKNOWN_STREAM, UNKNOWN_SUBSCRIPTION,
@@ -91,19 +91,19 @@ struct StreamSubscriptions {
 
 impl List for StreamSubscriptions {
     type Key = NameKey;
-    type Found = SubscriptionShown;
+    type Found = SubscriptionStatus;
     type Shown<'a> = SubscriptionShape<'a>;
 
-    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&NameKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let after = after.map(|NameKey(name)| &**name);
-        self.streams.subscriptions(&self.stream, after, limit).map(Stretch::indexed)
+        self.streams.subscriptions(&self.stream, after, limit).map(BoundedPage::indexed)
     }
 
-    fn key(subscription: &SubscriptionShown) -> NameKey {
+    fn key(subscription: &SubscriptionStatus) -> NameKey {
         NameKey(subscription.name.clone())
     }
 
-    fn show(subscription: &SubscriptionShown) -> SubscriptionShape<'_> {
+    fn show(subscription: &SubscriptionStatus) -> SubscriptionShape<'_> {
         subscription.into()
     }
 }
@@ -117,7 +117,7 @@ async fn list(
     list::answer(&api, page, StreamSubscriptions { streams: api.streams(), stream }).await
 }
 
-async fn present(api: &ApiState, stream: StreamName, name: Box<str>) -> Result<SubscriptionShown, Problem> {
+async fn present(api: &ApiState, stream: StreamName, name: Box<str>) -> Result<SubscriptionStatus, Problem> {
     let streams = api.streams();
     api.shared.lookups.run(move || streams.subscription(&stream, &name)).await
 }
@@ -157,13 +157,12 @@ async fn read_on(
     params: Params,
     Text(body): Text,
 ) -> Result<Response, Refused> {
-    let whose = params.whose();
     params.end()?;
     let asked = shape::subscription_read(name, &body)?;
     drop(body);
     let (streams, of, read) = (api.streams(), stream.clone(), asked.read);
     let (hold, query) = api.shared.lookups.run(move || streams.read_on(&of, &read)).await?;
-    let query = MessagesAsked::of_query(stream, query, (asked.limit, asked.wait), whose);
+    let query = MessagesAsked::of_query(stream, query, (asked.limit, asked.wait), &params);
     let answered = tokio::select! {
         answered = answer(&api, query) => answered,
         gone = hold.gone() => Err(gone.into()),

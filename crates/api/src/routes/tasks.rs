@@ -12,7 +12,7 @@ use base::limits::{COMMAND_RESULT_BYTES_MAX, COMMAND_WAIT_MAX, PAGE_ITEMS_MAX};
 use base::{EntityId, Incarnation, Problem, Timestamp};
 use engine::campaigns::{NewPickTerms, TASK_ID_PREFIX, TrackedTask};
 use engine::followers::{Followed, FollowedFeed, Follower};
-use engine::queries::Stretch;
+use engine::queries::BoundedPage;
 use engine::queues::IdempotencyKey;
 use engine::records::Pick;
 use engine::{Engine, Queries};
@@ -29,7 +29,7 @@ use crate::authorization::check_receiver;
 use crate::cursor::ResultKey;
 use crate::feed::{self, Followable};
 use crate::idempotency::Creation;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{OF_A_READ, OF_PICKS, UNKNOWN_TASK};
 use crate::openapi::{Call, words};
 use crate::page::{Feed, Form, Order, PageOf};
@@ -242,10 +242,10 @@ impl List for TaskResults {
     const READ_MAX: usize = 128;
     const ITEM_BYTES_MAX: usize = 1_024 + 2 * COMMAND_RESULT_BYTES_MAX;
 
-    fn look(&self, after: Option<&ResultKey>, limit: usize, _: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&ResultKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let after = after.and_then(|ResultKey(number)| *number);
         let is_descending = self.order == Order::Descending;
-        self.queries.task_results(self.task, after, is_descending, limit).map(Stretch::indexed)
+        self.queries.task_results(self.task, after, is_descending, limit).map(BoundedPage::indexed)
     }
 
     fn bytes(pick: &Pick) -> usize {

@@ -5,13 +5,13 @@ use axum::response::Response;
 use base::{DeviceId, Problem, Timestamp};
 use engine::Engine;
 use engine::followers::{FollowedFeed, Follower};
-use engine::queries::{Stretch, TimelineItem, TimelineKey};
+use engine::queries::{BoundedPage, TimelineItem, TimelineKey};
 use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
 use crate::feed::{self, Followable, follow};
-use crate::list::{List, StretchOf};
+use crate::list::{List, PageOfList};
 use crate::openapi::Call;
 use crate::openapi::refusals::UNKNOWN_DEVICE;
 use crate::page::Feed;
@@ -40,8 +40,8 @@ impl List for Timeline {
     type Found = (TimelineKey, TimelineItem);
     type Shown<'a> = TimelineShape<'a>;
 
-    fn look(&self, after: Option<&TimelineKey>, limit: usize, _: usize) -> StretchOf<Self> {
-        self.engine.queries().timeline(&self.device, self.feed.page(after, limit)).map(Stretch::indexed)
+    fn look(&self, after: Option<&TimelineKey>, limit: usize, _: usize) -> PageOfList<Self> {
+        self.engine.queries().timeline(&self.device, self.feed.page(after, limit)).map(BoundedPage::indexed)
     }
 
     fn key((key, _): &Self::Found) -> TimelineKey {

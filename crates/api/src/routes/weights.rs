@@ -6,7 +6,7 @@ use base::limits::DEVICE_ID_CHARS_MAX;
 use base::{DeviceId, Problem};
 use engine::Engine;
 use engine::campaigns::Weight;
-use engine::queries::Stretch;
+use engine::queries::BoundedPage;
 use engine::records::DevicePlace;
 use net::problem::Refused;
 use tokio::runtime::Handle;
@@ -15,7 +15,7 @@ use super::Routes;
 use super::devices::MatchingDevices;
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::list::{self, List, StretchOf};
+use crate::list::{self, List, PageOfList};
 use crate::openapi::Call;
 use crate::params::Params;
 use crate::shape::{FairnessShape, WeightShape};
@@ -47,8 +47,8 @@ impl List for Weights {
 
     /// It runs on a thread for reads, which may wait for the machine. A device costs as many rows
     /// as it had picks, so a page of devices that had very many ends early.
-    fn look(&self, after: Option<&DeviceId>, limit: usize, cost_max: usize) -> StretchOf<Self> {
-        let Stretch { found, next, looked_at, cost } = self.devices.look(after, limit, cost_max)?;
+    fn look(&self, after: Option<&DeviceId>, limit: usize, cost_max: usize) -> PageOfList<Self> {
+        let BoundedPage { found, next, looked_at, cost } = self.devices.look(after, limit, cost_max)?;
         let queries = self.engine.queries();
         let place = |id: DeviceId| -> Result<Option<(DeviceId, DevicePlace)>, Problem> {
             let place = queries.place(&id)?;
@@ -59,7 +59,7 @@ impl List for Weights {
         let found = found.into_iter().filter_map(|device| place(device.profile.id).transpose());
         let (ids, places): (Vec<_>, Vec<_>) = found.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         if places.is_empty() {
-            return Ok(Stretch { found: Vec::new(), next: next.or(last), looked_at, cost });
+            return Ok(BoundedPage { found: Vec::new(), next: next.or(last), looked_at, cost });
         }
         let (placed, cost_left) = (places.len(), cost_max.saturating_sub(cost));
         let (weights, cost_of_picks) =
@@ -71,7 +71,7 @@ impl List for Weights {
             _ if placed < matching => next.or(last),
             _ => next,
         };
-        Ok(Stretch { found, next, looked_at, cost: cost + cost_of_picks })
+        Ok(BoundedPage { found, next, looked_at, cost: cost + cost_of_picks })
     }
 
     fn key((device, _): &Self::Found) -> DeviceId {

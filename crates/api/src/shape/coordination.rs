@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Problem;
 use compact_str::CompactString;
-use engine::coordination::{LimitAsked, LimitDecision, LimitKind, LimitShown, LockGrant, LockShown};
+use engine::coordination::{LimitDecision, LimitKind, LimitRequest, LimitStatus, LockGrant, LockStatus};
 use engine::queues::{LockWanted, QueueName};
 use engine::records::{WorkState, WorkerControl};
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub(crate) struct LockShape<'a> {
 
 impl<'a> LockShape<'a> {
     /// For a caller that may see the owner, or not.
-    pub(crate) fn of(shown: &'a LockShown, sees_owner: bool) -> Self {
+    pub(crate) fn of(shown: &'a LockStatus, sees_owner: bool) -> Self {
         let holder = shown.holder.as_ref();
         Self {
             held: holder.is_some(),
@@ -93,7 +93,7 @@ pub(crate) struct ListedLockShape<'a> {
 
 impl<'a> ListedLockShape<'a> {
     /// For a caller that may see the owner, or not.
-    pub(crate) fn of(shown: &'a LockShown, sees_owner: bool) -> Self {
+    pub(crate) fn of(shown: &'a LockStatus, sees_owner: bool) -> Self {
         let (namespace, name) = (shown.name.namespace(), shown.name.name());
         let LockShape { held, owner, fence, waiting, expires_at } = LockShape::of(shown, sees_owner);
         Self { namespace, name, held, owner, fence, waiting, expires_at }
@@ -145,9 +145,9 @@ pub(crate) struct ListedLimitShape<'a> {
     remaining: u64,
 }
 
-impl<'a> From<&'a LimitShown> for ListedLimitShape<'a> {
-    fn from(shown: &'a LimitShown) -> Self {
-        let LimitShown { name, kind, limit, per, remaining } = shown;
+impl<'a> From<&'a LimitStatus> for ListedLimitShape<'a> {
+    fn from(shown: &'a LimitStatus) -> Self {
+        let LimitStatus { name, kind, limit, per, remaining } = shown;
         let per = base::duration::format(*per);
         let (namespace, name) = (name.namespace(), name.name());
         Self { namespace, name, kind: kind.as_str(), limit: *limit, per, remaining: *remaining }
@@ -274,11 +274,11 @@ pub(crate) fn limit_asked_schema() -> Schema {
 ///
 /// # Errors
 /// 400 or 422.
-pub(crate) fn limit_asked(text: &str) -> Result<LimitAsked, Problem> {
+pub(crate) fn limit_asked(text: &str) -> Result<LimitRequest, Problem> {
     const KINDS: [(&str, LimitKind); 2] = [("smooth", LimitKind::Smooth), ("window", LimitKind::Window)];
     let fields = Fields::read(text, &["limit", "per", "cost", "kind"])?;
     let kind = fields.optional("kind", |name, json| one_of(name, json, &KINDS))?;
-    Ok(LimitAsked {
+    Ok(LimitRequest {
         limit: fields.required("limit", whole)?,
         per: fields.required("per", duration)?,
         cost: fields.optional("cost", whole)?.unwrap_or(1),

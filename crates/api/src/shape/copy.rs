@@ -2,9 +2,9 @@
 
 use base::Problem;
 use base::limits::SEGMENTS_PER_READ_MAX;
-use engine::nodes::{NewNode, NodeShown};
+use engine::nodes::{NewNode, NodeStatus};
 use engine::records::CopyDirection;
-use engine::streams::{CopyShown, NewCopy, ReceiptShown, ReportsTerms, StreamName, SubscriptionFrom};
+use engine::streams::{CopyReport, NewCopy, ReceiptStatus, ReportsTerms, StreamName, SubscriptionFrom};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::Schema;
@@ -38,8 +38,8 @@ pub(crate) struct NodeShape<'a> {
     error: Option<&'a str>,
 }
 
-impl<'a> From<&'a NodeShown> for NodeShape<'a> {
-    fn from(shown: &'a NodeShown) -> Self {
+impl<'a> From<&'a NodeStatus> for NodeShape<'a> {
+    fn from(shown: &'a NodeStatus) -> Self {
         Self {
             name: &shown.node.name,
             url: &shown.node.url,
@@ -162,8 +162,8 @@ pub(crate) struct CopyShape<'a> {
     created_at: Time,
 }
 
-impl<'a> From<&'a CopyShown> for CopyShape<'a> {
-    fn from(shown: &'a CopyShown) -> Self {
+impl<'a> From<&'a CopyReport> for CopyShape<'a> {
+    fn from(shown: &'a CopyReport) -> Self {
         let row = &shown.row;
         let reports = row.reports.as_deref();
         Self {
@@ -346,7 +346,7 @@ pub(crate) struct ReceiptShape<'a> {
 }
 
 impl<'a> ReceiptShape<'a> {
-    pub(crate) fn of(receipt: &'a ReceiptShown, nodes: usize) -> Self {
+    pub(crate) fn of(receipt: &'a ReceiptStatus, nodes: usize) -> Self {
         Self { durable_on: &receipt.durable_on, enough: receipt.durable_on.len() >= nodes }
     }
 }

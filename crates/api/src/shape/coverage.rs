@@ -14,7 +14,7 @@ use crate::row::{Cells, Row};
 #[schema(as = Coverage)]
 pub(crate) struct CoverageShape {
     #[serde(flatten)]
-    all: CoverageFiguresShape,
+    all: CoverageSummaryShape,
     /// With `by`: the same for the devices of each value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -26,8 +26,8 @@ pub(crate) struct CoverageShape {
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = CoverageFigures)]
-struct CoverageFiguresShape {
+#[schema(as = CoverageSummary)]
+struct CoverageSummaryShape {
     /// Devices that match and are connected.
     eligible: u64,
     /// Their picks in the period.
@@ -50,7 +50,7 @@ struct CoverageItemShape {
     #[schema(required)]
     value: Option<String>,
     #[serde(flatten)]
-    figures: CoverageFiguresShape,
+    figures: CoverageSummaryShape,
 }
 
 /// A device's share of all picks.
@@ -128,7 +128,7 @@ impl From<CampaignCoverage> for CoverageShape {
     }
 }
 
-impl From<CoverageStats> for CoverageFiguresShape {
+impl From<CoverageStats> for CoverageSummaryShape {
     fn from(coverage: CoverageStats) -> Self {
         let CoverageStats { eligible, picked, never_picked, min, max, mean, gini } = coverage;
         Self { eligible, picked, never_picked, min, max, mean, gini }

@@ -8,7 +8,7 @@ use utoipa::openapi::Schema;
 use super::text::Time;
 use crate::fields::{Fields, string, time, whole, wrong_type};
 use crate::openapi::words;
-use crate::relays::{KnownRelay, RelayWord, STOPPED, WAITING, WORKING};
+use crate::relays::{KnownRelay, RelayAnnouncement, STOPPED, WAITING, WORKING};
 use crate::row::{Cells, Row};
 
 /// Longest text of a relay, in characters; a longer one is cut.
@@ -137,7 +137,7 @@ pub(crate) fn relay_word_schema() -> Schema {
 ///
 /// # Errors
 /// 400 or 422.
-pub(crate) fn relay_word(text: &str) -> Result<RelayWord, Problem> {
+pub(crate) fn relay_word(text: &str) -> Result<RelayAnnouncement, Problem> {
     let fields = Fields::read(
         text,
         &[
@@ -154,7 +154,7 @@ pub(crate) fn relay_word(text: &str) -> Result<RelayWord, Problem> {
             "error",
         ],
     )?;
-    Ok(RelayWord {
+    Ok(RelayAnnouncement {
         database: cut(fields.required("database", string)?),
         table: cut(fields.required("table", string)?),
         state: fields.required("state", |name, json| one_of(&ANNOUNCED_STATES, name, json))?,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::streams::{BlockShown, HandlerShown, StreamShown};
+use engine::streams::{BlockStatus, HandlerStatus, StreamStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::Schema;
@@ -50,8 +50,8 @@ pub(crate) struct StoredShape {
     bytes: u64,
 }
 
-impl<'a> From<&'a StreamShown> for StreamShape<'a> {
-    fn from(stream: &'a StreamShown) -> Self {
+impl<'a> From<&'a StreamStatus> for StreamShape<'a> {
+    fn from(stream: &'a StreamStatus) -> Self {
         let mut storages = BTreeMap::from([(LOCAL, StoredShape::default())]);
         for (name, blocks, bytes) in &stream.storages {
             storages.insert(&**name, StoredShape { blocks: *blocks, bytes: *bytes });
@@ -114,8 +114,8 @@ pub(crate) struct BlockShape<'a> {
     created_at: Time,
 }
 
-impl<'a> From<&'a BlockShown> for BlockShape<'a> {
-    fn from(block: &'a BlockShown) -> Self {
+impl<'a> From<&'a BlockStatus> for BlockShape<'a> {
+    fn from(block: &'a BlockStatus) -> Self {
         Self {
             first_id: block.first_id.to_string(),
             last_id: block.last_id.to_string(),
@@ -173,9 +173,9 @@ pub(crate) struct HandlerShape<'a> {
     error: Option<&'a str>,
 }
 
-impl<'a> From<&'a [HandlerShown]> for HandlersShape<'a> {
-    fn from(handlers: &'a [HandlerShown]) -> Self {
-        let handler = |handler: &'a HandlerShown| HandlerShape {
+impl<'a> From<&'a [HandlerStatus]> for HandlersShape<'a> {
+    fn from(handlers: &'a [HandlerStatus]) -> Self {
+        let handler = |handler: &'a HandlerStatus| HandlerShape {
             handler: handler.handler.as_str(),
             name: handler.name.as_deref(),
             state: handler.state.as_str(),

@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use engine::Commands;
 use engine::streams::{
-    NewSubscription, NewSubscriptionPush, ReaderCommit, SubscriptionFrom, SubscriptionPushShown,
-    SubscriptionRead, SubscriptionShown, SubscriptionStart,
+    NewSubscription, NewSubscriptionPush, PushStatus, ReaderCommit, SubscriptionFrom, SubscriptionRead,
+    SubscriptionStart, SubscriptionStatus,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -68,8 +68,8 @@ pub(crate) struct SubscriptionPushShape<'a> {
     secret: Option<String>,
 }
 
-impl<'a> From<&'a SubscriptionShown> for SubscriptionShape<'a> {
-    fn from(shown: &'a SubscriptionShown) -> Self {
+impl<'a> From<&'a SubscriptionStatus> for SubscriptionShape<'a> {
+    fn from(shown: &'a SubscriptionStatus) -> Self {
         Self {
             name: &shown.name,
             position: shown.position.to_string(),
@@ -83,8 +83,8 @@ impl<'a> From<&'a SubscriptionShown> for SubscriptionShape<'a> {
     }
 }
 
-impl<'a> From<&'a SubscriptionPushShown> for SubscriptionPushShape<'a> {
-    fn from(push: &'a SubscriptionPushShown) -> Self {
+impl<'a> From<&'a PushStatus> for SubscriptionPushShape<'a> {
+    fn from(push: &'a PushStatus) -> Self {
         let failure = push.failure.as_ref();
         Self {
             url: &push.url,

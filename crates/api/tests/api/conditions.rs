@@ -1,6 +1,7 @@
 //! What requests say beside what they ask for: versions that they know, methods that only ask, and
 //! what they accept.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 
 use axum::body::Body;
@@ -8,7 +9,8 @@ use axum::http::Request;
 use axum::response::Response;
 use flate2::read::GzDecoder;
 use http_body_util::BodyExt;
-use serde_json::Value as Json;
+use net::transfer::TRANSFER_TYPE;
+use serde_json::{Value as Json, json};
 
 use crate::rig::{Answer, Server, check_form};
 
@@ -161,35 +163,113 @@ async fn lists_and_exports_come_as_gzip_for_whom_takes_it() {
     assert_eq!((small.header("content-encoding"), small.header("vary")), (None, Some("accept-encoding")));
 }
 
-/// The document tells receivers what they get, as `docs/api.md` shows it.
+#[tokio::test]
+async fn pages_of_messages_come_as_gzip_for_whom_takes_it() {
+    const STREAM: &str = "/v1/streams/shop/orders";
+    let server = Server::start().await;
+    let subscription = format!("{STREAM}/subscriptions/billing");
+    server.check(&format!("PUT {subscription}"), "{}", 201, "{}").await;
+    let messages: Vec<_> = (0..300).map(|n| json!({"payload": {"order": n, "from": "till"}})).collect();
+    let body = json!({ "messages": messages }).to_string();
+    server.check(&format!("POST {STREAM}/messages"), &body, 201, "{}").await;
+    let asked = [
+        ("GET", format!("{STREAM}/messages?limit=300"), ""),
+        ("GET", format!("{STREAM}/messages?limit=300&origin=true"), ""),
+        ("GET", format!("{STREAM}/messages?limit=300&wait=1s"), ""),
+        ("POST", format!("{subscription}/read"), r#"{"reader":"r","limit":300}"#),
+    ];
+    for (method, path, body) in &asked {
+        let request = |coding: &str| {
+            let request = Request::builder().method(*method).uri(path);
+            let request = request.header("content-type", "application/json");
+            request.header("accept-encoding", coding).body(Body::from(*body)).expect("a request")
+        };
+        let expect = server.send(request("identity")).await;
+        assert_eq!(
+            (expect.status, expect.header("content-encoding")),
+            (200, None),
+            "{path}: {}",
+            expect.text
+        );
+        assert_eq!(expect.json()["items"].as_array().map(Vec::len), Some(300), "{path}");
+        assert_eq!(expect.header("vary"), Some("accept-encoding"), "{path}");
+        let smaller = server.answer(request("gzip")).await;
+        let size = axum::body::HttpBody::size_hint(smaller.body()).exact();
+        assert!(size.is_some_and(|bytes| bytes < expect.text.len() as u64 / 3), "{path}: {size:?}");
+        assert!(plain(smaller).await == expect.text, "{path}");
+    }
+    let request = |accept: &str, limit: usize| {
+        let request = Request::get(format!("{STREAM}/messages?limit={limit}")).header("accept", accept);
+        request.header("accept-encoding", "gzip").body(Body::empty()).expect("a request")
+    };
+    for (accept, limit) in [("application/json", 1), (TRANSFER_TYPE, 300)] {
+        let whole = server.answer(request(accept, limit)).await;
+        assert_eq!(
+            (whole.status().as_u16(), whole.headers().get("content-encoding")),
+            (200, None),
+            "{accept}"
+        );
+    }
+}
+
+fn page(name: &str) -> String {
+    std::fs::read_to_string(format!("../../docs/{name}.md")).expect("the page")
+}
+
+/// An example has the members that its schema asks for.
+fn check_example(example: &Json, schema: &Json) {
+    let shown: BTreeSet<&str> = example.as_object().expect("members").keys().map(String::as_str).collect();
+    let asked = schema["required"].as_array().expect("names").iter();
+    let asked: BTreeSet<&str> = asked.map(|name| name.as_str().expect("a name")).collect();
+    assert_eq!(shown, asked, "{example}");
+}
+
+/// The document tells receivers what they get, as the pages show it.
 #[tokio::test]
 async fn webhooks_are_described() {
     let server = Server::start().await;
     let webhooks = &server.get("/openapi.json").await["webhooks"];
-    let body = |name: &str| {
-        webhooks[name]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"].clone()
-    };
-    let page = std::fs::read_to_string("../../docs/api.md").expect("the page");
-    let (_, example) = page.split_once("{\"type\": \"device.changed\"").expect("an example");
-    let (example, _) = example.split_once("```").expect("its end");
-    let example: Json =
-        serde_json::from_str(&format!("{{\"type\": \"device.changed\"{example}")).expect("JSON");
-    for (shown, described) in
-        [(&example, body("device")), (&example["data"], body("device")["data"]["properties"].clone())]
-    {
-        let names = |object: &Json| object.as_object().expect("members").keys().cloned().collect::<Vec<_>>();
-        let (mut shown, mut described) = (names(shown), names(&described));
-        shown.sort();
-        described.sort();
-        assert_eq!(shown, described);
+    let schema =
+        |name: &str| webhooks[name]["post"]["requestBody"]["content"]["application/json"]["schema"].clone();
+    for (place, kind, name) in [
+        ("api", "device.changed", "device"),
+        ("commands", "command.finished", "command.finished"),
+        ("streams", "stream.messages", "stream.messages"),
+        ("tasks", "campaign.result", "campaign.result"),
+    ] {
+        let (page, begin) = (page(place), format!("{{\"type\": \"{kind}\""));
+        let (_, example) = page.split_once(&begin).expect("an example");
+        let (example, _) = example.split_once("```").expect("its end");
+        let example: Json = serde_json::from_str(&format!("{begin}{example}")).expect("JSON");
+        check_example(&example, &schema(name));
+        if example["data"].is_object() {
+            check_example(&example["data"], &schema(name)["properties"]["data"]);
+        }
     }
-    assert_eq!(body("client.test")["type"]["enum"], serde_json::json!(["client.test"]));
-    for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
-        let parameters = webhooks["device"]["post"]["parameters"].as_array().expect("headers");
-        assert!(
-            parameters.iter().any(|parameter| parameter["name"] == name && parameter["in"] == "header"),
-            "{name}"
-        );
+    let pages = ["api", "commands", "streams", "tasks"].map(page).concat();
+    let compact = pages.replace("\": \"", "\":\"");
+    let shown = compact.split("{\"type\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let shown = shown.filter(|kind| *kind != "about:blank");
+    let shown: BTreeSet<String> = shown.map(str::to_owned).collect();
+    let mut described = BTreeSet::new();
+    for name in webhooks.as_object().expect("webhooks").keys() {
+        let kinds = schema(name)["properties"]["type"]["enum"].clone();
+        let kinds = kinds.as_array().expect("words").iter();
+        described.extend(kinds.map(|kind| kind.as_str().expect("a word").to_owned()));
+    }
+    let unknown: Vec<_> = shown.difference(&described).collect();
+    assert!(unknown.is_empty(), "the pages show posts that the document does not describe: {unknown:?}");
+    for kind in &described {
+        let is_told = shown.contains(kind) || pages.contains(&format!("`{kind}`"));
+        assert!(is_told, "no page tells of {kind}");
+    }
+    for (name, webhook) in webhooks.as_object().expect("webhooks") {
+        let parameters = webhook["post"]["parameters"].as_array().expect("headers");
+        for header in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+            let is_told =
+                parameters.iter().any(|parameter| parameter["name"] == header && parameter["in"] == "header");
+            assert!(is_told, "{name}: {header}");
+        }
     }
 }
 

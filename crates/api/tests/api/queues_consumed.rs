@@ -130,15 +130,20 @@ async fn many_are_acknowledged_at_once() {
     server.check("POST /v1/queues/mail/other/ack", &elsewhere, 200, &stale).await;
 }
 
-#[tokio::test]
-async fn earlier_queues_are_served_first() {
-    let server = Server::start().await;
+/// Two jobs in each of two queues.
+async fn publish_high_and_low(server: &Server) {
     for queue in ["low", "high"] {
         for n in 0..2 {
             let call = format!("POST /v1/queues/mail/{queue}/jobs");
             server.check(&call, &format!(r#"{{"payload":"{queue}{n}"}}"#), 201, "{}").await;
         }
     }
+}
+
+#[tokio::test]
+async fn earlier_queues_are_served_first() {
+    let server = Server::start().await;
+    publish_high_and_low(&server).await;
     let mut found = Vec::new();
     loop {
         let answer = server.check("POST /v1/queues/mail/high,low/consume", "", 200, "{}").await;
@@ -147,6 +152,18 @@ async fn earlier_queues_are_served_first() {
         found.push(job["payload"].as_str().expect("text").to_owned());
     }
     assert_eq!(found, ["high0", "high1", "low0", "low1"]);
+}
+
+#[tokio::test]
+async fn later_queues_fill_up_what_is_left_of_max() {
+    let server = Server::start().await;
+    publish_high_and_low(&server).await;
+    for expect in [&["high0", "high1", "low0"][..], &["low1"], &[]] {
+        let answer = server.check("POST /v1/queues/mail/high,low/consume", r#"{"max":3}"#, 200, "{}").await;
+        let jobs = answer["jobs"].as_array().expect("jobs").iter();
+        let found: Vec<_> = jobs.map(|job| job["payload"].as_str().expect("text")).collect();
+        assert_eq!(found, expect);
+    }
 }
 
 #[tokio::test]

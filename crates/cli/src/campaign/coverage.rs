@@ -24,7 +24,7 @@ pub struct CoverageFlags {
 
 /// Picks per device that may be picked now.
 #[derive(Deserialize)]
-struct SeenCoverage {
+struct CoverageView {
     #[serde(flatten)]
     all: Spread,
     #[serde(default)]
@@ -55,11 +55,11 @@ impl CoverageFlags {
         let path = path.with_maybe("period", self.period.as_ref()).with_maybe("by", self.by.as_ref());
         let coverage = api.get(&path)?;
         let width = screen.width();
-        screen.show(&coverage, || Ok(api.read::<SeenCoverage>(&coverage)?.text(width)))
+        screen.show(&coverage, || Ok(api.read::<CoverageView>(&coverage)?.text(width)))
     }
 }
 
-impl SeenCoverage {
+impl CoverageView {
     fn text(&self, width: Option<usize>) -> String {
         const HEADINGS: &[&str] =
             &["VALUE", "ELIGIBLE", "PICKED", "NEVER PICKED", "LEAST", "MOST", "MEAN", "GINI"];
@@ -107,7 +107,7 @@ mod tests {
             )
         };
         let text = format!(r#"{{{},"items":[{{"value":null,{}}}]}}"#, of(1500), of(7));
-        let coverage: SeenCoverage = serde_json::from_str(&text).expect("a coverage");
+        let coverage: CoverageView = serde_json::from_str(&text).expect("a coverage");
         let shown = anstream::adapter::strip_str(&coverage.text(None)).to_string();
         assert!(shown.starts_with("eligible      1,000\npicked        1,500\n"), "{shown}");
         assert!(

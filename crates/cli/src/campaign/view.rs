@@ -5,15 +5,15 @@ use serde_json::value::RawValue;
 
 use crate::follow::Timed;
 use crate::list::Row;
-use crate::pick_counts::SeenPickCounts;
-use crate::receiver::SeenReceiver;
+use crate::pick_counts::PickCountsView;
+use crate::receiver::ReceiverView;
 use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, facts, grouped, line};
-use crate::task::SeenResult;
+use crate::task::ResultView;
 use crate::when::{age_of, to_second, with_age};
 
 /// A campaign.
 #[derive(Deserialize)]
-pub(super) struct SeenCampaign {
+pub(super) struct CampaignView {
     id: String,
     name: Option<String>,
     status: String,
@@ -36,10 +36,10 @@ pub(super) struct SeenCampaign {
     missed: Option<String>,
     #[serde(default)]
     panel: bool,
-    results: Option<SeenReceiver>,
+    results: Option<ReceiverView>,
 }
 
-impl SeenCampaign {
+impl CampaignView {
     /// Everything that is known of it.
     pub(super) fn facts(&self) -> String {
         let mut known = vec![("id", Cell::text(&self.id))];
@@ -63,7 +63,7 @@ impl SeenCampaign {
         tell("from", self.from.as_deref());
         tell("until", self.until.as_deref());
         tell("missed slots", self.missed.as_deref());
-        tell("results", self.results.as_ref().map(SeenReceiver::place));
+        tell("results", self.results.as_ref().map(ReceiverView::place));
         tell("created", Some(&with_age(&self.created_at)));
         known.insert(1, ("status", self.status()));
         facts(&known)
@@ -71,7 +71,7 @@ impl SeenCampaign {
 
     /// The secret of its receiver, where it was made just now.
     pub(super) fn secret_once(&self) -> String {
-        self.results.as_ref().map(SeenReceiver::secret_once).unwrap_or_default()
+        self.results.as_ref().map(ReceiverView::secret_once).unwrap_or_default()
     }
 
     /// How many devices, and how often.
@@ -94,7 +94,7 @@ impl SeenCampaign {
     }
 }
 
-impl Row for SeenCampaign {
+impl Row for CampaignView {
     const HEADINGS: &'static [&'static str] = &["ID", "STATUS", "PICKS", "AGE", "NAME"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -110,16 +110,16 @@ impl Row for SeenCampaign {
 
 /// A slot, and what came of its picks.
 #[derive(Deserialize)]
-pub(super) struct SeenSlot {
+pub(super) struct SlotView {
     pub(super) slot: u64,
     due_at: String,
     #[serde(flatten)]
-    counts: SeenPickCounts,
+    counts: PickCountsView,
     #[serde(default)]
     skipped: bool,
 }
 
-impl SeenSlot {
+impl SlotView {
     /// What came of it, in a line of a campaign that is watched.
     pub(super) fn line(&self) -> String {
         let due = Cell::text(&to_second(&self.due_at)).styled(FAINT);
@@ -132,7 +132,7 @@ impl SeenSlot {
     }
 }
 
-impl Row for SeenSlot {
+impl Row for SlotView {
     const HEADINGS: &'static [&'static str] =
         &["SLOT", "DUE", "WANTED", "PICKED", "ANSWERED", "FAILED", "EXPIRED", "REPLACED"];
 
@@ -151,9 +151,9 @@ impl Row for SeenSlot {
 /// What came of a device in a slot.
 #[derive(Deserialize)]
 #[serde(transparent)]
-pub(super) struct SeenSlotResult(SeenResult);
+pub(super) struct SlotResultView(ResultView);
 
-impl Row for SeenSlotResult {
+impl Row for SlotResultView {
     const HEADINGS: &'static [&'static str] = &["SLOT", "DEVICE", "PICKED", "OUTCOME", "TOOK", "SAID"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -162,7 +162,7 @@ impl Row for SeenSlotResult {
     }
 }
 
-impl Timed for SeenSlotResult {
+impl Timed for SlotResultView {
     fn time(&self) -> &str {
         self.0.time()
     }
@@ -183,7 +183,7 @@ mod tests {
             "payload":{"probe":"dns"},"selector":"operator=7","count":6000,"every":null,"over":"1h","phase":"12s",
             "class":"ordinary","answer_timeout":"10s","missed":"skip","panel":false,
             "results":{"url":"https://a.example","secret":"whsec_x"}}"#;
-        let campaign: SeenCampaign = serde_json::from_str(text).expect("a campaign");
+        let campaign: CampaignView = serde_json::from_str(text).expect("a campaign");
         let facts = seen(&campaign.facts());
         assert!(
             facts.starts_with(
@@ -203,7 +203,7 @@ mod tests {
                 r#"{{"slot":5894102,"due_at":"2026-11-21T01:05:00.000Z","started_at":null,"wanted":20,
                 "picked":21,"answered":20,"failed":0,"expired":1,"replaced":1{rest}}}"#
             );
-            serde_json::from_str::<SeenSlot>(&text).expect("a slot")
+            serde_json::from_str::<SlotView>(&text).expect("a slot")
         };
         let line = seen(&slot("").line());
         assert_eq!(
@@ -211,7 +211,7 @@ mod tests {
             "2026-11-21 01:05:00Z  slot 5894102  20 of 20 answered  picked 21, expired 1, replaced 1\n"
         );
         let rows = [slot("").cells(), slot(",\"skipped\":true").cells()];
-        let shown = seen(&Table::new(SeenSlot::HEADINGS).lines(&rows));
+        let shown = seen(&Table::new(SlotView::HEADINGS).lines(&rows));
         assert!(shown.lines().all(|line| line.len() <= 90), "{shown}");
         assert!(shown.ends_with("5894102  2026-11-21 01:05:00Z      20  skipped\n"), "{shown}");
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::of;
-use super::view::SeenSlot;
+use super::view::SlotView;
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::polling::{interval, patiently};
@@ -60,7 +60,7 @@ fn show_new(
 ) -> Result<BTreeMap<u64, Box<RawValue>>, Failure> {
     let mut now = BTreeMap::new();
     for document in newest_first.into_iter().rev() {
-        let slot: SeenSlot = api.read(&document)?;
+        let slot: SlotView = api.read(&document)?;
         if shown.get(&slot.slot).is_none_or(|before| before.get() != document.get()) {
             screen.show(&document, || Ok(slot.line()))?;
         }

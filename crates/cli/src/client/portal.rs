@@ -56,7 +56,7 @@ impl PortalRightFlag {
 
 /// A portal. Its token is there only in the answer to its opening.
 #[derive(Deserialize)]
-struct SeenPortal {
+struct PortalView {
     id: String,
     may: Vec<String>,
     expires_at: String,
@@ -65,8 +65,8 @@ struct SeenPortal {
 }
 
 #[derive(Deserialize)]
-struct SeenPortals {
-    items: Vec<SeenPortal>,
+struct PortalsView {
+    items: Vec<PortalView>,
 }
 
 impl OpenPortal {
@@ -74,7 +74,7 @@ impl OpenPortal {
         let may: Vec<_> = self.may.iter().map(|right| right.as_str()).collect();
         let body = serde_json::json!({ "ttl": self.ttl, "may": may });
         let portal = api.post(&below(&self.id, "portal"), &body)?;
-        screen.show(&portal, || Ok(api.read::<SeenPortal>(&portal)?.facts()))
+        screen.show(&portal, || Ok(api.read::<PortalView>(&portal)?.facts()))
     }
 }
 
@@ -90,13 +90,14 @@ impl ClosePortalArgs {
 /// Lists the open portals of a client.
 pub(super) fn list(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
     let portals = api.get(&below(id, "portal"))?;
+    let width = screen.width();
     screen.show(&portals, || {
-        let rows: Vec<_> = api.read::<SeenPortals>(&portals)?.items.iter().map(SeenPortal::cells).collect();
-        Ok(Table::new(&["ID", "MAY", "EXPIRES", "BY"]).lines(&rows))
+        let rows: Vec<_> = api.read::<PortalsView>(&portals)?.items.iter().map(PortalView::cells).collect();
+        Ok(Table::new(&["ID", "MAY", "EXPIRES", "BY"]).within(width).lines(&rows))
     })
 }
 
-impl SeenPortal {
+impl PortalView {
     fn cells(&self) -> Vec<Cell> {
         vec![
             Cell::text(&self.id),

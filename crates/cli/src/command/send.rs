@@ -9,11 +9,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::TermFlags;
-use super::view::SeenCommand;
+use super::view::CommandView;
 use crate::api::{Api, Path};
 use crate::failure::Failure;
 use crate::input::json;
-use crate::receiver::{GivenReceiver, SeenReceiver};
+use crate::receiver::{GivenReceiver, ReceiverView};
 use crate::screen::Screen;
 use crate::table::plain;
 
@@ -60,7 +60,7 @@ impl SendCommand {
         if self.wait.is_none() {
             return screen.show(&answer, || sentence(api, &answer));
         }
-        let command: SeenCommand = api.read(&answer)?;
+        let command: CommandView = api.read(&answer)?;
         screen.show(&answer, || Ok(command.facts()))?;
         command.verdict()
     }
@@ -80,10 +80,10 @@ fn sentence(api: &Api, answer: &RawValue) -> Result<String, Failure> {
     struct Sent {
         id: String,
         status: String,
-        notify: Option<SeenReceiver>,
+        notify: Option<ReceiverView>,
     }
     let Sent { id, status, notify } = api.read(answer)?;
-    let secret = notify.as_ref().map(SeenReceiver::secret_once);
+    let secret = notify.as_ref().map(ReceiverView::secret_once);
     Ok(format!("{} {}\n{}", plain(&id), plain(&status), secret.unwrap_or_default()))
 }
 

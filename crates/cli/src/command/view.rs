@@ -11,7 +11,7 @@ use crate::when::{age_of, to_millisecond, with_age};
 
 /// A command, and how far it has come.
 #[derive(Deserialize)]
-pub(super) struct SeenCommand {
+pub(super) struct CommandView {
     pub(super) id: String,
     device_id: String,
     pub(super) status: String,
@@ -42,7 +42,7 @@ struct LateReply {
     result: Option<Box<RawValue>>,
 }
 
-impl SeenCommand {
+impl CommandView {
     /// Whether nothing more comes of it by itself.
     pub(super) fn has_ended(&self) -> bool {
         !super::open_statuses().any(|open| open == self.status)
@@ -142,7 +142,7 @@ impl SeenCommand {
     }
 }
 
-impl Row for SeenCommand {
+impl Row for CommandView {
     const HEADINGS: &'static [&'static str] = &["ID", "DEVICE", "STATUS", "TRIES", "AGE"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -156,7 +156,7 @@ impl Row for SeenCommand {
     }
 }
 
-impl Timed for SeenCommand {
+impl Timed for CommandView {
     fn time(&self) -> &str {
         &self.created_at
     }
@@ -176,7 +176,7 @@ mod tests {
         "expires_at":"2026-11-21T02:00:00.000Z","published_at":"2026-11-21T01:02:04.000Z","finished_at":null,
         "progress":null,"result":RESULT,"late":null}"#;
 
-    fn command(status: &str, result: &str) -> SeenCommand {
+    fn command(status: &str, result: &str) -> CommandView {
         let text = COMMAND.replace("STATUS", status).replace("RESULT", result);
         serde_json::from_str(&text).expect("a command")
     }
@@ -189,8 +189,8 @@ mod tests {
     fn a_command_is_a_row_of_80_columns() {
         let long = COMMAND.replace("cmd_1", &format!("cmd_{}", "0".repeat(32)));
         let long = long.replace("STATUS", "acknowledged").replace("RESULT", "null");
-        let long: SeenCommand = serde_json::from_str(&long).expect("a command");
-        let shown = seen(&Table::new(SeenCommand::HEADINGS).lines(&[long.cells()]));
+        let long: CommandView = serde_json::from_str(&long).expect("a command");
+        let shown = seen(&Table::new(CommandView::HEADINGS).lines(&[long.cells()]));
         assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
         assert!(
             shown.lines().nth(1).is_some_and(|row| row.contains("face7   acknowledged      2")),

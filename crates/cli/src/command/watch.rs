@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 
-use super::view::SeenCommand;
+use super::view::CommandView;
 use super::{of, open_statuses};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
@@ -73,9 +73,9 @@ impl WatchCommands {
         command: &mut WatchedCommand,
         api: &Api,
         screen: &mut Screen,
-    ) -> Result<SeenCommand, Failure> {
+    ) -> Result<CommandView, Failure> {
         let document = patiently(screen, || api.get(&of(&command.id)))?;
-        let seen: SeenCommand = api.read(&document)?;
+        let seen: CommandView = api.read(&document)?;
         if command.shown != document.get() {
             document.get().clone_into(&mut command.shown);
             screen.show(&document, || Ok(seen.line()))?;
@@ -91,7 +91,7 @@ fn open_commands(device: &str, api: &Api) -> Result<Vec<String>, Failure> {
         let path = Path::of(&["devices", device, "commands"]).with("status", status);
         list::each_page(api, &path.with("order", "asc"), &ListFlags::ALL, |items| {
             for item in items {
-                found.push(api.read::<SeenCommand>(item)?.id);
+                found.push(api.read::<CommandView>(item)?.id);
             }
             Ok(())
         })?;

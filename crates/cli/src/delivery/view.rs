@@ -103,8 +103,8 @@ impl Timed for Delivery {
 
 impl WithAttempts {
     /// What is known of it, and a row for each attempt.
-    pub(super) fn to_text(&self) -> String {
-        let mut table = Table::new(&["ATTEMPT AT", "ANSWER", "ERROR", "MS"]);
+    pub(super) fn to_text(&self, width: Option<usize>) -> String {
+        let mut table = Table::new(&["ATTEMPT AT", "ANSWER", "ERROR", "MS"]).within(width);
         let row = |attempt: &Attempt| {
             let answer = attempt.status_code.map(|status| status.to_string());
             vec![
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_delivery_alone_is_shown_with_its_attempts() {
         let delivery: WithAttempts = serde_json::from_str(DELIVERY).expect("a delivery");
-        let shown = seen(&delivery.to_text());
+        let shown = seen(&delivery.to_text(None));
         assert!(shown.contains("next attempt  2026-11-21 01:02:33Z\n\nATTEMPT AT"), "{shown}");
         assert!(shown.ends_with("2026-11-21 01:02:03.500Z  -       timeout  10,000\n"), "{shown}");
     }

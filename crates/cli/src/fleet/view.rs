@@ -9,7 +9,7 @@ use crate::when::to_second;
 
 /// How many devices a selection means.
 #[derive(Deserialize)]
-pub(super) struct SeenCounts {
+pub(super) struct CountsView {
     total: u64,
     connected: u64,
     online: u64,
@@ -29,7 +29,7 @@ struct CountOfValue {
     connected: u64,
 }
 
-impl SeenCounts {
+impl CountsView {
     /// All counts, and below them a row for each value.
     pub(super) fn text(&self, width: Option<usize>) -> String {
         let counts = [
@@ -56,7 +56,7 @@ impl CountOfValue {
 
 /// How near a device is to its next pick.
 #[derive(Deserialize)]
-pub(super) struct SeenWeight {
+pub(super) struct WeightView {
     device_id: String,
     weight: f64,
     picks: u64,
@@ -64,7 +64,7 @@ pub(super) struct SeenWeight {
     benched_until: Option<String>,
 }
 
-impl Row for SeenWeight {
+impl Row for WeightView {
     const HEADINGS: &'static [&'static str] =
         &["DEVICE", "WEIGHT", "PICKS 24H", "LAST PICKED", "BENCHED UNTIL"];
 
@@ -83,13 +83,13 @@ impl Row for SeenWeight {
 
 /// What the weights follow from.
 #[derive(Deserialize)]
-pub(super) struct SeenFairness {
+pub(super) struct FairnessView {
     #[serde(flatten)]
     figures: Fairness,
     period: String,
 }
 
-impl SeenFairness {
+impl FairnessView {
     /// Everything, each with what it means.
     pub(super) fn facts(&self) -> String {
         let Fairness { connected, avg_picked, avg_tasks, punishment, constant, .. } = &self.figures;
@@ -118,7 +118,7 @@ mod tests {
     fn counts_are_told_with_their_values_below_them() {
         let text = r#"{"total":1200,"connected":900,"online":1000,"lost":150,"never_seen":50,
             "items":[{"value":"7","total":800,"connected":600},{"value":null,"total":400,"connected":300}],"more":true}"#;
-        let counts: SeenCounts = serde_json::from_str(text).expect("counts");
+        let counts: CountsView = serde_json::from_str(text).expect("counts");
         assert_eq!(
             seen(&counts.text(None)),
             "devices     1,200\nconnected   900\nonline      1,000\nlost        150\nnever seen  50\n\
@@ -126,7 +126,7 @@ mod tests {
              there are more values\n"
         );
         let text = r#"{"total":1,"connected":0,"online":0,"lost":0,"never_seen":1}"#;
-        let counts: SeenCounts = serde_json::from_str(text).expect("counts");
+        let counts: CountsView = serde_json::from_str(text).expect("counts");
         assert!(seen(&counts.text(None)).ends_with("never seen  1\n"));
     }
 
@@ -134,8 +134,8 @@ mod tests {
     fn a_weight_is_a_row_of_80_columns() {
         let text = r#"{"device_id":"probe17","weight":0.9985,"picks":3,"last_picked_at":"2026-11-21T01:02:03.456Z",
             "benched_until":"2026-11-21T01:12:03.456Z"}"#;
-        let weight: SeenWeight = serde_json::from_str(text).expect("a weight");
-        let shown = seen(&Table::new(SeenWeight::HEADINGS).lines(&[weight.cells()]));
+        let weight: WeightView = serde_json::from_str(text).expect("a weight");
+        let shown = seen(&Table::new(WeightView::HEADINGS).lines(&[weight.cells()]));
         assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
         assert!(
             shown.ends_with("probe17  0.9985          3  2026-11-21 01:02:03Z  2026-11-21 01:12:03Z\n"),
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn fairness_says_what_a_pick_costs() {
         let text = r#"{"connected":19000,"avg_picked":100,"avg_tasks":3.25,"punishment":58.4615,"constant":0.001,"period":"1m"}"#;
-        let fairness: SeenFairness = serde_json::from_str(text).expect("fairness");
+        let fairness: FairnessView = serde_json::from_str(text).expect("fairness");
         let facts = seen(&fairness.facts());
         assert!(facts.contains("tasks             3.25 in 1m\npunishment        58.462\n"), "{facts}");
         assert!(facts.ends_with("a pick costs      0.0585\nrecovery          0.0010 in 1m\n"), "{facts}");

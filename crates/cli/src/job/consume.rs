@@ -90,5 +90,6 @@ fn show(screen: &mut Screen, jobs: &[Box<RawValue>], read: &[Consumed]) -> Resul
         return jobs.iter().try_for_each(|job| screen.write_line(job.get()));
     }
     let rows: Vec<_> = read.iter().map(Row::cells).collect();
-    screen.tell(&Table::new(Consumed::HEADINGS).lines(&rows))
+    let mut table = Table::new(Consumed::HEADINGS).within(screen.width());
+    screen.tell(&table.lines(&rows))
 }

@@ -56,8 +56,8 @@ impl Row for Consumed {
             Cell::text(&self.queue),
             attempt(self.attempt, self.tries),
             Cell::text(&self.reservation),
-            // Whole: it is not seen again.
-            Cell::text(&carried(self.payload.as_deref(), self.payload_base64.as_deref())),
+            // It is not seen again.
+            Cell::whole(&carried(self.payload.as_deref(), self.payload_base64.as_deref())),
         ]
     }
 }

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use serde_json::{Map, Value};
 
 use super::of;
-use super::view::{DryRun, SeenOperation};
+use super::view::{DryRun, OperationView};
 use crate::api::{Api, Path};
 use crate::device::Label;
 use crate::failure::Failure;
@@ -67,7 +67,7 @@ impl RunOperation {
         if self.dry_run {
             return screen.show(&begun, || Ok(api.read::<DryRun>(&begun)?.facts()));
         }
-        let seen: SeenOperation = api.read(&begun)?;
+        let seen: OperationView = api.read(&begun)?;
         if !self.wait {
             return screen.show(&begun, || Ok(seen.facts()));
         }
@@ -81,11 +81,11 @@ impl RunOperation {
             self.every,
             || api.get(&of(id)),
             |screen, document, is_new| {
-                let seen: SeenOperation = api.read(document)?;
+                let seen: OperationView = api.read(document)?;
                 if is_new {
                     screen.show(document, || Ok(seen.line()))?;
                 }
-                Ok(Some(seen).filter(SeenOperation::has_ended))
+                Ok(Some(seen).filter(OperationView::has_ended))
             },
         )?;
         seen.verdict()

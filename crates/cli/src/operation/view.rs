@@ -10,7 +10,7 @@ use crate::when::{age_of, with_age};
 
 /// An operation, and how far it has come.
 #[derive(Deserialize)]
-pub(super) struct SeenOperation {
+pub(super) struct OperationView {
     pub(super) id: String,
     action: String,
     filter: Option<Box<RawValue>>,
@@ -52,7 +52,7 @@ impl DryRun {
     }
 }
 
-impl SeenOperation {
+impl OperationView {
     pub(super) fn has_ended(&self) -> bool {
         self.status != "running"
     }
@@ -114,7 +114,7 @@ impl SeenOperation {
     }
 }
 
-impl Row for SeenOperation {
+impl Row for OperationView {
     const HEADINGS: &'static [&'static str] =
         &["ID", "ACTION", "STATUS", "MATCHED", "DONE", "REFUSED", "SKIPPED", "AGE"];
 
@@ -149,7 +149,7 @@ mod tests {
                 r#"{{"id":"op_1","action":"dead.delete","filter":{{}},"status":"{status}","matched":1000,
                 "done":0,"refused":{refused},"skipped":0,"created_at":"2026-11-21T01:02:03.456Z","by":null}}"#
             );
-            let seen: SeenOperation = serde_json::from_str(&text).expect("an operation");
+            let seen: OperationView = serde_json::from_str(&text).expect("an operation");
             let verdict = seen.verdict().err().map(|failure| failure.to_string()).unwrap_or_default();
             let says = says.replace("1 000", &grouped(1_000));
             assert_eq!((verdict, seen.has_ended()), (says, ended));

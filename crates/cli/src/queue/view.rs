@@ -23,14 +23,14 @@ pub(super) struct QueueView {
     reserved: u64,
     dead: u64,
     oldest_ready_ms: Option<u64>,
-    rates: Option<SeenRates>,
+    rates: Option<RatesView>,
     paused: bool,
     settings: Settings,
 }
 
 /// Jobs a second, over about the last minute.
 #[derive(Deserialize)]
-struct SeenRates {
+struct RatesView {
     published: f64,
     consumed: f64,
     acked: f64,
@@ -50,7 +50,7 @@ impl QueueView {
     pub(super) fn facts(&self) -> String {
         let Settings { order, concurrency, rate, jobs_max, dead_max, dead_max_age } = &self.settings;
         let limit = |limit: &Option<u64>| limit.map_or_else(none, Cell::number);
-        let a_second = |of: fn(&SeenRates) -> f64| {
+        let a_second = |of: fn(&RatesView) -> f64| {
             Cell::maybe(self.rates.as_ref().map(|rates| format!("{}/s", of(rates))).as_deref())
         };
         facts(&[

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::of;
-use super::view::SeenRollout;
+use super::view::RolloutView;
 use super::watch::WatchUntil;
 use crate::api::{Api, Path};
 use crate::command::TermFlags;
@@ -126,7 +126,7 @@ impl RunRollout {
             Some(id) => api.replace(&of(id), &self.body())?,
             None => api.post_once(&Path::of(&["rollouts"]), &self.body(), self.idempotency_key.as_deref())?,
         };
-        let seen: SeenRollout = api.read(&begun)?;
+        let seen: RolloutView = api.read(&begun)?;
         if !self.wait {
             return screen.show(&begun, || Ok(seen.facts()));
         }

@@ -10,7 +10,7 @@ use crate::when::{age_of, with_age};
 
 /// A rollout, and how many of its devices stand where.
 #[derive(Deserialize)]
-pub(super) struct SeenRollout {
+pub(super) struct RolloutView {
     pub(super) id: String,
     status: String,
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(super) struct SeenRollout {
     cancelled: u64,
 }
 
-impl SeenRollout {
+impl RolloutView {
     /// Whether nothing more is handed out by itself: it has ended, has stopped or is paused.
     pub(super) fn rests(&self) -> bool {
         !matches!(self.status.as_str(), "running" | "waiting")
@@ -108,7 +108,7 @@ impl SeenRollout {
     }
 }
 
-impl Row for SeenRollout {
+impl Row for RolloutView {
     const HEADINGS: &'static [&'static str] = &["ID", "STATUS", "DEVICES", "ENDED", "FAILED", "AGE"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -125,13 +125,13 @@ impl Row for SeenRollout {
 
 /// A device of a rollout.
 #[derive(Deserialize)]
-pub(super) struct SeenRolloutDevice {
+pub(super) struct RolloutDeviceView {
     device_id: String,
     command_id: Option<String>,
     status: String,
 }
 
-impl Row for SeenRolloutDevice {
+impl Row for RolloutDeviceView {
     const HEADINGS: &'static [&'static str] = &["DEVICE", "STATUS", "COMMAND"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -153,7 +153,7 @@ impl Row for SeenRolloutDevice {
 mod tests {
     use super::*;
 
-    fn rollout(status: &str, acknowledged: u64, failed: u64, published: u64) -> SeenRollout {
+    fn rollout(status: &str, acknowledged: u64, failed: u64, published: u64) -> RolloutView {
         let text = format!(
             r#"{{"id":"rol_1","status":"{status}","created_at":"2026-11-21T01:02:03.456Z","stage":null,
             "devices":100,"waiting":0,"scheduled":0,"published":{published},"acknowledged":{acknowledged},
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_rollout_that_waits_says_for_what() {
-        let waiting = SeenRollout { waits_for: Some("approval".into()), ..rollout("waiting", 5, 0, 0) };
+        let waiting = RolloutView { waits_for: Some("approval".into()), ..rollout("waiting", 5, 0, 0) };
         let shown = |text: &str| anstream::adapter::strip_str(text).to_string();
         assert!(shown(&waiting.line()).contains("waits for approval, acknowledged 5"));
         assert!(

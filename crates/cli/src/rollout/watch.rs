@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::of;
-use super::view::SeenRollout;
+use super::view::RolloutView;
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::max_failed::{MaxFailed, max_failed};
@@ -48,11 +48,11 @@ impl WatchUntil {
             self.every,
             || api.get(&of(id)),
             |screen, document, is_new| {
-                let seen: SeenRollout = api.read(document)?;
+                let seen: RolloutView = api.read(document)?;
                 if is_new {
                     screen.show(document, || Ok(seen.line()))?;
                 }
-                Ok(Some(seen).filter(SeenRollout::rests))
+                Ok(Some(seen).filter(RolloutView::rests))
             },
         )?;
         seen.verdict(self.max_failed)

@@ -222,16 +222,16 @@ struct HandlerView {
 }
 
 impl HandlersView {
-    pub(super) fn to_text(&self) -> String {
+    pub(super) fn to_text(&self, width: Option<usize>) -> String {
         let headings = &["HANDLER", "NAME", "STATE", "LAST RUN", "BLOCKS", "BYTES", "ERROR"];
         let rows: Vec<_> = self.items.iter().map(HandlerView::cells).collect();
-        Table::new(headings).lines(&rows)
+        Table::new(headings).within(width).lines(&rows)
     }
 }
 
 impl HandlerView {
     fn cells(&self) -> Vec<Cell> {
-        let error = Cell::maybe(self.error.as_deref());
+        let error = self.error.as_deref().map(|error| Cell::whole(error).styled(BAD));
         vec![
             Cell::text(&self.handler),
             Cell::maybe(self.name.as_deref()),
@@ -239,7 +239,7 @@ impl HandlerView {
             Cell::maybe(self.last_run_at.as_deref().map(to_second).as_deref()),
             Cell::number(self.blocks),
             Cell::text(&size::format(self.bytes)).aligned_right(),
-            if self.error.is_some() { error.styled(BAD) } else { error },
+            error.unwrap_or_else(|| Cell::maybe(None)),
         ]
     }
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::view::SeenTask;
+use super::view::TaskView;
 use super::watch::TaskWatch;
 use crate::api::{Api, Path};
 use crate::failure::Failure;
@@ -55,7 +55,7 @@ impl RunTask {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let key = self.idempotency_key.as_deref();
         let begun = api.post_once(&Path::of(&["tasks"]), &self.body(), key)?;
-        let task: SeenTask = api.read(&begun)?;
+        let task: TaskView = api.read(&begun)?;
         if self.no_wait {
             return screen.show(&begun, || Ok(task.facts() + &task.secret_once()));
         }

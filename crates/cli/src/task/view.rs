@@ -10,23 +10,23 @@ use crate::failure::Failure;
 use crate::follow::Timed;
 use crate::list::Row;
 use crate::max_failed::MaxFailed;
-use crate::pick_counts::SeenPickCounts;
-use crate::receiver::SeenReceiver;
+use crate::pick_counts::PickCountsView;
+use crate::receiver::ReceiverView;
 use crate::screen::Screen;
 use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, facts, grouped, line, plain};
 use crate::when::to_millisecond;
 
 /// A task, and what came of its picks.
 #[derive(Deserialize)]
-pub(super) struct SeenTask {
+pub(super) struct TaskView {
     pub(super) id: String,
     status: String,
     #[serde(flatten)]
-    counts: SeenPickCounts,
-    notify: Option<SeenReceiver>,
+    counts: PickCountsView,
+    notify: Option<ReceiverView>,
 }
 
-impl SeenTask {
+impl TaskView {
     pub(super) fn has_ended(&self) -> bool {
         self.status != "running"
     }
@@ -34,7 +34,7 @@ impl SeenTask {
     /// Nothing if as many devices as were wanted gave a good answer, but for the most that may be
     /// missing; else why a script should stop here.
     pub(super) fn verdict(&self, most: MaxFailed) -> Result<(), Failure> {
-        let Self { id, status, counts: SeenPickCounts { wanted, answered, .. }, .. } = self;
+        let Self { id, status, counts: PickCountsView { wanted, answered, .. }, .. } = self;
         if status != "done" {
             return Err(Failure::Incomplete(format!("{} is {}", plain(id), plain(status))));
         }
@@ -67,7 +67,7 @@ impl SeenTask {
 
     /// The secret of its receiver, where it was made just now.
     pub(super) fn secret_once(&self) -> String {
-        self.notify.as_ref().map(SeenReceiver::secret_once).unwrap_or_default()
+        self.notify.as_ref().map(ReceiverView::secret_once).unwrap_or_default()
     }
 
     fn status(&self) -> Cell {
@@ -82,26 +82,26 @@ impl SeenTask {
 
 /// What came of a device that was picked.
 #[derive(Deserialize)]
-pub(crate) struct SeenResult {
+pub(crate) struct ResultView {
     device_id: String,
     picked_at: String,
     answered_at: Option<String>,
     outcome: String,
     reason: Option<String>,
     result: Option<Box<RawValue>>,
-    late: Option<SeenLate>,
+    late: Option<LateView>,
     /// Of a campaign's result.
     pub(crate) slot: Option<u64>,
 }
 
 /// An answer that came after the end.
 #[derive(Deserialize)]
-struct SeenLate {
+struct LateView {
     ok: bool,
     result: Option<Box<RawValue>>,
 }
 
-impl SeenResult {
+impl ResultView {
     fn outcome(&self) -> Cell {
         let style = match self.outcome.as_str() {
             "answered" => GOOD,
@@ -120,7 +120,7 @@ impl SeenResult {
     /// What the device said, or why it said nothing.
     fn said(&self) -> String {
         let said = self.result.as_deref().map(RawValue::get).or(self.reason.as_deref());
-        let late = self.late.as_ref().map(|SeenLate { ok, result }| {
+        let late = self.late.as_ref().map(|LateView { ok, result }| {
             let did = if *ok { "done" } else { "not done" };
             let result = result.as_deref().map_or(String::new(), |result| format!(" {}", result.get()));
             format!("late: {did}{result}")
@@ -129,7 +129,7 @@ impl SeenResult {
     }
 }
 
-impl Row for SeenResult {
+impl Row for ResultView {
     const HEADINGS: &'static [&'static str] = &["DEVICE", "PICKED", "OUTCOME", "TOOK", "SAID"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -143,7 +143,7 @@ impl Row for SeenResult {
     }
 }
 
-impl Timed for SeenResult {
+impl Timed for ResultView {
     fn time(&self) -> &str {
         &self.picked_at
     }
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::table::Table;
 
-    fn task(status: &str, answered: u64, failed: u64, expired: u64) -> SeenTask {
+    fn task(status: &str, answered: u64, failed: u64, expired: u64) -> TaskView {
         let text = format!(
             r#"{{"id":"tsk_1","status":"{status}","wanted":100,"picked":102,"answered":{answered},
             "failed":{failed},"expired":{expired},"replaced":2}}"#
@@ -196,9 +196,9 @@ mod tests {
                 "outcome":"expired","reason":"no_answer","result":null,
                 "late":{"ok":true,"at":"2026-11-21T01:02:30.000Z","result":7}}"#,
         ];
-        let rows = items.map(|item| serde_json::from_str::<SeenResult>(item).expect("a result").cells());
+        let rows = items.map(|item| serde_json::from_str::<ResultView>(item).expect("a result").cells());
         assert_eq!(
-            seen(&Table::new(SeenResult::HEADINGS).lines(&rows)),
+            seen(&Table::new(ResultView::HEADINGS).lines(&rows)),
             "DEVICE   PICKED                    OUTCOME   TOOK   SAID\n\
              p1       2026-11-21 01:02:03.000Z  answered  250ms  {\"ms\":12}\n\
              probe17  2026-11-21 01:02:03.000Z  expired   -      no_answer, late: done 7\n"

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::of;
-use super::view::{SeenResult, SeenTask};
+use super::view::{ResultView, TaskView};
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::follow::{self, PAGE_ITEMS_MAX};
@@ -46,9 +46,9 @@ impl TaskWatch {
     /// Shows all results of a task, in the order in which they came, and at its end the task.
     pub(super) fn follow(&self, id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = of(id).and(&["results"]).with("order", "asc").with("limit", &PAGE_ITEMS_MAX);
-        let mut table = Table::new(SeenResult::HEADINGS).within(screen.width());
+        let mut table = Table::new(ResultView::HEADINGS).within(screen.width());
         let mut cursor = None;
-        let mut ended: Option<(SeenTask, Box<RawValue>)> = None;
+        let mut ended: Option<(TaskView, Box<RawValue>)> = None;
         loop {
             // After the end no result comes: what is there is shown, and not waited for.
             let path = path.clone().with_maybe("wait", ended.is_none().then_some(WAIT));
@@ -65,7 +65,7 @@ impl TaskWatch {
                 return task.verdict(self.max_failed);
             }
             let document = patiently(screen, || api.get(&of(id)))?;
-            let task: SeenTask = api.read(&document)?;
+            let task: TaskView = api.read(&document)?;
             ended = task.has_ended().then_some((task, document));
         }
     }
@@ -74,7 +74,7 @@ impl TaskWatch {
 /// Some more results: for programs each an object of its own sort.
 fn show(api: &Api, screen: &mut Screen, table: &mut Table, results: &[Box<RawValue>]) -> Result<(), Failure> {
     if !screen.is_for_programs() {
-        return list::show_items::<SeenResult>(api, screen, table, results);
+        return list::show_items::<ResultView>(api, screen, table, results);
     }
     results.iter().try_for_each(|result| screen.show_as("result", result, String::new))?;
     screen.flush()

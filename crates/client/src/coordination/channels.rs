@@ -33,7 +33,7 @@ pub struct SharedChannels {
 /// What a subscription hears.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum ChannelNews {
+pub enum ChannelUpdate {
     /// A message.
     Message {
         /// Its channel, without the namespace.
@@ -46,7 +46,7 @@ pub enum ChannelNews {
     Listening,
 }
 
-impl ChannelNews {
+impl ChannelUpdate {
     /// The message in this shape; `None` if it is no message.
     ///
     /// # Errors
@@ -118,11 +118,11 @@ impl ChannelSubscription {
     ///
     /// # Errors
     /// A refusal that does not pass by itself, such as a wrong token or a wrong name.
-    pub async fn next(&mut self) -> Result<ChannelNews, Error> {
+    pub async fn next(&mut self) -> Result<ChannelUpdate, Error> {
         loop {
             if self.open.is_none() {
                 match self.connect().await {
-                    Ok(()) => return Ok(ChannelNews::Listening),
+                    Ok(()) => return Ok(ChannelUpdate::Listening),
                     Err(error) if error.may_pass() => {
                         self.connects_at = Instant::now() + self.waits.next(&error);
                     }
@@ -152,7 +152,7 @@ impl ChannelSubscription {
     }
 
     /// The next message; `None` at the end of the connection.
-    async fn hear(&mut self) -> Option<Result<ChannelNews, Error>> {
+    async fn hear(&mut self) -> Option<Result<ChannelUpdate, Error>> {
         let open = self.open.as_mut()?;
         loop {
             while let Some(end) = open.read.iter().position(|byte| *byte == b'\n') {
@@ -163,7 +163,7 @@ impl ChannelSubscription {
                     Ok(ChannelData { channel, message }) => {
                         open.has_heard = true;
                         self.waits = Waits::new();
-                        return Some(Ok(ChannelNews::Message { channel, message }));
+                        return Some(Ok(ChannelUpdate::Message { channel, message }));
                     }
                     // The data of too_slow: the connection ends behind it.
                     Err(_) if data.trim_ascii() == b"{}" => {}

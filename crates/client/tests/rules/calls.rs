@@ -69,7 +69,7 @@ async fn what_was_not_done_is_asked_again_always() {
 async fn a_client_that_is_not_to_try_again_does_not() {
     let stage = Stage::new(|_| refused(503, "store_failed")).await;
     let client = Client::builder(stage.url()).retry_for(Duration::ZERO).build().expect("a client");
-    let error = client.queue("shop", "mail").figures().await.expect_err("it is refused");
+    let error = client.queue("shop", "mail").overview().await.expect_err("it is refused");
     assert_eq!((error.status(), error.code()), (Some(503), Some("store_failed")));
     assert_eq!(stage.asked().len(), 1);
 }
@@ -96,7 +96,7 @@ async fn an_answer_that_does_not_come_is_not_waited_for_forever() {
         Client::builder(stage.url()).timeout(limit).retry_for(Duration::ZERO).build().expect("a client");
     let queue = client.queue("shop", "mail");
     for error in [
-        queue.figures().await.expect_err("no answer"),
+        queue.overview().await.expect_err("no answer"),
         queue.consume(Want::one().wait(limit)).await.expect_err("no answer"),
     ] {
         assert!(matches!(error, Error::TimedOut { .. }) && error.may_pass(), "{error:?}");
@@ -122,7 +122,7 @@ async fn somebody_else_who_answers_is_told_from_a_server() {
     ] {
         let (header, status, body) = reply;
         let stage = Stage::new(move |_| Reply::With(header, status, body.to_owned())).await;
-        let error = stage.client().queue("shop", "mail").figures().await.expect_err("no figures");
+        let error = stage.client().queue("shop", "mail").overview().await.expect_err("no figures");
         assert!(matches!(error, Error::Foreign { .. }), "{error:?}");
         assert!(error.to_string().contains(says), "{error}");
         assert_eq!(stage.asked().len(), 1);

@@ -101,7 +101,7 @@ async fn campaigns_and_the_fleet_ask_what_the_api_reads() {
     campaigns.resume(&id).await.expect("resumed");
     let coverage = campaigns.coverage(&id, minutes, Some("site")).await.expect("a coverage");
     assert_eq!((coverage.all.min, coverage.all.max, coverage.more), (1, 2, false));
-    assert_eq!((coverage.items[0].value.as_deref(), coverage.items[0].figures), (None, coverage.all));
+    assert_eq!((coverage.items[0].value.as_deref(), coverage.items[0].summary), (None, coverage.all));
     campaigns.delete(&id).await.expect("deleted");
     let count = fleet.count(&DeviceSelection::all().place("CN"), Some("operator")).await.expect("counts");
     assert_eq!((count.total, count.items[0].value.as_deref()), (2, None));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::Timestamp;
 
-use super::{LimitAsked, LimitDecision, LimitKind};
+use super::{LimitDecision, LimitKind, LimitRequest};
 
 /// Sums that a smooth limit keeps, about: what comes within this part of the span is one.
 const PARTS: u64 = 64;
@@ -39,7 +39,7 @@ struct SmoothSum {
 impl LimitCounter {
     /// A counter for what is asked now. It begins with what the others know: where two versions of
     /// a program ask, neither begins at nothing.
-    pub(super) fn beside(others: &[&Self], asked: &LimitAsked, now: Timestamp) -> Self {
+    pub(super) fn beside(others: &[&Self], asked: &LimitRequest, now: Timestamp) -> Self {
         let per = asked.per;
         let counts = match asked.kind {
             LimitKind::Smooth => LimitCounts::Smooth { sums: known_sums(others, per, now), unused_at: now },
@@ -54,7 +54,7 @@ impl LimitCounter {
     }
 
     /// Whether it counts for whoever asks so.
-    pub(super) fn is_of(&self, asked: &LimitAsked) -> bool {
+    pub(super) fn is_of(&self, asked: &LimitRequest) -> bool {
         self.kind() == asked.kind && self.per == asked.per
     }
 
@@ -91,7 +91,7 @@ impl LimitCounter {
     }
 
     /// Whether something may be done now; if so, it counts from now on. `now` never goes back.
-    pub(super) fn ask(&mut self, asked: &LimitAsked, now: Timestamp) -> LimitDecision {
+    pub(super) fn ask(&mut self, asked: &LimitRequest, now: Timestamp) -> LimitDecision {
         self.pass(now);
         let used = self.used(now);
         let remaining = asked.limit.saturating_sub(used);

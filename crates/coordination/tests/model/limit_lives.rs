@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use coordination::{CoordinationName, LimitAsked, LimitDecision, LimitKind, LimitTable};
+use coordination::{CoordinationName, LimitDecision, LimitKind, LimitRequest, LimitTable};
 use proptest::prelude::*;
 
 /// The engine clock is faster or slower than time by at most one part in so many.
@@ -41,9 +41,9 @@ fn events() -> impl Strategy<Value = LimitEvent> {
 }
 
 /// Ways of asking: each with a limit, a span and a kind.
-fn ways() -> impl Strategy<Value = Vec<LimitAsked>> {
+fn ways() -> impl Strategy<Value = Vec<LimitRequest>> {
     let kind = prop_oneof![2 => Just(LimitKind::Smooth), 1 => Just(LimitKind::Window)];
-    let way = (1_u64..30, 1_u64..2_000, kind).prop_map(|(limit, per_ms, kind)| LimitAsked {
+    let way = (1_u64..30, 1_u64..2_000, kind).prop_map(|(limit, per_ms, kind)| LimitRequest {
         limit,
         per: Duration::from_millis(per_ms),
         cost: 1,
@@ -82,7 +82,7 @@ struct KnownWay {
 
 /// What callers saw of one life of a process.
 struct LimitLife {
-    ways: Vec<LimitAsked>,
+    ways: Vec<LimitRequest>,
     known: Vec<Option<KnownWay>>,
     let_through: Vec<(Timestamp, u64)>,
     /// Who looked at the clock before others did is answered when they were.
@@ -90,7 +90,7 @@ struct LimitLife {
 }
 
 impl LimitLife {
-    fn new(ways: &[LimitAsked]) -> Self {
+    fn new(ways: &[LimitRequest]) -> Self {
         let known = vec![None; ways.len()];
         Self { ways: ways.to_vec(), known, let_through: Vec::new(), asked_at: Timestamp(i64::MIN) }
     }
@@ -98,7 +98,7 @@ impl LimitLife {
     /// Once nothing counts for any way of asking, the limit may be forgotten with all of them.
     fn forget_unused(&mut self, now: Timestamp) {
         let latest = self.let_through.last().map_or(Timestamp(i64::MIN), |(at, _)| *at);
-        let counts = |(known, way): (&Option<KnownWay>, &LimitAsked)| {
+        let counts = |(known, way): (&Option<KnownWay>, &LimitRequest)| {
             known.is_some_and(|known| counts_until(way, known.asked_at.max(latest)) > now)
         };
         if !self.known.iter().zip(&self.ways).any(counts) {
@@ -107,7 +107,7 @@ impl LimitLife {
     }
 
     /// What the rule of a way of asking counts now.
-    fn used(&self, asked: &LimitAsked, from: usize, now: Timestamp) -> u64 {
+    fn used(&self, asked: &LimitRequest, from: usize, now: Timestamp) -> u64 {
         let counted = self.let_through[from..].iter().filter(|(at, _)| counts_until(asked, *at) > now);
         counted.map(|(_, cost)| cost).sum()
     }
@@ -116,7 +116,7 @@ impl LimitLife {
     fn check(
         &mut self,
         way: usize,
-        asked: &LimitAsked,
+        asked: &LimitRequest,
         looked_at: Timestamp,
         answer: &LimitDecision,
     ) -> Result<(), TestCaseError> {
@@ -148,7 +148,7 @@ impl LimitLife {
 }
 
 /// Until when something that came at `at` counts.
-fn counts_until(asked: &LimitAsked, at: Timestamp) -> Timestamp {
+fn counts_until(asked: &LimitRequest, at: Timestamp) -> Timestamp {
     let per_ms = asked.per.as_millis() as i64;
     match asked.kind {
         LimitKind::Smooth => at.after(asked.per),
@@ -169,7 +169,7 @@ proptest! {
             match event {
                 LimitEvent::Ask { way, cost, ago } => {
                     let way = way % ways.len();
-                    let asked = LimitAsked { cost: cost.min(ways[way].limit), ..ways[way] };
+                    let asked = LimitRequest { cost: cost.min(ways[way].limit), ..ways[way] };
                     let looked_at = Timestamp(clocks.engine - ago);
                     let answer = table.ask(&name, &asked, looked_at).expect("room");
                     life.check(way, &asked, looked_at, &answer)?;
@@ -204,8 +204,8 @@ fn what_is_let_through_against_a_rule_is_found() {
 }
 
 /// All of a limit, in a span of so many seconds.
-fn all_in(kind: LimitKind, secs: u64) -> LimitAsked {
-    LimitAsked { limit: 5, per: Duration::from_secs(secs), cost: 5, kind }
+fn all_in(kind: LimitKind, secs: u64) -> LimitRequest {
+    LimitRequest { limit: 5, per: Duration::from_secs(secs), cost: 5, kind }
 }
 
 #[test]
@@ -228,11 +228,11 @@ fn what_a_long_span_counts_is_kept_while_others_ask_with_a_shorter_one() {
 #[test]
 fn a_long_span_counts_what_others_were_let_through_since_it_was_asked() {
     let (table, name) = (LimitTable::new(16), CoordinationName::unchecked("a", "x"));
-    let ask = |asked: &LimitAsked, at| table.ask(&name, asked, Timestamp(at)).expect("room").allowed;
-    let long = LimitAsked { limit: 7, cost: 1, ..all_in(LimitKind::Smooth, 60) };
+    let ask = |asked: &LimitRequest, at| table.ask(&name, asked, Timestamp(at)).expect("room").allowed;
+    let long = LimitRequest { limit: 7, cost: 1, ..all_in(LimitKind::Smooth, 60) };
     assert!(ask(&long, 0));
     assert!(ask(&all_in(LimitKind::Window, 1), 1_000));
     assert_eq!([70, 71].map(|at| ask(&long, at * 100)), [true, false], "six counted before");
     assert!(ask(&all_in(LimitKind::Smooth, 1), 66_500), "in its second nothing came before");
-    assert!(!ask(&LimitAsked { cost: 3, ..long }, 68_500), "five of seven came two seconds before");
+    assert!(!ask(&LimitRequest { cost: 3, ..long }, 68_500), "five of seven came two seconds before");
 }

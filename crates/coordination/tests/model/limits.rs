@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use coordination::{CoordinationName, LimitAsked, LimitKind, LimitTable, TooManyLimits};
+use coordination::{CoordinationName, LimitKind, LimitRequest, LimitTable, TooManyLimits};
 use proptest::prelude::*;
 
 fn name(name: &str) -> CoordinationName {
@@ -22,7 +22,7 @@ proptest! {
         for (later, cost) in asked {
             now = now.after(Duration::from_millis(later));
             let cost = cost.min(limit);
-            let asks = LimitAsked { limit, per: Duration::from_millis(per), cost, kind: LimitKind::Smooth };
+            let asks = LimitRequest { limit, per: Duration::from_millis(per), cost, kind: LimitKind::Smooth };
             let answer = table.ask(&name("x"), &asks, now).expect("room");
             let quiet = let_through.last().is_none_or(|(at, _)| now.since(*at) >= asks.per);
             prop_assert!(answer.allowed || !quiet, "after a quiet span everything may come");
@@ -38,7 +38,7 @@ proptest! {
                 let then = now.after(Duration::from_millis(answer.retry_after_ms));
                 let later = LimitTable::new(16);
                 for (at, cost) in &let_through {
-                    let again = LimitAsked { cost: *cost, ..asks };
+                    let again = LimitRequest { cost: *cost, ..asks };
                     later.ask(&name("x"), &again, *at).expect("room");
                 }
                 prop_assert!(later.ask(&name("x"), &asks, then).expect("room").allowed);
@@ -58,7 +58,7 @@ proptest! {
             now = now.after(Duration::from_millis(later));
             let cost = cost.min(limit);
             let span = Duration::from_millis(per as u64);
-            let asks = LimitAsked { limit, per: span, cost, kind: LimitKind::Window };
+            let asks = LimitRequest { limit, per: span, cost, kind: LimitKind::Window };
             let answer = table.ask(&name("x"), &asks, now).expect("room");
             let same = |at: &Timestamp| at.0.div_euclid(per) == now.0.div_euclid(per);
             let before: u64 = let_through.iter().filter(|(at, _)| same(at)).map(|(_, cost)| cost).sum();
@@ -80,7 +80,7 @@ fn more_than_can_be_counted_is_over_every_limit() {
         for (first, second) in [(u64::MAX, u64::MAX), (u64::MAX, 1), (1, u64::MAX)] {
             let table = LimitTable::new(16);
             let ask = |cost, at| {
-                let asks = LimitAsked { limit: u64::MAX, per, cost, kind };
+                let asks = LimitRequest { limit: u64::MAX, per, cost, kind };
                 table.ask(&name("x"), &asks, at).expect("room")
             };
             let answer = ask(first, border);
@@ -97,7 +97,7 @@ fn more_than_can_be_counted_is_over_every_limit() {
 #[test]
 fn unused_limits_make_room_for_others() {
     let table = LimitTable::new(1);
-    let asks = LimitAsked { limit: 1, per: Duration::from_secs(1), cost: 1, kind: LimitKind::Smooth };
+    let asks = LimitRequest { limit: 1, per: Duration::from_secs(1), cost: 1, kind: LimitKind::Smooth };
     let mut full = false;
     for number in 0..1_000 {
         full |= table.ask(&name(&number.to_string()), &asks, Timestamp(0)) == Err(TooManyLimits);
@@ -113,7 +113,7 @@ fn unused_limits_make_room_for_others() {
 fn a_caller_that_looked_at_the_clock_before_others_counts_in_their_window() {
     let table = LimitTable::new(16);
     let per = Duration::from_secs(60);
-    let asks = LimitAsked { limit: 2, per, cost: 1, kind: LimitKind::Window };
+    let asks = LimitRequest { limit: 2, per, cost: 1, kind: LimitKind::Window };
     let border = Timestamp(60_000 * 100);
     let ask = |at| table.ask(&name("x"), &asks, at).expect("room").allowed;
     let answers = [border, Timestamp(border.0 - 1), border, border].map(ask);
@@ -122,14 +122,14 @@ fn a_caller_that_looked_at_the_clock_before_others_counts_in_their_window() {
 
 #[test]
 fn while_two_versions_of_a_program_ask_neither_begins_at_nothing() {
-    let asks = |kind, secs, limit| LimitAsked { limit, per: Duration::from_secs(secs), cost: 1, kind };
+    let asks = |kind, secs, limit| LimitRequest { limit, per: Duration::from_secs(secs), cost: 1, kind };
     for (one, other) in [
         (asks(LimitKind::Window, 60, 4), asks(LimitKind::Window, 120, 4)),
         (asks(LimitKind::Window, 60, 4), asks(LimitKind::Smooth, 60, 4)),
         (asks(LimitKind::Smooth, 60, 4), asks(LimitKind::Window, 60, 4)),
     ] {
         let table = LimitTable::new(16);
-        let ask = |asked: &LimitAsked| table.ask(&name("x"), asked, Timestamp(60_000 * 100));
+        let ask = |asked: &LimitRequest| table.ask(&name("x"), asked, Timestamp(60_000 * 100));
         let in_turn = [&one, &other].into_iter().cycle().take(20);
         let allowed = in_turn.filter(|asked| ask(asked).expect("room").allowed).count();
         assert_eq!(allowed, 4, "{one:?} {other:?}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Timestamp;
-use coordination::{CoordinationName, LockAsked, LockBounds, LockRefused, LockStep, LockTable};
+use coordination::{CoordinationName, LockBounds, LockRefused, LockRequest, LockStep, LockTable};
 use proptest::prelude::*;
 use records::{Lock, Op};
 
@@ -106,7 +106,7 @@ proptest! {
                     next_ticket += 1;
                     let span = Duration::from_millis(ttl);
                     let until = now.after(Duration::from_millis(wait));
-                    let asked = LockAsked {
+                    let asked = LockRequest {
                         name: name(lock), owner: owner.to_string().into(), ttl: span, until, ticket,
                     };
                     let answer = table.acquire(asked, ticket, &mut step);
@@ -217,7 +217,7 @@ fn a_lock_that_was_forgotten_goes_on_above_its_fence() {
     for now in 0..5 {
         let mut ops = Vec::new();
         let mut step = LockStep::new(Timestamp(now), &mut ops);
-        let asked = LockAsked {
+        let asked = LockRequest {
             name: name(1),
             owner: "a".into(),
             ttl: Duration::from_secs(1),
@@ -241,7 +241,7 @@ fn what_is_held_and_who_waits_have_bounds() {
     let mut step = LockStep::new(Timestamp(0), &mut ops);
     let mut ask = |lock, owner: &str, wait| {
         ticket += 1;
-        let asked = LockAsked {
+        let asked = LockRequest {
             name: name(lock),
             owner: owner.into(),
             ttl: Duration::from_secs(1),

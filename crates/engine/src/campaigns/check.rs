@@ -9,7 +9,7 @@ use base::limits::COMMAND_PAYLOAD_BYTES_MAX;
 use records::CampaignPace;
 
 use super::{COUNT_MAX, NAMED_MAX, NewCampaign, NewPickTerms, NewTask};
-use crate::rollouts::check_rollout_id;
+use crate::chosen_id::check_chosen_id;
 
 /// How long a device may have for its answer.
 pub const ANSWER_TIMEOUT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3_600));
@@ -124,9 +124,7 @@ impl NewCampaign {
 /// # Errors
 /// `invalid_id`.
 pub fn check_campaign_id(id: &str) -> Result<(), Problem> {
-    check_rollout_id(id).map_err(|problem| {
-        Problem::not_allowed("invalid_id", problem.detail.replace("no rollout's id", "no campaign's id"))
-    })
+    check_chosen_id("campaign", id)
 }
 
 fn check_span(name: &str, span: Duration, (least, most): (Duration, Duration)) -> Result<(), Problem> {

@@ -14,11 +14,11 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::input::{CampaignsInput, PickNews};
+use super::input::{CampaignsInput, PickUpdate};
 use super::links::{OrderKind, PickHints, PickLinks, PickMove, PickOrder, PickReport};
 use super::search::{FoundDevices, PickSearch};
 use crate::context::EngineContext;
-use crate::devices::input::Input;
+use crate::devices::input::DeviceInput;
 use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
 
@@ -41,7 +41,7 @@ const SEARCH_AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct PickCourier {
     pub(crate) context: EngineContext,
     pub(crate) campaigns: mpsc::Sender<CampaignsInput>,
-    pub(crate) partitions: Vec<mpsc::Sender<Input>>,
+    pub(crate) partitions: Vec<mpsc::Sender<DeviceInput>>,
 }
 
 impl PickCourier {
@@ -110,7 +110,7 @@ impl PickCourier {
                 Err(error) => self.search_failed(&error),
             }
         }
-        let news = news.unwrap_or_else(|| PickNews::Found(task, FoundDevices::default()));
+        let news = news.unwrap_or_else(|| PickUpdate::Found(task, FoundDevices::default()));
         // Nobody waits for the batch: a machine that was loaded anew looks again.
         let (reply, _) = Reply::new();
         self.campaigns.send(CampaignsInput::News(news, reply)).await.map_err(|_| NotAccepting)
@@ -138,10 +138,10 @@ impl PickCourier {
         let mut inputs = inputs.into_iter();
         while let Some(orders) = inputs.next() {
             let (reply, answer) = Reply::<Vec<PickReport>>::new();
-            let input = Input::PickOrders { orders: orders.clone(), reply };
+            let input = DeviceInput::PickOrders { orders: orders.clone(), reply };
             inbox.send(input).await.map_err(|_| NotAccepting)?;
             match answer.await {
-                Ok(reports) => self.tell(PickNews::Reported(reports)).await?,
+                Ok(reports) => self.tell(PickUpdate::Reported(reports)).await?,
                 Err(_) => {
                     // Whether it was done is not known. What is behind it must not overtake it.
                     sleep(AGAIN_AFTER).await;
@@ -153,7 +153,7 @@ impl PickCourier {
         Ok(())
     }
 
-    async fn tell(&self, news: PickNews) -> Result<(), NotAccepting> {
+    async fn tell(&self, news: PickUpdate) -> Result<(), NotAccepting> {
         let (reply, told) = Reply::new();
         self.campaigns.send(CampaignsInput::News(news, reply)).await.map_err(|_| NotAccepting)?;
         // A machine that was loaded anew has everything ensured.
@@ -166,7 +166,7 @@ impl PickCourier {
 #[derive(Debug, Default)]
 pub struct PickMessages {
     /// Inputs to the machine.
-    pub to_machine: Vec<PickNews>,
+    pub to_machine: Vec<PickUpdate>,
     /// The orders of each input to a partition of devices, in order.
     pub to_partitions: BTreeMap<PartitionId, Vec<Vec<PickOrder>>>,
 }
@@ -215,21 +215,21 @@ impl EngineContext {
 }
 
 /// Hints as inputs of the machine.
-fn news_of(hints: PickHints) -> Vec<PickNews> {
+fn news_of(hints: PickHints) -> Vec<PickUpdate> {
     let PickHints { moves, went_away, came, gone, ask_again, .. } = hints;
     let mut news = Vec::new();
-    news.extend(ask_again.then_some(PickNews::AskAgain));
+    news.extend(ask_again.then_some(PickUpdate::AskAgain));
     // In the same order each time: what a run of the simulation does depends on it.
     let mut moves: Vec<_> = moves.into_values().collect();
     moves.sort_unstable_by_key(|moved| (moved.task, moved.number));
-    news.extend(moves_by_input(moves).into_iter().map(PickNews::Moved));
+    news.extend(moves_by_input(moves).into_iter().map(PickUpdate::Moved));
     let places = |places: std::collections::BTreeSet<DevicePlace>| places.into_iter().collect::<Vec<_>>();
-    let chunked = |places: Vec<DevicePlace>, news: fn(Vec<DevicePlace>) -> PickNews| {
+    let chunked = |places: Vec<DevicePlace>, news: fn(Vec<DevicePlace>) -> PickUpdate| {
         places.chunks(NEWS_PER_INPUT).map(|some| news(some.to_vec())).collect::<Vec<_>>()
     };
-    news.extend(chunked(places(went_away), PickNews::WentAway));
-    news.extend(chunked(places(came), PickNews::Came));
-    news.extend(chunked(places(gone), PickNews::Gone));
+    news.extend(chunked(places(went_away), PickUpdate::WentAway));
+    news.extend(chunked(places(came), PickUpdate::Came));
+    news.extend(chunked(places(gone), PickUpdate::Gone));
     news
 }
 

@@ -16,7 +16,7 @@ use super::links::{PickLinks, PickOrder};
 use super::search::{PickSearch, SEARCHERS_MAX, SEARCHES_AT_ONCE};
 use super::{FairnessStats, TASK_ID_PREFIX, TrackedCampaign, TrackedTask};
 use crate::followers::Followers;
-use crate::followers::campaigns::CampaignNews;
+use crate::followers::campaigns::CampaignUpdate;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
@@ -150,7 +150,7 @@ impl CampaignsContext {
 
 impl MachineContext for CampaignsContext {
     type Effect = CampaignsEffect;
-    type News = CampaignNews;
+    type News = CampaignUpdate;
 
     fn release(&self, effect: CampaignsEffect) {
         match effect {
@@ -172,12 +172,12 @@ impl MachineContext for CampaignsContext {
         }
     }
 
-    fn batch_made(&self, _: PartitionId, batch: &Batch) -> Option<CampaignNews> {
+    fn batch_made(&self, _: PartitionId, batch: &Batch) -> Option<CampaignUpdate> {
         self.metrics.batch();
         self.followers.campaign_news(batch)
     }
 
-    fn batch_durable(&self, _: Timestamp, news: Option<&CampaignNews>) {
+    fn batch_durable(&self, _: Timestamp, news: Option<&CampaignUpdate>) {
         self.followers.campaigns_changed(news);
     }
 }

@@ -19,7 +19,7 @@ pub enum CampaignsInput {
     /// Something is asked of campaigns.
     Campaign(CampaignCall),
     /// What the courier found out, and what partitions of devices had to say.
-    News(PickNews, Reply<()>),
+    News(PickUpdate, Reply<()>),
     /// Shares of devices are asked for.
     Shares {
         /// The devices.
@@ -36,11 +36,12 @@ impl CampaignsInput {
     pub(super) fn weight(&self) -> usize {
         match self {
             Self::Task(TaskCall::Create { new, .. }) => 1 + new.terms.count as usize,
-            Self::News(PickNews::Moved(moves), _) => moves.len(),
-            Self::News(PickNews::Reported(reports), _) => reports.len(),
-            Self::News(PickNews::WentAway(places) | PickNews::Came(places) | PickNews::Gone(places), _) => {
-                places.len()
-            }
+            Self::News(PickUpdate::Moved(moves), _) => moves.len(),
+            Self::News(PickUpdate::Reported(reports), _) => reports.len(),
+            Self::News(
+                PickUpdate::WentAway(places) | PickUpdate::Came(places) | PickUpdate::Gone(places),
+                _,
+            ) => places.len(),
             Self::Shares { places, .. } => places.len(),
             Self::Task(_) | Self::Campaign(_) | Self::News(..) | Self::Fairness(_) => 1,
         }
@@ -151,7 +152,7 @@ pub enum PresentCampaign {
 
 /// What was found out for tasks and campaigns.
 #[derive(Debug)]
-pub enum PickNews {
+pub enum PickUpdate {
     /// The devices that a task may pick.
     Found(Incarnation, FoundDevices),
     /// A stored selection cannot be read: no device is known to be meant.

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::search::PickSearch;
 use crate::kernel::hashed::HashMap;
 
-pub use crate::rollouts::OrderKind;
+pub use crate::device_orders::OrderKind;
 
 /// Hints of one kind that wait at most; with more of them every open pick is asked for.
 const HINTS_MAX: usize = 1 << 16;

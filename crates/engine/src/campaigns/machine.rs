@@ -31,6 +31,7 @@ pub use self::campaigns::unknown_campaign;
 pub use self::tasks::unknown_task;
 
 use self::campaigns::CampaignBook;
+use self::news::Leaver;
 use self::posts::TaskPosts;
 use self::retention::Retention;
 use self::running::RunningTask;
@@ -110,6 +111,8 @@ pub struct CampaignMachine {
     campaigns: CampaignBook,
     posts: TaskPosts,
     retention: Retention,
+    /// Devices that have left and whose open picks were not looked at yet.
+    leavers: VecDeque<Leaver>,
     /// Shares of devices that may be gone, from here on.
     sweeping: Option<Option<DevicePlace>>,
     /// All batches up to this one are durable.
@@ -245,12 +248,13 @@ impl Machine for CampaignMachine {
         let own = CampaignsStepPart::default();
         let mut step = StepContext::new(PartitionId::CAMPAIGNS, &self.head, moment, fetch, own);
         self.wall_ahead_ms = step.wall.0.saturating_sub(step.now.0);
-        // At least one: whoever runs this has taken it from its inbox.
-        for input in inputs {
+        self.let_leave(&mut step);
+        // What the step before has left comes first. Otherwise at least one: whoever runs this has
+        // taken it from its inbox.
+        let mut takes_more = self.leavers.is_empty();
+        while takes_more && let Some(input) = inputs.next() {
             self.apply(input, &mut step)?;
-            if !step.has_room() {
-                break;
-            }
+            takes_more = step.has_room();
         }
         self.advance(&mut step)?;
         self.write_changes(&mut step);
@@ -264,6 +268,10 @@ impl Machine for CampaignMachine {
         self.durable = seq;
         self.ended.settle(seq);
         self.picks.settle(seq);
+    }
+
+    fn has_unfinished(&self) -> bool {
+        !self.leavers.is_empty()
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {

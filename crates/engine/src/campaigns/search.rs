@@ -15,10 +15,10 @@ use store::StoreError;
 use tokio::task::spawn_blocking;
 
 use super::NewPickTerms;
-use super::input::PickNews;
+use super::input::PickUpdate;
 use crate::context::EngineContext;
+use crate::device_orders::partition_of;
 use crate::queries::unreadable;
-use crate::rollouts::partition_of;
 
 /// Searches of callers that go on at the same time; others wait for their turn.
 pub(super) const SEARCHES_AT_ONCE: usize = 4;
@@ -174,13 +174,13 @@ impl EngineContext {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn search_for_picks(&self, search: &PickSearch) -> Result<PickNews, StoreError> {
+    pub fn search_for_picks(&self, search: &PickSearch) -> Result<PickUpdate, StoreError> {
         let wanted = match WantedDevices::kept(&search.terms) {
             Ok(wanted) => wanted,
             Err(problem) => {
                 let error = problem.detail;
                 tracing::error!(%error, "a task picks nobody: its stored selector cannot be read");
-                return Ok(PickNews::Unreadable(search.task));
+                return Ok(PickUpdate::Unreadable(search.task));
             }
         };
         let (found, has_too_many_values) = timed(self, || wanted.look(self))?;
@@ -191,7 +191,7 @@ impl EngineContext {
                 "picks are not spread: the devices have too many values of what spread_by names"
             );
         }
-        Ok(PickNews::Found(search.task, found))
+        Ok(PickUpdate::Found(search.task, found))
     }
 }
 

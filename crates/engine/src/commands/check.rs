@@ -12,7 +12,7 @@ use base::{Problem, Timestamp, random};
 use records::{CommandState, OutcomeReceiver};
 
 use super::{Commands, NewCommand, TrackedCommand};
-use crate::queues::QueueName;
+use crate::name::QueueName;
 use crate::streams::StreamName;
 
 /// What the keys of the commands of desired entries begin with.

@@ -8,19 +8,19 @@ use base::id::DELIVERY_ID_PREFIX;
 use base::{Clock, DeviceId, Incarnation, LogLimit, PartitionId, Timestamp};
 use records::Batch;
 
-use super::effect::{DeviceEffect, GivenUp};
+use super::effect::{DeviceEffect, GivenUp, OutcomeGivenUp};
 use super::lanes::{Due, DueLanes};
 use super::sessions::{PresenceChange, SessionBook};
 use super::stale_clients::StaleClients;
 use super::stats::AllDeviceStats;
 use crate::campaigns::links::PickLinks;
-use crate::commands::Downlink;
+use crate::commands::{COMMAND_ID_PREFIX, Downlink};
 use crate::followers::{Followers, News};
 use crate::gathering::Gatherings;
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
 use crate::notices::links::NoticeLinks;
-use crate::outcomes::OutcomeLane;
+use crate::outcomes::{OutcomeLane, receiver_in_log};
 use crate::rollouts::DeviceLook;
 use crate::rollouts::links::RolloutLinks;
 use crate::{Directory, FleetIndexes};
@@ -52,6 +52,8 @@ pub struct DeviceContext {
     pub(crate) gatherings: Arc<Gatherings>,
     /// Log lines of notifications that failed for good, by client.
     given_up: LogLimit<Incarnation>,
+    /// Log lines of outcomes that were given up, by lane.
+    outcomes_given_up: LogLimit<OutcomeLane>,
     metrics: Arc<BatchMetrics>,
 }
 
@@ -80,6 +82,7 @@ impl DeviceContext {
             picks,
             gatherings: Arc::new(Gatherings::new(partitions)),
             given_up: LogLimit::default(),
+            outcomes_given_up: LogLimit::default(),
             metrics,
         }
     }
@@ -104,6 +107,22 @@ impl DeviceContext {
             attempts = given_up.attempts,
             left_out,
             "a notification failed for good"
+        );
+    }
+
+    fn log_outcome_given_up(&self, given_up: &OutcomeGivenUp) {
+        let Some(left_out) = self.outcomes_given_up.take(given_up.lane, Instant::now()) else { return };
+        let command = given_up.command.as_deref();
+        let slot = command.and_then(|command| command.cause.pick()?.slot.as_ref());
+        let receiver = command.and_then(|command| command.notify.as_deref());
+        tracing::warn!(
+            command = command.map(|command| command.id.to_text(COMMAND_ID_PREFIX)),
+            device = command.map(|command| command.device.as_str()),
+            campaign = slot.map(|(campaign, _)| &**campaign),
+            receiver = receiver.map(receiver_in_log),
+            attempts = given_up.attempts,
+            left_out,
+            "the outcome of a command failed for good"
         );
     }
 }
@@ -147,6 +166,7 @@ impl MachineContext for DeviceContext {
                 self.outcomes.mark(lanes.into_iter().map(|lane| (partition, lane)));
             }
             E::OutcomesLeased(reply, due) => reply.send(due),
+            E::OutcomeGivenUp(given_up) => self.log_outcome_given_up(&given_up),
             E::RolloutReports(reply, reports) => reply.send(reports),
             E::RolloutMoved(moved) => self.rollouts.moved(*moved),
             E::AskAgain => {

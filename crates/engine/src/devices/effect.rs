@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, PartitionId};
 use fleet::index::IndexChange;
-use records::{DevicePlace, DeviceSlot, Wish};
+use records::{Command, DevicePlace, DeviceSlot, Wish};
 
 use super::input::Imported;
 use super::intake::SlicePart;
@@ -18,7 +18,7 @@ use crate::kernel::reply::{Answered, Reply};
 use crate::notices::LostDevices;
 use crate::outcomes::{OutcomeDue, OutcomeLane};
 use crate::queries::Device;
-use crate::rollouts::{CommandMove, TurnReport};
+use crate::rollouts::{CommandMove, OrderReport};
 
 /// What the outside may see once it is durable.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ pub enum DeviceEffect {
     /// The body of a notification, if it is kept.
     Body(Reply<Option<Arc<[u8]>>>, Option<Arc<[u8]>>),
     /// Attempts may be made.
-    Leased(Reply<Vec<AttemptDue>>, Vec<AttemptDue>),
+    Leased(Reply<Vec<Vec<AttemptDue>>>, Vec<Vec<AttemptDue>>),
     /// What became of rollouts' orders.
-    RolloutReports(Reply<Vec<TurnReport>>, Vec<TurnReport>),
+    RolloutReports(Reply<Vec<OrderReport>>, Vec<OrderReport>),
     /// A command of a rollout moved on.
     RolloutMoved(Box<CommandMove>),
     /// The partition was loaded: what it had to tell rollouts and tasks before may be lost.
@@ -89,6 +89,8 @@ pub enum DeviceEffect {
     OutcomesDue(PartitionId, Vec<OutcomeLane>),
     /// Outcomes may be told.
     OutcomesLeased(Reply<Vec<OutcomeDue>>, Vec<OutcomeDue>),
+    /// An outcome is told no more.
+    OutcomeGivenUp(Box<OutcomeGivenUp>),
     /// Devices have other attributes than before. It comes before the answers of its step.
     Indexed(PartitionId, Vec<IndexChange>),
     /// Devices were lost.
@@ -104,4 +106,14 @@ pub struct GivenUp {
     pub(crate) client: Incarnation,
     pub(crate) device: Option<DeviceId>,
     pub(crate) attempts: u32,
+}
+
+/// An outcome of a command that its receiver did not take, for the log.
+#[derive(Debug)]
+pub struct OutcomeGivenUp {
+    /// `None` if it is kept no more.
+    pub(crate) command: Option<Arc<Command>>,
+    pub(crate) lane: OutcomeLane,
+    /// `None` if the sender of the last one is gone.
+    pub(crate) attempts: Option<u32>,
 }

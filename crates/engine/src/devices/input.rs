@@ -13,7 +13,7 @@ use crate::devices::lanes::{AttemptDue, AttemptEnd};
 use crate::kernel::idempotency::Form;
 use crate::kernel::reply::{Answered, Reply};
 use crate::queries::Device;
-use crate::rollouts::{TurnOrder, TurnReport};
+use crate::rollouts::{OrderReport, TurnOrder};
 use crate::version::OnlyIf;
 
 mod commands;
@@ -22,7 +22,7 @@ pub use commands::CommandInput;
 
 /// An input to a device partition. Everything that happens to it comes as one of these.
 #[derive(Debug)]
-pub enum Input {
+pub enum DeviceInput {
     /// A partition's part of a slice of reports.
     Reports {
         /// The way in.
@@ -92,14 +92,12 @@ pub enum Input {
         /// Gets whether there is more to sweep.
         reply: Reply<bool>,
     },
-    /// Lease due notifications of a client.
+    /// Lease due notifications of clients.
     Lease {
-        /// The client.
-        client: Incarnation,
-        /// Most to lease.
-        max: usize,
-        /// Gets them; fewer than `max` when there are no more.
-        reply: Reply<Vec<AttemptDue>>,
+        /// The clients, and the most to lease of each.
+        wanted: Vec<(Incarnation, usize)>,
+        /// Gets them in that order; fewer than wanted of a client that has no more.
+        reply: Reply<Vec<Vec<AttemptDue>>>,
     },
     /// Attempts ended.
     AttemptsEnded {
@@ -165,7 +163,7 @@ pub enum Input {
         /// The orders.
         orders: Vec<TurnOrder>,
         /// Gets what became of each.
-        reply: Reply<Vec<TurnReport>>,
+        reply: Reply<Vec<OrderReport>>,
     },
     /// Do what tasks and campaigns order.
     PickOrders {

@@ -4,11 +4,12 @@
 //! effects. What is not resident - profiles, bodies, old deliveries - is read through
 //! [`PendingRecords`]. Nothing here knows a clock, a socket or a file.
 
-pub(crate) mod attempt_ends;
+mod attempt_ends;
 mod attempts;
 mod commands;
 mod counts;
 mod devices;
+mod ended_job;
 mod gathering;
 mod import;
 mod loading;
@@ -28,7 +29,7 @@ mod rollouts;
 mod stale;
 mod timeline;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,9 +42,9 @@ use watch::{Connections, Noticed, Watch};
 
 use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
-use crate::devices::input::{CommandInput, Input, Repeatable};
+use crate::devices::input::{CommandInput, DeviceInput, Repeatable};
 use crate::devices::stats::DeviceStats;
-use crate::kernel::ended_job::EndedJob;
+use crate::jobs_part::{HasJobs, JobsPart};
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::{Idempotent, KeptAnswers};
@@ -54,6 +55,7 @@ use crate::settings::Settings;
 use commands::DeviceCommands;
 use counts::{DeviceGroups, Group, StepCounts};
 use devices::Devices;
+use ended_job::EndedJob;
 use gathering::{BegunRows, Gatherer};
 use notification_states::NotificationStates;
 use pending::PendingRecords;
@@ -70,7 +72,7 @@ const CLOCKS_RECORDED_EVERY: Duration = Duration::from_secs(10);
 
 /// A device partition.
 #[derive(Debug)]
-pub struct Partition {
+pub struct DevicePartition {
     id: PartitionId,
     lineage: Lineage,
     settings: Arc<Settings>,
@@ -97,10 +99,9 @@ pub struct Partition {
     commands: DeviceCommands,
     /// What requests were answered that may come again.
     answers: KeptAnswers,
-    /// What loading found to be written; the first batch begins with it.
-    opening: Vec<Op>,
-    /// Jobs whose attempts were cut off, for the first step.
-    interrupted: Vec<EndedJob>,
+    /// What loading found to be written: the first batches hold it, and nothing else before it is
+    /// all written.
+    opening: VecDeque<LoadedChange>,
     /// Reports that a step took but had no room for; the next begins with them.
     backlog: Option<reports::Unfinished>,
     /// Its counts after the step before.
@@ -112,12 +113,22 @@ pub struct Partition {
     closing: bool,
 }
 
+/// What loading changed in a job. It is written whole: a start that found half of it would not see
+/// that its attempt was cut off.
+#[derive(Debug)]
+struct LoadedChange {
+    ops: Vec<Op>,
+    /// What became of it, if its attempt was under way in an earlier process.
+    cut_off: Option<EndedJob>,
+}
+
 /// A step of a partition of devices.
 type DeviceStep<'a> = StepContext<'a, DeviceEffect, DeviceStepPart>;
 
 /// What only partitions of devices collect in a step.
 #[derive(Default)]
 struct DeviceStepPart {
+    jobs: JobsPart,
     noticed: Vec<Noticed>,
     /// Devices that were lost, by group, and one of each.
     lost: HashMap<Group, (u32, DeviceId)>,
@@ -130,20 +141,27 @@ struct DeviceStepPart {
     gathered: BegunRows,
 }
 
-impl Machine for Partition {
-    type Input = Input;
+impl HasJobs for DeviceStepPart {
+    fn jobs_part(&mut self) -> &mut JobsPart {
+        &mut self.jobs
+    }
+}
+
+impl Machine for DevicePartition {
+    type Input = DeviceInput;
     type Effect = DeviceEffect;
     type Context = DeviceContext;
 
-    fn weight(input: &Input) -> usize {
+    fn weight(input: &DeviceInput) -> usize {
         match input {
-            Input::Reports { reports, .. } => reports.len(),
-            Input::Lease { max, .. } | Input::Commands(CommandInput::LeaseOutcomes { max, .. }) => *max,
-            Input::Import { lines, .. } => lines.len(),
-            Input::Quarantine { messages, .. } => messages.len(),
-            Input::AttemptsEnded { ended, .. } => ended.len(),
-            Input::RolloutOrders { orders, .. } => orders.len(),
-            Input::PickOrders { orders, .. } => orders.len(),
+            DeviceInput::Reports { reports, .. } => reports.len(),
+            DeviceInput::Lease { wanted, .. } => wanted.iter().map(|(_, max)| *max).sum(),
+            DeviceInput::Commands(CommandInput::LeaseOutcomes { max, .. }) => *max,
+            DeviceInput::Import { lines, .. } => lines.len(),
+            DeviceInput::Quarantine { messages, .. } => messages.len(),
+            DeviceInput::AttemptsEnded { ended, .. } => ended.len(),
+            DeviceInput::RolloutOrders { orders, .. } => orders.len(),
+            DeviceInput::PickOrders { orders, .. } => orders.len(),
             _ => 1,
         }
     }
@@ -151,14 +169,13 @@ impl Machine for Partition {
     fn step(
         &mut self,
         moment: Moment,
-        inputs: &mut dyn Iterator<Item = Input>,
+        inputs: &mut dyn Iterator<Item = DeviceInput>,
         fetch: &dyn Fetch,
     ) -> Result<Step<DeviceEffect>, StoreError> {
         self.head.stamp = self.head.stamp.max(moment.stamp);
         let mut step = StepContext::new(self.id, &self.head, moment, fetch, DeviceStepPart::default());
-        step.batch.ops.append(&mut self.opening);
-        for ended in std::mem::take(&mut self.interrupted) {
-            self.job_ended(ended, &mut step);
+        if !self.open(&mut step) {
+            return self.seal(step, true);
         }
         self.announce_stale(&mut step);
         self.gatherer.refresh();
@@ -188,7 +205,7 @@ impl Machine for Partition {
     }
 
     fn has_unfinished(&self) -> bool {
-        self.backlog.is_some()
+        self.backlog.is_some() || !self.opening.is_empty()
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
@@ -201,16 +218,26 @@ impl Machine for Partition {
     }
 }
 
-impl Idempotent for Partition {
+impl Idempotent for DevicePartition {
     fn answers(&mut self) -> &mut KeptAnswers {
         &mut self.answers
     }
 }
 
-impl Partition {
+impl DevicePartition {
     /// A way in listens from now on, or no longer.
     pub fn attend(&mut self, now: Timestamp, way: WayIn, attended: bool) {
         self.watch.attend(now, way, attended);
+    }
+
+    /// Takes what loading found into the batch, as far as there is room. Whether that was all.
+    fn open(&mut self, step: &mut DeviceStep<'_>) -> bool {
+        while step.has_room() {
+            let Some(LoadedChange { ops, cut_off }) = self.opening.pop_front() else { return true };
+            step.batch.ops.extend(ops);
+            cut_off.into_iter().for_each(|ended| self.job_ended(ended, step));
+        }
+        self.opening.is_empty()
     }
 
     /// What the passing of time brings: silence noticed, jobs due, leases run out. Whether there is
@@ -264,64 +291,62 @@ impl Partition {
         self.watch.state(slot).unwrap_or_default()
     }
 
-    fn apply(&mut self, input: Input, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+    fn apply(&mut self, input: DeviceInput, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        use DeviceInput::{
+            Discard, Import, Lease, Link, PickOrders, Repeatable, Resend, RolloutOrders, SweepClient,
+        };
+
         let effect = match input {
-            Input::Reports { way, reports, part } => {
+            DeviceInput::Reports { way, reports, part } => {
                 return self.reports(reports::Unfinished { way, reports: reports.into_iter(), part }, step);
             }
-            Input::Attend { way, attended } => {
+            DeviceInput::Attend { way, attended } => {
                 self.attend(step.now, way, attended);
                 return Ok(());
             }
-            Input::CreateDevice { device, reply } => {
+            DeviceInput::CreateDevice { device, reply } => {
                 DeviceEffect::Device(reply, self.create_device(*device, step).map(Box::new))
             }
-            Input::Import { lines, reply } => DeviceEffect::Imported(reply, self.import_lines(lines, step)?),
-            Input::PatchDevice { id, patch, only_if, reply } => DeviceEffect::Device(
+            Import { lines, reply } => DeviceEffect::Imported(reply, self.import_lines(lines, step)?),
+            DeviceInput::PatchDevice { id, patch, only_if, reply } => DeviceEffect::Device(
                 reply,
                 answered(self.patch_device(&id, *patch, &only_if, step))?.map(Box::new),
             ),
-            Input::DeleteDevice { id, only_if, reply } => {
+            DeviceInput::DeleteDevice { id, only_if, reply } => {
                 DeviceEffect::Done(reply, answered(self.delete_device(&id, &only_if, step))?)
             }
-            Input::Link { id, client, linked, reply } => {
+            Link { id, client, linked, reply } => {
                 DeviceEffect::Done(reply, answered(self.link(&id, client, linked, step))?)
             }
-            Input::SweepClient { client, reply } => DeviceEffect::Swept(reply, self.sweep(client, step)?),
-            Input::Lease { client, max, reply } => {
-                DeviceEffect::Leased(reply, self.lease(client, max, step)?)
-            }
-            Input::AttemptsEnded { ended, reply } => {
+            SweepClient { client, reply } => DeviceEffect::Swept(reply, self.sweep(client, step)?),
+            Lease { wanted, reply } => DeviceEffect::Leased(reply, self.lease_all(&wanted, step)?),
+            DeviceInput::AttemptsEnded { ended, reply } => {
                 self.attempts_ended(&ended, step)?;
                 DeviceEffect::Kept(reply)
             }
-            Input::TellStale { client, probe } => {
+            DeviceInput::TellStale { client, probe } => {
                 self.tell_stale(client, probe, step);
                 return Ok(());
             }
-            Input::Resend { client, after, reply } => {
-                DeviceEffect::Resent(reply, self.resend(client, after, step)?)
-            }
-            Input::Quarantine { way, messages, reply } => {
+            Resend { client, after, reply } => DeviceEffect::Resent(reply, self.resend(client, after, step)?),
+            DeviceInput::Quarantine { way, messages, reply } => {
                 self.quarantine(way, messages, step);
                 DeviceEffect::Kept(reply)
             }
-            Input::Discard { id, reply } => DeviceEffect::Done(reply, answered(self.discard(id, step))?),
-            Input::ShowBody { slot, client, delivery, reply } => {
+            Discard { id, reply } => DeviceEffect::Done(reply, answered(self.discard(id, step))?),
+            DeviceInput::ShowBody { slot, client, delivery, reply } => {
                 DeviceEffect::Body(reply, self.body_of((slot, client), delivery, step)?)
             }
-            Input::RetryDelivery { id, reply } => {
+            DeviceInput::RetryDelivery { id, reply } => {
                 DeviceEffect::Done(reply, answered(self.retry_delivery(id, step))?)
             }
-            Input::Commands(input) => return self.apply_to_commands(input, step),
-            Input::RolloutOrders { orders, reply } => {
+            DeviceInput::Commands(input) => return self.apply_to_commands(input, step),
+            RolloutOrders { orders, reply } => {
                 DeviceEffect::RolloutReports(reply, self.rollout_orders(orders, step)?)
             }
-            Input::PickOrders { orders, reply } => {
-                DeviceEffect::PickReports(reply, self.pick_orders(orders, step)?)
-            }
-            Input::Repeatable { act, reply } => DeviceEffect::Written(reply, self.repeatable(act, step)?),
-            Input::Gathered(input) => self.apply_to_gathered(input, step),
+            PickOrders { orders, reply } => DeviceEffect::PickReports(reply, self.pick_orders(orders, step)?),
+            Repeatable { act, reply } => DeviceEffect::Written(reply, self.repeatable(act, step)?),
+            DeviceInput::Gathered(input) => self.apply_to_gathered(input, step),
         };
         step.effects.push(effect);
         Ok(())

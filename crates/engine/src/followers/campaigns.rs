@@ -9,18 +9,18 @@ use base::Incarnation;
 use records::{Batch, Op};
 
 use super::live::WatchTarget;
-use super::registry::{RegistryNews, RegistryRows};
+use super::registry::{RegistryRows, RegistryUpdate};
 use super::{FollowedFeed, Followers};
 
 /// What a batch has for followers of tasks and campaigns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CampaignNews {
-    rows: RegistryNews,
+pub struct CampaignUpdate {
+    rows: RegistryUpdate,
     /// Tasks and campaigns of whose picks some have ended, or were answered late; in order.
     results_of: Vec<Incarnation>,
 }
 
-impl CampaignNews {
+impl CampaignUpdate {
     fn of(batch: &Batch) -> Self {
         let mut news = Self::default();
         for op in &batch.ops {
@@ -68,18 +68,18 @@ fn is_of_campaigns(watched: &WatchTarget) -> bool {
 impl Followers {
     /// What a batch of the partition of campaigns will have for followers; `None` while there are
     /// none, when nobody looks.
-    pub(crate) fn campaign_news(&self, batch: &Batch) -> Option<CampaignNews> {
-        (self.count.load(Ordering::SeqCst) > 0).then(|| CampaignNews::of(batch))
+    pub(crate) fn campaign_news(&self, batch: &Batch) -> Option<CampaignUpdate> {
+        (self.count.load(Ordering::SeqCst) > 0).then(|| CampaignUpdate::of(batch))
     }
 
     /// A batch of the partition of campaigns is durable. Without `news` it may concern everybody
     /// who follows tasks and campaigns.
-    pub(crate) fn campaigns_changed(&self, news: Option<&CampaignNews>) {
+    pub(crate) fn campaigns_changed(&self, news: Option<&CampaignUpdate>) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
         match news {
-            Some(CampaignNews { rows, results_of }) => {
+            Some(CampaignUpdate { rows, results_of }) => {
                 if !rows.is_empty() {
                     self.index.tell_of_rows(|changed| rows.has(changed));
                 }

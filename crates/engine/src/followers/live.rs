@@ -149,7 +149,7 @@ mod tests {
     use records::{Batch, Op};
 
     use super::*;
-    use crate::followers::registry::RegistryNews;
+    use crate::followers::registry::RegistryUpdate;
     use crate::followers::{FollowedFeed, Followers, News};
 
     fn place(partition: u16, slot: u32) -> DevicePlace {
@@ -230,7 +230,7 @@ mod tests {
             followers.registry_changed(news);
             assert_eq!(signal.told.swap(0, Ordering::SeqCst), expect, "{ops:?}");
         }
-        followers.registry_changed(RegistryNews::ANY);
+        followers.registry_changed(RegistryUpdate::ANY);
         assert_eq!(signal.told(u32::MAX).await, 0b11);
     }
 

@@ -22,9 +22,9 @@ pub enum RegistryRows {
 
 /// The sorts of rows that a batch changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegistryNews(u8);
+pub struct RegistryUpdate(u8);
 
-impl RegistryNews {
+impl RegistryUpdate {
     /// Any of them.
     pub(crate) const ANY: Self = Self(u8::MAX);
 

@@ -10,7 +10,7 @@ use records::{Client, Delivery, DeliveryStatus, Reservation};
 use tokio::sync::oneshot;
 
 use super::Engine;
-use crate::devices::input::Input;
+use crate::devices::input::DeviceInput;
 use crate::devices::lanes::Answer;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::kernel::reply::Reply;
@@ -20,6 +20,8 @@ use crate::{AttemptDue, AttemptEnd};
 /// Ends of attempts that one input carries at most. They share a batch, and are lost or kept
 /// together.
 const ENDS_PER_INPUT_MAX: usize = 64;
+/// Clients whose notifications one input leases at most. They are answered together.
+const LEASES_PER_INPUT_MAX: usize = 64;
 /// How often the same ends are handed in at most. Each time a batch was lost, and the partition was
 /// loaded again.
 const HAND_INS_MAX: u32 = 8;
@@ -28,6 +30,12 @@ const HAND_INS_MAX: u32 = 8;
 struct HandedIn {
     ended: Arc<[(Reservation, AttemptEnd)]>,
     durable: oneshot::Receiver<()>,
+}
+
+/// Leases that were asked for together, and where they arrive.
+struct LeasesAsked {
+    clients: usize,
+    answer: oneshot::Receiver<Vec<Vec<AttemptDue>>>,
 }
 
 impl Engine {
@@ -43,17 +51,18 @@ impl Engine {
         ended: Vec<(Reservation, AttemptEnd)>,
         wanted: Vec<(Incarnation, usize)>,
     ) -> Vec<Vec<AttemptDue>> {
-        let mut leased = vec![Vec::new(); wanted.len()];
-        let Ok((ends, answers)) = self.hand_in(partition, &ended, wanted).await else {
+        let clients = wanted.len();
+        let Ok((ends, leases)) = self.hand_in(partition, ended, wanted).await else {
             tracing::debug!(%partition, "not accepting; attempts that are not recorded count as interrupted");
-            return leased;
+            return vec![Vec::new(); clients];
         };
         for ends in ends {
             self.see_recorded(partition, ends).await;
         }
-        for (leased, answer) in leased.iter_mut().zip(answers) {
-            // Without an answer the partition is being loaded again, and will name the lane.
-            *leased = answer.await.unwrap_or_default();
+        let mut leased = Vec::with_capacity(clients);
+        for LeasesAsked { clients, answer } in leases {
+            // Without an answer the partition is being loaded again, and will name the lanes.
+            leased.extend(answer.await.unwrap_or_else(|_| vec![Vec::new(); clients]));
         }
         leased
     }
@@ -61,23 +70,23 @@ impl Engine {
     async fn hand_in(
         &self,
         partition: PartitionId,
-        ended: &[(Reservation, AttemptEnd)],
+        ended: Vec<(Reservation, AttemptEnd)>,
         wanted: Vec<(Incarnation, usize)>,
-    ) -> Result<(Vec<HandedIn>, Vec<oneshot::Receiver<Vec<AttemptDue>>>), NotAccepting> {
+    ) -> Result<(Vec<HandedIn>, Vec<LeasesAsked>), NotAccepting> {
         let handle = self.device_partition(partition)?;
         let mut ends = Vec::with_capacity(ended.len().div_ceil(ENDS_PER_INPUT_MAX));
-        for together in ended.chunks(ENDS_PER_INPUT_MAX) {
+        for together in split(ended, ENDS_PER_INPUT_MAX) {
             let ended = Arc::from(together);
             let durable = hand_in_ends(handle, &ended).await?;
             ends.push(HandedIn { ended, durable });
         }
-        let mut answers = Vec::with_capacity(wanted.len());
-        for (client, max) in wanted {
-            let (reply, answer) = Reply::new();
-            handle.send(Input::Lease { client, max, reply }).await?;
-            answers.push(answer);
+        let mut leases = Vec::with_capacity(wanted.len().div_ceil(LEASES_PER_INPUT_MAX));
+        for wanted in split(wanted, LEASES_PER_INPUT_MAX) {
+            let (clients, (reply, answer)) = (wanted.len(), Reply::new());
+            handle.send(DeviceInput::Lease { wanted, reply }).await?;
+            leases.push(LeasesAsked { clients, answer });
         }
-        Ok((ends, answers))
+        Ok((ends, leases))
     }
 
     /// Waits until the ends are durable, and hands them in again while their batch is lost.
@@ -111,13 +120,13 @@ impl Engine {
         }
         let (slot, client, delivery) = (of.slot, of.client, of.id);
         let partition = self.device_partition(self.partition_of(delivery.routing))?;
-        partition.ask(|reply| Input::ShowBody { slot, client, delivery, reply }).await
+        partition.ask(|reply| DeviceInput::ShowBody { slot, client, delivery, reply }).await
     }
 
     pub(crate) fn device_partition(
         &self,
         partition: PartitionId,
-    ) -> Result<&PartitionHandle<Input>, NotAccepting> {
+    ) -> Result<&PartitionHandle<DeviceInput>, NotAccepting> {
         self.shared.partitions.get(usize::from(partition.0)).ok_or(NotAccepting)
     }
 
@@ -142,10 +151,32 @@ impl Engine {
 }
 
 async fn hand_in_ends(
-    handle: &PartitionHandle<Input>,
+    handle: &PartitionHandle<DeviceInput>,
     ended: &Arc<[(Reservation, AttemptEnd)]>,
 ) -> Result<oneshot::Receiver<()>, NotAccepting> {
     let (reply, durable) = Reply::new();
-    handle.send(Input::AttemptsEnded { ended: Arc::clone(ended), reply }).await?;
+    handle.send(DeviceInput::AttemptsEnded { ended: Arc::clone(ended), reply }).await?;
     Ok(durable)
+}
+
+/// All of it in its order, at most so many together.
+fn split<T>(all: Vec<T>, max: usize) -> impl Iterator<Item = Vec<T>> {
+    let mut rest = all.into_iter();
+    std::iter::from_fn(move || {
+        let together: Vec<T> = rest.by_ref().take(max).collect();
+        (!together.is_empty()).then_some(together)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_split_keeps_its_order_and_its_bound() {
+        let sizes = |all: usize| split((0..all).collect(), 64).map(|some| some.len()).collect::<Vec<_>>();
+        assert_eq!((sizes(0), sizes(1), sizes(64)), (vec![], vec![1], vec![64]));
+        assert_eq!(sizes(150), [64, 64, 22]);
+        assert!(split((0..150_u32).collect(), 64).flatten().eq(0..150_u32));
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{DeviceId, EntityId, PartitionId};
 
 use super::Engine;
-use crate::devices::input::{CommandInput, Input};
+use crate::devices::input::{CommandInput, DeviceInput};
 use crate::devices::lanes::Due;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
@@ -32,12 +32,12 @@ impl Engine {
     }
 
     /// The handle of a device's partition.
-    pub(crate) fn partition_of_device(&self, id: &DeviceId) -> &PartitionHandle<Input> {
+    pub(crate) fn partition_of_device(&self, id: &DeviceId) -> &PartitionHandle<DeviceInput> {
         self.partition_with(id)
     }
 
     /// The partition of what belongs to a device.
-    pub(crate) fn partition_of_entity(&self, id: EntityId) -> &PartitionHandle<Input> {
+    pub(crate) fn partition_of_entity(&self, id: EntityId) -> &PartitionHandle<DeviceInput> {
         &self.shared.partitions[usize::from(self.partition_of(id.routing).0)]
     }
 

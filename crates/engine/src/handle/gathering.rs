@@ -5,7 +5,7 @@ use records::GatheredReports;
 use tokio::sync::watch;
 
 use super::Engine;
-use crate::devices::input::{GatheredInput, Input};
+use crate::devices::input::{DeviceInput, GatheredInput};
 use crate::gathering::{GatheringCounts, GatheringList};
 use crate::queries::unreadable;
 
@@ -53,7 +53,7 @@ impl Engine {
         next: u64,
     ) -> Result<(), Problem> {
         let Some(of) = self.shared.partitions.get(usize::from(partition.0)) else { return Ok(()) };
-        Ok(of.ask(|reply| Input::Gathered(GatheredInput::Taken { gather, next, reply })).await?)
+        Ok(of.ask(|reply| DeviceInput::Gathered(GatheredInput::Taken { gather, next, reply })).await?)
     }
 
     /// Deletes what a partition has gathered for copies that are gone.
@@ -62,13 +62,13 @@ impl Engine {
     /// 503 only.
     pub async fn forget_gathered(&self, partition: PartitionId) -> Result<(), Problem> {
         let Some(of) = self.shared.partitions.get(usize::from(partition.0)) else { return Ok(()) };
-        while of.ask(|reply| Input::Gathered(GatheredInput::Forget { reply })).await? {}
+        while of.ask(|reply| DeviceInput::Gathered(GatheredInput::Forget { reply })).await? {}
         Ok(())
     }
 
     /// Figures of gathering.
     #[must_use]
     pub fn gathering_counts(&self) -> GatheringCounts {
-        self.context().devices.gatherings.figures()
+        self.context().devices.gatherings.counts()
     }
 }

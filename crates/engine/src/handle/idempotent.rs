@@ -8,7 +8,7 @@ use fleet::Made;
 use records::Client;
 
 use super::Engine;
-use crate::devices::input::{Input, Repeatable};
+use crate::devices::input::{DeviceInput, Repeatable};
 use crate::kernel::idempotency::Form;
 use crate::queries::Device;
 use crate::registry::{RegistryInput, RepeatableOfClients};
@@ -51,7 +51,7 @@ impl Engine {
         let device = Box::new(device.check(&self.shared.settings.registry_rules())?);
         let partition = self.partition_with(device.id());
         let act = Repeatable::CreateDevice(device, form);
-        partition.ask(|reply| Input::Repeatable { act, reply }).await?
+        partition.ask(|reply| DeviceInput::Repeatable { act, reply }).await?
     }
 
     /// [`Engine::retry_delivery`] for a request that may come again.
@@ -61,7 +61,7 @@ impl Engine {
     pub async fn retry_delivery_as(&self, id: EntityId, form: Form<()>) -> Result<Arc<[u8]>, Problem> {
         let partition = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
         let act = Repeatable::RetryDelivery(id, form);
-        partition.ask(|reply| Input::Repeatable { act, reply }).await?
+        partition.ask(|reply| DeviceInput::Repeatable { act, reply }).await?
     }
 }
 

@@ -8,9 +8,14 @@ use fleet::Rules;
 
 use super::Engine;
 use crate::ImportDevice;
-use crate::devices::input::{Imported, Input, LinkedClient, ToImport};
+use crate::devices::input::{DeviceInput, Imported, LinkedClient, ToImport};
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
+use crate::kernel::reply::Reply;
 use crate::refusals::unknown_client;
+
+/// Lines of one input: each may end the notifications of a hundred clients, and have a thousand
+/// commands go out. Together they stay far below what a batch may weigh.
+const LINES_PER_INPUT: usize = 16;
 
 type Outcomes = Vec<Result<Imported, Problem>>;
 
@@ -53,11 +58,27 @@ fn checked(engine: &Engine, device: ImportDevice, rules: &Rules, index: u32) -> 
     Ok(ToImport { index, clients: clients.transpose()?, import })
 }
 
+/// The places of all inputs are taken at once: the lines of another call come before them, or
+/// behind.
 async fn hand_in(
-    partition: &PartitionHandle<Input>,
+    partition: &PartitionHandle<DeviceInput>,
     lines: Vec<ToImport>,
 ) -> Result<Vec<(u32, Result<Imported, Problem>)>, NotAccepting> {
-    partition.ask(|reply| Input::Import { lines, reply }).await
+    let (mut answers, mut lines) = (Vec::new(), lines.into_iter());
+    while lines.len() > 0 {
+        let inputs = lines.len().div_ceil(LINES_PER_INPUT).min(partition.inbox.max_capacity());
+        let places = partition.inbox.reserve_many(inputs).await.map_err(|_| NotAccepting)?;
+        for place in places {
+            let (reply, answer) = Reply::new();
+            place.send(DeviceInput::Import { lines: lines.by_ref().take(LINES_PER_INPUT).collect(), reply });
+            answers.push(answer);
+        }
+    }
+    let mut outcomes = Vec::new();
+    for answer in answers {
+        outcomes.extend(answer.await.map_err(|_| NotAccepting)?);
+    }
+    Ok(outcomes)
 }
 
 /// A client that was deleted meanwhile may have been swept before its new links were there.

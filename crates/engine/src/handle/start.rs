@@ -17,8 +17,8 @@ use crate::Settings;
 use crate::campaigns::courier::PickCourier;
 use crate::campaigns::{CampaignMachine, CampaignsInput};
 use crate::context::EngineContext;
-use crate::devices::input::Input;
-use crate::devices::partition::Partition;
+use crate::devices::input::DeviceInput;
+use crate::devices::partition::DevicePartition;
 use crate::devices::stale_clients::StaleClients;
 use crate::kernel::context::KernelContext;
 use crate::kernel::driver::{Driver, INBOX_INPUTS_MAX};
@@ -72,13 +72,16 @@ impl Starting {
         Ok(self.spawn(PartitionId::REGISTRY, load()?, load, Arc::clone(&self.context.registry)))
     }
 
-    pub(super) fn start_partition(&mut self, id: PartitionId) -> Result<PartitionHandle<Input>, StoreError> {
+    pub(super) fn start_partition(
+        &mut self,
+        id: PartitionId,
+    ) -> Result<PartitionHandle<DeviceInput>, StoreError> {
         let (settings, context) = (Arc::clone(&self.settings), self.context.clone());
         let (process, attended) = (self.process, Arc::clone(&self.attended));
         let load = move || {
             let (kernel, moment) = (&context.kernel, context.kernel.moment_of_load());
             let mut opened =
-                Partition::load(&*kernel.store, id, &settings, process, moment, &context.devices)?;
+                DevicePartition::load(&*kernel.store, id, &settings, process, moment, &context.devices)?;
             for way in WayIn::ALL {
                 opened.partition.attend(moment.now, way, attended[way.index()].load(Ordering::SeqCst));
             }
@@ -175,7 +178,7 @@ impl Starting {
     pub(super) fn carry_rollouts(
         &mut self,
         registry: &PartitionHandle<RegistryInput>,
-        partitions: &[PartitionHandle<Input>],
+        partitions: &[PartitionHandle<DeviceInput>],
     ) {
         let courier = Courier {
             context: self.context.clone(),
@@ -191,7 +194,7 @@ impl Starting {
     pub(super) fn carry_picks(
         &mut self,
         campaigns: &PartitionHandle<CampaignsInput>,
-        partitions: &[PartitionHandle<Input>],
+        partitions: &[PartitionHandle<DeviceInput>],
     ) {
         let courier = PickCourier {
             context: self.context.clone(),
@@ -210,7 +213,7 @@ impl Starting {
     }
 
     /// Starts the task that tells partitions which stale clients to tell again.
-    pub(super) fn tell_stale_clients(&mut self, partitions: &[PartitionHandle<Input>]) {
+    pub(super) fn tell_stale_clients(&mut self, partitions: &[PartitionHandle<DeviceInput>]) {
         let inboxes: Vec<_> = partitions.iter().map(|partition| partition.inbox.clone()).collect();
         let context = self.context.clone();
         self.spawn_until_stop(async move {
@@ -234,10 +237,10 @@ impl Starting {
 fn ends_with_its_machine(NotAccepting: NotAccepting) {}
 
 /// Hands in what is to be told again, whenever there is something.
-async fn order_stale(kernel: &KernelContext, stale: &StaleClients, inboxes: &[mpsc::Sender<Input>]) {
+async fn order_stale(kernel: &KernelContext, stale: &StaleClients, inboxes: &[mpsc::Sender<DeviceInput>]) {
     loop {
         for order in stale.take(kernel.clock.now()) {
-            let input = Input::TellStale { client: order.client, probe: order.probe };
+            let input = DeviceInput::TellStale { client: order.client, probe: order.probe };
             if let Some(inbox) = inboxes.get(usize::from(order.partition.0)) {
                 // A partition that takes nothing more tells nothing more; after the next start it
                 // says again what is stale.

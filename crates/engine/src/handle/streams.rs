@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Engine;
 use crate::Streams;
-use crate::devices::partition::attempt_ends::delay_after;
 use crate::kernel::partition_handle::PartitionHandle;
+use crate::retry_delay::delay_after;
 use crate::streams::StreamsInput;
 
 impl Engine {

@@ -2,8 +2,8 @@
 //! wait for it.
 
 use base::{PartitionId, Timestamp};
-use jobs::{Calendar, JobsStep, NoCalendar};
-use records::{Batch, Op, PartitionHead, QueueKey};
+use records::{Batch, Op, PartitionHead};
+use store::BATCH_BYTES_MAX;
 
 use super::fetch::Fetch;
 use super::machine::Moment;
@@ -23,14 +23,13 @@ pub(crate) struct StepContext<'a, E, O> {
     /// The number that the batch will have.
     pub(crate) seq: u64,
     pub(crate) batch: Batch,
+    /// What the batch may weigh before no more work is taken into it.
+    pub(crate) bytes_max: usize,
     /// Changes that are weighed, and what they weigh.
     weighed: (usize, usize),
     /// Payload bytes that the answers of this step carry.
     pub(crate) carried: usize,
     pub(crate) effects: Vec<E>,
-    /// Lines of jobs that have something to lease since this step.
-    pub(crate) wakes: Vec<QueueKey>,
-    no_calendar: NoCalendar,
     pub(crate) fetch: &'a dyn Fetch,
     pub(crate) own: O,
 }
@@ -49,24 +48,13 @@ impl<'a, E, O> StepContext<'a, E, O> {
             wall: moment.wall,
             seq: head.seq + 1,
             batch: Batch::new(id),
+            bytes_max: STEP_BYTES_MAX,
             weighed: (0, 0),
             carried: 0,
             effects: Vec::new(),
-            wakes: Vec::new(),
-            no_calendar: NoCalendar,
             fetch,
             own,
         }
-    }
-
-    /// This step for calls of [`jobs::Jobs`] in which no job comes again by a calendar.
-    pub(crate) fn jobs(&mut self) -> JobsStep<'_> {
-        JobsStep::new(self.now, &mut self.no_calendar, &mut self.batch, &mut self.wakes)
-    }
-
-    /// This step for calls of [`jobs::Jobs`] in which jobs may come again.
-    pub(crate) fn jobs_by<'s>(&'s mut self, calendar: &'s mut dyn Calendar) -> JobsStep<'s> {
-        JobsStep::new(self.now, calendar, &mut self.batch, &mut self.wakes)
     }
 
     /// Whether the answers take more payloads.
@@ -76,7 +64,7 @@ impl<'a, E, O> StepContext<'a, E, O> {
 
     /// Whether the step takes more work.
     pub(crate) fn has_room(&mut self) -> bool {
-        self.weigh() < STEP_BYTES_MAX && self.may_carry()
+        self.weigh() < self.bytes_max && self.may_carry()
     }
 
     /// What the batch weighs so far. Each change is weighed once.
@@ -105,12 +93,25 @@ impl<'a, E, O> StepContext<'a, E, O> {
     /// Ends the step: the changes as one batch, with the head as it is after it, and the effects.
     /// `finish` brings the machine's own fields of the head up to date. Without a change there is
     /// no batch, unless `must_write`.
+    ///
+    /// No machine comes near the limit. A step takes work while it has room, so it ends with one
+    /// input more than that, and with work that has bounds of its own. The largest inputs are a
+    /// call of 16 MiB; what may be larger is split, or worked off in several steps.
+    ///
+    /// # Panics
+    /// When the batch is one that the log might not take. The store would fence it off, and the
+    /// machine would make it again after each load, for ever.
     pub(crate) fn seal(
         mut self,
         head: &mut PartitionHead,
         must_write: bool,
         finish: impl FnOnce(&mut PartitionHead),
     ) -> (Option<Batch>, Vec<E>) {
+        let weight = self.weigh();
+        assert!(
+            weight <= BATCH_BYTES_MAX,
+            "a step makes no batch that the log does not take: {weight} bytes"
+        );
         let batch = (must_write || !self.batch.ops.is_empty()).then(|| {
             head.seq = self.seq;
             head.now = self.now;
@@ -119,5 +120,41 @@ impl<'a, E, O> StepContext<'a, E, O> {
             self.batch
         });
         (batch, self.effects)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Lineage;
+    use records::JobId;
+    use store::MemoryStore;
+
+    use super::super::fetch::FromStore;
+    use super::*;
+
+    /// Ends a step whose only change weighs so much.
+    fn seal(weight: usize) -> Option<Batch> {
+        let id = PartitionId(0);
+        let store = MemoryStore::new(Lineage(1), 1);
+        let fetch = FromStore::new(&store, id);
+        let mut head = Batch::new(id).head;
+        let moment = Moment { now: Timestamp(1), stamp: Timestamp(1), wall: Timestamp(1) };
+        let mut step: StepContext<'_, (), ()> = StepContext::new(id, &head, moment, &fetch, ());
+        let put = |bytes: usize| Op::PutJobBody(JobId([1; 16]), vec![0; bytes].into());
+        let empty = put(0).weight();
+        step.push(put(weight - empty));
+        assert_eq!(step.weigh(), weight);
+        step.seal(&mut head, false, |_| {}).0
+    }
+
+    #[test]
+    fn the_heaviest_batch_that_may_be_is_made() {
+        assert!(seal(BATCH_BYTES_MAX).is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "no batch that the log does not take")]
+    fn a_batch_that_is_heavier_than_any_may_be_stops_the_process() {
+        seal(BATCH_BYTES_MAX + 1);
     }
 }

@@ -9,12 +9,13 @@ use records::{Client, Notice, NoticeKey, NoticeKind, NoticePost, Op};
 use store::{StoreError, View};
 
 use super::hysteresis::{NoticeDecision, SubjectState};
+use super::links::NoticeGivenUp;
 use super::{
     Condition, Detail, NoticeDue, NoticeInput, NoticeLease, NoticeSettings, PostOutcome, Signal, SignalTopic,
 };
-use crate::devices::partition::attempt_ends::delay_after;
 use crate::kernel::reply::Reply;
 use crate::registry::{RegistryEffect, RegistryStep};
+use crate::retry_delay::delay_after;
 use crate::settings::Retry;
 
 mod due;
@@ -198,9 +199,18 @@ impl NoticeBook {
     fn make_room(&mut self, client: Incarnation, step: &mut RegistryStep<'_>) {
         let places: Vec<_> = self.places_of(client).collect();
         if places.len() >= POSTS_PER_CLIENT_MAX {
-            self.end((client, places[0]), step);
-            step.emit(RegistryEffect::NoticeGivenUp);
+            let place = (client, places[0]);
+            let attempts = self.posts.get(&place).map_or(0, |post| post.attempts);
+            self.give_up(place, attempts, step);
         }
+    }
+
+    fn give_up(&mut self, place: Place, attempts: u32, step: &mut RegistryStep<'_>) {
+        let (client, key) = place;
+        // The line in the log is written even if the store cannot be read: it says less then.
+        let notice = step.fetch.view().and_then(|view| view.notice(key)).ok().flatten();
+        self.end(place, step);
+        step.emit(RegistryEffect::NoticeGivenUp(Box::new(NoticeGivenUp { notice, client, attempts })));
     }
 
     fn places_of(&self, client: Incarnation) -> impl Iterator<Item = NoticeKey> + '_ {
@@ -294,8 +304,7 @@ impl NoticeBook {
             PostOutcome::Failed(patience) => {
                 post.attempts += 1;
                 if post.attempts >= self.retry.attempts_max {
-                    self.end(place, step);
-                    step.emit(RegistryEffect::NoticeGivenUp);
+                    self.give_up(place, post.attempts, step);
                     return;
                 }
                 let chance = hash::derived(place.0.0, &post.attempts.to_le_bytes());

@@ -1,14 +1,14 @@
 //! What notices reach outside the registry: whoever posts them, those who follow them, and figures.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use base::{PartitionId, Timestamp, hash};
+use base::{ClientId, Incarnation, LogLimit, PartitionId, Timestamp, hash};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use records::NoticeKind;
+use records::{NOTICE_ID_PREFIX, Notice, NoticeKind};
 use tokio::sync::Notify;
 
 use super::firing::FiringConditions;
@@ -16,11 +16,21 @@ use super::lost_together::{LostDevices, LostGroup, LostTogether};
 use super::pending::PendingSignals;
 use super::{Signal, SignalTopic};
 use crate::followers::Followers;
-use crate::queues::QueueName;
+use crate::name::QueueName;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NoticeTypeLabel {
     r#type: &'static str,
+}
+
+/// A notice that a client is not told of any more, for the log.
+#[derive(Debug)]
+pub struct NoticeGivenUp {
+    /// `None` if it is kept no more.
+    pub(crate) notice: Option<Notice>,
+    pub(crate) client: Incarnation,
+    /// Those that failed.
+    pub(crate) attempts: u32,
 }
 
 /// Where notices come from and go to.
@@ -34,6 +44,8 @@ pub(crate) struct NoticeLinks {
     followers: Arc<Followers>,
     made: Family<NoticeTypeLabel, Counter>,
     given_up: Counter,
+    /// Log lines of notices that were given up, by client.
+    given_up_log: LogLimit<Incarnation>,
     left_out: Counter,
 }
 
@@ -48,6 +60,7 @@ impl NoticeLinks {
             followers,
             made: Family::default(),
             given_up: Counter::default(),
+            given_up_log: LogLimit::default(),
             left_out: Counter::default(),
         }
     }
@@ -137,8 +150,20 @@ impl NoticeLinks {
         self.followers.tell_of_notices();
     }
 
-    pub(crate) fn given_up(&self) {
+    /// A client is not told of a notice any more; its id unless it is gone.
+    pub(crate) fn given_up(&self, given_up: &NoticeGivenUp, client: Option<&ClientId>) {
         self.given_up.inc();
+        let Some(left_out) = self.given_up_log.take(given_up.client, Instant::now()) else { return };
+        let notice = given_up.notice.as_ref();
+        tracing::warn!(
+            notice = notice.map(|notice| notice.id.to_text(NOTICE_ID_PREFIX)),
+            kind = notice.map(|notice| notice.kind.as_str()),
+            subject = notice.map(|notice| &*notice.subject),
+            client = client.map(ClientId::as_str),
+            attempts = given_up.attempts,
+            left_out,
+            "a notice failed for good"
+        );
     }
 
     pub(crate) fn left_out(&self) {

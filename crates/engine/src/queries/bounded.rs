@@ -20,7 +20,7 @@ pub const fn cost_of_row(bytes: usize) -> usize {
 
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stretch<T, K> {
+pub struct BoundedPage<T, K> {
     /// What was found, in order.
     pub found: Vec<T>,
     /// Where the list goes on, where less was found than was asked for and this was not its end.
@@ -31,13 +31,13 @@ pub struct Stretch<T, K> {
     pub cost: usize,
 }
 
-impl<T, K> Default for Stretch<T, K> {
+impl<T, K> Default for BoundedPage<T, K> {
     fn default() -> Self {
         Self::indexed(Vec::new())
     }
 }
 
-impl<T, K> Stretch<T, K> {
+impl<T, K> BoundedPage<T, K> {
     /// What an index answers.
     #[must_use]
     pub fn indexed(found: Vec<T>) -> Self {
@@ -65,7 +65,7 @@ pub(super) fn bounded<K: Clone, T>(
     (limit, cost_max): (usize, usize),
     before: impl Fn(&K, &K) -> bool,
     look: impl Fn(usize, Option<&K>, usize) -> Result<ScannedSource<K, T>, Problem>,
-) -> Result<Stretch<(usize, K, T), K>, Problem> {
+) -> Result<BoundedPage<(usize, K, T), K>, Problem> {
     let in_order = |a: &K, b: &K| match (before(a, b), before(b, a)) {
         (true, _) => Ordering::Less,
         (_, true) => Ordering::Greater,
@@ -103,7 +103,7 @@ pub(super) fn bounded<K: Clone, T>(
         after = Some(until);
         rows = (rows * 2).min(cost_max - cost);
     };
-    Ok(Stretch { found, next, looked_at: Some(looked_at), cost })
+    Ok(BoundedPage { found, next, looked_at: Some(looked_at), cost })
 }
 
 #[cfg(test)]

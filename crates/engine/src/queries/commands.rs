@@ -6,9 +6,9 @@ use base::{DeviceId, EntityId, Problem, Timestamp};
 use records::{
     Command, CommandKey, CommandState, CommandStatus, Event, EventKey, TimelineEntry, TimelineEntryKey, Wish,
 };
-use store::{Page, Whose};
+use store::{FeedFilter, Page};
 
-use super::feeds::{FeedScope, FeedStretch, ItemFilter};
+use super::feeds::{BoundedFeedPage, FeedScope, ItemFilter};
 use super::{FeedKey, Queries, cost_of_row, unreadable};
 use crate::commands::TrackedCommand;
 
@@ -79,7 +79,7 @@ impl Queries {
         &self,
         filter: &CommandFilter,
         page: Page<FeedKey<CommandKey>>,
-    ) -> Result<FeedStretch<CommandKey, TrackedCommand>, Problem> {
+    ) -> Result<BoundedFeedPage<CommandKey, TrackedCommand>, Problem> {
         let of = FeedScope { device: filter.device.as_ref(), labels: &filter.labels, ..FeedScope::default() };
         let page = Page { from: filter.given_from.map_or(page.from, |from| from.max(page.from)), ..page };
         let keep = |TrackedCommand { command, state }: &TrackedCommand| filter.is_met_by(command, state);
@@ -119,7 +119,7 @@ impl Queries {
     ) -> Result<Vec<(TimelineKey, TimelineItem)>, Problem> {
         let (view, profile) = self.known_device(device)?;
         let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
-        let whose = Whose { device: Some(profile.slot), client: None };
+        let whose = FeedFilter { device: Some(profile.slot), client: None };
         let events = view.events(whose, page.of_events(), &|_| true).map_err(unreadable)?;
         let entries = view.timeline(profile.slot, page.of_entries()).map_err(unreadable)?;
         let events = events.into_iter().map(|event| {

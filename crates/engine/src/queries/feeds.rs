@@ -15,9 +15,9 @@ use records::{
     CommandKey, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceSlot, Event, EventKey, EventKind,
     NoticeKey, QuarantineKey, Quarantined,
 };
-use store::{Page, StoreError, View, Whose};
+use store::{FeedFilter, Page, StoreError, View};
 
-use super::bounded::{ScannedSource, Stretch, bounded};
+use super::bounded::{BoundedPage, ScannedSource, bounded};
 use super::merge::merge;
 use super::{Queries, has_all, unreadable};
 
@@ -98,7 +98,7 @@ macro_rules! feed_order {
 feed_order!(EventKey, DeliveryKey, QuarantineKey, CommandKey, NoticeKey);
 
 /// A part of a feed, with the places of its items.
-pub type FeedStretch<K, T> = Stretch<(FeedKey<K>, T), FeedKey<K>>;
+pub type BoundedFeedPage<K, T> = BoundedPage<(FeedKey<K>, T), FeedKey<K>>;
 
 impl Queries {
     /// Events by time; as far as a bounded number that are looked at leads, where not all are asked
@@ -110,7 +110,7 @@ impl Queries {
         &self,
         filter: &EventFilter,
         page: Page<FeedKey<EventKey>>,
-    ) -> Result<FeedStretch<EventKey, Event>, Problem> {
+    ) -> Result<BoundedFeedPage<EventKey, Event>, Problem> {
         let linked = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
         let of = FeedScope { device: filter.device.as_ref(), client: None, linked, labels: &filter.labels };
         let keep = |event: &Event| filter.kind.is_none_or(|kind| event.kind == kind);
@@ -134,7 +134,7 @@ impl Queries {
         &self,
         filter: &DeliveryFilter,
         page: Page<FeedKey<DeliveryKey>>,
-    ) -> Result<FeedStretch<DeliveryKey, Delivery>, Problem> {
+    ) -> Result<BoundedFeedPage<DeliveryKey, Delivery>, Problem> {
         let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
         let linked = client.filter(|_| filter.is_label_of_linked && !filter.labels.is_empty());
         let of = FeedScope { device: filter.device.as_ref(), client, linked, labels: &filter.labels };
@@ -176,8 +176,8 @@ impl Queries {
         of: &FeedScope<'_>,
         page: Page<FeedKey<K>>,
         kept: &ItemFilter<'_, T>,
-        read: impl Fn(&dyn View, Whose, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
-    ) -> Result<FeedStretch<K, T>, Problem> {
+        read: impl Fn(&dyn View, FeedFilter, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
+    ) -> Result<BoundedFeedPage<K, T>, Problem> {
         let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
         let parts = self.parts(of)?;
         let slots =
@@ -190,7 +190,7 @@ impl Queries {
             .collect();
         let is_narrowed = of.is_narrowed() && parts.iter().any(|part| part.slots.is_none());
         if kept.keep.is_none() && !is_narrowed {
-            return merged(&page, &sources, of.client, read).map(Stretch::indexed);
+            return merged(&page, &sources, of.client, read).map(BoundedPage::indexed);
         }
         let suits: Vec<_> = sources.iter().map(|(part, _)| Suits::new(of, part)).collect();
         let before = |a: &FeedKey<K>, b: &FeedKey<K>| if page.ascending { a < b } else { a > b };
@@ -201,7 +201,7 @@ impl Queries {
             let suits = &suits[at];
             let is_kept =
                 |item: &T| kept.keep.is_none_or(|keep| keep(item)) && suits.suits((kept.device)(item));
-            let whose = Whose { device, client: of.client };
+            let whose = FeedFilter { device, client: of.client };
             let looked = look(here, rows, kept, is_kept, |page| read(&*part.view, whose, page));
             let looked = looked.map_err(unreadable)?;
             suits.failed.take().map_or(Ok(()), Err).map_err(unreadable)?;
@@ -214,7 +214,7 @@ impl Queries {
             })
         })?;
         let found = stretch.found.into_iter().map(|(_, key, item)| (key, item)).collect();
-        Ok(Stretch { found, next: stretch.next, looked_at: stretch.looked_at, cost: stretch.cost })
+        Ok(BoundedPage { found, next: stretch.next, looked_at: stretch.looked_at, cost: stretch.cost })
     }
 
     /// The partitions that a feed reads.
@@ -294,14 +294,14 @@ fn merged<K: FeedOrder, T>(
     page: &Page<FeedKey<K>>,
     sources: &[Source<'_>],
     client: Option<Incarnation>,
-    read: impl Fn(&dyn View, Whose, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
+    read: impl Fn(&dyn View, FeedFilter, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
 ) -> Result<Vec<(FeedKey<K>, T)>, Problem> {
     let before = |a: &FeedKey<K>, b: &FeedKey<K>| if page.ascending { a < b } else { a > b };
     let merged = merge(sources.len(), page.limit, before, |at, last: Option<&FeedKey<K>>, limit| {
         let (part, device) = sources[at];
         let here = part_of(page, part.partition);
         let here = Page { after: last.map(|last| last.key).or(here.after), limit, ..here };
-        let found = read(&*part.view, Whose { device, client }, here).map_err(unreadable)?;
+        let found = read(&*part.view, FeedFilter { device, client }, here).map_err(unreadable)?;
         let place = |key| FeedKey { key, partition: part.partition };
         Ok(found.into_iter().map(|(key, item)| (place(key), item)).collect())
     })?;

@@ -12,7 +12,7 @@ use records::{DevicePlace, DeviceProfile};
 use store::View;
 
 use super::refused::RefusedDevices;
-use super::{Device, DeviceFilter, PartitionView, Queries, Stretch, unreadable};
+use super::{BoundedPage, Device, DeviceFilter, PartitionView, Queries, unreadable};
 
 /// Devices that are put in order, at most, for each row that a page may look at: it costs less than
 /// a fifth of that. Of a fleet in which more are meant, a page finds its share among its rows.
@@ -32,7 +32,7 @@ impl Queries {
         (filter, refused): (&DeviceFilter, Option<&RefusedDevices>),
         after: Option<&DeviceId>,
         limit: usize,
-    ) -> Result<Stretch<Device, DeviceId>, Problem> {
+    ) -> Result<BoundedPage<Device, DeviceId>, Problem> {
         let mut ids = self.engine.fleet().device_ids(devices);
         let prefix = filter.id_prefix.as_deref().unwrap_or_default();
         ids.retain(|(id, _)| after.is_none_or(|after| after < id) && id.as_str().starts_with(prefix));
@@ -58,7 +58,7 @@ impl Queries {
         }
         let goes_on = (more || left.len() > 0) && found.len() < limit;
         let (next, cost) = (last.filter(|_| goes_on), if read_in_vain { looked_at } else { 0 });
-        Ok(Stretch { found, next, looked_at: read_in_vain.then_some(looked_at as u64), cost })
+        Ok(BoundedPage { found, next, looked_at: read_in_vain.then_some(looked_at as u64), cost })
     }
 
     /// A device that the index has, unless it is another one by now, or matches no longer.

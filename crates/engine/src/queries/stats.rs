@@ -9,7 +9,7 @@ use fleet::selection::{Requirement, SelectionKey, Test};
 use records::{
     CommandStatus, CountedOf, CountsKey, DeviceSlot, EventKind, Happening, Metric, TimelineEntryKey,
 };
-use store::{Page, View, Whose};
+use store::{FeedFilter, Page, View};
 
 use super::{Queries, unreadable};
 
@@ -196,7 +196,7 @@ impl Queries {
         add: &mut dyn FnMut(Timestamp, u64),
     ) -> Result<(), Problem> {
         let (view, profile) = self.known_device(device)?;
-        let whose = Whose { device: Some(profile.slot), client: None };
+        let whose = FeedFilter { device: Some(profile.slot), client: None };
         let span = query.history();
         match query.metric {
             Metric::Reports => {
@@ -219,7 +219,7 @@ impl Queries {
 
 fn each_event(
     view: &dyn View,
-    whose: Whose,
+    whose: FeedFilter,
     kind: EventKind,
     span: (Timestamp, Timestamp),
     add: &mut dyn FnMut(Timestamp, u64),

@@ -20,7 +20,7 @@ use super::{
 use crate::Engine;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::kernel::reply::Reply;
-use crate::queries::Stretch;
+use crate::queries::BoundedPage;
 
 /// The calls about queues. Cheap to clone.
 ///
@@ -203,7 +203,7 @@ impl Queues {
         state: Option<JobState>,
         after: Option<JobId>,
         (limit, cost_max): (usize, usize),
-    ) -> Result<Stretch<JobView, JobId>, Problem> {
+    ) -> Result<BoundedPage<JobView, JobId>, Problem> {
         let stats = self.stats(queue).await?;
         // Time may have made ready what was scheduled when it was counted.
         let most = match state {
@@ -211,7 +211,7 @@ impl Queues {
             Some(JobState::Scheduled | JobState::Ready) => stats.scheduled + stats.ready,
             Some(JobState::Reserved) => stats.reserved,
         };
-        let Some(key) = stats.key.filter(|_| most > 0) else { return Ok(Stretch::default()) };
+        let Some(key) = stats.key.filter(|_| most > 0) else { return Ok(BoundedPage::default()) };
         let partition = queue.partition(self.engine.store().partitions());
         super::partition::listed(&self.engine, (partition, key), state, after, (limit, cost_max))
     }

@@ -65,7 +65,7 @@ impl MachineContext for QueueContext {
             E::Respawned(reply, answer) => reply.send(answer),
             E::DeadDeleted(reply, count) => reply.send(count),
             E::Locked(reply, answer) => reply.send(answer),
-            E::LockShown(reply, shown) => reply.send(*shown),
+            E::LockStatus(reply, shown) => reply.send(*shown),
             E::LocksListed(reply, held) => reply.send(held),
             E::Control(partition, queue, control) => {
                 self.controls.put(partition, queue, control.map(|control| *control));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
-use coordination::{LockGrant, LockShown};
+use coordination::{LockGrant, LockStatus};
 use records::WorkerControl;
 
 use super::consuming::Leases;
@@ -48,9 +48,9 @@ pub enum QueueEffect {
     /// Somebody holds a lock, or not.
     Locked(Reply<Answered<LockGrant>>, Answered<LockGrant>),
     /// A lock as it stands.
-    LockShown(Reply<LockShown>, Box<LockShown>),
+    LockStatus(Reply<LockStatus>, Box<LockStatus>),
     /// Locks that are held.
-    LocksListed(Reply<Vec<LockShown>>, Vec<LockShown>),
+    LocksListed(Reply<Vec<LockStatus>>, Vec<LockStatus>),
     /// The workers of a queue are told something else.
     Control(PartitionId, QueueName, Option<Box<WorkerControl>>),
     /// A queue is in another condition.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::limits::{LOCK_OWNER_BYTES_MAX, LOCK_TTL_DEFAULT, LOCK_TTL_MAX, LOCK_WAIT_MAX};
 use base::{Problem, Timestamp, random};
 use compact_str::CompactString;
-use coordination::{CoordinationName, LockAsked, LockGrant, LockRefused, LockShown};
+use coordination::{CoordinationName, LockGrant, LockRefused, LockRequest, LockStatus};
 use tokio::sync::mpsc;
 
 use super::{QueueInput, Queues};
@@ -21,7 +21,7 @@ const LISTED_AT_A_TIME: usize = 1_000;
 #[derive(Debug)]
 pub enum LockCall {
     /// Hold it, or wait for it.
-    Acquire(LockAsked, Reply<Answered<LockGrant>>),
+    Acquire(LockRequest, Reply<Answered<LockGrant>>),
     /// Have it end at another time.
     Extend {
         /// The lock.
@@ -45,9 +45,9 @@ pub enum LockCall {
     /// The caller with this ticket has gone without its answer.
     Leave(CoordinationName, u64),
     /// Show it.
-    Show(CoordinationName, Reply<LockShown>),
+    Show(CoordinationName, Reply<LockStatus>),
     /// Locks that are held, in order of name, behind this one; at most so many.
-    List(Option<CoordinationName>, usize, Reply<Vec<LockShown>>),
+    List(Option<CoordinationName>, usize, Reply<Vec<LockStatus>>),
 }
 
 /// Who wants to hold a lock, and how long. `Default` is an owner that is made, for 10 s, at once or
@@ -96,7 +96,7 @@ impl Locks {
         let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
         let partition = self.partition(name);
         let stay = LockStay(Some((partition.inbox.downgrade(), name.clone(), ticket)));
-        let asked = LockAsked { name: name.clone(), owner, ttl, until, ticket };
+        let asked = LockRequest { name: name.clone(), owner, ttl, until, ticket };
         let answer = partition.ask(|reply| QueueInput::Lock(LockCall::Acquire(asked, reply))).await?;
         stay.answered();
         answer
@@ -131,7 +131,7 @@ impl Locks {
     ///
     /// # Errors
     /// 503 only.
-    pub async fn show(&self, name: &CoordinationName) -> Result<LockShown, Problem> {
+    pub async fn show(&self, name: &CoordinationName) -> Result<LockStatus, Problem> {
         let name = name.clone();
         let partition = self.partition(&name);
         Ok(partition.ask(|reply| QueueInput::Lock(LockCall::Show(name, reply))).await?)
@@ -146,7 +146,7 @@ impl Locks {
         namespace: Option<&str>,
         after: Option<&CoordinationName>,
         limit: usize,
-    ) -> Result<Vec<LockShown>, Problem> {
+    ) -> Result<Vec<LockStatus>, Problem> {
         let (mut all, limit) = (Vec::new(), limit.min(LISTED_AT_A_TIME));
         let begin = namespace.map(CoordinationName::before_all_of);
         let after = after.max(begin.as_ref());
@@ -155,7 +155,7 @@ impl Locks {
             let list = |reply| QueueInput::Lock(LockCall::List(after, limit, reply));
             all.extend(partition.ask(list).await?);
         }
-        all.retain(|lock: &LockShown| namespace.is_none_or(|namespace| lock.name.namespace() == namespace));
+        all.retain(|lock: &LockStatus| namespace.is_none_or(|namespace| lock.name.namespace() == namespace));
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all.truncate(limit);
         Ok(all)

@@ -8,13 +8,13 @@ use records::{Batch, Client, NoticeKind, PeerNode, PortalToken, TokenDigest};
 
 use crate::Directory;
 use crate::followers::Followers;
-use crate::followers::registry::RegistryNews;
+use crate::followers::registry::RegistryUpdate;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::reply::{Answered, Reply};
 use crate::metrics::BatchMetrics;
 use crate::nodes::KnownNodes;
 use crate::notices::NoticeDue;
-use crate::notices::links::NoticeLinks;
+use crate::notices::links::{NoticeGivenUp, NoticeLinks};
 use crate::operations::{OperationChanges, OperationEffect};
 use crate::portals::OpenPortals;
 use crate::rollouts::RolloutEffect;
@@ -42,7 +42,7 @@ pub enum RegistryEffect {
     /// Nothing is told of a subject: there are too many.
     NoticeLeftOut,
     /// A client is not told of a notice any more.
-    NoticeGivenUp,
+    NoticeGivenUp(Box<NoticeGivenUp>),
     /// Notices are due to clients.
     NoticesDue,
     /// Notices may be posted to clients.
@@ -109,7 +109,7 @@ impl RegistryContext {
 
 impl MachineContext for RegistryContext {
     type Effect = RegistryEffect;
-    type News = RegistryNews;
+    type News = RegistryUpdate;
 
     fn release(&self, effect: RegistryEffect) {
         match effect {
@@ -122,7 +122,10 @@ impl MachineContext for RegistryContext {
             RegistryEffect::Kept(reply) => reply.send(()),
             RegistryEffect::Noticed(kind) => self.notices.noticed(kind),
             RegistryEffect::NoticeLeftOut => self.notices.left_out(),
-            RegistryEffect::NoticeGivenUp => self.notices.given_up(),
+            RegistryEffect::NoticeGivenUp(given_up) => {
+                let client = self.directory.get(given_up.client);
+                self.notices.given_up(&given_up, client.as_ref().map(|client| &client.id));
+            }
             RegistryEffect::NoticesDue => self.notices.mark_due(),
             RegistryEffect::NoticesLeased(reply, due) => reply.send(due),
             RegistryEffect::Portal(reply, answer) => reply.send(answer.map(|token| *token)),
@@ -136,13 +139,13 @@ impl MachineContext for RegistryContext {
         }
     }
 
-    fn batch_made(&self, _: PartitionId, batch: &Batch) -> Option<RegistryNews> {
+    fn batch_made(&self, _: PartitionId, batch: &Batch) -> Option<RegistryUpdate> {
         self.metrics.batch();
         self.followers.registry_news(batch)
     }
 
-    fn batch_durable(&self, _: Timestamp, news: Option<&RegistryNews>) {
-        self.followers.registry_changed(news.copied().unwrap_or(RegistryNews::ANY));
+    fn batch_durable(&self, _: Timestamp, news: Option<&RegistryUpdate>) {
+        self.followers.registry_changed(news.copied().unwrap_or(RegistryUpdate::ANY));
     }
 }
 

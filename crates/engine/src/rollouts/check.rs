@@ -7,15 +7,14 @@ use base::{DeviceId, Problem};
 use records::{RolloutCommand, RolloutStage, RolloutWindow, RolloutWork};
 use rollouts::MEMBERS_MAX;
 
-use super::{NewRollout, ROLLOUT_ID_CHARS_MAX};
+use super::NewRollout;
+use crate::chosen_id::{check_chosen_id, shown};
 use crate::{NewCommand, calendar};
 
 /// Devices that a rollout names at most.
 const DEVICES_MAX: usize = 1_000_000;
 /// Stages of a rollout.
 const STAGES_MAX: usize = 100;
-/// Characters that a refusal shows of an id.
-const SHOWN_CHARS_MAX: usize = 80;
 
 impl NewRollout {
     /// Whether all of its members, as far as they are known, are few enough. `registered` is how
@@ -97,15 +96,7 @@ fn check_window(window: &RolloutWindow) -> Result<(), Problem> {
 /// # Errors
 /// `invalid_id`.
 pub fn check_rollout_id(id: &str) -> Result<(), Problem> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if (1..=ROLLOUT_ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(plain) {
-        return Ok(());
-    }
-    let detail = format!(
-        "{} is no rollout's id, which has 1 to {ROLLOUT_ID_CHARS_MAX} letters, digits, '-' and '_'",
-        shown(id)
-    );
-    Err(Problem::not_allowed("invalid_id", detail))
+    check_chosen_id("rollout", id)
 }
 
 /// The devices that a rollout names.
@@ -155,13 +146,6 @@ impl From<NewCommand> for RolloutCommand {
             priority: command.priority,
             notify: command.notify,
         }
-    }
-}
-
-fn shown(id: &str) -> String {
-    match id.char_indices().nth(SHOWN_CHARS_MAX) {
-        Some((end, _)) => format!("{:?}...", &id[..end]),
-        None => format!("{id:?}"),
     }
 }
 

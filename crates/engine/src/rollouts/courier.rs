@@ -12,11 +12,12 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::links::{DeviceLook, Hints, OrderKind, RolloutLinks, Search, TurnOrder, TurnReport};
-use super::search::{partition_of, search};
-use super::{RolloutInput, RolloutNews};
+use super::links::{DeviceLook, Hints, OrderReport, RolloutLinks, Search, TurnOrder};
+use super::search::search;
+use super::{RolloutInput, RolloutUpdate};
 use crate::context::EngineContext;
-use crate::devices::input::Input;
+use crate::device_orders::{OrderKind, partition_of};
+use crate::devices::input::DeviceInput;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
@@ -35,7 +36,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 pub(crate) struct Courier {
     pub(crate) context: EngineContext,
     pub(crate) registry: mpsc::Sender<RegistryInput>,
-    pub(crate) partitions: Vec<mpsc::Sender<Input>>,
+    pub(crate) partitions: Vec<mpsc::Sender<DeviceInput>>,
 }
 
 impl Courier {
@@ -94,13 +95,13 @@ impl Courier {
     ) -> Result<(), NotAccepting> {
         let Some(inbox) = self.partitions.get(usize::from(partition.0)) else { return Ok(()) };
         for orders in inputs {
-            let (reply, answer) = Reply::<Vec<TurnReport>>::new();
+            let (reply, answer) = Reply::<Vec<OrderReport>>::new();
             inbox
-                .send(Input::RolloutOrders { orders: orders.clone(), reply })
+                .send(DeviceInput::RolloutOrders { orders: orders.clone(), reply })
                 .await
                 .map_err(|_| NotAccepting)?;
             match answer.await {
-                Ok(reports) => self.tell(RolloutNews::Reported(reports)).await?,
+                Ok(reports) => self.tell(RolloutUpdate::Reported(reports)).await?,
                 Err(_) => {
                     // Whether it was done is not known.
                     sleep(AGAIN_AFTER).await;
@@ -111,7 +112,7 @@ impl Courier {
         Ok(())
     }
 
-    async fn tell(&self, news: RolloutNews) -> Result<(), NotAccepting> {
+    async fn tell(&self, news: RolloutUpdate) -> Result<(), NotAccepting> {
         let (reply, told) = Reply::new();
         let input = RegistryInput::Rollouts(RolloutInput::News(news, reply));
         self.registry.send(input).await.map_err(|_| NotAccepting)?;
@@ -125,7 +126,7 @@ impl Courier {
 #[derive(Debug, Default)]
 pub struct RolloutMessages {
     /// Inputs to the registry.
-    pub to_registry: Vec<RolloutNews>,
+    pub to_registry: Vec<RolloutUpdate>,
     /// The orders of each input to a partition of devices, in order.
     pub to_partitions: BTreeMap<PartitionId, Vec<Vec<TurnOrder>>>,
 }
@@ -153,19 +154,19 @@ impl EngineContext {
 
     /// What partitions of devices had to say since this was last asked, for the registry.
     #[must_use]
-    pub(crate) fn take_rollout_news(&self) -> Vec<RolloutNews> {
+    pub(crate) fn take_rollout_news(&self) -> Vec<RolloutUpdate> {
         let Some(hints) = self.rollouts.take_hints() else { return Vec::new() };
         let Hints { moves, looks, ask_again, look_again } = hints;
         let mut news = Vec::new();
-        news.extend(ask_again.then_some(RolloutNews::AskAgain));
-        news.extend(look_again.then_some(RolloutNews::LookAgain));
+        news.extend(ask_again.then_some(RolloutUpdate::AskAgain));
+        news.extend(look_again.then_some(RolloutUpdate::LookAgain));
         // In the same order each time: what a run of the simulation does depends on it.
         let mut moves: Vec<_> = moves.into_values().collect();
         moves.sort_unstable_by(|one, other| one.place.cmp(&other.place));
-        news.extend(moves.chunks(NEWS_PER_INPUT).map(|moves| RolloutNews::Moved(moves.to_vec())));
+        news.extend(moves.chunks(NEWS_PER_INPUT).map(|moves| RolloutUpdate::Moved(moves.to_vec())));
         let mut looks: Vec<_> = looks.into_iter().collect();
         looks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        news.extend(looks.chunks(NEWS_PER_INPUT).map(|looks| RolloutNews::Looks(looks.to_vec())));
+        news.extend(looks.chunks(NEWS_PER_INPUT).map(|looks| RolloutUpdate::Looks(looks.to_vec())));
         news
     }
 
@@ -185,7 +186,7 @@ impl EngineContext {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn search_for_rollout(&self, wanted: Search) -> Result<RolloutNews, StoreError> {
+    pub fn search_for_rollout(&self, wanted: Search) -> Result<RolloutUpdate, StoreError> {
         search(self, wanted)
     }
 

@@ -13,11 +13,13 @@ use records::{CommandStatus, MemberPlace, Rollout, RolloutCursor};
 use tokio::sync::Notify;
 
 use super::changes::ChangedRollouts;
+use super::per_members;
+use crate::device_orders::OrderKind;
 use crate::kernel::hashed::HashMap;
 
 /// Hints of one kind that wait at most; with more of them everything is looked at.
 const HINTS_MAX: usize = 1 << 16;
-/// Devices of one [`Search::Among`].
+/// Devices of one [`Search::Among`], of a rollout that has one entry.
 const AMONG_PER_SEARCH: usize = 1_000;
 
 /// What a device's partition is to do for a rollout.
@@ -37,20 +39,9 @@ pub struct TurnOrder {
     pub what: OrderKind,
 }
 
-/// What is to be done for a device's turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderKind {
-    /// Give the device its command.
-    Give,
-    /// The same, unless it was done before.
-    Ensure,
-    /// Call the command off, unless it went out.
-    TakeBack,
-}
-
 /// What became of an order.
 #[derive(Clone, Debug)]
-pub struct TurnReport {
+pub struct OrderReport {
     /// The device.
     pub place: MemberPlace,
     /// Its turn.
@@ -168,7 +159,7 @@ impl Searches {
         for (rollout, devices) in self.among.into_values() {
             let devices: Vec<DeviceId> = devices.into_iter().collect();
             let among = |devices: &[DeviceId]| Search::Among(Arc::clone(&rollout), devices.to_vec());
-            searches.extend(devices.chunks(AMONG_PER_SEARCH).map(among));
+            searches.extend(devices.chunks(per_members(AMONG_PER_SEARCH, &rollout.work)).map(among));
         }
         searches
     }
@@ -272,7 +263,7 @@ pub type FoundDevice = (DeviceId, Option<Box<str>>);
 
 #[cfg(test)]
 mod tests {
-    use records::RolloutWork;
+    use records::{RolloutEntry, RolloutWork};
 
     use super::*;
 
@@ -302,6 +293,20 @@ mod tests {
         }
         assert_eq!(taken(&links), [(1, 2), (2, 1)]);
         assert_eq!(taken(&links), []);
+    }
+
+    #[test]
+    fn a_search_finds_no_more_members_than_one_input_may_bring() {
+        const ENTRIES: usize = 300;
+        let links = RolloutLinks::default();
+        let work = RolloutWork::Entries(vec![RolloutEntry { key: "mode".into(), value: None }; ENTRIES]);
+        let rollout = Arc::new(Rollout::of("1", Incarnation(1), work));
+        for number in 0..20 {
+            links.search(Search::Among(Arc::clone(&rollout), vec![device(number)]));
+        }
+        let taken = taken(&links);
+        assert!(taken.iter().all(|(_, devices)| devices * ENTRIES <= AMONG_PER_SEARCH), "{taken:?}");
+        assert_eq!(taken.iter().map(|(_, devices)| devices).sum::<usize>(), 20);
     }
 
     #[test]

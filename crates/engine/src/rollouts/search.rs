@@ -1,15 +1,16 @@
 //! What is looked for outside of the registry's machine: devices that a rollout means, and those
 //! whose turn may come. A search reads a bounded stretch, and says where to go on.
 
-use base::{DeviceId, PartitionId, hash};
+use base::{DeviceId, PartitionId};
 use fleet::Selection;
 use fleet::index::DeviceSet;
 use records::{DevicePlace, DeviceProfile, MemberPlace, MemberStatus, Rollout, RolloutCursor};
-use store::StoreError;
+use store::{StoreError, View};
 
 use super::links::{FoundDevice, Search};
-use super::{RolloutNews, entries, needs_reach};
+use super::{NAMED_PER_RECORD, RolloutUpdate, entries, needs_reach, per_members};
 use crate::context::EngineContext;
+use crate::device_orders::partition_of;
 
 /// Devices that a search looks at, at a time.
 const SEARCHED: usize = 1_000;
@@ -23,24 +24,24 @@ const CANDIDATES_FOUND: usize = 512;
 const ZONE_LABEL: &str = "tz";
 
 /// Looks for something.
-pub(super) fn search(context: &EngineContext, search: Search) -> Result<RolloutNews, StoreError> {
+pub(super) fn search(context: &EngineContext, search: Search) -> Result<RolloutUpdate, StoreError> {
     match search {
         Search::Devices(rollout, cursor) => match selection(&rollout) {
             Some(selection) => devices(context, &rollout, &selection, cursor),
-            None => Ok(RolloutNews::Unreadable(rollout.incarnation)),
+            None => Ok(RolloutUpdate::Unreadable(rollout.incarnation)),
         },
         Search::Among(rollout, ids) => match selection(&rollout) {
             Some(selection) => {
                 let found = among(context, &selection, &ids)?;
-                Ok(RolloutNews::Joined(rollout.incarnation, found))
+                Ok(RolloutUpdate::Joined(rollout.incarnation, found))
             }
-            None => Ok(RolloutNews::Unreadable(rollout.incarnation)),
+            None => Ok(RolloutUpdate::Unreadable(rollout.incarnation)),
         },
         Search::Candidates(rollout, after, boundary) => candidates(context, &rollout, after, boundary),
         Search::Boundary(rollout, stage, devices) => {
             let view = context.kernel.store.view(PartitionId::REGISTRY)?;
             let rank = view.rollout_rank(rollout.incarnation, devices.saturating_sub(1))?;
-            Ok(RolloutNews::Boundary(rollout.incarnation, stage, rank))
+            Ok(RolloutUpdate::Boundary(rollout.incarnation, stage, rank))
         }
     }
 }
@@ -64,13 +65,17 @@ fn devices(
     rollout: &Rollout,
     selection: &Selection,
     cursor: RolloutCursor,
-) -> Result<RolloutNews, StoreError> {
+) -> Result<RolloutUpdate, StoreError> {
     let (found, next) = match &cursor {
         RolloutCursor::Named(number) => {
             let view = context.kernel.store.view(PartitionId::REGISTRY)?;
             match view.rollout_devices(rollout.incarnation, *number)? {
                 Some(named) => {
-                    (among(context, selection, &named.devices)?, Some(RolloutCursor::Named(number + 1)))
+                    let found = among(context, selection, &named.devices)?;
+                    let limit = per_members(NAMED_PER_RECORD, &rollout.work);
+                    let (found, is_more) = not_yet_members(&*view, rollout, found, limit)?;
+                    let next = if is_more { *number } else { number + 1 };
+                    (found, Some(RolloutCursor::Named(next)))
                 }
                 None => (Vec::new(), None),
             }
@@ -81,7 +86,7 @@ fn devices(
                 (Vec::new(), None)
             } else {
                 // Each device is as many rows as there are entries.
-                let limit = (SEARCHED / entries(rollout).max(1) as usize).max(1);
+                let limit = per_members(SEARCHED, &rollout.work);
                 let (found, last) = of_partition(context, selection, (partition, after.as_ref()), limit)?;
                 let next = match last {
                     Some(last) => RolloutCursor::Partition(*index, Some(last)),
@@ -91,7 +96,31 @@ fn devices(
             }
         }
     };
-    Ok(RolloutNews::Found(rollout.incarnation, cursor, found, next))
+    Ok(RolloutUpdate::Found(rollout.incarnation, cursor, found, next))
+}
+
+/// Those that the rollout does not have yet, at most `limit`, and whether there are more. Records
+/// of earlier versions name more devices than one batch takes.
+fn not_yet_members(
+    view: &dyn View,
+    rollout: &Rollout,
+    found: Vec<FoundDevice>,
+    limit: usize,
+) -> Result<(Vec<FoundDevice>, bool), StoreError> {
+    if found.len() <= limit {
+        return Ok((found, false));
+    }
+    let last = entries(rollout).saturating_sub(1);
+    let mut missing = Vec::new();
+    for device in found {
+        let place = MemberPlace::of(rollout.incarnation, &device.0, last);
+        if view.rollout_member(&place)?.is_none() {
+            missing.push(device);
+        }
+    }
+    let is_more = missing.len() > limit;
+    missing.truncate(limit);
+    Ok((missing, is_more))
 }
 
 /// The devices of a partition that are meant, behind one of them; at most `limit`. Behind which
@@ -150,7 +179,7 @@ fn candidates(
     rollout: &Rollout,
     mut after: Option<MemberPlace>,
     boundary: Option<u64>,
-) -> Result<RolloutNews, StoreError> {
+) -> Result<RolloutUpdate, StoreError> {
     let view = context.kernel.store.view(PartitionId::REGISTRY)?;
     let mut found = Vec::new();
     let mut looked_at = 0;
@@ -182,7 +211,7 @@ fn candidates(
             break after;
         }
     };
-    Ok(RolloutNews::Candidates(rollout.incarnation, found, next))
+    Ok(RolloutUpdate::Candidates(rollout.incarnation, found, next))
 }
 
 /// Whether a session covers the topic of a device's commands, as far as the listener has told.
@@ -193,8 +222,4 @@ fn can_be_reached(context: &EngineContext, id: &DeviceId) -> Result<bool, StoreE
         Ok::<_, StoreError>(profile.map(std::sync::Arc::new))
     };
     context.devices.sessions.can_be_reached(partition, id, profile)
-}
-
-pub(crate) fn partition_of(context: &EngineContext, id: &DeviceId) -> PartitionId {
-    hash::device_partition(id, context.kernel.store.partitions())
 }

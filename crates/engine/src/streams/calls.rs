@@ -24,8 +24,8 @@ use super::input::StreamsInput;
 use super::reading::{FoundStream, StreamReader};
 use super::tails::OpenTail;
 use super::{
-    BlockShown, HandlerKind, HandlerShown, HandlerState, OwnedMessage, StreamList, StreamName, StreamPage,
-    StreamRead, StreamShown,
+    BlockStatus, HandlerKind, HandlerState, HandlerStatus, OwnedMessage, StreamList, StreamName, StreamPage,
+    StreamRead, StreamStatus,
 };
 use crate::Engine;
 use crate::kernel::partition_handle::PartitionHandle;
@@ -115,7 +115,7 @@ impl Streams {
     ///
     /// # Errors
     /// 404 `unknown_stream`.
-    pub fn stream(&self, stream: &StreamName) -> Result<StreamShown, Problem> {
+    pub fn stream(&self, stream: &StreamName) -> Result<StreamStatus, Problem> {
         let found = self.reader().find(stream)?;
         let row = found.view.stream(found.stream).map_err(unreadable)?;
         let row = row.ok_or_else(|| super::machine::unknown_stream(stream))?;
@@ -126,7 +126,7 @@ impl Streams {
     ///
     /// # Errors
     /// 503 only.
-    pub fn list(&self, query: &StreamList) -> Result<Vec<StreamShown>, Problem> {
+    pub fn list(&self, query: &StreamList) -> Result<Vec<StreamStatus>, Problem> {
         let after = query.after.as_ref().map(|after| (after.namespace(), after.stream()));
         let mut all = Vec::new();
         for index in 0..self.engine.store().partitions() {
@@ -153,15 +153,15 @@ impl Streams {
         stream: &StreamName,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<BlockShown>, Problem> {
+    ) -> Result<Vec<BlockStatus>, Problem> {
         let found = self.reader().find(stream)?;
         let from = after.map_or(0, |after| after.saturating_add(1)).max(found.tail.first);
         let rows = found.view.stream_blocks(found.stream, from, limit).map_err(unreadable)?;
         let rows = rows.into_iter().filter(|block| after.is_none_or(|after| block.first > after));
         let context = &self.engine.context().streams;
         let in_tail = |last: u64| found.open.as_ref().is_some_and(|open| open.has_before(last));
-        let mut all: Vec<BlockShown> = rows
-            .map(|block| BlockShown {
+        let mut all: Vec<BlockStatus> = rows
+            .map(|block| BlockStatus {
                 first_id: block.first,
                 last_id: block.last,
                 bytes: block.bytes,
@@ -183,7 +183,7 @@ impl Streams {
     ///
     /// # Errors
     /// 404 `unknown_stream`.
-    pub fn handlers(&self, stream: &StreamName) -> Result<Vec<HandlerShown>, Problem> {
+    pub fn handlers(&self, stream: &StreamName) -> Result<Vec<HandlerStatus>, Problem> {
         let found = self.reader().find(stream)?;
         let row = found.view.stream(found.stream).map_err(unreadable)?;
         let settings = row.map(|row| row.settings).unwrap_or_default();
@@ -192,7 +192,7 @@ impl Streams {
         let handled = self.engine.context().streams.tails.handled.of(found.stream);
         let is_open = stands.is_some_and(|stands| stands.next > found.tail.first);
         let deletes = found.tail.blocks > 0 && !is_kept_for_ever;
-        let shown = |handler, name: Option<&str>, state, handled: Option<&HandledBlocks>| HandlerShown {
+        let shown = |handler, name: Option<&str>, state, handled: Option<&HandledBlocks>| HandlerStatus {
             handler,
             name: name.map(Box::from),
             state,
@@ -212,7 +212,7 @@ impl Streams {
         }
         all.push(shown(HandlerKind::Delete, None, waits(deletes), handled.deleted.as_ref()));
         let copies = self.copies(stream, None, COPIES_PER_STREAM_MAX)?;
-        all.extend(copies.into_iter().map(HandlerShown::from));
+        all.extend(copies.into_iter().map(HandlerStatus::from));
         Ok(all)
     }
 
@@ -286,7 +286,7 @@ impl Streams {
         Err(Problem::not_allowed("unknown_storage", detail))
     }
 
-    fn shown(&self, row: &Stream) -> Result<StreamShown, Problem> {
+    fn shown(&self, row: &Stream) -> Result<StreamStatus, Problem> {
         let name = StreamName::unchecked(&row.namespace, &row.name);
         let found = self.reader().find(&name)?;
         if found.stream != row.incarnation {
@@ -296,7 +296,7 @@ impl Streams {
         let (messages, bytes) = stands.as_ref().map_or((0, 0), |stands| stands.unsaved);
         let tail = found.tail;
         let has_open = tail.messages + messages > tail.block_messages;
-        Ok(StreamShown {
+        Ok(StreamStatus {
             name,
             first_id: tail.first.min(found.next),
             last_id: found.next.max(1) - 1,
@@ -310,7 +310,7 @@ impl Streams {
     }
 
     /// What is in no stored block, shown as one that is open.
-    fn unstored(&self, found: &FoundStream) -> Result<Option<BlockShown>, Problem> {
+    fn unstored(&self, found: &FoundStream) -> Result<Option<BlockStatus>, Problem> {
         let stands = found.open.as_deref().map(OpenTail::stands);
         let (messages, bytes) = stands.as_ref().map_or((0, 0), |stands| stands.unsaved);
         let (view, stream) = (&found.view, found.stream);
@@ -319,7 +319,7 @@ impl Streams {
         let in_memory = found.open.as_ref().map(|open| open.read(found.tail.next, 1).chunks);
         let first_unsaved = in_memory.iter().flatten().next().map(|chunk| (chunk.first, chunk.at));
         let first = durable.first().map(|chunk| (chunk.first, chunk.at)).or(first_unsaved);
-        Ok(first.map(|(first_id, created_at)| BlockShown {
+        Ok(first.map(|(first_id, created_at)| BlockStatus {
             first_id,
             last_id: found.next - 1,
             bytes: found.tail.bytes.saturating_sub(found.tail.block_bytes) + bytes,

@@ -107,7 +107,7 @@ pub struct CopyStatus {
 
 /// How a copy stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyShown {
+pub struct CopyReport {
     /// As it is stored.
     pub row: StreamCopy,
     /// In a word.
@@ -153,7 +153,7 @@ impl CopyState {
 
 /// On which nodes a message is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReceiptShown {
+pub struct ReceiptStatus {
     /// The message.
     pub id: u64,
     /// What the nodes call themselves; this one first.

@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use records::StreamCopy;
 
-use super::copy::CopyShown;
+use super::copy::CopyReport;
 use super::{CopyKey, CopyState};
 use crate::Engine;
 
@@ -20,7 +20,7 @@ pub(crate) struct CopyCollector {
 }
 
 /// How a copy stands: its name, what it is, and how it is read.
-type CopyGauge = (&'static str, &'static str, fn(&CopyShown, base::Timestamp) -> f64);
+type CopyGauge = (&'static str, &'static str, fn(&CopyReport, base::Timestamp) -> f64);
 /// The same of what went by it.
 type CopyCounter = (&'static str, &'static str, fn(&StreamCopy) -> u64);
 
@@ -90,7 +90,7 @@ fn labels(copy: &CopyKey) -> [(&'static str, String); 3] {
 impl CopyCollector {
     /// All of them: there are no more than [`COPIES_MAX`]. What cannot be read now is not shown; a
     /// store that fails says so elsewhere.
-    fn copies(&self) -> Vec<(CopyKey, CopyShown)> {
+    fn copies(&self) -> Vec<(CopyKey, CopyReport)> {
         let keys = self.engine.context().streams.copies.keys(COPIES_MAX);
         self.engine.streams().copies_by_key(keys)
     }

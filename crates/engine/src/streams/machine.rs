@@ -212,11 +212,12 @@ impl StreamPartition {
     /// Brings every stream that the step touched to where it is to be.
     fn finish(&mut self, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
         let mut touched = std::mem::take(&mut self.unfinished);
+        // A step that has only to finish what another left finishes one at least. A row of a large
+        // block and a large save are not in one batch.
+        let mut may_stop = touched.is_empty();
         loop {
             touched.append(&mut step.own.touched);
-            let Some(stream) = touched.pop_first() else { break };
-            self.finish_stream(stream, step)?;
-            if !touched.is_empty() && step.weigh() >= STEP_BYTES_MAX {
+            if may_stop && !touched.is_empty() && step.weigh() >= STEP_BYTES_MAX {
                 // What the step did to them is written with how far they have come.
                 for stream in &touched {
                     self.loaded.get_mut(stream).into_iter().for_each(|loaded| loaded.write_tail(step));
@@ -225,6 +226,9 @@ impl StreamPartition {
                 step.own.is_behind = true;
                 return Ok(());
             }
+            let Some(stream) = touched.pop_first() else { break };
+            self.finish_stream(stream, step)?;
+            may_stop = true;
         }
         self.save_under_pressure(step);
         self.evict(step);
@@ -386,12 +390,12 @@ impl Machine for StreamPartition {
         fetch: &dyn Fetch,
     ) -> Result<Step<StreamsEffect>, StoreError> {
         let mut step = StepContext::new(self.id, &self.head, moment, fetch, StreamsStepPart::default());
-        // At least one: whoever runs this has taken it from its inbox.
-        for input in inputs {
+        // What the step before has left comes first: with more, it would be one batch in the end.
+        // Otherwise at least one: whoever runs this has taken it from its inbox.
+        let mut takes_more = self.unfinished.is_empty() || self.is_closing;
+        while takes_more && let Some(input) = inputs.next() {
             self.apply(input, &mut step)?;
-            if !step.own.takes_more() || !step.has_room() {
-                break;
-            }
+            takes_more = step.own.takes_more() && step.has_room();
         }
         self.advance(&mut step)?;
         self.finish(&mut step)?;

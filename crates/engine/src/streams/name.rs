@@ -3,7 +3,7 @@
 use base::{PartitionId, Problem, hash};
 use compact_str::CompactString;
 
-use crate::queues::QueueName;
+use crate::name::QueueName;
 
 /// A stream, by its namespace and its name there: letters, digits, `-` and `_`, up to 255 each.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -46,7 +46,7 @@ pub struct StreamList {
 
 /// A stream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StreamShown {
+pub struct StreamStatus {
     /// Its name.
     pub name: StreamName,
     /// The id of the oldest message that is kept; of the next one where none is.
@@ -69,7 +69,7 @@ pub struct StreamShown {
 
 /// A block of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockShown {
+pub struct BlockStatus {
     /// The id of its first message.
     pub first_id: u64,
     /// The id of its last message.
@@ -142,7 +142,7 @@ impl HandlerState {
 
 /// A handler of a stream. What it did is counted since the start of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HandlerShown {
+pub struct HandlerStatus {
     /// What it does.
     pub handler: HandlerKind,
     /// Which of its kind.

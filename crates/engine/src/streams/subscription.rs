@@ -95,7 +95,7 @@ pub struct ReaderCommit {
 
 /// How a subscription stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubscriptionShown {
+pub struct SubscriptionStatus {
     /// Its name.
     pub name: Box<str>,
     /// Everything up to this message is read.
@@ -109,14 +109,14 @@ pub struct SubscriptionShown {
     /// The segments that it gives; all if there are none.
     pub segments: Vec<Box<str>>,
     /// Where it is pushed.
-    pub push: Option<SubscriptionPushShown>,
+    pub push: Option<PushStatus>,
     /// When it was made.
     pub created_at: Timestamp,
 }
 
 /// Where a subscription is pushed, and how that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubscriptionPushShown {
+pub struct PushStatus {
     /// The URL.
     pub url: Box<str>,
     /// Most messages of a post.

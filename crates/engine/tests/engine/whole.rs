@@ -277,6 +277,18 @@ async fn ends_that_are_lost_again_and_again_are_given_up() {
 }
 
 #[tokio::test]
+async fn leases_of_many_clients_come_in_the_order_in_which_they_were_wanted() {
+    let (rig, _acme) = Rig::linked().await;
+    let (partition, client) = rig.engine.due_lanes().take().await[0];
+    let mut wanted: Vec<_> = (0..150).map(|number| (Incarnation(1_000_000 + number), 1)).collect();
+    wanted[100].0 = client;
+    let leased = rig.engine.exchange(partition, Vec::new(), wanted).await;
+    let counts: Vec<usize> = leased.iter().map(Vec::len).collect();
+    let expect: Vec<usize> = (0..150).map(|place| usize::from(place == 100)).collect();
+    assert_eq!(counts, expect);
+}
+
+#[tokio::test]
 async fn a_change_is_leased_sent_and_remembered() {
     let (rig, acme) = Rig::linked().await;
     let lanes = rig.engine.due_lanes().take().await;

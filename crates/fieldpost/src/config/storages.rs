@@ -12,11 +12,14 @@ use super::shape::{Directory, Exposure, Shape, Word, text};
 
 /// Most storages: each has a worker.
 const STORAGES_MAX: usize = 16;
-const KIND: Word<KindWord> =
-    Word(&[("disk", KindWord::Disk), ("s3", KindWord::S3), ("postgres", KindWord::Postgres)]);
+const KIND: Word<StorageKindName> = Word(&[
+    ("disk", StorageKindName::Disk),
+    ("s3", StorageKindName::S3),
+    ("postgres", StorageKindName::Postgres),
+]);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KindWord {
+enum StorageKindName {
     Disk,
     S3,
     Postgres,
@@ -121,10 +124,10 @@ fn real_path(path: &Path) -> PathBuf {
     found.unwrap_or(whole)
 }
 
-fn read_kind(from: &mut Reader, entry: &mut Entry, kind: KindWord) -> Option<StorageEntryKind> {
+fn read_kind(from: &mut Reader, entry: &mut Entry, kind: StorageKindName) -> Option<StorageEntryKind> {
     match kind {
-        KindWord::Disk => entry.required(from, "path", &Directory).map(StorageEntryKind::Disk),
-        KindWord::S3 => {
+        StorageKindName::Disk => entry.required(from, "path", &Directory).map(StorageEntryKind::Disk),
+        StorageKindName::S3 => {
             let url = entry.required(from, "url", &PlainText);
             let access_key = entry.required(from, "access_key", &PlainText);
             let file = entry.required(from, "secret_key_file", &SecretFile);
@@ -144,7 +147,7 @@ fn read_kind(from: &mut Reader, entry: &mut Entry, kind: KindWord) -> Option<Sto
             }
             Some(StorageEntryKind::S3(settings, file))
         }
-        KindWord::Postgres => {
+        StorageKindName::Postgres => {
             let url = entry.required(from, "url", &PostgresUrl);
             let file = entry.optional(from, "password_file", &SecretFile);
             url.map(|url| StorageEntryKind::Postgres(HiddenUrl(url), file))

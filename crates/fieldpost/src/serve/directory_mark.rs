@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use base::machine::IDENTITY_FILES;
 use base::{hash, random};
 
 use super::Ended;
@@ -21,10 +22,6 @@ const FILE: &str = "mark";
 const FILE_NEW: &str = "mark.new";
 /// The first words of the file: to change what follows, raise the number.
 const FORMAT: &str = "fieldpost mark 1";
-/// What tells machines apart, where the system has it: disks are copied with the first file alone,
-/// or not even with that.
-const OF_MACHINE: [&str; 3] =
-    ["/etc/machine-id", "/proc/device-tree/serial-number", "/sys/class/dmi/id/product_uuid"];
 
 /// The mark of a data directory that is in use by this server alone.
 pub(super) fn read_or_draw(data_dir: &Path) -> Result<u64, Ended> {
@@ -76,7 +73,7 @@ fn place_of(data_dir: &Path, file: &Metadata) -> u64 {
     let mut bytes = file.ino().to_le_bytes().to_vec();
     bytes.extend_from_slice(&made_at.map_or(0, |at| at.as_nanos()).to_le_bytes());
     bytes.extend_from_slice(path.as_os_str().as_encoded_bytes());
-    for of_machine in OF_MACHINE {
+    for of_machine in IDENTITY_FILES {
         bytes.push(0);
         bytes.extend_from_slice(&fs::read(of_machine).unwrap_or_default());
     }

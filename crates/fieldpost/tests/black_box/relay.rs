@@ -26,10 +26,10 @@ async fn rows_become_jobs_and_messages_in_the_order_of_their_keys() {
     rig.relay(&[]).await;
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
     let numbers: Vec<Value> = (0..30).map(Value::from).collect();
-    assert_eq!(rig.payloads("shop/orders").await, numbers);
+    assert_eq!(rig.server.payloads("shop/orders").await, numbers);
     let job = &rig.server.get("/v1/queues/shop/mail/jobs").await["items"][0];
     assert_eq!((&job["group"], &job["payload"]), (&json!("k"), &json!(0)));
-    assert_eq!(rig.consumed("shop/mail").await, numbers);
+    assert_eq!(rig.server.consumed("shop/mail").await, numbers);
     let message = &rig.server.get("/v1/streams/shop/orders/messages?limit=1").await["items"][0];
     assert_eq!(message["segment"], "s");
     assert_eq!(message["external_id"].as_str().map(str::len), Some(36), "a uid: {message}");
@@ -53,12 +53,12 @@ async fn rows_behind_an_open_transaction_do_not_wait_and_it_is_not_passed_over()
         ids(&outbox_row("stream:shop/orders", None, &json!(number), None));
     }
     rig.until_messages("shop/orders", 5).await;
-    assert_eq!(rig.payloads("shop/orders").await, (0..5).map(Value::from).collect::<Vec<_>>());
+    assert_eq!(rig.server.payloads("shop/orders").await, (0..5).map(Value::from).collect::<Vec<_>>());
     early.roll_back();
     late.commit();
     rig.sql(&outbox_row("stream:shop/orders", Some("late"), &json!("behind"), None));
     rig.until_messages("shop/orders", 7).await;
-    assert_eq!(rig.payloads("shop/orders").await[5..], [json!("late"), json!("behind")]);
+    assert_eq!(rig.server.payloads("shop/orders").await[5..], [json!("late"), json!("behind")]);
 }
 
 #[tokio::test]

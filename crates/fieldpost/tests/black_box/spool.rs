@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 
 use rig::SpoolRig;
 
+use crate::wire;
+
 #[tokio::test]
 async fn what_is_accepted_while_the_server_is_away_arrives_in_order_once_it_is_back() {
     let mut rig = SpoolRig::start(&[]).await;
@@ -41,11 +43,11 @@ async fn what_is_accepted_while_the_server_is_away_arrives_in_order_once_it_is_b
         (&80.into(), &0.into(), &Value::Null)
     );
     assert_eq!((&state["bytes"], &state["oldest_at"]), (&0.into(), &Value::Null));
-    assert_eq!(rig.payloads("shop/orders").await, (0..20).map(Value::from).collect::<Vec<_>>());
+    assert_eq!(rig.server.payloads("shop/orders").await, (0..20).map(Value::from).collect::<Vec<_>>());
     let readings = rig.server.get("/v1/devices/a1/readings?order=asc").await;
-    let values = rig::each(&readings["items"], "data");
+    let values = rig::each_in(&readings["items"], "data");
     assert_eq!(values, (0..20).map(Value::from).collect::<Vec<_>>(), "{readings}");
-    let jobs = rig.consumed("shop/mail").await;
+    let jobs = rig.server.consumed("shop/mail").await;
     assert_eq!(
         jobs,
         (0..20).flat_map(|number| [number.into(), (100 + number).into()]).collect::<Vec<Value>>()
@@ -80,8 +82,26 @@ async fn the_bodies_of_the_server_are_taken() {
         );
     }
     rig.until(|state| state["forwarded"] == 4).await;
-    assert_eq!(rig.payloads("shop/orders").await.len(), 2);
+    assert_eq!(rig.server.payloads("shop/orders").await.len(), 2);
     assert_eq!(rig.server.get("/v1/devices/a2").await["state"]["value"], 2);
+}
+
+#[tokio::test]
+async fn a_foreign_page_hands_nothing_in() {
+    let rig = SpoolRig::start(&[]).await;
+    let address = rig.site.http.address().await;
+    for (host, origin, status) in [
+        ("localhost", "", 202),
+        ("evil.example", "", 403),
+        ("localhost", "\nOrigin: http://evil.example", 403),
+        ("localhost", "\nOrigin: null", 403),
+    ] {
+        let head = format!("POST /v1/streams/shop/orders/messages HTTP/1.1\nHost: {host}{origin}");
+        let answer = wire::send(address, &head, b"{\"payload\":1}").await;
+        assert_eq!(answer.status, status, "{head}: {answer:?}");
+        assert!(status == 202 || answer.text("code") == "foreign_origin", "{head}: {answer:?}");
+    }
+    rig.until(|state| state["forwarded"] == 1 && state["waiting"] == 0).await;
 }
 
 #[tokio::test]
@@ -94,7 +114,7 @@ async fn a_request_with_a_key_of_its_own_takes_effect_once() {
         assert_eq!((answer.status, answer.body.as_str()), (202, "{\"spooled\":2}"));
     }
     rig.until(|state| state["forwarded"] == 6).await;
-    assert_eq!(rig.consumed("shop/mail").await, [json!(1), json!(2)]);
+    assert_eq!(rig.server.consumed("shop/mail").await, [json!(1), json!(2)]);
 }
 
 #[tokio::test]

@@ -4,19 +4,8 @@
 //! It names no workload. Each implements [`workload::Workload`]; a [`pair::Pair`] of two is one
 //! too, and runs them in one process over one store.
 //!
-//! # To add a workload
-//! A folder beside `queues/`, named in `main.rs`:
-//! - `plan.rs`: what a seed decides of it, beside the [`machine::MachinePlan`]. Its numbers are
-//!   [knobs](shrinking::Knob), which a failing run turns down.
-//! - `world.rs`: who uses the server. It shares the [`machine::Machine`], has a [`port::Port`] for
-//!   each partition, and [calls](calls::Calls) with the answers that are
-//!   [expected](calls::Expectations). `world/workload.rs` implements the trait.
-//! - `model.rs`: the naive model, in a [`track::Track`] for each partition, so that it can go back.
-//! - `checkers.rs`: what is [stored](workload::Stored) against the model, and what must hold at
-//!   rest. `invariants.rs` names its promises, `fault_injection.rs` what may be broken on purpose.
-//! - `counts.rs`: what a run saw.
-//! - `seeds.rs`: its [runs](seeds::Runs), and the seeds that found something. `fault_tests.rs`
-//!   shows that its checkers bite.
+//! The section on `fieldpost` in ARCHITECTURE.md says which files a workload has, and how to add
+//! one.
 //!
 //! All chance comes from `machine.random`, all time from `machine.clock`; a run repeats to the last
 //! step.

@@ -16,6 +16,8 @@
 //!   back under the same owner, go before they are answered, and hold on for too long.
 //! - **Memory** is so small in some runs that most jobs are parked in the store;
 //!   `SIM_WITH="resident_max=6"` makes it so in any.
+//! - **Steps** do so little in runs with a crowd that they come to their limits: in one with few
+//!   jobs in memory, and in one with thousands of groups in many queues.
 //!
 //! # What is checked
 //! The [model] takes the same inputs in the same order, and every answer and every batch is held
@@ -23,6 +25,9 @@
 //! and at the end. A [history](checkers::history) of answers, which knows no rules but the
 //! promises, and no batch, looks for what contradicts them. [Another](checkers::locks) does so for
 //! locks: one holder at a time, and fences that rise whatever is killed.
+//!
+//! Each step is held against [its limits](world): what it did, what its batch weighs, and what it
+//! leaves in memory.
 //!
 //! What workers are told is durable, and holds no job back from who asks. At the end all faults
 //! stop, everything is consumed, and whatever was published and answered must be accounted for.

@@ -1,6 +1,7 @@
 //! The driver over the AMQP library: connects, declares, consumes, looks, settles. Decides nothing.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use base::Clock;
@@ -31,6 +32,7 @@ pub(super) struct Broker {
     connection: Arc<Connection>,
     channel: Channel,
     queue: ShortString,
+    peer: Option<SocketAddr>,
 }
 
 impl Broker {
@@ -57,7 +59,13 @@ impl Broker {
         );
         let deliveries = consuming.await?;
         greeting.is_over();
-        Ok((Self { connection, channel, queue }, deliveries, found))
+        let peer = greeting.peer();
+        Ok((Self { connection, channel, queue, peer }, deliveries, found))
+    }
+
+    /// The address that it is connected to, if the system tells it.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 
     /// Looks at the queue.
@@ -123,21 +131,32 @@ async fn declare(connection: &Connection, queue: &ShortString) -> lapin::Result<
 }
 
 /// The socket of a connection that RabbitMQ has not greeted yet: the library's thread would read
-/// from it for as long as the other side keeps it open.
+/// from it for as long as the other side keeps it open. Its address stays known.
 #[derive(Clone, Debug, Default)]
-struct Greeting(Arc<Mutex<Option<Socket>>>);
+struct Greeting {
+    socket: Arc<Mutex<Option<Socket>>>,
+    peer: Arc<OnceLock<SocketAddr>>,
+}
 
 impl Greeting {
     fn begins_on(&self, socket: Socket) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+        if let Some(peer) = socket.peer_addr().ok().and_then(|peer| peer.as_socket()) {
+            // Over one connection there is one.
+            let _first = self.peer.set(peer);
+        }
+        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        self.peer.get().copied()
     }
 
     fn is_over(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     fn hang_up(&self) {
-        if let Some(socket) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(socket) = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // An error means that it is closed already.
             let _closed = socket.shutdown(std::net::Shutdown::Both);
         }

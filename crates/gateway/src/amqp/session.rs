@@ -26,6 +26,7 @@ use super::in_flight::{Settled, UnsettledMessages};
 use super::limits::{MESSAGE_BYTES_MAX, SLICE_BYTES_MAX};
 use super::settlement::{Settlement, Tag, Unsent};
 use crate::decode::{self, Rules};
+use crate::metrics::Sender;
 
 /// A connection that consumes.
 pub(super) struct Session<'a> {
@@ -165,8 +166,10 @@ impl<'a> Session<'a> {
         let reports = &self.shared.metrics.reports;
         reports.accepted(accepted.into());
         for Rejection { device, problem, .. } in &rejected {
-            let from = device.as_ref().map_or("nobody that can be named", |device| device.as_str());
-            reports.refused(problem, from);
+            let (device, topic) = (device.as_ref(), Some(self.shared.source.queue.as_str()));
+            // Who published it, RabbitMQ does not tell.
+            let sender = Sender { device, topic, login: "", client: "", peer: self.broker.peer() };
+            reports.refused_from(problem, sender);
         }
         self.unsent.add(&tags, rejected.iter().map(|rejection| rejection.index));
     }

@@ -259,3 +259,38 @@ fn label(reason: Reason) -> HandshakeRefused {
         _ => "malformed",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A CONNECT of this version, with this keep-alive.
+    fn greeting(version: Version, keep_alive: u16) -> Hello {
+        let (level, properties): (u8, &[u8]) = match version {
+            Version::V311 => (4, b""),
+            Version::V5 => (5, b"\0"),
+        };
+        let name = &b"\0\x04MQTT"[..];
+        let body = [name, &[level, 0x02], &keep_alive.to_be_bytes(), properties, b"\0\x02me"].concat();
+        let bytes = [&[0x10, body.len() as u8], &body[..]].concat();
+        connect::read(wire::packet(&bytes, 1_000).expect("a header").expect("whole")).expect("right")
+    }
+
+    #[test]
+    fn nobody_goes_without_a_keep_alive() {
+        let limits = Limits::default();
+        let longest = limits.keep_alive_max.get();
+        for (version, asked, kept, told) in [
+            (Version::V311, 0, KEEP_ALIVE_OF_NONE_SECS, None),
+            (Version::V311, longest + 1, longest + 1, None),
+            (Version::V311, 60, 60, None),
+            (Version::V5, 0, longest, Some(longest)),
+            (Version::V5, longest + 1, longest, Some(longest)),
+            (Version::V5, 60, 60, None),
+        ] {
+            let mut hello = greeting(version, asked);
+            let terms = agree(&mut hello, false, &limits);
+            assert_eq!((hello.keep_alive, terms.keep_alive), (kept, told), "{version:?}, {asked} s");
+        }
+    }
+}

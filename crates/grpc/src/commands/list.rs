@@ -3,7 +3,7 @@
 use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, COMMAND_RESULT_BYTES_MAX};
 use base::{DeviceId, PartitionId, Problem, Timestamp};
 use bytes::Bytes;
-use engine::queries::{CommandFilter, FeedKey, Stretch};
+use engine::queries::{BoundedPage, CommandFilter, FeedKey};
 use engine::records::CommandKey;
 use engine::{Page, Queries};
 use prost::Message;
@@ -65,7 +65,7 @@ impl CommandPageRequest {
         let (wanted, mut commands, mut bytes) = (page.limit, Vec::new(), 0);
         let next_page = 'page: loop {
             page.limit = (wanted - commands.len()).min(READ_MAX);
-            let Stretch { found, next: stopped, .. } = queries.commands(&filter, page)?;
+            let BoundedPage { found, next: stopped, .. } = queries.commands(&filter, page)?;
             let has_ended = found.len() < page.limit && stopped.is_none();
             for (key, command) in found {
                 let command = shape::command(&command);

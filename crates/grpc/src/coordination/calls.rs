@@ -5,7 +5,7 @@ use base::Problem;
 use base::limits::CACHE_KEYS_PER_CALL_MAX;
 use bytes::Bytes;
 use compact_str::CompactString;
-use engine::coordination::{CachedValue, CoordinationName, LimitAsked, LimitKind, LockGrant};
+use engine::coordination::{CachedValue, CoordinationName, LimitKind, LimitRequest, LockGrant};
 use engine::queues::LockWanted;
 use engine::{Coordination, Engine, Locks};
 
@@ -91,7 +91,7 @@ impl CoordinationCalls {
             proto::LimitKind::Window => LimitKind::Window,
         };
         let (limit, cost) = (asked.limit, asked.cost.unwrap_or(1));
-        let asked = LimitAsked { limit, per: read_span("per", per)?, cost, kind };
+        let asked = LimitRequest { limit, per: read_span("per", per)?, cost, kind };
         let answer = self.shared.ask_limit(&name, &asked).await?;
         Ok(proto::AskLimitResponse {
             allowed: answer.allowed,

@@ -94,6 +94,17 @@ pub(super) fn read_call(given: i32) -> Result<RolloutCall, Problem> {
     }
 }
 
+/// The word for it in the log.
+pub(super) fn call_in_log(call: proto::RolloutCall) -> &'static str {
+    match call {
+        proto::RolloutCall::Unspecified => "unspecified",
+        proto::RolloutCall::Pause => "pause",
+        proto::RolloutCall::Resume => "resume",
+        proto::RolloutCall::Approve => "approve",
+        proto::RolloutCall::Cancel => "cancel",
+    }
+}
+
 fn unknown_word(field: &str, least: i32, most: i32, given: i32) -> Problem {
     Problem::not_allowed("unknown_word", format!("{field} must be {least} to {most}, not {given}"))
 }

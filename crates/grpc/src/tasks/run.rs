@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::{Incarnation, Problem};
 use bytes::Bytes;
-use engine::campaigns::TrackedTask;
+use engine::campaigns::{TASK_ID_PREFIX, TrackedTask};
 use engine::followers::{Followed, FollowedFeed, Follower};
 use engine::records::Pick;
 use engine::{Engine, Queries};
@@ -88,6 +88,11 @@ impl TaskRun {
     pub(super) fn holding(mut self, place: (Taken, Counted)) -> Self {
         self.place = Some(place);
         self
+    }
+
+    /// The id of the task, as it is shown.
+    pub(super) fn task_id(&self) -> String {
+        self.task.task.id.to_text(TASK_ID_PREFIX)
     }
 
     /// What the caller is told, until the task has ended or a refusal.

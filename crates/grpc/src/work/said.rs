@@ -14,6 +14,10 @@ use crate::proto::work_response::Refusal;
 use crate::time::read_span;
 use crate::{asked, jobs};
 
+/// What a message may say of jobs.
+const SAID_PER_MESSAGE_MAX: usize = 10 * JOBS_PER_CALL_MAX;
+/// Of a text that is no reservation, so much is sent back, in bytes.
+const ECHO_BYTES_MAX: usize = 256;
 /// Releases and extensions of one stream that are asked at a time: each is a question of its own.
 const SINGLES_AT_A_TIME: usize = 64;
 
@@ -53,9 +57,15 @@ impl Said {
     /// Gathers what a message says of jobs.
     ///
     /// # Errors
-    /// When it names a queue that is none of the stream's.
+    /// When it names a queue that is none of the stream's, or says too much.
     pub(super) fn gather(&mut self, message: WorkRequest, opened: &Opened) -> Result<(), Problem> {
         let WorkRequest { acks, releases, extensions, .. } = message;
+        let acked: usize = acks.iter().map(|acks| acks.reservations.len()).sum();
+        let said = acked + releases.len() + extensions.len();
+        if said > SAID_PER_MESSAGE_MAX {
+            let detail = format!("a message says at most {SAID_PER_MESSAGE_MAX} things of jobs, not {said}");
+            return Err(Problem::not_allowed("too_many_jobs", detail));
+        }
         for acks in acks {
             self.gather_acks(acks, opened)?;
         }
@@ -161,6 +171,7 @@ impl Single {
     }
 }
 
-fn refusal(reservation: String, problem: Problem) -> Refusal {
+fn refusal(mut reservation: String, problem: Problem) -> Refusal {
+    reservation.truncate(reservation.floor_char_boundary(ECHO_BYTES_MAX));
     Refusal { reservation, code: problem.code.to_owned(), detail: problem.detail }
 }

@@ -10,6 +10,8 @@ use engine::queues::{Consumed, FollowedControl, HandOver, Payload, Queues, Want}
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use net::memory_budget::Reservation;
+use prost::Message;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tonic::{Status, Streaming};
@@ -17,7 +19,9 @@ use tracing::debug;
 
 use super::Answer;
 use super::opened::Opened;
+use super::room::JobRoom;
 use super::said::{Said, Settled};
+use crate::answer_memory::SMALL_ANSWER_BYTES;
 use crate::coordination::control_shown;
 use crate::metrics::Metrics;
 use crate::proto::work_response::Refusal;
@@ -45,13 +49,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How long a worker may go on speaking once the server stops.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// The most that one question has leased, and what came of it.
-type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>);
+/// The most that one question has leased, what came of it, and the room that was waited for.
+type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>, Option<Reservation>);
 
 /// Drives a stream to its end.
 pub(super) async fn drive(
     queues: Queues,
     caller: &Admitted,
+    room: JobRoom,
     mut requests: Streaming<WorkRequest>,
     answers: mpsc::Sender<Result<Answer, Status>>,
     mut stop: Stop,
@@ -63,7 +68,7 @@ pub(super) async fn drive(
         () = stop.told() => return,
     };
     let ended = match first {
-        Ok(Some(first)) => match open(queues, caller, first, metrics) {
+        Ok(Some(first)) => match open(queues, caller, room, first, metrics) {
             Ok(mut work) => {
                 let ended = work.go_on(&mut requests, &answers, &mut stop).await;
                 work.settle_the_rest().await;
@@ -83,6 +88,7 @@ pub(super) async fn drive(
 fn open(
     queues: Queues,
     caller: &Admitted,
+    room: JobRoom,
     mut first: WorkRequest,
     metrics: Metrics,
 ) -> Result<Work, Problem> {
@@ -100,6 +106,8 @@ fn open(
         metrics,
         credits: 0,
         asked: 0,
+        jobs_max: JOBS_PER_CALL_MAX,
+        room,
         leasing: FuturesUnordered::new(),
         ready: VecDeque::new(),
         said: Said::default(),
@@ -123,6 +131,9 @@ struct Work {
     credits: u32,
     /// How many of them questions under way may use up.
     asked: u32,
+    /// How many jobs of the size of the last ones are an answer.
+    jobs_max: usize,
+    room: JobRoom,
     leasing: FuturesUnordered<BoxFuture<'static, Leased>>,
     ready: VecDeque<Answer>,
     said: Said,
@@ -184,6 +195,7 @@ impl Work {
                     self.news.acked += acked;
                     self.news.refused.extend(refused);
                 }
+                () = self.room.wait(), if self.room.is_waited_for() => {}
                 said = next_control(&mut self.control) => self.news.control = Some(said),
                 () = stop.told(), if self.ending.is_none() => self.stops(),
                 () = last_words(self.ending), if self.ending.is_some() => return Ok(()),
@@ -199,12 +211,15 @@ impl Work {
             && self.credits > self.asked
             && self.leasing.len() < LEASES_MAX
             && self.ready.len() < READY_MAX
+            && !self.room.is_waited_for()
         {
-            let max = ((self.credits - self.asked) as usize).min(JOBS_PER_CALL_MAX);
+            let max = ((self.credits - self.asked) as usize).min(self.jobs_max);
             self.asked += max as u32;
-            let (queues, opened) = (self.queues.clone(), self.opened.clone());
-            let want = Want { max, ttr: opened.ttr, wait: WAIT, process: None };
-            self.leasing.push(async move { (max, lease(&queues, &opened, want).await) }.boxed());
+            let (queues, opened, room) = (self.queues.clone(), self.opened.clone(), self.room.found());
+            // Who has what others wait for does not wait.
+            let wait = if room.is_some() { Duration::ZERO } else { WAIT };
+            let want = Want { max, ttr: opened.ttr, wait, process: None };
+            self.leasing.push(lease(queues, opened, want, room).boxed());
         }
         if !self.said.is_empty() && self.settling.len() < SETTLING_MAX {
             let said = std::mem::take(&mut self.said);
@@ -281,12 +296,18 @@ impl Work {
     fn gives_back(&mut self) {
         self.leasing.clear();
         self.ready.clear();
+        self.room.give_back();
     }
 
-    fn leased(&mut self, (max, leased): Leased) -> Result<(), Problem> {
+    /// Makes answers of jobs. Those for which there is no room go back, and come again when there
+    /// is some.
+    fn leased(&mut self, (max, leased, mut room): Leased) -> Result<(), Problem> {
         let (jobs, mut hand_over) = leased?;
         self.asked -= max as u32;
-        self.credits -= jobs.len() as u32;
+        if !jobs.is_empty() {
+            let bytes: usize = jobs.iter().map(size).sum();
+            self.jobs_max = (ANSWER_BYTES_MAX * jobs.len() / bytes.max(1)).clamp(1, JOBS_PER_CALL_MAX);
+        }
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
             let (mut piece, mut bytes) = (Vec::new(), 0);
@@ -297,32 +318,41 @@ impl Work {
             }
             // Each piece with its own leases: what was sent is the worker's, whatever becomes of
             // the others.
-            let hand_over = Some(hand_over.split_first(piece.len()));
-            let response = WorkResponse { jobs: piece, ..WorkResponse::default() };
-            self.ready.push_back(Answer { response, hand_over });
+            let (count, response) = (piece.len(), WorkResponse { jobs: piece, ..WorkResponse::default() });
+            let bytes = response.encoded_len();
+            let mut held = None;
+            if bytes > SMALL_ANSWER_BYTES {
+                held = room.take().or_else(|| self.room.try_take(bytes));
+                let Some(held) = &mut held else { return Ok(()) };
+                held.shrink(bytes);
+            }
+            self.credits -= count as u32;
+            let hand_over = Some(hand_over.split_first(count));
+            self.ready.push_back(Answer { response, hand_over, held });
         }
         Ok(())
     }
 
     fn next_answer(&mut self) -> Answer {
-        let (jobs, hand_over) = match self.ready.pop_front() {
-            Some(Answer { response, hand_over }) => (response.jobs, hand_over),
-            None => (Vec::new(), None),
+        let (jobs, hand_over, held) = match self.ready.pop_front() {
+            Some(Answer { response, hand_over, held }) => (response.jobs, hand_over, held),
+            None => (Vec::new(), None, None),
         };
-        Answer { response: self.news.tell(jobs), hand_over }
+        Answer { response: self.news.tell(jobs), hand_over, held }
     }
 }
 
 /// Leases jobs, and waits for some.
-async fn lease(queues: &Queues, opened: &Opened, want: Want) -> Result<(Vec<Consumed>, HandOver), Problem> {
+async fn lease(queues: Queues, opened: Opened, want: Want, mut room: Option<Reservation>) -> Leased {
     let began = Instant::now();
-    let leased = queues.consume(&opened.queues, want).await?;
-    if leased.0.is_empty() && began.elapsed() < PAUSE {
+    let leased = queues.consume(&opened.queues, want).await;
+    let is_empty = leased.as_ref().is_ok_and(|(jobs, _)| jobs.is_empty());
+    if is_empty && room.take().is_none() && began.elapsed() < PAUSE {
         // As many wait as may wait, or the server stops: asking again at once would only add to
         // that.
         sleep_until(began + PAUSE).await;
     }
-    Ok(leased)
+    (want.max, leased, room)
 }
 
 fn size(job: &Consumed) -> usize {

@@ -5,15 +5,17 @@
 //! confirm in any order; the lane settles in its own.
 
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::runtime::default_runtime;
-use lapin::tcp::OwnedTLSConfig;
+use lapin::tcp::RustlsConnector;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
-use lapin::{BasicProperties, Channel, Confirmation, ConnectionProperties, PublisherConfirm};
+use lapin::{AsyncTcpStream, BasicProperties, Channel, Confirmation, ConnectionProperties, PublisherConfirm};
 
 use super::lane::{Ending, Lane, Pause, rest};
 use super::{Plan, payload};
@@ -62,21 +64,30 @@ pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, in_flight: usize) ->
 
 async fn open(endpoint: &Endpoint) -> io::Result<(lapin::Connection, Channel)> {
     let _permit = permit_to_connect().await;
-    let uri = uri(endpoint).await;
-    let ca_pem = endpoint.access().tls.as_ref().and_then(|tls| tls.ca_pem.as_deref());
-    let tls = OwnedTLSConfig { identity: None, cert_chain: ca_pem.map(str::to_owned) };
+    let address = endpoint.address().await;
+    let tls = endpoint.access().tls.as_ref().map(|tls| RustlsConnector::from(Arc::clone(&tls.config)));
     let runtime = default_runtime().map_err(io::Error::other)?;
-    let properties = ConnectionProperties::default();
-    let connection = lapin::Connection::connect_uri_with_config(uri, properties, tls, runtime)
-        .await
-        .map_err(io::Error::other)?;
+    // The library's own way knows nothing of a certificate that is authority and server at once.
+    let connection = lapin::Connection::connector(
+        uri(endpoint, address),
+        runtime,
+        async move |uri: AMQPUri, runtime| -> lapin::Result<AsyncTcpStream<_>> {
+            let stream = AsyncTcpStream::connect(&runtime, address).await?;
+            match &tls {
+                Some(tls) => Ok(stream.into_rustls(tls, &uri.authority.host).await?),
+                None => Ok(stream),
+            }
+        },
+        ConnectionProperties::default(),
+    );
+    let connection = connection.await.map_err(io::Error::other)?;
     let channel = connection.create_channel().await.map_err(io::Error::other)?;
     channel.confirm_select(ConfirmSelectOptions::default()).await.map_err(io::Error::other)?;
     Ok((connection, channel))
 }
 
-async fn uri(endpoint: &Endpoint) -> AMQPUri {
-    let (address, access) = (endpoint.address().await, endpoint.access());
+fn uri(endpoint: &Endpoint, address: SocketAddr) -> AMQPUri {
+    let access = endpoint.access();
     let (username, password) = access
         .login
         .as_ref()

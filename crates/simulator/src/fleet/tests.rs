@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
@@ -199,25 +200,37 @@ async fn lines_are_settled_one_by_one() {
     assert!(outcome.sent.of(2).iter().all(|report| report.is_acknowledged()));
 }
 
+/// As `openssl req -x509` makes one: an authority and a server at once.
+const AUTHORITY: IsCa = IsCa::Ca(BasicConstraints::Unconstrained);
+
 /// A certificate for `localhost` in a file of its own, and an acceptor that shows it.
-fn encryption() -> (tempfile::NamedTempFile, TlsAcceptor) {
-    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+fn encryption(is_ca: IsCa) -> (tempfile::NamedTempFile, TlsAcceptor) {
+    let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+    params.is_ca = is_ca;
+    let signing_key = KeyPair::generate().expect("a key");
+    let cert = params.self_signed(&signing_key).expect("a certificate");
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    std::fs::write(file.path(), own.cert.pem()).expect("it can be written");
-    let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).expect("a key");
+    std::fs::write(file.path(), cert.pem()).expect("it can be written");
+    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).expect("a key");
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the versions are known")
         .with_no_client_auth()
-        .with_single_cert(vec![own.cert.der().clone()], key)
+        .with_single_cert(vec![cert.der().clone()], key)
         .expect("the key is the certificate's");
     (file, TlsAcceptor::from(Arc::new(config)))
 }
 
 #[tokio::test]
 async fn every_way_is_also_taken_under_tls() {
-    let (ca, acceptor) = encryption();
-    for (scheme, way) in [("mqtts", Way::LeanMqtt { in_flight: 8 }), ("https", Way::Http { lines: 10 })] {
+    let (mqtt, http) = (Way::LeanMqtt { in_flight: 8 }, Way::Http { lines: 10 });
+    for (scheme, way, is_ca) in [
+        ("mqtts", mqtt, IsCa::NoCa),
+        ("https", http, IsCa::NoCa),
+        ("mqtts", mqtt, AUTHORITY),
+        ("https", http, AUTHORITY),
+    ] {
+        let (ca, acceptor) = encryption(is_ca);
         let script = Arc::new(Script::default());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
@@ -251,7 +264,7 @@ async fn every_way_is_also_taken_under_tls() {
 
 #[tokio::test]
 async fn a_server_that_cannot_prove_who_it_is_gets_no_report() {
-    let ((_, acceptor), (other_ca, _)) = (encryption(), encryption());
+    let ((_, acceptor), (other_ca, _)) = (encryption(IsCa::NoCa), encryption(IsCa::NoCa));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     let mut server = JoinSet::new();
@@ -267,4 +280,29 @@ async fn a_server_that_cannot_prove_who_it_is_gets_no_report() {
     assert!(fleet.until(PATIENCE, |figures| figures.broken > 0).await);
     assert_eq!(fleet.finish(Duration::ZERO).await.figures.sent, 0);
     assert!(progress.troubles().keys().any(|trouble| trouble.contains("certificate")), "{progress:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_is_believed_that_shows_the_very_certificate_that_was_given() {
+    for is_ca in [IsCa::NoCa, AUTHORITY] {
+        let (ca, acceptor) = encryption(is_ca);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let address: Address = format!("amqps://localhost:{port}").parse().expect("an address");
+        let endpoint = address.reach(Access::default(), Some(ca.path())).await.expect("it can be reached");
+        let fleet = Fleet::start(plan(Way::Amqp { in_flight: 8 }, endpoint, Payload::Dated), floods(1, 1));
+        let greeting = async {
+            loop {
+                let (stream, _) = listener.accept().await.expect("it listens");
+                // The first one only wanted to know whether anybody is there.
+                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+                let mut greeting = [0; 8];
+                stream.read_exact(&mut greeting).await.expect("it greets");
+                break greeting;
+            }
+        };
+        let greeting = tokio::time::timeout(PATIENCE, greeting).await.expect("it believes the broker");
+        assert_eq!(greeting, *b"AMQP\0\x00\x09\x01");
+        fleet.finish(Duration::ZERO).await;
+    }
 }

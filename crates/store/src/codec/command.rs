@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use records::{
     Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms, DeviceSlot,
-    FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn,
+    FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickCause, RolloutCause,
 };
 
 use super::field::{Field, choices, fields, stored, variants};
@@ -39,13 +39,13 @@ stored!(
 );
 
 stored!(
-    PickTurn, "a pick of a device", version 1:
+    PickCause, "a pick of a device", version 1:
     task, number, picked_at, slot
 );
 
 fields! {
     CommandKey: at, number;
-    RolloutTurn: rollout, entry, turn;
+    RolloutCause: rollout, entry, turn;
     CommandTerms: priority, not_before, ttl_ms, ack_timeout_ms, run_timeout_ms, attempts_max;
 }
 

@@ -294,41 +294,17 @@ pub(crate) struct Moment {
     pub(crate) number: u32,
 }
 
-impl From<EventKey> for Moment {
-    fn from(key: EventKey) -> Self {
-        Self { at: key.at, number: key.number }
-    }
+macro_rules! moment_of {
+    ($($key:ty),*) => {
+        $(impl From<$key> for Moment {
+            fn from(key: $key) -> Self {
+                Self { at: key.at, number: key.number }
+            }
+        })*
+    };
 }
 
-impl From<DeliveryKey> for Moment {
-    fn from(key: DeliveryKey) -> Self {
-        Self { at: key.at, number: key.number }
-    }
-}
-
-impl From<QuarantineKey> for Moment {
-    fn from(key: QuarantineKey) -> Self {
-        Self { at: key.at, number: key.number }
-    }
-}
-
-impl From<NoticeKey> for Moment {
-    fn from(key: NoticeKey) -> Self {
-        Self { at: key.at, number: key.number }
-    }
-}
-
-impl From<CommandKey> for Moment {
-    fn from(key: CommandKey) -> Self {
-        Self { at: key.at, number: key.number }
-    }
-}
-
-impl From<TimelineEntryKey> for Moment {
-    fn from(key: TimelineEntryKey) -> Self {
-        Self { at: key.at, number: key.number }
-    }
-}
+moment_of!(EventKey, DeliveryKey, QuarantineKey, NoticeKey, CommandKey, TimelineEntryKey);
 
 impl Moment {
     pub(crate) const LAST: Self = Self { at: Timestamp::MAX, number: u32::MAX };

@@ -13,7 +13,7 @@ use records::{DeliveryKey, DeliveryStatus, DeviceSlot, EventKey, EventKind, JobI
 use super::traffic::{CLIENTS, Traffic};
 use super::{Make, Subject, loaded, put};
 use crate::memory::MemoryStore;
-use crate::port::{CommitOutcome, Page, ReadingKey, Store, View, Whose};
+use crate::port::{CommitOutcome, FeedFilter, Page, ReadingKey, Store, View};
 
 /// Traffic in partitions of every kind; restarts and whatever the store does by itself come at
 /// random.
@@ -145,7 +145,7 @@ fn feeds(view: &dyn View, model: &dyn View, traffic: &Traffic, random: &mut Rand
     };
     assert_eq!(times(view), times(model), "{context} {slot:?} {page:?}");
 
-    let whose = Whose {
+    let whose = FeedFilter {
         device: (random.below(2) == 0).then_some(slot),
         client: (random.below(2) == 0).then_some(Incarnation(random.below(CLIENTS + 1))),
     };

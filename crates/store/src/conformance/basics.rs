@@ -14,7 +14,7 @@ use records::{
 };
 
 use super::{Make, PARTITION, Subject, commit, loaded, next, put};
-use crate::port::{CommitOutcome, Page, ReadingKey, Resident, Whose};
+use crate::port::{CommitOutcome, FeedFilter, Page, ReadingKey, Resident};
 
 pub(crate) fn id(text: &str) -> DeviceId {
     DeviceId::new(text).expect("an id")
@@ -147,7 +147,7 @@ pub fn an_empty_store_answers(make: Make<'_>) {
             assert_eq!(view.seen(DeviceSlot(0)).expect("reads"), None);
             assert!(view.devices(None, 10).expect("reads").is_empty());
             assert!(view.readings(DeviceSlot(0), all()).expect("reads").is_empty());
-            assert!(view.events(Whose::default(), all(), &|_| true).expect("reads").is_empty());
+            assert!(view.events(FeedFilter::default(), all(), &|_| true).expect("reads").is_empty());
             assert_eq!(view.job_body(JobId([1; 16])).expect("reads"), None);
         }
         subject.churn(3);
@@ -222,7 +222,7 @@ fn assert_devices_shown(subject: &dyn Subject, head: &PartitionHead) {
     assert_eq!(view.devices_of(Incarnation(7), None, 10).expect("reads"), [device("A", 0, &[7])]);
     assert!(view.devices_of(Incarnation(8), None, 10).expect("reads").is_empty());
     assert_eq!(view.readings(DeviceSlot(0), all()).expect("reads"), [reading]);
-    let events = view.events(Whose::default(), all(), &|_| true).expect("reads");
+    let events = view.events(FeedFilter::default(), all(), &|_| true).expect("reads");
     assert_eq!(events, [event(0, 20, 1)]);
     assert_eq!(EventKey::from(events[0].id), EventKey { at: Timestamp(20), number: 1 });
     let resident = vec![
@@ -238,7 +238,7 @@ fn assert_deliveries_shown(subject: &dyn Subject) {
     let expect = Delivery { progress: delivered(), ..delivery(0, 7, 30, 1) };
     let view = subject.store().view(PARTITION).expect("opens");
     assert_eq!(view.delivery(key).expect("reads"), Some(expect.clone()));
-    let whose = Whose { device: None, client: Some(Incarnation(7)) };
+    let whose = FeedFilter { device: None, client: Some(Incarnation(7)) };
     assert_eq!(view.deliveries(whose, all(), &|_| true).expect("reads"), [expect]);
     assert!(view.deliveries(whose, all(), &|_| false).expect("reads").is_empty());
     assert_eq!(view.attempts(key).expect("reads"), [attempt()]);
@@ -416,7 +416,7 @@ pub fn an_open_view_shows_the_moment_it_was_opened(make: Make<'_>) {
             assert_eq!(seen, Some(*round));
             let readings = view.readings(DeviceSlot(0), all::<ReadingKey>()).expect("reads");
             assert_eq!(readings.len(), expect);
-            let events = view.events(Whose::default(), all(), &|_| true).expect("reads");
+            let events = view.events(FeedFilter::default(), all(), &|_| true).expect("reads");
             assert_eq!(events.len(), expect);
             assert_eq!(view.devices(None, 100).expect("reads").len(), expect + 1);
             assert_eq!(view.devices_of(Incarnation(7), None, 100).expect("reads").len(), expect + 1);

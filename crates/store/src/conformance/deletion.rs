@@ -6,7 +6,7 @@ use records::{DeviceSlot, DeviceState, Op, PartitionHead};
 use super::basics::{all, delivery, device, event, id, pair, sign};
 use super::commands::{SHOWN, everything_of, shown_of};
 use super::{Make, PARTITION, Subject, loaded, next, put};
-use crate::port::{Resident, Whose};
+use crate::port::{FeedFilter, Resident};
 
 fn history(slot: u32, count: u32) -> Vec<Op> {
     let events = (0..count).map(|n| Op::PutEvent(Box::new(event(slot, i64::from(n), slot * 10_000 + n))));
@@ -34,9 +34,9 @@ fn assert_gone(subject: &dyn Subject, slot: u32, name: &str, context: &str) {
     assert_eq!(view.state(device).expect("reads"), DeviceState::default(), "{context}");
     assert_eq!(view.seen(device).expect("reads"), None, "{context}");
     assert!(view.readings(device, all()).expect("reads").is_empty(), "{context}");
-    let of = Whose { device: Some(device), client: None };
+    let of = FeedFilter { device: Some(device), client: None };
     assert!(view.events(of, all(), &|_| true).expect("reads").is_empty(), "{context}");
-    let events = view.events(Whose::default(), all(), &|event| event.slot == device).expect("reads");
+    let events = view.events(FeedFilter::default(), all(), &|event| event.slot == device).expect("reads");
     assert!(events.is_empty(), "{context}");
     for client in [7, 8] {
         let linked = view.devices_of(Incarnation(client), None, 100).expect("reads");
@@ -63,7 +63,7 @@ fn assert_there(subject: &dyn Subject, slot: u32, name: &str, context: &str) {
     assert_eq!(view.readings(device, page).expect("reads").len(), 600, "{context}");
     let mut page = all();
     page.limit = 1_000;
-    let of = Whose { device: Some(device), client: None };
+    let of = FeedFilter { device: Some(device), client: None };
     assert_eq!(view.events(of, page, &|_| true).expect("reads").len(), 600, "{context}");
     assert_eq!(view.devices_of(Incarnation(7), None, 100).expect("reads").len(), 1, "{context}");
     assert_eq!(shown_of(&*view, slot), SHOWN, "{context}");

@@ -8,7 +8,7 @@ use records::{
 
 use super::basics::{all, delivery, device, event, id, sign};
 use super::{Make, PARTITION, Subject, loaded, next, put};
-use crate::port::{Resident, Whose};
+use crate::port::{FeedFilter, Resident};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -182,11 +182,11 @@ pub fn what_is_too_old_is_gone(make: Make<'_>) {
         let view = subject.store().view(PARTITION).expect("opens");
         let kept = all().kept_from(from(2));
         assert_eq!(view.readings(DeviceSlot(0), kept).expect("reads").len(), 3, "{context}");
-        for whose in [Whose::default(), Whose { device: Some(DeviceSlot(0)), client: None }] {
+        for whose in [FeedFilter::default(), FeedFilter { device: Some(DeviceSlot(0)), client: None }] {
             assert_eq!(view.events(whose, all(), &|_| true).expect("reads").len(), 2, "{context}");
             assert_eq!(view.deliveries(whose, all(), &|_| true).expect("reads").len(), 1, "{context}");
         }
-        let of_client = Whose { device: None, client: Some(Incarnation(7)) };
+        let of_client = FeedFilter { device: None, client: Some(Incarnation(7)) };
         assert_eq!(view.deliveries(of_client, all(), &|_| true).expect("reads").len(), 1, "{context}");
         let key = |day| DeliveryKey { at: Timestamp(old(day, 1)), number: day as u32 };
         let is_there = |day| view.delivery(key(day)).expect("reads").is_some();

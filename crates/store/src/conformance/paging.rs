@@ -10,7 +10,7 @@ use records::{
 use super::basics::{all, command, delivery, device, event, sign};
 use super::commands::given;
 use super::{Make, PARTITION, Subject, next, put};
-use crate::port::{Page, ReadingKey, Store, Whose};
+use crate::port::{FeedFilter, Page, ReadingKey, Store};
 
 const START: i64 = 1_800_000_000_000;
 
@@ -66,13 +66,13 @@ fn assert_once_in_order<K: Copy + Ord + std::fmt::Debug>(
     assert!(missed.is_empty(), "{context}: missed {missed:?}");
 }
 
-fn events(store: &dyn Store, whose: Whose, page: Page<EventKey>) -> Vec<EventKey> {
+fn events(store: &dyn Store, whose: FeedFilter, page: Page<EventKey>) -> Vec<EventKey> {
     let view = store.view(PARTITION).expect("opens");
     let found = view.events(whose, page, &|_| true).expect("reads");
     found.iter().map(|event| EventKey::from(event.id)).collect()
 }
 
-fn deliveries(store: &dyn Store, whose: Whose, page: Page<DeliveryKey>) -> Vec<DeliveryKey> {
+fn deliveries(store: &dyn Store, whose: FeedFilter, page: Page<DeliveryKey>) -> Vec<DeliveryKey> {
     let view = store.view(PARTITION).expect("opens");
     let found = view.deliveries(whose, page, &|_| true).expect("reads");
     found.iter().map(|delivery| DeliveryKey::from(delivery.id)).collect()
@@ -142,7 +142,7 @@ pub fn pages_neither_miss_nor_repeat(make: Make<'_>) {
             for (device, client) in
                 [(None, None), (Some(slot), None), (None, Some(client)), (Some(slot), Some(client))]
             {
-                let whose = Whose { device, client };
+                let whose = FeedFilter { device, client };
                 let there = events(subject.store(), whose, Page { limit: usize::MAX, ..all() });
                 let page = first_page(ascending, 47);
                 let found =
@@ -222,9 +222,9 @@ pub fn pages_stay_within_their_times(make: Make<'_>) {
         let (from, to) = (at(from), at(to));
         let key = after.map(|n| EventKey { at: at(n), number: n as u32 });
         let page = Page { from, to, ascending, after: key, limit: 10 };
-        let found = events(subject.store(), Whose::default(), page);
+        let found = events(subject.store(), FeedFilter::default(), page);
         assert!(found.iter().map(|key| i64::from(key.number)).eq(expect.iter().copied()), "{context}");
-        let found = events(subject.store(), Whose { device: Some(DeviceSlot(0)), client: None }, page);
+        let found = events(subject.store(), FeedFilter { device: Some(DeviceSlot(0)), client: None }, page);
         assert!(found.iter().map(|key| i64::from(key.number)).eq(expect.iter().copied()), "{context}");
         let key = after.map(|n| ReadingKey { ts: at(n), number: n as u32 });
         let page = Page { from, to, ascending, after: key, limit: 10 };

@@ -13,6 +13,7 @@ mod coordination;
 mod copies;
 mod gathered;
 mod notices;
+mod notifications;
 mod operations;
 mod portals;
 mod queues;
@@ -22,7 +23,6 @@ mod rollouts;
 mod rows;
 mod streams;
 mod subscriptions;
-mod telling;
 mod unchanging;
 
 use std::io::Read;
@@ -57,15 +57,15 @@ pub enum Checked {
     Noted(String),
 }
 
-/// Takes what is told, and remembers whether anything was found.
-struct Telling<'a> {
+/// Passes on what a check finds, and counts the faults.
+struct Findings<'a> {
     tell: &'a mut dyn FnMut(Checked),
-    findings: u64,
+    count: u64,
 }
 
-impl Telling<'_> {
+impl Findings<'_> {
     fn found(&mut self, error: StoreError) {
-        self.findings += 1;
+        self.count += 1;
         (self.tell)(Checked::Found(error));
     }
 
@@ -101,22 +101,22 @@ pub fn check_directory(
         return Err(StoreError::Refused(format!("{} is no data directory", directory.display())));
     }
     let disk: Arc<dyn Disk> = Arc::new(disk);
-    let mut telling = Telling { tell, findings: 0 };
-    let damaged = pages(&*disk, &mut telling)?;
-    let before = telling.findings;
-    verify_tables(&*disk, &mut telling);
+    let mut findings = Findings { tell, count: 0 };
+    let damaged = pages(&*disk, &mut findings)?;
+    let before = findings.count;
+    verify_tables(&*disk, &mut findings);
     match EmbeddedStore::open(Arc::clone(&disk), EmbeddedOptions::default()) {
         Ok(store) => {
-            as_opened(&store, &mut telling);
-            block_files::all(&store, storages, &mut telling);
+            as_opened(&store, &mut findings);
+            block_files::all(&store, storages, &mut findings);
         }
         Err(error) => {
-            telling.found(error);
-            telling.noted("it does not open, so its rows were not looked at".to_owned());
+            findings.found(error);
+            findings.noted("it does not open, so its rows were not looked at".to_owned());
         }
     }
-    tell_pages(damaged, telling.findings > before, &mut telling);
-    Ok(telling.findings)
+    tell_pages(damaged, findings.count > before, &mut findings);
+    Ok(findings.count)
 }
 
 /// Checks a backup, by restoring it into `scratch`, an empty directory with room for it; how many
@@ -131,29 +131,29 @@ pub fn check_backup(
     storages: &BlockStorages,
     tell: &mut dyn FnMut(Checked),
 ) -> Result<u64, StoreError> {
-    let mut telling = Telling { tell, findings: 0 };
+    let mut findings = Findings { tell, count: 0 };
     let unusable = |source| StoreError::Disk { what: format!("using {}", scratch.display()), source };
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::open_dir(scratch, false).map_err(unusable)?);
     match restore(backup, name, &disk, &EmbeddedOptions::default()) {
         Ok(BackupSummary { pieces, bytes, .. }) => {
-            telling.counted("pieces of the backup", pieces);
-            telling.counted("bytes of the backup", bytes);
+            findings.counted("pieces of the backup", pieces);
+            findings.counted("bytes of the backup", bytes);
         }
         Err(StoreError::Disk { what, source }) => return Err(StoreError::Disk { what, source }),
         Err(error) => {
-            telling.found(error);
-            return Ok(telling.findings);
+            findings.found(error);
+            return Ok(findings.count);
         }
     }
     let store = EmbeddedStore::open(disk, EmbeddedOptions::default())?;
-    as_opened(&store, &mut telling);
-    block_files::all(&store, storages, &mut telling);
-    Ok(telling.findings)
+    as_opened(&store, &mut findings);
+    block_files::all(&store, storages, &mut findings);
+    Ok(findings.count)
 }
 
 /// Every page of the tables, whether it is in use or not; those that do not agree with their
 /// checksums.
-fn pages(disk: &dyn Disk, telling: &mut Telling<'_>) -> Result<Vec<StoreError>, StoreError> {
+fn pages(disk: &dyn Disk, findings: &mut Findings<'_>) -> Result<Vec<StoreError>, StoreError> {
     let name = disk.path().join(TABLES).display().to_string();
     let file = disk.open(TABLES, false).map_err(disk_failure("opening", disk, TABLES))?;
     // the opening will say what is wrong with its head
@@ -167,7 +167,7 @@ fn pages(disk: &dyn Disk, telling: &mut Telling<'_>) -> Result<Vec<StoreError>, 
             Err(error) => damaged.push(super::tables::unreadable(&name, error)),
         }
     }
-    telling.counted("pages of the tables", length / PAGE_BYTES as u64);
+    findings.counted("pages of the tables", length / PAGE_BYTES as u64);
     Ok(damaged)
 }
 
@@ -175,57 +175,58 @@ impl EmbeddedStore {
     /// Checks every row that the tables and the log hold, as [`check_directory`] does; how many
     /// findings there were. What no checkpoint has written is written first.
     pub fn check_rows(&self, tell: &mut dyn FnMut(Checked)) -> u64 {
-        let mut telling = Telling { tell, findings: 0 };
-        as_opened(self, &mut telling);
-        telling.findings
+        let mut findings = Findings { tell, count: 0 };
+        as_opened(self, &mut findings);
+        findings.count
     }
 }
 
 /// A page that is not in use may be half written since a crash; when anything else is wrong, each
 /// of them is a suspect.
-fn tell_pages(damaged: Vec<StoreError>, is_anything_else_wrong: bool, telling: &mut Telling<'_>) {
+fn tell_pages(damaged: Vec<StoreError>, is_anything_else_wrong: bool, findings: &mut Findings<'_>) {
     let count = damaged.len();
     if count > 0 && !is_anything_else_wrong {
-        return telling.noted(format!("{count} pages that are not in use were left half written by a crash"));
+        return findings
+            .noted(format!("{count} pages that are not in use were left half written by a crash"));
     }
-    damaged.into_iter().take(PAGES_TOLD_MAX).for_each(|page| telling.found(page));
+    damaged.into_iter().take(PAGES_TOLD_MAX).for_each(|page| findings.found(page));
     if count > PAGES_TOLD_MAX {
-        telling.noted(format!("{} more pages are damaged", count - PAGES_TOLD_MAX));
+        findings.noted(format!("{} more pages are damaged", count - PAGES_TOLD_MAX));
     }
 }
 
 /// What the library of the tables says of them.
-fn verify_tables(disk: &dyn Disk, telling: &mut Telling<'_>) {
+fn verify_tables(disk: &dyn Disk, findings: &mut Findings<'_>) {
     let cache_bytes = EmbeddedOptions::default().table_cache_bytes;
     let verified = Tables::open(disk, TABLES, cache_bytes).and_then(|mut tables| tables.verify());
     match verified {
         Ok(true) => {}
-        Ok(false) => telling.found(StoreError::Damaged {
+        Ok(false) => findings.found(StoreError::Damaged {
             file: disk.path().join(TABLES).display().to_string(),
             at: "its list of free pages".to_owned(),
             what: "it does not agree with what is in use; a start repairs that".to_owned(),
         }),
-        Err(error) => telling.found(error),
+        Err(error) => findings.found(error),
     }
 }
 
 /// Every row, as a server would see it that has read its log.
-fn as_opened(store: &EmbeddedStore, telling: &mut Telling<'_>) {
+fn as_opened(store: &EmbeddedStore, findings: &mut Findings<'_>) {
     let behind = position(&store.applied).0.saturating_sub(position(&store.covered).0);
-    telling.counted("positions of the log behind the tables", behind);
+    findings.counted("positions of the log behind the tables", behind);
     match store.cut() {
-        Ok((snapshot, _)) => rows_of(store, &snapshot, telling),
-        Err(error) => telling.found(error),
+        Ok((snapshot, _)) => rows_of(store, &snapshot, findings),
+        Err(error) => findings.found(error),
     }
 }
 
-fn rows_of(store: &EmbeddedStore, snapshot: &Snapshot, telling: &mut Telling<'_>) {
+fn rows_of(store: &EmbeddedStore, snapshot: &Snapshot, findings: &mut Findings<'_>) {
     let heads = store.partitions.iter().map(|partition| (partition.id, partition.head())).collect();
-    let mut check = RowCheck::new(snapshot, store.directory.partitions, heads, telling);
+    let mut check = RowCheck::new(snapshot, store.directory.partitions, heads, findings);
     check.all();
     let (counts, readings) = check.into_counts();
-    telling.counted("readings", readings);
+    findings.counted("readings", readings);
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Directory) {
-        telling.counted(table.name(), counts[table as usize]);
+        findings.counted(table.name(), counts[table as usize]);
     }
 }

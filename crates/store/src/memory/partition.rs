@@ -97,8 +97,7 @@ impl MemoryPartition {
         for key in self.keys(Table::CommandsByDevice, &prefix) {
             self.drop_command(&key[prefix.len()..]);
         }
-        let by_slot = [Table::NotificationStates, Table::Wishes, Table::DeviceSessions, Table::Timeline];
-        for table in by_slot.into_iter().chain([Table::EventsByDevice]) {
+        for table in Table::of_a_device().chain([Table::EventsByDevice]) {
             for key in self.keys(table, &prefix) {
                 self.rows_mut(table).remove(&key);
                 if table == Table::EventsByDevice {

@@ -12,7 +12,7 @@ use records::{
 use super::index_of;
 use crate::codec::key::{self, Key, Moment};
 use crate::key_range::KeyRange;
-use crate::port::{Page, StoreError, View, Whose};
+use crate::port::{FeedFilter, Page, StoreError, View};
 use crate::record::Record;
 use crate::table::Table;
 
@@ -23,7 +23,7 @@ impl dyn View + '_ {
     /// When the data cannot be read; the same for every query.
     pub fn events(
         &self,
-        whose: Whose,
+        whose: FeedFilter,
         page: Page<EventKey>,
         keep: &dyn Fn(&Event) -> bool,
     ) -> Result<Vec<Event>, StoreError> {
@@ -53,7 +53,7 @@ impl dyn View + '_ {
     /// limit.
     pub fn deliveries(
         &self,
-        whose: Whose,
+        whose: FeedFilter,
         page: Page<DeliveryKey>,
         keep: &dyn Fn(&Delivery) -> bool,
     ) -> Result<Vec<Delivery>, StoreError> {

@@ -137,7 +137,7 @@ impl BlockIndex {
         let of_number = self.stretches.get(stretch).filter(|stretch| {
             stretch.bytes == bytes.len() as u64 && stretch.checksum == crc32c::crc32c(bytes)
         });
-        let stretch = of_number.ok_or(BlockError::Stretch(stretch))?;
+        let stretch = of_number.ok_or(BlockError::BoundedPage(stretch))?;
         Ok(MessageReader::new(stretch.first, stretch.at, bytes))
     }
 

@@ -73,7 +73,7 @@ fn a_stretch_has_64_messages_at_most_and_no_gap() {
         all_of(&index, &block.bytes).expect("whole").iter().map(|of| of.received_at.0).collect();
     assert_eq!(times, (5..115).chain([200]).collect::<Vec<_>>(), "also where a chunk begins in a stretch");
     assert_eq!(index.range(3), None);
-    assert_eq!(index.read_stretch(3, b"").err(), Some(BlockError::Stretch(3)));
+    assert_eq!(index.read_stretch(3, b"").err(), Some(BlockError::BoundedPage(3)));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn an_append_that_does_not_fit_drops_the_oldest_or_is_refused() {
         (None, 350, 150, FreeSpace::Low, StreamRoom::AfterDropping(2)),
         (Some(400), 500, 10, FreeSpace::Exhausted, StreamRoom::AfterDropping(2)),
     ] {
-        let asked = SpaceAsked { kept_bytes, appended_bytes, room: room_left };
+        let asked = SpaceRequest { kept_bytes, appended_bytes, room: room_left };
         let found = room(&settings(bytes, WhenFull::DropOldest), asked, &blocks);
         assert_eq!(found, expect, "{bytes:?} {asked:?}");
         let refused = if expect == StreamRoom::Enough { StreamRoom::Enough } else { StreamRoom::Full };
@@ -65,10 +65,10 @@ fn where_nothing_can_be_dropped_only_a_disk_without_any_room_refuses() {
         (FreeSpace::Low, StreamRoom::Enough),
         (FreeSpace::Exhausted, StreamRoom::Full),
     ] {
-        let asked = SpaceAsked { kept_bytes: 350, appended_bytes: 100, room: left };
+        let asked = SpaceRequest { kept_bytes: 350, appended_bytes: 100, room: left };
         assert_eq!(room(&drops, asked, &[]), expect, "{left:?}");
     }
-    let asked = SpaceAsked { kept_bytes: 0, appended_bytes: 1, room: FreeSpace::Low };
+    let asked = SpaceRequest { kept_bytes: 0, appended_bytes: 1, room: FreeSpace::Low };
     assert_eq!(room(&settings(None, WhenFull::Reject), asked, &[]), StreamRoom::Full);
 }
 
@@ -77,7 +77,7 @@ fn no_more_blocks_are_looked_at_than_are_dropped_and_one() {
     let blocks = blocks(&[100; 50]);
     let mut looked_at = 0;
     let counted = blocks.iter().inspect(|_| looked_at += 1);
-    let asked = SpaceAsked { kept_bytes: 5_000, appended_bytes: 150, room: FreeSpace::Enough };
+    let asked = SpaceRequest { kept_bytes: 5_000, appended_bytes: 150, room: FreeSpace::Enough };
     let found = room(&settings(Some(5_000), WhenFull::DropOldest), asked, counted);
     assert_eq!((found, looked_at), (StreamRoom::AfterDropping(2), 3));
 }
@@ -135,7 +135,7 @@ proptest! {
         let blocks = blocks(&sizes);
         let kept_bytes = sizes.iter().sum::<u64>() + 70;
         let left = [FreeSpace::Enough, FreeSpace::Low, FreeSpace::Exhausted][left];
-        let asked = SpaceAsked { kept_bytes, appended_bytes, room: left };
+        let asked = SpaceRequest { kept_bytes, appended_bytes, room: left };
         let found = room(&settings(Some(bound), WhenFull::DropOldest), asked, &blocks);
         let fits = |dropped: usize| {
             let freed: u64 = sizes[..dropped].iter().sum();

@@ -13,7 +13,7 @@ use store::MemoryStore;
 
 use super::*;
 use crate::ApiState;
-use crate::list::StretchOf;
+use crate::list::PageOfList;
 use crate::shape::EventShape;
 
 /// Rows that one look looks at.
@@ -36,7 +36,7 @@ impl List for Sparse {
     type Found = (FeedKey<EventKey>, Event);
     type Shown<'a> = EventShape;
 
-    fn look(&self, after: Option<&Self::Key>, limit: usize, _cost_max: usize) -> StretchOf<Self> {
+    fn look(&self, after: Option<&Self::Key>, limit: usize, _cost_max: usize) -> PageOfList<Self> {
         let behind: Vec<u32> = match (self.is_ascending, after.map(|key| key.key.number)) {
             (true, after) => (after.unwrap_or(0) + 1..=self.rows).collect(),
             (false, after) => (1..after.unwrap_or(self.rows + 1)).rev().collect(),
@@ -47,7 +47,7 @@ impl List for Sparse {
         let is_short = found.len() < limit && looked_at.len() < behind.len();
         let next = looked_at.last().filter(|_| is_short).map(|last| key(*last));
         let cost = looked_at.len();
-        Ok(Stretch { found, next, looked_at: Some(cost as u64), cost })
+        Ok(BoundedPage { found, next, looked_at: Some(cost as u64), cost })
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {

@@ -23,7 +23,7 @@ struct Bench {
     context: EngineContext,
     terms: Arc<PickTerms>,
     machine: mpsc::Receiver<CampaignsInput>,
-    partitions: Vec<mpsc::Receiver<Input>>,
+    partitions: Vec<mpsc::Receiver<DeviceInput>>,
     courier: PickCourier,
 }
 
@@ -66,14 +66,14 @@ impl Bench {
     async fn given(&mut self, partition: PartitionId) -> (Vec<Given>, Reply<Vec<PickReport>>) {
         let inbox = &mut self.partitions[usize::from(partition.0)];
         let input = timeout(PATIENCE, inbox.recv()).await.expect("in time").expect("the courier goes on");
-        let Input::PickOrders { orders, reply } = input else { panic!("no orders: {input:?}") };
+        let DeviceInput::PickOrders { orders, reply } = input else { panic!("no orders: {input:?}") };
         (orders.iter().map(|order| (order.what, order.number)).collect(), reply)
     }
 
     /// The picks of which the machine is told next.
     async fn told(&mut self) -> Vec<u32> {
         let input = timeout(PATIENCE, self.machine.recv()).await.expect("in time");
-        let Some(CampaignsInput::News(PickNews::Reported(reports), reply)) = input else {
+        let Some(CampaignsInput::News(PickUpdate::Reported(reports), reply)) = input else {
             panic!("no reports: {input:?}")
         };
         reply.send(());

@@ -85,6 +85,7 @@ impl CampaignMachine {
             campaigns: CampaignBook::default(),
             posts: TaskPosts::new(),
             retention: Retention::load(&*view)?,
+            leavers: VecDeque::new(),
             sweeping: Some(None),
             durable: head.seq,
             began_at_wall,

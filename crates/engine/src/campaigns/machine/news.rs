@@ -6,33 +6,39 @@ use store::StoreError;
 
 use super::running::{DeviceSearch, PickProgress};
 use super::{CampaignMachine, CampaignsStep};
-use crate::campaigns::input::PickNews;
+use crate::campaigns::input::PickUpdate;
+
+/// A device that has left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaver {
+    place: DevicePlace,
+    /// It was deleted; else its last session has ended.
+    is_deleted: bool,
+}
 
 impl CampaignMachine {
     pub(super) fn take_news(
         &mut self,
-        news: PickNews,
+        news: PickUpdate,
         step: &mut CampaignsStep<'_>,
     ) -> Result<(), StoreError> {
         match news {
-            PickNews::Found(task, found) => self.found(task, &found, step),
-            PickNews::Unreadable(task) => self.unreadable(task, step),
-            PickNews::Moved(moves) => {
+            PickUpdate::Found(task, found) => self.found(task, &found, step),
+            PickUpdate::Unreadable(task) => self.unreadable(task, step),
+            PickUpdate::Moved(moves) => {
                 for moved in moves {
                     self.stands(moved.task, moved.number, moved.standing, step)?;
                 }
             }
-            PickNews::Reported(reports) => {
+            PickUpdate::Reported(reports) => {
                 for report in reports {
                     self.reported(report, step)?;
                 }
             }
-            PickNews::WentAway(places) => places.into_iter().for_each(|place| self.went_away(place, step)),
-            PickNews::Came(places) => self.came(places, step),
-            PickNews::Gone(places) => {
-                places.into_iter().for_each(|place| self.deleted(place, step));
-            }
-            PickNews::AskAgain => self.ask_again(),
+            PickUpdate::WentAway(places) => self.leave(places, false, step),
+            PickUpdate::Came(places) => self.came(places, step),
+            PickUpdate::Gone(places) => self.leave(places, true, step),
+            PickUpdate::AskAgain => self.ask_again(),
         }
         Ok(())
     }
@@ -44,6 +50,24 @@ impl CampaignMachine {
             running.stop_picking();
             step.own.touched.insert(task);
         }
+    }
+
+    fn leave(&mut self, places: Vec<DevicePlace>, is_deleted: bool, step: &mut CampaignsStep<'_>) {
+        self.leavers.extend(places.into_iter().map(|place| Leaver { place, is_deleted }));
+        self.let_leave(step);
+    }
+
+    /// Looks at the open picks of devices that have left, as far as there is room: a device may
+    /// have one of every task.
+    pub(super) fn let_leave(&mut self, step: &mut CampaignsStep<'_>) {
+        while step.has_room() {
+            match self.leavers.pop_front() {
+                Some(Leaver { place, is_deleted: true }) => self.deleted(place, step),
+                Some(Leaver { place, is_deleted: false }) => self.went_away(place, step),
+                None => return,
+            }
+        }
+        step.own.is_behind |= !self.leavers.is_empty();
     }
 
     /// A device was deleted: no answer of it comes any more.

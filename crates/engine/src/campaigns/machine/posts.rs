@@ -12,8 +12,8 @@ use super::{CampaignMachine, CampaignsStep};
 use crate::campaigns::TrackedTask;
 use crate::campaigns::effect::{CampaignWarning, CampaignsEffect};
 use crate::campaigns::ends::TaskEndDue;
-use crate::devices::partition::attempt_ends::delay_after;
 use crate::outcomes::SendResult;
+use crate::retry_delay::delay_after;
 
 /// Ends that wait to be told. Beyond it the token that has most of them loses its oldest.
 pub(super) const POSTS_MAX: usize = 10_000;

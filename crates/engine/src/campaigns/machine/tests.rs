@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use super::CampaignMachine;
 use crate::campaigns::effect::{CampaignWarning, CampaignsEffect};
 use crate::campaigns::fleet::FleetView;
-use crate::campaigns::input::{CampaignsInput, PickNews, TaskCall};
+use crate::campaigns::input::{CampaignsInput, PickUpdate, TaskCall};
 use crate::campaigns::links::{OrderKind, PickOrder, PickOrderOutcome, PickReport, PickStanding};
 use crate::campaigns::search::FoundDevices;
 use crate::campaigns::{NewPickTerms, NewTask, TrackedTask};
@@ -164,7 +164,7 @@ impl Bench {
                 CampaignsEffect::Search(search) => match &mut self.searches {
                     Some(searches) => searches.push(search.task),
                     None => {
-                        let found = PickNews::Found(search.task, self.fleet.found());
+                        let found = PickUpdate::Found(search.task, self.fleet.found());
                         is_more |= self.one_step(vec![CampaignsInput::News(found, Reply::new().0)]);
                     }
                 },
@@ -206,7 +206,7 @@ impl Bench {
         answer
     }
 
-    fn tell(&mut self, news: PickNews) {
+    fn tell(&mut self, news: PickUpdate) {
         self.ask(|reply| CampaignsInput::News(news, reply));
     }
 
@@ -240,7 +240,7 @@ impl Bench {
         while !self.orders.is_empty() {
             let reports = std::mem::take(&mut self.orders).into_iter().map(|order| report(&order, &act));
             let reports: Vec<_> = reports.collect();
-            self.tell(PickNews::Reported(reports));
+            self.tell(PickUpdate::Reported(reports));
         }
     }
 

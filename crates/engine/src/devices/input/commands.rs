@@ -3,7 +3,7 @@
 use base::{DeviceId, EntityId};
 use records::{Reservation, Wish};
 
-use super::Input;
+use super::DeviceInput;
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand};
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::reply::{Answered, Reply};
@@ -96,7 +96,7 @@ pub enum CommandInput {
     },
 }
 
-impl From<CommandInput> for Input {
+impl From<CommandInput> for DeviceInput {
     fn from(input: CommandInput) -> Self {
         Self::Commands(input)
     }

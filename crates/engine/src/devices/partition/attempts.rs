@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use base::{EntityId, Incarnation, Timestamp};
 use jobs::Leased;
-use records::{DeliveryStatus, DeviceSlot, Holder, JobId, JobLine, JobPurpose, Op};
+use records::{
+    DeliveryStatus, DeviceSlot, DeviceState, Holder, JobId, JobLine, JobPurpose, NotificationState, Op,
+};
 use store::StoreError;
 
 use super::notifications::progress_op;
-use super::{DeviceStep, Partition, notification_state};
+use super::{DevicePartition, DeviceStep, notification_state};
 use crate::devices::lanes::AttemptDue;
 use crate::settings::Picture;
 
@@ -20,8 +22,17 @@ const LEASE_MARGIN: Duration = Duration::from_secs(30);
 /// Addresses that a partition keeps at hand; each has up to 256 characters.
 const ADDRESSES_AT_HAND_MAX: usize = 1_024;
 
-impl Partition {
-    pub(super) fn lease(
+impl DevicePartition {
+    /// Leases, for each client, up to the wanted number of its due notifications.
+    pub(super) fn lease_all(
+        &mut self,
+        wanted: &[(Incarnation, usize)],
+        step: &mut DeviceStep<'_>,
+    ) -> Result<Vec<Vec<AttemptDue>>, StoreError> {
+        wanted.iter().map(|(client, max)| self.lease(*client, *max, step)).collect()
+    }
+
+    fn lease(
         &mut self,
         client: Incarnation,
         max: usize,
@@ -44,7 +55,7 @@ impl Partition {
         while due.len() < max {
             if !step.has_room() {
                 // Asked for less than there is: the lane is named again.
-                step.wakes.push(line);
+                step.own.jobs.wakes.push(line);
                 break;
             }
             let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
@@ -76,21 +87,20 @@ impl Partition {
         };
         let state = self.state(slot);
         let id = device.id.clone();
-        let waiting = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| {
-            notification_state::start_attempt(&mut pair, step.now, state.value.as_ref())
+        let started = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| {
+            let waiting = notification_state::start_attempt(&mut pair, step.now, state.value.as_ref())?;
+            Some((waiting, Box::new(pair.clone())))
         });
-        let Some(waiting) = waiting else {
+        let Some((waiting, pair)) = started else {
             self.jobs.cancel(job, &mut step.jobs());
             return Ok(None);
         };
         let fixed = if waiting.attempts == 0 { None } else { self.stored_body(job, step)? };
         let body = match fixed {
             Some(body) => body,
-            None => self.make_body(slot, client, job, &id, step)?,
+            None => self.make_body(&pair, &state, job, &id, step)?,
         };
-        if let Some(pair) = self.pairs.get(&(slot, client)) {
-            step.push(Op::PutNotificationState(Box::new(pair.clone())));
-        }
+        step.push(Op::PutNotificationState(pair));
         let attempt = waiting.attempts + 1;
         step.push(progress_op(waiting.delivery, DeliveryStatus::Pending, attempt));
         Ok(Some(AttemptDue {
@@ -107,16 +117,15 @@ impl Partition {
     /// Fixes the body: the device's picture as it is now.
     fn make_body(
         &mut self,
-        slot: DeviceSlot,
-        client: Incarnation,
+        pair: &NotificationState,
+        state: &DeviceState,
         job: JobId,
         id: &base::DeviceId,
         step: &mut DeviceStep<'_>,
     ) -> Result<Arc<[u8]>, StoreError> {
-        let address = self.address(slot, id, step)?;
-        let state = self.state(slot);
-        let body = match (self.pairs.get(&(slot, client)), self.devices.get(slot)) {
-            (Some(pair), Some(device)) => {
+        let address = self.address(pair.slot, id, step)?;
+        let body = match self.devices.get(pair.slot) {
+            Some(device) => {
                 let flight = pair.in_flight.as_ref();
                 let delivery = flight.map_or(NO_ID, |flight| flight.delivery);
                 (self.settings.render)(&Picture {
@@ -130,13 +139,13 @@ impl Partition {
                     previous: pair.previous.as_ref(),
                     connection: state.connection,
                     changed_at: state.changed_at,
-                    last_seen_at: self.watch.seen(slot).map(|seen| seen.at),
+                    last_seen_at: self.watch.seen(pair.slot).map(|seen| seen.at),
                     sequence: state.sequence,
                     types: &pair.untold,
                     skipped: pair.skipped,
                 })
             }
-            _ => Vec::new(),
+            None => Vec::new(),
         };
         let body: Arc<[u8]> = Arc::from(body);
         self.put_body(job, Arc::clone(&body), step);

@@ -16,7 +16,7 @@ use store::StoreError;
 
 use super::devices::Devices;
 use super::outcomes::RefusedLanes;
-use super::{DeviceStep, Partition};
+use super::{DevicePartition, DeviceStep};
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::CommandInput;
@@ -141,7 +141,7 @@ impl DeviceCommands {
     }
 }
 
-impl Partition {
+impl DevicePartition {
     /// Lets the rules act, then tells whom it concerns what moved.
     fn with_lanes<T>(
         &mut self,
@@ -240,7 +240,7 @@ impl Partition {
     /// Hands a new command to its lane, and answers how far it has come.
     fn give(&mut self, command: Command, step: &mut DeviceStep<'_>) -> Result<TrackedCommand, Stop> {
         let (key, command) = (command.id.into(), Arc::new(command));
-        self.open_if_reachable(command.slot, step)?;
+        self.open_with_room(command.slot, step)?;
         let given = Arc::clone(&command);
         self.with_lanes(step, |lanes, now, store, moved| lanes.send(now, given, store, moved))?;
         self.close_if_wide(command.slot, step)?;
@@ -401,7 +401,7 @@ impl Partition {
                 How::Ready => {
                     // A device that is reached by a wildcard alone has no lane while it has no
                     // work.
-                    self.open_if_reachable(one.command.slot, step)?;
+                    self.open_with_room(one.command.slot, step)?;
                     self.close_if_wide(one.command.slot, step)?;
                 }
                 How::Published => {

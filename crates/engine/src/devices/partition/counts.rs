@@ -8,7 +8,7 @@ use base::{Incarnation, Timestamp, hash};
 use records::{CountedOf, Counts, CountsKey, DeviceProfile, Metric, Op};
 use store::StoreError;
 
-use super::{DeviceStep, Partition};
+use super::{DevicePartition, DeviceStep};
 use crate::devices::effect::DeviceEffect;
 use crate::kernel::hashed::HashMap;
 use crate::notices::LostDevices;
@@ -124,7 +124,7 @@ impl StepCounts {
     }
 }
 
-impl Partition {
+impl DevicePartition {
     /// Adds what the step counted so far to the days' records. Also before a device leaves its
     /// group.
     pub(super) fn write_counts(&mut self, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ use records::{Connection, DevicePlace, DeviceSlot, GatheredReport, GatheredRepor
 use store::{StoreError, View};
 use tokio::sync::watch;
 
-use super::{DeviceStep, Partition};
+use super::{DevicePartition, DeviceStep};
 use crate::FleetIndexes;
 use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
@@ -162,7 +162,7 @@ impl Gatherer {
     }
 }
 
-impl Partition {
+impl DevicePartition {
     /// Gathers an accepted report for the copies that want it.
     pub(super) fn gather(
         &mut self,

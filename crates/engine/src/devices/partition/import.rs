@@ -7,11 +7,11 @@ use fleet::{CheckedImport, Registration};
 use records::{DeviceProfile, DeviceSlot};
 use store::StoreError;
 
-use super::{DeviceStep, Partition};
+use super::{DevicePartition, DeviceStep};
 use crate::devices::input::{Imported, LinkedClient, ToImport};
 use crate::kernel::reply::{Answered, Stop, answered};
 
-impl Partition {
+impl DevicePartition {
     /// Applies lines: what became of each, by its place.
     pub(super) fn import_lines(
         &mut self,

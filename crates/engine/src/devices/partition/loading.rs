@@ -1,10 +1,10 @@
 //! A partition's memory, built from what the store holds: at the start, and again whenever a
 //! commit's outcome is not known.
 //!
-//! Attempts that were under way in another process are cut off here; their record is the first
-//! thing the partition writes.
+//! Attempts that were under way in another process are cut off here; their records are the first
+//! thing the partition writes, in as many steps as it takes.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ use watch::Watch;
 use super::commands::DeviceCommands;
 use super::counts::DeviceGroups;
 use super::devices::Devices;
+use super::ended_job::{EndedJob, JobEnd};
 use super::gathering::{Gatherer, tell_loaded};
 use super::notification_states::NotificationStates;
 use super::pending::PendingRecords;
 use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
-use super::{DeviceStep, DeviceStepPart, Partition};
+use super::{DevicePartition, DeviceStep, DeviceStepPart, LoadedChange};
 use crate::devices::context::DeviceContext;
 use crate::devices::stats::DeviceStats;
-use crate::kernel::ended_job::{EndedJob, JobEnd};
 use crate::kernel::fetch::FromStore;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
@@ -38,12 +38,12 @@ use crate::settings::Settings;
 #[derive(Debug)]
 pub struct OpenedPartition {
     /// The partition.
-    pub partition: Partition,
+    pub partition: DevicePartition,
     /// Linked clients that are gone: to be swept.
     pub orphans: HashSet<Incarnation>,
 }
 
-impl Partition {
+impl DevicePartition {
     /// Loads a partition, and its index into `context`, whose directory must hold the clients
     /// already. `moment.stamp` is not before any that was given earlier.
     ///
@@ -81,8 +81,7 @@ impl Partition {
             pending: PendingRecords::default(),
             commands,
             answers: KeptAnswers::load(&*store.view(id)?)?,
-            opening: Vec::new(),
-            interrupted: Vec::new(),
+            opening: VecDeque::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
             latest_stats: DeviceStats::default(),
@@ -119,7 +118,7 @@ impl Partition {
     }
 
     /// Takes the jobs in, and cuts off the attempts of an earlier process. What follows from that
-    /// is done by the first step: until it is written, feeds go on past this moment.
+    /// is done by the first steps: until it is written, feeds go on past this moment.
     fn load_jobs(&mut self, jobs: Vec<JobHead>, now: Timestamp, store: &dyn Store) {
         let fetch = FromStore::new(store, self.id);
         let moment = Moment { now, stamp: self.head.stamp, wall: now };
@@ -127,12 +126,17 @@ impl Partition {
             StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
         for head in jobs {
             let loaded = self.jobs.load(&head, &mut step.jobs());
-            if let LoadOutcome::Interrupted { released, .. } = loaded {
-                let end = JobEnd::Cut(released);
-                self.interrupted.push(EndedJob { line: head.queue, alias: head.alias, end });
+            let cut_off = match loaded {
+                LoadOutcome::Interrupted { released, .. } => {
+                    Some(EndedJob { line: head.queue, alias: head.alias, end: JobEnd::Cut(released) })
+                }
+                LoadOutcome::Kept => None,
+            };
+            let ops = std::mem::take(&mut step.batch.ops);
+            if cut_off.is_some() || !ops.is_empty() {
+                self.opening.push_back(LoadedChange { ops, cut_off });
             }
         }
-        self.opening = step.batch.ops;
     }
 }
 

@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use base::Incarnation;
 use records::{DeviceSlot, NotificationState};
 
+use super::notification_state;
 use crate::kernel::hashed::HashMap;
 
 /// Up to so many pairs the count is checked where invariants are, as in the simulation.
@@ -42,6 +43,13 @@ impl NotificationStates {
     pub(super) fn get_mut(&mut self, place: &Place) -> Option<NotificationStateMut<'_>> {
         let pair = self.by_place.get_mut(place)?;
         Some(NotificationStateMut { pending: pending(pair), pair, all_pending: &mut self.pending })
+    }
+
+    /// The state of a pair: where there is none, one of a client that was told everything.
+    pub(super) fn get_or_new(&mut self, place: Place) -> NotificationStateMut<'_> {
+        let new = || notification_state::new(place.0, place.1);
+        let pair = self.by_place.entry(place).or_insert_with(new);
+        NotificationStateMut { pending: pending(pair), pair, all_pending: &mut self.pending }
     }
 
     pub(super) fn insert(&mut self, place: Place, pair: NotificationState) {

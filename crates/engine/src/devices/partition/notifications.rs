@@ -11,13 +11,13 @@ use records::{
 use watch::Noticed;
 
 use super::devices::Device;
-use super::{DeviceStep, Partition, notification_state};
+use super::{DevicePartition, DeviceStep, notification_state};
 
 /// What distinguishes the ids of events from those of deliveries.
 const CAUSE_EVENT: u64 = 1;
 const CAUSE_DELIVERY: u64 = 2;
 
-impl Partition {
+impl DevicePartition {
     pub(super) fn tell_noticed(&mut self, step: &mut DeviceStep<'_>) {
         let mut noticed = std::mem::take(&mut step.own.noticed);
         for event in noticed.drain(..) {
@@ -53,12 +53,9 @@ impl Partition {
         }
         let clients = device.clients.clone();
         for client in clients {
-            let mut pair = self
-                .pairs
-                .remove(&(noticed.slot, client))
-                .unwrap_or_else(|| notification_state::new(noticed.slot, client));
+            let mut pair = self.pairs.get_or_new((noticed.slot, client));
             notification_state::add_event(&mut pair, noticed.kind, noticed.previous.as_ref());
-            self.pairs.insert((noticed.slot, client), pair);
+            drop(pair);
             self.queue_notification(noticed.slot, client, (noticed.kind, noticed.sequence), None, step);
         }
         self.pending.newest_events.put(step.seq, noticed.slot, Some(Arc::new(event.clone())));

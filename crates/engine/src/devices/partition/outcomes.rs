@@ -10,11 +10,11 @@ use records::{
 };
 use store::StoreError;
 
-use super::attempt_ends::delay_after;
-use super::{DeviceStep, Partition};
-use crate::devices::effect::DeviceEffect;
-use crate::kernel::ended_job::JobEnd;
+use super::ended_job::JobEnd;
+use super::{DevicePartition, DeviceStep};
+use crate::devices::effect::{DeviceEffect, OutcomeGivenUp};
 use crate::outcomes::{OutcomeDue, OutcomeLane, SendResult};
+use crate::retry_delay::delay_after;
 
 /// Waiting outcomes at which a partition refuses new commands with `notify`, and at which those
 /// that it has do not fail for want of an answer.
@@ -97,7 +97,7 @@ impl RefusedLanes {
     }
 }
 
-impl Partition {
+impl DevicePartition {
     /// Refuses a command whose outcome would be told after too many others.
     pub(super) fn check_room_for_outcome(&self, receiver: &OutcomeReceiver) -> Result<(), Problem> {
         if OutcomeBacklog::of(&self.jobs, OutcomeLane::of(receiver)).takes_commands() {
@@ -196,32 +196,48 @@ impl Partition {
                 let _stale = self.jobs.ack(reservation, &mut step.jobs());
             }
             SendResult::Failed(patience) => {
-                let counted = self.jobs.get(reservation.job).map_or(1, |head| head.attempt);
+                let head = self.jobs.get(reservation.job);
+                let counted = head.as_ref().map_or(1, |head| head.attempt);
+                let purpose = head.and_then(|head| JobPurpose::of(head.queue, head.alias));
                 let chance = chance_of(reservation.job, counted);
                 let delay = delay_after(&self.settings.retry, counted, patience, chance);
                 let retry = jobs::Retry::counted(delay);
                 let released = self.jobs.release(reservation, retry, &mut step.jobs());
-                if matches!(released, Ok(Released::Dead)) {
-                    log_given_up(counted);
+                if matches!(released, Ok(Released::Dead))
+                    && let Some(JobPurpose::Outcome { lane, key, .. }) = purpose
+                {
+                    self.outcome_given_up((lane, key), Some(counted), step);
                 }
             }
         }
     }
 
     /// The job of an outcome ended without a word of its sender.
-    pub(super) fn outcome_ended(end: JobEnd) {
+    pub(super) fn outcome_ended(
+        &self,
+        of: (OutcomeLane, CommandKey),
+        end: JobEnd,
+        step: &mut DeviceStep<'_>,
+    ) {
         if let JobEnd::Lapsed(Released::Dead) | JobEnd::Cut(Released::Dead) | JobEnd::Expired(_) = end {
-            log_given_up(0);
+            self.outcome_given_up(of, None, step);
         }
+    }
+
+    fn outcome_given_up(
+        &self,
+        (lane, key): (OutcomeLane, CommandKey),
+        attempts: Option<u32>,
+        step: &mut DeviceStep<'_>,
+    ) {
+        // The line is written even if the store cannot be read: it says less then.
+        let command = self.stored_command(key, step).ok().flatten();
+        step.emit(DeviceEffect::OutcomeGivenUp(Box::new(OutcomeGivenUp { command, lane, attempts })));
     }
 }
 
 fn chance_of(job: JobId, attempt: u32) -> u64 {
     hash::derived(u64::from(attempt), &job.0)
-}
-
-fn log_given_up(attempts: u32) {
-    tracing::warn!(attempts, "the outcome of a command could not be told, and is given up");
 }
 
 #[cfg(test)]

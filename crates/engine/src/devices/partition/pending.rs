@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{DeviceId, Incarnation, Timestamp};
 use records::{Counts, CountsKey, Delivery, DeviceProfile, DeviceSlot, Event, JobId};
-use store::{Page, StoreError, Whose};
+use store::{FeedFilter, Page, StoreError};
 
 use crate::kernel::fetch::Fetch;
 use crate::kernel::pending_writes::PendingWrites;
@@ -32,7 +32,7 @@ impl PendingRecords {
 
 /// The newest durable event of a device.
 pub(super) fn newest_event(fetch: &dyn Fetch, slot: DeviceSlot) -> Result<Option<Arc<Event>>, StoreError> {
-    let whose = Whose { device: Some(slot), client: None };
+    let whose = FeedFilter { device: Some(slot), client: None };
     Ok(fetch.view()?.events(whose, newest(), &|_| true)?.pop().map(Arc::new))
 }
 
@@ -42,7 +42,7 @@ pub(super) fn newest_delivery(
     slot: DeviceSlot,
     client: Incarnation,
 ) -> Result<Option<Delivery>, StoreError> {
-    let whose = Whose { device: Some(slot), client: Some(client) };
+    let whose = FeedFilter { device: Some(slot), client: Some(client) };
     Ok(fetch.view()?.deliveries(whose, newest(), &|_| true)?.pop())
 }
 

@@ -8,11 +8,11 @@ use base::Timestamp;
 use commands::{How, Moved};
 use records::{
     Command, CommandCause, CommandKey, CommandState, CommandStatus, DevicePlace, DeviceSlot, OutcomeOf,
-    OutcomeReceiver, PickOutcome, PickTurn,
+    OutcomeReceiver, PickCause, PickOutcome,
 };
 use store::{Page, StoreError};
 
-use super::{DeviceStep, Partition};
+use super::{DevicePartition, DeviceStep};
 use crate::campaigns::{
     OrderKind, PickMove, PickOrder, PickOrderOutcome, PickReport, PickStanding, TASK_ID_PREFIX,
 };
@@ -25,7 +25,7 @@ const CLOCKS_APART: Duration = Duration::from_secs(60);
 /// What is held for so long does not go out before it is taken back in the same step.
 const HELD: Duration = Duration::from_secs(3_600);
 
-impl Partition {
+impl DevicePartition {
     pub(super) fn pick_orders(
         &mut self,
         orders: Vec<PickOrder>,
@@ -126,7 +126,7 @@ impl Partition {
             notify: receiver_of(order).cloned(),
         };
         let slot = order.slot.as_ref().map(|(campaign, slot)| (Box::from(&**campaign), *slot));
-        let turn = PickTurn { task: order.task, number: order.number, picked_at: order.picked_at, slot };
+        let turn = PickCause { task: order.task, number: order.number, picked_at: order.picked_at, slot };
         let sent = self.send_as(&order.device, new, CommandCause::Pick(Box::new(turn)), step);
         Ok(answered(sent)?.ok().map(|tracked| tracked.command))
     }

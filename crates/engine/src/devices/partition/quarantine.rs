@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{EntityId, Incarnation, Problem, Timestamp, WayIn};
 use records::{Op, QuarantineKey, Quarantined};
 
-use super::{DeviceStep, Partition};
+use super::{DevicePartition, DeviceStep};
 use crate::devices::input::RefusedMessage;
 use crate::kernel::reply::Stop;
 
@@ -62,7 +62,7 @@ impl Quarantine {
     }
 }
 
-impl Partition {
+impl DevicePartition {
     pub(super) fn quarantine(
         &mut self,
         way: WayIn,

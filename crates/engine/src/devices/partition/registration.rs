@@ -8,7 +8,7 @@ use fleet::{CheckedDevice, DevicePatch, Linked};
 use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Happening, JobPurpose, NotificationState, Op};
 use store::StoreError;
 
-use super::{DeviceStep, Partition};
+use super::{DevicePartition, DeviceStep};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::LinkedClient;
 use crate::kernel::reply::Stop;
@@ -19,7 +19,7 @@ use crate::version::{OnlyIf, Version};
 /// Devices that one sweep unlinks: each touches a profile, a pair, a job and a delivery.
 const SWEPT_PER_INPUT: usize = 200;
 
-impl Partition {
+impl DevicePartition {
     pub(super) fn create_device(
         &mut self,
         device: CheckedDevice,

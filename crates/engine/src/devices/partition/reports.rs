@@ -7,7 +7,7 @@ use store::StoreError;
 use watch::SignOfLife;
 
 use super::commands::DeviceAnswer;
-use super::{DeviceStep, Partition};
+use super::{DevicePartition, DeviceStep};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::Addressed;
 use crate::devices::intake::{Report, ReportId, Said, SlicePart};
@@ -23,7 +23,7 @@ pub(super) struct Unfinished {
     pub(super) part: SlicePart,
 }
 
-impl Partition {
+impl DevicePartition {
     /// Applies reports as long as the batch has room; what is left waits for the next step.
     pub(super) fn reports(
         &mut self,

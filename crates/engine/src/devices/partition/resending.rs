@@ -7,10 +7,10 @@ use records::{
     NotificationState, Op,
 };
 
-use super::{DeviceStep, Partition, notification_state, pending};
+use super::{DevicePartition, DeviceStep, notification_state, pending};
 use crate::kernel::reply::Stop;
 
-impl Partition {
+impl DevicePartition {
     /// Sends a delivery again now, if it is the newest of its device and client.
     pub(super) fn retry_delivery(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
         let delivery = self.linked_delivery(id, step)?;

@@ -6,29 +6,29 @@ use std::time::Duration;
 use base::Timestamp;
 use commands::{How, Moved};
 use records::{
-    Command, CommandCause, CommandKey, CommandStatus, DeviceSlot, MemberPlace, RolloutTurn, RolloutWork,
+    Command, CommandCause, CommandKey, CommandStatus, DeviceSlot, MemberPlace, RolloutCause, RolloutWork,
 };
 use store::{Page, StoreError};
 
-use super::{DeviceStep, Partition};
+use super::{DevicePartition, DeviceStep};
 use crate::commands::NewCommand;
 use crate::devices::effect::DeviceEffect;
 use crate::kernel::reply::{Stop, answered};
-use crate::rollouts::{CommandAt, CommandMove, OrderKind, OrderOutcome, TurnOrder, TurnReport};
+use crate::rollouts::{CommandAt, CommandMove, OrderKind, OrderOutcome, OrderReport, TurnOrder};
 
 /// The clocks of two partitions differ by no more.
 const CLOCKS_APART: Duration = Duration::from_secs(60);
 
-impl Partition {
+impl DevicePartition {
     pub(super) fn rollout_orders(
         &mut self,
         orders: Vec<TurnOrder>,
         step: &mut DeviceStep<'_>,
-    ) -> Result<Vec<TurnReport>, StoreError> {
+    ) -> Result<Vec<OrderReport>, StoreError> {
         let mut reports = Vec::with_capacity(orders.len());
         for order in orders {
             let outcome = self.rollout_order(&order, step)?;
-            reports.push(TurnReport { place: order.place, turn: order.turn, outcome });
+            reports.push(OrderReport { place: order.place, turn: order.turn, outcome });
         }
         Ok(reports)
     }
@@ -41,7 +41,7 @@ impl Partition {
         let Some(slot) = self.devices.find(&order.place.device).map(|device| device.slot) else {
             return Ok(OrderOutcome::Nobody);
         };
-        let turn = RolloutTurn { rollout: order.place.rollout, entry: order.place.entry, turn: order.turn };
+        let turn = RolloutCause { rollout: order.place.rollout, entry: order.place.entry, turn: order.turn };
         let given = match (order.command, order.what) {
             (Some(id), _) => self.stored_command(id.into(), step)?.filter(|command| command.slot == slot),
             // Nobody was told of one that is new.
@@ -64,7 +64,7 @@ impl Partition {
     fn command_of_turn(
         &self,
         slot: DeviceSlot,
-        turn: RolloutTurn,
+        turn: RolloutCause,
         handed_at: Timestamp,
         step: &DeviceStep<'_>,
     ) -> Result<Option<Arc<Command>>, StoreError> {
@@ -81,7 +81,7 @@ impl Partition {
     fn give_turn(
         &mut self,
         order: &TurnOrder,
-        turn: RolloutTurn,
+        turn: RolloutCause,
         step: &mut DeviceStep<'_>,
     ) -> Result<OrderOutcome, StoreError> {
         let device = &order.place.device;
@@ -162,7 +162,7 @@ impl Partition {
 
     /// Tells the rollout of a command that it has moved on.
     pub(super) fn tell_rollout(&self, moved: &Moved, step: &mut DeviceStep<'_>) {
-        let Some(RolloutTurn { rollout, entry, turn }) = moved.command.cause.turn() else { return };
+        let Some(RolloutCause { rollout, entry, turn }) = moved.command.cause.turn() else { return };
         if matches!(moved.how, How::Progressed | How::Late) {
             return;
         }

@@ -10,14 +10,14 @@ use base::{Incarnation, Value};
 use records::{DeviceSlot, EventKind, NotificationState};
 use store::StoreError;
 
-use super::{DeviceStep, Partition, notification_state, pending};
+use super::{DevicePartition, DeviceStep, notification_state, pending};
 use crate::devices::effect::DeviceEffect;
 use crate::kernel::hashed::HashMap;
 
 /// Devices that are told again of by one input: each touches a pair, a job and a delivery.
 const TOLD_PER_INPUT: usize = 200;
 
-impl Partition {
+impl DevicePartition {
     /// The newest notification of a device to a client has failed for good.
     pub(super) fn becomes_stale(&mut self, slot: DeviceSlot, client: Incarnation, step: &mut DeviceStep<'_>) {
         let stale = self.stale.entry(client).or_default();

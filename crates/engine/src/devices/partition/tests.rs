@@ -15,9 +15,13 @@ use base::{ClientId, Incarnation, Timestamp, Value};
 use fleet::{ImportDevice, NewDevice, Patch};
 use records::{AttemptError, Connection, DeliveryStatus, EventKind, Op};
 
+use crate::devices::input::DeviceInput;
 use crate::devices::intake::Said;
-use crate::devices::lanes::Answer;
-use rig::{Rig, error, number, status};
+use crate::devices::lanes::{Answer, AttemptDue};
+use crate::kernel::machine::Machine;
+use crate::kernel::reply::Reply;
+use crate::kernel::step_context::STEP_BYTES_MAX;
+use rig::{CLIENT, Rig, error, number, status};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -318,6 +322,21 @@ fn a_lease_holds_until_the_time_that_it_names() {
 }
 
 #[test]
+fn an_input_leases_of_several_clients_in_their_order_and_weighs_what_it_may_give() {
+    let mut rig = Rig::with_change();
+    rig.create_linked("0xB");
+    rig.report("0xB", number(1));
+    let wanted = vec![(CLIENT, 1), (Incarnation(CLIENT.0 + 1), 5), (CLIENT, 5)];
+    let (reply, mut answer) = Reply::new();
+    let input = DeviceInput::Lease { wanted, reply };
+    assert_eq!(super::DevicePartition::weight(&input), 11);
+    rig.step(vec![input]);
+    let leased = answer.try_recv().expect("answered once durable");
+    assert_eq!(leased.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 1]);
+    assert_ne!(leased[0][0].delivery, leased[2][0].delivery);
+}
+
+#[test]
 fn a_waiting_delivery_can_be_sent_now_and_a_delivered_one_again() {
     let (mut rig, first) = Rig::with_attempt();
     rig.ended(&first, status(500));
@@ -372,12 +391,50 @@ fn a_heavy_slice_is_spread_over_batches_and_acknowledged_at_its_end() {
     let text = |n: usize| Value::from_canonical(&format!("\"{}{n:04}\"", "x".repeat(4_000)));
     let said = |n| Said::Value { value: text(n), ts: None };
     let batches = rig.say_many("0xB", (0..999).map(said).collect());
-    assert!(
-        batches.iter().all(|weight| *weight < 2 * crate::kernel::step_context::STEP_BYTES_MAX),
-        "{batches:?}"
-    );
+    assert!(batches.iter().all(|weight| *weight < 2 * STEP_BYTES_MAX), "{batches:?}");
     assert!(batches.len() > 2, "{batches:?}");
     assert_eq!(rig.events().len(), 999);
+}
+
+/// Leases all that is due, in as many steps as it takes.
+fn lease_everything(rig: &mut Rig) -> Vec<AttemptDue> {
+    let mut all = Vec::new();
+    loop {
+        let due = rig.lease_all();
+        if due.is_empty() {
+            return all;
+        }
+        all.extend(due);
+    }
+}
+
+#[test]
+fn attempts_that_a_start_cuts_off_are_recorded_in_several_steps_before_anything_else() {
+    const DEVICES: usize = 400;
+    let mut rig = Rig::linked();
+    let text = |n: u32| Value::from_canonical(&format!("\"{}{n}\"", "x".repeat(4_000)));
+    let ids: Vec<String> = (0..DEVICES).map(|number| format!("d{number}")).collect();
+    for id in &ids {
+        rig.create_kind(id, "face");
+        rig.link(id, true).expect("linked");
+        rig.report(id, text(1));
+    }
+    for due in lease_everything(&mut rig) {
+        rig.ended(&due, status(200));
+    }
+    ids.iter().for_each(|id| drop(rig.report(id, text(2))));
+    assert_eq!(lease_everything(&mut rig).len(), DEVICES);
+    rig.restart();
+    let (mut weights, mut recorded) = (Vec::new(), 0);
+    while rig.partition.has_unfinished() {
+        let (ops, _) = rig.one_step(Vec::new());
+        weights.push(ops.iter().map(Op::weight).sum::<usize>());
+        recorded += ops.iter().filter(|op| matches!(op, Op::PutAttempt(_))).count();
+    }
+    assert!(weights.len() > 1 && recorded == DEVICES, "{recorded} in batches of {weights:?}");
+    assert!(weights.iter().all(|weight| *weight < 2 * STEP_BYTES_MAX), "{weights:?}");
+    let again = lease_everything(&mut rig);
+    assert!(again.len() == DEVICES && again.iter().all(|due| due.attempt == 2), "{}", again.len());
 }
 
 #[test]

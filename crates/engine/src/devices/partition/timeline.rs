@@ -2,9 +2,9 @@
 
 use records::{DeviceSlot, Happening, Op, TimelineEntry};
 
-use super::{DeviceStep, Partition};
+use super::{DevicePartition, DeviceStep};
 
-impl Partition {
+impl DevicePartition {
     pub(super) fn put_timeline(&mut self, slot: DeviceSlot, what: Happening, step: &mut DeviceStep<'_>) {
         let number = self.head.next_timeline;
         self.head.next_timeline = number.wrapping_add(1);

@@ -2,6 +2,14 @@
 //!
 //! `StepContext` bounds the weight of a batch and the payloads of answers. This budget bounds work
 //! that weighs little and takes time: jobs coming due, parked jobs read in, and store keys scanned.
+//! It bounds what is looked at of queues that are deleted or dropped, and consumers sent home, too.
+//!
+//! Some work is small, and has constants of its own. A step does something to 1,000 locks and those
+//! who wait for them, and looks for backlogs in 100 queues. Of empty queues, surplus dead letters,
+//! old answers and jobs that leave memory, 1,000 each have their turn. A list passes over 10,000
+//! names.
+
+use crate::kernel::step_context::STEP_BYTES_MAX;
 
 /// Jobs that come due, lapse or expire in a step.
 const JOBS_ADVANCED_MAX: usize = 10_000;
@@ -17,22 +25,51 @@ const READ_AT_ONCE_BESIDES: usize = 4 * super::RECORDS_MAX;
 const DEAD_READ_MAX: usize = 4_000;
 /// Keys of parked jobs that are looked at in a step: at some 200 ns each, 4 ms.
 const KEYS_SCANNED_MAX: usize = 20_000;
+/// Rows of a deleted queue that a step looks at; other queues' are among them.
+const ROWS_SWEPT_MAX: usize = 10_000;
+/// Jobs of a queue whose ready jobs are dropped that a step looks at.
+const JOBS_DROPPED_MAX: usize = super::RECORDS_MAX;
+/// Consumers that have waited enough and are sent home in a step.
+const WAITERS_RETIRED_MAX: usize = 10_000;
 
-/// The most of each kind.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StepLimits {
-    advanced: usize,
-    read: usize,
-    scanned: usize,
+/// The most that a step does of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepLimits {
+    /// What its batch weighs before no more work is taken into it.
+    pub bytes: usize,
+    /// Jobs that come due, lapse or expire.
+    pub advanced: usize,
+    /// Parked jobs that are read in.
+    pub read: usize,
+    /// Keys of parked jobs that are looked at.
+    pub scanned: usize,
+    /// Parked jobs that are read in because nothing else leads to their groups, before nothing more
+    /// is done that brings others.
+    pub read_at_once: usize,
+    /// Dead letters that are looked at for their age, before the other queues wait.
+    pub dead_read: usize,
+    /// Rows of deleted queues that are looked at.
+    pub swept: usize,
+    /// Jobs that are looked at to be dropped.
+    pub dropped: usize,
+    /// Consumers that are sent home because they have waited enough.
+    pub retired: usize,
 }
 
 impl StepLimits {
     /// Of a partition that keeps so many jobs in memory: no step replaces more than a part of them.
-    pub(super) fn of(resident_max: usize) -> Self {
+    #[must_use]
+    pub fn of(resident_max: usize) -> Self {
         Self {
+            bytes: STEP_BYTES_MAX,
             advanced: JOBS_ADVANCED_MAX,
             read: (resident_max / 4).clamp(2, JOBS_READ_MAX),
             scanned: resident_max.saturating_mul(4).clamp(16, KEYS_SCANNED_MAX),
+            read_at_once: READ_AT_ONCE_MAX,
+            dead_read: DEAD_READ_MAX,
+            swept: ROWS_SWEPT_MAX,
+            dropped: JOBS_DROPPED_MAX,
+            retired: WAITERS_RETIRED_MAX,
         }
     }
 }
@@ -41,73 +78,91 @@ impl StepLimits {
 #[derive(Debug)]
 pub(super) struct Budget {
     limits: StepLimits,
-    advanced: usize,
-    read: usize,
-    scanned: usize,
-    /// Jobs read in because nothing else leads to their groups, one at most for each job that
-    /// ended, or because somebody looks at them.
-    read_at_once: usize,
-    /// Dead letters looked at for their age.
-    dead_read: usize,
+    spent: Spent,
 }
 
 impl Budget {
     pub(super) fn new(limits: StepLimits) -> Self {
-        Self { limits, advanced: 0, read: 0, scanned: 0, read_at_once: 0, dead_read: 0 }
+        Self { limits, spent: Spent::default() }
     }
 
     pub(super) fn may_advance(&self) -> bool {
-        self.advanced < self.limits.advanced && self.may_read_at_once()
+        self.spent.advanced < self.limits.advanced && self.may_read_at_once()
     }
 
     pub(super) fn advanced(&mut self, jobs: usize) {
-        self.advanced += jobs;
+        self.spent.advanced += jobs;
     }
 
     /// How many more jobs may be read in.
     pub(super) fn left_to_read(&self) -> usize {
-        self.limits.read.saturating_sub(self.read)
+        self.limits.read.saturating_sub(self.spent.read)
     }
 
     /// The same before inputs are applied: half is theirs.
     pub(super) fn left_to_read_ahead(&self) -> usize {
-        (self.limits.read / 2).saturating_sub(self.read)
+        (self.limits.read / 2).saturating_sub(self.spent.read)
     }
 
     pub(super) fn read(&mut self, jobs: usize) {
-        self.read += jobs;
+        self.spent.read += jobs;
     }
 
     /// Whether jobs may end after which others must be read in at once.
     pub(super) fn may_read_at_once(&self) -> bool {
-        self.read_at_once < READ_AT_ONCE_MAX
+        self.spent.read_at_once < self.limits.read_at_once
     }
 
     pub(super) fn read_at_once(&mut self, jobs: usize) {
-        self.read_at_once += jobs;
+        self.spent.read_at_once += jobs;
     }
 
     /// How many more keys may be looked at.
     pub(super) fn left_to_scan(&self) -> usize {
-        self.limits.scanned.saturating_sub(self.scanned)
+        self.limits.scanned.saturating_sub(self.spent.scanned)
     }
 
     pub(super) fn scanned(&mut self, keys: usize) {
-        self.scanned += keys;
+        self.spent.scanned += keys;
     }
 
     pub(super) fn may_read_dead(&self) -> bool {
-        self.dead_read < DEAD_READ_MAX
+        self.spent.dead_read < self.limits.dead_read
     }
 
     pub(super) fn dead_read(&mut self, dead: usize) {
-        self.dead_read += dead;
+        self.spent.dead_read += dead;
+    }
+
+    /// How many more rows of deleted queues may be looked at.
+    pub(super) fn left_to_sweep(&self) -> usize {
+        self.limits.swept.saturating_sub(self.spent.swept)
+    }
+
+    pub(super) fn swept(&mut self, rows: usize) {
+        self.spent.swept += rows;
+    }
+
+    /// How many more jobs may be looked at to be dropped.
+    pub(super) fn left_to_drop(&self) -> usize {
+        self.limits.dropped.saturating_sub(self.spent.dropped)
+    }
+
+    pub(super) fn dropped(&mut self, jobs: usize) {
+        self.spent.dropped += jobs;
+    }
+
+    pub(super) fn may_retire(&self) -> bool {
+        self.spent.retired < self.limits.retired
+    }
+
+    pub(super) fn retired(&mut self, consumers: usize) {
+        self.spent.retired += consumers;
     }
 
     /// What was done, of each kind.
     pub(super) fn spent(&self) -> Spent {
-        let Self { advanced, read, scanned, read_at_once, dead_read, .. } = *self;
-        Spent { advanced, read, scanned, read_at_once, dead_read }
+        self.spent
     }
 
     /// Stops the process if a step did more than it may.
@@ -115,12 +170,15 @@ impl Budget {
     /// # Panics
     /// Then.
     pub(super) fn assert_kept(&self, at_a_time: usize) {
-        let Self { limits, advanced, read, scanned, read_at_once, dead_read } = self;
-        let is_kept = *advanced < limits.advanced + at_a_time
-            && *read <= limits.read
-            && *scanned <= limits.scanned
-            && *read_at_once <= READ_AT_ONCE_MAX + READ_AT_ONCE_BESIDES
-            && *dead_read < DEAD_READ_MAX + 2 * super::RECORDS_MAX;
+        let Self { limits, spent } = self;
+        let is_kept = spent.advanced < limits.advanced + at_a_time
+            && spent.read <= limits.read
+            && spent.scanned <= limits.scanned
+            && spent.read_at_once <= limits.read_at_once + READ_AT_ONCE_BESIDES
+            && spent.dead_read < limits.dead_read + 2 * super::RECORDS_MAX
+            && spent.swept <= limits.swept
+            && spent.dropped <= limits.dropped
+            && spent.retired <= limits.retired;
         assert!(is_kept, "a step keeps within its budget: {self:?}");
     }
 }
@@ -139,4 +197,10 @@ pub struct Spent {
     pub read_at_once: usize,
     /// Dead letters that were looked at for their age.
     pub dead_read: usize,
+    /// Rows of deleted queues that were looked at.
+    pub swept: usize,
+    /// Jobs that were looked at to be dropped.
+    pub dropped: usize,
+    /// Consumers that were sent home because they had waited enough.
+    pub retired: usize,
 }

@@ -13,9 +13,6 @@ use crate::queues::effect::QueueEffect;
 use crate::queues::input::Asking;
 use crate::queues::rates::JobFlow;
 
-/// Consumers that have waited enough and are sent home in a step; the others are in the next.
-const RETIRED_MAX: usize = 10_000;
-
 impl QueuePartition {
     pub(super) fn consume(&mut self, asking: Asking, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let leased = match self.key_of(&asking.queue) {
@@ -82,30 +79,30 @@ impl QueuePartition {
             return;
         }
         // Served at the end of this step, or in the next, if there is something now.
-        step.wakes.extend(self.key_of(&queue));
+        step.own.jobs.wakes.extend(self.key_of(&queue));
         self.waiting.add(queue, until, WaiterWants::Signal(signal));
     }
 
     /// Whoever waits for a queue is told of what it has.
     pub(super) fn pass_on(&self, queue: &QueueName, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
-        step.wakes.extend(self.key_of(queue));
+        step.own.jobs.wakes.extend(self.key_of(queue));
         Ok(())
     }
 
     /// Somebody who waited for a queue has gone; whoever else does is told of what it was to have.
     pub(super) fn left(&mut self, queue: &QueueName, until: Timestamp, step: &mut QueueStep<'_>) {
         self.waiting.let_go(queue, until);
-        step.wakes.extend(self.key_of(queue));
+        step.own.jobs.wakes.extend(self.key_of(queue));
     }
 
     /// Serves those that wait for the queues that have something to lease: one at least, and as
     /// many as the step has room for. The others are due in the next.
     pub(super) fn serve(&mut self, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let mut served = 0;
-        step.wakes.extend(self.waiting.take_due());
+        step.own.jobs.wakes.extend(self.waiting.take_due());
         // What is read in for one of them may be of others.
-        while !step.wakes.is_empty() {
-            let mut wakes = std::mem::take(&mut step.wakes);
+        while !step.own.jobs.wakes.is_empty() {
+            let mut wakes = std::mem::take(&mut step.own.jobs.wakes);
             wakes.sort_unstable();
             wakes.dedup();
             for queue in wakes {
@@ -181,7 +178,8 @@ impl QueuePartition {
         must
     }
 
-    /// Sends home whoever has waited enough, and at the end everyone.
+    /// Sends home whoever has waited enough, as many as a step may, and at the end everyone: then
+    /// nothing else waits for the step.
     pub(super) fn retire_waiters(&mut self, step: &mut QueueStep<'_>) {
         let end = if self.closing { Timestamp::MAX } else { step.now };
         if self.closing {
@@ -189,9 +187,9 @@ impl QueuePartition {
             self.waiting.take_unread();
             self.locks.send_home();
         }
-        let most = if self.closing { usize::MAX } else { RETIRED_MAX };
-        for _ in 0..most {
+        while self.closing || step.own.budget.may_retire() {
             let Some(Waiter { wants, .. }) = self.waiting.take_late(end) else { break };
+            step.own.budget.retired(usize::from(!self.closing));
             if let WaiterWants::Jobs(asking) = wants {
                 self.answer(asking, Vec::new(), step);
             }

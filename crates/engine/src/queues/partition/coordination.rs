@@ -82,7 +82,7 @@ impl QueuePartition {
                 None
             }
             LockCall::Show(name, reply) => {
-                Some(QueueEffect::LockShown(reply, Box::new(self.locks.show(&name, locks.now))))
+                Some(QueueEffect::LockStatus(reply, Box::new(self.locks.show(&name, locks.now))))
             }
             LockCall::List(after, limit, reply) => {
                 let held = self.locks.list(after.as_ref(), locks.now).take(limit).collect();

@@ -176,7 +176,7 @@ impl QueuePartition {
     fn drop_first(&mut self, at_work: &mut AtWork, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let (queue, moment) = (at_work.queue, at_work.asked.moment);
         step.own.touched.push(queue);
-        for _ in 0..RECORDS_MAX {
+        while step.own.budget.left_to_drop() > 0 {
             if !step.has_room() {
                 return Ok(false);
             }
@@ -190,6 +190,7 @@ impl QueuePartition {
                 return Ok(true);
             }
             self.jobs.cancel(head.id, &mut step.jobs());
+            step.own.budget.dropped(1);
             step.own.counted.cancelled += 1;
             at_work.dropped += 1;
         }
@@ -208,9 +209,14 @@ impl QueuePartition {
         if at_work.dropped >= moment.ready || self.ready_in(queue) == 0 {
             return Ok(true);
         }
+        let scan_max = step.own.budget.left_to_drop().min(SCANNED_MAX);
+        if scan_max == 0 {
+            return Ok(false);
+        }
         let was_ready = |head: &JobHead| moment.had_ready(head);
-        let ScannedJobs { found: heads, next, .. } =
-            fetch.view()?.jobs_of(queue, at_work.after, SCANNED_MAX, RECORDS_MAX, &was_ready)?;
+        let ScannedJobs { found: heads, next, scanned } =
+            fetch.view()?.jobs_of(queue, at_work.after, scan_max, RECORDS_MAX, &was_ready)?;
+        step.own.budget.dropped(scanned);
         for head in heads {
             if !step.has_room() {
                 return Ok(false);

@@ -10,7 +10,7 @@ use super::publishing::due_at;
 use super::{QueuePartition, QueueStep};
 use crate::Engine;
 use crate::kernel::reply::Stop;
-use crate::queries::{LOOKED_AT_MAX, Stretch};
+use crate::queries::{BoundedPage, LOOKED_AT_MAX};
 use crate::queues::input::Seen;
 use crate::queues::stats::QueueStats;
 use crate::queues::{Due, JobRef, JobState, JobView, Payload, QueueName, body, calls, checks, id};
@@ -248,7 +248,7 @@ pub fn listed(
     state: Option<JobState>,
     after: Option<JobId>,
     (limit, cost_max): (usize, usize),
-) -> Result<Stretch<JobView, JobId>, Problem> {
+) -> Result<BoundedPage<JobView, JobId>, Problem> {
     let unreadable = |error: StoreError| Problem::unavailable(error.to_string());
     let (now, wall) = (engine.clock().now(), engine.clock().wall());
     let view = engine.store().view(partition).map_err(unreadable)?;
@@ -266,7 +266,7 @@ pub fn listed(
         let state = state_of(&head, now, wall);
         jobs.push(calls::view(Seen { head, state, body })?);
     }
-    Ok(Stretch { found: jobs, next, looked_at: Some(scanned as u64), cost: scanned })
+    Ok(BoundedPage { found: jobs, next, looked_at: Some(scanned as u64), cost: scanned })
 }
 
 /// What is written of a queue.

@@ -16,8 +16,6 @@ use crate::queues::rates::JobFlow;
 
 /// How long a queue stays that has become empty: one that comes and goes is not written each time.
 const LINGERS_FOR: Duration = Duration::from_secs(60);
-/// Rows that a sweep looks at in a step.
-const SCANNED_MAX: usize = 10_000;
 
 /// How far the sweep of a deleted queue has come.
 #[derive(Debug)]
@@ -195,8 +193,10 @@ impl QueuePartition {
         let fetch = step.fetch;
         let view = fetch.view()?;
         if !sweep.jobs_gone {
-            let ScannedJobs { found: heads, next, .. } =
-                view.jobs_of(key, sweep.after, SCANNED_MAX, RECORDS_MAX, &|_| true)?;
+            let scan_max = step.own.budget.left_to_sweep();
+            let ScannedJobs { found: heads, next, scanned } =
+                view.jobs_of(key, sweep.after, scan_max, RECORDS_MAX, &|_| true)?;
+            step.own.budget.swept(scanned);
             for head in heads {
                 step.own.counted.cancelled += 1;
                 // A successor that starts here is found by the next pass.
@@ -216,7 +216,9 @@ impl QueuePartition {
             sweep.after = next;
             return Ok(false);
         }
-        let dead = view.dead(key, sweep.dead_after, true, RECORDS_MAX)?;
+        let most = step.own.budget.left_to_sweep().min(RECORDS_MAX);
+        let dead = view.dead(key, sweep.dead_after, true, most)?;
+        step.own.budget.swept(dead.len());
         for dead in &dead {
             step.push(Op::DeleteDead(key, dead.number, dead.id));
             step.push(Op::DeleteJobBody(dead.id));
@@ -224,7 +226,7 @@ impl QueuePartition {
         }
         sweep.dead = sweep.dead.saturating_sub(dead.len() as u64);
         step.own.recounted.insert(key);
-        Ok(dead.len() < RECORDS_MAX)
+        Ok(dead.len() < most)
     }
 
     /// Writes how many dead letters there are, and jobs that are not resident, where that has

@@ -9,9 +9,10 @@ use records::{MemberPlace, MemberStatus};
 use store::StoreError;
 
 use super::{RolloutBook, RolloutEffect, emit};
+use crate::device_orders::OrderKind;
 use crate::kernel::reply::Reply;
 use crate::registry::RegistryStep;
-use crate::rollouts::links::{DeviceLook, OrderKind, Search};
+use crate::rollouts::links::{DeviceLook, Search};
 
 /// Pairs of a device and a rollout that a step looks at. Each may be a row to read.
 const LOOKS_PER_STEP: usize = 2_000;

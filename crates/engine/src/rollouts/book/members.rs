@@ -8,10 +8,11 @@ use records::{CommandStatus, MemberPlace, MemberStatus, Op, RolloutCursor, Rollo
 use store::StoreError;
 
 use super::{ActiveRollout, CandidateSearch, RolloutBook, RolloutEffect, Scan, emit};
+use crate::device_orders::OrderKind;
 use crate::kernel::reply::Reply;
 use crate::registry::RegistryStep;
-use crate::rollouts::links::{CommandAt, FoundDevice, OrderKind, OrderOutcome, TurnReport};
-use crate::rollouts::{RolloutNews, entries};
+use crate::rollouts::links::{CommandAt, FoundDevice, OrderOutcome, OrderReport};
+use crate::rollouts::{RolloutUpdate, entries};
 
 /// Devices whose turn may come next, for each rollout.
 pub(super) const CANDIDATES_MAX: usize = 1_024;
@@ -31,24 +32,24 @@ enum ToldBy {
 impl RolloutBook {
     pub(super) fn take_news(
         &mut self,
-        news: RolloutNews,
+        news: RolloutUpdate,
         reply: Reply<()>,
         step: &mut RegistryStep<'_>,
     ) -> Result<(), StoreError> {
         match news {
-            RolloutNews::Looks(looks) => {
+            RolloutUpdate::Looks(looks) => {
                 self.take_looks(looks, reply);
                 return Ok(());
             }
-            RolloutNews::Found(rollout, cursor, devices, next) => {
+            RolloutUpdate::Found(rollout, cursor, devices, next) => {
                 self.found(rollout, &cursor, devices, next, step)?;
             }
-            RolloutNews::Unreadable(rollout) => self.stop(rollout, step),
-            RolloutNews::Joined(rollout, devices) => {
+            RolloutUpdate::Unreadable(rollout) => self.stop(rollout, step),
+            RolloutUpdate::Joined(rollout, devices) => {
                 let _stops_without_room = self.add(rollout, devices, step)?;
             }
-            RolloutNews::Candidates(rollout, places, after) => self.candidates(rollout, places, after),
-            RolloutNews::Boundary(rollout, stage, rank) => {
+            RolloutUpdate::Candidates(rollout, places, after) => self.candidates(rollout, places, after),
+            RolloutUpdate::Boundary(rollout, stage, rank) => {
                 if let Some(live) = self.live.get_mut(&rollout) {
                     live.is_searching = false;
                     if live.state.stage == stage {
@@ -58,18 +59,18 @@ impl RolloutBook {
                     }
                 }
             }
-            RolloutNews::Moved(moves) => {
+            RolloutUpdate::Moved(moves) => {
                 for moved in moves {
                     self.stands(&moved.place, moved.turn, moved.command, ToldBy::Move, step)?;
                 }
             }
-            RolloutNews::Reported(reports) => {
+            RolloutUpdate::Reported(reports) => {
                 for report in reports {
                     self.reported(&report, step)?;
                 }
             }
-            RolloutNews::LookAgain => self.live.values_mut().for_each(ActiveRollout::look_again),
-            RolloutNews::AskAgain => {
+            RolloutUpdate::LookAgain => self.live.values_mut().for_each(ActiveRollout::look_again),
+            RolloutUpdate::AskAgain => {
                 let seq = step.latest_change();
                 for live in self.live.values_mut() {
                     live.reconciling = Some((MemberStatus::Scheduled, Scan::behind(seq)));
@@ -107,7 +108,9 @@ impl RolloutBook {
         if !self.add(rollout, devices, step)? {
             return Ok(());
         }
-        if let RolloutCursor::Named(number) = cursor {
+        if let RolloutCursor::Named(number) = cursor
+            && next.as_ref() != Some(cursor)
+        {
             step.push(Op::DeleteRolloutDevices(rollout, *number));
         }
         let Some(live) = self.live.get_mut(&rollout) else { return Ok(()) };
@@ -196,7 +199,7 @@ impl RolloutBook {
         };
     }
 
-    fn reported(&mut self, report: &TurnReport, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
+    fn reported(&mut self, report: &OrderReport, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
         self.ordered.remove(&report.place);
         match report.outcome {
             OrderOutcome::Stands(command) => {

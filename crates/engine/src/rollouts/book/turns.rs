@@ -9,8 +9,9 @@ use rollouts::{HandOutAllowance, StageEnd};
 use store::StoreError;
 
 use super::{ActiveRollout, CandidateSearch, RolloutBook, RolloutEffect, Scan, emit};
+use crate::device_orders::OrderKind;
 use crate::registry::RegistryStep;
-use crate::rollouts::links::{OrderKind, Search, TurnOrder};
+use crate::rollouts::links::{Search, TurnOrder};
 use crate::rollouts::ttl;
 use crate::rollouts::windows::WindowState;
 

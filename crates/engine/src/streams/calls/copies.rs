@@ -11,18 +11,18 @@ use records::{CopyDirection, StreamCopy};
 
 use super::super::PeerAsk;
 use super::super::copy::{
-    CopyFrom, CopyKey, CopyMove, CopyShown, CopyState, CopyStatus, CopyTarget, NewCopy, unknown_copy,
+    CopyFrom, CopyKey, CopyMove, CopyReport, CopyState, CopyStatus, CopyTarget, NewCopy, unknown_copy,
 };
 use super::super::copy_lag::{ahead_of, lag_in_stream};
 use super::super::input::{MoveCopyCall, PutCopyCall, StreamsInput};
 use super::super::reading::FoundStream;
-use super::super::{HandlerKind, HandlerShown, HandlerState, StreamName, SubscriptionFrom, is_label};
+use super::super::{HandlerKind, HandlerState, HandlerStatus, StreamName, SubscriptionFrom, is_label};
 use super::Streams;
 use super::subscriptions::blocking;
 use crate::gathering::CopyBacklog;
+use crate::name::QueueName;
 use crate::nodes::{SELF_NODE, unknown_node};
 use crate::queries::unreadable;
-use crate::queues::QueueName;
 
 impl Streams {
     /// Makes a copy, and its stream where that is not there; or gives one that is there these
@@ -96,7 +96,7 @@ impl Streams {
     ///
     /// # Errors
     /// 404 `unknown_stream` or `unknown_copy`, 503 `storage_unavailable`.
-    pub fn copy(&self, stream: &StreamName, name: &str) -> Result<CopyShown, Problem> {
+    pub fn copy(&self, stream: &StreamName, name: &str) -> Result<CopyReport, Problem> {
         self.copy_beside(&self.gathered(), stream, name)
     }
 
@@ -109,7 +109,7 @@ impl Streams {
         stream: &StreamName,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<CopyShown>, Problem> {
+    ) -> Result<Vec<CopyReport>, Problem> {
         let gathered = self.gathered();
         let found = self.reader().find_counted(stream)?;
         let rows = found.0.view.copies_of(found.0.stream, after, limit).map_err(unreadable)?;
@@ -117,7 +117,7 @@ impl Streams {
     }
 
     /// Of these copies, all that can be read.
-    pub(in crate::streams) fn copies_by_key(&self, keys: Vec<CopyKey>) -> Vec<(CopyKey, CopyShown)> {
+    pub(in crate::streams) fn copies_by_key(&self, keys: Vec<CopyKey>) -> Vec<(CopyKey, CopyReport)> {
         let gathered = self.gathered();
         let shown = |key: CopyKey| {
             let copy = self.copy_beside(&gathered, &key.stream, &key.copy).ok()?;
@@ -137,7 +137,7 @@ impl Streams {
         gathered: &BTreeMap<Incarnation, CopyBacklog>,
         stream: &StreamName,
         name: &str,
-    ) -> Result<CopyShown, Problem> {
+    ) -> Result<CopyReport, Problem> {
         let found = self.reader().find_counted(stream)?;
         let row = found.0.view.stream_copy(found.0.stream, name).map_err(unreadable)?;
         self.copy_shown(stream, (&found, gathered), row.ok_or_else(|| unknown_copy(stream, name))?)
@@ -190,7 +190,7 @@ impl Streams {
         stream: &StreamName,
         (found, gathered): (&(FoundStream, u64), &BTreeMap<Incarnation, CopyBacklog>),
         row: StreamCopy,
-    ) -> Result<CopyShown, Problem> {
+    ) -> Result<CopyReport, Problem> {
         let context = &self.engine.context().streams;
         let key = CopyKey { stream: stream.clone(), copy: row.name.clone() };
         let status = context.copies.status(&key).unwrap_or_default();
@@ -212,7 +212,7 @@ impl Streams {
             }
         };
         let state = state_of(&row, &status, lag, self.engine.clock().now());
-        Ok(CopyShown {
+        Ok(CopyReport {
             state,
             lag,
             oldest_uncopied_at,
@@ -261,8 +261,8 @@ impl Streams {
     }
 }
 
-impl From<CopyShown> for HandlerShown {
-    fn from(copy: CopyShown) -> Self {
+impl From<CopyReport> for HandlerStatus {
+    fn from(copy: CopyReport) -> Self {
         Self {
             handler: HandlerKind::Copy,
             name: Some(copy.row.name),

@@ -9,7 +9,7 @@ use store::Store;
 use tokio::sync::Notify;
 
 use super::super::context::StreamsContext;
-use super::super::copy::{ReceiptOf, ReceiptShown};
+use super::super::copy::{ReceiptOf, ReceiptStatus};
 use super::super::reading::StreamReader;
 use super::super::{MessagePayload, NewMessage, OwnedMessage, StreamName};
 use super::Streams;
@@ -22,7 +22,7 @@ impl Streams {
     ///
     /// # Errors
     /// 404 `unknown_stream`, `unknown_message` or `message_gone`; 503 `storage_unavailable`.
-    pub fn receipt(&self, stream: &StreamName, of: &ReceiptOf) -> Result<ReceiptShown, Problem> {
+    pub fn receipt(&self, stream: &StreamName, of: &ReceiptOf) -> Result<ReceiptStatus, Problem> {
         self.reader().receipt(stream, of)
     }
 
@@ -48,13 +48,13 @@ impl StreamsContext {
         store: &dyn Store,
         stream: &StreamName,
         of: &ReceiptOf,
-    ) -> Result<ReceiptShown, Problem> {
+    ) -> Result<ReceiptStatus, Problem> {
         StreamReader { store, context: self }.receipt(stream, of)
     }
 }
 
 impl StreamReader<'_> {
-    fn receipt(&self, stream: &StreamName, of: &ReceiptOf) -> Result<ReceiptShown, Problem> {
+    fn receipt(&self, stream: &StreamName, of: &ReceiptOf) -> Result<ReceiptStatus, Problem> {
         let message = self.message_of(stream, of)?;
         let found = self.find(stream)?;
         let saved = found.open.as_ref().map_or(found.tail.next, |open| open.saved().max(found.tail.next));
@@ -72,7 +72,7 @@ impl StreamReader<'_> {
                 durable_on.extend(name);
             }
         }
-        Ok(ReceiptShown { id: message.id, durable_on })
+        Ok(ReceiptStatus { id: message.id, durable_on })
     }
 
     fn message_of(&self, stream: &StreamName, of: &ReceiptOf) -> Result<OwnedMessage, Problem> {

@@ -10,12 +10,13 @@ use super::super::input::{CommitCall, PutSubscriptionCall, PutSubscriptionOutcom
 use super::super::pushes::{PushFailure, PushKey, PushTarget};
 use super::super::reading::subscriptions::PUSH_BYTES_MAX;
 use super::super::subscription::{
-    NewSubscription, NewSubscriptionPush, ReaderCommit, SubscriptionFrom, SubscriptionRead, SubscriptionShown,
+    NewSubscription, NewSubscriptionPush, ReaderCommit, SubscriptionFrom, SubscriptionRead,
+    SubscriptionStatus,
 };
 use super::super::{StreamName, StreamPage, StreamRead, is_label};
 use super::Streams;
+use crate::name::QueueName;
 use crate::queries::unreadable;
-use crate::queues::QueueName;
 
 /// Messages of a subscription that are to be posted.
 #[derive(Debug)]
@@ -113,7 +114,7 @@ impl Streams {
     ///
     /// # Errors
     /// 404 `unknown_stream` or `unknown_subscription`, 503 `storage_unavailable`.
-    pub fn subscription(&self, stream: &StreamName, name: &str) -> Result<SubscriptionShown, Problem> {
+    pub fn subscription(&self, stream: &StreamName, name: &str) -> Result<SubscriptionStatus, Problem> {
         self.engine.context().subscription(stream, name)
     }
 
@@ -127,7 +128,7 @@ impl Streams {
         stream: &StreamName,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<SubscriptionShown>, Problem> {
+    ) -> Result<Vec<SubscriptionStatus>, Problem> {
         let found = self.reader().find_counted(stream)?;
         let rows = found.0.view.subscriptions_of(found.0.stream, after, limit).map_err(unreadable)?;
         let context = self.engine.context();

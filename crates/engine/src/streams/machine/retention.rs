@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ::streams::retention::{SpaceAsked, StreamRoom, expired, expires_at, room};
+use ::streams::retention::{SpaceRequest, StreamRoom, expired, expires_at, room};
 use ::streams::tail::drop_block;
 use ::streams::{ChunkWriter, FreeSpace};
 use base::{Incarnation, PartitionId, Problem};
@@ -32,7 +32,7 @@ impl StreamPartition {
     ) -> Result<(), StoreError> {
         let Some(loaded) = self.loaded.get_mut(&stream) else { return Ok(()) };
         let settings = loaded.stream.settings.clone();
-        let asked = SpaceAsked { kept_bytes: loaded.bytes(), appended_bytes: 0, room: FreeSpace::Enough };
+        let asked = SpaceRequest { kept_bytes: loaded.bytes(), appended_bytes: 0, room: FreeSpace::Enough };
         let is_too_large = settings.keep.bytes.is_some_and(|most| asked.kept_bytes > most);
         if loaded.tail.blocks == 0 {
             // The last ones may have made room: nothing is waited for.
@@ -178,11 +178,11 @@ fn stream_full(kept_bytes: u64, is_disk_full: bool) -> Problem {
 impl LoadedStream {
     /// What it takes, and what an append adds. Blocks that cannot be stored cannot be dropped
     /// either.
-    fn space_asked(&self, messages: &[NewMessage]) -> SpaceAsked {
+    fn space_asked(&self, messages: &[NewMessage]) -> SpaceRequest {
         let written = self.writer.as_ref().map_or(0, ChunkWriter::bytes) as u64;
         let kept_bytes = self.bytes() + written;
         let is_over = self.stream.settings.keep.bytes.is_some_and(|most| kept_bytes > most);
-        SpaceAsked {
+        SpaceRequest {
             kept_bytes,
             appended_bytes: messages.iter().map(NewMessage::chunk_bytes).sum(),
             room: if is_over && self.retry.is_some() { FreeSpace::Exhausted } else { FreeSpace::Enough },

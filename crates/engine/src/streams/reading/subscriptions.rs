@@ -11,7 +11,7 @@ use crate::queries::unreadable;
 use crate::streams::holds::{SubscriptionHold, is_pushed};
 use crate::streams::pushes::{PushKey, PushTarget};
 use crate::streams::subscription::{
-    ReaderCommit, SubscriptionPushShown, SubscriptionRead, SubscriptionShown, unknown_subscription,
+    PushStatus, ReaderCommit, SubscriptionRead, SubscriptionStatus, unknown_subscription,
 };
 use crate::streams::{PushPage, StreamName, StreamRead};
 
@@ -23,7 +23,7 @@ impl EngineContext {
     ///
     /// # Errors
     /// 404 `unknown_stream` or `unknown_subscription`, 503 `storage_unavailable`.
-    pub fn subscription(&self, stream: &StreamName, name: &str) -> Result<SubscriptionShown, Problem> {
+    pub fn subscription(&self, stream: &StreamName, name: &str) -> Result<SubscriptionStatus, Problem> {
         let found = self.stream_reader().find_counted(stream)?;
         let row = row_of(&found.0, stream, name)?;
         self.subscription_shown(stream, &found, row)
@@ -136,16 +136,16 @@ impl EngineContext {
         stream: &StreamName,
         (found, kept): &(FoundStream, u64),
         row: StreamSubscription,
-    ) -> Result<SubscriptionShown, Problem> {
+    ) -> Result<SubscriptionStatus, Problem> {
         let lag = lag(row.position, &found.tail, *kept, found.next);
         let oldest = if lag > 0 { self.received_behind(stream, row.position)? } else { None };
         let key = PushKey { stream: stream.clone(), subscription: row.name.clone() };
-        let shown_push = |push: Box<SubscriptionPush>| SubscriptionPushShown {
+        let shown_push = |push: Box<SubscriptionPush>| PushStatus {
             url: push.url,
             max: push.max,
             failure: self.streams.pushes.failure(&key),
         };
-        Ok(SubscriptionShown {
+        Ok(SubscriptionStatus {
             position: row.position,
             lag,
             reader: self.streams.holds.reader(found.stream, &row.name, self.kernel.clock.now()),

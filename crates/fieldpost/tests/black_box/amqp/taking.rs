@@ -119,6 +119,14 @@ async fn a_queue_is_taken_as_it_is_and_what_is_bad_reaches_its_dead_letter_excha
     for code in CODES {
         rig.figure_is(&format!("fieldpost_amqp_reports_total{{result=\"{code}\"}}"), 1.0).await;
     }
+    let (log, peer) = (rig.site.log(), format!("peer={}", rabbitmq.broker.address()));
+    let has_line = |parts: &[&str]| log.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    for code in CODES {
+        let code = format!("code=\"{code}\"");
+        let parts = ["refused a report", "way=\"amqp\"", "topic=\"bad\"", &code, &peer];
+        assert!(has_line(&parts), "{parts:?}: {log}");
+    }
+    assert!(has_line(&["refused a report", "device=\"0xF\"", "code=\"unknown_device\""]), "{log}");
     assert_eq!(rig.figure("fieldpost_amqp_connects_total{result=\"accepted\"}").await, 1.0);
 }
 

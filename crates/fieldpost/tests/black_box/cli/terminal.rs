@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use serde_json::json;
+use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
 use crate::cli::rig::program;
@@ -66,6 +66,70 @@ fn a_table_fits_the_terminal_and_keeps_its_ids() {
             assert!(line.width() <= usize::from(columns), "{} of {columns}: {line}", line.width());
         }
         assert_eq!(server.asked().len(), 1);
+    }
+}
+
+/// Commands that ask once and show a table: what is said to them, what they are answered, and how
+/// the table begins.
+fn tables(long: &str) -> [(&'static str, Value, &'static str); 6] {
+    let from = "2026-11-21T01:02:03.456Z";
+    let by_status = json!({"published": 1_000_000, "acknowledged": 1_000_000, "failed": 1});
+    [
+        (
+            "stats commands",
+            json!({"items": [{"from": from, "count": 5_000_000, "by_status": by_status}]}),
+            "FROM",
+        ),
+        ("stats reports", json!({"items": [{"from": from, "count": 5_000_000}]}), "FROM"),
+        (
+            "job consume ns mail",
+            json!({"jobs": [{"id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "queue": "mail", "payload": long,
+                "attempt": 1, "tries": 5, "reservation": "01ARZ3NDEKTSV4RRFFQ69G5FAV.1"}]}),
+            "ID",
+        ),
+        (
+            "stream handlers shop orders",
+            json!({"items": [{"handler": "move", "name": "cold", "state": "failing", "last_run_at": from,
+                "blocks": 1, "bytes": 4_096, "error": long}]}),
+            "HANDLER",
+        ),
+        (
+            "client portals acme",
+            json!({"items": [{"id": "0123456789abcdefghijklmnopqrstuv", "may": ["read", "retry", "url"],
+                "expires_at": from, "by": "the-people-of-the-day-shift"}]}),
+            "ID",
+        ),
+        (
+            "delivery show msg_1",
+            json!({"id": "msg_1", "client_id": "acme", "device_id": "lock7", "type": "device.changed",
+                "status": "failed", "attempt_count": 1, "created_at": from, "attempts":
+                [{"at": from, "status_code": null, "error": "connection_broken", "duration_ms": 10_000}]}),
+            "ATTEMPT AT",
+        ),
+    ]
+}
+
+#[test]
+fn every_table_fits_the_terminal_and_loses_nothing_that_is_not_seen_again() {
+    let long = "e".repeat(200) + "!";
+    for (words, document, heading) in tables(&long) {
+        for columns in [80, 60, 40] {
+            let server = Scripted::new(vec![answer("200 OK", "", &document.to_string())]);
+            let mut command = program(&server.url);
+            command.args(words.split(' '));
+            let shown = on_terminal(columns, command);
+            let begin = shown.find(heading).unwrap_or_else(|| panic!("{words}: {shown}"));
+            for line in shown[begin..].lines() {
+                assert!(
+                    line.width() <= usize::from(columns),
+                    "{words}, {} of {columns}: {line}",
+                    line.width()
+                );
+            }
+            let joined: String = shown.split_whitespace().collect();
+            assert_eq!(joined.contains(&long), document.to_string().contains(&long), "{words}: {shown}");
+            assert_eq!(server.asked().len(), 1, "{words}");
+        }
     }
 }
 

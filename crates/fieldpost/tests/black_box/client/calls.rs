@@ -44,7 +44,7 @@ async fn a_job_comes_as_it_was_published_and_is_gone_when_it_is_done() {
     assert!(queue.ack(&jobs[0].held).await.expect_err("it is gone").is_stale());
     let acked = queue.ack_many(jobs.iter().map(|job| &job.held)).await.expect("an answer");
     assert_eq!((acked.acked, acked.stale), (1, vec![jobs[0].held.clone()]));
-    assert_eq!(counts(&queue.figures().await.expect("figures")), [0; 4]);
+    assert_eq!(counts(&queue.overview().await.expect("figures")), [0; 4]);
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn a_job_comes_as_often_as_its_schedule_says() {
         queue.ack(&jobs[0].held).await.expect("done");
     }
     assert_eq!(due[1].duration_since(due[0]).expect("later"), Duration::from_secs(1));
-    assert_eq!(counts(&queue.figures().await.expect("figures")), [0; 4]);
+    assert_eq!(counts(&queue.overview().await.expect("figures")), [0; 4]);
     let nonsense = queue.publish(number(7).recurring(Schedule::cron("often"))).await;
     assert_eq!(nonsense.expect_err("no expression").code(), Some("invalid_schedule"));
 }
@@ -134,9 +134,9 @@ async fn dead_jobs_are_read_respawned_and_dropped() {
     assert_eq!(told, [("released", Some("no paper")); 3]);
     assert_eq!(queue.respawn(&[dead[2].id.clone()]).await.expect("an answer"), 1);
     assert_eq!(queue.respawn_oldest(1).await.expect("an answer"), 1);
-    assert_eq!(counts(&queue.figures().await.expect("figures")), [0, 2, 0, 1]);
+    assert_eq!(counts(&queue.overview().await.expect("figures")), [0, 2, 0, 1]);
     queue.clear_dead().await.expect("dropped");
-    assert_eq!(counts(&queue.figures().await.expect("figures")), [0, 2, 0, 0]);
+    assert_eq!(counts(&queue.overview().await.expect("figures")), [0, 2, 0, 0]);
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn a_queue_does_what_is_set_for_it_until_it_is_deleted() {
     assert_eq!(jobs.len(), 1, "one at a time");
     assert_eq!(jobs[0].payload.json::<u32>().expect("a number"), 2, "the last one first");
     queue.delete().await.expect("deleted");
-    assert_eq!(counts(&queue.figures().await.expect("figures")), [0; 4]);
+    assert_eq!(counts(&queue.overview().await.expect("figures")), [0; 4]);
     let own = rig.client.queue("shop", "_own").publish(number(1)).await.expect_err("the server's own");
     assert!(matches!(&own, Error::Refused(refusal) if refusal.status == 422), "{own:?}");
 }

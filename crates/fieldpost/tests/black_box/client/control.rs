@@ -33,7 +33,7 @@ async fn a_drained_worker_takes_nothing_until_it_may_and_a_stopped_one_ends() {
     queue.publish(job(2)).await.expect("durable");
     let taken = timeout(Duration::from_millis(2_500), running.until_done(2));
     assert!(taken.await.is_err(), "a job was taken");
-    assert_eq!(counts(&queue.figures().await.expect("figures")), [0, 1, 0, 0]);
+    assert_eq!(counts(&queue.overview().await.expect("figures")), [0, 1, 0, 0]);
 
     queue.delete_control().await.expect("durable");
     running.until("told nothing any more", 1, tells(None)).await;
@@ -62,7 +62,7 @@ async fn a_worker_has_no_more_jobs_at_a_time_than_it_is_told() {
     running.until("told its bound", 1, tells(Some(ControlState::Run))).await;
     queue.publish_many(&jobs).await.expect("durable");
     running.until("begun", 2, |event| matches!(event, Event::Begun { .. })).await;
-    assert_eq!(counts(&queue.figures().await.expect("figures")), [0, 4, 2, 0]);
+    assert_eq!(counts(&queue.overview().await.expect("figures")), [0, 4, 2, 0]);
     // It hears of it although all of its slots are taken.
     queue.set_control(&QueueControl::new(ControlState::Run)).await.expect("durable");
     running.until("begun", 6, |event| matches!(event, Event::Begun { .. })).await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fieldpost_client::{ChannelNews, Error};
+use fieldpost_client::{ChannelUpdate, Error};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -121,8 +121,8 @@ async fn a_listener_connects_again_and_says_so() {
     let mut rig = Rig::start().await;
     let channels = rig.client.channels("shop");
     let mut listening = channels.listen(&["orders", "alarm-*"]);
-    let told = |news: Result<ChannelNews, Error>| match news.expect("no refusal") {
-        ChannelNews::Message { channel, message } => (channel, message.get().to_owned()),
+    let told = |news: Result<ChannelUpdate, Error>| match news.expect("no refusal") {
+        ChannelUpdate::Message { channel, message } => (channel, message.get().to_owned()),
         _ => (String::new(), "listening".to_owned()),
     };
     assert_eq!(told(listening.next().await).1, "listening");

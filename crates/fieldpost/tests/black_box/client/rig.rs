@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fieldpost_client::{CancellationToken, Client, Error, Event, Failure, Figures, Job, Queue, Worker};
+use fieldpost_client::{CancellationToken, Client, Error, Event, Failure, Job, Queue, QueueOverview, Worker};
 use serde_json::Value;
 use simulator::endpoint::Endpoint;
 use simulator::server::{Server, Site};
@@ -65,7 +65,7 @@ impl Rig {
 }
 
 /// Scheduled, ready, reserved and dead.
-pub(crate) fn counts(figures: &Figures) -> [u64; 4] {
+pub(crate) fn counts(figures: &QueueOverview) -> [u64; 4] {
     [figures.scheduled, figures.ready, figures.reserved, figures.dead]
 }
 

@@ -34,9 +34,9 @@ async fn a_job_that_comes_while_a_worker_stops_is_done_or_was_never_taken() {
         let left = [0, u64::from(round) + 1 - done, 0, 0];
         // What the server takes back it takes back a moment after it has seen that the worker hung
         // up.
-        let settled = async { while counts(&queue.figures().await.expect("figures")) != left {} };
+        let settled = async { while counts(&queue.overview().await.expect("figures")) != left {} };
         let in_time = timeout(PATIENCE, settled).await;
-        assert!(in_time.is_ok(), "round {round}: {:?}, {told:?}", queue.figures().await);
+        assert!(in_time.is_ok(), "round {round}: {:?}, {told:?}", queue.overview().await);
     }
 }
 
@@ -49,5 +49,5 @@ async fn a_job_whose_handler_takes_too_long_is_given_back() {
     let running = Running::start(worker, |_, _| std::future::pending());
     running.until("begun", 1, |event| matches!(event, Event::Begun { .. })).await;
     running.stop().await;
-    assert_eq!(counts(&queue.figures().await.expect("figures")), [0, 1, 0, 0]);
+    assert_eq!(counts(&queue.overview().await.expect("figures")), [0, 1, 0, 0]);
 }

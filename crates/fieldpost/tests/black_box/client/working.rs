@@ -49,7 +49,7 @@ async fn every_job_is_done_once_and_then_the_worker_ends() {
     let told = running.ended().await;
     assert_eq!(told.iter().filter(|event| matches!(event, Event::Done { .. })).count(), 500);
     assert_eq!(seen.all(), (0..500).map(|number| (number, 1)).collect());
-    assert_eq!(counts(&queue.figures().await.expect("figures")), [0; 4]);
+    assert_eq!(counts(&queue.overview().await.expect("figures")), [0; 4]);
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_job_stays_with_its_worker_far_beyond_its_ttr() {
     finish.notify_one();
     running.until_done(1).await;
     running.stop().await;
-    assert_eq!(counts(&queue.figures().await.expect("figures")), [0; 4]);
+    assert_eq!(counts(&queue.overview().await.expect("figures")), [0; 4]);
 }
 
 #[tokio::test]
@@ -144,9 +144,9 @@ async fn a_worker_goes_on_when_the_server_is_killed_and_comes_back() {
     rig.kill().await;
     running.until("away", 1, |event| matches!(event, Event::Away { .. })).await;
     rig.start_again().await;
-    let mut figures = counts(&queue.figures().await.expect("figures"));
+    let mut figures = counts(&queue.overview().await.expect("figures"));
     while figures != [0; 4] {
-        figures = counts(&queue.figures().await.expect("figures"));
+        figures = counts(&queue.overview().await.expect("figures"));
     }
     let told = running.stop().await;
     let done: Vec<_> = told

@@ -100,6 +100,9 @@ async fn a_change_names_who_made_it() {
     rig.device(&json!({"id": "a"})).await;
     let jobs = rig.json("POST", "/v1/queues/a/b/jobs", r#"{"payload":1}"#).await;
     assert_eq!(jobs.status, 201);
+    let appended = rig.json("POST", "/v1/streams/a/b/messages", r#"{"payload":1}"#).await;
+    assert_eq!(appended.status, 201);
+    assert_eq!(rig.json("POST", "/v1/locks/a/b", r#"{"owner":"o"}"#).await.status, 200);
     assert_eq!(rig.json("DELETE", "/v1/devices/none", "").await.status, 404);
     assert_eq!(rig.json("DELETE", "/v1/devices/a", "").await.status, 204);
     let changes = lines(&rig.site, "changed through the API", 2).await;
@@ -120,4 +123,31 @@ async fn a_notification_that_is_given_up_is_told() {
     let line = &lines(&rig.site, "a notification failed for good", 1).await[0];
     let id = failed[0]["id"].as_str().expect("an id");
     check_line(line, &["WARN", id, "client=\"c\"", "device=\"a\"", "attempts=1"]);
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_given_up_is_told_without_what_its_url_hides() {
+    let rig = Rig::start_telling(&[("FIELDPOST_NOTIFY__MAX_ATTEMPTS", "1")]).await;
+    rig.device(&json!({"id": "a"})).await;
+    let command = json!({"payload": 1, "notify": {"url": "http://127.0.0.1:9/hidden"}});
+    let sent = rig.json("POST", "/v1/devices/a/commands", &command.to_string()).await;
+    assert_eq!(sent.status, 201, "{sent:?}");
+    let id = sent.json()["id"].as_str().expect("an id").to_owned();
+    assert_eq!(rig.json("DELETE", &format!("/v1/commands/{id}"), "").await.status, 204);
+    let line = &lines(&rig.site, "the outcome of a command failed for good", 1).await[0];
+    let receiver = "receiver=\"http://127.0.0.1:9\"";
+    check_line(line, &["WARN", &format!("command=\"{id}\""), "device=\"a\"", receiver, "attempts=1"]);
+}
+
+#[tokio::test]
+async fn a_notice_that_is_given_up_is_told() {
+    let rig = Rig::start_telling(&[("FIELDPOST_NOTIFY__MAX_ATTEMPTS", "1")]).await;
+    for (id, notices) in [("watch", true), ("off", false)] {
+        let client = json!({"id": id, "name": "n", "url": "http://127.0.0.1:9/none", "notices": notices});
+        assert_eq!(rig.json("POST", "/v1/clients", &client.to_string()).await.status, 201);
+    }
+    assert_eq!(rig.json("PATCH", "/v1/clients/off", r#"{"enabled":false}"#).await.status, 200);
+    let line = &lines(&rig.site, "a notice failed for good", 1).await[0];
+    let subject = "subject=\"client off\"";
+    check_line(line, &["WARN", "notice=\"ntc_", subject, "client=\"watch\"", "attempts=1"]);
 }

@@ -182,6 +182,37 @@ impl Rig {
         let path = format!("/v1/deliveries/{}", last["id"].as_str().expect("an id"));
         self.api.until(&path, PATIENCE, done).await.expect("it comes to that")
     }
+
+    /// The payloads of all messages of a stream.
+    pub(crate) async fn payloads(&self, stream: &str) -> Vec<Value> {
+        let (mut all, mut after) = (Vec::new(), "0".to_owned());
+        loop {
+            let page = self.get(&format!("/v1/streams/{stream}/messages?limit=1000&after={after}")).await;
+            let items = each_in(&page["items"], "payload");
+            if items.is_empty() {
+                return all;
+            }
+            all.extend(items);
+            page["next_after"].as_str().expect("an id").clone_into(&mut after);
+        }
+    }
+
+    /// Takes all jobs of a queue, and ends them; their payloads in order.
+    pub(crate) async fn consumed(&self, queue: &str) -> Vec<Value> {
+        let mut all = Vec::new();
+        loop {
+            let path = format!("/v1/queues/{queue}/consume");
+            let taken = self.json("POST", &path, &json!({"max": 1_000}).to_string()).await.json();
+            let jobs = each_in(&taken["jobs"], "payload");
+            if jobs.is_empty() {
+                return all;
+            }
+            let ack = json!({"reservations": each_in(&taken["jobs"], "reservation")});
+            let path = format!("/v1/queues/{queue}/ack");
+            assert_eq!(self.json("POST", &path, &ack.to_string()).await.status, 200);
+            all.extend(jobs);
+        }
+    }
 }
 
 /// Whether a notification has that status.
@@ -197,6 +228,11 @@ pub(crate) fn has_attempts(attempts: usize) -> impl Fn(&Value) -> bool {
 /// One member of each.
 pub(crate) fn each(items: &[Value], member: &str) -> Vec<Value> {
     items.iter().map(|item| item[member].clone()).collect()
+}
+
+/// One member of each of a list.
+pub(crate) fn each_in(list: &Value, member: &str) -> Vec<Value> {
+    each(list.as_array().expect("a list"), member)
 }
 
 /// Takes one request with 200; its head in lower case, and its body.

@@ -42,7 +42,7 @@ const TOKENS: [(&str, &str); 8] = [
 ];
 
 pub(crate) struct Guarded {
-    site: Site,
+    pub(crate) site: Site,
     _server: Server,
     _folder: tempfile::TempDir,
 }

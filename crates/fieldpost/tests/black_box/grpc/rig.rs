@@ -14,6 +14,7 @@ use serde_json::Value;
 use simulator::api_client::Api;
 use simulator::server::{Server, Site};
 use tokio::sync::mpsc;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
@@ -101,6 +102,24 @@ impl Rig {
     pub(crate) async fn figure(&self, queue: &str, name: &str) -> u64 {
         let figures: Value = self.api.get(&format!("/v1/queues/{NS}/{queue}")).await.expect("figures");
         figures[name].as_u64().expect("a number")
+    }
+
+    /// A figure without labels that `/metrics` shows.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let metrics = self.api.any(hyper::Method::GET, "/metrics", None).await.expect("metrics");
+        let text = String::from_utf8_lossy(&metrics.body).into_owned();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.and_then(|value| value.trim().parse::<f64>().ok()).expect("a number") as u64
+    }
+
+    /// Waits until such a figure is this.
+    pub(crate) async fn until_metric(&self, name: &str, expect: u64) {
+        let is = async {
+            while self.metric(name).await != expect {
+                yield_now().await;
+            }
+        };
+        timeout(PATIENCE, is).await.unwrap_or_else(|_| panic!("{name} is never {expect}"));
     }
 
     /// Waits until a queue's figure is this.

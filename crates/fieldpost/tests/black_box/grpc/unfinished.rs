@@ -1,19 +1,24 @@
-//! Calls that announce much and send little, as no client library would: in frames of HTTP/2 that
-//! are written here.
+//! Calls that announce much and send little, or ask for much and take nothing, as no client library
+//! would: in frames of HTTP/2 that are written here.
 
-use grpc::proto::NewJob;
+use grpc::proto::jobs_client::JobsClient;
 use grpc::proto::new_job::Payload;
+use grpc::proto::work_request::Acks;
+use grpc::proto::{NewJob, PublishRequest, WorkRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::grpc::access::Guarded;
-use crate::grpc::rig::{PATIENCE, Rig, publish};
+use crate::grpc::rig::{NS, PATIENCE, QUEUE, Rig, Worker, consume, consuming, numbered, publish, refused};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const INITIAL_WINDOW_SIZE: u16 = 4;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
@@ -27,8 +32,27 @@ impl Frames {
         Self(stream)
     }
 
+    /// One that takes nothing of any answer but its head.
+    async fn open_shut(address: &str) -> Self {
+        let mut frames = Self(TcpStream::connect(address).await.expect("it listens"));
+        frames.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("sent");
+        let [high, low] = INITIAL_WINDOW_SIZE.to_be_bytes();
+        frames.send(SETTINGS, 0, 0, &[high, low, 0, 0, 0, 0]).await;
+        frames
+    }
+
     /// Begins a call: its request has a head and this much of its body, and no end.
     async fn begin(&mut self, stream: u32, path: &str, body: &[u8]) {
+        self.request(stream, path, body, 0).await;
+    }
+
+    /// Makes a call with this message.
+    async fn call(&mut self, stream: u32, path: &str, message: &[u8]) {
+        let head = [&[0], &(message.len() as u32).to_be_bytes()[..]].concat();
+        self.request(stream, path, &[&head[..], message].concat(), END_STREAM).await;
+    }
+
+    async fn request(&mut self, stream: u32, path: &str, body: &[u8], end: u8) {
         // POST and http by their index, then literals: path, authority, content-type, te.
         let mut head = vec![0x83, 0x86];
         let literal = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
@@ -42,7 +66,7 @@ impl Frames {
             head.extend(literal(value));
         }
         self.send(HEADERS, END_HEADERS, stream, &head).await;
-        self.send(DATA, 0, stream, body).await;
+        self.send(DATA, end, stream, body).await;
     }
 
     async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
@@ -106,4 +130,94 @@ async fn messages_that_are_only_announced_hold_up_nobody() {
     let published = timeout(PATIENCE, jobs.publish(publish(vec![job]))).await.expect("nobody is in the way");
     assert_eq!(published.expect("published").into_inner().jobs.len(), 1);
     drop(held);
+}
+
+const HELD: &str = "fieldpost_grpc_answer_held_bytes";
+const MIB: u64 = 1_024 * 1_024;
+
+/// A job that makes an answer of a MiB, with what stands beside it.
+fn heavy() -> NewJob {
+    let text = format!("\"{}\"", "x".repeat(MIB as usize - 1_000));
+    NewJob { payload: Some(Payload::Json(text.into())), ..NewJob::default() }
+}
+
+/// Fields of a message, each of them a short text.
+fn fields(texts: &[(u8, &str)]) -> Vec<u8> {
+    let field = |(tag, text): &(u8, &str)| [&[(*tag << 3) | 2, text.len() as u8], text.as_bytes()].concat();
+    texts.iter().flat_map(field).collect()
+}
+
+#[tokio::test]
+async fn answers_that_nobody_takes_have_a_share_of_memory_and_jobs_go_back_for_want_of_it() {
+    const CALLS: usize = 200;
+    const SHARE: usize = 128;
+    let rig = Rig::start().await;
+    let mut jobs = rig.jobs().await;
+    let published = jobs.publish(publish(vec![heavy()])).await.expect("published").into_inner();
+    let message = fields(&[(1, NS), (2, QUEUE), (3, &published.jobs[0].id)]);
+    let resident_at_first = rig.metric("fieldpost_process_resident_memory_bytes").await;
+    let mut callers = Vec::new();
+    for refused in [CALLS - SHARE, CALLS, CALLS, CALLS] {
+        let mut frames = Frames::open_shut(&rig.address()).await;
+        for call in 0..CALLS as u32 {
+            frames.call(1 + 2 * call, "/fieldpost.v1.Jobs/Get", &message).await;
+        }
+        timeout(PATIENCE, frames.until_ended(refused)).await.expect("all but those of a share");
+        callers.push(frames);
+    }
+    rig.until_metric(HELD, SHARE as u64 * MIB).await;
+    let grown = rig.metric("fieldpost_process_resident_memory_bytes").await.saturating_sub(resident_at_first);
+    assert!(grown < 512 * MIB, "{} MiB", grown / MIB);
+    let busy = (Code::Unavailable, "busy".to_owned());
+    assert_eq!(refused(jobs.consume(consuming(&[QUEUE])).await), busy);
+    rig.until_figure("ready", 1).await;
+
+    // What is small needs no memory, and a stream is heard while it waits for some.
+    let small = PublishRequest { queue: "small".to_owned(), ..publish(vec![numbered(0)]) };
+    jobs.publish(small).await.expect("published");
+    let mut worker = Worker::open(&mut jobs, &["small", QUEUE], 1).await;
+    let got = worker.jobs(1).await;
+    let reservations = vec![got[0].reservation.clone()];
+    let acks = vec![Acks { queue: "small".to_owned(), reservations }];
+    worker.say(WorkRequest { acks, credits: 1, ..WorkRequest::default() }).await;
+    assert!(worker.until_acked(1).await.iter().all(|heard| heard.jobs.is_empty()), "there is no memory");
+    drop(callers);
+    let late = worker.jobs(1).await;
+    assert_eq!((late[0].queue.as_str(), late[0].attempt), (QUEUE, 1));
+    rig.until_metric(HELD, 0).await;
+}
+
+#[tokio::test]
+async fn jobs_in_answers_that_nobody_takes_are_counted_and_come_back() {
+    const JOBS: u64 = 16;
+    let rig = Rig::start().await;
+    let mut jobs = rig.jobs().await;
+    for _ in 0..2 {
+        jobs.publish(publish((0..JOBS / 2).map(|_| heavy()).collect())).await.expect("published");
+    }
+    let mut frames = Frames::open_shut(&rig.address()).await;
+    for call in 0..JOBS as u32 {
+        frames.call(1 + 2 * call, "/fieldpost.v1.Jobs/Consume", &fields(&[(1, NS), (2, QUEUE)])).await;
+    }
+    rig.until_metric(HELD, JOBS * MIB).await;
+    assert_eq!(rig.figure(QUEUE, "reserved").await, JOBS);
+    drop(frames);
+    rig.until_figure("ready", JOBS).await;
+    rig.until_metric(HELD, 0).await;
+    let again = consume(&mut jobs, 1).await;
+    assert_eq!(again.iter().map(|job| job.attempt).collect::<Vec<_>>(), [1]);
+}
+
+#[tokio::test]
+async fn jobs_of_a_stream_are_counted_until_they_are_sent() {
+    const JOBS: u32 = 4;
+    let rig = Rig::start().await;
+    let mut jobs = rig.jobs().await;
+    jobs.publish(publish((0..JOBS).map(|_| heavy()).collect())).await.expect("published");
+    let mut narrow = JobsClient::new(rig.narrow_channel().await);
+    let mut worker = Worker::open(&mut narrow, &[QUEUE], JOBS).await;
+    // It has begun to take the first.
+    rig.until_metric(HELD, u64::from(JOBS) * MIB).await;
+    assert_eq!(worker.jobs(JOBS as usize).await.len(), JOBS as usize);
+    rig.until_metric(HELD, 0).await;
 }

@@ -304,4 +304,8 @@ async fn a_stream_that_is_used_wrongly_is_ended_and_says_why() {
     let mut worker = Worker::open(&mut jobs, &[QUEUE], 1).await;
     worker.say(WorkRequest { open: Some(open(NS, &[QUEUE])), ..WorkRequest::default() }).await;
     assert_eq!(refused(worker.hear().await), (Code::InvalidArgument, "already_open".to_owned()));
+    let mut worker = Worker::open(&mut jobs, &[QUEUE], 1).await;
+    let acks = vec![Acks { reservations: vec![String::new(); 10_001], ..Acks::default() }];
+    worker.say(WorkRequest { acks, ..WorkRequest::default() }).await;
+    assert_eq!(refused(worker.hear().await), (Code::InvalidArgument, "too_many_jobs".to_owned()));
 }

@@ -45,6 +45,32 @@ async fn whoever_is_not_let_in_leaves_a_line() {
 }
 
 #[tokio::test]
+async fn what_an_operator_does_to_a_queue_leaves_a_line_and_work_leaves_none() {
+    let rig = Rig::start().await;
+    rig.publish("mail", b"x").await;
+    rig.consume("mail").await;
+    for (method, path, status) in
+        [("PUT", "mail/deadletter", 200), ("DELETE", "mail/deadletter", 204), ("DELETE", "mail", 204)]
+    {
+        let answer = rig.ask(method, path, b"").await;
+        assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
+    }
+    assert_eq!(rig.ask("DELETE", "mail/deadletter?limit=x", b"").await.status, 400);
+    for change in [
+        "dead letters were respawned",
+        "dead letters were deleted",
+        "the jobs of a queue that can be consumed were deleted",
+    ] {
+        let change = format!("change=\"{change}\"");
+        line(&rig, &["way=\"lmstfy\"", "caller=\"lmstfy:", PEER, &change, NAMESPACE, "queue=\"mail\""]);
+    }
+    let log = rig.site.log();
+    let changes = log.lines().filter(|line| line.contains("way=\"lmstfy\"") && line.contains("change="));
+    assert_eq!(changes.count(), 3, "{log}");
+    assert!(!log.contains(&rig.token), "{log}");
+}
+
+#[tokio::test]
 async fn a_change_over_the_admin_api_leaves_a_line() {
     let rig = Rig::start_bare().await;
     let token = "made-up-secret-of-30-characters";

@@ -26,7 +26,7 @@ async fn what_is_there_is_sent_and_overtakes_no_newer_change() {
     });
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
     let (mut versions, mut reads) = (BTreeMap::<String, u64>::new(), 0);
-    for change in rig.payloads("shop/orders").await {
+    for change in rig.server.payloads("shop/orders").await {
         let key = change["key"].as_str().expect("a text").to_owned();
         let version = change["new"]["version"].as_u64().expect("a number");
         reads += u64::from(change["op"] == "read");
@@ -46,7 +46,7 @@ async fn some_rows_and_columns_and_a_table_without_a_key() {
     rig.relay(&[]).await;
     rig.until_messages("shop/t", 1).await;
     let expect: [Value; 1] = [json!({"op": "read", "key": "2", "old": null, "new": {"t": "b"}})];
-    assert_eq!(rig.payloads("shop/t").await, expect);
+    assert_eq!(rig.server.payloads("shop/t").await, expect);
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ async fn what_is_away_is_waited_for() {
     rig.sql(&outbox_row("stream:shop/orders", None, &json!(2), None));
     rig.server.start_again().await;
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    assert_eq!(rig.consumed("shop/mail").await, [json!(1)]);
+    assert_eq!(rig.server.consumed("shop/mail").await, [json!(1)]);
     rig.until_relays(|relays| relays.iter().any(|relay| relay["error"].is_null() && relay["waiting"] == 0))
         .await;
     assert!(rig.stop().await.success());
@@ -89,7 +89,7 @@ async fn what_a_table_made_by_hand_lacks_is_told_with_the_command_that_adds_it()
     );
     rig.sql(&rig.printed(&["sql", "--table", "Mine"]));
     rig.until_sql("SELECT count(*) FROM \"Mine\"", "0").await;
-    assert_eq!(rig.consumed("shop/mail").await, [json!(7)]);
+    assert_eq!(rig.server.consumed("shop/mail").await, [json!(7)]);
     let refused = "SELECT string_agg(reason, ' ' ORDER BY id) FROM \"Mine_refused\"";
     for code in ["invalid_uid", "invalid_destination", "payload_too_large"] {
         rig.until_sql(&format!("SELECT strpos(({refused}), '{code}') > 0"), "t").await;

@@ -42,8 +42,8 @@ async fn whichever_side_is_killed_each_row_takes_effect_once() {
         }
     }
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    check("messages", &rig.payloads("shop/orders").await, &committed);
-    check("jobs", &rig.consumed("shop/mail").await, &committed);
+    check("messages", &rig.server.payloads("shop/orders").await, &committed);
+    check("jobs", &rig.server.consumed("shop/mail").await, &committed);
     assert_eq!(rig.sql("SELECT count(*) FROM fieldpost_outbox_refused"), "0", "{}", rig.log());
 }
 
@@ -64,7 +64,7 @@ async fn a_relay_that_is_killed_in_the_middle_of_a_table_does_nothing_twice() {
     }
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
     let numbers = |rest: u64| (0..10_000).map(|n| (3 * n + rest).into()).collect::<Vec<serde_json::Value>>();
-    assert!(rig.payloads("shop/orders").await == numbers(0), "messages, in order and once");
+    assert!(rig.server.payloads("shop/orders").await == numbers(0), "messages, in order and once");
     for (queue, rest) in [("mail", 1), ("bills", 2)] {
         let figures = rig.server.get(&format!("/v1/queues/shop/{queue}")).await;
         let count = |state: &str| figures[state].as_u64().unwrap_or_default();
@@ -88,8 +88,8 @@ async fn a_sequence_that_begins_again_repeats_nothing_and_loses_nothing() {
     rig.sql(&format!("ALTER SEQUENCE fieldpost_outbox_id_seq RESTART; {insert}"));
     rig.relay(&[]).await;
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    assert_eq!(rig.payloads("shop/orders").await.len(), 15);
-    assert_eq!(rig.consumed("shop/mail").await.len(), 15);
+    assert_eq!(rig.server.payloads("shop/orders").await.len(), 15);
+    assert_eq!(rig.server.consumed("shop/mail").await.len(), 15);
 }
 
 #[tokio::test]
@@ -134,6 +134,6 @@ async fn a_row_that_comes_again_with_its_uid_takes_effect_once() {
     let known = row(uids[0], "queue:shop/mail");
     rig.sql(&format!("BEGIN; {known} {other} {known} COMMIT;"));
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    assert_eq!(rig.payloads("shop/orders").await, [json!(1)]);
-    assert_eq!(rig.consumed("shop/mail").await, [json!(1), json!(2)]);
+    assert_eq!(rig.server.payloads("shop/orders").await, [json!(1)]);
+    assert_eq!(rig.server.consumed("shop/mail").await, [json!(1), json!(2)]);
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::rig::{RelayRig, each, outbox_row};
+use super::rig::{RelayRig, each_in, outbox_row};
+use crate::contract::rig::each;
 
 const BAD: &str = r#"{"tries":0}"#;
 
@@ -31,7 +32,7 @@ async fn a_refused_row_moves_aside_and_the_rest_goes_on() {
     rows(&rig);
     rig.relay(&[]).await;
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    assert_eq!(sorted(rig.consumed("shop/mail").await), ["a1", "a3", "b1", "none"]);
+    assert_eq!(sorted(rig.server.consumed("shop/mail").await), ["a1", "a3", "b1", "none"]);
     let reasons = rig.sql("SELECT reason FROM fieldpost_outbox_refused ORDER BY id");
     let reasons: Vec<&str> = reasons.lines().collect();
     assert!(
@@ -46,7 +47,7 @@ async fn a_refused_row_moves_aside_and_the_rest_goes_on() {
     let id = listed[0]["id"].to_string();
     assert_eq!(rig.about(&["refused", "retry", "--id", &id, "--json"]).trim(), r#"{"retried":1}"#);
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    assert_eq!(sorted(rig.consumed("shop/mail").await), ["a2"]);
+    assert_eq!(sorted(rig.server.consumed("shop/mail").await), ["a2"]);
     assert_eq!(rig.about(&["refused", "drop", "--all"]).trim(), "dropped: 1");
     assert_eq!(rig.sql("SELECT count(*) FROM fieldpost_outbox_refused"), "0");
 }
@@ -58,7 +59,7 @@ async fn a_held_row_lets_its_key_wait_until_it_is_mended_or_dropped() {
     rig.relay(&["--on-refused", "hold"]).await;
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "3").await;
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox WHERE reason IS NOT NULL", "2").await;
-    assert_eq!(sorted(rig.consumed("shop/mail").await), ["a1", "b1", "none"]);
+    assert_eq!(sorted(rig.server.consumed("shop/mail").await), ["a1", "b1", "none"]);
     // Also what comes later, and when another relay takes over.
     rig.kill_relay().await;
     rig.relay(&["--on-refused", "hold"]).await;
@@ -66,11 +67,11 @@ async fn a_held_row_lets_its_key_wait_until_it_is_mended_or_dropped() {
     rig.sql(&outbox_row("queue:shop/mail", Some("b"), &json!("b2"), None));
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "4").await;
     rig.until_relays(|relays| relays.iter().any(|relay| relay["held"] == 2 && relay["waiting"] == 4)).await;
-    assert_eq!(sorted(rig.consumed("shop/mail").await), ["b2"]);
+    assert_eq!(sorted(rig.server.consumed("shop/mail").await), ["b2"]);
     rig.sql("UPDATE fieldpost_outbox SET attributes = NULL WHERE payload = '\"a2\"'");
     assert_eq!(rig.about(&["refused", "retry"]).trim(), "retried: 2", "all, where nothing is said");
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "1").await;
-    let in_order = rig.consumed("shop/mail").await;
+    let in_order = rig.server.consumed("shop/mail").await;
     assert_eq!(in_order, [json!("a2"), json!("a3"), json!("a4")]);
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox WHERE reason IS NOT NULL", "1").await;
     assert_eq!(rig.about(&["refused", "drop", "--all"]).trim(), "dropped: 1");
@@ -87,7 +88,7 @@ async fn held_rows_move_aside_once_a_relay_skips_what_is_refused() {
     rig.sql("UPDATE fieldpost_outbox SET destination = 'queue:shop/mail' WHERE destination = 'nowhere'");
     rig.restart_relay().await;
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    assert_eq!(sorted(rig.consumed("shop/mail").await), ["a1", "a3", "b1", "lost", "none"]);
+    assert_eq!(sorted(rig.server.consumed("shop/mail").await), ["a1", "a3", "b1", "lost", "none"]);
     assert_eq!(rig.sql("SELECT payload FROM fieldpost_outbox_refused"), "\"a2\"");
 }
 
@@ -99,7 +100,7 @@ async fn a_key_that_is_empty_is_none_and_one_that_no_group_may_be_is_refused() {
     rig.relay(&[]).await;
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
     let jobs = &rig.server.get("/v1/queues/shop/mail/jobs").await["items"];
-    assert_eq!((each(jobs, "payload"), each(jobs, "group")), (vec![json!(1)], vec![Value::Null]));
+    assert_eq!((each_in(jobs, "payload"), each_in(jobs, "group")), (vec![json!(1)], vec![Value::Null]));
     let refused = rig.sql("SELECT payload, left(reason, 16) FROM fieldpost_outbox_refused");
     assert_eq!(refused, "2|422 invalid_name");
 }
@@ -123,7 +124,7 @@ async fn a_stream_that_is_nearly_full_takes_the_rows_that_have_room() {
     assert_eq!(rig.sql("SELECT count(*) FROM fieldpost_outbox_refused"), "0");
     keep(&rig, "1MB").await;
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    let numbers: Vec<Value> = rig.payloads("shop/orders").await.iter().map(|all| all["n"].clone()).collect();
+    let numbers = each(&rig.server.payloads("shop/orders").await, "n");
     assert_eq!(numbers, (1..=8).map(Value::from).collect::<Vec<_>>());
 }
 

@@ -13,8 +13,8 @@ use simulator::server::Site;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, interval};
 
-pub(super) use crate::contract::rig::PATIENCE;
 use crate::contract::rig::{BINARY, Rig, in_place};
+pub(super) use crate::contract::rig::{PATIENCE, each_in};
 use crate::postgres::{self, PASSWORD, Postgres};
 
 /// Of a relay, where the server asks for one.
@@ -319,38 +319,6 @@ impl RelayRig {
     fn server_log(&self) -> String {
         std::fs::read_to_string(self.server.site.log_path()).unwrap_or_default()
     }
-
-    /// The payloads of all messages of a stream.
-    pub(super) async fn payloads(&self, stream: &str) -> Vec<Value> {
-        let (mut all, mut after) = (Vec::new(), "0".to_owned());
-        loop {
-            let path = format!("/v1/streams/{stream}/messages?limit=1000&after={after}");
-            let page = self.server.get(&path).await;
-            let items = each(&page["items"], "payload");
-            if items.is_empty() {
-                return all;
-            }
-            all.extend(items);
-            page["next_after"].as_str().expect("an id").clone_into(&mut after);
-        }
-    }
-
-    /// Takes all jobs of a queue, and ends them; their payloads in order.
-    pub(super) async fn consumed(&self, queue: &str) -> Vec<Value> {
-        let mut all = Vec::new();
-        loop {
-            let path = format!("/v1/queues/{queue}/consume");
-            let taken = self.server.json("POST", &path, &json!({"max": 1_000}).to_string()).await.json();
-            let jobs = each(&taken["jobs"], "payload");
-            if jobs.is_empty() {
-                return all;
-            }
-            let ack = json!({"reservations": each(&taken["jobs"], "reservation")});
-            let path = format!("/v1/queues/{queue}/ack");
-            assert_eq!(self.server.json("POST", &path, &ack.to_string()).await.status, 200);
-            all.extend(jobs);
-        }
-    }
 }
 
 impl OutboxDatabase {
@@ -360,9 +328,4 @@ impl OutboxDatabase {
             Self::Own(server) => server.url("postgres"),
         }
     }
-}
-
-/// One member of each.
-pub(super) fn each(items: &Value, member: &str) -> Vec<Value> {
-    items.as_array().expect("a list").iter().map(|item| item[member].clone()).collect()
 }

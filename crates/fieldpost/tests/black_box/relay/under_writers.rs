@@ -145,8 +145,8 @@ async fn a_relay_that_wakes_after_another_took_over_moves_nothing_twice() {
     };
     rig.until_relays(|relays| is(relays, "waiting") && is(relays, "working")).await;
     let numbers = |rest: u64| (0..10_000).map(|n| (2 * n + rest).into()).collect::<Vec<serde_json::Value>>();
-    assert!(rig.payloads("shop/orders").await == numbers(0), "messages, in order and once");
-    let mut jobs = rig.consumed("shop/mail").await;
+    assert!(rig.server.payloads("shop/orders").await == numbers(0), "messages, in order and once");
+    let mut jobs = rig.server.consumed("shop/mail").await;
     jobs.sort_by_key(|job| job.as_u64());
     assert!(jobs == numbers(1), "jobs, once: {}", jobs.len());
     drop(other);

@@ -33,7 +33,7 @@ async fn each_change_is_told_whoever_makes_it() {
     rig.until_messages("shop/orders", 4).await;
     let (one, two) = (json!({"Id": 1, "name": "it's"}), json!({"Id": 2, "name": null}));
     assert_eq!(
-        rig.payloads("shop/orders").await,
+        rig.server.payloads("shop/orders").await,
         [
             json!({"op": "insert", "key": "1", "old": null, "new": one}),
             json!({"op": "insert", "key": "2", "old": null, "new": two}),
@@ -59,7 +59,7 @@ async fn a_relay_needs_no_right_but_on_its_tables() {
     assert!(url.contains(&role));
     rig.relay_at(&url).await;
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    assert_eq!(rig.consumed("shop/mail").await, [json!(1)]);
+    assert_eq!(rig.server.consumed("shop/mail").await, [json!(1)]);
     rig.kill_relay().await;
     rig.until_sql(&format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}'"), "0").await;
     rig.sql(&format!("DROP OWNED BY {role}; DROP ROLE {role};"));

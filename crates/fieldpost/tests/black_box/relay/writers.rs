@@ -106,7 +106,8 @@ impl WritersAtWork {
             let known = record.committed(&committed[&writer]);
             assert_eq!(known, committed[&writer], "writer {writer}, seed {seed}: {record:?}");
         }
-        let (messages, jobs) = (rig.payloads("shop/orders").await, rig.consumed("shop/mail").await);
+        let messages = rig.server.payloads("shop/orders").await;
+        let jobs = rig.server.consumed("shop/mail").await;
         check(&format!("messages, seed {seed}"), &messages, &committed);
         check(&format!("jobs, seed {seed}"), &jobs, &committed);
         assert_eq!(rig.sql("SELECT count(*) FROM fieldpost_outbox_refused"), "0", "{}", rig.log());
@@ -126,6 +127,6 @@ async fn all_that_is_committed_arrives_once_and_in_order() {
     });
     let committed = (0..).zip(scripts.into_iter().map(|(_, numbers)| numbers)).collect();
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    check("messages", &rig.payloads("shop/orders").await, &committed);
-    check("jobs", &rig.consumed("shop/mail").await, &committed);
+    check("messages", &rig.server.payloads("shop/orders").await, &committed);
+    check("jobs", &rig.server.consumed("shop/mail").await, &committed);
 }

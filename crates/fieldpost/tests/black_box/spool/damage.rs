@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::rig::{SpoolRig, each};
+use super::rig::{SpoolRig, each_in};
 
 const ORDERS: &str = "/v1/streams/shop/orders/messages";
 const COUNT: u64 = 60;
@@ -36,7 +36,7 @@ fn files(rig: &SpoolRig) -> Vec<PathBuf> {
 /// The numbers that arrived, in order and once each.
 async fn arrived(rig: &SpoolRig) -> Vec<u64> {
     rig.until(|state| state["waiting"] == 0).await;
-    let payloads = rig.payloads("shop/orders").await;
+    let payloads = rig.server.payloads("shop/orders").await;
     let numbers: Vec<u64> =
         payloads.iter().map(|payload| Value::as_u64(payload).expect("a number")).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
@@ -65,7 +65,7 @@ async fn a_flipped_bit_in_every_file_costs_one_record_of_each() {
     assert!(fs::read_dir(rig.site.dir().join("damaged")).expect("a directory").count() > 0);
     rig.spooled(ORDERS, &json!({"payload": 1_000})).await;
     rig.until(|state| state["waiting"] == 0).await;
-    assert_eq!(rig.payloads("shop/orders").await.last(), Some(&json!(1_000)));
+    assert_eq!(rig.server.payloads("shop/orders").await.last(), Some(&json!(1_000)));
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn a_new_identity_publishes_nothing_twice() {
     rig.spooled(ORDERS, &json!({"payload": 1_000})).await;
     rig.until(|state| state["waiting"] == 0).await;
     let page = rig.server.get(&format!("{ORDERS}?limit=1000")).await;
-    let sources = each(&page["items"], "source");
+    let sources = each_in(&page["items"], "source");
     assert_eq!(sources.len() as u64, COUNT + 1, "{page}");
     assert!(sources[..COUNT as usize].iter().all(|source| *source == sources[0]), "{sources:?}");
     assert_ne!(sources.last(), sources.first());
@@ -99,5 +99,5 @@ async fn files_that_are_cut_emptied_or_foreign_are_no_obstacle() {
     arrived(&rig).await;
     rig.spooled(ORDERS, &json!({"payload": 1_000})).await;
     rig.until(|state| state["waiting"] == 0).await;
-    assert_eq!(rig.payloads("shop/orders").await.last(), Some(&json!(1_000)));
+    assert_eq!(rig.server.payloads("shop/orders").await.last(), Some(&json!(1_000)));
 }

@@ -20,7 +20,7 @@ fn lines(names: &[&str]) -> Vec<Value> {
 
 async fn arrived(rig: &SpoolRig, expected: &[&str]) {
     rig.until(|state| state["forwarded"] == expected.len() && state["waiting"] == 0).await;
-    assert_eq!(rig.payloads("site/log").await, lines(expected));
+    assert_eq!(rig.server.payloads("site/log").await, lines(expected));
 }
 
 /// An agent that follows a file, which says something already, and has begun to.

@@ -34,7 +34,7 @@ async fn a_full_spool_answers_503_and_what_it_accepted_arrives() {
     rig.until(|state| state["waiting"] == 0).await;
     rig.spooled(ORDERS, &message(accepted)).await;
     rig.until(|state| state["forwarded"] == accepted + 1).await;
-    assert_eq!(numbers(&rig.payloads("shop/orders").await), (0..=accepted).collect::<Vec<_>>());
+    assert_eq!(numbers(&rig.server.payloads("shop/orders").await), (0..=accepted).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn the_oldest_may_go_and_is_counted() {
     let dropped = state["dropped"].as_u64().expect("a number");
     assert!((190..260).contains(&dropped), "{state}");
     assert_eq!(state["forwarded"], 300 - dropped);
-    assert_eq!(numbers(&rig.payloads("shop/orders").await), (dropped..300).collect::<Vec<_>>());
+    assert_eq!(numbers(&rig.server.payloads("shop/orders").await), (dropped..300).collect::<Vec<_>>());
 }
 
 #[tokio::test]

@@ -62,7 +62,7 @@ async fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
     rig.server.start_again().await;
     rig.until(|state| state["waiting"] == 0).await;
     let arrived: Vec<_> =
-        rig.payloads("shop/orders").await.iter().map(|payload| payload[0].clone()).collect();
+        rig.server.payloads("shop/orders").await.iter().map(|payload| payload[0].clone()).collect();
     // What was refused need not be gone: its sender sends it again.
     let expected: Vec<_> = accepted.iter().map(|number| Value::from(*number)).collect();
     let of_accepted: Vec<_> = arrived.iter().filter(|number| expected.contains(number)).cloned().collect();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use simulator::endpoint::Endpoint;
 use tokio::task::JoinSet;
 
-use super::rig::{SpoolRig, each};
+use super::rig::{SpoolRig, each_in};
 use crate::wire;
 
 const ROUNDS: usize = 6;
@@ -100,12 +100,12 @@ async fn nothing_acknowledged_is_lost_and_nothing_takes_effect_twice() {
         rig.start_again().await;
     }
     rig.until(|state| state["waiting"] == 0).await;
-    check("messages", &by_sender(&rig.payloads("shop/orders").await), &sent);
-    check("jobs", &by_sender(&rig.consumed("shop/mail").await), &sent);
+    check("messages", &by_sender(&rig.server.payloads("shop/orders").await), &sent);
+    check("jobs", &by_sender(&rig.server.consumed("shop/mail").await), &sent);
     let mut readings = BTreeMap::new();
     for sender in 0..SENDERS {
         let path = format!("/v1/devices/a{sender}/readings?order=asc&limit=1000");
-        let values = each(&rig.server.get(&path).await["items"], "data");
+        let values = each_in(&rig.server.get(&path).await["items"], "data");
         readings.insert(sender, values.iter().map(|value| value.as_u64().expect("a number")).collect());
     }
     check("readings", &readings, &sent);

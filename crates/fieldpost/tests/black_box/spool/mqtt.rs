@@ -5,7 +5,7 @@ use base::Timestamp;
 use rumqttc::{AsyncClient, Event, MqttOptions, Packet, QoS};
 use serde_json::{Value, json};
 
-use super::rig::{SpoolRig, each};
+use super::rig::{SpoolRig, each_in};
 
 /// Publishes these, and waits until each is acknowledged.
 async fn publish(rig: &SpoolRig, qos: QoS, publishes: &[(&str, Value)]) {
@@ -43,14 +43,14 @@ async fn reports_arrive_with_their_times_of_receipt() {
     let back = rig.server.get("/v1/system").await;
     rig.until(|state| state["waiting"] == 0).await;
     let readings = rig.server.get("/v1/devices/a1/readings?order=asc").await;
-    assert_eq!(each(&readings["items"], "data"), [json!(0), json!(1), json!(2)], "{readings} {back}");
-    let times: Vec<_> = each(&readings["items"], "ts")
+    assert_eq!(each_in(&readings["items"], "data"), [json!(0), json!(1), json!(2)], "{readings} {back}");
+    let times: Vec<_> = each_in(&readings["items"], "ts")
         .iter()
         .map(|ts| ts.as_str().and_then(|ts| Timestamp::parse(ts).ok()).expect("a time"))
         .collect();
     assert_eq!(times[0], Timestamp::parse(own).expect("a time"));
     assert!(times[1] >= oldest && times[2] >= times[1], "{oldest} {times:?}");
-    let received: Vec<_> = each(&readings["items"], "received_at")
+    let received: Vec<_> = each_in(&readings["items"], "received_at")
         .iter()
         .filter_map(|at| at.as_str().and_then(|at| Timestamp::parse(at).ok()))
         .collect();

@@ -29,8 +29,8 @@ async fn what_is_refused_for_good_is_set_aside_and_the_rest_goes_on() {
     assert_eq!(answer.body, "{\"spooled\":1}");
     let state = rig.until(|state| state["waiting"] == 0).await;
     assert_eq!((&state["forwarded"], &state["refused"]), (&6.into(), &5.into()), "{state}");
-    assert_eq!(rig.payloads("shop/orders").await, [json!(1), json!(3)]);
-    assert_eq!(rig.consumed("shop/mail").await, [json!(1), json!(3)]);
+    assert_eq!(rig.server.payloads("shop/orders").await, [json!(1), json!(3)]);
+    assert_eq!(rig.server.consumed("shop/mail").await, [json!(1), json!(3)]);
     assert_eq!(rig.server.get("/v1/devices/a1").await["state"]["value"], 2);
     let refused = rig.refused();
     assert_eq!(refused.len(), 5, "{refused:?}");

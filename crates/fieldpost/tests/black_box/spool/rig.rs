@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::ExitStatus;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use simulator::api_client::Api;
 use simulator::spool::{RunningSpool, SpoolSite};
 
-pub(super) use crate::contract::rig::PATIENCE;
 use crate::contract::rig::{BINARY, Rig};
+pub(super) use crate::contract::rig::{PATIENCE, each_in};
 use crate::wire::{self, Answer};
 
 /// A server whose port stays, and an agent that forwards to it.
@@ -88,46 +88,9 @@ impl SpoolRig {
         }
     }
 
-    /// The payloads of all messages of a stream.
-    pub(super) async fn payloads(&self, stream: &str) -> Vec<Value> {
-        let (mut all, mut after) = (Vec::new(), "0".to_owned());
-        loop {
-            let page =
-                self.server.get(&format!("/v1/streams/{stream}/messages?limit=1000&after={after}")).await;
-            let items = each(&page["items"], "payload");
-            if items.is_empty() {
-                return all;
-            }
-            all.extend(items);
-            page["next_after"].as_str().expect("an id").clone_into(&mut after);
-        }
-    }
-
-    /// Takes all jobs of a queue, and ends them; their payloads in order.
-    pub(super) async fn consumed(&self, queue: &str) -> Vec<Value> {
-        let mut all = Vec::new();
-        loop {
-            let path = format!("/v1/queues/{queue}/consume");
-            let taken = self.server.json("POST", &path, &json!({"max": 1_000}).to_string()).await.json();
-            let jobs = each(&taken["jobs"], "payload");
-            if jobs.is_empty() {
-                return all;
-            }
-            let ack = json!({"reservations": each(&taken["jobs"], "reservation")});
-            let path = format!("/v1/queues/{queue}/ack");
-            assert_eq!(self.server.json("POST", &path, &ack.to_string()).await.status, 200);
-            all.extend(jobs);
-        }
-    }
-
     /// The lines of `refused.ndjson`.
     pub(super) fn refused(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.site.dir().join("refused.ndjson")).expect("it is there");
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
-}
-
-/// One member of each.
-pub(super) fn each(items: &Value, member: &str) -> Vec<Value> {
-    items.as_array().expect("a list").iter().map(|item| item[member].clone()).collect()
 }

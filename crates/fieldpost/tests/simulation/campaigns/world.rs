@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{Clock, EntityId, PartitionId, Problem};
-use engine::campaigns::{CampaignMachine, CampaignsInput, PickMove, PickNews, PickOrder, PickSearch};
+use engine::campaigns::{CampaignMachine, CampaignsInput, PickMove, PickOrder, PickSearch, PickUpdate};
 use engine::campaigns::{TrackedCampaign, TrackedTask};
 use engine::context::EngineContext;
 
@@ -55,7 +55,7 @@ struct Server {
     orders: VecDeque<PickOrder>,
     searches: VecDeque<PickSearch>,
     moves: VecDeque<PickMove>,
-    news: VecDeque<PickNews>,
+    news: VecDeque<PickUpdate>,
 }
 
 /// The workload.

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use base::{DeviceId, EntityId, PartitionId, Timestamp, hash};
-use engine::devices::input::Input;
+use engine::devices::input::DeviceInput;
 
 use crate::commands::checkers::history::History;
 use crate::commands::counts::Counts;
@@ -64,7 +64,7 @@ impl World {
     fn ask(
         &mut self,
         partition: PartitionId,
-        (input, meant): (Input, Meant),
+        (input, meant): (DeviceInput, Meant),
         (waiting, then): (Waiting, Then),
     ) -> bool {
         let id = self.calls.last_id();
@@ -77,7 +77,7 @@ impl World {
         takes
     }
 
-    fn hand_in(&mut self, partition: PartitionId, input: Input, meant: Meant) -> bool {
+    fn hand_in(&mut self, partition: PartitionId, input: DeviceInput, meant: Meant) -> bool {
         let server = self.server.as_mut().filter(|_| !self.is_closing);
         server.is_some_and(|server| server.port(partition).hand_in(input, meant))
     }

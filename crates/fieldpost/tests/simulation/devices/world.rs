@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{Incarnation, PartitionId, Timestamp, WayIn};
-use engine::devices::input::Input;
+use engine::devices::input::DeviceInput;
 use engine::registry::RegistryInput;
 use engine::{Report, Settings};
 
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Hands an input to a partition; whether it takes any.
-    fn hand_in(&mut self, partition: PartitionId, input: Input, meant: Meant) -> bool {
+    fn hand_in(&mut self, partition: PartitionId, input: DeviceInput, meant: Meant) -> bool {
         self.server.as_mut().is_some_and(|server| server.port(partition).hand_in(input, meant))
     }
 
@@ -109,7 +109,13 @@ impl World {
     }
 
     /// Hands in the latest call, and waits for its answer; whether the partition takes any.
-    fn ask(&mut self, partition: PartitionId, input: Input, meant: Meant, answer: (Waiting, Then)) -> bool {
+    fn ask(
+        &mut self,
+        partition: PartitionId,
+        input: DeviceInput,
+        meant: Meant,
+        answer: (Waiting, Then),
+    ) -> bool {
         self.machine.trace.note(format_args!("call {}: {meant:?}", self.calls.last_id()));
         let takes = self.hand_in(partition, input, meant);
         if takes {

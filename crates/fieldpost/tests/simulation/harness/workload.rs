@@ -70,16 +70,25 @@ pub(crate) trait Workload: Sized {
 
     fn counts(&self) -> Self::Counts;
 
-    // Its partitions: production's behind ports, and the model of each.
+    // Its partitions: production's behind ports, and the model of each. One that runs nodes of
+    // their own has none, and leaves these as they are.
 
-    fn partitions(&self) -> Vec<PartitionId>;
+    fn partitions(&self) -> Vec<PartitionId> {
+        Vec::new()
+    }
 
     /// Nothing while no process is up.
-    fn port(&self, partition: PartitionId) -> Option<&dyn AnyPort>;
+    fn port(&self, _: PartitionId) -> Option<&dyn AnyPort> {
+        None
+    }
 
-    fn port_mut(&mut self, partition: PartitionId) -> Option<&mut dyn AnyPort>;
+    fn port_mut(&mut self, _: PartitionId) -> Option<&mut dyn AnyPort> {
+        None
+    }
 
-    fn track(&mut self, partition: PartitionId) -> &mut dyn AnyTrack;
+    fn track(&mut self, partition: PartitionId) -> &mut dyn AnyTrack {
+        not_its_own(partition)
+    }
 
     /// Whether the scheduler draws its steps among those of all partitions. Else they are acts, and
     /// come first where nothing is drawn.
@@ -88,10 +97,14 @@ pub(crate) trait Workload: Sized {
     }
 
     /// One step of a partition over at most so many inputs; the model follows.
-    fn step_partition(&mut self, partition: PartitionId, count: usize) -> Checked;
+    fn step_partition(&mut self, partition: PartitionId, _count: usize) -> Checked {
+        not_its_own(partition)
+    }
 
     /// Compares all that is stored of a partition with what the model has at the same batch.
-    fn check_stored(&self, partition: PartitionId, stored: Stored, past: Past) -> Checked;
+    fn check_stored(&self, partition: PartitionId, _stored: Stored, _past: Past) -> Checked {
+        not_its_own(partition)
+    }
 
     // Lives of the process.
 
@@ -99,10 +112,14 @@ pub(crate) trait Workload: Sized {
     ///
     /// # Errors
     /// When the store cannot be read.
-    fn load(&mut self, process: &Process) -> Result<(), StoreError>;
+    fn load(&mut self, _: &Process) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// A partition was loaded at a batch, by a process that starts or again: the model goes there.
-    fn loaded(&mut self, partition: PartitionId, seq: u64, starts: bool) -> Checked;
+    fn loaded(&mut self, partition: PartitionId, _seq: u64, _starts: bool) -> Checked {
+        not_its_own(partition)
+    }
 
     /// The process is up, and all that it shows is durable.
     fn started(&mut self) -> Checked {
@@ -121,7 +138,7 @@ pub(crate) trait Workload: Sized {
     fn power_failed(&mut self, _: PartitionId, _kept: u64) {}
 
     /// The process is gone. Whoever waited for it waits for nothing.
-    fn bury(&mut self);
+    fn bury(&mut self) {}
 
     // Steps.
 
@@ -142,7 +159,9 @@ pub(crate) trait Workload: Sized {
     }
 
     /// A partition was told what became of a batch: answers may have come.
-    fn told(&mut self) -> Checked;
+    fn told(&mut self) -> Checked {
+        Ok(())
+    }
 
     /// When somebody besides the partitions has something to do.
     fn next_moment(&self) -> Option<Timestamp> {
@@ -163,7 +182,9 @@ pub(crate) trait Workload: Sized {
     }
 
     /// A partition to look at.
-    fn any_partition(&mut self) -> PartitionId;
+    fn any_partition(&mut self) -> PartitionId {
+        unreachable!("a workload without partitions looks at none")
+    }
 
     // The end of a run.
 
@@ -187,4 +208,8 @@ pub(crate) trait Workload: Sized {
 
     /// Nothing is left to do for anybody.
     fn check_rest(&mut self) -> Checked;
+}
+
+fn not_its_own(partition: PartitionId) -> ! {
+    unreachable!("{partition} is no partition of this workload")
 }

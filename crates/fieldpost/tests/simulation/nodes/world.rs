@@ -20,7 +20,6 @@ use super::ledger::Ledger;
 use super::plan::NodesPlan;
 use super::sim_node::{Shared, SimNode};
 use crate::harness::machine::Machine;
-use crate::harness::track::Track;
 use crate::harness::violation::{Checked, Invariant};
 
 /// The workload.
@@ -44,8 +43,6 @@ pub(super) struct World {
     /// Every stream has got its last messages.
     is_last_given: bool,
     pub(super) counts: Counts,
-    /// It has no partition of its own.
-    nothing: Track<()>,
 }
 
 impl World {

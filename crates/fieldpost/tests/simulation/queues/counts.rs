@@ -8,6 +8,8 @@ counts! {
     Counts:
     /// Steps that came to the end of what was due.
     steps_to_the_end,
+    /// Steps that did as much of something as a step may.
+    steps_at_a_limit,
     published,
     /// Requests that came again and got the answer of the first.
     answered_again,

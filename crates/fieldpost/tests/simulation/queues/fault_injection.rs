@@ -13,6 +13,9 @@ pub(crate) const JOBS_TOO_SOON: InjectedFault =
 pub(crate) const STALE_LEASE_HONOURED: InjectedFault =
     InjectedFault::Around("a consumer shows the reservation of whoever has the job now");
 
+pub(crate) const READING_UNLIMITED: InjectedFault =
+    InjectedFault::Around("a step reads in as many jobs as it can, not as many as it may");
+
 pub(crate) const FENCE_TWICE: InjectedFault =
     InjectedFault::Around("holders of a lock are told their fence without its last digits");
 pub(crate) const CONTROL_HOLDS_BACK: InjectedFault =

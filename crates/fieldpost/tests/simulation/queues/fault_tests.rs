@@ -208,6 +208,12 @@ fn a_job_that_comes_too_soon_is_found() {
 }
 
 #[test]
+fn a_step_that_reads_more_than_it_may_is_found() {
+    let fault = (READING_UNLIMITED, StorageKind::Memory);
+    check_fault_is_found::<World>(SEEDS.map(Plan::crowded), fault, &[Invariant::BOUNDED]);
+}
+
+#[test]
 fn a_stale_reservation_that_is_honoured_is_found() {
     // Its group goes on while the model sees the other lease.
     let expected = [Invariant::ONE_LEASE, Invariant::GROUP_ORDER, Invariant::AS_THE_MODEL];

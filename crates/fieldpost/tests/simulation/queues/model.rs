@@ -84,6 +84,8 @@ pub(crate) struct Partition {
     /// Jobs that have expired in this step: a parked one may be read at its end only, and be
     /// counted until then.
     expired_in_step: u64,
+    /// The step did not get to the end of what was due.
+    stops_early: bool,
     /// Counts publishing, and whatever else gives a job a new place.
     number: u64,
     /// The number of the latest lease.
@@ -103,6 +105,7 @@ impl Partition {
         evidence.only_leases_after(self.last_lease);
         let mut answers = Answers::new();
         self.expired_in_step = 0;
+        self.stops_early = step.more;
         self.advance(evidence)?;
         self.drop_old_dead(evidence)?;
         self.advance_locks(&mut answers);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::random::Random;
 use engine::Settings;
 use engine::queues::QueueName;
+use engine::queues::partition::StepLimits;
 
 use crate::devices::plan::machine_of;
 use crate::harness::workload;
@@ -27,6 +28,18 @@ pub(crate) struct Weights {
     pub(crate) control: u64,
 }
 
+/// What publishers publish, as one in so many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobMix {
+    /// Jobs of a call that has several.
+    pub(crate) call_max: u64,
+    pub(crate) alias_in: u64,
+    pub(crate) group_in: u64,
+    pub(crate) recurs_in: u64,
+    /// Of so many jobs two are due later.
+    pub(crate) later_in: u64,
+}
+
 /// Queues, and those who use them.
 #[derive(Clone)]
 pub(crate) struct QueuesPlan {
@@ -42,6 +55,9 @@ pub(crate) struct QueuesPlan {
     pub(crate) asks_several: bool,
     /// Names that are given as aliases and groups in each queue: few, so that they meet.
     pub(crate) names: u64,
+    pub(crate) mix: JobMix,
+    /// Whether a step does so little that the run comes to every limit of it.
+    pub(crate) are_limits_low: bool,
 }
 
 /// A run.
@@ -55,6 +71,14 @@ const CROWDED_QUEUES: u64 = 4;
 const CROWDED_NAMES: u64 = 40;
 const CROWDED_BACKLOG: u64 = 150;
 const CROWDED_RESIDENT: u64 = 16;
+/// The same of runs with thousands of groups. Few jobs come later or again: rest would be long in
+/// coming.
+const MANY_QUEUES: u64 = 40;
+const MANY_NAMES: u64 = 80;
+const MANY_RESIDENT: u64 = 64;
+const MANY_MIX: JobMix = JobMix { call_max: 60, alias_in: 60, group_in: 1, recurs_in: 400, later_in: 100 };
+/// What publishers publish in all other runs.
+const USUAL_MIX: JobMix = JobMix { call_max: 6, alias_in: 3, group_in: 3, recurs_in: 12, later_in: 5 };
 /// Jobs that may be resident: more than there ever are.
 pub(super) const ENOUGH_RESIDENT: u64 = 10_000;
 
@@ -85,6 +109,16 @@ impl Plan {
         let queues = &mut plan.workload;
         (queues.queues, queues.names, queues.backlog) = (CROWDED_QUEUES, CROWDED_NAMES, CROWDED_BACKLOG);
         (queues.weights.publish, queues.weights.consume) = (240, 120);
+        queues.are_limits_low = true;
+        plan
+    }
+
+    /// The same with thousands of groups, in many queues.
+    pub(crate) fn with_many_groups(seed: u64) -> Self {
+        let mut plan = Self::crowded(seed).with_resident(MANY_RESIDENT);
+        let queues = &mut plan.workload;
+        (queues.queues, queues.names, queues.mix) = (MANY_QUEUES, MANY_NAMES, MANY_MIX);
+        queues.weights.publish = 480;
         plan
     }
 
@@ -134,7 +168,24 @@ impl QueuesPlan {
             backlog: 4 + random.below(40),
             asks_several: random.chance(1, 2),
             names: 1 + random.below(4),
+            mix: USUAL_MIX,
+            are_limits_low: false,
         }
+    }
+
+    /// The most that a step does.
+    pub(crate) fn step_limits(&self) -> StepLimits {
+        let usual = StepLimits::of(self.resident_max as usize);
+        if !self.are_limits_low {
+            return usual;
+        }
+        let low = StepLimits { dead_read: 64, swept: 64, ..usual };
+        if self.names >= MANY_NAMES {
+            // Leases of very many groups may end in one moment. In the model they do so in one
+            // step, before anything is leased.
+            return low;
+        }
+        StepLimits { bytes: 128 << 10, advanced: 64, read_at_once: 32, ..low }
     }
 
     /// Whether memory is too small for the jobs.

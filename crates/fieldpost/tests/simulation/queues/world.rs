@@ -4,6 +4,7 @@
 pub(crate) mod calls;
 pub(crate) mod consumers;
 mod controllers;
+mod limits;
 pub(crate) mod lockers;
 mod managers;
 pub(crate) mod publishers;
@@ -32,6 +33,7 @@ use crate::queues::model::expected::Expected;
 use crate::queues::plan::QueuesPlan;
 use calls::{Answer, Call, Then, Waiting};
 use consumers::{Holding, Several};
+use limits::LatestStep;
 use publishers::Publishing;
 use rest::Phase;
 use server::Server;
@@ -61,6 +63,8 @@ pub(crate) struct World {
     left: BTreeSet<CallId>,
     /// Consumers that were helped once to what was parked.
     nudged: BTreeSet<CallId>,
+    /// What the latest step of each partition did.
+    latest: BTreeMap<PartitionId, LatestStep>,
     /// Texts of reservations, and what each stands for.
     texts: BTreeMap<String, (LeaseRef, Source)>,
     /// Jobs that somebody was told of, newest last.

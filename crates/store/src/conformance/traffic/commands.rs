@@ -6,7 +6,7 @@ use base::{ClientId, EntityId, Incarnation};
 use records::{
     Attempt, AttemptDetail, CampaignSlot, Command, CommandCause, CommandKey, CommandState, CommandStatus,
     CommandTerms, DeliveryKey, DeliveryStatus, DeviceSession, DeviceSlot, DisconnectReason, FinishedCommand,
-    Happening, LateAnswer, Op, OpenCommand, OutcomeReceiver, PickTurn, RolloutTurn, TimelineEntry, Wish,
+    Happening, LateAnswer, Op, OpenCommand, OutcomeReceiver, PickCause, RolloutCause, TimelineEntry, Wish,
 };
 
 use super::{Known, Traffic};
@@ -61,13 +61,13 @@ impl Traffic {
         self.put_command_state(command, state, ops);
     }
 
-    fn pick_turn(&mut self) -> PickTurn {
+    fn pick_turn(&mut self) -> PickCause {
         let slot = |traffic: &mut Self| {
             let (campaign, due_at) = (Incarnation(traffic.below(5)), traffic.some_ts());
             ("ping".into(), CampaignSlot { campaign, number: traffic.below(9), due_at })
         };
         let task = Incarnation(self.below(5));
-        PickTurn { task, number: 7, picked_at: self.head.now, slot: self.maybe(slot) }
+        PickCause { task, number: 7, picked_at: self.head.now, slot: self.maybe(slot) }
     }
 
     fn command(&mut self, device: &Known, number: u32) -> Command {
@@ -78,7 +78,7 @@ impl Traffic {
                 CommandCause::Wish { key, value: self.maybe(|_| "true".into()) }
             }
             2 => {
-                CommandCause::Rollout(RolloutTurn { rollout: Incarnation(self.below(5)), entry: 0, turn: 1 })
+                CommandCause::Rollout(RolloutCause { rollout: Incarnation(self.below(5)), entry: 0, turn: 1 })
             }
             _ => CommandCause::Pick(Box::new(self.pick_turn())),
         };

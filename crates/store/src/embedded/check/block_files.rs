@@ -6,7 +6,7 @@ use std::io;
 
 use records::{StreamBlock, block_folder};
 
-use super::Telling;
+use super::Findings;
 use crate::blocks::{BlockStorage, BlockStorages};
 use crate::codec::Stored;
 use crate::embedded::EmbeddedStore;
@@ -18,15 +18,15 @@ use crate::port::{Store, StoreError};
 const READ_BYTES: u64 = 1 << 20;
 
 /// Looks at the files of all blocks.
-pub(super) fn all(store: &EmbeddedStore, storages: &BlockStorages, telling: &mut Telling<'_>) {
+pub(super) fn all(store: &EmbeddedStore, storages: &BlockStorages, findings: &mut Findings<'_>) {
     let (snapshot, _) = match store.cut() {
         Ok(cut) => cut,
-        Err(error) => return telling.found(error),
+        Err(error) => return findings.found(error),
     };
     let mut elsewhere: BTreeMap<Box<str>, BlocksElsewhere> = BTreeMap::new();
     elsewhere.extend(storages.iter().map(|(name, _)| (Box::from(name), BlocksElsewhere::default())));
     let local = || blocks_of(store, &snapshot).filter(StreamBlock::is_local);
-    storage(&*store.blocks(), "", local(), telling);
+    storage(&*store.blocks(), "", local(), findings);
     for block in blocks_of(store, &snapshot).filter(|block| !block.is_local()) {
         let of_storage = elsewhere.entry(block.storage.clone()).or_default();
         of_storage.blocks += 1;
@@ -35,24 +35,24 @@ pub(super) fn all(store: &EmbeddedStore, storages: &BlockStorages, telling: &mut
     for (name, found) in elsewhere {
         let BlocksElsewhere { blocks, of_others } = found;
         if of_others > 0 {
-            telling.noted(format!(
+            findings.noted(format!(
                 "{of_others} blocks in storage {name:?} were brought there by the server that this one was \
                  restored from: they are read there, and never deleted"
             ));
         }
         let Some(reached) = storages.get(&name) else {
-            telling.noted(format!(
+            findings.noted(format!(
                 "{blocks} blocks are in storage {name:?}, which is not among the settings: they were not \
                  looked at, and cannot be read (--config names a file of settings)"
             ));
             continue;
         };
         if let Err(error) = reached.probe() {
-            telling.noted(format!("storage {name:?}: {error}: its {blocks} blocks were not looked at"));
+            findings.noted(format!("storage {name:?}: {error}: its {blocks} blocks were not looked at"));
             continue;
         }
         let rows = blocks_of(store, &snapshot).filter(|block| *block.storage == *name);
-        storage(&**reached, &block_folder(store.lineage()), rows, telling);
+        storage(&**reached, &block_folder(store.lineage()), rows, findings);
     }
 }
 
@@ -69,13 +69,13 @@ fn storage(
     storage: &dyn BlockStorage,
     folder: &str,
     rows: impl Iterator<Item = StreamBlock>,
-    telling: &mut Telling<'_>,
+    findings: &mut Findings<'_>,
 ) {
     let mut names = match storage.names(folder) {
         Ok(names) => names.into_iter().collect::<BTreeSet<_>>(),
         Err(source) => {
             let what = format!("listing the files of blocks of {storage:?}");
-            return telling.found(StoreError::Disk { what, source });
+            return findings.found(StoreError::Disk { what, source });
         }
     };
     let mut looked_at = 0;
@@ -83,14 +83,14 @@ fn storage(
         looked_at += 1;
         names.remove(&block.file_name());
         if let Err(error) = file(storage, &block) {
-            telling.found(error);
+            findings.found(error);
         }
     }
     let what = if folder.is_empty() { "files of blocks" } else { "files of blocks in other storages" };
-    telling.counted(what, looked_at);
+    findings.counted(what, looked_at);
     if let Some(first) = names.first() {
         let count = names.len();
-        telling.noted(format!(
+        findings.noted(format!(
             "{count} files of blocks have no row, {first} is one: the next start deletes them"
         ));
     }

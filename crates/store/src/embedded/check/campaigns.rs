@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use base::{Incarnation, PartitionId};
 use records::{
-    CampaignRecord, CampaignState, Pick, PickClock, PickCounts, PickOutcome, PickShare, PickTerms,
-    TaskRecord, TaskStanding, TaskState,
+    CampaignRecord, CampaignState, Pick, PickCounts, PickOutcome, PickShare, TaskRecord, TaskStanding,
+    TaskState,
 };
 
-use super::rows::{RowCheck, Within, Wrong};
+use super::rows::{CheckedPartition, RowCheck, Wrong};
 use crate::codec::key;
 use crate::table::Table;
 
@@ -49,10 +49,8 @@ impl CountedPicks {
 impl RowCheck<'_, '_> {
     /// A task has a state, and as many picks as that says. What runs has its terms, a campaign its
     /// state and its terms. No device is picked whose partition there is not.
-    pub(super) fn partition_of_campaigns(&mut self, within: &Within) {
+    pub(super) fn partition_of_campaigns(&mut self, within: &CheckedPartition) {
         let partition = within.partition;
-        self.indexed(partition, |_, _: &PickTerms| Ok(()));
-        self.indexed(partition, |_, _: &PickClock| Ok(()));
         self.indexed(partition, |check, share: &PickShare| check.has_devices(share.place.partition));
         self.tasks(partition);
         self.indexed(partition, |check, campaign: &CampaignRecord| {

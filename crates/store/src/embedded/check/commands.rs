@@ -8,13 +8,13 @@ use records::{
     TimelineEntry, Wish,
 };
 
-use super::rows::{RowCheck, Within, Wrong};
+use super::rows::{CheckedPartition, RowCheck, Wrong};
 use crate::codec::key::{self, Key};
 use crate::record::Record;
 use crate::table::Table;
 
 impl RowCheck<'_, '_> {
-    pub(super) fn commands(&mut self, within: &Within) {
+    pub(super) fn commands(&mut self, within: &CheckedPartition) {
         let partition = within.partition;
         self.indexed(partition, |check, command: &Command| {
             check.belongs(&command.device, partition)?;
@@ -43,7 +43,7 @@ impl RowCheck<'_, '_> {
     }
 
     /// Desired entries, sessions and timelines.
-    pub(super) fn beside_commands(&mut self, within: &Within) {
+    pub(super) fn beside_commands(&mut self, within: &CheckedPartition) {
         self.indexed(within.partition, |check, wish: &Wish| check.is_of_device(within, wish.slot));
         self.indexed(within.partition, |check, session: &DeviceSession| {
             check.is_of_device(within, session.slot)
@@ -52,7 +52,11 @@ impl RowCheck<'_, '_> {
         self.indexed(within.partition, |_, entry: &TimelineEntry| within.was_given(entry.slot));
     }
 
-    fn command(&self, within: &Within, command: CommandKey) -> Result<(Command, CommandState), Wrong> {
+    fn command(
+        &self,
+        within: &CheckedPartition,
+        command: CommandKey,
+    ) -> Result<(Command, CommandState), Wrong> {
         let key = key::moment(command);
         let state = self.record(within.partition, &key)?.ok_or("the state of its command is missing")?;
         let command = self.record(within.partition, &key)?.ok_or("its command is missing")?;
@@ -60,7 +64,7 @@ impl RowCheck<'_, '_> {
     }
 
     /// Whether a device has this slot, or had it and is not swept yet.
-    fn is_of_device(&self, within: &Within, slot: DeviceSlot) -> Result<(), Wrong> {
+    fn is_of_device(&self, within: &CheckedPartition, slot: DeviceSlot) -> Result<(), Wrong> {
         within.is_there(slot).or_else(|wrong| {
             let mark = self.get(Table::Deleted, within.partition, &key::slot(slot))?;
             mark.map(drop).ok_or(wrong)

@@ -3,11 +3,11 @@
 use base::hash::queue_partition;
 use records::{Lock, WorkerControl};
 
-use super::rows::{RowCheck, Within};
+use super::rows::{CheckedPartition, RowCheck};
 
 impl RowCheck<'_, '_> {
     /// Each is in the partition of its name, and no fence is ahead of those that were given.
-    pub(super) fn coordination(&mut self, within: &Within) {
+    pub(super) fn coordination(&mut self, within: &CheckedPartition) {
         let (partition, next) = (within.partition, within.head.next_fence);
         self.indexed(partition, |check, lock: &Lock| {
             let right = queue_partition(&lock.namespace, &lock.name, check.partitions);

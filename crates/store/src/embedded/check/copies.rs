@@ -3,7 +3,7 @@
 use base::PartitionId;
 use records::{PeerNode, Stream, StreamCopy};
 
-use super::rows::{RowCheck, Within};
+use super::rows::{CheckedPartition, RowCheck};
 use crate::codec::key;
 
 impl RowCheck<'_, '_> {
@@ -25,7 +25,7 @@ impl RowCheck<'_, '_> {
     }
 
     /// Nodes have names.
-    pub(super) fn nodes(&mut self, within: &Within) {
+    pub(super) fn nodes(&mut self, within: &CheckedPartition) {
         self.indexed(within.partition, |_, node: &PeerNode| match node.name.is_empty() {
             true => Err("it has no name".to_owned()),
             false => Ok(()),

@@ -2,14 +2,14 @@
 
 use records::{Operation, OperationState};
 
-use super::rows::{RowCheck, Within};
+use super::rows::{CheckedPartition, RowCheck};
 use crate::codec::key;
 use crate::table::Table;
 
 impl RowCheck<'_, '_> {
     /// An operation has a state, and a state its operation; no more rows had their turn than were
     /// found.
-    pub(super) fn operations(&mut self, within: &Within) {
+    pub(super) fn operations(&mut self, within: &CheckedPartition) {
         let partition = within.partition;
         self.indexed(partition, |check, operation: &Operation| {
             check.needs(Table::OperationStates, partition, &key::operation(operation.id))

@@ -2,11 +2,11 @@
 
 use records::PortalToken;
 
-use super::rows::{RowCheck, Within};
+use super::rows::{CheckedPartition, RowCheck};
 
 impl RowCheck<'_, '_> {
     /// A token is of a client that is there. The clients must have been gone through.
-    pub(super) fn portals(&mut self, within: &Within) {
+    pub(super) fn portals(&mut self, within: &CheckedPartition) {
         self.indexed(within.partition, |check, token: &PortalToken| {
             check.registered.was(token.id)?;
             match check.registered.clients.contains(&token.client) {

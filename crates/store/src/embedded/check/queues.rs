@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use base::hash::queue_partition;
 use records::{DeadJob, JobHead, JobId, ParkedJob, Parking, Queue, QueueCounts, QueueKey};
 
-use super::rows::{RowCheck, Within, Wrong};
+use super::rows::{CheckedPartition, RowCheck, Wrong};
 use crate::codec::key;
 use crate::table::Table;
 
@@ -31,7 +31,7 @@ impl Known {
 
 impl RowCheck<'_, '_> {
     /// Everything of a partition of queues.
-    pub(super) fn partition_of_queues(&mut self, within: &Within) {
+    pub(super) fn partition_of_queues(&mut self, within: &CheckedPartition) {
         let mut known = Known::default();
         self.queues(within, &mut known);
         self.resident_jobs(within, &mut known);
@@ -42,7 +42,7 @@ impl RowCheck<'_, '_> {
         self.coordination(within);
     }
 
-    fn queues(&mut self, within: &Within, known: &mut Known) {
+    fn queues(&mut self, within: &CheckedPartition, known: &mut Known) {
         let partition = within.partition;
         self.indexed(partition, |check, queue: &Queue| {
             known.queues.insert(queue.key, [QueueCounts::default(); 2]);
@@ -65,7 +65,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn resident_jobs(&mut self, within: &Within, known: &mut Known) {
+    fn resident_jobs(&mut self, within: &CheckedPartition, known: &mut Known) {
         let partition = within.partition;
         self.indexed(partition, |check, job: &JobHead| {
             known.found(job.queue)?;
@@ -77,7 +77,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn parked_jobs(&mut self, within: &Within, known: &mut Known) {
+    fn parked_jobs(&mut self, within: &CheckedPartition, known: &mut Known) {
         self.indexed(within.partition, |_, job: &ParkedJob| {
             let found = known.found(job.head.queue)?;
             match job.parking {
@@ -88,7 +88,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn dead_letters(&mut self, within: &Within, known: &mut Known) {
+    fn dead_letters(&mut self, within: &CheckedPartition, known: &mut Known) {
         self.indexed(within.partition, |_, dead: &DeadJob| {
             known.found(dead.queue)?.dead += 1;
             known.others.insert(dead.id);
@@ -100,7 +100,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn counts_of_queues(&mut self, within: &Within, known: &Known) {
+    fn counts_of_queues(&mut self, within: &CheckedPartition, known: &Known) {
         for (queue, [said, found]) in &known.queues {
             if said != found {
                 let what = format!("it says {said:?}, there are {found:?}");
@@ -109,7 +109,7 @@ impl RowCheck<'_, '_> {
         }
     }
 
-    fn bodies(&mut self, within: &Within, known: &Known) {
+    fn bodies(&mut self, within: &CheckedPartition, known: &Known) {
         self.rows(Table::JobBodies, within.partition, |check, key, _| {
             let id = key::job_from(key).map_err(|_| "its key is not that of a job")?;
             if known.others.contains(&id) || check.get(Table::JobHeads, within.partition, key)?.is_some() {

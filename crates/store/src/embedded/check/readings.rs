@@ -4,14 +4,14 @@
 use base::PartitionId;
 use records::DeviceSlot;
 
-use super::rows::{RowCheck, Within, Wrong, elsewhere};
+use super::rows::{CheckedPartition, RowCheck, Wrong, elsewhere};
 use crate::codec::key::{BlobKey, Key};
 use crate::embedded::blobs::StoredBlob;
 use crate::embedded::tables::Table;
 use crate::history::{Blob, BlobIndex, SliceDevices, Span};
 
 impl RowCheck<'_, '_> {
-    pub(super) fn readings(&mut self, within: &Within) {
+    pub(super) fn readings(&mut self, within: &CheckedPartition) {
         let partition = within.partition;
         let mut readings = 0;
         self.records(Table::BlobIndex, partition, |check, key, index: BlobIndex| {
@@ -24,7 +24,7 @@ impl RowCheck<'_, '_> {
     }
 
     /// Whether a blob is what its index says.
-    fn blob(&self, within: &Within, key: &Key, index: &BlobIndex) -> Result<(), Wrong> {
+    fn blob(&self, within: &CheckedPartition, key: &Key, index: &BlobIndex) -> Result<(), Wrong> {
         let key = BlobKey::from_key(key).map_err(|error| error.to_string())?;
         let stored = StoredBlob { snapshot: self.snapshot, partition: within.partition, key, index };
         let readings = Blob::open(stored).and_then(|blob| blob.all()).map_err(elsewhere)?;

@@ -1,14 +1,13 @@
-//! What devices, events and the quarantine say of each other, and that indexes and rows name each
-//! other.
+//! What devices and events say of each other.
 //!
 //! What may be missing is missing on purpose: a client that was deleted leaves links that are swept
 //! later, and what a partition keeps no longer is removed some rows at a time.
 
 use base::hash::device_partition;
 use base::{DeviceId, PartitionId};
-use records::{Counts, DeviceProfile, DeviceSlot, DeviceState, Event, Quarantined, ReportIds};
+use records::{DeviceProfile, DeviceSlot, DeviceState, Event, ReportIds};
 
-use super::rows::{RowCheck, Within, Wrong, same_key, slot_in};
+use super::rows::{CheckedPartition, RowCheck, Wrong, same_key, slot_in};
 use crate::codec::decode_seen_slice;
 use crate::codec::key;
 use crate::record::Record;
@@ -16,7 +15,7 @@ use crate::table::Table;
 
 impl RowCheck<'_, '_> {
     /// Everything of a partition of devices, or of the registry.
-    pub(super) fn partition_of_devices(&mut self, within: &mut Within) {
+    pub(super) fn partition_of_devices(&mut self, within: &mut CheckedPartition) {
         self.devices(within);
         self.of_slots::<DeviceState>(within);
         self.of_slots::<ReportIds>(within);
@@ -27,8 +26,6 @@ impl RowCheck<'_, '_> {
         self.beside_commands(within);
         self.readings(within);
         self.gathered(within);
-        self.records(Table::Counts, within.partition, |_, _, _: Counts| Ok(()));
-        self.indexed(within.partition, |_, _: &Quarantined| Ok(()));
         self.rows(Table::Deleted, within.partition, |_, key, _| {
             let slot = slot_in(key)?;
             within.was_given(slot)?;
@@ -36,7 +33,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn devices(&mut self, within: &mut Within) {
+    fn devices(&mut self, within: &mut CheckedPartition) {
         let partition = within.partition;
         self.indexed(partition, |check, device: &DeviceProfile| {
             check.belongs(&device.id, partition)?;
@@ -56,7 +53,7 @@ impl RowCheck<'_, '_> {
     }
 
     /// Rows by slot.
-    fn of_slots<R: Record<Place = DeviceSlot>>(&mut self, within: &Within) {
+    fn of_slots<R: Record<Place = DeviceSlot>>(&mut self, within: &CheckedPartition) {
         self.records(R::TABLE, within.partition, |_, key, _: R| {
             let slot = slot_in(key)?;
             same_key(key, &R::key(&slot))?;
@@ -64,7 +61,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn seen(&mut self, within: &Within) {
+    fn seen(&mut self, within: &CheckedPartition) {
         self.rows(Table::Seen, within.partition, |_, key, row| {
             let slice = slot_in(key)?.0;
             same_key(key, &key::slice(slice))?;
@@ -75,7 +72,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn events(&mut self, within: &Within) {
+    fn events(&mut self, within: &CheckedPartition) {
         let partition = within.partition;
         self.indexed(partition, |check, event: &Event| {
             check.belongs(&event.device, partition)?;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use base::Incarnation;
 use records::{MemberPlace, Rollout, RolloutCounts, RolloutDevices, RolloutMember, RolloutState};
 
-use super::rows::{RowCheck, Within};
+use super::rows::{CheckedPartition, RowCheck};
 use crate::codec::key;
 use crate::table::Table;
 
 impl RowCheck<'_, '_> {
     /// A rollout has a state, and as many devices in each status as that says.
-    pub(super) fn rollouts(&mut self, within: &Within) {
+    pub(super) fn rollouts(&mut self, within: &CheckedPartition) {
         let partition = within.partition;
         let mut counted: BTreeMap<Incarnation, RolloutCounts> = BTreeMap::new();
         self.indexed(partition, |check, rollout: &Rollout| {

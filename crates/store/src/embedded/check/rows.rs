@@ -1,21 +1,23 @@
-//! Going through the rows: each is decoded, and handed to what it must agree with.
+//! Going through the rows: each is decoded, and handed to what it must agree with. Records of which
+//! nothing else must hold are gone through last, whichever there are.
 //!
 //! A row that cannot be read ends its table within its partition, since the order of keys is lost
 //! there; one that makes no sense is told, and the next one looked at.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::convert::Infallible;
 
 use base::{Incarnation, PartitionId};
-use records::{Client, DeviceSlot, KeptAnswer, PartitionHead};
+use records::{Client, DeviceSlot, PartitionHead};
 
-use super::Telling;
+use super::Findings;
 use crate::codec::Stored;
 use crate::codec::key::Key;
 use crate::embedded::directory::Covered;
 use crate::embedded::tables::{Snapshot, Table};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
-use crate::record::{Index, Placed, Record, index_rows};
+use crate::record::{Index, Placed, Record, RecordVisitor, for_each_record, index_rows};
 
 /// What is wrong with a row, for people.
 pub(super) type Wrong = String;
@@ -27,7 +29,9 @@ pub(super) struct RowCheck<'a, 't> {
     pub(super) partitions: u16,
     heads: Vec<(PartitionId, PartitionHead)>,
     pub(super) registered: Registered,
-    telling: &'a mut Telling<'t>,
+    findings: &'a mut Findings<'t>,
+    /// The tables that were gone through in this partition.
+    visited: BTreeSet<Table>,
     counts: Vec<u64>,
     readings: u64,
 }
@@ -52,14 +56,14 @@ impl Registered {
 }
 
 /// The partition that is gone through, and its devices.
-pub(super) struct Within {
+pub(super) struct CheckedPartition {
     pub(super) partition: PartitionId,
     pub(super) head: PartitionHead,
     /// Slots of devices, a bit each.
     slots: Vec<u64>,
 }
 
-impl Within {
+impl CheckedPartition {
     fn new(partition: PartitionId, head: PartitionHead) -> Self {
         let slots = vec![0; (head.next_slot as usize).div_ceil(64)];
         Self { partition, head, slots }
@@ -101,10 +105,11 @@ impl<'a, 't> RowCheck<'a, 't> {
         snapshot: &'a Snapshot,
         partitions: u16,
         heads: Vec<(PartitionId, PartitionHead)>,
-        telling: &'a mut Telling<'t>,
+        findings: &'a mut Findings<'t>,
     ) -> Self {
         let (registered, counts) = (Registered::default(), vec![0; Table::ALL.len()]);
-        Self { snapshot, partitions, heads, registered, telling, counts, readings: 0 }
+        let visited = BTreeSet::new();
+        Self { snapshot, partitions, heads, registered, findings, visited, counts, readings: 0 }
     }
 
     /// Rows by table, and readings.
@@ -121,7 +126,8 @@ impl<'a, 't> RowCheck<'a, 't> {
         let mut heads = self.heads.clone();
         heads.reverse();
         for (partition, head) in heads {
-            let mut within = Within::new(partition, head);
+            let mut within = CheckedPartition::new(partition, head);
+            self.visited.clear();
             if partition == PartitionId::REGISTRY {
                 self.clients(&within);
                 self.rollouts(&within);
@@ -142,11 +148,11 @@ impl<'a, 't> RowCheck<'a, 't> {
                 _ if partition.streams_index().is_some() => self.partition_of_streams(&within),
                 _ => self.partition_of_devices(&mut within),
             }
-            self.indexed(partition, |_, _: &KeptAnswer| Ok(()));
+            let Ok(()) = for_each_record(&mut UnvisitedRecords { check: self, partition });
         }
     }
 
-    fn clients(&mut self, within: &Within) {
+    fn clients(&mut self, within: &CheckedPartition) {
         self.registered.next = within.head.next_incarnation;
         self.indexed(within.partition, |check, client: &Client| {
             check.registered.was(client.incarnation)?;
@@ -158,7 +164,7 @@ impl<'a, 't> RowCheck<'a, 't> {
         });
     }
 
-    fn heads(&mut self, within: &Within) {
+    fn heads(&mut self, within: &CheckedPartition) {
         self.records(Table::Heads, within.partition, |_, _, covered: Covered| {
             let (found, seen) = (&covered.head, &within.head);
             if found == seen {
@@ -176,14 +182,15 @@ impl<'a, 't> RowCheck<'a, 't> {
         partition: PartitionId,
         mut each: impl FnMut(&mut Self, &Key, &[u8]) -> Result<(), Wrong>,
     ) {
+        self.visited.insert(table);
         let rows = match self.snapshot.range(table, partition, &KeyRange::all()) {
             Ok(rows) => rows,
-            Err(error) => return self.telling.found(error),
+            Err(error) => return self.findings.found(error),
         };
         for row in rows {
             let (key, value) = match row {
                 Ok(row) => row,
-                Err(error) => return self.telling.found(error),
+                Err(error) => return self.findings.found(error),
             };
             self.counts[table as usize] += 1;
             if let Err(what) = each(self, &key, &value) {
@@ -250,7 +257,7 @@ impl<'a, 't> RowCheck<'a, 't> {
     pub(super) fn wrong(&mut self, table: Table, partition: PartitionId, key: &[u8], what: Wrong) {
         let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
         let at = format!("{} {partition} {key}", table.name());
-        self.telling.found(StoreError::Damaged { file: self.snapshot.name().to_owned(), at, what });
+        self.findings.found(StoreError::Damaged { file: self.snapshot.name().to_owned(), at, what });
     }
 
     /// A row of another table.
@@ -275,6 +282,30 @@ impl<'a, 't> RowCheck<'a, 't> {
             Some(_) => Ok(()),
             None => Err(format!("its row in {} is missing", table.name())),
         }
+    }
+}
+
+/// Goes through the records of a partition whose tables were not gone through.
+struct UnvisitedRecords<'c, 'a, 't> {
+    check: &'c mut RowCheck<'a, 't>,
+    partition: PartitionId,
+}
+
+impl RecordVisitor for UnvisitedRecords<'_, '_, '_> {
+    type Error = Infallible;
+
+    fn placed<R: Placed>(&mut self) -> Result<(), Infallible> {
+        if !self.check.visited.contains(&R::TABLE) {
+            self.check.indexed(self.partition, |_, _: &R| Ok(()));
+        }
+        Ok(())
+    }
+
+    fn keyed<R: Record>(&mut self) -> Result<(), Infallible> {
+        if !self.check.visited.contains(&R::TABLE) {
+            self.check.records(R::TABLE, self.partition, |_, _, _: R| Ok(()));
+        }
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use records::{
     ExternalInterval, ExternalSpan, ExternalText, Stream, StreamBlock, StreamChunk, StreamDue, StreamTail,
 };
 
-use super::rows::{RowCheck, Within, Wrong};
+use super::rows::{CheckedPartition, RowCheck, Wrong};
 use crate::codec::key;
 use crate::table::Table;
 
@@ -35,7 +35,7 @@ type Known = BTreeMap<Incarnation, HeldByStream>;
 impl RowCheck<'_, '_> {
     /// A stream is where its name leads to and has a tail; its blocks and then its chunks follow
     /// each other, and are what the tail says.
-    pub(super) fn partition_of_streams(&mut self, within: &Within) {
+    pub(super) fn partition_of_streams(&mut self, within: &CheckedPartition) {
         let (partition, mut known) = (within.partition, Known::default());
         self.indexed(partition, |check, stream: &Stream| {
             let held = HeldByStream { is_deleted: stream.deleted, ..HeldByStream::default() };
@@ -88,7 +88,7 @@ impl RowCheck<'_, '_> {
         self.needs(Table::StreamTails, partition, &key::incarnation(stream))
     }
 
-    fn tail(&self, within: &Within, known: &Known, tail: &StreamTail) -> Result<(), Wrong> {
+    fn tail(&self, within: &CheckedPartition, known: &Known, tail: &StreamTail) -> Result<(), Wrong> {
         let held = held(known, tail.stream)?;
         if held.is_deleted {
             return Ok(());
@@ -113,7 +113,7 @@ impl RowCheck<'_, '_> {
         if is_ordered { Ok(()) } else { Err("its ids are in no order".to_owned()) }
     }
 
-    fn external_ids(&mut self, within: &Within, known: &Known) {
+    fn external_ids(&mut self, within: &CheckedPartition, known: &Known) {
         let partition = within.partition;
         let mut last: Option<ExternalInterval> = None;
         self.indexed(partition, |_, interval: &ExternalInterval| {

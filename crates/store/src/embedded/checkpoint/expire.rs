@@ -1,4 +1,5 @@
 //! Removing what is too old to be kept: some rows of each table at a time, readings by whole blobs.
+//! Which tables, and by what their age is measured, is what their [`Lifetime`] says.
 //!
 //! Views do not show it since the batch that moved the head's `kept_from`; this only gives the room
 //! back. What is written later with an older time is hidden too, and goes when `kept_from` moves
@@ -8,16 +9,17 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use base::{PartitionId, Timestamp};
-use records::{CountsKey, Delivery, DeviceSlot, Event, KeptFrom};
+use records::{CountsKey, DeviceSlot, KeptFrom};
 
 use crate::codec::key::{self, BlobKey, Key, Moment};
 use crate::embedded::blobs::{BlobWriter, of_days};
-use crate::embedded::tables::{Table, TableWriter, Writer};
+use crate::embedded::tables::{Row, Table, TableWriter, Writer};
 use crate::embedded::view::damaged_row;
 use crate::history::{BlobIndex, day_of};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
-use crate::record::{Placed, index_rows};
+use crate::record::{Placed, Record, RecordVisitor, for_each_record, index_rows};
+use crate::table::Lifetime;
 
 /// Most rows removed from a table at once.
 const ROWS_AT_ONCE: usize = 2_000;
@@ -56,14 +58,10 @@ pub(super) fn expire(
     kept: &KeptFrom,
     expired: &mut Expired,
 ) -> Result<u64, StoreError> {
-    let expiring = Expiring { writer, partition };
-    let removed = expiring.indexed::<Event>(kept.events)?
-        + expiring.counts(kept.events)?
-        + expiring.timelines(kept.events, &mut expired.timelines)?
-        + expiring.indexed::<Delivery>(kept.deliveries)?
-        + expiring.plain(Table::Progress, kept.deliveries)?
-        + expiring.plain(Table::Attempts, kept.deliveries)?
-        + expiring.blobs(kept.readings)?;
+    let timelines = &mut expired.timelines;
+    let mut expiring = Expiring { writer, partition, kept, timelines, removed: 0 };
+    for_each_record(&mut expiring)?;
+    let removed = expiring.removed + expiring.blobs(kept.readings)?;
     if removed == 0 && expired.timelines.kept == kept.events {
         expired.kept = *kept;
     }
@@ -73,31 +71,60 @@ pub(super) fn expire(
 struct Expiring<'a> {
     writer: &'a Writer<'a>,
     partition: PartitionId,
+    kept: &'a KeptFrom,
+    timelines: &'a mut Timelines,
+    /// Rows of records.
+    removed: usize,
 }
 
-/// The keys of a feed before a time.
-fn before(time: Timestamp) -> KeyRange {
-    KeyRange { low: Bound::Unbounded, high: Bound::Excluded(Moment::first_at(time).below(&[])) }
+impl RecordVisitor for Expiring<'_> {
+    type Error = StoreError;
+
+    fn placed<R: Placed>(&mut self) -> Result<(), StoreError> {
+        let rows = self.rows(R::TABLE)?;
+        self.removed += rows.len();
+        self.indexes::<R>(&rows)
+    }
+
+    fn keyed<R: Record>(&mut self) -> Result<(), StoreError> {
+        let rows = self.rows(R::TABLE)?;
+        self.removed += rows.len();
+        Ok(())
+    }
 }
 
 impl Expiring<'_> {
-    /// Removes the first rows of a range; what they were.
-    fn remove(&self, table: Table, range: &KeyRange) -> Result<Vec<(Key, Vec<u8>)>, StoreError> {
+    /// Removes some rows of a table that are too old; what they were.
+    fn rows(&mut self, table: Table) -> Result<Vec<Row>, StoreError> {
+        let moment = |time| Moment::first_at(time).below(&[]);
+        match table.lifetime() {
+            Lifetime::Kept | Lifetime::Device => Ok(Vec::new()),
+            Lifetime::DeviceAndEvents => self.timelines(table),
+            Lifetime::Events => self.before(table, moment(self.kept.events)),
+            Lifetime::EventDays => {
+                let (day, _) = CountsKey::day_and_hour(self.kept.events);
+                self.before(table, key::day(day))
+            }
+            Lifetime::Deliveries => self.before(table, moment(self.kept.deliveries)),
+        }
+    }
+
+    /// Removes the first rows before a key; what they were.
+    fn before(&self, table: Table, high: Key) -> Result<Vec<Row>, StoreError> {
+        let range = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(high) };
         let mut rows = self.writer.table(table)?;
-        let found = rows.first(self.partition, range, ROWS_AT_ONCE, |_, _| Ok(true))?;
+        let found = rows.first(self.partition, &range, ROWS_AT_ONCE, |_, _| Ok(true))?;
         found.iter().try_for_each(|(key, _)| rows.remove(self.partition, key))?;
         Ok(found)
     }
 
-    fn plain(&self, table: Table, from: Timestamp) -> Result<usize, StoreError> {
-        Ok(self.remove(table, &before(from))?.len())
-    }
-
-    /// The records of a feed, with the rows of their indexes.
-    fn indexed<R: Placed>(&self, from: Timestamp) -> Result<usize, StoreError> {
-        let rows = self.remove(R::TABLE, &before(from))?;
+    /// Removes the rows that lead to records whose rows these were.
+    fn indexes<R: Placed>(&self, rows: &[Row]) -> Result<(), StoreError> {
+        if R::INDEXES.is_empty() || rows.is_empty() {
+            return Ok(());
+        }
         let mut indexes = BTreeSet::new();
-        for (key, row) in &rows {
+        for (key, row) in rows {
             let record = R::from_row(row);
             let record = record.map_err(|error| damaged_row(self.writer.name(), R::TABLE, key, &error))?;
             index_rows::<R>(&record.place(), |table, key, _| indexes.extend([(table, key)]));
@@ -107,31 +134,32 @@ impl Expiring<'_> {
             let keys = indexes.iter().filter(|(table, _)| *table == index.table);
             keys.into_iter().try_for_each(|(_, key)| out.remove(self.partition, key))?;
         }
-        Ok(rows.len())
+        Ok(())
     }
 
     /// Entries of some timelines; a round that was begun goes on to its end, whatever is kept by
     /// then.
-    fn timelines(&self, from: Timestamp, timelines: &mut Timelines) -> Result<usize, StoreError> {
-        if timelines.kept == from {
-            return Ok(0);
+    fn timelines(&mut self, table: Table) -> Result<Vec<Row>, StoreError> {
+        let mut removed = Vec::new();
+        if self.timelines.kept == self.kept.events {
+            return Ok(removed);
         }
-        let (from, first) = timelines.round.unwrap_or((from, DeviceSlot(0)));
-        let mut rows = self.writer.table(Table::Timeline)?;
-        let (mut removed, mut next) = (0, Some(first.0));
+        let (from, first) = self.timelines.round.unwrap_or((self.kept.events, DeviceSlot(0)));
+        let mut rows = self.writer.table(table)?;
+        let mut next = Some(first.0);
         for _ in 0..TIMELINES_AT_ONCE {
             let found = next.map(|next| self.next_timeline(&rows, DeviceSlot(next)));
             let Some(slot) = found.transpose()?.flatten() else {
-                *timelines = Timelines { kept: from, round: None };
+                *self.timelines = Timelines { kept: from, round: None };
                 return Ok(removed);
             };
             let of_slot = key::slot(slot);
             let old = KeyRange::of(&of_slot).before(Some(Moment::first_at(from).below(&of_slot)));
-            let old = rows.first(self.partition, &old, ROWS_AT_ONCE - removed, |_, _| Ok(true))?;
+            let old = rows.first(self.partition, &old, ROWS_AT_ONCE - removed.len(), |_, _| Ok(true))?;
             old.iter().try_for_each(|(key, _)| rows.remove(self.partition, key))?;
-            removed += old.len();
-            timelines.round = Some((from, slot));
-            if removed >= ROWS_AT_ONCE {
+            removed.extend(old);
+            self.timelines.round = Some((from, slot));
+            if removed.len() >= ROWS_AT_ONCE {
                 break;
             }
             next = slot.0.checked_add(1);
@@ -149,12 +177,6 @@ impl Expiring<'_> {
         let found = rows.first(self.partition, &range, 1, |_, _| Ok(true))?;
         let slot = found.first().and_then(|(key, _)| key.first_chunk());
         Ok(slot.map(|slot| DeviceSlot(u32::from_be_bytes(*slot))))
-    }
-
-    fn counts(&self, from: Timestamp) -> Result<usize, StoreError> {
-        let (day, _) = CountsKey::day_and_hour(from);
-        let range = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(key::day(day)) };
-        Ok(self.remove(Table::Counts, &range)?.len())
     }
 
     /// Blobs of days that are over and that were received by then, slice by slice; slices of

@@ -24,9 +24,6 @@ const EVENTS_AT_ONCE: usize = 500;
 const COMMANDS_AT_ONCE: usize = 200;
 /// Most rows removed at once of a table whose keys begin with the slot.
 const ROWS_AT_ONCE: usize = 1_000;
-/// Tables whose keys begin with the slot of the device whose rows they are, and that no other leads
-/// to.
-const BY_SLOT: [Table; 3] = [Table::Wishes, Table::DeviceSessions, Table::Timeline];
 /// Most blobs written anew at once.
 const BLOBS_AT_ONCE: usize = 64;
 /// Enough bytes of these: all their readings are decoded and encoded again.
@@ -102,7 +99,7 @@ fn record<R: Record>(
 
 /// Removes some rows of tables by slot; whether there were any.
 fn by_slot(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<bool, StoreError> {
-    for table in BY_SLOT {
+    for table in Table::of_a_device() {
         let mut rows = writer.table(table)?;
         let found = rows.first(partition, &KeyRange::of(slot), ROWS_AT_ONCE, |_, _| Ok(true))?;
         found.iter().try_for_each(|(key, _)| rows.remove(partition, key))?;

@@ -292,16 +292,12 @@ fn a_directory_that_is_in_use_or_none_is_not_looked_at() {
 
 /// A partition that has rows in the table.
 fn partition_of(table: Table) -> PartitionId {
-    match table {
-        Table::Clients | Table::PortalTokens | Table::Notices | Table::NoticePosts | Table::PeerNodes => {
-            PartitionId::REGISTRY
-        }
-        table if rollouts::TABLES_OF_ROLLOUTS.contains(&table) => PartitionId::REGISTRY,
-        table if operations::TABLES_OF_OPERATIONS.contains(&table) => PartitionId::REGISTRY,
-        table if table.of() == Of::Campaigns => PartitionId::CAMPAIGNS,
-        table if table.of() == Of::Streams => streams::PARTITION,
-        table if queues::TABLES_OF_QUEUES.contains(&table) => queues::PARTITION,
-        _ => PARTITION,
+    match table.of() {
+        Of::Devices => PARTITION,
+        Of::Registry => PartitionId::REGISTRY,
+        Of::Campaigns => PartitionId::CAMPAIGNS,
+        Of::Streams => streams::PARTITION,
+        Of::Queues | Of::All => queues::PARTITION,
     }
 }
 

@@ -10,6 +10,7 @@ use super::*;
 use crate::conformance::{all, delivery, event, sign};
 use crate::embedded::tables::Table;
 use crate::key_range::KeyRange;
+use crate::table::Lifetime;
 
 const PARTITION: PartitionId = PartitionId(0);
 const DAY_MS: i64 = 86_400_000;
@@ -181,7 +182,7 @@ fn what_a_crash_interrupts_goes_on_after_it() {
             drop(store);
             store = open(&disk).expect("opens again");
             let view = store.view(PARTITION).expect("opens");
-            let events = view.events(crate::port::Whose::default(), all(), &|_| true).expect("reads");
+            let events = view.events(crate::port::FeedFilter::default(), all(), &|_| true).expect("reads");
             assert_eq!(events.first().map(|event| event.id.at), Some(head.kept_from.events), "seed {seed}");
         }
         while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {}
@@ -213,4 +214,11 @@ fn what_comes_for_a_delivery_that_is_gone_is_not_seen_and_goes_with_the_next_day
     commit(&store, &mut head, Vec::new());
     while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {}
     assert_eq!((rows(&store, Table::Progress), rows(&store, Table::Attempts)), (0, 0));
+}
+
+/// How far a round has come is kept for one table.
+#[test]
+fn one_table_is_gone_through_in_rounds() {
+    let in_rounds = Table::ALL.into_iter().filter(|table| table.lifetime() == Lifetime::DeviceAndEvents);
+    assert_eq!(in_rounds.collect::<Vec<_>>(), [Table::Timeline]);
 }

@@ -113,7 +113,7 @@ fn missed_slots_are_skipped_and_shown_or_the_newest_one_is_done_late() {
         let skipped: Vec<_> = bench.slots(&campaign).iter().map(|(_, state)| state.was_skipped).collect();
         assert_eq!(skipped, expect, "{missed:?}");
         bench.fleet.set(0..30);
-        bench.tell(PickNews::Came((0..30).map(place).collect()));
+        bench.tell(PickUpdate::Came((0..30).map(place).collect()));
         bench.carry(|_| Act::Does);
         let answered: u32 = bench.slots(&campaign).iter().map(|(_, state)| state.counts.answered).sum();
         assert_eq!(answered, if missed == MissedSlots::CatchUp { 5 } else { 0 }, "as they connect");
@@ -285,10 +285,10 @@ fn a_restart_does_not_scatter_a_panel() {
     bench.fleet.set((0..30).filter(|slot| !panel.contains(slot)));
     bench.load();
     bench.settle(Vec::new());
-    bench.tell(PickNews::Came((0..30).filter(|slot| !panel.contains(slot)).map(place).collect()));
+    bench.tell(PickUpdate::Came((0..30).filter(|slot| !panel.contains(slot)).map(place).collect()));
     assert_eq!(latest(&bench), [].into());
     bench.fleet.set(0..30);
-    bench.tell(PickNews::Came(panel.iter().copied().map(place).collect()));
+    bench.tell(PickUpdate::Came(panel.iter().copied().map(place).collect()));
     assert_eq!(latest(&bench), panel);
 }
 

@@ -147,12 +147,12 @@ impl World {
         let orders = std::mem::take(&mut self.bench.orders);
         let carry = |order: &PickOrder| self.partitions.carry(order, connected.contains(&order.place.slot.0));
         let reports: Vec<_> = orders.iter().map(carry).collect();
-        self.tell(PickNews::Reported(reports));
+        self.tell(PickUpdate::Reported(reports));
     }
 
     /// Tells the machine, which may die before its batch is durable: then all that was on its way
     /// is lost.
-    fn tell(&mut self, news: PickNews) {
+    fn tell(&mut self, news: PickUpdate) {
         if self.chance.is_one_in(12) {
             let moment = Moment { now: self.bench.now, stamp: self.bench.now, wall: self.bench.now };
             let fetch = FromStore::new(&self.bench.store, PartitionId::CAMPAIGNS);
@@ -186,8 +186,8 @@ impl World {
                 let now: BTreeSet<_> = (0..DEVICES).filter(|_| !self.chance.is_one_in(4)).collect();
                 self.bench.fleet.set(now.iter().copied());
                 let places = |slots: BTreeSet<u32>| slots.into_iter().map(place).collect::<Vec<_>>();
-                self.tell(PickNews::WentAway(places(&before - &now)));
-                self.tell(PickNews::Came(places(&now - &before)));
+                self.tell(PickUpdate::WentAway(places(&before - &now)));
+                self.tell(PickUpdate::Came(places(&now - &before)));
             }
             3 => self.crash(),
             4 => {
@@ -200,7 +200,7 @@ impl World {
             _ => {
                 self.carry();
                 let moved = self.partitions.move_on(&self.connected(), &mut self.chance, false);
-                self.tell(PickNews::Moved(moved));
+                self.tell(PickUpdate::Moved(moved));
             }
         }
     }
@@ -222,9 +222,9 @@ impl World {
         for _ in 0..12 {
             let reports: Vec<_> = std::mem::take(&mut self.bench.orders);
             let reports = reports.iter().map(|order| self.partitions.carry(order, true)).collect();
-            self.bench.tell(PickNews::Reported(reports));
+            self.bench.tell(PickUpdate::Reported(reports));
             let moved = self.partitions.move_on(&self.connected(), &mut self.chance, true);
-            self.bench.tell(PickNews::Moved(moved));
+            self.bench.tell(PickUpdate::Moved(moved));
             self.bench.pass(Duration::from_secs(10));
         }
     }

@@ -131,10 +131,10 @@ fn after_a_crash_open_picks_are_ensured_and_nobody_is_picked_again_or_beyond_wha
         picks.iter().map(|pick| pick.place).collect()
     };
     // Until the deadline, nobody counts as gone away.
-    bench.tell(PickNews::WentAway(places(&bench)));
+    bench.tell(PickUpdate::WentAway(places(&bench)));
     assert!(bench.orders.is_empty());
     bench.fleet.set(0..50);
-    bench.tell(PickNews::Came((0..50).map(place).collect()));
+    bench.tell(PickUpdate::Came((0..50).map(place).collect()));
     assert_eq!(bench.stored(task.task.incarnation).1.counts.picked, 10, "as many as are wanted");
     bench.pass(NewTask::DEADLINE);
     bench.carry(|_| Act::IsBusy);
@@ -156,9 +156,9 @@ fn after_a_crash_devices_are_picked_as_they_come() {
     bench.settle(Vec::new());
     assert_eq!(bench.stored(task.task.incarnation).1.standing, TaskStanding::Running);
     bench.fleet.set(0..3);
-    bench.tell(PickNews::Came((0..3).map(place).collect()));
+    bench.tell(PickUpdate::Came((0..3).map(place).collect()));
     bench.fleet.set(0..50);
-    bench.tell(PickNews::Came((3..50).map(place).collect()));
+    bench.tell(PickUpdate::Came((3..50).map(place).collect()));
     let (_, state, _) = bench.stored(task.task.incarnation);
     assert_eq!((state.counts.picked, state.counts.replaced), (8, 4));
     bench.carry(|_| Act::Does);
@@ -181,7 +181,7 @@ fn a_mute_device_is_set_aside_and_freed_by_a_new_session() {
     bench.load();
     assert_eq!(mute(&bench), [4].into(), "also after another process; and nobody else");
     bench.settle(Vec::new());
-    bench.tell(PickNews::Came(vec![place(4)]));
+    bench.tell(PickUpdate::Came(vec![place(4)]));
     assert_eq!(mute(&bench), [].into());
     assert_eq!(bench.task(10).state.counts.picked, 10);
 }
@@ -191,13 +191,31 @@ fn the_pick_of_a_deleted_device_ends_and_its_share_goes() {
     let mut bench = Bench::of(2);
     let task = bench.task(2);
     bench.carry(|_| Act::Gets);
-    bench.tell(PickNews::Gone(vec![place(0), place(1)]));
+    bench.tell(PickUpdate::Gone(vec![place(0), place(1)]));
     let (_, state, picks) = bench.stored(task.task.incarnation);
     assert_eq!((state.standing, state.counts.expired), (TaskStanding::Done, 2));
     let outcomes: Vec<_> = picks.iter().filter_map(|pick| Some(pick.end.as_ref()?.outcome)).collect();
     assert_eq!(outcomes, [PickOutcome::NoAnswer; 2]);
     let view = bench.store.view(PartitionId::CAMPAIGNS).expect("readable");
     assert_eq!(view.pick_shares(None, 10).expect("readable"), []);
+}
+
+#[test]
+fn the_picks_of_very_many_deleted_devices_end_in_several_steps() {
+    const DEVICES: u32 = 5_000;
+    let mut bench = Bench::of(DEVICES);
+    bench.task(DEVICES);
+    bench.carry(|_| Act::Gets);
+    assert_eq!(bench.machine().open_picks.all(), DEVICES as usize);
+    bench.searches = Some(Vec::new());
+    let gone = PickUpdate::Gone((0..DEVICES).map(place).collect());
+    bench.one_step(vec![CampaignsInput::News(gone, Reply::new().0)]);
+    let mut steps = 1;
+    while bench.machine().has_unfinished() {
+        bench.one_step(Vec::new());
+        steps += 1;
+    }
+    assert_eq!((steps > 1, bench.machine().open_picks.all()), (true, 0), "{steps} steps");
 }
 
 #[test]
@@ -226,7 +244,7 @@ fn picks_that_ended_while_they_waited_take_nothing_of_the_rate() {
     let cancelled = bench.begin(|reply| CampaignsInput::Task(TaskCall::Cancel { id, reply }));
     assert_eq!(bench.machine().counted.picks_waiting, 5);
     bench.fleet.set([]);
-    bench.tell(PickNews::Gone((0..100).map(place).collect()));
+    bench.tell(PickUpdate::Gone((0..100).map(place).collect()));
     assert_eq!(bench.machine().counted.picks_waiting, 0);
     drop(cancelled);
 }
@@ -354,7 +372,7 @@ fn who_went_away_untold_is_called_off_once_its_pick_is_asked_for() {
     let mut bench = Bench::of(1);
     let task = bench.task(1);
     bench.carry(|_| Act::IsBusy);
-    bench.tell(PickNews::AskAgain);
+    bench.tell(PickUpdate::AskAgain);
     bench.carry(|_| Act::IsAway);
     let (_, state, picks) = bench.stored(task.task.incarnation);
     assert_eq!(state.standing, TaskStanding::Done);

@@ -3,11 +3,11 @@
 use base::{EntityId, Problem};
 use commands::Refused;
 
-use super::super::{DeviceStep, Partition};
+use super::super::{DevicePartition, DeviceStep};
 use crate::commands::unknown_command;
 use crate::kernel::reply::Stop;
 
-impl Partition {
+impl DevicePartition {
     pub(in crate::devices::partition) fn cancel_command(
         &mut self,
         id: EntityId,

@@ -6,7 +6,7 @@ use records::DeviceSlot;
 use smallvec::SmallVec;
 use store::StoreError;
 
-use super::super::{DeviceStep, Partition};
+use super::super::{DevicePartition, DeviceStep};
 use crate::commands::PublishedCommand;
 use crate::devices::effect::DeviceEffect;
 use crate::kernel::hashed::HashMap;
@@ -66,7 +66,7 @@ impl Pollers {
     }
 }
 
-impl Partition {
+impl DevicePartition {
     /// The command that a device that polls is to carry out; without one it waits.
     pub(in crate::devices::partition) fn poll(
         &mut self,

@@ -1,13 +1,15 @@
 //! Sessions of devices come and go: the books of them, and the lanes of commands that open and
 //! close with them.
 
+use std::collections::VecDeque;
+
 use base::DeviceId;
 use commands::LaneChange;
 use fleet::index::IndexChange;
 use records::{CommandPhase, DeviceSession, DeviceSlot, DisconnectReason, Happening, Op};
 use store::StoreError;
 
-use super::super::{DeviceStep, Partition};
+use super::super::{DevicePartition, DeviceStep};
 use super::Pace;
 use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
@@ -23,7 +25,9 @@ const SWEPT_PER_STEP: usize = 256;
 pub(in crate::devices::partition) struct Sweep {
     /// Devices whose lanes were open because of wildcards when it began, and those with commands
     /// that were not durable then.
-    pending: Vec<DeviceSlot>,
+    pending: VecDeque<DeviceSlot>,
+    /// Whether only those are looked at.
+    is_partial: bool,
     /// Whether all devices with commands are looked at, also where no wildcard reaches any.
     everywhere: bool,
     phase: CommandPhase,
@@ -35,11 +39,17 @@ impl Sweep {
         // In the same order each time: what a run of the simulation does depends on it.
         pending.sort_unstable();
         pending.dedup();
-        Self { pending, everywhere: false, phase: CommandPhase::Unanswered, after: None }
+        Self {
+            pending: pending.into(),
+            is_partial: false,
+            everywhere: false,
+            phase: CommandPhase::Unanswered,
+            after: None,
+        }
     }
 }
 
-impl Partition {
+impl DevicePartition {
     pub(in crate::devices::partition) fn presence_changed(
         &mut self,
         change: &PresenceChange,
@@ -236,6 +246,19 @@ impl Partition {
         Ok(())
     }
 
+    /// The same, if the step has room for what goes out then: else the search opens it.
+    pub(super) fn open_with_room(
+        &mut self,
+        slot: DeviceSlot,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        if !self.commands.lanes.is_open(slot) && !step.has_room() {
+            self.look_later(slot);
+            return Ok(());
+        }
+        self.open_if_reachable(slot, step)
+    }
+
     pub(super) fn open_lane(
         &mut self,
         slot: DeviceSlot,
@@ -270,8 +293,8 @@ impl Partition {
 
     /// Leaves a device to the search, for whose commands the step has no room.
     fn look_later(&mut self, slot: DeviceSlot) {
-        let sweep = self.commands.sweep.get_or_insert_with(|| Sweep::new(Vec::new()));
-        sweep.pending.push(slot);
+        let partial = || Sweep { is_partial: true, ..Sweep::new(Vec::new()) };
+        self.commands.sweep.get_or_insert_with(partial).pending.push_back(slot);
     }
 
     /// A device that polls is given one command at a time.
@@ -372,7 +395,8 @@ impl Partition {
             sweep.after = found.last().copied();
             found
         } else {
-            sweep.pending.split_off(sweep.pending.len().saturating_sub(SWEPT_PER_STEP))
+            let most = sweep.pending.len().min(SWEPT_PER_STEP);
+            sweep.pending.drain(..most).collect()
         };
         let is_phase_over = found.is_empty();
         // One device at least: inputs may fill every step.
@@ -380,10 +404,11 @@ impl Partition {
             if place == 0 || step.has_room() {
                 self.open_or_close(slot, step)?;
             } else {
-                sweep.pending.push(slot);
+                sweep.pending.push_back(slot);
             }
         }
-        let goes_on = sweep.everywhere || self.commands.sessions.has_wide() || !sweep.pending.is_empty();
+        let looks_on = !sweep.is_partial && (sweep.everywhere || self.commands.sessions.has_wide());
+        let goes_on = looks_on || !sweep.pending.is_empty();
         self.commands.sweep = match (is_phase_over, sweep.phase) {
             (false, _) => Some(sweep),
             (true, CommandPhase::Unanswered) => {

@@ -8,7 +8,7 @@ use base::{DeviceId, EntityId, Timestamp};
 use records::CommandState;
 use store::StoreError;
 
-use super::super::{DeviceStep, Partition};
+use super::super::{DevicePartition, DeviceStep};
 use crate::commands::{NewCommand, TrackedCommand, unknown_command};
 use crate::kernel::idempotency::{Form, is_final};
 use crate::kernel::reply::{Answered, Stop, answered};
@@ -54,7 +54,7 @@ impl KeptSend {
     }
 }
 
-impl Partition {
+impl DevicePartition {
     /// Gives a device a command, unless this request did so before. A repeat whose command is kept
     /// no longer is refused like any call about it: 404 `unknown_command`.
     pub(in crate::devices::partition) fn send_once(

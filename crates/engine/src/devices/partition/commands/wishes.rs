@@ -6,11 +6,11 @@ use base::limits::WISHES_PER_DEVICE_MAX;
 use base::{DeviceId, Problem};
 use commands::{CommandStore, How, Moved};
 use records::{
-    CommandCause, CommandKey, CommandPhase, CommandStatus, DeviceSlot, Op, OpenCommand, RolloutTurn, Wish,
+    CommandCause, CommandKey, CommandPhase, CommandStatus, DeviceSlot, Op, OpenCommand, RolloutCause, Wish,
 };
 use store::StoreError;
 
-use super::super::{DeviceStep, Partition};
+use super::super::{DevicePartition, DeviceStep};
 use crate::commands::NewCommand;
 use crate::commands::check::WISH_KEY_PREFIX;
 use crate::kernel::pending_writes::PendingWrites;
@@ -23,14 +23,14 @@ const UNANSWERED_MAX: usize = 1_000;
 /// Wishes that are not durable yet.
 pub(in crate::devices::partition) type PendingWishes = PendingWrites<(DeviceSlot, Box<str>), Wish>;
 
-impl Partition {
+impl DevicePartition {
     /// Wishes an entry of a device to be this, or not to be. A command brings the device there.
     pub(in crate::devices::partition) fn wish(
         &mut self,
         id: &DeviceId,
         key: &str,
         value: Option<Box<str>>,
-        turn: Option<RolloutTurn>,
+        turn: Option<RolloutCause>,
         step: &mut DeviceStep<'_>,
     ) -> Result<Wish, Stop> {
         let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;

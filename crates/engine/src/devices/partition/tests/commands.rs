@@ -9,7 +9,7 @@ use store::Page;
 
 use super::rig::Rig;
 use crate::commands::{Downlink, NewCommand, PublishedCommand, TrackedCommand};
-use crate::devices::input::{CommandInput, Input};
+use crate::devices::input::{CommandInput, DeviceInput};
 use crate::devices::intake::Said;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::reply::Reply;
@@ -18,6 +18,7 @@ use crate::presence::{KindSet, LoginDevices, Reach, Session};
 use crate::version::OnlyIf;
 
 mod again;
+mod given_up;
 mod pace;
 mod picks;
 mod polls;
@@ -471,7 +472,7 @@ fn nothing_more_is_written_of_the_commands_of_a_device_that_is_gone() {
     let id = bench.send(plain());
     let ((deleted, _), (cancelled, mut refused)) = (Reply::new(), Reply::new());
     let ops = bench.rig.step(vec![
-        Input::DeleteDevice { id: device(), only_if: OnlyIf::default(), reply: deleted },
+        DeviceInput::DeleteDevice { id: device(), only_if: OnlyIf::default(), reply: deleted },
         CommandInput::Cancel { id, reply: cancelled }.into(),
     ]);
     assert!(matches!(ops.last(), Some(Op::DeleteDevice(..))), "{ops:?}");

@@ -8,7 +8,7 @@ use records::GatheredReports;
 
 use super::rig::{PARTITION, Rig, number, slice};
 use super::*;
-use crate::devices::input::{GatheredInput, Input};
+use crate::devices::input::{DeviceInput, GatheredInput};
 use crate::devices::intake::ReportId;
 use crate::gathering::{CopyBacklog, Gathering, PartitionBacklog};
 use crate::kernel::reply::Reply;
@@ -40,7 +40,7 @@ impl Rig {
     }
 
     fn taken(&mut self, gather: Incarnation, next: u64) {
-        self.ask(|reply| Input::Gathered(GatheredInput::Taken { gather, next, reply }));
+        self.ask(|reply| DeviceInput::Gathered(GatheredInput::Taken { gather, next, reply }));
     }
 
     /// Registers a device and takes a report of it in one step.
@@ -48,7 +48,7 @@ impl Rig {
         let (_pending, report) = slice(&device.id, None, vec![Said::Value { value, ts: None }], None);
         let device = Box::new(device.check(&self.settings.registry_rules()).expect("allowed"));
         let (reply, _answer) = Reply::new();
-        self.step(vec![Input::CreateDevice { device, reply }, report]);
+        self.step(vec![DeviceInput::CreateDevice { device, reply }, report]);
     }
 
     /// The data directory is given a number of its own.
@@ -143,7 +143,7 @@ fn what_waits_is_known_after_a_start_and_goes_with_its_copy() {
     }
     let waits = |rig: &Rig| {
         let gatherings = &rig.context.devices.gatherings;
-        (gatherings.figures().waiting, gatherings.waiting().into_values().collect::<Vec<_>>())
+        (gatherings.counts().waiting, gatherings.waiting().into_values().collect::<Vec<_>>())
     };
     let waiting = waits(&rig);
     let of_all = |reports, oldest_at| CopyBacklog { gather: ALL, reports, oldest_at };
@@ -157,7 +157,7 @@ fn what_waits_is_known_after_a_start_and_goes_with_its_copy() {
     rig.taken(ALL, 3);
     assert_eq!(waits(&rig).1, [of_all(1, oldest_at(&rig))]);
     rig.gather_for(vec![]);
-    assert!(!rig.ask(|reply| Input::Gathered(GatheredInput::Forget { reply })));
+    assert!(!rig.ask(|reply| DeviceInput::Gathered(GatheredInput::Forget { reply })));
     assert_eq!(rig.rows(ALL), []);
     assert_eq!((waits(&rig).0.bytes, waits(&rig).1), (0, vec![]));
 }

@@ -13,11 +13,11 @@ use records::{
     Attempt, AttemptDetail, AttemptError, Batch, Client, Connection, CountedOf, Counts, CountsKey, Delivery,
     DeliveryKey, DeliveryStatus, EventKind, JobHead, Metric, Op, Process, Quarantined, QueueKey, Terms,
 };
-use store::{MemoryStore, Page, Store, Whose};
+use store::{FeedFilter, MemoryStore, Page, Store};
 
-use super::super::Partition;
+use super::super::DevicePartition;
 use crate::context::EngineContext;
-use crate::devices::input::{Addressed, Imported, Input, LinkedClient, RefusedMessage, ToImport};
+use crate::devices::input::{Addressed, DeviceInput, Imported, LinkedClient, RefusedMessage, ToImport};
 use crate::devices::intake::{Report, ReportId, Said, SlicePart};
 use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
 use crate::kernel::fetch::FromStore;
@@ -27,11 +27,11 @@ use crate::settings::{Keep, Picture, Retry, Settings};
 use crate::{DeviceStats, OnlyIf, Pending};
 
 pub(super) const PARTITION: PartitionId = PartitionId(0);
-const CLIENT: Incarnation = Incarnation(7);
+pub(super) const CLIENT: Incarnation = Incarnation(7);
 
 pub(super) struct Rig {
-    pub(super) partition: Partition,
-    store: Arc<MemoryStore>,
+    pub(super) partition: DevicePartition,
+    pub(super) store: Arc<MemoryStore>,
     pub(super) settings: Arc<Settings>,
     pub(super) context: EngineContext,
     now: Timestamp,
@@ -81,7 +81,7 @@ impl Rig {
     }
 
     /// Steps with these inputs until there is nothing more to do; everything is durable at once.
-    pub(super) fn step(&mut self, inputs: Vec<Input>) -> Vec<Op> {
+    pub(super) fn step(&mut self, inputs: Vec<DeviceInput>) -> Vec<Op> {
         let (mut ops, more) = self.one_step(inputs);
         if more {
             ops.extend(self.step(Vec::new()));
@@ -89,7 +89,7 @@ impl Rig {
         ops
     }
 
-    pub(super) fn one_step(&mut self, inputs: Vec<Input>) -> (Vec<Op>, bool) {
+    pub(super) fn one_step(&mut self, inputs: Vec<DeviceInput>) -> (Vec<Op>, bool) {
         let fetch = FromStore::new(&*self.store, PARTITION);
         let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
         let step = self.partition.step(moment, &mut inputs.into_iter(), &fetch).expect("readable");
@@ -107,14 +107,14 @@ impl Rig {
         (ops, step.more)
     }
 
-    pub(super) fn ask<T>(&mut self, make: impl FnOnce(Reply<T>) -> Input) -> T {
+    pub(super) fn ask<T>(&mut self, make: impl FnOnce(Reply<T>) -> DeviceInput) -> T {
         let (reply, mut answer) = Reply::new();
         self.step(vec![make(reply)]);
         answer.try_recv().expect("answered once durable")
     }
 
     pub(super) fn attend(&mut self) {
-        self.step(vec![Input::Attend { way: WayIn::Http, attended: true }]);
+        self.step(vec![DeviceInput::Attend { way: WayIn::Http, attended: true }]);
     }
 
     /// Time passes in one leap, as it does for a server that is down.
@@ -165,7 +165,7 @@ impl Rig {
 
     fn register(&mut self, device: NewDevice) -> Result<(), Problem> {
         let device = Box::new(device.check(&self.settings.registry_rules())?);
-        self.ask(|reply| Input::CreateDevice { device, reply }).map(|_| ())
+        self.ask(|reply| DeviceInput::CreateDevice { device, reply }).map(|_| ())
     }
 
     pub(super) fn create_linked(&mut self, id: &str) {
@@ -178,7 +178,7 @@ impl Rig {
         let import = line.check(&self.settings.registry_rules())?;
         let clients = import.clients().map(|clients| clients.iter().map(|_| known.clone()).collect());
         let lines = vec![ToImport { index: 0, import, clients }];
-        self.ask(|reply| Input::Import { lines, reply }).remove(0).1
+        self.ask(|reply| DeviceInput::Import { lines, reply }).remove(0).1
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -186,31 +186,31 @@ impl Rig {
     }
 
     pub(super) fn delete(&mut self, id: &str) -> Result<(), Problem> {
-        self.ask(|reply| Input::DeleteDevice { id: device(id), only_if: OnlyIf::default(), reply })
+        self.ask(|reply| DeviceInput::DeleteDevice { id: device(id), only_if: OnlyIf::default(), reply })
     }
 
     pub(super) fn link(&mut self, id: &str, linked: bool) -> Result<(), Problem> {
         let client = LinkedClient { incarnation: CLIENT, id: client().id };
-        self.ask(|reply| Input::Link { id: device(id), client, linked, reply })
+        self.ask(|reply| DeviceInput::Link { id: device(id), client, linked, reply })
     }
 
     pub(super) fn sweep(&mut self) -> bool {
-        self.ask(|reply| Input::SweepClient { client: CLIENT, reply })
+        self.ask(|reply| DeviceInput::SweepClient { client: CLIENT, reply })
     }
 
     pub(super) fn retry(&mut self, id: EntityId) -> Result<(), Problem> {
-        self.ask(|reply| Input::RetryDelivery { id, reply })
+        self.ask(|reply| DeviceInput::RetryDelivery { id, reply })
     }
 
     /// Hands in the order to tell the client again.
     pub(super) fn tell_stale(&mut self, probe: bool) {
-        self.step(vec![Input::TellStale { client: CLIENT, probe }]);
+        self.step(vec![DeviceInput::TellStale { client: CLIENT, probe }]);
     }
 
     pub(super) fn resend(&mut self) {
         let mut after = None;
         loop {
-            after = self.ask(|reply| Input::Resend { client: CLIENT, after, reply });
+            after = self.ask(|reply| DeviceInput::Resend { client: CLIENT, after, reply });
             if after.is_none() {
                 return;
             }
@@ -240,11 +240,11 @@ impl Rig {
             cut: false,
         };
         let messages = payloads.iter().map(message).collect();
-        self.ask(|reply| Input::Quarantine { way: WayIn::Mqtt, messages, reply });
+        self.ask(|reply| DeviceInput::Quarantine { way: WayIn::Mqtt, messages, reply });
     }
 
     pub(super) fn discard(&mut self, id: EntityId) -> Result<(), Problem> {
-        self.ask(|reply| Input::Discard { id, reply })
+        self.ask(|reply| DeviceInput::Discard { id, reply })
     }
 
     pub(super) fn quarantined(&self) -> Vec<Quarantined> {
@@ -276,7 +276,8 @@ impl Rig {
 
     pub(super) fn patch(&mut self, id: &str, patch: DevicePatch) {
         let (patch, only_if) = (Box::new(patch), OnlyIf::default());
-        self.ask(|reply| Input::PatchDevice { id: device(id), patch, only_if, reply }).expect("changed");
+        self.ask(|reply| DeviceInput::PatchDevice { id: device(id), patch, only_if, reply })
+            .expect("changed");
     }
 
     /// Hands in one slice; the weights of the batches that it took.
@@ -325,7 +326,7 @@ impl Rig {
         if self.context.devices.lanes.take_now().is_empty() {
             return Vec::new();
         }
-        self.ask(|reply| Input::Lease { client: CLIENT, max: 1_000, reply })
+        self.ask(|reply| DeviceInput::Lease { wanted: vec![(CLIENT, 1_000)], reply }).concat()
     }
 
     /// Leases the only notification that is due.
@@ -368,7 +369,7 @@ impl Rig {
             detail: AttemptDetail::default(),
         };
         let ended = Arc::from([(due.reservation, end)]);
-        self.ask(|reply| Input::AttemptsEnded { ended, reply });
+        self.ask(|reply| DeviceInput::AttemptsEnded { ended, reply });
     }
 
     pub(super) fn told(&self, due: &AttemptDue) -> String {
@@ -376,7 +377,7 @@ impl Rig {
     }
 
     pub(super) fn all_deliveries(&self) -> Vec<Delivery> {
-        self.view().deliveries(Whose::default(), everything(), &|_| true).expect("readable")
+        self.view().deliveries(FeedFilter::default(), everything(), &|_| true).expect("readable")
     }
 
     /// Status and attempts of every delivery, oldest first.
@@ -392,7 +393,7 @@ impl Rig {
     }
 
     pub(super) fn events(&self) -> Vec<EventKind> {
-        let events = self.view().events(Whose::default(), everything(), &|_| true).expect("readable");
+        let events = self.view().events(FeedFilter::default(), everything(), &|_| true).expect("readable");
         events.iter().map(|event| event.kind).collect()
     }
 
@@ -412,7 +413,7 @@ impl Rig {
     }
 }
 
-impl Partition {
+impl DevicePartition {
     /// When a job comes due next.
     pub(super) fn next_wakeup_of_jobs(&self) -> Option<Timestamp> {
         self.jobs.next_wakeup()
@@ -425,9 +426,9 @@ fn load(
     context: &EngineContext,
     now: Timestamp,
     process: u64,
-) -> Partition {
+) -> DevicePartition {
     let moment = Moment { now, stamp: now, wall: now };
-    Partition::load(store, PARTITION, settings, Process(process), moment, &context.devices)
+    DevicePartition::load(store, PARTITION, settings, Process(process), moment, &context.devices)
         .expect("readable")
         .partition
 }
@@ -438,7 +439,7 @@ pub(super) fn slice(
     kind: Option<&Kind>,
     said: Vec<Said>,
     report: Option<ReportId>,
-) -> (Pending, Input) {
+) -> (Pending, DeviceInput) {
     let (pending, mut parts) = SlicePart::split(said.len() as u32, 1);
     let part = parts.next().expect("one part");
     let reports = (0..).zip(said).map(|(index, said)| Addressed {
@@ -446,7 +447,7 @@ pub(super) fn slice(
         hash: hash::device_hash(id),
         report: Report { device: device(id), kind: kind.cloned(), said, id: report },
     });
-    (pending, Input::Reports { way: WayIn::Http, reports: reports.collect(), part })
+    (pending, DeviceInput::Reports { way: WayIn::Http, reports: reports.collect(), part })
 }
 
 fn device(id: &str) -> DeviceId {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use records::JobId;
 
 use super::*;
+use crate::queues::partition::StepLimits;
 
 const RESIDENT_MAX: usize = 1_024;
 /// Jobs that a step reads in at most, and besides those that lead to groups: one for each job that
@@ -32,6 +33,15 @@ impl Rig {
             }
         }
         panic!("no end of steps at one moment");
+    }
+
+    /// One with other limits than usual.
+    fn limited(limit: impl FnOnce(&mut StepLimits)) -> Self {
+        let mut limits = StepLimits::of(RESIDENT_MAX);
+        limit(&mut limits);
+        let mut rig = Self::with_resident(RESIDENT_MAX);
+        rig.partition = rig.partition.with_limits(limits);
+        rig
     }
 
     fn restart(&mut self, process: u64) {
@@ -338,4 +348,45 @@ fn leases_of_many_groups_that_lapse_together_are_followed_in_several_steps() {
         }
     }
     assert!(steps > 1 && followed > 512, "{followed} in {steps} steps");
+}
+
+#[test]
+fn consumers_who_have_waited_enough_go_home_in_several_steps() {
+    let mut rig = Rig::limited(|limits| limits.retired = 10);
+    let (mut inputs, _receivers): (Vec<_>, Vec<_>) = (0..25).map(|_| rig.asking(1, HOUR)).unzip();
+    rig.step(&mut inputs);
+    rig.now = NOW.after(HOUR);
+    let mut homes = Vec::new();
+    for _ in 0..3 {
+        let (told, ..) = rig.step(&mut Vec::new());
+        assert_eq!(rig.partition.spent().retired, counts(&told).len());
+        homes.push(counts(&told).len());
+        let next = rig.partition.next_wakeup(rig.now);
+        assert!(homes.len() == 3 || next == Some(rig.now), "the others are due: {next:?}");
+    }
+    assert_eq!(homes, [10, 10, 5]);
+}
+
+#[test]
+fn what_a_deleted_queue_had_is_swept_in_as_many_steps_as_it_takes() {
+    let mut rig = Rig::limited(|limits| limits.swept = 30);
+    rig.publish(100, 1);
+    let told = rig.ask(|reply| QueueInput::Queue(QueueCall::Delete(orders(), reply)));
+    assert!(matches!(told, QueueEffect::Done(_, Ok(()))), "{told:?}");
+    let mut swept = Vec::new();
+    while !rig.partition.sweeps.is_empty() {
+        rig.step(&mut Vec::new());
+        swept.push(rig.partition.spent().swept);
+        assert!(swept.len() < 50, "{swept:?}");
+    }
+    assert!(swept.iter().all(|rows| *rows <= 30) && swept.iter().sum::<usize>() >= 100, "{swept:?}");
+    assert_eq!(rig.partition.resident(), (0, 0));
+}
+
+#[test]
+fn ready_jobs_are_dropped_in_as_many_steps_as_it_takes() {
+    let mut rig = Rig::limited(|limits| limits.dropped = 20);
+    rig.publish(50, 1);
+    let (steps, _) = drop_ready(&mut rig, orders());
+    assert_eq!((steps, rig.partition.resident()), (3, (0, 0)));
 }

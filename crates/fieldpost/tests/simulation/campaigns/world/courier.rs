@@ -1,7 +1,7 @@
 //! The courier: it carries orders to the fleet, and tells the machine what came of them, what
 //! devices did, and which were found. Nothing of it outlives the process.
 
-use engine::campaigns::{CampaignsInput, PickNews, PickReport};
+use engine::campaigns::{CampaignsInput, PickReport, PickUpdate};
 use engine::kernel::reply::Reply;
 
 use super::{Answer, Then, World};
@@ -22,7 +22,7 @@ impl World {
         let count = |waiting: usize| waiting.min(CARRIED_MAX);
         if let Some(search) = server.searches.pop_front() {
             let found = self.find(search.terms.devices.as_deref(), search.terms.spread_by.is_some());
-            return Ok(self.tell(PickNews::Found(search.task, found)));
+            return Ok(self.tell(PickUpdate::Found(search.task, found)));
         }
         if !server.orders.is_empty() {
             let orders: Vec<_> = server.orders.drain(..count(server.orders.len())).collect();
@@ -32,11 +32,11 @@ impl World {
                 let outcome = self.carry_out(&order)?;
                 reports.push(PickReport { task: order.task, number: order.number, outcome });
             }
-            return Ok(self.tell(PickNews::Reported(reports)));
+            return Ok(self.tell(PickUpdate::Reported(reports)));
         }
         if !server.moves.is_empty() {
             let moves = server.moves.drain(..count(server.moves.len())).collect();
-            return Ok(self.tell(PickNews::Moved(moves)));
+            return Ok(self.tell(PickUpdate::Moved(moves)));
         }
         match server.news.pop_front() {
             Some(news) => Ok(self.tell(news)),
@@ -53,7 +53,7 @@ impl World {
         server.searches.extend(server.context.take_pick_searches());
     }
 
-    fn tell(&mut self, news: PickNews) -> bool {
+    fn tell(&mut self, news: PickUpdate) -> bool {
         let (reply, receiver) = Reply::new();
         let input = CampaignsInput::News(news, reply);
         self.ask(input, Waiting::on(receiver, |()| Answer::Kept), Then::Nothing)

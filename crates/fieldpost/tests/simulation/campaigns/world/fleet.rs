@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::{DeviceId, EntityId, Incarnation, PartitionId, Timestamp};
 use engine::campaigns::{
-    FleetView, FoundDevices, OrderKind, PickMove, PickNews, PickOrder, PickOrderOutcome, PickStanding,
+    FleetView, FoundDevices, OrderKind, PickMove, PickOrder, PickOrderOutcome, PickStanding, PickUpdate,
 };
 use records::{CommandStatus, DevicePlace, DeviceSlot, LateAnswer};
 
@@ -252,7 +252,7 @@ impl World {
             self.fleet.connected().remove(&place);
         }
         if let Some(server) = &mut self.server {
-            server.news.push_back(PickNews::Gone(vec![place]));
+            server.news.push_back(PickUpdate::Gone(vec![place]));
         }
     }
 
@@ -271,7 +271,7 @@ impl World {
             self.fleet.connected().remove(&place);
         }
         if let Some(server) = &mut self.server {
-            let news = if comes { PickNews::Came(vec![place]) } else { PickNews::WentAway(vec![place]) };
+            let news = if comes { PickUpdate::Came(vec![place]) } else { PickUpdate::WentAway(vec![place]) };
             server.news.push_back(news);
         }
     }
@@ -281,7 +281,7 @@ impl World {
         self.fleet.all_come();
         let places: Vec<_> = self.fleet.found(None);
         if let Some(server) = &mut self.server {
-            server.news.push_back(PickNews::Came(places));
+            server.news.push_back(PickUpdate::Came(places));
         }
     }
 

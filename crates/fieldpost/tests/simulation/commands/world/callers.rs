@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use base::{Clock, DeviceId};
-use engine::devices::input::{CommandInput, Input};
+use engine::devices::input::{CommandInput, DeviceInput};
 use engine::kernel::reply::Reply;
 use engine::{NewCommand, NewDevice};
 
@@ -30,7 +30,7 @@ impl World {
             let checked = device.check(&self.plan.settings.registry_rules());
             let checked = Box::new(checked.expect("the workload makes devices that may be"));
             let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-            let input = Input::CreateDevice { device: checked, reply };
+            let input = DeviceInput::CreateDevice { device: checked, reply };
             let waiting = Waiting::on(receiver, |device| Answer::Created(device.err()));
             let partition = self.partition_of(&id);
             let meant = Meant::Create { call, device: id };
@@ -45,8 +45,11 @@ impl World {
         let command = self.any_command(number);
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let meant = Meant::Send { call, device: device.clone(), number, key: command.key.clone() };
-        let input =
-            Input::Commands(CommandInput::Send { device: device.clone(), command: Box::new(command), reply });
+        let input = DeviceInput::Commands(CommandInput::Send {
+            device: device.clone(),
+            command: Box::new(command),
+            reply,
+        });
         let partition = self.partition_of(&device);
         let answer = (Waiting::on(receiver, Answer::Command), Then::Given(number, device));
         self.ask(partition, (input, meant), answer);
@@ -84,12 +87,12 @@ impl World {
                 let (reply, receiver) = Reply::new();
                 let then = Then::Cancelled(id, self.history.retries(id));
                 let answer = (Waiting::on(receiver, Answer::Done), then);
-                let input = Input::Commands(CommandInput::Cancel { id, reply });
+                let input = DeviceInput::Commands(CommandInput::Cancel { id, reply });
                 self.ask(partition, (input, Meant::Cancel { call, id }), answer);
                 if self.machine.injects(CANCELLED_GOES_ON) {
                     let (reply, _) = Reply::new();
                     let (input, call) =
-                        (Input::Commands(CommandInput::Retry { id, reply }), self.next_call());
+                        (DeviceInput::Commands(CommandInput::Retry { id, reply }), self.next_call());
                     let _not_accepting = self.hand_in(partition, input, Meant::Retry { call, id });
                 }
             }
@@ -97,7 +100,7 @@ impl World {
                 self.history.retried(id);
                 let (reply, receiver) = Reply::new();
                 let answer = (Waiting::on(receiver, Answer::Done), Then::Retried(id));
-                let input = Input::Commands(CommandInput::Retry { id, reply });
+                let input = DeviceInput::Commands(CommandInput::Retry { id, reply });
                 self.ask(partition, (input, Meant::Retry { call, id }), answer);
             }
             _ if self.calls.waiting.len() < AWAITING_MAX => {
@@ -105,7 +108,7 @@ impl World {
                 let answer = (Waiting::on(receiver, Answer::Command), Then::Awaited(id));
                 self.ask(
                     partition,
-                    (Input::Commands(CommandInput::Await { id, reply }), Meant::Await { call }),
+                    (DeviceInput::Commands(CommandInput::Await { id, reply }), Meant::Await { call }),
                     answer,
                 );
             }

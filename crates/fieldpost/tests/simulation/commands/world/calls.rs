@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use base::{DeviceId, EntityId, Problem};
-use engine::rollouts::{TurnOrder, TurnReport};
+use engine::rollouts::{OrderReport, TurnOrder};
 use engine::{Outcome, Pending, PublishedCommand, RolloutCall, TrackedCommand, TrackedRollout};
 
 use super::fleet::Saying;
@@ -50,7 +50,7 @@ pub(crate) enum Answer {
     Kept,
     Slice(Outcome),
     Begun(Result<Box<(TrackedRollout, bool)>, Problem>),
-    Reports(Vec<TurnReport>),
+    Reports(Vec<OrderReport>),
 }
 
 /// What became of a slice is replied.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, PartitionId, Timestamp, WayIn, hash};
-use engine::devices::input::{Addressed, CommandInput, Input};
+use engine::devices::input::{Addressed, CommandInput, DeviceInput};
 use engine::devices::sessions::PresenceChange;
 use engine::intake::SlicePart;
 use engine::kernel::reply::Reply;
@@ -183,7 +183,7 @@ impl World {
                 let device = self.fleet.devices[0].id.clone();
                 let _not_accepting = self.hand_in(
                     partition,
-                    Input::Commands(CommandInput::StopPolling { device, number: 0 }),
+                    DeviceInput::Commands(CommandInput::StopPolling { device, number: 0 }),
                     meant,
                 );
                 continue;
@@ -192,7 +192,7 @@ impl World {
                 server.context.devices.note_presence(partition, &change);
                 server.context.tell_rollouts_who_came(&change);
             }
-            let input = Input::Commands(CommandInput::Presence { change: change.clone(), reply });
+            let input = DeviceInput::Commands(CommandInput::Presence { change: change.clone(), reply });
             let answer = (Waiting::on(receiver, |()| Answer::Kept), Then::Nothing);
             let _not_accepting = self.ask(partition, (input, meant), answer);
         }
@@ -262,7 +262,7 @@ impl World {
         let report = Report { device: device.clone(), kind: None, said: words, id: None };
         let reports = vec![Addressed { index: 0, hash: hash::device_hash(device.as_str()), report }];
         let partition = self.partition_of(&device);
-        let input = Input::Reports { way: WayIn::Mqtt, reports, part };
+        let input = DeviceInput::Reports { way: WayIn::Mqtt, reports, part };
         let meant = Meant::Said { call, device, id, said };
         self.ask(partition, (input, meant), (calls::slice(pending), Then::Said(saying, retries)));
         true
@@ -278,7 +278,7 @@ impl World {
         if !polls.is_empty() && self.machine.random.chance(1, 2) {
             let (device, number) = self.machine.random.one_of(&polls);
             let partition = self.partition_of(&device);
-            let input = Input::Commands(CommandInput::StopPolling { device, number });
+            let input = DeviceInput::Commands(CommandInput::StopPolling { device, number });
             let _not_accepting = self.hand_in(partition, input, Meant::StopPolling);
             return;
         }
@@ -287,7 +287,7 @@ impl World {
         let number = self.machine.random.chance(2, 3).then_some(self.fleet.last_poll);
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let partition = self.partition_of(&device);
-        let input = Input::Commands(CommandInput::Poll { device: device.clone(), number, reply });
+        let input = DeviceInput::Commands(CommandInput::Poll { device: device.clone(), number, reply });
         let answer = (Waiting::on(receiver, Answer::Polled), Then::Polled { device, number });
         self.ask(partition, (input, Meant::Poll { call }), answer);
     }
@@ -300,7 +300,7 @@ impl World {
         });
         for (device, number) in polls.collect::<Vec<_>>() {
             let partition = self.partition_of(&device);
-            let input = Input::Commands(CommandInput::StopPolling { device, number });
+            let input = DeviceInput::Commands(CommandInput::StopPolling { device, number });
             let _not_accepting = self.hand_in(partition, input, Meant::StopPolling);
         }
     }

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{DeviceId, Incarnation, PartitionId};
 use engine::RolloutCall;
-use engine::devices::input::Input;
+use engine::devices::input::DeviceInput;
 use engine::fleet::Selection;
 use engine::kernel::reply::Reply;
 use engine::registry::RegistryInput;
 use engine::rollouts::{
-    NewRollout, OrderKind, OrderOutcome, RolloutInput, RolloutNews, TurnOrder, TurnReport,
+    NewRollout, OrderKind, OrderOutcome, OrderReport, RolloutInput, RolloutUpdate, TurnOrder,
 };
 use engine::{NewCommand, TrackedRollout};
 use records::{Batch, CommandStatus, Op, RolloutStanding, RolloutWork};
@@ -174,7 +174,7 @@ impl World {
         Ok(count > 0)
     }
 
-    fn tell_registry(&mut self, news: RolloutNews) {
+    fn tell_registry(&mut self, news: RolloutUpdate) {
         self.machine.trace.note(format_args!("the registry is told {news:?}"));
         let (reply, _nobody_waits) = Reply::new();
         let _not_accepting = self.hand_in_registry(RolloutInput::News(news, reply), MeantRollout::News);
@@ -183,7 +183,7 @@ impl World {
     fn order(&mut self, partition: PartitionId, mut orders: Vec<TurnOrder>) {
         if self.machine.injects(TAKE_BACK_INVENTED) {
             let invented = orders.extract_if(.., |order| order.what == OrderKind::TakeBack);
-            let taken_back = |TurnOrder { place, turn, .. }: TurnOrder| TurnReport {
+            let taken_back = |TurnOrder { place, turn, .. }: TurnOrder| OrderReport {
                 place,
                 turn,
                 outcome: OrderOutcome::TakenBack,
@@ -199,14 +199,14 @@ impl World {
             takes_back: order.what == OrderKind::TakeBack,
         });
         let meant = Meant::Orders { call, turns: turns.collect() };
-        let input = Input::RolloutOrders { orders: orders.clone(), reply };
+        let input = DeviceInput::RolloutOrders { orders: orders.clone(), reply };
         let answer = (Waiting::on(receiver, Answer::Reports), Then::Carried(orders));
         self.ask(partition, (input, meant), answer);
     }
 
     /// What came of orders.
-    pub(super) fn reported(&mut self, reports: Vec<TurnReport>) {
-        self.tell_registry(RolloutNews::Reported(reports));
+    pub(super) fn reported(&mut self, reports: Vec<OrderReport>) {
+        self.tell_registry(RolloutUpdate::Reported(reports));
     }
 
     /// Whether orders were carried out is not known.

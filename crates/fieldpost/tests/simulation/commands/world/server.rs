@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::PartitionId;
 use engine::context::EngineContext;
-use engine::devices::partition::Partition;
+use engine::devices::partition::DevicePartition;
 use engine::kernel::runner::Runner;
 use engine::registry::Registry;
 use engine::{Downlink, PublishedCommand, Settings};
@@ -18,7 +18,7 @@ use crate::harness::process::Process;
 /// A running process.
 pub(crate) struct Server {
     pub(crate) context: EngineContext,
-    pub(crate) partitions: Vec<Port<Partition, Meant>>,
+    pub(crate) partitions: Vec<Port<DevicePartition, Meant>>,
     /// In runs with rollouts.
     pub(crate) registry: Option<Port<Registry, MeantRollout>>,
     outbox: Arc<Outbox>,
@@ -54,7 +54,7 @@ impl Server {
         Ok(Self { context, partitions, registry, outbox })
     }
 
-    pub(crate) fn port(&mut self, partition: PartitionId) -> &mut Port<Partition, Meant> {
+    pub(crate) fn port(&mut self, partition: PartitionId) -> &mut Port<DevicePartition, Meant> {
         &mut self.partitions[usize::from(partition.0)]
     }
 
@@ -82,11 +82,12 @@ fn load(
     context: &EngineContext,
     settings: &Arc<Settings>,
     id: PartitionId,
-) -> Result<Port<Partition, Meant>, StoreError> {
+) -> Result<Port<DevicePartition, Meant>, StoreError> {
     let (settings, shared, number) = (Arc::clone(settings), context.clone(), process.number);
     let load = move || {
         let (kernel, moment) = (&shared.kernel, shared.kernel.moment_of_load());
-        let mut opened = Partition::load(&*kernel.store, id, &settings, number, moment, &shared.devices)?;
+        let mut opened =
+            DevicePartition::load(&*kernel.store, id, &settings, number, moment, &shared.devices)?;
         opened.partition.go_on_with_sessions(&shared.devices);
         Ok(opened.partition)
     };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base::{Incarnation, Timestamp};
 use engine::records::{DeliveryKey, EventKey};
 use records::DeviceSlot;
-use store::{Page, ReadingKey, Resident, View, Whose};
+use store::{FeedFilter, Page, ReadingKey, Resident, View};
 
 use super::{indexes, kept};
 use crate::devices::model::device::{Device, Event, Reading, Shown, Taken};
@@ -123,7 +123,7 @@ fn check_history(view: &dyn View, model: &Partition, device: &Device) -> Checked
 }
 
 fn check_events(view: &dyn View, model: &Partition) -> Checked {
-    let read = |whose: Whose| {
+    let read = |whose: FeedFilter| {
         both_ways(|page: Page<EventKey>| {
             let found = view.events(whose, page, &|_| true)?;
             Ok(found.into_iter().map(|event| (EventKey::from(event.id), event)).collect())
@@ -137,7 +137,7 @@ fn check_events(view: &dyn View, model: &Partition) -> Checked {
         previous: event.previous.clone(),
     };
     for device in model.devices.values() {
-        let found = read(Whose { device: Some(device.slot), client: None })?;
+        let found = read(FeedFilter { device: Some(device.slot), client: None })?;
         let lines: Vec<Event> = found.iter().map(line).collect();
         Invariant::ONE_EFFECT_PER_CAUSE.same(
             format_args!("events of {}", device.id),
@@ -145,7 +145,7 @@ fn check_events(view: &dyn View, model: &Partition) -> Checked {
             &model.events_of(device).to_vec(),
         )?;
     }
-    let all = read(Whose::default())?;
+    let all = read(FeedFilter::default())?;
     let mut of_slots: BTreeMap<DeviceSlot, usize> = BTreeMap::new();
     all.iter().for_each(|event| *of_slots.entry(event.slot).or_default() += 1);
     let expected = model.devices.values().filter(|device| !model.events_of(device).is_empty());
@@ -154,13 +154,13 @@ fn check_events(view: &dyn View, model: &Partition) -> Checked {
 }
 
 fn check_deliveries(view: &dyn View, model: &Partition) -> Checked {
-    let read = |whose: Whose| {
+    let read = |whose: FeedFilter| {
         both_ways(|page: Page<DeliveryKey>| {
             let found = view.deliveries(whose, page, &|_| true)?;
             Ok(found.into_iter().map(|delivery| (DeliveryKey::from(delivery.id), delivery)).collect())
         })
     };
-    let all = read(Whose::default())?;
+    let all = read(FeedFilter::default())?;
     let found: Vec<DeliveryLine> = all.iter().map(found_line).collect();
     let listed = || model.deliveries.iter().filter(|delivery| model.lists(delivery.id));
     let mut expected: Vec<DeliveryLine> = listed().map(expected_line).collect();
@@ -176,7 +176,8 @@ fn check_deliveries(view: &dyn View, model: &Partition) -> Checked {
     for (slot, client) in places {
         let whose = [(Some(slot), None), (None, Some(client)), (Some(slot), Some(client))];
         for (device, client) in whose {
-            let found: Vec<_> = read(Whose { device, client })?.iter().map(|delivery| delivery.id).collect();
+            let found: Vec<_> =
+                read(FeedFilter { device, client })?.iter().map(|delivery| delivery.id).collect();
             let fits = |delivery: &&Delivery| {
                 device.is_none_or(|slot| delivery.slot == slot)
                     && client.is_none_or(|client| delivery.client == client)

@@ -69,6 +69,11 @@ pub(super) fn client(receiver: Receiver<Result<Client, Problem>>) -> Waiting {
     Waiting::on(receiver, |client| Answer::Client(client.map(Box::new)))
 }
 
+/// What the only client of a lease gets.
+pub(super) fn leased(due: Vec<Vec<AttemptDue>>) -> Answer {
+    Answer::Leased(due.into_iter().flatten().collect())
+}
+
 /// What became of a slice is replied.
 pub(super) fn slice(pending: Pending) -> Waiting {
     let mut pending = Some(pending);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::{ClientId, EntityId, Incarnation, PartitionId, Problem, Timestamp};
-use engine::devices::input::{Imported, Input, LinkedClient, ToImport};
+use engine::devices::input::{DeviceInput, Imported, LinkedClient, ToImport};
 use engine::kernel::reply::Reply;
 use engine::{ImportDevice, NewDevice};
 
@@ -35,7 +35,7 @@ impl World {
             let (lines, meant): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
             let linked = meant.clone();
             let answer = (Waiting::on(receiver, Answer::Imported), Then::Imported(meant.clone()));
-            let (input, meant) = (Input::Import { lines, reply }, Meant::Import { call, lines: meant });
+            let (input, meant) = (DeviceInput::Import { lines, reply }, Meant::Import { call, lines: meant });
             if self.ask(partition, input, meant, answer) {
                 for line in &linked {
                     let clients = line.clients.iter().flatten();

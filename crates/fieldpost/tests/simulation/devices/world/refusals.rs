@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::{EntityId, PartitionId, Problem, WayIn, hash};
 use engine::Report;
-use engine::devices::input::{Input, RefusedMessage};
+use engine::devices::input::{DeviceInput, RefusedMessage};
 use engine::intake::Rejection;
 use engine::kernel::reply::Reply;
 
@@ -62,7 +62,7 @@ impl World {
             let (call, (reply, receiver)) = (self.next_call(), Reply::new());
             let meant = Meant::Quarantine { call, way, messages: messages.clone() };
             let answer = (Waiting::on(receiver, |()| Answer::Kept), Then::Nothing);
-            self.ask(partition, Input::Quarantine { way, messages, reply }, meant, answer);
+            self.ask(partition, DeviceInput::Quarantine { way, messages, reply }, meant, answer);
         }
     }
 
@@ -78,6 +78,6 @@ impl World {
         }
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let answer = (Waiting::on(receiver, Answer::Done), Then::Nothing);
-        self.ask(partition, Input::Discard { id, reply }, Meant::Discard { call, id }, answer);
+        self.ask(partition, DeviceInput::Discard { id, reply }, Meant::Discard { call, id }, answer);
     }
 }

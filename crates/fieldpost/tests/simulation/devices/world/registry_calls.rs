@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, hash};
-use engine::devices::input::{Input, LinkedClient};
+use engine::devices::input::{DeviceInput, LinkedClient};
 use engine::kernel::reply::Reply;
 use engine::registry::RegistryInput;
 use engine::{ClientPatch, DevicePatch, NewClient, NewDevice, OnlyIf, Patch};
@@ -114,7 +114,8 @@ impl World {
         let checked = Box::new(checked.expect("the workload makes devices that may be"));
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let partition = self.partition_of(id);
-        let (input, meant) = (Input::CreateDevice { device: checked, reply }, Meant::Create { call, device });
+        let (input, meant) =
+            (DeviceInput::CreateDevice { device: checked, reply }, Meant::Create { call, device });
         self.ask(partition, input, meant, (calls::device(receiver), Then::Nothing));
     }
 
@@ -140,7 +141,7 @@ impl World {
         };
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let partition = self.partition_of(&id);
-        let input = Input::PatchDevice {
+        let input = DeviceInput::PatchDevice {
             id: id.clone(),
             patch: Box::new(patch.clone()),
             only_if: OnlyIf::default(),
@@ -172,7 +173,7 @@ impl World {
         let (id, _) = self.any_device();
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let partition = self.partition_of(&id);
-        let input = Input::DeleteDevice { id: id.clone(), only_if: OnlyIf::default(), reply };
+        let input = DeviceInput::DeleteDevice { id: id.clone(), only_if: OnlyIf::default(), reply };
         let answer = (Waiting::on(receiver, Answer::Done), Then::Cut(id.clone(), None));
         self.ask(partition, input, Meant::Delete { call, id }, answer);
     }
@@ -189,7 +190,7 @@ impl World {
         let incarnation = known.incarnation;
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let partition = self.partition_of(id);
-        let input = Input::Link {
+        let input = DeviceInput::Link {
             id: id.clone(),
             client: LinkedClient { incarnation, id: client.clone() },
             linked,
@@ -212,7 +213,7 @@ impl World {
         let id: EntityId = deliveries[last - back].id;
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let answer = (Waiting::on(receiver, Answer::Done), Then::Nothing);
-        self.ask(partition, Input::RetryDelivery { id, reply }, Meant::Retry { call, id }, answer);
+        self.ask(partition, DeviceInput::RetryDelivery { id, reply }, Meant::Retry { call, id }, answer);
     }
 
     fn create_client(&mut self) {
@@ -321,7 +322,12 @@ impl World {
         let call = self.next_call();
         let (reply, receiver) = Reply::new();
         let answer = (Waiting::on(receiver, Answer::Swept), Then::SweepOn(client, partition));
-        self.ask(partition, Input::SweepClient { client, reply }, Meant::Sweep { call, client }, answer);
+        self.ask(
+            partition,
+            DeviceInput::SweepClient { client, reply },
+            Meant::Sweep { call, client },
+            answer,
+        );
     }
 
     /// Notes which registrations there ever were.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::{Clock, Kind, PartitionId, Problem, Timestamp, Value, WayIn, hash};
-use engine::devices::input::{Addressed, Input};
+use engine::devices::input::{Addressed, DeviceInput};
 use engine::intake::{ReportId, SlicePart};
 use engine::{Report, Said};
 
@@ -53,7 +53,7 @@ impl World {
             server.attended[way.index()].store(told, std::sync::atomic::Ordering::SeqCst);
         }
         for partition in self.partitions_of_devices() {
-            let input = Input::Attend { way, attended: told };
+            let input = DeviceInput::Attend { way, attended: told };
             let _not_accepting = self.hand_in(partition, input, Meant::Attend { way, attended });
         }
     }
@@ -96,7 +96,7 @@ impl World {
                     .iter_mut()
                     .for_each(|addressed| self.forget_known_id(partition, &mut addressed.report));
             }
-            let input = Input::Reports { way, reports, part };
+            let input = DeviceInput::Reports { way, reports, part };
             let _has_room = self.hand_in(partition, input, Meant::Reports { call, way, reports: meant });
         }
         self.await_answer(asked, (calls::slice(pending), Then::Repeat(way, again)));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, DeviceId, EntityId, Incarnation, PartitionId, Timestamp};
-use engine::devices::input::Input;
+use engine::devices::input::DeviceInput;
 use engine::devices::stale_clients::StaleOrder;
 use engine::kernel::reply::Reply;
 use engine::lanes::Lane;
@@ -155,7 +155,7 @@ impl World {
             self.machine
                 .trace
                 .note(format_args!("{partition} tells stale client {} again, a probe: {probe}", client.0));
-            let input = Input::TellStale { client, probe };
+            let input = DeviceInput::TellStale { client, probe };
             // Where there is no room, the client's next success or probe says it again.
             let _room = self.hand_in(partition, input, Meant::TellStale { client, probe });
         }
@@ -167,7 +167,7 @@ impl World {
             return;
         }
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        let input = Input::Resend { client, after, reply };
+        let input = DeviceInput::Resend { client, after, reply };
         let answer = (Waiting::on(receiver, calls::Answer::Resent), Then::ResendOn(client, partition));
         self.ask(partition, input, Meant::Resend { call, client, after }, answer);
     }
@@ -223,10 +223,10 @@ impl World {
         let (partition, client, max) = (lease.partition, lease.client, lease.max);
         let call = self.next_call();
         let (reply, receiver) = Reply::new();
-        let input = Input::Lease { client, max, reply };
+        let input = DeviceInput::Lease { wanted: vec![(client, max)], reply };
         if self.hand_in(partition, input, Meant::Lease { call, client, max }) {
             self.machine.trace.note(format_args!("call {call}: lease {max} of {} in {partition}", client.0));
-            let answer = (Waiting::on(receiver, calls::Answer::Leased), Then::Send(lease));
+            let answer = (Waiting::on(receiver, calls::leased), Then::Send(lease));
             self.await_answer(vec![partition], answer);
         } else if let Some(server) = &mut self.server {
             server.lanes.leased(lease, 0);
@@ -403,7 +403,7 @@ impl World {
         let reservation = self.reservation_shown(&meant).unwrap_or(reservation);
         // The simulated sender does not hand in again what was lost: its lease runs out.
         let (reply, _not_waited_for) = Reply::new();
-        let input = Input::AttemptsEnded { ended: Arc::from([(reservation, end)]), reply };
+        let input = DeviceInput::AttemptsEnded { ended: Arc::from([(reservation, end)]), reply };
         let _not_accepting = self.hand_in(partition, input, meant);
         self.finished(client, tried);
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base::{Incarnation, PartitionId, WayIn};
 use engine::Settings;
 use engine::context::EngineContext;
-use engine::devices::partition::Partition;
+use engine::devices::partition::DevicePartition;
 use engine::kernel::runner::Runner;
 use engine::registry::Registry;
 use notify::lanes::{Lanes, Limits};
@@ -22,7 +22,7 @@ use crate::harness::process::Process;
 pub(crate) struct Server {
     pub(crate) context: EngineContext,
     pub(crate) registry: Port<Registry, MeantClient>,
-    pub(crate) partitions: Vec<Port<Partition, Meant>>,
+    pub(crate) partitions: Vec<Port<DevicePartition, Meant>>,
     pub(crate) attended: Arc<[AtomicBool; 3]>,
     pub(crate) lanes: Lanes,
     pub(crate) clients_changed: watch::Receiver<u64>,
@@ -61,7 +61,7 @@ impl Server {
         })
     }
 
-    pub(crate) fn port(&mut self, partition: PartitionId) -> &mut Port<Partition, Meant> {
+    pub(crate) fn port(&mut self, partition: PartitionId) -> &mut Port<DevicePartition, Meant> {
         &mut self.partitions[usize::from(partition.0)]
     }
 
@@ -94,12 +94,13 @@ fn load_partition(
     attended: &Arc<[AtomicBool; 3]>,
     id: PartitionId,
     orphans: &mut Vec<Incarnation>,
-) -> Result<Port<Partition, Meant>, StoreError> {
+) -> Result<Port<DevicePartition, Meant>, StoreError> {
     let (settings, shared, attended) = (Arc::clone(settings), context.clone(), Arc::clone(attended));
     let number = process.number;
     let load = move || {
         let (kernel, moment) = (&shared.kernel, shared.kernel.moment_of_load());
-        let mut opened = Partition::load(&*kernel.store, id, &settings, number, moment, &shared.devices)?;
+        let mut opened =
+            DevicePartition::load(&*kernel.store, id, &settings, number, moment, &shared.devices)?;
         for way in WayIn::ALL {
             opened.partition.attend(moment.now, way, attended[way.index()].load(Ordering::SeqCst));
         }

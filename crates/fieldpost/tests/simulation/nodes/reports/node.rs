@@ -9,8 +9,8 @@ use std::sync::Arc;
 use base::PartitionId;
 use engine::Settings;
 use engine::context::EngineContext;
-use engine::devices::input::Input;
-use engine::devices::partition::Partition;
+use engine::devices::input::DeviceInput;
+use engine::devices::partition::DevicePartition;
 use engine::kernel::runner::Runner;
 use engine::streams::block_sweep::sweep_files;
 use engine::streams::block_worker::{DoneWork, do_work};
@@ -41,7 +41,7 @@ counts! {
 /// One life of the process.
 struct Server {
     context: EngineContext,
-    devices: Port<Partition, ()>,
+    devices: Port<DevicePartition, ()>,
     streams: Port<StreamPartition, ()>,
     /// The worker of blocks has begun.
     has_swept: bool,
@@ -79,7 +79,7 @@ impl ReportsNode {
     }
 
     /// Hands an input to the devices. Whether it was taken.
-    pub(super) fn tell_devices(&mut self, input: Input) -> bool {
+    pub(super) fn tell_devices(&mut self, input: DeviceInput) -> bool {
         let server = self.server.as_mut().filter(|_| !self.is_closing);
         server.is_some_and(|server| server.devices.hand_in(input, ()))
     }
@@ -262,11 +262,12 @@ fn load_devices(
     process: &Process,
     context: &EngineContext,
     settings: &Arc<Settings>,
-) -> Result<Port<Partition, ()>, StoreError> {
+) -> Result<Port<DevicePartition, ()>, StoreError> {
     let (settings, shared, number) = (Arc::clone(settings), context.clone(), process.number);
     let load = move || {
         let (kernel, moment) = (&shared.kernel, shared.kernel.moment_of_load());
-        let opened = Partition::load(&*kernel.store, DEVICES, &settings, number, moment, &shared.devices)?;
+        let opened =
+            DevicePartition::load(&*kernel.store, DEVICES, &settings, number, moment, &shared.devices)?;
         Ok(opened.partition)
     };
     let (first, kernel) = (load()?, Arc::clone(&context.kernel));

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use base::Timestamp;
-use engine::devices::input::Input;
+use engine::devices::input::DeviceInput;
 use engine::kernel::reply::Reply;
 use engine::streams::input::PutCopyCall;
 use engine::streams::{CopyStatus, NewCopy, ReportsTerms, StreamsInput};
@@ -27,7 +27,6 @@ use super::plan::ReportsPlan;
 use super::{CENTRE, EDGE, copy_key};
 use crate::harness::machine::Machine;
 use crate::harness::node::Node;
-use crate::harness::track::Track;
 use crate::harness::violation::Checked;
 use crate::nodes::exchange::Exchange;
 use crate::nodes::fault_injection::GATHERED_TAKEN_AT_ONCE;
@@ -56,8 +55,6 @@ pub(super) struct World {
     /// Until when everybody has time at the end, and whether that was told once more.
     rest_until: Option<(Timestamp, bool)>,
     counts: Counts,
-    /// It has no partition of its own.
-    nothing: Track<()>,
 }
 
 impl World {
@@ -154,9 +151,9 @@ impl World {
     }
 }
 
-fn registration(device: NewDevice, settings: &Settings) -> Input {
+fn registration(device: NewDevice, settings: &Settings) -> DeviceInput {
     let checked = device.check(&settings.registry_rules());
     let device = Box::new(checked.expect("the world makes devices that may be"));
     let (reply, _nobody_waits) = Reply::new();
-    Input::CreateDevice { device, reply }
+    DeviceInput::CreateDevice { device, reply }
 }

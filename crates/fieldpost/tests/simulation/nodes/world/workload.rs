@@ -6,21 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use base::{PartitionId, Timestamp};
-use store::StoreError;
+use base::Timestamp;
 
 use super::World;
 use super::managers::node_seed;
 use super::network::Network;
 use crate::harness::machine::Machine;
 use crate::harness::node::Node;
-use crate::harness::port::AnyPort;
-use crate::harness::process::Process;
 use crate::harness::schedule::{Acts, when};
 use crate::harness::shrinking::Knob;
-use crate::harness::track::{AnyTrack, Past, Track};
 use crate::harness::violation::{Checked, Invariant};
-use crate::harness::workload::{Rest, Stored, Workload};
+use crate::harness::workload::{Rest, Workload};
 use crate::nodes::counts::Counts;
 use crate::nodes::exchange::Exchange;
 use crate::nodes::ledger::Ledger;
@@ -78,7 +74,6 @@ impl Workload for World {
             rest_until: None,
             is_last_given: false,
             counts: Counts::default(),
-            nothing: Track::new((), false),
             plan,
         }
     }
@@ -110,40 +105,6 @@ impl Workload for World {
     fn counts(&self) -> Counts {
         self.counts
     }
-
-    fn partitions(&self) -> Vec<PartitionId> {
-        Vec::new()
-    }
-
-    fn port(&self, _: PartitionId) -> Option<&dyn AnyPort> {
-        None
-    }
-
-    fn port_mut(&mut self, _: PartitionId) -> Option<&mut dyn AnyPort> {
-        None
-    }
-
-    fn track(&mut self, _: PartitionId) -> &mut dyn AnyTrack {
-        &mut self.nothing
-    }
-
-    fn step_partition(&mut self, _: PartitionId, _: usize) -> Checked {
-        Ok(())
-    }
-
-    fn check_stored(&self, _: PartitionId, _: Stored, _: Past) -> Checked {
-        Ok(())
-    }
-
-    fn load(&mut self, _: &Process) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn loaded(&mut self, _: PartitionId, _: u64, _: bool) -> Checked {
-        Ok(())
-    }
-
-    fn bury(&mut self) {}
 
     fn acts(&self) -> Acts<Act> {
         let weights = &self.plan.weights;
@@ -191,17 +152,9 @@ impl Workload for World {
         Ok(())
     }
 
-    fn told(&mut self) -> Checked {
-        Ok(())
-    }
-
     fn next_moment(&self) -> Option<Timestamp> {
         let nodes = self.nodes.iter().filter_map(SimNode::next_wakeup);
         nodes.chain(self.network.next_deadline()).min()
-    }
-
-    fn any_partition(&mut self) -> PartitionId {
-        PartitionId::of_streams(0)
     }
 
     fn become_quiet(&mut self) {

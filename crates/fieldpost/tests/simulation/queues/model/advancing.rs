@@ -26,6 +26,7 @@ impl Partition {
     /// engine clock, then by the wall clock.
     fn advance_one(&mut self, name: &QueueName, evidence: &mut Evidence) -> Checked<bool> {
         let (now, wall, is_parking) = (self.now, self.wall, self.is_parking);
+        let stops_early = self.stops_early;
         let jobs = &self.queue(name).jobs;
         let first = |is: &dyn Fn(&Job) -> bool, order: &dyn Fn(&Job) -> (base::Timestamp, u64)| {
             let found = (0..jobs.len()).filter(|place| is(&jobs[*place]));
@@ -42,7 +43,12 @@ impl Partition {
             }
             return Ok(true);
         }
-        let waits = |job: &Job| !job.is_due() && job.is_time(now, wall) && !job.has_expired_waiting(now);
+        // Of very many leases that run out, a step that stops early leaves some to the next.
+        let is_let_go =
+            |job: &Job| !(job.is_reserved() && is_parking && stops_early) || evidence.lets_go(job);
+        let waits = |job: &Job| {
+            !job.is_due() && job.is_time(now, wall) && !job.has_expired_waiting(now) && is_let_go(job)
+        };
         let engine = |job: &Job| waits(job) && !job.waits_by_wall();
         let by_wall = |job: &Job| waits(job) && job.waits_by_wall();
         let Some(place) = first(&engine, &Job::order).or_else(|| first(&by_wall, &Job::order)) else {

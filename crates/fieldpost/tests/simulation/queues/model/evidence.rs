@@ -26,6 +26,8 @@ pub(crate) struct Evidence {
     dead_gone: BTreeSet<JobId>,
     /// Jobs that are gone.
     gone: BTreeSet<JobId>,
+    /// Jobs that a consumer had, or nobody, and that nobody has now, if they are there.
+    let_go: BTreeSet<JobId>,
     /// The latest runs of recurring jobs.
     runs: BTreeMap<JobId, u64>,
     /// Jobs that were parked.
@@ -44,6 +46,9 @@ impl Evidence {
                 }
                 Op::PutJob(head) => {
                     evidence.saw_run(&head);
+                    if head.state == JobState::Waiting {
+                        evidence.let_go.insert(head.id);
+                    }
                     if let JobState::Reserved { lease, .. } = head.state {
                         evidence.leases.insert(lease, head.id);
                         evidence.until.entry(lease).or_insert(head.visible_at);
@@ -53,9 +58,14 @@ impl Evidence {
                 Op::DeleteDead(_, _, id) => drop(evidence.dead_gone.insert(id)),
                 Op::ParkJob(parked) => {
                     evidence.saw_run(&parked.head);
+                    evidence.let_go.insert(parked.head.id);
                     evidence.parked += 1;
                 }
-                Op::DeleteJob(id) => drop(evidence.gone.insert(id)),
+                Op::DeleteJob(id) => {
+                    evidence.gone.insert(id);
+                    evidence.let_go.insert(id);
+                }
+                Op::DeleteJobHead(id) => drop(evidence.let_go.insert(id)),
                 _ => {}
             }
         }
@@ -73,6 +83,11 @@ impl Evidence {
         let latest = self.runs.get(&job.id);
         let is_over = |again: &Again| latest.is_some_and(|latest| *latest > again.run);
         self.gone.contains(&job.id) || job.again.as_ref().is_some_and(is_over)
+    }
+
+    /// Whether a job may have been taken from whoever had it.
+    pub(super) fn lets_go(&self, job: &Job) -> bool {
+        self.let_go.contains(&job.id)
     }
 
     /// Leases up to this one were made before.

@@ -28,7 +28,7 @@ pub(crate) enum Expected {
     /// Who holds a lock, and until when.
     Locked(Result<(String, Timestamp), &'static str>),
     /// The same, if anybody does, and how many wait.
-    LockShown(Option<(String, Timestamp)>, usize),
+    LockStatus(Option<(String, Timestamp)>, usize),
     Dead(Vec<ShownDead>),
     Count(Result<usize, &'static str>),
 }

@@ -123,7 +123,7 @@ impl Partition {
                 let holder =
                     lock.filter(|lock| lock.until > now).map(|lock| (lock.owner.clone(), lock.until));
                 let waiting = lock.map_or(0, |lock| lock.line.len());
-                answers.push((*call, Expected::LockShown(holder, waiting)));
+                answers.push((*call, Expected::LockStatus(holder, waiting)));
             }
         }
     }

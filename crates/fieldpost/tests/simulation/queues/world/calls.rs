@@ -2,7 +2,7 @@
 //! is held against.
 
 use base::{Problem, Timestamp};
-use engine::coordination::{LockGrant, LockShown};
+use engine::coordination::{LockGrant, LockStatus};
 use engine::queues::driving::{self, HandOver, Leases, Seen};
 use engine::queues::{Consumed, DeadView, JobView, PublishedJob, QueueName, QueueStats};
 use records::JobId;
@@ -51,7 +51,7 @@ pub(crate) enum Answer {
     Dead(Vec<DeadView>),
     Count(Result<usize, Problem>),
     Locked(Result<LockGrant, Problem>),
-    LockShown(LockShown),
+    LockStatus(LockStatus),
     Told,
 }
 
@@ -102,9 +102,9 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parkin
         Answer::Locked(held) => {
             Expected::Locked(coded(held, |grant| (grant.owner.to_string(), grant.expires_at)))
         }
-        Answer::LockShown(LockShown { holder, waiting, .. }) => {
+        Answer::LockStatus(LockStatus { holder, waiting, .. }) => {
             let holder = holder.as_ref().map(|(owner, until)| (owner.to_string(), *until));
-            Expected::LockShown(holder, *waiting)
+            Expected::LockStatus(holder, *waiting)
         }
         Answer::Told => return Ok(()),
     };

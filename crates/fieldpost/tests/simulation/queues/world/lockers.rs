@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::{Problem, Timestamp};
-use engine::coordination::{CoordinationName, LockAsked, LockGrant};
+use engine::coordination::{CoordinationName, LockGrant, LockRequest};
 use engine::kernel::reply::Reply;
 use engine::queues::{LockCall, QueueInput};
 use tokio::sync::oneshot::Receiver;
@@ -57,7 +57,7 @@ impl World {
         let until = if waits { Timestamp(self.now().0 + wait) } else { Timestamp(i64::MIN) };
         let meant = LockMeant::Acquire { call, name: name.clone(), owner: owner.clone(), ttl_ms, until };
         let (reply, receiver) = Reply::new();
-        let asked = LockAsked {
+        let asked = LockRequest {
             name: name.clone(),
             owner: owner.as_str().into(),
             ttl: Duration::from_millis(ttl_ms as u64),
@@ -106,7 +106,7 @@ impl World {
     fn show_lock(&mut self, name: CoordinationName) {
         let call = self.next_call();
         let (reply, receiver) = Reply::new();
-        let waiting = Waiting::on(receiver, Answer::LockShown);
+        let waiting = Waiting::on(receiver, Answer::LockStatus);
         let show = LockCall::Show(name.clone(), reply);
         self.ask_lock(show, LockMeant::Show { call, name }, waiting, Then::Nothing);
     }

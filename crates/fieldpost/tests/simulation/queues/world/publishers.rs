@@ -56,7 +56,8 @@ impl World {
         {
             return;
         }
-        let count = if self.machine.random.chance(2, 3) { 1 } else { 1 + self.machine.random.below(6) };
+        let most = self.plan.mix.call_max;
+        let count = if self.machine.random.chance(2, 3) { 1 } else { 1 + self.machine.random.below(most) };
         let jobs = (0..count).map(|_| self.any_job()).collect();
         let once = self.machine.random.chance(1, 4).then(|| IdempotencyKey {
             key: AnswerKey(u128::from(self.machine.random.next_u64())),
@@ -101,7 +102,9 @@ impl World {
     }
 
     fn any_job(&mut self) -> NewJob {
-        let recurs = if self.machine.random.chance(1, 12) { Some(self.any_recurrence()) } else { None };
+        let mix = self.plan.mix;
+        let comes_again = self.machine.random.chance(1, mix.recurs_in);
+        let recurs = if comes_again { Some(self.any_recurrence()) } else { None };
         let due = self.any_due();
         let name = |world: &mut Self, of: u64, what: &str| {
             world
@@ -115,13 +118,13 @@ impl World {
             due,
             ttl: self.any_ttl(),
             tries: 1 + self.machine.random.below(3) as u32,
-            alias: name(self, 3, "alias"),
+            alias: name(self, mix.alias_in, "alias"),
             on_conflict: match self.machine.random.below(3) {
                 0 => OnConflict::Reject,
                 1 => OnConflict::Keep,
                 _ => OnConflict::Replace,
             },
-            group: name(self, 3, "group"),
+            group: name(self, mix.group_in, "group"),
             recurs,
             idempotency_key: None,
             attributes: Vec::new(),
@@ -144,7 +147,7 @@ impl World {
             1 => Duration::from_millis(world.machine.random.below(60_000)),
             _ => Duration::from_secs(world.machine.random.below(7_200)),
         };
-        match self.machine.random.below(5) {
+        match self.machine.random.below(self.plan.mix.later_in) {
             0 => Some(Due::After(soon(self))),
             1 => {
                 let (wall, delay) = (self.machine.clock.wall(), soon(self));

@@ -8,7 +8,7 @@ use engine::Settings;
 use engine::context::EngineContext;
 use engine::kernel::machine::Machine;
 use engine::kernel::runner::Runner;
-use engine::queues::partition::QueuePartition;
+use engine::queues::partition::{QueuePartition, StepLimits};
 use engine::queues::{Held, QueueInput};
 use store::StoreError;
 use tokio::sync::mpsc;
@@ -53,10 +53,10 @@ impl Server {
         process: &Process,
         partitions: &[PartitionId],
         settings: &Settings,
-        resident_max: usize,
+        (resident_max, limits): (usize, StepLimits),
     ) -> Result<Self, StoreError> {
         let context = process.context(settings);
-        let load = |id: &PartitionId| load(process, &context, resident_max, *id);
+        let load = |id: &PartitionId| load(process, &context, (resident_max, limits), *id);
         Ok(Self { partitions: partitions.iter().map(load).collect::<Result<_, _>>()? })
     }
 
@@ -68,12 +68,15 @@ impl Server {
 fn load(
     process: &Process,
     context: &EngineContext,
-    resident_max: usize,
+    (resident_max, limits): (usize, StepLimits),
     id: PartitionId,
 ) -> Result<SimulatedPartition, StoreError> {
     let (kernel, number) = (Arc::clone(&context.kernel), process.number);
-    let load =
-        move || QueuePartition::load(&*kernel.store, id, resident_max, number, kernel.moment_of_load());
+    let load = move || {
+        let partition =
+            QueuePartition::load(&*kernel.store, id, resident_max, number, kernel.moment_of_load());
+        partition.map(|partition| partition.with_limits(limits))
+    };
     let (kernel, effects) = (Arc::clone(&context.kernel), Arc::clone(&context.queues));
     let port = Port::new(Runner::new(id, load()?, Box::new(load), kernel, effects), process);
     let (inbox, returns) = mpsc::channel(RETURNS_MAX);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use base::{Clock, PartitionId};
 
 use super::calls::{Answer, Call, Parking, Then, compare};
+use super::limits::{StepDone, weighed};
 use super::rest::Phase;
 use super::{World, index_of};
 use crate::harness::calls::CallId;
@@ -26,26 +27,22 @@ impl World {
         let Some(Stepped { inputs, batch, more }) = port.step(count, &self.machine) else {
             return self.take_answers();
         };
-        let (resident, reserved) = port.runner.machine().resident();
+        let ((resident, reserved), spent) = (port.runner.machine().resident(), port.runner.machine().spent());
+        let (weight, brought) = batch.as_ref().map(weighed).unwrap_or_default();
+        let life = (self.machine.processes(), port.life());
+        let done = StepDone { spent, weight, brought, resident: resident - reserved, life, more };
         let head = batch.as_ref().map(|batch| batch.head.clone());
         let mut evidence = Evidence::of(batch);
         self.counts.parked += evidence.parked;
         let step = Step { moment, inputs: &inputs, gone: &gone, more, closing: self.closing };
         let track = &mut self.model[index_of(partition)];
         let answers = track.present.step(&step, &mut evidence)?;
-        if !more {
-            let most = track.present.resident_most(self.plan.resident_max as usize);
-            Invariant::BOUNDED.check(resident - reserved <= most, || {
-                format!(
-                    "{resident} jobs are resident, {reserved} of them reserved, and {most} should be at most"
-                )
-            })?;
-        }
         if let Some(head) = head {
             Invariant::AS_THE_MODEL.same("time of a batch", &head.now, &track.present.now)?;
             track.made(head.seq)?;
         }
         let seq = track.latest();
+        self.check_step(partition, &done)?;
         for (call, expected) in answers.into_iter().filter(|(call, _)| !self.left.contains(call)) {
             self.expectations.expect(call, partition, seq, expected);
         }

@@ -24,8 +24,9 @@ use crate::harness::workload::{Rest, Stored, Workload};
 use crate::queues::checkers::contents;
 use crate::queues::checkers::history::History;
 use crate::queues::counts::Counts;
+use crate::queues::fault_injection::READING_UNLIMITED;
 use crate::queues::model::Partition;
-use crate::queues::plan::QueuesPlan;
+use crate::queues::plan::{ENOUGH_RESIDENT, QueuesPlan};
 
 /// A kind of step that is this workload's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,7 @@ impl Workload for World {
             hung_up: Vec::new(),
             left: BTreeSet::new(),
             nudged: BTreeSet::new(),
+            latest: BTreeMap::new(),
             texts: BTreeMap::new(),
             seen_jobs: Vec::new(),
             repeats: Vec::new(),
@@ -124,7 +126,12 @@ impl Workload for World {
 
     fn load(&mut self, process: &Process) -> Result<(), StoreError> {
         let QueuesPlan { settings, resident_max, .. } = &self.plan;
-        let server = Server::start(process, &self.partitions(), settings, *resident_max as usize)?;
+        let mut limits = self.plan.step_limits();
+        if self.machine.injects(READING_UNLIMITED) {
+            limits.read = ENOUGH_RESIDENT as usize;
+        }
+        let bounds = (*resident_max as usize, limits);
+        let server = Server::start(process, &self.partitions(), settings, bounds)?;
         (self.server, self.closing) = (Some(server), false);
         Ok(())
     }

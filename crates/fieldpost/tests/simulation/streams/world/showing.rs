@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::streams::SubscriptionShown;
+use engine::streams::SubscriptionStatus;
 use records::StreamSubscription;
 
 use super::{World, stream_name};
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    fn check_shown(&self, row: &StreamSubscription, shown: &SubscriptionShown) -> Checked {
+    fn check_shown(&self, row: &StreamSubscription, shown: &SubscriptionStatus) -> Checked {
         let url = shown.push.as_ref().map(|push| &*push.url);
         let found = (shown.position, &shown.segments, shown.created_at, url);
         let url = row.push.as_ref().map(|push| &*push.url);
@@ -84,7 +84,7 @@ impl World {
         Invariant::ONE_READER.same(format_args!("the reader of {:?}", row.name), &shown.reader, &holder)
     }
 
-    fn check_lag(&mut self, unread: &UnreadMessages, shown: &SubscriptionShown) -> Checked {
+    fn check_lag(&mut self, unread: &UnreadMessages, shown: &SubscriptionStatus) -> Checked {
         let UnreadMessages { told, visible, has_gaps } = *unread;
         let is_true = shown.lag >= told && (has_gaps || shown.lag <= visible);
         Invariant::LAG_IS_TRUE

@@ -4,8 +4,6 @@ use records::{Operation, OperationAction, OperationCounts, OperationError, Opera
 
 use super::*;
 
-pub(super) const TABLES_OF_OPERATIONS: [Table; 2] = [Table::Operations, Table::OperationStates];
-
 fn id() -> EntityId {
     EntityId { routing: 0, at: Timestamp(5), number: 1, tag: 7 }
 }

@@ -1,6 +1,6 @@
 //! Tokens of portals, and notices on their way: what must be told of them.
 
-use records::{Notice, NoticeKind, NoticePost, PortalRights, PortalToken, TokenDigest};
+use records::{Notice, NoticeKey, NoticeKind, NoticePost, PortalRights, PortalToken, TokenDigest};
 
 use super::*;
 
@@ -11,8 +11,7 @@ fn owner() -> Client {
 }
 
 pub(super) fn everything() -> Vec<Op> {
-    let notice =
-        Notice { id: id(9), kind: NoticeKind::StorageLow, subject: "disk".into(), detail: "{}".into() };
+    let notice = notice();
     let (client, at) = (owner().incarnation, notice.id.into());
     let post = NoticePost { client, notice: at, attempts: 1, due_at: Timestamp(7) };
     vec![
@@ -22,6 +21,10 @@ pub(super) fn everything() -> Vec<Op> {
         Op::PutNotice(Box::new(notice)),
         Op::PutNoticePost(post),
     ]
+}
+
+fn notice() -> Notice {
+    Notice { id: id(9), kind: NoticeKind::StorageLow, subject: "disk".into(), detail: "{}".into() }
 }
 
 fn token() -> PortalToken {
@@ -46,4 +49,25 @@ fn what_outlived_its_client_is_told() {
     let (found, _) = check(directory.path());
     let told = found.iter().filter(|told| told.contains("its client, of incarnation 0, is missing"));
     assert_eq!(told.count(), 2, "the token and the notice: {found:?}");
+}
+
+#[test]
+fn what_only_the_registry_keeps_is_told_in_a_partition_of_devices() {
+    let directory = directory();
+    change(directory.path(), |writer| {
+        writer.table(Table::Clients)?.put(PARTITION, &key::client(&owner().id), &owner().to_row())
+    });
+    let (found, _) = check(directory.path());
+    assert!(found.len() == 1 && found[0].contains("such rows are not kept in this partition"), "{found:?}");
+}
+
+#[test]
+fn a_record_that_no_rule_is_about_is_told_under_the_key_of_another() {
+    let directory = directory();
+    let elsewhere = NoticeKey { at: Timestamp(1), number: 1 };
+    change(directory.path(), |writer| {
+        writer.table(Table::Notices)?.put(PartitionId::REGISTRY, &key::moment(elsewhere), &notice().to_row())
+    });
+    let (found, _) = check(directory.path());
+    assert!(found.len() == 1 && found[0].contains("it stands under the key of another"), "{found:?}");
 }

@@ -11,20 +11,6 @@ use crate::codec::key::{Key, TimedKey};
 
 /// The only one of queues.
 pub(super) const PARTITION: PartitionId = PartitionId(1 << 15);
-pub(super) const TABLES_OF_QUEUES: [Table; 12] = [
-    Table::Queues,
-    Table::QueueCounts,
-    Table::ParkedJobs,
-    Table::ParkedByTime,
-    Table::ParkedByLine,
-    Table::ParkedAliases,
-    Table::Dead,
-    Table::DeadIds,
-    Table::Answers,
-    Table::AnswersByTime,
-    Table::Locks,
-    Table::QueueControls,
-];
 
 const QUEUE: QueueKey = QueueKey(1);
 const EXPIRES_AT: Timestamp = Timestamp(900_000);

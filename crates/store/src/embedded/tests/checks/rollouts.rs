@@ -10,13 +10,6 @@ use records::{
 use super::*;
 
 const ROLLOUT: Incarnation = Incarnation(2);
-pub(super) const TABLES_OF_ROLLOUTS: [Table; 5] = [
-    Table::Rollouts,
-    Table::RolloutStates,
-    Table::RolloutDevices,
-    Table::RolloutMembers,
-    Table::MembersByStatus,
-];
 
 fn rollout() -> Rollout {
     Rollout {

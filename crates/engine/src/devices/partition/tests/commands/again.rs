@@ -93,7 +93,7 @@ fn a_request_that_comes_again_is_answered_alike_and_keeps_no_second_payload() {
         let command = Box::new(NewCommand { payload: Arc::clone(&payload), ttl, ..plain() });
         let act = Repeatable::SendCommand(device(), command, Form { once, write });
         let (reply, mut answer) = Reply::new();
-        let ops = bench.rig.step(vec![Input::Repeatable { act, reply }]);
+        let ops = bench.rig.step(vec![DeviceInput::Repeatable { act, reply }]);
         kept_bytes.extend(ops.iter().filter_map(|op| match op {
             Op::PutAnswer(kept) => Some(kept.answer.len()),
             _ => None,
@@ -128,7 +128,7 @@ fn a_request_that_was_refused_for_now_may_come_again() {
         bench.rig.partition.settings = Arc::new(settings);
         let form = Form { once: Some(IdempotencyKey { key: records::AnswerKey(key), body: 9 }), write };
         let act = Repeatable::SendCommand(device(), Box::new(plain()), form);
-        bench.rig.ask(|reply| Input::Repeatable { act, reply }).expect("no other body").to_vec()
+        bench.rig.ask(|reply| DeviceInput::Repeatable { act, reply }).expect("no other body").to_vec()
     };
     assert_eq!(send(&mut bench, 1, Some(503)), b"refused");
     assert_eq!(send(&mut bench, 1, None), b"sent", "it was the server's own matter");

@@ -53,7 +53,7 @@ impl Bench {
 
     fn order(&mut self, order: PickOrder) -> PickOrderOutcome {
         let orders = vec![order];
-        let report = self.rig.ask(|reply| Input::PickOrders { orders, reply }).remove(0);
+        let report = self.rig.ask(|reply| DeviceInput::PickOrders { orders, reply }).remove(0);
         assert_eq!((report.task, report.number), (Incarnation(9), 4));
         report.outcome
     }
@@ -211,20 +211,24 @@ fn a_pick_whose_command_may_be_forgotten_is_given_none() {
 #[test]
 fn a_receiver_that_hangs_keeps_picks_from_being_given_and_not_from_ending() {
     const OUTCOMES_MAX: usize = 65_536;
+    const ORDERS: usize = 1_024;
     let mut bench = Bench::new();
     bench.connect(1);
     let given = bench.stands(bench.pick_order(OrderKind::Give, Some(queue())));
     bench.disconnect(1);
-    let orders = vec![bench.pick_order(OrderKind::Give, Some(queue())); OUTCOMES_MAX];
-    let reports = bench.rig.ask(|reply| Input::PickOrders { orders, reply });
-    assert!(reports.iter().all(|report| report.outcome == PickOrderOutcome::Away));
+    let orders = vec![bench.pick_order(OrderKind::Give, Some(queue())); ORDERS];
+    for _ in 0..OUTCOMES_MAX / ORDERS {
+        let orders = orders.clone();
+        let reports = bench.rig.ask(|reply| DeviceInput::PickOrders { orders, reply });
+        assert!(reports.iter().all(|report| report.outcome == PickOrderOutcome::Away));
+    }
     for what in [OrderKind::Give, OrderKind::Ensure] {
         let order = PickOrder { number: 5, ..bench.pick_order(what, Some(queue())) };
-        let report = bench.rig.ask(|reply| Input::PickOrders { orders: vec![order], reply }).remove(0);
+        let report = bench.rig.ask(|reply| DeviceInput::PickOrders { orders: vec![order], reply }).remove(0);
         assert_eq!(report.outcome, PickOrderOutcome::Busy, "{what:?}");
     }
     let order = PickOrder { number: 5, ..bench.pick_order(OrderKind::TakeBack, Some(queue())) };
-    let report = bench.rig.ask(|reply| Input::PickOrders { orders: vec![order], reply }).remove(0);
+    let report = bench.rig.ask(|reply| DeviceInput::PickOrders { orders: vec![order], reply }).remove(0);
     assert_eq!(report.outcome, PickOrderOutcome::TakenBack, "a pick ends whatever the room");
     bench.rig.pass(ANSWER_TIMEOUT);
     assert_eq!(bench.status(given.command).0, CommandStatus::Failed);

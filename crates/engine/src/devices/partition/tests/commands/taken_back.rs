@@ -20,12 +20,13 @@ fn what_ends_beside_a_command_that_is_taken_back_is_told() {
         what,
     };
     let give = vec![order(OrderKind::Give, None)];
-    let given = bench.rig.ask(|reply| Input::RolloutOrders { orders: give, reply }).remove(0).outcome;
+    let given = bench.rig.ask(|reply| DeviceInput::RolloutOrders { orders: give, reply }).remove(0).outcome;
     let OrderOutcome::Stands(given) = given else { panic!("{given:?}") };
     assert_eq!(given.status, CommandStatus::Scheduled, "it waits behind the first");
     bench.rig.stand_still(ACK_TIMEOUT);
     let take_back = vec![order(OrderKind::TakeBack, Some(given.id))];
-    let taken = bench.rig.ask(|reply| Input::RolloutOrders { orders: take_back, reply }).remove(0).outcome;
+    let taken =
+        bench.rig.ask(|reply| DeviceInput::RolloutOrders { orders: take_back, reply }).remove(0).outcome;
     assert_eq!(taken, OrderOutcome::TakenBack);
     assert_eq!(bench.status(first).0, CommandStatus::Failed);
     let told: Vec<_> = bench.outcomes().iter().map(|due| due.command.id).collect();

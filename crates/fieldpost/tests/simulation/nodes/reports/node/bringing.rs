@@ -3,7 +3,7 @@
 
 use base::Problem;
 use copies::gathered_reports::messages_of;
-use engine::devices::input::{GatheredInput, Input};
+use engine::devices::input::{DeviceInput, GatheredInput};
 use engine::gathering::Gathering;
 use engine::kernel::reply::Reply;
 use engine::streams::input::{AppendCall, AppendOutcome};
@@ -91,7 +91,7 @@ impl ReportsNode {
     fn take_gathered(&mut self, gathering: &Gathering, next: u64) -> bool {
         let (reply, done) = Reply::new();
         let input = GatheredInput::Taken { gather: gathering.gather, next, reply };
-        let is_told = self.tell_devices(Input::Gathered(input));
+        let is_told = self.tell_devices(DeviceInput::Gathered(input));
         if is_told {
             self.bringing.under_way = UnderWay::Taken { next, done };
         }

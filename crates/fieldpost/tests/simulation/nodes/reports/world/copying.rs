@@ -13,7 +13,7 @@ use crate::nodes::exchange::{NodeEnd, NodeHome};
 use crate::nodes::reports::{CENTRE, EDGE, centre_identity, copy_key};
 use crate::nodes::sim_node::CopyTask;
 
-/// The reports of the centre, as `copies::reports::ReportsThere` is them, but for HTTP.
+/// The reports of the centre, as `copies::reports::PeerReports` is them, but for HTTP.
 struct ReportsEnd(NodeEnd);
 
 impl StreamEnd for ReportsEnd {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use base::{Clock, DeviceId, Kind, Timestamp, Value, WayIn, hash};
-use engine::devices::input::{Addressed, Input};
+use engine::devices::input::{Addressed, DeviceInput};
 use engine::intake::{ReportId, SlicePart};
 use engine::{Outcome, Pending, Report, Said};
 
@@ -55,7 +55,7 @@ pub(super) fn poll_slice(pending: &mut Option<Pending>) -> Polled<Outcome> {
 }
 
 /// Reports as one partition takes them, and what becomes of them.
-pub(super) fn slice_of(reports: Vec<Report>) -> Option<(Input, Pending)> {
+pub(super) fn slice_of(reports: Vec<Report>) -> Option<(DeviceInput, Pending)> {
     let (pending, mut parts) = SlicePart::split(reports.len() as u32, 1);
     let part = parts.next()?;
     let addressed = |(index, report): (u32, Report)| {
@@ -63,7 +63,7 @@ pub(super) fn slice_of(reports: Vec<Report>) -> Option<(Input, Pending)> {
         Addressed { index, hash, report }
     };
     let reports = (0..).zip(reports).map(addressed).collect();
-    Some((Input::Reports { way: WayIn::Http, reports, part }, pending))
+    Some((DeviceInput::Reports { way: WayIn::Http, reports, part }, pending))
 }
 
 impl Reporter {

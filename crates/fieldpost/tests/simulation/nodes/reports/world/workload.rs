@@ -5,28 +5,24 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base::{PartitionId, Timestamp};
+use base::Timestamp;
 use engine::streams::CopyStatus;
-use store::StoreError;
 
 use super::World;
 use super::network::Network;
 use super::reporters::Reporter;
 use crate::harness::machine::Machine;
 use crate::harness::node::Node;
-use crate::harness::port::AnyPort;
-use crate::harness::process::Process;
 use crate::harness::schedule::Acts;
 use crate::harness::shrinking::Knob;
-use crate::harness::track::{AnyTrack, Past, Track};
 use crate::harness::violation::{Checked, Invariant};
-use crate::harness::workload::{Rest, Stored, Workload};
+use crate::harness::workload::{Rest, Workload};
 use crate::nodes::exchange::Exchange;
 use crate::nodes::plan::node_name;
 use crate::nodes::reports::counts::Counts;
 use crate::nodes::reports::node::ReportsNode;
 use crate::nodes::reports::plan::ReportsPlan;
-use crate::nodes::reports::{CENTRE, DEVICES, EDGE};
+use crate::nodes::reports::{CENTRE, EDGE};
 
 /// How long everybody has at the end, twice: the copy tries again within seconds.
 const SETTLE: Duration = Duration::from_secs(30);
@@ -74,7 +70,6 @@ impl Workload for World {
             is_quiet: false,
             rest_until: None,
             counts: Counts::default(),
-            nothing: Track::new((), false),
             plan,
         }
     }
@@ -99,40 +94,6 @@ impl Workload for World {
     fn counts(&self) -> Counts {
         self.counts
     }
-
-    fn partitions(&self) -> Vec<PartitionId> {
-        Vec::new()
-    }
-
-    fn port(&self, _: PartitionId) -> Option<&dyn AnyPort> {
-        None
-    }
-
-    fn port_mut(&mut self, _: PartitionId) -> Option<&mut dyn AnyPort> {
-        None
-    }
-
-    fn track(&mut self, _: PartitionId) -> &mut dyn AnyTrack {
-        &mut self.nothing
-    }
-
-    fn step_partition(&mut self, _: PartitionId, _: usize) -> Checked {
-        Ok(())
-    }
-
-    fn check_stored(&self, _: PartitionId, _: Stored, _: Past) -> Checked {
-        Ok(())
-    }
-
-    fn load(&mut self, _: &Process) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn loaded(&mut self, _: PartitionId, _: u64, _: bool) -> Checked {
-        Ok(())
-    }
-
-    fn bury(&mut self) {}
 
     /// First both nodes start; then they know the devices; and then there is the copy.
     fn begin(&mut self, part: u64) -> bool {
@@ -182,18 +143,10 @@ impl Workload for World {
         Ok(())
     }
 
-    fn told(&mut self) -> Checked {
-        Ok(())
-    }
-
     fn next_moment(&self) -> Option<Timestamp> {
         let nodes = self.nodes.iter().filter_map(Node::next_wakeup);
         let copy = self.copy.as_ref().and_then(|copy| copy.next_wakeup());
         nodes.chain(copy).chain(self.network.next_deadline()).min()
-    }
-
-    fn any_partition(&mut self) -> PartitionId {
-        DEVICES
     }
 
     fn become_quiet(&mut self) {

@@ -8,12 +8,12 @@ use records::{
     JobPurpose, NotificationState, OutcomeLane,
 };
 
-use super::rows::{RowCheck, Within, Wrong};
+use super::rows::{CheckedPartition, RowCheck, Wrong};
 use crate::codec::key::{self, Moment};
 use crate::table::Table;
 
 impl RowCheck<'_, '_> {
-    pub(super) fn pairs_and_deliveries(&mut self, within: &Within) {
+    pub(super) fn pairs_and_deliveries(&mut self, within: &CheckedPartition) {
         let bodies = self.pairs(within);
         self.deliveries(within);
         self.progress_and_attempts(within);
@@ -21,7 +21,7 @@ impl RowCheck<'_, '_> {
     }
 
     /// Answers where the bodies of what failed for good may be.
-    fn pairs(&mut self, within: &Within) -> HashSet<JobId> {
+    fn pairs(&mut self, within: &CheckedPartition) -> HashSet<JobId> {
         let mut bodies = HashSet::new();
         self.indexed(within.partition, |check, pair: &NotificationState| {
             within.is_there(pair.slot)?;
@@ -34,7 +34,12 @@ impl RowCheck<'_, '_> {
         bodies
     }
 
-    fn delivery_of(&self, within: &Within, pair: &NotificationState, id: EntityId) -> Result<(), Wrong> {
+    fn delivery_of(
+        &self,
+        within: &CheckedPartition,
+        pair: &NotificationState,
+        id: EntityId,
+    ) -> Result<(), Wrong> {
         if id.at < kept(within) {
             return Ok(());
         }
@@ -48,7 +53,7 @@ impl RowCheck<'_, '_> {
         }
     }
 
-    fn deliveries(&mut self, within: &Within) {
+    fn deliveries(&mut self, within: &CheckedPartition) {
         let partition = within.partition;
         self.indexed(partition, |check, delivery: &Delivery| {
             within.was_given(delivery.slot)?;
@@ -62,7 +67,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn progress_and_attempts(&mut self, within: &Within) {
+    fn progress_and_attempts(&mut self, within: &CheckedPartition) {
         let partition = within.partition;
         let needs_delivery = |check: &Self, moment: Moment| {
             if moment.at < kept(within) {
@@ -79,7 +84,7 @@ impl RowCheck<'_, '_> {
     }
 
     /// A job is for something; a body is that of a job, or of what failed for good.
-    fn jobs(&mut self, within: &Within, bodies: &HashSet<JobId>) {
+    fn jobs(&mut self, within: &CheckedPartition, bodies: &HashSet<JobId>) {
         let partition = within.partition;
         self.indexed(partition, |check, job: &JobHead| match JobPurpose::of(job.queue, job.alias) {
             Some(JobPurpose::Notification(slot, client)) => check.notification(within, slot, client),
@@ -93,7 +98,12 @@ impl RowCheck<'_, '_> {
     }
 
     /// A notification is that of a pair with something to tell.
-    fn notification(&self, within: &Within, slot: DeviceSlot, client: Incarnation) -> Result<(), Wrong> {
+    fn notification(
+        &self,
+        within: &CheckedPartition,
+        slot: DeviceSlot,
+        client: Incarnation,
+    ) -> Result<(), Wrong> {
         within.is_there(slot)?;
         let pair: Option<NotificationState> = self.record(within.partition, &key::pair(slot, client))?;
         match pair {
@@ -105,7 +115,12 @@ impl RowCheck<'_, '_> {
 
     /// An outcome is told to the receiver that its command names. It may outlive the command, which
     /// goes with its device, or with its age: then there is nothing to tell.
-    fn outcome(&self, within: &Within, lane: OutcomeLane, command: CommandKey) -> Result<(), Wrong> {
+    fn outcome(
+        &self,
+        within: &CheckedPartition,
+        lane: OutcomeLane,
+        command: CommandKey,
+    ) -> Result<(), Wrong> {
         if command.at > within.head.stamp.max(within.head.now) {
             return Err("its command was not given yet".to_owned());
         }
@@ -119,6 +134,6 @@ impl RowCheck<'_, '_> {
     }
 }
 
-fn kept(within: &Within) -> Timestamp {
+fn kept(within: &CheckedPartition) -> Timestamp {
     within.head.kept_from.deliveries
 }

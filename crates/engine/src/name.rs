@@ -1,4 +1,4 @@
-//! The name of a queue.
+//! The name of a queue. Streams, subscriptions and copies are named by the same rule.
 
 use base::limits::QUEUE_NAME_CHARS_MAX;
 use base::{PartitionId, Problem, hash};

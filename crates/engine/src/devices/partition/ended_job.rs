@@ -9,15 +9,15 @@ use records::{AliasKey, QueueKey};
 
 /// A job of which its worker did not say how it ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EndedJob {
-    pub(crate) line: QueueKey,
-    pub(crate) alias: Option<AliasKey>,
-    pub(crate) end: JobEnd,
+pub(super) struct EndedJob {
+    pub(super) line: QueueKey,
+    pub(super) alias: Option<AliasKey>,
+    pub(super) end: JobEnd,
 }
 
 /// How it ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum JobEnd {
+pub(super) enum JobEnd {
     /// Its lease ran out.
     Lapsed(Released),
     /// Its worker is gone with the process.
