@@ -1,7 +1,7 @@
 //! Requests to nodes: pooled connections, TLS, and bounds of time and size.
 //!
-//! The client crate is for applications. A copy needs what that does not show: which connection an
-//! answer came on, how long the system waits for the peer, and bodies that are never one value.
+//! The client crate is for applications. A copy needs what that does not show. It looks at the
+//! connection of an answer, bounds how long the system waits for the peer, and streams bodies.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
