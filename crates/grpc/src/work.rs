@@ -96,7 +96,7 @@ impl Stream for Answers {
                 if let Some(held) = held {
                     self.in_flight.give(held);
                 }
-                // The connection has room for it, or it would not be asked for.
+                // The connection takes it now, and may keep it until the worker has room.
                 if let Some(hand_over) = hand_over {
                     hand_over.done();
                 }

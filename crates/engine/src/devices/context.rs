@@ -112,14 +112,12 @@ impl DeviceContext {
 
     fn log_outcome_given_up(&self, given_up: &OutcomeGivenUp) {
         let Some(left_out) = self.outcomes_given_up.take(given_up.lane, Instant::now()) else { return };
-        let command = given_up.command.as_deref();
-        let slot = command.and_then(|command| command.cause.pick()?.slot.as_ref());
-        let receiver = command.and_then(|command| command.notify.as_deref());
+        let command = given_up.command.as_ref();
         tracing::warn!(
             command = command.map(|command| command.id.to_text(COMMAND_ID_PREFIX)),
             device = command.map(|command| command.device.as_str()),
-            campaign = slot.map(|(campaign, _)| &**campaign),
-            receiver = receiver.map(receiver_in_log),
+            campaign = command.and_then(|command| command.campaign.as_deref()),
+            receiver = command.and_then(|command| command.receiver.as_deref()).map(receiver_in_log),
             attempts = given_up.attempts,
             left_out,
             "the outcome of a command failed for good"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, PartitionId};
 use fleet::index::IndexChange;
-use records::{Command, DevicePlace, DeviceSlot, Wish};
+use records::{Command, DevicePlace, DeviceSlot, OutcomeReceiver, Wish};
 
 use super::input::Imported;
 use super::intake::SlicePart;
@@ -112,8 +112,29 @@ pub struct GivenUp {
 #[derive(Debug)]
 pub struct OutcomeGivenUp {
     /// `None` if it is kept no more.
-    pub(crate) command: Option<Arc<Command>>,
+    pub(crate) command: Option<CommandInLog>,
     pub(crate) lane: OutcomeLane,
     /// `None` if the sender of the last one is gone.
     pub(crate) attempts: Option<u32>,
+}
+
+/// What the log says of a command. Its payload is left out: very many may be given up in one step.
+#[derive(Debug)]
+pub(crate) struct CommandInLog {
+    pub(crate) id: EntityId,
+    pub(crate) device: DeviceId,
+    pub(crate) campaign: Option<Box<str>>,
+    pub(crate) receiver: Option<Box<OutcomeReceiver>>,
+}
+
+impl CommandInLog {
+    pub(crate) fn of(command: &Command) -> Self {
+        let slot = command.cause.pick().and_then(|pick| pick.slot.as_ref());
+        Self {
+            id: command.id,
+            device: command.device.clone(),
+            campaign: slot.map(|(campaign, _)| campaign.clone()),
+            receiver: command.notify.clone(),
+        }
+    }
 }

@@ -96,7 +96,8 @@ impl<B: Body<Data = Bytes, Error = Status> + Unpin> Body for SendingJobs<B> {
                 Ok(data) => data,
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             };
-            (this.rest, this.held) = (data, Some(this.jobs.take().into()));
+            let held = this.jobs.take();
+            (this.rest, this.held) = (data, (!held.is_empty()).then(|| held.into()));
         }
         let bytes = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
         this.jobs.0.pieces.fetch_add(1, Ordering::AcqRel);

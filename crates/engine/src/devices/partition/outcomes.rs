@@ -12,7 +12,7 @@ use store::StoreError;
 
 use super::ended_job::JobEnd;
 use super::{DevicePartition, DeviceStep};
-use crate::devices::effect::{DeviceEffect, OutcomeGivenUp};
+use crate::devices::effect::{CommandInLog, DeviceEffect, OutcomeGivenUp};
 use crate::outcomes::{OutcomeDue, OutcomeLane, SendResult};
 use crate::retry_delay::delay_after;
 
@@ -232,6 +232,7 @@ impl DevicePartition {
     ) {
         // The line is written even if the store cannot be read: it says less then.
         let command = self.stored_command(key, step).ok().flatten();
+        let command = command.as_deref().map(CommandInLog::of);
         step.emit(DeviceEffect::OutcomeGivenUp(Box::new(OutcomeGivenUp { command, lane, attempts })));
     }
 }

@@ -331,9 +331,7 @@ impl Rig {
 
     /// Leases the only notification that is due.
     pub(super) fn lease_one(&mut self) -> AttemptDue {
-        let mut due = self.lease_all();
-        assert_eq!(due.len(), 1, "{due:?}");
-        due.remove(0)
+        <[AttemptDue; 1]>::try_from(self.lease_all()).map(|[due]| due).expect("one is due")
     }
 
     /// Leases the only notification that is due: the next attempt of that one.
