@@ -65,12 +65,13 @@ impl Jobs {
     /// first.
     fn plan_all(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
         let scheduled = self.plan_scheduled(now, READ_AHEAD, excess);
-        let mut planned = match excess - scheduled.len() {
-            0 => Vec::new(),
+        let (mut planned, unled) = match excess - scheduled.len() {
+            0 => (Vec::new(), 0),
             rest => self.plan_lines(now, rest),
         };
         planned.extend(scheduled);
-        self.eviction.found(planned.len(), excess, self.table.waiting());
+        // Those whose group waits to be read can leave as soon as it is.
+        self.eviction.found(planned.len(), excess, self.table.waiting() - unled);
         planned
     }
 
@@ -111,9 +112,10 @@ impl Jobs {
         gone.into_iter().map(|((_, id), _)| (id, Parking::Time)).collect()
     }
 
-    /// Pulls the horizons of lines in, so that few stay of each.
-    fn plan_lines(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
-        let lines = self.lines_that_may_leave(now);
+    /// Pulls the horizons of lines in, so that few stay of each. Also how many jobs could leave if
+    /// the head of their group were read.
+    fn plan_lines(&mut self, now: Timestamp, excess: usize) -> (Vec<(JobId, Parking)>, usize) {
+        let (lines, unled) = self.lines_that_may_leave(now);
         let groups = lines.keys().filter(|(_, group)| group.is_some()).count();
         let (front, front_of_group) = self.limit.share_fronts(lines.len() - groups, groups);
         let (mut planned, mut heads) = (Vec::new(), Vec::new());
@@ -142,22 +144,27 @@ impl Jobs {
         }
         // The last of the list leaves first.
         heads.append(&mut planned);
-        heads
+        (heads, unled)
     }
 
-    fn lines_that_may_leave(&self, now: Timestamp) -> Lines {
-        let mut lines = Lines::new();
+    fn lines_that_may_leave(&self, now: Timestamp) -> (Lines, usize) {
+        let (mut lines, mut unled) = (Lines::new(), 0);
         for (job, entry) in self.table.iter() {
             let line = match entry.place {
                 Place::Ready => None,
                 Place::Behind => self.table.group(job),
                 Place::Nowhere | Place::Timed => continue,
             };
-            if self.can_wait_in_line(job) && self.table.can_be_parked(job) && !self.expires_soon(job, now) {
+            if !self.table.can_be_parked(job) || self.expires_soon(job, now) {
+                continue;
+            }
+            if self.can_wait_in_line(job) {
                 lines.entry((entry.queue, line)).or_default().push((entry.order(), entry.id));
+            } else {
+                unled += 1;
             }
         }
-        lines
+        (lines, unled)
     }
 
     /// Whether a job whose time has come may leave memory, as far as its group goes: what is parked

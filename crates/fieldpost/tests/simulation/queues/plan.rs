@@ -71,7 +71,13 @@ const CROWDED_QUEUES: u64 = 4;
 const CROWDED_NAMES: u64 = 40;
 const CROWDED_BACKLOG: u64 = 150;
 const CROWDED_RESIDENT: u64 = 16;
-/// What publishers publish.
+/// The same of runs with thousands of groups. Few jobs come later or again: rest would be long in
+/// coming.
+const MANY_QUEUES: u64 = 40;
+const MANY_NAMES: u64 = 80;
+const MANY_RESIDENT: u64 = 64;
+const MANY_MIX: JobMix = JobMix { call_max: 60, alias_in: 60, group_in: 1, recurs_in: 400, later_in: 100 };
+/// What publishers publish in all other runs.
 const USUAL_MIX: JobMix = JobMix { call_max: 6, alias_in: 3, group_in: 3, recurs_in: 12, later_in: 5 };
 /// Jobs that may be resident: more than there ever are.
 pub(super) const ENOUGH_RESIDENT: u64 = 10_000;
@@ -104,6 +110,15 @@ impl Plan {
         (queues.queues, queues.names, queues.backlog) = (CROWDED_QUEUES, CROWDED_NAMES, CROWDED_BACKLOG);
         (queues.weights.publish, queues.weights.consume) = (240, 120);
         queues.are_limits_low = true;
+        plan
+    }
+
+    /// The same with thousands of groups, in many queues.
+    pub(crate) fn with_many_groups(seed: u64) -> Self {
+        let mut plan = Self::crowded(seed).with_resident(MANY_RESIDENT);
+        let queues = &mut plan.workload;
+        (queues.queues, queues.names, queues.mix) = (MANY_QUEUES, MANY_NAMES, MANY_MIX);
+        queues.weights.publish = 480;
         plan
     }
 
@@ -164,7 +179,13 @@ impl QueuesPlan {
         if !self.are_limits_low {
             return usual;
         }
-        StepLimits { bytes: 128 << 10, advanced: 64, read_at_once: 32, dead_read: 64, swept: 64, ..usual }
+        let low = StepLimits { dead_read: 64, swept: 64, ..usual };
+        if self.names >= MANY_NAMES {
+            // Leases of very many groups may end in one moment. In the model they do so in one
+            // step, before anything is leased.
+            return low;
+        }
+        StepLimits { bytes: 128 << 10, advanced: 64, read_at_once: 32, ..low }
     }
 
     /// Whether memory is too small for the jobs.

@@ -7,7 +7,10 @@ use crate::harness::seeds::{Found, Runs};
 
 const RUNS: Runs<World> = Runs { test: "many_lives_of_queues", in_ci: 0..240, plan: Plan::of };
 /// Runs with a crowd.
-const CROWDED: Runs<World> = Runs { test: "crowds_of_groups", in_ci: 10_000..10_060, plan: Plan::crowded };
+const CROWDED: Runs<World> = Runs { test: "crowds_of_groups", in_ci: 10_000..10_050, plan: Plan::crowded };
+/// And with thousands of groups.
+const MANY_GROUPS: Runs<World> =
+    Runs { test: "thousands_of_groups", in_ci: 20_000..20_002, plan: Plan::with_many_groups };
 
 const FOUND_BUGS: &[Found] = &[
     Found {
@@ -51,6 +54,13 @@ fn many_lives_of_queues_keep_every_promise() {
 fn crowds_of_groups_in_little_memory_keep_every_promise() {
     CROWDED.check(|(_, seen), runs| {
         seen.parked > 20 * runs && seen.leased > 50 * runs && seen.steps_at_a_limit > 10 * runs
+    });
+}
+
+#[test]
+fn thousands_of_groups_in_little_memory_keep_every_promise() {
+    MANY_GROUPS.check(|(_, seen), runs| {
+        seen.published > 1_500 * runs && seen.leased > 1_000 * runs && seen.steps_at_a_limit > 100 * runs
     });
 }
 

@@ -33,7 +33,7 @@ use crate::queues::model::expected::Expected;
 use crate::queues::plan::QueuesPlan;
 use calls::{Answer, Call, Then, Waiting};
 use consumers::{Holding, Several};
-use limits::LatestStep;
+use limits::LatestSteps;
 use publishers::Publishing;
 use rest::Phase;
 use server::Server;
@@ -64,7 +64,7 @@ pub(crate) struct World {
     /// Consumers that were helped once to what was parked.
     nudged: BTreeSet<CallId>,
     /// What the latest step of each partition did.
-    latest: BTreeMap<PartitionId, LatestStep>,
+    latest: BTreeMap<PartitionId, LatestSteps>,
     /// Texts of reservations, and what each stands for.
     texts: BTreeMap<String, (LeaseRef, Source)>,
     /// Jobs that somebody was told of, newest last.

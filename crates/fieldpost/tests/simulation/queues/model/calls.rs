@@ -56,10 +56,10 @@ impl Partition {
         let queue = self.queue(name);
         let places: Vec<usize> = match queue.settings.order {
             QueueOrder::Lifo if is_parking => queue.ready().collect(),
-            QueueOrder::Lifo | QueueOrder::Fifo => queue.sure_first().into_iter().collect(),
+            QueueOrder::Lifo | QueueOrder::Fifo => queue.sure_first(now).into_iter().collect(),
         };
-        let first = queue.sure_first().filter(|_| queue.settings.order == QueueOrder::Fifo);
-        let may_be = (0..queue.jobs.len()).filter(|place| queue.may_go_before(*place, first));
+        let first = queue.sure_first(now).filter(|_| queue.settings.order == QueueOrder::Fifo);
+        let may_be = (0..queue.jobs.len()).filter(|place| queue.may_go_before(*place, first, now));
         let places = places.into_iter().chain(may_be).collect::<Vec<_>>();
         places.into_iter().map(|place| shown(&queue.jobs[place], now, wall)).collect()
     }

@@ -39,7 +39,7 @@ impl Partition {
     ) -> Checked<Vec<ShownLease>> {
         let mut leased = Vec::new();
         while leased.len() < asked.max {
-            let Some(place) = self.next_for(name, asked, evidence) else { break };
+            let Some(place) = self.next_for(name, asked, evidence)? else { break };
             let job = self.queue(name).jobs[place].clone();
             if !evidence.takes_lease(job.id) {
                 let detail = format!(
@@ -58,12 +58,17 @@ impl Partition {
     }
 
     /// The job that whoever asks so gets.
-    fn next_for(&mut self, name: &QueueName, asked: &Asked, evidence: &Evidence) -> Option<usize> {
-        if self.is_parking {
-            self.next_that_was_read(name, asked, evidence)
-        } else {
-            self.next_to_lease(name)
+    fn next_for(
+        &mut self,
+        name: &QueueName,
+        asked: &Asked,
+        evidence: &mut Evidence,
+    ) -> Checked<Option<usize>> {
+        if !self.is_parking {
+            return Ok(self.next_to_lease(name));
         }
+        self.advance_to_next_lease(name, evidence)?;
+        Ok(self.next_that_was_read(name, asked, evidence))
     }
 
     /// Where jobs are parked, the first may have to be read yet, and nobody is leased another
@@ -72,11 +77,11 @@ impl Partition {
     fn next_that_was_read(&mut self, name: &QueueName, asked: &Asked, evidence: &Evidence) -> Option<usize> {
         let now = self.now;
         let queue = self.queue(name);
-        let first = queue.sure_first();
+        let first = queue.sure_first(now);
         let may_go = |place: &usize| match queue.settings.order {
-            QueueOrder::Fifo => first == Some(*place) || queue.may_go_before(*place, first),
+            QueueOrder::Fifo => first == Some(*place) || queue.may_go_before(*place, first, now),
             QueueOrder::Lifo => {
-                queue.ready().any(|ready| ready == *place) || queue.may_go_before(*place, None)
+                queue.ready().any(|ready| ready == *place) || queue.may_go_before(*place, None, now)
             }
         };
         let found = evidence
@@ -152,7 +157,7 @@ impl Partition {
             if step.gone.contains(&call) {
                 continue;
             }
-            let next = self.next_for(name, &asked, evidence);
+            let next = self.next_for(name, &asked, evidence)?;
             let id = next.map(|place| self.queue(name).jobs[place].id);
             // Somebody who waits for several queues may have been told, and decides first.
             let waits_for_others =

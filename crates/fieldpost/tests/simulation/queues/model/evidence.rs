@@ -24,12 +24,15 @@ pub(crate) struct Evidence {
     until: BTreeMap<u64, Timestamp>,
     dead: VecDeque<DeadJob>,
     dead_gone: BTreeSet<JobId>,
-    /// Jobs that are gone.
-    gone: BTreeSet<JobId>,
-    /// Jobs that a consumer had, or nobody, and that nobody has now, if they are there.
-    let_go: BTreeSet<JobId>,
-    /// The latest runs of recurring jobs.
-    runs: BTreeMap<JobId, u64>,
+    /// Jobs that are gone, and the change by which each went.
+    gone: BTreeMap<JobId, usize>,
+    /// Jobs that a consumer had, or nobody, and that nobody had afterwards, if they are there: the
+    /// change that was the first to say so.
+    let_go: BTreeMap<JobId, usize>,
+    /// The change that made a lease.
+    leased_at: BTreeMap<u64, usize>,
+    /// The runs of recurring jobs, and the change that was the first to show each.
+    runs: BTreeMap<(JobId, u64), usize>,
     /// Jobs that were parked.
     pub(crate) parked: u64,
 }
@@ -37,7 +40,7 @@ pub(crate) struct Evidence {
 impl Evidence {
     pub(crate) fn of(batch: Option<Batch>) -> Self {
         let mut evidence = Self::default();
-        for op in batch.into_iter().flat_map(|batch| batch.ops) {
+        for (place, op) in batch.into_iter().flat_map(|batch| batch.ops).enumerate() {
             match op {
                 Op::PutJobBody(id, body) => {
                     if let Some(number) = number_in(&body) {
@@ -45,49 +48,63 @@ impl Evidence {
                     }
                 }
                 Op::PutJob(head) => {
-                    evidence.saw_run(&head);
+                    evidence.saw_run(&head, place);
                     if head.state == JobState::Waiting {
-                        evidence.let_go.insert(head.id);
+                        evidence.saw_let_go(head.id, place);
                     }
                     if let JobState::Reserved { lease, .. } = head.state {
                         evidence.leases.insert(lease, head.id);
                         evidence.until.entry(lease).or_insert(head.visible_at);
+                        evidence.leased_at.entry(lease).or_insert(place);
                     }
                 }
                 Op::PutDead(dead) => evidence.dead.push_back(*dead),
                 Op::DeleteDead(_, _, id) => drop(evidence.dead_gone.insert(id)),
                 Op::ParkJob(parked) => {
-                    evidence.saw_run(&parked.head);
-                    evidence.let_go.insert(parked.head.id);
+                    evidence.saw_run(&parked.head, place);
+                    evidence.saw_let_go(parked.head.id, place);
                     evidence.parked += 1;
                 }
                 Op::DeleteJob(id) => {
-                    evidence.gone.insert(id);
-                    evidence.let_go.insert(id);
+                    evidence.gone.insert(id, place);
+                    evidence.saw_let_go(id, place);
                 }
-                Op::DeleteJobHead(id) => drop(evidence.let_go.insert(id)),
+                Op::DeleteJobHead(id) => evidence.saw_let_go(id, place),
                 _ => {}
             }
         }
         evidence
     }
 
-    fn saw_run(&mut self, head: &JobHead) {
+    fn saw_let_go(&mut self, job: JobId, place: usize) {
+        self.let_go.entry(job).or_insert(place);
+    }
+
+    fn saw_run(&mut self, head: &JobHead, place: usize) {
         if let Some(recurrence) = head.terms.recurrence {
-            self.runs.insert(head.id, recurrence.run);
+            self.runs.entry((head.id, recurrence.run)).or_insert(place);
         }
     }
 
-    /// Whether a job that waited, or its run, is over.
-    pub(super) fn has_left(&self, job: &Job) -> bool {
-        let latest = self.runs.get(&job.id);
-        let is_over = |again: &Again| latest.is_some_and(|latest| *latest > again.run);
-        self.gone.contains(&job.id) || job.again.as_ref().is_some_and(is_over)
+    /// Whether a job that waited, or its run, was over before a change.
+    pub(super) fn has_left(&self, job: &Job, before: usize) -> bool {
+        let is_before = |place: &usize| *place < before;
+        let is_over = |again: &Again| {
+            let mut later = self.runs.range((job.id, again.run + 1)..=(job.id, u64::MAX));
+            later.any(|(_, place)| is_before(place))
+        };
+        self.gone.get(&job.id).is_some_and(is_before) || job.again.as_ref().is_some_and(is_over)
     }
 
-    /// Whether a job may have been taken from whoever had it.
-    pub(super) fn lets_go(&self, job: &Job) -> bool {
-        self.let_go.contains(&job.id)
+    /// Whether a job may have been taken from whoever had it, before a change.
+    pub(super) fn lets_go(&self, job: &Job, before: usize) -> bool {
+        self.let_go.get(&job.id).is_some_and(|place| *place < before)
+    }
+
+    /// The change that made the next lease of these jobs that the model does not know yet to whom.
+    pub(super) fn next_lease_at(&self, is_meant: impl Fn(JobId) -> bool) -> Option<usize> {
+        let next = self.leases.iter().find(|(_, job)| **job != TAKEN && is_meant(**job));
+        next.and_then(|(number, _)| self.leased_at.get(number)).copied()
     }
 
     /// Leases up to this one were made before.

@@ -40,7 +40,8 @@ pub(crate) enum Stands {
     /// Its time has come.
     Due,
     /// Its time had come by the wall clock, which has gone back since. It stays due, unless it was
-    /// resident at a start, or was to be read: which of these it was, the model does not know.
+    /// resident at a start, or was to be read: which of these it was, the model does not know. Or
+    /// its time has come in a step that did not get to the end of what was due.
     MayBeDue,
     /// Its time had come, and it had expired when a consumer would have got it; that is noticed
     /// soon.

@@ -62,8 +62,8 @@ impl Queue {
     }
 
     /// As [`Queue::first`], of the jobs that are surely the first of their group.
-    pub(crate) fn sure_first(&self) -> Option<usize> {
-        self.first_of(self.ready().filter(|place| !self.may_be_behind(*place)))
+    pub(crate) fn sure_first(&self, now: Timestamp) -> Option<usize> {
+        self.first_of(self.ready().filter(|place| !self.may_be_behind(*place, now)))
     }
 
     fn first_of(&self, places: impl Iterator<Item = usize>) -> Option<usize> {
@@ -81,20 +81,21 @@ impl Queue {
 
     /// Whether a job may go before the first that surely can, though it is not sure that it can:
     /// it may not be due, or may be behind another.
-    pub(crate) fn may_go_before(&self, place: usize, first: Option<usize>) -> bool {
+    pub(crate) fn may_go_before(&self, place: usize, first: Option<usize>, now: Timestamp) -> bool {
         let job = &self.jobs[place];
         let is_before = first.is_none_or(|first| job.order() < self.jobs[first].order());
-        let is_unsure = job.stands == Stands::MayBeDue || (job.is_due() && self.may_be_behind(place));
+        let is_unsure = job.stands == Stands::MayBeDue || (job.is_due() && self.may_be_behind(place, now));
         is_unsure && is_before && self.is_its_turn(place)
     }
 
-    /// Whether another of its group may be due, and goes first then. That one may stand further
-    /// back in the queue: others come before both.
-    fn may_be_behind(&self, place: usize) -> bool {
+    /// Whether another of its group may be due, or may have expired unnoticed, and goes first then.
+    /// That one may stand further back in the queue: others come before both.
+    fn may_be_behind(&self, place: usize, now: Timestamp) -> bool {
         let job = &self.jobs[place];
         let goes_first = |other: &Job| {
             let is_before = other.order_in_group() < job.order_in_group();
-            other.group == job.group && other.stands == Stands::MayBeDue && is_before
+            let may_be_there = other.stands == Stands::MayBeDue || other.has_expired_waiting(now);
+            other.group == job.group && may_be_there && is_before
         };
         job.group.is_some() && !job.is_started() && self.jobs.iter().any(goes_first)
     }
@@ -214,8 +215,9 @@ mod tests {
         ];
         let mut queue = Queue { jobs, ..Queue::default() };
         let may_go = |queue: &Queue| {
-            let first = queue.sure_first();
-            let may_go = (0..3).filter(|place| first == Some(*place) || queue.may_go_before(*place, first));
+            let first = queue.sure_first(Timestamp(50));
+            let may_go = (0..3)
+                .filter(|place| first == Some(*place) || queue.may_go_before(*place, first, Timestamp(50)));
             may_go.collect::<Vec<usize>>()
         };
         assert_eq!(may_go(&queue), [1, 2]);
@@ -226,5 +228,8 @@ mod tests {
         queue.jobs[0].stands = Stands::MayBeDue;
         queue.jobs[1].attempt = 1;
         assert_eq!(may_go(&queue), [1], "nobody goes before one that has started");
+        queue.jobs[1].attempt = 0;
+        (queue.jobs[0].stands, queue.jobs[0].expires_at) = (Stands::Scheduled, Some(Timestamp(50)));
+        assert_eq!(may_go(&queue), [1, 2], "one that has expired may not be gone yet");
     }
 }

@@ -33,9 +33,10 @@ pub(super) struct StepDone {
     pub(super) more: bool,
 }
 
-/// What is known of the latest step of a partition.
+/// What is known of the latest steps of a partition.
 #[derive(Clone, Copy, Default)]
-pub(super) struct LatestStep {
+pub(super) struct LatestSteps {
+    /// Changes that may have brought a job into memory, since all was done that was due.
     brought: usize,
     /// The life in which a step came to the end of what was due.
     rested_in: Option<(u64, Option<u32>)>,
@@ -70,13 +71,13 @@ impl World {
     }
 
     /// At rest so many jobs are in memory as the model says. While steps follow one another, there
-    /// are those besides that the latest two brought: what one brings leaves with the next.
+    /// are those besides that these brought: they leave when the heads of their groups are read.
     fn check_resident(&mut self, partition: PartitionId, done: &StepDone) -> Checked {
         let model = &self.model[index_of(partition)].present;
         let at_rest = model.resident_most(self.plan.resident_max as usize);
         let latest = self.latest.entry(partition).or_default();
-        let before = std::mem::replace(&mut latest.brought, done.brought);
-        let most = if done.more { at_rest + done.brought + before } else { at_rest };
+        latest.brought = if done.more { latest.brought + done.brought } else { 0 };
+        let most = at_rest + latest.brought;
         // What is loaded is what there was when the life before ended, and what workers had then.
         let has_rested = !done.more || latest.rested_in == Some(done.life);
         if !done.more {
