@@ -41,7 +41,7 @@ impl AnswerMemory {
 
     /// Whether a sender could be refused a large answer now.
     pub(crate) fn is_scarce(&self, sender: &SenderKey) -> bool {
-        self.memory.try_take(sender, LARGE_ANSWER_BYTES).is_none()
+        !self.memory.has(sender, LARGE_ANSWER_BYTES)
     }
 
     /// An answer that can be asked for again.

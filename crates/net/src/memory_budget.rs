@@ -142,6 +142,12 @@ impl MemoryPart {
         Some(self.reserved(self.pool.try_take(sender, units(bytes.min(self.sender_bytes)))?))
     }
 
+    /// Whether so much is there for a sender; a share at most. It takes none of it.
+    #[must_use]
+    pub fn has(&self, sender: &SenderKey, bytes: usize) -> bool {
+        self.pool.has(sender, units(bytes.min(self.sender_bytes)))
+    }
+
     /// As much of these bytes as is there, for what is in memory already.
     #[must_use]
     pub fn take_available(&self, sender: &SenderKey, bytes: usize) -> Reservation {

@@ -208,6 +208,12 @@ impl Pool {
         Some((taken, self.from(&own)))
     }
 
+    /// Whether so many are there for this sender. It takes none of them, so another may be quicker.
+    #[must_use]
+    pub fn has(&self, sender: &SenderKey, permits: u32) -> bool {
+        self.shares.of(sender).free().min(self.all.free()) >= permits as usize
+    }
+
     /// As many of these as are there.
     pub fn take_available(&self, sender: &SenderKey, permits: u32) -> Taken {
         let own = self.shares.of(sender);
@@ -289,6 +295,8 @@ mod tests {
         assert_eq!(given, [true, true, false, true]);
         assert!(take(other).is_none(), "there are three");
         taken.truncate(1);
+        let has = |permits| pool.has(&SenderKey::of_address(one.parse().expect("an address")), permits);
+        assert_eq!([has(1), has(2), has(1)], [true, false, true], "to look takes nothing");
         assert!(take(same).is_some());
         taken.clear();
         assert_eq!(pool.free(), 3);
