@@ -6,6 +6,7 @@
 //! speaks on whatever stream it is given, until the stream ends or the server stops.
 
 mod answer_memory;
+mod answers_in_flight;
 mod asked;
 mod callers;
 mod calls;

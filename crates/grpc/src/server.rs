@@ -29,7 +29,6 @@ use tonic_health::pb::health_server::HealthServer;
 use tower_service::Service as _;
 use tracing::debug;
 
-use crate::MESSAGE_BYTES_MAX;
 use crate::callers::Peer;
 use crate::calls::{Answering, Call, Method, Service, WatchPlace};
 use crate::commands::CommandsService;
@@ -54,7 +53,7 @@ use crate::store_reads::StoreReads;
 use crate::streams::StreamsService;
 use crate::tasks::TasksService;
 use crate::watches::Watches;
-use crate::work;
+use crate::{MESSAGE_BYTES_MAX, answers_in_flight};
 
 /// Calls of one connection that may be under way at a time.
 const CALLS_MAX: u32 = 256;
@@ -214,12 +213,12 @@ impl Grpc {
         let body = connection.places.guard(body, method.sends(), sender);
         let request = Request::from_parts(parts, Body::new(body));
         let Ok(response) = match method.service {
-            Service::Jobs => self.jobs.call(request).await.map(work::counted),
+            Service::Jobs => self.jobs.call(request).await.map(answers_in_flight::counted),
             Service::Reports => self.reports.call(request).await,
             Service::Commands => self.commands.call(request).await,
             Service::Rollouts => self.rollouts.call(request).await,
             Service::Tasks => self.tasks.call(request).await,
-            Service::Streams => self.streams.call(request).await,
+            Service::Streams => self.streams.call(request).await.map(answers_in_flight::counted),
             Service::Coordination => self.coordination.call(request).await,
             Service::Health if method.streams => return self.watch_health(call, request, &connection).await,
             Service::Health => return self.check_health(call, request, &connection).await,

@@ -83,7 +83,7 @@ impl StoreReads {
     }
 
     /// [`StoreReads::run`], once there is a place and memory for what is read. Only for callers
-    /// that have a limit elsewhere, and hold no page.
+    /// that have a limit elsewhere, and hold no page but one that its connection sends.
     ///
     /// # Errors
     /// What the read says.
@@ -96,6 +96,11 @@ impl StoreReads {
         let memory = self.memory.take(sender, bytes_max.min(PAGE_HELD_BYTES_MAX)).await;
         let memory = memory.counted_by(&self.page_held_bytes);
         Ok((self.run_when_free(sender, read).await?, memory))
+    }
+
+    /// Whether others wait for the memory that pages of this sender take.
+    pub(crate) fn is_memory_wanted(&self, sender: &SenderKey) -> bool {
+        self.memory.is_wanted(sender)
     }
 
     /// Reads a page that takes at most so many bytes while it is made, with memory for it. The

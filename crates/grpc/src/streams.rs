@@ -19,6 +19,7 @@ use net::metrics::Counted;
 use net::shares::{Pool, SenderKey};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::answers_in_flight::AnswersInFlight;
 use crate::callers::{caller, caller_sender_and_message};
 use crate::metrics::Metrics;
 use crate::proto::{self, streams_server};
@@ -66,6 +67,7 @@ impl StreamsService {
         let counted = Counted::new(&self.metrics.stream_readers);
         let stream = StreamName::new(&request.namespace, &request.stream)?;
         let (query, hold) = self.place(sender, &stream, request).await?;
+        let (reads, of_reads) = (self.reads.clone(), sender.clone());
         let reader = StreamPager {
             streams: self.streams.clone(),
             stream,
@@ -75,7 +77,7 @@ impl StreamsService {
             reads: self.reads.clone(),
             stop: self.stop.clone(),
             is_at_end: false,
-            held: None,
+            in_flight: AnswersInFlight::new(move || reads.is_memory_wanted(&of_reads)),
             _place: (place, counted, hold),
         };
         Ok(reader)
@@ -125,7 +127,11 @@ impl streams_server::Streams for StreamsService {
             subscription::may_subscribe(&caller, &request.namespace).map_err(|problem| status(&problem))?;
         }
         let reader = self.reader(&sender, &request).await.map_err(|problem| status(&problem))?;
-        Ok(Response::new(Box::pin(reader.into_stream())))
+        let in_flight = reader.in_flight.clone();
+        let pages: Self::ReadStream = Box::pin(reader.into_stream());
+        let mut response = Response::new(pages);
+        response.extensions_mut().insert(in_flight);
+        Ok(response)
     }
 
     async fn commit(

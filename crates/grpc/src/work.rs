@@ -8,7 +8,6 @@
 mod opened;
 mod room;
 mod said;
-mod sending;
 mod stream;
 
 use std::pin::Pin;
@@ -24,13 +23,11 @@ use tokio::sync::mpsc;
 use tonic::{Response, Status, Streaming};
 
 use crate::answer_memory::AnswerMemory;
+use crate::answers_in_flight::AnswersInFlight;
 use crate::metrics::Metrics;
 use crate::proto::{WorkRequest, WorkResponse};
 use crate::stopping::Stop;
 use room::JobRoom;
-use sending::JobsInFlight;
-
-pub(crate) use sending::counted;
 
 /// Answers that are made ahead of being sent.
 const ANSWERS_AHEAD: usize = 2;
@@ -48,10 +45,9 @@ struct Answer {
 }
 
 /// The answers of a stream, which ends when these are dropped.
-#[derive(Debug)]
 pub(crate) struct Answers {
     made: mpsc::Receiver<Result<Answer, Status>>,
-    in_flight: JobsInFlight,
+    in_flight: AnswersInFlight,
     metrics: Metrics,
 }
 
@@ -72,11 +68,12 @@ pub(crate) fn begin(
         let _counted = counted;
         stream::drive(queues, &caller, room, requests, answers, stop, of_stream).await;
     });
-    Answers { made, in_flight: JobsInFlight::new(memory, sender), metrics: metrics.clone() }
+    let in_flight = AnswersInFlight::new(move || memory.is_scarce(&sender));
+    Answers { made, in_flight, metrics: metrics.clone() }
 }
 
 impl Answers {
-    /// The response that they make up; [`counted`] is for it.
+    /// The response that they make up; [`crate::answers_in_flight::counted`] is for it.
     pub(crate) fn into_response(self) -> Response<WorkAnswers> {
         let in_flight = self.in_flight.clone();
         let answers: WorkAnswers = Box::pin(self);

@@ -148,6 +148,12 @@ impl MemoryPart {
         self.pool.has(sender, units(bytes.min(self.sender_bytes)))
     }
 
+    /// Whether others wait for what a sender takes.
+    #[must_use]
+    pub fn is_wanted(&self, sender: &SenderKey) -> bool {
+        self.pool.is_wanted(sender)
+    }
+
     /// As much of these bytes as is there, for what is in memory already.
     #[must_use]
     pub fn take_available(&self, sender: &SenderKey, bytes: usize) -> Reservation {
@@ -268,6 +274,7 @@ mod tests {
         assert!(!held.taken_from().is_wanted());
         let mut waiting = pin!(budget.take(&own, 1));
         assert!(waiting.as_mut().now_or_never().is_none() && held.taken_from().is_wanted());
+        assert!(budget.is_wanted(&own) && !budget.is_wanted(&token("b")));
         let other = budget.try_take(&token("b"), usize::MAX).expect("another's share");
         assert!(budget.take(&token("c"), 1).now_or_never().is_none(), "there is no more of it");
         assert_eq!(budget.take_available(&token("c"), 1).bytes(), 0);

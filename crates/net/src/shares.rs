@@ -214,6 +214,12 @@ impl Pool {
         self.shares.of(sender).free().min(self.all.free()) >= permits as usize
     }
 
+    /// Whether others wait for what this sender takes: for its share, or for what all have.
+    #[must_use]
+    pub fn is_wanted(&self, sender: &SenderKey) -> bool {
+        self.from(&self.shares.of(sender)).is_wanted()
+    }
+
     /// As many of these as are there.
     pub fn take_available(&self, sender: &SenderKey, permits: u32) -> Taken {
         let own = self.shares.of(sender);

@@ -11,6 +11,7 @@ use net::metrics::Counted;
 use net::shares::{SenderKey, Taken};
 use tonic::Status;
 
+use crate::answers_in_flight::AnswersInFlight;
 use crate::proto::stream_message::Payload;
 use crate::proto::{ReadRequest, ReadResponse, StreamMessage};
 use crate::status::status;
@@ -37,9 +38,8 @@ pub(super) struct StreamPager {
     pub(super) reads: StoreReads,
     pub(super) stop: Stop,
     pub(super) is_at_end: bool,
-    /// The memory of the page that was given last: the connection has taken it when it asks for the
-    /// next one.
-    pub(super) held: Option<Reservation>,
+    /// Has the memory of pages until the connection has sent them.
+    pub(super) in_flight: AnswersInFlight,
     /// Held as long as it lasts.
     pub(super) _place: (Taken, Counted, Option<SubscriptionHold>),
 }
@@ -85,16 +85,17 @@ impl StreamPager {
                 page = self.look() => page?,
                 () = stop.told() => return Ok(None),
             };
-            let Some(page) = page else { return Ok(None) };
+            let Some((page, held)) = page else { return Ok(None) };
             if !page.items.is_empty() || page.skipped > 0 {
+                self.in_flight.give(held);
                 return Ok(Some(response(page)));
             }
         }
     }
 
-    /// Reads on, once there may be something. A reader has its place already, so it waits for its
-    /// turn however many read.
-    async fn look(&mut self) -> Result<Option<StreamPage>, Problem> {
+    /// Reads on, once there may be something: a page, and its memory. A reader has its place
+    /// already, so it waits for its turn however many read.
+    async fn look(&mut self) -> Result<Option<(StreamPage, Reservation)>, Problem> {
         if self.is_at_end {
             if !self.follows {
                 return Ok(None);
@@ -102,14 +103,12 @@ impl StreamPager {
             self.streams.appended(&self.stream, self.query.after).await;
         }
         let (streams, stream, query) = (self.streams.clone(), self.stream.clone(), self.query.clone());
-        self.held = None;
         let read = move || streams.read(&stream, &query);
         let (page, mut held) = self.reads.run_with_memory(&self.sender, PAGE_HELD_BYTES, read).await?;
         // It is copied into what is sent, and gone.
         held.shrink(page.items.iter().map(OwnedMessage::bytes).sum::<usize>());
-        self.held = Some(held);
         (self.query.after, self.is_at_end) = (page.next_after, page.is_end);
-        Ok(Some(page))
+        Ok(Some((page, held)))
     }
 }
 
