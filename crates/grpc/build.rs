@@ -1,7 +1,12 @@
-//! Makes the types of the protocol from its description. No `protoc` is needed: the description is
-//! compiled in Rust.
+//! Makes the types of the protocol from its description, and tells of its messages what they can
+//! have many of. No `protoc` is needed: the description is compiled in Rust.
 
+use std::collections::BTreeMap;
 use std::error::Error;
+use std::path::PathBuf;
+use std::{env, fs};
+
+use protox::prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 
 const PROTO: &str = "proto";
 const FILES: [&str; 7] = [
@@ -17,6 +22,44 @@ const FILES: [&str; 7] = [
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={PROTO}");
     let descriptors = protox::compile(FILES, [PROTO])?;
-    tonic_prost_build::configure().build_transport(false).bytes(".").compile_fds(descriptors)?;
+    let pool = DescriptorPool::from_file_descriptor_set(descriptors.clone())?;
+    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("items.rs"), items(&pool))?;
+    let types = tonic_prost_build::configure().build_transport(false).bytes(".");
+    types.codec_path("crate::items::ItemCodec").compile_fds(descriptors)?;
     Ok(())
+}
+
+/// What each message of a call can have many of. That of answers is left out: clients read them.
+fn items(pool: &DescriptorPool) -> String {
+    let mut fields_of: BTreeMap<String, String> = BTreeMap::new();
+    let services: Vec<_> = pool.services().collect();
+    for method in services.iter().flat_map(|service| service.methods()) {
+        fields_of.entry(method.output().name().to_owned()).or_default();
+        fields_of.insert(method.input().name().to_owned(), fields(&method.input()));
+    }
+    let of_message = |(name, fields): (String, String)| {
+        format!(
+            "impl crate::items::HasItems for {name} {{
+                const FIELDS: &'static [crate::items::ItemField] = &[{fields}];
+            }}\n"
+        )
+    };
+    fields_of.into_iter().map(of_message).collect()
+}
+
+/// The fields of a message that can have many items, and those that lead to such fields. No message
+/// of the protocol has itself in it.
+fn fields(message: &MessageDescriptor) -> String {
+    let field = |field: FieldDescriptor| {
+        let (number, kind) = (field.number(), field.kind());
+        let inner = kind.as_message().map(fields).unwrap_or_default();
+        let items = match (field.is_list() || field.is_map(), kind.as_message()) {
+            (false, _) if inner.is_empty() => return None,
+            (false, _) => "None",
+            (true, Some(_)) => "Some(crate::items::ItemKind::Message)",
+            (true, None) => "Some(crate::items::ItemKind::Text)",
+        };
+        Some(format!("crate::items::ItemField {{ number: {number}, items: {items}, fields: &[{inner}] }},"))
+    };
+    message.fields().filter_map(field).collect()
 }

@@ -38,7 +38,7 @@ use crate::registry::RegistryInput;
 pub use crate::device_orders::OrderKind;
 pub(crate) use book::{RolloutBook, RolloutEffect};
 pub use changes::RolloutChanges;
-pub use check::{check_rollout_id, named_devices, share_ppm};
+pub use check::{DEVICES_MAX, check_rollout_id, named_devices, share_ppm};
 pub use courier::RolloutMessages;
 pub use links::{
     CommandAt, CommandMove, DeviceLook, FoundDevice, OrderOutcome, OrderReport, Search, TurnOrder,

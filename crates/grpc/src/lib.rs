@@ -14,6 +14,7 @@ mod changes;
 mod commands;
 mod coordination;
 mod health;
+mod items;
 mod jobs;
 mod metrics;
 mod page_answer;

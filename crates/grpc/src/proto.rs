@@ -4,3 +4,4 @@
 #![allow(clippy::all, clippy::pedantic, clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 include!(concat!(env!("OUT_DIR"), "/fieldpost.v1.rs"));
+include!(concat!(env!("OUT_DIR"), "/items.rs"));

@@ -29,6 +29,8 @@ use crate::proto::{WorkRequest, WorkResponse};
 use crate::stopping::Stop;
 use room::JobRoom;
 
+pub(crate) use said::SAID_PER_MESSAGE_MAX;
+
 /// Answers that are made ahead of being sent.
 const ANSWERS_AHEAD: usize = 2;
 

@@ -12,7 +12,7 @@ use crate::chosen_id::{check_chosen_id, shown};
 use crate::{NewCommand, calendar};
 
 /// Devices that a rollout names at most.
-const DEVICES_MAX: usize = 1_000_000;
+pub const DEVICES_MAX: usize = 1_000_000;
 /// Stages of a rollout.
 const STAGES_MAX: usize = 100;
 

@@ -15,7 +15,7 @@ use crate::time::read_span;
 use crate::{asked, jobs};
 
 /// What a message may say of jobs.
-const SAID_PER_MESSAGE_MAX: usize = 10 * JOBS_PER_CALL_MAX;
+pub(crate) const SAID_PER_MESSAGE_MAX: usize = 10 * JOBS_PER_CALL_MAX;
 /// Of a text that is no reservation, so much is sent back, in bytes.
 const ECHO_BYTES_MAX: usize = 256;
 /// Releases and extensions of one stream that are asked at a time: each is a question of its own.

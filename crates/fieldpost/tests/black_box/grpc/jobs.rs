@@ -216,6 +216,8 @@ async fn what_is_not_allowed_is_refused_with_the_code_that_rest_gives() {
     }
     let none = jobs.publish(publish(Vec::new())).await;
     assert_eq!(refused(none), (Code::InvalidArgument, "too_many_jobs".to_owned()));
+    let very_many = jobs.publish(publish(vec![NewJob::default(); 17_001])).await;
+    assert_eq!(refused(very_many), (Code::InvalidArgument, "too_many_items".to_owned()));
     let acked = jobs.ack(ack(vec![String::new(); 1_001])).await;
     assert_eq!(refused(acked), (Code::InvalidArgument, "too_many_jobs".to_owned()));
     let own = PublishRequest { queue: "_own".to_owned(), ..publish(vec![numbered(1)]) };
