@@ -22,6 +22,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
+    /// Whether what was asked for has changed anything.
+    pub(crate) has_changed: bool,
     content_type: Option<&'static str>,
     more: Option<Box<(HeaderName, HeaderValue)>>,
     hand_over: Option<HandOver>,
@@ -30,7 +32,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     fn new(status: StatusCode, content_type: Option<&'static str>, body: Bytes) -> Self {
-        Self { status, content_type, more: None, body, hand_over: None, under_way: None }
+        Self { status, body, has_changed: true, content_type, more: None, hand_over: None, under_way: None }
     }
 
     /// JSON that is written already.
@@ -94,6 +96,12 @@ impl Answer {
         let challenge = HeaderValue::from_static("Basic realm=\"Authorization Required\"");
         answer.more = Some(Box::new((WWW_AUTHENTICATE, challenge)));
         answer
+    }
+
+    /// So many jobs were changed.
+    pub(crate) fn having_changed(mut self, jobs: u64) -> Self {
+        self.has_changed = jobs > 0;
+        self
     }
 
     /// The hand-over is done when the answer has been written, and undone when it never is.

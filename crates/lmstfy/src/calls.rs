@@ -111,7 +111,9 @@ async fn called(
     if let Some(taken) = taken {
         taken.counts();
     }
-    log_change(target, parts);
+    if answer.has_changed {
+        log_change(target, parts);
+    }
     Ok((TakenIn::Answered(target.call.as_str(), answer), under_way))
 }
 

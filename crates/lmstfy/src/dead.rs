@@ -77,13 +77,14 @@ pub(crate) async fn respawn(shared: &Shared, queue: &QueueName, query: Query<'_>
             break;
         }
     }
-    Ok(Answer::of(StatusCode::OK, &Respawned { count, msg: "respawned" }))
+    let answer = Answer::of(StatusCode::OK, &Respawned { count, msg: "respawned" });
+    Ok(answer.having_changed(count as u64))
 }
 
 /// Deletes the oldest ones.
 pub(crate) async fn delete(shared: &Shared, queue: &QueueName, query: Query<'_>) -> Result<Answer, Answer> {
-    shared.queues.delete_dead(queue, Some(limit(query)?)).await?;
-    Ok(Answer::nothing())
+    let deleted = shared.queues.delete_dead(queue, Some(limit(query)?)).await?;
+    Ok(Answer::nothing().having_changed(deleted as u64))
 }
 
 fn limit(query: Query<'_>) -> Result<usize, Answer> {

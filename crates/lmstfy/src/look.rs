@@ -60,6 +60,6 @@ pub(crate) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, A
 
 /// What can be consumed goes; the rest of the queue stays.
 pub(crate) async fn destroy(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
-    shared.queues.drop_ready(queue).await?;
-    Ok(Answer::nothing())
+    let dropped = shared.queues.drop_ready(queue).await?;
+    Ok(Answer::nothing().having_changed(dropped))
 }

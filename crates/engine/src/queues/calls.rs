@@ -306,12 +306,13 @@ impl Queues {
 
     /// Drops the jobs of a queue that are ready. Those that wait for their time, those that
     /// consumers have, dead letters and settings stay, and so does what is published after the
-    /// call. A recurring job that is ready does not come again.
+    /// call. A recurring job that is ready does not come again. Answers how many; calls that come
+    /// together may have dropped them together.
     ///
     /// # Errors
     /// See [`Queues::stats`]; then some of them may be gone.
-    pub async fn drop_ready(&self, queue: &QueueName) -> Result<(), Problem> {
-        self.ask_queue(queue, |reply| QueueCall::DropReady(queue.clone(), reply)).await?
+    pub async fn drop_ready(&self, queue: &QueueName) -> Result<u64, Problem> {
+        Ok(self.ask_queue(queue, |reply| QueueCall::DropReady(queue.clone(), reply)).await?)
     }
 
     /// Dead letters, oldest first.

@@ -64,6 +64,7 @@ impl MachineContext for QueueContext {
             E::DeadListed(reply, dead) => reply.send(dead),
             E::Respawned(reply, answer) => reply.send(answer),
             E::DeadDeleted(reply, count) => reply.send(count),
+            E::ReadyDropped(reply, count) => reply.send(count),
             E::Locked(reply, answer) => reply.send(answer),
             E::LockStatus(reply, shown) => reply.send(*shown),
             E::LocksListed(reply, held) => reply.send(held),

@@ -45,6 +45,8 @@ pub enum QueueEffect {
     Respawned(Reply<Answered<Respawned>>, Answered<Respawned>),
     /// Dead letters are gone.
     DeadDeleted(Reply<usize>, usize),
+    /// Jobs that were ready are gone.
+    ReadyDropped(Reply<u64>, u64),
     /// Somebody holds a lock, or not.
     Locked(Reply<Answered<LockGrant>>, Answered<LockGrant>),
     /// A lock as it stands.

@@ -182,8 +182,8 @@ pub enum QueueCall {
     /// Delete a queue with all that it holds.
     Delete(QueueName, Reply<Answered<()>>),
     /// Drop the jobs of a queue that are ready, and nothing else of it. Answered when they are
-    /// gone.
-    DropReady(QueueName, Reply<Answered<()>>),
+    /// gone, with how many they were.
+    DropReady(QueueName, Reply<u64>),
     /// Say to its workers what they are to do, or nothing any more.
     Control(QueueName, Option<Box<WorkerControl>>, Reply<Answered<()>>),
 }

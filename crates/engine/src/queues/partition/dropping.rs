@@ -17,7 +17,7 @@ use store::{ScannedJobs, StoreError};
 use super::inspection::state_of;
 use super::{QueuePartition, QueueStep, RECORDS_MAX};
 use crate::kernel::hashed::HashMap;
-use crate::kernel::reply::{Answered, Reply};
+use crate::kernel::reply::Reply;
 use crate::queues::effect::QueueEffect;
 use crate::queues::{JobState, QueueName, id};
 
@@ -38,7 +38,7 @@ pub(super) struct Dropping {
 #[derive(Debug)]
 struct Asked {
     moment: Moment,
-    replies: Vec<Reply<Answered<()>>>,
+    replies: Vec<Reply<u64>>,
 }
 
 /// The queue whose jobs are being dropped.
@@ -78,7 +78,7 @@ impl Moment {
 }
 
 impl Dropping {
-    fn ask(&mut self, queue: QueueKey, moment: Moment, reply: Reply<Answered<()>>) {
+    fn ask(&mut self, queue: QueueKey, moment: Moment, reply: Reply<u64>) {
         let Self { next, asked, .. } = self;
         let asked = asked.entry(queue).or_insert_with(|| {
             next.push_back(queue);
@@ -112,19 +112,14 @@ impl Dropping {
 
 impl QueuePartition {
     /// Drops the jobs that are ready now.
-    pub(super) fn drop_ready(
-        &mut self,
-        queue: &QueueName,
-        reply: Reply<Answered<()>>,
-        step: &mut QueueStep<'_>,
-    ) {
+    pub(super) fn drop_ready(&mut self, queue: &QueueName, reply: Reply<u64>, step: &mut QueueStep<'_>) {
         let Some(key) = self.key_of(queue) else {
-            step.emit(QueueEffect::Done(reply, Ok(())));
+            step.emit(QueueEffect::ReadyDropped(reply, 0));
             return;
         };
         let ready = self.ready_in(key);
         if ready == 0 {
-            step.emit(QueueEffect::Done(reply, Ok(())));
+            step.emit(QueueEffect::ReadyDropped(reply, 0));
             return;
         }
         let next_number = self.jobs.numbers().next_job;
@@ -161,7 +156,7 @@ impl QueuePartition {
         let changes = step.batch.ops.len();
         if !self.queues.contains_key(&at_work.queue) || self.drop_page(&mut at_work, step)? {
             for reply in at_work.asked.replies {
-                step.emit(QueueEffect::Done(reply, Ok(())));
+                step.emit(QueueEffect::ReadyDropped(reply, at_work.dropped));
             }
         } else {
             // The next page waits for this one: no more is on its way at a time.

@@ -294,7 +294,7 @@ fn drop_ready(rig: &mut Rig, queue: QueueName) -> (usize, usize) {
     rig.views = 0;
     for steps in 1..1_000 {
         let (told, _, _) = rig.step(&mut inputs);
-        if told.iter().any(|effect| matches!(effect, QueueEffect::Done(_, Ok(())))) {
+        if told.iter().any(|effect| matches!(effect, QueueEffect::ReadyDropped(..))) {
             return (steps, rig.views);
         }
     }

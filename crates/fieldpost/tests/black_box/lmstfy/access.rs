@@ -47,11 +47,21 @@ async fn whoever_is_not_let_in_leaves_a_line() {
 #[tokio::test]
 async fn what_an_operator_does_to_a_queue_leaves_a_line_and_work_leaves_none() {
     let rig = Rig::start().await;
-    rig.publish("mail", b"x").await;
-    rig.consume("mail").await;
-    for (method, path, status) in
-        [("PUT", "mail/deadletter", 200), ("DELETE", "mail/deadletter", 204), ("DELETE", "mail", 204)]
-    {
+    for _ in 0..2 {
+        rig.publish("mail", b"x").await;
+        rig.consume("mail?ttr=0").await;
+    }
+    rig.until_size("mail/deadletter/size", 2).await;
+    for (method, path, status) in [
+        ("PUT", "mail/deadletter", 200),
+        ("DELETE", "mail/deadletter", 204),
+        ("DELETE", "mail", 204),
+        // There is nothing left to change.
+        ("PUT", "mail/deadletter", 200),
+        ("DELETE", "mail/deadletter", 204),
+        ("DELETE", "mail", 204),
+        ("DELETE", "never-used", 204),
+    ] {
         let answer = rig.ask(method, path, b"").await;
         assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
     }
