@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Lines of a key in a window.
-const LINES_MAX: u64 = 10;
+pub const LINES_MAX: u64 = 10;
 /// How long a window is.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Keys that are known at the same time.

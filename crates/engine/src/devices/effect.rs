@@ -111,7 +111,7 @@ pub struct GivenUp {
 /// An outcome of a command that its receiver did not take, for the log.
 #[derive(Debug)]
 pub struct OutcomeGivenUp {
-    /// `None` if it is kept no more.
+    /// `None` if it is kept no more, or many of its lane were given up in one step.
     pub(crate) command: Option<CommandInLog>,
     pub(crate) lane: OutcomeLane,
     /// `None` if the sender of the last one is gone.

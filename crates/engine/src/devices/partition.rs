@@ -29,7 +29,7 @@ mod rollouts;
 mod stale;
 mod timeline;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ use crate::kernel::idempotency::{Idempotent, KeptAnswers};
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, answered};
 use crate::kernel::step_context::StepContext;
+use crate::outcomes::OutcomeLane;
 use crate::settings::Settings;
 use commands::DeviceCommands;
 use counts::{DeviceGroups, Group, StepCounts};
@@ -139,6 +140,8 @@ struct DeviceStepPart {
     indexed: Vec<IndexChange>,
     /// What is gathered for copies.
     gathered: BegunRows,
+    /// Outcomes that were given up.
+    outcomes_given_up: BTreeMap<OutcomeLane, u64>,
 }
 
 impl HasJobs for DeviceStepPart {

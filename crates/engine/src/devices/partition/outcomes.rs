@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use base::log_limit::LINES_MAX;
 use base::{Problem, hash};
 use commands::Moved;
 use jobs::{Jobs, NewJob, OnConflict, Released};
@@ -230,8 +231,12 @@ impl DevicePartition {
         attempts: Option<u32>,
         step: &mut DeviceStep<'_>,
     ) {
-        // The line is written even if the store cannot be read: it says less then.
-        let command = self.stored_command(key, step).ok().flatten();
+        let given_up = step.own.outcomes_given_up.entry(lane).or_default();
+        *given_up += 1;
+        // Of more than these the log tells only the count, and no command is read for that. Nor is
+        // a line left out where the store cannot be read: it says less.
+        let is_told = *given_up <= LINES_MAX;
+        let command = if is_told { self.stored_command(key, step).ok().flatten() } else { None };
         let command = command.as_deref().map(CommandInLog::of);
         step.emit(DeviceEffect::OutcomeGivenUp(Box::new(OutcomeGivenUp { command, lane, attempts })));
     }

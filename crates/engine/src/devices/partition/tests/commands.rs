@@ -155,7 +155,7 @@ impl Bench {
         self.rig.step(Vec::new());
         let mut due = Vec::new();
         for (_, lane) in self.rig.context.devices.outcomes.take_now() {
-            due.extend(self.rig.ask(|reply| CommandInput::LeaseOutcomes { lane, max: 10, reply }.into()));
+            due.extend(self.rig.ask(|reply| CommandInput::LeaseOutcomes { lane, max: 20, reply }.into()));
         }
         due
     }
