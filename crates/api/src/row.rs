@@ -80,9 +80,9 @@ impl Cells<'_> {
 mod tests {
     use super::*;
 
-    struct Pair(&'static str, Option<u8>);
+    struct NamedNumber(&'static str, Option<u8>);
 
-    impl Row for Pair {
+    impl Row for NamedNumber {
         const COLUMNS: &'static [&'static str] = &["name", "number"];
 
         fn write(&self, cells: &mut Cells) {
@@ -93,8 +93,9 @@ mod tests {
     #[test]
     fn cells_are_quoted_where_they_have_to_be() {
         let mut table = Table::new();
-        table.names::<Pair>();
-        for row in [Pair("plain", Some(1)), Pair("a, \"b\"\nc", None), Pair("", Some(2))] {
+        table.names::<NamedNumber>();
+        for row in [NamedNumber("plain", Some(1)), NamedNumber("a, \"b\"\nc", None), NamedNumber("", Some(2))]
+        {
             table.add(&row);
         }
         let text = String::from_utf8(table.into_bytes()).expect("UTF-8");

@@ -5,8 +5,8 @@
 //! questions are under way: the more a worker says, the more of it crosses at a time. Everything is
 //! bounded by what the worker was sent or lets be read.
 
+mod job_memory;
 mod opened;
-mod room;
 mod said;
 mod stream;
 
@@ -27,7 +27,7 @@ use crate::answers_in_flight::AnswersInFlight;
 use crate::metrics::Metrics;
 use crate::proto::{WorkRequest, WorkResponse};
 use crate::stopping::Stop;
-use room::JobRoom;
+use job_memory::JobMemory;
 
 pub(crate) use said::SAID_PER_MESSAGE_MAX;
 
@@ -65,10 +65,10 @@ pub(crate) fn begin(
     let (answers, made) = mpsc::channel(ANSWERS_AHEAD);
     let counted = Counted::new(&metrics.work_streams);
     let of_stream = metrics.clone();
-    let room = JobRoom::new(memory.clone(), sender.clone());
+    let job_memory = JobMemory::new(memory.clone(), sender.clone());
     tokio::spawn(async move {
         let _counted = counted;
-        stream::drive(queues, &caller, room, requests, answers, stop, of_stream).await;
+        stream::drive(queues, &caller, job_memory, requests, answers, stop, of_stream).await;
     });
     let in_flight = AnswersInFlight::new(move || memory.is_scarce(&sender));
     Answers { made, in_flight, metrics: metrics.clone() }

@@ -12,10 +12,10 @@ mod block_storages;
 mod commands;
 mod deletion;
 mod history;
-mod keeping;
 mod paging;
 mod picks;
 mod queues;
+mod retention;
 mod streams;
 pub mod traffic;
 
@@ -35,11 +35,6 @@ pub use commands::{
 };
 pub use deletion::{a_deleted_device_is_gone_at_once_and_stays_so, a_device_registered_again_starts_anew};
 pub use history::readings_of_many_days_are_those_of_a_plain_list;
-pub use keeping::{
-    a_late_reading_is_kept_from_its_receipt, counts_are_what_was_put_last,
-    devices_are_found_by_label_and_kind, gathered_reports_are_read_in_order_of_their_numbers,
-    ids_of_reports_belong_to_their_device, the_quarantine_keeps_what_was_refused, what_is_too_old_is_gone,
-};
 pub use paging::{pages_neither_miss_nor_repeat, pages_stay_within_their_times};
 pub use picks::{
     a_task_is_in_the_lists_where_it_stands, campaigns_and_shares_are_what_was_put_last,
@@ -52,6 +47,11 @@ pub use queues::{
     dead_letters_are_read_in_order_and_by_id, jobs_of_a_queue_are_listed_wherever_they_are,
     parked_jobs_are_found_by_their_times, parked_jobs_are_found_in_their_lines_and_by_alias,
     queues_are_loaded_before_their_jobs,
+};
+pub use retention::{
+    a_late_reading_is_kept_from_its_receipt, counts_are_what_was_put_last,
+    devices_are_found_by_label_and_kind, gathered_reports_are_read_in_order_of_their_numbers,
+    ids_of_reports_belong_to_their_device, the_quarantine_keeps_what_was_refused, what_is_too_old_is_gone,
 };
 pub use streams::{
     a_stream_is_found_by_its_name_until_it_is_deleted, copies_are_found_by_stream,

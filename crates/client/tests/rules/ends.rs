@@ -23,9 +23,9 @@ async fn a_server_that_goes_away_is_asked_again_until_it_is_back() {
     })
     .await;
     let running = Running::start(worker(&stage), |_, _| async { Ok(()) });
-    running.told.until("done a").await;
-    let told = running.told.all();
-    assert_eq!(told, ["away", "away", "begun a", "done a"]);
+    running.events.until("done a").await;
+    let events = running.events.all();
+    assert_eq!(events, ["away", "away", "begun a", "done a"]);
     running.stop().await;
 }
 
@@ -42,9 +42,9 @@ async fn a_worker_that_waits_for_jobs_stops_at_once() {
     let stage = Stage::new(|_| Reply::Wait).await;
     let running = Running::start(worker(&stage), |_, _| async { Ok(()) });
     stage.until("consume", 1).await;
-    let told = running.told.clone();
+    let events = running.events.clone();
     running.stop().await;
-    assert_eq!(told.all(), ["stopping with 0"]);
+    assert_eq!(events.all(), ["stopping with 0"]);
 }
 
 #[tokio::test]
@@ -56,9 +56,9 @@ async fn jobs_that_are_on_their_way_when_it_stops_are_done() {
     .await;
     let running = Running::start(worker(&stage), |_, _| async { Ok(()) });
     stage.until("consume", 1).await;
-    let told = running.told.clone();
+    let events = running.events.clone();
     running.stop().await;
-    assert_eq!(told.all(), ["stopping with 1", "begun a", "done a"]);
+    assert_eq!(events.all(), ["stopping with 1", "begun a", "done a"]);
     assert_eq!((stage.asked_to("consume").len(), stage.asked_to("ack").len()), (1, 1));
 }
 
@@ -80,11 +80,11 @@ async fn handlers_that_run_are_waited_for() {
             Ok(())
         }
     });
-    running.told.until("begun a").await;
+    running.events.until("begun a").await;
     running.say_stop();
-    running.told.until("stopping with 1").await;
+    running.events.until("stopping with 1").await;
     finish.notify_one();
-    running.told.until("done a").await;
+    running.events.until("done a").await;
     running.ended().await.expect("a good end");
     assert_eq!((stage.asked_to("ack").len(), stage.asked_to("release").len()), (1, 0));
 }
@@ -99,7 +99,7 @@ async fn handlers_that_take_too_long_are_dropped_and_their_jobs_given_back() {
     .await;
     let limited = worker(&stage).ttr(LONG).stop_limit(Duration::ZERO);
     let running = Running::start(limited, |_, _| std::future::pending());
-    running.told.until("begun b").await;
+    running.events.until("begun b").await;
     running.stop().await;
     let released = stage.asked_to("release");
     let errors: Vec<_> = released.iter().map(|asked| asked.json()["error"].clone()).collect();

@@ -198,14 +198,14 @@ async fn read(stream: &mut BufReader<TcpStream>, record: &watch::Sender<Vec<Aske
 
 /// What a worker told, as text: which event, of which job, and why.
 #[derive(Clone)]
-pub(crate) struct Told(Arc<watch::Sender<Vec<String>>>);
+pub(crate) struct WorkerEvents(Arc<watch::Sender<Vec<String>>>);
 
-impl Told {
+impl WorkerEvents {
     /// Listens to a worker.
     pub(crate) fn by<T>(worker: Worker<T>) -> (Worker<T>, Self) {
-        let told = Self(Arc::new(watch::Sender::new(Vec::new())));
-        let listener = told.clone();
-        (worker.observe(move |event| listener.0.send_modify(|all| all.push(text(event)))), told)
+        let events = Self(Arc::new(watch::Sender::new(Vec::new())));
+        let listener = events.clone();
+        (worker.observe(move |event| listener.0.send_modify(|all| all.push(text(event)))), events)
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
@@ -214,8 +214,8 @@ impl Told {
 
     /// Waits until it told this.
     pub(crate) async fn until(&self, what: &str) {
-        let mut told = self.0.subscribe();
-        let came = timeout(PATIENCE, told.wait_for(|all| all.iter().any(|text| text == what))).await;
+        let mut events = self.0.subscribe();
+        let came = timeout(PATIENCE, events.wait_for(|all| all.iter().any(|text| text == what))).await;
         assert!(came.is_ok(), "not told {what:?}: {:?}", self.all());
     }
 }

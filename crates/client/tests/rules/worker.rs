@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::stage::{Asked, PATIENCE, Reply, Stage, Told, all_acked, jobs, refused};
+use crate::stage::{Asked, PATIENCE, Reply, Stage, WorkerEvents, all_acked, jobs, refused};
 
 /// Long enough for a machine that is busy with other tests to keep a reservation.
 const TTR: Duration = Duration::from_secs(9);
@@ -43,7 +43,7 @@ fn agreeable(asked: &Asked) -> Reply {
 
 /// A worker that runs until its signal.
 pub(crate) struct Running {
-    pub(crate) told: Told,
+    pub(crate) events: WorkerEvents,
     stop: Arc<Notify>,
     task: JoinHandle<Result<(), Error>>,
 }
@@ -56,11 +56,11 @@ impl Running {
     where
         F: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        let (worker, told) = Told::by(worker);
+        let (worker, events) = WorkerEvents::by(worker);
         let stop = Arc::new(Notify::new());
         let stopped = Arc::clone(&stop);
         let task = tokio::spawn(worker.run_until(async move { stopped.notified().await }, handler));
-        Self { told, stop, task }
+        Self { events, stop, task }
     }
 
     pub(crate) fn say_stop(&self) {
@@ -95,7 +95,7 @@ async fn a_reservation_is_extended_each_third_of_its_ttr_until_the_job_is_acknow
     });
     stage.until("extend", 2).await;
     finish.notify_one();
-    running.told.until("done a").await;
+    running.events.until("done a").await;
     running.stop().await;
     let extended = &stage.asked_to("extend")[0];
     assert_eq!(extended.path, "/v1/queues/shop/mail/jobs/a/extend");
@@ -111,10 +111,10 @@ async fn check_lost(other: impl Fn(&Asked) -> Reply + Send + Sync + 'static) {
         lost.cancelled().await;
         Ok(())
     });
-    running.told.until("lost a").await;
-    let told = running.told.clone();
+    running.events.until("lost a").await;
+    let events = running.events.clone();
     running.stop().await;
-    assert!(!told.all().contains(&"done a".to_owned()), "{:?}", told.all());
+    assert!(!events.all().contains(&"done a".to_owned()), "{:?}", events.all());
     assert!(stage.asked_to("ack").is_empty() && stage.asked_to("release").is_empty());
 }
 
@@ -152,7 +152,7 @@ async fn an_extension_that_gets_through_late_keeps_the_job() {
     });
     stage.until("extend", 2).await;
     finish.notify_one();
-    running.told.until("done a").await;
+    running.events.until("done a").await;
     running.stop().await;
 }
 
@@ -195,7 +195,7 @@ async fn what_fails_is_given_back_with_the_error_and_a_delay() {
 async fn a_payload_of_another_shape_is_given_back_unseen() {
     let stage = Stage::new(having(&["a"], agreeable)).await;
     let numbers: Worker<u32> = stage.client().queue("shop", "mail").worker();
-    let (numbers, told) = Told::by(numbers);
+    let (numbers, events) = WorkerEvents::by(numbers);
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
     let seen = Arc::new(AtomicUsize::new(0));
@@ -208,7 +208,7 @@ async fn a_payload_of_another_shape_is_given_back_unseen() {
     stop.notify_one();
     task.await.expect("it does not panic").expect("a good end");
     let is_told = |text: &String| text.starts_with("failed a: the payload has another shape: ");
-    assert!(told.all().iter().any(is_told), "{:?}", told.all());
+    assert!(events.all().iter().any(is_told), "{:?}", events.all());
     assert_eq!(seen.load(Ordering::Relaxed), 0);
 }
 
@@ -247,7 +247,7 @@ async fn acknowledgements_that_come_while_one_is_under_way_go_together() {
     tokio::task::yield_now().await;
     gate.notify_one();
     for job in ["a", "b", "c", "d"] {
-        running.told.until(&format!("done {job}")).await;
+        running.events.until(&format!("done {job}")).await;
     }
     running.stop().await;
     let sizes =
@@ -264,7 +264,7 @@ async fn an_acknowledgement_that_got_through_unseen_is_one() {
     }))
     .await;
     let running = Running::start(worker(&stage).ttr(Duration::from_secs(60)), |_, _| async { Ok(()) });
-    running.told.until("done a").await;
+    running.events.until("done a").await;
     running.stop().await;
 }
 
@@ -275,7 +275,7 @@ async fn a_stale_acknowledgement_is_told_as_lost() {
     }))
     .await;
     let running = Running::start(worker(&stage).ttr(Duration::from_secs(60)), |_, _| async { Ok(()) });
-    running.told.until("lost a").await;
+    running.events.until("lost a").await;
     running.stop().await;
 }
 

@@ -4,9 +4,9 @@
 mod blocks;
 mod calls;
 mod copies;
+mod deduplication;
 mod kills;
 mod lines;
-mod once;
 mod over_grpc;
 mod page;
 mod reading;

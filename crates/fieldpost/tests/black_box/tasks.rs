@@ -4,11 +4,11 @@
 mod campaigns;
 mod fleet;
 mod live;
-mod once;
+mod outcomes;
 mod over_grpc;
 mod quotas;
 mod restarts;
-mod told;
+mod single_tasks;
 
 use std::collections::BTreeMap;
 

@@ -4,14 +4,14 @@
 use crate::devices::plan as devices;
 use crate::harness::fault_injection::InjectedFault;
 use crate::harness::machine::StorageKind;
-use crate::harness::pair::Pair;
 use crate::harness::seeds::{Runs, check_fault_is_found};
+use crate::harness::two_workloads::TwoWorkloads;
 use crate::harness::violation::Invariant;
 use crate::harness::workload::Plan;
 use crate::queues::plan as queues;
 
 /// Queues come to rest first: what they wait for may take days, and devices need an hour.
-type Both = Pair<crate::queues::world::World, crate::devices::world::World>;
+type Both = TwoWorkloads<crate::queues::world::World, crate::devices::world::World>;
 type BothPlan = Plan<(queues::QueuesPlan, devices::FleetPlan)>;
 
 const RUNS: Runs<Both> = Runs { test: "many_lives_of_both", in_ci: 0..60, plan };

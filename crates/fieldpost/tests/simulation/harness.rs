@@ -1,8 +1,8 @@
 //! What every simulated run is made of, whatever runs in it: a machine with clocks, storage and
 //! faults, the lives of a process on it, the schedule of steps, rest, seeds, and shrinking.
 //!
-//! It names no workload. Each implements [`workload::Workload`]; a [`pair::Pair`] of two is one
-//! too, and runs them in one process over one store.
+//! It names no workload. Each implements [`workload::Workload`];
+//! [`two_workloads::TwoWorkloads`] is one too, and runs both in one process over one store.
 //!
 //! The section on `fieldpost` in ARCHITECTURE.md says which files a workload has, and how to add
 //! one.
@@ -19,7 +19,6 @@ mod lives;
 pub(crate) mod machine;
 pub(crate) mod node;
 pub(crate) mod one_partition;
-pub(crate) mod pair;
 pub(crate) mod port;
 pub(crate) mod process;
 mod rest;
@@ -31,5 +30,6 @@ mod storage;
 mod store_spy;
 pub(crate) mod trace;
 pub(crate) mod track;
+pub(crate) mod two_workloads;
 pub(crate) mod violation;
 pub(crate) mod workload;

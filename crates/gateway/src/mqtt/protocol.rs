@@ -5,8 +5,8 @@
 
 mod asking;
 mod commands;
+mod presence_updates;
 mod subscribing;
-mod telling;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use rmqtt_codec::types::QoS;
 
 use self::commands::CommandReceiver;
-use self::telling::HeldAnswer;
+use self::presence_updates::PendingAnswer;
 use super::aliases::Aliases;
 use super::control::{self, Control};
 use super::ending::{Ending, Violation};
@@ -69,7 +69,7 @@ pub(super) struct Protocol {
     /// What the engine knows of this session.
     presence: PresenceTracker,
     /// An answer waits until the engine knows what follows from it.
-    telling: Option<Box<HeldAnswer>>,
+    pending_answer: Option<Box<PendingAnswer>>,
 }
 
 /// What is asked about labels, or was answered for the packet that was held back.
@@ -142,7 +142,7 @@ impl Protocol {
             watcher: None,
             commands: None,
             presence: PresenceTracker::default(),
-            telling: None,
+            pending_answer: None,
         };
         protocol.watch_again();
         protocol
@@ -176,7 +176,10 @@ impl Protocol {
 
     /// Whether it is we who do not listen.
     pub(super) fn waits_for_engine(&self) -> bool {
-        self.unacknowledged.room() == 0 || self.is_asking() || self.is_telling() || self.shared.held.is_full()
+        self.unacknowledged.room() == 0
+            || self.is_asking()
+            || self.is_answer_pending()
+            || self.shared.held.is_full()
     }
 
     /// Whether a packet has begun that is not all there.
@@ -268,7 +271,7 @@ impl Protocol {
             }
             used += packet.bytes.len();
             self.used_packet = true;
-            if self.is_telling() {
+            if self.is_answer_pending() {
                 self.held_back = true;
                 break Ok(());
             }

@@ -53,7 +53,7 @@ pub(crate) struct Link {
 
 /// What the consumer said, in the order in which it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ConsumerAction {
     /// It looked at the queue, and was answered.
     Looked,
     /// Everything up to this delivery is acknowledged.
@@ -93,7 +93,7 @@ impl Broker {
         link.hear(CONNECTION_TUNE_OK).await;
         link.answer(0, CONNECTION_OPEN, CONNECTION_OPEN_OK, &[&short(b"")]).await;
         link.answer(1, CHANNEL_OPEN, CHANNEL_OPEN_OK, &[&long(b"")]).await;
-        assert_eq!(link.next().await, Told::Looked);
+        assert_eq!(link.next().await, ConsumerAction::Looked);
         link.answer(1, BASIC_QOS, BASIC_QOS_OK, &[]).await;
         link.answer(1, BASIC_CONSUME, BASIC_CONSUME_OK, &[&short(CONSUMER)]).await;
         link
@@ -112,46 +112,46 @@ impl Link {
     }
 
     /// What the consumer says next; what wants an answer has one.
-    pub(crate) async fn next(&mut self) -> Told {
+    pub(crate) async fn next(&mut self) -> ConsumerAction {
         let (method, arguments) = self.read_method().await;
         let tag = || u64::from_be_bytes(arguments[..8].try_into().expect("a tag"));
         match method {
             BASIC_ACK => {
                 assert_eq!(arguments[8], 1, "multiple");
-                Told::Acknowledged(tag())
+                ConsumerAction::Acknowledged(tag())
             }
             BASIC_NACK => {
                 assert_eq!(arguments[8], 1, "multiple, without requeue");
-                Told::Rejected(tag())
+                ConsumerAction::Rejected(tag())
             }
             QUEUE_DECLARE => {
                 let (messages, consumers) = self.queue;
                 let counts = [messages.to_be_bytes(), consumers.to_be_bytes()].concat();
                 self.say(1, QUEUE_DECLARE_OK, &[&short(b"q"), &counts]).await;
-                Told::Looked
+                ConsumerAction::Looked
             }
             BASIC_CANCEL => {
                 self.say(1, BASIC_CANCEL_OK, &[&short(CONSUMER)]).await;
-                Told::Cancelled
+                ConsumerAction::Cancelled
             }
             CHANNEL_CLOSE => {
                 self.say(1, CHANNEL_CLOSE_OK, &[]).await;
-                Told::ClosedChannel
+                ConsumerAction::ClosedChannel
             }
             CONNECTION_CLOSE => {
                 self.say(0, CONNECTION_CLOSE_OK, &[]).await;
-                Told::Closed
+                ConsumerAction::Closed
             }
             other => panic!("unexpected {other:?}"),
         }
     }
 
     /// What the consumer says next besides looking.
-    pub(crate) async fn next_but_looks(&mut self) -> Told {
+    pub(crate) async fn next_but_looks(&mut self) -> ConsumerAction {
         loop {
             match self.next().await {
-                Told::Looked => {}
-                told => return told,
+                ConsumerAction::Looked => {}
+                action => return action,
             }
         }
     }
@@ -159,7 +159,7 @@ impl Link {
     /// Two whole looks, and nothing else.
     pub(crate) async fn hears_only_looks(&mut self) {
         for _ in 0..6 {
-            assert_eq!(self.next().await, Told::Looked);
+            assert_eq!(self.next().await, ConsumerAction::Looked);
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::PATIENCE;
-use crate::amqp_broker::{Broker, Link, Told};
+use crate::amqp_broker::{Broker, ConsumerAction, Link};
 use crate::rig::{LOCKS, Rig};
 
 /// Empty, and consumed by us alone.
@@ -72,7 +72,7 @@ fn report(device: &str, data: u8) -> String {
 /// Looks until the figure is as expected.
 async fn becomes_attended(consumer: &Consumer, link: &mut Link) {
     while consumer.figure("fieldpost_amqp_attended") == 0 {
-        assert_eq!(link.next().await, Told::Looked);
+        assert_eq!(link.next().await, ConsumerAction::Looked);
     }
 }
 
@@ -87,7 +87,7 @@ async fn nothing_is_acknowledged_before_it_is_durable() {
     consumer.rig.store.holds(1).await;
     link.hears_only_looks().await;
     consumer.rig.store.release();
-    while link.next_but_looks().await != Told::Acknowledged(3) {}
+    while link.next_but_looks().await != ConsumerAction::Acknowledged(3) {}
     assert_eq!(consumer.rig.readings(LOCKS[0]), ["1", "0", "1"]);
 }
 
@@ -103,7 +103,7 @@ async fn a_later_message_that_is_durable_waits_for_an_earlier_one() {
     consumer.rig.store.release_last();
     link.hears_only_looks().await;
     consumer.rig.store.release();
-    while link.next_but_looks().await != Told::Acknowledged(2) {}
+    while link.next_but_looks().await != ConsumerAction::Acknowledged(2) {}
     assert_eq!(consumer.figure("fieldpost_amqp_acknowledged_messages_total"), 2);
 }
 
@@ -115,13 +115,13 @@ async fn what_is_refused_is_rejected_in_its_turn() {
     for body in bodies {
         link.deliver(&body).await;
     }
-    assert_eq!(link.next_but_looks().await, Told::Acknowledged(1));
+    assert_eq!(link.next_but_looks().await, ConsumerAction::Acknowledged(1));
     let mut rejected = link.next_but_looks().await;
-    if rejected == Told::Rejected(2) {
+    if rejected == ConsumerAction::Rejected(2) {
         rejected = link.next_but_looks().await;
     }
-    assert_eq!(rejected, Told::Rejected(3));
-    assert_eq!(link.next_but_looks().await, Told::Acknowledged(4));
+    assert_eq!(rejected, ConsumerAction::Rejected(3));
+    assert_eq!(link.next_but_looks().await, ConsumerAction::Acknowledged(4));
     assert_eq!(consumer.figure("fieldpost_amqp_rejected_messages_total"), 2);
 }
 
@@ -131,8 +131,8 @@ async fn a_store_that_fails_leaves_everything_to_the_broker() {
     let mut link = consumer.broker.consumer(EMPTY).await;
     consumer.rig.store.fail();
     link.deliver(&report(LOCKS[0], 1)).await;
-    assert_eq!(link.next_but_looks().await, Told::ClosedChannel);
-    assert_eq!(link.next_but_looks().await, Told::Closed);
+    assert_eq!(link.next_but_looks().await, ConsumerAction::ClosedChannel);
+    assert_eq!(link.next_but_looks().await, ConsumerAction::Closed);
     assert_eq!(consumer.figure("fieldpost_amqp_acknowledged_messages_total"), 0);
     consumer.stop.send_replace(true);
     consumer.ends().await;
@@ -146,9 +146,9 @@ async fn a_stop_takes_nothing_more_and_finishes_what_was_taken() {
     link.deliver(&report(LOCKS[0], 1)).await;
     consumer.rig.store.holds(1).await;
     consumer.stop.send_replace(true);
-    assert_eq!(link.next_but_looks().await, Told::Cancelled);
+    assert_eq!(link.next_but_looks().await, ConsumerAction::Cancelled);
     consumer.rig.store.release();
-    for expect in [Told::Acknowledged(1), Told::ClosedChannel, Told::Closed] {
+    for expect in [ConsumerAction::Acknowledged(1), ConsumerAction::ClosedChannel, ConsumerAction::Closed] {
         assert_eq!(link.next().await, expect);
     }
     consumer.ends().await;

@@ -18,8 +18,8 @@ use tonic::{Status, Streaming};
 use tracing::debug;
 
 use super::Answer;
+use super::job_memory::JobMemory;
 use super::opened::Opened;
-use super::room::JobRoom;
 use super::said::{Said, Settled};
 use crate::answer_memory::SMALL_ANSWER_BYTES;
 use crate::coordination::control_shown;
@@ -56,7 +56,7 @@ type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>, Option<Reserva
 pub(super) async fn drive(
     queues: Queues,
     caller: &Admitted,
-    room: JobRoom,
+    memory: JobMemory,
     mut requests: Streaming<WorkRequest>,
     answers: mpsc::Sender<Result<Answer, Status>>,
     mut stop: Stop,
@@ -68,7 +68,7 @@ pub(super) async fn drive(
         () = stop.told() => return,
     };
     let ended = match first {
-        Ok(Some(first)) => match open(queues, caller, room, first, metrics) {
+        Ok(Some(first)) => match open(queues, caller, memory, first, metrics) {
             Ok(mut work) => {
                 let ended = work.go_on(&mut requests, &answers, &mut stop).await;
                 work.settle_the_rest().await;
@@ -88,7 +88,7 @@ pub(super) async fn drive(
 fn open(
     queues: Queues,
     caller: &Admitted,
-    room: JobRoom,
+    memory: JobMemory,
     mut first: WorkRequest,
     metrics: Metrics,
 ) -> Result<Work, Problem> {
@@ -107,7 +107,7 @@ fn open(
         credits: 0,
         asked: 0,
         jobs_max: JOBS_PER_CALL_MAX,
-        room,
+        memory,
         leasing: FuturesUnordered::new(),
         ready: VecDeque::new(),
         said: Said::default(),
@@ -133,7 +133,7 @@ struct Work {
     asked: u32,
     /// How many jobs of the size of the last ones are an answer.
     jobs_max: usize,
-    room: JobRoom,
+    memory: JobMemory,
     leasing: FuturesUnordered<BoxFuture<'static, Leased>>,
     ready: VecDeque<Answer>,
     said: Said,
@@ -195,7 +195,7 @@ impl Work {
                     self.news.acked += acked;
                     self.news.refused.extend(refused);
                 }
-                () = self.room.wait(), if self.room.is_waited_for() => {}
+                () = self.memory.wait(), if self.memory.is_waited_for() => {}
                 said = next_control(&mut self.control) => self.news.control = Some(said),
                 () = stop.told(), if self.ending.is_none() => self.stops(),
                 () = last_words(self.ending), if self.ending.is_some() => return Ok(()),
@@ -211,11 +211,11 @@ impl Work {
             && self.credits > self.asked
             && self.leasing.len() < LEASES_MAX
             && self.ready.len() < READY_MAX
-            && !self.room.is_waited_for()
+            && !self.memory.is_waited_for()
         {
             let max = ((self.credits - self.asked) as usize).min(self.jobs_max);
             self.asked += max as u32;
-            let (queues, opened, room) = (self.queues.clone(), self.opened.clone(), self.room.found());
+            let (queues, opened, room) = (self.queues.clone(), self.opened.clone(), self.memory.found());
             // Who has what others wait for does not wait.
             let wait = if room.is_some() { Duration::ZERO } else { WAIT };
             let want = Want { max, ttr: opened.ttr, wait, process: None };
@@ -296,7 +296,7 @@ impl Work {
     fn gives_back(&mut self) {
         self.leasing.clear();
         self.ready.clear();
-        self.room.give_back();
+        self.memory.give_back();
     }
 
     /// Makes answers of jobs. Those for which there is no room go back, and come again when there
@@ -322,7 +322,7 @@ impl Work {
             let bytes = response.encoded_len();
             let mut held = None;
             if bytes > SMALL_ANSWER_BYTES {
-                held = room.take().or_else(|| self.room.try_take(bytes));
+                held = room.take().or_else(|| self.memory.try_take(bytes));
                 let Some(held) = &mut held else { return Ok(()) };
                 held.shrink(bytes);
             }

@@ -275,7 +275,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// A spool beside lists of what waits: what has to be there, and what may be there beside it.
-struct Pair {
+struct SpoolAndModel {
     disk: SimulatedDisk,
     log: Arc<SpoolLog>,
     writer: SpoolWriter,
@@ -286,7 +286,7 @@ struct Pair {
     done: [Vec<u64>; 3],
 }
 
-impl Pair {
+impl SpoolAndModel {
     fn new(seed: u64) -> Self {
         let disk = SimulatedDisk::new(seed);
         let (log, writer) = open(&disk);
@@ -364,12 +364,12 @@ proptest! {
     fn crashes_and_failing_writes_lose_nothing_that_was_accepted(
         seed: u64, events in prop::collection::vec(event(), 1..40),
     ) {
-        let mut pair = Pair::new(seed);
+        let mut spool = SpoolAndModel::new(seed);
         for event in &events {
-            pair.happen(event);
+            spool.happen(event);
         }
-        pair.happen(&Event::Crash);
-        pair.check();
+        spool.happen(&Event::Crash);
+        spool.check();
     }
 
     /// Whatever happens to a file while the spool is stopped, it starts, and records that are whole

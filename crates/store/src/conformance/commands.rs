@@ -8,7 +8,7 @@ use records::{
 };
 
 use super::basics::{all, command, device, id};
-use super::keeping::throughout;
+use super::retention::throughout;
 use super::{Make, PARTITION, Subject, next, put};
 use crate::port::{Page, View};
 

@@ -11,7 +11,7 @@ use records::{
 };
 
 use super::basics::id;
-use super::keeping::throughout;
+use super::retention::throughout;
 use super::traffic::Traffic;
 use super::{Make, Subject};
 use crate::port::View;

@@ -7,7 +7,7 @@ use records::{
     StreamSettings, StreamSubscription, StreamTail, SubscriptionPush, WhenFull,
 };
 
-use super::keeping::throughout;
+use super::retention::throughout;
 use super::{Make, Subject};
 use crate::port::View;
 

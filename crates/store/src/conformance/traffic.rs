@@ -3,10 +3,10 @@
 
 mod commands;
 mod gathered;
-mod keeping;
 mod picks;
 mod queues;
 mod registry;
+mod retention;
 mod streams;
 
 use std::collections::BTreeMap;

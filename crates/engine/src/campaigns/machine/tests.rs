@@ -3,7 +3,7 @@
 
 mod campaigns;
 mod chances;
-mod repeats;
+mod idempotency;
 mod retention;
 mod tasks;
 mod tokens;

@@ -13,8 +13,8 @@ use records::{AnswerKey, BlockBounds, SaveMode, Stream, StreamChunk, StreamTail}
 use super::super::StreamName;
 use super::super::input::AppendOutcome;
 use super::copies::CopySet;
+use super::idempotency::UnkeptAppend;
 use super::moving::StreamMoves;
-use super::once::UnkeptAppend;
 use super::stored_numbers::IdBytes;
 use super::subscriptions::SubscriptionSet;
 use crate::kernel::hashed::HashMap;

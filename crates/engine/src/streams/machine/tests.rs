@@ -3,11 +3,11 @@
 
 mod blocks;
 mod copies;
+mod free_space;
+mod idempotency;
 mod lives;
 mod modes;
 mod moves;
-mod once;
-mod room;
 mod subscriptions;
 
 use std::sync::Arc;

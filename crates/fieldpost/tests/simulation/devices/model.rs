@@ -10,15 +10,15 @@ mod deliveries;
 pub(crate) mod device;
 pub(crate) mod evidence;
 mod importing;
-mod keeping;
 mod listening;
 mod loading;
+pub(crate) mod notifications;
 pub(crate) mod partition;
 pub(crate) mod quarantine;
 pub(crate) mod registry;
 mod reports;
+mod retention;
 mod stale;
-pub(crate) mod telling;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
 use engine::devices::input::Imported;

@@ -148,7 +148,7 @@ impl Protocol {
     /// were any.
     pub(super) fn deliver_commands(&mut self, cx: &mut Context<'_>) -> bool {
         // Nothing comes before the SUBACK that it follows from.
-        if self.commands.is_none() || self.is_telling() {
+        if self.commands.is_none() || self.is_answer_pending() {
             return false;
         }
         let before = self.out.len();

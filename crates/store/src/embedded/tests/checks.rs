@@ -16,12 +16,12 @@ use records::{
 
 mod campaigns;
 mod commands;
+mod job_bodies;
 mod operations;
 mod portals;
 mod queues;
 mod rollouts;
 mod streams;
-mod telling;
 
 use super::*;
 use crate::codec::{Stored, key};

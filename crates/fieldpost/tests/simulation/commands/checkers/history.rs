@@ -12,7 +12,7 @@ use crate::harness::violation::{Checked, Invariant};
 
 /// What was told of a command.
 #[derive(Debug, Default)]
-struct Told {
+struct CommandAnswers {
     id: Option<EntityId>,
     /// It was accepted.
     accepted: Option<BatchRef>,
@@ -25,7 +25,7 @@ struct Told {
 /// Commands by the number in their payload.
 #[derive(Default)]
 pub(crate) struct History {
-    told: BTreeMap<u64, Told>,
+    answers: BTreeMap<u64, CommandAnswers>,
     numbers: BTreeMap<EntityId, u64>,
 }
 
@@ -33,7 +33,7 @@ impl History {
     /// A caller was answered that its command is accepted.
     pub(crate) fn accepted(&mut self, number: u64, id: EntityId, batch: BatchRef) -> Checked {
         self.is(number, id)?;
-        self.told.entry(number).or_default().accepted = Some(batch);
+        self.answers.entry(number).or_default().accepted = Some(batch);
         Ok(())
     }
 
@@ -48,29 +48,29 @@ impl History {
         Invariant::ONE_EFFECT_PER_CAUSE
             .check(command.device == *device, || format!("{device} is shown {command:?}"))?;
         self.is(number, command.id)?;
-        let told = self.told.entry(number).or_default();
-        Invariant::ONE_EFFECT_PER_CAUSE.check(told.ended.is_none(), || {
-            format!("{device} is shown {:?}, which has ended: {told:?}", command.id)
+        let answers = self.answers.entry(number).or_default();
+        Invariant::ONE_EFFECT_PER_CAUSE.check(answers.ended.is_none(), || {
+            format!("{device} is shown {:?}, which has ended: {answers:?}", command.id)
         })
     }
 
     /// The same id each time.
     fn is(&mut self, number: u64, id: EntityId) -> Checked {
-        let told = self.told.entry(number).or_default();
-        let known = *told.id.get_or_insert(id);
+        let answers = self.answers.entry(number).or_default();
+        let known = *answers.id.get_or_insert(id);
         self.numbers.insert(id, number);
         Invariant::ONE_EFFECT_PER_CAUSE.same("id of a command", &id, &known)
     }
 
-    fn of(&mut self, id: EntityId) -> &mut Told {
+    fn of(&mut self, id: EntityId) -> &mut CommandAnswers {
         let number = self.numbers.get(&id).copied().unwrap_or(0);
-        self.told.entry(number).or_default()
+        self.answers.entry(number).or_default()
     }
 
     /// Somebody asks to try a command anew: from now on it may go out.
     pub(crate) fn retried(&mut self, id: EntityId) {
-        let told = self.of(id);
-        (told.ended, told.retries) = (None, told.retries + 1);
+        let answers = self.of(id);
+        (answers.ended, answers.retries) = (None, answers.retries + 1);
     }
 
     pub(crate) fn retries(&mut self, id: EntityId) -> u32 {
@@ -80,23 +80,23 @@ impl History {
     /// Somebody was answered that a command has ended, as it was after so many requests to try it
     /// anew.
     pub(crate) fn ended(&mut self, id: EntityId, retries: u32, batch: BatchRef) {
-        let told = self.of(id);
-        if told.retries == retries {
-            told.ended = Some(batch);
+        let answers = self.of(id);
+        if answers.retries == retries {
+            answers.ended = Some(batch);
         }
     }
 
     /// Nobody can hold against the server what the power has taken.
     pub(crate) fn forget_after(&mut self, partition: PartitionId, kept: u64) {
         let stays = |batch: &BatchRef| batch.0 != partition || batch.1 <= kept;
-        for told in self.told.values_mut() {
-            told.accepted = told.accepted.filter(stays);
-            told.ended = told.ended.filter(stays);
+        for answers in self.answers.values_mut() {
+            answers.accepted = answers.accepted.filter(stays);
+            answers.ended = answers.ended.filter(stays);
         }
     }
 
     /// All commands that were accepted.
     pub(crate) fn all_accepted(&self) -> impl Iterator<Item = EntityId> + '_ {
-        self.told.values().filter(|told| told.accepted.is_some()).filter_map(|told| told.id)
+        self.answers.values().filter(|answers| answers.accepted.is_some()).filter_map(|answers| answers.id)
     }
 }

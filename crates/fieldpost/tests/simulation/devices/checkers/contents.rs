@@ -10,9 +10,9 @@ use store::{FeedFilter, Page, ReadingKey, Resident, View};
 
 use super::{indexes, kept};
 use crate::devices::model::device::{Device, Event, Reading, Shown, Taken};
+use crate::devices::model::notifications::{Attempt, Delivery};
 use crate::devices::model::partition::Partition;
 use crate::devices::model::registry::{KnownClient, Registry};
-use crate::devices::model::telling::{Attempt, Delivery};
 use crate::harness::feed::{both_ways, paged};
 use crate::harness::violation::{Checked, Invariant, unreadable};
 

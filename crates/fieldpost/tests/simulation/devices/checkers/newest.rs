@@ -6,9 +6,9 @@ use std::sync::Arc;
 use base::EntityId;
 use records::DeliveryStatus;
 
+use crate::devices::model::notifications::Delivery;
 use crate::devices::model::partition::Partition;
 use crate::devices::model::registry::Registry;
-use crate::devices::model::telling::Delivery;
 use crate::devices::receivers::Receivers;
 use crate::harness::violation::{Checked, Invariant};
 
@@ -48,7 +48,7 @@ fn shows(body: &[u8], newest: &Delivery, device: &crate::devices::model::device:
     let data = &body["data"];
     data["sequence"] == newest.sequence
         && (newest.sequence != device.sequence
-            || (data["value"] == crate::devices::model::telling::as_json(device.value.as_ref())
+            || (data["value"] == crate::devices::model::notifications::as_json(device.value.as_ref())
                 && data["connection"] == device.connection.as_str()))
 }
 

@@ -10,8 +10,8 @@ use records::{AttemptError, DeliveryKey, DeliveryStatus, EventKind};
 
 use super::ExpectedAttempt;
 use super::evidence::Evidence;
+use super::notifications::{self, Attempt, Delivery, Flight};
 use super::partition::{Partition, sorted};
-use super::telling::{self, Attempt, Delivery, Flight};
 use crate::devices::meant::AttemptRef;
 use crate::harness::violation::{Checked, Invariant};
 
@@ -114,7 +114,8 @@ impl Partition {
         })?;
         delivery.attempts += 1;
         delivery.counted += 1;
-        let body = delivery.body.get_or_insert_with(|| telling::body(device, &pair, delivery.id.at)).clone();
+        let body =
+            delivery.body.get_or_insert_with(|| notifications::body(device, &pair, delivery.id.at)).clone();
         let free_since = pair.free_since;
         let lease_end = self.now.after(self.settings.attempt_timeout + LEASE_MARGIN);
         device.pairs.insert(client, pair);
@@ -350,7 +351,7 @@ impl Partition {
             Ok(())
         };
         let device = self.devices.get_mut(&device).expect("it is there");
-        if device.pairs.get(&client).is_some_and(telling::ExpectedNotifications::is_told) {
+        if device.pairs.get(&client).is_some_and(notifications::ExpectedNotifications::is_told) {
             device.pairs.remove(&client);
         }
         Ok(answer)

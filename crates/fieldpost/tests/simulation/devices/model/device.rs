@@ -8,7 +8,7 @@ use engine::records::{Connection, DeviceProfile, DeviceState, Seen};
 use records::{DeviceSlot, EventKind};
 
 use super::listening::Mark;
-use super::telling::ExpectedNotifications;
+use super::notifications::ExpectedNotifications;
 use crate::harness::calls::CallId;
 
 /// A device.

@@ -21,7 +21,7 @@ use crate::mqtt::presence::{self, PresenceCall};
 use crate::mqtt::reach::covered;
 
 /// What is being told, and the answer to the client that waits for it.
-pub(super) struct HeldAnswer {
+pub(super) struct PendingAnswer {
     told: BoxFuture<'static, Result<(), NotAccepting>>,
     answer: BytesMut,
 }
@@ -29,16 +29,16 @@ pub(super) struct HeldAnswer {
 type Lookup = BoxFuture<'static, Result<Vec<Answer>, NotAccepting>>;
 
 impl Protocol {
-    pub(super) fn is_telling(&self) -> bool {
-        self.telling.is_some()
+    pub(super) fn is_answer_pending(&self) -> bool {
+        self.pending_answer.is_some()
     }
 
     /// Ready when nothing has to be told any more; then the client has its answer.
     pub(in crate::mqtt) fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ending>> {
-        let Some(telling) = &mut self.telling else { return Poll::Ready(Ok(())) };
-        let told = ready!(telling.told.as_mut().poll(cx));
-        if let Some(telling) = self.telling.take() {
-            self.out.extend_from_slice(&telling.answer);
+        let Some(pending_answer) = &mut self.pending_answer else { return Poll::Ready(Ok(())) };
+        let told = ready!(pending_answer.told.as_mut().poll(cx));
+        if let Some(pending_answer) = self.pending_answer.take() {
+            self.out.extend_from_slice(&pending_answer.answer);
         }
         Poll::Ready(told.map_err(Ending::from))
     }
@@ -49,7 +49,7 @@ impl Protocol {
             return self.out.extend_from_slice(&answer);
         }
         let told = Box::pin(presence::tell(self.shared.presence.clone(), self.session(), calls));
-        self.telling = Some(Box::new(HeldAnswer { told, answer }));
+        self.pending_answer = Some(Box::new(PendingAnswer { told, answer }));
     }
 
     /// Tells whose session this is, and what the subscriptions reach that it goes on with. Before
@@ -102,7 +102,7 @@ impl Protocol {
     /// Tells that the session has ended; nothing if nobody has to know.
     pub(in crate::mqtt) fn tell_end(&mut self, reason: DisconnectReason) -> Option<BoxFuture<'static, ()>> {
         // What is still being told is overtaken by its end.
-        self.telling = None;
+        self.pending_answer = None;
         let calls = self.presence.close();
         let (presence, session) = (self.shared.presence.clone(), self.session());
         (!calls.is_empty())

@@ -14,14 +14,14 @@ const ROOM_BYTES: usize = 2 * 1_024 * 1_024;
 
 /// Where a stream takes room, and waits for it. It gives out jobs that it has while it waits, and
 /// takes no others.
-pub(super) struct JobRoom {
+pub(super) struct JobMemory {
     memory: AnswerMemory,
     sender: SenderKey,
     waiting: Option<BoxFuture<'static, Reservation>>,
     found: Option<Reservation>,
 }
 
-impl JobRoom {
+impl JobMemory {
     pub(super) fn new(memory: AnswerMemory, sender: SenderKey) -> Self {
         Self { memory, sender, waiting: None, found: None }
     }

@@ -15,7 +15,7 @@ use super::violation::Checked;
 use super::workload::{Rest, Stored, Workload};
 
 /// Both. The first comes to rest first.
-pub(crate) struct Pair<A, B> {
+pub(crate) struct TwoWorkloads<A, B> {
     first: A,
     second: B,
     machine: Rc<Machine>,
@@ -28,7 +28,7 @@ pub(crate) enum ActOf<A, B> {
     Second(B),
 }
 
-impl<A: Workload, B: Workload> Pair<A, B> {
+impl<A: Workload, B: Workload> TwoWorkloads<A, B> {
     fn is_first(&self, partition: PartitionId) -> bool {
         self.first.partitions().contains(&partition)
     }
@@ -45,7 +45,7 @@ macro_rules! whose {
     };
 }
 
-impl<A: Workload, B: Workload> Workload for Pair<A, B> {
+impl<A: Workload, B: Workload> Workload for TwoWorkloads<A, B> {
     type Plan = (A::Plan, B::Plan);
     type Counts = (A::Counts, B::Counts);
     type Act = ActOf<A::Act, B::Act>;

@@ -2,7 +2,7 @@
 
 use records::AnswerKey;
 
-use super::super::once::ANSWER_BYTES;
+use super::super::idempotency::ANSWER_BYTES;
 use super::*;
 use crate::kernel::idempotency::IdempotencyKey;
 
