@@ -136,7 +136,7 @@ async fn first_item<L: Followable>(
     let found = async {
         let Some(follower) = follower else { return pending().await };
         loop {
-            let moved_from = follower.news().await;
+            let moved_from = follower.changed().await;
             if let Some((_, list)) = Arc::get_mut(&mut asked) {
                 list.moved_from(moved_from);
             }

@@ -125,7 +125,7 @@ impl FeedSet {
 
 /// What a batch has for followers.
 #[derive(Debug)]
-pub struct News {
+pub struct FollowerUpdate {
     partition: PartitionId,
     stamp: Timestamp,
     /// Only what somebody followed then was looked for.
@@ -137,11 +137,11 @@ pub struct News {
     moved_from: Timestamp,
 }
 
-impl News {
+impl FollowerUpdate {
     fn of(partition: PartitionId, batch: &Batch, looked_for: FeedSet) -> Self {
         let stamp = batch.head.stamp;
         let (feeds, slots, moved_from) = (FeedSet::default(), Vec::new(), Timestamp::MAX);
-        let mut news = Self { partition, stamp, looked_for, feeds, slots, moved_from };
+        let mut update = Self { partition, stamp, looked_for, feeds, slots, moved_from };
         for op in &batch.ops {
             let (feeds, slot) = match op {
                 Op::Sign(sign) if sign.reading.is_some() => {
@@ -155,26 +155,26 @@ impl News {
                 Op::PutEvent(event) => (FeedSet::EVENTS, Some(event.slot)),
                 Op::PutDelivery(delivery) => (FeedSet::DELIVERIES, Some(delivery.slot)),
                 Op::PutProgress(key, _) => {
-                    news.moved_from = news.moved_from.min(key.at);
+                    update.moved_from = update.moved_from.min(key.at);
                     (FeedSet::PROGRESS, None)
                 }
                 Op::PutQuarantined(_) => (FeedSet::QUARANTINE, None),
                 Op::PutCommand(command) => (FeedSet::COMMANDS, Some(command.slot)),
                 Op::PutCommandState(key, _) => {
-                    news.moved_from = news.moved_from.min(key.at);
+                    update.moved_from = update.moved_from.min(key.at);
                     (FeedSet::COMMAND_STATES, None)
                 }
                 Op::PutTimelineEntry(entry) => (FeedSet::TIMELINE, Some(entry.slot)),
                 _ => continue,
             };
             if feeds.meets(looked_for) {
-                news.feeds = news.feeds.and(feeds);
-                news.slots.extend(slot);
+                update.feeds = update.feeds.and(feeds);
+                update.slots.extend(slot);
             }
         }
-        news.slots.sort_unstable();
-        news.slots.dedup();
-        news
+        update.slots.sort_unstable();
+        update.slots.dedup();
+        update
     }
 }
 
@@ -284,29 +284,29 @@ impl Followers {
     }
 
     /// What a batch will have for followers; `None` while there are none, when nobody looks.
-    pub(crate) fn news(&self, partition: PartitionId, batch: &Batch) -> Option<News> {
+    pub(crate) fn update_of(&self, partition: PartitionId, batch: &Batch) -> Option<FollowerUpdate> {
         let looked_for = FeedSet(self.looked_for.load(Ordering::SeqCst));
-        (self.count.load(Ordering::SeqCst) > 0).then(|| News::of(partition, batch, looked_for))
+        (self.count.load(Ordering::SeqCst) > 0).then(|| FollowerUpdate::of(partition, batch, looked_for))
     }
 
-    /// A batch with that stamp is durable. Without `news` it may concern every follower.
-    pub(crate) fn tell(&self, stamp: Timestamp, news: Option<&News>) {
+    /// A batch with that stamp is durable. Without `update` it may concern every follower.
+    pub(crate) fn tell(&self, stamp: Timestamp, update: Option<&FollowerUpdate>) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
         let looked_for = FeedSet(self.looked_for.load(Ordering::SeqCst));
-        if !news.is_some_and(|news| looked_for.is_within(news.looked_for)) {
-            self.tell_of_unseen(news.map_or(stamp, |news| news.stamp), news);
+        if !update.is_some_and(|update| looked_for.is_within(update.looked_for)) {
+            self.tell_of_unseen(update.map_or(stamp, |update| update.stamp), update);
         }
-        if let Some(news) = news {
-            self.index.tell(news);
+        if let Some(update) = update {
+            self.index.tell(update);
         }
     }
 
     /// A batch was made before somebody followed what it may hold, and so was not looked through
     /// for that.
-    fn tell_of_unseen(&self, stamp: Timestamp, news: Option<&News>) {
-        let looked_for = news.map_or(FeedSet::default(), |news| news.looked_for);
+    fn tell_of_unseen(&self, stamp: Timestamp, update: Option<&FollowerUpdate>) {
+        let looked_for = update.map_or(FeedSet::default(), |update| update.looked_for);
         for (watched, signal) in self.table().followers.values() {
             for (number, watched) in watched.iter().enumerate() {
                 if watched.feeds().is_within(looked_for) {
@@ -340,14 +340,14 @@ impl Followers {
     }
 
     /// What a batch of the registry will have for followers; `None` while nobody watches it.
-    pub(crate) fn registry_news(&self, batch: &Batch) -> Option<RegistryUpdate> {
+    pub(crate) fn registry_update(&self, batch: &Batch) -> Option<RegistryUpdate> {
         (self.watch_registry.load(Ordering::SeqCst) > 0).then(|| RegistryUpdate::of(batch))
     }
 
     /// Rows of the registry have changed, and that is durable.
-    pub(crate) fn registry_changed(&self, news: RegistryUpdate) {
-        if !news.is_empty() && self.watch_registry.load(Ordering::SeqCst) > 0 {
-            self.index.tell_of_rows(|rows| news.has(rows));
+    pub(crate) fn registry_changed(&self, update: RegistryUpdate) {
+        if !update.is_empty() && self.watch_registry.load(Ordering::SeqCst) > 0 {
+            self.index.tell_of_rows(|rows| update.has(rows));
         }
     }
 
@@ -457,7 +457,7 @@ impl Follower {
     /// Resolves when the feed may show something that it did not show before. Of commands and
     /// notifications that were there before, none that was made before the time that this answers
     /// has come to stand elsewhere since it was last asked.
-    pub async fn news(&self) -> Timestamp {
+    pub async fn changed(&self) -> Timestamp {
         self.signal.told(u32::MAX).await;
         let moved_from = Timestamp(self.signal.moved_from.swap(i64::MAX, Ordering::SeqCst));
         // Feeds end before what other partitions are still writing: once they have written it, this

@@ -169,7 +169,7 @@ pub enum RolloutInput {
         reply: Reply<()>,
     },
     /// What tasks found out, and what partitions of devices had to say.
-    News(RolloutUpdate, Reply<()>),
+    Update(RolloutUpdate, Reply<()>),
 }
 
 /// What was found out for rollouts.

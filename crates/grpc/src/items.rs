@@ -17,7 +17,7 @@ use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::{ProstDecoder, ProstEncoder};
 
 use crate::status::status;
-use crate::work::SAID_PER_MESSAGE_MAX;
+use crate::work::SETTLEMENTS_PER_MESSAGE_MAX;
 
 /// Items of a message that are messages: of all calls, a batch for streams has most, as each of its
 /// messages may have headers.
@@ -28,7 +28,7 @@ const TEXTS_MAX: usize = 1 << 20;
 /// The least that an item takes on the wire, in bytes.
 const ITEM_BYTES_MIN: usize = 2;
 
-const _: () = assert!(SAID_PER_MESSAGE_MAX <= MESSAGES_MAX, "a worker may say so much in a message");
+const _: () = assert!(SETTLEMENTS_PER_MESSAGE_MAX <= MESSAGES_MAX, "a worker may say so much in a message");
 const _: () = assert!(DEVICES_MAX < TEXTS_MAX, "what is little above its limit, the call refuses");
 
 /// A message of the protocol. What it can have many of is made from its description.

@@ -7,7 +7,7 @@
 
 mod job_memory;
 mod opened;
-mod said;
+mod settlements;
 mod stream;
 
 use std::pin::Pin;
@@ -29,7 +29,7 @@ use crate::proto::{WorkRequest, WorkResponse};
 use crate::stopping::Stop;
 use job_memory::JobMemory;
 
-pub(crate) use said::SAID_PER_MESSAGE_MAX;
+pub(crate) use settlements::SETTLEMENTS_PER_MESSAGE_MAX;
 
 /// Answers that are made ahead of being sent.
 const ANSWERS_AHEAD: usize = 2;

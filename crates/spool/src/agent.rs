@@ -253,8 +253,8 @@ impl Agent {
     /// Begins a forwarder for each destination that has something waiting; for ever.
     async fn forward(&mut self) {
         loop {
-            for (destination, news) in self.arrivals.take_newcomers() {
-                let forwarder = Forwarder::new(Arc::clone(&self.forwarding), destination, news);
+            for (destination, arrival) in self.arrivals.take_newcomers() {
+                let forwarder = Forwarder::new(Arc::clone(&self.forwarding), destination, arrival);
                 self.forwarders.spawn(forwarder.run());
             }
             tokio::select! {

@@ -57,7 +57,7 @@ pub(crate) struct Forwarding {
 pub(crate) struct Forwarder {
     shared: Arc<Forwarding>,
     destination: Destination,
-    news: Arc<Notify>,
+    arrival: Arc<Notify>,
     place: Option<ReadPlace>,
     /// Records up to this one go one by one.
     alone_until: u64,
@@ -77,8 +77,8 @@ enum ForwardStep {
 }
 
 impl Forwarder {
-    pub(crate) fn new(shared: Arc<Forwarding>, destination: Destination, news: Arc<Notify>) -> Self {
-        Self { shared, destination, news, place: None, alone_until: 0, wait: WAIT_FIRST, told: None }
+    pub(crate) fn new(shared: Arc<Forwarding>, destination: Destination, arrival: Arc<Notify>) -> Self {
+        Self { shared, destination, arrival, place: None, alone_until: 0, wait: WAIT_FIRST, told: None }
     }
 
     /// Forwards until nothing waits, or the spool stops.
@@ -104,7 +104,7 @@ impl Forwarder {
             let is_empty = matches!(step, ForwardStep::Empty);
             tokio::select! {
                 () = stopped(&mut stop) => return,
-                () = self.news.notified(), if is_empty => {}
+                () = self.arrival.notified(), if is_empty => {}
                 () = sleep(wait) => {}
             }
         }

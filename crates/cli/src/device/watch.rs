@@ -90,8 +90,9 @@ impl Watch {
         loop {
             screen.flush()?;
             sleep(self.every);
-            let news = patiently(screen, || feeds.look(api))?;
-            news.iter()
+            let items = patiently(screen, || feeds.look(api))?;
+            items
+                .iter()
                 .try_for_each(|new| screen.show_as(new.what, &new.item, || table::line(&new.cells)))?;
         }
     }
@@ -117,10 +118,10 @@ impl Feeds {
     fn look(&mut self, api: &Api) -> Result<Vec<FeedItem>, Failure> {
         let device: Device = api.read(&api.get(&self.device)?)?;
         let present = device.last_seen_at().map(|text| moment(text, api)).transpose()?;
-        let mut news = look::<Event>(&mut self.events, None, api)?;
-        news.extend(look::<Reading>(&mut self.readings, present, api)?);
-        news.sort_by_key(|new| new.ts);
-        Ok(news)
+        let mut items = look::<Event>(&mut self.events, None, api)?;
+        items.extend(look::<Reading>(&mut self.readings, present, api)?);
+        items.sort_by_key(|new| new.ts);
+        Ok(items)
     }
 }
 
@@ -130,20 +131,20 @@ fn look<T: Watched>(
     api: &Api,
 ) -> Result<Vec<FeedItem>, Failure> {
     let path = path.clone().with("order", "asc").with_maybe("from", follower.from());
-    let mut news = Vec::new();
+    let mut new_items = Vec::new();
     let mut look = follower.look();
     list::each_page(api, &path, &ListFlags::ALL, |items| {
         for item in items {
             let watched: T = api.read(item)?;
             let ts = moment(watched.ts(), api)?;
             if look.is_new(ts) {
-                news.push(FeedItem { ts, what: T::WHAT, item: item.clone(), cells: watched.cells() });
+                new_items.push(FeedItem { ts, what: T::WHAT, item: item.clone(), cells: watched.cells() });
             }
         }
         Ok(())
     })?;
     follower.go_on(present);
-    Ok(news)
+    Ok(new_items)
 }
 
 /// The time of a feed's newest item.

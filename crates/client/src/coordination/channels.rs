@@ -131,7 +131,7 @@ impl ChannelSubscription {
                 continue;
             }
             match self.hear().await {
-                Some(Ok(news)) => return Ok(news),
+                Some(Ok(update)) => return Ok(update),
                 Some(Err(error)) => return Err(error),
                 // It ended, was too slow or fell silent.
                 None => {

@@ -26,7 +26,7 @@ use crate::kernel::reply::Reply;
 const ORDERS_PER_INPUT: usize = 128;
 const PAYLOAD_BYTES_PER_INPUT: usize = 1 << 20;
 /// Moves and devices that the machine is told of in one input, and what the moves may weigh.
-const NEWS_PER_INPUT: usize = 1_000;
+const UPDATES_PER_INPUT: usize = 1_000;
 const RESULT_BYTES_PER_INPUT: usize = 1 << 20;
 /// After so long an order is given again whose partition was loaded anew meanwhile.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -55,8 +55,8 @@ impl PickCourier {
                 woken.await;
                 continue;
             }
-            for news in messages.to_machine {
-                self.tell(news).await?;
+            for update in messages.to_machine {
+                self.tell(update).await?;
             }
             let carried = messages.to_partitions.into_iter();
             let carried = carried.map(|(partition, inputs)| self.carry_to(partition, inputs));
@@ -93,7 +93,7 @@ impl PickCourier {
     /// Hands in what was found. Of a search that fails again and again, that is nobody.
     async fn look_for(self, search: PickSearch) -> Result<(), NotAccepting> {
         let task = search.task;
-        let mut news = None;
+        let mut update = None;
         for tried in 0..SEARCH_TRIES {
             if tried > 0 {
                 sleep(SEARCH_AGAIN_AFTER).await;
@@ -103,17 +103,17 @@ impl PickCourier {
             let found = spawn_blocking(move || context.search_for_picks(&search)).await;
             match found.map_err(|panicked| panicked.to_string()) {
                 Ok(Ok(found)) => {
-                    news = Some(found);
+                    update = Some(found);
                     break;
                 }
                 Ok(Err(error)) => self.search_failed(&error),
                 Err(error) => self.search_failed(&error),
             }
         }
-        let news = news.unwrap_or_else(|| PickUpdate::Found(task, FoundDevices::default()));
+        let update = update.unwrap_or_else(|| PickUpdate::Found(task, FoundDevices::default()));
         // Nobody waits for the batch: a machine that was loaded anew looks again.
         let (reply, _) = Reply::new();
-        self.campaigns.send(CampaignsInput::News(news, reply)).await.map_err(|_| NotAccepting)
+        self.campaigns.send(CampaignsInput::Update(update, reply)).await.map_err(|_| NotAccepting)
     }
 
     fn search_failed(&self, error: &dyn std::fmt::Display) {
@@ -153,9 +153,9 @@ impl PickCourier {
         Ok(())
     }
 
-    async fn tell(&self, news: PickUpdate) -> Result<(), NotAccepting> {
+    async fn tell(&self, update: PickUpdate) -> Result<(), NotAccepting> {
         let (reply, told) = Reply::new();
-        self.campaigns.send(CampaignsInput::News(news, reply)).await.map_err(|_| NotAccepting)?;
+        self.campaigns.send(CampaignsInput::Update(update, reply)).await.map_err(|_| NotAccepting)?;
         // A machine that was loaded anew has everything ensured.
         let _loaded_anew = told.await;
         Ok(())
@@ -189,7 +189,7 @@ impl EngineContext {
             by_partition.entry(order.place.partition).or_default().push(order);
         }
         let inputs = by_partition.into_iter().map(|(partition, orders)| (partition, into_inputs(&orders)));
-        let to_machine = self.campaigns.links.take_hints().map_or_else(Vec::new, news_of);
+        let to_machine = self.campaigns.links.take_hints().map_or_else(Vec::new, updates_of);
         PickMessages { to_machine, to_partitions: inputs.collect() }
     }
 
@@ -215,22 +215,22 @@ impl EngineContext {
 }
 
 /// Hints as inputs of the machine.
-fn news_of(hints: PickHints) -> Vec<PickUpdate> {
+fn updates_of(hints: PickHints) -> Vec<PickUpdate> {
     let PickHints { moves, went_away, came, gone, ask_again, .. } = hints;
-    let mut news = Vec::new();
-    news.extend(ask_again.then_some(PickUpdate::AskAgain));
+    let mut updates = Vec::new();
+    updates.extend(ask_again.then_some(PickUpdate::AskAgain));
     // In the same order each time: what a run of the simulation does depends on it.
     let mut moves: Vec<_> = moves.into_values().collect();
     moves.sort_unstable_by_key(|moved| (moved.task, moved.number));
-    news.extend(moves_by_input(moves).into_iter().map(PickUpdate::Moved));
+    updates.extend(moves_by_input(moves).into_iter().map(PickUpdate::Moved));
     let places = |places: std::collections::BTreeSet<DevicePlace>| places.into_iter().collect::<Vec<_>>();
-    let chunked = |places: Vec<DevicePlace>, news: fn(Vec<DevicePlace>) -> PickUpdate| {
-        places.chunks(NEWS_PER_INPUT).map(|some| news(some.to_vec())).collect::<Vec<_>>()
+    let chunked = |places: Vec<DevicePlace>, update: fn(Vec<DevicePlace>) -> PickUpdate| {
+        places.chunks(UPDATES_PER_INPUT).map(|some| update(some.to_vec())).collect::<Vec<_>>()
     };
-    news.extend(chunked(places(went_away), PickUpdate::WentAway));
-    news.extend(chunked(places(came), PickUpdate::Came));
-    news.extend(chunked(places(gone), PickUpdate::Gone));
-    news
+    updates.extend(chunked(places(went_away), PickUpdate::WentAway));
+    updates.extend(chunked(places(came), PickUpdate::Came));
+    updates.extend(chunked(places(gone), PickUpdate::Gone));
+    updates
 }
 
 fn moves_by_input(moves: Vec<PickMove>) -> Vec<Vec<PickMove>> {
@@ -238,7 +238,7 @@ fn moves_by_input(moves: Vec<PickMove>) -> Vec<Vec<PickMove>> {
     let mut bytes = RESULT_BYTES_PER_INPUT;
     for moved in moves {
         bytes += moved.standing.result.as_ref().map_or(0, |result| result.len());
-        let is_full = inputs.last().is_none_or(|input| input.len() >= NEWS_PER_INPUT);
+        let is_full = inputs.last().is_none_or(|input| input.len() >= UPDATES_PER_INPUT);
         if is_full || bytes >= RESULT_BYTES_PER_INPUT {
             inputs.push(Vec::new());
             bytes = 0;

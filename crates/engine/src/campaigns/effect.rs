@@ -150,7 +150,7 @@ impl CampaignsContext {
 
 impl MachineContext for CampaignsContext {
     type Effect = CampaignsEffect;
-    type News = CampaignUpdate;
+    type Update = CampaignUpdate;
 
     fn release(&self, effect: CampaignsEffect) {
         match effect {
@@ -174,11 +174,11 @@ impl MachineContext for CampaignsContext {
 
     fn batch_made(&self, _: PartitionId, batch: &Batch) -> Option<CampaignUpdate> {
         self.metrics.batch();
-        self.followers.campaign_news(batch)
+        self.followers.campaign_update(batch)
     }
 
-    fn batch_durable(&self, _: Timestamp, news: Option<&CampaignUpdate>) {
-        self.followers.campaigns_changed(news);
+    fn batch_durable(&self, _: Timestamp, update: Option<&CampaignUpdate>) {
+        self.followers.campaigns_changed(update);
     }
 }
 

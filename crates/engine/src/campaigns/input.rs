@@ -19,7 +19,7 @@ pub enum CampaignsInput {
     /// Something is asked of campaigns.
     Campaign(CampaignCall),
     /// What the courier found out, and what partitions of devices had to say.
-    News(PickUpdate, Reply<()>),
+    Update(PickUpdate, Reply<()>),
     /// Shares of devices are asked for.
     Shares {
         /// The devices.
@@ -36,14 +36,14 @@ impl CampaignsInput {
     pub(super) fn weight(&self) -> usize {
         match self {
             Self::Task(TaskCall::Create { new, .. }) => 1 + new.terms.count as usize,
-            Self::News(PickUpdate::Moved(moves), _) => moves.len(),
-            Self::News(PickUpdate::Reported(reports), _) => reports.len(),
-            Self::News(
+            Self::Update(PickUpdate::Moved(moves), _) => moves.len(),
+            Self::Update(PickUpdate::Reported(reports), _) => reports.len(),
+            Self::Update(
                 PickUpdate::WentAway(places) | PickUpdate::Came(places) | PickUpdate::Gone(places),
                 _,
             ) => places.len(),
             Self::Shares { places, .. } => places.len(),
-            Self::Task(_) | Self::Campaign(_) | Self::News(..) | Self::Fairness(_) => 1,
+            Self::Task(_) | Self::Campaign(_) | Self::Update(..) | Self::Fairness(_) => 1,
         }
     }
 }

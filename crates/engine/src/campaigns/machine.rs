@@ -8,7 +8,7 @@ mod campaigns;
 mod cancelling;
 mod ending;
 mod loading;
-mod news;
+mod pick_updates;
 mod picking;
 mod posts;
 mod retention;
@@ -31,7 +31,7 @@ pub use self::campaigns::unknown_campaign;
 pub use self::tasks::unknown_task;
 
 use self::campaigns::CampaignBook;
-use self::news::Leaver;
+use self::pick_updates::Leaver;
 use self::posts::TaskPosts;
 use self::retention::Retention;
 use self::running::RunningTask;
@@ -140,8 +140,8 @@ impl CampaignMachine {
         match input {
             CampaignsInput::Task(call) => self.apply_to_tasks(call, step)?,
             CampaignsInput::Campaign(call) => self.apply_to_campaigns(call, step)?,
-            CampaignsInput::News(news, reply) => {
-                self.take_news(news, step)?;
+            CampaignsInput::Update(update, reply) => {
+                self.take_update(update, step)?;
                 step.emit(CampaignsEffect::Kept(reply));
             }
             CampaignsInput::Shares { places, reply } => {

@@ -15,7 +15,7 @@ use super::stale_clients::StaleClients;
 use super::stats::AllDeviceStats;
 use crate::campaigns::links::PickLinks;
 use crate::commands::{COMMAND_ID_PREFIX, Downlink};
-use crate::followers::{Followers, News};
+use crate::followers::{FollowerUpdate, Followers};
 use crate::gathering::Gatherings;
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
@@ -127,7 +127,7 @@ impl DeviceContext {
 
 impl MachineContext for DeviceContext {
     type Effect = DeviceEffect;
-    type News = News;
+    type Update = FollowerUpdate;
 
     const HAS_FEEDS: bool = true;
 
@@ -186,13 +186,13 @@ impl MachineContext for DeviceContext {
         }
     }
 
-    fn batch_made(&self, partition: PartitionId, batch: &Batch) -> Option<News> {
+    fn batch_made(&self, partition: PartitionId, batch: &Batch) -> Option<FollowerUpdate> {
         self.metrics.device_batch(batch);
-        self.followers.news(partition, batch)
+        self.followers.update_of(partition, batch)
     }
 
-    fn batch_durable(&self, stamp: Timestamp, news: Option<&News>) {
-        self.followers.tell(stamp, news);
+    fn batch_durable(&self, stamp: Timestamp, update: Option<&FollowerUpdate>) {
+        self.followers.tell(stamp, update);
     }
 }
 

@@ -22,29 +22,29 @@ pub struct CampaignUpdate {
 
 impl CampaignUpdate {
     fn of(batch: &Batch) -> Self {
-        let mut news = Self::default();
+        let mut update = Self::default();
         for op in &batch.ops {
             match op {
                 Op::PutTask(task) | Op::DeleteTask(task, _) if task.slot.is_none() => {
-                    news.rows.add(RegistryRows::Tasks);
+                    update.rows.add(RegistryRows::Tasks);
                 }
                 Op::PutTaskState(state) if !state.is_slot => {
-                    news.rows.add(RegistryRows::Tasks);
+                    update.rows.add(RegistryRows::Tasks);
                     // Whoever waits for results waits for their end, too.
-                    news.results_of.extend(state.ended_at.map(|_| state.task));
+                    update.results_of.extend(state.ended_at.map(|_| state.task));
                 }
                 // Nothing that is shown changes with a campaign's state alone, or with terms alone.
-                Op::PutCampaign(_) | Op::DeleteCampaign(_) => news.rows.add(RegistryRows::Campaigns),
+                Op::PutCampaign(_) | Op::DeleteCampaign(_) => update.rows.add(RegistryRows::Campaigns),
                 Op::PutPick(pick) if pick.end.is_some() => {
-                    news.results_of.push(pick.task);
-                    news.results_of.extend(pick.slot.map(|slot| slot.campaign));
+                    update.results_of.push(pick.task);
+                    update.results_of.extend(pick.slot.map(|slot| slot.campaign));
                 }
                 _ => {}
             }
         }
-        news.results_of.sort_unstable();
-        news.results_of.dedup();
-        news
+        update.results_of.sort_unstable();
+        update.results_of.dedup();
+        update
     }
 }
 
@@ -68,17 +68,17 @@ fn is_of_campaigns(watched: &WatchTarget) -> bool {
 impl Followers {
     /// What a batch of the partition of campaigns will have for followers; `None` while there are
     /// none, when nobody looks.
-    pub(crate) fn campaign_news(&self, batch: &Batch) -> Option<CampaignUpdate> {
+    pub(crate) fn campaign_update(&self, batch: &Batch) -> Option<CampaignUpdate> {
         (self.count.load(Ordering::SeqCst) > 0).then(|| CampaignUpdate::of(batch))
     }
 
-    /// A batch of the partition of campaigns is durable. Without `news` it may concern everybody
+    /// A batch of the partition of campaigns is durable. Without `update` it may concern everybody
     /// who follows tasks and campaigns.
-    pub(crate) fn campaigns_changed(&self, news: Option<&CampaignUpdate>) {
+    pub(crate) fn campaigns_changed(&self, update: Option<&CampaignUpdate>) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        match news {
+        match update {
             Some(CampaignUpdate { rows, results_of }) => {
                 if !rows.is_empty() {
                     self.index.tell_of_rows(|changed| rows.has(changed));
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn whoever_waits_for_results_is_woken_by_those_of_that_task_or_campaign() {
         let followers = Followers::default();
-        assert_eq!(followers.campaign_news(&batch(Vec::new())), None, "nobody watches");
+        assert_eq!(followers.campaign_update(&batch(Vec::new())), None, "nobody watches");
         let results =
             [FollowedFeed::TaskResults(Incarnation(1)), FollowedFeed::CampaignResults(Incarnation(7))];
         let results = results.map(|feed| WatchTarget::Feed(Followed { feed, device: None }));
@@ -175,8 +175,8 @@ mod tests {
             (Op::DeleteCampaign("c".into()), 0b1000),
             (passed_slot(), 0),
         ] {
-            let news = followers.campaign_news(&batch(vec![op.clone()])).expect("somebody watches");
-            followers.campaigns_changed(Some(&news));
+            let update = followers.campaign_update(&batch(vec![op.clone()])).expect("somebody watches");
+            followers.campaigns_changed(Some(&update));
             assert_eq!(signal.told.swap(0, Ordering::SeqCst), expect, "{op:?}");
         }
         followers.campaigns_changed(None);

@@ -15,7 +15,7 @@ use base::{Incarnation, PartitionId, Timestamp};
 use super::campaigns::results_followed;
 use super::live::{DevicePlace, WatchTarget};
 use super::registry::RegistryRows;
-use super::{FeedSet, FollowerSignal, News};
+use super::{FeedSet, FollowerSignal, FollowerUpdate};
 
 /// Locks for what partitions name: enough for a usual number of partitions to have one each.
 const SHARDS: usize = 64;
@@ -102,34 +102,38 @@ impl FollowerIndex {
     }
 
     /// Tells all whom the batch concerns, as far as somebody looked for it.
-    pub(super) fn tell(&self, news: &News) {
-        for feed in news.feeds.each() {
-            self.stamps[feed.bit()].fetch_max(news.stamp.0, Ordering::SeqCst);
+    pub(super) fn tell(&self, update: &FollowerUpdate) {
+        for feed in update.feeds.each() {
+            self.stamps[feed.bit()].fetch_max(update.stamp.0, Ordering::SeqCst);
         }
-        self.each_concerned(news, |listener, place| listener.tell(news, place));
+        self.each_concerned(update, |listener, place| listener.tell(update, place));
     }
 
     /// All whom the batch concerns; of a device, with its place.
-    pub(super) fn each_concerned(&self, news: &News, mut each: impl FnMut(&Listener, Option<DevicePlace>)) {
+    pub(super) fn each_concerned(
+        &self,
+        update: &FollowerUpdate,
+        mut each: impl FnMut(&Listener, Option<DevicePlace>),
+    ) {
         {
             let anywhere = read(&self.anywhere);
-            let keys = news.feeds.each().map(FollowKey::Feed);
+            let keys = update.feeds.each().map(FollowKey::Feed);
             keys.filter_map(|key| anywhere.get(&key)).flatten().for_each(|listener| each(listener, None));
         }
-        let here = read(self.lock_of(FollowKey::Partition(news.partition)));
+        let here = read(self.lock_of(FollowKey::Partition(update.partition)));
         if here.is_empty() {
             return;
         }
         let mut at = |key: FollowKey, place: Option<DevicePlace>| {
             let concerned = here.get(&key).into_iter().flatten();
-            concerned.filter(|listener| listener.awaits.meets(news.feeds)).for_each(|to| each(to, place));
+            concerned.filter(|listener| listener.awaits.meets(update.feeds)).for_each(|to| each(to, place));
         };
-        for slot in &news.slots {
-            let place = (news.partition, *slot);
+        for slot in &update.slots {
+            let place = (update.partition, *slot);
             at(FollowKey::Device(place), Some(place));
         }
-        if news.feeds.meets(FeedSet::OF_NO_DEVICE) {
-            at(FollowKey::Partition(news.partition), None);
+        if update.feeds.meets(FeedSet::OF_NO_DEVICE) {
+            at(FollowKey::Partition(update.partition), None);
         }
     }
 
@@ -184,15 +188,15 @@ impl FollowerIndex {
 }
 
 impl Listener {
-    fn tell(&self, news: &News, place: Option<DevicePlace>) {
+    fn tell(&self, update: &FollowerUpdate, place: Option<DevicePlace>) {
         if let Awaits::DeviceState = self.awaits {
             self.signal.touched().0.extend(place);
         }
         // A whole feed has the stamp itself.
         if !matches!(self.awaits, Awaits::WholeFeed) {
-            self.signal.stamped(news.stamp);
+            self.signal.stamped(update.stamp);
         }
-        self.signal.moved(news.moved_from);
+        self.signal.moved(update.moved_from);
         self.signal.tell(self.thing);
     }
 }

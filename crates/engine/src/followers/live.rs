@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
     use crate::followers::registry::RegistryUpdate;
-    use crate::followers::{FollowedFeed, Followers, News};
+    use crate::followers::{FollowedFeed, FollowerUpdate, Followers};
 
     fn place(partition: u16, slot: u32) -> DevicePlace {
         (PartitionId(partition), DeviceSlot(slot))
@@ -160,10 +160,17 @@ mod tests {
         Batch { ops: ops.to_vec(), ..Batch::new(PartitionId::REGISTRY) }
     }
 
-    fn news(slots: &[u32], looked_for: FeedSet) -> News {
+    fn update(slots: &[u32], looked_for: FeedSet) -> FollowerUpdate {
         let slots = slots.iter().copied().map(DeviceSlot).collect();
         let (feeds, moved_from) = (FeedSet(FeedSet::DEVICES.0 & looked_for.0), Timestamp::MAX);
-        News { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds, slots, moved_from }
+        FollowerUpdate {
+            partition: PartitionId(1),
+            stamp: Timestamp(5),
+            looked_for,
+            feeds,
+            slots,
+            moved_from,
+        }
     }
 
     #[test]
@@ -174,20 +181,20 @@ mod tests {
         let watched = Box::new([WatchTarget::Devices(devices)]);
         let (number, signal) = followers.add_live(watched).expect("room");
         let all = &[place(0, 7), place(1, 7), place(1, 9)][..];
-        for (news, expect) in [
-            (Some(news(&[7, 8], FeedSet::DEVICES)), &[place(1, 7)][..]),
-            (Some(news(&[8], FeedSet::DEVICES)), &[]),
-            (Some(news(&[], FeedSet::EVENTS)), all),
+        for (update, expect) in [
+            (Some(update(&[7, 8], FeedSet::DEVICES)), &[place(1, 7)][..]),
+            (Some(update(&[8], FeedSet::DEVICES)), &[]),
+            (Some(update(&[], FeedSet::EVENTS)), all),
             (None, all),
         ] {
-            followers.tell(Timestamp(5), news.as_ref());
+            followers.tell(Timestamp(5), update.as_ref());
             let touched = std::mem::take(&mut signal.touched().0);
-            assert_eq!(touched.into_iter().collect::<Vec<_>>(), expect, "{news:?}");
+            assert_eq!(touched.into_iter().collect::<Vec<_>>(), expect, "{update:?}");
             let is_told = signal.told.swap(0, Ordering::SeqCst) != 0;
-            assert_eq!(is_told, !expect.is_empty(), "{news:?}");
+            assert_eq!(is_told, !expect.is_empty(), "{update:?}");
         }
         followers.remove_live(number);
-        followers.tell(Timestamp(5), Some(&news(&[7], FeedSet::DEVICES)));
+        followers.tell(Timestamp(5), Some(&update(&[7], FeedSet::DEVICES)));
         assert!(signal.touched().0.is_empty());
     }
 
@@ -216,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_watches_rows_of_the_registry_is_told_of_these() {
         let followers = Followers::default();
-        assert_eq!(followers.registry_news(&batch(&[])), None, "nobody watches");
+        assert_eq!(followers.registry_update(&batch(&[])), None, "nobody watches");
         let watched = [RegistryRows::Rollouts, RegistryRows::Operations].map(WatchTarget::Registry);
         let (_, signal) = followers.add_live(Box::new(watched)).expect("room");
         let operation = Op::DeleteOperation(EntityId::from_bytes(&[0; EntityId::BYTES]));
@@ -226,8 +233,8 @@ mod tests {
             (&[Op::DeleteRollout("r".into())], 0b01),
             (&[operation.clone(), operation], 0b10),
         ] {
-            let news = followers.registry_news(&batch(ops)).expect("somebody watches");
-            followers.registry_changed(news);
+            let update = followers.registry_update(&batch(ops)).expect("somebody watches");
+            followers.registry_changed(update);
             assert_eq!(signal.told.swap(0, Ordering::SeqCst), expect, "{ops:?}");
         }
         followers.registry_changed(RegistryUpdate::ANY);

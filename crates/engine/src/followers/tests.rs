@@ -4,11 +4,11 @@ use super::*;
 
 mod moved;
 
-fn news(feeds: FeedSet, slots: &[u32]) -> News {
+fn update(feeds: FeedSet, slots: &[u32]) -> FollowerUpdate {
     let slots = slots.iter().copied().map(DeviceSlot).collect();
     let looked_for = FeedSet(u16::MAX);
     let moved_from = Timestamp::MAX;
-    News { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds, slots, moved_from }
+    FollowerUpdate { partition: PartitionId(1), stamp: Timestamp(5), looked_for, feeds, slots, moved_from }
 }
 
 #[test]
@@ -17,29 +17,29 @@ fn a_batch_concerns_who_waits_for_what_is_in_it() {
         feed,
         device: device.map(|(partition, slot)| (PartitionId(partition), DeviceSlot(slot))),
     };
-    for (feed, device, news, expect) in [
-        (FollowedFeed::Events, None, news(FeedSet::EVENTS, &[7]), true),
-        (FollowedFeed::Events, Some((1, 7)), news(FeedSet::EVENTS, &[3, 7]), true),
-        (FollowedFeed::Events, Some((1, 8)), news(FeedSet::EVENTS, &[3, 7]), false),
-        (FollowedFeed::Events, Some((2, 7)), news(FeedSet::EVENTS, &[7]), false),
-        (FollowedFeed::Events, None, news(FeedSet::DELIVERIES, &[7]), false),
-        (FollowedFeed::Deliveries, None, news(FeedSet::PROGRESS, &[]), false),
-        (FollowedFeed::DeliveriesByStatus, None, news(FeedSet::PROGRESS, &[]), true),
-        (FollowedFeed::DeliveriesByStatus, Some((1, 7)), news(FeedSet::PROGRESS, &[]), true),
-        (FollowedFeed::Readings, Some((1, 7)), news(FeedSet::READINGS, &[7]), true),
-        (FollowedFeed::Quarantine, None, news(FeedSet::QUARANTINE, &[]), true),
-        (FollowedFeed::Commands, Some((1, 7)), news(FeedSet::COMMANDS, &[7]), true),
-        (FollowedFeed::Commands, Some((1, 7)), news(FeedSet::COMMAND_STATES, &[]), false),
-        (FollowedFeed::CommandsByStatus, Some((1, 7)), news(FeedSet::COMMAND_STATES, &[]), true),
-        (FollowedFeed::Timeline, Some((1, 7)), news(FeedSet::TIMELINE, &[7]), true),
-        (FollowedFeed::Timeline, Some((1, 7)), news(FeedSet::EVENTS, &[7]), true),
-        (FollowedFeed::Timeline, Some((1, 7)), news(FeedSet::TIMELINE, &[8]), false),
+    for (feed, device, update, expect) in [
+        (FollowedFeed::Events, None, update(FeedSet::EVENTS, &[7]), true),
+        (FollowedFeed::Events, Some((1, 7)), update(FeedSet::EVENTS, &[3, 7]), true),
+        (FollowedFeed::Events, Some((1, 8)), update(FeedSet::EVENTS, &[3, 7]), false),
+        (FollowedFeed::Events, Some((2, 7)), update(FeedSet::EVENTS, &[7]), false),
+        (FollowedFeed::Events, None, update(FeedSet::DELIVERIES, &[7]), false),
+        (FollowedFeed::Deliveries, None, update(FeedSet::PROGRESS, &[]), false),
+        (FollowedFeed::DeliveriesByStatus, None, update(FeedSet::PROGRESS, &[]), true),
+        (FollowedFeed::DeliveriesByStatus, Some((1, 7)), update(FeedSet::PROGRESS, &[]), true),
+        (FollowedFeed::Readings, Some((1, 7)), update(FeedSet::READINGS, &[7]), true),
+        (FollowedFeed::Quarantine, None, update(FeedSet::QUARANTINE, &[]), true),
+        (FollowedFeed::Commands, Some((1, 7)), update(FeedSet::COMMANDS, &[7]), true),
+        (FollowedFeed::Commands, Some((1, 7)), update(FeedSet::COMMAND_STATES, &[]), false),
+        (FollowedFeed::CommandsByStatus, Some((1, 7)), update(FeedSet::COMMAND_STATES, &[]), true),
+        (FollowedFeed::Timeline, Some((1, 7)), update(FeedSet::TIMELINE, &[7]), true),
+        (FollowedFeed::Timeline, Some((1, 7)), update(FeedSet::EVENTS, &[7]), true),
+        (FollowedFeed::Timeline, Some((1, 7)), update(FeedSet::TIMELINE, &[8]), false),
     ] {
         let followers = Followers::default();
         let (_, signal) = followers.add(followed(feed, device)).expect("room");
-        followers.tell(Timestamp(5), Some(&news));
+        followers.tell(Timestamp(5), Some(&update));
         let is_told = signal.told.load(Ordering::SeqCst) != 0;
-        assert_eq!(is_told, expect, "{feed:?} {device:?} {news:?}");
+        assert_eq!(is_told, expect, "{feed:?} {device:?} {update:?}");
         let stamp = if expect { Timestamp(5) } else { Timestamp(i64::MIN) };
         assert_eq!(followers.stamp_of(&signal), stamp, "{feed:?} {device:?}");
     }
@@ -51,7 +51,7 @@ fn whoever_follows_something_else_keeps_its_place() {
     let (number, _) = followers.add(Followed { feed: FollowedFeed::Quarantine, device: None }).expect("room");
     let (_, signal) = followers.replace(number, Followed { feed, device: None });
     assert_eq!(followers.table().followers.len(), 1);
-    followers.tell(Timestamp(5), Some(&news(FeedSet::EVENTS, &[7])));
+    followers.tell(Timestamp(5), Some(&update(FeedSet::EVENTS, &[7])));
     assert_ne!(signal.told.load(Ordering::SeqCst), 0);
 }
 
@@ -79,9 +79,9 @@ fn a_batch_looks_at_those_only_whom_it_concerns() {
         (FeedSet::DEVICES, &[90_000], 0),
         (FeedSet::EVENTS.and(FeedSet::DEVICES), &[1, 51 + 16], 27),
     ] {
-        let (news, mut looked_at) = (news(feeds, slots), 0);
-        followers.index.each_concerned(&news, |_, _| looked_at += 1);
-        assert_eq!(looked_at, expect, "{news:?}");
+        let (update, mut looked_at) = (update(feeds, slots), 0);
+        followers.index.each_concerned(&update, |_, _| looked_at += 1);
+        assert_eq!(looked_at, expect, "{update:?}");
     }
     assert_eq!(signals.len(), 50);
 }
@@ -90,12 +90,12 @@ fn a_batch_looks_at_those_only_whom_it_concerns() {
 fn between_two_looks_a_follower_is_woken_once_however_many_batches_there_are() {
     let followers = Followers::default();
     let signals = consoles(&followers, 25);
-    let news = news(FeedSet::EVENTS.and(FeedSet::DEVICES), &[1, 2, 17, 33]);
+    let update = update(FeedSet::EVENTS.and(FeedSet::DEVICES), &[1, 2, 17, 33]);
     let (mut woken, looks) = (0, 10);
     for _ in 0..looks {
         for _ in 0..1_000 {
             let before: u32 = signals.iter().map(|signal| signal.told.load(Ordering::SeqCst)).sum();
-            followers.tell(Timestamp(5), Some(&news));
+            followers.tell(Timestamp(5), Some(&update));
             let after: u32 = signals.iter().map(|signal| signal.told.load(Ordering::SeqCst)).sum();
             woken += after - before;
         }
@@ -108,7 +108,7 @@ fn between_two_looks_a_follower_is_woken_once_however_many_batches_there_are() {
 #[test]
 fn what_nobody_looked_for_in_a_batch_may_concern_whoever_came_since() {
     let followed = Followed { feed: FollowedFeed::Events, device: None };
-    let unseen = News { looked_for: FeedSet::DELIVERIES, ..news(FeedSet::default(), &[]) };
+    let unseen = FollowerUpdate { looked_for: FeedSet::DELIVERIES, ..update(FeedSet::default(), &[]) };
     let followers = Followers::default();
     let (_, signal) = followers.add(followed).expect("room");
     followers.tell(Timestamp(5), Some(&unseen));

@@ -59,7 +59,7 @@ pub trait MachineContext: Send + Sync + 'static {
     /// The effects that are let go here.
     type Effect;
     /// What a batch has for callers that wait for it.
-    type News: Send + 'static;
+    type Update: Send + 'static;
 
     /// Whether feeds show what its partitions write.
     const HAS_FEEDS: bool = false;
@@ -68,12 +68,12 @@ pub trait MachineContext: Send + Sync + 'static {
     fn release(&self, effect: Self::Effect);
 
     /// A batch is about to be written. `None` if nobody waits for news.
-    fn batch_made(&self, partition: PartitionId, batch: &Batch) -> Option<Self::News>;
+    fn batch_made(&self, partition: PartitionId, batch: &Batch) -> Option<Self::Update>;
 
-    /// A batch with that stamp is durable, and its effects were let go. Without `news` it may
+    /// A batch with that stamp is durable, and its effects were let go. Without `update` it may
     /// concern everybody.
-    fn batch_durable(&self, stamp: Timestamp, news: Option<&Self::News>) {
-        let _nobody_waits = (stamp, news);
+    fn batch_durable(&self, stamp: Timestamp, update: Option<&Self::Update>) {
+        let _nobody_waits = (stamp, update);
     }
 }
 

@@ -44,7 +44,7 @@ struct CommittingBatch<M: Machine> {
     seq: u64,
     stamp: Timestamp,
     effects: Vec<M::Effect>,
-    news: Option<<M::Context as MachineContext>::News>,
+    update: Option<<M::Context as MachineContext>::Update>,
 }
 
 /// How the commit of a batch ended.
@@ -149,12 +149,12 @@ impl<M: Machine> Runner<M> {
             Some(batch) => {
                 self.kernel.feed_clock().note(batch.head.stamp);
                 let seq = batch.head.seq;
-                let news = self.context.batch_made(self.id, &batch);
+                let update = self.context.batch_made(self.id, &batch);
                 self.in_flight.push_back(CommittingBatch {
                     seq,
                     stamp: moment.stamp,
                     effects: step.effects,
-                    news,
+                    update,
                 });
                 self.kernel.store.commit(batch, Box::new(move |outcome| tell(CommitResult { seq, outcome })));
             }
@@ -201,7 +201,7 @@ impl<M: Machine> Runner<M> {
                 self.has_written_before(oldest.map_or(Timestamp::MAX, |batch| batch.stamp));
                 while let Some(batch) = self.in_flight.pop_front_if(|batch| batch.seq <= result.seq) {
                     self.release(batch.effects);
-                    self.context.batch_durable(batch.stamp, batch.news.as_ref());
+                    self.context.batch_durable(batch.stamp, batch.update.as_ref());
                 }
                 Ok(())
             }

@@ -42,7 +42,7 @@ impl QueueContext {
 impl MachineContext for QueueContext {
     type Effect = QueueEffect;
     /// Where queues may stand otherwise.
-    type News = PartitionId;
+    type Update = PartitionId;
 
     fn release(&self, effect: QueueEffect) {
         use QueueEffect as E;

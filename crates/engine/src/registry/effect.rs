@@ -109,7 +109,7 @@ impl RegistryContext {
 
 impl MachineContext for RegistryContext {
     type Effect = RegistryEffect;
-    type News = RegistryUpdate;
+    type Update = RegistryUpdate;
 
     fn release(&self, effect: RegistryEffect) {
         match effect {
@@ -141,11 +141,11 @@ impl MachineContext for RegistryContext {
 
     fn batch_made(&self, _: PartitionId, batch: &Batch) -> Option<RegistryUpdate> {
         self.metrics.batch();
-        self.followers.registry_news(batch)
+        self.followers.registry_update(batch)
     }
 
-    fn batch_durable(&self, _: Timestamp, news: Option<&RegistryUpdate>) {
-        self.followers.registry_changed(news.copied().unwrap_or(RegistryUpdate::ANY));
+    fn batch_durable(&self, _: Timestamp, update: Option<&RegistryUpdate>) {
+        self.followers.registry_changed(update.copied().unwrap_or(RegistryUpdate::ANY));
     }
 }
 

@@ -27,7 +27,7 @@ use crate::registry::RegistryInput;
 const ORDERS_PER_INPUT: usize = 128;
 const PAYLOAD_BYTES_PER_INPUT: usize = 1 << 20;
 /// Moves and devices that the registry is told of in one input.
-const NEWS_PER_INPUT: usize = 1_000;
+const UPDATES_PER_INPUT: usize = 1_000;
 /// After so long an order is given again whose partition was loaded anew meanwhile.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -50,8 +50,8 @@ impl Courier {
                 woken.await;
                 continue;
             }
-            for news in messages.to_registry {
-                self.tell(news).await?;
+            for update in messages.to_registry {
+                self.tell(update).await?;
             }
             let carried = messages.to_partitions.into_iter();
             let carried = carried.map(|(partition, inputs)| self.carry_to(partition, inputs));
@@ -73,7 +73,7 @@ impl Courier {
                 let context = self.context.clone();
                 let found = spawn_blocking(move || context.search_for_rollout(wanted)).await;
                 match found.map_err(|_| NotAccepting)? {
-                    Ok(news) => self.tell(news).await?,
+                    Ok(update) => self.tell(update).await?,
                     Err(error) => {
                         tracing::error!(%error, "devices of a rollout cannot be looked for");
                         return Err(NotAccepting);
@@ -112,9 +112,9 @@ impl Courier {
         Ok(())
     }
 
-    async fn tell(&self, news: RolloutUpdate) -> Result<(), NotAccepting> {
+    async fn tell(&self, update: RolloutUpdate) -> Result<(), NotAccepting> {
         let (reply, told) = Reply::new();
-        let input = RegistryInput::Rollouts(RolloutInput::News(news, reply));
+        let input = RegistryInput::Rollouts(RolloutInput::Update(update, reply));
         self.registry.send(input).await.map_err(|_| NotAccepting)?;
         // A registry that was loaded anew asks for what it has missed.
         let _loaded_anew = told.await;
@@ -149,25 +149,25 @@ impl EngineContext {
             by_partition.entry(partition_of(self, &order.place.device)).or_default().push(order);
         }
         let inputs = by_partition.into_iter().map(|(partition, orders)| (partition, into_inputs(orders)));
-        RolloutMessages { to_registry: self.take_rollout_news(), to_partitions: inputs.collect() }
+        RolloutMessages { to_registry: self.take_rollout_updates(), to_partitions: inputs.collect() }
     }
 
     /// What partitions of devices had to say since this was last asked, for the registry.
     #[must_use]
-    pub(crate) fn take_rollout_news(&self) -> Vec<RolloutUpdate> {
+    pub(crate) fn take_rollout_updates(&self) -> Vec<RolloutUpdate> {
         let Some(hints) = self.rollouts.take_hints() else { return Vec::new() };
         let Hints { moves, looks, ask_again, look_again } = hints;
-        let mut news = Vec::new();
-        news.extend(ask_again.then_some(RolloutUpdate::AskAgain));
-        news.extend(look_again.then_some(RolloutUpdate::LookAgain));
+        let mut updates = Vec::new();
+        updates.extend(ask_again.then_some(RolloutUpdate::AskAgain));
+        updates.extend(look_again.then_some(RolloutUpdate::LookAgain));
         // In the same order each time: what a run of the simulation does depends on it.
         let mut moves: Vec<_> = moves.into_values().collect();
         moves.sort_unstable_by(|one, other| one.place.cmp(&other.place));
-        news.extend(moves.chunks(NEWS_PER_INPUT).map(|moves| RolloutUpdate::Moved(moves.to_vec())));
+        updates.extend(moves.chunks(UPDATES_PER_INPUT).map(|moves| RolloutUpdate::Moved(moves.to_vec())));
         let mut looks: Vec<_> = looks.into_iter().collect();
         looks.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        news.extend(looks.chunks(NEWS_PER_INPUT).map(|looks| RolloutUpdate::Looks(looks.to_vec())));
-        news
+        updates.extend(looks.chunks(UPDATES_PER_INPUT).map(|looks| RolloutUpdate::Looks(looks.to_vec())));
+        updates
     }
 
     /// Whether an order was carried out is not known: it is to be carried once more.

@@ -147,7 +147,7 @@ impl StreamsContext {
 
 impl MachineContext for StreamsContext {
     type Effect = StreamsEffect;
-    type News = ();
+    type Update = ();
 
     fn release(&self, effect: StreamsEffect) {
         match effect {

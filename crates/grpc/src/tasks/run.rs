@@ -130,7 +130,7 @@ impl TaskRun {
     /// its turn however many read.
     async fn look(&mut self) -> Result<(), Problem> {
         if !self.more {
-            self.follower.news().await;
+            self.follower.changed().await;
             if let Some(looked_at) = self.looked_at {
                 sleep_until(looked_at + LOOK_AGAIN_AFTER).await;
             }

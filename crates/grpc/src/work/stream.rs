@@ -20,7 +20,7 @@ use tracing::debug;
 use super::Answer;
 use super::job_memory::JobMemory;
 use super::opened::Opened;
-use super::said::{Said, Settled};
+use super::settlements::{Settled, Settlements};
 use crate::answer_memory::SMALL_ANSWER_BYTES;
 use crate::coordination::control_shown;
 use crate::metrics::Metrics;
@@ -97,8 +97,11 @@ fn open(
         open.ok_or_else(|| Problem::not_allowed("missing_field", "the first message has to have open"))?;
     let opened = Opened::read(&open, caller)?;
     let control = opened.queues.first().map(|first| queues.follow_control(first));
-    let said = control.as_ref().and_then(FollowedControl::current);
-    let news = News { control: said.map(|said| control_shown(Some(said))), ..News::default() };
+    let current = control.as_ref().and_then(FollowedControl::current);
+    let updates = WorkUpdates {
+        control: current.map(|current| control_shown(Some(current))),
+        ..WorkUpdates::default()
+    };
     let mut work = Work {
         opened,
         control,
@@ -110,9 +113,9 @@ fn open(
         memory,
         leasing: FuturesUnordered::new(),
         ready: VecDeque::new(),
-        said: Said::default(),
+        settlements: Settlements::default(),
         settling: FuturesUnordered::new(),
-        news,
+        updates,
         reading: true,
         ending: None,
     };
@@ -136,9 +139,9 @@ struct Work {
     memory: JobMemory,
     leasing: FuturesUnordered<BoxFuture<'static, Leased>>,
     ready: VecDeque<Answer>,
-    said: Said,
+    settlements: Settlements,
     settling: FuturesUnordered<BoxFuture<'static, Result<Settled, Problem>>>,
-    news: News,
+    updates: WorkUpdates,
     /// The worker's side is open.
     reading: bool,
     /// Until when the worker may speak, once the server stops.
@@ -147,7 +150,7 @@ struct Work {
 
 /// What is to be told beside jobs.
 #[derive(Debug, Default)]
-struct News {
+struct WorkUpdates {
     acked: u64,
     acked_told: u64,
     refused: Vec<Refusal>,
@@ -155,7 +158,7 @@ struct News {
     control: Option<QueueControl>,
 }
 
-impl News {
+impl WorkUpdates {
     fn is_there(&self) -> bool {
         self.acked != self.acked_told || !self.refused.is_empty() || self.stopping || self.control.is_some()
     }
@@ -180,8 +183,9 @@ impl Work {
             if self.is_over() {
                 return Ok(());
             }
-            let reads = self.reading && self.said.has_room() && self.news.refused.len() < REFUSED_MAX;
-            let says = !self.ready.is_empty() || self.news.is_there();
+            let reads =
+                self.reading && self.settlements.has_room() && self.updates.refused.len() < REFUSED_MAX;
+            let says = !self.ready.is_empty() || self.updates.is_there();
             tokio::select! {
                 room = answers.reserve(), if says => match room {
                     Ok(room) => room.send(Ok(self.next_answer())),
@@ -192,11 +196,11 @@ impl Work {
                 Some(settled) = self.settling.next() => {
                     let Settled { acked, refused } = settled.map_err(|problem| status(&problem))?;
                     self.metrics.work_acks.inc_by(acked);
-                    self.news.acked += acked;
-                    self.news.refused.extend(refused);
+                    self.updates.acked += acked;
+                    self.updates.refused.extend(refused);
                 }
                 () = self.memory.wait(), if self.memory.is_waited_for() => {}
-                said = next_control(&mut self.control) => self.news.control = Some(said),
+                control = next_control(&mut self.control) => self.updates.control = Some(control),
                 () = stop.told(), if self.ending.is_none() => self.stops(),
                 () = last_words(self.ending), if self.ending.is_some() => return Ok(()),
                 () = answers.closed() => return Ok(()),
@@ -221,17 +225,17 @@ impl Work {
             let want = Want { max, ttr: opened.ttr, wait, process: None };
             self.leasing.push(lease(queues, opened, want, room).boxed());
         }
-        if !self.said.is_empty() && self.settling.len() < SETTLING_MAX {
-            let said = std::mem::take(&mut self.said);
-            self.settling.push(said.settle(self.queues.clone(), self.opened.clone()).boxed());
+        if !self.settlements.is_empty() && self.settling.len() < SETTLING_MAX {
+            let settlements = std::mem::take(&mut self.settlements);
+            self.settling.push(settlements.settle(self.queues.clone(), self.opened.clone()).boxed());
         }
     }
 
     /// What was said is done, also where nobody can be told any more.
     async fn settle_the_rest(&mut self) {
-        let said = std::mem::take(&mut self.said);
-        if !said.is_empty() {
-            self.settling.push(said.settle(self.queues.clone(), self.opened.clone()).boxed());
+        let settlements = std::mem::take(&mut self.settlements);
+        if !settlements.is_empty() {
+            self.settling.push(settlements.settle(self.queues.clone(), self.opened.clone()).boxed());
         }
         while let Some(settled) = self.settling.next().await {
             match settled {
@@ -245,7 +249,7 @@ impl Work {
 
     /// Whether there is nothing more to hear or to say.
     fn is_over(&self) -> bool {
-        !self.reading && self.said.is_empty() && self.settling.is_empty() && !self.news.is_there()
+        !self.reading && self.settlements.is_empty() && self.settling.is_empty() && !self.updates.is_there()
     }
 
     /// Takes a message, and others that are there already.
@@ -262,7 +266,7 @@ impl Work {
                     return Ok(());
                 }
             }
-            if !self.said.has_room() {
+            if !self.settlements.has_room() {
                 return Ok(());
             }
             match requests.message().now_or_never() {
@@ -277,7 +281,7 @@ impl Work {
             return Err(Problem::not_allowed("already_open", "open is for the first message alone"));
         }
         self.credits = self.credits.saturating_add(message.credits);
-        self.said.gather(message, &self.opened)
+        self.settlements.gather(message, &self.opened)
     }
 
     /// The worker says nothing more: it gets no more jobs, and those that were not sent go back.
@@ -289,7 +293,7 @@ impl Work {
     /// The server stops: no more jobs are sent, and the worker may say what it has left to say.
     fn stops(&mut self) {
         self.ending = Some(Instant::now() + LAST_WORDS);
-        self.news.stopping = true;
+        self.updates.stopping = true;
         self.gives_back();
     }
 
@@ -338,7 +342,7 @@ impl Work {
             Some(Answer { response, hand_over, held }) => (response.jobs, hand_over, held),
             None => (Vec::new(), None, None),
         };
-        Answer { response: self.news.tell(jobs), hand_over, held }
+        Answer { response: self.updates.tell(jobs), hand_over, held }
     }
 }
 

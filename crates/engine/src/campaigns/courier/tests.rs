@@ -73,7 +73,7 @@ impl Bench {
     /// The picks of which the machine is told next.
     async fn told(&mut self) -> Vec<u32> {
         let input = timeout(PATIENCE, self.machine.recv()).await.expect("in time");
-        let Some(CampaignsInput::News(PickUpdate::Reported(reports), reply)) = input else {
+        let Some(CampaignsInput::Update(PickUpdate::Reported(reports), reply)) = input else {
             panic!("no reports: {input:?}")
         };
         reply.send(());

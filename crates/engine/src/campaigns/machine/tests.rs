@@ -165,7 +165,7 @@ impl Bench {
                     Some(searches) => searches.push(search.task),
                     None => {
                         let found = PickUpdate::Found(search.task, self.fleet.found());
-                        is_more |= self.one_step(vec![CampaignsInput::News(found, Reply::new().0)]);
+                        is_more |= self.one_step(vec![CampaignsInput::Update(found, Reply::new().0)]);
                     }
                 },
                 CampaignsEffect::Answering(place, is) => self.fleet.set_answering(place, is),
@@ -206,8 +206,8 @@ impl Bench {
         answer
     }
 
-    fn tell(&mut self, news: PickUpdate) {
-        self.ask(|reply| CampaignsInput::News(news, reply));
+    fn tell(&mut self, update: PickUpdate) {
+        self.ask(|reply| CampaignsInput::Update(update, reply));
     }
 
     /// Time passes, in steps of at most a second.

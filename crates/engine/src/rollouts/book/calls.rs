@@ -39,7 +39,7 @@ impl RolloutBook {
                     None => emit(RolloutEffect::Kept(reply), step),
                 }
             }
-            RolloutInput::News(news, reply) => self.take_news(news, reply, step)?,
+            RolloutInput::Update(update, reply) => self.take_update(update, reply, step)?,
         }
         Ok(())
     }

@@ -30,13 +30,13 @@ enum ToldBy {
 }
 
 impl RolloutBook {
-    pub(super) fn take_news(
+    pub(super) fn take_update(
         &mut self,
-        news: RolloutUpdate,
+        update: RolloutUpdate,
         reply: Reply<()>,
         step: &mut RegistryStep<'_>,
     ) -> Result<(), StoreError> {
-        match news {
+        match update {
             RolloutUpdate::Looks(looks) => {
                 self.take_looks(looks, reply);
                 return Ok(());

@@ -130,10 +130,10 @@ async fn a_device_is_watched_live_by_a_program() {
     let state = watch.json().await;
     assert_eq!((&state["state"]["id"], &state["state"]["state"]["value"]), (&json!("lock7"), &json!(0)));
     rig.out("report send lock7 1");
-    let mut news = [watch.json().await, watch.json().await];
-    news.sort_by_key(|line| line["reading"].is_object());
-    assert_eq!((&news[0]["event"]["previous"], &news[0]["event"]["sequence"]), (&json!(0), &json!(2)));
-    assert_eq!(news[1]["reading"]["data"], 1);
+    let mut lines = [watch.json().await, watch.json().await];
+    lines.sort_by_key(|line| line["reading"].is_object());
+    assert_eq!((&lines[0]["event"]["previous"], &lines[0]["event"]["sequence"]), (&json!(0), &json!(2)));
+    assert_eq!(lines[1]["reading"]["data"], 1);
     rig.out("report send lock7 1");
     assert_eq!(watch.json().await["reading"]["changed"], false, "what was told before is not told again");
     watch.interrupt().await;
@@ -146,11 +146,11 @@ async fn a_device_is_watched_live_by_a_person() {
     let mut watch = Watch::start(&rig, &["lock7"]);
     assert_eq!(watch.line().await, "lock7  never_seen  value -  last seen never");
     rig.out("report send lock7 1");
-    let mut news = [watch.line().await, watch.line().await];
-    news.sort();
-    let news = news.map(|line| line.split("Z  ").nth(1).map(str::to_owned).expect("a time before it"));
-    assert!(news.contains(&"changed  - -> 1  #1".to_owned()), "{news:?}");
-    assert!(news.contains(&"reading  1".to_owned()), "{news:?}");
+    let mut lines = [watch.line().await, watch.line().await];
+    lines.sort();
+    let lines = lines.map(|line| line.split("Z  ").nth(1).map(str::to_owned).expect("a time before it"));
+    assert!(lines.contains(&"changed  - -> 1  #1".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"reading  1".to_owned()), "{lines:?}");
     rig.out("device rm lock7");
     let ended = timeout(PATIENCE, watch.child.wait()).await.expect("it ends in time").expect("it ends");
     assert_eq!(ended.code(), Some(1), "a device that is removed cannot be watched");
@@ -168,7 +168,7 @@ async fn a_watch_waits_for_a_server_that_is_restarted() {
     rig.start_again().await;
     assert!(watch.note().await.contains("is back"));
     rig.out("report send lock7 1");
-    let news = [watch.json().await, watch.json().await];
-    assert!(news.iter().any(|line| line["event"]["sequence"] == 1), "{news:?}");
+    let lines = [watch.json().await, watch.json().await];
+    assert!(lines.iter().any(|line| line["event"]["sequence"] == 1), "{lines:?}");
     watch.interrupt().await;
 }

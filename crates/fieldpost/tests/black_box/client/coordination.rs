@@ -121,7 +121,7 @@ async fn a_listener_connects_again_and_says_so() {
     let mut rig = Rig::start().await;
     let channels = rig.client.channels("shop");
     let mut listening = channels.listen(&["orders", "alarm-*"]);
-    let told = |news: Result<ChannelUpdate, Error>| match news.expect("no refusal") {
+    let told = |update: Result<ChannelUpdate, Error>| match update.expect("no refusal") {
         ChannelUpdate::Message { channel, message } => (channel, message.get().to_owned()),
         _ => (String::new(), "listening".to_owned()),
     };

@@ -55,7 +55,7 @@ struct Server {
     orders: VecDeque<PickOrder>,
     searches: VecDeque<PickSearch>,
     moves: VecDeque<PickMove>,
-    news: VecDeque<PickUpdate>,
+    updates: VecDeque<PickUpdate>,
 }
 
 /// The workload.

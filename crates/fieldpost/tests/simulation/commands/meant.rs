@@ -36,7 +36,7 @@ pub(crate) enum MeantRollout {
     /// Somebody asks for something, and is answered.
     Asked { call: CallId },
     /// The courier has something to tell.
-    News,
+    Update,
 }
 
 /// What a device says of a command.

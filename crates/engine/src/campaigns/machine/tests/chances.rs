@@ -152,16 +152,16 @@ impl World {
 
     /// Tells the machine, which may die before its batch is durable: then all that was on its way
     /// is lost.
-    fn tell(&mut self, news: PickUpdate) {
+    fn tell(&mut self, update: PickUpdate) {
         if self.chance.is_one_in(12) {
             let moment = Moment { now: self.bench.now, stamp: self.bench.now, wall: self.bench.now };
             let fetch = FromStore::new(&self.bench.store, PartitionId::CAMPAIGNS);
             let machine = self.bench.machine.as_mut().expect("it was loaded");
-            let mut inputs = [CampaignsInput::News(news, Reply::new().0)].into_iter();
+            let mut inputs = [CampaignsInput::Update(update, Reply::new().0)].into_iter();
             drop(machine.step(moment, &mut inputs, &fetch).expect("readable"));
             self.crash();
         } else {
-            self.bench.tell(news);
+            self.bench.tell(update);
         }
     }
 

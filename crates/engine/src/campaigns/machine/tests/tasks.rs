@@ -209,7 +209,7 @@ fn the_picks_of_very_many_deleted_devices_end_in_several_steps() {
     assert_eq!(bench.machine().open_picks.all(), DEVICES as usize);
     bench.searches = Some(Vec::new());
     let gone = PickUpdate::Gone((0..DEVICES).map(place).collect());
-    bench.one_step(vec![CampaignsInput::News(gone, Reply::new().0)]);
+    bench.one_step(vec![CampaignsInput::Update(gone, Reply::new().0)]);
     let mut steps = 1;
     while bench.machine().has_unfinished() {
         bench.one_step(Vec::new());

@@ -38,8 +38,8 @@ impl World {
             let moves = server.moves.drain(..count(server.moves.len())).collect();
             return Ok(self.tell(PickUpdate::Moved(moves)));
         }
-        match server.news.pop_front() {
-            Some(news) => Ok(self.tell(news)),
+        match server.updates.pop_front() {
+            Some(update) => Ok(self.tell(update)),
             None => Ok(false),
         }
     }
@@ -49,13 +49,13 @@ impl World {
         let Some(server) = &mut self.server else { return };
         let messages = server.context.take_pick_messages();
         server.orders.extend(messages.to_partitions.into_values().flatten().flatten());
-        server.news.extend(messages.to_machine);
+        server.updates.extend(messages.to_machine);
         server.searches.extend(server.context.take_pick_searches());
     }
 
-    fn tell(&mut self, news: PickUpdate) -> bool {
+    fn tell(&mut self, update: PickUpdate) -> bool {
         let (reply, receiver) = Reply::new();
-        let input = CampaignsInput::News(news, reply);
+        let input = CampaignsInput::Update(update, reply);
         self.ask(input, Waiting::on(receiver, |()| Answer::Kept), Then::Nothing)
     }
 }

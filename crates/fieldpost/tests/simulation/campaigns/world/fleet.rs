@@ -252,7 +252,7 @@ impl World {
             self.fleet.connected().remove(&place);
         }
         if let Some(server) = &mut self.server {
-            server.news.push_back(PickUpdate::Gone(vec![place]));
+            server.updates.push_back(PickUpdate::Gone(vec![place]));
         }
     }
 
@@ -271,8 +271,9 @@ impl World {
             self.fleet.connected().remove(&place);
         }
         if let Some(server) = &mut self.server {
-            let news = if comes { PickUpdate::Came(vec![place]) } else { PickUpdate::WentAway(vec![place]) };
-            server.news.push_back(news);
+            let update =
+                if comes { PickUpdate::Came(vec![place]) } else { PickUpdate::WentAway(vec![place]) };
+            server.updates.push_back(update);
         }
     }
 
@@ -281,7 +282,7 @@ impl World {
         self.fleet.all_come();
         let places: Vec<_> = self.fleet.found(None);
         if let Some(server) = &mut self.server {
-            server.news.push_back(PickUpdate::Came(places));
+            server.updates.push_back(PickUpdate::Came(places));
         }
     }
 

@@ -94,7 +94,7 @@ impl Workload for World {
             orders: VecDeque::new(),
             searches: VecDeque::new(),
             moves: VecDeque::new(),
-            news: VecDeque::new(),
+            updates: VecDeque::new(),
         });
         if self.plan.all_stay() || self.phase.is_quiet {
             self.all_come();

@@ -167,17 +167,17 @@ impl World {
         let orders: usize = messages.to_partitions.values().map(Vec::len).sum();
         let count = messages.to_registry.len() + found.len() + orders;
         Invariant::BOUNDED.check(count <= CARRIED_MAX, || format!("{count} inputs are carried at once"))?;
-        messages.to_registry.into_iter().chain(found).for_each(|news| self.tell_registry(news));
+        messages.to_registry.into_iter().chain(found).for_each(|update| self.tell_registry(update));
         for (partition, inputs) in messages.to_partitions {
             inputs.into_iter().for_each(|orders| self.order(partition, orders));
         }
         Ok(count > 0)
     }
 
-    fn tell_registry(&mut self, news: RolloutUpdate) {
-        self.machine.trace.note(format_args!("the registry is told {news:?}"));
+    fn tell_registry(&mut self, update: RolloutUpdate) {
+        self.machine.trace.note(format_args!("the registry is told {update:?}"));
         let (reply, _nobody_waits) = Reply::new();
-        let _not_accepting = self.hand_in_registry(RolloutInput::News(news, reply), MeantRollout::News);
+        let _not_accepting = self.hand_in_registry(RolloutInput::Update(update, reply), MeantRollout::Update);
     }
 
     fn order(&mut self, partition: PartitionId, mut orders: Vec<TurnOrder>) {

@@ -27,11 +27,11 @@ fn a_device_that_polls_gets_the_same_command_until_it_answers() {
 fn rollouts_look_at_registered_devices_that_poll_and_at_no_others() {
     let mut bench = Bench::new();
     bench.rig.context.rollouts.want(true);
-    let _of_the_start = bench.rig.context.take_rollout_news();
+    let _of_the_start = bench.rig.context.take_rollout_updates();
     let stranger = DeviceId::new("nobody").expect("an id");
     for (device, expect) in [(device(), 1), (stranger, 0)] {
         let polled = bench.rig.ask(|reply| CommandInput::Poll { device, number: None, reply }.into());
-        assert_eq!((polled.is_ok(), bench.rig.context.take_rollout_news().len()), (expect == 1, expect));
+        assert_eq!((polled.is_ok(), bench.rig.context.take_rollout_updates().len()), (expect == 1, expect));
     }
 }
 

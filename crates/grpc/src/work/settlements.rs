@@ -15,7 +15,7 @@ use crate::time::read_span;
 use crate::{asked, jobs};
 
 /// What a message may say of jobs.
-pub(crate) const SAID_PER_MESSAGE_MAX: usize = 10 * JOBS_PER_CALL_MAX;
+pub(crate) const SETTLEMENTS_PER_MESSAGE_MAX: usize = 10 * JOBS_PER_CALL_MAX;
 /// Of a text that is no reservation, so much is sent back, in bytes.
 const ECHO_BYTES_MAX: usize = 256;
 /// Releases and extensions of one stream that are asked at a time: each is a question of its own.
@@ -23,7 +23,7 @@ const SINGLES_AT_A_TIME: usize = 64;
 
 /// Acknowledgements, releases and extensions that wait to be asked together.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Settlements {
     /// By the place of the queue.
     acks: Vec<Vec<Held>>,
     singles: Vec<Single>,
@@ -53,7 +53,7 @@ pub(super) struct Settled {
     pub(super) refused: Vec<Refusal>,
 }
 
-impl Said {
+impl Settlements {
     /// Gathers what a message says of jobs.
     ///
     /// # Errors
@@ -61,9 +61,10 @@ impl Said {
     pub(super) fn gather(&mut self, message: WorkRequest, opened: &Opened) -> Result<(), Problem> {
         let WorkRequest { acks, releases, extensions, .. } = message;
         let acked: usize = acks.iter().map(|acks| acks.reservations.len()).sum();
-        let said = acked + releases.len() + extensions.len();
-        if said > SAID_PER_MESSAGE_MAX {
-            let detail = format!("a message says at most {SAID_PER_MESSAGE_MAX} things of jobs, not {said}");
+        let count = acked + releases.len() + extensions.len();
+        if count > SETTLEMENTS_PER_MESSAGE_MAX {
+            let detail =
+                format!("a message says at most {SETTLEMENTS_PER_MESSAGE_MAX} things of jobs, not {count}");
             return Err(Problem::not_allowed("too_many_jobs", detail));
         }
         for acks in acks {

@@ -17,12 +17,12 @@ pub(super) struct Leaver {
 }
 
 impl CampaignMachine {
-    pub(super) fn take_news(
+    pub(super) fn take_update(
         &mut self,
-        news: PickUpdate,
+        update: PickUpdate,
         step: &mut CampaignsStep<'_>,
     ) -> Result<(), StoreError> {
-        match news {
+        match update {
             PickUpdate::Found(task, found) => self.found(task, &found, step),
             PickUpdate::Unreadable(task) => self.unreadable(task, step),
             PickUpdate::Moved(moves) => {
