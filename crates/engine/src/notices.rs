@@ -1,17 +1,17 @@
 //! Notices: what an operator wants to be told of the system itself.
 //!
 //! Whatever happens is signalled where it happens, as the condition in which a subject is from then
-//! on. Signals go to the registry partition. There [`hysteresis`] decides what is told, [`book`]
+//! on. Signals go to the registry partition. There [`hysteresis`] decides what is told, [`table`]
 //! keeps the notices, and their posts to clients until these took them.
 
 pub mod hysteresis;
 
-pub(crate) mod book;
 pub(crate) mod courier;
 pub(crate) mod firing;
 pub(crate) mod links;
 pub(crate) mod lost_together;
 pub(crate) mod pending;
+pub(crate) mod table;
 
 pub use links::NoticeGivenUp;
 pub use lost_together::LostDevices;

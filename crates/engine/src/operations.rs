@@ -1,13 +1,13 @@
 //! Operations: one action on every row of a list, some rows at a time, durably.
 //!
-//! An operation and its state are rows of the registry's partition; its [`book`] knows which go on.
-//! Which rows a filter means, what an action does to one, and who may do it is known to whoever
+//! An operation and its state are rows of the registry's partition; its [`table`] knows which go
+//! on. Which rows a filter means, what an action does to one, and who may do it is known to whoever
 //! works on operations: the worker takes what [`Operations::running`] shows, does a chunk at a
 //! time, and tells [`Operations::progress`] what came of it.
 
-mod book;
 mod ended;
 pub mod rule;
+mod table;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::reply::{Answered, Reply};
 use crate::registry::RegistryInput;
 
-pub(crate) use book::{OperationBook, OperationChanges, OperationEffect};
 pub use rule::{ChunkOutcome, NextChunk, OperationProgress};
+pub(crate) use table::{OperationChanges, OperationEffect, OperationTable};
 
 /// The least time between two stamps.
 const STAMP: Duration = Duration::from_millis(1);

@@ -20,18 +20,18 @@ use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, Reply};
 use crate::kernel::step_context::StepContext;
 use crate::nodes::NodeInput;
-use crate::notices::book::NoticeBook;
+use crate::notices::table::NoticeTable;
 use crate::notices::{Condition, Detail, NoticeInput, Signal, SignalTopic};
-use crate::operations::{OperationBook, OperationInput};
+use crate::operations::{OperationInput, OperationTable};
 use crate::portals::PortalInput;
 use crate::refusals::unknown_client;
-use crate::rollouts::{RolloutBook, RolloutInput};
+use crate::rollouts::{RolloutInput, RolloutTable};
 use crate::settings::Settings;
 use crate::version::{OnlyIf, Version};
 
 pub use effect::{RegistryContext, RegistryEffect};
-use nodes::NodeBook;
-use portals::PortalBook;
+use nodes::NodeTable;
+use portals::PortalTable;
 
 /// How long attempts are signed with the secret before, too, after it was rotated.
 const SECRETS_OVERLAP: Duration = Duration::from_secs(24 * 3_600);
@@ -133,11 +133,11 @@ pub struct Registry {
     settings: Arc<Settings>,
     head: PartitionHead,
     clients: BTreeMap<ClientId, Client>,
-    notices: NoticeBook,
-    portals: PortalBook,
-    nodes: NodeBook,
-    rollouts: RolloutBook,
-    operations: OperationBook,
+    notices: NoticeTable,
+    portals: PortalTable,
+    nodes: NodeTable,
+    rollouts: RolloutTable,
+    operations: OperationTable,
     answers: KeptAnswers,
     /// Signals that wait for room: each may be told to every client.
     signals: VecDeque<Signal>,
@@ -159,17 +159,17 @@ impl Registry {
             }
         })?;
         let view = store.view(PartitionId::REGISTRY)?;
-        let (answers, portals) = (KeptAnswers::load(&*view)?, PortalBook::load(&*view)?);
-        let nodes = NodeBook::load(&*view)?;
-        let notices = NoticeBook::load(
+        let (answers, portals) = (KeptAnswers::load(&*view)?, PortalTable::load(&*view)?);
+        let nodes = NodeTable::load(&*view)?;
+        let notices = NoticeTable::load(
             &*view,
             settings.notices,
             (settings.retry, settings.attempt_timeout),
             (store.lineage(), head.now),
             &clients,
         )?;
-        let rollouts = RolloutBook::load(store, settings.commands.keep, head.seq)?;
-        let operations = OperationBook::load(store, settings.operations)?;
+        let rollouts = RolloutTable::load(store, settings.commands.keep, head.seq)?;
+        let operations = OperationTable::load(store, settings.operations)?;
         Ok(Self {
             settings: Arc::clone(settings),
             head,

@@ -1,20 +1,20 @@
 //! Rollouts: one thing to do for many devices, handed out little by little.
 //!
-//! A rollout and its devices are rows of the registry's partition. Its [`book`] plans durably which
-//! devices have their turns; a task carries each order to the device's partition, which makes the
-//! command, and carries back what became of it. An order that may have been lost is given again: a
-//! device's partition knows a turn that it has had.
+//! A rollout and its devices are rows of the registry's partition. Its [`table`] plans durably
+//! which devices have their turns; a task carries each order to the device's partition, which makes
+//! the command, and carries back what became of it. An order that may have been lost is given
+//! again: a device's partition knows a turn that it has had.
 //!
 //! Only devices that can be reached have their turns. So nothing of a rollout waits in partitions
 //! of devices for long, and a pause has little to wait for. What was handed out and did not go out
 //! is taken back before the pause is answered.
 
-mod book;
 mod changes;
 mod check;
 pub(crate) mod courier;
 pub(crate) mod links;
 mod search;
+mod table;
 mod tracked;
 mod windows;
 
@@ -36,13 +36,13 @@ use crate::kernel::reply::{Answered, Reply};
 use crate::registry::RegistryInput;
 
 pub use crate::device_orders::OrderKind;
-pub(crate) use book::{RolloutBook, RolloutEffect};
 pub use changes::RolloutChanges;
 pub use check::{DEVICES_MAX, check_rollout_id, named_devices, share_ppm};
 pub use courier::RolloutMessages;
 pub use links::{
     CommandAt, CommandMove, DeviceLook, FoundDevice, OrderOutcome, OrderReport, Search, TurnOrder,
 };
+pub(crate) use table::{RolloutEffect, RolloutTable};
 pub use tracked::{RolloutStatus, TrackedRollout};
 
 /// What the text of a rollout's id begins with, where the server made it.

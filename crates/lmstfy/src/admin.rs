@@ -211,10 +211,10 @@ fn tokens(shared: &Shared, namespace: &str, query: Query<'_>) -> Result<Answer, 
     if !is_pool(&pool) {
         return Err(no_pool());
     }
-    let book = shared.tokens.now();
+    let table = shared.tokens.now();
     let shown = |token: &str| if pool.is_empty() { token.to_owned() } else { format!("{pool}:{token}") };
     let tokens: BTreeMap<String, &str> =
-        book.of(namespace).map(|(token, text)| (shown(token), text)).collect();
+        table.of(namespace).map(|(token, text)| (shown(token), text)).collect();
     Ok(Answer::indented(StatusCode::OK, &json!({"tokens": tokens})))
 }
 
@@ -231,7 +231,7 @@ async fn new_token(shared: &Shared, namespace: &str, query: Query<'_>, body: Bod
     }
     let token = if token.is_empty() { made_up()? } else { token.to_owned() };
     let (namespace, new) = (namespace.to_owned(), token.clone());
-    let change = shared.tokens.change(move |book| book.add(&namespace, &new, &description)).await;
+    let change = shared.tokens.change(move |table| table.add(&namespace, &new, &description)).await;
     change.map_err(|why| match why {
         Unchanged::Exists => Answer::bad("the token has already existed"),
         why => not_kept(&why),
@@ -279,8 +279,8 @@ async fn delete_token(shared: &Shared, namespace: &str, token: &str) -> Result<A
         return Err(no_pool());
     }
     let (namespace, token) = (namespace.to_owned(), token.to_owned());
-    let removed = shared.tokens.change(move |book| {
-        book.remove(&namespace, &token);
+    let removed = shared.tokens.change(move |table| {
+        table.remove(&namespace, &token);
         Ok(())
     });
     removed.await.map_err(|why| not_kept(&why))?;
@@ -315,11 +315,11 @@ async fn new_limit(
         return Err(no_pool());
     }
     let (owned, new) = (namespace.to_owned(), token.to_owned());
-    let change = shared.tokens.change(move |book| {
+    let change = shared.tokens.change(move |table| {
         if only_new {
-            return book.add_limit(&owned, &new, limit);
+            return table.add_limit(&owned, &new, limit);
         }
-        book.set_limit(&owned, &new, limit);
+        table.set_limit(&owned, &new, limit);
         Ok(())
     });
     change.await.map_err(|why| match why {
@@ -348,8 +348,8 @@ fn check_limit(limit: Limit) -> Result<(), Answer> {
 
 async fn delete_limit(shared: &Shared, namespace: &str, token: &str) -> Result<Answer, Answer> {
     let (namespace, token) = (namespace.to_owned(), in_parts(token).1.to_owned());
-    let removed = shared.tokens.change(move |book| {
-        book.remove_limit(&namespace, &token);
+    let removed = shared.tokens.change(move |table| {
+        table.remove_limit(&namespace, &token);
         Ok(())
     });
     removed.await.map_err(|why| not_kept(&why))?;

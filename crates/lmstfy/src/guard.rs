@@ -86,8 +86,8 @@ impl Shared {
         if !target.call.takes_a_token() {
             return Ok(LetIn::default());
         }
-        let (book, namespace) = (self.tokens.now(), target.namespace);
-        let (under_way, caller) = if !token.is_empty() && book.knows(namespace, token) {
+        let (table, namespace) = (self.tokens.now(), target.namespace);
+        let (under_way, caller) = if !token.is_empty() && table.knows(namespace, token) {
             (None, caller_of(namespace, token))
         } else {
             let held = self.held(token, |scope| may_use(scope, namespace)).await;
@@ -97,7 +97,7 @@ impl Shared {
             })?;
             (Some(admitted(holder)?), holder.caller().called())
         };
-        let taken = target.call.action().and_then(|action| Some((action, book.throttle(namespace, token)?)));
+        let taken = target.call.action().and_then(|action| Some((action, table.throttle(namespace, token)?)));
         let taken = taken.map(|(action, throttle)| {
             throttle.take(action, self.now()).map_err(|Reached| {
                 self.metrics.limited(action);

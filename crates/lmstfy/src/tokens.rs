@@ -68,7 +68,7 @@ pub type Keep = dyn Fn(&Kept) -> io::Result<()> + Send + Sync;
 pub struct Tokens(Arc<Inner>);
 
 struct Inner {
-    now: RwLock<Arc<Book>>,
+    now: RwLock<Arc<TokenTable>>,
     /// Held while a change is made durable.
     changing: Mutex<()>,
     keep: Box<Keep>,
@@ -76,7 +76,7 @@ struct Inner {
 
 /// The tokens at one moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct TokenTable {
     tokens: HashMap<String, BTreeMap<String, String>>,
     limits: HashMap<String, BTreeMap<String, Arc<Throttle>>>,
 }
@@ -100,20 +100,20 @@ impl Tokens {
         kept: Kept,
         keep: impl Fn(&Kept) -> io::Result<()> + Send + Sync + 'static,
     ) -> Result<Self, TooMany> {
-        let mut book = Book::default();
+        let mut table = TokenTable::default();
         for KeptToken { namespace, token, description } in kept.tokens {
-            book.tokens.entry(namespace).or_default().insert(token, description);
+            table.tokens.entry(namespace).or_default().insert(token, description);
         }
         for KeptLimit { namespace, token, limiter } in kept.limits {
-            book.set_limit(&namespace, &token, limiter);
+            table.set_limit(&namespace, &token, limiter);
         }
-        book.check_size()?;
-        let now = RwLock::new(Arc::new(book));
+        table.check_size()?;
+        let now = RwLock::new(Arc::new(table));
         Ok(Self(Arc::new(Inner { now, changing: Mutex::new(()), keep: Box::new(keep) })))
     }
 
     /// The tokens as they are now.
-    pub(crate) fn now(&self) -> Arc<Book> {
+    pub(crate) fn now(&self) -> Arc<TokenTable> {
         Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -124,7 +124,7 @@ impl Tokens {
     /// Whatever `change` says, and when it cannot be made durable; then nothing has changed.
     pub(crate) async fn change(
         &self,
-        change: impl FnOnce(&mut Book) -> Result<(), Unchanged> + Send + 'static,
+        change: impl FnOnce(&mut TokenTable) -> Result<(), Unchanged> + Send + 'static,
     ) -> Result<(), Unchanged> {
         let inner = Arc::clone(&self.0);
         let changing = tokio::task::spawn_blocking(move || inner.change(change));
@@ -137,13 +137,13 @@ impl Tokens {
 }
 
 impl Inner {
-    fn change(&self, change: impl FnOnce(&mut Book) -> Result<(), Unchanged>) -> Result<(), Unchanged> {
+    fn change(&self, change: impl FnOnce(&mut TokenTable) -> Result<(), Unchanged>) -> Result<(), Unchanged> {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut book = Book::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner));
-        change(&mut book)?;
-        book.check_size().map_err(Unchanged::TooMany)?;
-        (self.keep)(&book.kept()).map_err(Unchanged::NotKept)?;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(book);
+        let mut table = TokenTable::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner));
+        change(&mut table)?;
+        table.check_size().map_err(Unchanged::TooMany)?;
+        (self.keep)(&table.kept()).map_err(Unchanged::NotKept)?;
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
         Ok(())
     }
 }
@@ -154,7 +154,7 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-impl Book {
+impl TokenTable {
     pub(crate) fn knows(&self, namespace: &str, token: &str) -> bool {
         self.tokens.get(namespace).is_some_and(|tokens| tokens.contains_key(token))
     }
@@ -267,31 +267,33 @@ mod tests {
     #[tokio::test]
     async fn what_is_kept_comes_back() {
         let (first, last) = tokens(Kept::default());
-        first.change(|book| book.add("n", "token", "text")).await.expect("kept");
-        first.change(|book| book.add("a", "token", "")).await.expect("kept");
-        first.change(|book| book.add_limit("n", "token", LIMIT)).await.expect("kept");
+        first.change(|table| table.add("n", "token", "text")).await.expect("kept");
+        first.change(|table| table.add("a", "token", "")).await.expect("kept");
+        first.change(|table| table.add_limit("n", "token", LIMIT)).await.expect("kept");
         let kept = last.lock().expect("no panic").clone();
         assert_eq!((kept.tokens.len(), kept.tokens[0].namespace.as_str(), kept.limits.len()), (2, "a", 1));
         let (second, _) = tokens(kept);
-        let book = second.now();
-        assert_eq!(book.of("n").collect::<Vec<_>>(), [("token", "text")]);
-        assert_eq!(book.throttle("n", "token").map(|throttle| throttle.limit), Some(LIMIT));
-        assert!(!book.knows("n", "other") && !book.knows("b", "token"));
+        let table = second.now();
+        assert_eq!(table.of("n").collect::<Vec<_>>(), [("token", "text")]);
+        assert_eq!(table.throttle("n", "token").map(|throttle| throttle.limit), Some(LIMIT));
+        assert!(!table.knows("n", "other") && !table.knows("b", "token"));
     }
 
     #[tokio::test]
     async fn a_token_takes_its_limit_along_and_leaves_nothing() {
         let (tokens, last) = tokens(Kept::default());
-        tokens.change(|book| book.add("n", "token", "")).await.expect("kept");
-        tokens.change(|book| book.add_limit("n", "token", LIMIT)).await.expect("kept");
+        tokens.change(|table| table.add("n", "token", "")).await.expect("kept");
+        tokens.change(|table| table.add_limit("n", "token", LIMIT)).await.expect("kept");
         for change in
-            [Book::add_limit as fn(&mut Book, &str, &str, Limit) -> _, |book, n, t, _| book.add(n, t, "")]
+            [TokenTable::add_limit as fn(&mut TokenTable, &str, &str, Limit) -> _, |table, n, t, _| {
+                table.add(n, t, "")
+            }]
         {
-            let again = tokens.change(move |book| change(book, "n", "token", LIMIT)).await;
+            let again = tokens.change(move |table| change(table, "n", "token", LIMIT)).await;
             assert!(matches!(again, Err(Unchanged::Exists)), "{again:?}");
         }
-        let gone = |book: &mut Book| {
-            book.remove("n", "token");
+        let gone = |table: &mut TokenTable| {
+            table.remove("n", "token");
             Ok(())
         };
         tokens.change(gone).await.expect("kept");
@@ -303,7 +305,7 @@ mod tests {
     async fn what_cannot_be_kept_has_not_changed() {
         let tokens = Tokens::new(Kept::default(), |_| Err(io::Error::other("full")));
         let tokens = tokens.expect("not too many");
-        let change = tokens.change(|book| book.add("n", "token", "")).await;
+        let change = tokens.change(|table| table.add("n", "token", "")).await;
         assert!(matches!(change, Err(Unchanged::NotKept(_))), "{change:?}");
         assert!(!tokens.now().knows("n", "token"));
     }

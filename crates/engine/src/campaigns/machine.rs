@@ -30,7 +30,7 @@ use store::StoreError;
 pub use self::campaigns::unknown_campaign;
 pub use self::tasks::unknown_task;
 
-use self::campaigns::CampaignBook;
+use self::campaigns::CampaignTable;
 use self::pick_updates::Leaver;
 use self::posts::TaskPosts;
 use self::retention::Retention;
@@ -108,7 +108,7 @@ pub struct CampaignMachine {
     /// When it was warned that a token is gone.
     warned_of_token: Option<Timestamp>,
     devices: Option<DeviceQuota>,
-    campaigns: CampaignBook,
+    campaigns: CampaignTable,
     posts: TaskPosts,
     retention: Retention,
     /// Devices that have left and whose open picks were not looked at yet.

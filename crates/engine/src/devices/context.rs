@@ -10,7 +10,7 @@ use records::Batch;
 
 use super::effect::{DeviceEffect, GivenUp, OutcomeGivenUp};
 use super::lanes::{Due, DueLanes};
-use super::sessions::{PresenceChange, SessionBook};
+use super::sessions::{PresenceChange, SessionTable};
 use super::stale_clients::StaleClients;
 use super::stats::AllDeviceStats;
 use crate::campaigns::links::PickLinks;
@@ -41,7 +41,7 @@ pub struct DeviceContext {
     /// The devices by their attributes.
     pub(crate) fleet: Arc<FleetIndexes>,
     /// The sessions that the edges have told of.
-    pub(crate) sessions: SessionBook,
+    pub(crate) sessions: SessionTable,
     /// Who carries commands to devices.
     downlink: OnceLock<Arc<dyn Downlink>>,
     /// What partitions have to tell rollouts.
@@ -76,7 +76,7 @@ impl DeviceContext {
             followers,
             notices,
             stats: AllDeviceStats::default(),
-            sessions: SessionBook::new(partitions),
+            sessions: SessionTable::new(partitions),
             downlink: OnceLock::new(),
             rollouts,
             picks,

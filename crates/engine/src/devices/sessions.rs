@@ -152,11 +152,11 @@ fn any_covers<'a, E>(
 /// The sessions of every partition as the edges last told them: a partition that is loaded again
 /// begins with these.
 #[derive(Debug)]
-pub(crate) struct SessionBook {
+pub(crate) struct SessionTable {
     partitions: Box<[Mutex<Sessions>]>,
 }
 
-impl SessionBook {
+impl SessionTable {
     pub(crate) fn new(partitions: u16) -> Self {
         Self { partitions: (0..partitions).map(|_| Mutex::default()).collect() }
     }

@@ -11,11 +11,11 @@ use crate::nodes::{NODES_MAX, NewNode, NodeInput, unknown_node};
 
 /// All nodes.
 #[derive(Debug, Default)]
-pub(super) struct NodeBook {
+pub(super) struct NodeTable {
     nodes: BTreeMap<Box<str>, PeerNode>,
 }
 
-impl NodeBook {
+impl NodeTable {
     pub(super) fn load(view: &dyn View) -> Result<Self, StoreError> {
         let nodes = view.peer_nodes(usize::MAX)?.into_iter().map(|node| (node.name.clone(), node));
         Ok(Self { nodes: nodes.collect() })

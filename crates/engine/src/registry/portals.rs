@@ -16,22 +16,22 @@ const CLOSED_PER_STEP: usize = 500;
 
 /// All open portals.
 #[derive(Debug, Default)]
-pub(super) struct PortalBook {
+pub(super) struct PortalTable {
     tokens: BTreeMap<Incarnation, PortalToken>,
     by_client: BTreeSet<(Incarnation, Incarnation)>,
     by_end: BTreeSet<(Timestamp, Incarnation)>,
 }
 
-impl PortalBook {
+impl PortalTable {
     pub(super) fn load(view: &dyn View) -> Result<Self, StoreError> {
-        let mut book = Self::default();
+        let mut table = Self::default();
         loop {
-            let after = book.tokens.last_key_value().map(|(id, _)| *id);
+            let after = table.tokens.last_key_value().map(|(id, _)| *id);
             let tokens = view.portal_tokens(after, LOADED_PER_READ)?;
             if tokens.is_empty() {
-                return Ok(book);
+                return Ok(table);
             }
-            tokens.into_iter().for_each(|token| book.insert(token));
+            tokens.into_iter().for_each(|token| table.insert(token));
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) const SLOTS_PER_HOUR_MAX: usize = 6_000 * 60;
 
 /// All campaigns.
 #[derive(Debug, Default)]
-pub(super) struct CampaignBook {
+pub(super) struct CampaignTable {
     campaigns: BTreeMap<Incarnation, ActiveCampaign>,
     ids: BTreeMap<Box<str>, Incarnation>,
     /// How many each token has.
@@ -70,7 +70,7 @@ impl ActiveCampaign {
     }
 }
 
-impl CampaignBook {
+impl CampaignTable {
     /// A campaign comes to those that there are; its next slot is looked for.
     pub(super) fn add(
         &mut self,

@@ -11,7 +11,7 @@ use base::{PartitionId, Timestamp};
 use records::{DevicePlace, Pick, PickShare, PickTerms, TaskRecord, TaskState};
 use store::{Store, StoreError, View};
 
-use super::campaigns::CampaignBook;
+use super::campaigns::CampaignTable;
 use super::ending::is_replaced;
 use super::posts::TaskPosts;
 use super::retention::Retention;
@@ -82,7 +82,7 @@ impl CampaignMachine {
             tokens: tokens.unwrap_or_default(),
             warned_of_token: None,
             devices: picked_lately.transpose()?,
-            campaigns: CampaignBook::default(),
+            campaigns: CampaignTable::default(),
             posts: TaskPosts::new(),
             retention: Retention::load(&*view)?,
             leavers: VecDeque::new(),

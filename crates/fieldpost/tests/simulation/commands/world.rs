@@ -42,7 +42,7 @@ pub(crate) struct World {
     ledger: Track<Ledger>,
     rollouts: RolloutsSeen,
     /// The sessions that the edges have told of.
-    book: Presence,
+    presence: Presence,
     /// Which batch an answer rests on.
     expectations: Expectations<()>,
     history: History,

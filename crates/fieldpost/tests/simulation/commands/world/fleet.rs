@@ -173,7 +173,7 @@ impl World {
             | PresenceChange::Reaches(id, ..) => vec![self.partition_of(id)],
             PresenceChange::ReachesWidely(..) => (0..self.machine.plan.partitions).map(PartitionId).collect(),
         };
-        self.book.apply(&change);
+        self.presence.apply(&change);
         let unheard = self.machine.injects(GOODBYE_UNHEARD)
             && matches!(change, PresenceChange::Disconnected(..) | PresenceChange::Reaches(_, _, None));
         for partition in partitions {
@@ -204,7 +204,7 @@ impl World {
         for command in published {
             self.machine.trace.note(format_args!("{:?} goes out to {}", command.id, command.device));
             self.history.shown(&command.device.clone(), &command)?;
-            if self.book.reaches(&command.device) {
+            if self.presence.reaches(&command.device) {
                 self.counts.received += 1;
                 self.receive(&command);
             }

@@ -55,7 +55,7 @@ impl Workload for World {
             rollouts: RolloutsSeen::default(),
             machine: Rc::clone(machine),
             server: None,
-            book: Presence::default(),
+            presence: Presence::default(),
             expectations: Expectations::new(),
             history: History::default(),
             calls: Calls::new(),
@@ -145,7 +145,7 @@ impl Workload for World {
         }
         let track = &mut self.model[usize::from(partition.0)];
         track.back_to(seq)?;
-        track.present.loaded(&self.book);
+        track.present.loaded(&self.presence);
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl Workload for World {
 
     fn bury(&mut self) {
         (self.server, self.is_closing) = (None, false);
-        self.book = Presence::default();
+        self.presence = Presence::default();
         self.fleet.cut_off();
         for call in std::mem::take(&mut self.calls.waiting) {
             self.unanswered(call.then);

@@ -8,7 +8,7 @@ fn site(value: &str) -> LoginDevices {
 }
 
 impl Bench {
-    /// What the edge tells reaches the book of sessions, and is lost on its way to the partition.
+    /// What the edge tells reaches the table of sessions, and is lost on its way to the partition.
     fn tell_in_vain(&self, change: &PresenceChange) {
         self.rig.context.devices.note_presence(PartitionId(0), change);
     }

@@ -69,7 +69,7 @@ impl OperationEffect {
 
 /// All operations.
 #[derive(Debug)]
-pub(crate) struct OperationBook {
+pub(crate) struct OperationTable {
     settings: OperationSettings,
     /// Those that go on, and those called off whose last chunk is under way.
     live: BTreeMap<EntityId, TrackedOperation>,
@@ -77,23 +77,23 @@ pub(crate) struct OperationBook {
     ended: EndedOperations,
 }
 
-impl OperationBook {
+impl OperationTable {
     /// What the store has.
     pub(crate) fn load(store: &dyn Store, settings: OperationSettings) -> Result<Self, StoreError> {
-        let mut book = Self { settings, live: BTreeMap::new(), ended: EndedOperations::default() };
+        let mut table = Self { settings, live: BTreeMap::new(), ended: EndedOperations::default() };
         let view = store.view(PartitionId::REGISTRY)?;
         let mut after = None;
         loop {
             let states = view.operation_states(after, LOADED_PER_READ)?;
-            let Some(last) = states.last() else { return Ok(book) };
+            let Some(last) = states.last() else { return Ok(table) };
             after = Some(last.id);
             for state in states {
                 let Some(operation) = view.operation(state.id)? else { continue };
                 if let Some(at) = state.ended_at {
-                    book.ended.insert((at, state.id), operation.by);
+                    table.ended.insert((at, state.id), operation.by);
                     continue;
                 }
-                book.live.insert(state.id, TrackedOperation { operation: Arc::new(operation), state });
+                table.live.insert(state.id, TrackedOperation { operation: Arc::new(operation), state });
             }
         }
     }

@@ -5,7 +5,7 @@ use base::{Incarnation, Timestamp};
 use records::Op;
 use store::StoreError;
 
-use super::{RolloutBook, Scan};
+use super::{RolloutTable, Scan};
 use crate::registry::RegistryStep;
 
 /// Devices that are forgotten in a step.
@@ -15,7 +15,7 @@ const FORGOTTEN_PER_STEP: usize = 500;
 /// forgotten.
 pub(super) const ENDED_MAX: usize = 10_000;
 
-impl RolloutBook {
+impl RolloutTable {
     pub(super) fn next_forgotten(&self) -> Option<Timestamp> {
         match &self.forgetting {
             // Goes on once the batch before is durable.
@@ -88,12 +88,12 @@ mod tests {
     #[test]
     fn of_very_many_that_have_ended_the_oldest_goes_before_its_time() {
         let (store, keep) = (MemoryStore::new(Lineage(1), 1), Duration::from_secs(60));
-        let mut book = RolloutBook::load(&store, keep, 0).expect("readable");
-        assert_eq!(book.next_forgotten(), None);
-        book.ended = (0..ENDED_MAX as u64).map(|n| (Timestamp(1_000 + n as i64), Incarnation(n))).collect();
-        assert_eq!(book.next_forgotten(), Some(Timestamp(1_000).after(keep)));
-        book.ended.insert((Timestamp(i64::MAX), Incarnation(u64::MAX)));
-        assert_eq!(book.next_forgotten(), Some(Timestamp(0)));
-        assert_eq!(book.oldest_until().map(|(_, oldest)| oldest), Some((Timestamp(1_000), Incarnation(0))));
+        let mut table = RolloutTable::load(&store, keep, 0).expect("readable");
+        assert_eq!(table.next_forgotten(), None);
+        table.ended = (0..ENDED_MAX as u64).map(|n| (Timestamp(1_000 + n as i64), Incarnation(n))).collect();
+        assert_eq!(table.next_forgotten(), Some(Timestamp(1_000).after(keep)));
+        table.ended.insert((Timestamp(i64::MAX), Incarnation(u64::MAX)));
+        assert_eq!(table.next_forgotten(), Some(Timestamp(0)));
+        assert_eq!(table.oldest_until().map(|(_, oldest)| oldest), Some((Timestamp(1_000), Incarnation(0))));
     }
 }

@@ -68,7 +68,7 @@ impl RolloutEffect {
 
 /// All rollouts.
 #[derive(Debug)]
-pub(crate) struct RolloutBook {
+pub(crate) struct RolloutTable {
     keep: Duration,
     /// Every rollout that is kept.
     ids: BTreeMap<Box<str>, Incarnation>,
@@ -268,10 +268,10 @@ impl ActiveRollout {
     }
 }
 
-impl RolloutBook {
+impl RolloutTable {
     /// What the store has. `seq` is the registry's latest batch.
     pub(crate) fn load(store: &dyn Store, keep: Duration, seq: u64) -> Result<Self, StoreError> {
-        let mut book = Self {
+        let mut table = Self {
             keep,
             ids: BTreeMap::new(),
             by_incarnation: HashMap::default(),
@@ -289,19 +289,19 @@ impl RolloutBook {
         let mut after: Option<Box<str>> = None;
         loop {
             let states = view.rollout_states(after.as_deref(), LOADED_PER_READ)?;
-            let Some(last) = states.last() else { return Ok(book) };
+            let Some(last) = states.last() else { return Ok(table) };
             after = Some(last.id.clone());
             for state in states {
                 let Some(rollout) = view.rollout(&state.id)? else { continue };
-                book.ids.insert(rollout.id.clone(), rollout.incarnation);
-                book.by_incarnation.insert(rollout.incarnation, rollout.id.clone());
+                table.ids.insert(rollout.id.clone(), rollout.incarnation);
+                table.by_incarnation.insert(rollout.incarnation, rollout.id.clone());
                 let incarnation = rollout.incarnation;
                 let live = ActiveRollout::loaded(rollout, state, seq);
                 let is_open =
                     live.state.counts.of(MemberStatus::Waiting) + rollouts::in_flight(&live.state) > 0;
                 match live.state.ended_at {
-                    Some(at) if !is_open => drop(book.ended.insert((at, incarnation))),
-                    _ => drop(book.live.insert(incarnation, live)),
+                    Some(at) if !is_open => drop(table.ended.insert((at, incarnation))),
+                    _ => drop(table.live.insert(incarnation, live)),
                 }
             }
         }

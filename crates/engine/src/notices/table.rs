@@ -40,7 +40,7 @@ type SubjectKey = (SignalTopic, Box<str>);
 
 /// All notices.
 #[derive(Debug)]
-pub(crate) struct NoticeBook {
+pub(crate) struct NoticeTable {
     settings: NoticeSettings,
     retry: Retry,
     lease: Duration,
@@ -58,7 +58,7 @@ pub(crate) struct NoticeBook {
     has_more_due: bool,
 }
 
-impl NoticeBook {
+impl NoticeTable {
     pub(crate) fn load(
         view: &dyn View,
         settings: NoticeSettings,
@@ -66,7 +66,7 @@ impl NoticeBook {
         (lineage, now): (Lineage, Timestamp),
         clients: &BTreeMap<ClientId, Client>,
     ) -> Result<Self, StoreError> {
-        let mut book = Self {
+        let mut table = Self {
             settings,
             retry,
             lease: attempt + LEASE_MARGIN,
@@ -79,14 +79,14 @@ impl NoticeBook {
             announced: now,
             has_more_due: true,
         };
-        book.load_subjects(view, now, clients)?;
+        table.load_subjects(view, now, clients)?;
         loop {
-            let after = book.posts.last_key_value().map(|(place, _)| *place);
+            let after = table.posts.last_key_value().map(|(place, _)| *place);
             let posts = view.notice_posts(after, LOADED_PER_READ)?;
             if posts.is_empty() {
-                return Ok(book);
+                return Ok(table);
             }
-            posts.into_iter().for_each(|post| book.insert(post));
+            posts.into_iter().for_each(|post| table.insert(post));
         }
     }
 

@@ -7,7 +7,7 @@ use records::{MemberStatus, Op, PartitionHead, Rollout, RolloutStanding};
 use rollouts::CallRefused;
 use store::StoreError;
 
-use super::{ActiveRollout, RolloutBook, RolloutEffect, Scan, emit};
+use super::{ActiveRollout, RolloutEffect, RolloutTable, Scan, emit};
 use crate::kernel::reply::{Stop, answered};
 use crate::registry::RegistryStep;
 use crate::rollouts::{
@@ -19,7 +19,7 @@ const LIVE_MAX: usize = 1_000;
 /// Of them those that one token began. Who began which is not known beyond a restart.
 const LIVE_OF_A_TOKEN_MAX: usize = LIVE_MAX / 2;
 
-impl RolloutBook {
+impl RolloutTable {
     pub(crate) fn apply(
         &mut self,
         input: RolloutInput,

@@ -8,7 +8,7 @@ use base::{DeviceId, Incarnation};
 use records::{MemberPlace, MemberStatus};
 use store::StoreError;
 
-use super::{RolloutBook, RolloutEffect, emit};
+use super::{RolloutEffect, RolloutTable, emit};
 use crate::device_orders::OrderKind;
 use crate::kernel::reply::Reply;
 use crate::registry::RegistryStep;
@@ -27,7 +27,7 @@ pub(super) struct LookBacklog {
     waiters: Vec<Reply<()>>,
 }
 
-impl RolloutBook {
+impl RolloutTable {
     /// Devices can be reached, or were changed or removed. The reply is sent once all were looked
     /// at.
     pub(super) fn take_looks(&mut self, looks: Vec<(DeviceId, DeviceLook)>, reply: Reply<()>) {
@@ -114,22 +114,22 @@ mod tests {
     #[test]
     fn a_step_looks_at_so_many_pairs_and_the_next_goes_on() {
         let store = MemoryStore::new(Lineage(1), 1);
-        let mut book = RolloutBook::load(&store, Duration::from_secs(60), 0).expect("readable");
+        let mut table = RolloutTable::load(&store, Duration::from_secs(60), 0).expect("readable");
         for incarnation in (0..3).map(Incarnation) {
             let rollout = Rollout::of("r", incarnation, RolloutWork::Entries(Vec::new()));
             let rollout = Arc::new(Rollout { include_later: true, ..rollout });
             let state = rollouts::begin(&rollout);
-            book.live.insert(incarnation, ActiveRollout::new(rollout, state));
+            table.live.insert(incarnation, ActiveRollout::new(rollout, state));
         }
         let device = |number| DeviceId::new(&format!("d{number}")).expect("an id");
         let (reply, mut told) = Reply::new();
-        book.take_looks((0..1_000).map(|number| (device(number), DeviceLook::Came)).collect(), reply);
+        table.take_looks((0..1_000).map(|number| (device(number), DeviceLook::Came)).collect(), reply);
         let (fetch, head) = (FromStore::new(&store, PartitionId::REGISTRY), PartitionHead::default());
         let moment = Moment { now: Timestamp(0), stamp: Timestamp(0), wall: Timestamp(0) };
         let mut counts = Vec::new();
         loop {
             let mut step = StepContext::new(PartitionId::REGISTRY, &head, moment, &fetch, ());
-            let more = book.look_on(&mut step).expect("readable");
+            let more = table.look_on(&mut step).expect("readable");
             let is_search = |effect: &&RegistryEffect| {
                 matches!(effect, RegistryEffect::Rollouts(RolloutEffect::Search(_)))
             };

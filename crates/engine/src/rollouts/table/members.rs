@@ -7,7 +7,7 @@ use base::Incarnation;
 use records::{CommandStatus, MemberPlace, MemberStatus, Op, RolloutCursor, RolloutMember};
 use store::StoreError;
 
-use super::{ActiveRollout, CandidateSearch, RolloutBook, RolloutEffect, Scan, emit};
+use super::{ActiveRollout, CandidateSearch, RolloutEffect, RolloutTable, Scan, emit};
 use crate::device_orders::OrderKind;
 use crate::kernel::reply::Reply;
 use crate::registry::RegistryStep;
@@ -29,7 +29,7 @@ enum ToldBy {
     Report,
 }
 
-impl RolloutBook {
+impl RolloutTable {
     pub(super) fn take_update(
         &mut self,
         update: RolloutUpdate,

@@ -8,7 +8,7 @@ use records::{MemberPlace, MemberStatus, Op, RolloutMember, RolloutStanding, Rol
 use rollouts::{HandOutAllowance, StageEnd};
 use store::StoreError;
 
-use super::{ActiveRollout, CandidateSearch, RolloutBook, RolloutEffect, Scan, emit};
+use super::{ActiveRollout, CandidateSearch, RolloutEffect, RolloutTable, Scan, emit};
 use crate::device_orders::OrderKind;
 use crate::registry::RegistryStep;
 use crate::rollouts::links::{Search, TurnOrder};
@@ -22,7 +22,7 @@ const SCANNED_PER_STEP: usize = 500;
 /// Devices that a rollout hands out in a step.
 const TURNS_PER_STEP: usize = 500;
 
-impl RolloutBook {
+impl RolloutTable {
     /// What is to be done now. Whether there is more of it at once.
     pub(crate) fn advance(&mut self, step: &mut RegistryStep<'_>) -> Result<bool, StoreError> {
         let mut more = self.look_on(step)?;
@@ -128,12 +128,12 @@ impl RolloutBook {
         let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
         if let Some((to, scan)) = live.sweeping.take() {
             let scan =
-                self.walk(incarnation, MemberStatus::Waiting, scan, step, |book, mut member, step| {
-                    let Some(live) = book.live.get_mut(&incarnation) else { return };
+                self.walk(incarnation, MemberStatus::Waiting, scan, step, |table, mut member, step| {
+                    let Some(live) = table.live.get_mut(&incarnation) else { return };
                     rollouts::count(&mut live.state, MemberStatus::Waiting, to);
                     live.is_changed = true;
                     member.status = to;
-                    book.put_member(Some(MemberStatus::Waiting), member, step);
+                    table.put_member(Some(MemberStatus::Waiting), member, step);
                 })?;
             if let Some(live) = self.live.get_mut(&incarnation) {
                 live.sweeping = scan.map(|scan| (to, scan));

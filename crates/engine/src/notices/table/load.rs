@@ -9,14 +9,14 @@ use base::{ClientId, Timestamp};
 use records::{Client, NoticeKey, NoticeKind};
 use store::{Page, StoreError, View};
 
-use super::{NoticeBook, SubjectKey};
+use super::{NoticeTable, SubjectKey};
 use crate::notices::hysteresis::SubjectState;
 use crate::notices::{Condition, Detail, Signal, SignalTopic};
 
 /// Rows that are read at a time.
 pub(super) const LOADED_PER_READ: usize = 500;
 
-impl NoticeBook {
+impl NoticeTable {
     pub(super) fn load_subjects(
         &mut self,
         view: &dyn View,
