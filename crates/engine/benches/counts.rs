@@ -19,7 +19,7 @@ use engine::kernel::fetch::FromStore;
 use engine::kernel::machine::{Machine, Moment, Step};
 use engine::kernel::reply::Reply;
 use engine::records::Process;
-use engine::{NewDevice, Pending, Report, Said, Settings};
+use engine::{NewDevice, Pending, Report, ReportContent, Settings};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use store::{MemoryStore, Store};
 
@@ -104,8 +104,8 @@ fn reports(numbers: impl Iterator<Item = u32>, value: f64) -> (DeviceInput, Pend
     let addressed = |(index, number)| {
         let device = id(number);
         let hash = hash::device_hash(device.as_str());
-        let said = Said::Value { value: Value::Number(value), ts: None };
-        Addressed { index, hash, report: Report { device, kind: None, said, id: None } }
+        let content = ReportContent::Value { value: Value::Number(value), ts: None };
+        Addressed { index, hash, report: Report { device, kind: None, content, id: None } }
     };
     let reports: Vec<_> = (0..).zip(numbers).map(addressed).collect();
     let (pending, mut parts) = SlicePart::split(reports.len() as u32, 1);

@@ -1,7 +1,7 @@
 //! Commands to devices, as the edges give and carry them.
 //!
 //! A command waits in its device's partition. It goes out while the device is reachable, again and
-//! again until the device answers; an answer is a report like any other ([`crate::Said`]).
+//! again until the device answers; an answer is a report like any other ([`crate::ReportContent`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

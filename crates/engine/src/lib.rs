@@ -50,7 +50,9 @@ mod version;
 pub use commands::{Commands, Downlink, NewCommand, PublishedCommand, TrackedCommand};
 pub use coordination::{Coordination, CoordinationSettings};
 pub use devices::input::Imported;
-pub use devices::intake::{Intake, Outcome, Pending, Received, Rejection, Report, ReportId, Said, Slice};
+pub use devices::intake::{
+    Intake, Outcome, Pending, Received, Rejection, Report, ReportContent, ReportId, Slice,
+};
 pub use devices::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
 pub use devices::stats::DeviceStats;
 pub use devices::{intake, lanes};

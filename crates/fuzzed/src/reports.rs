@@ -10,7 +10,7 @@ use base::limits::{
 };
 use base::{DeviceId, EntityId, Problem, Timestamp};
 use engine::commands::COMMAND_ID_PREFIX;
-use engine::{Report, Said};
+use engine::{Report, ReportContent};
 use gateway::decode::canonical::{self, VALUE_DEPTH_MAX};
 use gateway::decode::{self, Rules};
 use serde_json::Value as Json;
@@ -131,7 +131,8 @@ fn check_publish(topic: &str, payload: &[u8], id: Option<&str>) {
             assert_eq!(report.device.as_str(), *device);
             assert!(report.kind.as_ref().is_none_or(|known| known.as_str() == *kind));
             assert!(
-                report.kind.is_some() || matches!(&report.said, Said::Refused(p) if p.code == "wrong_kind")
+                report.kind.is_some()
+                    || matches!(&report.content, ReportContent::Refused(p) if p.code == "wrong_kind")
             );
             check_publish_said(&report, last, payload);
         }
@@ -149,20 +150,23 @@ fn check_publish(topic: &str, payload: &[u8], id: Option<&str>) {
 }
 
 fn check_publish_said(report: &Report, last: &str, payload: &[u8]) {
-    match (&report.said, last) {
-        (Said::Alive, "heartbeat") => assert!(report.id.is_none()),
-        (Said::Alive, _) => panic!("a state says more than alive: {report:?}"),
-        (Said::Refused(problem), _) => check_problem(problem),
-        (Said::Answer { .. } | Said::Progress { .. }, "ack" | "Ack") => {
-            check_of_command(&report.said, payload);
+    match (&report.content, last) {
+        (ReportContent::Alive, "heartbeat") => assert!(report.id.is_none()),
+        (ReportContent::Alive, _) => panic!("a state says more than alive: {report:?}"),
+        (ReportContent::Refused(problem), _) => check_problem(problem),
+        (ReportContent::Answer { .. } | ReportContent::Progress { .. }, "ack" | "Ack") => {
+            check_of_command(&report.content, payload);
         }
-        (Said::Confirmed { .. }, "confirmed") => check_of_command(&report.said, payload),
-        (Said::Answer { .. } | Said::Progress { .. } | Said::Confirmed { .. }, _)
-        | (Said::Value { .. }, "ack" | "Ack" | "confirmed") => {
+        (ReportContent::Confirmed { .. }, "confirmed") => check_of_command(&report.content, payload),
+        (
+            ReportContent::Answer { .. } | ReportContent::Progress { .. } | ReportContent::Confirmed { .. },
+            _,
+        )
+        | (ReportContent::Value { .. }, "ack" | "Ack" | "confirmed") => {
             panic!("that is not said on {last}: {report:?}")
         }
-        (Said::Value { .. }, "heartbeat") => panic!("a heartbeat has no value: {report:?}"),
-        (Said::Value { .. }, _) => {
+        (ReportContent::Value { .. }, "heartbeat") => panic!("a heartbeat has no value: {report:?}"),
+        (ReportContent::Value { .. }, _) => {
             let Some(tree) = tree_of(payload) else { return check_beyond_a_tree(payload) };
             let envelope = tree.get("data").is_some();
             let (data, ts) = if envelope { (tree.get("data"), tree.get("ts")) } else { (Some(&tree), None) };
@@ -172,54 +176,54 @@ fn check_publish_said(report: &Report, last: &str, payload: &[u8]) {
 }
 
 fn check_said(report: &Report, data: Option<&Json>, ts: Option<&Json>) {
-    match &report.said {
-        Said::Value { value, ts: known } => {
+    match &report.content {
+        ReportContent::Value { value, ts: known } => {
             assert_eq!(data.and_then(canonical_of), Some(value.to_json()), "{report:?}");
             let written = ts.filter(|ts| !ts.is_null()).map(|ts| ts.as_str().map(Timestamp::parse));
             assert_eq!(known.map(|ts| Some(Ok(ts))), written, "{report:?}");
             assert!(known.is_none_or(|ts| ts.since(BEGIN).as_millis() <= REPORT_TS_AHEAD_MS_MAX as u128));
         }
-        Said::Refused(problem) => check_problem(problem),
-        said => panic!("an object is a value, not {said:?}"),
+        ReportContent::Refused(problem) => check_problem(problem),
+        content => panic!("an object is a value, not {content:?}"),
     }
 }
 
 /// What is said of commands is what the tree says.
-fn check_of_command(said: &Said, payload: &[u8]) {
+fn check_of_command(content: &ReportContent, payload: &[u8]) {
     let Some(tree) = tree_of(payload) else { return check_beyond_a_tree(payload) };
     let kept = |text: &str| serde_json::from_str::<Json>(text).expect("what is kept can be read");
     let command = |id: EntityId| Some(Json::from(id.to_text(COMMAND_ID_PREFIX)));
-    match said {
-        Said::Answer { command: id, ok, result } => {
+    match content {
+        ReportContent::Answer { command: id, ok, result } => {
             assert_eq!(tree.get("message_id").cloned(), command(*id));
             assert_eq!(tree.get("ok"), Some(&Json::from(*ok)));
             let told = tree.get("result").filter(|result| !result.is_null());
             assert_eq!(told.cloned(), result.as_deref().map(kept));
             assert!(result.as_ref().is_none_or(|result| result.len() <= COMMAND_RESULT_BYTES_MAX));
         }
-        Said::Progress { command: id, progress } => {
+        ReportContent::Progress { command: id, progress } => {
             assert_eq!(tree.get("message_id").cloned(), command(*id));
             assert_eq!(tree.get("progress").cloned(), Some(kept(progress)));
             assert!(progress.len() <= COMMAND_PROGRESS_BYTES_MAX);
         }
-        Said::Confirmed { key, value } => {
+        ReportContent::Confirmed { key, value } => {
             assert_eq!(tree.get("key").and_then(Json::as_str), Some(&**key));
             let told = tree.get("value").filter(|value| !value.is_null());
             assert_eq!(told.and_then(canonical_of).as_deref(), value.as_deref());
         }
-        said => panic!("{said:?} is said of no command"),
+        content => panic!("{content:?} is said of no command"),
     }
 }
 
 /// What is written from a report is read as the same report.
 fn check_round_trip(report: &Report) {
-    let Said::Value { value, ts } = &report.said else { return };
+    let ReportContent::Value { value, ts } = &report.content else { return };
     let ts = ts.map(|ts| format!(r#","ts":"{ts}""#)).unwrap_or_default();
     let written = format!(r#"{{"data":{},"device_id":"{}"{ts}}}"#, value.to_json(), report.device);
     let again = decode::object(written.as_bytes(), None, RULES);
     let again = again.unwrap_or_else(|problem| panic!("{written}: {problem:?}"));
     assert_eq!(again.device, report.device, "{written}");
-    assert_eq!(format!("{:?}", again.said), format!("{:?}", report.said), "{written}");
+    assert_eq!(format!("{:?}", again.content), format!("{:?}", report.content), "{written}");
 }
 
 /// RFC 8785 from a tree; `None` where a number is beyond a double.

@@ -6,7 +6,7 @@
 //! the claimed kind and may have the value is the engine's affair.
 
 use base::{DeviceId, DeviceIdForm, Kind, Problem, Timestamp};
-use engine::{Report, Said};
+use engine::{Report, ReportContent};
 use net::canonical::not_json;
 
 use self::envelope::Message;
@@ -93,7 +93,7 @@ fn publish_as(
     meaning: Topic<'_>,
     topic: &str,
     (payload, id, rules): (&[u8], Option<&str>, Rules),
-    answer: impl FnOnce(&str) -> Result<Said, Problem>,
+    answer: impl FnOnce(&str) -> Result<ReportContent, Problem>,
 ) -> Result<Report, Problem> {
     let (kind, device, message) = match meaning {
         Topic::Sensors => return object(payload, id, rules),
@@ -101,7 +101,7 @@ fn publish_as(
             (kind, rules.device_id("the id in the topic", device)?, state(payload, id, rules))
         }
         Topic::Heartbeat { kind, device } => {
-            let alive = Message { said: Said::Alive, id: None };
+            let alive = Message { content: ReportContent::Alive, id: None };
             (kind, rules.device_id("the id in the topic", device)?, Ok(alive))
         }
         Topic::Ack { kind, device } => {
@@ -125,13 +125,16 @@ fn publish_as(
 /// Why it is refused: [`UNKNOWN_COMMAND`], `missing_field`, `invalid_ok`, `value_too_large`,
 /// `value_too_deep`, `value_not_allowed`, `not_an_object`, `unreadable`. It is a sign of life all
 /// the same.
-pub fn answer(payload: &[u8]) -> Result<Said, Problem> {
+pub fn answer(payload: &[u8]) -> Result<ReportContent, Problem> {
     answer::answer(text_of(payload)?)
 }
 
 /// What a device says of its commands has no id of its own: the command's is enough.
-fn of_command(payload: &[u8], read: impl FnOnce(&str) -> Result<Said, Problem>) -> Result<Message, Problem> {
-    Ok(Message { said: read(text_of(payload)?)?, id: None })
+fn of_command(
+    payload: &[u8],
+    read: impl FnOnce(&str) -> Result<ReportContent, Problem>,
+) -> Result<Message, Problem> {
+    Ok(Message { content: read(text_of(payload)?)?, id: None })
 }
 
 /// A JSON object that has `data` is an envelope; any other JSON is the value itself.
@@ -144,13 +147,13 @@ fn state(payload: &[u8], id: Option<&str>, rules: Rules) -> Result<Message, Prob
         }
     }
     let id = id.map(envelope::report_id).transpose()?;
-    Ok(Message { said: Said::Value { value: canonical::value(text)?, ts: None }, id })
+    Ok(Message { content: ReportContent::Value { value: canonical::value(text)?, ts: None }, id })
 }
 
 fn report(device: DeviceId, kind: Option<Kind>, message: Result<Message, Problem>) -> Report {
-    let refused = |problem| Message { said: Said::Refused(Box::new(problem)), id: None };
-    let Message { said, id } = message.unwrap_or_else(refused);
-    Report { device, kind, said, id }
+    let refused = |problem| Message { content: ReportContent::Refused(Box::new(problem)), id: None };
+    let Message { content, id } = message.unwrap_or_else(refused);
+    Report { device, kind, content, id }
 }
 
 fn unknown_topic(topic: &str) -> Problem {

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, Request};
 use axum::routing::{get, post};
 use base::id::DELIVERY_ID_PREFIX;
 use base::{ClientId, Clock, DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
-use engine::{AttemptDue, Engine, Report, Said, Settings, Slice};
+use engine::{AttemptDue, Engine, Report, ReportContent, Settings, Slice};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
 use serde_json::{Value as Json, json};
@@ -128,8 +128,8 @@ impl Rig {
     }
 
     async fn report(&self, device: &str) {
-        let said = Said::Value { value: Value::number(1.0).expect("finite"), ts: None };
-        let report = Report { device: DeviceId::new(device).expect("an id"), kind: None, said, id: None };
+        let content = ReportContent::Value { value: Value::number(1.0).expect("finite"), ts: None };
+        let report = Report { device: DeviceId::new(device).expect("an id"), kind: None, content, id: None };
         let pending =
             self.engine.intake(WayIn::Http).submit(Slice::from_iter([report])).await.expect("accepting");
         assert_eq!(pending.durable().await.expect("durable").accepted, 1);

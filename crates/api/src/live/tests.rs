@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
 use base::{DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
-use engine::{Engine, Report, Said, Settings, Slice};
+use engine::{Engine, Report, ReportContent, Settings, Slice};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
 use net::shares::SenderKey;
@@ -175,8 +175,9 @@ impl Rig {
     /// The devices report these numbers, one after the other.
     async fn report(&self, device: &str, values: std::ops::Range<u32>) {
         let report = |value: u32| {
-            let said = Said::Value { value: Value::number(value.into()).expect("finite"), ts: None };
-            Report { device: DeviceId::new(device).expect("an id"), kind: None, said, id: None }
+            let content =
+                ReportContent::Value { value: Value::number(value.into()).expect("finite"), ts: None };
+            Report { device: DeviceId::new(device).expect("an id"), kind: None, content, id: None }
         };
         let slice = Slice::from_iter(values.map(report));
         let pending = self.engine.intake(WayIn::Http).submit(slice).await.expect("accepting");

@@ -11,7 +11,7 @@ use engine::operations::{NextChunk, OPERATION_ID_PREFIX, OperationProgress};
 use engine::queries::LOOKED_AT_MAX;
 use engine::queues::{JobState, QueueName};
 use engine::records::OperationAction;
-use engine::{Engine, NewOperation, Received, Report, Said, Settings, Slice};
+use engine::{Engine, NewOperation, Received, Report, ReportContent, Settings, Slice};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
 use net::shares::SenderKey;
@@ -78,8 +78,8 @@ impl Rig {
 
     /// A device says something, and is heard of.
     async fn report(&self, device: &str) {
-        let said = Said::Value { value: Value::number(1.0).expect("finite"), ts: None };
-        let report = Report { device: DeviceId::new(device).expect("an id"), kind: None, said, id: None };
+        let content = ReportContent::Value { value: Value::number(1.0).expect("finite"), ts: None };
+        let report = Report { device: DeviceId::new(device).expect("an id"), kind: None, content, id: None };
         let slice = Slice::from_iter([report]);
         let pending = self.state.engine().intake(WayIn::Http).submit(slice).await.expect("accepting");
         assert_eq!(pending.durable().await.expect("durable").accepted, 1);
@@ -157,10 +157,12 @@ impl Rig {
         let mut slice = Slice::new();
         for device in devices {
             // A lock is 0 or 1.
-            let said = Said::Value { value: Value::number(7.0).expect("finite"), ts: None };
+            let content = ReportContent::Value { value: Value::number(7.0).expect("finite"), ts: None };
             let device = DeviceId::new(device).expect("an id");
-            slice
-                .push(Report { device, kind: None, said, id: None }, Received { payload: b"7", topic: None });
+            slice.push(
+                Report { device, kind: None, content, id: None },
+                Received { payload: b"7", topic: None },
+            );
         }
         let pending = self.state.engine().intake(WayIn::Http).submit(slice).await.expect("accepting");
         let outcome = pending.durable().await.expect("durable");

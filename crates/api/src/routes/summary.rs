@@ -144,7 +144,7 @@ mod tests {
     use std::sync::Arc;
 
     use base::{Lineage, SystemClock, WayIn};
-    use engine::{Engine, Report, Said, Settings, Slice};
+    use engine::{Engine, Report, ReportContent, Settings, Slice};
     use serde_json::Value as Json;
     use store::MemoryStore;
 
@@ -167,8 +167,8 @@ mod tests {
         };
         engine.create_device(device).await.expect("registered");
         let report = |ts: i64| {
-            let said = Said::Value { value: value(ts), ts: Some(Timestamp(ts)) };
-            Report { device: DeviceId::new("d1").expect("an id"), kind: None, said, id: None }
+            let content = ReportContent::Value { value: value(ts), ts: Some(Timestamp(ts)) };
+            Report { device: DeviceId::new("d1").expect("an id"), kind: None, content, id: None }
         };
         let pending = intake.submit(Slice::from_iter((0..readings).map(report))).await.expect("accepting");
         pending.durable().await.expect("durable");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use base::{DeviceId, EntityId, Timestamp, WayIn};
 use engine::commands::COMMAND_ID_PREFIX;
-use engine::{Report, Said};
+use engine::{Report, ReportContent};
 use serde_json::{Value as Json, json};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -34,25 +34,25 @@ fn id_of(command: &Json) -> String {
 }
 
 /// What a device says of a command, durable.
-pub(crate) async fn say(server: &Server, id: &str, said: fn(EntityId) -> Said) {
+pub(crate) async fn say(server: &Server, id: &str, content: fn(EntityId) -> ReportContent) {
     let command = EntityId::from_text(COMMAND_ID_PREFIX, id).expect("an id");
     let device = DeviceId::new("0xA").expect("an id");
-    let report = Report { device, kind: None, said: said(command), id: None };
+    let report = Report { device, kind: None, content: content(command), id: None };
     let pending = server.engine.intake(WayIn::Http).submit(vec![report]).await.expect("accepting");
     let outcome = pending.durable().await.expect("durable");
     assert_eq!(outcome.accepted, 1, "{outcome:?}");
 }
 
-fn done(command: EntityId) -> Said {
-    Said::Answer { command, ok: true, result: Some(r#"{"door":"open"}"#.into()) }
+fn done(command: EntityId) -> ReportContent {
+    ReportContent::Answer { command, ok: true, result: Some(r#"{"door":"open"}"#.into()) }
 }
 
-fn not_done(command: EntityId) -> Said {
-    Said::Answer { command, ok: false, result: None }
+fn not_done(command: EntityId) -> ReportContent {
+    ReportContent::Answer { command, ok: false, result: None }
 }
 
-fn under_way(command: EntityId) -> Said {
-    Said::Progress { command, progress: r#"{"percent":40}"#.into() }
+fn under_way(command: EntityId) -> ReportContent {
+    ReportContent::Progress { command, progress: r#"{"percent":40}"#.into() }
 }
 
 /// The members of each item of a list.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use base::{DeviceId, WayIn};
-use engine::{Report, Said};
+use engine::{Report, ReportContent};
 
 use crate::commands::{say, with_locks};
 use crate::rig::Server;
@@ -20,13 +20,13 @@ async fn polled(server: &Server, expect: &str) -> String {
 async fn done(server: &Server) {
     let polled = server.get("/v1/devices/0xA/poll").await;
     let id = polled["message_id"].as_str().expect("an id");
-    say(server, id, |command| Said::Answer { command, ok: true, result: None }).await;
+    say(server, id, |command| ReportContent::Answer { command, ok: true, result: None }).await;
 }
 
 /// The device tells of a change that was made there.
 async fn confirm(server: &Server, key: &str, value: Option<&str>) {
-    let said = Said::Confirmed { key: key.into(), value: value.map(Into::into) };
-    let report = Report { device: DeviceId::new("0xA").expect("an id"), kind: None, said, id: None };
+    let content = ReportContent::Confirmed { key: key.into(), value: value.map(Into::into) };
+    let report = Report { device: DeviceId::new("0xA").expect("an id"), kind: None, content, id: None };
     let pending = server.engine.intake(WayIn::Mqtt).submit(vec![report]).await.expect("accepting");
     assert_eq!(pending.durable().await.expect("durable").accepted, 1);
 }

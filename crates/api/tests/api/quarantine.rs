@@ -2,7 +2,7 @@
 
 use base::{DeviceId, Problem, WayIn};
 use engine::intake::{Received, Slice};
-use engine::{Report, Said};
+use engine::{Report, ReportContent};
 
 use crate::rig::{Server, names};
 
@@ -11,8 +11,8 @@ async fn with_refused() -> Server {
     let server = Server::start().await;
     server.add_device("a").await;
     let mut slice = Slice::new();
-    let said = Said::Refused(Box::new(Problem::not_allowed("invalid_ts", "ts is wrong")));
-    let report = Report { device: DeviceId::new("a").expect("an id"), kind: None, said, id: None };
+    let content = ReportContent::Refused(Box::new(Problem::not_allowed("invalid_ts", "ts is wrong")));
+    let report = Report { device: DeviceId::new("a").expect("an id"), kind: None, content, id: None };
     slice.push(report, Received { payload: b"{\"data\":1}", topic: Some("dev/lock/a/state") });
     slice.push_refused(Problem::unreadable("not UTF-8"), Received { payload: b"\xff\xfe", topic: None });
     let pending = server.engine.intake(WayIn::Mqtt).submit(slice).await.expect("accepting");

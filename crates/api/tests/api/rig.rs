@@ -14,7 +14,7 @@ use base::id::DELIVERY_ID_PREFIX;
 use base::{Clock, DeviceId, Lineage, Timestamp, Value, WayIn};
 use engine::records::AttemptDetail;
 use engine::settings::Retry;
-use engine::{Answer as Answered, AttemptDue, AttemptEnd, Engine, Report, Said, Settings};
+use engine::{Answer as Answered, AttemptDue, AttemptEnd, Engine, Report, ReportContent, Settings};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
 use serde_json::Value as Json;
@@ -215,7 +215,7 @@ impl Server {
         let report = Report {
             device: DeviceId::new(device).expect("an id"),
             kind: None,
-            said: Said::Value { value, ts },
+            content: ReportContent::Value { value, ts },
             id: None,
         };
         let pending = self.engine.intake(WayIn::Http).submit(vec![report]).await.expect("accepting");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::EntityId;
-use engine::Said;
+use engine::ReportContent;
 use serde_json::{Value as Json, json};
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -13,8 +13,8 @@ use crate::rig::{Server, names};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn done(command: EntityId) -> Said {
-    Said::Answer { command, ok: true, result: None }
+fn done(command: EntityId) -> ReportContent {
+    ReportContent::Answer { command, ok: true, result: None }
 }
 
 async fn begin(server: &Server, body: &str) -> String {

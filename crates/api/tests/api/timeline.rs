@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::Said;
+use engine::ReportContent;
 use serde_json::{Value as Json, json};
 use tokio::time::timeout;
 
@@ -26,7 +26,7 @@ async fn what_happened_to_a_device_is_in_one_list() {
     server.end(&due, engine::Answer::Status { code: 204, retry_after: None }).await;
     let id = send(&server, r#"{"payload":1}"#).await;
     server.check("GET /v1/devices/0xA/poll", "", 200, "{}").await;
-    say(&server, &id, |command| Said::Answer { command, ok: true, result: None }).await;
+    say(&server, &id, |command| ReportContent::Answer { command, ok: true, result: None }).await;
     server.check("DELETE /v1/devices/0xA/clients/acme", "", 204, "").await;
     let page = server.get(PATH).await;
     let expect = [

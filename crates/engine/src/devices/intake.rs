@@ -28,7 +28,7 @@ pub struct Report {
     /// The kind that the sender claims; refused if the device is of another.
     pub kind: Option<Kind>,
     /// What it says.
-    pub said: Said,
+    pub content: ReportContent,
     /// The sender's own id of it: a repeat of one of the device's last
     /// [`base::limits::REPORT_IDS_KEPT`] has no effect.
     pub id: Option<ReportId>,
@@ -48,7 +48,7 @@ impl ReportId {
 
 /// What a report says.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum ReportContent {
     /// A value.
     Value {
         /// In canonical form.

@@ -10,7 +10,7 @@ use base::{Clock, DeviceId, Lineage, Timestamp, WayIn};
 use engine::campaigns::{NewCampaign, NewPickTerms, NewTask, TrackedTask};
 use engine::fleet::Selection;
 use engine::presence::{KindSet, Session};
-use engine::{Downlink, Engine, NewDevice, PublishedCommand, Report, Said};
+use engine::{Downlink, Engine, NewDevice, PublishedCommand, Report, ReportContent};
 use records::{CampaignPace, DisconnectReason, MissedSlots, Pick, PickOutcome, TaskRelation, TaskStanding};
 use store::MemoryStore;
 
@@ -114,8 +114,8 @@ impl Fleet {
     /// Answers what went out and was not answered before.
     async fn answer_all(&mut self) {
         for command in self.published().split_off(self.answered) {
-            let said = Said::Answer { command: command.id, ok: true, result: Some("{}".into()) };
-            let report = Report { device: command.device.clone(), kind: None, said, id: None };
+            let content = ReportContent::Answer { command: command.id, ok: true, result: Some("{}".into()) };
+            let report = Report { device: command.device.clone(), kind: None, content, id: None };
             let taken = self.engine.intake(WayIn::Http).submit(vec![report]).await.expect("taken");
             assert_eq!(taken.durable().await.expect("durable").accepted, 1);
             self.answered += 1;

@@ -11,7 +11,7 @@ use engine::fleet::selection::SelectionKey;
 use engine::fleet::{Selectable, Selection};
 use engine::presence::Session;
 use engine::queries::DeviceFilter;
-use engine::{DevicePatch, Engine, ImportDevice, NewClient, NewDevice, OnlyIf, Patch, Report, Said};
+use engine::{DevicePatch, Engine, ImportDevice, NewClient, NewDevice, OnlyIf, Patch, Report, ReportContent};
 use records::{Connection, DevicePlace, DisconnectReason};
 use store::{MemoryStore, Planned, Store};
 
@@ -93,8 +93,8 @@ impl Fleet {
             5 => drop(self.engine.link(device, ClientId::new(client).expect("an id")).await),
             6 => drop(self.engine.unlink(device, ClientId::new(client).expect("an id")).await),
             7 => {
-                let said = Said::Value { value: Value::number(1.0).expect("finite"), ts: None };
-                let report = Report { device, kind: None, said, id: None };
+                let content = ReportContent::Value { value: Value::number(1.0).expect("finite"), ts: None };
+                let report = Report { device, kind: None, content, id: None };
                 drop(
                     self.engine
                         .intake(WayIn::Http)

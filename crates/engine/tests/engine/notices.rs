@@ -10,7 +10,9 @@ use engine::notices::{
 };
 use engine::queries::DeviceFilter;
 use engine::queues::Retry;
-use engine::{ClientPatch, Engine, NewClient, NewDevice, OnlyIf, Page, Patch, Report, Said, Settings};
+use engine::{
+    ClientPatch, Engine, NewClient, NewDevice, OnlyIf, Page, Patch, Report, ReportContent, Settings,
+};
 use records::{Connection, NoticeKey, NoticeKind};
 use store::MemoryStore;
 
@@ -353,8 +355,8 @@ async fn devices_of_one_label_that_are_lost_at_once_are_one_notice() {
         let device =
             NewDevice { id: id.clone(), labels, report_interval: Some(SECOND), ..NewDevice::default() };
         rig.engine.create_device(device).await.expect("registered");
-        let said = Said::Value { value: base::Value::number(1.0).expect("finite"), ts: None };
-        let report = Report { device: DeviceId::new(&id).expect("an id"), kind: None, said, id: None };
+        let content = ReportContent::Value { value: base::Value::number(1.0).expect("finite"), ts: None };
+        let report = Report { device: DeviceId::new(&id).expect("an id"), kind: None, content, id: None };
         let taken = rig.engine.intake(WayIn::Http).submit(vec![report]).await.expect("taken");
         taken.durable().await.expect("durable");
     }

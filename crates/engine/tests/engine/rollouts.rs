@@ -10,7 +10,8 @@ use engine::fleet::Selection;
 use engine::presence::{KindSet, Session};
 use engine::rollouts::{NewRollout, RolloutStatus};
 use engine::{
-    Downlink, Engine, NewCommand, NewDevice, PublishedCommand, Report, RolloutCall, Said, TrackedRollout,
+    Downlink, Engine, NewCommand, NewDevice, PublishedCommand, Report, ReportContent, RolloutCall,
+    TrackedRollout,
 };
 use records::{
     Batch, DisconnectReason, MemberStatus, Op, Rollout, RolloutCommand, RolloutCursor, RolloutEntry,
@@ -120,8 +121,8 @@ impl Fleet {
     }
 
     async fn answer(&self, command: &PublishedCommand, ok: bool) {
-        let said = Said::Answer { command: command.id, ok, result: None };
-        let report = Report { device: command.device.clone(), kind: None, said, id: None };
+        let content = ReportContent::Answer { command: command.id, ok, result: None };
+        let report = Report { device: command.device.clone(), kind: None, content, id: None };
         let outcome =
             self.engine.intake(WayIn::Http).submit(vec![report]).await.expect("taken").durable().await;
         assert_eq!(outcome.expect("durable").accepted, 1);
@@ -422,8 +423,8 @@ async fn batches_that_are_lost_give_nobody_a_command_twice() {
                 fleet.store.plan(hash::device_partition(&id(round % 40), PARTITIONS), planned);
             }
             for command in fleet.published().split_off(answered) {
-                let said = Said::Answer { command: command.id, ok: true, result: None };
-                let report = Report { device: command.device.clone(), kind: None, said, id: None };
+                let content = ReportContent::Answer { command: command.id, ok: true, result: None };
+                let report = Report { device: command.device.clone(), kind: None, content, id: None };
                 // Whoever is not told that it is durable says it again.
                 loop {
                     let sent = fleet.engine.intake(WayIn::Http).submit(vec![report.clone()]).await;

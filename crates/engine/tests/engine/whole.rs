@@ -10,7 +10,7 @@ use base::{
 use engine::queries::{DeliveryFilter, DeviceFilter, EventFilter};
 use engine::{
     Answer, AttemptDue, AttemptEnd, ClientPatch, Engine, NewClient, NewDevice, OnlyIf, Outcome, Page, Patch,
-    Pending, Report, Said, Settings,
+    Pending, Report, ReportContent, Settings,
 };
 use records::{Connection, Delivery, DeliveryStatus};
 use store::{MemoryStore, Planned};
@@ -32,7 +32,7 @@ fn id(text: &str) -> DeviceId {
 
 fn report(device: &str, value: f64) -> Report {
     let value = Value::number(value).expect("finite");
-    Report { device: id(device), kind: None, said: Said::Value { value, ts: None }, id: None }
+    Report { device: id(device), kind: None, content: ReportContent::Value { value, ts: None }, id: None }
 }
 
 /// Lets other tasks run until `done`; a run that never gets there is ended by the test runner.

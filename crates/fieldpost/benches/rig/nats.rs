@@ -88,12 +88,12 @@ impl Connection {
                 return Err("nats-server closed the connection".into());
             }
             let mut at = 0;
-            while let Some((taken, said)) = next(&self.read[at..])? {
+            while let Some((taken, reply)) = next(&self.read[at..])? {
                 at += taken;
-                match said {
-                    Said::Acknowledged => count += 1,
-                    Said::Ping => self.stream.write_all(b"PONG\r\n").await?,
-                    Said::Other => {}
+                match reply {
+                    NatsReply::Acknowledged => count += 1,
+                    NatsReply::Ping => self.stream.write_all(b"PONG\r\n").await?,
+                    NatsReply::Other => {}
                 }
             }
             self.read.drain(..at);
@@ -102,14 +102,14 @@ impl Connection {
     }
 }
 
-enum Said {
+enum NatsReply {
     Acknowledged,
     Ping,
     Other,
 }
 
 /// The first thing that was said, if all of it is there, and how long it is.
-fn next(read: &[u8]) -> Result<Option<(usize, Said)>, Failure> {
+fn next(read: &[u8]) -> Result<Option<(usize, NatsReply)>, Failure> {
     let Some(end) = read.windows(2).position(|two| two == b"\r\n") else { return Ok(None) };
     let (line, head) = (std::str::from_utf8(&read[..end])?, end + 2);
     match line.split_ascii_whitespace().next() {
@@ -119,10 +119,10 @@ fn next(read: &[u8]) -> Result<Option<(usize, Said)>, Failure> {
             if body.windows(7).any(|part| part == b"\"error\"") {
                 return Err(format!("nats-server refused: {}", String::from_utf8_lossy(body)).into());
             }
-            Ok(Some((head + bytes + 2, Said::Acknowledged)))
+            Ok(Some((head + bytes + 2, NatsReply::Acknowledged)))
         }
-        Some("PING") => Ok(Some((head, Said::Ping))),
+        Some("PING") => Ok(Some((head, NatsReply::Ping))),
         Some("-ERR") => Err(format!("nats-server says {line}").into()),
-        _ => Ok(Some((head, Said::Other))),
+        _ => Ok(Some((head, NatsReply::Other))),
     }
 }

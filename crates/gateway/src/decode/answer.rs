@@ -3,7 +3,7 @@
 
 use base::limits::{COMMAND_NAME_BYTES_MAX, COMMAND_PROGRESS_BYTES_MAX, COMMAND_RESULT_BYTES_MAX};
 use base::{EntityId, Problem};
-use engine::Said;
+use engine::ReportContent;
 use engine::commands::COMMAND_ID_PREFIX;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -37,15 +37,17 @@ struct ConfirmedFields<'a> {
 }
 
 /// Reads an answer, or progress.
-pub(super) fn answer(text: &str) -> Result<Said, Problem> {
+pub(super) fn answer(text: &str) -> Result<ReportContent, Problem> {
     let AnswerFields { message_id, ok, result, progress } = object_of(text)?;
     let command = command_id(message_id.ok_or_else(|| missing("message_id"))?)?;
     let is_ok = ok.and_then(|raw| raw.get().parse::<bool>().ok());
     match (is_ok, progress, ok) {
-        (Some(ok), _, _) => Ok(Said::Answer { command, ok, result: result.map(result_text).transpose()? }),
+        (Some(ok), _, _) => {
+            Ok(ReportContent::Answer { command, ok, result: result.map(result_text).transpose()? })
+        }
         (None, Some(progress), _) => {
             let progress = compact::text(progress, "progress", COMMAND_PROGRESS_BYTES_MAX)?;
-            Ok(Said::Progress { command, progress })
+            Ok(ReportContent::Progress { command, progress })
         }
         (None, None, Some(raw)) => {
             let detail = format!("ok must be true or false, not {}", quoted(raw.get()));
@@ -56,7 +58,7 @@ pub(super) fn answer(text: &str) -> Result<Said, Problem> {
 }
 
 /// Reads what was changed at the device.
-pub(super) fn confirmed(text: &str) -> Result<Said, Problem> {
+pub(super) fn confirmed(text: &str) -> Result<ReportContent, Problem> {
     let ConfirmedFields { key, value } = object_of(text)?;
     let key = key.ok_or_else(|| missing("key"))?;
     let value = value.ok_or_else(|| missing("value"))?;
@@ -73,7 +75,7 @@ pub(super) fn confirmed(text: &str) -> Result<Said, Problem> {
         "null" => None,
         text => Some(canonical::value(text)?.to_json().into()),
     };
-    Ok(Said::Confirmed { key: (&*name).into(), value })
+    Ok(ReportContent::Confirmed { key: (&*name).into(), value })
 }
 
 /// What a device answered, as it is kept.

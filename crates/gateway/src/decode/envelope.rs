@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use base::limits::{REPORT_ID_CHARS_MAX, REPORT_TS_AHEAD_MS_MAX};
 use base::{DeviceId, Kind, Problem, Timestamp};
-use engine::Said;
+use engine::ReportContent;
 use engine::intake::ReportId;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
         let inner = self.id.map(|raw| string_of(raw).ok_or_else(|| bad_report_id(raw.get()))).transpose()?;
         let inner = inner.map(|id| report_id(&id)).transpose()?;
         let outer = outer.map(report_id).transpose()?;
-        Ok(Message { said: Said::Value { value, ts }, id: outer.or(inner) })
+        Ok(Message { content: ReportContent::Value { value, ts }, id: outer.or(inner) })
     }
 }
 
@@ -101,7 +101,7 @@ pub(super) fn object_of<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Prob
 
 /// What a report says, and its sender's id of it.
 pub(super) struct Message {
-    pub(super) said: Said,
+    pub(super) content: ReportContent,
     pub(super) id: Option<ReportId>,
 }
 

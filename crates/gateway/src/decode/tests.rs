@@ -3,7 +3,7 @@
 use base::{EntityId, Problem, Timestamp};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::intake::ReportId;
-use engine::{Report, Said};
+use engine::{Report, ReportContent};
 use proptest::prelude::*;
 
 use super::{Rules, answer, canonical, object, publish};
@@ -23,19 +23,19 @@ fn line_of(decoded: Result<Report, Problem>) -> String {
         Err(problem) => return format!("!{}", problem.code),
     };
     let kind = report.kind.map_or_else(|| "-".into(), |kind| kind.to_string());
-    let said = match report.said {
-        Said::Value { value, ts: None } => value.to_json(),
-        Said::Value { value, ts: Some(ts) } => format!("{} at {ts}", value.to_json()),
-        Said::Alive => "alive".into(),
-        Said::Answer { command, ok, result } => {
+    let content = match report.content {
+        ReportContent::Value { value, ts: None } => value.to_json(),
+        ReportContent::Value { value, ts: Some(ts) } => format!("{} at {ts}", value.to_json()),
+        ReportContent::Alive => "alive".into(),
+        ReportContent::Answer { command, ok, result } => {
             let result = result.map(|result| format!(" {result}")).unwrap_or_default();
             format!("answer {} {ok}{result}", command.number)
         }
-        Said::Progress { command, progress } => format!("progress {} {progress}", command.number),
-        Said::Confirmed { key, value } => format!("{key}={}", value.as_deref().unwrap_or("gone")),
-        Said::Refused(problem) => format!("!{}", problem.code),
+        ReportContent::Progress { command, progress } => format!("progress {} {progress}", command.number),
+        ReportContent::Confirmed { key, value } => format!("{key}={}", value.as_deref().unwrap_or("gone")),
+        ReportContent::Refused(problem) => format!("!{}", problem.code),
     };
-    format!("{} {kind} {said}", report.device)
+    format!("{} {kind} {content}", report.device)
 }
 
 #[test]

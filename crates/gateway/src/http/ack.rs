@@ -9,7 +9,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use base::{DeviceId, Problem};
 use engine::intake::{Received, Slice};
-use engine::{Outcome, Report, Said};
+use engine::{Outcome, Report, ReportContent};
 use net::problem;
 
 use super::answer::{self, Tally};
@@ -45,8 +45,8 @@ async fn take(shared: &Shared, sender: &Sender, id: &str, request: Request) -> R
     })?;
     let bytes = body::whole(request.into_body(), &shared.memory, &sender.key).await?;
     shared.metrics.received_bytes.inc_by(bytes.len() as u64);
-    let said = decode::answer(&bytes).unwrap_or_else(|problem| Said::Refused(Box::new(problem)));
-    let report = Report { device: device.clone(), kind: None, said, id: None };
+    let content = decode::answer(&bytes).unwrap_or_else(|problem| ReportContent::Refused(Box::new(problem)));
+    let report = Report { device: device.clone(), kind: None, content, id: None };
     let mut slice = Slice::new();
     slice.push(report, Received { payload: &bytes, topic: None });
     let Outcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;

@@ -15,7 +15,7 @@ use base::id::QUARANTINE_ID_PREFIX;
 use base::{EntityId, Problem};
 use engine::intake::{Received, ReportId, Slice};
 use engine::records::Quarantined;
-use engine::{Report, Said};
+use engine::{Report, ReportContent};
 use net::problem;
 
 use super::answer::{self, Tally};
@@ -118,10 +118,12 @@ fn slice_of(quarantined: &Quarantined, kinds: &KindForms, rules: Rules) -> Slice
 /// id gets that of the refused report, so that it has an effect once also where the server was
 /// killed before it left the quarantine.
 fn as_of_then(report: Report, quarantined: &Quarantined) -> Report {
-    let said = match report.said {
-        Said::Value { value, ts: None } => Said::Value { value, ts: Some(quarantined.id.at) },
-        said => said,
+    let content = match report.content {
+        ReportContent::Value { value, ts: None } => {
+            ReportContent::Value { value, ts: Some(quarantined.id.at) }
+        }
+        content => content,
     };
     let of_refusal = || ReportId::of(&quarantined.id.to_text(QUARANTINE_ID_PREFIX));
-    Report { said, id: report.id.or_else(|| Some(of_refusal())), ..report }
+    Report { content, id: report.id.or_else(|| Some(of_refusal())), ..report }
 }

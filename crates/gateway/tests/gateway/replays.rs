@@ -6,7 +6,7 @@ use base::id::QUARANTINE_ID_PREFIX;
 use base::{Timestamp, WayIn};
 use engine::intake::{Received, ReportId, Slice};
 use engine::records::Quarantined;
-use engine::{Page, Report, Said};
+use engine::{Page, Report, ReportContent};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::task::yield_now;
@@ -80,9 +80,10 @@ async fn a_report_that_was_taken_before_a_kill_has_no_effect_when_it_is_handed_i
     let kept = refused(&rig, None, r#"{"device_id":"0xA","data":1}"#).await;
     let id = kept.id.to_text(QUARANTINE_ID_PREFIX);
     // The server was killed here: it was durable, and still in the quarantine.
-    let said = Said::Value { value: base::Value::number(1.0).expect("finite"), ts: Some(kept.id.at) };
+    let content =
+        ReportContent::Value { value: base::Value::number(1.0).expect("finite"), ts: Some(kept.id.at) };
     let device = base::DeviceId::new("0xA").expect("an id");
-    let report = Report { device, kind: None, said, id: Some(ReportId::of(&id)) };
+    let report = Report { device, kind: None, content, id: Some(ReportId::of(&id)) };
     let pending = rig.engine.intake(WayIn::Http).submit(Slice::from_iter([report])).await.expect("accepting");
     pending.durable().await.expect("durable");
     let (status, told) = replay(&rig, &id).await;

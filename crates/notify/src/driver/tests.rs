@@ -11,7 +11,7 @@ use bytes::Bytes;
 use engine::notices::{NoticeLease, NoticeSettings};
 use engine::records::{Attempt, Delivery, DeliveryStatus};
 use engine::settings::Retry;
-use engine::{Answer, ClientPatch, NewClient, NewDevice, Patch, Report, Said};
+use engine::{Answer, ClientPatch, NewClient, NewDevice, Patch, Report, ReportContent};
 use http_body_util::Full;
 use hyper::{Request, StatusCode};
 use standardwebhooks::Webhook;
@@ -90,8 +90,12 @@ async fn linked_lock(engine: &Engine, id: &str) -> DeviceId {
 
 async fn report(engine: &Engine, device: &DeviceId, value: f64) {
     let value = Value::number(value).expect("finite");
-    let report =
-        Report { device: device.clone(), kind: None, said: Said::Value { value, ts: None }, id: None };
+    let report = Report {
+        device: device.clone(),
+        kind: None,
+        content: ReportContent::Value { value, ts: None },
+        id: None,
+    };
     let pending = engine.intake(WayIn::Http).submit(vec![report]).await.expect("accepting");
     let outcome = pending.durable().await.expect("durable");
     assert_eq!(outcome.accepted, 1, "{outcome:?}");

@@ -200,16 +200,16 @@ mod tests {
         }
     }
 
-    type Said = BTreeMap<u32, Vec<(u8, u32, Option<Flaw>, bool, Duration)>>;
+    type ReportsByDevice = BTreeMap<u32, Vec<(u8, u32, Option<Flaw>, bool, Duration)>>;
 
     /// What each device says within a second on so many lanes, each of which looks at its clock so
     /// often.
-    fn said(ids: &DeviceIds, profile: TrafficProfile, lanes: u32, look_every: Duration) -> Said {
+    fn said(ids: &DeviceIds, profile: TrafficProfile, lanes: u32, look_every: Duration) -> ReportsByDevice {
         let timetable = Timetable::new(TURNS_PER_SECOND, SECOND, lanes);
         timetable.start();
         let timetable = Arc::new(timetable);
         let start = timetable.started().expect("it has");
-        let mut said = Said::new();
+        let mut said = ReportsByDevice::new();
         for lane in 0..lanes {
             let mut traffic = PacedTraffic::new(ids, profile, Arc::clone(&timetable), lane, lanes);
             let mut now = start;

@@ -146,8 +146,8 @@ async fn an_export_breaks_off_where_its_caller_loses_the_right_to_it() {
     rig.make("POST /v1/devices", r#"{"id":"d1","kind":"sensor"}"#).await;
     rig.make("PUT /v1/devices/d1/clients/acme", "").await;
     let report = |value: u32| {
-        let said = Said::Value { value: Value::number(value.into()).expect("finite"), ts: None };
-        Report { device: DeviceId::new("d1").expect("an id"), kind: None, said, id: None }
+        let content = ReportContent::Value { value: Value::number(value.into()).expect("finite"), ts: None };
+        Report { device: DeviceId::new("d1").expect("an id"), kind: None, content, id: None }
     };
     for first in (0..EVENTS).step_by(500) {
         let slice = Slice::from_iter((first..first + 500).map(report));

@@ -10,7 +10,7 @@ use super::commands::DeviceAnswer;
 use super::{DevicePartition, DeviceStep};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::Addressed;
-use crate::devices::intake::{Report, ReportId, Said, SlicePart};
+use crate::devices::intake::{Report, ReportContent, ReportId, SlicePart};
 use crate::kernel::reply::answered;
 use crate::refusals::unknown_device;
 use crate::settings::UnknownDevice;
@@ -60,27 +60,27 @@ impl DevicePartition {
         };
         let (sign, refusal) = match self.refusal(slot, &report) {
             Some(problem) => (SignOfLife::Alive, Some(problem)),
-            None => match report.said {
-                Said::Value { .. } if self.is_repeated(slot, report.id) => (SignOfLife::Alive, None),
-                Said::Value { value, ts } => {
+            None => match report.content {
+                ReportContent::Value { .. } if self.is_repeated(slot, report.id) => (SignOfLife::Alive, None),
+                ReportContent::Value { value, ts } => {
                     self.accepted(slot, report.id, ts, step);
                     self.gather((slot, &report.device), (&value, ts), step)?;
                     (SignOfLife::Report { value, ts }, None)
                 }
-                Said::Alive => (SignOfLife::Alive, None),
-                Said::Answer { command, ok, result } => {
+                ReportContent::Alive => (SignOfLife::Alive, None),
+                ReportContent::Answer { command, ok, result } => {
                     let answer = DeviceAnswer::Final { ok, result };
                     (SignOfLife::Alive, self.command_answered(slot, command, answer, step)?.err())
                 }
-                Said::Progress { command, progress } => {
+                ReportContent::Progress { command, progress } => {
                     let answer = DeviceAnswer::Progress(progress);
                     (SignOfLife::Alive, self.command_answered(slot, command, answer, step)?.err())
                 }
-                Said::Confirmed { key, value } => {
+                ReportContent::Confirmed { key, value } => {
                     let confirmed = answered(self.confirmed(slot, &key, value, step))?;
                     (SignOfLife::Alive, confirmed.err())
                 }
-                Said::Refused(problem) => (SignOfLife::Alive, Some(*problem)),
+                ReportContent::Refused(problem) => (SignOfLife::Alive, Some(*problem)),
             },
         };
         self.watch.sign(step.now, slot, way, sign, &mut step.batch, &mut step.own.noticed);
@@ -115,12 +115,12 @@ impl DevicePartition {
     fn refusal(&self, slot: DeviceSlot, report: &Report) -> Option<Problem> {
         let device = self.devices.get(slot)?;
         let kind = self.devices.kind(device);
-        match (&report.kind, &report.said) {
+        match (&report.kind, &report.content) {
             (Some(claimed), _) if claimed != kind => Some(Problem::not_allowed(
                 "wrong_kind",
                 format!("device {} is of kind {kind}; the report says {claimed}", report.device),
             )),
-            (_, Said::Value { value, .. }) => fleet::check_value(kind, value).err(),
+            (_, ReportContent::Value { value, .. }) => fleet::check_value(kind, value).err(),
             _ => None,
         }
     }
@@ -130,10 +130,10 @@ impl DevicePartition {
     /// a registration.
     fn unknown(&mut self, report: &Report, step: &mut DeviceStep<'_>) -> Result<DeviceSlot, Problem> {
         fleet::device_id(report.device.as_str(), self.settings.device_ids)?;
-        let reports_a_value = matches!(report.said, Said::Value { .. } | Said::Alive);
+        let reports_a_value = matches!(report.content, ReportContent::Value { .. } | ReportContent::Alive);
         if self.settings.unknown == UnknownDevice::Register && reports_a_value {
             let kind = report.kind.clone().unwrap_or_else(Kind::lock);
-            if let Said::Value { value, .. } = &report.said {
+            if let ReportContent::Value { value, .. } = &report.content {
                 fleet::check_value(&kind, value)?;
             }
             let device = NewDevice {

@@ -16,7 +16,7 @@ use fleet::{ImportDevice, NewDevice, Patch};
 use records::{AttemptError, Connection, DeliveryStatus, EventKind, Op};
 
 use crate::devices::input::DeviceInput;
-use crate::devices::intake::Said;
+use crate::devices::intake::ReportContent;
 use crate::devices::lanes::{Answer, AttemptDue};
 use crate::kernel::machine::Machine;
 use crate::kernel::reply::Reply;
@@ -221,7 +221,7 @@ fn a_silent_device_is_lost_once_and_restored_by_any_sign() {
     rig.ended(&due, status(200));
     rig.pass_slowly(HOUR + SECOND);
     rig.leases_nothing();
-    rig.say("0xA", Said::Alive);
+    rig.say("0xA", ReportContent::Alive);
     rig.notifies("restored 0xA lock value=1 previous=1 seq=3 types=[Restored] skipped=0 online");
 }
 
@@ -252,13 +252,13 @@ fn silence_before_a_crash_counts_and_the_outage_does_not() {
 #[test]
 fn a_refused_report_of_a_known_device_is_a_sign_of_life() {
     let mut rig = Rig::linked();
-    let rejected = rig.rejected("0xA", Some("face"), Said::Value { value: number(1), ts: None });
+    let rejected = rig.rejected("0xA", Some("face"), ReportContent::Value { value: number(1), ts: None });
     assert_eq!(rejected, Some("wrong_kind"));
-    let rejected = rig.rejected("0xA", None, Said::Value { value: number(2), ts: None });
+    let rejected = rig.rejected("0xA", None, ReportContent::Value { value: number(2), ts: None });
     assert_eq!(rejected, Some("value_not_allowed"));
     assert_eq!(rig.connection("0xA"), Connection::Online);
     assert_eq!(rig.events(), []);
-    assert_eq!(rig.rejected("0xB", None, Said::Alive), Some("unknown_device"));
+    assert_eq!(rig.rejected("0xB", None, ReportContent::Alive), Some("unknown_device"));
 }
 
 #[test]
@@ -389,8 +389,8 @@ fn a_heavy_slice_is_spread_over_batches_and_acknowledged_at_its_end() {
     let mut rig = Rig::linked();
     rig.create_kind("0xB", "face");
     let text = |n: usize| Value::from_canonical(&format!("\"{}{n:04}\"", "x".repeat(4_000)));
-    let said = |n| Said::Value { value: text(n), ts: None };
-    let batches = rig.say_many("0xB", (0..999).map(said).collect());
+    let content = |n| ReportContent::Value { value: text(n), ts: None };
+    let batches = rig.say_many("0xB", (0..999).map(content).collect());
     assert!(batches.iter().all(|weight| *weight < 2 * STEP_BYTES_MAX), "{batches:?}");
     assert!(batches.len() > 2, "{batches:?}");
     assert_eq!(rig.events().len(), 999);

@@ -26,13 +26,13 @@ pub(crate) struct Partition {
     pub(crate) commands: BTreeMap<CommandKey, Rc<Known>>,
     pub(crate) presence: Presence,
     /// What devices said of commands, in inputs that were taken in.
-    said: BTreeMap<CommandKey, Said>,
+    replies: BTreeMap<CommandKey, DeviceReplies>,
     pub(crate) counts: Counts,
 }
 
 /// What a device has said of a command.
 #[derive(Clone, Copy, Default)]
-struct Said {
+struct DeviceReplies {
     done: bool,
     refused: bool,
     at_work: bool,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use base::limits::COMMAND_RESULT_BYTES_MAX;
 use base::{EntityId, Problem};
-use engine::Said;
+use engine::ReportContent;
 use engine::commands::COMMAND_ID_PREFIX;
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
@@ -90,7 +90,7 @@ impl RawForm {
     }
 
     /// Reads an answer. All of it is the result.
-    pub(super) fn answer(&self, text: &str) -> Result<Said, Problem> {
+    pub(super) fn answer(&self, text: &str) -> Result<ReportContent, Problem> {
         // Whatever is no object is refused as such.
         drop(object_of::<serde_json::Map<String, Json>>(text)?);
         let raw: &RawValue = object_of_raw(text)?;
@@ -104,7 +104,7 @@ impl RawForm {
             Problem::not_allowed(UNKNOWN_COMMAND, detail)
         })?;
         let said = self.ack_ok_path.in_value(&value).ok_or_else(|| missing(&self.ack_ok_path.0))?;
-        Ok(Said::Answer { command, ok: same(said, &self.ack_ok_value), result: Some(result) })
+        Ok(ReportContent::Answer { command, ok: same(said, &self.ack_ok_value), result: Some(result) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the topics and messages of a kind come to.
 
 use base::Timestamp;
-use engine::Said;
+use engine::ReportContent;
 use serde_json::json;
 
 use super::*;
@@ -114,13 +114,15 @@ fn no_topic_has_two_meanings() {
 fn topics_of_the_settings_are_read_beside_those_of_the_contract() {
     let (face, text) = (face(), id().to_text(COMMAND_ID_PREFIX));
     let answer = format!(r#"{{"info": {{"messageId":"{text}"}}, "code":200}}"#);
-    let said = |topic: &str, payload: &str| {
-        face.publish(topic, payload.as_bytes(), None, RULES).map(|report| match report.said {
-            Said::Value { value, .. } => format!("{} {:?} {value:?}", report.device, report.kind),
-            Said::Alive => "alive".into(),
-            Said::Answer { command, ok, result } => format!("{} {ok} {}", command.number, result.unwrap()),
-            Said::Refused(problem) => format!("!{}", problem.code),
-            said => format!("{said:?}"),
+    let content = |topic: &str, payload: &str| {
+        face.publish(topic, payload.as_bytes(), None, RULES).map(|report| match report.content {
+            ReportContent::Value { value, .. } => format!("{} {:?} {value:?}", report.device, report.kind),
+            ReportContent::Alive => "alive".into(),
+            ReportContent::Answer { command, ok, result } => {
+                format!("{} {ok} {}", command.number, result.unwrap())
+            }
+            ReportContent::Refused(problem) => format!("!{}", problem.code),
+            content => format!("{content:?}"),
         })
     };
     let compact = answer.replace(' ', "");
@@ -144,10 +146,10 @@ fn topics_of_the_settings_are_read_beside_those_of_the_contract() {
         ("mqtt/face/0xA/Ack", "[]", "!not_an_object"),
         ("dev/lock/0xA/ack", &*answer, "!missing_field"),
     ] {
-        assert_eq!(said(topic, payload).as_deref(), Ok(expect), "{topic} {payload}");
+        assert_eq!(content(topic, payload).as_deref(), Ok(expect), "{topic} {payload}");
     }
     for topic in ["mqtt/face/0xA", "mqtt/face/0xA/other", "mqtt/face"] {
-        assert_eq!(said(topic, "5").map_err(|problem| problem.code), Err("unknown_topic"), "{topic}");
+        assert_eq!(content(topic, "5").map_err(|problem| problem.code), Err("unknown_topic"), "{topic}");
     }
 }
 

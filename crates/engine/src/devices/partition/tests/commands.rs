@@ -10,7 +10,7 @@ use store::Page;
 use super::rig::Rig;
 use crate::commands::{Downlink, NewCommand, PublishedCommand, TrackedCommand};
 use crate::devices::input::{CommandInput, DeviceInput};
-use crate::devices::intake::Said;
+use crate::devices::intake::ReportContent;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::reply::Reply;
 use crate::outcomes::{OutcomeDue, SendResult};
@@ -66,8 +66,8 @@ fn session(number: u64) -> Session {
     Session { number, address: Some("127.0.0.1:5".into()) }
 }
 
-fn answer(command: EntityId, ok: bool) -> Said {
-    Said::Answer { command, ok, result: Some("7".into()) }
+fn answer(command: EntityId, ok: bool) -> ReportContent {
+    ReportContent::Answer { command, ok, result: Some("7".into()) }
 }
 
 impl Bench {
@@ -276,7 +276,7 @@ fn a_wish_is_confirmed_by_the_answer_and_cleared_by_a_newer_change_at_the_device
 
     bench.disconnect(1);
     bench.wish(Some("4"));
-    bench.rig.say(DEVICE, Said::Confirmed { key: "card-1".into(), value: Some("9".into()) });
+    bench.rig.say(DEVICE, ReportContent::Confirmed { key: "card-1".into(), value: Some("9".into()) });
     assert_eq!(bench.wishes(), [(None, wished("9"), false)]);
     bench.connect(2);
     assert!(bench.carried().is_empty(), "the device was changed later than the wish");
@@ -337,7 +337,7 @@ fn a_device_may_confirm_before_it_answers() {
     bench.connect(1);
     bench.wish(Some("7"));
     let id = bench.carried()[0];
-    bench.rig.say(DEVICE, Said::Confirmed { key: "card-1".into(), value: Some("7".into()) });
+    bench.rig.say(DEVICE, ReportContent::Confirmed { key: "card-1".into(), value: Some("7".into()) });
     assert_eq!(bench.status(id), (CommandStatus::Published, 1));
     bench.rig.say(DEVICE, answer(id, true));
     assert_eq!(bench.status(id), (CommandStatus::Acknowledged, 1));
@@ -351,7 +351,7 @@ fn a_change_at_the_device_calls_off_all_commands_of_its_entry() {
     bench.wish(Some("3"));
     let third = bench.carried()[0];
     bench.wish(Some("4"));
-    bench.rig.say(DEVICE, Said::Confirmed { key: "card-1".into(), value: Some("5".into()) });
+    bench.rig.say(DEVICE, ReportContent::Confirmed { key: "card-1".into(), value: Some("5".into()) });
     assert_eq!(bench.status(third).0, CommandStatus::Cancelled);
     bench.rig.pass(ACK_TIMEOUT);
     assert!(bench.carried().is_empty());
@@ -364,7 +364,7 @@ fn a_device_has_so_many_entries_and_no_more_whoever_makes_them() {
     let mut bench = Bench::new();
     let most = base::limits::WISHES_PER_DEVICE_MAX;
     let confirmed =
-        |entry: usize| Said::Confirmed { key: format!("{entry}").into(), value: Some("1".into()) };
+        |entry: usize| ReportContent::Confirmed { key: format!("{entry}").into(), value: Some("1".into()) };
     for entry in 0..most {
         assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(entry)), None);
     }

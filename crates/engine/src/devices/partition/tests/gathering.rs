@@ -45,7 +45,8 @@ impl Rig {
 
     /// Registers a device and takes a report of it in one step.
     fn create_and_report(&mut self, device: NewDevice, value: Value) {
-        let (_pending, report) = slice(&device.id, None, vec![Said::Value { value, ts: None }], None);
+        let (_pending, report) =
+            slice(&device.id, None, vec![ReportContent::Value { value, ts: None }], None);
         let device = Box::new(device.check(&self.settings.registry_rules()).expect("allowed"));
         let (reply, _answer) = Reply::new();
         self.step(vec![DeviceInput::CreateDevice { device, reply }, report]);
@@ -69,12 +70,12 @@ fn without_a_copy_nothing_is_gathered() {
 fn accepted_reports_are_gathered_in_order_with_their_times_and_without_repeats() {
     let mut rig = Rig::linked();
     rig.gather_for(vec![gathering(ALL, None)]);
-    let said = |value, ts| Said::Value { value: number(value), ts };
-    rig.say_with_id("0xA", said(1, None), Some(ReportId(1)));
-    rig.say_with_id("0xA", said(1, None), Some(ReportId(1)));
-    rig.say("0xA", Said::Alive);
-    rig.say("0xA", said(7, None));
-    rig.say("0xA", said(0, Some(Timestamp(5))));
+    let content = |value, ts| ReportContent::Value { value: number(value), ts };
+    rig.say_with_id("0xA", content(1, None), Some(ReportId(1)));
+    rig.say_with_id("0xA", content(1, None), Some(ReportId(1)));
+    rig.say("0xA", ReportContent::Alive);
+    rig.say("0xA", content(7, None));
+    rig.say("0xA", content(0, Some(Timestamp(5))));
     assert_eq!(rig.gathered(ALL), (1, vec!["1".to_owned(), "0".to_owned()]), "7 is nothing that a lock says");
     let times: Vec<_> = rig.rows(ALL).iter().map(|row| (row.received_at, row.reports[0].ts)).collect();
     assert_eq!(times, [(rig.now(), None), (rig.now(), Some(Timestamp(5)))]);
@@ -167,8 +168,8 @@ fn a_large_step_is_gathered_in_rows_that_one_append_takes() {
     let mut rig = Rig::linked();
     rig.gather_for(vec![gathering(ALL, None)]);
     // Equal ones: a step takes them all.
-    let said = (0..1_200).map(|_| Said::Value { value: number(1), ts: None }).collect();
-    rig.say_many("0xA", said);
+    let contents = (0..1_200).map(|_| ReportContent::Value { value: number(1), ts: None }).collect();
+    rig.say_many("0xA", contents);
     let rows: Vec<_> = rig.rows(ALL).iter().map(|row| (row.first, row.reports.len())).collect();
     assert_eq!(rows, [(1, 500), (501, 500), (1_001, 200)]);
 }

@@ -6,8 +6,8 @@ use super::rig::{Rig, number, status};
 use super::*;
 use crate::devices::intake::ReportId;
 
-fn value(n: u32) -> Said {
-    Said::Value { value: number(n), ts: None }
+fn value(n: u32) -> ReportContent {
+    ReportContent::Value { value: number(n), ts: None }
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn what_happens_is_counted_for_all_for_the_client_and_for_the_label() {
 fn a_report_is_counted_in_the_hour_of_its_ts() {
     let mut rig = Rig::linked();
     let long_ago = rig.now().before(30 * HOUR);
-    rig.say("0xA", Said::Value { value: number(1), ts: Some(long_ago) });
+    rig.say("0xA", ReportContent::Value { value: number(1), ts: Some(long_ago) });
     let (day, hour) = CountsKey::day_and_hour(long_ago);
     let mut expect = Counts::default();
     expect.add(hour, 1);
@@ -120,8 +120,8 @@ fn whoever_is_silent_is_noticed_also_while_every_step_is_full() {
     rig.pass_slowly(HOUR - SECOND);
     rig.stand_still(2 * SECOND);
     let long = |n: u32| Value::from_canonical(&format!("\"{n:04000}\""));
-    let said = (0..600).map(|n| Said::Value { value: long(n), ts: None }).collect();
-    assert!(rig.say_many("m", said).len() > 3, "it takes some steps");
+    let contents = (0..600).map(|n| ReportContent::Value { value: long(n), ts: None }).collect();
+    assert!(rig.say_many("m", contents).len() > 3, "it takes some steps");
     let events = rig.events();
     let lost = events.iter().position(|kind| *kind == EventKind::Lost).expect("it fell silent");
     assert!(lost < events.len() / 2, "it was noticed last, as event {lost} of {}", events.len());

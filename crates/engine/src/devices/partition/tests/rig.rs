@@ -18,7 +18,7 @@ use store::{FeedFilter, MemoryStore, Page, Store};
 use super::super::DevicePartition;
 use crate::context::EngineContext;
 use crate::devices::input::{Addressed, DeviceInput, Imported, LinkedClient, RefusedMessage, ToImport};
-use crate::devices::intake::{Report, ReportId, Said, SlicePart};
+use crate::devices::intake::{Report, ReportContent, ReportId, SlicePart};
 use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
 use crate::kernel::fetch::FromStore;
 use crate::kernel::machine::{Machine, MachineContext, Moment};
@@ -218,15 +218,20 @@ impl Rig {
     }
 
     pub(super) fn report(&mut self, id: &str, value: Value) -> Vec<Op> {
-        self.say(id, Said::Value { value, ts: None })
+        self.say(id, ReportContent::Value { value, ts: None })
     }
 
-    pub(super) fn say(&mut self, id: &str, said: Said) -> Vec<Op> {
-        self.say_with_id(id, said, None)
+    pub(super) fn say(&mut self, id: &str, content: ReportContent) -> Vec<Op> {
+        self.say_with_id(id, content, None)
     }
 
-    pub(super) fn say_with_id(&mut self, id: &str, said: Said, report: Option<ReportId>) -> Vec<Op> {
-        let (_pending, input) = slice(id, None, vec![said], report);
+    pub(super) fn say_with_id(
+        &mut self,
+        id: &str,
+        content: ReportContent,
+        report: Option<ReportId>,
+    ) -> Vec<Op> {
+        let (_pending, input) = slice(id, None, vec![content], report);
         self.step(vec![input])
     }
 
@@ -281,8 +286,8 @@ impl Rig {
     }
 
     /// Hands in one slice; the weights of the batches that it took.
-    pub(super) fn say_many(&mut self, id: &str, said: Vec<Said>) -> Vec<usize> {
-        let (pending, input) = slice(id, None, said, None);
+    pub(super) fn say_many(&mut self, id: &str, contents: Vec<ReportContent>) -> Vec<usize> {
+        let (pending, input) = slice(id, None, contents, None);
         let mut input = Some(input);
         let mut weights = Vec::new();
         while input.is_some() || self.partition.has_unfinished() {
@@ -295,9 +300,14 @@ impl Rig {
     }
 
     /// The code with which a report is refused, if it is.
-    pub(super) fn rejected(&mut self, id: &str, kind: Option<&str>, said: Said) -> Option<&'static str> {
+    pub(super) fn rejected(
+        &mut self,
+        id: &str,
+        kind: Option<&str>,
+        content: ReportContent,
+    ) -> Option<&'static str> {
         let kind = kind.and_then(Kind::new);
-        let (pending, input) = slice(id, kind.as_ref(), vec![said], None);
+        let (pending, input) = slice(id, kind.as_ref(), vec![content], None);
         self.step(vec![input]);
         let outcome = tokio::runtime::Builder::new_current_thread()
             .build()
@@ -435,15 +445,15 @@ fn load(
 pub(super) fn slice(
     id: &str,
     kind: Option<&Kind>,
-    said: Vec<Said>,
+    contents: Vec<ReportContent>,
     report: Option<ReportId>,
 ) -> (Pending, DeviceInput) {
-    let (pending, mut parts) = SlicePart::split(said.len() as u32, 1);
+    let (pending, mut parts) = SlicePart::split(contents.len() as u32, 1);
     let part = parts.next().expect("one part");
-    let reports = (0..).zip(said).map(|(index, said)| Addressed {
+    let reports = (0..).zip(contents).map(|(index, content)| Addressed {
         index,
         hash: hash::device_hash(id),
-        report: Report { device: device(id), kind: kind.cloned(), said, id: report },
+        report: Report { device: device(id), kind: kind.cloned(), content, id: report },
     });
     (pending, DeviceInput::Reports { way: WayIn::Http, reports: reports.collect(), part })
 }

@@ -128,7 +128,7 @@ impl Partition {
                     let key = CommandKey::from(*id);
                     let is_its = self.commands.get(&key).is_some_and(|known| known.command.device == *device);
                     if is_its {
-                        let all = self.said.entry(key).or_default();
+                        let all = self.replies.entry(key).or_default();
                         match said {
                             Word::Answer(true) => all.done = true,
                             Word::Answer(false) => all.refused = true,
@@ -179,7 +179,7 @@ impl Partition {
         given: Option<&Arc<Command>>,
         reached: &BTreeSet<DeviceId>,
     ) -> Checked<bool> {
-        let said = self.said.get(&key).copied().unwrap_or_default();
+        let replies = self.replies.get(&key).copied().unwrap_or_default();
         let (id, mut old) = {
             let known = self.known(key, given)?;
             (known.command.id, known.state.clone())
@@ -193,13 +193,13 @@ impl Partition {
             retried = true;
         }
         one_effect(!old.status.has_ended() || retried || old.status == new.status, "ends twice")?;
-        one_effect(new.late.is_none() || said.done || said.refused, "has an answer that nobody gave")?;
+        one_effect(new.late.is_none() || replies.done || replies.refused, "has an answer that nobody gave")?;
         if new.late.is_some() && old.late.is_none() {
             self.counts.late += 1;
         }
         if retried {
             self.counts.retried += 1;
-            self.said.remove(&key);
+            self.replies.remove(&key);
             // What is said in this very step may be of the new try.
             self.said_again(step, id);
             old = CommandState { published_at: old.published_at, ..CommandState::WAITING };
@@ -212,7 +212,7 @@ impl Partition {
             self.ended(step, key, (&old, new))?;
         }
         if new.status == CommandStatus::Running && old.status != CommandStatus::Running {
-            Invariant::ONE_EFFECT_PER_CAUSE.check(said.at_work, || format!("{id:?} runs by itself"))?;
+            Invariant::ONE_EFFECT_PER_CAUSE.check(replies.at_work, || format!("{id:?} runs by itself"))?;
             self.counts.running += 1;
         }
         let is_early = old.is_held && !new.is_held && new.status == CommandStatus::Scheduled;
@@ -231,7 +231,7 @@ impl Partition {
             if let Meant::Said { id, said, .. } = input
                 && *id == of
             {
-                let all = self.said.entry(of.into()).or_default();
+                let all = self.replies.entry(of.into()).or_default();
                 match said {
                     Word::Answer(true) => all.done = true,
                     Word::Answer(false) => all.refused = true,
@@ -281,16 +281,16 @@ impl Partition {
         (old, new): (&CommandState, &CommandState),
     ) -> Checked {
         let known = Rc::clone(&self.commands[&key]);
-        let said = self.said.get(&key).copied().unwrap_or_default();
+        let replies = self.replies.get(&key).copied().unwrap_or_default();
         let (command, counts) = (&known.command, &mut self.counts);
         let has_cause = match new.status {
             CommandStatus::Acknowledged => {
                 counts.acknowledged += 1;
-                said.done
+                replies.done
             }
             CommandStatus::Failed if new.result.is_some() => {
                 counts.refused += 1;
-                said.refused
+                replies.refused
             }
             CommandStatus::Failed => {
                 counts.failed_unanswered += 1;

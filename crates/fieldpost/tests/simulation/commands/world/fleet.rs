@@ -9,7 +9,7 @@ use engine::devices::sessions::PresenceChange;
 use engine::intake::SlicePart;
 use engine::kernel::reply::Reply;
 use engine::presence::{KindSet, LoginDevices, Reach, Session};
-use engine::{PublishedCommand, Report, Said};
+use engine::{PublishedCommand, Report, ReportContent};
 use records::DisconnectReason;
 
 use super::World;
@@ -248,18 +248,18 @@ impl World {
         let Saying { device, id, said, .. } = saying.clone();
         let invented = self.machine.injects(ANSWER_INVENTED) && said == Word::AtWork;
         let words = match said {
-            Word::AtWork if !invented => Said::Progress { command: id, progress: "1".into() },
-            Word::AtWork => Said::Answer { command: id, ok: true, result: None },
+            Word::AtWork if !invented => ReportContent::Progress { command: id, progress: "1".into() },
+            Word::AtWork => ReportContent::Answer { command: id, ok: true, result: None },
             Word::Answer(ok) => {
                 let result = self.machine.random.chance(1, 2).then(|| "7".into());
-                Said::Answer { command: id, ok, result }
+                ReportContent::Answer { command: id, ok, result }
             }
         };
         let (call, retries) = (self.next_call(), self.history.retries(id));
         let (pending, mut parts) = SlicePart::split(1, 1);
         let Some(part) = parts.next() else { return false };
         drop(parts);
-        let report = Report { device: device.clone(), kind: None, said: words, id: None };
+        let report = Report { device: device.clone(), kind: None, content: words, id: None };
         let reports = vec![Addressed { index: 0, hash: hash::device_hash(device.as_str()), report }];
         let partition = self.partition_of(&device);
         let input = DeviceInput::Reports { way: WayIn::Mqtt, reports, part };

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use base::WayIn;
 use engine::intake::ReportId;
 use engine::settings::UnknownDevice;
-use engine::{NewDevice, Report, Said};
+use engine::{NewDevice, Report, ReportContent};
 use records::{EventKind, Metric};
 
 use super::Expected;
@@ -71,10 +71,12 @@ impl Partition {
         if self.devices.contains_key(&report.device) {
             return None;
         }
-        if self.settings.unknown == UnknownDevice::Reject || matches!(report.said, Said::Refused(_)) {
+        if self.settings.unknown == UnknownDevice::Reject
+            || matches!(report.content, ReportContent::Refused(_))
+        {
             return Some("unknown_device");
         }
-        refused_value(&kind_of_unknown(report), &report.said)
+        refused_value(&kind_of_unknown(report), &report.content)
     }
 
     /// A report of a device that is registered, or is so by it; why it is refused, if it is.
@@ -94,15 +96,15 @@ impl Partition {
         let (now, mark) = (self.now, self.listening.mark(way.index()));
         let device = self.devices.get_mut(&report.device).expect("it is there");
         let wrong_kind = report.kind.as_ref().is_some_and(|kind| kind.as_str() != device.kind);
-        let refusal = match &report.said {
+        let refusal = match &report.content {
             _ if wrong_kind => Some("wrong_kind"),
-            Said::Refused(problem) => Some(problem.code),
-            said => refused_value(&device.kind, said),
+            ReportContent::Refused(problem) => Some(problem.code),
+            content => refused_value(&device.kind, content),
         };
         if device.greet(now, way, mark) {
             self.happened(&report.device, EventKind::Restored, evidence)?;
         }
-        if let (None, Said::Value { value, ts }) = (refusal, &report.said)
+        if let (None, ReportContent::Value { value, ts }) = (refusal, &report.content)
             && !self.is_repeated(call, report)
         {
             self.count(&report.device, Metric::Reports, ts.unwrap_or(now));
@@ -143,9 +145,11 @@ fn kind_of_unknown(report: &Report) -> String {
 }
 
 /// Why a value is refused, if it is.
-fn refused_value(kind: &str, said: &Said) -> Option<&'static str> {
-    match said {
-        Said::Value { value, .. } if kind == "lock" && !matches!(value.to_json().as_str(), "0" | "1") => {
+fn refused_value(kind: &str, content: &ReportContent) -> Option<&'static str> {
+    match content {
+        ReportContent::Value { value, .. }
+            if kind == "lock" && !matches!(value.to_json().as_str(), "0" | "1") =>
+        {
             Some("value_not_allowed")
         }
         _ => None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base::{Clock, Kind, PartitionId, Problem, Timestamp, Value, WayIn, hash};
 use engine::devices::input::{Addressed, DeviceInput};
 use engine::intake::{ReportId, SlicePart};
-use engine::{Report, Said};
+use engine::{Report, ReportContent};
 
 use super::World;
 use super::calls::{self, Then};
@@ -109,13 +109,15 @@ impl World {
             1..=5 => Kind::new(&kind),
             _ => None,
         };
-        let said = match self.machine.random.below(20) {
-            0..=1 => Said::Alive,
-            2 => Said::Refused(Box::new(Problem::not_allowed("ts_ahead", "the ts is too far ahead"))),
-            _ => Said::Value { value: self.any_value(&kind), ts: self.any_ts() },
+        let content = match self.machine.random.below(20) {
+            0..=1 => ReportContent::Alive,
+            2 => {
+                ReportContent::Refused(Box::new(Problem::not_allowed("ts_ahead", "the ts is too far ahead")))
+            }
+            _ => ReportContent::Value { value: self.any_value(&kind), ts: self.any_ts() },
         };
         let id = self.machine.random.chance(1, 3).then(|| self.any_report_id());
-        Report { device, kind: claimed, said, id }
+        Report { device, kind: claimed, content, id }
     }
 
     /// One of few, so that some come back while they are known, and some later.

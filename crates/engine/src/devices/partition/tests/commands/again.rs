@@ -41,21 +41,23 @@ fn a_retried_command_keeps_its_time_and_gives_way_to_a_newer_one_of_its_key() {
 fn the_entries_of_a_device_are_counted_as_they_come_and_go() {
     let mut bench = Bench::new();
     bench.connect(1);
-    let confirmed =
-        |key: &str, value: Option<&str>| Said::Confirmed { key: key.into(), value: value.map(Box::from) };
+    let confirmed = |key: &str, value: Option<&str>| ReportContent::Confirmed {
+        key: key.into(),
+        value: value.map(Box::from),
+    };
     let check = |bench: &Bench, expect: u16| {
         let device = bench.rig.partition.devices.find(&device()).expect("registered");
         assert_eq!(bench.rig.view().wishes(device.slot).expect("readable").len(), usize::from(expect));
         assert!(device.wishes.is_none_or(|count| count == expect), "{:?}", device.wishes);
     };
-    for (said, expect) in [
+    for (content, expect) in [
         (confirmed("a", Some("1")), 1),
         (confirmed("b", Some("1")), 2),
         (confirmed("b", Some("2")), 2),
         (confirmed("b", None), 1),
         (confirmed("b", None), 1),
     ] {
-        bench.rig.say(DEVICE, said);
+        bench.rig.say(DEVICE, content);
         check(&bench, expect);
     }
     bench.wish(Some("7"));

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use base::{Clock, DeviceId, Kind, Timestamp, Value, WayIn, hash};
 use engine::devices::input::{Addressed, DeviceInput};
 use engine::intake::{ReportId, SlicePart};
-use engine::{Outcome, Pending, Report, Said};
+use engine::{Outcome, Pending, Report, ReportContent};
 
 use super::World;
 use crate::harness::calls::Polled;
@@ -88,7 +88,7 @@ impl Reporter {
         }
         let rejected: BTreeSet<u32> = outcome.rejected.iter().map(|rejection| rejection.index).collect();
         for (index, report) in (0..).zip(&slice.reports) {
-            if let Said::Value { value, .. } = &report.said
+            if let ReportContent::Value { value, .. } = &report.content
                 && !rejected.contains(&index)
             {
                 self.accepted.push(value.clone());
@@ -145,7 +145,7 @@ impl World {
         Report {
             device: reporter.device.clone(),
             kind: claimed,
-            said: Said::Value { value, ts },
+            content: ReportContent::Value { value, ts },
             id: with_id.then(|| ReportId::of(&format!("r{}", reporter.last_number))),
         }
     }
