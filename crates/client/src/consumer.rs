@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::job::{Held, Job};
+use crate::job::{Job, JobReservation};
 use crate::path::Path;
 use crate::queue_control::QueueControl;
 use crate::request::Request;
@@ -113,7 +113,7 @@ pub struct Acked {
     pub acked: usize,
     /// Reservations that held no longer: what their jobs are for is done, but somebody else may do
     /// it again.
-    pub stale: Vec<Held>,
+    pub stale: Vec<JobReservation>,
 }
 
 /// An answer to acknowledgements in one queue.
@@ -181,28 +181,31 @@ impl Consumer {
     /// # Errors
     /// [`Error::is_stale`] when the reservation holds no longer. Where a first answer was lost and
     /// the call was made again, that may also mean that the first one got through.
-    pub async fn ack(&self, held: &Held) -> Result<(), Error> {
-        self.settle(held, "ack", &Showing::of(held)).await
+    pub async fn ack(&self, reservation: &JobReservation) -> Result<(), Error> {
+        self.settle(reservation, "ack", &Showing::of(reservation)).await
     }
 
     /// Jobs are done, however many.
     ///
     /// # Errors
     /// See [`Error`]. Jobs before the failure may be done.
-    pub async fn ack_many<'a>(&self, held: impl IntoIterator<Item = &'a Held>) -> Result<Acked, Error> {
-        let mut by_queue: BTreeMap<&str, Vec<&Held>> = BTreeMap::new();
-        for one in held {
+    pub async fn ack_many<'a>(
+        &self,
+        reservations: impl IntoIterator<Item = &'a JobReservation>,
+    ) -> Result<Acked, Error> {
+        let mut by_queue: BTreeMap<&str, Vec<&JobReservation>> = BTreeMap::new();
+        for one in reservations {
             by_queue.entry(&one.queue).or_default().push(one);
         }
         let mut sum = Acked::default();
         let until = Instant::now() + self.client.retry_for();
-        for (queue, held) in by_queue {
-            for part in held.chunks(ACKS_PER_CALL_MAX) {
-                let reservations: Vec<_> = part.iter().map(|held| held.reservation.as_str()).collect();
-                let there = self.ack_there(queue, &reservations, until).await?;
+        for (queue, of_queue) in by_queue {
+            for part in of_queue.chunks(ACKS_PER_CALL_MAX) {
+                let tokens: Vec<_> = part.iter().map(|reservation| reservation.token.as_str()).collect();
+                let there = self.ack_there(queue, &tokens, until).await?;
                 sum.acked += there.acked;
-                let is_stale = |held: &&&Held| there.stale.contains(&held.reservation);
-                sum.stale.extend(part.iter().filter(is_stale).map(|held| (*held).clone()));
+                let is_stale = |reservation: &&&JobReservation| there.stale.contains(&reservation.token);
+                sum.stale.extend(part.iter().filter(is_stale).map(|reservation| (*reservation).clone()));
             }
         }
         Ok(sum)
@@ -235,20 +238,21 @@ impl Consumer {
     ///
     /// # Errors
     /// [`Error::is_stale`] when it holds no longer.
-    pub async fn extend(&self, held: &Held, ttr: Duration) -> Result<(), Error> {
-        self.settle(held, "extend", &Showing { ttr: Some(Span(ttr)), ..Showing::of(held) }).await
+    pub async fn extend(&self, reservation: &JobReservation, ttr: Duration) -> Result<(), Error> {
+        self.settle(reservation, "extend", &Showing { ttr: Some(Span(ttr)), ..Showing::of(reservation) })
+            .await
     }
 
     /// The same, with an answer within `limit` and no second try after `until`.
     pub(crate) async fn extend_until(
         &self,
-        held: &Held,
+        reservation: &JobReservation,
         ttr: Duration,
         limit: Duration,
         until: Instant,
     ) -> Result<(), Error> {
-        let showing = Showing { ttr: Some(Span(ttr)), ..Showing::of(held) };
-        let request = self.settling(held, "extend", &showing)?;
+        let showing = Showing { ttr: Some(Span(ttr)), ..Showing::of(reservation) };
+        let request = self.settling(reservation, "extend", &showing)?;
         let limit = self.client.timeout_of(&request).min(limit);
         let request = request.timeout(limit);
         self.client.ask_until(&request, Repeat::Harmless, until).await?;
@@ -259,31 +263,42 @@ impl Consumer {
     ///
     /// # Errors
     /// [`Error::is_stale`] when the reservation holds no longer; see [`Consumer::ack`].
-    pub async fn release(&self, held: &Held, retry: &Retry) -> Result<(), Error> {
-        self.settle(held, "release", &Showing { retry: Some(retry), ..Showing::of(held) }).await
+    pub async fn release(&self, reservation: &JobReservation, retry: &Retry) -> Result<(), Error> {
+        self.settle(reservation, "release", &Showing { retry: Some(retry), ..Showing::of(reservation) }).await
     }
 
     /// The same with no second try after `until`; whether an earlier try may have been the one that
     /// counted.
     pub(crate) async fn release_until(
         &self,
-        held: &Held,
+        reservation: &JobReservation,
         retry: &Retry,
         until: Instant,
     ) -> Result<(), Failed> {
-        let showing = Showing { retry: Some(retry), ..Showing::of(held) };
-        let request = self.settling(held, "release", &showing);
+        let showing = Showing { retry: Some(retry), ..Showing::of(reservation) };
+        let request = self.settling(reservation, "release", &showing);
         let request = request.map_err(|error| Failed { error, perhaps_done: false })?;
         self.client.ask_until(&request, Repeat::Harmless, until).await?;
         Ok(())
     }
 
-    async fn settle(&self, held: &Held, how: &str, showing: &Showing<'_>) -> Result<(), Error> {
-        self.client.order(&self.settling(held, how, showing)?, Repeat::Harmless).await
+    async fn settle(
+        &self,
+        reservation: &JobReservation,
+        how: &str,
+        showing: &Showing<'_>,
+    ) -> Result<(), Error> {
+        self.client.order(&self.settling(reservation, how, showing)?, Repeat::Harmless).await
     }
 
-    fn settling(&self, held: &Held, how: &str, showing: &Showing<'_>) -> Result<Request, Error> {
-        let path = Path::of(&["queues", &self.namespace, &held.queue, "jobs", held.id.as_str(), how]);
+    fn settling(
+        &self,
+        reservation: &JobReservation,
+        how: &str,
+        showing: &Showing<'_>,
+    ) -> Result<Request, Error> {
+        let path =
+            Path::of(&["queues", &self.namespace, &reservation.queue, "jobs", reservation.id.as_str(), how]);
         Request::document(Method::POST, path, showing)
     }
 
@@ -311,7 +326,7 @@ struct Showing<'a> {
 }
 
 impl<'a> Showing<'a> {
-    fn of(held: &'a Held) -> Self {
-        Self { reservation: &held.reservation, ttr: None, retry: None }
+    fn of(reservation: &'a JobReservation) -> Self {
+        Self { reservation: &reservation.token, ttr: None, retry: None }
     }
 }

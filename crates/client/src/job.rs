@@ -74,13 +74,13 @@ impl Fields {
 /// A reservation: what shows that a job is with this consumer. It holds until its ttr is over, and
 /// can be kept as text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Held {
+pub struct JobReservation {
     /// The job's queue.
     pub queue: String,
     /// The job.
     pub id: JobId,
     /// What the server wants to be shown.
-    pub reservation: String,
+    pub token: String,
 }
 
 /// A job that is with this consumer.
@@ -104,7 +104,7 @@ pub struct Job<T = Payload> {
     /// The publisher's own id for it.
     pub alias: Option<String>,
     /// What shows that it is with this consumer.
-    pub held: Held,
+    pub reservation: JobReservation,
 }
 
 impl<T> Job<T> {
@@ -123,8 +123,8 @@ impl<T> Job<T> {
             Ok(payload) => payload,
             Err(error) => return Err((Box::new(self), error)),
         };
-        let Self { id, queue, attempt, tries, published_at, run_at, alias, held, .. } = self;
-        Ok(Job { id, queue, payload, attempt, tries, published_at, run_at, alias, held })
+        let Self { id, queue, attempt, tries, published_at, run_at, alias, reservation, .. } = self;
+        Ok(Job { id, queue, payload, attempt, tries, published_at, run_at, alias, reservation })
     }
 }
 
@@ -150,7 +150,8 @@ impl<'de> Deserialize<'de> for Job {
         }
         let wire = Wire::deserialize(deserializer)?;
         let fields = Fields { payload: wire.payload, payload_base64: wire.payload_base64 };
-        let held = Held { queue: wire.queue.clone(), id: wire.id.clone(), reservation: wire.reservation };
+        let reservation =
+            JobReservation { queue: wire.queue.clone(), id: wire.id.clone(), token: wire.reservation };
         Ok(Self {
             id: wire.id,
             queue: wire.queue,
@@ -160,7 +161,7 @@ impl<'de> Deserialize<'de> for Job {
             published_at: wire.published_at,
             run_at: wire.run_at,
             alias: wire.alias,
-            held,
+            reservation,
         })
     }
 }
@@ -352,7 +353,7 @@ mod tests {
     fn a_job_shows_what_it_is_held_by() {
         let job = job(r#""payload":7"#).expect("a job");
         assert!(job.is_last_try());
-        assert_eq!((job.held.queue.as_str(), job.held.reservation.as_str()), ("mail", "R"));
+        assert_eq!((job.reservation.queue.as_str(), job.reservation.token.as_str()), ("mail", "R"));
         let (job, _) = job.read(Payload::json::<String>).expect_err("a number is no text");
         let job = job.read(Payload::json::<u8>).expect("a number");
         assert_eq!((job.payload, job.alias, job.id.as_str()), (7, None, "01J"));

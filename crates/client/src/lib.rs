@@ -62,7 +62,7 @@ pub use fault::ConnectionFault;
 pub use fleet::{DeviceSelection, DeviceWeight, Fairness, Fleet, FleetCount, FleetCountItem};
 /// The method of a [`Request`].
 pub use hyper::Method;
-pub use job::{DeadJob, Held, Job, JobId, Payload, Seen, State};
+pub use job::{DeadJob, Job, JobId, JobReservation, Payload, Seen, State};
 pub use message::{AppendResult, MessageId, OutgoingMessage, ReceivedMessage, ReceivedPage, StreamReading};
 pub use message_stream::{MessageStream, StoredSummary, StreamSummary};
 pub use operation::{

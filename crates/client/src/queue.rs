@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::consumer::{Acked, Consumer, Retry, Want};
 use crate::error::Error;
-use crate::job::{DeadJob, Held, Job, JobId, Seen, State};
+use crate::job::{DeadJob, Job, JobId, JobReservation, Seen, State};
 use crate::path::Path;
 use crate::publish::{Change, NewJob, Published};
 use crate::queue_control::QueueControl;
@@ -288,32 +288,35 @@ impl Queue {
     ///
     /// # Errors
     /// See [`Consumer::ack`].
-    pub async fn ack(&self, held: &Held) -> Result<(), Error> {
-        self.consumer.ack(held).await
+    pub async fn ack(&self, reservation: &JobReservation) -> Result<(), Error> {
+        self.consumer.ack(reservation).await
     }
 
     /// See [`Consumer::ack_many`].
     ///
     /// # Errors
     /// See [`Consumer::ack_many`].
-    pub async fn ack_many<'a>(&self, held: impl IntoIterator<Item = &'a Held>) -> Result<Acked, Error> {
-        self.consumer.ack_many(held).await
+    pub async fn ack_many<'a>(
+        &self,
+        reservations: impl IntoIterator<Item = &'a JobReservation>,
+    ) -> Result<Acked, Error> {
+        self.consumer.ack_many(reservations).await
     }
 
     /// See [`Consumer::extend`].
     ///
     /// # Errors
     /// See [`Consumer::extend`].
-    pub async fn extend(&self, held: &Held, ttr: Duration) -> Result<(), Error> {
-        self.consumer.extend(held, ttr).await
+    pub async fn extend(&self, reservation: &JobReservation, ttr: Duration) -> Result<(), Error> {
+        self.consumer.extend(reservation, ttr).await
     }
 
     /// See [`Consumer::release`].
     ///
     /// # Errors
     /// See [`Consumer::release`].
-    pub async fn release(&self, held: &Held, retry: &Retry) -> Result<(), Error> {
-        self.consumer.release(held, retry).await
+    pub async fn release(&self, reservation: &JobReservation, retry: &Retry) -> Result<(), Error> {
+        self.consumer.release(reservation, retry).await
     }
 
     /// A worker whose jobs carry JSON of this shape.

@@ -32,7 +32,7 @@ pub use calls::{Acked, Queues};
 pub use consuming::{HandOver, Leases};
 pub use controls::FollowedControl;
 pub use effect::QueueEffect;
-pub use id::{Held, id_from_text, id_text};
+pub use id::{ReservationToken, id_from_text, id_text};
 pub use input::{Dead, LockCaller, QueueCall, QueueInput};
 pub use job::{
     Attributes, Consumed, Due, JobChange, JobRef, JobState, JobView, NewJob, Payload, PublishedJob, Recurs,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Problem;
 use base::limits::TTR_DEFAULT;
-use engine::queues::{Held, JobRef, QueueName, id_from_text};
+use engine::queues::{JobRef, QueueName, ReservationToken, id_from_text};
 
 use crate::time::read_span;
 
@@ -32,8 +32,8 @@ fn unknown_job() -> Problem {
 }
 
 /// What a consumer shows for a job.
-pub(crate) fn held(reservation: &str) -> Result<Held, Problem> {
-    Held::from_text(reservation).ok_or_else(stale)
+pub(crate) fn reservation_token(reservation: &str) -> Result<ReservationToken, Problem> {
+    ReservationToken::from_text(reservation).ok_or_else(stale)
 }
 
 /// What was never a reservation is no better than one that has run out.

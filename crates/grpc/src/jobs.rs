@@ -96,15 +96,15 @@ impl Jobs {
             let detail = format!("reservations must be at most {JOBS_PER_CALL_MAX}, not {count}");
             return Err(Problem::not_allowed("too_many_jobs", detail));
         }
-        let (mut held, mut stale) = (Vec::with_capacity(count), Vec::new());
+        let (mut tokens, mut stale) = (Vec::with_capacity(count), Vec::new());
         for reservation in request.reservations {
-            match asked::held(&reservation) {
-                Ok(reservation) => held.push(reservation),
+            match asked::reservation_token(&reservation) {
+                Ok(reservation) => tokens.push(reservation),
                 Err(_) => stale.push(reservation),
             }
         }
-        let acked = self.queues.ack(&queue, held.clone()).await?;
-        stale.extend(acked.stale.iter().map(|place| held[*place].text()));
+        let acked = self.queues.ack(&queue, tokens.clone()).await?;
+        stale.extend(acked.stale.iter().map(|place| tokens[*place].text()));
         Ok(proto::AckResponse { acked: acked.acked as u32, stale })
     }
 
@@ -117,7 +117,7 @@ impl Jobs {
         let queue = QueueName::new(&request.namespace, &request.queue)?;
         let ttr = request.ttr.ok_or_else(|| Problem::not_allowed("missing_field", "ttr has to be there"))?;
         let ttr = read_span("ttr", &ttr)?;
-        let until = self.queues.extend(&queue, asked::held(&request.reservation)?, ttr).await?;
+        let until = self.queues.extend(&queue, asked::reservation_token(&request.reservation)?, ttr).await?;
         Ok(proto::ExtendResponse { until: Some(moment(until)) })
     }
 
@@ -129,7 +129,7 @@ impl Jobs {
         caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let queue = QueueName::new(&request.namespace, &request.queue)?;
         let retry = retry(request.delay.as_ref(), &request.error)?;
-        self.queues.release(&queue, asked::held(&request.reservation)?, retry).await?;
+        self.queues.release(&queue, asked::reservation_token(&request.reservation)?, retry).await?;
         Ok(proto::ReleaseResponse {})
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn consumed(job: Consumed, queue: &str) -> proto::Job {
         payload: Some(payload),
         attempt: job.attempt,
         tries: job.tries,
-        reservation: job.held.text(),
+        reservation: job.reservation.text(),
         published_at: Some(moment(job.published_at)),
         run_at: Some(moment(job.run_at)),
         alias: job.alias.map(Into::into),

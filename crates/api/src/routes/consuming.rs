@@ -9,7 +9,7 @@ use base::Problem;
 use base::answers::HandsOver;
 use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX, TTR_DEFAULT};
 use compact_str::CompactString;
-use engine::queues::{Consumed, HandOver, Held, QueueName, Retry, Want};
+use engine::queues::{Consumed, HandOver, QueueName, ReservationToken, Retry, Want};
 use engine::records::{JobId, WorkerControl};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -153,17 +153,17 @@ async fn ack(
         let detail = format!("reservations are {}; a call takes at most {JOBS_PER_CALL_MAX}", given.len());
         return Err(Problem::not_allowed("too_many_jobs", detail).into());
     }
-    let (mut held, mut places, mut stale) = (Vec::with_capacity(given.len()), Vec::new(), Vec::new());
+    let (mut reservations, mut places, mut stale) = (Vec::with_capacity(given.len()), Vec::new(), Vec::new());
     for (place, text) in given.iter().enumerate() {
-        match Held::from_text(text) {
+        match ReservationToken::from_text(text) {
             Some(one) => {
-                held.push(one);
+                reservations.push(one);
                 places.push(place);
             }
             None => stale.push(place),
         }
     }
-    let acked = api.queues().ack(&queue, held).await?;
+    let acked = api.queues().ack(&queue, reservations).await?;
     stale.extend(acked.stale.into_iter().map(|place| places[place]));
     stale.sort_unstable();
     Ok(Answer::ok(&AckedShape::of(&given, acked.acked, &stale)))
@@ -175,10 +175,10 @@ async fn ack_one(
     Text(body): Text,
 ) -> Result<Answer, Refused> {
     let fields = Fields::read(&body, &["reservation"])?;
-    let held = held(&fields, &queue, id)?;
-    let acked = api.queues().ack(&queue, vec![held]).await?;
+    let reservation = reservation_token(&fields, &queue, id)?;
+    let acked = api.queues().ack(&queue, vec![reservation]).await?;
     if acked.acked == 0 {
-        return Err(stale(&queue, held.text().as_str()).into());
+        return Err(stale(&queue, reservation.text().as_str()).into());
     }
     Ok(Answer::nothing())
 }
@@ -190,8 +190,8 @@ async fn extend(
 ) -> Result<Answer, Refused> {
     let fields = Fields::read(&body, &["reservation", "ttr"])?;
     let ttr = fields.required("ttr", duration)?;
-    let held = held(&fields, &queue, id)?;
-    api.queues().extend(&queue, held, ttr).await?;
+    let reservation = reservation_token(&fields, &queue, id)?;
+    api.queues().extend(&queue, reservation, ttr).await?;
     Ok(Answer::nothing())
 }
 
@@ -205,15 +205,15 @@ async fn release(
         delay: fields.optional("delay", duration)?.unwrap_or_default(),
         error: fields.optional("error", string)?.map(CompactString::from),
     };
-    let held = held(&fields, &queue, id)?;
-    api.queues().release(&queue, held, retry).await?;
+    let reservation = reservation_token(&fields, &queue, id)?;
+    api.queues().release(&queue, reservation, retry).await?;
     Ok(Answer::nothing())
 }
 
 /// What the consumer shows for the job in the path.
-fn held(fields: &Fields<'_>, queue: &QueueName, id: JobId) -> Result<Held, Problem> {
+fn reservation_token(fields: &Fields<'_>, queue: &QueueName, id: JobId) -> Result<ReservationToken, Problem> {
     let text = fields.required("reservation", string)?;
-    Held::from_text(&text).filter(|held| held.job() == id).ok_or_else(|| stale(queue, &text))
+    ReservationToken::from_text(&text).filter(|token| token.job() == id).ok_or_else(|| stale(queue, &text))
 }
 
 fn stale(queue: &QueueName, reservation: &str) -> Problem {

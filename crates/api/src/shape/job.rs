@@ -85,7 +85,7 @@ impl<'a> ConsumedShape<'a> {
             payload: (&job.payload).into(),
             attempt: job.attempt,
             tries: job.tries,
-            reservation: job.held.text(),
+            reservation: job.reservation.text(),
             published_at: Time(job.published_at),
             run_at: Time(job.run_at),
             alias: job.alias.as_deref(),

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::consumer::Consumer;
 use crate::error::Error;
-use crate::job::Held;
+use crate::job::JobReservation;
 
 /// The most that one call acknowledges.
 const ACKS_PER_CALL_MAX: usize = 1_000;
@@ -30,7 +30,7 @@ pub(super) enum Ack {
 
 /// A job that is done, and who wants to know whether the server knows.
 struct Pending {
-    held: Held,
+    reservation: JobReservation,
     told: oneshot::Sender<Outcome>,
 }
 
@@ -52,9 +52,9 @@ impl Acks {
     }
 
     /// Acknowledges a job; `None` if nobody sends acknowledgements any more.
-    pub(super) async fn ack(&self, held: Held) -> Option<Outcome> {
+    pub(super) async fn ack(&self, reservation: JobReservation) -> Option<Outcome> {
         let (told, outcome) = oneshot::channel();
-        self.pending.send(Pending { held, told }).await.ok()?;
+        self.pending.send(Pending { reservation, told }).await.ok()?;
         outcome.await.ok()
     }
 }
@@ -64,7 +64,7 @@ async fn send_all(consumer: Consumer, mut handed_in: mpsc::Receiver<Pending>, re
     while handed_in.recv_many(&mut gathered, ACKS_PER_CALL_MAX).await > 0 {
         let mut by_queue: BTreeMap<String, Vec<Pending>> = BTreeMap::new();
         for pending in gathered.drain(..) {
-            by_queue.entry(pending.held.queue.clone()).or_default().push(pending);
+            by_queue.entry(pending.reservation.queue.clone()).or_default().push(pending);
         }
         for (queue, pending) in by_queue {
             send(&consumer, &queue, pending, retry_for).await;
@@ -73,12 +73,12 @@ async fn send_all(consumer: Consumer, mut handed_in: mpsc::Receiver<Pending>, re
 }
 
 async fn send(consumer: &Consumer, queue: &str, pending: Vec<Pending>, retry_for: Duration) {
-    let reservations: Vec<_> = pending.iter().map(|pending| pending.held.reservation.as_str()).collect();
-    let answer = consumer.ack_there(queue, &reservations, Instant::now() + retry_for).await;
+    let tokens: Vec<_> = pending.iter().map(|pending| pending.reservation.token.as_str()).collect();
+    let answer = consumer.ack_there(queue, &tokens, Instant::now() + retry_for).await;
     let answer = answer.map_err(Arc::new);
-    for Pending { held, told } in pending {
+    for Pending { reservation, told } in pending {
         let outcome = match &answer {
-            Ok(there) if !there.stale.contains(&held.reservation) => Ok(Ack::Done),
+            Ok(there) if !there.stale.contains(&reservation.token) => Ok(Ack::Done),
             Ok(there) if there.perhaps_twice => Ok(Ack::Repeated),
             Ok(_) => Ok(Ack::Stale),
             Err(error) => Err(Arc::clone(error)),

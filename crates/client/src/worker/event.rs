@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::job::Held;
+use crate::job::JobReservation;
 use crate::queue_control::QueueControl;
 
 /// Something that happened at a worker.
@@ -14,19 +14,19 @@ pub enum Event {
     /// A job was taken, and its handler begins.
     Begun {
         /// The job.
-        job: Held,
+        job: JobReservation,
         /// Which attempt it is.
         attempt: u32,
     },
     /// Its handler ended well, and the server knows.
     Done {
         /// The job.
-        job: Held,
+        job: JobReservation,
     },
     /// Its handler did not, and the job was given back.
     Failed {
         /// The job.
-        job: Held,
+        job: JobReservation,
         /// What was wrong.
         error: String,
         /// When it is tried again; `None` if that was its last try, and it is dead.
@@ -36,12 +36,12 @@ pub enum Event {
     /// handler does is in vain.
     Lost {
         /// The job.
-        job: Held,
+        job: JobReservation,
     },
     /// The server could not be told how the handler ended; the job comes back when its ttr is over.
     Untold {
         /// The job.
-        job: Held,
+        job: JobReservation,
         /// Why not.
         error: Arc<Error>,
     },

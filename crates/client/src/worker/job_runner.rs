@@ -14,7 +14,7 @@ use super::acks::{Ack, Acks};
 use super::event::Event;
 use super::failure::Failure;
 use crate::consumer::Retry;
-use crate::job::{Held, Job};
+use crate::job::{Job, JobReservation};
 
 /// So long a handler may take to be dropped: until it waits for something.
 const DROP_LIMIT: Duration = Duration::from_secs(1);
@@ -61,19 +61,19 @@ where
     }
 
     pub(super) async fn run(&self, job: Job) {
-        let (held, attempt, is_last_try) = (job.held.clone(), job.attempt, job.is_last_try());
-        let mut keeping = std::pin::pin!(self.keep(&held));
-        self.tell(&Event::Begun { job: held.clone(), attempt });
+        let (reservation, attempt, is_last_try) = (job.reservation.clone(), job.attempt, job.is_last_try());
+        let mut keeping = std::pin::pin!(self.keep(&reservation));
+        self.tell(&Event::Begun { job: reservation.clone(), attempt });
         let ended = match job.read(self.worker.decode) {
             Err((_, error)) => Some(Err(Failure::new(format!("the payload has another shape: {error}")))),
-            Ok(job) => self.handle(job, &held, keeping.as_mut()).await,
+            Ok(job) => self.handle(job, &reservation, keeping.as_mut()).await,
         };
         let Some(ended) = ended else { return };
         let verdict = ended.map_err(|failure| {
             let delay = failure.delay.unwrap_or_else(|| (self.worker.retry_delay)(attempt));
             (failure.error, delay)
         });
-        let mut settling = std::pin::pin!(self.settle(&held, verdict));
+        let mut settling = std::pin::pin!(self.settle(&reservation, verdict));
         let mut loss = None;
         let settled = loop {
             tokio::select! {
@@ -84,7 +84,7 @@ where
             }
         };
         self.tell(&match settled {
-            Settled::Probably(_) if loss == Some(Loss::Expired) => Event::Lost { job: held.clone() },
+            Settled::Probably(_) if loss == Some(Loss::Expired) => Event::Lost { job: reservation.clone() },
             Settled::Surely(Event::Failed { job, error, .. })
             | Settled::Probably(Event::Failed { job, error, .. })
                 if is_last_try =>
@@ -99,7 +99,7 @@ where
     async fn handle(
         &self,
         job: Job<T>,
-        held: &Held,
+        reservation: &JobReservation,
         keeping: impl Future<Output = Loss>,
     ) -> Option<Result<(), Failure>> {
         let lost = CancellationToken::new();
@@ -109,7 +109,7 @@ where
             Some(ended) = handler.join_next() => Some(ended.unwrap_or_else(|error| Err(panicked(error)))),
             _ = keeping => {
                 lost.cancel();
-                self.tell(&Event::Lost { job: held.clone() });
+                self.tell(&Event::Lost { job: reservation.clone() });
                 self.wait_in_vain(handler).await;
                 None
             }
@@ -129,14 +129,14 @@ where
     }
 
     /// Keeps a reservation for as long as it is polled; returns when it is lost.
-    async fn keep(&self, held: &Held) -> Loss {
+    async fn keep(&self, reservation: &JobReservation) -> Loss {
         let ttr = self.worker.ttr;
         // At the latest: the server began to count before the answer was here.
         let mut until = Instant::now() + ttr;
         loop {
             sleep(ttr / 3).await;
             let asked_at = Instant::now();
-            let extended = self.worker.consumer.extend_until(held, ttr, ttr / 3, until);
+            let extended = self.worker.consumer.extend_until(reservation, ttr, ttr / 3, until);
             match timeout_at(until, extended).await {
                 Ok(Ok(())) => until = asked_at + ttr,
                 Ok(Err(error)) if error.is_stale() => return Loss::Refused,
@@ -151,10 +151,10 @@ where
         }
     }
 
-    async fn settle(&self, held: &Held, verdict: Verdict) -> Settled {
-        let job = held.clone();
+    async fn settle(&self, reservation: &JobReservation, verdict: Verdict) -> Settled {
+        let job = reservation.clone();
         match verdict {
-            Ok(()) => match self.acks.ack(held.clone()).await {
+            Ok(()) => match self.acks.ack(reservation.clone()).await {
                 Some(Ok(Ack::Done)) => Settled::Surely(Event::Done { job }),
                 Some(Ok(Ack::Repeated)) => Settled::Probably(Event::Done { job }),
                 Some(Err(error)) => Settled::Surely(Event::Untold { job, error }),
@@ -164,7 +164,7 @@ where
         }
     }
 
-    async fn release(&self, job: Held, error: String, delay: Duration) -> Settled {
+    async fn release(&self, job: JobReservation, error: String, delay: Duration) -> Settled {
         let retry = Retry::after(delay).because(error.clone());
         let until = Instant::now() + self.worker.ttr;
         match self.worker.consumer.release_until(&job, &retry, until).await {

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use fieldpost_client::{Alias, Change, Client, Error, Held, JobId, NewJob, Retry, Want};
+use fieldpost_client::{Alias, Change, Client, Error, JobId, JobReservation, NewJob, Retry, Want};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -15,8 +15,8 @@ fn one() -> NewJob {
     NewJob::json(&1).expect("a number")
 }
 
-fn held() -> Held {
-    Held { queue: "mail".to_owned(), id: JobId::new("01J"), reservation: "R".to_owned() }
+fn reservation() -> JobReservation {
+    JobReservation { queue: "mail".to_owned(), id: JobId::new("01J"), token: "R".to_owned() }
 }
 
 #[tokio::test]
@@ -139,15 +139,15 @@ async fn reservations_are_shown_in_the_queue_that_they_are_of() {
     })
     .await;
     let consumer = stage.client().consumer("shop", ["urgent", "mail"]);
-    let urgent = Held { queue: "urgent".to_owned(), reservation: "U".to_owned(), ..held() };
-    let acked = consumer.ack_many([&held(), &urgent]).await.expect("an answer");
+    let urgent = JobReservation { queue: "urgent".to_owned(), token: "U".to_owned(), ..reservation() };
+    let acked = consumer.ack_many([&reservation(), &urgent]).await.expect("an answer");
     assert_eq!((acked.acked, acked.stale), (1, vec![urgent]));
-    consumer.extend(&held(), Duration::from_secs(5)).await.expect("extended");
+    consumer.extend(&reservation(), Duration::from_secs(5)).await.expect("extended");
     consumer
-        .release(&held(), &Retry::after(Duration::from_secs(1)).because("no paper"))
+        .release(&reservation(), &Retry::after(Duration::from_secs(1)).because("no paper"))
         .await
         .expect("released");
-    assert!(consumer.ack(&held()).await.expect_err("stale").is_stale());
+    assert!(consumer.ack(&reservation()).await.expect_err("stale").is_stale());
     let asked: Vec<_> = stage.asked().into_iter().map(|asked| (asked.path.clone(), asked.json())).collect();
     let at = |path: &str| format!("/v1/queues/shop/{path}");
     assert_eq!(

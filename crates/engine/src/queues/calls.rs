@@ -14,8 +14,8 @@ use super::input::{Dead, QueueCall, Seen};
 use super::partition::DeadView;
 use super::stats::QueueStats;
 use super::{
-    Held, IdempotencyKey, JobChange, JobRef, JobState, JobView, NewJob, PublishedJob, QueueInput, QueueName,
-    Recurs, Retry, body, id,
+    IdempotencyKey, JobChange, JobRef, JobState, JobView, NewJob, PublishedJob, QueueInput, QueueName,
+    Recurs, ReservationToken, Retry, body, id,
 };
 use crate::Engine;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
@@ -111,7 +111,7 @@ impl Queues {
     ///
     /// # Errors
     /// 422 for too many.
-    pub async fn ack(&self, queue: &QueueName, held: Vec<Held>) -> Result<Acked, Problem> {
+    pub async fn ack(&self, queue: &QueueName, held: Vec<ReservationToken>) -> Result<Acked, Problem> {
         if held.len() > JOBS_PER_CALL_MAX {
             let detail = format!("reservations must be at most {JOBS_PER_CALL_MAX}, not {}", held.len());
             return Err(Problem::not_allowed("too_many_jobs", detail));
@@ -126,7 +126,12 @@ impl Queues {
     ///
     /// # Errors
     /// 409 `stale_reservation`, 422 for a time out of range.
-    pub async fn extend(&self, queue: &QueueName, held: Held, ttr: Duration) -> Result<Timestamp, Problem> {
+    pub async fn extend(
+        &self,
+        queue: &QueueName,
+        held: ReservationToken,
+        ttr: Duration,
+    ) -> Result<Timestamp, Problem> {
         check_ttr(ttr)?;
         self.partition(queue)
             .ask(|reply| QueueInput::Extend { queue: queue.clone(), held, ttr, reply })
@@ -137,7 +142,12 @@ impl Queues {
     ///
     /// # Errors
     /// 409 `stale_reservation`.
-    pub async fn release(&self, queue: &QueueName, held: Held, retry: Retry) -> Result<(), Problem> {
+    pub async fn release(
+        &self,
+        queue: &QueueName,
+        held: ReservationToken,
+        retry: Retry,
+    ) -> Result<(), Problem> {
         let Retry { delay, error } = retry;
         let error = error.map(cut);
         self.partition(queue)

@@ -7,7 +7,7 @@ use base::{Lineage, Timestamp};
 use records::{JobId, Reservation};
 use tokio::sync::mpsc;
 
-use super::{Held, QueueInput, QueueName};
+use super::{QueueInput, QueueName, ReservationToken};
 
 /// Where leases go back.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl Back {
         self.send(QueueInput::Left { queue, until });
     }
 
-    fn give(&self, held: Vec<Held>) {
+    fn give(&self, held: Vec<ReservationToken>) {
         self.send(QueueInput::GiveBack(held));
     }
 
@@ -127,8 +127,8 @@ impl Leases {
     }
 
     /// What the consumer shows for a job.
-    pub(super) fn held(&self, job: &LeasedJob) -> Held {
-        Held::new(self.lineage, job.reservation)
+    pub(super) fn token(&self, job: &LeasedJob) -> ReservationToken {
+        ReservationToken::new(self.lineage, job.reservation)
     }
 
     /// The jobs are in other hands now, which give back what they cannot pass on.
@@ -137,7 +137,7 @@ impl Leases {
         if jobs.is_empty() {
             return (jobs, HandOver::nothing());
         }
-        let held = jobs.iter().map(|job| Held::new(self.lineage, job.reservation)).collect();
+        let held = jobs.iter().map(|job| ReservationToken::new(self.lineage, job.reservation)).collect();
         (jobs, HandOver(vec![OnTheWay { held, back: self.back.clone() }]))
     }
 }
@@ -145,7 +145,9 @@ impl Leases {
 impl Drop for Leases {
     fn drop(&mut self) {
         if self.is_durable && !self.jobs.is_empty() {
-            self.back.give(self.jobs.iter().map(|job| Held::new(self.lineage, job.reservation)).collect());
+            self.back.give(
+                self.jobs.iter().map(|job| ReservationToken::new(self.lineage, job.reservation)).collect(),
+            );
         }
     }
 }
@@ -158,7 +160,7 @@ pub struct HandOver(Vec<OnTheWay>);
 /// Leases of one partition.
 #[derive(Debug)]
 struct OnTheWay {
-    held: Vec<Held>,
+    held: Vec<ReservationToken>,
     back: Back,
 }
 
@@ -216,7 +218,7 @@ mod tests {
         let [(first, first_inputs), (second, second_inputs)] = [mpsc::channel(8), mpsc::channel(8)];
         let held = |lease| {
             let job = JobId([lease as u8; 16]);
-            Held::new(Lineage(7), Reservation { job, lease })
+            ReservationToken::new(Lineage(7), Reservation { job, lease })
         };
         let mut hand_over = HandOver(vec![OnTheWay { held: vec![held(1)], back: Back::to(&first) }]);
         let more = OnTheWay { held: vec![held(2), held(3)], back: Back::to(&second) };

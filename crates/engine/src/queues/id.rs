@@ -13,8 +13,8 @@ const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const ID_BYTES: usize = 16;
 const ID_CHARS: usize = 26;
 /// The job, the lease's number, and six bytes that only this lineage gives.
-const HELD_BYTES: usize = ID_BYTES + 8 + 6;
-const HELD_CHARS: usize = HELD_BYTES * 8 / 5;
+const TOKEN_BYTES: usize = ID_BYTES + 8 + 6;
+const TOKEN_CHARS: usize = TOKEN_BYTES * 8 / 5;
 
 /// The id of the job that was published at `now` with this number.
 pub(super) fn job_id(lineage: Lineage, partition: PartitionId, number: u64, now: Timestamp) -> JobId {
@@ -58,31 +58,31 @@ pub fn id_from_text(text: &str) -> Option<JobId> {
 
 /// What a consumer shows for a job that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Held([u8; HELD_BYTES]);
+pub struct ReservationToken([u8; TOKEN_BYTES]);
 
-impl Held {
+impl ReservationToken {
     pub(super) fn new(lineage: Lineage, reservation: Reservation) -> Self {
-        let mut held = [0; HELD_BYTES];
-        held[..ID_BYTES].copy_from_slice(&reservation.job.0);
-        held[ID_BYTES..ID_BYTES + 8].copy_from_slice(&reservation.lease.to_be_bytes());
-        let mark = hash::derived(lineage.0, &held[..ID_BYTES + 8]);
-        held[ID_BYTES + 8..].copy_from_slice(&mark.to_le_bytes()[..6]);
-        Self(held)
+        let mut token = [0; TOKEN_BYTES];
+        token[..ID_BYTES].copy_from_slice(&reservation.job.0);
+        token[ID_BYTES..ID_BYTES + 8].copy_from_slice(&reservation.lease.to_be_bytes());
+        let mark = hash::derived(lineage.0, &token[..ID_BYTES + 8]);
+        token[ID_BYTES + 8..].copy_from_slice(&mark.to_le_bytes()[..6]);
+        Self(token)
     }
 
     /// Reads what a consumer shows; `None` for what was never one. Whether it holds is not known
     /// here.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
-        let mut held = [0; HELD_BYTES];
-        decode(text, HELD_CHARS, &mut held)?;
-        Some(Self(held))
+        let mut token = [0; TOKEN_BYTES];
+        decode(text, TOKEN_CHARS, &mut token)?;
+        Some(Self(token))
     }
 
     /// What the consumer shows.
     #[must_use]
     pub fn text(&self) -> String {
-        encode(&self.0, HELD_CHARS)
+        encode(&self.0, TOKEN_CHARS)
     }
 
     /// The job it is for.
@@ -191,10 +191,10 @@ mod tests {
     fn what_a_consumer_shows_is_of_one_lineage() {
         let job = job_id(LINEAGE, PartitionId::of_queues(0), 9, Timestamp(1_000));
         let reservation = Reservation { job, lease: 12 };
-        let held = Held::new(LINEAGE, reservation);
-        assert_eq!(Held::from_text(&held.text()), Some(held));
-        assert_eq!((held.job(), held.reservation(LINEAGE)), (job, Some(reservation)));
-        assert_eq!(held.reservation(Lineage(8)), None);
-        assert_eq!(Held::from_text("nonsense"), None);
+        let token = ReservationToken::new(LINEAGE, reservation);
+        assert_eq!(ReservationToken::from_text(&token.text()), Some(token));
+        assert_eq!((token.job(), token.reservation(LINEAGE)), (job, Some(reservation)));
+        assert_eq!(token.reservation(Lineage(8)), None);
+        assert_eq!(ReservationToken::from_text("nonsense"), None);
     }
 }

@@ -14,7 +14,7 @@ use super::consuming::Leases;
 use super::locks::LockCall;
 use super::partition::{DeadView, Listed};
 use super::stats::QueueStats;
-use super::{Due, Held, JobRef, PublishedJob, QueueName};
+use super::{Due, JobRef, PublishedJob, QueueName, ReservationToken};
 use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::reply::{Answered, Reply};
 
@@ -59,7 +59,7 @@ pub enum QueueInput {
         /// Where.
         queue: QueueName,
         /// What their consumer shows.
-        held: Vec<Held>,
+        held: Vec<ReservationToken>,
         /// Gets the places of those that do not hold.
         reply: Reply<Vec<usize>>,
     },
@@ -68,7 +68,7 @@ pub enum QueueInput {
         /// Where.
         queue: QueueName,
         /// What its consumer shows.
-        held: Held,
+        held: ReservationToken,
         /// How long from now.
         ttr: Duration,
         /// Gets the end.
@@ -79,7 +79,7 @@ pub enum QueueInput {
         /// Where.
         queue: QueueName,
         /// What its consumer shows.
-        held: Held,
+        held: ReservationToken,
         /// When.
         delay: Duration,
         /// What its consumer says of it.
@@ -88,7 +88,7 @@ pub enum QueueInput {
         reply: Reply<Answered<()>>,
     },
     /// Leases whose answer did not reach its consumer: as if they had not been made.
-    GiveBack(Vec<Held>),
+    GiveBack(Vec<ReservationToken>),
     /// Look at a job, or at the first one that is ready.
     Look {
         /// Where.

@@ -8,7 +8,7 @@ use compact_str::CompactString;
 use jobs::OnConflict;
 use records::{JobId, Process};
 
-use super::Held;
+use super::ReservationToken;
 
 /// What a job carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub struct Consumed {
     /// Its id.
     pub id: JobId,
     /// What the consumer shows for it.
-    pub held: Held,
+    pub reservation: ReservationToken,
     /// What it carries.
     pub payload: Payload,
     /// Counts its attempts from 1.

@@ -8,7 +8,7 @@ use super::checks::check_want;
 use super::consuming::{Back, HandOver, LeasedJob, Leases, Stay};
 use super::input::Asking;
 use super::ready_wait::ReadyWait;
-use super::{Consumed, Held, QueueInput, QueueName, Want, body, id};
+use super::{Consumed, QueueInput, QueueName, ReservationToken, Want, body, id};
 
 /// Payload bytes at which no further queue is asked. Each queue has the same bound, so an answer
 /// holds at most twice as much and one job.
@@ -110,18 +110,19 @@ impl Queues {
 }
 
 pub(super) fn consumed(leases: Leases, queue: usize) -> Result<(Vec<Consumed>, HandOver), Problem> {
-    let held: Vec<_> = leases.jobs.iter().map(|job| leases.held(job)).collect();
+    let reservations: Vec<_> = leases.jobs.iter().map(|job| leases.token(job)).collect();
     let (jobs, hand_over) = leases.take();
-    let jobs = jobs.into_iter().zip(held).map(|(job, held)| consumed_job(&job, held, queue));
+    let jobs =
+        jobs.into_iter().zip(reservations).map(|(job, reservation)| consumed_job(&job, reservation, queue));
     Ok((jobs.collect::<Result<_, _>>()?, hand_over))
 }
 
-fn consumed_job(job: &LeasedJob, held: Held, queue: usize) -> Result<Consumed, Problem> {
+fn consumed_job(job: &LeasedJob, reservation: ReservationToken, queue: usize) -> Result<Consumed, Problem> {
     let body = body::read(&job.body)?;
     Ok(Consumed {
         queue,
         id: job.id(),
-        held,
+        reservation,
         payload: body.payload,
         attempt: job.attempt,
         tries: job.tries,

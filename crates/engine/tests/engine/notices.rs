@@ -98,7 +98,7 @@ impl Rig {
             let (jobs, hand_over) = queues.consume(&[orders()], want(1)).await.expect("asked");
             hand_over.done();
             for job in jobs {
-                queues.release(&orders(), job.held, Retry::default()).await.expect("it holds");
+                queues.release(&orders(), job.reservation, Retry::default()).await.expect("it holds");
             }
         }
     }

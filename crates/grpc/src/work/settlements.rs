@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
-use engine::queues::{Held, Queues, Retry};
+use engine::queues::{Queues, ReservationToken, Retry};
 use futures_util::{StreamExt, stream};
 
 use super::opened::Opened;
@@ -25,7 +25,7 @@ const SINGLES_AT_A_TIME: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Settlements {
     /// By the place of the queue.
-    acks: Vec<Vec<Held>>,
+    acks: Vec<Vec<ReservationToken>>,
     singles: Vec<Single>,
     count: usize,
     /// What was refused already when it was read.
@@ -36,7 +36,7 @@ pub(super) struct Settlements {
 #[derive(Debug)]
 struct Single {
     queue: usize,
-    held: Held,
+    token: ReservationToken,
     what: What,
 }
 
@@ -86,8 +86,8 @@ impl Settlements {
         self.acks.resize_with(opened.queues.len(), Vec::new);
         self.count += acks.reservations.len();
         for reservation in acks.reservations {
-            match asked::held(&reservation) {
-                Ok(held) => self.acks[place].push(held),
+            match asked::reservation_token(&reservation) {
+                Ok(token) => self.acks[place].push(token),
                 Err(problem) => self.refused.push(refusal(reservation, problem)),
             }
         }
@@ -96,7 +96,9 @@ impl Settlements {
 
     fn gather_single(&mut self, queue: usize, reservation: String, what: Result<What, Problem>) {
         self.count += 1;
-        match asked::held(&reservation).and_then(|held| Ok(Single { queue, held, what: what? })) {
+        match asked::reservation_token(&reservation)
+            .and_then(|token| Ok(Single { queue, token, what: what? }))
+        {
             Ok(single) => self.singles.push(single),
             Err(problem) => self.refused.push(refusal(reservation, problem)),
         }
@@ -122,8 +124,8 @@ impl Settlements {
         }
         let singles = stream::iter(self.singles).map(|single| single.ask(&queues, &opened));
         let mut singles = singles.buffer_unordered(SINGLES_AT_A_TIME);
-        while let Some((held, asked)) = singles.next().await {
-            settled.note(held, asked)?;
+        while let Some((token, asked)) = singles.next().await {
+            settled.note(token, asked)?;
         }
         Ok(settled)
     }
@@ -135,11 +137,11 @@ impl Settled {
         queues: &Queues,
         opened: &Opened,
         place: usize,
-        mut held: Vec<Held>,
+        mut tokens: Vec<ReservationToken>,
     ) -> Result<(), Problem> {
-        while !held.is_empty() {
-            let rest = held.split_off(held.len().min(JOBS_PER_CALL_MAX));
-            let asked = std::mem::replace(&mut held, rest);
+        while !tokens.is_empty() {
+            let rest = tokens.split_off(tokens.len().min(JOBS_PER_CALL_MAX));
+            let asked = std::mem::replace(&mut tokens, rest);
             let acked = queues.ack(&opened.queues[place], asked.clone()).await?;
             self.acked += acked.acked as u64;
             let stale = acked.stale.iter().map(|stale| refusal(asked[*stale].text(), asked::stale()));
@@ -148,11 +150,11 @@ impl Settled {
         Ok(())
     }
 
-    fn note(&mut self, held: Held, asked: Result<(), Problem>) -> Result<(), Problem> {
+    fn note(&mut self, token: ReservationToken, asked: Result<(), Problem>) -> Result<(), Problem> {
         match asked {
             Ok(()) => Ok(()),
             Err(problem) if problem.status < 500 => {
-                self.refused.push(refusal(held.text(), problem));
+                self.refused.push(refusal(token.text(), problem));
                 Ok(())
             }
             Err(problem) => Err(problem),
@@ -161,14 +163,14 @@ impl Settled {
 }
 
 impl Single {
-    async fn ask(self, queues: &Queues, opened: &Opened) -> (Held, Result<(), Problem>) {
-        let Self { queue, held, what } = self;
+    async fn ask(self, queues: &Queues, opened: &Opened) -> (ReservationToken, Result<(), Problem>) {
+        let Self { queue, token, what } = self;
         let queue = &opened.queues[queue];
         let asked = match what {
-            What::Extend(ttr) => queues.extend(queue, held, ttr).await.map(drop),
-            What::Release(retry) => queues.release(queue, held, retry).await,
+            What::Extend(ttr) => queues.extend(queue, token, ttr).await.map(drop),
+            What::Release(retry) => queues.release(queue, token, retry).await,
         };
-        (held, asked)
+        (token, asked)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::duration;
-use fieldpost_client::{ControlState, Event, Held, QueueControl};
+use fieldpost_client::{ControlState, Event, JobReservation, QueueControl};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ impl WorkLog {
 
 /// For people.
 fn text(event: &Event) -> Option<String> {
-    let of = |job: &Held, what: &str| Some(format!("{} {}", plain(job.id.as_str()), plain(what)));
+    let of = |job: &JobReservation, what: &str| Some(format!("{} {}", plain(job.id.as_str()), plain(what)));
     match event {
         Event::Done { job } => of(job, "done"),
         Event::Failed { job, error, again_in } => {
@@ -92,7 +92,9 @@ fn rough(span: Duration) -> String {
 
 /// For programs.
 fn document(event: &Event) -> Option<Value> {
-    let of = |job: &Held, what: &str| json!({ "event": what, "id": job.id.as_str(), "queue": job.queue });
+    let of = |job: &JobReservation, what: &str| -> Value {
+        json!({ "event": what, "id": job.id.as_str(), "queue": job.queue })
+    };
     let with = |mut document: Value, field: &str, value: String| {
         document[field] = value.into();
         Some(document)
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     fn failed(again_in: Option<Duration>) -> Event {
-        let job = Held { queue: "mail".to_owned(), id: JobId::new("01J"), reservation: "R".to_owned() };
+        let job = JobReservation { queue: "mail".to_owned(), id: JobId::new("01J"), token: "R".to_owned() };
         Event::Failed { job, error: "exit status: 3: no ink\nno paper".to_owned(), again_in }
     }
 

@@ -15,7 +15,7 @@ use crate::kernel::fetch::Fetch;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::Stop;
 use crate::queues::rates::JobFlow;
-use crate::queues::{Held, QueueName, body, id};
+use crate::queues::{QueueName, ReservationToken, body, id};
 
 /// When jobs come again that a calendar governs: read from their bodies.
 struct Calendars<'a> {
@@ -75,7 +75,7 @@ impl QueuePartition {
     pub(super) fn ack(
         &mut self,
         queue: &QueueName,
-        held: &[Held],
+        held: &[ReservationToken],
         step: &mut QueueStep<'_>,
     ) -> Result<Vec<usize>, StoreError> {
         let key = self.key_of(queue);
@@ -101,7 +101,7 @@ impl QueuePartition {
     pub(super) fn extend(
         &mut self,
         queue: &QueueName,
-        held: Held,
+        held: ReservationToken,
         ttr: Duration,
         step: &mut QueueStep<'_>,
     ) -> Result<Timestamp, Problem> {
@@ -112,7 +112,7 @@ impl QueuePartition {
     pub(super) fn release(
         &mut self,
         queue: &QueueName,
-        held: Held,
+        held: ReservationToken,
         delay: Duration,
         error: Option<CompactString>,
         step: &mut QueueStep<'_>,
@@ -127,7 +127,11 @@ impl QueuePartition {
     }
 
     /// Leases that did not reach their consumer: as if they had not been made.
-    pub(super) fn give_back(&mut self, held: &[Held], step: &mut QueueStep<'_>) -> Result<(), StoreError> {
+    pub(super) fn give_back(
+        &mut self,
+        held: &[ReservationToken],
+        step: &mut QueueStep<'_>,
+    ) -> Result<(), StoreError> {
         for held in held {
             let Some(reservation) = held.reservation(self.lineage) else { continue };
             let Some(head) = self.jobs.held(step.now, reservation) else { continue };
@@ -250,7 +254,12 @@ impl QueuePartition {
     }
 
     /// The lease that a consumer of this queue holds, and its job.
-    fn holding(&self, queue: Option<QueueKey>, held: Held, now: Timestamp) -> Option<(Reservation, JobHead)> {
+    fn holding(
+        &self,
+        queue: Option<QueueKey>,
+        held: ReservationToken,
+        now: Timestamp,
+    ) -> Option<(Reservation, JobHead)> {
         let reservation = held.reservation(self.lineage)?;
         let head = self.jobs.held(now, reservation)?;
         (Some(head.queue) == queue).then_some((reservation, head))

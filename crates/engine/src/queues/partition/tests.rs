@@ -17,7 +17,7 @@ use crate::kernel::machine::{Machine, Moment};
 use crate::kernel::reply::Reply;
 use crate::queues::driving::{self, Leases, QueueCall};
 use crate::queues::effect::QueueEffect;
-use crate::queues::{Dead, Due, Held, NewJob, Payload, QueueInput, QueueName, Recurs, Want};
+use crate::queues::{Dead, Due, NewJob, Payload, QueueInput, QueueName, Recurs, ReservationToken, Want};
 
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
 const MEGABYTE: usize = 1 << 20;
@@ -123,11 +123,11 @@ impl Rig {
         driving::consume(orders(), &want, NOW.after(wait), &self.inbox)
     }
 
-    fn leased(&mut self, max: usize) -> Vec<Held> {
+    fn leased(&mut self, max: usize) -> Vec<ReservationToken> {
         let (input, _receiver) = self.asking(max, Duration::ZERO);
         let (told, _, _) = self.step(&mut vec![input]);
         let Some(QueueEffect::Leased(_, leases)) = told.into_iter().next() else { panic!("nothing leased") };
-        leases.jobs.iter().map(|job| leases.held(job)).collect()
+        leases.jobs.iter().map(|job| leases.token(job)).collect()
     }
 
     /// Buries a number of jobs that are ready, each in a step of its own.

@@ -72,10 +72,10 @@ impl Rig {
     }
 
     /// Payloads and attempts of what is leased now for ten seconds.
-    pub(crate) async fn consume(&self, max: usize) -> Vec<(String, engine::queues::Held, u32)> {
+    pub(crate) async fn consume(&self, max: usize) -> Vec<(String, engine::queues::ReservationToken, u32)> {
         let (jobs, hand_over) = self.queues().consume(&[orders()], want(max)).await.expect("asked");
         hand_over.done();
-        jobs.into_iter().map(|job| (text(&job.payload), job.held, job.attempt)).collect()
+        jobs.into_iter().map(|job| (text(&job.payload), job.reservation, job.attempt)).collect()
     }
 
     pub(crate) async fn payloads(&self, max: usize) -> Vec<String> {

@@ -39,11 +39,11 @@ async fn a_job_comes_as_it_was_published_and_is_gone_when_it_is_done() {
     assert_eq!((jobs[0].attempt, jobs[0].tries, jobs[0].alias.as_deref()), (1, 3, Some("m")));
     assert_eq!(jobs[0].run_at, published.run_at);
     assert!(matches!(&jobs[1].payload, Payload::Bytes(bytes) if bytes == &[0, 255]), "{jobs:?}");
-    queue.extend(&jobs[0].held, Duration::from_secs(60)).await.expect("extended");
-    queue.ack(&jobs[0].held).await.expect("done");
-    assert!(queue.ack(&jobs[0].held).await.expect_err("it is gone").is_stale());
-    let acked = queue.ack_many(jobs.iter().map(|job| &job.held)).await.expect("an answer");
-    assert_eq!((acked.acked, acked.stale), (1, vec![jobs[0].held.clone()]));
+    queue.extend(&jobs[0].reservation, Duration::from_secs(60)).await.expect("extended");
+    queue.ack(&jobs[0].reservation).await.expect("done");
+    assert!(queue.ack(&jobs[0].reservation).await.expect_err("it is gone").is_stale());
+    let acked = queue.ack_many(jobs.iter().map(|job| &job.reservation)).await.expect("an answer");
+    assert_eq!((acked.acked, acked.stale), (1, vec![jobs[0].reservation.clone()]));
     assert_eq!(counts(&queue.overview().await.expect("figures")), [0; 4]);
 }
 
@@ -96,7 +96,7 @@ async fn a_thousand_are_published_at_once_or_none_and_listed_page_by_page() {
     }
     assert_eq!(listed, published.into_iter().map(|job| job.id).collect::<Vec<_>>());
     let taken = queue.consume(Want::one().max(1_000)).await.expect("jobs");
-    let acked = queue.ack_many(taken.iter().map(|job| &job.held)).await.expect("an answer");
+    let acked = queue.ack_many(taken.iter().map(|job| &job.reservation)).await.expect("an answer");
     assert_eq!(acked.acked, 1_000);
 }
 
@@ -113,7 +113,7 @@ async fn a_job_comes_as_often_as_its_schedule_says() {
         let jobs = queue.consume(waiting()).await.expect("a job");
         assert_eq!(jobs[0].id, published.id);
         due.push(jobs[0].run_at);
-        queue.ack(&jobs[0].held).await.expect("done");
+        queue.ack(&jobs[0].reservation).await.expect("done");
     }
     assert_eq!(due[1].duration_since(due[0]).expect("later"), Duration::from_secs(1));
     assert_eq!(counts(&queue.overview().await.expect("figures")), [0; 4]);
@@ -127,7 +127,7 @@ async fn dead_jobs_are_read_respawned_and_dropped() {
     let queue = rig.queue();
     queue.publish_many(&[number(1), number(2), number(3)]).await.expect("durable");
     for job in queue.consume(Want::one().max(3)).await.expect("jobs") {
-        queue.release(&job.held, &Retry::now().because("no paper")).await.expect("released");
+        queue.release(&job.reservation, &Retry::now().because("no paper")).await.expect("released");
     }
     let dead = queue.dead(None).await.expect("a page").items;
     let told: Vec<_> = dead.iter().map(|job| (job.reason.as_str(), job.error.as_deref())).collect();
@@ -182,7 +182,7 @@ async fn several_queues_are_taken_from_in_order() {
             break;
         }
         came.extend(jobs.iter().map(|job| job.queue.clone()));
-        let acked = consumer.ack_many(jobs.iter().map(|job| &job.held)).await.expect("an answer");
+        let acked = consumer.ack_many(jobs.iter().map(|job| &job.reservation)).await.expect("an answer");
         assert_eq!(acked.acked, jobs.len());
     }
     assert_eq!(came, ["urgent", "urgent", "mail", "mail"]);

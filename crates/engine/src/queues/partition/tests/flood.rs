@@ -48,7 +48,7 @@ impl Rig {
         self.partition = load(&self.store, RESIDENT_MAX, Process(process), self.now);
     }
 
-    fn ack(&mut self, held: Vec<Held>) {
+    fn ack(&mut self, held: Vec<ReservationToken>) {
         let told = self.ask(|reply| QueueInput::Ack { queue: orders(), held, reply });
         assert!(matches!(&told, QueueEffect::Acked(_, stale) if stale.is_empty()), "{told:?}");
     }
@@ -56,7 +56,7 @@ impl Rig {
     /// Leases and acknowledges some of what there is; their ids.
     fn take(&mut self, max: usize) -> Vec<JobId> {
         let held = self.leased(max);
-        let ids = held.iter().map(Held::job).collect();
+        let ids = held.iter().map(ReservationToken::job).collect();
         if !held.is_empty() {
             self.ack(held);
         }
@@ -249,7 +249,7 @@ fn dead_letters_of_many_queues_are_looked_at_in_several_steps_and_what_is_young_
             _ => None,
         });
         let leases = leases.expect("it is answered");
-        let (held, delay, reply) = (leases.held(&leases.jobs[0]), Duration::ZERO, Reply::new().0);
+        let (held, delay, reply) = (leases.token(&leases.jobs[0]), Duration::ZERO, Reply::new().0);
         rig.step(&mut vec![QueueInput::Release { queue: name, held, delay, error: None, reply }]);
     }
     rig.restart(2);

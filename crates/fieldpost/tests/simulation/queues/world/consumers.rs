@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use engine::kernel::reply::Reply;
-use engine::queues::{Consumed, HandOver, Held, QueueInput, QueueName, Want, driving};
+use engine::queues::{Consumed, HandOver, QueueInput, QueueName, ReservationToken, Want, driving};
 use records::{JobId, Process};
 
 use super::World;
@@ -21,7 +21,7 @@ use crate::queues::model::expected::Expected;
 pub(crate) struct Holding {
     pub(crate) queue: QueueName,
     pub(crate) lease: LeaseRef,
-    pub(crate) held: Held,
+    pub(crate) held: ReservationToken,
     pub(crate) until: Timestamp,
     /// Where it was leased, and the batch that this rests on.
     pub(crate) source: Source,
@@ -118,7 +118,7 @@ impl World {
     ) {
         for job in jobs {
             let lease = LeaseRef { consumer: call, job: job.id };
-            self.texts.insert(job.held.text(), (lease, source));
+            self.texts.insert(job.reservation.text(), (lease, source));
             self.saw(&consuming.queue, job.id);
         }
         if !jobs.is_empty() && self.machine.random.chance(1, 15) {
@@ -137,7 +137,7 @@ impl World {
             self.holdings.push(Holding {
                 queue: consuming.queue.clone(),
                 lease,
-                held: job.held,
+                held: job.reservation,
                 until: job.until,
                 source,
             });
@@ -247,8 +247,8 @@ impl World {
 
     /// What leases stand for that came back: those that somebody saw, or that were on their way to
     /// who has hung up.
-    pub(super) fn leases_of(&mut self, held: &[Held]) -> Vec<LeaseRef> {
-        let jobs: Vec<JobId> = held.iter().map(Held::job).collect();
+    pub(super) fn leases_of(&mut self, held: &[ReservationToken]) -> Vec<LeaseRef> {
+        let jobs: Vec<JobId> = held.iter().map(ReservationToken::job).collect();
         // First these: what the power took may have been given out in the same words.
         let unseen = self.unseen_leases(&jobs);
         if !unseen.is_empty() {
@@ -313,7 +313,7 @@ impl World {
     }
 
     /// What a consumer shows: its own reservation, unless the harness is broken.
-    fn as_shown(&self, holding: &Holding) -> Held {
+    fn as_shown(&self, holding: &Holding) -> ReservationToken {
         if !self.machine.injects(STALE_LEASE_HONOURED) {
             return holding.held;
         }

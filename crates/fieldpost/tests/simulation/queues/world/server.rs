@@ -9,7 +9,7 @@ use engine::context::EngineContext;
 use engine::kernel::machine::Machine;
 use engine::kernel::runner::Runner;
 use engine::queues::partition::{QueuePartition, StepLimits};
-use engine::queues::{Held, QueueInput};
+use engine::queues::{QueueInput, ReservationToken};
 use store::StoreError;
 use tokio::sync::mpsc;
 
@@ -31,7 +31,7 @@ pub(crate) struct SimulatedPartition {
 
 impl SimulatedPartition {
     /// What came back since this was last asked, in order.
-    pub(crate) fn returned(&mut self) -> Vec<Vec<Held>> {
+    pub(crate) fn returned(&mut self) -> Vec<Vec<ReservationToken>> {
         let inputs = std::iter::from_fn(|| self.returns.try_recv().ok());
         inputs
             .filter_map(|input| if let QueueInput::GiveBack(held) = input { Some(held) } else { None })
