@@ -217,21 +217,21 @@ mod tests {
         const READ_MAX: usize = 2;
 
         fn look(&self, after: Option<&DeadKey>, limit: usize, cost_max: usize) -> PageOfList<Self> {
-            let mut stretch = BoundedPage::default();
+            let mut page = BoundedPage::default();
             let from = after.map_or(0, |after| after.0 + 1);
             for number in from..NUMBERS {
-                if stretch.found.len() == limit {
+                if page.found.len() == limit {
                     break;
                 }
-                if stretch.cost == cost_max {
-                    stretch.next = Some(DeadKey(number - 1));
+                if page.cost == cost_max {
+                    page.next = Some(DeadKey(number - 1));
                     break;
                 }
-                stretch.cost += 1;
-                stretch.found.extend(Some(number).filter(|number| number % STEP == 0));
+                page.cost += 1;
+                page.found.extend(Some(number).filter(|number| number % STEP == 0));
             }
-            *self.0.lock().expect("unpoisoned") += stretch.cost;
-            Ok(BoundedPage { looked_at: Some(stretch.cost as u64), ..stretch })
+            *self.0.lock().expect("unpoisoned") += page.cost;
+            Ok(BoundedPage { looked_at: Some(page.cost as u64), ..page })
         }
 
         fn key(number: &u64) -> DeadKey {

@@ -108,8 +108,8 @@ pub(crate) async fn counted(
             let held = api.shared.memory_of_pages.take_soon(whose, bytes).await?;
             held.counted_by(&api.shared.metrics.page_held_bytes)
         };
-        let stretch = Arc::clone(&plan);
-        let read = move || stretch.rows.read(&after, READ_AT_A_TIME, stretch.until);
+        let reader = Arc::clone(&plan);
+        let read = move || reader.rows.read(&after, READ_AT_A_TIME, reader.until);
         let found = place.run(read).await?;
         counted.looked_at += found.looked_at;
         counted.matched += match plan.rows.is_named() {

@@ -160,7 +160,7 @@ impl Queries {
             return self.devices_among(&few, (filter, refused.as_ref()), after, limit);
         }
         let views = self.views()?;
-        let stretch = bounded(
+        let chunk = bounded(
             views.len(),
             (limit, self.cost_max),
             |a: &DeviceId, b| a < b,
@@ -176,8 +176,8 @@ impl Queries {
             let (partition, view) = &views[at];
             self.with_state(*partition, &**view, profile)
         };
-        let found = stretch.found.into_iter().map(shown).collect::<Result<_, _>>()?;
-        Ok(BoundedPage { found, next: stretch.next, looked_at: stretch.looked_at, cost: stretch.cost })
+        let found = chunk.found.into_iter().map(shown).collect::<Result<_, _>>()?;
+        Ok(BoundedPage { found, next: chunk.next, looked_at: chunk.looked_at, cost: chunk.cost })
     }
 
     /// Devices linked to a client, in order of id.

@@ -64,14 +64,14 @@ fn check_file(file: &[u8]) {
     let Ok(index) = BlockIndex::parse(name, file, bytes) else { return };
     assert!(BlockIndex::parse(name, file, bytes + 1).is_err(), "a file that is too short is seen");
     assert!(index.bytes() <= 4_096 + MEMORY_PER_BYTE * file.len(), "{} from {bytes}", index.bytes());
-    assert_eq!((index.name(), index.stretch_for(name.first)), (name, Some(0)));
-    assert_eq!(index.stretch_for(index.last() + 1), None, "nothing is behind the last message");
+    assert_eq!((index.name(), index.slice_for(name.first)), (name, Some(0)));
+    assert_eq!(index.slice_for(index.last() + 1), None, "nothing is behind the last message");
     let mut end = 0;
-    for stretch in 0..index.stretches() {
-        let range = index.range(stretch).expect("it is below the count");
-        assert_eq!(range.start, end, "no byte is between two stretches");
+    for slice in 0..index.slices() {
+        let range = index.range(slice).expect("it is below the count");
+        assert_eq!(range.start, end, "no byte is between two slices");
         end = range.end;
-        check_stretch(&index, stretch, &file[range.start as usize..range.end as usize]);
+        check_slice(&index, slice, &file[range.start as usize..range.end as usize]);
     }
     let is_there = |id: u64| (name.first..=index.last()).contains(&id);
     for (source, from, to) in index.origins().spans() {
@@ -83,11 +83,11 @@ fn check_file(file: &[u8]) {
     }
 }
 
-fn check_stretch(index: &BlockIndex, stretch: usize, bytes: &[u8]) {
-    let Ok(messages) = index.read_stretch(stretch, bytes) else { return };
+fn check_slice(index: &BlockIndex, slice: usize, bytes: &[u8]) {
+    let Ok(messages) = index.read_slice(slice, bytes) else { return };
     let ids: Vec<u64> = messages.map_while(Result::ok).map(|message| message.id).collect();
     assert!(ids.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{ids:?}");
     if let Some(changed) = bytes.split_first().map(|(first, rest)| [&[!*first], rest].concat()) {
-        assert!(index.read_stretch(stretch, &changed).is_err(), "another byte is seen");
+        assert!(index.read_slice(slice, &changed).is_err(), "another byte is seen");
     }
 }

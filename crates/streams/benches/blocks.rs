@@ -113,10 +113,10 @@ fn index_of(block: &ClosedBlock) -> BlockIndex {
 /// Reads what comes behind `after`, checksums included. How many messages it found.
 fn read_page(index: &BlockIndex, file: &[u8], after: u64) -> usize {
     let mut count = 0;
-    for stretch in index.stretch_for(after + 1).unwrap_or(0)..index.stretches() {
-        let range = index.range(stretch).expect("below the count");
+    for slice in index.slice_for(after + 1).unwrap_or(0)..index.slices() {
+        let range = index.range(slice).expect("below the count");
         let bytes = &file[range.start as usize..range.end as usize];
-        for message in index.read_stretch(stretch, bytes).expect("whole") {
+        for message in index.read_slice(slice, bytes).expect("whole") {
             let message = black_box(message.expect("whole"));
             count += usize::from(message.id > after);
             if count == PAGE {

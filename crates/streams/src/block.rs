@@ -1,11 +1,11 @@
-//! The file of a closed block: its messages in stretches, an index of them, and a footer.
+//! The file of a closed block: its messages in slices, an index of them, and a footer.
 //!
 //! ```text
-//!   messages                                     index                       footer
-//!   [ stretch | stretch | ... | stretch ]        [ stretches, segments,      [ 52 bytes ]
-//!     up to 64 messages each                       external ids ]
+//!   messages                               index                    footer
+//!   [ slice | slice | ... | slice ]        [ slices, segments,      [ 52 bytes ]
+//!     up to 64 messages each                 external ids ]
 //! ```
-//! A reader asks for the end of the file, and then for the stretches that it needs. A stretch has
+//! A reader asks for the end of the file, and then for the slices that it needs. A slice has
 //! consecutive ids, and a checksum in the index. It ends with its 64th message, where ids are left
 //! out, or once it has 64 KiB.
 //!
@@ -23,10 +23,10 @@
 //! | 44..52 | `FPSTRBLK` |
 //!
 //! The index, in numbers and texts as [`crate::codec`] has them:
-//! - how many stretches; each with its messages less 1, the ids left out before it, when its first
+//! - how many slices; each with its messages less 1, the ids left out before it, when its first
 //!   message was received, its bytes, and its checksum in 4 bytes. That time is less the one of the
-//!   stretch before, in milliseconds, a signed number.
-//! - how many segments; each with its name, and the stretches that have messages of it: how many,
+//!   slice before, in milliseconds, a signed number.
+//! - how many segments; each with its name, and the slices that have messages of it: how many,
 //!   then by how many each is behind the one before;
 //! - how many sources; each with its name, how many runs of numbers, the runs, how many texts, the
 //!   texts. A run has its lowest number less the number behind the previous run, its numbers less
@@ -40,7 +40,7 @@
 mod footer;
 mod index;
 mod name;
-mod stretch;
+mod slice;
 mod writer;
 
 pub use footer::FOOTER_BYTES;
@@ -68,9 +68,9 @@ pub enum BlockError {
     /// The index does not agree with its checksum, or makes no sense.
     #[error("the block's index is damaged")]
     Index,
-    /// A stretch of messages does not agree with its checksum, or there is none of this number.
-    #[error("the messages of stretch {0} are damaged")]
-    BoundedPage(usize),
+    /// A slice of messages does not agree with its checksum, or there is none of this number.
+    #[error("the messages of slice {0} are damaged")]
+    DamagedSlice(usize),
     /// A chunk that is to be written is damaged.
     #[error(transparent)]
     Message(#[from] BadMessage),

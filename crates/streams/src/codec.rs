@@ -62,7 +62,7 @@ impl ChunkWriter {
     }
 
     /// An empty chunk that follows a message received `before`. In the file of a block, messages of
-    /// several chunks are one stretch if each was begun so.
+    /// several chunks are one slice if each was begun so.
     #[must_use]
     pub fn following(before: Timestamp, first: u64, at: Timestamp) -> Self {
         Self { first, messages: 0, at: at.max(before), last_at: before, bytes: Vec::new() }

@@ -1,6 +1,6 @@
 //! The rows of an operation: those of the list that its action is about, or those that it names.
 //!
-//! They are read as the list reads them, from one end to the other, a bounded stretch at a time.
+//! They are read as the list reads them, from one end to the other, a bounded chunk at a time.
 //! Rows that came after the operation was asked for are left out, so that the list has an end.
 
 use std::collections::HashSet;
@@ -268,24 +268,24 @@ impl OperationRowSource {
         };
         match self {
             Self::Named(ids) => named(ids, after, limit),
-            Self::Devices(list) => stretch(list, after, limit, |device| {
+            Self::Devices(list) => listed(list, after, limit, |device| {
                 meant(device.profile.registered_at >= until, &|| device.profile.id.as_str().to_owned())
             }),
-            Self::Deliveries(list) => stretch(list, after, limit, |(_, delivery)| {
+            Self::Deliveries(list) => listed(list, after, limit, |(_, delivery)| {
                 RowClass::Meant(delivery.id.to_text(DELIVERY_ID_PREFIX))
             }),
-            Self::Commands(list) => stretch(list, after, limit, |(_, tracked)| {
+            Self::Commands(list) => listed(list, after, limit, |(_, tracked)| {
                 RowClass::Meant(tracked.command.id.to_text(COMMAND_ID_PREFIX))
             }),
-            Self::Quarantine(list) => stretch(list, after, limit, |(_, report)| {
+            Self::Quarantine(list) => listed(list, after, limit, |(_, report)| {
                 RowClass::Meant(report.id.to_text(QUARANTINE_ID_PREFIX))
             }),
-            Self::Dead(list) => stretch(&**list, after, limit, |view| match view.dead.died_at < until {
+            Self::Dead(list) => listed(&**list, after, limit, |view| match view.dead.died_at < until {
                 true => RowClass::Meant(id_text(view.dead.id)),
                 false => RowClass::End,
             }),
             Self::Jobs(list) => {
-                stretch(list, after, limit, |(_, job)| meant(job.published_at >= until, &|| id_text(job.id)))
+                listed(list, after, limit, |(_, job)| meant(job.published_at >= until, &|| id_text(job.id)))
             }
         }
     }
@@ -327,7 +327,7 @@ fn named(ids: &[String], after: &[u8], limit: usize) -> Result<RowPage, Problem>
     Ok(RowPage { looked_at: rows.len() as u64, rows, next })
 }
 
-fn stretch<L: List>(
+fn listed<L: List>(
     list: &L,
     after: &[u8],
     limit: usize,

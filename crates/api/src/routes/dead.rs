@@ -99,29 +99,29 @@ fn searched(
     read: impl Fn(Option<&DeadKey>, usize) -> Result<Vec<DeadView>, Problem>,
     is_meant: impl Fn(&DeadView) -> bool,
 ) -> Result<BoundedPage<DeadView, DeadKey>, Problem> {
-    let mut stretch = BoundedPage { looked_at: Some(0), ..BoundedPage::default() };
+    let mut page = BoundedPage { looked_at: Some(0), ..BoundedPage::default() };
     let mut heaviest = 1;
-    while stretch.cost < cost_max {
+    while page.cost < cost_max {
         // No more than there is a budget for, were they as large as the largest so far.
-        let rows = ((cost_max - stretch.cost) / heaviest).clamp(1, DeadLetterList::READ_MAX);
+        let rows = ((cost_max - page.cost) / heaviest).clamp(1, DeadLetterList::READ_MAX);
         let letters = read(after.as_ref(), rows)?;
         let has_ended = letters.len() < rows;
         for letter in letters {
             let cost = cost_of_row(DeadLetterList::bytes(&letter));
             heaviest = heaviest.max(cost);
-            stretch.cost += cost;
-            stretch.looked_at = stretch.looked_at.map(|looked_at| looked_at + 1);
+            page.cost += cost;
+            page.looked_at = page.looked_at.map(|looked_at| looked_at + 1);
             after = Some(DeadLetterList::key(&letter));
-            stretch.found.extend(Some(letter).filter(&is_meant));
-            if stretch.found.len() == limit {
-                return Ok(stretch);
+            page.found.extend(Some(letter).filter(&is_meant));
+            if page.found.len() == limit {
+                return Ok(page);
             }
         }
         if has_ended {
-            return Ok(stretch);
+            return Ok(page);
         }
     }
-    Ok(BoundedPage { next: after, ..stretch })
+    Ok(BoundedPage { next: after, ..page })
 }
 
 impl DeadLetterList {

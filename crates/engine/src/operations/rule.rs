@@ -39,7 +39,7 @@ pub struct ChunkOutcome {
 /// The next rows of an operation's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextChunk {
-    /// Their ids; at most [`chunk_rows`]. May be none where a stretch of the list had no match.
+    /// Their ids; at most [`chunk_rows`]. May be none where a chunk of the list had no match.
     pub rows: Vec<Box<str>>,
     /// Where the list goes on behind them; `None` at its end.
     pub next: Option<Box<[u8]>>,

@@ -139,18 +139,18 @@ mod tests {
             let (mut found, mut after, mut calls): (Vec<u32>, Option<u32>, u32) = (Vec::new(), None, 0);
             loop {
                 let before = |a: &u32, b: &u32| a < b;
-                let stretch = bounded(sources, (limit, LOOKED_AT_MAX), before, |source, behind, rows| {
+                let chunk = bounded(sources, (limit, LOOKED_AT_MAX), before, |source, behind, rows| {
                     let place = (source as u32, sources as u32);
                     Ok(look(place, (end, step), behind.or(after.as_ref()), rows))
                 });
-                let stretch = stretch.expect("readable");
+                let chunk = chunk.expect("readable");
                 let most = (LOOKED_AT_MAX + sources) as u64;
-                assert!(stretch.looked_at.is_some_and(|rows| rows <= most), "{:?}", stretch.looked_at);
-                assert!(stretch.found.iter().all(|(_, key, item)| *item == key * 2));
-                let whole = stretch.found.len() == limit;
-                found.extend(stretch.found.iter().map(|(_, key, _)| *key));
+                assert!(chunk.looked_at.is_some_and(|rows| rows <= most), "{:?}", chunk.looked_at);
+                assert!(chunk.found.iter().all(|(_, key, item)| *item == key * 2));
+                let whole = chunk.found.len() == limit;
+                found.extend(chunk.found.iter().map(|(_, key, _)| *key));
                 calls += 1;
-                after = stretch.next.or(found.last().copied().filter(|_| whole));
+                after = chunk.next.or(found.last().copied().filter(|_| whole));
                 if after.is_none() {
                     break;
                 }

@@ -194,7 +194,7 @@ impl Queries {
         }
         let suits: Vec<_> = sources.iter().map(|(part, _)| Suits::new(of, part)).collect();
         let before = |a: &FeedKey<K>, b: &FeedKey<K>| if page.ascending { a < b } else { a > b };
-        let stretch = bounded(sources.len(), (page.limit, self.cost_max), before, |at, behind, rows| {
+        let chunk = bounded(sources.len(), (page.limit, self.cost_max), before, |at, behind, rows| {
             let (part, device) = sources[at];
             let here = Page { after: behind.copied().or(page.after), ..page };
             let here = part_of(&here, part.partition);
@@ -213,8 +213,8 @@ impl Queries {
                 until: looked.until.map(place),
             })
         })?;
-        let found = stretch.found.into_iter().map(|(_, key, item)| (key, item)).collect();
-        Ok(BoundedPage { found, next: stretch.next, looked_at: stretch.looked_at, cost: stretch.cost })
+        let found = chunk.found.into_iter().map(|(_, key, item)| (key, item)).collect();
+        Ok(BoundedPage { found, next: chunk.next, looked_at: chunk.looked_at, cost: chunk.cost })
     }
 
     /// The partitions that a feed reads.

@@ -182,7 +182,7 @@ impl EngineContext {
         self.rollouts.take_searches()
     }
 
-    /// Reads a bounded stretch of rows for a search. What it finds is for the registry.
+    /// Reads a bounded chunk of rows for a search. What it finds is for the registry.
     ///
     /// # Errors
     /// When the store cannot be read.

@@ -1,5 +1,5 @@
 //! What is looked for outside of the registry's machine: devices that a rollout means, and those
-//! whose turn may come. A search reads a bounded stretch, and says where to go on.
+//! whose turn may come. A search reads a bounded chunk, and says where to go on.
 
 use base::{DeviceId, PartitionId};
 use fleet::Selection;

@@ -51,11 +51,11 @@ async fn a_page_passes_by_so_many_commands_and_says_where_it_goes_on() {
     loop {
         let (from, to) = (Timestamp(i64::MIN), Timestamp::MAX);
         let page = Page { from, to, ascending: false, after, limit: 10 };
-        let stretch = engine.queries().commands(&filter, page).expect("readable");
-        found.extend(stretch.found.into_iter().map(|(_, tracked)| tracked.command.id));
+        let chunk = engine.queries().commands(&filter, page).expect("readable");
+        found.extend(chunk.found.into_iter().map(|(_, tracked)| tracked.command.id));
         pages += 1;
         assert!(pages <= COMMANDS, "it comes to an end");
-        match stretch.next {
+        match chunk.next {
             Some(place) => after = Some(place),
             None => break,
         }

@@ -6,13 +6,13 @@ use std::ops::Range;
 use base::Timestamp;
 
 use super::footer::BlockFooter;
-use super::stretch::{self, MessageStretch};
+use super::slice::{self, MessageSlice};
 use super::{BlockError, BlockName};
 use crate::codec::MessageReader;
 use crate::origins::BlockOrigins;
 use crate::varint::{Unread, put_counted, put_number};
 
-/// Bytes of memory of a segment beside its name and stretches.
+/// Bytes of memory of a segment beside its name and slices.
 const SEGMENT_BYTES: usize = 80;
 
 /// What is known of a block's messages without reading them. Some 60 bytes of memory for 64
@@ -20,8 +20,8 @@ const SEGMENT_BYTES: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockIndex {
     name: BlockName,
-    stretches: Vec<MessageStretch>,
-    /// Stretches by segment, in order.
+    slices: Vec<MessageSlice>,
+    /// Slices by segment, in order.
     segments: BTreeMap<Box<str>, Vec<usize>>,
     origins: BlockOrigins,
 }
@@ -29,22 +29,22 @@ pub struct BlockIndex {
 /// Appends an index.
 pub(super) fn write(
     out: &mut Vec<u8>,
-    stretches: &[MessageStretch],
+    slices: &[MessageSlice],
     segments: &BTreeMap<Box<str>, Vec<usize>>,
     origins: &BlockOrigins,
 ) {
-    stretch::write(out, stretches);
+    slice::write(out, slices);
     put_number(out, segments.len() as u64);
-    for (segment, stretches) in segments {
+    for (segment, slices) in segments {
         put_counted(out, segment.as_bytes());
-        put_number(out, stretches.len() as u64);
+        put_number(out, slices.len() as u64);
         let mut next = 0;
-        for stretch in stretches {
-            put_number(out, (stretch - next) as u64);
-            next = stretch + 1;
+        for slice in slices {
+            put_number(out, (slice - next) as u64);
+            next = slice + 1;
         }
     }
-    origins.write(out, stretches.first().map_or(0, |stretch| stretch.first));
+    origins.write(out, slices.first().map_or(0, |slice| slice.first));
 }
 
 impl BlockIndex {
@@ -73,14 +73,14 @@ impl BlockIndex {
     }
 
     fn read(name: BlockName, mut unread: Unread<'_>, message_bytes: u64) -> Option<Self> {
-        let stretches = stretch::read(&mut unread, name.first)?;
-        let end = stretches.last()?;
+        let slices = slice::read(&mut unread, name.first)?;
+        let end = slices.last()?;
         if end.range().end != message_bytes {
             return None;
         }
-        let segments = read_segments(&mut unread, stretches.len())?;
+        let segments = read_segments(&mut unread, slices.len())?;
         let origins = BlockOrigins::read(&mut unread, name.first, end.last())?;
-        unread.0.is_empty().then_some(Self { name, stretches, segments, origins })
+        unread.0.is_empty().then_some(Self { name, slices, segments, origins })
     }
 
     /// Which block it is of.
@@ -92,53 +92,54 @@ impl BlockIndex {
     /// The last message's id.
     #[must_use]
     pub fn last(&self) -> u64 {
-        self.stretches.last().map_or(self.name.first, MessageStretch::last)
+        self.slices.last().map_or(self.name.first, MessageSlice::last)
     }
 
-    /// How many stretches there are, at least one.
+    /// How many slices there are, at least one.
     #[must_use]
-    pub fn stretches(&self) -> usize {
-        self.stretches.len()
+    pub fn slices(&self) -> usize {
+        self.slices.len()
     }
 
-    /// The stretch of the message with this id, or else of the first one behind it. `None` behind
+    /// The slice of the message with this id, or else of the first one behind it. `None` behind
     /// the last.
     #[must_use]
-    pub fn stretch_for(&self, id: u64) -> Option<usize> {
-        let at = self.stretches.partition_point(|stretch| stretch.last() < id);
-        (at < self.stretches.len()).then_some(at)
+    pub fn slice_for(&self, id: u64) -> Option<usize> {
+        let at = self.slices.partition_point(|slice| slice.last() < id);
+        (at < self.slices.len()).then_some(at)
     }
 
-    /// The stretch to begin with to find the first message that was received at `from` or later. It
+    /// The slice to begin with to find the first message that was received at `from` or later. It
     /// may be in the next one, and in none.
     #[must_use]
-    pub fn stretch_from(&self, from: Timestamp) -> usize {
-        self.stretches.partition_point(|stretch| stretch.at < from).saturating_sub(1)
+    pub fn slice_from(&self, from: Timestamp) -> usize {
+        self.slices.partition_point(|slice| slice.at < from).saturating_sub(1)
     }
 
-    /// The stretches that have messages of any of these segments, in order.
+    /// The slices that have messages of any of these segments, in order.
     #[must_use]
-    pub fn stretches_with<'s>(&self, segments: impl IntoIterator<Item = &'s str>) -> Vec<usize> {
+    pub fn slices_with<'s>(&self, segments: impl IntoIterator<Item = &'s str>) -> Vec<usize> {
         let found = segments.into_iter().filter_map(|segment| self.segments.get(segment)).flatten();
         found.copied().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Where the bytes of a stretch are in the file. `None` if there is none of this number.
+    /// Where the bytes of a slice are in the file. `None` if there is none of this number.
     #[must_use]
-    pub fn range(&self, stretch: usize) -> Option<Range<u64>> {
-        Some(self.stretches.get(stretch)?.range())
+    pub fn range(&self, slice: usize) -> Option<Range<u64>> {
+        Some(self.slices.get(slice)?.range())
     }
 
-    /// Reads the messages of a stretch from its bytes, once these agree with the checksum.
+    /// Reads the messages of a slice from its bytes, once these agree with the checksum.
     ///
     /// # Errors
     /// When the bytes are others than those that were written.
-    pub fn read_stretch<'a>(&self, stretch: usize, bytes: &'a [u8]) -> Result<MessageReader<'a>, BlockError> {
-        let of_number = self.stretches.get(stretch).filter(|stretch| {
-            stretch.bytes == bytes.len() as u64 && stretch.checksum == crc32c::crc32c(bytes)
-        });
-        let stretch = of_number.ok_or(BlockError::BoundedPage(stretch))?;
-        Ok(MessageReader::new(stretch.first, stretch.at, bytes))
+    pub fn read_slice<'a>(&self, slice: usize, bytes: &'a [u8]) -> Result<MessageReader<'a>, BlockError> {
+        let of_number = self
+            .slices
+            .get(slice)
+            .filter(|slice| slice.bytes == bytes.len() as u64 && slice.checksum == crc32c::crc32c(bytes));
+        let slice = of_number.ok_or(BlockError::DamagedSlice(slice))?;
+        Ok(MessageReader::new(slice.first, slice.at, bytes))
     }
 
     /// External ids of the block's messages.
@@ -151,11 +152,11 @@ impl BlockIndex {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let segments = self.segments.iter().map(|(name, at)| SEGMENT_BYTES + name.len() + size_of_val(&**at));
-        size_of::<Self>() + size_of_val(&*self.stretches) + segments.sum::<usize>() + self.origins.bytes()
+        size_of::<Self>() + size_of_val(&*self.slices) + segments.sum::<usize>() + self.origins.bytes()
     }
 }
 
-fn read_segments(unread: &mut Unread<'_>, stretches: usize) -> Option<BTreeMap<Box<str>, Vec<usize>>> {
+fn read_segments(unread: &mut Unread<'_>, slices: usize) -> Option<BTreeMap<Box<str>, Vec<usize>>> {
     let mut segments: BTreeMap<Box<str>, Vec<usize>> = BTreeMap::new();
     for _ in 0..unread.number()? {
         let name = unread.text()?;
@@ -165,9 +166,9 @@ fn read_segments(unread: &mut Unread<'_>, stretches: usize) -> Option<BTreeMap<B
         let mut of_segment = Vec::new();
         let mut next = 0_usize;
         for _ in 0..unread.number()? {
-            let stretch = next.checked_add(unread.count()?).filter(|stretch| *stretch < stretches)?;
-            of_segment.push(stretch);
-            next = stretch + 1;
+            let slice = next.checked_add(unread.count()?).filter(|slice| *slice < slices)?;
+            of_segment.push(slice);
+            next = slice + 1;
         }
         if of_segment.is_empty() {
             return None;

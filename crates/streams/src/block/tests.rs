@@ -29,17 +29,17 @@ fn index_of(block: &ClosedBlock) -> BlockIndex {
     BlockIndex::parse(name_of(block), &block.bytes, block.row.stored_bytes).expect("a whole file")
 }
 
-/// The messages of some stretches of a file.
+/// The messages of some slices of a file.
 fn messages_of<'a>(
     index: &BlockIndex,
     file: &'a [u8],
-    stretches: impl IntoIterator<Item = usize>,
+    slices: impl IntoIterator<Item = usize>,
 ) -> Result<Vec<StreamMessage<'a>>, BlockError> {
     let mut messages = Vec::new();
-    for stretch in stretches {
-        let range = index.range(stretch).expect("there is one of this number");
+    for slice in slices {
+        let range = index.range(slice).expect("there is one of this number");
         let bytes = file.get(range.start as usize..range.end as usize).unwrap_or_default();
-        for message in index.read_stretch(stretch, bytes)? {
+        for message in index.read_slice(slice, bytes)? {
             messages.push(message?);
         }
     }
@@ -47,7 +47,7 @@ fn messages_of<'a>(
 }
 
 fn all_of<'a>(index: &BlockIndex, file: &'a [u8]) -> Result<Vec<StreamMessage<'a>>, BlockError> {
-    messages_of(index, file, 0..index.stretches())
+    messages_of(index, file, 0..index.slices())
 }
 
 /// Messages of the default form. Each is received as many milliseconds after the beginning as its
@@ -59,42 +59,41 @@ fn plain(first: u64, count: usize) -> StreamChunk {
 }
 
 #[test]
-fn a_stretch_has_64_messages_at_most_and_no_gap() {
+fn a_slice_has_64_messages_at_most_and_no_gap() {
     let block = closed(&[plain(5, 100), plain(105, 10), plain(200, 1)]);
     let index = index_of(&block);
-    let found: Vec<_> = [0, 5, 68, 69, 114, 115, 199, 200, 201].map(|id| index.stretch_for(id)).to_vec();
+    let found: Vec<_> = [0, 5, 68, 69, 114, 115, 199, 200, 201].map(|id| index.slice_for(id)).to_vec();
     let expect = [Some(0), Some(0), Some(0), Some(1), Some(1), Some(2), Some(2), Some(2), None];
-    assert_eq!((found, index.stretches(), index.last()), (expect.to_vec(), 3, 200));
+    assert_eq!((found, index.slices(), index.last()), (expect.to_vec(), 3, 200));
     assert_eq!(
         (block.row.messages, block.row.last, block.row.stored_bytes),
         (111, 200, block.bytes.len() as u64)
     );
     let times: Vec<_> =
         all_of(&index, &block.bytes).expect("whole").iter().map(|of| of.received_at.0).collect();
-    assert_eq!(times, (5..115).chain([200]).collect::<Vec<_>>(), "also where a chunk begins in a stretch");
+    assert_eq!(times, (5..115).chain([200]).collect::<Vec<_>>(), "also where a chunk begins in a slice");
     assert_eq!(index.range(3), None);
-    assert_eq!(index.read_stretch(3, b"").err(), Some(BlockError::BoundedPage(3)));
+    assert_eq!(index.read_slice(3, b"").err(), Some(BlockError::DamagedSlice(3)));
 }
 
 #[test]
-fn a_chunk_that_does_not_follow_begins_a_stretch() {
+fn a_chunk_that_does_not_follow_begins_a_slice() {
     let elsewhere = chunk_of(8, Timestamp(99), &vec![SampleMessage::default(); 3]);
     let block = closed(&[plain(5, 3), elsewhere, plain(11, 2)]);
     let index = index_of(&block);
     let all = all_of(&index, &block.bytes).expect("whole");
     let times: Vec<_> = all.iter().map(|message| (message.id, message.received_at.0)).collect();
     assert_eq!(times, [(5, 5), (6, 6), (7, 7), (8, 99), (9, 99), (10, 99), (11, 11), (12, 12)]);
-    assert_eq!(index.stretches(), 3, "a time that falls is kept as it is");
+    assert_eq!(index.slices(), 3, "a time that falls is kept as it is");
 }
 
 #[test]
-fn a_long_stretch_ends_early() {
+fn a_long_slice_ends_early() {
     let sample = SampleMessage { payload: vec![7; 20_000], ..SampleMessage::default() };
     let block = closed(&[chunk_of(1, Timestamp(0), &vec![sample; 9])]);
     let index = index_of(&block);
-    let starts: Vec<_> = (0..index.stretches())
-        .map(|at| messages_of(&index, &block.bytes, [at]).expect("whole")[0].id)
-        .collect();
+    let starts: Vec<_> =
+        (0..index.slices()).map(|at| messages_of(&index, &block.bytes, [at]).expect("whole")[0].id).collect();
     assert_eq!(starts, [1, 5, 9]);
 }
 
@@ -188,10 +187,10 @@ proptest! {
         prop_assert_eq!(row.bytes, chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum::<u64>());
         for id in first.id - 1..last.id + 2 {
             let from_there: Vec<_> = messages.iter().filter(|message| message.id >= id).copied().collect();
-            let stretch = index.stretch_for(id).unwrap_or(index.stretches());
-            let read = messages_of(&index, &block.bytes, stretch..index.stretches()).expect("whole");
+            let slice = index.slice_for(id).unwrap_or(index.slices());
+            let read = messages_of(&index, &block.bytes, slice..index.slices()).expect("whole");
             prop_assert!(read.ends_with(&from_there), "what comes from {} on", id);
-            prop_assert!(read.len() < from_there.len() + 64, "and less than a stretch before it");
+            prop_assert!(read.len() < from_there.len() + 64, "and less than a slice before it");
         }
     }
 
@@ -202,11 +201,11 @@ proptest! {
         let from = Timestamp(from);
         let is_later = |message: &StreamMessage<'_>| message.received_at >= from;
         let all = all_of(&index, &block.bytes).expect("whole");
-        let stretches = index.stretch_from(from)..index.stretches();
-        let read = messages_of(&index, &block.bytes, stretches).expect("whole");
+        let slices = index.slice_from(from)..index.slices();
+        let read = messages_of(&index, &block.bytes, slices).expect("whole");
         let first = read.iter().position(is_later);
         prop_assert_eq!(first.map(|at| read[at]), all.iter().copied().find(is_later));
-        prop_assert!(first.is_none_or(|at| at < 128), "it is in this stretch or in the next");
+        prop_assert!(first.is_none_or(|at| at < 128), "it is in this slice or in the next");
     }
 
     #[test]
@@ -217,12 +216,12 @@ proptest! {
             message.segment.is_some_and(|segment| asked.iter().any(|name| name == segment))
         };
         let all = all_of(&index, &block.bytes).expect("whole");
-        let stretches = index.stretches_with(asked.iter().map(String::as_str));
-        for stretch in &stretches {
-            let read = messages_of(&index, &block.bytes, [*stretch]).expect("whole");
+        let slices = index.slices_with(asked.iter().map(String::as_str));
+        for slice in &slices {
+            let read = messages_of(&index, &block.bytes, [*slice]).expect("whole");
             prop_assert!(read.iter().any(|message| is_asked(&message)), "none is read in vain");
         }
-        let read = messages_of(&index, &block.bytes, stretches).expect("whole");
+        let read = messages_of(&index, &block.bytes, slices).expect("whole");
         let found: Vec<_> = read.iter().filter(is_asked).collect();
         prop_assert_eq!(found, all.iter().filter(is_asked).collect::<Vec<_>>());
         let named: Vec<_> = block.row.segments.iter().map(|name| &**name).collect();

@@ -7,7 +7,7 @@ use records::{ExternalSpan, LOCAL_STORAGE, StreamBlock, StreamChunk};
 
 use super::footer::BlockFooter;
 use super::index;
-use super::stretch::{MessageStretch, STRETCH_BYTES, STRETCH_MESSAGES_MAX};
+use super::slice::{MessageSlice, SLICE_BYTES, SLICE_MESSAGES_MAX};
 use super::{BlockError, BlockName};
 use crate::codec::{MessageReader, passed_before};
 use crate::message::StreamMessage;
@@ -20,11 +20,11 @@ const ROW_SEGMENTS_MAX: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct BlockWriter {
     bytes: Vec<u8>,
-    stretches: Vec<MessageStretch>,
-    /// No message is added to the last stretch.
+    slices: Vec<MessageSlice>,
+    /// No message is added to the last slice.
     is_complete: bool,
     last_at: Timestamp,
-    /// Stretches by segment, in order.
+    /// Slices by segment, in order.
     segments: BTreeMap<Box<str>, Vec<usize>>,
     origins: BlockOrigins,
 }
@@ -48,7 +48,7 @@ impl BlockWriter {
     /// When the chunk is damaged, or its ids do not come behind those that are there. The writer is
     /// of no use afterwards.
     pub fn add(&mut self, chunk: &StreamChunk) -> Result<(), BlockError> {
-        let next = self.stretches.last().map_or(0, |stretch| stretch.last() + 1);
+        let next = self.slices.last().map_or(0, |slice| slice.last() + 1);
         if chunk.first < next {
             return Err(BlockError::OutOfOrder { found: chunk.first, next });
         }
@@ -66,7 +66,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Whether the bytes of a chunk say what they should behind those that are there: a stretch has
+    /// Whether the bytes of a chunk say what they should behind those that are there: a slice has
     /// the time of its first message only.
     fn follows(&self, chunk: &StreamChunk) -> bool {
         let at = passed_before(&chunk.bytes).and_then(|ms| self.last_at.0.checked_add_unsigned(ms));
@@ -75,19 +75,19 @@ impl BlockWriter {
 
     /// Notes a message that lies at `offset`.
     fn note(&mut self, message: &StreamMessage<'_>, offset: usize, bytes: u64) {
-        let goes_on = |stretch: &&mut MessageStretch| {
-            let has_room = stretch.messages < STRETCH_MESSAGES_MAX && stretch.bytes < STRETCH_BYTES;
-            has_room && stretch.last() + 1 == message.id && !self.is_complete
+        let goes_on = |slice: &&mut MessageSlice| {
+            let has_room = slice.messages < SLICE_MESSAGES_MAX && slice.bytes < SLICE_BYTES;
+            has_room && slice.last() + 1 == message.id && !self.is_complete
         };
-        match self.stretches.last_mut().filter(goes_on) {
-            Some(stretch) => {
-                stretch.messages += 1;
-                stretch.bytes += bytes;
+        match self.slices.last_mut().filter(goes_on) {
+            Some(slice) => {
+                slice.messages += 1;
+                slice.bytes += bytes;
             }
             None => {
-                self.seal_stretch();
+                self.seal_slice();
                 let (first, at, offset) = (message.id, message.received_at, offset as u64);
-                self.stretches.push(MessageStretch { first, messages: 1, at, offset, bytes, checksum: 0 });
+                self.slices.push(MessageSlice { first, messages: 1, at, offset, bytes, checksum: 0 });
                 self.is_complete = false;
             }
         }
@@ -101,19 +101,19 @@ impl BlockWriter {
     }
 
     fn note_segment(&mut self, segment: &str) {
-        let stretch = self.stretches.len() - 1;
+        let slice = self.slices.len() - 1;
         match self.segments.get_mut(segment) {
-            Some(stretches) if stretches.last() == Some(&stretch) => {}
-            Some(stretches) => stretches.push(stretch),
-            None => drop(self.segments.insert(segment.into(), vec![stretch])),
+            Some(slices) if slices.last() == Some(&slice) => {}
+            Some(slices) => slices.push(slice),
+            None => drop(self.segments.insert(segment.into(), vec![slice])),
         }
     }
 
-    /// The last stretch has all of its messages.
-    fn seal_stretch(&mut self) {
-        if let Some(stretch) = self.stretches.last_mut() {
-            let (offset, bytes) = (stretch.offset as usize, stretch.bytes as usize);
-            stretch.checksum = crc32c::crc32c(&self.bytes[offset..offset + bytes]);
+    /// The last slice has all of its messages.
+    fn seal_slice(&mut self) {
+        if let Some(slice) = self.slices.last_mut() {
+            let (offset, bytes) = (slice.offset as usize, slice.bytes as usize);
+            slice.checksum = crc32c::crc32c(&self.bytes[offset..offset + bytes]);
         }
     }
 
@@ -121,11 +121,11 @@ impl BlockWriter {
     /// message.
     #[must_use]
     pub fn finish(mut self, stream: Incarnation) -> Option<ClosedBlock> {
-        self.seal_stretch();
-        let (begin, end) = (*self.stretches.first()?, *self.stretches.last()?);
+        self.seal_slice();
+        let (begin, end) = (*self.slices.first()?, *self.slices.last()?);
         let mut bytes = self.bytes;
         let message_bytes = bytes.len() as u64;
-        index::write(&mut bytes, &self.stretches, &self.segments, &self.origins);
+        index::write(&mut bytes, &self.slices, &self.segments, &self.origins);
         let index = &bytes[message_bytes as usize..];
         let footer = BlockFooter {
             name: BlockName { stream, first: begin.first },
@@ -135,7 +135,7 @@ impl BlockWriter {
         };
         footer.write(&mut bytes);
         let any_segment = self.segments.len() > ROW_SEGMENTS_MAX;
-        let messages: u64 = self.stretches.iter().map(|stretch| stretch.messages).sum();
+        let messages: u64 = self.slices.iter().map(|slice| slice.messages).sum();
         let row = StreamBlock {
             stream,
             first: begin.first,

@@ -1,4 +1,4 @@
-//! A naive model of a watch: it keeps every stretch of counted time, and adds them up whenever it
+//! A naive model of a watch: it keeps every span of counted time, and adds them up whenever it
 //! wants to know how long somebody has been silent. No clock readings, no deadlines, no wheel.
 
 use std::collections::BTreeMap;
@@ -7,8 +7,8 @@ use base::{Timestamp, Value, WayIn};
 use records::{Connection, DeviceSlot, DeviceState, EventKind};
 use watch::{Noticed, Settings, SignOfLife};
 
-/// A stretch of time between two calls, as far as it counts.
-struct Stretch {
+/// A span of time between two calls, as far as it counts.
+struct CountedTime {
     ms: i64,
     ways: [bool; 3],
     every: bool,
@@ -18,7 +18,7 @@ struct Device {
     state: DeviceState,
     /// Its last way in, if it was ever heard.
     way: Option<WayIn>,
-    /// How many stretches there were when it was last heard, or registered.
+    /// How many spans there were when it was last heard, or registered.
     heard_at: usize,
     last_seen: Option<Timestamp>,
     newest_ts: Option<Timestamp>,
@@ -30,7 +30,7 @@ pub(crate) struct Model {
     now: Timestamp,
     still_until: Timestamp,
     attended: [bool; 3],
-    counted: Vec<Stretch>,
+    counted: Vec<CountedTime>,
     devices: BTreeMap<DeviceSlot, Device>,
 }
 
@@ -51,7 +51,7 @@ impl Model {
         let from = self.now.0.max(self.still_until.0);
         let ms = (now.0 - from).clamp(0, 5_000);
         let ways = WayIn::ALL.map(|way| self.is_listening(Some(way)));
-        self.counted.push(Stretch { ms, ways, every: self.is_listening(None) });
+        self.counted.push(CountedTime { ms, ways, every: self.is_listening(None) });
         self.now = now;
     }
 
@@ -149,8 +149,8 @@ impl Model {
     }
 
     fn silent_ms(&self, device: &Device) -> i64 {
-        let counts = |stretch: &&Stretch| device.way.map_or(stretch.every, |way| stretch.ways[way.index()]);
-        self.counted[device.heard_at..].iter().filter(counts).map(|stretch| stretch.ms).sum()
+        let counts = |time: &&CountedTime| device.way.map_or(time.every, |way| time.ways[way.index()]);
+        self.counted[device.heard_at..].iter().filter(counts).map(|time| time.ms).sum()
     }
 
     fn is_listening(&self, way: Option<WayIn>) -> bool {

@@ -2,7 +2,7 @@
 //! pages.
 //!
 //! The store keeps parked jobs in spans of 4.4 minutes, and a span in the order of publishing. A
-//! scan takes a span's keys in stretches, and keeps the soonest that fit into memory. Up to the
+//! scan takes a span's keys in chunks, and keeps the soonest that fit into memory. Up to the
 //! last of these the list is exact: every job parked or taken out meanwhile is noted. When half of
 //! it is used up, the next scan begins behind it.
 

@@ -1,4 +1,4 @@
-//! Messages of stored blocks: the index first, then the stretches of messages that are needed.
+//! Messages of stored blocks: the index first, then the slices of messages that are needed.
 
 use std::borrow::Cow;
 use std::io;
@@ -73,22 +73,22 @@ impl StreamReader<'_> {
 
     fn block(&self, block: &StreamBlock, page: &mut PageMaker<'_>) -> Result<(), NotRead> {
         let index = self.index(block)?;
-        let from = page.query.from.map_or(0, |from| index.stretch_from(from));
-        let first = index.stretch_for(page.next.max(block.first)).unwrap_or(index.stretches()).max(from);
-        let stretches: Vec<usize> = if page.query.segments.is_empty() {
-            (first..index.stretches()).collect()
+        let from = page.query.from.map_or(0, |from| index.slice_from(from));
+        let first = index.slice_for(page.next.max(block.first)).unwrap_or(index.slices()).max(from);
+        let slices: Vec<usize> = if page.query.segments.is_empty() {
+            (first..index.slices()).collect()
         } else {
             let segments = page.query.segments.iter().map(|segment| &**segment);
-            index.stretches_with(segments).into_iter().filter(|stretch| *stretch >= first).collect()
+            index.slices_with(segments).into_iter().filter(|slice| *slice >= first).collect()
         };
         // What lies elsewhere costs little more to read in large parts than in small ones.
         let most = if block.is_local() { 0 } else { BYTES_PER_READ_ELSEWHERE };
-        let mut stretches = &stretches[..];
-        while !stretches.is_empty() && !page.is_full() {
-            let count = lie_together(&index, stretches, most);
-            let (together, left) = stretches.split_at(count);
-            self.stretches(block, &index, together, page)?;
-            stretches = left;
+        let mut slices = &slices[..];
+        while !slices.is_empty() && !page.is_full() {
+            let count = lie_together(&index, slices, most);
+            let (together, left) = slices.split_at(count);
+            self.slices(block, &index, together, page)?;
+            slices = left;
             if !block.is_local() {
                 page.read_elsewhere();
             }
@@ -96,21 +96,21 @@ impl StreamReader<'_> {
         Ok(())
     }
 
-    /// Messages of stretches that lie one behind the other.
-    fn stretches(
+    /// Messages of slices that lie one behind the other.
+    fn slices(
         &self,
         block: &StreamBlock,
         index: &BlockIndex,
-        stretches: &[usize],
+        slices: &[usize],
         page: &mut PageMaker<'_>,
     ) -> Result<(), NotRead> {
-        let ranges: Vec<_> = stretches.iter().filter_map(|stretch| index.range(*stretch)).collect();
+        let ranges: Vec<_> = slices.iter().filter_map(|slice| index.range(*slice)).collect();
         let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Ok(()) };
         let len = usize::try_from(last.end - first.start).unwrap_or(usize::MAX);
         let bytes: Arc<[u8]> = self.range(block, first.start, len)?.into();
-        for (stretch, range) in stretches.iter().zip(&ranges) {
+        for (slice, range) in slices.iter().zip(&ranges) {
             let (start, end) = ((range.start - first.start) as usize, (range.end - first.start) as usize);
-            let messages = index.read_stretch(*stretch, bytes.get(start..end).unwrap_or_default());
+            let messages = index.read_slice(*slice, bytes.get(start..end).unwrap_or_default());
             for message in messages.map_err(|error| self.damaged_block(block, &error))? {
                 let message = message.map_err(|error| self.damaged_block(block, &error))?;
                 page.message(&message, &bytes);
@@ -120,13 +120,13 @@ impl StreamReader<'_> {
         Ok(())
     }
 
-    pub(super) fn stretch_bytes(
+    pub(super) fn slice_bytes(
         &self,
         block: &StreamBlock,
         index: &BlockIndex,
-        stretch: usize,
+        slice: usize,
     ) -> Result<Vec<u8>, NotRead> {
-        let Some(range) = index.range(stretch) else { return Ok(Vec::new()) };
+        let Some(range) = index.range(slice) else { return Ok(Vec::new()) };
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         self.range(block, range.start, len)
     }
@@ -190,14 +190,14 @@ impl StreamReader<'_> {
     }
 }
 
-/// How many of these stretches lie one behind the other within so many bytes; at least one.
-fn lie_together(index: &BlockIndex, stretches: &[usize], bytes_max: u64) -> usize {
-    let start = stretches.first().and_then(|first| index.range(*first)).map_or(0, |range| range.start);
+/// How many of these slices lie one behind the other within so many bytes; at least one.
+fn lie_together(index: &BlockIndex, slices: &[usize], bytes_max: u64) -> usize {
+    let start = slices.first().and_then(|first| index.range(*first)).map_or(0, |range| range.start);
     let is_within = |pair: &&[usize]| {
         let end = index.range(pair[1]).map_or(u64::MAX, |range| range.end);
         pair[0] + 1 == pair[1] && end - start <= bytes_max
     };
-    1 + stretches.windows(2).take_while(is_within).count()
+    1 + slices.windows(2).take_while(is_within).count()
 }
 
 /// Whether a block may have messages that a page asks for, as far as its row tells.

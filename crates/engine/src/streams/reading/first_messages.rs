@@ -164,24 +164,24 @@ impl StreamReader<'_> {
         wanted: &mut Wanted,
     ) -> Result<(), NotRead> {
         let index = self.index(block)?;
-        let mut by_stretch: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        let mut by_slice: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for origin in origins {
             let Some(first) = wanted.get_mut(origin) else { continue };
             if let OwnedExternalId::Number(number) = &origin.1 {
                 first.id = first.id.or(index.origins().number(&origin.0, *number));
             }
             let id = first.id.filter(|id| (block.first..=block.last).contains(id));
-            if let Some((id, stretch)) = id.and_then(|id| Some((id, index.stretch_for(id)?))) {
-                by_stretch.entry(stretch).or_default().push(id);
+            if let Some((id, slice)) = id.and_then(|id| Some((id, index.slice_for(id)?))) {
+                by_slice.entry(slice).or_default().push(id);
             }
         }
         if !with_messages {
             return Ok(());
         }
-        for stretch in by_stretch.into_keys() {
-            let bytes: Arc<[u8]> = self.stretch_bytes(block, &index, stretch)?.into();
+        for slice in by_slice.into_keys() {
+            let bytes: Arc<[u8]> = self.slice_bytes(block, &index, slice)?.into();
             let messages =
-                index.read_stretch(stretch, &bytes).map_err(|error| self.damaged_block(block, &error))?;
+                index.read_slice(slice, &bytes).map_err(|error| self.damaged_block(block, &error))?;
             look_in(messages, &bytes, block.first, wanted);
         }
         Ok(())

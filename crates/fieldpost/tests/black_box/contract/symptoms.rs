@@ -32,7 +32,7 @@ async fn pages(rig: &Rig, path: &str) -> (Vec<String>, Vec<u64>) {
 }
 
 #[tokio::test]
-async fn a_filter_that_hardly_anything_matches_is_answered_a_stretch_at_a_time() {
+async fn a_filter_that_hardly_anything_matches_is_answered_a_chunk_at_a_time() {
     let rig = Rig::start(&[]).await;
     let mut lines = String::new();
     for number in 0..MANY {

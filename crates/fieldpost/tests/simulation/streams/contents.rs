@@ -112,10 +112,10 @@ impl StreamModel {
         let index = BlockIndex::parse(name, &bytes, block.stored_bytes);
         let index = index.map_err(|error| broken(error.to_string()))?;
         let mut messages = 0;
-        for stretch in 0..index.stretches() {
-            let range = index.range(stretch).unwrap_or_default();
+        for slice in 0..index.slices() {
+            let range = index.range(slice).unwrap_or_default();
             let within = bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
-            let read = index.read_stretch(stretch, within).map_err(|error| broken(error.to_string()))?;
+            let read = index.read_slice(slice, within).map_err(|error| broken(error.to_string()))?;
             messages += self.check_messages(read)?;
         }
         Invariant::BLOCKS_HAVE_FILES.check(messages == block.messages, || format!("{messages} in {block:?}"))

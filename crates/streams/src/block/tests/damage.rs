@@ -4,7 +4,7 @@ use super::*;
 use crate::sample::SampleId;
 use crate::varint::put_number;
 
-/// A block of three stretches with ids left out, segments and external ids of both kinds.
+/// A block of three slices with ids left out, segments and external ids of both kinds.
 fn small() -> ClosedBlock {
     let sample = |number: u64| SampleMessage {
         after_ms: 3,
@@ -97,14 +97,14 @@ fn index_bytes(block: &ClosedBlock) -> &[u8] {
 fn check_index(block: &ClosedBlock, index: &[u8]) {
     let file = with_index(block, index);
     let Ok(parsed) = BlockIndex::parse(name_of(block), &file, file.len() as u64) else { return };
-    for stretch in 0..parsed.stretches() {
-        let range = parsed.range(stretch).expect("it is below the count");
+    for slice in 0..parsed.slices() {
+        let range = parsed.range(slice).expect("it is below the count");
         assert!(range.end <= block.row.bytes);
         let bytes = &file[range.start as usize..range.end as usize];
-        let read = parsed.read_stretch(stretch, bytes).map(|messages| messages.filter(Result::is_ok).count());
+        let read = parsed.read_slice(slice, bytes).map(|messages| messages.filter(Result::is_ok).count());
         assert!(read.is_err() || read.is_ok_and(|count| count <= bytes.len()));
     }
-    assert!(parsed.stretches_with(["eu"]).iter().all(|stretch| *stretch < parsed.stretches()));
+    assert!(parsed.slices_with(["eu"]).iter().all(|slice| *slice < parsed.slices()));
     for (source, from, to) in parsed.origins().spans() {
         for number in [from, to] {
             let id = parsed.origins().number(source, number).expect("both ends are there");
@@ -132,7 +132,7 @@ fn an_index_with_one_other_byte_panics_nowhere() {
 #[test]
 fn an_index_with_impossible_numbers_is_refused() {
     let block = small();
-    let stretch = |messages: u64, left_out, bytes| {
+    let slice = |messages: u64, left_out, bytes| {
         let mut index = Vec::new();
         for number in [1, messages, left_out, 0, bytes] {
             put_number(&mut index, number);
@@ -145,14 +145,14 @@ fn an_index_with_impossible_numbers_is_refused() {
         BlockIndex::parse(name_of(&block), &file, file.len() as u64).map(drop)
     };
     let bytes = block.row.bytes;
-    assert_eq!(parse(&stretch(0, 0, bytes)), Ok(()));
+    assert_eq!(parse(&slice(0, 0, bytes)), Ok(()));
     for (why, index) in [
-        ("65 messages in a stretch", stretch(64, 0, bytes)),
-        ("another first message than its name says", stretch(0, 1, bytes)),
-        ("ids behind the last that there can be", stretch(0, u64::MAX, bytes)),
-        ("fewer bytes than there are messages", stretch(0, 0, bytes - 1)),
-        ("more bytes than any file has", stretch(0, 0, u64::MAX)),
-        ("no stretch", vec![0, 0, 0]),
+        ("65 messages in a slice", slice(64, 0, bytes)),
+        ("another first message than its name says", slice(0, 1, bytes)),
+        ("ids behind the last that there can be", slice(0, u64::MAX, bytes)),
+        ("fewer bytes than there are messages", slice(0, 0, bytes - 1)),
+        ("more bytes than any file has", slice(0, 0, u64::MAX)),
+        ("no slice", vec![0, 0, 0]),
     ] {
         assert_eq!(parse(&index), Err(BlockError::Index), "{why}");
     }

@@ -177,7 +177,7 @@ impl World {
     fn next_chunk(&self, id: EntityId, next: &[u8]) -> NextChunk {
         let listed = &self.lists[&id];
         let from = <[u8; 8]>::try_from(next).map_or(0, u64::from_be_bytes);
-        // A stretch of the list may have no match.
+        // A chunk of the list may have no match.
         let rows = if self.machine.random.chance(1, 8) { 0 } else { chunk_rows(listed.rate) as u64 };
         let to = (from + rows).min(listed.rows);
         let rows = (from..to).map(|row| row.to_string().into()).collect();
