@@ -40,7 +40,7 @@ pub use changes::RolloutChanges;
 pub use check::{DEVICES_MAX, check_rollout_id, named_devices, share_ppm};
 pub use courier::RolloutMessages;
 pub use links::{
-    CommandAt, CommandMove, DeviceLook, FoundDevice, OrderOutcome, OrderReport, Search, TurnOrder,
+    CommandAt, CommandMove, DeviceLook, FoundDevice, OrderOutcome, OrderReport, RolloutOrder, Search,
 };
 pub(crate) use table::{RolloutEffect, RolloutTable};
 pub use tracked::{RolloutStatus, TrackedRollout};

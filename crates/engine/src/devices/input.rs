@@ -13,7 +13,7 @@ use crate::devices::lanes::{AttemptDue, AttemptEnd};
 use crate::kernel::idempotency::Form;
 use crate::kernel::reply::{Answered, Reply};
 use crate::queries::Device;
-use crate::rollouts::{OrderReport, TurnOrder};
+use crate::rollouts::{OrderReport, RolloutOrder};
 use crate::version::OnlyIf;
 
 mod commands;
@@ -161,7 +161,7 @@ pub enum DeviceInput {
     /// Do what rollouts order.
     RolloutOrders {
         /// The orders.
-        orders: Vec<TurnOrder>,
+        orders: Vec<RolloutOrder>,
         /// Gets what became of each.
         reply: Reply<Vec<OrderReport>>,
     },

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::links::{DeviceLook, Hints, OrderReport, RolloutLinks, Search, TurnOrder};
+use super::links::{DeviceLook, Hints, OrderReport, RolloutLinks, RolloutOrder, Search};
 use super::search::search;
 use super::{RolloutInput, RolloutUpdate};
 use crate::context::EngineContext;
@@ -91,7 +91,7 @@ impl Courier {
     async fn carry_to(
         &self,
         partition: PartitionId,
-        inputs: Vec<Vec<TurnOrder>>,
+        inputs: Vec<Vec<RolloutOrder>>,
     ) -> Result<(), NotAccepting> {
         let Some(inbox) = self.partitions.get(usize::from(partition.0)) else { return Ok(()) };
         for orders in inputs {
@@ -128,7 +128,7 @@ pub struct RolloutMessages {
     /// Inputs to the registry.
     pub to_registry: Vec<RolloutUpdate>,
     /// The orders of each input to a partition of devices, in order.
-    pub to_partitions: BTreeMap<PartitionId, Vec<Vec<TurnOrder>>>,
+    pub to_partitions: BTreeMap<PartitionId, Vec<Vec<RolloutOrder>>>,
 }
 
 impl RolloutMessages {
@@ -144,7 +144,7 @@ impl EngineContext {
     /// What is to be carried since this was last asked.
     #[must_use]
     pub fn take_rollout_messages(&self) -> RolloutMessages {
-        let mut by_partition: BTreeMap<PartitionId, Vec<TurnOrder>> = BTreeMap::new();
+        let mut by_partition: BTreeMap<PartitionId, Vec<RolloutOrder>> = BTreeMap::new();
         for order in self.rollouts.take_orders() {
             by_partition.entry(partition_of(self, &order.place.device)).or_default().push(order);
         }
@@ -171,9 +171,9 @@ impl EngineContext {
     }
 
     /// Whether an order was carried out is not known: it is to be carried once more.
-    pub fn give_rollout_order_again(&self, order: TurnOrder) {
+    pub fn give_rollout_order_again(&self, order: RolloutOrder) {
         let what = if order.what == OrderKind::Give { OrderKind::Ensure } else { order.what };
-        self.rollouts.order(TurnOrder { what, ..order });
+        self.rollouts.order(RolloutOrder { what, ..order });
     }
 
     /// What is to be looked for since this was last asked.
@@ -204,7 +204,7 @@ impl EngineContext {
 }
 
 /// Orders by the input that they go into.
-fn into_inputs(mut orders: Vec<TurnOrder>) -> Vec<Vec<TurnOrder>> {
+fn into_inputs(mut orders: Vec<RolloutOrder>) -> Vec<Vec<RolloutOrder>> {
     let mut inputs = Vec::new();
     while !orders.is_empty() {
         let rest = orders.split_off(per_input(&orders).min(orders.len()));
@@ -214,8 +214,8 @@ fn into_inputs(mut orders: Vec<TurnOrder>) -> Vec<Vec<TurnOrder>> {
 }
 
 /// How many orders go into one input.
-fn per_input(orders: &[TurnOrder]) -> usize {
-    let payload = |order: &TurnOrder| match &order.rollout.work {
+fn per_input(orders: &[RolloutOrder]) -> usize {
+    let payload = |order: &RolloutOrder| match &order.rollout.work {
         RolloutWork::Command(command) => command.payload.len(),
         RolloutWork::Entries(wishes) => {
             let wish = wishes.get(order.place.entry as usize);

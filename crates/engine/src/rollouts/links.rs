@@ -24,7 +24,7 @@ const AMONG_PER_SEARCH: usize = 1_000;
 
 /// What a device's partition is to do for a rollout.
 #[derive(Clone, Debug)]
-pub struct TurnOrder {
+pub struct RolloutOrder {
     /// The rollout.
     pub rollout: Arc<Rollout>,
     /// The device.
@@ -168,7 +168,7 @@ impl Searches {
 /// What the registry and the partitions of devices have for each other.
 #[derive(Debug, Default)]
 pub(crate) struct RolloutLinks {
-    orders: Mutex<Vec<TurnOrder>>,
+    orders: Mutex<Vec<RolloutOrder>>,
     hints: Mutex<Hints>,
     pub(super) to_carry: Notify,
     searches: Mutex<Searches>,
@@ -178,7 +178,7 @@ pub(crate) struct RolloutLinks {
 }
 
 impl RolloutLinks {
-    pub(crate) fn order(&self, order: TurnOrder) {
+    pub(crate) fn order(&self, order: RolloutOrder) {
         locked(&self.orders).push(order);
         self.to_carry.notify_one();
     }
@@ -240,7 +240,7 @@ impl RolloutLinks {
         self.to_carry.notify_one();
     }
 
-    pub(super) fn take_orders(&self) -> Vec<TurnOrder> {
+    pub(super) fn take_orders(&self) -> Vec<RolloutOrder> {
         std::mem::take(&mut *locked(&self.orders))
     }
 

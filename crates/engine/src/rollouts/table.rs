@@ -20,7 +20,7 @@ use records::{
 };
 use store::{Store, StoreError};
 
-use super::links::{RolloutLinks, Search, TurnOrder};
+use super::links::{RolloutLinks, RolloutOrder, Search};
 use super::windows::WindowState;
 use super::{DoneReply, TrackedRollout};
 use crate::kernel::hashed::{HashMap, HashSet};
@@ -43,7 +43,7 @@ pub enum RolloutEffect {
     /// It is written, or known.
     Kept(Reply<()>),
     /// A device's partition is to do this.
-    TurnOrder(TurnOrder),
+    Order(RolloutOrder),
     /// This is to be looked for.
     Search(Search),
     /// Devices that come and change matter, or no longer.
@@ -58,7 +58,7 @@ impl RolloutEffect {
             Self::Begun(reply, answer) => reply.send(answer),
             Self::Done(reply, answer) => reply.send(answer),
             Self::Kept(reply) => reply.send(()),
-            Self::TurnOrder(order) => links.order(order),
+            Self::Order(order) => links.order(order),
             Self::Search(search) => links.search(search),
             Self::Wanted(is) => links.want(is),
             Self::Changed => links.changed.tell(),

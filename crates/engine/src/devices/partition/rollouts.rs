@@ -14,7 +14,7 @@ use super::{DevicePartition, DeviceStep};
 use crate::commands::NewCommand;
 use crate::devices::effect::DeviceEffect;
 use crate::kernel::reply::{Stop, answered};
-use crate::rollouts::{CommandAt, CommandMove, OrderKind, OrderOutcome, OrderReport, TurnOrder};
+use crate::rollouts::{CommandAt, CommandMove, OrderKind, OrderOutcome, OrderReport, RolloutOrder};
 
 /// The clocks of two partitions differ by no more.
 const CLOCKS_APART: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const CLOCKS_APART: Duration = Duration::from_secs(60);
 impl DevicePartition {
     pub(super) fn rollout_orders(
         &mut self,
-        orders: Vec<TurnOrder>,
+        orders: Vec<RolloutOrder>,
         step: &mut DeviceStep<'_>,
     ) -> Result<Vec<OrderReport>, StoreError> {
         let mut reports = Vec::with_capacity(orders.len());
@@ -35,7 +35,7 @@ impl DevicePartition {
 
     fn rollout_order(
         &mut self,
-        order: &TurnOrder,
+        order: &RolloutOrder,
         step: &mut DeviceStep<'_>,
     ) -> Result<OrderOutcome, StoreError> {
         let Some(slot) = self.devices.find(&order.place.device).map(|device| device.slot) else {
@@ -80,7 +80,7 @@ impl DevicePartition {
 
     fn give_turn(
         &mut self,
-        order: &TurnOrder,
+        order: &RolloutOrder,
         turn: RolloutCause,
         step: &mut DeviceStep<'_>,
     ) -> Result<OrderOutcome, StoreError> {

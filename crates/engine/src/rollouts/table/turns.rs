@@ -11,7 +11,7 @@ use store::StoreError;
 use super::{ActiveRollout, CandidateSearch, RolloutEffect, RolloutTable, Scan, emit};
 use crate::device_orders::OrderKind;
 use crate::registry::RegistryStep;
-use crate::rollouts::links::{Search, TurnOrder};
+use crate::rollouts::links::{RolloutOrder, Search};
 use crate::rollouts::ttl;
 use crate::rollouts::windows::WindowState;
 
@@ -111,7 +111,7 @@ impl RolloutTable {
     pub(super) fn order(&mut self, member: &RolloutMember, what: OrderKind, step: &mut RegistryStep<'_>) {
         let Some(live) = self.live.get(&member.place.rollout) else { return };
         if self.ordered.insert(member.place.clone()) {
-            let order = TurnOrder {
+            let order = RolloutOrder {
                 rollout: Arc::clone(&live.rollout),
                 place: member.place.clone(),
                 turn: member.turn,
@@ -119,7 +119,7 @@ impl RolloutTable {
                 command: member.command,
                 what,
             };
-            emit(RolloutEffect::TurnOrder(order), step);
+            emit(RolloutEffect::Order(order), step);
         }
     }
 

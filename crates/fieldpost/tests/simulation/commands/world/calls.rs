@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use base::{DeviceId, EntityId, Problem};
-use engine::rollouts::{OrderReport, TurnOrder};
+use engine::rollouts::{OrderReport, RolloutOrder};
 use engine::{Outcome, Pending, PublishedCommand, RolloutCall, TrackedCommand, TrackedRollout};
 
 use super::fleet::Saying;
@@ -38,7 +38,7 @@ pub(crate) enum Then {
     /// Somebody asked something of a rollout, after others asked so often to go on with it.
     RolloutCalled(String, RolloutCall, u32),
     /// Orders of rollouts were carried to a partition. If nobody reports they are given again.
-    Carried(Vec<TurnOrder>),
+    Carried(Vec<RolloutOrder>),
 }
 
 /// What came of a call.

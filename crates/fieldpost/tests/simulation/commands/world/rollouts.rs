@@ -10,7 +10,7 @@ use engine::fleet::Selection;
 use engine::kernel::reply::Reply;
 use engine::registry::RegistryInput;
 use engine::rollouts::{
-    NewRollout, OrderKind, OrderOutcome, OrderReport, RolloutInput, RolloutUpdate, TurnOrder,
+    NewRollout, OrderKind, OrderOutcome, OrderReport, RolloutInput, RolloutOrder, RolloutUpdate,
 };
 use engine::{NewCommand, TrackedRollout};
 use records::{Batch, CommandStatus, Op, RolloutStanding, RolloutWork};
@@ -180,10 +180,10 @@ impl World {
         let _not_accepting = self.hand_in_registry(RolloutInput::Update(update, reply), MeantRollout::Update);
     }
 
-    fn order(&mut self, partition: PartitionId, mut orders: Vec<TurnOrder>) {
+    fn order(&mut self, partition: PartitionId, mut orders: Vec<RolloutOrder>) {
         if self.machine.injects(TAKE_BACK_INVENTED) {
             let invented = orders.extract_if(.., |order| order.what == OrderKind::TakeBack);
-            let taken_back = |TurnOrder { place, turn, .. }: TurnOrder| OrderReport {
+            let taken_back = |RolloutOrder { place, turn, .. }: RolloutOrder| OrderReport {
                 place,
                 turn,
                 outcome: OrderOutcome::TakenBack,
@@ -210,7 +210,7 @@ impl World {
     }
 
     /// Whether orders were carried out is not known.
-    pub(super) fn not_reported(&mut self, orders: Vec<TurnOrder>) {
+    pub(super) fn not_reported(&mut self, orders: Vec<RolloutOrder>) {
         if let Some(server) = &self.server {
             orders.into_iter().for_each(|order| server.context.give_rollout_order_again(order));
         }

@@ -3,7 +3,7 @@
 use records::{MemberPlace, Rollout, RolloutCommand, RolloutWork};
 
 use super::*;
-use crate::rollouts::{OrderKind, OrderOutcome, TurnOrder};
+use crate::rollouts::{OrderKind, OrderOutcome, RolloutOrder};
 
 #[test]
 fn what_ends_beside_a_command_that_is_taken_back_is_told() {
@@ -11,7 +11,7 @@ fn what_ends_beside_a_command_that_is_taken_back_is_told() {
     bench.connect(1);
     let notify = Some(OutcomeReceiver::Queue { namespace: "a".into(), queue: "b".into() });
     let first = bench.send(NewCommand { notify, attempts_max: Some(1), ..plain() });
-    let order = |what, command| TurnOrder {
+    let order = |what, command| RolloutOrder {
         rollout: Arc::new(rollout()),
         place: MemberPlace::of(base::Incarnation(9), &device(), 0),
         turn: 1,
