@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What the answer hands over goes back when it is not sent: it may be left out without harm.
 #[derive(Clone, Copy, Debug)]
-pub struct HandsOver;
+pub struct DroppableAnswer;
 
 /// From what an answer takes memory until it is sent: the share of its caller, and what all have.
 #[derive(Clone, Debug)]

@@ -202,9 +202,9 @@ impl Call {
             changes::log(self.method.name, object.as_ref(), caller, self.peer);
         }
         self.note(response.headers());
-        let hands_over = response.extensions_mut().remove::<HandsOver>();
+        let hand_over = response.extensions_mut().remove::<SharedHandOver>();
         let page = response.extensions_mut().remove::<PageMemory>().map(SendingPage::new);
-        response.map(|body| Answering { body, call: self, hands_over, page })
+        response.map(|body| Answering { body, call: self, hand_over, page })
     }
 
     fn note(&mut self, headers: &HeaderMap) {
@@ -240,16 +240,16 @@ impl Drop for Call {
 pub(crate) struct Answering {
     body: Answer,
     call: Call,
-    hands_over: Option<HandsOver>,
+    hand_over: Option<SharedHandOver>,
     page: Option<SendingPage>,
 }
 
 /// Jobs that are their consumer's once the connection has taken the answer with them; given back if
 /// it never does. Beside an answer, where everything can be cloned.
 #[derive(Clone, Debug)]
-pub(crate) struct HandsOver(Arc<Mutex<Option<HandOver>>>);
+pub(crate) struct SharedHandOver(Arc<Mutex<Option<HandOver>>>);
 
-impl HandsOver {
+impl SharedHandOver {
     pub(crate) fn of(hand_over: Option<HandOver>) -> Self {
         Self(Arc::new(Mutex::new(hand_over)))
     }
@@ -280,8 +280,8 @@ impl Body for Answering {
             && let Some(trailers) = frame.trailers_ref()
         {
             // Behind the last byte of the message.
-            if let Some(hands_over) = self.hands_over.take() {
-                hands_over.done();
+            if let Some(hand_over) = self.hand_over.take() {
+                hand_over.done();
             }
             self.call.note(trailers);
         }

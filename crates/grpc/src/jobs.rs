@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::answer_memory::AnswerMemory;
 use crate::callers::{caller_and_message, caller_sender_and_message};
-use crate::calls::HandsOver;
+use crate::calls::SharedHandOver;
 use crate::coordination::control_shown;
 use crate::metrics::Metrics;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
@@ -200,7 +200,7 @@ impl jobs_server::Jobs for Jobs {
         // Where there is no memory for it, its jobs go back.
         let mut response = self.answers.answer(&sender, answer).map_err(|problem| status(&problem))?;
         // The jobs are their consumer's once the connection has taken the answer.
-        response.extensions_mut().insert(HandsOver::of(hand_over));
+        response.extensions_mut().insert(SharedHandOver::of(hand_over));
         Ok(response)
     }
 

@@ -7,7 +7,7 @@ use axum::http::header::{CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use base::Problem;
-use base::answers::HandsOver;
+use base::answers::DroppableAnswer;
 use engine::queues::HandOver;
 use net::hand_over;
 use serde::Serialize;
@@ -117,12 +117,12 @@ impl Answer {
     }
 
     pub(crate) fn into_response(self, request_id: Option<String>) -> Response {
-        let hands_over = self.hand_over.as_ref().map(|_| HandsOver);
+        let droppable = self.hand_over.as_ref().map(|_| DroppableAnswer);
         let mut response = Response::new(match self.hand_over {
             None => Body::from(self.body),
             Some(hand_over) => hand_over::body(self.body, move || hand_over.done()),
         });
-        hands_over.map(|hands_over| response.extensions_mut().insert(hands_over));
+        droppable.map(|droppable| response.extensions_mut().insert(droppable));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         if let Some(content_type) = self.content_type {

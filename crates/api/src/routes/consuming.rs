@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request, State};
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
-use base::answers::HandsOver;
+use base::answers::DroppableAnswer;
 use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX, TTR_DEFAULT};
 use compact_str::CompactString;
 use engine::queues::{Consumed, HandOver, QueueName, ReservationToken, Retry, Want};
@@ -106,7 +106,7 @@ async fn consume(api: &ApiState, queues: &[QueueName], want: Want) -> Result<Res
     let Answer { status, body } = Answer::ok(&ConsumedShape::of(queues, &jobs, control.as_deref()));
     let response = Answer { status, body: body.clone() }.into_response();
     let mut response = response.map(|_| hand_over::body(body, move || hand_over.done()));
-    response.extensions_mut().insert(HandsOver);
+    response.extensions_mut().insert(DroppableAnswer);
     Ok(response)
 }
 

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use base::Problem;
-use base::answers::HandsOver;
+use base::answers::DroppableAnswer;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use prometheus_client::metrics::counter::Counter;
@@ -101,7 +101,7 @@ impl LargeAnswers {
         if is_small && page.is_none() {
             return response;
         }
-        let may_refuse = request.is_safe || response.extensions().get::<HandsOver>().is_some();
+        let may_refuse = request.is_safe || response.extensions().get::<DroppableAnswer>().is_some();
         let bytes = size.exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let (memory, sender) = (&self.0.memory, SenderKey::Address(request.sender));
         let whole = match (page, bytes) {
@@ -350,7 +350,7 @@ mod tests {
         let _held: Vec<_> = [ONE, ONE, OTHER, OTHER].map(|sender| answers.sent(large(), sender, true)).into();
         let with_hand_over = || {
             let mut response = large();
-            response.extensions_mut().insert(HandsOver);
+            response.extensions_mut().insert(DroppableAnswer);
             response
         };
         for (response, is_safe, expect) in
