@@ -5,7 +5,7 @@
 //! route does with a request that was let through is not known here.
 
 mod middleware;
-mod own;
+mod ownership;
 mod portal;
 mod portal_sends;
 mod rows;

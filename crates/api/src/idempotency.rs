@@ -116,7 +116,7 @@ impl Creation {
         F: Future<Output = Result<Answer, Problem>> + Send + 'static,
     {
         let remembered = Arc::clone(&api.shared.remembered);
-        let forgotten = |(key, kept): (Digest, Arc<Kept>), _, made: F| async move {
+        let forgotten = |(key, kept): (Digest, Arc<RememberedRequest>), _, made: F| async move {
             let made = made.await;
             remembered.forget(key, &kept);
             made
@@ -129,7 +129,7 @@ impl Creation {
         self,
         api: &ApiState,
         make: impl FnOnce(ApiState, String, Option<IdempotencyKey>) -> F,
-        keep: impl FnOnce((Digest, Arc<Kept>), IdempotencyKey, F) -> K,
+        keep: impl FnOnce((Digest, Arc<RememberedRequest>), IdempotencyKey, F) -> K,
     ) -> Result<Answer, Refused>
     where
         F: Future<Output = Result<Answer, Problem>> + Send + 'static,
@@ -142,7 +142,7 @@ impl Creation {
     }
 
     /// What is remembered of this request.
-    fn kept(&self, key: Digest, api: &ApiState) -> Result<(Arc<Kept>, IdempotencyKey), Problem> {
+    fn kept(&self, key: Digest, api: &ApiState) -> Result<(Arc<RememberedRequest>, IdempotencyKey), Problem> {
         let now = api.engine().clock().now();
         let kept = api.shared.remembered.keep(key, Sha256::digest(&self.body).into(), now)?;
         let once =
@@ -245,7 +245,7 @@ fn given<'a>(headers: &'a HeaderMap, header: &'static str) -> Result<Option<&'a 
 async fn answer_of(
     remembered: Arc<Remembered>,
     key: Digest,
-    kept: Arc<Kept>,
+    kept: Arc<RememberedRequest>,
     make: impl Future<Output = Result<Answer, Problem>> + Send + 'static,
 ) -> Answer {
     let answering = tokio::spawn(async move {
@@ -289,14 +289,14 @@ struct Table {
 
 #[derive(Debug)]
 struct Entry {
-    kept: Arc<Kept>,
+    kept: Arc<RememberedRequest>,
     /// What its answer adds to `answers_bytes`; 0 until there is one.
     answer_bytes: usize,
 }
 
 /// What is kept of one key.
 #[derive(Debug)]
-struct Kept {
+struct RememberedRequest {
     body: Digest,
     /// Set once the first request is answered.
     answer: OnceCell<Answer>,
@@ -318,21 +318,21 @@ impl Remembered {
     }
 
     /// What is kept of the key, from now on if it is new.
-    fn keep(&self, key: Digest, body: Digest, now: Timestamp) -> Result<Arc<Kept>, Problem> {
+    fn keep(&self, key: Digest, body: Digest, now: Timestamp) -> Result<Arc<RememberedRequest>, Problem> {
         let mut table = self.table();
         table.forget_expired(now);
         if let Some(Entry { kept, .. }) = table.kept.get(&key) {
             return if kept.body == body { Ok(Arc::clone(kept)) } else { Err(reused()) };
         }
         table.make_room(KEYS_MAX - 1);
-        let kept = Arc::new(Kept { body, answer: OnceCell::new() });
+        let kept = Arc::new(RememberedRequest { body, answer: OnceCell::new() });
         table.kept.insert(key, Entry { kept: Arc::clone(&kept), answer_bytes: 0 });
         table.oldest_first.push_back((now, key));
         Ok(kept)
     }
 
     /// Counts an answer, unless its key was forgotten meanwhile.
-    fn add(&self, key: Digest, kept: &Arc<Kept>, bytes: usize) {
+    fn add(&self, key: Digest, kept: &Arc<RememberedRequest>, bytes: usize) {
         let mut table = self.table();
         let Some(entry) = table.kept.get_mut(&key).filter(|entry| Arc::ptr_eq(&entry.kept, kept)) else {
             return;
@@ -343,7 +343,7 @@ impl Remembered {
     }
 
     /// Forgets a key that has no answer, unless it is another's by now. It is mostly a late one.
-    fn forget(&self, key: Digest, kept: &Arc<Kept>) {
+    fn forget(&self, key: Digest, kept: &Arc<RememberedRequest>) {
         let mut table = self.table();
         if table.kept.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.kept, kept)) {
             table.kept.remove(&key);

@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile, check_flat_name};
-use file::{Content, Fate};
+use file::{Content, CrashOutcome};
 use random::Random;
 
 /// The error number of a device that failed.
@@ -140,9 +140,9 @@ impl SimulatedDisk {
         let mut state = self.state();
         let State { random, names, durable_names, changes, .. } = &mut *state;
         let kept = random.below(changes.len() as u64 + 1) as usize;
-        let survivors = match Fate::random(random) {
-            Fate::LoseAll => 0,
-            Fate::KeepAll => changes.len(),
+        let survivors = match CrashOutcome::random(random) {
+            CrashOutcome::LoseAll => 0,
+            CrashOutcome::KeepAll => changes.len(),
             _ => kept,
         };
         for change in changes.drain(..).take(survivors) {

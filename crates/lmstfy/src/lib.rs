@@ -51,7 +51,7 @@ mod tests;
 mod tokens;
 
 pub use limit::Limit;
-pub use tokens::{Keep, Kept, KeptLimit, KeptToken, Tokens, TooMany};
+pub use tokens::{Keep, StoredLimit, StoredToken, StoredTokens, Tokens, TooMany};
 
 use access::{Access, FailedAuth};
 use answer::Answer;

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, pause};
 use tower_service::Service;
 
-use crate::{Kept, KeptToken, Lmstfy, Tokens};
+use crate::{Lmstfy, StoredToken, StoredTokens, Tokens};
 
 /// More wrong tokens than are answered at once, and than may wait for their answer.
 const GUESSES: usize = 420;
@@ -37,8 +37,8 @@ impl Rig {
         let engine = Engine::start(Settings::for_tests(), store, clock).await.expect("an empty store loads");
         let access = Arc::new(Access::of(tokens));
         let text = |text: &str| text.to_owned();
-        let own = KeptToken { namespace: text("ns"), token: text("secret"), description: text("") };
-        let kept = Kept { tokens: vec![own], limits: Vec::new() };
+        let own = StoredToken { namespace: text("ns"), token: text("secret"), description: text("") };
+        let kept = StoredTokens { tokens: vec![own], limits: Vec::new() };
         let own = Tokens::new(kept, |_| Ok(())).expect("not too many");
         let (stop, stopped) = watch::channel(false);
         let lmstfy = Lmstfy::new(engine, access, &MemoryBudget::default(), own, Arc::default(), stopped);

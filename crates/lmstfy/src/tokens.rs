@@ -17,18 +17,18 @@ const TOKENS_MAX: usize = 100_000;
 
 /// Everything that is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredTokens {
     /// In order of namespace and token.
-    pub tokens: Vec<KeptToken>,
+    pub tokens: Vec<StoredToken>,
     /// In order of namespace and token. There may be a limit without its token: the real server has
     /// them too.
-    pub limits: Vec<KeptLimit>,
+    pub limits: Vec<StoredLimit>,
 }
 
 /// One token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct KeptToken {
+pub struct StoredToken {
     /// What it is for.
     pub namespace: String,
     /// The token.
@@ -39,7 +39,7 @@ pub struct KeptToken {
 
 /// The limit of one token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptLimit {
+pub struct StoredLimit {
     /// The token's namespace.
     pub namespace: String,
     /// The token.
@@ -61,7 +61,7 @@ impl std::fmt::Display for TooMany {
 impl std::error::Error for TooMany {}
 
 /// Makes what it is given durable, in place of what was there before.
-pub type Keep = dyn Fn(&Kept) -> io::Result<()> + Send + Sync;
+pub type Keep = dyn Fn(&StoredTokens) -> io::Result<()> + Send + Sync;
 
 /// The tokens and their limits. Cheap to clone.
 #[derive(Clone)]
@@ -97,14 +97,14 @@ impl Tokens {
     /// # Errors
     /// When they are too many.
     pub fn new(
-        kept: Kept,
-        keep: impl Fn(&Kept) -> io::Result<()> + Send + Sync + 'static,
+        kept: StoredTokens,
+        keep: impl Fn(&StoredTokens) -> io::Result<()> + Send + Sync + 'static,
     ) -> Result<Self, TooMany> {
         let mut table = TokenTable::default();
-        for KeptToken { namespace, token, description } in kept.tokens {
+        for StoredToken { namespace, token, description } in kept.tokens {
             table.tokens.entry(namespace).or_default().insert(token, description);
         }
-        for KeptLimit { namespace, token, limiter } in kept.limits {
+        for StoredLimit { namespace, token, limiter } in kept.limits {
             table.set_limit(&namespace, &token, limiter);
         }
         table.check_size()?;
@@ -201,14 +201,14 @@ impl TokenTable {
     }
 
     /// All limits, in order of namespace and token.
-    pub(crate) fn limits(&self) -> Vec<KeptLimit> {
+    pub(crate) fn limits(&self) -> Vec<StoredLimit> {
         let mut limits: Vec<_> = self
             .limits
             .iter()
             .flat_map(|(namespace, limits)| {
                 limits.iter().map(move |(token, throttle)| (namespace, token, throttle))
             })
-            .map(|(namespace, token, throttle)| KeptLimit {
+            .map(|(namespace, token, throttle)| StoredLimit {
                 namespace: namespace.clone(),
                 token: token.clone(),
                 limiter: throttle.limit,
@@ -218,9 +218,9 @@ impl TokenTable {
         limits
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> StoredTokens {
         let all = self.tokens.iter().flat_map(|(namespace, tokens)| {
-            tokens.iter().map(move |(token, description)| KeptToken {
+            tokens.iter().map(move |(token, description)| StoredToken {
                 namespace: namespace.clone(),
                 token: token.clone(),
                 description: description.clone(),
@@ -228,7 +228,7 @@ impl TokenTable {
         });
         let mut tokens: Vec<_> = all.collect();
         tokens.sort_by(|a, b| (&a.namespace, &a.token).cmp(&(&b.namespace, &b.token)));
-        Kept { tokens, limits: self.limits() }
+        StoredTokens { tokens, limits: self.limits() }
     }
 
     fn check_size(&self) -> Result<(), TooMany> {
@@ -254,7 +254,7 @@ mod tests {
     const LIMIT: Limit = Limit { read: 1, write: 2, interval: 3 };
 
     /// Tokens, and what was last kept of them.
-    fn tokens(kept: Kept) -> (Tokens, Arc<Mutex<Kept>>) {
+    fn tokens(kept: StoredTokens) -> (Tokens, Arc<Mutex<StoredTokens>>) {
         let last = Arc::new(Mutex::new(kept.clone()));
         let keep = Arc::clone(&last);
         let tokens = Tokens::new(kept, move |kept| {
@@ -266,7 +266,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_kept_comes_back() {
-        let (first, last) = tokens(Kept::default());
+        let (first, last) = tokens(StoredTokens::default());
         first.change(|table| table.add("n", "token", "text")).await.expect("kept");
         first.change(|table| table.add("a", "token", "")).await.expect("kept");
         first.change(|table| table.add_limit("n", "token", LIMIT)).await.expect("kept");
@@ -281,7 +281,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_takes_its_limit_along_and_leaves_nothing() {
-        let (tokens, last) = tokens(Kept::default());
+        let (tokens, last) = tokens(StoredTokens::default());
         tokens.change(|table| table.add("n", "token", "")).await.expect("kept");
         tokens.change(|table| table.add_limit("n", "token", LIMIT)).await.expect("kept");
         for change in
@@ -297,13 +297,13 @@ mod tests {
             Ok(())
         };
         tokens.change(gone).await.expect("kept");
-        assert_eq!(*last.lock().expect("no panic"), Kept::default());
+        assert_eq!(*last.lock().expect("no panic"), StoredTokens::default());
         assert!(tokens.now().tokens.is_empty() && tokens.now().limits.is_empty());
     }
 
     #[tokio::test]
     async fn what_cannot_be_kept_has_not_changed() {
-        let tokens = Tokens::new(Kept::default(), |_| Err(io::Error::other("full")));
+        let tokens = Tokens::new(StoredTokens::default(), |_| Err(io::Error::other("full")));
         let tokens = tokens.expect("not too many");
         let change = tokens.change(|table| table.add("n", "token", "")).await;
         assert!(matches!(change, Err(Unchanged::NotKept(_))), "{change:?}");

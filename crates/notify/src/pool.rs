@@ -29,7 +29,7 @@ pub(crate) struct Pool<C> {
 #[derive(Debug)]
 struct Idle<C> {
     /// In the order in which they were kept.
-    kept: BTreeMap<u64, Kept<C>>,
+    kept: BTreeMap<u64, IdleConnection<C>>,
     /// The numbers of an origin's connections, oldest first. One without any stays for a while: a
     /// connection that was taken is kept again soon.
     by_origin: HashMap<Arc<Origin>, VecDeque<u64>>,
@@ -37,7 +37,7 @@ struct Idle<C> {
 }
 
 #[derive(Debug)]
-struct Kept<C> {
+struct IdleConnection<C> {
     origin: Arc<Origin>,
     connection: C,
     until: Instant,
@@ -79,7 +79,7 @@ impl<C> Pool<C> {
         if idle.by_origin.len() >= self.limit.saturating_mul(2) {
             idle.forget_unused_origins();
         }
-        idle.insert(Kept { origin: Arc::clone(origin), connection, until: now + keep });
+        idle.insert(IdleConnection { origin: Arc::clone(origin), connection, until: now + keep });
         drop(idle);
         // Closed outside the lock.
         drop(crowded_out);
@@ -105,7 +105,7 @@ impl<C> Pool<C> {
 }
 
 impl<C> Idle<C> {
-    fn insert(&mut self, kept: Kept<C>) {
+    fn insert(&mut self, kept: IdleConnection<C>) {
         let number = self.next_number;
         self.next_number += 1;
         match self.by_origin.get_mut(&kept.origin) {
@@ -117,11 +117,14 @@ impl<C> Idle<C> {
         self.kept.insert(number, kept);
     }
 
-    fn remove_oldest(&mut self) -> Option<Kept<C>> {
+    fn remove_oldest(&mut self) -> Option<IdleConnection<C>> {
         self.remove_oldest_if(|_| true)
     }
 
-    fn remove_oldest_if(&mut self, condition: impl FnOnce(&Kept<C>) -> bool) -> Option<Kept<C>> {
+    fn remove_oldest_if(
+        &mut self,
+        condition: impl FnOnce(&IdleConnection<C>) -> bool,
+    ) -> Option<IdleConnection<C>> {
         let oldest = self.kept.first_entry().filter(|oldest| condition(oldest.get()))?;
         let (number, kept) = oldest.remove_entry();
         let numbers =

@@ -22,10 +22,10 @@ use futures_util::future::{BoxFuture, Either};
 use net::problem::{RETRY_AFTER_SECONDS, Refused};
 use tower_service::Service;
 
-use super::own::{About, is_own};
+use super::ownership::{About, is_own};
 use super::portal;
 use super::standing::StandingRights;
-use super::table::{Needs, Own, needs};
+use super::table::{Needs, Ownership, needs};
 use crate::ApiState;
 
 /// Lets a request through to its route, or refuses it.
@@ -181,7 +181,7 @@ async fn judge_portal(
                 .map_err(|problem| Refused(problem).into_response())?;
         if !may {
             api.shared.portals.judged("forbidden");
-            return Err(named(caller, forbidden(caller, Needs::Admin(Own::Never))));
+            return Err(named(caller, forbidden(caller, Needs::Admin(Ownership::Never))));
         }
         if parts.method.is_safe() {
             let rights = StandingRights::of_portal(caller, digest, route.as_str(), about);
@@ -279,7 +279,7 @@ pub(super) async fn may(
     let (Needs::Read(own) | Needs::Look(own) | Needs::Operate(own) | Needs::Admin(own)) = needs else {
         return Ok(false);
     };
-    if own == Own::Never {
+    if own == Ownership::Never {
         return Ok(false);
     }
     for scope in caller.scopes() {

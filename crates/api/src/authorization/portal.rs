@@ -19,9 +19,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 use super::middleware::scopes_suffice;
-use super::own::{About, is_own};
+use super::ownership::{About, is_own};
 use super::portal_sends::PortalSends;
-use super::table::{Own, needs};
+use super::table::{Ownership, needs};
 use crate::ApiState;
 use crate::shape::PORTAL_RIGHTS;
 
@@ -37,22 +37,22 @@ pub(super) enum PortalRight {
 }
 
 /// The routes that a portal reaches: what each takes, and by what it is about the portal's client.
-pub(super) const PORTAL_ROUTES: &[(&str, &str, PortalRight, Own)] = &[
-    ("GET", "/v1/clients/{id}", PortalRight::Read, Own::ClientInPath),
-    ("GET", "/v1/clients/{id}/devices", PortalRight::Read, Own::ClientInPath),
-    ("GET", "/v1/deliveries", PortalRight::Read, Own::ClientInQuery),
-    ("GET", "/v1/events", PortalRight::Read, Own::ClientInQuery),
+pub(super) const PORTAL_ROUTES: &[(&str, &str, PortalRight, Ownership)] = &[
+    ("GET", "/v1/clients/{id}", PortalRight::Read, Ownership::ClientInPath),
+    ("GET", "/v1/clients/{id}/devices", PortalRight::Read, Ownership::ClientInPath),
+    ("GET", "/v1/deliveries", PortalRight::Read, Ownership::ClientInQuery),
+    ("GET", "/v1/events", PortalRight::Read, Ownership::ClientInQuery),
     // Each topic takes what the list of its name takes.
-    ("GET", "/v1/live", PortalRight::Read, Own::ClientInQuery),
-    ("GET", "/v1/deliveries/{id}", PortalRight::Read, Own::DeliveryInPath),
-    ("POST", "/v1/deliveries/{id}/retry", PortalRight::Retry, Own::DeliveryInPath),
-    ("POST", "/v1/clients/{id}/resend", PortalRight::Retry, Own::ClientInPath),
-    ("POST", "/v1/clients/{id}/test", PortalRight::Retry, Own::ClientInPath),
-    ("PATCH", "/v1/clients/{id}", PortalRight::Url, Own::ClientInPath),
-    ("POST", "/v1/clients/{id}/rotate-secret", PortalRight::Url, Own::ClientInPath),
+    ("GET", "/v1/live", PortalRight::Read, Ownership::ClientInQuery),
+    ("GET", "/v1/deliveries/{id}", PortalRight::Read, Ownership::DeliveryInPath),
+    ("POST", "/v1/deliveries/{id}/retry", PortalRight::Retry, Ownership::DeliveryInPath),
+    ("POST", "/v1/clients/{id}/resend", PortalRight::Retry, Ownership::ClientInPath),
+    ("POST", "/v1/clients/{id}/test", PortalRight::Retry, Ownership::ClientInPath),
+    ("PATCH", "/v1/clients/{id}", PortalRight::Url, Ownership::ClientInPath),
+    ("POST", "/v1/clients/{id}/rotate-secret", PortalRight::Url, Ownership::ClientInPath),
 ];
 
-fn needed(method: &Method, route: &str) -> Option<(PortalRight, Own)> {
+fn needed(method: &Method, route: &str) -> Option<(PortalRight, Ownership)> {
     let method = if method == Method::HEAD { "GET" } else { method.as_str() };
     let row = PORTAL_ROUTES.iter().find(|(of, path, ..)| (*of, *path) == (method, route))?;
     Some((row.2, row.3))

@@ -6,7 +6,7 @@ use axum::http::Method;
 use base::{ClientId, Problem};
 
 use super::middleware::may;
-use super::own::About;
+use super::ownership::About;
 use super::portal;
 use super::table::needs;
 use crate::ApiState;

@@ -10,7 +10,7 @@ use base::{Problem, Timestamp};
 use engine::records::TokenDigest;
 
 use super::middleware::may;
-use super::own::About;
+use super::ownership::About;
 use super::portal;
 use super::table::Needs;
 use crate::ApiState;

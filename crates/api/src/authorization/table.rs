@@ -18,9 +18,9 @@ pub(super) enum Needs {
     /// Any token: the answer tells the caller of itself.
     AnyToken,
     /// `read` or `operate`, or a client's scope where it is its own.
-    Read(Own),
+    Read(Ownership),
     /// `read`, `commands` or `operate`, or a client's scope where it is its own.
-    Look(Own),
+    Look(Ownership),
     /// `report`.
     Report,
     /// `commands` or `operate`.
@@ -32,9 +32,9 @@ pub(super) enum Needs {
     /// `read`, `commands`, `tasks` or `operate`.
     Fleet,
     /// `operate`, or a client's scope where it is its own.
-    Operate(Own),
+    Operate(Ownership),
     /// A client's scope where it is its own, or else `admin`.
-    Admin(Own),
+    Admin(Ownership),
     /// `jobs:NAMESPACE` of the `{ns}` in the path, or `read` or `operate` if nothing is changed.
     Jobs,
     /// `jobs:NAMESPACE` of the `{ns}` in the path, or `operate`.
@@ -61,7 +61,7 @@ pub(super) enum Needs {
 
 /// By what a request is recognised as being about what is a client's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum Ownership {
     /// Never.
     Never,
     /// The client in the path.
@@ -83,7 +83,9 @@ use Needs::{
     Admin, AnyToken, Command, Look, Nothing, Operate, OperatePicks, Operations, Picks, Queues, Read, Report,
     StreamList, Streams,
 };
-use Own::{ClientInPath, ClientInQuery, CountsInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
+use Ownership::{
+    ClientInPath, ClientInQuery, CountsInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never,
+};
 
 /// A method, a route as it is written for the router, and what it takes. HEAD is GET.
 pub(super) const ROUTES: &[(&str, &str, Needs)] = &[

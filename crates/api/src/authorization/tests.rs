@@ -24,7 +24,7 @@ use crate::{ApiState, router_with};
 use reach::{OF_A_CONSOLE, OF_PICKS, OF_STREAMS};
 
 mod expiry;
-mod own;
+mod ownership;
 mod portals;
 mod reach;
 

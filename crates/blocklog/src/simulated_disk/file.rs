@@ -35,7 +35,7 @@ struct Unsynced {
 
 /// What becomes of the unsynced part of a file in a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum CrashOutcome {
     LoseAll,
     KeepAll,
     /// What was written up to a moment, the last write torn.
@@ -46,14 +46,14 @@ pub(super) enum Fate {
     SomeSectors,
 }
 
-impl Fate {
-    pub(super) fn random(random: &mut Random) -> Fate {
+impl CrashOutcome {
+    pub(super) fn random(random: &mut Random) -> CrashOutcome {
         match random.below(8) {
-            0 => Fate::LoseAll,
-            1 => Fate::KeepAll,
-            2 | 3 => Fate::UpToAMoment,
-            4 | 5 => Fate::SomeWrites,
-            _ => Fate::SomeSectors,
+            0 => CrashOutcome::LoseAll,
+            1 => CrashOutcome::KeepAll,
+            2 | 3 => CrashOutcome::UpToAMoment,
+            4 | 5 => CrashOutcome::SomeWrites,
+            _ => CrashOutcome::SomeSectors,
         }
     }
 }
@@ -169,10 +169,10 @@ impl Content {
 
 /// Which writes survive a crash.
 struct Survivors {
-    fate: Fate,
-    /// With [`Fate::UpToAMoment`], the write in which the power failed.
+    outcome: CrashOutcome,
+    /// With [`CrashOutcome::UpToAMoment`], the write in which the power failed.
     moment: u64,
-    /// With [`Fate::SomeWrites`], those that survive.
+    /// With [`CrashOutcome::SomeWrites`], those that survive.
     kept: BTreeSet<u64>,
 }
 
@@ -189,20 +189,20 @@ impl Survivors {
         let oldest = writes.first().copied().unwrap_or(newest);
         let moment = oldest + random.below(newest - oldest + 1);
         writes.retain(|_| random.below(2) == 0);
-        Survivors { fate: Fate::random(random), moment, kept: writes }
+        Survivors { outcome: CrashOutcome::random(random), moment, kept: writes }
     }
 
     /// What is left of a sector; `None` for what was durable.
     fn version<'a>(&self, versions: &'a [(u64, Sector)], random: &mut Random) -> Option<&'a Sector> {
-        let survivor = match self.fate {
-            Fate::LoseAll => None,
-            Fate::KeepAll => versions.last(),
-            Fate::UpToAMoment => versions
+        let survivor = match self.outcome {
+            CrashOutcome::LoseAll => None,
+            CrashOutcome::KeepAll => versions.last(),
+            CrashOutcome::UpToAMoment => versions
                 .iter()
                 .rev()
                 .find(|(write, _)| *write < self.moment || (*write == self.moment && random.below(2) == 0)),
-            Fate::SomeWrites => versions.iter().rev().find(|(write, _)| self.kept.contains(write)),
-            Fate::SomeSectors => {
+            CrashOutcome::SomeWrites => versions.iter().rev().find(|(write, _)| self.kept.contains(write)),
+            CrashOutcome::SomeSectors => {
                 let chosen = random.below(versions.len() as u64 + 1) as usize;
                 chosen.checked_sub(1).and_then(|at| versions.get(at))
             }
@@ -212,12 +212,12 @@ impl Survivors {
 
     /// The length that the file has; `None` for the durable one.
     fn length(&self, lengths: &[(u64, usize)], random: &mut Random) -> Option<usize> {
-        let survivor = match self.fate {
-            Fate::LoseAll => None,
-            Fate::KeepAll => lengths.last(),
-            Fate::UpToAMoment => lengths.iter().rev().find(|(write, _)| *write <= self.moment),
-            Fate::SomeWrites => lengths.iter().rev().find(|(write, _)| self.kept.contains(write)),
-            Fate::SomeSectors => {
+        let survivor = match self.outcome {
+            CrashOutcome::LoseAll => None,
+            CrashOutcome::KeepAll => lengths.last(),
+            CrashOutcome::UpToAMoment => lengths.iter().rev().find(|(write, _)| *write <= self.moment),
+            CrashOutcome::SomeWrites => lengths.iter().rev().find(|(write, _)| self.kept.contains(write)),
+            CrashOutcome::SomeSectors => {
                 let chosen = random.below(lengths.len() as u64 + 1) as usize;
                 chosen.checked_sub(1).and_then(|at| lengths.get(at))
             }

@@ -102,20 +102,20 @@ impl NamedLock {
             ttl: self.ttl,
             owner: owner.clone(),
         };
-        let mut perhaps_held = PerhapsHeld(Some(held));
+        let mut unconfirmed = UnconfirmedLock(Some(held));
         let timeout = self.client.timeout_of(&request) + self.wait;
         let until = Instant::now() + self.wait + self.client.retry_for();
         let answer = self.client.ask_until(&request.timeout(timeout), Repeat::Harmless, until).await;
         let grant: GrantedLock = match answer {
             Ok(answered) => self.client.read(&answered.body)?,
             Err(failed) if failed.error.code() == Some(HELD) => {
-                perhaps_held.0 = None;
+                unconfirmed.0 = None;
                 return Ok(None);
             }
             Err(failed) => return Err(failed.error),
         };
         let fence = grant.fence.parse().map_err(|_| self.client.foreign("a fence is no number"))?;
-        if let (Some(held), Some(_)) = (&perhaps_held.0, wait) {
+        if let (Some(held), Some(_)) = (&unconfirmed.0, wait) {
             // The ttl counts from the grant, which came anywhere in the wait: from here it is
             // known.
             began = Instant::now();
@@ -125,7 +125,7 @@ impl NamedLock {
                 Err(error) => return Err(error),
             }
         }
-        Ok(perhaps_held.0.take().map(|held| LockGuard::new(Arc::new(held), fence, began)))
+        Ok(unconfirmed.0.take().map(|held| LockGuard::new(Arc::new(held), fence, began)))
     }
 
     /// How it stands.
@@ -168,9 +168,9 @@ impl HeldLock {
 
 /// A lock that was asked for, until it is known what became of that: dropped before, it is
 /// released.
-struct PerhapsHeld(Option<HeldLock>);
+struct UnconfirmedLock(Option<HeldLock>);
 
-impl Drop for PerhapsHeld {
+impl Drop for UnconfirmedLock {
     fn drop(&mut self) {
         let (Some(held), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else {
             return;

@@ -15,7 +15,7 @@ mod slice;
 
 pub use completion::{Pending, SlicePart};
 pub use mirror::{Accepted, Mirror};
-pub(crate) use slice::Kept;
+pub(crate) use slice::ReceivedMessages;
 pub use slice::{Received, Slice};
 
 pub use crate::kernel::partition_handle::NotAccepting;
@@ -134,7 +134,7 @@ impl Intake {
     }
 
     /// Shows what was accepted of a slice to whoever watches.
-    fn mirror(&self, rejected: &[Rejection], received: &Kept) {
+    fn mirror(&self, rejected: &[Rejection], received: &ReceivedMessages) {
         if let Some(mirror) = self.engine.mirror().filter(|mirror| mirror.is_watched()) {
             mirror::show(&**mirror, self.way, rejected, received);
         }
@@ -142,10 +142,14 @@ impl Intake {
 
     /// Keeps what was refused of a slice, as it was received: in one partition, so that its order
     /// stays.
-    async fn quarantine(&self, rejected: &[Rejection], received: &Kept) -> Result<(), NotAccepting> {
+    async fn quarantine(
+        &self,
+        rejected: &[Rejection],
+        received: &ReceivedMessages,
+    ) -> Result<(), NotAccepting> {
         let kept = rejected.iter().filter_map(|rejection| Some((rejection, received.get(rejection.index)?)));
         let mut routing = None;
-        let message = |(rejection, kept): (&Rejection, slice::KeptMessage<'_>)| RefusedMessage {
+        let message = |(rejection, kept): (&Rejection, slice::QuarantinedMessage<'_>)| RefusedMessage {
             routing: *routing.get_or_insert_with(|| {
                 hash::routing_hash(match &rejection.device {
                     Some(device) => hash::device_hash(device.as_str()),

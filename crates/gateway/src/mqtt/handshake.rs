@@ -93,23 +93,23 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     if shared.engine.failure().is_some() {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     }
-    let Some(Entered { seat, kept, another_leaves }) = enter(&hello, &principal, shared).await else {
+    let Some(Entered { seat, state, another_leaves }) = enter(&hello, &principal, shared).await else {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     };
     if another_leaves {
         note_full_login(&hello, &principal, (shared, peer), "its oldest ends");
     }
     let mut out = BytesMut::new();
-    let terms = agree(&mut hello, kept.is_some(), &shared.limits);
+    let terms = agree(&mut hello, state.is_some(), &shared.limits);
     if hello.client.accept(&terms, &shared.limits, &mut out).is_err() {
         return Err("connack_too_large");
     }
-    if kept.is_some() {
+    if state.is_some() {
         shared.metrics.sessions_resumed.inc();
     }
     let (access, connection) = (Rights::new(principal), ConnectionId { number: seat.number(), peer });
-    let kept = kept.unwrap_or_default();
-    let mut protocol = Protocol::new(Arc::clone(shared), hello.client, connection, access.clone(), kept);
+    let state = state.unwrap_or_default();
+    let mut protocol = Protocol::new(Arc::clone(shared), hello.client, connection, access.clone(), state);
     let client_id = if hello.id_is_assigned { "" } else { &hello.client_id };
     if protocol.tell_begin(client_id).await.is_err() {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);

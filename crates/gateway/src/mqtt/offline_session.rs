@@ -26,12 +26,12 @@ use super::will::{Testator, Will};
 
 /// What of a session outlives its connection.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct SessionState {
     pub(super) subscriptions: Subscriptions,
     pub(super) handshakes: Qos2Exchanges,
 }
 
-impl Kept {
+impl SessionState {
     /// What it takes here, in bytes.
     fn bytes(&self) -> usize {
         ABSENT_SESSION_BYTES + self.subscriptions.bytes() + self.handshakes.bytes()
@@ -62,8 +62,8 @@ impl Room {
     }
 
     /// A share for this session, if there is room.
-    pub(super) fn take(&self, kept: &Kept) -> Option<Share> {
-        let units = u32::try_from(kept.bytes().div_ceil(ABSENT_UNIT_BYTES)).ok()?;
+    pub(super) fn take(&self, state: &SessionState) -> Option<Share> {
+        let units = u32::try_from(state.bytes().div_ceil(ABSENT_UNIT_BYTES)).ok()?;
         let units = Arc::clone(&self.units).try_acquire_many_owned(units).ok()?;
         let share = Share { units, taken_bytes: self.taken_bytes.clone() };
         share.taken_bytes.inc_by(share.bytes());
@@ -96,7 +96,7 @@ pub(super) struct OfflineSession {
     pub(super) access: Rights,
     /// Where its client was.
     pub(super) peer: Option<SocketAddr>,
-    pub(super) kept: Kept,
+    pub(super) state: SessionState,
     /// A will, and when it is due.
     pub(super) will: Option<(Box<Will>, Instant)>,
     /// When the session ends.
@@ -120,7 +120,7 @@ impl OfflineSession {
             }
             self.apply_will().await;
         };
-        let Self { seat, kept, share, .. } = match ending {
+        let Self { seat, state, share, .. } = match ending {
             Some(Ending::TakenOver { clean_start: true } | Ending::OverLoginLimit) => {
                 // Its session ends here, and so does the wait of its will.
                 self.apply_will().await;
@@ -129,7 +129,7 @@ impl OfflineSession {
             Some(Ending::TakenOver { clean_start: false }) => self,
             _ => return,
         };
-        seat.hand_over(kept);
+        seat.hand_over(state);
         drop(share);
     }
 
@@ -155,21 +155,21 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many_sessions_and_no_more() {
-        let (gauge, kept) = (Gauge::default(), Kept::default());
+        let (gauge, state) = (Gauge::default(), SessionState::default());
         let room = Room::new(2 * ABSENT_SESSION_BYTES, gauge.clone());
-        let mut shares: Vec<_> = (0..2).map(|_| room.take(&kept)).collect();
-        assert!(shares.iter().all(Option::is_some) && room.take(&kept).is_none());
+        let mut shares: Vec<_> = (0..2).map(|_| room.take(&state)).collect();
+        assert!(shares.iter().all(Option::is_some) && room.take(&state).is_none());
         assert_eq!(gauge.get(), 2 * ABSENT_SESSION_BYTES as i64);
         shares.pop();
         assert_eq!(gauge.get(), ABSENT_SESSION_BYTES as i64);
-        assert!(room.take(&kept).is_some());
+        assert!(room.take(&state).is_some());
     }
 
     #[test]
     fn what_a_session_keeps_is_weighed() {
-        let mut kept = Kept::default();
-        kept.handshakes.begin(1, 0, 9);
-        assert_eq!(kept.bytes(), ABSENT_SESSION_BYTES + kept.handshakes.bytes());
-        assert!(kept.handshakes.bytes() > 0);
+        let mut state = SessionState::default();
+        state.handshakes.begin(1, 0, 9);
+        assert_eq!(state.bytes(), ABSENT_SESSION_BYTES + state.handshakes.bytes());
+        assert!(state.handshakes.bytes() > 0);
     }
 }

@@ -29,7 +29,7 @@ use super::in_flight::{Arrivals, Receipt, Refused, UnacknowledgedReports, Wants}
 use super::labels::Answer;
 use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
 use super::mirror::ReportCopy;
-use super::offline_session::Kept;
+use super::offline_session::SessionState;
 use super::presence::PresenceTracker;
 use super::qos2::{Begun, Qos2Exchanges, Released};
 use super::reply::{self, Client};
@@ -114,14 +114,14 @@ impl Protocol {
         client: Client,
         connection: ConnectionId,
         access: Rights,
-        kept: Kept,
+        state: SessionState,
     ) -> Self {
         let metrics = &shared.metrics;
         let unacknowledged = UnacknowledgedReports::new(
             shared.limits.unacknowledged_max.get().into(),
             metrics.unacknowledged.clone(),
         );
-        let Kept { subscriptions, handshakes } = kept;
+        let SessionState { subscriptions, handshakes } = state;
         metrics.subscriptions.inc_by(subscriptions.len() as i64);
         metrics.unreleased.inc_by(handshakes.len() as i64);
         let mut protocol = Self {
@@ -412,11 +412,11 @@ impl Protocol {
     }
 
     /// What of the session outlives the connection.
-    pub(super) fn leave(&mut self) -> Kept {
+    pub(super) fn leave(&mut self) -> SessionState {
         self.uncount();
         self.watch_no_more();
         self.route_no_more();
-        Kept {
+        SessionState {
             subscriptions: std::mem::take(&mut self.subscriptions),
             handshakes: std::mem::take(&mut self.handshakes).durable(),
         }

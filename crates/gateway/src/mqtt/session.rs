@@ -20,11 +20,11 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use super::ending::{Ending, Violation};
 use super::keep_alive::KeepAlive;
 use super::limits::PACKET_MAX;
-use super::offline_session::{Kept, OfflineSession, Share, lasts};
+use super::offline_session::{OfflineSession, SessionState, Share, lasts};
 use super::protocol::Protocol;
 use super::rights::Rights;
 use super::sessions::Seat;
-use super::will::{Fate, Testator, Will};
+use super::will::{Testator, Will, WillOutcome};
 use super::{Shared, lingering_close, scratch};
 
 /// A connection whose CONNECT is accepted.
@@ -85,9 +85,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Future for Life<S> {
 /// A session that outlives its connection.
 enum Outliving {
     /// For whoever took the seat over.
-    Inherited(Kept),
+    Inherited(SessionState),
     /// For the client's return.
-    Waiting(Kept, Share),
+    Waiting(SessionState, Share),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
@@ -120,11 +120,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         // All that this client said is handed in: a newer connection of it may begin.
         match outliving {
             None => drop(seat),
-            Some(Outliving::Inherited(kept)) => seat.hand_over(kept),
-            Some(Outliving::Waiting(kept, share)) => {
+            Some(Outliving::Inherited(state)) => seat.hand_over(state),
+            Some(Outliving::Waiting(state, share)) => {
                 let until = Instant::now() + lasts(session_expiry_secs, shared.limits.session_expiry_max);
                 let will = waiting_will;
-                let offline = OfflineSession { shared, seat, access, peer, kept, will, until, share };
+                let offline = OfflineSession { shared, seat, access, peer, state, will, until, share };
                 tokio::spawn(offline.run());
             }
         }
@@ -285,12 +285,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         if self.session_expiry_secs == 0 || !ending.leaves_session() {
             return None;
         }
-        let kept = self.protocol.leave();
+        let state = self.protocol.leave();
         match ending {
             Ending::TakenOver { clean_start: true } => None,
-            Ending::TakenOver { clean_start: false } => Some(Outliving::Inherited(kept)),
-            _ => match self.shared.absent.take(&kept) {
-                Some(share) => Some(Outliving::Waiting(kept, share)),
+            Ending::TakenOver { clean_start: false } => Some(Outliving::Inherited(state)),
+            _ => match self.shared.absent.take(&state) {
+                Some(share) => Some(Outliving::Waiting(state, share)),
                 None => {
                     self.shared.metrics.sessions_not_kept.inc();
                     None
@@ -317,10 +317,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     ) -> (Ending, Option<(Box<Will>, Instant)>) {
         let Some(will) = self.will.take() else { return (ending, None) };
         let expiry = if session_outlives { self.session_expiry_secs } else { 0 };
-        match will.fate(ending, lasts(expiry, self.shared.limits.session_expiry_max)) {
-            Fate::Void => (ending, None),
-            Fate::After(delay) => (ending, Some((will, Instant::now() + delay))),
-            Fate::Now => {
+        match will.outcome(ending, lasts(expiry, self.shared.limits.session_expiry_max)) {
+            WillOutcome::Void => (ending, None),
+            WillOutcome::After(delay) => (ending, Some((will, Instant::now() + delay))),
+            WillOutcome::Now => {
                 let (client, peer) = (self.seat.client_id(), self.protocol.peer());
                 let applied =
                     apply(&will, Testator { access: &self.access, client, peer }, &self.shared).await;

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::ending::Ending;
 use super::limits::{ENDING_WAIT, connections_with_ending_max};
-use super::offline_session::Kept;
+use super::offline_session::SessionState;
 
 /// The connections and absent clients by login and client id.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ struct Table {
     places: HashMap<u32, Arc<Capacity>>,
     /// Who waits for the end of a connection that was told to leave before: the senders are dropped
     /// at its end.
-    waiting: HashMap<u64, oneshot::Sender<Kept>>,
+    waiting: HashMap<u64, oneshot::Sender<SessionState>>,
     entered: u64,
     stopping: bool,
 }
@@ -56,7 +56,7 @@ struct Entry {
 pub(super) struct Entered {
     pub(super) seat: Seat,
     /// The session that it goes on with.
-    pub(super) kept: Option<Kept>,
+    pub(super) state: Option<SessionState>,
     /// An older one of its login was told to leave.
     pub(super) another_leaves: bool,
 }
@@ -67,7 +67,7 @@ enum Order {
     /// Another one has its client id, and waits until the sender is used or dropped.
     TakenOver {
         clean_start: bool,
-        heir: oneshot::Sender<Kept>,
+        heir: oneshot::Sender<SessionState>,
     },
     /// Its login has another one in its place.
     OverLoginLimit,
@@ -116,12 +116,12 @@ impl Sessions {
         seats_max: usize,
     ) -> Option<Entered> {
         let (seat, inherited, another_leaves) = self.take_seat(login, client_id, clean_start, seats_max)?;
-        let kept = match inherited {
+        let state = match inherited {
             // An older one without a session to leave behind drops the sender at its end.
             Some(inherited) => inherited.await.ok().filter(|_| !clean_start),
             None => None,
         };
-        Some(Entered { seat, kept, another_leaves })
+        Some(Entered { seat, state, another_leaves })
     }
 
     fn take_seat(
@@ -130,7 +130,7 @@ impl Sessions {
         client_id: &str,
         clean_start: bool,
         seats_max: usize,
-    ) -> Option<(Seat, Option<oneshot::Receiver<Kept>>, bool)> {
+    ) -> Option<(Seat, Option<oneshot::Receiver<SessionState>>, bool)> {
         let (end, orders) = oneshot::channel();
         let mut table = self.table();
         if table.stopping {
@@ -169,7 +169,7 @@ impl Sessions {
 
 impl Table {
     /// Has the older connection end: what it leaves behind.
-    fn take_over(&mut self, login: u32, older: Entry, clean_start: bool) -> oneshot::Receiver<Kept> {
+    fn take_over(&mut self, login: u32, older: Entry, clean_start: bool) -> oneshot::Receiver<SessionState> {
         let (heir, inherited) = oneshot::channel();
         match older.end {
             // If it has ended already, the order comes back and its sender is dropped with it.
@@ -237,9 +237,9 @@ impl Seat {
 
     /// Leaves the session to whoever took the seat over. One that gave up waiting has no use for
     /// it: nothing is left then.
-    pub(super) fn hand_over(mut self, kept: Kept) {
+    pub(super) fn hand_over(mut self, state: SessionState) {
         if let Some(Order::TakenOver { heir, .. }) = self.order.take() {
-            drop(heir.send(kept));
+            drop(heir.send(state));
         }
     }
 }
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(poll_fn(|cx| first.poll_order(cx)).await, Ending::TakenOver { clean_start: false });
         assert!(!newcomer.is_finished());
         drop(first);
-        assert!(newcomer.await.expect("no panic").expect("a seat").kept.is_none());
+        assert!(newcomer.await.expect("no panic").expect("a seat").state.is_none());
     }
 
     #[tokio::test]
@@ -302,7 +302,7 @@ mod tests {
         assert!(sessions.enter(0, "b", true, MANY).await.is_none());
     }
 
-    async fn handed_over(clean_start: bool) -> Option<Kept> {
+    async fn handed_over(clean_start: bool) -> Option<SessionState> {
         let sessions = Arc::new(Sessions::default());
         let mut first = entered(&sessions, 0, "a").await;
         let newcomer = tokio::spawn({
@@ -310,8 +310,8 @@ mod tests {
             async move { sessions.enter(0, "a", clean_start, MANY).await }
         });
         poll_fn(|cx| first.poll_order(cx)).await;
-        first.hand_over(Kept::default());
-        newcomer.await.expect("no panic").expect("a seat").kept
+        first.hand_over(SessionState::default());
+        newcomer.await.expect("no panic").expect("a seat").state
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ pub(super) struct Testator<'a> {
 
 /// What becomes of a will when its connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum WillOutcome {
     Void,
     Now,
     /// Unless the client is back by then.
@@ -48,15 +48,15 @@ pub(super) enum Fate {
 impl Will {
     /// What becomes of it after this ending, with a session that outlives the connection for this
     /// time.
-    pub(super) fn fate(&self, ending: Ending, session_outlives: Duration) -> Fate {
+    pub(super) fn outcome(&self, ending: Ending, session_outlives: Duration) -> WillOutcome {
         let delay = Duration::from_secs(self.delay_secs.into()).min(session_outlives);
         match ending {
-            _ if !ending.applies_will() => Fate::Void,
-            Ending::TakenOver { clean_start: false } if !delay.is_zero() => Fate::Void,
+            _ if !ending.applies_will() => WillOutcome::Void,
+            Ending::TakenOver { clean_start: false } if !delay.is_zero() => WillOutcome::Void,
             // The session has ended, and with it the wait.
-            Ending::TakenOver { .. } => Fate::Now,
-            _ if delay.is_zero() => Fate::Now,
-            _ => Fate::After(delay),
+            Ending::TakenOver { .. } => WillOutcome::Now,
+            _ if delay.is_zero() => WillOutcome::Now,
+            _ => WillOutcome::After(delay),
         }
     }
 
@@ -113,22 +113,22 @@ mod tests {
         let goodbye = |with_will| Ending::Goodbye { with_will, session_expiry_secs: None };
         let taken_over = |clean_start| Ending::TakenOver { clean_start };
         for (ending, delay_secs, session_secs, expect) in [
-            (goodbye(false), 0, 0, Fate::Void),
-            (goodbye(false), 9, 9, Fate::Void),
-            (goodbye(true), 0, 9, Fate::Now),
-            (goodbye(true), 9, 0, Fate::Now),
-            (Ending::Gone, 9, 5, Fate::After(Duration::from_secs(5))),
-            (Ending::Silent, 5, 9, Fate::After(Duration::from_secs(5))),
-            (taken_over(false), 0, 9, Fate::Now),
-            (taken_over(false), 9, 0, Fate::Now),
-            (taken_over(false), 9, 9, Fate::Void),
-            (taken_over(true), 9, 9, Fate::Now),
-            (Ending::Stopping, 9, 9, Fate::Void),
-            (Ending::NotAccepting, 0, 0, Fate::Void),
+            (goodbye(false), 0, 0, WillOutcome::Void),
+            (goodbye(false), 9, 9, WillOutcome::Void),
+            (goodbye(true), 0, 9, WillOutcome::Now),
+            (goodbye(true), 9, 0, WillOutcome::Now),
+            (Ending::Gone, 9, 5, WillOutcome::After(Duration::from_secs(5))),
+            (Ending::Silent, 5, 9, WillOutcome::After(Duration::from_secs(5))),
+            (taken_over(false), 0, 9, WillOutcome::Now),
+            (taken_over(false), 9, 0, WillOutcome::Now),
+            (taken_over(false), 9, 9, WillOutcome::Void),
+            (taken_over(true), 9, 9, WillOutcome::Now),
+            (Ending::Stopping, 9, 9, WillOutcome::Void),
+            (Ending::NotAccepting, 0, 0, WillOutcome::Void),
         ] {
             let will = Will { topic: "t".into(), payload: Bytes::new(), id: None, delay_secs };
-            let fate = will.fate(ending, Duration::from_secs(session_secs));
-            assert_eq!(fate, expect, "{ending:?} {delay_secs} {session_secs}");
+            let outcome = will.outcome(ending, Duration::from_secs(session_secs));
+            assert_eq!(outcome, expect, "{ending:?} {delay_secs} {session_secs}");
         }
     }
 }

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use records::{AttendedReadings, Batch, Connection, DeviceSlot, Op};
 use watch::{Connections, Noticed, Progress, Settings, SignOfLife, TICK, Watch};
 
-use crate::kept::{self, Kept};
 use crate::model::Model;
+use crate::stored_devices::{self, StoredDevices};
 
 const START: Timestamp = Timestamp(1_795_000_000_000);
 const DEVICES: usize = 5;
@@ -106,7 +106,7 @@ struct Lives {
     settings: Settings,
     watch: Watch,
     model: Model,
-    kept: Kept,
+    stored: StoredDevices,
     /// How much counted time the latest kept batch knows of.
     counted_kept: usize,
     now: Timestamp,
@@ -121,7 +121,7 @@ impl Lives {
             settings,
             watch: Watch::new(settings, clocks, START),
             model: Model::new(settings, START),
-            kept: Kept::new(clocks),
+            stored: StoredDevices::new(clocks),
             counted_kept: 0,
             now: START,
             slots: Vec::new(),
@@ -144,10 +144,10 @@ impl Lives {
 
     fn register(&mut self, interval_ms: Option<u64>) -> DeviceSlot {
         let clocks = self.watch.readings_of_clocks(self.now);
-        let profile = kept::profile(self.next_slot, interval_ms, clocks);
+        let profile = stored_devices::profile(self.next_slot, interval_ms, clocks);
         self.next_slot += 1;
         self.watch.register(&profile);
-        self.kept.put_device(&profile, clocks);
+        self.stored.put_device(&profile, clocks);
         self.model.register(profile.slot, interval_ms);
         self.counted_kept = self.model.counted();
         profile.slot
@@ -173,7 +173,7 @@ impl Lives {
         self.model.pass(self.now);
         let before = self.model.state(slot).clone();
         let expect = self.model.sign(slot, way, &sign);
-        let (mut batch, mut noticed) = (kept::batch(), Vec::new());
+        let (mut batch, mut noticed) = (stored_devices::batch(), Vec::new());
         self.watch.sign(self.now, slot, way, sign, &mut batch, &mut noticed);
         assert_eq!(noticed, expect);
         let ops = if before == *self.model.state(slot) { 1 } else { 2 };
@@ -199,18 +199,18 @@ impl Lives {
 
     fn crash(&mut self, down_ms: i64, attended: [bool; 3]) {
         self.now.0 += down_ms;
-        self.watch = self.kept.restart(self.settings, self.now);
+        self.watch = self.stored.restart(self.settings, self.now);
         self.model.restart(self.now, self.counted_kept);
         self.attend_all(attended);
     }
 
     fn set_interval(&mut self, slot: DeviceSlot, interval_ms: Option<u64>) {
         self.advance(1);
-        let mut profile = self.kept.profile(slot);
+        let mut profile = self.stored.profile(slot);
         profile.report_interval_ms = interval_ms;
         self.watch.set_interval(slot, interval_ms);
         self.model.set_interval(slot, interval_ms);
-        self.kept.put_device(&profile, self.watch.readings_of_clocks(self.now));
+        self.stored.put_device(&profile, self.watch.readings_of_clocks(self.now));
         self.counted_kept = self.model.counted();
     }
 
@@ -219,7 +219,7 @@ impl Lives {
         let slot = self.slots[device];
         self.watch.forget(slot);
         self.model.forget(slot);
-        self.kept.delete_device(slot, self.watch.readings_of_clocks(self.now));
+        self.stored.delete_device(slot, self.watch.readings_of_clocks(self.now));
         self.slots[device] = self.register(interval_ms);
     }
 
@@ -230,7 +230,7 @@ impl Lives {
         let overdue = self.model.overdue();
         let mut lost = Vec::new();
         loop {
-            let (mut batch, mut noticed) = (kept::batch(), Vec::new());
+            let (mut batch, mut noticed) = (stored_devices::batch(), Vec::new());
             let progress = self.watch.advance(self.now, limit, &mut batch, &mut noticed);
             assert!(noticed.len() <= limit, "{noticed:?}");
             assert_eq!(batch.ops.len(), noticed.len());
@@ -251,7 +251,7 @@ impl Lives {
     }
 
     fn commit(&mut self, batch: &Batch) {
-        self.kept.apply(batch, self.now, self.watch.readings_of_clocks(self.now));
+        self.stored.apply(batch, self.now, self.watch.readings_of_clocks(self.now));
         if !batch.ops.is_empty() {
             self.counted_kept = self.model.counted();
         }
@@ -261,8 +261,8 @@ impl Lives {
         for slot in &self.slots {
             assert_eq!(self.watch.state(*slot).as_ref(), Some(self.model.state(*slot)), "{slot:?}");
             assert_eq!(self.watch.last_seen(*slot), self.model.last_seen(*slot), "{slot:?}");
-            assert_eq!(self.watch.seen(*slot), self.kept.seen(*slot), "{slot:?}");
-            assert_eq!(self.kept.state(*slot), *self.model.state(*slot), "{slot:?}");
+            assert_eq!(self.watch.seen(*slot), self.stored.seen(*slot), "{slot:?}");
+            assert_eq!(self.stored.state(*slot), *self.model.state(*slot), "{slot:?}");
         }
         let of = |connection| {
             let states = self.slots.iter().map(|slot| self.model.state(*slot).connection);

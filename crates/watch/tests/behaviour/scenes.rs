@@ -13,7 +13,7 @@ use records::{
 };
 use watch::{Noticed, Progress, Settings, SignOfLife, Watch};
 
-use crate::kept::{self, Kept};
+use crate::stored_devices::{self, StoredDevices};
 
 const START: Timestamp = Timestamp(1_795_000_000_000);
 const DEV: DeviceSlot = DeviceSlot(0);
@@ -32,7 +32,7 @@ fn settings() -> Settings {
 struct Scene {
     settings: Settings,
     watch: Watch,
-    kept: Kept,
+    stored: StoredDevices,
     now: Timestamp,
     log: Vec<String>,
 }
@@ -41,7 +41,8 @@ impl Scene {
     fn new(settings: Settings) -> Self {
         let clocks = AttendedReadings::default();
         let watch = Watch::new(settings, clocks, START);
-        let mut scene = Self { settings, watch, kept: Kept::new(clocks), now: START, log: Vec::new() };
+        let mut scene =
+            Self { settings, watch, stored: StoredDevices::new(clocks), now: START, log: Vec::new() };
         scene.attend_all(true);
         scene.register();
         scene
@@ -55,9 +56,9 @@ impl Scene {
 
     fn register(&mut self) {
         let clocks = self.watch.readings_of_clocks(self.now);
-        let profile = kept::profile(DEV.0, None, clocks);
+        let profile = stored_devices::profile(DEV.0, None, clocks);
         self.watch.register(&profile);
-        self.kept.put_device(&profile, clocks);
+        self.stored.put_device(&profile, clocks);
     }
 
     /// Runs a script such as `0s mqtt 1 | 1h30m http alive`, and gives what was noticed.
@@ -85,7 +86,7 @@ impl Scene {
     }
 
     fn wake(&mut self) {
-        let (mut batch, mut noticed) = (kept::batch(), Vec::new());
+        let (mut batch, mut noticed) = (stored_devices::batch(), Vec::new());
         assert_eq!(self.watch.advance(self.now, 1_000, &mut batch, &mut noticed), Progress::Done);
         self.commit(&batch, &noticed);
     }
@@ -116,7 +117,7 @@ impl Scene {
     }
 
     fn sign(&mut self, way: WayIn, sign: SignOfLife) -> Vec<Op> {
-        let (mut batch, mut noticed) = (kept::batch(), Vec::new());
+        let (mut batch, mut noticed) = (stored_devices::batch(), Vec::new());
         self.watch.sign(self.now, DEV, way, sign, &mut batch, &mut noticed);
         self.commit(&batch, &noticed);
         batch.ops
@@ -124,12 +125,12 @@ impl Scene {
 
     /// As after a crash: what is kept is all there is.
     fn restart(&mut self) {
-        self.watch = self.kept.restart(self.settings, self.now);
+        self.watch = self.stored.restart(self.settings, self.now);
         self.attend_all(true);
     }
 
     fn commit(&mut self, batch: &Batch, noticed: &[Noticed]) {
-        self.kept.apply(batch, self.now, self.watch.readings_of_clocks(self.now));
+        self.stored.apply(batch, self.now, self.watch.readings_of_clocks(self.now));
         let now = duration::format(self.now.since(START));
         self.log.extend(noticed.iter().map(|noticed| line(&now, noticed)));
     }
@@ -282,7 +283,7 @@ fn a_silence_that_passed_before_a_crash_is_told_when_the_clock_runs() {
     let mut scene = Scene::new(graced);
     scene.run("3m mqtt 0 | 1h2m59s end");
     // The clocks of a later batch are kept, but the crash came before the loss was noticed.
-    scene.kept.clocks = scene.watch.readings_of_clocks(scene.now.after(Duration::from_secs(4)));
+    scene.stored.clocks = scene.watch.readings_of_clocks(scene.now.after(Duration::from_secs(4)));
     assert_eq!(scene.run("1h2m59s restart | 9h end"), "1h4m59s lost 2 0");
 }
 
@@ -334,7 +335,7 @@ fn a_newer_ts_is_kept_although_the_value_is_the_same() {
     let ops = scene.sign(WayIn::Mqtt, report("1", Some("2s")));
     assert_eq!(ops.len(), 1);
     assert_eq!(
-        scene.kept.seen(DEV).and_then(|seen| seen.newest_ts),
+        scene.stored.seen(DEV).and_then(|seen| seen.newest_ts),
         Some(START.after(Duration::from_secs(2)))
     );
     assert_eq!(scene.sign(WayIn::Mqtt, report("1", Some("2s"))).len(), 1);
@@ -367,7 +368,7 @@ fn the_latest_sign_is_the_time_of_its_receipt() {
     assert_eq!(scene.watch.last_seen(DEV), None);
     scene.run("10s mqtt 0 ts=3s | 20s http alive");
     assert_eq!(scene.watch.last_seen(DEV), Some(START.after(Duration::from_secs(20))));
-    assert_eq!(scene.watch.seen(DEV), scene.kept.seen(DEV));
+    assert_eq!(scene.watch.seen(DEV), scene.stored.seen(DEV));
 }
 
 #[test]
@@ -399,9 +400,9 @@ fn silence_is_noticed_in_steps_of_the_limit() {
     let mut scene = Scene::new(Settings { report_interval: Duration::from_secs(1), ..settings() });
     scene.watch.forget(DEV);
     for slot in 1..=1_000 {
-        scene.watch.register(&kept::profile(slot, None, AttendedReadings::default()));
+        scene.watch.register(&stored_devices::profile(slot, None, AttendedReadings::default()));
     }
-    let (mut batch, mut noticed) = (kept::batch(), Vec::new());
+    let (mut batch, mut noticed) = (stored_devices::batch(), Vec::new());
     let at = START.after(Duration::from_secs(1));
     for round in 1..=10 {
         let progress = scene.watch.advance(at, 100, &mut batch, &mut noticed);

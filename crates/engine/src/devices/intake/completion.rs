@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::{DeviceId, Problem};
 use tokio::sync::Notify;
 
-use super::{Intake, Kept, NotAccepting, Outcome, Rejection};
+use super::{Intake, NotAccepting, Outcome, ReceivedMessages, Rejection};
 
 /// A slice under way.
 #[derive(Debug)]
@@ -15,12 +15,17 @@ pub struct Pending {
     shared: Arc<Completion>,
     /// Where refused messages go, as they were received. The simulation, which drives partitions
     /// itself, has none.
-    quarantine: Option<(Intake, Kept)>,
+    quarantine: Option<(Intake, ReceivedMessages)>,
 }
 
 impl Pending {
     /// Keeps what is refused: `refused` before the slice was split, and what its parts refuse.
-    pub(crate) fn keeping(mut self, refused: Vec<Rejection>, intake: Intake, received: Kept) -> Self {
+    pub(crate) fn keeping(
+        mut self,
+        refused: Vec<Rejection>,
+        intake: Intake,
+        received: ReceivedMessages,
+    ) -> Self {
         self.shared.lock_rejected().extend(refused);
         self.quarantine = Some((intake, received));
         self

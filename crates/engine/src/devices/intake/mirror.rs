@@ -6,7 +6,7 @@
 
 use base::WayIn;
 
-use super::{Kept, Received, Rejection};
+use super::{Received, ReceivedMessages, Rejection};
 
 /// A message that was accepted and is durable.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub trait Mirror: Send + Sync {
 }
 
 /// Shows everything of a slice that is not among the rejected, which are in order.
-pub(super) fn show(mirror: &dyn Mirror, way: WayIn, rejected: &[Rejection], received: &Kept) {
+pub(super) fn show(mirror: &dyn Mirror, way: WayIn, rejected: &[Rejection], received: &ReceivedMessages) {
     let mut rejected = rejected.iter().map(|rejection| rejection.index).peekable();
     for index in 0..received.len() as u32 {
         if rejected.next_if_eq(&index).is_some() {

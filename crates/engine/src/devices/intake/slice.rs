@@ -26,7 +26,7 @@ pub struct Slice {
     reports: Vec<(u32, Report)>,
     /// Those of which it cannot be said which device they are from.
     refused: Vec<Rejection>,
-    received: Kept,
+    received: ReceivedMessages,
 }
 
 impl Slice {
@@ -39,7 +39,7 @@ impl Slice {
     /// An empty slice of the connection with this number, where its way in counts them from 1.
     #[must_use]
     pub fn from_source(source: u64) -> Self {
-        Self { received: Kept { source, ..Kept::default() }, ..Self::default() }
+        Self { received: ReceivedMessages { source, ..ReceivedMessages::default() }, ..Self::default() }
     }
 
     /// Adds a report.
@@ -66,7 +66,7 @@ impl Slice {
         self.received.is_empty()
     }
 
-    pub(crate) fn into_parts(self) -> (Vec<(u32, Report)>, Vec<Rejection>, Kept) {
+    pub(crate) fn into_parts(self) -> (Vec<(u32, Report)>, Vec<Rejection>, ReceivedMessages) {
         (self.reports, self.refused, self.received)
     }
 }
@@ -88,7 +88,7 @@ impl From<Vec<Report>> for Slice {
 
 /// What was received, by place in the slice.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct ReceivedMessages {
     /// The connection that it came over; 0 if that is not told.
     pub(crate) source: u64,
     bytes: Vec<u8>,
@@ -106,13 +106,13 @@ struct Place {
 
 /// A refused message as the quarantine gets it.
 #[derive(Debug)]
-pub(crate) struct KeptMessage<'a> {
+pub(crate) struct QuarantinedMessage<'a> {
     pub(crate) topic: Option<&'a str>,
     pub(crate) payload: &'a [u8],
     pub(crate) cut: bool,
 }
 
-impl Kept {
+impl ReceivedMessages {
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
@@ -130,14 +130,14 @@ impl Kept {
         self.places.push(Place { topic_end, payload_end, has_topic: topic.is_some(), cut });
     }
 
-    pub(crate) fn get(&self, index: u32) -> Option<KeptMessage<'_>> {
+    pub(crate) fn get(&self, index: u32) -> Option<QuarantinedMessage<'_>> {
         let place = self.places.get(index as usize)?;
         let begin = match (index as usize).checked_sub(1) {
             Some(before) => self.places[before].payload_end,
             None => 0,
         };
         let topic = std::str::from_utf8(&self.bytes[begin as usize..place.topic_end as usize]).ok();
-        Some(KeptMessage {
+        Some(QuarantinedMessage {
             topic: topic.filter(|_| place.has_topic),
             payload: &self.bytes[place.topic_end as usize..place.payload_end as usize],
             cut: place.cut,

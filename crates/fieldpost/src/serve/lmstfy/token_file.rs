@@ -10,7 +10,7 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use lmstfy::{Kept, KeptLimit, KeptToken};
+use lmstfy::{StoredLimit, StoredToken, StoredTokens};
 use serde::{Deserialize, Serialize};
 
 const NAME: &str = "lmstfy-tokens.json";
@@ -23,8 +23,8 @@ const MODE: u32 = 0o600;
 #[serde(deny_unknown_fields)]
 struct Form {
     version: u32,
-    tokens: Vec<KeptToken>,
-    limits: Vec<KeptLimit>,
+    tokens: Vec<StoredToken>,
+    limits: Vec<StoredLimit>,
 }
 
 /// The file's place.
@@ -33,9 +33,9 @@ pub(super) fn in_dir(data_dir: &Path) -> PathBuf {
 }
 
 /// What was kept; nothing if there is no file.
-pub(super) fn read(file: &Path) -> io::Result<Kept> {
+pub(super) fn read(file: &Path) -> io::Result<StoredTokens> {
     let file = match File::open(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoredTokens::default()),
         file => file?,
     };
     let Form { version, tokens, limits } = serde_json::from_reader(BufReader::new(file))?;
@@ -43,11 +43,11 @@ pub(super) fn read(file: &Path) -> io::Result<Kept> {
         let text = format!("version {version} is not known to this program, only {VERSION}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
-    Ok(Kept { tokens, limits })
+    Ok(StoredTokens { tokens, limits })
 }
 
 /// Makes `kept` durable in place of what was there.
-pub(super) fn write(file: &Path, kept: &Kept) -> io::Result<()> {
+pub(super) fn write(file: &Path, kept: &StoredTokens) -> io::Result<()> {
     let beside = file.with_extension("json.partial");
     let new = OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(&beside)?;
     let mut out = BufWriter::new(new);
@@ -70,16 +70,16 @@ mod tests {
 
     use super::*;
 
-    fn kept() -> Kept {
+    fn kept() -> StoredTokens {
         let (namespace, token) = ("n".to_owned(), "01ARZ3NDEKTSV4RRFFQ69G5FAV".to_owned());
         let limiter = Limit { read: 1, write: 2, interval: 3 };
-        Kept {
-            tokens: vec![KeptToken {
+        StoredTokens {
+            tokens: vec![StoredToken {
                 namespace: namespace.clone(),
                 token: token.clone(),
                 description: "\"x\"".to_owned(),
             }],
-            limits: vec![KeptLimit { namespace, token, limiter }],
+            limits: vec![StoredLimit { namespace, token, limiter }],
         }
     }
 
@@ -87,8 +87,8 @@ mod tests {
     fn what_is_written_is_read_back_and_is_for_nobody_else() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = in_dir(directory.path());
-        assert_eq!(read(&file).expect("no file is no tokens"), Kept::default());
-        for kept in [kept(), Kept::default(), kept()] {
+        assert_eq!(read(&file).expect("no file is no tokens"), StoredTokens::default());
+        for kept in [kept(), StoredTokens::default(), kept()] {
             write(&file, &kept).expect("written");
             assert_eq!(read(&file).expect("readable"), kept);
         }

@@ -58,7 +58,7 @@ pub(crate) struct Step<'a> {
 
 /// The answer to a request with a key.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ModelAnswer {
     pub(crate) at: Timestamp,
     pub(crate) body: u128,
     pub(crate) jobs: Vec<PublishedJob>,
@@ -74,7 +74,7 @@ pub(crate) struct Partition {
     pub(crate) now: Timestamp,
     pub(crate) wall: Timestamp,
     pub(crate) queues: BTreeMap<QueueName, Queue>,
-    pub(crate) kept: BTreeMap<AnswerKey, Kept>,
+    pub(crate) kept: BTreeMap<AnswerKey, ModelAnswer>,
     pub(crate) locks: ModelLocks,
     /// What the workers of queues are told.
     pub(crate) controls: BTreeMap<QueueName, WorkerControl>,

@@ -29,11 +29,11 @@ pub(super) struct Client {
     caller: Caller,
     run: Arc<Run>,
     random: Random,
-    kept: Vec<Kept>,
+    kept: Vec<ReservedJob>,
 }
 
 /// A job that a consumer has.
-struct Kept {
+struct ReservedJob {
     number: u64,
     queue: String,
     id: String,
@@ -123,12 +123,12 @@ impl Client {
             if keeps {
                 let text = |key: &str| job[key].as_str().expect("text").to_owned();
                 let [queue, id, reservation] = ["queue", "id", "reservation"].map(text);
-                self.end(Kept { number, queue, id, reservation, life }).await;
+                self.end(ReservedJob { number, queue, id, reservation, life }).await;
             }
         }
     }
 
-    async fn end(&mut self, job: Kept) {
+    async fn end(&mut self, job: ReservedJob) {
         match self.random.below(10) {
             0 => {
                 self.run.ledger.given_back(job.number);
@@ -146,7 +146,7 @@ impl Client {
 
     /// Says what becomes of a job. That its reservation is stale can only be because an earlier try
     /// was heard.
-    async fn tell(&mut self, job: &Kept, what: &str, body: &Value) {
+    async fn tell(&mut self, job: &ReservedJob, what: &str, body: &Value) {
         let path = format!("/v1/queues/crash/{}/jobs/{}/{what}", job.queue, job.id);
         let answer = self.caller.until_answered(&path, body).await;
         let is_heard = answer.status == 204 || (answer.status == 409 && answer.tries > 1);
@@ -156,7 +156,7 @@ impl Client {
     /// Acknowledges all that it keeps, those of a queue together.
     async fn ack_kept(&mut self) {
         for queue in QUEUES {
-            let (jobs, others): (Vec<Kept>, _) =
+            let (jobs, others): (Vec<ReservedJob>, _) =
                 std::mem::take(&mut self.kept).into_iter().partition(|job| job.queue == queue);
             self.kept = others;
             if jobs.is_empty() {
@@ -175,7 +175,7 @@ impl Client {
         }
     }
 
-    fn done(&self, job: &Kept) {
+    fn done(&self, job: &ReservedJob) {
         self.run.ledger.done(job.number);
         if job.life < self.life() {
             self.run.ledger.done_across_a_kill();

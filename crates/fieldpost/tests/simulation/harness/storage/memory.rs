@@ -23,7 +23,7 @@ use crate::harness::machine::MachinePlan;
 /// The store, whichever process has it.
 pub(crate) struct InMemory {
     committed: Arc<MemoryStore>,
-    opened: Option<Arc<Held>>,
+    opened: Option<Arc<ProcessStore>>,
     /// What was committed, kept only for the fault that loses some of it.
     log: Arc<Mutex<Vec<Batch>>>,
     /// Outcomes other than `Durable` that are still to come.
@@ -64,13 +64,13 @@ impl InMemory {
 
 impl Storage for InMemory {
     fn open(&mut self) -> Result<Arc<dyn Store>, StoreError> {
-        let held = Arc::new(Held {
+        let store = Arc::new(ProcessStore {
             committed: Arc::clone(&self.committed),
             log: self.injected.map(|_| Arc::clone(&self.log)),
             state: Mutex::default(),
         });
-        self.opened = Some(Arc::clone(&held));
-        Ok(held)
+        self.opened = Some(Arc::clone(&store));
+        Ok(store)
     }
 
     fn commit_step(&mut self, random: &mut Random) -> bool {
@@ -154,7 +154,7 @@ impl Storage for InMemory {
 }
 
 /// The store as one process has it.
-struct Held {
+struct ProcessStore {
     committed: Arc<MemoryStore>,
     log: Option<Arc<Mutex<Vec<Batch>>>>,
     state: Mutex<State>,
@@ -168,7 +168,7 @@ struct State {
     failure: Option<Arc<StoreError>>,
 }
 
-impl Held {
+impl ProcessStore {
     fn locked(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -246,7 +246,7 @@ impl State {
     }
 }
 
-impl Store for Held {
+impl Store for ProcessStore {
     fn lineage(&self) -> Lineage {
         self.committed.lineage()
     }

@@ -8,7 +8,7 @@ use records::JobId;
 
 use super::evidence::Evidence;
 use super::job::{Again, Job, Next, Rule, Stands};
-use super::{ANSWERS_KEPT_MS, Kept, Partition};
+use super::{ANSWERS_KEPT_MS, ModelAnswer, Partition};
 use crate::harness::violation::{Checked, Invariant};
 
 impl Partition {
@@ -32,12 +32,12 @@ impl Partition {
             published.push(self.publish_one(name, job, evidence)?);
         }
         if let Some(IdempotencyKey { key, body }) = once {
-            self.kept.insert(key, Kept { at: self.now, body, jobs: published.clone() });
+            self.kept.insert(key, ModelAnswer { at: self.now, body, jobs: published.clone() });
         }
         Ok(Ok(published))
     }
 
-    fn still_kept(&self, once: IdempotencyKey) -> Option<Kept> {
+    fn still_kept(&self, once: IdempotencyKey) -> Option<ModelAnswer> {
         self.kept.get(&once.key).filter(|kept| kept.at.0 + ANSWERS_KEPT_MS > self.now.0).cloned()
     }
 

@@ -8,7 +8,7 @@ use axum::http::Uri;
 use base::id::DELIVERY_ID_PREFIX;
 use base::{ClientId, DeviceId, EntityId, Problem};
 
-use super::table::Own;
+use super::table::Ownership;
 use crate::ApiState;
 use crate::routes::stats::{COMMANDS, name_of};
 
@@ -60,22 +60,24 @@ impl About {
 pub(super) async fn is_own(
     api: &ApiState,
     client: &ClientId,
-    own: Own,
+    own: Ownership,
     about: &About,
 ) -> Result<bool, Problem> {
     let is_client = |id: Option<&str>| id == Some(client.as_str());
     match own {
-        Own::Never => Ok(false),
-        Own::ClientInPath => Ok(is_client(about.in_path("id"))),
-        Own::ClientInQuery => Ok(is_client(about.in_query("client"))),
-        Own::DeviceInPath => is_linked(api, client, about.in_path("id")).await,
-        Own::CountsInQuery if about.in_query("metric") == Some(name_of(COMMANDS)) => Ok(false),
+        Ownership::Never => Ok(false),
+        Ownership::ClientInPath => Ok(is_client(about.in_path("id"))),
+        Ownership::ClientInQuery => Ok(is_client(about.in_query("client"))),
+        Ownership::DeviceInPath => is_linked(api, client, about.in_path("id")).await,
+        Ownership::CountsInQuery if about.in_query("metric") == Some(name_of(COMMANDS)) => Ok(false),
         // A client that is asked for is its own, also where a device is asked for besides.
-        Own::EitherInQuery | Own::CountsInQuery if about.names("client") => {
+        Ownership::EitherInQuery | Ownership::CountsInQuery if about.names("client") => {
             Ok(is_client(about.in_query("client")))
         }
-        Own::EitherInQuery | Own::CountsInQuery => is_linked(api, client, about.in_query("device")).await,
-        Own::DeliveryInPath => is_to(api, client, about.in_path("id")).await,
+        Ownership::EitherInQuery | Ownership::CountsInQuery => {
+            is_linked(api, client, about.in_query("device")).await
+        }
+        Ownership::DeliveryInPath => is_to(api, client, about.in_path("id")).await,
     }
 }
 

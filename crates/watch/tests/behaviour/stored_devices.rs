@@ -9,13 +9,13 @@ use records::{AttendedReadings, Batch, DeviceProfile, DeviceSlot, DeviceState, O
 use watch::{Settings, Watch};
 
 /// The stored devices of a partition.
-pub(crate) struct Kept {
+pub(crate) struct StoredDevices {
     /// The clocks in the head of the latest batch.
     pub(crate) clocks: AttendedReadings,
     devices: BTreeMap<DeviceSlot, (DeviceProfile, DeviceState, Option<Seen>)>,
 }
 
-impl Kept {
+impl StoredDevices {
     pub(crate) fn new(clocks: AttendedReadings) -> Self {
         Self { clocks, devices: BTreeMap::new() }
     }
