@@ -52,11 +52,11 @@ impl CoverageCount {
                 *devices.entry(picks).or_default() += 1;
             }
         }
-        figures(&devices)
+        stats(&devices)
     }
 }
 
-fn figures(devices: &BTreeMap<u32, u64>) -> CoverageStats {
+fn stats(devices: &BTreeMap<u32, u64>) -> CoverageStats {
     let eligible: u64 = devices.values().sum();
     let picked: u64 = devices.iter().map(|(picks, of)| u64::from(*picks) * of).sum();
     let (Some((min, _)), Some((max, _))) = (devices.first_key_value(), devices.last_key_value()) else {

@@ -127,16 +127,16 @@ mod tests {
 
     #[test]
     fn figures_have_rates_where_the_server_tells_them() {
-        let figures = |rates: &str| {
+        let overview = |rates: &str| {
             let text = format!(
                 r#"{{"namespace":"shop","queue":"mail","scheduled":0,"ready":2,"reserved":1,"dead":0,
                 "oldest_ready_ms":null,{rates}"paused":false,"settings":{{}}}}"#
             );
             serde_json::from_str::<QueueOverview>(&text).expect("figures").rates
         };
-        let told = figures(r#""rates":{"published":0.5,"consumed":12,"acked":0.48},"#);
+        let told = overview(r#""rates":{"published":0.5,"consumed":12,"acked":0.48},"#);
         assert_eq!(told, QueueFlow { published: 0.5, consumed: 12.0, acked: 0.48 });
-        assert_eq!(figures(""), QueueFlow::default());
+        assert_eq!(overview(""), QueueFlow::default());
     }
 
     #[test]

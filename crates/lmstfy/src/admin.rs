@@ -178,8 +178,8 @@ async fn info(shared: &Shared, query: Query<'_>) -> Result<Answer, Answer> {
     }
     let queues = sizes::first_queues(&shared.queues, INFO_QUEUES_MAX).await?;
     let mut by_namespace: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for figures in &queues {
-        by_namespace.entry(figures.name.namespace()).or_default().push(figures.name.queue());
+    for stats in &queues {
+        by_namespace.entry(stats.name.namespace()).or_default().push(stats.name.queue());
     }
     let mut text = set_out(&by_namespace);
     text.push(b'\n');

@@ -46,17 +46,17 @@ pub(crate) async fn delete_job(shared: &Shared, queue: &QueueName, id: &str) -> 
 
 /// The oldest one, and how many there are.
 pub(crate) async fn head(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
-    let figures = shared.queues.stats(queue).await?;
+    let stats = shared.queues.stats(queue).await?;
     let oldest = shared.queues.dead(queue, None, 1).await?;
     let oldest = oldest.first().map(|dead| id_text(dead.dead.id)).unwrap_or_default();
     let (namespace, queue) = (queue.namespace(), queue.queue());
-    let head = Head { deadletter_head: &oldest, deadletter_size: figures.dead, namespace, queue };
+    let head = Head { deadletter_head: &oldest, deadletter_size: stats.dead, namespace, queue };
     Ok(Answer::of(StatusCode::OK, &head))
 }
 
 pub(crate) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
-    let figures = shared.queues.stats(queue).await?;
-    Ok(Answer::of(StatusCode::OK, &Size::of(queue, figures.dead)))
+    let stats = shared.queues.stats(queue).await?;
+    Ok(Answer::of(StatusCode::OK, &Size::of(queue, stats.dead)))
 }
 
 /// Has the oldest ones tried again.

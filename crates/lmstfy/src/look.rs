@@ -54,8 +54,8 @@ fn shown(shared: &Shared, queue: &QueueName, job: Shown<'_>) -> Answer {
 
 /// How many jobs can be consumed.
 pub(crate) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
-    let figures = shared.queues.stats(queue).await?;
-    Ok(Answer::of(StatusCode::OK, &Size::of(queue, figures.ready)))
+    let stats = shared.queues.stats(queue).await?;
+    Ok(Answer::of(StatusCode::OK, &Size::of(queue, stats.ready)))
 }
 
 /// What can be consumed goes; the rest of the queue stays.

@@ -23,7 +23,7 @@ pub(crate) async fn first_queues(queues: &Queues, most: usize) -> Result<Vec<Que
     let mut all: Vec<QueueStats> = Vec::new();
     while all.len() < most {
         let step = STEP.min(most - all.len());
-        let page = queues.list(None, all.last().map(|figures| &figures.name), step).await?;
+        let page = queues.list(None, all.last().map(|stats| &stats.name), step).await?;
         let is_last = page.len() < step;
         all.extend(page);
         if is_last {
@@ -37,8 +37,8 @@ pub(crate) async fn first_queues(queues: &Queues, most: usize) -> Result<Vec<Que
 pub(crate) async fn add(text: &mut String, queues: &Queues) -> Result<(), Problem> {
     let queues = first_queues(queues, QUEUES_MAX).await?;
     text.truncate(text.strip_suffix(END).map_or(text.len(), str::len));
-    write(text, "queue_sizes", "Jobs of a queue that can be consumed", &queues, |figures| figures.ready);
-    write(text, "deadletter_sizes", "Dead jobs of a queue", &queues, |figures| figures.dead);
+    write(text, "queue_sizes", "Jobs of a queue that can be consumed", &queues, |stats| stats.ready);
+    write(text, "deadletter_sizes", "Dead jobs of a queue", &queues, |stats| stats.dead);
     text.push_str(END);
     Ok(())
 }
@@ -54,10 +54,10 @@ fn write(
     let name = format!("infra_lmstfy_redis_{name}");
     let mut add = |line: std::fmt::Arguments<'_>| text.write_fmt(line).expect("a String takes every write");
     add(format_args!("# HELP {name} {help}.\n# TYPE {name} gauge\n"));
-    for figures in queues {
-        let (namespace, queue) = (figures.name.namespace(), figures.name.queue());
+    for stats in queues {
+        let (namespace, queue) = (stats.name.namespace(), stats.name.queue());
         let labels = format_args!("pool=\"{POOL}\",namespace=\"{namespace}\",queue=\"{queue}\"");
-        add(format_args!("{name}{{{labels}}} {}\n", size(figures)));
+        add(format_args!("{name}{{{labels}}} {}\n", size(stats)));
     }
 }
 
@@ -69,10 +69,9 @@ mod tests {
 
     #[test]
     fn a_size_has_the_name_and_the_labels_of_the_real_server() {
-        let figures =
-            QueueStats { ready: 7, dead: 2, ..QueueStats::empty(QueueName::unchecked("ns", "q-1")) };
+        let stats = QueueStats { ready: 7, dead: 2, ..QueueStats::empty(QueueName::unchecked("ns", "q-1")) };
         let mut text = String::new();
-        write(&mut text, "queue_sizes", "Jobs", &[figures], |figures| figures.ready);
+        write(&mut text, "queue_sizes", "Jobs", &[stats], |stats| stats.ready);
         let expect = "# HELP infra_lmstfy_redis_queue_sizes Jobs.\n# TYPE infra_lmstfy_redis_queue_sizes gauge\n\
              infra_lmstfy_redis_queue_sizes{pool=\"default\",namespace=\"ns\",queue=\"q-1\"} 7\n";
         assert_eq!(text, expect);

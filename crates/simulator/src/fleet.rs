@@ -159,7 +159,7 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Outcome {
     /// Counts over all lanes.
-    pub figures: FleetStats,
+    pub stats: FleetStats,
     /// Reports that were still without an answer at the end.
     pub unanswered: u64,
     /// From first going out to the acknowledgement.
@@ -226,7 +226,7 @@ impl Fleet {
             self.drained().await;
         }
         let mut outcome = Outcome {
-            figures: self.progress.stats(),
+            stats: self.progress.stats(),
             unanswered: 0,
             latency: self.progress.latencies().since_sent,
             sent: Sent::nothing(self.devices),

@@ -163,8 +163,8 @@ struct Filling<'a> {
 }
 
 fn merges(store: &EmbeddedStore) -> f64 {
-    let figures = store.metrics();
-    figures
+    let metrics = store.metrics();
+    metrics
         .iter()
         .find(|figure| figure.name == "fieldpost_store_merges_total")
         .map_or(0.0, |figure| figure.value)

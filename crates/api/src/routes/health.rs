@@ -22,14 +22,14 @@ const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 pub(super) fn routes() -> Routes {
     let alive_told = Call::new("The process lives").gives_text(TEXT_TYPE, "it does");
     let ready_told = Call::new("What is accepted can be made durable").gives_text(TEXT_TYPE, "it can");
-    let figures_told = Call::new("Figures for Prometheus").gives_texts(
+    let metrics_told = Call::new("Figures for Prometheus").gives_texts(
         &[ExpositionForm::OpenMetrics, ExpositionForm::Text].map(ExpositionForm::content_type),
         "OpenMetrics text, or the text form 0.0.4 for those who like it better",
     );
     Routes::default().get("/healthz", alive, alive_told).get("/readyz", ready, ready_told).get(
         "/metrics",
         metrics,
-        figures_told,
+        metrics_told,
     )
 }
 

@@ -73,12 +73,12 @@ impl List for Listed {
             .map(BoundedPage::indexed)
     }
 
-    fn key(figures: &QueueStats) -> QueueName {
-        figures.name.clone()
+    fn key(stats: &QueueStats) -> QueueName {
+        stats.name.clone()
     }
 
-    fn show(figures: &QueueStats) -> QueueShape<'_> {
-        figures.into()
+    fn show(stats: &QueueStats) -> QueueShape<'_> {
+        stats.into()
     }
 }
 
@@ -89,8 +89,8 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
 }
 
 async fn show(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<Answer, Refused> {
-    let figures = api.queues().stats(&queue).await?;
-    Ok(Answer::ok(&QueueShape::from(&figures)))
+    let stats = api.queues().stats(&queue).await?;
+    Ok(Answer::ok(&QueueShape::from(&stats)))
 }
 
 async fn set_settings(

@@ -50,7 +50,7 @@ struct CoverageItemShape {
     #[schema(required)]
     value: Option<String>,
     #[serde(flatten)]
-    figures: CoverageSummaryShape,
+    summary: CoverageSummaryShape,
 }
 
 /// A device's share of all picks.
@@ -119,9 +119,9 @@ impl From<FairnessStats> for FairnessShape {
 
 impl From<CampaignCoverage> for CoverageShape {
     fn from(CampaignCoverage { all, items, more }: CampaignCoverage) -> Self {
-        let item = |(value, figures): (Option<Box<str>>, CoverageStats)| CoverageItemShape {
+        let item = |(value, stats): (Option<Box<str>>, CoverageStats)| CoverageItemShape {
             value: value.map(String::from),
-            figures: figures.into(),
+            summary: stats.into(),
         };
         let items = items.map(|items| items.into_iter().map(item).collect());
         Self { all: all.into(), items, more }

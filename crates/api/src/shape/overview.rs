@@ -88,9 +88,9 @@ struct FailingShape<'a> {
 
 impl<'a> OverviewShape<'a> {
     /// What happens, and how the devices stand.
-    pub(crate) fn of(at: Timestamp, rates: PerSecond, figures: &OverviewCounts) -> Self {
+    pub(crate) fn of(at: Timestamp, rates: PerSecond, overview: &OverviewCounts) -> Self {
         let PerSecond { reports, changes, losses, deliveries, jobs, commands } = rates;
-        let devices = &figures.devices;
+        let devices = &overview.devices;
         Self {
             at: Time(at),
             rates: RatesShape { reports, changes, losses, deliveries, jobs, commands },
@@ -99,7 +99,7 @@ impl<'a> OverviewShape<'a> {
                 online: devices.online,
                 lost: devices.lost,
                 never_seen: devices.never_seen,
-                connected: figures.connected,
+                connected: overview.connected,
             },
             queues: None,
             quarantine: None,
@@ -108,8 +108,8 @@ impl<'a> OverviewShape<'a> {
     }
 
     /// The same with queues, refused reports and what fails.
-    pub(crate) fn with_all(self, figures: &OverviewCounts, failing: &'a [Failing]) -> Self {
-        let queues = &figures.queues;
+    pub(crate) fn with_all(self, overview: &OverviewCounts, failing: &'a [Failing]) -> Self {
+        let queues = &overview.queues;
         let counts = JobCountsShape {
             scheduled: queues.scheduled,
             ready: queues.ready,
@@ -119,7 +119,7 @@ impl<'a> OverviewShape<'a> {
         };
         Self {
             queues: Some(counts),
-            quarantine: Some(figures.devices.quarantined),
+            quarantine: Some(overview.devices.quarantined),
             failing: Some(failing.iter().map(FailingShape::from).collect()),
             ..self
         }

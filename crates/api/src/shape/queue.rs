@@ -139,19 +139,19 @@ fn at_least_1(name: &str, json: &str) -> Result<u64, Problem> {
 }
 
 impl<'a> From<&'a QueueStats> for QueueShape<'a> {
-    fn from(figures: &'a QueueStats) -> Self {
+    fn from(stats: &'a QueueStats) -> Self {
         Self {
-            namespace: figures.name.namespace(),
-            queue: figures.name.queue(),
-            scheduled: figures.scheduled,
-            ready: figures.ready,
-            reserved: figures.reserved,
-            dead: figures.dead,
-            oldest_ready_ms: figures.oldest_ready.map(millis),
-            oldest_ready_at: figures.oldest_ready_at.map(Time),
-            rates: (&figures.rates).into(),
-            paused: figures.paused,
-            settings: (&figures.settings).into(),
+            namespace: stats.name.namespace(),
+            queue: stats.name.queue(),
+            scheduled: stats.scheduled,
+            ready: stats.ready,
+            reserved: stats.reserved,
+            dead: stats.dead,
+            oldest_ready_ms: stats.oldest_ready.map(millis),
+            oldest_ready_at: stats.oldest_ready_at.map(Time),
+            rates: (&stats.rates).into(),
+            paused: stats.paused,
+            settings: (&stats.settings).into(),
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) async fn publish(server: &Server, job: &str) -> String {
     answer["jobs"][0]["id"].as_str().expect("an id").to_owned()
 }
 
-async fn figures(server: &Server) -> Json {
+async fn stats(server: &Server) -> Json {
     let queue = server.get(Q).await;
     json!([queue["scheduled"], queue["ready"], queue["reserved"], queue["dead"]])
 }
@@ -108,12 +108,12 @@ async fn jobs_are_published_all_or_none_and_in_order() {
         let alias = format!("a{n}");
         assert_eq!(server.get(&format!("{Q}/jobs/{id}")).await["alias"], alias);
     }
-    assert_eq!(figures(&server).await, json!([0, 1_000, 0, 0]));
+    assert_eq!(stats(&server).await, json!([0, 1_000, 0, 0]));
     let clash = r#"{"jobs":[{"payload":1},{"payload":2,"alias":"a7"}]}"#;
     server.check(&format!("POST {Q}/jobs"), clash, 409, "alias_taken").await;
     let repeated = r#"{"jobs":[{"payload":1,"alias":"x"},{"payload":2,"alias":"x"}]}"#;
     server.check(&format!("POST {Q}/jobs"), repeated, 409, "alias_repeated").await;
-    assert_eq!(figures(&server).await, json!([0, 1_000, 0, 0]));
+    assert_eq!(stats(&server).await, json!([0, 1_000, 0, 0]));
 }
 
 #[tokio::test]
@@ -214,11 +214,11 @@ async fn a_repeated_publish_gets_the_same_answer() {
     let first = keyed(&server, "k", body).await;
     let again = keyed(&server, "k", body).await;
     assert_eq!((first.status, again.status, &first.text), (201, 201, &again.text));
-    assert_eq!(figures(&server).await, json!([1, 1, 0, 0]));
+    assert_eq!(stats(&server).await, json!([1, 1, 0, 0]));
     let other = keyed(&server, "k", r#"{"payload":1}"#).await;
     assert_eq!((other.status, other.json()["code"].as_str()), (422, Some("idempotency_key_reused")));
     let other = keyed(&server, "l", body).await;
-    assert_eq!((other.status, figures(&server).await), (201, json!([2, 2, 0, 0])));
+    assert_eq!((other.status, stats(&server).await), (201, json!([2, 2, 0, 0])));
     server.clock.advance(Duration::from_secs(24 * 3_600));
     assert_eq!(keyed(&server, "k", r#"{"payload":1}"#).await.status, 201, "a day is over");
 }
@@ -230,7 +230,7 @@ async fn a_job_with_a_key_of_its_own_is_published_once_in_whatever_call() {
     let again = keyed(&server, "l", r#"{"payload":3,"idempotency_key":"a"}"#).await;
     assert_eq!((first.status, again.status), (201, 201));
     assert_eq!(again.json()["jobs"][0], first.json()["jobs"][0]);
-    assert_eq!(figures(&server).await, json!([0, 2, 0, 0]));
+    assert_eq!(stats(&server).await, json!([0, 2, 0, 0]));
     let long = format!(r#"{{"payload":1,"idempotency_key":"{}"}}"#, "a".repeat(256));
     server.check(&format!("POST {Q}/jobs"), &long, 422, "invalid_name").await;
 }

@@ -85,14 +85,14 @@ impl Row for WeightView {
 #[derive(Deserialize)]
 pub(super) struct FairnessView {
     #[serde(flatten)]
-    figures: Fairness,
+    fairness: Fairness,
     period: String,
 }
 
 impl FairnessView {
     /// Everything, each with what it means.
     pub(super) fn facts(&self) -> String {
-        let Fairness { connected, avg_picked, avg_tasks, punishment, constant, .. } = &self.figures;
+        let Fairness { connected, avg_picked, avg_tasks, punishment, constant, .. } = &self.fairness;
         let period = plain(&self.period);
         let told = [
             ("connected", grouped(*connected)),

@@ -45,8 +45,8 @@ impl Reporting {
     pub(super) async fn stop(self) -> Result<Latency, Failure> {
         self.dial.finish();
         let outcome = self.fleet.finish(PATIENCE).await;
-        if outcome.unanswered > 0 || outcome.figures.broken > 0 {
-            return Err(format!("reports went astray: {:?}", outcome.figures).into());
+        if outcome.unanswered > 0 || outcome.stats.broken > 0 {
+            return Err(format!("reports went astray: {:?}", outcome.stats).into());
         }
         Ok(outcome.latency)
     }

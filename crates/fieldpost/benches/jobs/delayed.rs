@@ -160,9 +160,9 @@ async fn all_there(server: &Fieldpost, total: u64) -> Result<(), Failure> {
     let mut found = 0;
     for queue in 0..QUEUES {
         let path = format!("/v1/queues/bench/delayed-{queue}");
-        let figures: Value =
+        let stats: Value =
             serde_json::from_slice(http.ask(&http::request("GET", &path, &[], ""), 200).await?)?;
-        found += ["scheduled", "ready"].iter().filter_map(|state| figures[*state].as_u64()).sum::<u64>();
+        found += ["scheduled", "ready"].iter().filter_map(|state| stats[*state].as_u64()).sum::<u64>();
     }
     if found == total {
         Ok(())

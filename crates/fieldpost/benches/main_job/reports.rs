@@ -83,11 +83,11 @@ impl Load {
 /// A rate of reports that were refused, lost or acknowledged in disorder would be a rate of
 /// nothing.
 pub(super) fn all_acknowledged(outcome: &Outcome, expected: u64) -> Result<(), Failure> {
-    let figures = outcome.figures;
-    if figures.acknowledged == expected && figures.broken == 0 && figures.disordered == 0 {
+    let stats = outcome.stats;
+    if stats.acknowledged == expected && stats.broken == 0 && stats.disordered == 0 {
         return Ok(());
     }
-    Err(format!("not every one of {expected} reports was acknowledged at once and in order: {figures:?}")
+    Err(format!("not every one of {expected} reports was acknowledged at once and in order: {stats:?}")
         .into())
 }
 

@@ -109,12 +109,12 @@ pub(super) async fn report_to_webhook(report: &mut Report) -> Result<(), Failure
         times.since_accepted
     );
     report.note(&note)?;
-    report.figure(&format!("{NAME} p50 / p99, from sending"), figures(&times.since_sent));
-    report.figure(&format!("{NAME} p50 / p99, from acknowledgement"), figures(&times.since_accepted));
+    report.figure(&format!("{NAME} p50 / p99, from sending"), percentiles_of(&times.since_sent));
+    report.figure(&format!("{NAME} p50 / p99, from acknowledgement"), percentiles_of(&times.since_accepted));
     Ok(())
 }
 
-fn figures(latency: &Latency) -> String {
+fn percentiles_of(latency: &Latency) -> String {
     format!("{:.1} / {:.1} ms", ms(latency.percentile(50.0)), ms(latency.percentile(99.0)))
 }
 
@@ -137,7 +137,7 @@ async fn change_evenly(server: &Fieldpost, devices: &DeviceIds) -> Result<Sent, 
     tokio::time::sleep(TIMED_FOR).await;
     dial.finish();
     let outcome = fleet.finish(PATIENCE).await;
-    all_acknowledged(&outcome, outcome.figures.sent)?;
+    all_acknowledged(&outcome, outcome.stats.sent)?;
     Ok(outcome.sent)
 }
 

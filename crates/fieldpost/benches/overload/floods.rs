@@ -140,8 +140,8 @@ pub(super) async fn ten_times(report: &mut Report) -> Result<(), Failure> {
             keep: Keep::Counts,
         };
         let outcome = Fleet::start(plan, floods.collect()).finish(PATIENCE).await;
-        if outcome.unanswered > 0 || outcome.figures.broken > 0 {
-            return Err(format!("not every report was acknowledged at once: {:?}", outcome.figures).into());
+        if outcome.unanswered > 0 || outcome.stats.broken > 0 {
+            return Err(format!("not every report was acknowledged at once: {:?}", outcome.stats).into());
         }
         Ok(())
     };

@@ -203,7 +203,7 @@ impl RelayStage {
     /// How long a relay takes to bring so many more rows to where they go, its start included.
     async fn moved(&self, rows: u64) -> Result<Duration, Failure> {
         let is_stream = self.to == STREAM;
-        let (kind, figures) =
+        let (kind, fields) =
             if is_stream { ("streams", &["messages"][..]) } else { ("queues", &["ready", "scheduled"][..]) };
         let request = http::request("GET", &format!("/v1/{kind}/bench/relay"), &[], "");
         let mut http = Http::open(self.server.site.http.address().await).await?;
@@ -213,7 +213,7 @@ impl RelayStage {
         }
         let count = |told: &[u8]| -> Result<u64, Failure> {
             let told: Value = serde_json::from_slice(told)?;
-            Ok(figures.iter().filter_map(|figure| told[*figure].as_u64()).sum())
+            Ok(fields.iter().filter_map(|field| told[*field].as_u64()).sum())
         };
         // A queue without jobs has figures, too.
         let before = count(http.ask(&request, 200).await?)?;
@@ -324,9 +324,9 @@ struct BloatSample {
 
 impl BloatSample {
     fn of(postgres: &Postgres) -> Result<Self, Failure> {
-        let figures = "SELECT n_dead_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables \
-                       WHERE relname = 'fieldpost_outbox'";
-        let found = postgres.sql("postgres", figures);
+        let query = "SELECT n_dead_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables \
+                     WHERE relname = 'fieldpost_outbox'";
+        let found = postgres.sql("postgres", query);
         let (dead, bytes) = found.split_once('|').ok_or("two figures")?;
         Ok(Self { dead: dead.parse()?, bytes: bytes.parse()? })
     }

@@ -18,7 +18,7 @@ pub(super) struct Screen<W: Write = Stdout> {
     is_terminal: bool,
     started: Instant,
     /// Whether the cursor stands behind figures that the next line is to replace.
-    figures_shown: bool,
+    stats_shown: bool,
 }
 
 impl Screen {
@@ -30,13 +30,13 @@ impl Screen {
 
 impl<W: Write> Screen<W> {
     fn new(out: W, is_terminal: bool) -> Self {
-        Self { out, is_terminal, started: Instant::now(), figures_shown: false }
+        Self { out, is_terminal, started: Instant::now(), stats_shown: false }
     }
 
     /// Something happens to `who`.
     pub(super) fn event(&mut self, who: &str, what: &str) -> io::Result<()> {
         let elapsed_s = self.started.elapsed().as_secs_f64();
-        self.clear_figures()?;
+        self.clear_stats()?;
         if self.is_terminal {
             writeln!(self.out, "{elapsed_s:5.1} s  {BOLD}{who:<9}{NORMAL} {what}")?;
         } else {
@@ -46,26 +46,26 @@ impl<W: Write> Screen<W> {
     }
 
     /// How far things are.
-    pub(super) fn figures(&mut self, figures: &str) -> io::Result<()> {
+    pub(super) fn stats(&mut self, stats: &str) -> io::Result<()> {
         let elapsed_s = self.started.elapsed().as_secs_f64();
         if self.is_terminal {
-            write!(self.out, "{START_OF_LINE}{DIM}{elapsed_s:5.1} s            {figures}{NORMAL}")?;
-            self.figures_shown = true;
+            write!(self.out, "{START_OF_LINE}{DIM}{elapsed_s:5.1} s            {stats}{NORMAL}")?;
+            self.stats_shown = true;
         } else {
-            writeln!(self.out, "{elapsed_s:5.1} s            {figures}")?;
+            writeln!(self.out, "{elapsed_s:5.1} s            {stats}")?;
         }
         self.out.flush()
     }
 
     /// A line that stands for itself.
     pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
-        self.clear_figures()?;
+        self.clear_stats()?;
         writeln!(self.out, "{line}")?;
         self.out.flush()
     }
 
-    fn clear_figures(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.figures_shown) {
+    fn clear_stats(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.stats_shown) {
             write!(self.out, "{START_OF_LINE}")?;
         }
         Ok(())
@@ -78,7 +78,7 @@ mod tests {
 
     fn shown(is_terminal: bool) -> String {
         let mut screen = Screen::new(Vec::new(), is_terminal);
-        screen.figures("1 sent").expect("memory takes everything");
+        screen.stats("1 sent").expect("memory takes everything");
         screen.event("server", "up").expect("memory takes everything");
         String::from_utf8(screen.out).expect("text")
     }

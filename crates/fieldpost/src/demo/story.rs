@@ -104,7 +104,7 @@ impl Story<'_> {
             "server",
             &format!("started again on its data, ready {} ms after the kill", back.as_millis()),
         )?;
-        if !self.fleet.until(PATIENCE, |figures| figures.acknowledged > answered).await {
+        if !self.fleet.until(PATIENCE, |stats| stats.acknowledged > answered).await {
             return Err("no report was acknowledged after the restart".into());
         }
         self.screen.event("locks", "are connected again and repeat what was not acknowledged")?;
@@ -217,7 +217,7 @@ async fn showing<T>(
         let mut each_second = tokio::time::interval_at(tokio::time::Instant::now() + second, second);
         loop {
             each_second.tick().await;
-            if let Err(error) = screen.figures(&live(stage, fleet)) {
+            if let Err(error) = screen.stats(&live(stage, fleet)) {
                 return error;
             }
         }
@@ -229,12 +229,12 @@ async fn showing<T>(
 }
 
 fn live(stage: &Stage, fleet: &Fleet) -> String {
-    let figures = fleet.progress().stats();
+    let stats = fleet.progress().stats();
     let (acme, zenith) = (stage.acme.counts().taken, stage.zenith.counts().taken);
     format!(
         "sent {}  acknowledged {}  told: {ACME} {}, {ZENITH} {}",
-        grouped(figures.sent),
-        grouped(figures.acknowledged),
+        grouped(stats.sent),
+        grouped(stats.acknowledged),
         grouped(acme),
         grouped(zenith)
     )

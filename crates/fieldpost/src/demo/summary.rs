@@ -20,9 +20,9 @@ pub(super) struct Extras {
 
 /// The figures; webhooks are timed at `client_id`, whose receiver was always well.
 pub(super) fn table(audit: &Audit, client_id: &str, extras: &Extras) -> Vec<String> {
-    let row = |what: &str, figures: &[(&str, u64)]| {
+    let row = |what: &str, counts: &[(&str, u64)]| {
         let cells: Vec<String> =
-            figures.iter().map(|(name, count)| format!("{name:>14} {:>7}", grouped(*count))).collect();
+            counts.iter().map(|(name, count)| format!("{name:>14} {:>7}", grouped(*count))).collect();
         format!("  {what:<14}{}", cells.concat())
     };
     let to_webhook = audit.report_to_webhook.get(client_id).cloned().unwrap_or_default();
@@ -69,11 +69,11 @@ pub(super) fn table(audit: &Audit, client_id: &str, extras: &Extras) -> Vec<Stri
 
 /// Everything that should be so and is not, in words.
 pub(super) fn missing(audit: &Audit, outcome: &Outcome) -> Vec<String> {
-    let figures = outcome.figures;
+    let stats = outcome.stats;
     let mut missing: Vec<String> = [
         (outcome.unanswered, "reports were never answered"),
-        (figures.refused, "reports were refused"),
-        (figures.disordered, "acknowledgements came out of order"),
+        (stats.refused, "reports were refused"),
+        (stats.disordered, "acknowledgements came out of order"),
     ]
     .iter()
     .filter(|(count, _)| *count > 0)
@@ -100,9 +100,9 @@ mod tests {
 
     use super::*;
 
-    fn outcome(figures: FleetStats, unanswered: u64) -> Outcome {
+    fn outcome(stats: FleetStats, unanswered: u64) -> Outcome {
         Outcome {
-            figures,
+            stats,
             unanswered,
             latency: Latency::default(),
             sent: Sent::nothing(DeviceIds::new("d", 1)),

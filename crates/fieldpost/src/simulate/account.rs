@@ -23,7 +23,7 @@ pub(super) struct Account {
     pub(super) connections: u32,
     /// From the start of the timetable to the last answer.
     pub(super) elapsed: Duration,
-    pub(super) figures: FleetStats,
+    pub(super) stats: FleetStats,
     pub(super) unanswered: u64,
     pub(super) latencies: Latencies,
     /// How far a report went out behind its time, at most.
@@ -40,7 +40,7 @@ impl Account {
     pub(super) fn faults(&self) -> Vec<String> {
         let FleetStats {
             sent, acknowledged, refused, disordered, flawed_acknowledged, flawed_refused, ..
-        } = self.figures;
+        } = self.stats;
         let mut faults = Vec::new();
         let mut fault = |count: u64, what: &str| {
             if count > 0 {
@@ -68,14 +68,14 @@ impl Account {
 
     /// For people.
     pub(super) fn lines(&self) -> Vec<String> {
-        let figures = self.figures;
+        let stats = self.stats;
         let mut lines = vec![
             row(
                 "reports",
                 &[
-                    ("sent", figures.sent),
-                    ("acknowledged", figures.acknowledged),
-                    ("refused", figures.refused),
+                    ("sent", stats.sent),
+                    ("acknowledged", stats.acknowledged),
+                    ("refused", stats.refused),
                     ("unanswered", self.unanswered),
                 ],
             ),
@@ -83,9 +83,9 @@ impl Account {
                 "connections",
                 &[
                     ("open", self.connections.into()),
-                    ("broken", figures.broken),
-                    ("by devices", figures.cut),
-                    ("repeats", figures.repeated),
+                    ("broken", stats.broken),
+                    ("by devices", stats.cut),
+                    ("repeats", stats.repeated),
                 ],
             ),
             format!("  {:<16}{:.1} answers/s over {:.1} s", "rate", self.rate(), self.elapsed.as_secs_f64()),
@@ -96,8 +96,8 @@ impl Account {
         }
         lines.push(format!("  {:<16}{} behind the timetable at most", "pace", ms(self.behind)));
         lines.extend(reasons("refused", &self.refusals));
-        if figures.flawed > 0 {
-            lines.push(format!("  {:<16}{} on purpose", "bad reports", grouped(figures.flawed)));
+        if stats.flawed > 0 {
+            lines.push(format!("  {:<16}{} on purpose", "bad reports", grouped(stats.flawed)));
         }
         lines.extend(reasons("trouble", &self.troubles));
         lines.extend(self.commands.iter().flat_map(CommandAccount::lines));
@@ -107,27 +107,27 @@ impl Account {
 
     /// For scripts.
     pub(super) fn json(&self) -> Value {
-        let figures = self.figures;
+        let stats = self.stats;
         json!({
             "seed": self.seed.to_string(),
             "devices": self.devices,
             "connections": self.connections,
             "elapsed_ms": self.elapsed.as_millis() as u64,
-            "sent": figures.sent,
-            "acknowledged": figures.acknowledged,
-            "refused": figures.refused,
+            "sent": stats.sent,
+            "acknowledged": stats.acknowledged,
+            "refused": stats.refused,
             "refused_by_reason": self.refusals,
             "unanswered": self.unanswered,
             "bad": {
-                "sent": figures.flawed,
-                "acknowledged": figures.flawed_acknowledged,
-                "refused": figures.flawed_refused,
+                "sent": stats.flawed,
+                "acknowledged": stats.flawed_acknowledged,
+                "refused": stats.flawed_refused,
             },
-            "repeated": figures.repeated,
-            "reconnects": figures.cut,
-            "broken_connections": figures.broken,
+            "repeated": stats.repeated,
+            "reconnects": stats.cut,
+            "broken_connections": stats.broken,
             "broken_by_reason": self.troubles,
-            "disordered": figures.disordered,
+            "disordered": stats.disordered,
             "answers_per_second": self.rate(),
             "latency_ms": {
                 "since_due": percentiles_json(&self.latencies.since_due),
@@ -146,7 +146,7 @@ impl Account {
     }
 
     fn rate(&self) -> f64 {
-        let answers = self.figures.acknowledged + self.figures.refused;
+        let answers = self.stats.acknowledged + self.stats.refused;
         answers as f64 / self.elapsed.as_secs_f64().max(1e-3)
     }
 }
@@ -205,7 +205,7 @@ mod tests {
 
     const HTTP: Way = Way::Http { lines: 1 };
 
-    fn account(way: Way, figures: FleetStats) -> Account {
+    fn account(way: Way, stats: FleetStats) -> Account {
         let mut latencies = Latencies::default();
         latencies.since_due.record(Duration::from_millis(5));
         Account {
@@ -214,7 +214,7 @@ mod tests {
             devices: 7,
             connections: 2,
             elapsed: Duration::from_secs(2),
-            figures,
+            stats,
             unanswered: 0,
             latencies,
             behind: Duration::from_millis(3),
@@ -244,14 +244,14 @@ mod tests {
 
     #[test]
     fn every_wrong_answer_is_a_fault() {
-        for (figures, fault) in [
+        for (stats, fault) in [
             (FleetStats { refused: 9, ..good() }, "2 right reports were refused"),
             (FleetStats { flawed_acknowledged: 1, ..good() }, "1 bad reports were accepted"),
             (FleetStats { disordered: 1, ..good() }, "1 acknowledgements came out of order"),
             (FleetStats { sent: 5, ..FleetStats::default() }, "nothing worked"),
             (FleetStats::default(), "nothing was sent"),
         ] {
-            assert_eq!(account(HTTP, figures).faults(), [fault]);
+            assert_eq!(account(HTTP, stats).faults(), [fault]);
         }
         let unanswered = Account { unanswered: 3, ..account(HTTP, good()) };
         assert_eq!(unanswered.faults(), ["3 reports were never answered"]);
@@ -263,8 +263,8 @@ mod tests {
 
     #[test]
     fn a_way_that_cannot_tell_is_not_blamed() {
-        let figures = FleetStats { flawed_acknowledged: 4, ..good() };
-        assert_eq!(account(Way::Amqp { in_flight: 1 }, figures).faults(), [""; 0]);
+        let stats = FleetStats { flawed_acknowledged: 4, ..good() };
+        assert_eq!(account(Way::Amqp { in_flight: 1 }, stats).faults(), [""; 0]);
     }
 
     #[test]

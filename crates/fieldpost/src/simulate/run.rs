@@ -132,7 +132,7 @@ impl Run {
         let by_reports = order.end.reports.map(|all| sent / all as f64);
         let share = by_time.into_iter().chain(by_reports).reduce(f64::max);
         let commands = self.commanding.as_ref().map(Commanding::counts);
-        screen.figures(elapsed, share, &self.progress, behind, commands)
+        screen.stats(elapsed, share, &self.progress, behind, commands)
     }
 
     /// How far reports were behind their time since the last look.
@@ -161,7 +161,7 @@ impl Run {
             devices: order.devices.count(),
             connections: order.connections,
             elapsed,
-            figures: outcome.figures,
+            stats: outcome.stats,
             unanswered: outcome.unanswered,
             latencies: self.progress.latencies(),
             behind: self.behind,

@@ -28,7 +28,7 @@ pub(super) struct Screen<W: Write = Stderr> {
     out: W,
     is_terminal: bool,
     /// Whether the cursor stands behind figures that the next line is to replace.
-    figures_shown: bool,
+    stats_shown: bool,
     before: Option<(Instant, u64)>,
     /// Why connections broke, as far as it was told.
     told: BTreeSet<String>,
@@ -42,7 +42,7 @@ impl Screen {
 
 impl<W: Write> Screen<W> {
     const fn new(out: W, is_terminal: bool) -> Self {
-        Self { out, is_terminal, figures_shown: false, before: None, told: BTreeSet::new() }
+        Self { out, is_terminal, stats_shown: false, before: None, told: BTreeSet::new() }
     }
 
     /// How often figures are to be shown.
@@ -67,7 +67,7 @@ impl<W: Write> Screen<W> {
     }
 
     /// How far the reports are: `share` of the run is over, if that can be said.
-    pub(super) fn figures(
+    pub(super) fn stats(
         &mut self,
         elapsed: Duration,
         share: Option<f64>,
@@ -99,8 +99,8 @@ impl<W: Write> Screen<W> {
     }
 
     fn live(&mut self, elapsed: Duration, progress: &Progress, behind: Duration) -> String {
-        let figures = progress.stats();
-        let (now, done) = (Instant::now(), figures.acknowledged + figures.refused);
+        let stats = progress.stats();
+        let (now, done) = (Instant::now(), stats.acknowledged + stats.refused);
         let begun = now.checked_sub(elapsed).unwrap_or(now);
         let (then, before) = self.before.replace((now, done)).unwrap_or((begun, 0));
         let seconds = now.duration_since(then).as_secs_f64();
@@ -108,17 +108,17 @@ impl<W: Write> Screen<W> {
         let latency = progress.latencies().since_due;
         let mut live = format!(
             "sent {}  acknowledged {}  refused {}  {} answers/s  p99 {:.1} ms",
-            grouped(figures.sent),
-            grouped(figures.acknowledged),
-            grouped(figures.refused),
+            grouped(stats.sent),
+            grouped(stats.acknowledged),
+            grouped(stats.refused),
             grouped(rate.round() as u64),
             latency.percentile(99.0).as_secs_f64() * 1e3,
         );
         if behind > ON_TERMINAL {
             live.push_str(&format!("  {:.1} s behind", behind.as_secs_f64()));
         }
-        if figures.broken > 0 {
-            live.push_str(&format!("  {} broken connections", grouped(figures.broken)));
+        if stats.broken > 0 {
+            live.push_str(&format!("  {} broken connections", grouped(stats.broken)));
         }
         live
     }
@@ -126,7 +126,7 @@ impl<W: Write> Screen<W> {
     fn replace(&mut self, line: &str) -> io::Result<()> {
         if self.is_terminal {
             write!(self.out, "{START_OF_LINE}{line}")?;
-            self.figures_shown = true;
+            self.stats_shown = true;
         } else {
             writeln!(self.out, "{line}")?;
         }
@@ -135,7 +135,7 @@ impl<W: Write> Screen<W> {
 
     /// Takes the figures away.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.figures_shown) {
+        if std::mem::take(&mut self.stats_shown) {
             write!(self.out, "{START_OF_LINE}")?;
         }
         self.out.flush()
@@ -158,7 +158,7 @@ mod tests {
         screen.step("registering", 5, 10).expect("memory takes everything");
         let behind = Duration::from_millis(1500);
         screen
-            .figures(Duration::from_secs(3), Some(0.25), &progress, behind, None)
+            .stats(Duration::from_secs(3), Some(0.25), &progress, behind, None)
             .expect("memory takes everything");
         screen.line("done").expect("memory takes everything");
         String::from_utf8(screen.out).expect("text")
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn elsewhere_there_are_plain_lines() {
-        let figures = "sent 0  acknowledged 0  refused 0  0 answers/s  p99 0.0 ms  1.5 s behind";
-        assert_eq!(shown(false), format!("   3.0 s  {figures}\ndone\n"));
+        let stats = "sent 0  acknowledged 0  refused 0  0 answers/s  p99 0.0 ms  1.5 s behind";
+        assert_eq!(shown(false), format!("   3.0 s  {stats}\ndone\n"));
     }
 
     #[test]

@@ -140,11 +140,11 @@ async fn workers_carry_on_when_the_server_is_killed() {
         publish(&api, "mails", 500..600).await;
         worker.handles(&mut seen, 600).await;
 
-        let is_empty = |figures: &Value| figures["ready"] == 0 && figures["reserved"] == 0;
-        let figures: Value =
+        let is_empty = |overview: &Value| overview["ready"] == 0 && overview["reserved"] == 0;
+        let overview: Value =
             api.until("/v1/queues/shop/mails", PATIENCE, is_empty).await.expect("all are done");
         worker.stop().await;
-        assert_eq!(figures["dead"], 0, "{program}");
+        assert_eq!(overview["dead"], 0, "{program}");
         // What was done just before the end is said once the server is back, unless that took too
         // long.
         let done_again: u32 = seen.values().map(|times| times - 1).sum();

@@ -186,8 +186,8 @@ mod tests {
             std::iter::from_fn(|| outbox.next_to_write(now)).map(|report| report.ts_ms).collect();
         assert_eq!(again, [1, 2]);
         outbox.acknowledge(1, now);
-        let figures = outbox.progress.stats();
-        assert_eq!((figures.sent, figures.repeated, figures.acknowledged, figures.broken), (3, 2, 2, 1));
+        let stats = outbox.progress.stats();
+        assert_eq!((stats.sent, stats.repeated, stats.acknowledged, stats.broken), (3, 2, 2, 1));
         assert_eq!(outbox.progress.latencies().since_sent.count(), 2);
         assert_eq!(outbox.progress.troubles()["reset"], 1);
         let (unanswered, sent) = outbox.into_parts();
@@ -232,8 +232,8 @@ mod tests {
         while outbox.next_to_write(now).is_some() {}
         outbox.acknowledge(1, now);
         outbox.refuse_oldest("unreadable");
-        let figures = outbox.progress.stats();
-        assert_eq!((figures.flawed, figures.flawed_acknowledged, figures.flawed_refused), (3, 1, 1));
+        let stats = outbox.progress.stats();
+        assert_eq!((stats.flawed, stats.flawed_acknowledged, stats.flawed_refused), (3, 1, 1));
         outbox.forget_written();
         assert_eq!((outbox.len(), outbox.progress.stats().acknowledged), (0, 1));
     }

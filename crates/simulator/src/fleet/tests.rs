@@ -112,7 +112,7 @@ async fn every_report_is_acknowledged_once() {
         let fleet = Fleet::start(plan(way, endpoint, Payload::Value), floods(2, 100));
         let outcome = fleet.finish(PATIENCE).await;
         let expected = FleetStats { sent: 200, acknowledged: 200, ..FleetStats::default() };
-        assert_eq!((outcome.figures, outcome.unanswered), (expected, 0), "{way:?}");
+        assert_eq!((outcome.stats, outcome.unanswered), (expected, 0), "{way:?}");
         assert_eq!(outcome.latency.count(), 200);
         assert!((0..4).all(|device| outcome.sent.of(device).iter().all(|report| report.is_acknowledged())));
         let taken = script.taken.lock().expect("nobody panicked with it");
@@ -128,11 +128,8 @@ async fn after_a_break_the_unacknowledged_is_repeated_in_order() {
         let (endpoint, _server) = mqtt_server(Arc::clone(&script)).await;
         let fleet = Fleet::start(plan(way, endpoint, Payload::Dated), floods(1, 100));
         let outcome = fleet.finish(PATIENCE).await;
-        assert_eq!(
-            (outcome.figures.sent, outcome.figures.acknowledged, outcome.figures.broken),
-            (100, 100, 2)
-        );
-        assert!(outcome.figures.repeated >= 2, "{way:?}: {:?}", outcome.figures);
+        assert_eq!((outcome.stats.sent, outcome.stats.acknowledged, outcome.stats.broken), (100, 100, 2));
+        assert!(outcome.stats.repeated >= 2, "{way:?}: {:?}", outcome.stats);
         let taken = script.taken.lock().expect("nobody panicked with it");
         for device in 0..4 {
             let mut arrived = taken[&format!("dev/lock/d{device}/state")].clone();
@@ -152,10 +149,10 @@ async fn an_acknowledgement_out_of_turn_is_noticed() {
         let script = Arc::new(Script { wrong_ids: true, ..Script::default() });
         let (endpoint, _server) = mqtt_server(script).await;
         let fleet = Fleet::start(plan(way, endpoint, Payload::Value), floods(1, 4));
-        let is_noticed = |figures: FleetStats| figures.broken > 0 && figures.sent == 4;
+        let is_noticed = |stats: FleetStats| stats.broken > 0 && stats.sent == 4;
         assert!(fleet.until(PATIENCE, is_noticed).await, "{way:?}");
         let outcome = fleet.finish(Duration::ZERO).await;
-        assert_eq!((outcome.figures.acknowledged, outcome.unanswered), (0, 4), "{way:?}");
+        assert_eq!((outcome.stats.acknowledged, outcome.unanswered), (0, 4), "{way:?}");
     }
 }
 
@@ -195,7 +192,7 @@ async fn lines_are_settled_one_by_one() {
     let (endpoint, _server) = report_server().await;
     let fleet = Fleet::start(plan(Way::Http { lines: 10 }, endpoint, Payload::Dated), floods(1, 40));
     let outcome = fleet.finish(PATIENCE).await;
-    assert_eq!((outcome.figures.acknowledged, outcome.figures.refused, outcome.unanswered), (30, 10, 0));
+    assert_eq!((outcome.stats.acknowledged, outcome.stats.refused, outcome.unanswered), (30, 10, 0));
     assert!(outcome.sent.of(1).iter().all(|report| report.answer == crate::sent::Answer::Refused));
     assert!(outcome.sent.of(2).iter().all(|report| report.is_acknowledged()));
 }
@@ -256,8 +253,8 @@ async fn every_way_is_also_taken_under_tls() {
         let endpoint = address.reach(Access::default(), Some(ca.path())).await.expect("it can be reached");
         let fleet = Fleet::start(plan(way, endpoint, Payload::Dated), floods(2, 100));
         let outcome = fleet.finish(PATIENCE).await;
-        let figures = outcome.figures;
-        assert_eq!((figures.acknowledged + figures.refused, figures.broken), (200, 0), "{scheme}");
+        let stats = outcome.stats;
+        assert_eq!((stats.acknowledged + stats.refused, stats.broken), (200, 0), "{scheme}");
         server.abort_all();
     }
 }
@@ -277,8 +274,8 @@ async fn a_server_that_cannot_prove_who_it_is_gets_no_report() {
     let endpoint = address.reach(Access::default(), Some(other_ca.path())).await.expect("it can be reached");
     let fleet = Fleet::start(plan(MQTT_WAYS[1], endpoint, Payload::Dated), floods(1, 1));
     let progress = fleet.progress();
-    assert!(fleet.until(PATIENCE, |figures| figures.broken > 0).await);
-    assert_eq!(fleet.finish(Duration::ZERO).await.figures.sent, 0);
+    assert!(fleet.until(PATIENCE, |stats| stats.broken > 0).await);
+    assert_eq!(fleet.finish(Duration::ZERO).await.stats.sent, 0);
     assert!(progress.troubles().keys().any(|trouble| trouble.contains("certificate")), "{progress:?}");
 }
 

@@ -65,8 +65,8 @@ impl Rig {
 }
 
 /// Scheduled, ready, reserved and dead.
-pub(crate) fn counts(figures: &QueueOverview) -> [u64; 4] {
-    [figures.scheduled, figures.ready, figures.reserved, figures.dead]
+pub(crate) fn counts(overview: &QueueOverview) -> [u64; 4] {
+    [overview.scheduled, overview.ready, overview.reserved, overview.dead]
 }
 
 /// A worker that runs, and what it tells.

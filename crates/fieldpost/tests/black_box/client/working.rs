@@ -144,9 +144,9 @@ async fn a_worker_goes_on_when_the_server_is_killed_and_comes_back() {
     rig.kill().await;
     running.until("away", 1, |event| matches!(event, Event::Away { .. })).await;
     rig.start_again().await;
-    let mut figures = counts(&queue.overview().await.expect("figures"));
-    while figures != [0; 4] {
-        figures = counts(&queue.overview().await.expect("figures"));
+    let mut counted = counts(&queue.overview().await.expect("figures"));
+    while counted != [0; 4] {
+        counted = counts(&queue.overview().await.expect("figures"));
     }
     let told = running.stop().await;
     let done: Vec<_> = told

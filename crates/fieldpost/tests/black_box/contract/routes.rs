@@ -137,13 +137,13 @@ async fn health_and_figures_are_told() {
     }
     let address = rig.site.http.address().await;
     for accept in ["*/*", "text/plain;version=0.0.4"] {
-        let figures = wire::ask(address, "GET", "/metrics", &[("Accept", accept)], b"").await;
-        wire::check_families(&figures.body);
-        let is_plain = figures.headers["content-type"].starts_with("text/plain; version=0.0.4");
+        let metrics = wire::ask(address, "GET", "/metrics", &[("Accept", accept)], b"").await;
+        wire::check_families(&metrics.body);
+        let is_plain = metrics.headers["content-type"].starts_with("text/plain; version=0.0.4");
         assert_eq!(is_plain, accept != "*/*", "{accept}");
     }
-    let figures = rig.ask("GET", "/metrics", "", "").await;
-    let samples: Vec<&str> = figures.body.lines().filter(|line| !line.starts_with('#')).collect();
+    let metrics = rig.ask("GET", "/metrics", "", "").await;
+    let samples: Vec<&str> = metrics.body.lines().filter(|line| !line.starts_with('#')).collect();
     assert!(samples.len() > 20, "{samples:?}");
     for sample in samples {
         let name = sample.split(['{', ' ']).next().expect("a name");

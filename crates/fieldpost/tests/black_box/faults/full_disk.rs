@@ -60,9 +60,9 @@ async fn takes_nothing_but_answers(api: &Api, load: &Load) -> Result<(), Box<dyn
     }
     let alive = api.once(Method::GET, "/healthz", None).await?;
     assert_eq!(alive.status, StatusCode::OK);
-    let figures = api.once(Method::GET, "/metrics", None).await?;
-    let figures = String::from_utf8(figures.body.to_vec())?;
-    assert!(figures.lines().any(|line| line == "fieldpost_store_failed 1.0"), "{figures}");
+    let metrics = api.once(Method::GET, "/metrics", None).await?;
+    let metrics = String::from_utf8(metrics.body.to_vec())?;
+    assert!(metrics.lines().any(|line| line == "fieldpost_store_failed 1.0"), "{metrics}");
     assert_eq!(load.until_broken(u64::from(LANES)).await, acknowledged, "something was acknowledged");
     Ok(())
 }

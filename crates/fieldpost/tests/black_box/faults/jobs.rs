@@ -86,8 +86,8 @@ async fn list(api: &Api) -> Result<BTreeMap<u64, Listed>, ApiError> {
 async fn dead(api: &Api) -> Result<u64, ApiError> {
     let mut dead = 0;
     for queue in QUEUES {
-        let figures: Value = api.get(&format!("/v1/queues/crash/{queue}")).await?;
-        dead += figures["dead"].as_u64().expect("a number");
+        let overview: Value = api.get(&format!("/v1/queues/crash/{queue}")).await?;
+        dead += overview["dead"].as_u64().expect("a number");
     }
     Ok(dead)
 }

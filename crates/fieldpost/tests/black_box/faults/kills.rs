@@ -78,10 +78,10 @@ async fn kill_under_load(seed: u64) -> Result<(), Box<dyn Error>> {
     load.troubled.behave(Behaviour::Up).await;
     load.until_acknowledged(at_least).await;
     eprintln!("the scribe wrote {} numbers", scribe.finish().await?);
-    for figures in load.figures() {
+    for stats in load.stats() {
         // With every kill, and perhaps a few times while the server is away.
         let breaks = u64::from(KILLS * LANES_OF_A_WAY)..=u64::from(8 * KILLS * LANES_OF_A_WAY);
-        assert!(breaks.contains(&figures.broken), "{figures:?}");
+        assert!(breaks.contains(&stats.broken), "{stats:?}");
     }
     load.close().await?;
     let stopped = server.stop(PATIENCE).await?;

@@ -58,12 +58,12 @@ impl Load {
         Ok(Self { api, devices, dial, fleets, well, troubled })
     }
 
-    pub(crate) fn figures(&self) -> impl Iterator<Item = FleetStats> {
+    pub(crate) fn stats(&self) -> impl Iterator<Item = FleetStats> {
         self.fleets.iter().map(|(_, fleet)| fleet.progress().stats())
     }
 
     fn acknowledged(&self) -> u64 {
-        self.figures().map(|figures| figures.acknowledged).sum()
+        self.stats().map(|stats| stats.acknowledged).sum()
     }
 
     /// Waits until `more` reports have been acknowledged beyond those so far.
@@ -76,7 +76,7 @@ impl Load {
     /// Waits until connections have broken `more` times beyond those so far; how many reports are
     /// acknowledged then.
     pub(crate) async fn until_broken(&self, more: u64) -> u64 {
-        let broken = || self.figures().map(|figures| figures.broken).sum::<u64>();
+        let broken = || self.stats().map(|stats| stats.broken).sum::<u64>();
         let goal = broken() + more;
         let reached = self.fleets[0].1.until(PATIENCE, |_| broken() >= goal).await;
         assert!(reached, "{} connections broke, {goal} are awaited", broken());
@@ -92,11 +92,11 @@ impl Load {
         let mut acknowledged = 0;
         for (way, fleet) in fleets {
             let outcome = fleet.finish(PATIENCE).await;
-            let figures = outcome.figures;
-            eprintln!("{way:?}: {figures:?}");
-            assert_eq!((outcome.unanswered, figures.refused, figures.disordered), (0, 0, 0), "{way:?}");
-            assert!(figures.acknowledged > 0, "{way:?}: {figures:?}");
-            acknowledged += figures.acknowledged;
+            let stats = outcome.stats;
+            eprintln!("{way:?}: {stats:?}");
+            assert_eq!((outcome.unanswered, stats.refused, stats.disordered), (0, 0, 0), "{way:?}");
+            assert!(stats.acknowledged > 0, "{way:?}: {stats:?}");
+            acknowledged += stats.acknowledged;
             sent.merge(outcome.sent);
         }
         let clients = [("well", &well), ("troubled", &troubled)];

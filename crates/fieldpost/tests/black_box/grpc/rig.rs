@@ -100,8 +100,8 @@ impl Rig {
 
     /// A queue's figure, as the REST API tells it.
     pub(crate) async fn figure(&self, queue: &str, name: &str) -> u64 {
-        let figures: Value = self.api.get(&format!("/v1/queues/{NS}/{queue}")).await.expect("figures");
-        figures[name].as_u64().expect("a number")
+        let overview: Value = self.api.get(&format!("/v1/queues/{NS}/{queue}")).await.expect("figures");
+        overview[name].as_u64().expect("a number")
     }
 
     /// A figure without labels that `/metrics` shows.
@@ -125,8 +125,8 @@ impl Rig {
     /// Waits until a queue's figure is this.
     pub(crate) async fn until_figure(&self, name: &str, expect: u64) {
         let path = format!("/v1/queues/{NS}/{QUEUE}");
-        let is = |figures: &Value| figures[name].as_u64() == Some(expect);
-        let _figures: Value = self.api.until(&path, PATIENCE, is).await.expect("it becomes so");
+        let is = |overview: &Value| overview[name].as_u64() == Some(expect);
+        let _overview: Value = self.api.until(&path, PATIENCE, is).await.expect("it becomes so");
     }
 }
 

@@ -159,14 +159,14 @@ async fn a_slow_worker_is_not_sent_more_than_it_takes_and_what_it_has_not_taken_
     // It reads nothing. What is reserved is what fits into the connection and the few answers that
     // are made ahead.
     let path = format!("/v1/queues/{NS}/{QUEUE}");
-    let some = |figures: &serde_json::Value| figures["reserved"].as_u64() > Some(0);
-    let figures: serde_json::Value = rig.api.until(&path, PATIENCE, some).await.expect("it is sent some");
-    let reserved = figures["reserved"].as_u64().expect("a number");
-    assert!(reserved < JOBS as u64, "{figures}");
+    let some = |overview: &serde_json::Value| overview["reserved"].as_u64() > Some(0);
+    let overview: serde_json::Value = rig.api.until(&path, PATIENCE, some).await.expect("it is sent some");
+    let reserved = overview["reserved"].as_u64().expect("a number");
+    assert!(reserved < JOBS as u64, "{overview}");
     drop((slow, slow_jobs));
-    let back = |figures: &serde_json::Value| figures["ready"].as_u64() >= Some(JOBS as u64 * 3 / 4);
-    let figures: serde_json::Value = rig.api.until(&path, PATIENCE, back).await.expect("most come back");
-    let ready = figures["ready"].as_u64().expect("a number");
+    let back = |overview: &serde_json::Value| overview["ready"].as_u64() >= Some(JOBS as u64 * 3 / 4);
+    let overview: serde_json::Value = rig.api.until(&path, PATIENCE, back).await.expect("most come back");
+    let ready = overview["ready"].as_u64().expect("a number");
     let mut worker = Worker::open(&mut jobs, &[QUEUE], ready as u32).await;
     let got = worker.jobs(ready as usize).await;
     assert!(got.iter().all(|job| job.attempt == 1), "what was not handed over does not count");
@@ -191,8 +191,8 @@ async fn of_a_lease_in_several_messages_a_worker_keeps_those_that_it_was_sent() 
     assert!((2..JOBS / 2).contains(&sent.len()), "{} in the first of several messages", sent.len());
     drop((worker, worker_jobs));
     let path = format!("/v1/queues/{NS}/{QUEUE}");
-    let back = |figures: &serde_json::Value| figures["ready"].as_u64() >= Some(JOBS as u64 / 2);
-    let _figures: serde_json::Value = rig.api.until(&path, PATIENCE, back).await.expect("others come back");
+    let back = |overview: &serde_json::Value| overview["ready"].as_u64() >= Some(JOBS as u64 / 2);
+    let _overview: serde_json::Value = rig.api.until(&path, PATIENCE, back).await.expect("others come back");
     // They would be the first in line.
     let next = consume(&mut jobs, 1).await;
     assert_eq!((next.len(), next[0].attempt), (1, 1));

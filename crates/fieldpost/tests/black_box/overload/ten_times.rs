@@ -19,9 +19,9 @@ fn flood(rig: &Rig, way: Way, prefix: &str, lanes: u32) -> Fleet {
 }
 
 fn is_acknowledged(outcome: &Outcome) {
-    let figures = outcome.figures;
-    assert_eq!((figures.acknowledged, outcome.unanswered), (figures.sent, 0), "{figures:?}");
-    assert_eq!((figures.broken, figures.refused, figures.disordered), (0, 0, 0), "{figures:?}");
+    let stats = outcome.stats;
+    assert_eq!((stats.acknowledged, outcome.unanswered), (stats.sent, 0), "{stats:?}");
+    assert_eq!((stats.broken, stats.refused, stats.disordered), (0, 0, 0), "{stats:?}");
 }
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn reports_beyond_what_can_be_done_are_slowed_and_none_is_lost() {
     let (mqtt, http) = tokio::join!(mqtt.finish(PATIENCE), http.finish(PATIENCE));
     is_acknowledged(&mqtt);
     is_acknowledged(&http);
-    let expected = mqtt.figures.sent + http.figures.sent + 3;
+    let expected = mqtt.stats.sent + http.stats.sent + 3;
     assert_eq!(rig.metric("fieldpost_engine_readings_total").await, expected, "each is stored once");
     rig.has_grown_less_than(128);
     rig.is_well("0xB").await;

@@ -66,9 +66,9 @@ async fn a_relay_that_is_killed_in_the_middle_of_a_table_does_nothing_twice() {
     let numbers = |rest: u64| (0..10_000).map(|n| (3 * n + rest).into()).collect::<Vec<serde_json::Value>>();
     assert!(rig.server.payloads("shop/orders").await == numbers(0), "messages, in order and once");
     for (queue, rest) in [("mail", 1), ("bills", 2)] {
-        let figures = rig.server.get(&format!("/v1/queues/shop/{queue}")).await;
-        let count = |state: &str| figures[state].as_u64().unwrap_or_default();
-        assert_eq!(count("ready") + count("scheduled"), 10_000, "{queue} {rest}: {figures}");
+        let overview = rig.server.get(&format!("/v1/queues/shop/{queue}")).await;
+        let count = |state: &str| overview[state].as_u64().unwrap_or_default();
+        assert_eq!(count("ready") + count("scheduled"), 10_000, "{queue} {rest}: {overview}");
     }
 }
 

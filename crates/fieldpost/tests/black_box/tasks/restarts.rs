@@ -27,8 +27,8 @@ async fn a_task_goes_on_after_a_kill_and_asks_nobody_twice() {
         fleet.answer(heard).await;
     }
     let ended = until(&rig, &id, |task| task["status"] == "done").await;
-    let figures = ["picked", "answered", "expired", "replaced"];
-    assert_eq!(figures.map(|name| ended[name].as_u64().expect("a number")), [3, 3, 0, 0], "{ended}");
+    let fields = ["picked", "answered", "expired", "replaced"];
+    assert_eq!(fields.map(|name| ended[name].as_u64().expect("a number")), [3, 3, 0, 0], "{ended}");
     let answered: BTreeSet<_> = results(&rig, &id)
         .await
         .iter()

@@ -15,8 +15,8 @@ async fn a_task_asks_so_many_and_shows_what_each_answered() {
     // The sixth is not there.
     let mut fleet = Fleet::come(&rig, &names(5)).await;
     let ended = done(&rig, 3, &json!({"selector": "city=kiel"})).await;
-    let figures = ["wanted", "picked", "answered", "failed", "expired", "replaced"];
-    assert_eq!(figures.map(|name| ended[name].as_u64().expect("a number")), [3, 3, 3, 0, 0, 0], "{ended}");
+    let fields = ["wanted", "picked", "answered", "failed", "expired", "replaced"];
+    assert_eq!(fields.map(|name| ended[name].as_u64().expect("a number")), [3, 3, 3, 0, 0, 0], "{ended}");
     let answered = ended["results"].as_array().expect("results");
     for result in answered {
         assert_eq!(result["outcome"], "answered", "{result}");
@@ -73,8 +73,8 @@ async fn a_device_that_says_nothing_is_replaced_and_a_no_is_an_answer() {
     fleet.set("d1", Habit::Refuses);
     fleet.set("d2", Habit::Refuses);
     let ended = done(&rig, 1, &json!({"answer_timeout": "10s", "deadline": "1m"})).await;
-    let figures = ["picked", "answered", "failed", "expired", "replaced"];
-    assert_eq!(figures.map(|name| ended[name].as_u64().expect("a number")), [2, 0, 1, 1, 1], "{ended}");
+    let fields = ["picked", "answered", "failed", "expired", "replaced"];
+    assert_eq!(fields.map(|name| ended[name].as_u64().expect("a number")), [2, 0, 1, 1, 1], "{ended}");
     let results = ended["results"].as_array().expect("results");
     let silent = result_of(results, "d0");
     assert_eq!((&silent["outcome"], &silent["reason"]), (&json!("expired"), &json!("no_answer")), "{silent}");
@@ -121,8 +121,8 @@ async fn a_device_that_is_deleted_while_it_is_asked_is_replaced_and_its_result_s
         let deleted = rig.json("DELETE", "/v1/devices/d0", "").await;
         assert_eq!(deleted.status, 204, "{deleted:?}");
         let ended = until(&rig, &id, |task| task["status"] == "done").await;
-        let figures = ["picked", "answered", "expired", "replaced"];
-        assert_eq!(figures.map(|name| ended[name].as_u64().expect("a number")), [2, 1, 1, 1], "{ended}");
+        let fields = ["picked", "answered", "expired", "replaced"];
+        assert_eq!(fields.map(|name| ended[name].as_u64().expect("a number")), [2, 1, 1, 1], "{ended}");
         let results = results(&rig, &id).await;
         let gone = result_of(&results, "d0");
         assert_eq!((&gone["outcome"], &gone["reason"]), (&json!("expired"), &json!(reason)), "{gone}");

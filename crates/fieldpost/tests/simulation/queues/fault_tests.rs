@@ -114,7 +114,7 @@ fn a_control_that_holds_jobs_back_is_found() {
     let expected = [
         Invariant::NEVER_EARLY_HARDLY_LATE,
         Invariant::GROUP_ORDER,
-        Invariant::FIGURES_ARE_RIGHT,
+        Invariant::STATS_ARE_RIGHT,
         Invariant::AS_THE_MODEL,
     ];
     // Where nothing is parked the model knows what a consumer must be given.
@@ -161,7 +161,7 @@ fn a_parked_job_that_is_forgotten_is_found() {
     // Or what is read in beside it shows first that one is missing.
     let expected = [
         Invariant::DURABLE_BEFORE_ACKNOWLEDGED,
-        Invariant::FIGURES_ARE_RIGHT,
+        Invariant::STATS_ARE_RIGHT,
         Invariant::NEVER_EARLY_HARDLY_LATE,
         Invariant::AS_THE_MODEL,
     ];
@@ -186,8 +186,8 @@ fn a_repeated_request_that_is_carried_out_twice_is_found() {
 
 #[test]
 fn figures_that_are_wrong_after_a_restart_are_found() {
-    check_stored(COUNTS_FORGOTTEN, &[Invariant::FIGURES_ARE_RIGHT]);
-    check_answered(COUNTS_FORGOTTEN, Invariant::FIGURES_ARE_RIGHT);
+    check_stored(COUNTS_FORGOTTEN, &[Invariant::STATS_ARE_RIGHT]);
+    check_answered(COUNTS_FORGOTTEN, Invariant::STATS_ARE_RIGHT);
 }
 
 #[test]

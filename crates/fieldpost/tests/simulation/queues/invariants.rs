@@ -17,5 +17,5 @@ impl Invariant {
     pub(crate) const ONE_HOLDER: Self = Self("OneHolder");
     /// The fence of a holder is higher than any that was told before, and nobody else has it.
     pub(crate) const FENCES_RISE: Self = Self("FencesRise");
-    pub(crate) const FIGURES_ARE_RIGHT: Self = Self("FiguresAreRight");
+    pub(crate) const STATS_ARE_RIGHT: Self = Self("StatsAreRight");
 }

@@ -207,8 +207,8 @@ impl Partition {
                 (call, Expected::Seen(self.change(queue, job, payload.as_ref(), *due)))
             }
             Meant::Cancel { call, queue, job } => (call, Expected::Done(self.cancel(queue, job))),
-            Meant::QueueStats { call, queue } => (call, self.figures_of(std::slice::from_ref(queue))),
-            Meant::List { call, namespace } => (call, self.figures_of(&self.list(namespace.as_deref()))),
+            Meant::QueueStats { call, queue } => (call, self.stats_of(std::slice::from_ref(queue))),
+            Meant::List { call, namespace } => (call, self.stats_of(&self.list(namespace.as_deref()))),
             Meant::Set { call, queue, settings } => {
                 let now = self.now;
                 self.queue(queue).set(*settings, now);

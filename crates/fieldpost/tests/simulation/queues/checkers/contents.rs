@@ -154,7 +154,7 @@ fn check_queue(
     }
     check_jobs(view, name, &heads, expected)?;
     let found = (counts.parked_scheduled + counts.parked_ready, counts.dead);
-    Invariant::FIGURES_ARE_RIGHT.same(
+    Invariant::STATS_ARE_RIGHT.same(
         format_args!("counts of {name}"),
         &found,
         &(parked, expected.dead.len() as u64),

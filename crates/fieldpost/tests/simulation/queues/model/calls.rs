@@ -7,7 +7,7 @@ use engine::queues::{JobRef, JobState, QueueName};
 use records::QueueOrder;
 
 use super::Partition;
-use super::expected::{Expected, ShownFigures, ShownJob};
+use super::expected::{Expected, ShownJob, ShownStats};
 use super::job::{Job, Stands};
 
 impl Partition {
@@ -75,7 +75,7 @@ impl Partition {
         Ok(())
     }
 
-    fn figures(&mut self, name: &QueueName) -> ShownFigures {
+    fn stats(&mut self, name: &QueueName) -> ShownStats {
         let (now, is_parking) = (self.now, self.is_parking);
         let ahead = self.wall.0 - now.0;
         let queue = self.queue(name);
@@ -87,7 +87,7 @@ impl Partition {
             // Nobody waited for it before it was published.
             Duration::from_millis((now.0 - at.max(job.published_at.0)).max(0) as u64)
         };
-        ShownFigures {
+        ShownStats {
             name: name.clone(),
             scheduled: count(&|stands| {
                 matches!(stands, Stands::Scheduled | Stands::MayBeDue | Stands::PassedOver)
@@ -102,8 +102,8 @@ impl Partition {
         }
     }
 
-    pub(super) fn figures_of(&mut self, names: &[QueueName]) -> Expected {
-        let shown = names.iter().map(|name| self.figures(name)).collect();
+    pub(super) fn stats_of(&mut self, names: &[QueueName]) -> Expected {
+        let shown = names.iter().map(|name| self.stats(name)).collect();
         let mut jobs = self.queues.values().flat_map(|queue| &queue.jobs);
         let is_sure = jobs.all(|job| job.stands != Stands::MayBeDue);
         Expected::QueueStats { shown, is_sure, late: self.expired_in_step }

@@ -20,7 +20,7 @@ pub(crate) enum Expected {
     Peeked(Vec<ShownJob>),
     /// These; where it is not sure, of jobs that are parked nobody knows whether they are ready.
     QueueStats {
-        shown: Vec<ShownFigures>,
+        shown: Vec<ShownStats>,
         is_sure: bool,
         /// So many may have been counted that expired later in the same step.
         late: u64,
@@ -64,7 +64,7 @@ pub(crate) struct ShownJob {
 
 /// A queue's figures.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ShownFigures {
+pub(crate) struct ShownStats {
     pub(crate) name: QueueName,
     pub(crate) scheduled: u64,
     pub(crate) ready: u64,
@@ -120,8 +120,8 @@ impl ShownJob {
     }
 }
 
-impl ShownFigures {
-    pub(crate) fn of(figures: &QueueStats) -> Self {
+impl ShownStats {
+    pub(crate) fn of(stats: &QueueStats) -> Self {
         let QueueStats {
             name,
             key: _,
@@ -135,7 +135,7 @@ impl ShownFigures {
             rates: _,
             paused,
             settings,
-        } = figures.clone();
+        } = stats.clone();
         Self { name, scheduled, ready, reserved, dead, oldest_ready, paused, settings }
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot::Receiver;
 use crate::harness::calls::{self, CallId};
 use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::LeaseRef;
-use crate::queues::model::expected::{Expected, ShownDead, ShownFigures, ShownJob, ShownLease};
+use crate::queues::model::expected::{Expected, ShownDead, ShownJob, ShownLease, ShownStats};
 
 /// Who answers.
 pub(crate) type Waiting = calls::Waiting<Answer>;
@@ -94,8 +94,8 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parkin
             return check_peeked(call, seen, may_be, parking);
         }
         Answer::Seen(seen) => Expected::Seen(coded(seen, |seen| ShownJob::of(seen))),
-        Answer::QueueStats(figures) => {
-            return check_figures(call, figures, expected, parking);
+        Answer::QueueStats(stats) => {
+            return check_stats(call, stats, expected, parking);
         }
         Answer::Dead(dead) => Expected::Dead(dead.iter().map(ShownDead::of).collect()),
         Answer::Count(count) => Expected::Count(coded(count, |count| *count)),
@@ -111,28 +111,28 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parkin
     Invariant::AS_THE_MODEL.same(format_args!("answer to call {call}"), &found, expected)
 }
 
-fn check_figures(call: CallId, found: &[QueueStats], expected: &Expected, parking: Parking) -> Checked {
+fn check_stats(call: CallId, found: &[QueueStats], expected: &Expected, parking: Parking) -> Checked {
     let Expected::QueueStats { shown: expected, is_sure, late } = expected else {
         return Err(Invariant::AS_THE_MODEL.broken(format!("call {call} is answered {found:?}")));
     };
     let is_exact = parking == Parking::Nothing || (parking == Parking::Settled && *is_sure);
-    let seen = |shown: ShownFigures| {
+    let seen = |shown: ShownStats| {
         let shown = if is_exact {
             shown
         } else {
             // Of what has come due, and was not read yet, no figure knows that it is ready.
-            ShownFigures { scheduled: shown.scheduled + shown.ready, ready: 0, ..shown }
+            ShownStats { scheduled: shown.scheduled + shown.ready, ready: 0, ..shown }
         };
         let knows_oldest = parking == Parking::Nothing;
-        ShownFigures { oldest_ready: shown.oldest_ready.filter(|_| knows_oldest), ..shown }
+        ShownStats { oldest_ready: shown.oldest_ready.filter(|_| knows_oldest), ..shown }
     };
-    let found: Vec<_> = found.iter().map(ShownFigures::of).map(seen).collect();
+    let found: Vec<_> = found.iter().map(ShownStats::of).map(seen).collect();
     let mut expected: Vec<_> = expected.iter().cloned().map(seen).collect();
     for (expected, found) in expected.iter_mut().zip(&found).filter(|_| !is_exact) {
         let more = found.scheduled.saturating_sub(expected.scheduled);
         expected.scheduled += more.min(*late);
     }
-    Invariant::FIGURES_ARE_RIGHT.same(format_args!("answer to call {call}"), &found, &expected)
+    Invariant::STATS_ARE_RIGHT.same(format_args!("answer to call {call}"), &found, &expected)
 }
 
 fn check_peeked(

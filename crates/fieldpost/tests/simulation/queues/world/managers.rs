@@ -78,7 +78,7 @@ impl World {
     pub(super) fn manage(&mut self) {
         let queue = self.any_queue();
         match self.machine.random.below(40) {
-            0..=9 => self.ask_figures(&queue),
+            0..=9 => self.ask_stats(&queue),
             10..=12 => self.ask_list(),
             13..=18 => {
                 let settings = self.any_settings();
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    pub(super) fn ask_figures(&mut self, queue: &QueueName) {
+    pub(super) fn ask_stats(&mut self, queue: &QueueName) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let input = QueueInput::Queue(QueueCall::Stats(queue.clone(), reply));
         let meant = Meant::QueueStats { call, queue: queue.clone() };

@@ -91,7 +91,7 @@ impl World {
 
     fn ask_about_all(&mut self) {
         for queue in self.queues.clone() {
-            self.ask_figures(&queue);
+            self.ask_stats(&queue);
             self.ask_dead(&queue);
         }
     }
