@@ -94,8 +94,8 @@ class Queues(Base):
         self.assertEqual([letter.payload for letter in self.queue.dead()], [0, 1, 2])
         self.assertEqual(self.queue.respawn(limit=1), 1)
         self.queue.delete_dead()
-        figures = self.queue.overview()
-        self.assertEqual((figures.dead, figures.ready), (0, 1))
+        overview = self.queue.overview()
+        self.assertEqual((overview.dead, overview.ready), (0, 1))
 
     def test_an_alias_is_held_by_one_job(self) -> None:
         first = self.queue.publish(1, alias="order/17 ü", delay=FAR)
@@ -155,7 +155,7 @@ class Queues(Base):
         high.publish("high")
         jobs = [self.client.consume(self.namespace, ["high", "low"], wait=PATIENCE)[0] for _ in range(2)]
         self.assertEqual([(job.queue, job.payload) for job in jobs], [("high", "high"), ("low", "low")])
-        self.assertEqual([figures.queue for figures in self.client.queues(self.namespace)], ["high", "low"])
+        self.assertEqual([overview.queue for overview in self.client.queues(self.namespace)], ["high", "low"])
         self.assertEqual(self.client.ack_many(jobs).acked, 2)
 
     def test_settings_hold_and_are_read_back(self) -> None:
@@ -184,9 +184,9 @@ class Queues(Base):
         self.assertEqual([job.payload for job in self.queue.jobs("scheduled")], [2])
         self.queue.delete()
         self.assertEqual(list(self.queue.jobs()), [])
-        figures = self.queue.overview()
-        self.assertEqual((figures.ready, figures.scheduled, figures.oldest_ready_ms), (0, 0, None))
-        self.assertGreaterEqual(figures.rates.published, figures.rates.acked)
+        overview = self.queue.overview()
+        self.assertEqual((overview.ready, overview.scheduled, overview.oldest_ready_ms), (0, 0, None))
+        self.assertGreaterEqual(overview.rates.published, overview.rates.acked)
 
     def test_a_list_of_several_pages_is_read_to_its_end(self) -> None:
         for part in range(2):

@@ -145,7 +145,7 @@ class Campaigns(unittest.TestCase):
         for (slots, covered, counted), server in both(script, work):
             self.assertEqual((slots[0].slot, slots[0].skipped), (7, True))
             self.assertEqual((covered.min, covered.max, covered.gini, covered.more), (1, 2, 0.1, True))
-            self.assertEqual((covered.items[0].value, covered.items[0].figures.max), (None, 2))
+            self.assertEqual((covered.items[0].value, covered.items[0].summary.max), (None, 2))
             self.assertEqual((counted.total, counted.items[0].value, counted.more), (2, None, False))
             self.assertEqual(
                 [first for first, _, _ in server.requests],

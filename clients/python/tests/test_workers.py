@@ -79,8 +79,8 @@ class Workers(Live):
         self.assertFalse(self.thread.is_alive(), "the worker has ended")
 
     def is_empty(self) -> bool:
-        figures = self.queue.overview()
-        return not (figures.ready or figures.reserved or figures.scheduled)
+        overview = self.queue.overview()
+        return not (overview.ready or overview.reserved or overview.scheduled)
 
     def test_every_job_is_handled_once(self) -> None:
         handled: list[Any] = []

@@ -288,10 +288,10 @@ class QueueOverview:
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> QueueOverview:
         """Reads what the API gives."""
-        figures = {name: item.get(name) for name in cls.__dataclass_fields__}
-        figures["settings"] = Settings.read(item.get("settings") or {})
-        figures["rates"] = QueueFlow.read(item.get("rates") or {})
-        return cls(**figures)  # type: ignore[arg-type]
+        overview = {name: item.get(name) for name in cls.__dataclass_fields__}
+        overview["settings"] = Settings.read(item.get("settings") or {})
+        overview["rates"] = QueueFlow.read(item.get("rates") or {})
+        return cls(**overview)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

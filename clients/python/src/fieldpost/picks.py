@@ -279,9 +279,9 @@ class Coverage:
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> Coverage:
         """Reads what the API gives."""
-        figures = {name: item[name] for name in ("eligible", "picked", "never_picked", "min", "max", "mean", "gini")}
+        summary = {name: item[name] for name in ("eligible", "picked", "never_picked", "min", "max", "mean", "gini")}
         items = [CoverageItem(each["value"], cls.read(each)) for each in item.get("items") or []]
-        return cls(**figures, items=items, more=item.get("more", False))
+        return cls(**summary, items=items, more=item.get("more", False))
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ class CoverageItem:
 
     #: ``None`` for devices without one.
     value: str | None
-    figures: Coverage
+    summary: Coverage
 
 
 @dataclass(frozen=True)
