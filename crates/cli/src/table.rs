@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     /// What is seen where there are no colours.
-    fn seen(text: &str) -> String {
+    fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
@@ -276,7 +276,7 @@ mod tests {
             vec![Cell::text("lock77"), Cell::number(1_234_567), Cell::text("")],
         ];
         assert_eq!(
-            seen(&table.lines(&rows)),
+            unstyled(&table.lines(&rows)),
             "ID          COUNT  NOTE\n\
              a               7  -\n\
              lock77  1,234,567\n"
@@ -287,8 +287,8 @@ mod tests {
     fn a_table_that_comes_in_parts_has_its_headings_once() {
         let mut table = Table::new(&["ID"]);
         assert_eq!(table.lines(&[]), "");
-        assert_eq!(seen(&table.lines(&[vec![Cell::text("a")]])), "ID\na\n");
-        assert_eq!(seen(&table.lines(&[vec![Cell::text("b")]])), "b\n");
+        assert_eq!(unstyled(&table.lines(&[vec![Cell::text("a")]])), "ID\na\n");
+        assert_eq!(unstyled(&table.lines(&[vec![Cell::text("b")]])), "b\n");
     }
 
     #[test]
@@ -296,32 +296,32 @@ mod tests {
         let row = |id: &str, value: &str| vec![Cell::text(id), Cell::text("lock"), Cell::short(value)];
         let rows = [row("evt_1", &"v".repeat(100)), row("evt_2", "1")];
         let table = || Table::new(&["ID", "KIND", "VALUE"]);
-        let lines = seen(&table().within(Some(40)).lines(&rows));
+        let lines = unstyled(&table().within(Some(40)).lines(&rows));
         let value = format!("{}…", "v".repeat(26));
         assert_eq!(lines, format!("ID     KIND  VALUE\nevt_1  lock  {value}\nevt_2  lock  1\n"));
-        let lines = seen(&table().within(Some(20)).lines(&rows));
+        let lines = unstyled(&table().within(Some(20)).lines(&rows));
         let value = format!("{}…", "v".repeat(17));
         let folded = format!("ID     KIND\n  VALUE\nevt_1  lock\n  {value}\nevt_2  lock\n  1\n");
         assert_eq!(lines, folded);
-        assert_eq!(seen(&table().within(None).lines(&rows)), seen(&table().lines(&rows)));
+        assert_eq!(unstyled(&table().within(None).lines(&rows)), unstyled(&table().lines(&rows)));
     }
 
     #[test]
     fn a_table_has_its_headings_again_where_its_columns_move_to_other_lines() {
         let mut table = Table::new(&["ID", "KIND"]).within(Some(12));
         let row = |id: &str| vec![vec![Cell::text(id), Cell::text("lock")]];
-        assert_eq!(seen(&table.lines(&row("a"))), "ID  KIND\na   lock\n");
-        assert_eq!(seen(&table.lines(&row("b"))), "b   lock\n");
-        assert_eq!(seen(&table.lines(&row("abcdefgh"))), "ID\n  KIND\nabcdefgh\n  lock\n");
+        assert_eq!(unstyled(&table.lines(&row("a"))), "ID  KIND\na   lock\n");
+        assert_eq!(unstyled(&table.lines(&row("b"))), "b   lock\n");
+        assert_eq!(unstyled(&table.lines(&row("abcdefgh"))), "ID\n  KIND\nabcdefgh\n  lock\n");
     }
 
     #[test]
     fn what_may_not_be_missing_goes_on_in_further_lines() {
         let rows = [vec![Cell::text("job_1"), Cell::whole("0123456789門abcdefg")]];
         let table = || Table::new(&["ID", "PAYLOAD"]);
-        let lines = seen(&table().within(Some(13)).lines(&rows));
+        let lines = unstyled(&table().within(Some(13)).lines(&rows));
         assert_eq!(lines, "ID\n  PAYLOAD\njob_1\n  0123456789\n  門abcdefg\n");
-        let lines = seen(&table().within(Some(26)).lines(&rows));
+        let lines = unstyled(&table().within(Some(26)).lines(&rows));
         assert_eq!(lines, "ID     PAYLOAD\njob_1  0123456789門abcdefg\n");
     }
 
@@ -330,7 +330,7 @@ mod tests {
         let mut table = Table::new(&["NAME", "X"]);
         let rows = [["門", "1"], ["door", "2"], ["Ключ", "3"]];
         let rows = rows.map(|row| row.map(Cell::text).to_vec());
-        assert_eq!(seen(&table.lines(&rows)), "NAME  X\n門    1\ndoor  2\nКлюч  3\n");
+        assert_eq!(unstyled(&table.lines(&rows)), "NAME  X\n門    1\ndoor  2\nКлюч  3\n");
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
         ];
         let lines = table.lines(&rows);
         assert!(lines.contains("\u{1b}[31mlost\u{1b}[0m    a"), "{lines:?}");
-        assert_eq!(seen(&lines), "STATE   ID\nlost    a\nonline  b\n");
+        assert_eq!(unstyled(&lines), "STATE   ID\nlost    a\nonline  b\n");
     }
 
     #[test]
@@ -353,15 +353,15 @@ mod tests {
 
     #[test]
     fn a_long_value_is_shown_by_its_beginning() {
-        let shown = seen(&Cell::short(&"é".repeat(100)).painted(0));
+        let shown = unstyled(&Cell::short(&"é".repeat(100)).painted(0));
         assert_eq!(shown, format!("{}…", "é".repeat(SHORT_CHARS_MAX)));
-        assert_eq!(seen(&Cell::short("1").painted(0)), "1");
+        assert_eq!(unstyled(&Cell::short("1").painted(0)), "1");
     }
 
     #[test]
     fn facts_stand_below_each_other() {
         let facts = facts(&[("id", Cell::text("a")), ("address", Cell::maybe(None))]);
-        assert_eq!(seen(&facts), "id       a\naddress  -\n");
+        assert_eq!(unstyled(&facts), "id       a\naddress  -\n");
     }
 
     #[test]

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::table::Table;
 
-    fn seen(text: &str) -> String {
+    fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
@@ -184,7 +184,7 @@ mod tests {
             "class":"ordinary","answer_timeout":"10s","missed":"skip","panel":false,
             "results":{"url":"https://a.example","secret":"whsec_x"}}"#;
         let campaign: CampaignView = serde_json::from_str(text).expect("a campaign");
-        let facts = seen(&campaign.facts());
+        let facts = unstyled(&campaign.facts());
         assert!(
             facts.starts_with(
                 "id              dns\nstatus          paused\npayload         {\"probe\":\"dns\"}\n"
@@ -205,13 +205,13 @@ mod tests {
             );
             serde_json::from_str::<SlotView>(&text).expect("a slot")
         };
-        let line = seen(&slot("").line());
+        let line = unstyled(&slot("").line());
         assert_eq!(
             line,
             "2026-11-21 01:05:00Z  slot 5894102  20 of 20 answered  picked 21, expired 1, replaced 1\n"
         );
         let rows = [slot("").cells(), slot(",\"skipped\":true").cells()];
-        let shown = seen(&Table::new(SlotView::HEADINGS).lines(&rows));
+        let shown = unstyled(&Table::new(SlotView::HEADINGS).lines(&rows));
         assert!(shown.lines().all(|line| line.len() <= 90), "{shown}");
         assert!(shown.ends_with("5894102  2026-11-21 01:05:00Z      20  skipped\n"), "{shown}");
     }

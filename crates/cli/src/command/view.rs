@@ -181,7 +181,7 @@ mod tests {
         serde_json::from_str(&text).expect("a command")
     }
 
-    fn seen(text: &str) -> String {
+    fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
@@ -190,7 +190,7 @@ mod tests {
         let long = COMMAND.replace("cmd_1", &format!("cmd_{}", "0".repeat(32)));
         let long = long.replace("STATUS", "acknowledged").replace("RESULT", "null");
         let long: CommandView = serde_json::from_str(&long).expect("a command");
-        let shown = seen(&Table::new(CommandView::HEADINGS).lines(&[long.cells()]));
+        let shown = unstyled(&Table::new(CommandView::HEADINGS).lines(&[long.cells()]));
         assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
         assert!(
             shown.lines().nth(1).is_some_and(|row| row.contains("face7   acknowledged      2")),
@@ -200,13 +200,13 @@ mod tests {
 
     #[test]
     fn a_command_alone_is_shown_with_what_the_device_said() {
-        let open = seen(&command("published", "null").facts());
+        let open = unstyled(&command("published", "null").facts());
         assert!(
             open.contains("status     published\npayload    {\"open\":1}\ntries      2 of 5\n"),
             "{open}"
         );
         assert!(open.contains("origin     ops\nexpires    2026-11-21 02:00:00.000Z\npublished  "), "{open}");
-        let ended = seen(&command("failed", r#"{"why":"jam"}"#).facts());
+        let ended = unstyled(&command("failed", r#"{"why":"jam"}"#).facts());
         assert!(ended.ends_with("result     {\"why\":\"jam\"}\n") && !ended.contains("expires"), "{ended}");
     }
 

@@ -51,9 +51,9 @@ impl WatchCommands {
         while !watched.is_empty() {
             let mut open = Vec::with_capacity(watched.len());
             for mut command in watched {
-                let seen = self.look(&mut command, api, screen)?;
-                if seen.has_ended() {
-                    verdict = verdict.and(seen.verdict());
+                let view = self.look(&mut command, api, screen)?;
+                if view.has_ended() {
+                    verdict = verdict.and(view.verdict());
                 } else {
                     open.push(command);
                 }
@@ -75,12 +75,12 @@ impl WatchCommands {
         screen: &mut Screen,
     ) -> Result<CommandView, Failure> {
         let document = patiently(screen, || api.get(&of(&command.id)))?;
-        let seen: CommandView = api.read(&document)?;
+        let view: CommandView = api.read(&document)?;
         if command.shown != document.get() {
             document.get().clone_into(&mut command.shown);
-            screen.show(&document, || Ok(seen.line()))?;
+            screen.show(&document, || Ok(view.line()))?;
         }
-        Ok(seen)
+        Ok(view)
     }
 }
 

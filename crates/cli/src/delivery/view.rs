@@ -137,14 +137,14 @@ mod tests {
         "next_attempt_at":"2026-11-21T01:02:33.000Z",
         "attempts":[{"at":"2026-11-21T01:02:03.500Z","status_code":null,"error":"timeout","duration_ms":10000}]}"#;
 
-    fn seen(text: &str) -> String {
+    fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
     #[test]
     fn a_delivery_is_a_row() {
         let delivery: Delivery = serde_json::from_str(DELIVERY).expect("a delivery");
-        let shown = seen(&Table::new(Delivery::HEADINGS).lines(&[delivery.cells()]));
+        let shown = unstyled(&Table::new(Delivery::HEADINGS).lines(&[delivery.cells()]));
         assert_eq!(
             shown,
             "CREATED               ID     CLIENT  DEVICE  TYPE            STATUS   ATTEMPTS  NEXT\n\
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_delivery_alone_is_shown_with_its_attempts() {
         let delivery: WithAttempts = serde_json::from_str(DELIVERY).expect("a delivery");
-        let shown = seen(&delivery.to_text(None));
+        let shown = unstyled(&delivery.to_text(None));
         assert!(shown.contains("next attempt  2026-11-21 01:02:33Z\n\nATTEMPT AT"), "{shown}");
         assert!(shown.ends_with("2026-11-21 01:02:03.500Z  -       timeout  10,000\n"), "{shown}");
     }

@@ -224,14 +224,14 @@ mod tests {
         "report_interval":null,"registered_at":"2026-11-20T12:00:00.000Z","state":{"value":{"t":21.50},
         "changed_at":"2026-11-21T01:02:03.456Z","last_seen_at":null,"connection":"lost"}}"#;
 
-    fn seen(text: &str) -> String {
+    fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
     fn rows<R: Row>(items: &[&str]) -> String {
         let rows: Vec<_> =
             items.iter().map(|item| serde_json::from_str::<R>(item).expect("an item").cells()).collect();
-        seen(&Table::new(R::HEADINGS).lines(&rows))
+        unstyled(&Table::new(R::HEADINGS).lines(&rows))
     }
 
     #[test]
@@ -247,10 +247,10 @@ mod tests {
     #[test]
     fn a_device_alone_is_shown_with_who_is_told() {
         let device: Device = serde_json::from_str(DEVICE).expect("a device");
-        let text = seen(&device.facts(&["acme".to_owned(), "beta".to_owned()]));
+        let text = unstyled(&device.facts(&["acme".to_owned(), "beta".to_owned()]));
         assert!(text.contains("labels         site=12, wing=b\n"), "{text}");
         assert!(text.ends_with("connection     lost\ntold           acme, beta\n"), "{text}");
-        assert!(!seen(&device.facts(&[])).contains("told"));
+        assert!(!unstyled(&device.facts(&[])).contains("told"));
     }
 
     #[test]

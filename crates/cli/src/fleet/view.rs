@@ -110,7 +110,7 @@ impl FairnessView {
 mod tests {
     use super::*;
 
-    fn seen(text: &str) -> String {
+    fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
@@ -120,14 +120,14 @@ mod tests {
             "items":[{"value":"7","total":800,"connected":600},{"value":null,"total":400,"connected":300}],"more":true}"#;
         let counts: CountsView = serde_json::from_str(text).expect("counts");
         assert_eq!(
-            seen(&counts.text(None)),
+            unstyled(&counts.text(None)),
             "devices     1,200\nconnected   900\nonline      1,000\nlost        150\nnever seen  50\n\
              VALUE  DEVICES  CONNECTED\n7          800        600\n-          400        300\n\
              there are more values\n"
         );
         let text = r#"{"total":1,"connected":0,"online":0,"lost":0,"never_seen":1}"#;
         let counts: CountsView = serde_json::from_str(text).expect("counts");
-        assert!(seen(&counts.text(None)).ends_with("never seen  1\n"));
+        assert!(unstyled(&counts.text(None)).ends_with("never seen  1\n"));
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
         let text = r#"{"device_id":"probe17","weight":0.9985,"picks":3,"last_picked_at":"2026-11-21T01:02:03.456Z",
             "benched_until":"2026-11-21T01:12:03.456Z"}"#;
         let weight: WeightView = serde_json::from_str(text).expect("a weight");
-        let shown = seen(&Table::new(WeightView::HEADINGS).lines(&[weight.cells()]));
+        let shown = unstyled(&Table::new(WeightView::HEADINGS).lines(&[weight.cells()]));
         assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
         assert!(
             shown.ends_with("probe17  0.9985          3  2026-11-21 01:02:03Z  2026-11-21 01:12:03Z\n"),
@@ -147,7 +147,7 @@ mod tests {
     fn fairness_says_what_a_pick_costs() {
         let text = r#"{"connected":19000,"avg_picked":100,"avg_tasks":3.25,"punishment":58.4615,"constant":0.001,"period":"1m"}"#;
         let fairness: FairnessView = serde_json::from_str(text).expect("fairness");
-        let facts = seen(&fairness.facts());
+        let facts = unstyled(&fairness.facts());
         assert!(facts.contains("tasks             3.25 in 1m\npunishment        58.462\n"), "{facts}");
         assert!(facts.ends_with("a pick costs      0.0585\nrecovery          0.0010 in 1m\n"), "{facts}");
     }

@@ -185,7 +185,7 @@ mod tests {
     const JOB: &str = r#"{"id":"01J","queue":"mail","state":"scheduled","payload":{"to":"ann"},
         "run_at":"2026-11-21T01:02:03.456Z","published_at":"2026-11-21T00:00:00.000Z","attempt":0,"tries":5,"alias":"a"}"#;
 
-    fn seen(text: &str) -> String {
+    fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
@@ -193,11 +193,11 @@ mod tests {
     fn a_job_is_a_row_and_alone_has_all_facts() {
         let job: Job = serde_json::from_str(JOB).expect("a job");
         assert_eq!(
-            seen(&Table::new(Job::HEADINGS).lines(&[job.cells()])),
+            unstyled(&Table::new(Job::HEADINGS).lines(&[job.cells()])),
             "ID   STATE      DUE                   TRY  ALIAS  GROUP  PAYLOAD\n\
              01J  scheduled  2026-11-21 01:02:03Z  0/5  a      -      {\"to\":\"ann\"}\n"
         );
-        let facts = seen(&job.facts());
+        let facts = unstyled(&job.facts());
         assert!(facts.contains("due        2026-11-21 01:02:03.456Z\n"), "{facts}");
         assert!(!facts.contains("executions"), "{facts}");
     }
@@ -213,7 +213,7 @@ mod tests {
             (r#""cron":"0 9 * * 1""#, "cron        0 9 * * 1\nzone        UTC\nexecutions  no end\n"),
         ] {
             let job: Job = serde_json::from_str(&JOB.replace(r#""alias":"a""#, fields)).expect("a job");
-            let facts = seen(&job.facts());
+            let facts = unstyled(&job.facts());
             assert!(facts.ends_with(says), "{facts}");
         }
     }

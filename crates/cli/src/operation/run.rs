@@ -67,28 +67,28 @@ impl RunOperation {
         if self.dry_run {
             return screen.show(&begun, || Ok(api.read::<DryRun>(&begun)?.facts()));
         }
-        let seen: OperationView = api.read(&begun)?;
+        let operation: OperationView = api.read(&begun)?;
         if !self.wait {
-            return screen.show(&begun, || Ok(seen.facts()));
+            return screen.show(&begun, || Ok(operation.facts()));
         }
-        self.watch(&seen.id, api, screen)
+        self.watch(&operation.id, api, screen)
     }
 
     /// Shows it whenever anything about it is new, until it has ended.
     fn watch(&self, id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let seen = watch(
+        let operation = watch(
             screen,
             self.every,
             || api.get(&of(id)),
             |screen, document, is_new| {
-                let seen: OperationView = api.read(document)?;
+                let operation: OperationView = api.read(document)?;
                 if is_new {
-                    screen.show(document, || Ok(seen.line()))?;
+                    screen.show(document, || Ok(operation.line()))?;
                 }
-                Ok(Some(seen).filter(OperationView::has_ended))
+                Ok(Some(operation).filter(OperationView::has_ended))
             },
         )?;
-        seen.verdict()
+        operation.verdict()
     }
 
     fn body(&self) -> Map<String, Value> {

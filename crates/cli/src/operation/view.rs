@@ -149,10 +149,10 @@ mod tests {
                 r#"{{"id":"op_1","action":"dead.delete","filter":{{}},"status":"{status}","matched":1000,
                 "done":0,"refused":{refused},"skipped":0,"created_at":"2026-11-21T01:02:03.456Z","by":null}}"#
             );
-            let seen: OperationView = serde_json::from_str(&text).expect("an operation");
-            let verdict = seen.verdict().err().map(|failure| failure.to_string()).unwrap_or_default();
+            let operation: OperationView = serde_json::from_str(&text).expect("an operation");
+            let verdict = operation.verdict().err().map(|failure| failure.to_string()).unwrap_or_default();
             let says = says.replace("1 000", &grouped(1_000));
-            assert_eq!((verdict, seen.has_ended()), (says, ended));
+            assert_eq!((verdict, operation.has_ended()), (says, ended));
         }
     }
 }

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::table::Table;
 
-    fn seen(text: &str) -> String {
+    fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
@@ -160,11 +160,11 @@ mod tests {
             "dead_max":null,"dead_max_age":"7d"}}"#;
         let stats: QueueView = serde_json::from_str(stats).expect("stats");
         assert_eq!(
-            seen(&Table::new(QueueView::HEADINGS).lines(&[stats.cells()])),
+            unstyled(&Table::new(QueueView::HEADINGS).lines(&[stats.cells()])),
             "NAMESPACE  QUEUE  SCHEDULED  READY  RESERVED  DEAD  OLDEST READY  HANDS OUT\n\
              shop       mail       1,200      2         1     0  1m1s500ms     no, paused\n"
         );
-        let facts = seen(&stats.facts());
+        let facts = unstyled(&stats.facts());
         assert!(
             facts.contains("rate           0.5/s\n") && facts.contains("most jobs      no limit\n"),
             "{facts}"
@@ -180,7 +180,7 @@ mod tests {
             "died_at":"2026-11-21T01:02:03.456Z"}"#;
         let dead: DeadJob = serde_json::from_str(dead).expect("a dead job");
         assert_eq!(
-            seen(&Table::new(DeadJob::HEADINGS).lines(&[dead.cells()])),
+            unstyled(&Table::new(DeadJob::HEADINGS).lines(&[dead.cells()])),
             "DIED                  ID   TRY  REASON    ERROR     PAYLOAD\n\
              2026-11-21 01:02:03Z  01J  3/3  released  no paper  7\n"
         );

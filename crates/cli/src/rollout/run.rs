@@ -126,11 +126,11 @@ impl RunRollout {
             Some(id) => api.replace(&of(id), &self.body())?,
             None => api.post_once(&Path::of(&["rollouts"]), &self.body(), self.idempotency_key.as_deref())?,
         };
-        let seen: RolloutView = api.read(&begun)?;
+        let rollout: RolloutView = api.read(&begun)?;
         if !self.wait {
-            return screen.show(&begun, || Ok(seen.facts()));
+            return screen.show(&begun, || Ok(rollout.facts()));
         }
-        self.until.watch(&seen.id, api, screen)
+        self.until.watch(&rollout.id, api, screen)
     }
 
     fn body(&self) -> RolloutBody<'_> {

@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn only_a_rollout_that_is_done_with_few_failures_ends_well() {
         let two_percent = MaxFailed::Percent(2.0);
-        for (seen, rests, says) in [
+        for (rollout, rests, says) in [
             (rollout("done", 98, 2, 0), true, ""),
             (rollout("done", 97, 3, 0), true, "rol_1 is done, and 3 of 100 devices failed"),
             (rollout("stopped", 5, 5, 0), true, "rol_1 is stopped"),
@@ -174,8 +174,8 @@ mod tests {
             (rollout("waiting", 5, 0, 0), false, "rol_1 is waiting"),
             (rollout("paused", 5, 0, 0), true, "rol_1 is paused"),
         ] {
-            assert_eq!(seen.rests(), rests, "{}", seen.status);
-            let verdict = seen.verdict(two_percent).err().map(|failure| failure.to_string());
+            assert_eq!(rollout.rests(), rests, "{}", rollout.status);
+            let verdict = rollout.verdict(two_percent).err().map(|failure| failure.to_string());
             assert_eq!(verdict.unwrap_or_default(), says);
         }
     }

@@ -43,18 +43,18 @@ impl WatchRollout {
 impl WatchUntil {
     /// Shows a rollout whenever anything about it is new, until nothing more comes of it by itself.
     pub(super) fn watch(&self, id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let seen = watch(
+        let rollout = watch(
             screen,
             self.every,
             || api.get(&of(id)),
             |screen, document, is_new| {
-                let seen: RolloutView = api.read(document)?;
+                let rollout: RolloutView = api.read(document)?;
                 if is_new {
-                    screen.show(document, || Ok(seen.line()))?;
+                    screen.show(document, || Ok(rollout.line()))?;
                 }
-                Ok(Some(seen).filter(RolloutView::rests))
+                Ok(Some(rollout).filter(RolloutView::rests))
             },
         )?;
-        seen.verdict(self.max_failed)
+        rollout.verdict(self.max_failed)
     }
 }

@@ -275,7 +275,7 @@ impl Row for MessageView {
 mod tests {
     use super::*;
 
-    fn seen(text: &str) -> String {
+    fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
@@ -289,11 +289,11 @@ mod tests {
     fn a_stream_is_a_row_and_alone_shows_what_is_set() {
         let stream: StreamView = serde_json::from_str(STREAM).expect("a stream");
         assert_eq!(
-            seen(&Table::new(StreamView::HEADINGS).lines(&[stream.cells()])),
+            unstyled(&Table::new(StreamView::HEADINGS).lines(&[stream.cells()])),
             "NAMESPACE  STREAM  FIRST  LAST  MESSAGES   BYTES  BLOCKS  SAVE  KEPT FOR  MOST BYTES\n\
              shop       orders      1  1200     1,200  64,000       2  wait  7d        -\n"
         );
-        let facts = seen(&stream.facts());
+        let facts = unstyled(&stream.facts());
         for line in [
             "stored           local: 1 blocks, 60,000 bytes\n",
             "save             wait, every 1s\n",
@@ -324,7 +324,7 @@ mod tests {
             "segment":null,"payload":{"n":1}}"#;
         let message: MessageView = serde_json::from_str(message).expect("a message");
         assert_eq!(
-            seen(&Table::new(MessageView::HEADINGS).lines(&[message.cells()])),
+            unstyled(&Table::new(MessageView::HEADINGS).lines(&[message.cells()])),
             "ID  TIME                      SOURCE  EXTERNAL ID  SEGMENT  PAYLOAD\n \
              4  2026-11-21 01:02:03.456Z  till-4  17           -        {\"n\":1}\n"
         );

@@ -162,7 +162,7 @@ mod tests {
         serde_json::from_str(&text).expect("a task")
     }
 
-    fn seen(text: &str) -> String {
+    fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_line_of_a_task_has_what_it_waits_for_first() {
-        let line = seen(&task("done", 98, 0, 4).line());
+        let line = unstyled(&task("done", 98, 0, 4).line());
         assert_eq!(line, "tsk_1  done  98 of 100 answered  picked 102, expired 4, replaced 2\n");
     }
 
@@ -198,7 +198,7 @@ mod tests {
         ];
         let rows = items.map(|item| serde_json::from_str::<ResultView>(item).expect("a result").cells());
         assert_eq!(
-            seen(&Table::new(ResultView::HEADINGS).lines(&rows)),
+            unstyled(&Table::new(ResultView::HEADINGS).lines(&rows)),
             "DEVICE   PICKED                    OUTCOME   TOOK   SAID\n\
              p1       2026-11-21 01:02:03.000Z  answered  250ms  {\"ms\":12}\n\
              probe17  2026-11-21 01:02:03.000Z  expired   -      no_answer, late: done 7\n"
