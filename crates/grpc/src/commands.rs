@@ -15,14 +15,14 @@ use tonic::{Request, Response, Status};
 
 use crate::callers::{caller_and_message, caller_sender_and_message};
 use crate::changes::into_change;
-use crate::commands::kept::{keep, kept};
+use crate::commands::kept_answer::{keep, kept};
 use crate::proto::{self, commands_server};
 use crate::status::status;
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
 use crate::time::read_wait;
 
-mod kept;
+mod kept_answer;
 mod list;
 pub(crate) mod new_command;
 mod shape;

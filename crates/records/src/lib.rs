@@ -21,13 +21,13 @@ mod gathered;
 mod head;
 mod job;
 mod job_purpose;
-mod kept;
 mod notice;
 mod operation;
 mod portal;
 mod quarantine;
 mod queue;
 mod report_ids;
+mod retention;
 mod rollout;
 mod stream;
 mod subscription;
@@ -60,7 +60,6 @@ pub use job::{
     QueueKey, Recurrence, Reservation, Rule, Starts, Successor, Terms,
 };
 pub use job_purpose::{JobLine, JobPurpose, OutcomeLane, OutcomeOf};
-pub use kept::KeptFrom;
 pub use notice::{NOTICE_ID_PREFIX, Notice, NoticeKey, NoticeKind, NoticePost};
 pub use operation::{
     Operation, OperationAction, OperationCounts, OperationError, OperationState, OperationStatus,
@@ -69,6 +68,7 @@ pub use portal::{PortalRights, PortalToken, TokenDigest};
 pub use quarantine::{QuarantineKey, Quarantined};
 pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings};
 pub use report_ids::ReportIds;
+pub use retention::KeptFrom;
 pub use rollout::{
     MemberPlace, MemberStatus, Rollout, RolloutCommand, RolloutCounts, RolloutCursor, RolloutDevices,
     RolloutEntry, RolloutMember, RolloutStage, RolloutStanding, RolloutState, RolloutStop, RolloutWait,

@@ -3,5 +3,5 @@
 
 pub(crate) mod contents;
 mod indexes;
-pub(crate) mod kept;
 pub(crate) mod newest;
+pub(crate) mod quarantine_and_counts;

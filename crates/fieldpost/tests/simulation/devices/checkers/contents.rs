@@ -8,7 +8,7 @@ use engine::records::{DeliveryKey, EventKey};
 use records::DeviceSlot;
 use store::{FeedFilter, Page, ReadingKey, Resident, View};
 
-use super::{indexes, kept};
+use super::{indexes, quarantine_and_counts};
 use crate::devices::model::device::{Device, Event, Reading, Shown, Taken};
 use crate::devices::model::notifications::{Attempt, Delivery};
 use crate::devices::model::partition::Partition;
@@ -39,8 +39,8 @@ pub(crate) fn check_partition(view: &dyn View, residents: Vec<Resident>, model: 
     indexes::check(view, model)?;
     check_events(view, model)?;
     check_deliveries(view, model)?;
-    kept::check_quarantine(view, model)?;
-    kept::check_counts(view, model)
+    quarantine_and_counts::check_quarantine(view, model)?;
+    quarantine_and_counts::check_counts(view, model)
 }
 
 /// Compares the registry partition.
@@ -75,8 +75,16 @@ fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
     let expected: BTreeMap<_, _> =
         model.devices.iter().map(|(id, device)| (id.clone(), device.shown())).collect();
     Invariant::AS_THE_MODEL.same("resident devices", &devices, &expected)?;
-    Invariant::AS_THE_MODEL.same("resident ids of reports", &report_ids, &kept::report_ids(model))?;
-    Invariant::AS_THE_MODEL.same("resident quarantine", &quarantined, &kept::costs(model))?;
+    Invariant::AS_THE_MODEL.same(
+        "resident ids of reports",
+        &report_ids,
+        &quarantine_and_counts::report_ids(model),
+    )?;
+    Invariant::AS_THE_MODEL.same(
+        "resident quarantine",
+        &quarantined,
+        &quarantine_and_counts::costs(model),
+    )?;
     pairs.sort_unstable();
     let of_device =
         |device: &Device| device.pairs.keys().map(|client| (device.slot, *client)).collect::<Vec<_>>();

@@ -7,7 +7,7 @@ use base::Timestamp;
 use records::{Client, DeliveryStatus};
 
 use super::World;
-use crate::devices::checkers::{kept, newest};
+use crate::devices::checkers::{newest, quarantine_and_counts};
 use crate::devices::meant::AttemptRef;
 use crate::devices::model::ExpectedAttempt;
 use crate::harness::port::AnyPort;
@@ -80,7 +80,7 @@ impl World {
             }
             newest::check(&track.present, &self.registry.present, &self.receivers)?;
         }
-        kept::check_ids(self.model.iter().map(|track| &track.present))?;
+        quarantine_and_counts::check_ids(self.model.iter().map(|track| &track.present))?;
         newest::check_order(&self.receivers)?;
         newest::check_ids(&self.receivers)
     }
