@@ -5,27 +5,38 @@ use syn::visit::{self, Visit};
 use crate::rust::{self, Source};
 
 /// Names of types and traits that were given up, each with one that says more.
-const OLD_TYPES: [(&str, &str); 15] = [
+const OLD_TYPES: [(&str, &str); 25] = [
+    ("Book", "DeviceTable, or the table of what"),
     ("Crowd", "Admission"),
     ("Door", "PartitionHandle"),
+    ("Fate", "WillOutcome, or the outcome of what"),
     ("Figures", "Metrics, QueueStats"),
     ("Ground", "EdgeContext"),
     ("Guest", "ConnectionPool"),
+    ("HandsOver", "HandOver"),
+    ("Held", "JobReservation, or what is held"),
+    ("Kept", "KeptAnswers, or what is kept"),
     ("Lot", "ParkedIndex"),
+    ("News", "FollowerUpdate, or whose update"),
     ("Once", "Idempotency"),
     ("Outside", "EngineContext"),
+    ("Own", "Ownership"),
     ("Pair", "NotificationState, or what the two are"),
     ("Repeats", "Idempotency"),
     ("Roster", "DeviceTable"),
+    ("Said", "ReportContent, or what was said"),
+    ("Stretch", "MessageSlice, or a chunk of what"),
     ("Threshold", "Bootstrap"),
     ("Told", "CommitResult, ReadyWait, or what was told"),
     ("Turn", "StepContext"),
+    ("TurnOrder", "RolloutOrder"),
     ("Within", "Idempotency, or what it is within"),
 ];
 
 /// Names of modules that were given up, each with one that says more.
-const OLD_MODULES: [(&str, &str); 37] = [
+const OLD_MODULES: [(&str, &str); 43] = [
     ("absence", "offline_session"),
+    ("book", "table"),
     ("crowd", "admission"),
     ("door", "partition_handle"),
     ("doors", "access"),
@@ -39,13 +50,16 @@ const OLD_MODULES: [(&str, &str); 37] = [
     ("handshakes", "qos2"),
     ("held", "memory_budget"),
     ("keeping", "retention"),
+    ("kept", "retention, or what is kept"),
     ("large", "memory_budget"),
     ("last_words", "lingering_close"),
     ("leftover", "body_drain"),
     ("looking", "inspection"),
     ("lot", "parked_index"),
+    ("news", "updates"),
     ("once", "idempotency"),
     ("outside", "engine_context"),
+    ("own", "ownership"),
     ("pacing", "backpressure"),
     ("pair", "notification_state, or what the two are"),
     ("recent", "pending_writes"),
@@ -54,7 +68,9 @@ const OLD_MODULES: [(&str, &str); 37] = [
     ("room", "memory_budget"),
     ("roster", "device_table"),
     ("sabotage", "fault_injection"),
+    ("said", "settlements, or what was said"),
     ("show_out", "evict"),
+    ("stretch", "slice, chunk"),
     ("talk", "protocol"),
     ("telling", "notifications"),
     ("threshold", "bootstrap"),
