@@ -74,7 +74,7 @@ async fn consume(queues: Queues, name: QueueName, max: usize) -> Result<usize, F
     if jobs.is_empty() {
         return Err("the queue ran dry".into());
     }
-    let held = jobs.iter().map(|job| job.held).collect();
+    let held = jobs.iter().map(|job| job.reservation).collect();
     Ok(queues.ack(&name, held).await?.acked)
 }
 
