@@ -16,8 +16,8 @@
 //!   back under the same owner, go before they are answered, and hold on for too long.
 //! - **Memory** is so small in some runs that most jobs are parked in the store;
 //!   `SIM_WITH="resident_max=6"` makes it so in any.
-//! - **Steps** do so little in runs with a crowd that they come to their limits: in one with few
-//!   jobs in memory, and in one with thousands of groups in many queues.
+//! - **Steps** do so little in runs with a crowd that they come to their limits. Some have few jobs
+//!   in memory, others thousands of groups in many queues.
 //!
 //! # What is checked
 //! The [model] takes the same inputs in the same order, and every answer and every batch is held

@@ -33,6 +33,11 @@ impl dyn View + '_ {
         }
     }
 
+    /// A job that is parked.
+    pub fn parked_job(&self, id: JobId) -> Result<Option<ParkedJob>, StoreError> {
+        self.record(&key::job(id))
+    }
+
     /// The parked job of a queue that has this alias.
     pub fn parked_alias(&self, queue: QueueKey, alias: AliasKey) -> Result<Option<ParkedJob>, StoreError> {
         let index = index_of::<ParkedJob>(Table::ParkedAliases);

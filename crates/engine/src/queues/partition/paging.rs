@@ -3,7 +3,7 @@
 use base::Timestamp;
 use jobs::{Horizon, ReadRequest};
 use records::{GroupKey, JobClock, JobId, ParkedJob, QueueKey, QueueOrder};
-use store::{StoreError, StoredJob, parked_time};
+use store::{StoreError, parked_time};
 
 use super::recently_parked::Place;
 use super::soonest::{LAST_ID, Moment, Page, Soonest};
@@ -183,10 +183,7 @@ impl QueuePartition {
     fn parked_as_known(&self, id: JobId, step: &QueueStep<'_>) -> Result<ParkedJob, StoreError> {
         let found = match self.parked.get(id) {
             Some(recent) => recent.cloned(),
-            None => match step.fetch.view()?.job(id)? {
-                Some(StoredJob::Parked(parked)) => Some(parked),
-                Some(StoredJob::Resident(_)) | None => None,
-            },
+            None => step.fetch.view()?.parked_job(id)?,
         };
         found.ok_or_else(|| StoreError::Damaged {
             file: "the tables".to_owned(),
