@@ -42,6 +42,8 @@ run: build ## run a server with the default settings in ./fieldpost-data
 demo: build ## watch the main job for half a minute: locks, receivers, a SIGKILL in the middle
 	target/release/fieldpost demo
 
+# A test that waits for a server or a browser leaves its processor to others.
+test: export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(nproc))
 test: console ## format check, clippy, every test (what CI runs)
 	@scripts/setup build test
 	npm run --silent --workspace fieldpost-console check

@@ -16,7 +16,7 @@ const WARM_MS = 20_000;
 
 const [url, part, seconds] = process.argv.slice(2);
 const browser = await chromium.launch({
-  executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium",
+  executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium-headless-shell",
   args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
 });
 

@@ -32,7 +32,7 @@ let launching;
 /** The browser, started by whoever asks first. */
 function browser() {
   launching ??= chromium.launch({
-    executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium",
+    executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium-headless-shell",
     args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
   });
   return launching;

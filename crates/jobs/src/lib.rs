@@ -147,7 +147,8 @@
 //! bucket opens, and the queues need exact order anyway. An alias costs 32 bytes and its index, a
 //! lease 40, and a job that expires, recurs or has a group 40 and its place in a tree; a queue 56
 //! and its index while it has jobs, and nothing without. Eviction looks at every resident job once
-//! for each three quarters of them that it parks.
+//! for each three quarters of them that it parks. Where groups had to be read before their jobs
+//! could leave, it looks once more when they are.
 //!
 //! Measured with `examples/life_cycle.rs` on two cores that had other work, one partition, every
 //! fourth waiting job with an alias, the boxed changes of the batch included:

@@ -1,5 +1,5 @@
-//! The console in a browser: Debian's chromium, driven by the specs in `console/tests`. Each test
-//! has a server of its own.
+//! The console in a browser: Debian's chromium without its own windows, driven by the specs in
+//! `console/tests`. Each test has a server of its own.
 
 use std::path::Path;
 use std::process::Stdio;

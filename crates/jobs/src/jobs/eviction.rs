@@ -52,7 +52,8 @@ impl Jobs {
     /// Chooses what leaves: whether anything does.
     fn plan(&mut self, now: Timestamp) -> bool {
         let (resident, max) = (self.table.waiting(), self.limit.max());
-        let planned = if self.eviction.is_due(resident, max) {
+        let may_leave = resident > max && self.reads.are_heads_read() && self.eviction.take_awaits_heads();
+        let planned = if may_leave || self.eviction.is_due(resident, max) {
             self.plan_all(now, resident - max / 4)
         } else {
             self.plan_far_scheduled(now)
@@ -70,8 +71,10 @@ impl Jobs {
             rest => self.plan_lines(now, rest),
         };
         planned.extend(scheduled);
-        // Those whose group waits to be read can leave as soon as it is.
-        self.eviction.found(planned.len(), excess, self.table.waiting() - unled);
+        self.eviction.found(planned.len(), excess, self.table.waiting());
+        if unled > 0 {
+            self.eviction.await_heads();
+        }
         planned
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct Eviction {
     backoff: EvictionBackoff,
     /// Of those that wait for their time.
     scheduled_backoff: EvictionBackoff,
+    /// Some jobs can leave as soon as the heads of their groups are read.
+    awaits_heads: bool,
 }
 
 impl Eviction {
@@ -57,6 +59,16 @@ impl Eviction {
     /// As [`Eviction::found`], of those that wait for their time.
     pub(crate) fn found_of_scheduled(&mut self, found: usize, wanted: usize, scheduled: usize) {
         self.scheduled_backoff.note(found <= wanted / 4, scheduled);
+    }
+
+    /// Some jobs could leave if the heads of their groups were read.
+    pub(crate) fn await_heads(&mut self) {
+        self.awaits_heads = true;
+    }
+
+    /// Whether there are such: asked once the heads are read.
+    pub(crate) fn take_awaits_heads(&mut self) -> bool {
+        std::mem::take(&mut self.awaits_heads)
     }
 
     /// None of the chosen jobs could be parked.

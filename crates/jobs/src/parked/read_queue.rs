@@ -109,6 +109,11 @@ impl ReadQueue {
         self.blocking.range(groups.clone()).next().is_some() || self.orphans.range(groups).next().is_some()
     }
 
+    /// Whether no line waits to be read on which leases, or a whole group, depend.
+    pub(crate) fn are_heads_read(&self) -> bool {
+        self.orphans.is_empty() && self.blocking.is_empty()
+    }
+
     fn lines(&self, need: ReadPriority) -> &BTreeSet<Line> {
         match need {
             ReadPriority::Orphan => &self.orphans,
