@@ -31,7 +31,7 @@ struct StreamInFlight {
     is_scarce: Box<dyn Fn() -> bool + Send + Sync>,
     /// Of answers that are not written for the wire yet.
     given: Mutex<Vec<Reservation>>,
-    /// Bytes that were sent since somebody looked.
+    /// Bytes that were sent since somebody looked, or count as sent.
     taken: AtomicUsize,
     /// Bytes that are written for the wire and not sent.
     unsent: AtomicUsize,
@@ -95,7 +95,10 @@ impl<B: Body<Data = Bytes, Error = Status> + Unpin> Body for SendingAnswers<B> {
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             };
             let held = this.answers.take();
-            this.answers.0.unsent.fetch_add(data.len(), Ordering::AcqRel);
+            if this.answers.0.unsent.fetch_add(data.len(), Ordering::AcqRel) == 0 {
+                // It had taken all. Until the next look there may be too little time for this.
+                this.answers.0.taken.fetch_add(TAKING.bytes_min, Ordering::Relaxed);
+            }
             (this.rest, this.held) = (data, (!held.is_empty()).then(|| held.into()));
         }
         let bytes = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
@@ -153,7 +156,7 @@ mod tests {
     use futures_util::FutureExt;
     use net::memory_budget::{MemoryBudget, SENDER_BYTES};
     use net::shares::SenderKey;
-    use tokio::time::{Instant, pause, timeout};
+    use tokio::time::{Instant, advance, pause, timeout};
 
     use super::*;
     use crate::answer_memory::AnswerMemory;
@@ -245,6 +248,24 @@ mod tests {
         assert_eq!(in_the_way_after(&jobs).await, Some(later), "its window is shut for the rest");
         while next(&mut body).await.is_some() {}
         assert_eq!(in_the_way_after(&jobs).await, None, "there is nothing to take");
+    }
+
+    #[tokio::test]
+    async fn who_had_taken_all_has_the_whole_time_for_what_comes_next() {
+        pause();
+        let (jobs, memory, _metrics) = jobs();
+        let mut body = sending(&jobs, taken(&memory));
+        let _rest = memory.try_take(&SenderKey::Unknown, 120 * 1_024 * 1_024).expect("most of its share");
+        let watched = Arc::downgrade(&jobs.0);
+        let mut watching = pin!(is_in_the_way(&watched));
+        assert!(watching.as_mut().now_or_never().is_none());
+        advance(TAKING.every + Duration::from_millis(1)).await;
+        assert!(watching.as_mut().now_or_never().is_none(), "there is nothing to take");
+        advance(TAKING.every - Duration::from_millis(100)).await;
+        let _piece = next(&mut body).await;
+        let given_at = Instant::now();
+        assert!(watching.await);
+        assert_eq!(given_at.elapsed().as_secs(), TAKING.every.as_secs());
     }
 
     #[tokio::test]
