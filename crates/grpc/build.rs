@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::{env, fs};
 
-use protox::prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
+use protox::prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 
 const PROTO: &str = "proto";
 const FILES: [&str; 7] = [
@@ -23,19 +23,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={PROTO}");
     let descriptors = protox::compile(FILES, [PROTO])?;
     let pool = DescriptorPool::from_file_descriptor_set(descriptors.clone())?;
-    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("items.rs"), items(&pool))?;
+    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("items.rs"), items(&pool)?)?;
     let types = tonic_prost_build::configure().build_transport(false).bytes(".");
     types.codec_path("crate::items::ItemCodec").compile_fds(descriptors)?;
     Ok(())
 }
 
 /// What each message of a call can have many of. That of answers is left out: clients read them.
-fn items(pool: &DescriptorPool) -> String {
+fn items(pool: &DescriptorPool) -> Result<String, String> {
     let mut fields_of: BTreeMap<String, String> = BTreeMap::new();
     let services: Vec<_> = pool.services().collect();
     for method in services.iter().flat_map(|service| service.methods()) {
         fields_of.entry(method.output().name().to_owned()).or_default();
-        fields_of.insert(method.input().name().to_owned(), fields(&method.input()));
+        fields_of.insert(method.input().name().to_owned(), fields(&method.input())?);
     }
     let of_message = |(name, fields): (String, String)| {
         format!(
@@ -44,22 +44,25 @@ fn items(pool: &DescriptorPool) -> String {
             }}\n"
         )
     };
-    fields_of.into_iter().map(of_message).collect()
+    Ok(fields_of.into_iter().map(of_message).collect())
 }
 
 /// The fields of a message that can have many items, and those that lead to such fields. No message
-/// of the protocol has itself in it.
-fn fields(message: &MessageDescriptor) -> String {
-    let field = |field: FieldDescriptor| {
+/// of the protocol has itself in it. Numbers are packed, many in one field, and nothing counts them.
+fn fields(message: &MessageDescriptor) -> Result<String, String> {
+    let field = |field: FieldDescriptor| -> Result<String, String> {
         let (number, kind) = (field.number(), field.kind());
-        let inner = kind.as_message().map(fields).unwrap_or_default();
-        let items = match (field.is_list() || field.is_map(), kind.as_message()) {
-            (false, _) if inner.is_empty() => return None,
+        let inner = kind.as_message().map(fields).transpose()?.unwrap_or_default();
+        let items = match (field.is_list() || field.is_map(), &kind) {
+            (false, _) if inner.is_empty() => return Ok(String::new()),
             (false, _) => "None",
-            (true, Some(_)) => "Some(crate::items::ItemKind::Message)",
-            (true, None) => "Some(crate::items::ItemKind::Text)",
+            (true, Kind::Message(_)) => "Some(crate::items::ItemKind::Message)",
+            (true, Kind::String | Kind::Bytes) => "Some(crate::items::ItemKind::Text)",
+            (true, _) => {
+                return Err(format!("{} is a list of numbers: count what is packed", field.full_name()));
+            }
         };
-        Some(format!("crate::items::ItemField {{ number: {number}, items: {items}, fields: &[{inner}] }},"))
+        Ok(format!("crate::items::ItemField {{ number: {number}, items: {items}, fields: &[{inner}] }},"))
     };
-    message.fields().filter_map(field).collect()
+    message.fields().map(field).collect()
 }
