@@ -29,40 +29,46 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What each message of a call can have many of. That of answers is left out: clients read them.
+/// What each message of a call can have many of. Answers are not counted: clients read them.
 fn items(pool: &DescriptorPool) -> Result<String, String> {
-    let mut fields_of: BTreeMap<String, String> = BTreeMap::new();
+    let mut fields_of: BTreeMap<String, Option<String>> = BTreeMap::new();
     let services: Vec<_> = pool.services().collect();
     for method in services.iter().flat_map(|service| service.methods()) {
         fields_of.entry(method.output().name().to_owned()).or_default();
-        fields_of.insert(method.input().name().to_owned(), fields(&method.input())?);
+        fields_of.insert(method.input().name().to_owned(), Some(fields(&method.input())?));
     }
-    let of_message = |(name, fields): (String, String)| {
+    let of_message = |(name, fields): (String, Option<String>)| {
         format!(
             "impl crate::items::HasItems for {name} {{
-                const FIELDS: &'static [crate::items::ItemField] = &[{fields}];
-            }}\n"
+                const FIELDS: Option<&'static [crate::items::ItemField]> = {};
+            }}\n",
+            shown(fields)
         )
     };
     Ok(fields_of.into_iter().map(of_message).collect())
 }
 
-/// The fields of a message that can have many items, and those that lead to such fields. No message
-/// of the protocol has itself in it. Numbers are packed, many in one field, and nothing counts them.
+fn shown(fields: Option<String>) -> String {
+    fields.map_or_else(|| "None".to_owned(), |fields| format!("Some(&[{fields}])"))
+}
+
+/// The fields of a message that can have many items, and those that are messages themselves. No
+/// message of the protocol has itself in it. Numbers are packed, many in one field, and nothing
+/// counts them.
 fn fields(message: &MessageDescriptor) -> Result<String, String> {
     let field = |field: FieldDescriptor| -> Result<String, String> {
         let (number, kind) = (field.number(), field.kind());
-        let inner = kind.as_message().map(fields).transpose()?.unwrap_or_default();
+        let inner = shown(kind.as_message().map(fields).transpose()?);
         let items = match (field.is_list() || field.is_map(), &kind) {
-            (false, _) if inner.is_empty() => return Ok(String::new()),
-            (false, _) => "None",
+            (false, Kind::Message(_)) => "None",
+            (false, _) => return Ok(String::new()),
             (true, Kind::Message(_)) => "Some(crate::items::ItemKind::Message)",
             (true, Kind::String | Kind::Bytes) => "Some(crate::items::ItemKind::Text)",
             (true, _) => {
                 return Err(format!("{} is a list of numbers: count what is packed", field.full_name()));
             }
         };
-        Ok(format!("crate::items::ItemField {{ number: {number}, items: {items}, fields: &[{inner}] }},"))
+        Ok(format!("crate::items::ItemField {{ number: {number}, items: {items}, fields: {inner} }},"))
     };
     message.fields().map(field).collect()
 }

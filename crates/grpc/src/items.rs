@@ -23,7 +23,8 @@ use crate::work::SETTLEMENTS_PER_MESSAGE_MAX;
 /// messages may have headers.
 const MESSAGES_MAX: usize = MESSAGES_PER_CALL_MAX * (1 + MESSAGE_HEADERS_MAX);
 /// Items of a message that are texts: a rollout may name very many devices. A text is small, so
-/// that all of them take 24 MiB.
+/// that all of them take 24 MiB. Other fields count as texts too: one that nobody knows takes the
+/// time of one.
 const TEXTS_MAX: usize = 1 << 20;
 /// The least that an item takes on the wire, in bytes.
 const ITEM_BYTES_MIN: usize = 2;
@@ -33,18 +34,18 @@ const _: () = assert!(DEVICES_MAX < TEXTS_MAX, "what is little above its limit, 
 
 /// A message of the protocol. What it can have many of is made from its description.
 pub(crate) trait HasItems {
-    /// None where it is not sent to the server.
-    const FIELDS: &'static [ItemField];
+    /// `None` where it is not sent to the server.
+    const FIELDS: Option<&'static [ItemField]>;
 }
 
-/// A field that can have many items, or leads to such fields.
+/// A field that can have many items, or is a message.
 #[derive(Debug)]
 pub(crate) struct ItemField {
     pub(crate) number: u32,
     /// What it has many of, if it can.
     pub(crate) items: Option<ItemKind>,
-    /// Those of its message.
-    pub(crate) fields: &'static [ItemField],
+    /// Those of its message, if it is one.
+    pub(crate) fields: Option<&'static [ItemField]>,
 }
 
 /// What there can be many of.
@@ -105,7 +106,8 @@ impl<U: Message + Default + HasItems> Decoder for ItemDecoder<U> {
 
 /// Refuses a message with too many items, and one that cannot be read. The decoder could find more
 /// items in that one than are counted, before it came to the place where it fails.
-fn check(message: &[u8], fields: &[ItemField]) -> Result<(), Status> {
+fn check(message: &[u8], fields: Option<&[ItemField]>) -> Result<(), Status> {
+    let Some(fields) = fields else { return Ok(()) };
     if message.len() <= ITEM_BYTES_MIN * MESSAGES_MAX {
         return Ok(());
     }
@@ -136,17 +138,26 @@ impl ItemCounts {
         while !message.is_empty() && !self.are_too_many() {
             let (number, wire_type) = decode_key(&mut message)?;
             let from_here = message;
+            let Some(field) = fields.iter().find(|field| field.number == number) else {
+                self.texts += 1;
+                // What is within a group is counted as well.
+                if !matches!(wire_type, WireType::StartGroup | WireType::EndGroup) {
+                    skip_field(wire_type, number, &mut message, DecodeContext::default())?;
+                }
+                continue;
+            };
             skip_field(wire_type, number, &mut message, DecodeContext::default())?;
-            let Some(field) = fields.iter().find(|field| field.number == number) else { continue };
             match field.items {
                 Some(ItemKind::Message) => self.messages += 1,
                 Some(ItemKind::Text) => self.texts += 1,
                 None => {}
             }
-            if wire_type == WireType::LengthDelimited && !field.fields.is_empty() {
+            if let Some(fields) = field.fields
+                && wire_type == WireType::LengthDelimited
+            {
                 let mut inner = &from_here[..from_here.len() - message.len()];
                 decode_varint(&mut inner)?;
-                self.count(inner, field.fields)?;
+                self.count(inner, fields)?;
             }
         }
         Ok(())
@@ -181,8 +192,16 @@ mod tests {
         head(number, 0).repeat(count)
     }
 
+    fn group(number: u32, bytes: &[u8]) -> Vec<u8> {
+        let mut group = Vec::new();
+        encode_key(number, WireType::StartGroup, &mut group);
+        group.extend(bytes);
+        encode_key(number, WireType::EndGroup, &mut group);
+        group
+    }
+
     /// The status and the code of a refusal.
-    fn refused(message: &[u8], fields: &[ItemField]) -> Option<(Code, String)> {
+    fn refused(message: &[u8], fields: Option<&[ItemField]>) -> Option<(Code, String)> {
         let status = check(message, fields).err()?;
         let code = status.metadata().get(CODE).map(|code| code.to_str().expect("a word").to_owned());
         Some((status.code(), code.unwrap_or_default()))
@@ -191,12 +210,16 @@ mod tests {
     #[test]
     fn a_message_of_too_many_empty_items_is_refused_without_being_decoded() {
         type Make = fn(usize) -> Vec<u8>;
-        let rows: [(&[ItemField], Make, usize); 5] = [
+        let rows: [(Option<&[ItemField]>, Make, usize); 8] = [
             (PublishRequest::FIELDS, |count| empty_items(3, count), MESSAGES_MAX),
             (AckRequest::FIELDS, |count| empty_items(3, count), TEXTS_MAX),
             (WorkRequest::FIELDS, |count| within(3, &empty_items(2, count)), TEXTS_MAX),
             (AppendRequest::FIELDS, |count| within(3, &empty_items(8, count - 1)), MESSAGES_MAX),
             (CreateRolloutRequest::FIELDS, |count| within(1, &within(4, &empty_items(1, count))), TEXTS_MAX),
+            // What the protocol does not know.
+            (AckRequest::FIELDS, |count| empty_items(99, count), TEXTS_MAX),
+            (PublishRequest::FIELDS, |count| within(3, &empty_items(99, count)), TEXTS_MAX),
+            (PublishRequest::FIELDS, |count| group(99, &empty_items(98, count - 2)), TEXTS_MAX),
         ];
         for (row, (fields, message, most)) in rows.into_iter().enumerate() {
             assert_eq!(refused(&message(most), fields), None, "{row}");
@@ -228,15 +251,15 @@ mod tests {
             }],
         };
         let mut found = ItemCounts::default();
-        found.count(&message.encode_to_vec(), WorkRequest::FIELDS).expect("it can be read");
-        assert_eq!(found, ItemCounts { messages: 4 + 1 + 1, texts: 2 + 4 * 3 });
+        let fields = WorkRequest::FIELDS.expect("it is sent to the server");
+        found.count(&message.encode_to_vec(), fields).expect("it can be read");
+        // The credits, the queues of acks and the error of a release count as texts.
+        assert_eq!(found, ItemCounts { messages: 4 + 1 + 1, texts: 2 + 1 + 4 * (1 + 3) + 1 });
     }
 
     #[test]
-    fn what_the_protocol_does_not_know_and_what_the_server_sends_is_not_counted() {
-        let unknown = empty_items(99, MESSAGES_MAX + 1);
-        assert_eq!(refused(&unknown, PublishRequest::FIELDS), None);
-        let answered = empty_items(1, MESSAGES_MAX + 1);
+    fn what_the_server_sends_is_not_counted() {
+        let answered = empty_items(1, TEXTS_MAX + 1);
         assert_eq!(refused(&answered, PublishResponse::FIELDS), None);
     }
 }
