@@ -155,13 +155,14 @@ mod tests {
     use std::time::Duration;
 
     use futures_util::FutureExt;
-    use net::memory_budget::{MemoryBudget, SENDER_BYTES};
+    use net::memory_budget::{MemoryBudget, Purpose, SENDER_BYTES};
     use net::shares::SenderKey;
     use tokio::time::{Instant, advance, pause, timeout};
 
     use super::*;
     use crate::answer_memory::AnswerMemory;
     use crate::metrics::Metrics;
+    use crate::sent_ahead::SentAhead;
     use crate::store_reads::StoreReads;
 
     const FRAME_BYTES: usize = 2 * PIECE_BYTES + 1;
@@ -193,6 +194,11 @@ mod tests {
     /// A stream that has given out one frame, with this memory for it.
     fn sending(answers: &AnswersInFlight, held: Reservation) -> SendingAnswers<MadeFrames> {
         answers.give(held);
+        sending_without_memory(answers)
+    }
+
+    /// A stream whose answers take no memory.
+    fn sending_without_memory(answers: &AnswersInFlight) -> SendingAnswers<MadeFrames> {
         let body = MadeFrames([vec![7; FRAME_BYTES], vec![8]].map(Bytes::from).into());
         SendingAnswers { body, answers: answers.clone(), rest: Bytes::new(), held: None }
     }
@@ -287,5 +293,43 @@ mod tests {
         assert_eq!(in_the_way_after(&pages).await, Some(TAKING.every.as_secs()));
         drop((piece, body));
         assert!(timeout(PATIENCE, waiting).await.is_ok(), "its memory is free");
+    }
+
+    /// Memory for what calls of one sender send ahead.
+    fn sent_ahead() -> SentAhead {
+        SentAhead::new(MemoryBudget::default().part(Purpose::Lines), SenderKey::Unknown)
+    }
+
+    #[tokio::test]
+    async fn an_append_that_is_not_taken_is_in_the_way_of_those_who_wait_for_its_memory() {
+        pause();
+        let memory = sent_ahead();
+        let answers = memory.answers();
+        let held = memory.try_take(SENDER_BYTES / 2).expect("of its share");
+        let mut body = sending_without_memory(&answers);
+        let _piece = next(&mut body).await;
+        assert_eq!(in_the_way_after(&answers).await, None, "nobody waits");
+        let mut waiting = pin!(memory.take(SENDER_BYTES));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        assert_eq!(in_the_way_after(&answers).await, Some(TAKING.every.as_secs()));
+        drop(held);
+        assert!(timeout(PATIENCE, waiting).await.is_ok(), "its memory is free");
+    }
+
+    #[tokio::test]
+    async fn a_pipeline_that_is_not_taken_is_in_the_way_of_those_who_are_refused() {
+        pause();
+        let memory = sent_ahead();
+        let answers = memory.answers();
+        let mut body = sending_without_memory(&answers);
+        let piece = next(&mut body).await;
+        let _held = memory.try_take(SENDER_BYTES / 2).expect("of its share");
+        assert_eq!(in_the_way_after(&answers).await, None, "there is enough");
+        let _rest = memory.try_take(SENDER_BYTES / 2).expect("the rest of it");
+        assert!(memory.try_take(1).is_none());
+        assert_eq!(in_the_way_after(&answers).await, Some(TAKING.every.as_secs()));
+        drop(piece);
+        while next(&mut body).await.is_some() {}
+        assert_eq!(in_the_way_after(&answers).await, None, "there is nothing to take");
     }
 }

@@ -21,6 +21,7 @@ use crate::callers::{caller_and_message, caller_sender_and_message, peer};
 use crate::changes::into_change;
 use crate::metrics::Metrics;
 use crate::proto::{self, coordination_server};
+use crate::sent_ahead::SentAhead;
 use crate::status::{into_response, status};
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
@@ -131,16 +132,17 @@ impl coordination_server::Coordination for CoordinationService {
             status(&Problem::new(503, "too_many_waiting", detail))
         };
         let place = self.pipelines.try_take(&sender, 1).ok_or_else(full)?;
-        let memory = (self.memory.clone(), sender);
-        let answers = Pipeline::new(
+        let memory = SentAhead::new(self.memory.clone(), sender);
+        let pipeline = Pipeline::new(
             self.calls.clone(),
             (caller, peer),
-            memory,
+            memory.clone(),
             requests,
             self.stop.clone(),
             (place, &self.metrics),
         );
-        Ok(Response::new(Box::pin(answers)))
+        let answers: Self::PipelineStream = Box::pin(pipeline);
+        Ok(memory.response(answers))
     }
 
     async fn acquire_lock(

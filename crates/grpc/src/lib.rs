@@ -25,6 +25,7 @@ mod receiving;
 mod refusal_log;
 mod reports;
 mod rollouts;
+mod sent_ahead;
 mod server;
 mod shape;
 mod status;

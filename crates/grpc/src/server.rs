@@ -219,7 +219,7 @@ impl Grpc {
             Service::Rollouts => self.rollouts.call(request).await,
             Service::Tasks => self.tasks.call(request).await,
             Service::Streams => self.streams.call(request).await.map(answers_in_flight::counted),
-            Service::Coordination => self.coordination.call(request).await,
+            Service::Coordination => self.coordination.call(request).await.map(answers_in_flight::counted),
             Service::Health if method.streams => return self.watch_health(call, request, &connection).await,
             Service::Health => return self.check_health(call, request, &connection).await,
         };

@@ -23,6 +23,7 @@ use crate::answers_in_flight::AnswersInFlight;
 use crate::callers::{caller, caller_sender_and_message};
 use crate::metrics::Metrics;
 use crate::proto::{self, streams_server};
+use crate::sent_ahead::SentAhead;
 use crate::status::status;
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
@@ -112,9 +113,11 @@ impl streams_server::Streams for StreamsService {
     ) -> Result<Response<Self::AppendStream>, Status> {
         let (caller, sender, batches) = caller_sender_and_message(request)?;
         caller.may_append().map_err(|problem| status(&problem))?;
-        let engine = (self.streams.clone(), self.appends.clone());
-        let appending = Appending::new((caller, sender), batches, engine, self.stop.clone());
-        Ok(Response::new(Box::pin(stream::unfold(appending, Appending::next))))
+        let memory = SentAhead::new(self.appends.clone(), sender);
+        let engine = (self.streams.clone(), memory.clone());
+        let appending = Appending::new(caller, batches, engine, self.stop.clone());
+        let answers: Self::AppendStream = Box::pin(stream::unfold(appending, Appending::next));
+        Ok(memory.response(answers))
     }
 
     type ReadStream = Pin<Box<dyn Stream<Item = Result<proto::ReadResponse, Status>> + Send>>;

@@ -3,7 +3,8 @@
 //! Calls begin in the order in which they were sent, and most end at once. Those that wait - for a
 //! disk, or for a lock - end in any order. Answers that are there together leave together. While
 //! nobody takes them no more calls begin, and then none are read. A large message keeps memory of
-//! its caller's share until all its calls have begun.
+//! its caller's share until all its calls have begun. A pipeline whose answers are not taken ends
+//! while others lack that memory.
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -16,9 +17,9 @@ use base::Problem;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
-use net::memory_budget::{MemoryPart, Reservation};
+use net::memory_budget::Reservation;
 use net::metrics::Counted;
-use net::shares::{SenderKey, Taken};
+use net::shares::Taken;
 use prost::Message;
 use tokio::task::consume_budget;
 use tonic::{Status, Streaming};
@@ -28,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::proto::pipelined_answer::Answer;
 use crate::proto::pipelined_call::Request;
 use crate::proto::{CallRefusal, PipelineRequest, PipelineResponse, PipelinedAnswer, PipelinedCall};
+use crate::sent_ahead::SentAhead;
 use crate::status::status;
 use crate::stopping::Stop;
 
@@ -70,8 +72,7 @@ pub(super) struct Pipeline {
     /// Keys that were asked for since the last answers.
     keys: usize,
     calls_max: usize,
-    memory: MemoryPart,
-    sender: SenderKey,
+    memory: SentAhead,
     /// Of the latest message, if it is large.
     held: Option<Reservation>,
     /// No more calls are read; this is how the stream ends.
@@ -84,7 +85,7 @@ impl Pipeline {
     pub(super) fn new(
         calls: CoordinationCalls,
         (admitted, peer): (Admitted, SocketAddr),
-        (memory, sender): (MemoryPart, SenderKey),
+        memory: SentAhead,
         requests: Streaming<PipelineRequest>,
         mut stop: Stop,
         (place, metrics): (Taken, &Metrics),
@@ -101,7 +102,6 @@ impl Pipeline {
             keys: 0,
             calls_max,
             memory,
-            sender,
             held: None,
             over: None,
             _place: (place, Counted::new(&metrics.pipelines)),
@@ -161,7 +161,7 @@ impl Pipeline {
                 let bytes = message.encoded_len();
                 self.held = None;
                 if bytes > SMALL_MESSAGE_BYTES {
-                    self.held = self.memory.try_take(&self.sender, bytes);
+                    self.held = self.memory.try_take(bytes);
                     if self.held.is_none() {
                         let detail = "there is no memory for a message of this size; repeat it later";
                         self.over = Some(Err(status(&Problem::new(503, "busy", detail))));

@@ -7,13 +7,13 @@ use engine::streams::{AppendRun, AppendTerms, AppendedMessage, StreamName};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt, poll_immediate};
 use futures_util::stream::FuturesOrdered;
-use net::memory_budget::{MemoryPart, Reservation};
-use net::shares::SenderKey;
+use net::memory_budget::Reservation;
 use prost::Message;
 use tonic::{Status, Streaming};
 
 use super::new_message;
 use crate::proto::{AppendRequest, AppendResponse, append_response};
+use crate::sent_ahead::SentAhead;
 use crate::status::status;
 use crate::stopping::Stop;
 
@@ -28,9 +28,8 @@ pub(super) struct Appending {
     batches: Streaming<AppendRequest>,
     streams: engine::Streams,
     stop: Stop,
-    sender: SenderKey,
     /// For batches that are not answered.
-    memory: MemoryPart,
+    memory: SentAhead,
     /// That of the batch before.
     stream: Option<StreamName>,
     /// Batches of that stream that are not answered.
@@ -44,9 +43,9 @@ pub(super) struct Appending {
 
 impl Appending {
     pub(super) fn new(
-        (caller, sender): (Admitted, SenderKey),
+        caller: Admitted,
         batches: Streaming<AppendRequest>,
-        (streams, memory): (engine::Streams, MemoryPart),
+        (streams, memory): (engine::Streams, SentAhead),
         stop: Stop,
     ) -> Self {
         Self {
@@ -55,7 +54,6 @@ impl Appending {
             run: streams.begin_run(),
             streams,
             stop,
-            sender,
             memory,
             stream: None,
             waiting: None,
@@ -108,9 +106,9 @@ impl Appending {
     /// does not wait here: the memory of these may be what others wait for.
     async fn hand_in_waiting(&mut self) {
         let Some((_, bytes)) = &self.waiting else { return };
-        let held = match self.memory.try_take(&self.sender, *bytes) {
+        let held = match self.memory.try_take(*bytes) {
             Some(held) => held,
-            None if self.in_flight.is_empty() => self.memory.take(&self.sender, *bytes).await,
+            None if self.in_flight.is_empty() => self.memory.take(*bytes).await,
             None => return,
         };
         let Some((batch, _)) = self.waiting.take() else { return };

@@ -1,0 +1,52 @@
+//! Memory for what a call sent ahead of its answers: batches that are not durable, and messages of
+//! pipelines whose calls have not all begun.
+//!
+//! Such a call moves only while its answers are taken. One whose answers are not would hold its
+//! memory without end, so it ends while others lack that.
+
+use net::memory_budget::{MemoryPart, Reservation};
+use net::shares::SenderKey;
+use tonic::Response;
+
+use crate::answers_in_flight::AnswersInFlight;
+use crate::coordination;
+
+/// About what the largest message of a pipeline takes, in bytes. It is refused where that is not
+/// there, and waits for nothing. So where less is left, somebody is in the way.
+const REFUSED_BYTES: usize = 2 * coordination::MESSAGE_BYTES_MAX;
+
+/// Where one call takes its memory. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct SentAhead {
+    part: MemoryPart,
+    sender: SenderKey,
+}
+
+impl SentAhead {
+    pub(crate) fn new(part: MemoryPart, sender: SenderKey) -> Self {
+        Self { part, sender }
+    }
+
+    /// So much, if that is there.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<Reservation> {
+        self.part.try_take(&self.sender, bytes)
+    }
+
+    /// So much, once that is there. Whoever waits for it holds none of it.
+    pub(crate) async fn take(&self, bytes: usize) -> Reservation {
+        self.part.take(&self.sender, bytes).await
+    }
+
+    /// What the call has given out, from its beginning on.
+    pub(crate) fn answers(&self) -> AnswersInFlight {
+        let Self { part, sender } = self.clone();
+        AnswersInFlight::new(move || part.is_wanted(&sender) || !part.has(&sender, REFUSED_BYTES))
+    }
+
+    /// The response of the call; [`crate::answers_in_flight::counted`] is for it.
+    pub(crate) fn response<S>(&self, answers: S) -> Response<S> {
+        let mut response = Response::new(answers);
+        response.extensions_mut().insert(self.answers());
+        response
+    }
+}
