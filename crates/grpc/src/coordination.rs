@@ -21,6 +21,7 @@ use crate::callers::{caller_and_message, caller_sender_and_message, peer};
 use crate::changes::into_change;
 use crate::metrics::Metrics;
 use crate::proto::{self, coordination_server};
+use crate::receiving::CallMessages;
 use crate::sent_ahead::SentAhead;
 use crate::status::{into_response, status};
 use crate::stopping::Stop;
@@ -124,6 +125,7 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<Streaming<proto::PipelineRequest>>,
     ) -> Result<Response<Self::PipelineStream>, Status> {
         let peer = peer(&request);
+        let request = CallMessages::of(request, MESSAGE_BYTES_MAX);
         let (caller, sender, requests) = caller_sender_and_message(request)?;
         let full = || {
             let detail = format!(

@@ -81,13 +81,19 @@ where
     }
 
     fn decoder(&mut self) -> ItemDecoder<U> {
-        ItemDecoder(ProstDecoder::default())
+        ItemDecoder::default()
     }
 }
 
 /// The usual decoder, behind the count.
 #[derive(Debug)]
 pub(crate) struct ItemDecoder<U>(ProstDecoder<U>);
+
+impl<U> Default for ItemDecoder<U> {
+    fn default() -> Self {
+        Self(ProstDecoder::default())
+    }
+}
 
 impl<U: Message + Default + HasItems> Decoder for ItemDecoder<U> {
     type Item = U;

@@ -17,6 +17,7 @@ use crate::calls::SharedHandOver;
 use crate::coordination::control_shown;
 use crate::metrics::Metrics;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
+use crate::receiving::CallMessages;
 use crate::status::{into_response, status};
 use crate::stopping::Stop;
 use crate::time::{moment, read_span, read_wait};
@@ -246,6 +247,7 @@ impl jobs_server::Jobs for Jobs {
         &self,
         request: Request<Streaming<proto::WorkRequest>>,
     ) -> Result<Response<Self::WorkStream>, Status> {
+        let request = CallMessages::of(request, crate::MESSAGE_BYTES_MAX);
         let (caller, sender, requests) = caller_sender_and_message(request)?;
         let memory = (self.answers.clone(), sender);
         let begun =

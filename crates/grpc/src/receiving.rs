@@ -5,6 +5,8 @@
 //! holder must keep a minimum pace. A connection has a share, so it blocks only itself. A waiting
 //! message is not read, and HTTP/2 flow control stops its sender.
 
+mod call_messages;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +28,8 @@ use tonic::Status;
 
 use crate::metrics::Metrics;
 use crate::status::status;
+
+pub(crate) use call_messages::CallMessages;
 
 /// So much of any message is received without memory of the budget, in bytes: a frame of HTTP/2.
 const FREE_BYTES: usize = 16 * 1_024;
@@ -96,6 +100,8 @@ impl ConnectionPlaces {
             },
             body_memory: BodyMemory::NotNeeded,
             due: None,
+            rest: Bytes::new(),
+            is_large_over: false,
         };
         guarded.begin_to_wait();
         guarded
@@ -156,6 +162,17 @@ impl Message {
     /// Whether one has begun that is not all there.
     fn is_begun(&self) -> bool {
         self.left > 0 || self.head_bytes > 0
+    }
+
+    /// Whether the latest one takes memory of the budget.
+    fn is_large(&self) -> bool {
+        self.bytes > FREE_BYTES
+    }
+
+    /// How much of a piece of so many bytes is given out at a time: nothing behind the end of a
+    /// large one.
+    fn at_a_time(&self, bytes: usize) -> usize {
+        if self.left > 0 && self.is_large() { self.left.min(bytes) } else { bytes }
     }
 
     /// How much of it has come.
@@ -230,6 +247,10 @@ pub(crate) struct Guarded<B> {
     begun: Begun,
     body_memory: BodyMemory,
     due: Option<PaceWatch>,
+    /// What came in one piece with the end of a large message.
+    rest: Bytes,
+    /// All of a large message was given out, and nothing behind it.
+    is_large_over: bool,
 }
 
 impl<B> Guarded<B> {
@@ -247,6 +268,7 @@ impl<B> Guarded<B> {
     fn came(&mut self, piece: &[u8]) {
         let begun = self.message.passes(piece);
         if !self.message.is_begun() {
+            self.is_large_over = !begun && self.message.is_large();
             return self.begin_to_wait();
         }
         if begun {
@@ -286,6 +308,22 @@ impl<B> Guarded<B> {
     }
 }
 
+impl<B: Body<Data = Bytes> + Unpin> Guarded<B> {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let frame = if self.rest.is_empty() {
+            ready!(Pin::new(&mut self.body).poll_frame(cx))
+        } else {
+            Some(Ok(Frame::data(std::mem::take(&mut self.rest))))
+        };
+        let (message, rest) = (&self.message, &mut self.rest);
+        let cut = |mut piece: Bytes| {
+            *rest = piece.split_off(message.at_a_time(piece.len()));
+            piece
+        };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(cut))))
+    }
+}
+
 impl<B: Body<Data = Bytes> + Unpin> Body for Guarded<B>
 where
     B::Error: std::error::Error + Send + Sync + 'static,
@@ -301,7 +339,7 @@ where
             self.body_memory = BodyMemory::NotNeeded;
             return Poll::Ready(Some(Err(status(&no_place))));
         }
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+        let Poll::Ready(frame) = self.poll_piece(cx) else {
             ready!(self.poll_due(cx));
             return Poll::Ready(Some(Err(status(&too_slow()))));
         };
@@ -314,7 +352,7 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 }
 

@@ -23,6 +23,7 @@ use crate::callers::{caller, peer};
 use crate::metrics::Metrics;
 use crate::proto::send_response::Rejection;
 use crate::proto::{self, SendRequest, SendResponse, reports_server};
+use crate::receiving::CallMessages;
 use crate::status::status;
 use crate::stopping::Stop;
 use crate::time::read_moment;
@@ -62,7 +63,7 @@ impl reports_server::Reports for Reports {
         let sending = Sending {
             caller,
             peer: peer(&request),
-            batches: request.into_inner(),
+            batches: CallMessages::of(request, crate::MESSAGE_BYTES_MAX).into_inner(),
             intake: self.intake.clone(),
             read: Arc::clone(&self.read),
             stop: self.stop.clone(),
@@ -78,7 +79,7 @@ impl reports_server::Reports for Reports {
 struct Sending {
     caller: Admitted,
     peer: SocketAddr,
-    batches: Streaming<SendRequest>,
+    batches: CallMessages<SendRequest>,
     intake: Intake,
     read: ReadReport,
     stop: Stop,

@@ -210,8 +210,8 @@ impl Grpc {
                 sender
             }
         };
-        let body = connection.places.guard(body, method.sends(), sender);
-        let request = Request::from_parts(parts, Body::new(body));
+        let body = connection.places.guard(body, method.sends(), sender).into_body(&mut parts.extensions);
+        let request = Request::from_parts(parts, body);
         let Ok(response) = match method.service {
             Service::Jobs => self.jobs.call(request).await.map(answers_in_flight::counted),
             Service::Reports => self.reports.call(request).await,

@@ -23,6 +23,7 @@ use crate::answers_in_flight::AnswersInFlight;
 use crate::callers::{caller, caller_sender_and_message};
 use crate::metrics::Metrics;
 use crate::proto::{self, streams_server};
+use crate::receiving::CallMessages;
 use crate::sent_ahead::SentAhead;
 use crate::status::status;
 use crate::stopping::Stop;
@@ -111,6 +112,7 @@ impl streams_server::Streams for StreamsService {
         &self,
         request: Request<Streaming<proto::AppendRequest>>,
     ) -> Result<Response<Self::AppendStream>, Status> {
+        let request = CallMessages::of(request, crate::MESSAGE_BYTES_MAX);
         let (caller, sender, batches) = caller_sender_and_message(request)?;
         caller.may_append().map_err(|problem| status(&problem))?;
         let memory = SentAhead::new(self.appends.clone(), sender);

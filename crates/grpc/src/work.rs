@@ -20,12 +20,13 @@ use net::memory_budget::Reservation;
 use net::metrics::Counted;
 use net::shares::SenderKey;
 use tokio::sync::mpsc;
-use tonic::{Response, Status, Streaming};
+use tonic::{Response, Status};
 
 use crate::answer_memory::AnswerMemory;
 use crate::answers_in_flight::AnswersInFlight;
 use crate::metrics::Metrics;
 use crate::proto::{WorkRequest, WorkResponse};
+use crate::receiving::CallMessages;
 use crate::stopping::Stop;
 use job_memory::JobMemory;
 
@@ -58,7 +59,7 @@ pub(crate) fn begin(
     queues: Queues,
     caller: Admitted,
     (memory, sender): (AnswerMemory, SenderKey),
-    requests: Streaming<WorkRequest>,
+    requests: CallMessages<WorkRequest>,
     stop: Stop,
     metrics: &Metrics,
 ) -> Answers {

@@ -22,13 +22,14 @@ use net::metrics::Counted;
 use net::shares::Taken;
 use prost::Message;
 use tokio::task::consume_budget;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 use super::calls::CoordinationCalls;
 use crate::metrics::Metrics;
 use crate::proto::pipelined_answer::Answer;
 use crate::proto::pipelined_call::Request;
 use crate::proto::{CallRefusal, PipelineRequest, PipelineResponse, PipelinedAnswer, PipelinedCall};
+use crate::receiving::CallMessages;
 use crate::sent_ahead::SentAhead;
 use crate::status::status;
 use crate::stopping::Stop;
@@ -61,7 +62,7 @@ struct PipelineCaller {
 /// A pipeline: a stream of answers, those together that are there together.
 pub(super) struct Pipeline {
     caller: Arc<PipelineCaller>,
-    requests: Streaming<PipelineRequest>,
+    requests: CallMessages<PipelineRequest>,
     stop: BoxFuture<'static, ()>,
     /// Calls of the latest message that have not begun.
     rest: vec::IntoIter<PipelinedCall>,
@@ -86,7 +87,7 @@ impl Pipeline {
         calls: CoordinationCalls,
         (admitted, peer): (Admitted, SocketAddr),
         memory: SentAhead,
-        requests: Streaming<PipelineRequest>,
+        requests: CallMessages<PipelineRequest>,
         mut stop: Stop,
         (place, metrics): (Taken, &Metrics),
     ) -> Self {

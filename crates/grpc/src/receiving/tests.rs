@@ -5,11 +5,16 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 
 use net::memory_budget::PART_BYTES;
+use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, advance, pause, timeout};
 use tonic::Code;
 
+use super::call_messages::CallBody;
 use super::*;
+use crate::MESSAGE_BYTES_MAX;
+use crate::proto::new_stream_message::Payload;
+use crate::proto::{AppendRequest, NewStreamMessage};
 
 fn framed(bytes: usize) -> Vec<u8> {
     let mut message = vec![0];
@@ -211,6 +216,37 @@ async fn a_token_takes_a_share_of_the_memory_however_many_connections_it_has() {
     let (client, mut call) = call_of("other", &places.of_connection(), Sends::One, &honest);
     drop(client);
     assert_eq!(read(&mut call).await, None);
+}
+
+#[tokio::test]
+async fn the_buffer_of_a_large_message_goes_with_it() {
+    let append = |bytes: usize| {
+        let message = NewStreamMessage {
+            payload: Some(Payload::Data(vec![7; bytes].into())),
+            ..NewStreamMessage::default()
+        };
+        AppendRequest { messages: vec![message], ..AppendRequest::default() }
+    };
+    let appends = [3, 20 * FREE_BYTES, 5, 0, 2 * FREE_BYTES].map(append);
+    let framed = |append: &AppendRequest| {
+        let message = append.encode_to_vec();
+        [&[0][..], &(message.len() as u32).to_be_bytes(), &message[..]].concat()
+    };
+    let sent = appends.iter().flat_map(framed).collect::<Vec<_>>();
+    let (client, body) = call(&places().of_connection(), Sends::Stream, &sent);
+    drop(client);
+    let body = CallBody::new(body);
+    let streaming = CallMessages::<AppendRequest, _>::streaming(&body, MESSAGE_BYTES_MAX);
+    let mut messages = CallMessages { streaming, body: Some(body), bytes_max: MESSAGE_BYTES_MAX };
+    for expect in appends {
+        let came = messages.message().await.expect("it can be read").expect("there is one");
+        assert_eq!(came.encoded_len(), expect.encoded_len());
+        let Some(Payload::Data(data)) = &came.messages[0].payload else { panic!("it has data") };
+        if data.len() > FREE_BYTES {
+            assert!(data.is_unique(), "it shares nothing with a buffer");
+        }
+    }
+    assert!(messages.message().await.expect("it can be read").is_none());
 }
 
 #[tokio::test]

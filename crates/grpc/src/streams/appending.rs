@@ -9,10 +9,11 @@ use futures_util::future::{BoxFuture, FutureExt, poll_immediate};
 use futures_util::stream::FuturesOrdered;
 use net::memory_budget::Reservation;
 use prost::Message;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 use super::new_message;
 use crate::proto::{AppendRequest, AppendResponse, append_response};
+use crate::receiving::CallMessages;
 use crate::sent_ahead::SentAhead;
 use crate::status::status;
 use crate::stopping::Stop;
@@ -25,7 +26,7 @@ type AppendEnd = Result<Vec<AppendedMessage>, Problem>;
 /// A call of batches.
 pub(super) struct Appending {
     caller: Admitted,
-    batches: Streaming<AppendRequest>,
+    batches: CallMessages<AppendRequest>,
     streams: engine::Streams,
     stop: Stop,
     /// For batches that are not answered.
@@ -44,7 +45,7 @@ pub(super) struct Appending {
 impl Appending {
     pub(super) fn new(
         caller: Admitted,
-        batches: Streaming<AppendRequest>,
+        batches: CallMessages<AppendRequest>,
         (streams, memory): (engine::Streams, SentAhead),
         stop: Stop,
     ) -> Self {

@@ -14,7 +14,7 @@ use net::memory_budget::Reservation;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use tonic::{Status, Streaming};
+use tonic::Status;
 use tracing::debug;
 
 use super::Answer;
@@ -26,6 +26,7 @@ use crate::coordination::control_shown;
 use crate::metrics::Metrics;
 use crate::proto::work_response::Refusal;
 use crate::proto::{Job, QueueControl, WorkRequest, WorkResponse};
+use crate::receiving::CallMessages;
 use crate::shape;
 use crate::status::status;
 use crate::stopping::Stop;
@@ -57,7 +58,7 @@ pub(super) async fn drive(
     queues: Queues,
     caller: &Admitted,
     memory: JobMemory,
-    mut requests: Streaming<WorkRequest>,
+    mut requests: CallMessages<WorkRequest>,
     answers: mpsc::Sender<Result<Answer, Status>>,
     mut stop: Stop,
     metrics: Metrics,
@@ -174,7 +175,7 @@ impl WorkUpdates {
 impl Work {
     async fn go_on(
         &mut self,
-        requests: &mut Streaming<WorkRequest>,
+        requests: &mut CallMessages<WorkRequest>,
         answers: &mpsc::Sender<Result<Answer, Status>>,
         stop: &mut Stop,
     ) -> Result<(), Status> {
@@ -256,7 +257,7 @@ impl Work {
     fn hear(
         &mut self,
         mut message: Result<Option<WorkRequest>, Status>,
-        requests: &mut Streaming<WorkRequest>,
+        requests: &mut CallMessages<WorkRequest>,
     ) -> Result<(), Status> {
         loop {
             match message? {
