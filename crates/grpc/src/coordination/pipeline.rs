@@ -48,8 +48,8 @@ const ANSWERS_MAX: usize = 256;
 const KEYS_AT_ONCE_MAX: usize = 1_000;
 /// Messages that are read before others have a turn: some may have no calls.
 const MESSAGES_AT_ONCE_MAX: usize = 64;
-/// A message up to this keeps no memory of the budget, in bytes.
-const SMALL_MESSAGE_BYTES: usize = 16 * 1_024;
+/// A message that takes up to this keeps no memory of the budget, in bytes.
+const SMALL_MESSAGE_BYTES: usize = 64 * 1_024;
 
 /// Where calls of a pipeline come from.
 struct PipelineCaller {
@@ -159,7 +159,7 @@ impl Pipeline {
                 self.over = Some(Err(status(&Problem::not_allowed("too_many_calls", detail))));
             }
             Some(Ok(message)) => {
-                let bytes = message.encoded_len();
+                let bytes = memory_bytes(&message);
                 self.held = None;
                 if bytes > SMALL_MESSAGE_BYTES {
                     self.held = self.memory.try_take(bytes);
@@ -177,11 +177,7 @@ impl Pipeline {
     }
 
     fn begin(&mut self, call: PipelinedCall, context: &mut Context<'_>) {
-        self.keys += match &call.request {
-            Some(Request::GetCached(asked)) => asked.keys.len(),
-            Some(Request::DeleteCached(asked)) => asked.keys.len(),
-            _ => 0,
-        };
+        self.keys += keys_asked(&call);
         let caller = Arc::clone(&self.caller);
         let mut call = async move { caller.answer(call).await }.boxed();
         match call.poll_unpin(context) {
@@ -194,6 +190,23 @@ impl Pipeline {
     fn answer(&mut self, answer: PipelinedAnswer) {
         self.answers_bytes += answer.encoded_len();
         self.answers.push(answer);
+    }
+}
+
+/// What a message takes in memory, in bytes: what it carries, and the calls and keys that it was
+/// read into. An empty key is two bytes on the wire.
+fn memory_bytes(message: &PipelineRequest) -> usize {
+    let keys: usize = message.calls.iter().map(keys_asked).sum();
+    let read_into = message.calls.len() * size_of::<PipelinedCall>() + keys * size_of::<String>();
+    message.encoded_len() + read_into
+}
+
+/// Keys of the cache that a call asks for.
+fn keys_asked(call: &PipelinedCall) -> usize {
+    match &call.request {
+        Some(Request::GetCached(asked)) => asked.keys.len(),
+        Some(Request::DeleteCached(asked)) => asked.keys.len(),
+        _ => 0,
     }
 }
 
@@ -269,5 +282,23 @@ impl PipelineCaller {
         }
         let status = status(&problem).code() as i32;
         CallRefusal { status, code: problem.code.into(), detail: problem.detail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordination::MESSAGE_BYTES_MAX;
+    use crate::proto::GetCachedRequest;
+
+    #[test]
+    fn a_message_takes_memory_for_what_it_is_read_into() {
+        let asked = GetCachedRequest { keys: vec![String::new(); 1_000], ..GetCachedRequest::default() };
+        let call = PipelinedCall { id: 1, request: Some(Request::GetCached(asked)) };
+        let message = PipelineRequest { calls: vec![call; CALLS_PER_MESSAGE_MAX] };
+        assert!(message.encoded_len() < MESSAGE_BYTES_MAX, "it is taken");
+        assert!(memory_bytes(&message) > 1_000_000 * size_of::<String>());
+        let usual = PipelineRequest { calls: message.calls[..1].to_vec() };
+        assert!(memory_bytes(&usual) < SMALL_MESSAGE_BYTES, "it keeps none");
     }
 }
