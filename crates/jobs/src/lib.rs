@@ -75,8 +75,8 @@
 //! [`Jobs::by_alias`] means it.
 //!
 //! **Order** within a queue: `visible_at`, then publish number; where the newest goes first, the
-//! reverse. Never early. It is that of the jobs that are ready: while [`Jobs::advance`] is behind,
-//! one that is ready for another reason may go before those that have not come due yet.
+//! reverse. Never early. A job that has not come due yet, because
+//! [`Jobs::advance`] is behind, has no place in it.
 //!
 //! A **group** runs one job at a time, by when they were first due, then publish number. A job that
 //! is not due yet blocks nobody; one that was leased and waits for its retry does. A ready one that
