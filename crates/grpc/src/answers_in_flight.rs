@@ -155,7 +155,7 @@ mod tests {
     use std::time::Duration;
 
     use futures_util::FutureExt;
-    use net::memory_budget::{MemoryBudget, Purpose, SENDER_BYTES};
+    use net::memory_budget::{MemoryBudget, MemoryPart, Purpose, SENDER_BYTES};
     use net::shares::SenderKey;
     use tokio::time::{Instant, advance, pause, timeout};
 
@@ -295,15 +295,16 @@ mod tests {
         assert!(timeout(PATIENCE, waiting).await.is_ok(), "its memory is free");
     }
 
-    /// Memory for what calls of one sender send ahead.
-    fn sent_ahead() -> SentAhead {
-        SentAhead::new(MemoryBudget::default().part(Purpose::Lines), SenderKey::Unknown)
+    /// Where calls of one sender take memory for what they send ahead.
+    fn part() -> (MemoryPart, SenderKey) {
+        (MemoryBudget::default().part(Purpose::Lines), SenderKey::Unknown)
     }
 
     #[tokio::test]
     async fn an_append_that_is_not_taken_is_in_the_way_of_those_who_wait_for_its_memory() {
         pause();
-        let memory = sent_ahead();
+        let (part, sender) = part();
+        let memory = SentAhead::that_waits(part, sender);
         let answers = memory.answers();
         let held = memory.try_take(SENDER_BYTES / 2).expect("of its share");
         let mut body = sending_without_memory(&answers);
@@ -319,7 +320,8 @@ mod tests {
     #[tokio::test]
     async fn a_pipeline_that_is_not_taken_is_in_the_way_of_those_who_are_refused() {
         pause();
-        let memory = sent_ahead();
+        let (part, sender) = part();
+        let memory = SentAhead::that_is_refused(part, sender);
         let answers = memory.answers();
         let mut body = sending_without_memory(&answers);
         let piece = next(&mut body).await;

@@ -134,7 +134,7 @@ impl coordination_server::Coordination for CoordinationService {
             status(&Problem::new(503, "too_many_waiting", detail))
         };
         let place = self.pipelines.try_take(&sender, 1).ok_or_else(full)?;
-        let memory = SentAhead::new(self.memory.clone(), sender);
+        let memory = SentAhead::that_is_refused(self.memory.clone(), sender);
         let pipeline = Pipeline::new(
             self.calls.clone(),
             (caller, peer),

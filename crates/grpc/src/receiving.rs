@@ -266,6 +266,10 @@ impl<B> Guarded<B> {
     }
 
     fn came(&mut self, piece: &[u8]) {
+        self.is_large_over = false;
+        if piece.is_empty() {
+            return;
+        }
         let begun = self.message.passes(piece);
         if !self.message.is_begun() {
             self.is_large_over = !begun && self.message.is_large();

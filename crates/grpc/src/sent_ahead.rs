@@ -20,11 +20,19 @@ const REFUSED_BYTES: usize = 2 * coordination::MESSAGE_BYTES_MAX;
 pub(crate) struct SentAhead {
     part: MemoryPart,
     sender: SenderKey,
+    /// How much its calls must find there, or else they are refused; 0 if they wait for it.
+    refused_below: usize,
 }
 
 impl SentAhead {
-    pub(crate) fn new(part: MemoryPart, sender: SenderKey) -> Self {
-        Self { part, sender }
+    /// Of calls that wait for their memory.
+    pub(crate) fn that_waits(part: MemoryPart, sender: SenderKey) -> Self {
+        Self { part, sender, refused_below: 0 }
+    }
+
+    /// Of calls that are refused where there is none.
+    pub(crate) fn that_is_refused(part: MemoryPart, sender: SenderKey) -> Self {
+        Self { part, sender, refused_below: REFUSED_BYTES }
     }
 
     /// So much, if that is there.
@@ -39,8 +47,8 @@ impl SentAhead {
 
     /// What the call has given out, from its beginning on.
     pub(crate) fn answers(&self) -> AnswersInFlight {
-        let Self { part, sender } = self.clone();
-        AnswersInFlight::new(move || part.is_wanted(&sender) || !part.has(&sender, REFUSED_BYTES))
+        let Self { part, sender, refused_below } = self.clone();
+        AnswersInFlight::new(move || part.is_wanted(&sender) || !part.has(&sender, refused_below))
     }
 
     /// The response of the call; [`crate::answers_in_flight::counted`] is for it.

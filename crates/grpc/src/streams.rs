@@ -115,7 +115,7 @@ impl streams_server::Streams for StreamsService {
         let request = CallMessages::of(request, crate::MESSAGE_BYTES_MAX);
         let (caller, sender, batches) = caller_sender_and_message(request)?;
         caller.may_append().map_err(|problem| status(&problem))?;
-        let memory = SentAhead::new(self.appends.clone(), sender);
+        let memory = SentAhead::that_waits(self.appends.clone(), sender);
         let engine = (self.streams.clone(), memory.clone());
         let appending = Appending::new(caller, batches, engine, self.stop.clone());
         let answers: Self::AppendStream = Box::pin(stream::unfold(appending, Appending::next));

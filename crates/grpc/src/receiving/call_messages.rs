@@ -119,12 +119,19 @@ where
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         let message = ready!(this.streaming.poll_next_unpin(cx));
-        // The buffer is empty here: the body gives out nothing behind such a message in one piece
-        // with it.
-        if let (Some(Ok(_)), Some(body)) = (&message, &this.body)
-            && body.has_ended_a_large_one()
-        {
-            this.streaming = Self::streaming(body, this.bytes_max);
+        match (&message, &this.body) {
+            // The buffer is empty here: the body gives out nothing behind such a message in one
+            // piece with it.
+            (Some(Ok(_)), Some(body)) if body.has_ended_a_large_one() => {
+                this.streaming = Self::streaming(body, this.bytes_max);
+            }
+            // Nothing comes behind what cannot be read, and its call may go on for a while.
+            (Some(Err(_)), _) => {
+                this.streaming =
+                    Streaming::new_empty(ItemDecoder::<T>::default(), tonic::body::Body::empty());
+                this.body = None;
+            }
+            _ => {}
         }
         Poll::Ready(message)
     }

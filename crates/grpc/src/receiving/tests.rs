@@ -218,6 +218,23 @@ async fn a_token_takes_a_share_of_the_memory_however_many_connections_it_has() {
     assert_eq!(read(&mut call).await, None);
 }
 
+/// The messages of a call that has sent all it will.
+fn messages_of(sent: &[u8]) -> CallMessages<AppendRequest, Pieces> {
+    let (client, body) = call(&places().of_connection(), Sends::Stream, sent);
+    drop(client);
+    let body = CallBody::new(body);
+    let streaming = CallMessages::streaming(&body, MESSAGE_BYTES_MAX);
+    CallMessages { streaming, body: Some(body), bytes_max: MESSAGE_BYTES_MAX }
+}
+
+#[tokio::test]
+async fn behind_a_message_that_cannot_be_read_nothing_is_kept() {
+    let mut messages = messages_of(&[&[0][..], &4_u32.to_be_bytes(), &[0xff; 4]].concat());
+    assert!(messages.message().await.is_err());
+    assert!(messages.body.is_none(), "neither body nor buffer");
+    assert!(messages.message().await.expect("it ends").is_none());
+}
+
 #[tokio::test]
 async fn the_buffer_of_a_large_message_goes_with_it() {
     let append = |bytes: usize| {
@@ -233,11 +250,7 @@ async fn the_buffer_of_a_large_message_goes_with_it() {
         [&[0][..], &(message.len() as u32).to_be_bytes(), &message[..]].concat()
     };
     let sent = appends.iter().flat_map(framed).collect::<Vec<_>>();
-    let (client, body) = call(&places().of_connection(), Sends::Stream, &sent);
-    drop(client);
-    let body = CallBody::new(body);
-    let streaming = CallMessages::<AppendRequest, _>::streaming(&body, MESSAGE_BYTES_MAX);
-    let mut messages = CallMessages { streaming, body: Some(body), bytes_max: MESSAGE_BYTES_MAX };
+    let mut messages = messages_of(&sent);
     for expect in appends {
         let came = messages.message().await.expect("it can be read").expect("there is one");
         assert_eq!(came.encoded_len(), expect.encoded_len());

@@ -72,7 +72,7 @@ impl Jobs {
         };
         planned.extend(scheduled);
         self.eviction.found(planned.len(), excess, self.table.waiting());
-        if unled > 0 {
+        if unled > 0 && !self.reads.are_heads_read() {
             self.eviction.await_heads();
         }
         planned
