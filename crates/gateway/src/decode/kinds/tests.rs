@@ -119,7 +119,7 @@ fn topics_of_the_settings_are_read_beside_those_of_the_contract() {
             ReportContent::Value { value, .. } => format!("{} {:?} {value:?}", report.device, report.kind),
             ReportContent::Alive => "alive".into(),
             ReportContent::Answer { command, ok, result } => {
-                format!("{} {ok} {}", command.number, result.unwrap())
+                format!("{} {ok} {}", command.number, result.expect("an answer in JSON"))
             }
             ReportContent::Refused(problem) => format!("!{}", problem.code),
             content => format!("{content:?}"),

@@ -1,6 +1,8 @@
 //! A partition on a bench: a store in memory, a clock that only the test moves, and answers read
 //! from the effects.
 
+mod attempts;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +12,8 @@ use base::{
 };
 use fleet::{DevicePatch, ImportDevice, NewDevice, Patch};
 use records::{
-    Attempt, AttemptDetail, AttemptError, Batch, Client, Connection, CountedOf, Counts, CountsKey, Delivery,
-    DeliveryKey, DeliveryStatus, EventKind, JobHead, Metric, Op, Process, Quarantined, QueueKey, Terms,
+    AttemptError, Batch, Client, Connection, CountedOf, Counts, CountsKey, EventKind, JobHead, Metric, Op,
+    Process, Quarantined, QueueKey, Terms,
 };
 use store::{FeedFilter, MemoryStore, Page, Store};
 
@@ -19,7 +21,7 @@ use super::super::DevicePartition;
 use crate::context::EngineContext;
 use crate::devices::input::{Addressed, DeviceInput, Imported, LinkedClient, RefusedMessage, ToImport};
 use crate::devices::intake::{Report, ReportContent, ReportId, SlicePart};
-use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
+use crate::devices::lanes::{Answer, AttemptDue};
 use crate::kernel::fetch::FromStore;
 use crate::kernel::machine::{Machine, MachineContext, Moment};
 use crate::kernel::reply::Reply;
@@ -328,76 +330,6 @@ impl Rig {
         batch.ops = jobs.into_iter().map(|head| Op::PutJob(Box::new(shortened(head)))).collect();
         self.store.commit(batch, Box::new(|_| {}));
         self.restart();
-    }
-
-    /// Leases all that is due, if the lane was named.
-    pub(super) fn lease_all(&mut self) -> Vec<AttemptDue> {
-        self.step(Vec::new());
-        if self.context.devices.lanes.take_now().is_empty() {
-            return Vec::new();
-        }
-        self.ask(|reply| DeviceInput::Lease { wanted: vec![(CLIENT, 1_000)], reply }).concat()
-    }
-
-    /// Leases the only notification that is due.
-    pub(super) fn lease_one(&mut self) -> AttemptDue {
-        <[AttemptDue; 1]>::try_from(self.lease_all()).map(|[due]| due).expect("one is due")
-    }
-
-    /// Leases the only notification that is due: the next attempt of that one.
-    pub(super) fn lease_again(&mut self, before: &AttemptDue) -> AttemptDue {
-        let due = self.lease_one();
-        assert_eq!((due.delivery, due.attempt), (before.delivery, before.attempt + 1));
-        due
-    }
-
-    /// Leases the only notification that is due, which says that.
-    pub(super) fn notifies(&mut self, body: &str) -> AttemptDue {
-        let due = self.lease_one();
-        assert_eq!(self.told(&due), body);
-        due
-    }
-
-    pub(super) fn leases_nothing(&mut self) {
-        let due = self.lease_all();
-        assert!(due.is_empty(), "{due:?}");
-    }
-
-    /// Makes the only attempt that is due, which is answered so.
-    pub(super) fn attempt(&mut self, answer: Answer) {
-        let due = self.lease_one();
-        self.ended(&due, answer);
-    }
-
-    pub(super) fn ended(&mut self, due: &AttemptDue, answer: Answer) {
-        let end = AttemptEnd {
-            at: self.now,
-            took: Duration::from_millis(5),
-            answer,
-            detail: AttemptDetail::default(),
-        };
-        let ended = Arc::from([(due.reservation, end)]);
-        self.ask(|reply| DeviceInput::AttemptsEnded { ended, reply });
-    }
-
-    pub(super) fn told(&self, due: &AttemptDue) -> String {
-        String::from_utf8(due.body.to_vec()).expect("text")
-    }
-
-    pub(super) fn all_deliveries(&self) -> Vec<Delivery> {
-        self.view().deliveries(FeedFilter::default(), everything(), &|_| true).expect("readable")
-    }
-
-    /// Status and attempts of every delivery, oldest first.
-    pub(super) fn deliveries(&self) -> Vec<(DeliveryStatus, u32)> {
-        self.all_deliveries()
-            .iter()
-            .map(|delivery| (delivery.progress.status, delivery.progress.attempts))
-            .collect()
-    }
-
-    pub(super) fn attempts(&self, id: EntityId) -> Vec<Attempt> {
-        self.view().attempts(DeliveryKey::from(id)).expect("readable")
     }
 
     pub(super) fn events(&self) -> Vec<EventKind> {
