@@ -53,6 +53,13 @@ impl AnswersInFlight {
         self.0.given.lock().unwrap_or_else(PoisonError::into_inner).push(held);
     }
 
+    /// The response of a stream; [`counted`] is for it.
+    pub(crate) fn response<S>(&self, answers: S) -> tonic::Response<S> {
+        let mut response = tonic::Response::new(answers);
+        response.extensions_mut().insert(self.clone());
+        response
+    }
+
     fn take(&self) -> Vec<Reservation> {
         std::mem::take(&mut *self.0.given.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -305,7 +312,7 @@ mod tests {
         pause();
         let (part, sender) = part();
         let memory = SentAhead::that_waits(part, sender);
-        let answers = memory.answers();
+        let answers = memory.answers(|| false);
         let held = memory.try_take(SENDER_BYTES / 2).expect("of its share");
         let mut body = sending_without_memory(&answers);
         let _piece = next(&mut body).await;
@@ -322,7 +329,7 @@ mod tests {
         pause();
         let (part, sender) = part();
         let memory = SentAhead::that_is_refused(part, sender);
-        let answers = memory.answers();
+        let answers = memory.answers(|| false);
         let mut body = sending_without_memory(&answers);
         let piece = next(&mut body).await;
         let _held = memory.try_take(SENDER_BYTES / 2).expect("of its share");

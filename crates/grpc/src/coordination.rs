@@ -135,16 +135,16 @@ impl coordination_server::Coordination for CoordinationService {
         };
         let place = self.pipelines.try_take(&sender, 1).ok_or_else(full)?;
         let memory = SentAhead::that_is_refused(self.memory.clone(), sender);
+        let answers = memory.answers(requests.memory_wanted());
         let pipeline = Pipeline::new(
             self.calls.clone(),
             (caller, peer),
-            memory.clone(),
+            memory,
             requests,
             self.stop.clone(),
             (place, &self.metrics),
         );
-        let answers: Self::PipelineStream = Box::pin(pipeline);
-        Ok(memory.response(answers))
+        Ok(answers.response(Box::pin(pipeline)))
     }
 
     async fn acquire_lock(

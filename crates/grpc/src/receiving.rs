@@ -219,6 +219,13 @@ enum BodyMemory {
     Has(Place),
 }
 
+impl BodyMemory {
+    /// Whether others wait for it.
+    fn is_wanted(&self) -> bool {
+        matches!(self, Self::Has(place) if place.is_wanted())
+    }
+}
+
 struct Place {
     of_connection: Share,
     memory: Reservation,
@@ -302,11 +309,15 @@ impl<B> Guarded<B> {
         Poll::Ready(Ok(()))
     }
 
+    /// Whether others wait for the memory that the message has which is coming.
+    fn is_memory_wanted(&self) -> bool {
+        self.body_memory.is_wanted()
+    }
+
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let memory = &self.body_memory;
-        let others_wait = || matches!(memory, BodyMemory::Has(place) if place.is_wanted());
         match &mut self.due {
-            Some(due) => due.poll_too_slow(cx, others_wait),
+            Some(due) => due.poll_too_slow(cx, || memory.is_wanted()),
             None => Poll::Pending,
         }
     }

@@ -19,6 +19,7 @@ use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream};
 use serde_json::value::RawValue;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::answers_in_flight::AnswersInFlight;
 use crate::callers::{caller, peer};
 use crate::metrics::Metrics;
 use crate::proto::send_response::Rejection;
@@ -60,10 +61,13 @@ impl reports_server::Reports for Reports {
     ) -> Result<Response<Self::SendStream>, Status> {
         let caller = caller(&request)?;
         caller.may(RequestedAction::Reports).map_err(|problem| status(&problem))?;
+        let peer = peer(&request);
+        let batches = CallMessages::of(request, crate::MESSAGE_BYTES_MAX).into_inner();
+        let answers = AnswersInFlight::new(batches.memory_wanted());
         let sending = Sending {
             caller,
-            peer: peer(&request),
-            batches: CallMessages::of(request, crate::MESSAGE_BYTES_MAX).into_inner(),
+            peer,
+            batches,
             intake: self.intake.clone(),
             read: Arc::clone(&self.read),
             stop: self.stop.clone(),
@@ -71,7 +75,7 @@ impl reports_server::Reports for Reports {
             in_flight: FuturesOrdered::new(),
             over: None,
         };
-        Ok(Response::new(Box::pin(stream::unfold(sending, Sending::next))))
+        Ok(answers.response(Box::pin(stream::unfold(sending, Sending::next))))
     }
 }
 

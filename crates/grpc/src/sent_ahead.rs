@@ -6,7 +6,6 @@
 
 use net::memory_budget::{MemoryPart, Reservation};
 use net::shares::SenderKey;
-use tonic::Response;
 
 use crate::answers_in_flight::AnswersInFlight;
 use crate::coordination;
@@ -45,16 +44,15 @@ impl SentAhead {
         self.part.take(&self.sender, bytes).await
     }
 
-    /// What the call has given out, from its beginning on.
-    pub(crate) fn answers(&self) -> AnswersInFlight {
+    /// What the call has given out, from its beginning on. It sends messages too, and others may
+    /// lack the memory of one that has half come.
+    pub(crate) fn answers(
+        &self,
+        is_message_wanted: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> AnswersInFlight {
         let Self { part, sender, refused_below } = self.clone();
-        AnswersInFlight::new(move || part.is_wanted(&sender) || !part.has(&sender, refused_below))
-    }
-
-    /// The response of the call; [`crate::answers_in_flight::counted`] is for it.
-    pub(crate) fn response<S>(&self, answers: S) -> Response<S> {
-        let mut response = Response::new(answers);
-        response.extensions_mut().insert(self.answers());
-        response
+        AnswersInFlight::new(move || {
+            part.is_wanted(&sender) || !part.has(&sender, refused_below) || is_message_wanted()
+        })
     }
 }

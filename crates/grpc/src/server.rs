@@ -214,7 +214,7 @@ impl Grpc {
         let request = Request::from_parts(parts, body);
         let Ok(response) = match method.service {
             Service::Jobs => self.jobs.call(request).await.map(answers_in_flight::counted),
-            Service::Reports => self.reports.call(request).await,
+            Service::Reports => self.reports.call(request).await.map(answers_in_flight::counted),
             Service::Commands => self.commands.call(request).await,
             Service::Rollouts => self.rollouts.call(request).await,
             Service::Tasks => self.tasks.call(request).await,

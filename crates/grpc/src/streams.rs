@@ -116,10 +116,10 @@ impl streams_server::Streams for StreamsService {
         let (caller, sender, batches) = caller_sender_and_message(request)?;
         caller.may_append().map_err(|problem| status(&problem))?;
         let memory = SentAhead::that_waits(self.appends.clone(), sender);
-        let engine = (self.streams.clone(), memory.clone());
+        let answers = memory.answers(batches.memory_wanted());
+        let engine = (self.streams.clone(), memory);
         let appending = Appending::new(caller, batches, engine, self.stop.clone());
-        let answers: Self::AppendStream = Box::pin(stream::unfold(appending, Appending::next));
-        Ok(memory.response(answers))
+        Ok(answers.response(Box::pin(stream::unfold(appending, Appending::next))))
     }
 
     type ReadStream = Pin<Box<dyn Stream<Item = Result<proto::ReadResponse, Status>> + Send>>;
@@ -133,10 +133,7 @@ impl streams_server::Streams for StreamsService {
         }
         let reader = self.reader(&sender, &request).await.map_err(|problem| status(&problem))?;
         let in_flight = reader.in_flight.clone();
-        let pages: Self::ReadStream = Box::pin(reader.into_stream());
-        let mut response = Response::new(pages);
-        response.extensions_mut().insert(in_flight);
-        Ok(response)
+        Ok(in_flight.response(Box::pin(reader.into_stream())))
     }
 
     async fn commit(

@@ -66,12 +66,13 @@ pub(crate) fn begin(
     let (answers, made) = mpsc::channel(ANSWERS_AHEAD);
     let counted = Counted::new(&metrics.work_streams);
     let of_stream = metrics.clone();
+    let is_message_wanted = requests.memory_wanted();
     let job_memory = JobMemory::new(memory.clone(), sender.clone());
     tokio::spawn(async move {
         let _counted = counted;
         stream::drive(queues, &caller, job_memory, requests, answers, stop, of_stream).await;
     });
-    let in_flight = AnswersInFlight::new(move || memory.is_scarce(&sender));
+    let in_flight = AnswersInFlight::new(move || memory.is_scarce(&sender) || is_message_wanted());
     Answers { made, in_flight, metrics: metrics.clone() }
 }
 
@@ -79,10 +80,7 @@ impl Answers {
     /// The response that they make up; [`crate::answers_in_flight::counted`] is for it.
     pub(crate) fn into_response(self) -> Response<WorkAnswers> {
         let in_flight = self.in_flight.clone();
-        let answers: WorkAnswers = Box::pin(self);
-        let mut response = Response::new(answers);
-        response.extensions_mut().insert(in_flight);
-        response
+        in_flight.response(Box::pin(self))
     }
 }
 

@@ -159,7 +159,7 @@ impl Pipeline {
                 self.over = Some(Err(status(&Problem::not_allowed("too_many_calls", detail))));
             }
             Some(Ok(message)) => {
-                let bytes = memory_bytes(&message);
+                let bytes = memory_bytes(&message, self.requests.large_bytes());
                 self.held = None;
                 if bytes > SMALL_MESSAGE_BYTES {
                     self.held = self.memory.try_take(bytes);
@@ -194,11 +194,11 @@ impl Pipeline {
 }
 
 /// What a message takes in memory, in bytes: what it carries, and the calls and keys that it was
-/// read into. An empty key is two bytes on the wire.
-fn memory_bytes(message: &PipelineRequest) -> usize {
+/// read into. An empty key is two bytes on the wire. Values keep the bytes that all of it came in.
+fn memory_bytes(message: &PipelineRequest, came: usize) -> usize {
     let keys: usize = message.calls.iter().map(keys_asked).sum();
     let read_into = message.calls.len() * size_of::<PipelinedCall>() + keys * size_of::<String>();
-    message.encoded_len() + read_into
+    message.encoded_len().max(came) + read_into
 }
 
 /// Keys of the cache that a call asks for.
@@ -297,8 +297,10 @@ mod tests {
         let call = PipelinedCall { id: 1, request: Some(Request::GetCached(asked)) };
         let message = PipelineRequest { calls: vec![call; CALLS_PER_MESSAGE_MAX] };
         assert!(message.encoded_len() < MESSAGE_BYTES_MAX, "it is taken");
-        assert!(memory_bytes(&message) > 1_000_000 * size_of::<String>());
+        assert!(memory_bytes(&message, 0) > 1_000_000 * size_of::<String>());
         let usual = PipelineRequest { calls: message.calls[..1].to_vec() };
-        assert!(memory_bytes(&usual) < SMALL_MESSAGE_BYTES, "it keeps none");
+        assert!(memory_bytes(&usual, 0) < SMALL_MESSAGE_BYTES, "it keeps none");
+        let padded = memory_bytes(&usual, MESSAGE_BYTES_MAX);
+        assert!(padded >= MESSAGE_BYTES_MAX, "its values keep what came with them");
     }
 }

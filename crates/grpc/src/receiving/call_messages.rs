@@ -5,7 +5,7 @@
 //! message another `Streaming` goes on with it.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -27,14 +27,19 @@ impl<B> CallBody<B> {
         Self(Arc::new(Mutex::new(body)))
     }
 
-    /// Whether a large message was just given out.
-    fn has_ended_a_large_one(&self) -> bool {
-        std::mem::take(&mut self.lock().is_large_over)
+    /// The bytes of a large message that was just given out.
+    fn take_ended_large(&self) -> Option<usize> {
+        let mut body = self.lock();
+        std::mem::take(&mut body.is_large_over).then_some(body.message.bytes)
     }
 
     fn lock(&self) -> MutexGuard<'_, Guarded<B>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
+}
+
+fn locked<B>(body: &Mutex<Guarded<B>>) -> MutexGuard<'_, Guarded<B>> {
+    body.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<B> Clone for CallBody<B> {
@@ -81,13 +86,15 @@ pub(crate) struct CallMessages<T, B = Incoming> {
     pub(super) body: Option<CallBody<B>>,
     /// The largest message, in bytes.
     pub(super) bytes_max: usize,
+    /// The message that was given out last, in bytes as it came; 0 if it is not large.
+    pub(super) large_bytes: usize,
 }
 
 impl<T> CallMessages<T> {
     /// A request for messages of up to so many bytes.
     pub(crate) fn of(mut request: Request<Streaming<T>>, bytes_max: usize) -> Request<Self> {
         let body = request.extensions_mut().remove();
-        request.map(|streaming| Self { streaming, body, bytes_max })
+        request.map(|streaming| Self { streaming, body, bytes_max, large_bytes: 0 })
     }
 }
 
@@ -100,6 +107,19 @@ where
     /// What reads this body from here on.
     pub(super) fn streaming(body: &CallBody<B>, bytes_max: usize) -> Streaming<T> {
         Streaming::new_request(ItemDecoder::<T>::default(), body.clone(), None, Some(bytes_max))
+    }
+
+    /// Says whether others wait for the memory of a message that has half come. While answers of
+    /// the call are not taken, nobody reads on, and so nobody else looks.
+    pub(crate) fn memory_wanted(&self) -> impl Fn() -> bool + Send + Sync + use<T, B> {
+        let body = self.body.as_ref().map_or_else(Weak::new, |body| Arc::downgrade(&body.0));
+        move || body.upgrade().is_some_and(|body| locked(&body).is_memory_wanted())
+    }
+
+    /// The message that was given out last, in bytes as it came; 0 if it is not large. What was
+    /// read out of it may keep all of them.
+    pub(crate) fn large_bytes(&self) -> usize {
+        self.large_bytes
     }
 
     /// The next message.
@@ -119,11 +139,15 @@ where
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         let message = ready!(this.streaming.poll_next_unpin(cx));
+        this.large_bytes = 0;
         match (&message, &this.body) {
-            // The buffer is empty here: the body gives out nothing behind such a message in one
-            // piece with it.
-            (Some(Ok(_)), Some(body)) if body.has_ended_a_large_one() => {
-                this.streaming = Self::streaming(body, this.bytes_max);
+            (Some(Ok(_)), Some(body)) => {
+                if let Some(bytes) = body.take_ended_large() {
+                    // The buffer is empty here: the body gives out nothing behind such a message
+                    // in one piece with it.
+                    this.streaming = Self::streaming(body, this.bytes_max);
+                    this.large_bytes = bytes;
+                }
             }
             // Nothing comes behind what cannot be read, and its call may go on for a while.
             (Some(Err(_)), _) => {

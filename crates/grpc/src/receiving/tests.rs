@@ -219,17 +219,42 @@ async fn a_token_takes_a_share_of_the_memory_however_many_connections_it_has() {
 }
 
 /// The messages of a call that has sent all it will.
-fn messages_of(sent: &[u8]) -> CallMessages<AppendRequest, Pieces> {
-    let (client, body) = call(&places().of_connection(), Sends::Stream, sent);
-    drop(client);
+fn all_messages(sent: &[u8]) -> CallMessages<AppendRequest, Pieces> {
+    let (_, body) = call(&places().of_connection(), Sends::Stream, sent);
+    messages_of(body)
+}
+
+fn messages_of(body: Guarded<Pieces>) -> CallMessages<AppendRequest, Pieces> {
     let body = CallBody::new(body);
     let streaming = CallMessages::streaming(&body, MESSAGE_BYTES_MAX);
-    CallMessages { streaming, body: Some(body), bytes_max: MESSAGE_BYTES_MAX }
+    CallMessages { streaming, body: Some(body), bytes_max: MESSAGE_BYTES_MAX, large_bytes: 0 }
+}
+
+#[tokio::test]
+async fn that_others_wait_for_the_memory_of_half_a_message_is_seen_while_nobody_reads_on() {
+    let (places, large) = (places(), framed(LARGE));
+    let half = &large[..2 * FREE_BYTES];
+    let mut held = Vec::new();
+    for _ in 1..LARGE_MAX {
+        let (client, mut call) = call(&places.of_connection(), Sends::Stream, half);
+        assert!(waits(&mut call).await);
+        held.push((client, call));
+    }
+    let (_client, body) = call(&places.of_connection(), Sends::Stream, half);
+    let mut messages = messages_of(body);
+    let is_wanted = messages.memory_wanted();
+    assert!(timeout(Duration::ZERO, messages.message()).await.is_err());
+    assert!(!is_wanted(), "nobody waits");
+    let (_other, mut waiting) = call(&places.of_connection(), Sends::One, half);
+    assert!(waits(&mut waiting).await);
+    assert!(is_wanted());
+    drop(messages);
+    assert!(!is_wanted(), "its call is over");
 }
 
 #[tokio::test]
 async fn behind_a_message_that_cannot_be_read_nothing_is_kept() {
-    let mut messages = messages_of(&[&[0][..], &4_u32.to_be_bytes(), &[0xff; 4]].concat());
+    let mut messages = all_messages(&[&[0][..], &4_u32.to_be_bytes(), &[0xff; 4]].concat());
     assert!(messages.message().await.is_err());
     assert!(messages.body.is_none(), "neither body nor buffer");
     assert!(messages.message().await.expect("it ends").is_none());
@@ -250,7 +275,7 @@ async fn the_buffer_of_a_large_message_goes_with_it() {
         [&[0][..], &(message.len() as u32).to_be_bytes(), &message[..]].concat()
     };
     let sent = appends.iter().flat_map(framed).collect::<Vec<_>>();
-    let mut messages = messages_of(&sent);
+    let mut messages = all_messages(&sent);
     for expect in appends {
         let came = messages.message().await.expect("it can be read").expect("there is one");
         assert_eq!(came.encoded_len(), expect.encoded_len());
