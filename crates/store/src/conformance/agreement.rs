@@ -76,7 +76,7 @@ fn by_key(view: &dyn View, model: &dyn View, traffic: &Traffic, context: &str) {
     for id in Traffic::device_ids() {
         assert_eq!(read(view.device(&id)), read(model.device(&id)), "{context} {id}");
     }
-    for slot in (0..traffic.slots()).map(DeviceSlot) {
+    for slot in traffic.slots_about_devices() {
         assert_eq!(read(view.state(slot)), read(model.state(slot)), "{context} {slot:?}");
         assert_eq!(read(view.seen(slot)), read(model.seen(slot)), "{context} {slot:?}");
     }

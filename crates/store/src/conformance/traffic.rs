@@ -9,7 +9,7 @@ mod registry;
 mod retention;
 mod streams;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base::hash::{device_hash, routing_hash};
@@ -30,6 +30,8 @@ pub struct Traffic {
     partition: PartitionId,
     head: PartitionHead,
     devices: Vec<Known>,
+    /// Every slot that a device has or had.
+    given_slots: Vec<DeviceSlot>,
     deliveries: Vec<EntityId>,
     attempts: BTreeMap<DeliveryKey, u32>,
     jobs: Vec<JobId>,
@@ -69,6 +71,7 @@ impl Traffic {
             partition,
             head,
             devices: Vec::new(),
+            given_slots: Vec::new(),
             deliveries: Vec::new(),
             attempts: BTreeMap::new(),
             jobs: Vec::new(),
@@ -104,6 +107,14 @@ impl Traffic {
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.head.next_slot
+    }
+
+    /// Slots that devices have or had, and those on either side of them. Between these are
+    /// hundreds that no device ever had.
+    #[must_use]
+    pub fn slots_about_devices(&self) -> BTreeSet<DeviceSlot> {
+        let about = |slot: &DeviceSlot| slot.0.saturating_sub(1)..=slot.0 + 1;
+        self.given_slots.iter().flat_map(about).map(DeviceSlot).collect()
     }
 
     /// Jobs that are there.
@@ -223,6 +234,7 @@ impl Traffic {
                 self.head.next_slot += if self.random.below(4) == 0 { 200 } else { 1 };
                 let slot = DeviceSlot(self.head.next_slot - 1);
                 self.devices.push(Known { id: id.clone(), slot, readings: 0 });
+                self.given_slots.push(slot);
                 slot
             },
             |device| device.slot,

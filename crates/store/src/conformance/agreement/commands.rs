@@ -20,7 +20,7 @@ pub(super) fn agree(
         assert_eq!(read(view.command_state(key)), read(model.command_state(key)), "{context} {key:?}");
     }
     assert_eq!(read(view.unanswered_commands()), read(model.unanswered_commands()), "{context}");
-    for slot in (0..traffic.slots()).map(DeviceSlot) {
+    for slot in traffic.slots_about_devices() {
         of_device(view, model, slot, random, context);
     }
     for phase in CommandPhase::ALL {
