@@ -4,8 +4,13 @@
 //!
 //! One loss cannot be seen: after a kill, the end of the log since the latest checkpoint, if it is
 //! gone to the byte or is all zeros. A clean stop leaves none of the log needed.
+//!
+//! Each turn starts the program, so here are few: for places that differ in kind. Every byte of a
+//! log and of a block, and every page, has its turn in the tests of `blocklog`, `streams` and
+//! `store`.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,10 +24,16 @@ use super::fixture::{expected, fixtures, unpack};
 use super::program::{copy, run, site, word};
 use super::story::{LATE, PATIENCE};
 
-/// Damages of each file: one in three a cut, one zeros, one a flipped bit.
-const TURNS: u64 = 45;
-/// Damages of a block of a stream: whoever reads it asks again and again.
-const BLOCK_TURNS: u64 = 6;
+/// The header of a log, or one of the four heads of the tables.
+const HEAD: Range<usize> = 0..64;
+/// Checksums of 252 pages of the tables. There are more pages than that.
+const CHECKSUMS: Range<usize> = 8_192..9_200;
+/// How far from its end the two last places of a log begin. The reports of [`LATE`] are in both,
+/// and no checkpoint has seen them.
+const LOG_ENDS: [usize; 2] = [1_400, 400];
+/// Equal parts of the log and of the tables: by turns they are cut, get zeros, or a flipped bit.
+const PARTS: usize = 6;
+/// Whoever reads a damaged block of a stream asks again and again.
 const BLOCK_PATIENCE: Duration = Duration::from_secs(3);
 const ZEROS: usize = 4_096;
 
@@ -45,15 +56,12 @@ enum Outcome {
 }
 
 impl Damage {
-    fn of(turn: u64) -> Self {
-        [Self::Cut, Self::Zeros, Self::Flip][(turn % 3) as usize]
-    }
+    const ALL: [Self; 3] = [Self::Cut, Self::Zeros, Self::Flip];
 
-    /// Does it to a file, at a place that is in use.
-    fn inflict(self, path: &Path, random: &mut Random) -> usize {
-        let mut bytes = fs::read(path).expect("readable");
-        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let at = random.below(used.max(1) as u64) as usize;
+    /// What is left of a file that it strikes somewhere in `place`, and where it did.
+    fn inflict(self, whole: &[u8], place: &Range<usize>, random: &mut Random) -> (Vec<u8>, usize) {
+        let mut bytes = whole.to_vec();
+        let at = place.start + random.below(place.len() as u64) as usize;
         match self {
             Self::Cut => bytes.truncate(at),
             Self::Zeros => {
@@ -62,8 +70,7 @@ impl Damage {
             }
             Self::Flip => bytes[at] ^= 1 << random.below(8),
         }
-        fs::write(path, bytes).expect("written");
-        at
+        (bytes, at)
     }
 }
 
@@ -74,6 +81,7 @@ async fn after_a_kill_damage_is_refused_or_recovered_and_never_answered_wrongly(
     unpack(&fixture, source.path());
     let outcomes = sweep(source.path(), &expected(&fixture), 1, true).await;
     assert!(outcomes.iter().filter(|outcome| **outcome == Outcome::Refused).count() > 5, "{outcomes:?}");
+    assert!(outcomes.contains(&Outcome::Recovered), "the end of the log was cut off: {outcomes:?}");
 }
 
 #[tokio::test]
@@ -89,34 +97,61 @@ async fn after_a_clean_stop_damage_is_refused_or_without_effect() {
     assert!(!outcomes.contains(&Outcome::Recovered), "nothing was left to recover: {outcomes:?}");
 }
 
-/// Damages every file of `source`, a copy for each turn.
+/// Damages every file of `source`, each time in a copy.
 async fn sweep(source: &Path, expect: &Value, seed: u64, may_lose_a_tail: bool) -> Vec<Outcome> {
     let mut random = Random::new(seed);
     let mut outcomes = Vec::new();
-    for entry in fs::read_dir(source).expect("listed") {
-        let entry = entry.expect("listed");
-        if entry.metadata().expect("readable").len() == 0 {
-            continue;
-        }
-        let is_block = entry.path().extension().is_some_and(|extension| extension == "block");
-        for turn in 0..if is_block { BLOCK_TURNS } else { TURNS } {
-            let site = site();
-            copy(source, &site.data_dir());
-            let (damage, name) = (Damage::of(turn), entry.file_name().into_string().expect("UTF-8"));
-            let at = damage.inflict(&site.data_dir().join(&name), &mut random);
+    let damaged = tempfile::tempdir().expect("a directory");
+    copy(source, damaged.path());
+    for name in names(source) {
+        let whole = fs::read(source.join(&name)).expect("readable");
+        for (damage, place) in damages(&name, &whole) {
+            let (bytes, at) = damage.inflict(&whole, &place, &mut random);
+            fs::write(damaged.path().join(&name), bytes).expect("written");
             let context = format!("{name}, {damage:?} at {at}");
-            let checked = run(&["check", word(&site.data_dir())]);
+            let site = site();
+            copy(damaged.path(), &site.data_dir());
             let outcome = outcome(&site, expect, &name, damage, &context).await;
-            let is_seen = !matches!(outcome, Outcome::Recovered | Outcome::Untouched);
-            assert!(
-                !is_seen || (checked.code == Some(1) && checked.out.contains("WRONG: ")),
-                "{context}: {checked:?}"
-            );
+            if !matches!(outcome, Outcome::Recovered | Outcome::Untouched) {
+                let checked = run(&["check", word(damaged.path())]);
+                let is_told = checked.code == Some(1) && checked.out.contains("WRONG: ");
+                assert!(is_told, "{context}: {checked:?}");
+            }
             assert!(outcome != Outcome::Recovered || may_lose_a_tail, "{context}: {outcome:?}");
             outcomes.push(outcome);
         }
+        fs::write(damaged.path().join(&name), whole).expect("written");
     }
     outcomes
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("listed");
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.expect("listed").file_name().into_string().expect("our files are named in ASCII"))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// What is done to a file, and where: everything to each place of a kind of its own, and one thing
+/// to each of its parts.
+fn damages(name: &str, whole: &[u8]) -> Vec<(Damage, Range<usize>)> {
+    let used = whole.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let anywhere = 0..used;
+    let (kinds, parts) = match name {
+        "tables" => (vec![HEAD, CHECKSUMS], PARTS),
+        _ if name.starts_with("log") => {
+            let [one, other] = LOG_ENDS.map(|length| used.saturating_sub(length));
+            (vec![HEAD, one..other, other..used], PARTS)
+        }
+        _ => (vec![anywhere], 0),
+    };
+    let everything = kinds.into_iter().flat_map(|place| Damage::ALL.map(|damage| (damage, place.clone())));
+    let by_turns = (0..parts).zip(Damage::ALL.into_iter().cycle());
+    let by_turns = by_turns.map(|(part, damage)| (damage, used * part / parts..used * (part + 1) / parts));
+    // A file without bytes has no place.
+    everything.chain(by_turns).filter(|(_, place)| !place.is_empty()).collect()
 }
 
 async fn outcome(site: &Site, expect: &Value, name: &str, damage: Damage, context: &str) -> Outcome {
