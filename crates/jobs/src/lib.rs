@@ -101,7 +101,8 @@
 //! # Parked jobs
 //! Memory has a limit: [`Jobs::set_resident_max`]. Above it [`Jobs::evict`] parks the jobs that
 //! are needed last (`ParkJob`): those whose time comes late, and the ends of lines. From then on a
-//! job that is published behind a [`Horizon`] parks at once.
+//! job that is published behind a [`Horizon`] parks at once. The caller may have what such a job
+//! carries parked with it; `PutJobBody` puts that back when the job is made resident.
 //!
 //! The caller reads parked jobs back, once a step. [`Jobs::next_read`] says which,
 //! [`Jobs::page_max`] how many at once. Each goes to [`Jobs::take_in`], then the page ends with

@@ -53,7 +53,7 @@ macro_rules! all_changes {
             /// A job is not resident from now on: nothing loads it. A resident one of the same id
             /// is gone, and its body stays.
             21 ParkJob(job: Box<ParkedJob>) { apart puts ParkedJob }
-            /// A job is parked no longer; its body stays.
+            /// A job is parked no longer. Its body stays, unless it was parked with it.
             22 UnparkJob(key: Box<ParkedKey>) { deletes ParkedJob }
             /// A job carries this.
             12 PutJobBody(id: JobId, body: Arc<[u8]>) { apart }

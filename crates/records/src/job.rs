@@ -1,6 +1,8 @@
 //! A job's head: all that scheduling needs. What it carries, its body, is kept apart and is bytes
 //! to everyone here.
 
+use std::sync::Arc;
+
 use base::Timestamp;
 
 use crate::weight::{RECORD_BYTES, weighs};
@@ -117,9 +119,11 @@ pub struct ParkedJob {
     pub head: JobHead,
     /// Until when.
     pub parking: Parking,
+    /// What it carries, if that is with it; otherwise it is where that of every other job is.
+    pub body: Option<Arc<[u8]>>,
 }
 
-weighs!(ParkedJob: |_| RECORD_BYTES);
+weighs!(ParkedJob: |job| RECORD_BYTES + job.body.as_ref().map_or(0, |body| body.len()));
 
 /// What a job that is not resident waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

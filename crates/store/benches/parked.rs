@@ -179,7 +179,7 @@ fn park(folder: &Path, jobs: usize) -> Result<(), Failure> {
             for _ in 0..BATCH {
                 let head = partition.job(now, &mut random);
                 ops.push(Op::PutJobBody(head.id, Arc::from(BODY)));
-                ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking: Parking::Time })));
+                ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking: Parking::Time, body: None })));
             }
             let counts = QueueCounts { parked_scheduled: partition.head.next_job, ..QueueCounts::default() };
             ops.push(Op::PutQueueCounts(QUEUE, counts));

@@ -4,6 +4,8 @@
 //! The store is the caller's to read. Here it is said what is wanted of it, and what becomes of the
 //! jobs that were found.
 
+use std::sync::Arc;
+
 use base::Timestamp;
 use records::{GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, QueueOrder};
 
@@ -164,6 +166,8 @@ impl Jobs {
 
     fn enter_from_store(&mut self, parked: &ParkedJob, step: &mut JobsStep<'_>) -> Handle<Entry> {
         step.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
+        let body = parked.body.iter().map(|body| Op::PutJobBody(parked.head.id, Arc::clone(body)));
+        step.batch.ops.extend(body);
         let job = self.enter(&parked.head);
         let queue = self.table[job].queue;
         self.parked.remove((queue, &mut self.queues[queue]), parked.parking);

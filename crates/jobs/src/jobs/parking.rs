@@ -80,7 +80,9 @@ impl Jobs {
     /// Takes a parked job out of the world, with what it carries.
     pub fn drop_parked(&mut self, parked: &ParkedJob, step: &mut JobsStep<'_>) {
         step.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
-        step.batch.ops.push(Op::DeleteJobBody(parked.head.id));
+        if parked.body.is_none() {
+            step.batch.ops.push(Op::DeleteJobBody(parked.head.id));
+        }
         let queue = self.queues.enter(parked.head.queue);
         self.parked.remove((queue, &mut self.queues[queue]), parked.parking);
         self.queues.leave(queue);
@@ -167,7 +169,7 @@ impl Jobs {
             self.blocked_lines.release(line);
         }
         self.queues[queue].uncount_job();
-        batch.ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking })));
+        batch.ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking, body: None })));
     }
 
     /// Whether the first ready job of its queue must wait because a parked one may come before it.

@@ -86,6 +86,7 @@ fn likely_bytes(op: &Op) -> usize {
     match op {
         Op::Sign(_) => 8,
         Op::PutJobBody(_, body) => 24 + body.len(),
+        Op::ParkJob(job) => 64 + job.body.as_ref().map_or(0, |body| body.len()),
         Op::PutStreamChunk(chunk) => 32 + chunk.bytes.len(),
         Op::PutPick(_) => 128,
         Op::PutCommand(command) => 96 + command.payload.len(),

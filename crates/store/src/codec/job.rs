@@ -160,15 +160,16 @@ fn get_successor(reader: &mut Reader<'_>, version: u8) -> Result<Successor, Code
     Ok(Successor { id, number, run_at, tries, terms, starts })
 }
 
-/// Version 2: what it waits for, and the head with its own version. Version 1 knows no heads of
-/// groups.
+/// Version 3: what it waits for, the head with its own version, and what it carries. Version 2 has
+/// that elsewhere, and version 1 knows no heads of groups.
 impl Stored for ParkedJob {
-    const VERSION: u8 = 2;
+    const VERSION: u8 = 3;
     const NAME: &'static str = "a parked job";
 
     fn put(&self, out: &mut Vec<u8>) {
         put_parking(out, self.parking);
         self.head.write(out);
+        self.body.put_field(out);
     }
 
     fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
@@ -178,7 +179,8 @@ impl Stored for ParkedJob {
         if head.state != JobState::Waiting || head.successor.is_some() || leads_nothing {
             return Err(reader.invalid(Self::NAME));
         }
-        Ok(Self { head, parking })
+        let body = if version < 3 { None } else { Field::get_field(reader)? };
+        Ok(Self { head, parking, body })
     }
 }
 

@@ -91,15 +91,15 @@ fn of_group(group: u64) -> Terms {
 }
 
 fn for_time(head: JobHead) -> ParkedJob {
-    ParkedJob { head, parking: Parking::Time }
+    ParkedJob { head, parking: Parking::Time, body: None }
 }
 
 fn for_worker(head: JobHead) -> ParkedJob {
-    ParkedJob { head, parking: Parking::Worker }
+    ParkedJob { head, parking: Parking::Worker, body: None }
 }
 
 fn as_head(head: JobHead) -> ParkedJob {
-    ParkedJob { head, parking: Parking::Head }
+    ParkedJob { head, parking: Parking::Head, body: None }
 }
 
 fn park(job: &ParkedJob) -> Op {
@@ -238,6 +238,16 @@ pub fn a_job_is_resident_or_parked_and_its_body_stays(make: Make<'_>) {
         assert_eq!(soonest(&*view, JobClock::Engine, 10), [0_u8; 0], "turn {turn}");
         assert_eq!(view.job_body(head.id).expect("reads"), Some(Arc::clone(&body)), "turn {turn}");
     }
+    // what is parked with a job is read with it, and goes with it
+    let with_body = ParkedJob { body: Some(Arc::clone(&body)), ..for_time(job(2, START + 5)) };
+    queues.put(vec![park(&with_body)]);
+    queues.always(|queues| {
+        let view = queues.view();
+        assert_eq!(view.parked_job(id(2)).expect("reads"), Some(with_body.clone()));
+        assert_eq!(view.job_body(id(2)).expect("reads"), Some(Arc::clone(&body)));
+    });
+    queues.put(vec![unpark(&with_body)]);
+    queues.always(|queues| assert_eq!(queues.view().job_body(id(2)).expect("reads"), None));
     queues.put(vec![Op::DeleteJob(head.id)]);
     queues.always(|queues| {
         let view = queues.view();

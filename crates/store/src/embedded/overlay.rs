@@ -187,7 +187,9 @@ impl Data {
         match change {
             Change::Sign(sign) => self.sign(&sign, versions),
             Change::Put { table, key, value } => {
-                let is_born = |key: &Key, value: &[u8]| !below.may_hold(table, key, Some(value));
+                let was_parked = table == Table::JobHeads && self.was_parked(&key);
+                let is_born =
+                    |key: &Key, value: &[u8]| was_parked || !below.may_hold(table, key, Some(value));
                 self.rows_mut(table).put(key, value, versions, is_born);
             }
             Change::Delete { table, key } => {
@@ -196,6 +198,12 @@ impl Data {
             }
             Change::DropDevice(slot) => self.drop_device(slot, versions),
         }
+    }
+
+    /// Whether a job was parked and is not any more: nothing below has its head then.
+    fn was_parked(&self, job: &Key) -> bool {
+        let parked = self.rows(Table::ParkedJobs);
+        parked.is_some_and(|rows| rows.at(job, u64::MAX) == Found::Deleted)
     }
 
     fn sign(&mut self, sign: &SlotSign, versions: &Versions) {

@@ -16,12 +16,15 @@ use crate::port::{ParkedTimes, ScannedJobs, StoreError, StoredJob, View};
 use crate::table::Table;
 
 impl dyn View + '_ {
-    /// What a job carries.
+    /// What a job carries; it is with the job itself where that is parked with it.
     ///
     /// # Errors
     /// When the data cannot be read; the same for every query.
     pub fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError> {
-        Ok(self.get(Table::JobBodies, &key::job(job))?.map(Arc::from))
+        match self.get(Table::JobBodies, &key::job(job))? {
+            Some(body) => Ok(Some(Arc::from(body))),
+            None => Ok(self.parked_job(job)?.and_then(|parked| parked.body)),
+        }
     }
 
     /// A job, wherever it is.

@@ -133,6 +133,7 @@ impl QueuePartition {
             ReadRequest::Line { queue, group } => self.first_of_line(queue, group, page_max, step)?,
         };
         for parked in &jobs {
+            self.note_body(parked, step.seq);
             self.jobs.take_in(parked, &mut step.jobs());
         }
         self.jobs.read_to(request, to, &mut step.jobs());

@@ -1,6 +1,8 @@
 //! Jobs that are not resident: what a step has parked and taken out, and those that a call is
 //! about.
 
+use std::sync::Arc;
+
 use records::{AliasKey, JobHead, JobId, Op, ParkedJob, QueueKey};
 use store::{StoreError, StoredJob, parked_time};
 
@@ -113,6 +115,14 @@ impl QueuePartition {
     }
 
     fn unpark(&mut self, parked: &ParkedJob, step: &mut QueueStep<'_>) {
+        self.note_body(parked, step.seq);
         self.jobs.unpark(parked, &mut step.jobs());
+    }
+
+    /// Notes what a job carries that was parked with it, and is with the others' from now on.
+    pub(super) fn note_body(&mut self, parked: &ParkedJob, seq: u64) {
+        if let Some(body) = &parked.body {
+            self.bodies.put(seq, parked.head.id, Some(Arc::clone(body)));
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{Problem, Timestamp};
 use jobs::{NewJob, OnConflict, Published};
-use records::{AnswerKey, JobClock, QueueKey, Recurrence, Rule, Terms};
+use records::{AnswerKey, JobClock, Op, QueueKey, Recurrence, Rule, Terms};
 use sha2::{Digest, Sha256};
 
 use super::{QueuePartition, QueueStep};
@@ -18,6 +18,9 @@ use crate::queues::{Due, IdempotencyKey, PublishedJob, QueueName, SourceCall, an
 
 /// Furthest that a job may lie ahead.
 const AHEAD_MAX: Duration = base::duration::DURATION_MAX;
+
+/// What a job carries is parked with it up to this size: a page of the store has room for some.
+const BODY_PARKED_MAX: usize = 1_024;
 
 /// A job of a call that was not published before.
 struct NewInCall {
@@ -215,6 +218,7 @@ impl QueuePartition {
         let ToPublish { body, tries, alias, on_conflict, .. } = job;
         let new_id = id::job_id(self.lineage, self.id, self.jobs.numbers().next_job, step.now);
         let new = NewJob { id: new_id, queue, run_at, tries, terms, alias, on_conflict };
+        let before = step.batch.ops.len();
         let published = self.jobs.publish(new, &mut step.jobs());
         let id = match published {
             Published::New | Published::Succeeds { .. } => new_id,
@@ -229,7 +233,17 @@ impl QueuePartition {
             }
         };
         step.own.counted.published += 1;
-        self.put_body(id, body, step);
+        let parked = step.batch.ops[before..].iter_mut().find_map(|op| match op {
+            Op::ParkJob(parked) if published == Published::New && parked.head.id == id => Some(parked),
+            _ => None,
+        });
+        match parked.filter(|_| body.len() <= BODY_PARKED_MAX) {
+            Some(parked) => {
+                parked.body = Some(Arc::clone(&body));
+                self.bodies.put(step.seq, id, Some(body));
+            }
+            None => self.put_body(id, body, step),
+        }
         Ok(PublishedJob { id, run_at })
     }
 }

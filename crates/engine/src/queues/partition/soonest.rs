@@ -16,8 +16,8 @@ use store::{PARKED_SPAN_MS, ParkedTimes, parked_span};
 pub(super) type Moment = (Timestamp, JobId);
 
 /// Places that are kept in memory, and as many again while a pass is under way; at some 40 bytes
-/// each, 2.6 MB.
-const KEPT_MAX: usize = 1 << 16;
+/// each, 5.2 MB.
+const KEPT_MAX: usize = 1 << 17;
 /// Behind every other id.
 pub(super) const LAST_ID: JobId = JobId([u8::MAX; 16]);
 
@@ -69,7 +69,7 @@ pub(super) enum Page {
 impl Soonest {
     /// Of a partition that keeps so many jobs in memory.
     pub(super) fn new(resident_max: usize) -> Self {
-        let kept_max = resident_max.clamp(16, KEPT_MAX);
+        let kept_max = resident_max.saturating_mul(2).clamp(16, KEPT_MAX);
         Self { known: BTreeSet::new(), reach: KnownReach::Nothing, pass: None, kept_max }
     }
 

@@ -1,5 +1,7 @@
 //! Bytes that earlier builds wrote are read as what they meant then.
 
+use std::sync::Arc;
+
 use base::{DeviceId, EntityId};
 use records::{
     AliasKey, Attempt, AttemptDetail, AttemptError, AttemptTimings, AttendedReadings, DeliveryKey,
@@ -102,9 +104,11 @@ fn terms_survive_whatever_holds() {
                     assert_eq!(JobHead::from_row(&head.to_row()), Ok(head.clone()));
                     let leads = group.map(|_| Parking::Head);
                     for parking in [Parking::Time, Parking::Worker].into_iter().chain(leads) {
-                        let job = ParkedJob { head: head.clone(), parking };
-                        assert_eq!(ParkedKey::from_row(&job.key().to_row()), Ok(job.key()));
-                        assert_eq!(ParkedJob::from_row(&job.to_row()), Ok(job));
+                        for body in [None, Some(Arc::default()), Some(Arc::from(*b"a body"))] {
+                            let job = ParkedJob { head: head.clone(), parking, body };
+                            assert_eq!(ParkedKey::from_row(&job.key().to_row()), Ok(job.key()));
+                            assert_eq!(ParkedJob::from_row(&job.to_row()), Ok(job));
+                        }
                     }
                 }
             }
@@ -123,7 +127,7 @@ fn what_is_with_a_worker_is_not_parked() {
 fn a_parked_job_of_version_1_is_no_head_of_a_group() {
     let head = JobHead { attempt: 0, ..plain() };
     for (byte, parking) in [(0, Parking::Time), (1, Parking::Worker)] {
-        let job = ParkedJob { head: head.clone(), parking };
+        let job = ParkedJob { head: head.clone(), parking, body: None };
         let row = [&[1, byte], &head.to_row()[..]].concat();
         assert_eq!(ParkedJob::from_row(&row), Ok(job.clone()));
         let mut key = job.key().to_row();

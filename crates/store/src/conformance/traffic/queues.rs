@@ -201,7 +201,7 @@ impl Traffic {
             _ if head.terms.group.is_none() => Parking::Worker,
             _ => Parking::Head,
         };
-        ParkedJob { head, parking }
+        ParkedJob { head, parking, body: None }
     }
 
     fn put_parked(&mut self, head: JobHead, ops: &mut Vec<Op>) {
@@ -213,8 +213,15 @@ impl Traffic {
     fn publish_parked(&mut self, ops: &mut Vec<Op>) {
         let Some(job) = self.new_job() else { return };
         let id = job.id;
-        self.put_parked(job, ops);
-        self.put_body(id, ops);
+        if self.below(2) == 0 {
+            self.put_parked(job, ops);
+            self.put_body(id, ops);
+            return;
+        }
+        let mut job = self.parking(job);
+        job.body = Some((0..self.below(300)).map(|byte| byte as u8).collect());
+        self.in_queues.parked.push(job.clone());
+        ops.push(Op::ParkJob(Box::new(job)));
     }
 
     fn take<T>(&mut self, of: impl FnOnce(&mut InQueues) -> &mut Vec<T>) -> Option<T> {
@@ -230,8 +237,9 @@ impl Traffic {
     }
 
     fn read_in(&mut self, ops: &mut Vec<Op>) {
-        let Some(job) = self.take(|all| &mut all.parked) else { return };
+        let Some(mut job) = self.take(|all| &mut all.parked) else { return };
         ops.push(Op::UnparkJob(Box::new(job.key())));
+        ops.extend(job.body.take().map(|body| Op::PutJobBody(job.head.id, body)));
         self.in_queues.resident.push(job.head.clone());
         ops.push(Op::PutJob(Box::new(job.head)));
     }

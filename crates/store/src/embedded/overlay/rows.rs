@@ -20,9 +20,10 @@ pub(crate) struct Rows {
     deleted: usize,
 }
 
-/// Memory of a row besides its value: its place in a tree whose nodes are two thirds full, and what
-/// an allocation costs.
-const ROW_BYTES: usize = (size_of::<Key>() + size_of::<RowVersions>()) * 3 / 2 + 16;
+/// Memory of a row without a value: its place in a tree whose nodes are two thirds full.
+const ROW_BYTES: usize = (size_of::<Key>() + size_of::<RowVersions>()) * 3 / 2;
+/// What the allocation of a value costs besides its bytes.
+const ALLOCATION_BYTES: usize = 16;
 
 #[derive(Debug)]
 struct RowVersions {
@@ -109,7 +110,7 @@ impl Rows {
     /// of either with the first.
     pub(super) fn memory_bytes(&self) -> (usize, usize) {
         let there = self.rows.len() - self.deleted;
-        (there * ROW_BYTES + self.value_bytes, self.deleted * ROW_BYTES)
+        (there * (ROW_BYTES + ALLOCATION_BYTES) + self.value_bytes, self.deleted * ROW_BYTES)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -205,7 +206,7 @@ impl Rows {
                 return (copied, true);
             }
             bytes += value.map_or(0, <[u8]>::len);
-            copied.push((key.clone(), value.map(Box::from)));
+            copied.push((Key::from_slice(key), value.map(Box::from)));
         }
         (copied, false)
     }

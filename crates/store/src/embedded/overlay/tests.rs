@@ -5,7 +5,7 @@ use base::{Value, WayIn};
 use records::{Reading, Seen};
 
 use super::*;
-use crate::embedded::existence_filter::{BloomFilter, LastCommand};
+use crate::embedded::existence_filter::{BloomFilter, LastCommand, Marks};
 use base::Attended;
 use std::collections::BTreeMap;
 
@@ -134,6 +134,18 @@ fn a_deletion_cancels_out_only_what_was_born_here() {
     let changes = vec![put(Table::JobHeads, 1, 10), delete(1), put(Table::JobHeads, 2, 11), delete(4)];
     overlay.apply(batch(3, changes), Position(3), &below);
     assert_eq!(finals(&overlay), [(1, false), (2, true)], "a row put again is an update");
+}
+
+#[test]
+fn the_head_of_a_job_that_was_parked_leaves_nothing_to_delete() {
+    let mut existence = ExistenceFilter::Marks(Marks::default());
+    existence.insert(Table::ParkedJobs, &key(9));
+    let (overlay, delete) = (Overlay::default(), |table| Change::Delete { table, key: key(1) });
+    apply(&overlay, 1, vec![delete(Table::ParkedJobs), put(Table::JobHeads, 1, 7)], &existence);
+    apply(&overlay, 2, vec![delete(Table::JobHeads)], &existence);
+    let data = overlay.read();
+    assert_eq!(data.rows(Table::JobHeads).map(Rows::len), Some(0), "it was born here");
+    assert_eq!(data.rows(Table::ParkedJobs).map(Rows::len), Some(1));
 }
 
 #[test]

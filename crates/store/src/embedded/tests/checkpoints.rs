@@ -233,7 +233,10 @@ fn parked_jobs_make_a_checkpoint_due_sooner() {
         Progress::Idle,
         "of jobs that may be done soon there may be many"
     );
-    let parked = |number| Op::ParkJob(Box::new(ParkedJob { head: job(number), parking: Parking::Time }));
+    let parked = |number| {
+        let job = ParkedJob { head: job(number), parking: Parking::Time, body: None };
+        Op::ParkJob(Box::new(job))
+    };
     commit_to(&store, PartitionId::of_queues(0), &mut queues, (0..500).map(parked).collect());
     assert_eq!(store.checkpoint_step(START), Progress::Worked);
 }

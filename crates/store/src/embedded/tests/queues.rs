@@ -100,7 +100,7 @@ impl Queues {
         let head = self.job(queue);
         let id = head.id;
         for parking in [Parking::Time, Parking::Worker] {
-            let parked = ParkedJob { head: head.clone(), parking };
+            let parked = ParkedJob { head: head.clone(), parking, body: None };
             let body = Op::PutJobBody(id, Arc::from(&b"{}"[..]));
             self.commit(vec![Op::ParkJob(Box::new(parked.clone())), body]);
             self.commit(vec![Op::UnparkJob(Box::new(parked.key())), Op::PutJob(Box::new(head.clone()))]);
@@ -133,7 +133,7 @@ fn what_comes_and_goes_between_checkpoints_leaves_nothing() {
         // something stays, so that the ends of the tables move on
         let (queue, mut ops) = queues.new_queue();
         let head = JobHead { alias: None, ..queues.job(queue) };
-        ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking: Parking::Time })));
+        ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking: Parking::Time, body: None })));
         queues.commit(ops);
         queues.store().checkpoint_all().expect("writes");
         assert_eq!((queues.changed_rows(), queues.rows(Table::ParkedJobs)), (0, turn + 1));

@@ -50,17 +50,17 @@ impl<'a> Merged<'a> {
         Ok(Self { overlays, tables: TableRows { rows, ascending }.peekable(), ascending })
     }
 
-    /// The key that comes first among the layers.
-    fn next_key(&mut self) -> Option<Key> {
-        // an error of the tables is handed out at once, as if it came first
-        let from_tables = match self.tables.peek() {
-            Some(Err(_)) => return Some(Key::new()),
-            Some(Ok((key, _))) => Some(key.clone()),
-            None => None,
-        };
-        let overlays = self.overlays.iter_mut().filter_map(|rows| rows.peek().cloned());
-        let keys = overlays.chain(from_tables);
-        if self.ascending { keys.min() } else { keys.max() }
+    /// The layer whose next key comes first, of equal keys the newest; the tables are behind the
+    /// last overlay.
+    fn first_layer(&mut self) -> Option<usize> {
+        let Self { overlays, tables, ascending } = self;
+        overlays.iter_mut().for_each(OverlayRows::fill);
+        let of_tables = tables.peek().and_then(|row| row.as_ref().ok()).map(|(key, _)| key);
+        let keys = overlays.iter().map(OverlayRows::front).chain([of_tables]);
+        let keys = keys.enumerate().filter_map(|(layer, key)| Some((layer, key?)));
+        let first =
+            keys.min_by(|(_, one), (_, other)| if *ascending { one.cmp(other) } else { other.cmp(one) });
+        first.map(|(layer, _)| layer)
     }
 }
 
@@ -69,22 +69,22 @@ impl Iterator for Merged<'_> {
     type Item = Result<RowOrGone, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let key = self.next_key()?;
+        // an error of the tables is handed out at once, as if it came first
         if matches!(self.tables.peek(), Some(Err(_))) {
             return self.tables.next().map(|row| row.map(|(key, value)| (key, Some(value))));
         }
-        let mut newest: Option<Option<Vec<u8>>> = None;
-        for rows in &mut self.overlays {
-            if rows.peek() == Some(&key) {
-                let value = rows.copied.pop_front().and_then(|(_, value)| value);
-                newest.get_or_insert_with(|| value.map(<[u8]>::into_vec));
+        let layer = self.first_layer()?;
+        let Some(rows) = self.overlays.get_mut(layer) else {
+            return self.tables.next().map(|row| row.map(|(key, value)| (key, Some(value))));
+        };
+        let (key, value) = rows.copied.pop_front()?;
+        for older in &mut self.overlays[layer + 1..] {
+            if older.front() == Some(&key) {
+                older.copied.pop_front();
             }
         }
-        let is_next = |row: &Result<Row, _>| row.as_ref().is_ok_and(|(other, _)| *other == key);
-        if let Some(Ok((_, value))) = self.tables.next_if(is_next) {
-            newest.get_or_insert(Some(value));
-        }
-        Some(Ok((key, newest.flatten())))
+        self.tables.next_if(|row| row.as_ref().is_ok_and(|(other, _)| *other == key));
+        Some(Ok((key, value.map(<[u8]>::into_vec))))
     }
 }
 
@@ -116,10 +116,15 @@ struct OverlayRows<'a> {
 }
 
 impl OverlayRows<'_> {
-    fn peek(&mut self) -> Option<&Key> {
+    /// Has the next row copied, if there is one.
+    fn fill(&mut self) {
         if self.copied.is_empty() {
             self.copy();
         }
+    }
+
+    /// The key of the next row, if that is copied.
+    fn front(&self) -> Option<&Key> {
         self.copied.front().map(|(key, _)| key)
     }
 

@@ -42,11 +42,7 @@ impl Evidence {
         let mut evidence = Self::default();
         for (place, op) in batch.into_iter().flat_map(|batch| batch.ops).enumerate() {
             match op {
-                Op::PutJobBody(id, body) => {
-                    if let Some(number) = number_in(&body) {
-                        evidence.bodies.entry(number).or_default().push(id);
-                    }
-                }
+                Op::PutJobBody(id, body) => evidence.saw_body(id, &body),
                 Op::PutJob(head) => {
                     evidence.saw_run(&head, place);
                     if head.state == JobState::Waiting {
@@ -61,6 +57,7 @@ impl Evidence {
                 Op::PutDead(dead) => evidence.dead.push_back(*dead),
                 Op::DeleteDead(_, _, id) => drop(evidence.dead_gone.insert(id)),
                 Op::ParkJob(parked) => {
+                    parked.body.iter().for_each(|body| evidence.saw_body(parked.head.id, body));
                     evidence.saw_run(&parked.head, place);
                     evidence.saw_let_go(parked.head.id, place);
                     evidence.parked += 1;
@@ -74,6 +71,14 @@ impl Evidence {
             }
         }
         evidence
+    }
+
+    fn saw_body(&mut self, job: JobId, body: &[u8]) {
+        let Some(number) = number_in(body) else { return };
+        let jobs = self.bodies.entry(number).or_default();
+        if !jobs.contains(&job) {
+            jobs.push(job);
+        }
     }
 
     fn saw_let_go(&mut self, job: JobId, place: usize) {

@@ -44,7 +44,7 @@ fn job(number: u8) -> JobHead {
 
 fn parked(number: u8, parking: Parking) -> ParkedJob {
     let terms = Terms { expires_at: Some(EXPIRES_AT), group: Some(GroupKey(3)), ..Terms::default() };
-    ParkedJob { head: JobHead { terms, ..job(number) }, parking }
+    ParkedJob { head: JobHead { terms, ..job(number) }, parking, body: None }
 }
 
 fn dead() -> DeadJob {
