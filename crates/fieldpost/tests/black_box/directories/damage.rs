@@ -134,8 +134,8 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// What is done to a file, and where: everything to each place of a kind of its own, and one thing
-/// to each of its parts.
+/// What is done to a file, and where. Each place of a kind of its own has everything done to it,
+/// each of the file's parts one thing.
 fn damages(name: &str, whole: &[u8]) -> Vec<(Damage, Range<usize>)> {
     let used = whole.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let anywhere = 0..used;
