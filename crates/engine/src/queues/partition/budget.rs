@@ -13,7 +13,7 @@ use crate::kernel::step_context::STEP_BYTES_MAX;
 
 /// Jobs that come due, lapse or expire in a step.
 const JOBS_ADVANCED_MAX: usize = 10_000;
-/// Parked jobs that are read in in a step; each adds two changes to the batch.
+/// Parked jobs that are read in in a step; each adds two or three changes to the batch.
 const JOBS_READ_MAX: usize = 2_000;
 /// Jobs that are read in because nothing else leads to their groups, before nothing more is done in
 /// a step that brings others.

@@ -19,8 +19,9 @@ use crate::queues::{Due, IdempotencyKey, PublishedJob, QueueName, SourceCall, an
 /// Furthest that a job may lie ahead.
 const AHEAD_MAX: Duration = base::duration::DURATION_MAX;
 
-/// What a job carries is parked with it up to this size: a page of the store has room for some.
-const BODY_PARKED_MAX: usize = 1_024;
+/// What a job carries is parked with it up to this size: reading in what a step may leaves room in
+/// its batch for calls.
+const BODY_PARKED_MAX: usize = 256;
 
 /// A job of a call that was not published before.
 struct NewInCall {

@@ -130,6 +130,8 @@ fn a_parked_job_of_version_1_is_no_head_of_a_group() {
         let job = ParkedJob { head: head.clone(), parking, body: None };
         let row = [&[1, byte], &head.to_row()[..]].concat();
         assert_eq!(ParkedJob::from_row(&row), Ok(job.clone()));
+        let row = [&[2, byte], &head.to_row()[..]].concat();
+        assert_eq!(ParkedJob::from_row(&row), Ok(job.clone()), "version 2 has bodies elsewhere alone");
         let mut key = job.key().to_row();
         key[0] = 1;
         assert_eq!(ParkedKey::from_row(&key), Ok(job.key()));

@@ -101,8 +101,8 @@ fn places_in_heads() -> Vec<Place> {
     fields.chain([2 * HEAD_SLOT, PAGE + 2 * HEAD_SLOT]).map(|at| (at, None)).collect()
 }
 
-/// Each field of the header; of each frame a field of its header, in turn, and its first or last
-/// byte; and what is behind the frames.
+/// Each field of the header, and what is behind the frames. Of each frame a field of its header, in
+/// turn, and its first or last byte.
 fn places_in_segment(bytes: &[u8], is_last: bool) -> Vec<Place> {
     let bounds = frame_bounds(bytes);
     let end = bounds[bounds.len() - 1];
